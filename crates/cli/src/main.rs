@@ -1,0 +1,2 @@
+//! The `keyhush` command.
+fn main() {}

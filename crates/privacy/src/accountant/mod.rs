@@ -1,0 +1,192 @@
+//! Accountants: what an event costs.
+//!
+//! Each judges the same [`PrivacyEvent`]s and either answers with an upper bound on epsilon or refuses by name what it
+//! does not know; none ever guesses. No event costs nothing; a non-private one costs infinity.
+//!
+//! | accountant | for what                                        | how tight                                     |
+//! |------------|-------------------------------------------------|-----------------------------------------------|
+//! | `moments`  | Gaussian, Poisson                               | as the first papers printed it                |
+//! | `rdp`      | everything                                      | exact divergences, the conversion loses some  |
+//! | `pld`      | Gaussian, Poisson, correlated                   | within 0.01 % or so, with a lower bound       |
+//! | `zcdp`     | Gaussian, correlated, bare rho, Skellam         | exact for Gaussian and correlated             |
+//! | `best`     | everything                                      | the smallest valid answer, and whose it is    |
+
+mod gaussian;
+mod minimise;
+mod moments;
+mod pld;
+mod rdp;
+mod release;
+mod sampled;
+mod zcdp;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::{
+    event::{Adjacency, EventError, PrivacyEvent},
+    units::{Delta, Epsilon, Rho},
+};
+use release::Reduced;
+
+/// The accountants by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AccountantKind {
+    /// The moments accountant of 2016, for the papers' tables.
+    Moments,
+    /// Renyi differential privacy.
+    Rdp,
+    /// Privacy-loss distributions.
+    Pld,
+    /// Zero-concentrated differential privacy.
+    Zcdp,
+    /// The tightest of those that are valid for what happened.
+    Best,
+}
+
+impl AccountantKind {
+    /// The name used in files, flags and answers.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Moments => "moments",
+            Self::Rdp => "rdp",
+            Self::Pld => "pld",
+            Self::Zcdp => "zcdp",
+            Self::Best => "best",
+        }
+    }
+
+    /// What `event` costs at `delta`.
+    ///
+    /// # Errors
+    /// When the event contradicts itself, mixes adjacencies, or holds something this accountant does not know.
+    pub fn judge(self, event: &PrivacyEvent, delta: Delta) -> Result<Judgement, AccountError> {
+        self.judge_group(event, delta, 1)
+    }
+
+    /// What `event` costs at `delta` for a group of users protected together, such as one person's devices (rule P2).
+    ///
+    /// # Errors
+    /// As [`Self::judge`]; and when no analysis for groups is known, or the group is empty.
+    pub fn judge_group(self, event: &PrivacyEvent, delta: Delta, group: u32) -> Result<Judgement, AccountError> {
+        self.ask(&Reduced::new(event, checked_group(group)?)?, delta, Precision::Bounds)
+    }
+
+    /// As [`Self::judge_group`], but without the lower bound, which costs time: for searches.
+    pub(crate) fn upper_bound(self, event: &PrivacyEvent, delta: Delta, group: u32) -> Result<Judgement, AccountError> {
+        self.ask(&Reduced::new(event, checked_group(group)?)?, delta, Precision::UpperOnly)
+    }
+
+    fn ask(self, reduced: &Reduced<'_>, delta: Delta, precision: Precision) -> Result<Judgement, AccountError> {
+        let judgement = if reduced.non_private.is_some() {
+            Judgement::new(self, Epsilon::INFINITE)
+        } else {
+            match self {
+                Self::Moments => moments::judge(reduced, delta)?,
+                Self::Rdp => rdp::judge(reduced, delta)?,
+                Self::Pld => pld::judge(reduced, delta, precision)?,
+                Self::Zcdp => zcdp::judge(reduced, delta)?,
+                Self::Best => best(reduced, delta, precision)?,
+            }
+        };
+        Ok(Judgement { adjacency: reduced.adjacency, rho: reduced.rho(), ..judgement })
+    }
+}
+
+impl std::fmt::Display for AccountantKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+fn checked_group(group: u32) -> Result<u32, AccountError> {
+    if (1..=MAX_GROUP).contains(&group) { Ok(group) } else { Err(AccountError::Group { got: group }) }
+}
+
+/// The largest group that is judged.
+pub const MAX_GROUP: u32 = 64;
+
+/// Whether a lower bound is wanted too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Precision {
+    Bounds,
+    UpperOnly,
+}
+
+/// An accountant's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Judgement {
+    /// An upper bound on epsilon.
+    pub epsilon: Epsilon,
+    /// A lower bound on the smallest epsilon that holds, where one is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epsilon_lower: Option<Epsilon>,
+    /// The Renyi order at which the bound was taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<f64>,
+    /// The zCDP parameter of all of it, where it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rho: Option<Rho>,
+    /// Who answered; never `best`, except when nothing was asked.
+    pub accountant: AccountantKind,
+    /// What makes neighbours; none when nothing happened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adjacency: Option<Adjacency>,
+}
+
+impl Judgement {
+    fn new(accountant: AccountantKind, epsilon: Epsilon) -> Self {
+        Self { epsilon, epsilon_lower: None, order: None, rho: None, accountant, adjacency: None }
+    }
+}
+
+/// A question that has no honest answer.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum AccountError {
+    /// The event contradicts itself or mixes adjacencies.
+    #[error(transparent)]
+    Event(#[from] EventError),
+    /// The accountant does not know an event.
+    #[error("the {accountant} accountant cannot judge {event}: {advice}")]
+    Unsupported {
+        /// Who was asked.
+        accountant: AccountantKind,
+        /// What it does not know.
+        event: &'static str,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// No analysis for groups is known.
+    #[error("no bound for groups of users is known for {event}")]
+    GroupUnsupported {
+        /// The event.
+        event: &'static str,
+    },
+    /// A group of nobody, or a crowd.
+    #[error("a group must have between 1 and 64 members, got {got}")]
+    Group {
+        /// What was asked for.
+        got: u32,
+    },
+}
+
+/// The smallest of the valid answers. Gaussians have an exact one; otherwise the privacy-loss accountant is tightest
+/// where it applies, and Renyi where it does not.
+fn best(reduced: &Reduced<'_>, delta: Delta, precision: Precision) -> Result<Judgement, AccountError> {
+    if reduced.only_gaussian().is_some() {
+        return zcdp::judge(reduced, delta);
+    }
+    let by_loss = pld::judge(reduced, delta, precision);
+    if let Ok(by_loss) = &by_loss
+        && by_loss.epsilon.is_finite()
+    {
+        return Ok(*by_loss);
+    }
+    match (rdp::judge(reduced, delta), by_loss) {
+        (Ok(renyi), Ok(loss)) => Ok(if renyi.epsilon < loss.epsilon { renyi } else { loss }),
+        (Ok(renyi), Err(_)) => Ok(renyi),
+        (Err(_), loss) => loss,
+    }
+}

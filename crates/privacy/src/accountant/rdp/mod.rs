@@ -1,0 +1,109 @@
+//! The Renyi accountant (Mironov 2017), with the order optimised continuously.
+//!
+//! Releases add up their RDP at each order, and `eps = RDP(a) + ln(1 - 1/a) - ln(delta a) / (a - 1)` holds for every
+//! order a (Canonne, Kamath and Steinke 2020, Proposition 12). Written as `f(a) / (a - 1)`, the numerator
+//! `sum of ln A(a) + (a - 1) ln(a - 1) - a ln a - ln delta` is convex in a, hence the quotient is quasi-convex: there
+//! is one valley, and a line search finds its floor.
+
+pub(super) mod poisson;
+mod skellam;
+mod without_replacement;
+
+use super::{
+    AccountError, AccountantKind, Judgement,
+    minimise::minimise,
+    release::{Reduced, Release},
+    sampled::SampledGaussian,
+};
+use crate::units::{Delta, Epsilon};
+use without_replacement::WithoutReplacement;
+
+/// The orders that are searched: `ln(a - 1)`.
+const LN_RANGE: (f64, f64) = (-14.0, 14.0);
+/// The largest order for bounds that are a sum over integers.
+const MAX_INTEGER_ORDER: f64 = 4096.0;
+
+/// The RDP of one kind of release.
+enum Curve {
+    /// RDP(a) = slope * a.
+    Line {
+        slope: f64,
+    },
+    Poisson(SampledGaussian),
+    FixedSize(WithoutReplacement),
+    Skellam {
+        variance: f64,
+        l1: f64,
+        l2: f64,
+    },
+}
+
+impl Curve {
+    /// `(a - 1) RDP(a)`.
+    fn log_moment(&mut self, order: f64) -> f64 {
+        match self {
+            Self::Line { slope } => order * (order - 1.0) * *slope,
+            Self::Poisson(law) => poisson::log_moment(law, order),
+            Self::FixedSize(bound) => bound.log_moment(order),
+            Self::Skellam { variance, l1, l2 } => (order - 1.0) * skellam::rdp(*variance, *l1, *l2, order),
+        }
+    }
+}
+
+/// Epsilon by RDP.
+pub(super) fn judge(reduced: &Reduced<'_>, delta: Delta) -> Result<Judgement, AccountError> {
+    if reduced.releases.is_empty() {
+        return Ok(Judgement { order: None, ..Judgement::new(AccountantKind::Rdp, Epsilon::ZERO) });
+    }
+    let mut curves = reduced
+        .releases
+        .iter()
+        .map(|(release, times)| Ok((curve(release, reduced)?, *times as f64)))
+        .collect::<Result<Vec<_>, AccountError>>()?;
+    let integers_only = curves.iter().any(|(c, _)| matches!(c, Curve::Skellam { .. }));
+    let bounded = integers_only || curves.iter().any(|(c, _)| matches!(c, Curve::FixedSize(_)));
+    let mut log_moment = |order: f64| curves.iter_mut().map(|(c, times)| *times * c.log_moment(order)).sum::<f64>();
+
+    let ln_delta = libm::log(delta.get());
+    let order_of = |t: f64| {
+        let order = 1.0 + libm::exp(t);
+        if integers_only { libm::round(order).max(2.0) } else { order }
+    };
+    // A Gaussian of the same RDP at order 2 has its best order at sqrt(ln(1/delta) / slope).
+    let start = 0.5 * libm::log(-ln_delta / (0.5 * log_moment(2.0)).max(1e-12));
+    let range = (LN_RANGE.0, if bounded { libm::log(MAX_INTEGER_ORDER - 1.0) } else { LN_RANGE.1 });
+    let (t, epsilon) = minimise(
+        |t| convert(log_moment(order_of(t)), order_of(t), ln_delta),
+        start.min(libm::log(64.0)),
+        1.0,
+        range,
+        if integers_only { 1e-4 } else { 1e-5 },
+    );
+    Ok(Judgement {
+        order: Some(order_of(t)),
+        ..Judgement::new(AccountantKind::Rdp, Epsilon::from_bound(epsilon * (1.0 + 1e-12)))
+    })
+}
+
+/// The tight conversion at one order, from `(a - 1) RDP(a)`.
+pub(super) fn convert(log_moment: f64, order: f64, ln_delta: f64) -> f64 {
+    let bound = libm::log1p(-1.0 / order) + (log_moment - ln_delta - libm::log(order)) / (order - 1.0);
+    if bound.is_nan() { f64::INFINITY } else { bound }
+}
+
+fn curve(release: &Release, reduced: &Reduced<'_>) -> Result<Curve, AccountError> {
+    Ok(match *release {
+        Release::Gaussian { mu_squared } => Curve::Line { slope: 0.5 * mu_squared },
+        Release::Zcdp { rho } => Curve::Line { slope: rho },
+        Release::Poisson { q, z } if reduced.group == 1 => Curve::Poisson(SampledGaussian::new(q, z, 1)),
+        Release::Poisson { .. } => {
+            return Err(AccountError::Unsupported {
+                accountant: AccountantKind::Rdp,
+                event: "a group of users under poisson sampling",
+                advice: "use the pld accountant",
+            });
+        }
+        Release::FixedSize { q, z } => Curve::FixedSize(WithoutReplacement::new(q, z)),
+        Release::Skellam { variance, l1, l2 } => Curve::Skellam { variance, l1, l2 },
+    })
+}

@@ -1,0 +1,1 @@
+//! Searches for the noise, rounds or cohort that a target needs.

@@ -1,0 +1,41 @@
+//! Differential-privacy accounting that is tight, fast and never optimistic.
+//!
+//! Say what happened as a [`PrivacyEvent`], ask an accountant what it costs:
+//!
+//! ```
+//! use keyhush_privacy::{AccountantKind, Delta, NoiseMultiplier, PrivacyEvent, SamplingRate};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // McMahan et al. 2018, Table 2: 763,430 users, 5,000 a round, noise 1, 5,000 rounds.
+//! let round = PrivacyEvent::poisson(SamplingRate::new(5000.0 / 763_430.0)?, NoiseMultiplier::new(1.0)?);
+//! let run = round.times(5000);
+//! let delta = Delta::new(1e-9)?;
+//!
+//! let then = AccountantKind::Moments.judge(&run, delta)?;
+//! let now = AccountantKind::Best.judge(&run, delta)?;
+//! assert_eq!(format!("{:.3}", then.epsilon.get()), "4.634"); // as printed in 2018
+//! assert_eq!(format!("{:.3}", now.epsilon.get()), "3.899"); // the same run, judged tightly
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | module          | what it is                                                             |
+//! |-----------------|------------------------------------------------------------------------|
+//! | [`units`]       | epsilon, delta, rho, noise multiplier, ...: types without illegal values |
+//! | [`participation`] | who takes part: one value for the sampler and for the accountant      |
+//! | [`event`]       | what happened, and under which adjacency                               |
+//! | [`sensitivity`] | how far one user moves a run of correlated noise                       |
+//! | [`accountant`]  | moments, Renyi, privacy loss, zCDP, and the best of them               |
+//! | [`calibrate`]   | the noise, rounds or cohort that a target needs                        |
+
+pub mod accountant;
+pub mod calibrate;
+pub mod event;
+pub mod participation;
+pub mod sensitivity;
+pub mod units;
+
+pub use accountant::{AccountError, AccountantKind, Judgement};
+pub use event::{Adjacency, Noise, NoiseMatrix, PrivacyEvent, Segment};
+pub use participation::Participation;
+pub use units::{ClipNorm, Delta, Epsilon, MinSeparation, NoiseMultiplier, Rho, SamplingRate, Sensitivity, UnitError};
