@@ -158,6 +158,12 @@ pub enum AccountError {
         /// What to do.
         advice: &'static str,
     },
+    /// So little noise that e^loss is not a number.
+    #[error("the {accountant} accountant cannot follow losses this large; epsilon is in the hundreds: use rdp or best")]
+    TooLittleNoise {
+        /// Who was asked.
+        accountant: AccountantKind,
+    },
     /// No analysis for groups is known.
     #[error("no bound for groups of users is known for {event}")]
     GroupUnsupported {

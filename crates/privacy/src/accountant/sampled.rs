@@ -23,9 +23,9 @@ impl SampledGaussian {
         Self { z, weights }
     }
 
-    /// The group's probability of being sampled at all.
-    pub(crate) fn sampled(&self) -> f64 {
-        self.weights[1..].iter().sum()
+    /// The probability that `j` members of the group were sampled.
+    pub(crate) fn weight(&self, j: usize) -> f64 {
+        self.weights[j]
     }
 
     /// How far the most sampled outcome moves the mean.
