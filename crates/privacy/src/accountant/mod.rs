@@ -179,20 +179,21 @@ pub enum AccountError {
 }
 
 /// The smallest of the valid answers. Gaussians have an exact one; otherwise the privacy-loss accountant is tightest
-/// where it applies, and Renyi where it does not.
+/// where it applies, and elsewhere Renyi, or no amplification at all.
 fn best(reduced: &Reduced<'_>, delta: Delta, precision: Precision) -> Result<Judgement, AccountError> {
     if reduced.only_gaussian().is_some() {
         return zcdp::judge(reduced, delta);
     }
-    let by_loss = pld::judge(reduced, delta, precision);
-    if let Ok(by_loss) = &by_loss
-        && by_loss.epsilon.is_finite()
-    {
-        return Ok(*by_loss);
+    match pld::judge(reduced, delta, precision) {
+        Ok(by_loss) if by_loss.epsilon.is_finite() => return Ok(by_loss),
+        _ => {}
     }
-    match (rdp::judge(reduced, delta), by_loss) {
-        (Ok(renyi), Ok(loss)) => Ok(if renyi.epsilon < loss.epsilon { renyi } else { loss }),
-        (Ok(renyi), Err(_)) => Ok(renyi),
-        (Err(_), loss) => loss,
+    let renyi = rdp::judge(reduced, delta);
+    let unamplified = reduced.unamplified();
+    let plain = if unamplified.only_gaussian().is_some() { zcdp::judge(&unamplified, delta).ok() } else { None };
+    match (renyi, plain) {
+        (Ok(renyi), Some(plain)) if plain.epsilon < renyi.epsilon => Ok(Judgement { epsilon_lower: None, ..plain }),
+        (Err(_), Some(plain)) => Ok(Judgement { epsilon_lower: None, ..plain }),
+        (renyi, _) => renyi,
     }
 }

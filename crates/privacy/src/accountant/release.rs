@@ -127,6 +127,23 @@ impl<'a> Reduced<'a> {
         }
     }
 
+    /// The same with every user in every cohort, which is never cheaper: given the cohort, a user is in it or not, and
+    /// divergences are jointly convex.
+    pub(super) fn unamplified(&self) -> Self {
+        let k = f64::from(self.group);
+        let mut all = Self { releases: Vec::new(), names: Vec::new(), ..*self };
+        for ((release, times), name) in self.releases.iter().zip(&self.names) {
+            let plain = match *release {
+                Release::Poisson { z, .. } | Release::FixedSize { z, .. } => {
+                    Release::Gaussian { mu_squared: k * k / (z * z) }
+                }
+                other => other,
+            };
+            all.push(plain, name, *times);
+        }
+        all
+    }
+
     /// The one Gaussian that all of it is, when it is.
     pub(super) fn only_gaussian(&self) -> Option<f64> {
         match self.releases[..] {
@@ -138,6 +155,9 @@ impl<'a> Reduced<'a> {
 
     /// The zCDP parameter of all of it, when it has one.
     pub(super) fn rho(&self) -> Option<Rho> {
+        if self.non_private.is_some() {
+            return None;
+        }
         let rho = self.releases.iter().try_fold(0.0, |sum, (release, times)| match release {
             Release::Gaussian { mu_squared } => Some(sum + 0.5 * mu_squared),
             Release::Zcdp { rho } => Some(sum + rho * *times as f64),

@@ -72,15 +72,22 @@ pub(super) fn judge(reduced: &Reduced<'_>, delta: Delta) -> Result<Judgement, Ac
     // A Gaussian of the same RDP at order 2 has its best order at sqrt(ln(1/delta) / slope).
     let start = 0.5 * libm::log(-ln_delta / (0.5 * log_moment(2.0)).max(1e-12));
     let range = (LN_RANGE.0, if bounded { libm::log(MAX_INTEGER_ORDER - 1.0) } else { LN_RANGE.1 });
-    let (t, epsilon) = minimise(
-        |t| convert(log_moment(order_of(t)), order_of(t), ln_delta),
+    let mut at_order = |order: f64| convert(log_moment(order), order, ln_delta);
+    let (t, found) = minimise(
+        |t| at_order(order_of(t)),
         start.min(libm::log(64.0)),
         1.0,
         range,
         if integers_only { 1e-4 } else { 1e-5 },
     );
+    // Bounds that are known at integers and interpolated between them have their minimum at one.
+    let near = libm::round(order_of(t)).max(2.0);
+    let (order, epsilon) = match at_order(near) {
+        at_integer if bounded && at_integer <= found => (near, at_integer),
+        _ => (order_of(t), found),
+    };
     Ok(Judgement {
-        order: Some(order_of(t)),
+        order: Some(order),
         ..Judgement::new(AccountantKind::Rdp, Epsilon::from_bound(epsilon * (1.0 + 1e-12)))
     })
 }

@@ -1,0 +1,74 @@
+//! How errors reach the person at the terminal.
+
+use std::process::ExitCode;
+
+use thiserror::Error;
+
+/// Something the user typed that cannot be meant.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub(crate) enum BadInput {
+    /// A field that the question needs.
+    #[error("{field} is missing: {why}")]
+    Missing {
+        /// The field, in snake case.
+        field: &'static str,
+        /// What needs it.
+        why: String,
+    },
+    /// A field that has no meaning here.
+    #[error("{field} does not go with {with}")]
+    OutOfPlace {
+        /// The field, in snake case.
+        field: &'static str,
+        /// What it does not go with.
+        with: String,
+    },
+    /// Fields that contradict each other, or an impossible value.
+    #[error("{field}: {problem}")]
+    Wrong {
+        /// The field, in snake case.
+        field: &'static str,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// What the accountants say.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl BadInput {
+    /// A field that is wrong.
+    pub(crate) fn wrong(field: &'static str, problem: impl std::fmt::Display) -> Self {
+        Self::Wrong { field, problem: problem.to_string() }
+    }
+
+    /// The message in terms of flags: `--noise-multiplier` for `noise_multiplier`.
+    fn in_flags(&self) -> String {
+        let flag = |field: &str| format!("--{}", field.replace('_', "-"));
+        match self {
+            Self::Missing { field, why } => format!("{} is missing: {why}", flag(field)),
+            Self::OutOfPlace { field, with } => format!("{} does not go with {with}", flag(field)),
+            Self::Wrong { field, problem } => format!("{}: {problem}", flag(field)),
+            Self::Refused(why) => why.clone(),
+        }
+    }
+}
+
+/// Prints the error and says how to exit.
+pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+    if let Some(io) = error.downcast_ref::<std::io::Error>()
+        && io.kind() == std::io::ErrorKind::BrokenPipe
+    {
+        return ExitCode::SUCCESS; // the reader has seen enough
+    }
+    match error.downcast_ref::<BadInput>() {
+        Some(bad) => {
+            eprintln!("error: {}", bad.in_flags());
+            ExitCode::from(2)
+        }
+        None => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}

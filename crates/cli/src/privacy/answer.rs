@@ -1,0 +1,183 @@
+//! Answers, for people and for programs.
+
+use std::io::Write;
+
+use privacy::{AccountantKind, Adjacency, Delta, Epsilon, Judgement, PrivacyEvent, Rho, sensitivity};
+use serde::Serialize;
+
+use super::{assumptions, query::Query};
+use crate::failure::BadInput;
+
+/// What was found out about a run.
+#[derive(Debug, Serialize)]
+pub(crate) struct Answer {
+    /// What was sought, where something was.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(crate) found: Option<Found>,
+    epsilon: Epsilon,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epsilon_lower: Option<Epsilon>,
+    delta: Delta,
+    accountant: AccountantKind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adjacency: Option<Adjacency>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rho: Option<Rho>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sensitivity: Option<f64>,
+    #[serde(skip_serializing_if = "is_one")]
+    group: u32,
+    /// Without which the epsilon is not true.
+    assumes: Vec<String>,
+}
+
+/// The value that a calibration found.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Found {
+    NoiseMultiplier(f64),
+    Rounds(u64),
+    Cohort(u64),
+    /// A cohort and the noise that goes with it.
+    #[serde(untagged)]
+    CohortAndNoise {
+        cohort: u64,
+        noise_multiplier: f64,
+    },
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_one(group: &u32) -> bool {
+    *group == 1
+}
+
+impl Answer {
+    /// Judges a query.
+    pub(crate) fn to(query: &Query) -> Result<Self, BadInput> {
+        let event = query.event()?;
+        let delta = query.delta()?;
+        let judgement = query
+            .accountant()
+            .judge_group(&event, delta, query.group())
+            .map_err(|e| BadInput::Refused(e.to_string()))?;
+        Ok(Self::new(&judgement, &event, delta, query.group()))
+    }
+
+    pub(crate) fn new(judgement: &Judgement, event: &PrivacyEvent, delta: Delta, group: u32) -> Self {
+        Self {
+            found: None,
+            epsilon: judgement.epsilon,
+            epsilon_lower: judgement.epsilon_lower,
+            delta,
+            accountant: judgement.accountant,
+            adjacency: judgement.adjacency,
+            order: judgement.order,
+            rho: judgement.rho,
+            sensitivity: matrix_sensitivity(event),
+            group,
+            assumes: assumptions::of(event),
+        }
+    }
+
+    /// Adds to what must be true.
+    pub(crate) fn add_assumption(&mut self, assumption: String) {
+        self.assumes.push(assumption);
+    }
+
+    /// Prints the answer for people, or as one line of JSON.
+    pub(crate) fn print(&self, json: bool) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        if json {
+            writeln!(out, "{}", serde_json::to_string(self)?)?;
+        } else {
+            for (name, value) in self.lines() {
+                writeln!(out, "{name:<17} {value}")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn lines(&self) -> Vec<(&'static str, String)> {
+        let mut lines = Vec::new();
+        match self.found {
+            Some(Found::NoiseMultiplier(z)) => lines.push(("noise multiplier", rounded_up(z))),
+            Some(Found::Rounds(rounds)) => lines.push(("rounds", rounds.to_string())),
+            Some(Found::Cohort(cohort)) => lines.push(("cohort", cohort.to_string())),
+            Some(Found::CohortAndNoise { cohort, noise_multiplier }) => {
+                lines.push(("cohort", cohort.to_string()));
+                lines.push(("noise multiplier", format!("{noise_multiplier:.6}")));
+            }
+            None => {}
+        }
+        let at_least =
+            self.epsilon_lower.map_or(String::new(), |lower| format!("  (at least {})", rounded_down(lower.get())));
+        lines.push(("epsilon", format!("{}{at_least}", rounded_up(self.epsilon.get()))));
+        lines.push(("delta", format!("{:e}", self.delta.get())));
+        lines.push((
+            "accountant",
+            match self.order {
+                Some(order) => format!("{}, at order {order:.4}", self.accountant),
+                None => self.accountant.to_string(),
+            },
+        ));
+        lines.extend(self.adjacency.map(|a| ("adjacency", a.to_string())));
+        lines.extend(self.rho.map(|rho| ("rho", rounded_up(rho.get()))));
+        lines.extend(self.sensitivity.map(|s| ("sensitivity", format!("{s:.6} for a unit clip"))));
+        if self.group > 1 {
+            lines.push(("protects", format!("{} users together", self.group)));
+        }
+        lines.extend(self.assumes.iter().enumerate().map(|(i, a)| (if i == 0 { "assumes" } else { "" }, a.clone())));
+        lines
+    }
+}
+
+/// The sensitivity of the strategy matrix, when the event is one run of correlated noise.
+pub(crate) fn matrix_sensitivity(event: &PrivacyEvent) -> Option<f64> {
+    match event {
+        PrivacyEvent::CorrelatedGaussian { matrix, segments, participation, .. } => {
+            sensitivity::of_matrix(matrix, segments, participation).ok().map(|s| s.get())
+        }
+        _ => None,
+    }
+}
+
+/// Five digits, never less than the value.
+pub(crate) fn rounded_up(value: f64) -> String {
+    rounded(value, f64::ceil)
+}
+
+/// Five digits, never more than the value.
+fn rounded_down(value: f64) -> String {
+    rounded(value, f64::floor)
+}
+
+fn rounded(value: f64, round: impl Fn(f64) -> f64) -> String {
+    if !value.is_finite() {
+        return "infinity".into();
+    }
+    if value == 0.0 {
+        return "0".into();
+    }
+    let digits = (4 - value.abs().log10().floor() as i32).clamp(0, 300);
+    let scale = 10f64.powi(digits);
+    format!("{:.*}", digits as usize, round(value * scale) / scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_never_flatters() {
+        assert_eq!(rounded_up(3.898_784_7), "3.8988");
+        assert_eq!(rounded_up(3.898_71), "3.8988");
+        assert_eq!(rounded_down(3.898_79), "3.8987");
+        assert_eq!(rounded_up(0.000_123_456), "0.00012346");
+        assert_eq!(rounded_up(149.099_3), "149.10");
+        assert_eq!(rounded_up(123_456.7), "123457");
+        assert_eq!(rounded_up(0.0), "0");
+        assert_eq!(rounded_up(f64::INFINITY), "infinity");
+    }
+}

@@ -1,0 +1,99 @@
+//! What must be true of a run for its epsilon to be true, in words.
+
+use privacy::{Adjacency, Noise, NoiseMatrix, Participation, PrivacyEvent, event::Segment};
+
+/// Everything that the analysis of an event takes for granted.
+pub(crate) fn of(event: &PrivacyEvent) -> Vec<String> {
+    let mut words = Vec::new();
+    collect(event, &mut words);
+    words
+}
+
+fn collect(event: &PrivacyEvent, words: &mut Vec<String>) {
+    let mut say = |sentence: String| {
+        if !words.contains(&sentence) {
+            words.push(sentence);
+        }
+    };
+    match event {
+        PrivacyEvent::NonPrivate { what } => say(format!("{what} costs infinity")),
+        PrivacyEvent::Gaussian { adjacency, noise } => {
+            say("every user may take part in every round".into());
+            say(noise_words(noise, *adjacency));
+        }
+        PrivacyEvent::SampledGaussian { adjacency, participation, noise } => {
+            say(participation_words(participation));
+            say("who takes part in a round, and how many, is not revealed".into());
+            say(noise_words(noise, *adjacency));
+        }
+        PrivacyEvent::CorrelatedGaussian { adjacency, matrix, segments, participation, noise } => {
+            say(participation_words(participation));
+            say(matrix_words(matrix, segments));
+            say(noise_words(noise, *adjacency));
+        }
+        PrivacyEvent::Skellam { .. } => {
+            say("sensitivities hold exactly on the integer grid; no amplification by sampling".into())
+        }
+        PrivacyEvent::DistributedSkellam { honest_survivors, .. } => {
+            say(format!("no sum is opened with the noise of fewer than {honest_survivors} honest participants in it"));
+            say("sensitivities hold exactly on the integer grid; no amplification by sampling".into());
+        }
+        PrivacyEvent::Zcdp { rho, .. } => say(format!("something else shows that the release is {rho}-zCDP")),
+        PrivacyEvent::Repeat { event, .. } => collect(event, words),
+        PrivacyEvent::Compose { events } => events.iter().for_each(|e| collect(e, words)),
+    }
+}
+
+/// A number to nine digits, without noise at the end.
+fn plain(x: f64) -> String {
+    format!("{:.8e}", x).parse::<f64>().map_or_else(|_| x.to_string(), |rounded| rounded.to_string())
+}
+
+fn noise_words(noise: &Noise, adjacency: Adjacency) -> String {
+    let sensitivity = if adjacency == Adjacency::ReplaceOne { "twice the clip norm" } else { "the clip norm" };
+    match noise {
+        Noise::Gaussian(z) => {
+            format!("noise of standard deviation {} times {sensitivity}, fresh and secret", plain(z.get()))
+        }
+        Noise::DiscreteGaussian(d) => format!(
+            "discrete Gaussian noise of parameter {} on integers of L2 sensitivity {}, fresh and secret",
+            d.sigma(),
+            d.sensitivity()
+        ),
+    }
+}
+
+fn participation_words(participation: &Participation) -> String {
+    match participation {
+        Participation::Poisson { rate } => {
+            format!("each user is drawn for each round independently with probability {}", plain(rate.get()))
+        }
+        Participation::FixedSize { population, cohort } => {
+            format!("each round draws exactly {cohort} of {population} users, uniformly, afresh")
+        }
+        Participation::MinSeparation { separation, max_participations } => format!(
+            "no user takes part again before {} other rounds have been released, nor more than {max_participations} times in all; otherwise anyone may come at any time",
+            separation.as_rounds_between()
+        ),
+        Participation::Once => "no user takes part more than once; otherwise anyone may come at any time".into(),
+    }
+}
+
+fn matrix_words(matrix: &NoiseMatrix, segments: &[Segment]) -> String {
+    let restarts = match segments.len() {
+        1 => String::new(),
+        n => format!(", restarted {} times", n - 1),
+    };
+    let completed = if segments.iter().any(|s| s.completed_to.is_some()) { ", trees completed" } else { "" };
+    match matrix {
+        NoiseMatrix::Tree => {
+            format!("all releases are functions of noisy sums over the nodes of a binary tree{restarts}{completed}")
+        }
+        NoiseMatrix::Banded { coefficients } => {
+            format!("all releases are functions of C x + noise, C with {} bands{restarts}", coefficients.len())
+        }
+        NoiseMatrix::Blt { buffer_decay, .. } => {
+            format!("all releases are functions of C x + noise, C a BLT with {} buffers{restarts}", buffer_decay.len())
+        }
+    }
+}

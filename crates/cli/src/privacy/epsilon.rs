@@ -1,0 +1,142 @@
+//! `keyhush privacy epsilon` and `keyhush privacy rho`.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use clap::Args;
+use privacy::{AccountantKind, Delta, NoiseMultiplier, PrivacyEvent};
+use serde::Serialize;
+use serde_json::json;
+
+use super::{
+    answer::{Answer, matrix_sensitivity, rounded_up},
+    query::Query,
+};
+use crate::failure::BadInput;
+
+/// Arguments of `keyhush privacy epsilon`.
+#[derive(Args)]
+pub(crate) struct EpsilonArgs {
+    #[command(flatten)]
+    query: Query,
+    /// Round rho to two decimals before converting it, as Xu et al. 2023 did; optimistic where that rounds down
+    #[arg(long)]
+    as_published: bool,
+    /// Answer as JSON
+    #[arg(long)]
+    json: bool,
+    /// Answer each line of a file, one JSON object a line (- for standard input)
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    batch: Option<PathBuf>,
+}
+
+/// Arguments of `keyhush privacy rho`.
+#[derive(Args)]
+pub(crate) struct RhoArgs {
+    #[command(flatten)]
+    query: Query,
+    /// Answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn epsilon(args: &EpsilonArgs) -> anyhow::Result<()> {
+    match &args.batch {
+        Some(path) => batch(path),
+        None if args.as_published => as_published(&args.query)?.print(args.json),
+        None => Answer::to(&args.query)?.print(args.json),
+    }
+}
+
+/// The epsilon that Xu et al. print for a run: that of a Gaussian whose rho is rounded to two decimals (rule P8).
+fn as_published(query: &Query) -> Result<Answer, BadInput> {
+    let event = query.event()?;
+    let delta = query.delta()?;
+    let (rho, adjacency) = rho_of(&event, query.group())?;
+    let published = (rho * 100.0).round() / 100.0;
+    let adjacency = adjacency.ok_or_else(|| BadInput::Refused("nothing was released".into()))?;
+    let z = NoiseMultiplier::new(1.0 / (2.0 * published).sqrt())
+        .map_err(|_| BadInput::wrong("as_published", format!("rho {rho} rounds to {published}")))?;
+    let rounded = PrivacyEvent::gaussian(adjacency, z);
+    let judgement = AccountantKind::Zcdp.judge(&rounded, delta).map_err(|e| BadInput::Refused(e.to_string()))?;
+    let mut answer = Answer::new(&judgement, &event, delta, query.group());
+    answer.add_assumption(format!("rho {} may be taken for {published}", rounded_up(rho)));
+    Ok(answer)
+}
+
+fn rho_of(event: &PrivacyEvent, group: u32) -> Result<(f64, Option<privacy::Adjacency>), BadInput> {
+    // Any delta will do: rho does not depend on it.
+    let delta = Delta::new(1e-6).map_err(|e| BadInput::Refused(e.to_string()))?;
+    let judgement =
+        AccountantKind::Zcdp.judge_group(event, delta, group).map_err(|e| BadInput::Refused(e.to_string()))?;
+    let rho = judgement.rho.ok_or_else(|| BadInput::Refused("this run has no rho; ask for its epsilon".into()))?;
+    Ok((rho.get(), judgement.adjacency))
+}
+
+/// The answer of `keyhush privacy rho`.
+#[derive(Serialize)]
+struct RhoAnswer {
+    rho: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sensitivity: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adjacency: Option<privacy::Adjacency>,
+}
+
+pub(crate) fn rho(args: &RhoArgs) -> anyhow::Result<()> {
+    let event = args.query.event()?;
+    if let PrivacyEvent::NonPrivate { .. } = event {
+        return Err(BadInput::Refused("a release without privacy has no rho".into()).into());
+    }
+    let (rho, adjacency) = rho_of(&event, args.query.group())?;
+    let answer = RhoAnswer { rho, sensitivity: matrix_sensitivity(&event), adjacency };
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string(&answer)?)?;
+        return Ok(());
+    }
+    writeln!(out, "{:<17} {}", "rho", rounded_up(rho))?;
+    if let Some(sensitivity) = answer.sensitivity {
+        writeln!(
+            out,
+            "{:<17} {sensitivity:.6} for a unit clip (its square is {:.6})",
+            "sensitivity",
+            sensitivity * sensitivity
+        )?;
+    }
+    if let Some(adjacency) = adjacency {
+        writeln!(out, "{:<17} {adjacency}", "adjacency")?;
+    }
+    Ok(())
+}
+
+/// One JSON object a line in, one a line out, in the same order; a bad line answers with its error.
+fn batch(path: &Path) -> anyhow::Result<()> {
+    let input: Box<dyn BufRead> = if path.as_os_str() == "-" {
+        Box::new(std::io::stdin().lock())
+    } else {
+        Box::new(BufReader::new(
+            File::open(path).map_err(|e| BadInput::wrong("batch", format!("{}: {e}", path.display())))?,
+        ))
+    };
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    for line in input.split(b'\n') {
+        let line = line.with_context(|| format!("reading {}", path.display()))?;
+        let answer = match answer_line(&line) {
+            Ok(answer) => serde_json::to_string(&answer)?,
+            Err(error) => json!({ "error": error }).to_string(),
+        };
+        writeln!(out, "{answer}")?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn answer_line(line: &[u8]) -> Result<Answer, String> {
+    let query: Query = serde_json::from_slice(line).map_err(|e| e.to_string())?;
+    Answer::to(&query).map_err(|e| e.to_string())
+}

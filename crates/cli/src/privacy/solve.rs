@@ -1,0 +1,174 @@
+//! `keyhush privacy noise | rounds | cohort`: what a target needs.
+
+use clap::Args;
+use privacy::{
+    Epsilon, PrivacyEvent,
+    calibrate::{CalibrateError, Calibrated, Target},
+};
+
+use super::{
+    answer::{Answer, Found},
+    query::{Mechanism, Query},
+};
+use crate::failure::BadInput;
+
+/// Arguments of `keyhush privacy noise`.
+#[derive(Args)]
+pub(crate) struct NoiseArgs {
+    #[command(flatten)]
+    query: Query,
+    /// The most that the run may cost
+    #[arg(long)]
+    epsilon: f64,
+    /// Answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `keyhush privacy rounds`.
+#[derive(Args)]
+pub(crate) struct RoundsArgs {
+    #[command(flatten)]
+    query: Query,
+    /// The most that the run may cost
+    #[arg(long)]
+    epsilon: f64,
+    /// Answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `keyhush privacy cohort`.
+///
+/// The noise that a model bears grows with the cohort it averages over, so the ratio z / m is held fixed: give it as
+/// --noise-ratio, or as a pair that works, --noise-multiplier with --cohort. Found is the smallest cohort that will do.
+/// With --fixed-noise the noise multiplier stays as it is, and found is the largest cohort.
+#[derive(Args)]
+pub(crate) struct CohortArgs {
+    #[command(flatten)]
+    query: Query,
+    /// The most that the run may cost
+    #[arg(long)]
+    epsilon: f64,
+    /// Noise multiplier per user of a cohort, z / m, to be held fixed
+    #[arg(long, value_name = "Z/M", conflicts_with_all = ["noise_multiplier", "cohort", "fixed_noise"])]
+    noise_ratio: Option<f64>,
+    /// Hold the noise multiplier fixed instead
+    #[arg(long, conflicts_with = "cohort", requires = "noise_multiplier")]
+    fixed_noise: bool,
+    /// Answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn target(query: &Query, epsilon: f64) -> Result<Target, BadInput> {
+    Ok(Target {
+        epsilon: Epsilon::new(epsilon).map_err(|e| BadInput::wrong("epsilon", e))?,
+        delta: query.delta()?,
+        accountant: query.accountant(),
+        group: query.group(),
+    })
+}
+
+fn refused(error: CalibrateError) -> BadInput {
+    match error {
+        CalibrateError::Target { .. } => BadInput::wrong("epsilon", error),
+        other => BadInput::Refused(other.to_string()),
+    }
+}
+
+fn print<T>(
+    query: &Query,
+    event: &PrivacyEvent,
+    found: &Calibrated<T>,
+    value: Found,
+    json: bool,
+) -> anyhow::Result<()> {
+    let mut answer = Answer::new(&found.judgement, event, query.delta()?, query.group());
+    answer.found = Some(value);
+    answer.print(json)
+}
+
+/// The event for each candidate, once it is known that a first one can be made at all.
+fn family<T: Copy>(
+    first: T,
+    make: impl Fn(T) -> Result<PrivacyEvent, BadInput>,
+) -> Result<impl Fn(T) -> PrivacyEvent, BadInput> {
+    make(first)?;
+    Ok(move |value: T| make(value).unwrap_or_else(|error| PrivacyEvent::NonPrivate { what: error.to_string() }))
+}
+
+fn refuse_given(given: bool, field: &'static str, command: &str) -> Result<(), BadInput> {
+    if given {
+        Err(BadInput::OutOfPlace { field, with: format!("`keyhush privacy {command}`, which solves for it") })
+    } else {
+        Ok(())
+    }
+}
+
+pub(crate) fn noise(args: NoiseArgs) -> anyhow::Result<()> {
+    let query = &args.query;
+    refuse_given(query.noise_multiplier.is_some(), "noise_multiplier", "noise")?;
+    refuse_given(query.sigma.is_some(), "sigma", "noise")?;
+    if let Some(
+        mechanism @ (Mechanism::Skellam | Mechanism::DistributedSkellam | Mechanism::Zcdp | Mechanism::NonPrivate),
+    ) = query.mechanism
+    {
+        return Err(BadInput::wrong("mechanism", format!("{mechanism:?} has no noise multiplier")).into());
+    }
+    let with = |z: f64| Query { noise_multiplier: Some(z), ..query.clone() }.event();
+    let events = family(1.0, with)?;
+    let found = target(query, args.epsilon)?.noise_multiplier(|z| events(z.get())).map_err(refused)?;
+    let z = found.value.get();
+    print(query, &events(z), &found, Found::NoiseMultiplier(z), args.json)
+}
+
+pub(crate) fn rounds(args: RoundsArgs) -> anyhow::Result<()> {
+    let query = &args.query;
+    refuse_given(query.rounds.is_some(), "rounds", "rounds")?;
+    refuse_given(query.tree_sizes.is_some(), "tree_sizes", "rounds")?;
+    let with = |rounds: u64| Query { rounds: Some(rounds), ..query.clone() }.event();
+    let events = family(1, with)?;
+    let found = target(query, args.epsilon)?.rounds(&events).map_err(refused)?;
+    print(query, &events(found.value), &found, Found::Rounds(found.value), args.json)
+}
+
+pub(crate) fn cohort(args: CohortArgs) -> anyhow::Result<()> {
+    let query = &args.query;
+    let population = query
+        .population
+        .ok_or_else(|| BadInput::Missing { field: "population", why: "a cohort is drawn from it".into() })?;
+    refuse_given(query.sampling_rate.is_some(), "sampling_rate", "cohort")?;
+    if !matches!(query.mechanism, Some(Mechanism::Poisson | Mechanism::FixedSize)) {
+        return Err(BadInput::wrong("mechanism", "a cohort matters to poisson and fixed-size; give one of them").into());
+    }
+    let target = target(query, args.epsilon)?;
+    if args.fixed_noise {
+        let with = |m: u64| Query { cohort: Some(m), ..query.clone() }.event();
+        let events = family(1, with)?;
+        let found = target.largest_cohort(population, &events).map_err(refused)?;
+        return print(query, &events(found.value), &found, Found::Cohort(found.value), args.json);
+    }
+    let ratio = noise_ratio(&args)?;
+    let with = |m: u64| Query { cohort: Some(m), noise_multiplier: Some(m as f64 * ratio), ..query.clone() }.event();
+    let events = family(1, with)?;
+    let found = target.smallest_cohort(population, &events).map_err(refused)?;
+    let value = Found::CohortAndNoise { cohort: found.value, noise_multiplier: found.value as f64 * ratio };
+    print(query, &events(found.value), &found, value, args.json)
+}
+
+fn noise_ratio(args: &CohortArgs) -> Result<f64, BadInput> {
+    match (args.noise_ratio, args.query.noise_multiplier, args.query.cohort) {
+        (Some(ratio), ..) => Ok(ratio),
+        (None, Some(z), Some(m)) if m > 0 => Ok(z / m as f64),
+        (None, Some(_), Some(_)) => Err(BadInput::wrong("cohort", "must be at least 1")),
+        (None, Some(_), None) => Err(BadInput::Missing {
+            field: "cohort",
+            why: "the ratio of noise to cohort is held fixed; say at which cohort the noise multiplier is meant, or --fixed-noise".into(),
+        }),
+        (None, None, _) => Err(BadInput::Missing {
+            field: "noise_ratio",
+            why: "give it, or --noise-multiplier with the --cohort at which it is meant".into(),
+        }),
+    }
+}

@@ -1,0 +1,75 @@
+//! The chores of the project: `cargo xtask test` and `cargo xtask bench NAME`.
+
+// This program talks to a person at a terminal; printing is its job.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod packages;
+mod test;
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+
+const HELP: &str = "\
+cargo xtask test [--long]        everything that must hold before a change is merged
+                                 --long also runs the tests marked #[ignore]
+cargo xtask bench NAME [ARGS]    runs bench/NAME/run.sh with ARGS
+cargo xtask help                 this text
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        ["test"] => test::run(false),
+        ["test", "--long"] => test::run(true),
+        ["bench", name, rest @ ..] if !name.starts_with('-') => bench(name, rest),
+        _ => {
+            eprint!("xtask does not know `{}`\n\n{HELP}", words.join(" "));
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs `bench/NAME/run.sh`, which prepares what it compares with and measures.
+fn bench(name: &str, args: &[&str]) -> Result<()> {
+    let folder = root().join("bench");
+    let script = folder.join(name).join("run.sh");
+    if !script.is_file() {
+        bail!("there is no bench/{name}/run.sh; there are: {}", benches(&folder).join(", "));
+    }
+    let status = Command::new("bash").arg(&script).args(args).current_dir(root()).status();
+    let status = status.with_context(|| format!("cannot start {}", script.display()))?;
+    if !status.success() {
+        bail!("bench/{name}/run.sh: {status}");
+    }
+    Ok(())
+}
+
+/// The folders of `bench/` that have a `run.sh`.
+fn benches(folder: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let with_script = entries.filter(|e| e.path().join("run.sh").is_file());
+    let mut names: Vec<String> = with_script.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// The root of the workspace.
+fn root() -> PathBuf {
+    let manifest_dir =
+        std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    manifest_dir.parent().map_or_else(PathBuf::new, PathBuf::from)
+}

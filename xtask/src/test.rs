@@ -1,0 +1,173 @@
+//! `cargo xtask test`: the steps that must pass before a change is merged, each with its seconds.
+//!
+//! Everything is compiled with the profile `ci`. The step "build" makes the libraries, the binaries that tests run, the
+//! tests and the benches in one go; the test steps after it name the same packages and the same profile, so cargo finds
+//! all of it fresh and compiles nothing again. Benches are built here and never run.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{packages, root};
+
+/// One thing to do, under one heading.
+struct Step {
+    name: &'static str,
+    work: Work,
+}
+
+enum Work {
+    /// A function of this program.
+    Call(fn() -> Result<()>),
+    /// `cargo` with these arguments and, if any, one more variable in its environment.
+    Cargo { args: Vec<&'static str>, env: Option<(&'static str, &'static str)> },
+}
+
+/// Runs all steps in order and stops at the first that fails; the table of seconds comes in either case.
+pub(crate) fn run(long: bool) -> Result<()> {
+    let mut seconds = Vec::new();
+    let mut failed = None;
+    for step in steps(long, has_subcommand("nextest")) {
+        println!("\n=== {} ===", heading(&step));
+        let start = Instant::now();
+        let outcome = perform(&step.work);
+        seconds.push((step.name, start.elapsed()));
+        if let Err(error) = outcome {
+            failed = Some((step.name, error));
+            break;
+        }
+    }
+    print!("\n{}", table(&seconds));
+    match failed {
+        None => Ok(()),
+        Some((name, error)) => Err(error.context(format!("the step \"{name}\" failed"))),
+    }
+}
+
+/// What there is to do. Without nextest, which a machine with only Rust on it lacks, cargo's own runner does.
+fn steps(long: bool, nextest: bool) -> Vec<Step> {
+    const CI: [&str; 4] = ["--workspace", "--profile", "ci", "--locked"];
+    const NEXTEST: [&str; 7] = ["nextest", "run", "--no-fail-fast", "--workspace", "--cargo-profile", "ci", "--locked"];
+    let cargo = |name, parts: &[&[&'static str]]| Step { name, work: Work::Cargo { args: parts.concat(), env: None } };
+
+    let tests: Vec<&[&str]> = match (nextest, long) {
+        (true, false) => vec![&NEXTEST],
+        (true, true) => vec![&NEXTEST, &["--run-ignored", "all"]],
+        (false, false) => vec![&["test", "--tests", "--no-fail-fast"], &CI],
+        (false, true) => vec![&["test", "--tests", "--no-fail-fast"], &CI, &["--", "--include-ignored"]],
+    };
+    let mut docs = cargo("docs", &[&["doc", "--no-deps"], &CI]);
+    if let Work::Cargo { env, .. } = &mut docs.work {
+        *env = Some(("RUSTDOCFLAGS", "-D warnings"));
+    }
+    vec![
+        Step { name: "packages", work: Work::Call(packages::install_missing) },
+        Step { name: "components", work: Work::Call(components) },
+        cargo("format", &[&["fmt", "--all", "--check"]]),
+        cargo("clippy", &[&["clippy", "--all-targets"], &CI, &["--", "-D", "warnings"]]),
+        docs,
+        cargo("build", &[&["build", "--all-targets"], &CI]),
+        cargo("tests", &tests),
+        cargo("doctests", &[&["test", "--doc"], &CI]),
+    ]
+}
+
+fn perform(work: &Work) -> Result<()> {
+    match work {
+        Work::Call(function) => function(),
+        Work::Cargo { args, env } => {
+            let mut command = cargo();
+            command.args(args).envs(*env);
+            let status = command.status().context("cannot start cargo")?;
+            if !status.success() {
+                bail!("cargo {}: {status}", args.join(" "));
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The two components of the toolchain that a minimal installation leaves out.
+fn components() -> Result<()> {
+    let missing: Vec<&str> = [("fmt", "rustfmt"), ("clippy", "clippy")]
+        .into_iter()
+        .filter(|(subcommand, _)| !has_subcommand(subcommand))
+        .map(|(_, component)| component)
+        .collect();
+    if !missing.is_empty() {
+        bail!("the toolchain lacks {0}; run\n    rustup component add {0}", missing.join(" "));
+    }
+    println!("all there: rustfmt, clippy");
+    Ok(())
+}
+
+fn has_subcommand(name: &str) -> bool {
+    cargo().args([name, "--version"]).output().is_ok_and(|out| out.status.success())
+}
+
+/// The cargo that started this program.
+fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+fn heading(step: &Step) -> String {
+    match &step.work {
+        Work::Call(_) => step.name.to_owned(),
+        Work::Cargo { args, .. } => format!("{}: cargo {}", step.name, args.join(" ")),
+    }
+}
+
+fn table(seconds: &[(&str, Duration)]) -> String {
+    let total: Duration = seconds.iter().map(|(_, spent)| *spent).sum();
+    let row = |name: &str, spent: Duration| format!("{name:<12}{:>9.1}\n", spent.as_secs_f64());
+    let rows: String = seconds.iter().map(|(name, spent)| row(name, *spent)).collect();
+    format!("step          seconds\n{rows}{}", row("total", total))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(steps: &[Step], name: &str) -> String {
+        steps.iter().find(|s| s.name == name).map(heading).unwrap()
+    }
+
+    #[test]
+    fn every_compiling_step_is_locked_and_uses_the_profile_ci() {
+        for (long, nextest) in [(false, false), (false, true), (true, false), (true, true)] {
+            for step in steps(long, nextest) {
+                let Work::Cargo { args, .. } = &step.work else { continue };
+                if step.name != "format" {
+                    assert!(args.contains(&"--locked") && args.contains(&"ci"), "{}", heading(&step));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn long_runs_the_ignored_tests_too() {
+        assert!(!line(&steps(false, true), "tests").contains("ignored"));
+        assert!(line(&steps(true, true), "tests").ends_with("--run-ignored all"));
+        assert!(line(&steps(true, false), "tests").ends_with("-- --include-ignored"));
+    }
+
+    #[test]
+    fn benches_are_built_and_never_run() {
+        let steps = steps(true, false);
+        assert!(line(&steps, "build").contains("build --all-targets"));
+        assert!(!steps.iter().any(|s| heading(s).contains("cargo bench")));
+        assert!(!line(&steps, "tests").contains("--all-targets"));
+    }
+
+    #[test]
+    fn the_table_has_every_step_and_the_total() {
+        let text = table(&[("format", Duration::from_millis(1500)), ("build", Duration::from_secs(60))]);
+        assert_eq!(
+            text,
+            "step          seconds\nformat            1.5\nbuild            60.0\ntotal            61.5\n"
+        );
+    }
+}

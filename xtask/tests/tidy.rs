@@ -1,0 +1,93 @@
+//! Keeps the house tidy: small rules of the project that no compiler checks.
+//!
+//! Each test reads the tree and lists every violation as `file:line: what to do`. The functions that judge a text are
+//! beside their own tests, which feed them an evil example that must be flagged; a rule that cannot fail is no rule.
+
+#[path = "tidy/arrows.rs"]
+mod arrows;
+#[path = "tidy/documents.rs"]
+mod documents;
+#[path = "tidy/manifests.rs"]
+mod manifests;
+#[path = "tidy/source.rs"]
+mod source;
+#[path = "tidy/testdata.rs"]
+mod testdata;
+#[path = "tidy/tree.rs"]
+mod tree;
+
+use tree::{File, Violation, files, report};
+
+/// The rules of accounting, which the crate `privacy` implements and tests by name.
+const ACCOUNTING_RULES: [u32; 7] = [1, 2, 3, 5, 6, 7, 8];
+
+fn judge(wanted: impl Fn(&File) -> bool, rule: impl Fn(&File) -> Vec<Violation>) {
+    let files: Vec<File> = files().into_iter().filter(wanted).collect();
+    assert!(!files.is_empty(), "no file was judged: the selection of this test is wrong");
+    report(files.iter().flat_map(rule).collect());
+}
+
+#[test]
+fn every_module_opens_with_its_purpose() {
+    judge(File::is_rust, source::header);
+}
+
+#[test]
+fn no_file_is_too_long_to_read() {
+    judge(File::is_rust, source::length);
+}
+
+#[test]
+fn no_module_or_crate_has_a_name_that_says_nothing() {
+    judge(File::is_rust, source::empty_names);
+}
+
+#[test]
+fn crates_that_build_for_wasm_use_nothing_that_cannot() {
+    judge(
+        |f| f.is_rust() && arrows::WASM.iter().any(|c| f.path.starts_with(&format!("crates/{c}/src/"))),
+        source::not_for_wasm,
+    );
+}
+
+#[test]
+fn crates_that_build_for_wasm_depend_on_nothing_that_cannot() {
+    report(arrows::wasm_closures());
+}
+
+#[test]
+fn dependency_arrows_are_those_of_the_picture() {
+    report(arrows::workspace());
+}
+
+#[test]
+fn every_version_is_kept_in_the_workspace() {
+    judge(|f| f.path.ends_with("/Cargo.toml"), manifests::dependencies);
+}
+
+#[test]
+fn every_file_of_testdata_names_its_source() {
+    // Not `judge`: a tree without test data is tidy too.
+    report(files().iter().filter(|f| testdata::is_testdata(&f.path)).flat_map(testdata::source).collect());
+}
+
+#[test]
+fn no_link_leads_nowhere() {
+    judge(|f| f.path.ends_with(".md"), documents::links);
+}
+
+#[test]
+fn no_file_names_a_machine_or_a_registry() {
+    judge(|f| f.path != "Cargo.lock", documents::places);
+}
+
+#[test]
+fn every_rule_of_accounting_has_a_test_that_names_it() {
+    let files: Vec<File> =
+        files().into_iter().filter(|f| f.is_rust() && f.path.starts_with("crates/privacy/")).collect();
+    let named: Vec<u32> = files.iter().flat_map(source::rules_tested).collect();
+    let missing = ACCOUNTING_RULES.iter().filter(|rule| !named.contains(rule));
+    let ask =
+        |rule: &u32| Violation::new("crates/privacy", 1, format!("rule P{rule} has no test: name one `p{rule}_...`"));
+    report(missing.map(ask).collect());
+}

@@ -1,0 +1,196 @@
+//! Rules about Rust source: headers, length, names, what cannot run in wasm, tests that name a rule.
+
+use std::collections::BTreeSet;
+
+use super::tree::{File, Violation};
+
+/// Past this a file holds more than one thing.
+const MOST_LINES: usize = 800;
+
+const EMPTY_NAMES: [&str; 9] = ["common", "core", "helper", "helpers", "misc", "shared", "stuff", "util", "utils"];
+
+/// What a browser cannot give: threads, files, sockets, processes, an environment, a clock.
+const NOT_IN_WASM: [&str; 7] =
+    ["std::thread", "std::fs", "std::net", "std::process", "std::env", "Instant", "SystemTime"];
+
+/// A module opens with `//!` and its purpose.
+pub(crate) fn header(file: &File) -> Vec<Violation> {
+    let first = file.text.lines().next().unwrap_or_default();
+    match first.strip_prefix("//!") {
+        Some(purpose) if !purpose.trim().is_empty() => Vec::new(),
+        _ => vec![file.violation(1, "open the file with a `//!` line that says what it is for")],
+    }
+}
+
+pub(crate) fn length(file: &File) -> Vec<Violation> {
+    let lines = file.text.lines().count();
+    let split = || file.violation(MOST_LINES + 1, format!("{lines} lines; split it at {MOST_LINES} or before"));
+    if lines > MOST_LINES { vec![split()] } else { Vec::new() }
+}
+
+/// A name such as `utils` says where code was put, not what it does.
+pub(crate) fn empty_names(file: &File) -> Vec<Violation> {
+    let parts = file.path.split('/').map(|part| part.trim_end_matches(".rs")).map(|name| (1, name.to_owned()));
+    let inline = code(&file.text).into_iter().filter_map(|(line, text)| {
+        let text = text.trim_start();
+        let after = text.split_once("mod ").filter(|(before, _)| before.is_empty() || before.starts_with("pub"))?.1;
+        Some((line, after.trim_end_matches([' ', ';', '{', '}']).to_owned()))
+    });
+    let empty = parts.chain(inline).filter(|(_, name)| EMPTY_NAMES.contains(&name.as_str()));
+    empty.map(|(line, name)| file.violation(line, format!("`{name}` says nothing: name it for what it does"))).collect()
+}
+
+/// Flags what cannot run in wasm, outside comments and `#[cfg(test)]` modules.
+pub(crate) fn not_for_wasm(file: &File) -> Vec<Violation> {
+    let code = without_test_modules(code(&file.text));
+    let groups = std_groups(&code);
+    let words = |text: String| NOT_IN_WASM.into_iter().filter(move |word| has_word(&text, word));
+    let all = code.into_iter().chain(groups).flat_map(|(line, text)| words(text).map(move |word| (line, word)));
+    let found: BTreeSet<(usize, &str)> = all.collect();
+    let ask =
+        |(line, word)| file.violation(line, format!("`{word}` does not exist in wasm: let the caller pass it in"));
+    found.into_iter().map(ask).collect()
+}
+
+/// The numbers of the rules that tests of this file carry in their names (`p3_...` or `..._p3_...`).
+pub(crate) fn rules_tested(file: &File) -> Vec<u32> {
+    let mut in_test = false;
+    let mut rules = Vec::new();
+    for (_, text) in code(&file.text) {
+        let text = text.trim();
+        if let Some(signature) = text.strip_prefix("fn ") {
+            let name = signature.split('(').next().unwrap_or_default();
+            if in_test {
+                let numbers =
+                    name.split('_').filter_map(|part| part.strip_prefix('p')).filter_map(|n| n.parse::<u32>().ok());
+                rules.extend(numbers);
+            }
+        }
+        in_test = text.starts_with("#[") && (in_test || text == "#[test]") || in_test && text.is_empty();
+    }
+    rules
+}
+
+/// The lines with their numbers, cut at `//`. A `//` within a string cuts too; what follows it on that line is not seen.
+fn code(text: &str) -> Vec<(usize, String)> {
+    let cut = |line: &str| line.split("//").next().unwrap_or_default().to_owned();
+    text.lines().enumerate().map(|(i, line)| (i + 1, cut(line))).collect()
+}
+
+/// Leaves out each `#[cfg(test)] mod`, which rustfmt closes with a brace in the column where it began.
+fn without_test_modules(code: Vec<(usize, String)>) -> Vec<(usize, String)> {
+    let mut kept = Vec::new();
+    let mut lines = code.into_iter().peekable();
+    while let Some((number, line)) = lines.next() {
+        let opens =
+            |next: &(usize, String)| next.1.trim_start().starts_with("mod ") && next.1.trim_end().ends_with('{');
+        if line.trim() == "#[cfg(test)]" && lines.peek().is_some_and(opens) {
+            let indent = &line[..line.len() - line.trim_start().len()];
+            let end = format!("{indent}}}");
+            lines.by_ref().find(|(_, inside)| inside.trim_end() == end);
+        } else {
+            kept.push((number, line));
+        }
+    }
+    kept
+}
+
+/// The members of each `std::{...}`, written out as `std::member`, with the line on which the group opens.
+fn std_groups(code: &[(usize, String)]) -> Vec<(usize, String)> {
+    let mut groups = Vec::new();
+    for (i, (number, line)) in code.iter().enumerate() {
+        let Some((_, start)) = line.split_once("std::{") else { continue };
+        let rest: String = std::iter::once(start).chain(code[i + 1..].iter().map(|(_, l)| l.as_str())).collect();
+        let mut depth = 0;
+        let mut member = String::new();
+        for c in rest.chars() {
+            match c {
+                '}' if depth == 0 => break,
+                ',' if depth == 0 => groups.push((*number, format!("std::{}", std::mem::take(&mut member).trim()))),
+                _ => {
+                    depth += i32::from(c == '{') - i32::from(c == '}');
+                    member.push(c);
+                }
+            }
+        }
+        groups.push((*number, format!("std::{}", member.trim())));
+    }
+    groups
+}
+
+/// Whether the text has the word, not merely as a part of a longer one.
+fn has_word(text: &str, word: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + word.len()..].chars().next();
+        !before.is_some_and(part) && !after.is_some_and(part)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> File {
+        File { path: "crates/privacy/src/x.rs".to_owned(), text: text.to_owned() }
+    }
+
+    #[test]
+    fn a_file_without_a_purpose_is_flagged() {
+        assert!(header(&file("//! Counts words.\n")).is_empty());
+        for evil in ["", "use std::fmt;\n", "//!\n", "// Counts words.\n", "\n//! Counts words.\n"] {
+            assert_eq!(header(&file(evil)).len(), 1, "{evil:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_file_is_flagged() {
+        assert!(length(&file(&"x\n".repeat(MOST_LINES))).is_empty());
+        assert_eq!(length(&file(&"x\n".repeat(MOST_LINES + 1))).len(), 1);
+    }
+
+    #[test]
+    fn a_name_that_says_nothing_is_flagged() {
+        assert!(empty_names(&file("mod accountant;\nfn modulus() {} // mod utils\n")).is_empty());
+        assert_eq!(empty_names(&file("mod utils;\npub mod helpers {\n    pub(crate) mod misc;\n}\n")).len(), 3);
+        let at = |path: &str| File { path: path.to_owned(), text: String::new() };
+        for evil in ["crates/core/src/lib.rs", "crates/privacy/src/utils.rs", "crates/privacy/src/common/mod.rs"] {
+            assert_eq!(empty_names(&at(evil)).len(), 1, "{evil}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_run_in_wasm_is_flagged() {
+        for evil in [
+            "use std::fs;",
+            "let t = std::time::Instant::now();",
+            "use std::time::{Duration, SystemTime};",
+            "use std::{fmt, thread};",
+            "use std::{\n    fmt,\n    net::{IpAddr, TcpStream},\n};",
+            "#[cfg(test)]\nmod tests {\n}\nuse std::env;",
+        ] {
+            assert_eq!(not_for_wasm(&file(evil)).len(), 1, "{evil}");
+        }
+    }
+
+    #[test]
+    fn comments_tests_and_longer_words_are_not_flagged() {
+        for good in [
+            "// std::fs is not for us",
+            "//! no `Instant`",
+            "use std::{fmt, time::Duration};",
+            "let x = Instantaneous::new();",
+            "use std::fs_like;",
+            "#[cfg(test)]\nmod tests {\n    use std::fs;\n    fn f() {\n    }\n}\n",
+        ] {
+            assert!(not_for_wasm(&file(good)).is_empty(), "{good}");
+        }
+    }
+
+    #[test]
+    fn only_tests_count_for_a_rule() {
+        let text = "#[test]\nfn p1_noise() {}\n\n#[test]\n#[ignore]\n/// Why.\nfn tree_p7_() {}\nfn p2_helper() {}\nfn p12() {}\n";
+        assert_eq!(rules_tested(&file(text)), [1, 7]);
+    }
+}
