@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use privacy::UnitError;
 use thiserror::Error;
 
 /// Something the user typed that cannot be meant.
@@ -31,6 +32,14 @@ pub(crate) enum BadInput {
         /// What is wrong, and what to do.
         problem: String,
     },
+    /// A value outside its range.
+    #[error("{field} {problem}")]
+    Illegal {
+        /// The field, in snake case.
+        field: &'static str,
+        /// What it must be.
+        problem: String,
+    },
     /// What the accountants say.
     #[error("{0}")]
     Refused(String),
@@ -42,6 +51,11 @@ impl BadInput {
         Self::Wrong { field, problem: problem.to_string() }
     }
 
+    /// A field whose value its unit does not admit.
+    pub(crate) fn illegal(field: &'static str, error: &UnitError) -> Self {
+        Self::Illegal { field, problem: error.problem() }
+    }
+
     /// The message in terms of flags: `--noise-multiplier` for `noise_multiplier`.
     fn in_flags(&self) -> String {
         let flag = |field: &str| format!("--{}", field.replace('_', "-"));
@@ -49,6 +63,7 @@ impl BadInput {
             Self::Missing { field, why } => format!("{} is missing: {why}", flag(field)),
             Self::OutOfPlace { field, with } => format!("{} does not go with {with}", flag(field)),
             Self::Wrong { field, problem } => format!("{}: {problem}", flag(field)),
+            Self::Illegal { field, problem } => format!("{} {problem}", flag(field)),
             Self::Refused(why) => why.clone(),
         }
     }

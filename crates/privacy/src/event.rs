@@ -404,6 +404,17 @@ impl PrivacyEvent {
         Ok(flat)
     }
 
+    pub(crate) fn has_discrete_noise(&self) -> bool {
+        match self {
+            Self::Gaussian { noise, .. }
+            | Self::SampledGaussian { noise, .. }
+            | Self::CorrelatedGaussian { noise, .. } => {
+                matches!(noise, Noise::DiscreteGaussian(_))
+            }
+            _ => false,
+        }
+    }
+
     fn adjacency(&self) -> Option<Adjacency> {
         match *self {
             Self::Gaussian { adjacency, .. }
@@ -423,15 +434,7 @@ impl PrivacyEvent {
                 check_sampling(*adjacency, participation)
             }
             Self::CorrelatedGaussian { matrix, segments, participation, .. } => {
-                participation.check()?;
-                if !matches!(participation, Participation::MinSeparation { .. } | Participation::Once) {
-                    return Err(EventError::ParticipationKind {
-                        event: matrix.name(),
-                        needs: "minimum-separation or once",
-                    });
-                }
-                check_segments(matrix, segments)?;
-                check_matrix(matrix)
+                check_correlated(matrix, segments, participation)
             }
             Self::Skellam { variance, l1_sensitivity, l2_sensitivity, .. } => {
                 check_skellam("variance", *variance, *l1_sensitivity, *l2_sensitivity)
@@ -460,6 +463,20 @@ fn check_sampling(adjacency: Adjacency, participation: &Participation) -> Result
             Err(EventError::ParticipationKind { event: "sampled gaussian", needs: "poisson or fixed-size" })
         }
     }
+}
+
+/// Refuses a run of correlated noise that contradicts itself.
+pub(crate) fn check_correlated(
+    matrix: &NoiseMatrix,
+    segments: &[Segment],
+    participation: &Participation,
+) -> Result<(), EventError> {
+    participation.check()?;
+    if !matches!(participation, Participation::MinSeparation { .. } | Participation::Once) {
+        return Err(EventError::ParticipationKind { event: matrix.name(), needs: "minimum-separation or once" });
+    }
+    check_segments(matrix, segments)?;
+    check_matrix(matrix)
 }
 
 fn check_segments(matrix: &NoiseMatrix, segments: &[Segment]) -> Result<(), EventError> {

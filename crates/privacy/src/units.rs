@@ -33,6 +33,17 @@ pub enum UnitError {
     },
 }
 
+impl UnitError {
+    /// What is wrong, without the unit's name: for callers who name the field themselves.
+    #[must_use]
+    pub fn problem(&self) -> String {
+        match self {
+            Self::OutOfRange { range, got, .. } => format!("must be {range}, got {got}"),
+            Self::Zero { got, .. } => format!("must be at least 1, got {got}"),
+        }
+    }
+}
+
 /// Defines a unit over `f64`: constructor, accessor, `Display`, and serde through the constructor.
 macro_rules! unit {
     ($(#[$doc:meta])* $name:ident, $field:literal, $range:literal, |$v:ident| $legal:expr) => {

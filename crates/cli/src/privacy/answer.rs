@@ -118,7 +118,7 @@ impl Answer {
         lines.push((
             "accountant",
             match self.order {
-                Some(order) => format!("{}, at order {order:.4}", self.accountant),
+                Some(order) => format!("{}, at order {}", self.accountant, (order * 1e4).round() / 1e4),
                 None => self.accountant.to_string(),
             },
         ));
@@ -143,14 +143,14 @@ pub(crate) fn matrix_sensitivity(event: &PrivacyEvent) -> Option<f64> {
     }
 }
 
-/// Five digits, never less than the value.
+/// Five digits, never less than the value (but for the last bits of the floating-point number).
 pub(crate) fn rounded_up(value: f64) -> String {
-    rounded(value, f64::ceil)
+    rounded(value, |x| (x * (1.0 - 1e-12)).ceil())
 }
 
 /// Five digits, never more than the value.
 fn rounded_down(value: f64) -> String {
-    rounded(value, f64::floor)
+    rounded(value, |x| (x * (1.0 + 1e-12)).floor())
 }
 
 fn rounded(value: f64, round: impl Fn(f64) -> f64) -> String {

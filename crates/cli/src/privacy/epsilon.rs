@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use privacy::{AccountantKind, Delta, NoiseMultiplier, PrivacyEvent};
+use privacy::{AccountantKind, Delta, Judgement, NoiseMultiplier, PrivacyEvent};
 use serde::Serialize;
 use serde_json::json;
 
@@ -63,6 +63,8 @@ fn as_published(query: &Query) -> Result<Answer, BadInput> {
         .map_err(|_| BadInput::wrong("as_published", format!("rho {rho} rounds to {published}")))?;
     let rounded = PrivacyEvent::gaussian(adjacency, z);
     let judgement = AccountantKind::Zcdp.judge(&rounded, delta).map_err(|e| BadInput::Refused(e.to_string()))?;
+    // What the rounding does to epsilon goes either way: nothing is claimed from below.
+    let judgement = Judgement { epsilon_lower: None, ..judgement };
     let mut answer = Answer::new(&judgement, &event, delta, query.group());
     answer.add_assumption(format!("rho {} may be taken for {published}", rounded_up(rho)));
     Ok(answer)

@@ -14,18 +14,24 @@ use clap::Subcommand;
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// What a run costs: epsilon at a given delta.
+    #[command(allow_negative_numbers = true)]
     Epsilon(epsilon::EpsilonArgs),
     /// The least noise with which a run costs at most a given epsilon.
+    #[command(allow_negative_numbers = true)]
     Noise(solve::NoiseArgs),
     /// The most rounds that cost at most a given epsilon.
+    #[command(allow_negative_numbers = true)]
     Rounds(solve::RoundsArgs),
     /// The cohort with which a run costs at most a given epsilon.
+    #[command(allow_negative_numbers = true)]
     Cohort(solve::CohortArgs),
     /// The zCDP parameter of a run, and the sensitivity of its correlated noise.
+    #[command(allow_negative_numbers = true)]
     Rho(epsilon::RhoArgs),
     /// The tables of the papers, as printed and as judged today.
     Table(table::TableArgs),
     /// Draw epsilon over rounds as SVG.
+    #[command(allow_negative_numbers = true)]
     Plot(plot::PlotArgs),
 }
 

@@ -206,7 +206,7 @@ impl Query {
     /// The delta, checked against the population where one is given.
     pub(crate) fn delta(&self) -> Result<Delta, BadInput> {
         let delta = required(self.delta, "delta", || "the guarantee has no meaning without it".into())?;
-        let delta = Delta::new(delta).map_err(|e| BadInput::wrong("delta", e))?;
+        let delta = Delta::new(delta).map_err(|e| BadInput::illegal("delta", &e))?;
         let populations =
             self.population.iter().chain(self.events.iter().flatten().filter_map(|e| e.population.as_ref()));
         for population in populations {
@@ -324,7 +324,7 @@ impl Query {
             }),
             Mechanism::Zcdp => {
                 let rho = self.need(self.rho, "rho", mechanism)?;
-                Ok(PrivacyEvent::Zcdp { adjacency, rho: Rho::new(rho).map_err(|e| BadInput::wrong("rho", e))? })
+                Ok(PrivacyEvent::Zcdp { adjacency, rho: Rho::new(rho).map_err(|e| BadInput::illegal("rho", &e))? })
             }
             Mechanism::NonPrivate => Ok(PrivacyEvent::NonPrivate { what: "a release without privacy".into() }),
         }
@@ -377,11 +377,11 @@ impl Query {
     fn noise(&self) -> Result<Noise, BadInput> {
         match (self.noise_multiplier, self.sigma, self.sensitivity) {
             (Some(z), None, None) => {
-                NoiseMultiplier::new(z).map(Noise::Gaussian).map_err(|e| BadInput::wrong("noise_multiplier", e))
+                NoiseMultiplier::new(z).map(Noise::Gaussian).map_err(|e| BadInput::illegal("noise_multiplier", &e))
             }
             (None, Some(sigma), Some(sensitivity)) => DiscreteGaussian::new(sigma, sensitivity)
                 .map(Noise::DiscreteGaussian)
-                .map_err(|e| BadInput::wrong("sigma", e)),
+                .map_err(|e| BadInput::illegal("sigma", &e)),
             (None, Some(_), None) => {
                 Err(BadInput::Missing { field: "sensitivity", why: "sigma is relative to it".into() })
             }
@@ -410,7 +410,7 @@ impl Query {
     }
 
     fn rate(&self) -> Result<SamplingRate, BadInput> {
-        let unit = |field: &'static str, q: f64| SamplingRate::new(q).map_err(|e| BadInput::wrong(field, e));
+        let unit = |field: &'static str, q: f64| SamplingRate::new(q).map_err(|e| BadInput::illegal(field, &e));
         match (self.sampling_rate, self.cohort_of_population()?) {
             (Some(q), Some((cohort, population))) => {
                 let implied = cohort as f64 / population as f64;
@@ -480,7 +480,7 @@ impl Query {
                 separation: MinSeparation::rounds_between(required(separation, "min_separation", || {
                     "correlated noise is judged by participation limits; 0 means none".into()
                 })?)
-                .map_err(|e| BadInput::wrong("min_separation", e))?,
+                .map_err(|e| BadInput::illegal("min_separation", &e))?,
                 // Without a limit of its own, the separation alone limits how often a user can come.
                 max_participations: max_participations.unwrap_or(rounds),
             },

@@ -63,7 +63,7 @@ pub(crate) struct CohortArgs {
 
 fn target(query: &Query, epsilon: f64) -> Result<Target, BadInput> {
     Ok(Target {
-        epsilon: Epsilon::new(epsilon).map_err(|e| BadInput::wrong("epsilon", e))?,
+        epsilon: Epsilon::new(epsilon).map_err(|e| BadInput::illegal("epsilon", &e))?,
         delta: query.delta()?,
         accountant: query.accountant(),
         group: query.group(),

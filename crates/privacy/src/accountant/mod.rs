@@ -178,10 +178,10 @@ pub enum AccountError {
     },
 }
 
-/// The smallest of the valid answers. Gaussians have an exact one; otherwise the privacy-loss accountant is tightest
+/// The smallest of the valid answers. Gaussians have an exact one, a bare rho only one; otherwise the privacy-loss accountant is tightest
 /// where it applies, and elsewhere Renyi, or no amplification at all.
 fn best(reduced: &Reduced<'_>, delta: Delta, precision: Precision) -> Result<Judgement, AccountError> {
-    if reduced.only_gaussian().is_some() {
+    if reduced.rho().is_some() {
         return zcdp::judge(reduced, delta);
     }
     match pld::judge(reduced, delta, precision) {

@@ -35,7 +35,8 @@ pub(super) struct Reduced<'a> {
     names: Vec<&'static str>,
     /// How many users are protected together.
     pub(super) group: u32,
-    /// Whether some pattern of participation attains the sensitivities.
+    /// Whether these releases are as bad as what happened can be, and no worse: then a lower bound on their epsilon is
+    /// one on that of the events.
     pub(super) attained: bool,
 }
 
@@ -51,6 +52,8 @@ impl<'a> Reduced<'a> {
             attained: true,
         };
         for (leaf, times) in flat.leaves {
+            // Discrete noise is only known to be at least as private as the Gaussian that stands for it.
+            reduced.attained &= !leaf.has_discrete_noise();
             let release = reduced.reduce(leaf)?;
             reduced.push(release, leaf.name(), times);
         }

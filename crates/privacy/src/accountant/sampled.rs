@@ -84,28 +84,45 @@ impl SampledGaussian {
         self.x_of_loss_by_search(loss)
     }
 
+    /// Newton's method, kept between bounds.
     fn x_of_loss_by_search(&self, loss: f64) -> f64 {
         if loss <= libm::log(self.weights[0]) {
             return f64::NEG_INFINITY;
         }
         let (mut lo, mut hi) = (-1.0, 1.0);
         while self.loss(lo) > loss {
-            lo *= 2.0;
+            (hi, lo) = (lo, lo * 2.0);
             if lo < -1e6 * (1.0 + self.z) {
                 return f64::NEG_INFINITY;
             }
         }
         while self.loss(hi) < loss {
-            hi *= 2.0;
+            (lo, hi) = (hi, hi * 2.0);
         }
-        for _ in 0..200 {
-            let mid = 0.5 * (lo + hi);
-            if mid <= lo || mid >= hi {
-                break;
+        let mut x = 0.5 * (lo + hi);
+        for _ in 0..100 {
+            let error = self.loss(x) - loss;
+            if error < 0.0 {
+                lo = x
+            } else {
+                hi = x
             }
-            if self.loss(mid) < loss { lo = mid } else { hi = mid }
+            let next = x - error / self.loss_slope(x);
+            let next = if next > lo && next < hi { next } else { 0.5 * (lo + hi) };
+            if (next - x).abs() <= 1e-15 * (1.0 + x.abs()) || next <= lo || next >= hi {
+                return next;
+            }
+            x = next;
         }
-        hi
+        x
+    }
+
+    /// The derivative of the loss.
+    fn loss_slope(&self, x: f64) -> f64 {
+        let inv = 0.5 / (self.z * self.z);
+        let loss = self.loss(x);
+        let pull = |(j, w): (f64, f64)| w * j * libm::exp((2.0 * x - j) * j * inv - loss);
+        2.0 * inv * self.outcomes().map(pull).sum::<f64>()
     }
 }
 

@@ -7,7 +7,7 @@ mod toeplitz;
 mod tree;
 
 use crate::{
-    event::{EventError, NoiseMatrix, Segment},
+    event::{EventError, NoiseMatrix, Segment, check_correlated},
     participation::Participation,
 };
 
@@ -51,15 +51,14 @@ pub fn of_matrix(
     segments: &[Segment],
     participation: &Participation,
 ) -> Result<MatrixSensitivity, EventError> {
+    check_correlated(matrix, segments, participation)?;
     let rounds: u64 = segments.iter().map(|s| s.rounds).sum();
     let limits = match *participation {
         Participation::MinSeparation { separation, max_participations } => {
             Limits { distance: separation.as_distance(), count: max_participations }
         }
         Participation::Once => Limits { distance: rounds.max(1), count: 1 },
-        Participation::Poisson { .. } | Participation::FixedSize { .. } => {
-            return Err(EventError::ParticipationKind { event: matrix.name(), needs: "minimum-separation or once" });
-        }
+        Participation::Poisson { .. } | Participation::FixedSize { .. } => unreachable!("refused above"),
     };
     let limits = Limits { count: limits.fitting(rounds), ..limits };
     match matrix {

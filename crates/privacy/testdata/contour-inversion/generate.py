@@ -122,8 +122,8 @@ def main():
                          "adding": adding})  # fmt: skip
     source = (
         "Inversion of the moment generating function along a contour through its saddle point, numpy 2.4.6 and scipy"
-        " 1.17.1, by generate.py beside this file; values that two resolutions agree on to 1e-9. The cell with rate 1e-5,"
-        " 1e6 rounds and delta 10^-8.8 was checked with mpmath 1.4.1 at 32 digits, without leaving anything out."
+        " 1.17.1, by generate.py beside this file; values that two resolutions agree on to 1e-9. The cell with rate"
+        " 1e-5, 1e6 rounds and delta 10^-8.8 was checked with mpmath 1.4.1 at 32 digits, without leaving anything out."
     )
     note = (
         "epsilon is that of removing a user; adding is delta in the direction of adding one, at that epsilon, as a"

@@ -125,12 +125,17 @@ def block(name, rows):
 if __name__ == "__main__":
     source = (
         "jax_privacy 2.0.0 in double precision, by generate.py beside this file. banded and blt: exact"
-        " (toeplitz.minsep_sensitivity_squared); any_order: squared_sensitivity by trying every pattern of participation,"
-        " upper_bound by sensitivity.get_min_sep_sensitivity_upper_bound."
+        " (toeplitz.minsep_sensitivity_squared); any_order: squared_sensitivity by trying every pattern of"
+        " participation, upper_bound by sensitivity.get_min_sep_sensitivity_upper_bound."
     )
-    parts = [f' "source": {json.dumps(source)}',
-             ' "note": "distance is the difference of two participations\' rounds, what jax_privacy calls min_sep"',
-             block("banded", banded_monotone()), block("any_order", banded_any_order()), block("blt", blts())]  # fmt: skip
+    note = "distance is the difference of two participations' rounds, what jax_privacy calls min_sep"
+    parts = [
+        f' "source": {json.dumps(source)}',
+        f' "note": {json.dumps(note)}',
+        block("banded", banded_monotone()),
+        block("any_order", banded_any_order()),
+        block("blt", blts()),
+    ]
     text = "{\n" + ",\n".join(parts) + "\n}\n"
     json.loads(text)
     with open("toeplitz_sensitivity.json", "w") as file:

@@ -103,7 +103,7 @@ def renyi_fractional():
         "mpmath 1.4.1, Gauss-Legendre quadrature at 40 digits by generate.py beside this file, given to 20 digits;"
         " the column dp_accounting is _compute_log_a of dp_accounting 0.6.0.",
         "ln_moment is ln E_Q[(dP/dQ)^order] = (order - 1) RDP(order) of a Poisson-sampled Gaussian. dp_accounting drops"
-        " the signs of a series at fractional orders and comes out above, rounding aside; null where it gives infinity.",
+        " the signs of a series at fractional orders and comes out above, rounding aside; null where it is infinite.",
         rows,
     )
 

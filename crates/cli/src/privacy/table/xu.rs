@@ -12,28 +12,48 @@ use crate::failure::BadInput;
 const NOISE_MULTIPLIER: f64 = 7.0;
 const DELTA: f64 = 1e-10;
 
-/// Task, language (* with secure aggregation), rounds, MinS, MaxP, printed rho, printed epsilon.
-const ROWS: [(&str, &str, u64, u64, u64, f64, Option<f64>); 20] = [
-    ("NWP", "de-DE", 930, 212, 4, 0.48, None),
-    ("NWP", "en-GB", 980, 226, 4, 0.48, None),
-    ("NWP", "fr-FR", 1280, 180, 5, 0.89, None),
-    ("NWP", "it-IT", 1620, 303, 5, 0.71, None),
-    ("NWP", "pt-PT", 530, 54, 8, 1.86, Some(13.69)),
-    ("NWP", "es-ES", 1900, 526, 3, 0.35, None),
-    ("NWP", "es-ES*", 1750, 349, 4, 0.52, None),
-    ("NWP", "en-US", 2800, 371, 7, 1.31, None),
-    ("NWP", "en-US*", 1360, 622, 2, 0.25, Some(4.49)),
-    ("NWP", "pt-BR", 3600, 909, 3, 0.45, None),
-    ("NWP", "en-IN", 1290, 170, 6, 1.14, None),
-    ("NWP", "es-MX", 1980, 343, 5, 0.64, None),
-    ("NWP", "es-AR", 640, 90, 5, 0.84, None),
-    ("OTF", "de-DE", 1170, 206, 5, 0.89, Some(9.01)),
-    ("OTF", "en-GB", 1220, 206, 5, 0.89, Some(9.01)),
-    ("OTF", "es-ES", 1280, 197, 5, 0.89, Some(9.01)),
-    ("OTF", "fr-FR", 1300, 290, 4, 0.61, Some(7.31)),
-    ("OTF", "it-IT", 1360, 188, 5, 0.89, Some(9.01)),
-    ("OTF", "ru-RU", 870, 327, 3, 0.32, Some(5.13)),
-    ("OTF", "pt-PT", 430, 54, 7, 0.99, Some(9.56)),
+/// A model: the task, the language (* with secure aggregation), its participation, and what the paper prints.
+struct Row {
+    task: &'static str,
+    language: &'static str,
+    rounds: u64,
+    min_separation: u64,
+    max_participations: u64,
+    rho: f64,
+    epsilon: Option<f64>,
+}
+
+const fn row(
+    task: &'static str,
+    language: &'static str,
+    (rounds, min_separation, max_participations): (u64, u64, u64),
+    rho: f64,
+    epsilon: Option<f64>,
+) -> Row {
+    Row { task, language, rounds, min_separation, max_participations, rho, epsilon }
+}
+
+const ROWS: [Row; 20] = [
+    row("NWP", "de-DE", (930, 212, 4), 0.48, None),
+    row("NWP", "en-GB", (980, 226, 4), 0.48, None),
+    row("NWP", "fr-FR", (1280, 180, 5), 0.89, None),
+    row("NWP", "it-IT", (1620, 303, 5), 0.71, None),
+    row("NWP", "pt-PT", (530, 54, 8), 1.86, Some(13.69)),
+    row("NWP", "es-ES", (1900, 526, 3), 0.35, None),
+    row("NWP", "es-ES*", (1750, 349, 4), 0.52, None),
+    row("NWP", "en-US", (2800, 371, 7), 1.31, None),
+    row("NWP", "en-US*", (1360, 622, 2), 0.25, Some(4.49)),
+    row("NWP", "pt-BR", (3600, 909, 3), 0.45, None),
+    row("NWP", "en-IN", (1290, 170, 6), 1.14, None),
+    row("NWP", "es-MX", (1980, 343, 5), 0.64, None),
+    row("NWP", "es-AR", (640, 90, 5), 0.84, None),
+    row("OTF", "de-DE", (1170, 206, 5), 0.89, Some(9.01)),
+    row("OTF", "en-GB", (1220, 206, 5), 0.89, Some(9.01)),
+    row("OTF", "es-ES", (1280, 197, 5), 0.89, Some(9.01)),
+    row("OTF", "fr-FR", (1300, 290, 4), 0.61, Some(7.31)),
+    row("OTF", "it-IT", (1360, 188, 5), 0.89, Some(9.01)),
+    row("OTF", "ru-RU", (870, 327, 3), 0.32, Some(5.13)),
+    row("OTF", "pt-PT", (430, 54, 7), 0.99, Some(9.56)),
 ];
 
 pub(super) fn tables() -> Result<Vec<Section>, BadInput> {
@@ -60,7 +80,16 @@ pub(super) fn tables() -> Result<Vec<Section>, BadInput> {
         ]),
         cells: Vec::new(),
     };
-    for (task, language, rounds, min_s, max_p, printed_rho, printed_epsilon) in ROWS {
+    for Row {
+        task,
+        language,
+        rounds,
+        min_separation: min_s,
+        max_participations: max_p,
+        rho: printed_rho,
+        epsilon: printed_epsilon,
+    } in ROWS
+    {
         let participation = Participation::MinSeparation {
             separation: MinSeparation::rounds_between(min_s).map_err(refused)?,
             max_participations: max_p,

@@ -95,7 +95,7 @@ pub(super) struct Circle {
 impl Circle {
     /// The smallest even size with small factors that is at least `points`.
     pub(super) fn at_least(points: f64) -> Option<Self> {
-        if points.is_nan() || points > 4e7 {
+        if points.is_nan() || points > (1u64 << 22) as f64 {
             return None;
         }
         let wanted = (points as usize).max(64);

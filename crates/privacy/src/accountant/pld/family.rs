@@ -76,7 +76,23 @@ impl LossFamily {
     pub(super) fn largest_loss(&self, times: f64, probability: f64) -> f64 {
         match self.direction {
             Direction::Remove => self.law.loss(self.far_output(times, probability)),
+            Direction::Add => self.supremum(),
+        }
+    }
+
+    /// The loss that is never exceeded.
+    pub(super) fn supremum(&self) -> f64 {
+        match self.direction {
+            Direction::Remove => f64::INFINITY,
             Direction::Add => -libm::log(self.law.weight(0)),
+        }
+    }
+
+    /// The loss that is never fallen short of.
+    pub(super) fn infimum(&self) -> f64 {
+        match self.direction {
+            Direction::Remove => libm::log(self.law.weight(0)),
+            Direction::Add => f64::NEG_INFINITY,
         }
     }
 
@@ -109,6 +125,12 @@ impl LossFamily {
             nodes.reverse();
         }
         nodes
+    }
+
+    /// The mean loss, which is the Kullback-Leibler divergence.
+    pub(super) fn mean_loss(&self) -> f64 {
+        // The trapezoidal rule is exact to many digits; nothing of note lies beyond ten standard deviations.
+        self.nodes(1.0, 1e-30).iter().map(|n| n.mass * n.loss).sum::<f64>().max(0.0)
     }
 
     /// The privacy curve of a single release, `P(loss > eps) - e^eps Q(loss > eps)`, in closed form.

@@ -18,7 +18,7 @@ mod law;
 mod plan;
 
 use super::{
-    AccountError, AccountantKind, Judgement, Precision, gaussian,
+    AccountError, AccountantKind, Judgement, Precision, gaussian, rdp,
     release::{Reduced, Release},
     sampled::SampledGaussian,
 };
@@ -29,7 +29,7 @@ use law::Atoms;
 use plan::{ABOVE_WINDOW, Aim, Component, Estimate, Plan, Window};
 
 /// How often a plan is made anew when epsilon turns out smaller than thought.
-const MAX_PASSES: usize = 3;
+const MAX_PASSES: usize = 2;
 
 /// After so many lattice points, running products of exponentials are computed afresh.
 const RENEW: usize = 64;
@@ -51,22 +51,24 @@ pub(super) fn judge(reduced: &Reduced<'_>, delta: Delta, precision: Precision) -
         let (upper, lower) = single_release(&SampledGaussian::new(q, z, reduced.group), delta.get());
         return Ok(answer(upper, Some(lower)));
     }
+    if negligible(&components(reduced, Direction::Remove), delta.get()) {
+        return Ok(answer(0.0, Some(0.0)));
+    }
     let too_large = || AccountError::TooLittleNoise { accountant: AccountantKind::Pld };
     let removal = components(reduced, Direction::Remove);
     let removed = upper_bound(&removal, delta.get()).ok_or_else(too_large)?;
-    let addition = components(reduced, Direction::Add);
-    let added = scout(&addition, delta.get()).ok_or_else(too_large)?;
-    // The first bound mostly shows that this direction costs less.
-    let added = if added.epsilon <= removed.epsilon {
-        added
-    } else {
-        upper_bound(&addition, delta.get()).ok_or_else(too_large)?
-    };
+    let added = added_direction(&components(reduced, Direction::Add), delta.get(), removed.epsilon);
     let lower = match precision {
         Precision::Bounds => lower_bound(&removal, delta.get(), removed),
         Precision::UpperOnly => None,
     };
-    Ok(answer(removed.epsilon.max(added.epsilon), lower))
+    let upper = removed.epsilon.max(added);
+    if !upper.is_finite() {
+        return Err(too_large());
+    }
+    // Any bound is a bound; Renyi's is smaller where losses are too small to be worth a fine lattice.
+    let renyi = rdp::judge(reduced, delta).map_or(f64::INFINITY, |judgement| judgement.epsilon.get());
+    Ok(answer(upper.min(renyi), lower))
 }
 
 fn components(reduced: &Reduced<'_>, direction: Direction) -> Vec<Component> {
@@ -86,6 +88,17 @@ fn components(reduced: &Reduced<'_>, direction: Direction) -> Vec<Component> {
             Component { family, times: *times }
         })
         .collect()
+}
+
+/// Whether delta at epsilon 0, a total variation, is at most `delta` because the sum of those of the single releases is,
+/// or by Pinsker's inequality: `TV <= sqrt(KL / 2)`, and KL is the mean loss. It is the same in both directions.
+fn negligible(components: &[Component], delta: f64) -> bool {
+    let sum = |of_one: &dyn Fn(&LossFamily) -> f64| -> f64 {
+        components.iter().map(|c| c.times as f64 * of_one(&c.family)).sum()
+    };
+    let by_divergence = libm::sqrt(0.5 * sum(&LossFamily::mean_loss));
+    let by_union = sum(&|family| family.curve(0.0).max(0.0));
+    by_divergence.min(by_union) * (1.0 + 1e-6) < delta
 }
 
 /// Upper and lower bound for one release, from the closed form.
@@ -119,7 +132,7 @@ fn single_release(law: &SampledGaussian, delta: f64) -> (f64, f64) {
 /// A quick upper bound on epsilon in one direction.
 fn scout(components: &[Component], delta: f64) -> Option<Estimate> {
     let plan = Plan::new(components, delta, Aim::SCOUT, None)?;
-    Some(compose(components, &plan, delta, Side::Upper))
+    compose(components, &plan, delta, Side::Upper)
 }
 
 /// An upper bound on epsilon in one direction.
@@ -127,7 +140,7 @@ fn upper_bound(components: &[Component], delta: f64) -> Option<Estimate> {
     let mut found = scout(components, delta)?;
     for _ in 0..MAX_PASSES {
         let plan = Plan::new(components, delta, Aim::UPPER, Some(found))?;
-        let again = compose(components, &plan, delta, Side::Upper);
+        let again = compose(components, &plan, delta, Side::Upper)?;
         found = Estimate { epsilon: again.epsilon.min(found.epsilon), ..again };
         if plan.fine_enough(found) {
             break;
@@ -136,17 +149,33 @@ fn upper_bound(components: &[Component], delta: f64) -> Option<Estimate> {
     Some(found)
 }
 
+/// An upper bound on epsilon in the direction of addition, no tighter than it takes to show that it is below `removed`.
+fn added_direction(components: &[Component], delta: f64, removed: f64) -> f64 {
+    // There the loss of a sampled release is bounded: that alone often says enough.
+    let bounded: f64 = components.iter().map(|c| c.times as f64 * c.family.supremum()).sum();
+    if bounded <= removed {
+        return bounded;
+    }
+    let quick = scout(components, delta).map_or(bounded, |found| found.epsilon.min(bounded));
+    if quick <= removed {
+        return quick;
+    }
+    upper_bound(components, delta).map_or(quick, |found| found.epsilon.min(quick))
+}
+
 /// A lower bound on epsilon in one direction, given an upper one.
 fn lower_bound(components: &[Component], delta: f64, upper: Estimate) -> Option<f64> {
     let plan = Plan::new(components, delta, Aim::LOWER, Some(upper))?;
-    let found = compose(components, &plan, delta, Side::Lower).epsilon;
+    let found = compose(components, &plan, delta, Side::Lower)?.epsilon;
     // What rounding of the masses of the one-release laws can have added.
     let releases: f64 = components.iter().map(|c| c.times as f64).sum();
     let lower = found - 1e-9 * found - 1e-14 * releases;
-    lower.is_finite().then_some(lower)
+    // Where the lattice cannot resolve the bulk of the losses, the bound says nothing.
+    (lower.is_finite() && lower >= 0.5 * upper.epsilon).then_some(lower)
 }
 
-fn compose(components: &[Component], plan: &Plan, delta: f64, side: Side) -> Estimate {
+/// Epsilon as planned; nothing when a transform would be absurdly large.
+fn compose(components: &[Component], plan: &Plan, delta: f64, side: Side) -> Option<Estimate> {
     let on_lattice = match side {
         Side::Upper => law::upper,
         Side::Lower => law::lower,
@@ -154,7 +183,7 @@ fn compose(components: &[Component], plan: &Plan, delta: f64, side: Side) -> Est
     let atoms: Vec<Atoms> =
         components.iter().zip(&plan.indices).map(|(c, indices)| on_lattice(&c.family, indices, plan.step)).collect();
     let infinite: f64 = atoms.iter().zip(components).map(|(a, c)| a.infinite * c.times as f64).sum();
-    Composition::new(components, &atoms, plan, delta, side).run().solve(delta, infinite)
+    Some(Composition::new(components, &atoms, plan, delta, side).run()?.solve(delta, infinite))
 }
 
 /// Which bound a composition is for; a lower one is computed in a single stage, for coarsening raises a law.
@@ -243,14 +272,14 @@ impl<'a> Composition<'a> {
         }
     }
 
-    fn run(mut self) -> Composed {
+    fn run(mut self) -> Option<Composed> {
         for fold in &self.plan.folds {
-            self.fold(fold.count);
+            self.fold(fold.count)?;
             self.coarsen(fold.ratio);
         }
         let factors: Vec<(usize, u64)> = self.items.iter().enumerate().map(|(i, item)| (i, item.copies)).collect();
-        let law = self.compose_all(&[(factors, 1)]).remove(0);
-        Composed {
+        let law = self.compose_all(&[(factors, 1)])?.remove(0);
+        Some(Composed {
             tilt: self.plan.tilt,
             step: self.step,
             ln_scale: self.ln_scale,
@@ -259,11 +288,11 @@ impl<'a> Composition<'a> {
             side: self.side,
             centre: self.plan.epsilon.max(0.0),
             law: law.law,
-        }
+        })
     }
 
     /// Composes every `count` copies of each law into one; what is left over becomes one law of its own.
-    fn fold(&mut self, count: u64) {
+    fn fold(&mut self, count: u64) -> Option<()> {
         let mut outputs: Vec<(Vec<(usize, u64)>, u64)> = Vec::new();
         let mut rest = Vec::new();
         for (i, item) in self.items.iter().enumerate() {
@@ -277,7 +306,8 @@ impl<'a> Composition<'a> {
         if !rest.is_empty() {
             outputs.push((rest, 1));
         }
-        self.items = self.compose_all(&outputs);
+        self.items = self.compose_all(&outputs)?;
+        Some(())
     }
 
     fn coarsen(&mut self, ratio: i64) {
@@ -290,7 +320,7 @@ impl<'a> Composition<'a> {
     }
 
     /// The laws made of the given powers of items, each with how many copies the run holds of it.
-    fn compose_all(&mut self, outputs: &[(Vec<(usize, u64)>, u64)]) -> Vec<Item> {
+    fn compose_all(&mut self, outputs: &[(Vec<(usize, u64)>, u64)]) -> Option<Vec<Item>> {
         let mut windows = Vec::with_capacity(outputs.len());
         for (factors, copies) in outputs {
             let parts: Vec<(&Content, u64)> = factors.iter().map(|(i, n)| (&self.items[*i].made_of, *n)).collect();
@@ -299,9 +329,9 @@ impl<'a> Composition<'a> {
             windows.push((made_of, window));
         }
         let widest = windows.iter().map(|(_, window)| window.width).fold(0.0, f64::max);
-        let circle = Circle::at_least(widest / self.step + 8.0).unwrap_or(Circle { size: 1 << 22 });
+        let circle = Circle::at_least(widest / self.step + 8.0)?;
         let transformed: Vec<Transformed> = self.items.iter().map(|item| circle.transform(&item.law)).collect();
-        outputs
+        let composed = outputs
             .iter()
             .zip(windows)
             .map(|((factors, copies), (made_of, window))| {
@@ -309,7 +339,8 @@ impl<'a> Composition<'a> {
                 let top = libm::ceil(window.top / self.step) as i64 + 1;
                 Item { law: circle.compose(&factors, top), copies: *copies, made_of }
             })
-            .collect()
+            .collect();
+        Some(composed)
     }
 
     /// The window for a law, what lies beyond it being added to what is left out.
@@ -325,11 +356,21 @@ impl<'a> Composition<'a> {
                 Window { top, width: window.width + (top - window.top).max(0.0) }
             }
             Side::Lower => {
-                // Twice what the plan's samples say at each end, for the laws are not quite the samples.
-                self.beyond += 4.0 * self.plan.beyond;
-                self.plan.lower_window(&made_of.counts, copies)
+                let (window, (steep, flat)) = self.plan.lower_window(&made_of.counts);
+                self.beyond += self.tilted_beyond(made_of, steep, window.top);
+                self.beyond += self.tilted_beyond(made_of, flat, window.top - window.width);
+                window
             }
         }
+    }
+
+    /// A bound on the tilted mass of a law beyond `end`: above it for a steeper tilt t, below it for a flatter one.
+    fn tilted_beyond(&self, made_of: &Content, t: f64, end: f64) -> f64 {
+        let moments = |t: f64| -> f64 {
+            let log_mgfs = self.atoms.iter().map(|a| log_mgf(a, t, self.plan.step));
+            made_of.counts.iter().zip(log_mgfs).map(|(n, k)| *n as f64 * k).sum()
+        };
+        libm::exp((moments(t) - moments(self.plan.tilt) - (t - self.plan.tilt) * end).min(0.0))
     }
 
     /// What a unit of probability that a law exceeds `top` can add to delta at any epsilon >= 0. A loss l with a rest R
@@ -418,11 +459,14 @@ impl Composed {
                 (weight, alpha) = (weight * weight_step, alpha * alpha_step);
             }
             let allowance = slack * weight;
-            if p_above - alpha * q_above + allowance >= target {
+            // Far above epsilon alpha may be infinite, and then nothing of q is there yet.
+            let excess = if q_above == 0.0 { p_above } else { p_above - alpha * q_above };
+            if excess + allowance >= target {
                 // Between this point and the one above, delta = p_above - e^epsilon q_above.
                 let epsilon = libm::log((p_above + allowance - target).max(0.0) / q_above) + self.centre;
-                let epsilon = epsilon.max(at + self.centre);
-                return Estimate { epsilon, slope: alpha * q_above / target };
+                let epsilon = if epsilon.is_nan() { f64::INFINITY } else { epsilon.max(at + self.centre) };
+                let slope = alpha * q_above / target;
+                return Estimate { epsilon, slope: if slope.is_finite() { slope.max(self.tilt) } else { self.tilt } };
             }
             p_above += mass * weight;
             q_above += mass * weight / alpha;
@@ -430,6 +474,17 @@ impl Composed {
                 break;
             }
         }
-        Estimate { epsilon: 0.0, slope: self.tilt }
+        self.below_the_window(p_above)
+    }
+
+    /// When delta is below the target throughout the window, epsilon lies below it.
+    fn below_the_window(&self, p_above: f64) -> Estimate {
+        let bottom = self.law.points.first().map_or(f64::INFINITY, |p| p.0 as f64 * self.step);
+        let epsilon = match self.side {
+            Side::Lower => 0.0,
+            Side::Upper if p_above.is_finite() => bottom.max(0.0),
+            Side::Upper => f64::INFINITY,
+        };
+        Estimate { epsilon, slope: self.tilt }
     }
 }

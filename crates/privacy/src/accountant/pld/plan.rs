@@ -15,12 +15,18 @@ pub(super) const TRUNCATION: f64 = 1e-5;
 pub(super) const ABOVE_WINDOW: f64 = 1e-5;
 /// The tilted mass that may lie beyond each end of a window, relative to that which makes up delta.
 const BEYOND_WINDOW: f64 = 2e-6;
+/// A tilted mass that makes up delta is not taken to be below e to this, whatever a bad tilt says.
+const LEAST_LN_TARGET: f64 = -60.0;
 /// How large the tilted mass that makes up delta must be, for each release of a run, to stand out of round-off.
 const ROUND_OFF_ROOM: f64 = 1e-10;
 /// The largest transform that takes next to no time.
 const FAST_POINTS: usize = 1 << 15;
 /// The largest transform.
 const MAX_POINTS: usize = 1 << 18;
+/// The coarsest lattice.
+const MAX_STEP: f64 = 64.0;
+/// The most lattice points of one law; fewer for groups, whose losses take longer to find.
+const MAX_ATOMS: f64 = 4e4;
 /// Losses beyond this are not put on a lattice: e^loss would not be a number.
 const MAX_LOSS: f64 = 600.0;
 
@@ -134,7 +140,8 @@ impl Tables {
         let ln_scale: f64 = samples.iter().zip(&at_tilt).map(|(s, k)| s.times * k).sum();
         Self {
             tilt,
-            beyond: BEYOND_WINDOW * libm::exp((libm::log(delta) + tilt * epsilon - ln_scale).min(0.0)),
+            beyond: BEYOND_WINDOW
+                * libm::exp((libm::log(delta) + tilt * epsilon - ln_scale).clamp(LEAST_LN_TARGET, 0.0)),
             variation: libm::sqrt(0.5 * samples.iter().map(Sample::divergence).sum::<f64>()),
             at_tilt,
             steeper: geometric(1.06, 1.0, 1)
@@ -162,18 +169,18 @@ impl Tables {
             .unwrap_or((f64::INFINITY, 0))
     }
 
-    /// Where the tilted law of the sum exceeds with at most e^-nats.
-    fn tilted_top(&self, counts: &[u64], nats: f64) -> f64 {
+    /// Where the tilted law of the sum exceeds with at most e^-nats, and the tilt that shows it.
+    fn tilted_top(&self, counts: &[u64], nats: f64) -> (f64, f64) {
         let here = Self::sum(&self.at_tilt, counts);
-        let bound = |(t, row): &(f64, Vec<f64>)| (Self::sum(row, counts) - here + nats) / (t - self.tilt);
-        self.steeper.iter().map(bound).fold(f64::INFINITY, f64::min)
+        let bound = |(t, row): &(f64, Vec<f64>)| ((Self::sum(row, counts) - here + nats) / (t - self.tilt), *t);
+        self.steeper.iter().map(bound).min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((f64::INFINITY, self.tilt))
     }
 
-    /// Below which the tilted law of the sum falls with at most e^-nats.
-    fn tilted_bottom(&self, counts: &[u64], nats: f64) -> f64 {
+    /// Below which the tilted law of the sum falls with at most e^-nats, and the tilt that shows it.
+    fn tilted_bottom(&self, counts: &[u64], nats: f64) -> (f64, f64) {
         let here = Self::sum(&self.at_tilt, counts);
-        let bound = |(t, row): &(f64, Vec<f64>)| -(Self::sum(row, counts) - here + nats) / (self.tilt - t);
-        self.flatter.iter().map(bound).fold(f64::NEG_INFINITY, f64::max)
+        let bound = |(t, row): &(f64, Vec<f64>)| (-(Self::sum(row, counts) - here + nats) / (self.tilt - t), *t);
+        self.flatter.iter().map(bound).max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((f64::NEG_INFINITY, self.tilt))
     }
 
     /// About the mean of the tilted law of the sum.
@@ -192,15 +199,15 @@ impl Tables {
         let t = self.steeper.get(steepest).map_or(self.tilt, |(t, _)| *t);
         let worth = -libm::expm1(-any.max(0.0)) + 1.0 / (std::f64::consts::E * t) + self.variation;
         let (top, steeper) = self.top(counts, above + libm::log(worth.min(1.0)));
-        let bulk = top - self.tilted_bottom(counts, nats);
-        let returned = self.tilted_top(counts, nats) - self.tilted_mean(counts);
+        let bulk = top - self.tilted_bottom(counts, nats).0;
+        let returned = self.tilted_top(counts, nats).0 - self.tilted_mean(counts);
         (Window { top, width: bulk.max(returned) }, steeper)
     }
 
-    fn lower_window(&self, counts: &[u64], copies: f64) -> Window {
-        let nats = libm::log(copies / self.beyond);
-        let top = self.tilted_top(counts, nats);
-        Window { top, width: top - self.tilted_bottom(counts, nats) }
+    fn lower_window(&self, counts: &[u64]) -> (Window, (f64, f64)) {
+        let nats = -libm::log(self.beyond);
+        let ((top, steep), (bottom, flat)) = (self.tilted_top(counts, nats), self.tilted_bottom(counts, nats));
+        (Window { top, width: top - bottom }, (steep, flat))
     }
 }
 
@@ -227,16 +234,20 @@ impl Plan {
             .iter()
             .map(|c| Sample { nodes: c.family.nodes(c.times as f64, left_out), times: c.times as f64 })
             .collect();
+        let guess = known.unwrap_or_else(|| saddle(&samples, delta, largest_loss));
         let saddle = match known {
-            None => saddle(&samples, delta, largest_loss),
-            Some(known) => {
-                Estimate { epsilon: known.epsilon, slope: tilt_towards(&samples, known.epsilon, largest_loss) }
-            }
+            // Where even the Chernoff bound finds epsilon near 0, its tilt means nothing.
+            None if guess.epsilon > 0.0 => guess,
+            _ => Estimate {
+                epsilon: guess.epsilon.max(0.0),
+                slope: tilt_towards(&samples, guess.epsilon.max(0.0), largest_loss),
+            },
         };
         let counts: Vec<u64> = components.iter().map(|c| c.times).collect();
         let tables = narrowest(&samples, &counts, delta, saddle, largest_loss);
-        let variance = aim.variance(known.unwrap_or(saddle));
+        let variance = aim.variance(guess);
         let (folds, step) = cheapest_folds(&tables, &counts, delta, variance, aim)?;
+        let step = if aim.stages { step } else { aligned(components, step, tables.lower_window(&counts).0.width)? };
         let mut plan = Self {
             tilt: tables.tilt,
             epsilon: saddle.epsilon,
@@ -249,15 +260,18 @@ impl Plan {
             tables,
             aim,
         };
+        let releases: f64 = samples.iter().map(|s| s.times).sum();
         for (sample, component) in samples.iter().zip(components) {
-            plan.lay_points(sample, largest(component));
+            let share = sample.times * samples.len() as f64 / releases;
+            plan.lay_points(sample, component.family.components() - 1, largest(component), share);
         }
-        plan.added_variance += coarsening_variance(&plan.folds, plan.step, counts.iter().sum::<u64>() as f64);
+        plan.added_variance += coarsening_variance(&plan.folds, plan.step, releases);
         Some(plan)
     }
 
-    /// Lattice points for a component: dense where its tilted mass is, sparse elsewhere.
-    fn lay_points(&mut self, sample: &Sample, largest: f64) {
+    /// Lattice points for a component: dense where its tilted mass is, sparse elsewhere, and the sparser the smaller its
+    /// share of the releases is.
+    fn lay_points(&mut self, sample: &Sample, components: usize, largest: f64, share: f64) {
         let ln_total = sample.log_mgf(self.tilt);
         let tilted: Vec<f64> = sample.nodes.iter().map(|n| n.mass * libm::exp(self.tilt * n.loss - ln_total)).collect();
         // A cell may be wide where it holds little, but the tilt must not vary much over it.
@@ -271,8 +285,12 @@ impl Plan {
             .zip(&tilted)
             .map(|(n, tilted)| n.mass.max(*tilted).max(1.0 / (count * sample.times)))
             .collect();
-        let widths: Vec<i64> =
-            relevant.iter().map(|m| (1.0 / libm::sqrt(m * count)).clamp(1.0, widest) as i64).collect();
+        let atoms = MAX_ATOMS / (components * components) as f64;
+        let narrowest = libm::ceil((largest - sample.nodes[0].loss) / (self.step * atoms)).max(1.0);
+        let widths: Vec<i64> = relevant
+            .iter()
+            .map(|m| (1.0 / libm::sqrt(m * count * share)).clamp(narrowest, widest.max(narrowest)) as i64)
+            .collect();
         let variance: f64 =
             relevant.iter().zip(&widths).map(|(m, w)| m * (*w as f64 * self.step) * (*w as f64 * self.step)).sum();
         self.added_variance += sample.times * variance / 6.0;
@@ -301,9 +319,10 @@ impl Plan {
         self.tables.upper_window(counts, copies as f64, delta)
     }
 
-    /// The window for a lower bound: nearly at most `beyond / copies` of the tilted law lies beyond each end.
-    pub(super) fn lower_window(&self, counts: &[u64], copies: u64) -> Window {
-        self.tables.lower_window(counts, copies as f64)
+    /// The window for a lower bound: nearly at most `beyond` of the tilted law lies beyond each end; and the tilts that
+    /// show it for the upper and the lower one.
+    pub(super) fn lower_window(&self, counts: &[u64]) -> (Window, (f64, f64)) {
+        self.tables.lower_window(counts)
     }
 
     /// Whether the lattices cost no more than what was aimed at, given what came out.
@@ -368,6 +387,22 @@ fn highest_tilt(largest_loss: f64) -> f64 {
     libm::log(0.25 * MAX_LOSS / largest_loss.max(1e-9))
 }
 
+/// A lattice not coarser than `step` for a law that is dominated; nothing when a window of `width` has too many points.
+///
+/// The bulk of a sampled release's losses lies just above the smallest one. A dominated law on a lattice that does not
+/// resolve it has lost almost everything, unless the smallest loss is a lattice point: at little noise nearly all the
+/// mass is there.
+fn aligned(components: &[Component], step: f64, width: f64) -> Option<f64> {
+    let affordable = |step: &f64| width / step <= 2.0 * MAX_POINTS as f64;
+    let [only] = components else { return Some(step).filter(affordable) };
+    let least = -only.family.infimum();
+    if !(least.is_finite() && least > 0.0) {
+        return Some(step).filter(affordable);
+    }
+    let dividing = |parts: f64| least / libm::ceil(parts.max(least / step));
+    [dividing(4.0), dividing(1.0)].into_iter().find(affordable)
+}
+
 /// The variance that connecting the dots after each stage adds over a run of so many releases.
 fn coarsening_variance(folds: &[Fold], step: f64, releases: f64) -> f64 {
     let (mut step, mut laws, mut sum) = (step, releases, 0.0);
@@ -383,7 +418,7 @@ fn coarsening_variance(folds: &[Fold], step: f64, releases: f64) -> f64 {
 fn cheapest_folds(tables: &Tables, counts: &[u64], delta: f64, variance: f64, aim: Aim) -> Option<(Vec<Fold>, f64)> {
     let most = counts.iter().copied().max()?;
     let releases: f64 = counts.iter().map(|n| *n as f64).sum();
-    let powers: Vec<u64> = (2..63).map(|k| 1u64 << k).take_while(|n| aim.stages && *n * 4 <= most).collect();
+    let powers: Vec<u64> = (2..63).map(|k| 1u64 << k).take_while(|n| aim.stages && *n <= most / 4).collect();
     let fold = |count: u64| Fold { count, ratio: 1 << (count.ilog2() / 2) };
     let mut candidates: Vec<Vec<Fold>> = vec![Vec::new()];
     for &n in &powers {
@@ -397,12 +432,13 @@ fn cheapest_folds(tables: &Tables, counts: &[u64], delta: f64, variance: f64, ai
             let step_for = |variance: f64| {
                 power_of_two_below(libm::sqrt(6.0 * variance / (releases * (2.0 + folds.len() as f64))))
             };
-            let mut step = step_for(variance);
+            // However little precision is asked for, the tilt must not vary much from point to point.
+            let mut step = step_for(variance).min(power_of_two_below(0.5 / tables.tilt));
             while widths.points(&folds, step) > FAST_POINTS as f64 && step < step_for(aim.relief * variance) {
                 step *= 2.0;
             }
             let mut cost = widths.cost(&folds, step);
-            while cost.is_none() && step < 1.0 {
+            while cost.is_none() && step < MAX_STEP {
                 step *= 2.0;
                 cost = widths.cost(&folds, step);
             }
@@ -438,7 +474,7 @@ impl Widths {
             if aim.stages {
                 tables.upper_window(&counts, copies, delta).0.width
             } else {
-                tables.lower_window(&counts, copies).width
+                tables.lower_window(&counts).0.width
             }
         };
         Self { powers: powers.iter().map(|n| (*n, width(*n))).collect(), all: width(most) }

@@ -60,36 +60,62 @@ pub(super) fn judge(reduced: &Reduced<'_>, delta: Delta) -> Result<Judgement, Ac
         .iter()
         .map(|(release, times)| Ok((curve(release, reduced)?, *times as f64)))
         .collect::<Result<Vec<_>, AccountError>>()?;
-    let integers_only = curves.iter().any(|(c, _)| matches!(c, Curve::Skellam { .. }));
-    let bounded = integers_only || curves.iter().any(|(c, _)| matches!(c, Curve::FixedSize(_)));
-    let mut log_moment = |order: f64| curves.iter_mut().map(|(c, times)| *times * c.log_moment(order)).sum::<f64>();
-
+    let only = |kind: fn(&Curve) -> bool| curves.iter().any(|(c, _)| kind(c));
+    let integers_only = only(|c| matches!(c, Curve::Skellam { .. }));
+    let interpolated = only(|c| matches!(c, Curve::FixedSize(_)));
     let ln_delta = libm::log(delta.get());
-    let order_of = |t: f64| {
-        let order = 1.0 + libm::exp(t);
-        if integers_only { libm::round(order).max(2.0) } else { order }
+    let mut at_order = |order: f64| {
+        let log_moment: f64 = curves.iter_mut().map(|(c, times)| *times * c.log_moment(order)).sum();
+        convert(log_moment, order, ln_delta)
     };
-    // A Gaussian of the same RDP at order 2 has its best order at sqrt(ln(1/delta) / slope).
-    let start = 0.5 * libm::log(-ln_delta / (0.5 * log_moment(2.0)).max(1e-12));
-    let range = (LN_RANGE.0, if bounded { libm::log(MAX_INTEGER_ORDER - 1.0) } else { LN_RANGE.1 });
-    let mut at_order = |order: f64| convert(log_moment(order), order, ln_delta);
-    let (t, found) = minimise(
-        |t| at_order(order_of(t)),
-        start.min(libm::log(64.0)),
-        1.0,
-        range,
-        if integers_only { 1e-4 } else { 1e-5 },
-    );
-    // Bounds that are known at integers and interpolated between them have their minimum at one.
-    let near = libm::round(order_of(t)).max(2.0);
-    let (order, epsilon) = match at_order(near) {
-        at_integer if bounded && at_integer <= found => (near, at_integer),
-        _ => (order_of(t), found),
-    };
+    let (order, epsilon) =
+        if integers_only { best_integer(&mut at_order) } else { best_order(&mut at_order, ln_delta, interpolated) };
     Ok(Judgement {
         order: Some(order),
         ..Judgement::new(AccountantKind::Rdp, Epsilon::from_bound(epsilon * (1.0 + 1e-12)))
     })
+}
+
+/// The best order of a quasi-convex bound.
+fn best_order(at_order: &mut impl FnMut(f64) -> f64, ln_delta: f64, interpolated: bool) -> (f64, f64) {
+    let order_of = |t: f64| 1.0 + libm::exp(t);
+    // At order 2 the bound is moment - ln(4 delta); a Gaussian of the same moment has its best order near
+    // 1 + sqrt(ln(1/delta) / slope).
+    let slope = 0.5 * (at_order(2.0) + ln_delta + libm::log(4.0));
+    let start = (0.5 * libm::log(-ln_delta / slope.max(1e-12))).min(libm::log(64.0));
+    let highest = if interpolated { libm::log(MAX_INTEGER_ORDER - 1.0) } else { LN_RANGE.1 };
+    let (t, found) = minimise(|t| at_order(order_of(t)), start, 1.0, (LN_RANGE.0, highest), 1e-5);
+    // Bounds that are known at integers and interpolated between them have their minimum at one.
+    let near = libm::round(order_of(t)).max(2.0);
+    match at_order(near) {
+        at_integer if interpolated && at_integer <= found => (near, at_integer),
+        _ => (order_of(t), found),
+    }
+}
+
+/// The best integer order; Skellam's bound is the smaller of two and may have two valleys, so all small ones are tried.
+fn best_integer(at_order: &mut impl FnMut(f64) -> f64) -> (f64, f64) {
+    let small = (2..=256).map(f64::from);
+    let large = (1..=56).map(|k| libm::round(256.0 * libm::pow(1.05, f64::from(k))));
+    let mut best = (2.0, f64::INFINITY);
+    for order in small.chain(large) {
+        let bound = at_order(order);
+        if bound < best.1 {
+            best = (order, bound);
+        }
+    }
+    // Between the large ones, walk downhill.
+    for direction in [-1.0, 1.0] {
+        loop {
+            let next = best.0 + direction;
+            let bound = if next >= 2.0 { at_order(next) } else { f64::INFINITY };
+            if bound >= best.1 {
+                break;
+            }
+            best = (next, bound);
+        }
+    }
+    best
 }
 
 /// The tight conversion at one order, from `(a - 1) RDP(a)`.

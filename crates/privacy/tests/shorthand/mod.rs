@@ -1,4 +1,4 @@
-//! What the tests share: reading vectors, and short ways to write events.
+//! Short ways to read vectors and to write events, for all tests here.
 #![allow(dead_code, reason = "each test uses some of these")]
 
 use keyhush_privacy::{

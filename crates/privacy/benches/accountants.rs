@@ -1,0 +1,55 @@
+//! How long a single answer takes: `cargo bench -p keyhush-privacy`.
+
+#![allow(missing_docs, reason = "criterion's macros make the items")]
+
+use std::hint::black_box;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use keyhush_privacy::{
+    AccountantKind, Adjacency, Delta, MinSeparation, NoiseMatrix, NoiseMultiplier, Participation, PrivacyEvent,
+    SamplingRate, Segment, UnitError,
+};
+
+/// Sampling rate, noise, rounds, delta: Table 2 of McMahan et al. 2018, a larger rate, a tiny one.
+const RUNS: [(&str, f64, f64, u64, f64); 3] = [
+    ("mcmahan", 5000.0 / 763_430.0, 1.0, 5000, 1e-9),
+    ("large rate", 0.1, 2.0, 1000, 1e-5),
+    ("tiny rate", 1e-5, 1.0, 1_000_000, 2.5e-7),
+];
+
+fn poisson(q: f64, z: f64, rounds: u64) -> Result<PrivacyEvent, UnitError> {
+    Ok(PrivacyEvent::poisson(SamplingRate::new(q)?, NoiseMultiplier::new(z)?).times(rounds))
+}
+
+/// The en-IN run of Xu et al. 2023.
+fn tree() -> Result<PrivacyEvent, UnitError> {
+    Ok(PrivacyEvent::CorrelatedGaussian {
+        adjacency: Adjacency::ZeroOut,
+        matrix: NoiseMatrix::Tree,
+        segments: vec![Segment::of(1290)],
+        participation: Participation::MinSeparation {
+            separation: MinSeparation::rounds_between(170)?,
+            max_participations: 6,
+        },
+        noise: NoiseMultiplier::new(7.0)?.into(),
+    })
+}
+
+fn judge(c: &mut Criterion, name: &str, accountant: AccountantKind, event: &PrivacyEvent, delta: Delta) {
+    c.bench_function(&format!("{accountant}/{name}"), |b| b.iter(|| accountant.judge(black_box(event), delta)));
+}
+
+fn accountants(c: &mut Criterion) {
+    for (name, q, z, rounds, delta) in RUNS {
+        let event = poisson(q, z, rounds).expect("legal numbers");
+        let delta = Delta::new(delta).expect("a legal delta");
+        for accountant in [AccountantKind::Moments, AccountantKind::Rdp, AccountantKind::Pld, AccountantKind::Best] {
+            judge(c, name, accountant, &event, delta);
+        }
+    }
+    let (event, delta) = (tree().expect("legal numbers"), Delta::new(1e-10).expect("a legal delta"));
+    judge(c, "tree", AccountantKind::Zcdp, &event, delta);
+}
+
+criterion_group!(benches, accountants);
+criterion_main!(benches);
