@@ -130,7 +130,7 @@ impl Circle {
         let growth: f64 = factors.iter().map(|(f, n)| libm::pow(f.total.max(1.0), *n as f64)).product();
         let error: f64 = factors
             .iter()
-            .map(|(f, n)| *n as f64 * (f.inherited * growth + 1.01 * f.own * quotient_norm(&product, &f.spectrum)))
+            .map(|(f, n)| *n as f64 * (f.inherited * growth + 1.01 * f.own * quotient_norm(&product, &f.spectrum, *n)))
             .sum();
         let multiplications: f64 = factors.iter().map(|(_, n)| *n as f64).sum();
         let plan = PLANNER.with_borrow_mut(|p| p.plan_fft_inverse(self.size));
@@ -152,13 +152,14 @@ impl Circle {
 }
 
 /// The L2 norm of the signal whose transform is `product / factor`: that of the composition with one factor less.
-fn quotient_norm(product: &[Complex<f64>], factor: &[Complex<f64>]) -> f64 {
+fn quotient_norm(product: &[Complex<f64>], factor: &[Complex<f64>], times: u64) -> f64 {
+    // Where the factor vanishes, the quotient does too when there is more of it, and otherwise is at most 1.
+    let vanishing = if times == 1 { 1.0 } else { 0.0 };
     let sum: f64 = product
         .iter()
         .zip(factor)
         .map(|(p, f)| (p.norm_sqr(), f.norm_sqr()))
-        .filter(|(_, f)| *f > NEGLIGIBLE)
-        .map(|(p, f)| p / f)
+        .map(|(p, f)| if f > NEGLIGIBLE { p / f } else { vanishing })
         .sum();
     // Half of the spectrum of a real signal of length N is here.
     libm::sqrt(sum / (product.len() - 1) as f64)

@@ -77,8 +77,6 @@ pub(super) struct Plan {
     pub(super) tilt: f64,
     /// Roughly the epsilon that will come out.
     pub(super) epsilon: f64,
-    /// The tilted mass that may lie beyond each end of a window.
-    pub(super) beyond: f64,
     /// The finest lattice step, a power of two so that neighbouring questions share a lattice.
     pub(super) step: f64,
     /// How many laws each stage but the last composes into one, and by how much the lattice is coarser after it.
@@ -122,6 +120,7 @@ impl Sample {
 #[derive(Debug)]
 struct Tables {
     tilt: f64,
+    /// The tilted mass that may lie beyond each end of a window.
     beyond: f64,
     /// About the most that the rest of a run can add to delta, `sqrt(KL / 2)`.
     variation: f64,
@@ -251,7 +250,6 @@ impl Plan {
         let mut plan = Self {
             tilt: tables.tilt,
             epsilon: saddle.epsilon,
-            beyond: tables.beyond,
             step,
             folds,
             indices: Vec::new(),
