@@ -2,9 +2,9 @@
 
 mod shorthand;
 
-use keyhush_privacy::AccountantKind;
+use keyhush_privacy::{AccountantKind, PrivacyEvent};
 use serde::Deserialize;
-use shorthand::{delta, epsilon, poisson, rows};
+use shorthand::{delta, epsilon, gaussian, poisson, rows};
 
 #[derive(Deserialize)]
 struct Reference {
@@ -107,5 +107,43 @@ fn pld_is_never_far_above_dp_accounting() {
     for c in rows::<DpAccounting>("dp_accounting-0.6.0/poisson.json") {
         let got = epsilon(AccountantKind::Pld, &poisson(c.sampling_rate, c.noise_multiplier, c.rounds), c.delta);
         assert!(got <= c.pld * (1.0 + 5e-4) + 1e-5, "q {} rounds {}: {got} {}", c.sampling_rate, c.rounds, c.pld);
+    }
+}
+
+#[derive(Deserialize)]
+struct Composed {
+    parts: Vec<Part>,
+    mu: Option<f64>,
+    group: u32,
+    delta: f64,
+    epsilon: f64,
+}
+
+#[derive(Deserialize)]
+struct Part {
+    sampling_rate: f64,
+    noise_multiplier: f64,
+    rounds: u64,
+}
+
+#[test]
+fn unlike_rounds_and_groups_are_bounded_from_both_sides() {
+    let runs: Vec<Composed> = rows("contour-inversion/composed.json");
+    assert_eq!(runs.len(), 40);
+    for run in &runs {
+        let parts = run.parts.iter().map(|p| poisson(p.sampling_rate, p.noise_multiplier, p.rounds));
+        let events = parts.chain(run.mu.map(|mu| gaussian(1.0 / mu))).collect();
+        let event = PrivacyEvent::Compose { events };
+        let got = AccountantKind::Pld.judge_group(&event, delta(run.delta), run.group).unwrap();
+        let (epsilon, truth) = (got.epsilon.get(), run.epsilon);
+        let what = format!("{event:?} for {}: {epsilon} {:?} {truth}", run.group, got.epsilon_lower);
+        assert!(epsilon >= truth * (1.0 - 1e-9), "below the truth: {what}");
+        assert!(epsilon <= truth * (1.0 + 1e-3) + 1e-5, "far above the truth: {what}");
+        let lower = got.epsilon_lower.expect("pld has a lower bound").get();
+        assert!(lower <= truth * (1.0 + 1e-9), "the lower bound is above the truth: {what}");
+        if run.group == 1 {
+            let renyi = AccountantKind::Rdp.judge(&event, delta(run.delta)).unwrap();
+            assert!(renyi.epsilon.get() >= truth, "{what}");
+        }
     }
 }

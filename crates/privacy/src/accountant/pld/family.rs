@@ -5,6 +5,9 @@ use crate::accountant::{
     sampled::SampledGaussian,
 };
 
+/// Beyond this an exponential is not a number that can be computed with.
+pub(super) const MAX_EXPONENT: f64 = 700.0;
+
 /// Which of the neighbouring datasets holds the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
@@ -133,9 +136,10 @@ impl LossFamily {
         self.nodes(1.0, 1e-30).iter().map(|n| n.mass * n.loss).sum::<f64>().max(0.0)
     }
 
-    /// The privacy curve of a single release, `P(loss > eps) - e^eps Q(loss > eps)`, in closed form.
+    /// The privacy curve of a single release, `P(loss > eps) - e^eps Q(loss > eps)`, in closed form. Where e^eps is not
+    /// a number it leaves out what is subtracted.
     pub(super) fn curve(&self, epsilon: f64) -> f64 {
-        let alpha = libm::exp(epsilon);
+        let alpha = if epsilon < MAX_EXPONENT { libm::exp(epsilon) } else { 0.0 };
         match self.direction {
             Direction::Remove => {
                 let x = self.law.x_of_loss(epsilon);

@@ -43,7 +43,9 @@ pub(super) fn judge(reduced: &Reduced<'_>, delta: Delta, precision: Precision) -
         matches!(r, Release::Gaussian { .. } | Release::Poisson { .. })
     })?;
     let answer = |upper: f64, lower: Option<f64>| Judgement {
-        epsilon_lower: lower.filter(|_| precision == Precision::Bounds && reduced.attained).map(Epsilon::from_bound),
+        epsilon_lower: lower
+            .filter(|lower| precision == Precision::Bounds && reduced.attained && (*lower > 0.0 || upper == 0.0))
+            .map(Epsilon::from_bound),
         ..Judgement::new(AccountantKind::Pld, Epsilon::from_bound(upper))
     };
     if let Some(mu) = reduced.only_gaussian() {
@@ -54,11 +56,11 @@ pub(super) fn judge(reduced: &Reduced<'_>, delta: Delta, precision: Precision) -
         let (upper, lower) = single_release(&SampledGaussian::new(q, z, reduced.group), delta.get());
         return Ok(answer(upper, Some(lower)));
     }
-    if negligible(&components(reduced, Direction::Remove), delta.get()) {
+    let removal = components(reduced, Direction::Remove);
+    if negligible(&removal, delta.get()) {
         return Ok(answer(0.0, Some(0.0)));
     }
     let too_large = || AccountError::TooLittleNoise { accountant: AccountantKind::Pld };
-    let removal = components(reduced, Direction::Remove);
     let removed = upper_bound(&removal, delta.get()).ok_or_else(too_large)?;
     let added = added_direction(&components(reduced, Direction::Add), delta.get(), removed.epsilon);
     let lower = match precision {
@@ -120,7 +122,10 @@ fn single_release(law: &SampledGaussian, delta: f64) -> (f64, f64) {
             return (0.0, 0.0);
         }
         let (mut lo, mut hi) = (0.0, 1e-9);
-        while over(hi) && hi < 1e6 {
+        while over(hi) {
+            if hi > 1e12 {
+                return (lo, f64::INFINITY);
+            }
             (lo, hi) = (hi, hi * 2.0);
         }
         while hi - lo > 1e-13 * hi {
@@ -129,7 +134,9 @@ fn single_release(law: &SampledGaussian, delta: f64) -> (f64, f64) {
         }
         (lo, hi)
     };
-    (solve(1.0).1, solve(-1.0).0)
+    let upper = solve(1.0).1;
+    // Beyond that the curve is only known from above.
+    (upper, if upper < family::MAX_EXPONENT { solve(-1.0).0 } else { 0.0 })
 }
 
 /// A quick upper bound on epsilon in one direction.
