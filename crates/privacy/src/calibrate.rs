@@ -192,7 +192,7 @@ impl Target {
     fn try_value(&self, accountant: AccountantKind, event: &PrivacyEvent, x: f64) -> Result<Trial, AccountError> {
         match accountant.upper_bound(event, self.delta, self.group) {
             Ok(judgement) => Ok(Trial { x, epsilon: judgement.epsilon }),
-            Err(AccountError::TooLittleNoise { .. }) => Ok(Trial { x, epsilon: Epsilon::INFINITE }),
+            Err(AccountError::NoLattice { .. }) => Ok(Trial { x, epsilon: Epsilon::INFINITE }),
             Err(other) => Err(other),
         }
     }

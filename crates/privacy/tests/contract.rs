@@ -241,7 +241,7 @@ fn extreme_but_legal_events_get_an_answer() {
                 match accountant.judge(&event, delta(at)) {
                     Ok(judged) => assert!(judged.epsilon.get() >= 0.0, "{accountant} {event:?}"),
                     Err(refused) => assert!(
-                        matches!(refused, AccountError::Unsupported { .. } | AccountError::TooLittleNoise { .. })
+                        matches!(refused, AccountError::Unsupported { .. } | AccountError::NoLattice { .. })
                             && !matches!(accountant, AccountantKind::Rdp | AccountantKind::Best),
                         "{accountant} {event:?}: {refused}"
                     ),

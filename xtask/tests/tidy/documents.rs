@@ -51,7 +51,8 @@ fn place(line: &str) -> Option<String> {
         ["index.cra", "tes.io"],
         ["static.cra", "tes.io"],
         ["sparse+", "http"],
-        ["pypi", ".org/simple"],
+        ["pypi", ".org"],
+        ["npm", "js.org"],
         ["files.python", "hosted.org"],
     ];
     let folders = [["/ro", "ot/"], ["/ho", "me/"], ["/Us", "ers/"], ["/wo", "rk/"], ["../sha", "red"]];

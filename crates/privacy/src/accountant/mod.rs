@@ -158,9 +158,9 @@ pub enum AccountError {
         /// What to do.
         advice: &'static str,
     },
-    /// So little noise that e^loss is not a number.
-    #[error("the {accountant} accountant cannot follow losses this large; epsilon is in the hundreds: use rdp or best")]
-    TooLittleNoise {
+    /// Losses too far apart for a lattice: very little noise, or a delta so large that epsilon is next to nothing.
+    #[error("the {accountant} accountant finds no lattice for losses this far apart; use rdp or best")]
+    NoLattice {
         /// Who was asked.
         accountant: AccountantKind,
     },

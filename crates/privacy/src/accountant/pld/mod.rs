@@ -26,7 +26,7 @@ use crate::units::{Delta, Epsilon};
 use compose::{Circle, Law, Transformed};
 use family::{Direction, LossFamily};
 use law::Atoms;
-use plan::{ABOVE_WINDOW, Aim, Component, Estimate, Plan, Window};
+use plan::{Aim, Component, Estimate, Plan, Window};
 
 /// How often a plan is made anew when epsilon turns out smaller than thought.
 const MAX_PASSES: usize = 2;
@@ -60,7 +60,7 @@ pub(super) fn judge(reduced: &Reduced<'_>, delta: Delta, precision: Precision) -
     if negligible(&removal, delta.get()) {
         return Ok(answer(0.0, Some(0.0)));
     }
-    let too_large = || AccountError::TooLittleNoise { accountant: AccountantKind::Pld };
+    let too_large = || AccountError::NoLattice { accountant: AccountantKind::Pld };
     let removed = upper_bound(&removal, delta.get()).ok_or_else(too_large)?;
     let added = added_direction(&components(reduced, Direction::Add), delta.get(), removed.epsilon);
     let lower = match precision {
@@ -363,9 +363,9 @@ impl<'a> Composition<'a> {
         match self.side {
             Side::Upper => {
                 let (window, steeper) = self.plan.upper_window(&made_of.counts, copies, self.delta);
-                self.above += ABOVE_WINDOW;
+                self.above += self.plan.spare;
                 // The plan goes by samples of the laws; this bound by the laws themselves.
-                let nats = libm::log(copies as f64 / (ABOVE_WINDOW * self.delta));
+                let nats = libm::log(copies as f64 / (self.plan.spare * self.delta));
                 let any = self.chernoff(made_of, steeper, nats);
                 let top = self.chernoff(made_of, steeper, nats + libm::log(self.worth(any, steeper)));
                 Window { top, width: window.width + (top - window.top).max(0.0) }
@@ -468,14 +468,15 @@ impl Composed {
             Side::Lower => -(self.law.error * self.weight_norm() + self.beyond * self.largest_weight()),
         };
         let (mut p_above, mut q_above) = (0.0, 0.0);
-        let (weight_step, alpha_step) = (libm::exp(self.tilt * self.step), libm::exp(-self.step));
-        let (mut weight, mut alpha) = (0.0, 0.0);
+        // Going down a lattice step multiplies the weight of P, that of Q and alpha each by a constant.
+        let steps = [self.tilt, self.tilt + 1.0, -1.0].map(|rate| libm::exp(rate * self.step));
+        let [mut weight, mut q_weight, mut alpha] = [0.0; 3];
         for (n, &(index, mass)) in self.law.points.iter().rev().enumerate() {
             let at = index as f64 * self.step - self.centre;
             if n % RENEW == 0 {
-                (weight, alpha) = (libm::exp(-self.tilt * at), libm::exp(at));
+                [weight, q_weight, alpha] = [-self.tilt, -self.tilt - 1.0, 1.0].map(|rate| libm::exp(rate * at));
             } else {
-                (weight, alpha) = (weight * weight_step, alpha * alpha_step);
+                [weight, q_weight, alpha] = [weight * steps[0], q_weight * steps[1], alpha * steps[2]];
             }
             let allowance = slack * weight;
             // Far above epsilon alpha may be infinite, and then nothing of q is there yet.
@@ -488,7 +489,7 @@ impl Composed {
                 return Estimate { epsilon, slope: if slope.is_finite() { slope.max(self.tilt) } else { self.tilt } };
             }
             p_above += mass * weight;
-            q_above += mass * weight / alpha;
+            q_above += mass * q_weight;
             if at + self.centre < -self.step {
                 break;
             }

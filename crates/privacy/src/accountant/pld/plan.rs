@@ -9,18 +9,16 @@ use super::{
 };
 use crate::accountant::minimise::minimise;
 
-/// The part of delta that releases with losses beyond the lattice may take.
-pub(super) const TRUNCATION: f64 = 1e-5;
-/// The part of delta that may lie above each window.
-pub(super) const ABOVE_WINDOW: f64 = 1e-5;
+/// The largest part of delta that may be left out at once.
+const MAX_LEFT_OUT: f64 = 1e-5;
 /// The tilted mass that may lie beyond each end of a window, relative to that which makes up delta.
 const BEYOND_WINDOW: f64 = 2e-6;
 /// A tilted mass that makes up delta is not taken to be below e to this, whatever a bad tilt says.
 const LEAST_LN_TARGET: f64 = -60.0;
 /// How large the tilted mass that makes up delta must be, for each release of a run, to stand out of round-off.
 const ROUND_OFF_ROOM: f64 = 1e-10;
-/// The largest transform that takes next to no time.
-const FAST_POINTS: usize = 1 << 15;
+/// Operations that take next to no time: those of four transforms of 2^17 points.
+const FAST: f64 = 4.0 * 131_072.0 * 27.0;
 /// The largest transform.
 const MAX_POINTS: usize = 1 << 18;
 /// The coarsest lattice.
@@ -36,7 +34,7 @@ pub(super) struct Aim {
     /// The discretisation error in epsilon, relative to it and absolute.
     relative_error: f64,
     absolute_error: f64,
-    /// By how much the errors may be larger where small ones would take transforms of more than `FAST_POINTS`.
+    /// By how much the errors may be larger where small ones would take more than `FAST` operations.
     relief: f64,
     /// Whether laws may be composed in stages.
     stages: bool,
@@ -46,13 +44,22 @@ impl Aim {
     /// For a first idea of epsilon.
     pub(super) const SCOUT: Self = Self { relative_error: 3e-3, absolute_error: 1e-5, relief: 1.0, stages: true };
     /// For upper bounds.
-    pub(super) const UPPER: Self = Self { relative_error: 2e-5, absolute_error: 2e-7, relief: 20.0, stages: true };
+    pub(super) const UPPER: Self = Self { relative_error: 2e-7, absolute_error: 2e-9, relief: 2000.0, stages: true };
     /// For lower bounds, which are for judging the upper ones.
-    pub(super) const LOWER: Self = Self { relative_error: 1e-4, absolute_error: 1e-6, relief: 4.0, stages: false };
+    pub(super) const LOWER: Self = Self { relative_error: 5e-5, absolute_error: 5e-7, relief: 40.0, stages: false };
 
     /// The variance of the loss that may be added: variance v moves epsilon by about `tilt * v / 2`.
     fn variance(self, at: Estimate) -> f64 {
         2.0 * (self.relative_error * at.epsilon.max(0.0) + self.absolute_error) / at.slope
+    }
+}
+
+impl Aim {
+    /// The part of delta that may be left out at once, beyond the lattice or above a window: it moves epsilon by that
+    /// over the slope, which is to be next to nothing.
+    fn left_out(self, at: Option<Estimate>) -> f64 {
+        let moves = |at: Estimate| 0.2 * (self.relative_error * at.epsilon.max(0.0) + self.absolute_error) * at.slope;
+        at.map_or(MAX_LEFT_OUT, moves).clamp(1e-3 * MAX_LEFT_OUT, MAX_LEFT_OUT)
     }
 }
 
@@ -77,6 +84,8 @@ pub(super) struct Plan {
     pub(super) tilt: f64,
     /// Roughly the epsilon that will come out.
     pub(super) epsilon: f64,
+    /// The part of delta that may be left out at once.
+    pub(super) spare: f64,
     /// The finest lattice step, a power of two so that neighbouring questions share a lattice.
     pub(super) step: f64,
     /// How many laws each stage but the last composes into one, and by how much the lattice is coarser after it.
@@ -96,6 +105,13 @@ pub(super) struct Plan {
 pub(super) struct Fold {
     pub(super) count: u64,
     pub(super) ratio: i64,
+}
+
+/// A delta, and the part of it that may be left out at once.
+#[derive(Debug, Clone, Copy)]
+struct Spending {
+    delta: f64,
+    spare: f64,
 }
 
 /// Samples of a component's loss.
@@ -190,9 +206,9 @@ impl Tables {
     }
 
     /// What comes back from above the window must not land where the bulk is, and the bulk must fit.
-    fn upper_window(&self, counts: &[u64], copies: f64, delta: f64) -> (Window, usize) {
+    fn upper_window(&self, counts: &[u64], copies: f64, spending: Spending) -> (Window, usize) {
         let nats = libm::log(copies / self.beyond);
-        let above = libm::log(copies / (ABOVE_WINDOW * delta));
+        let above = libm::log(copies / (spending.spare * spending.delta));
         // As in the composition, what lies above the window counts for less than 1.
         let (any, steepest) = self.top(counts, above);
         let t = self.steeper.get(steepest).map_or(self.tilt, |(t, _)| *t);
@@ -223,7 +239,8 @@ impl Plan {
     /// A plan for epsilon at `delta`, or nothing when losses are too large for a lattice. An estimate of the answer
     /// makes for a better one.
     pub(super) fn new(components: &[Component], delta: f64, aim: Aim, known: Option<Estimate>) -> Option<Self> {
-        let left_out = TRUNCATION * delta / components.len() as f64;
+        let spare = aim.left_out(known);
+        let left_out = spare * delta / components.len() as f64;
         let largest = |c: &Component| c.family.largest_loss(c.times as f64, left_out);
         let largest_loss = components.iter().map(largest).fold(0.0, f64::max);
         if largest_loss.is_nan() || largest_loss >= MAX_LOSS {
@@ -243,13 +260,14 @@ impl Plan {
             },
         };
         let counts: Vec<u64> = components.iter().map(|c| c.times).collect();
-        let tables = narrowest(&samples, &counts, delta, saddle, largest_loss);
+        let tables = narrowest(&samples, &counts, Spending { delta, spare }, saddle, largest_loss);
         let variance = aim.variance(guess);
-        let (folds, step) = cheapest_folds(&tables, &counts, delta, variance, aim)?;
+        let (folds, step) = cheapest_folds(&tables, &counts, Spending { delta, spare }, variance, aim)?;
         let step = if aim.stages { step } else { aligned(components, step, tables.lower_window(&counts).0.width)? };
         let mut plan = Self {
             tilt: tables.tilt,
             epsilon: saddle.epsilon,
+            spare,
             step,
             folds,
             indices: Vec::new(),
@@ -311,10 +329,10 @@ impl Plan {
         self.indices.push(indices);
     }
 
-    /// The window for the sum of so many losses, for an upper bound: nearly at most `ABOVE_WINDOW * delta / copies` of
+    /// The window for the sum of so many losses, for an upper bound: nearly at most `spare * delta / copies` of
     /// it lies above; and the index of the tilt that shows it.
     pub(super) fn upper_window(&self, counts: &[u64], copies: u64, delta: f64) -> (Window, usize) {
-        self.tables.upper_window(counts, copies as f64, delta)
+        self.tables.upper_window(counts, copies as f64, Spending { delta, spare: self.spare })
     }
 
     /// The window for a lower bound: nearly at most `beyond` of the tilted law lies beyond each end; and the tilts that
@@ -352,11 +370,11 @@ fn saddle(samples: &[Sample], delta: f64, largest_loss: f64) -> Estimate {
 
 /// The tilt that needs the narrowest window. Where a single large loss among many small ones makes up delta, the
 /// tilt at the saddle raises those large losses so much that it pays to tilt less, as far as round-off allows.
-fn narrowest(samples: &[Sample], counts: &[u64], delta: f64, saddle: Estimate, largest_loss: f64) -> Tables {
+fn narrowest(samples: &[Sample], counts: &[u64], spending: Spending, saddle: Estimate, largest_loss: f64) -> Tables {
     let releases: f64 = samples.iter().map(|s| s.times).sum();
     let least = BEYOND_WINDOW * ROUND_OFF_ROOM * releases;
-    let table = |part: f64| Tables::new(samples, part * saddle.slope, delta, saddle.epsilon, largest_loss);
-    let width = |t: &Tables| t.upper_window(counts, 1.0, delta).0.width;
+    let table = |part: f64| Tables::new(samples, part * saddle.slope, spending.delta, saddle.epsilon, largest_loss);
+    let width = |t: &Tables| t.upper_window(counts, 1.0, spending).0.width;
     let mut best = table(1.0);
     for part in [0.6, 0.36, 0.2, 0.12] {
         let flatter = table(part);
@@ -413,7 +431,13 @@ fn coarsening_variance(folds: &[Fold], step: f64, releases: f64) -> f64 {
 }
 
 /// The stages that need the fewest operations for a given error, and the finest lattice step.
-fn cheapest_folds(tables: &Tables, counts: &[u64], delta: f64, variance: f64, aim: Aim) -> Option<(Vec<Fold>, f64)> {
+fn cheapest_folds(
+    tables: &Tables,
+    counts: &[u64],
+    spending: Spending,
+    variance: f64,
+    aim: Aim,
+) -> Option<(Vec<Fold>, f64)> {
     let most = counts.iter().copied().max()?;
     let releases: f64 = counts.iter().map(|n| *n as f64).sum();
     let powers: Vec<u64> = (2..63).map(|k| 1u64 << k).take_while(|n| aim.stages && *n <= most / 4).collect();
@@ -423,16 +447,17 @@ fn cheapest_folds(tables: &Tables, counts: &[u64], delta: f64, variance: f64, ai
         candidates.push(vec![fold(n)]);
         candidates.extend(powers.iter().filter(|m| **m > n).map(|m| vec![fold(n), fold(m / n)]));
     }
-    let widths = Widths::new(tables, counts, delta, &powers, aim);
+    let widths = Widths::new(tables, counts, spending, &powers, aim);
     candidates
         .into_iter()
         .filter_map(|folds| {
-            let step_for = |variance: f64| {
-                power_of_two_below(libm::sqrt(6.0 * variance / (releases * (2.0 + folds.len() as f64))))
-            };
+            // The lattice of the releases, its wider cells, and each coarser lattice add about the same.
+            let added = |step: f64| releases * step * step * (2.0 + folds.len() as f64) / 6.0;
+            let step_for = |variance: f64| power_of_two_below(libm::sqrt(variance / added(1.0)));
             // However little precision is asked for, the tilt must not vary much from point to point.
             let mut step = step_for(variance).min(power_of_two_below(0.5 / tables.tilt));
-            while widths.points(&folds, step) > FAST_POINTS as f64 && step < step_for(aim.relief * variance) {
+            let too_slow = |step: f64| widths.cost(&folds, step).is_none_or(|cost| cost > FAST);
+            while too_slow(step) && step < step_for(aim.relief * variance) {
                 step *= 2.0;
             }
             let mut cost = widths.cost(&folds, step);
@@ -440,17 +465,11 @@ fn cheapest_folds(tables: &Tables, counts: &[u64], delta: f64, variance: f64, ai
                 step *= 2.0;
                 cost = widths.cost(&folds, step);
             }
-            // A coarser lattice is charged for: what it does to epsilon goes by the square.
-            cost.map(|cost| (cost * (1.0 + coarseness(step, variance, releases)), folds, step))
+            let score = cost? * (added(step) / variance).max(1.0);
+            Some((score, folds, step))
         })
         .min_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, folds, step)| (folds, step))
-}
-
-/// How many times more variance than wanted a step adds, if more.
-fn coarseness(step: f64, variance: f64, releases: f64) -> f64 {
-    let excess = releases * step * step / (3.0 * variance) - 1.0;
-    if excess > 1.0 { 10.0 * excess } else { 0.0 }
 }
 
 fn power_of_two_below(x: f64) -> f64 {
@@ -464,29 +483,18 @@ struct Widths {
 }
 
 impl Widths {
-    fn new(tables: &Tables, counts: &[u64], delta: f64, powers: &[u64], aim: Aim) -> Self {
+    fn new(tables: &Tables, counts: &[u64], spending: Spending, powers: &[u64], aim: Aim) -> Self {
         let most = counts.iter().copied().max().unwrap_or(1);
         let width = |n: u64| {
             let counts: Vec<u64> = counts.iter().map(|c| (*c).min(n)).collect();
             let copies = (most / n).max(1) as f64;
             if aim.stages {
-                tables.upper_window(&counts, copies, delta).0.width
+                tables.upper_window(&counts, copies, spending).0.width
             } else {
                 tables.lower_window(&counts).0.width
             }
         };
         Self { powers: powers.iter().map(|n| (*n, width(*n))).collect(), all: width(most) }
-    }
-
-    /// The size of the largest transform of a sequence of stages.
-    fn points(&self, folds: &[Fold], finest: f64) -> f64 {
-        let (mut step, mut folded, mut largest) = (finest, 1, 0.0f64);
-        for fold in folds {
-            folded *= fold.count;
-            largest = largest.max(self.of(folded) / step);
-            step *= fold.ratio as f64;
-        }
-        largest.max(self.all / step)
     }
 
     fn of(&self, folded: u64) -> f64 {
@@ -498,7 +506,7 @@ impl Widths {
         let (mut step, mut folded, mut cost) = (finest, 1, 0.0);
         for fold in folds {
             folded *= fold.count;
-            cost += 3.0 * transform_cost(self.of(folded) / step)?;
+            cost += 5.0 * transform_cost(self.of(folded) / step)?;
             step *= fold.ratio as f64;
         }
         let transforms = if folds.is_empty() { 2.0 } else { 3.0 };
