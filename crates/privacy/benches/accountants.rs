@@ -21,15 +21,15 @@ fn poisson(q: f64, z: f64, rounds: u64) -> Result<PrivacyEvent, UnitError> {
     Ok(PrivacyEvent::poisson(SamplingRate::new(q)?, NoiseMultiplier::new(z)?).times(rounds))
 }
 
-/// The en-IN run of Xu et al. 2023.
-fn tree() -> Result<PrivacyEvent, UnitError> {
+/// One tree under participation limits.
+fn tree(rounds: u64, rounds_between: u64, max_participations: u64) -> Result<PrivacyEvent, UnitError> {
     Ok(PrivacyEvent::CorrelatedGaussian {
         adjacency: Adjacency::ZeroOut,
         matrix: NoiseMatrix::Tree,
-        segments: vec![Segment::of(1290)],
+        segments: vec![Segment::of(rounds)],
         participation: Participation::MinSeparation {
-            separation: MinSeparation::rounds_between(170)?,
-            max_participations: 6,
+            separation: MinSeparation::rounds_between(rounds_between)?,
+            max_participations,
         },
         noise: NoiseMultiplier::new(7.0)?.into(),
     })
@@ -47,8 +47,12 @@ fn accountants(c: &mut Criterion) {
             judge(c, name, accountant, &event, delta);
         }
     }
-    let (event, delta) = (tree().expect("legal numbers"), Delta::new(1e-10).expect("a legal delta"));
-    judge(c, "tree", AccountantKind::Zcdp, &event, delta);
+    // The en-IN run of Xu et al. 2023, and limits that hardly limit.
+    let delta = Delta::new(1e-10).expect("a legal delta");
+    for (name, rounds, rounds_between, count) in [("tree", 1290, 170, 6), ("crowded tree", 2000, 0, 8)] {
+        let event = tree(rounds, rounds_between, count).expect("legal numbers");
+        judge(c, name, AccountantKind::Zcdp, &event, delta);
+    }
 }
 
 criterion_group!(benches, accountants);

@@ -74,6 +74,18 @@ fn is_never_above_dp_accounting() {
     }
 }
 
+/// Large noise must not cost the amplification: scaled so that all of these are about the same run.
+#[test]
+fn large_noise_keeps_its_amplification() {
+    let near = epsilon(AccountantKind::Rdp, &poisson(0.01, 100.0, 1_000_000), 1e-6);
+    for (z, rounds) in [(1e3, 100_000_000), (1e4, 10_000_000_000), (1e5, 1_000_000_000_000)] {
+        let run = poisson(0.01, z, rounds);
+        let got = epsilon(AccountantKind::Rdp, &run, 1e-6);
+        assert_close(got, near, 1e-3, &format!("noise {z}"));
+        assert!(got <= epsilon(AccountantKind::Moments, &run, 1e-6), "above moments at noise {z}");
+    }
+}
+
 #[derive(Deserialize)]
 struct FixedSize {
     task: String,

@@ -26,11 +26,11 @@ pub(crate) struct EpsilonArgs {
     /// Round rho to two decimals before converting it, as Xu et al. 2023 did; optimistic where that rounds down
     #[arg(long)]
     as_published: bool,
-    /// Answer as JSON
+    /// Answer as JSON (a batch always does)
     #[arg(long)]
     json: bool,
     /// Answer each line of a file, one JSON object a line (- for standard input)
-    #[arg(long, value_name = "FILE", exclusive = true)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["Query", "as_published"])]
     batch: Option<PathBuf>,
 }
 

@@ -43,7 +43,9 @@ pub(super) fn sensitivity(
     let bound =
         if monotone { of_monotone(column, segments, limits) } else { of_autocorrelation(column, segments, limits) };
     // Sums of non-negative terms: the computed value is within so much of the true one.
-    let rounding = 1.0 + (column.len() as f64 + 8.0) * f64::EPSILON;
+    let rounds: f64 = segments.iter().map(|s| s.rounds as f64).sum();
+    let terms = rounds.min(limits.count as f64 * column.len() as f64);
+    let rounding = 1.0 + (terms + 8.0) * f64::EPSILON;
     Ok(MatrixSensitivity { squared: bound.squared * rounding, ..bound })
 }
 

@@ -31,6 +31,8 @@ use plan::{Aim, Component, Estimate, Plan, Window};
 /// How often a plan is made anew when epsilon turns out smaller than thought.
 const MAX_PASSES: usize = 2;
 
+/// Lattice indices beyond this are not exact as floating-point numbers.
+const MAX_INDEX: f64 = 1e15;
 /// What tilting can be off by, relative to the mass of a release.
 const TILT_ROUNDING: f64 = 1e-14;
 
@@ -344,6 +346,12 @@ impl<'a> Composition<'a> {
             windows.push((made_of, window));
         }
         let widest = windows.iter().map(|(_, window)| window.width).fold(0.0, f64::max);
+        if windows
+            .iter()
+            .any(|(_, window)| !(window.top / self.step).is_finite() || (window.top / self.step).abs() > MAX_INDEX)
+        {
+            return None;
+        }
         let circle = Circle::at_least(widest / self.step + 8.0)?;
         let transformed: Vec<Transformed> = self.items.iter().map(|item| circle.transform(&item.law)).collect();
         let composed = outputs

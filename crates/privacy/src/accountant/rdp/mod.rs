@@ -19,7 +19,7 @@ use crate::units::{Delta, Epsilon};
 use without_replacement::WithoutReplacement;
 
 /// The orders that are searched: `ln(a - 1)`.
-const LN_RANGE: (f64, f64) = (-14.0, 14.0);
+const LN_RANGE: (f64, f64) = (-14.0, 30.0);
 /// The largest order for bounds that are a sum over integers.
 const MAX_INTEGER_ORDER: f64 = 4096.0;
 

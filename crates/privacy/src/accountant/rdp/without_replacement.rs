@@ -5,8 +5,8 @@
 //! `A(a) <= 1 + sum_{j=2}^a C(a, j) q^j T_j`, with `T_2 = min(4 (e^{eps(2)} - 1), 2 e^{eps(2)})`,
 //! `T_j = min(4 sqrt(B_{2 floor(j/2)} B_{2 ceil(j/2)}), 2 e^{(j-1) eps(j)})` and `B_j = E_Q[(dP/dQ - 1)^j]`;
 //!
-//! between integers ln A is convex and interpolated (their Corollary 10). It is never more than without sampling, which
-//! the bound does not see at large q. The B_j of even j are integrals of something
+//! between integers ln A is convex and interpolated (their Corollary 10). It is never more than
+//! `ln(1 - q + q e^{(a-1) eps(a)})`, which follows from convexity alone and is smaller at large q. The B_j of even j are integrals of something
 //! positive and are computed as such; as forward differences, the way peers do it, they lose all digits at large
 //! noise.
 
@@ -37,16 +37,22 @@ impl WithoutReplacement {
 
     /// An upper bound on `ln A(order)` for any order above 1.
     pub(crate) fn log_moment(&mut self, order: f64) -> f64 {
-        // Without amplification: a user who was not drawn only helps (the divergence is jointly quasi-convex).
         let full = order * (order - 1.0) * self.inv;
         if self.full {
             return full;
         }
+        // By convexity alone: the user was drawn, and then it is a Gaussian, or was not.
+        let q = libm::exp(self.ln_q);
+        let convex = if full < 30.0 {
+            libm::log1p(q * libm::expm1(full))
+        } else {
+            full + self.ln_q + libm::log1p((1.0 - q) / q * libm::exp(-full))
+        };
         let floor = libm::floor(order);
         let part = order - floor;
         let below = self.at_integer(floor as u64);
         let bound = if part == 0.0 { below } else { (1.0 - part) * below + part * self.at_integer(floor as u64 + 1) };
-        bound.min(full)
+        bound.min(convex)
     }
 
     fn at_integer(&mut self, order: u64) -> f64 {
