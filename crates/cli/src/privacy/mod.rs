@@ -18,10 +18,10 @@ pub(crate) enum Command {
     Epsilon(epsilon::EpsilonArgs),
     /// The least noise with which a run costs at most a given epsilon.
     #[command(allow_negative_numbers = true)]
-    Noise(solve::NoiseArgs),
+    Noise(solve::TargetArgs),
     /// The most rounds that cost at most a given epsilon.
     #[command(allow_negative_numbers = true)]
-    Rounds(solve::RoundsArgs),
+    Rounds(solve::TargetArgs),
     /// The cohort with which a run costs at most a given epsilon.
     #[command(allow_negative_numbers = true)]
     Cohort(solve::CohortArgs),
@@ -39,9 +39,9 @@ pub(crate) enum Command {
 pub(crate) fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Epsilon(args) => epsilon::epsilon(&args),
-        Command::Noise(args) => solve::noise(args),
-        Command::Rounds(args) => solve::rounds(args),
-        Command::Cohort(args) => solve::cohort(args),
+        Command::Noise(args) => solve::noise(&args),
+        Command::Rounds(args) => solve::rounds(&args),
+        Command::Cohort(args) => solve::cohort(&args),
         Command::Rho(args) => epsilon::rho(&args),
         Command::Table(args) => table::table(&args),
         Command::Plot(args) => plot::plot(args),

@@ -12,22 +12,9 @@ use super::{
 };
 use crate::failure::BadInput;
 
-/// Arguments of `keyhush privacy noise`.
+/// A run with something missing, and what it may cost.
 #[derive(Args)]
-pub(crate) struct NoiseArgs {
-    #[command(flatten)]
-    query: Query,
-    /// The most that the run may cost
-    #[arg(long)]
-    epsilon: f64,
-    /// Answer as JSON
-    #[arg(long)]
-    json: bool,
-}
-
-/// Arguments of `keyhush privacy rounds`.
-#[derive(Args)]
-pub(crate) struct RoundsArgs {
+pub(crate) struct TargetArgs {
     #[command(flatten)]
     query: Query,
     /// The most that the run may cost
@@ -46,28 +33,30 @@ pub(crate) struct RoundsArgs {
 #[derive(Args)]
 pub(crate) struct CohortArgs {
     #[command(flatten)]
-    query: Query,
-    /// The most that the run may cost
-    #[arg(long)]
-    epsilon: f64,
+    target: TargetArgs,
     /// Noise multiplier per user of a cohort, z / m, to be held fixed
     #[arg(long, value_name = "Z/M", conflicts_with_all = ["noise_multiplier", "cohort", "fixed_noise"])]
     noise_ratio: Option<f64>,
     /// Hold the noise multiplier fixed instead
     #[arg(long, conflicts_with = "cohort", requires = "noise_multiplier")]
     fixed_noise: bool,
-    /// Answer as JSON
-    #[arg(long)]
-    json: bool,
 }
 
-fn target(query: &Query, epsilon: f64) -> Result<Target, BadInput> {
-    Ok(Target {
-        epsilon: Epsilon::new(epsilon).map_err(|e| BadInput::illegal("epsilon", &e))?,
-        delta: query.delta()?,
-        accountant: query.accountant(),
-        group: query.group(),
-    })
+impl TargetArgs {
+    fn target(&self) -> Result<Target, BadInput> {
+        Ok(Target {
+            epsilon: Epsilon::new(self.epsilon).map_err(|e| BadInput::illegal("epsilon", &e))?,
+            delta: self.query.delta()?,
+            accountant: self.query.accountant(),
+            group: self.query.group(),
+        })
+    }
+
+    fn print<T>(&self, event: &PrivacyEvent, found: &Calibrated<T>, value: Found) -> anyhow::Result<()> {
+        let mut answer = Answer::new(&found.judgement, event, self.query.delta()?, self.query.group());
+        answer.found = Some(value);
+        answer.print(self.json)
+    }
 }
 
 fn refused(error: CalibrateError) -> BadInput {
@@ -75,18 +64,6 @@ fn refused(error: CalibrateError) -> BadInput {
         CalibrateError::Target { .. } => BadInput::wrong("epsilon", error),
         other => BadInput::Refused(other.to_string()),
     }
-}
-
-fn print<T>(
-    query: &Query,
-    event: &PrivacyEvent,
-    found: &Calibrated<T>,
-    value: Found,
-    json: bool,
-) -> anyhow::Result<()> {
-    let mut answer = Answer::new(&found.judgement, event, query.delta()?, query.group());
-    answer.found = Some(value);
-    answer.print(json)
 }
 
 /// The event for each candidate, once it is known that a first one can be made at all.
@@ -106,7 +83,7 @@ fn refuse_given(given: bool, field: &'static str, command: &str) -> Result<(), B
     }
 }
 
-pub(crate) fn noise(args: NoiseArgs) -> anyhow::Result<()> {
+pub(crate) fn noise(args: &TargetArgs) -> anyhow::Result<()> {
     let query = &args.query;
     refuse_given(query.noise_multiplier.is_some(), "noise_multiplier", "noise")?;
     refuse_given(query.sigma.is_some(), "sigma", "noise")?;
@@ -118,23 +95,23 @@ pub(crate) fn noise(args: NoiseArgs) -> anyhow::Result<()> {
     }
     let with = |z: f64| Query { noise_multiplier: Some(z), ..query.clone() }.event();
     let events = family(1.0, with)?;
-    let found = target(query, args.epsilon)?.noise_multiplier(|z| events(z.get())).map_err(refused)?;
+    let found = args.target()?.noise_multiplier(|z| events(z.get())).map_err(refused)?;
     let z = found.value.get();
-    print(query, &events(z), &found, Found::NoiseMultiplier(z), args.json)
+    args.print(&events(z), &found, Found::NoiseMultiplier(z))
 }
 
-pub(crate) fn rounds(args: RoundsArgs) -> anyhow::Result<()> {
+pub(crate) fn rounds(args: &TargetArgs) -> anyhow::Result<()> {
     let query = &args.query;
     refuse_given(query.rounds.is_some(), "rounds", "rounds")?;
     refuse_given(query.tree_sizes.is_some(), "tree_sizes", "rounds")?;
     let with = |rounds: u64| Query { rounds: Some(rounds), ..query.clone() }.event();
     let events = family(1, with)?;
-    let found = target(query, args.epsilon)?.rounds(&events).map_err(refused)?;
-    print(query, &events(found.value), &found, Found::Rounds(found.value), args.json)
+    let found = args.target()?.rounds(&events).map_err(refused)?;
+    args.print(&events(found.value), &found, Found::Rounds(found.value))
 }
 
-pub(crate) fn cohort(args: CohortArgs) -> anyhow::Result<()> {
-    let query = &args.query;
+pub(crate) fn cohort(args: &CohortArgs) -> anyhow::Result<()> {
+    let query = &args.target.query;
     let population = query
         .population
         .ok_or_else(|| BadInput::Missing { field: "population", why: "a cohort is drawn from it".into() })?;
@@ -142,23 +119,23 @@ pub(crate) fn cohort(args: CohortArgs) -> anyhow::Result<()> {
     if !matches!(query.mechanism, Some(Mechanism::Poisson | Mechanism::FixedSize)) {
         return Err(BadInput::wrong("mechanism", "a cohort matters to poisson and fixed-size; give one of them").into());
     }
-    let target = target(query, args.epsilon)?;
+    let target = args.target.target()?;
     if args.fixed_noise {
         let with = |m: u64| Query { cohort: Some(m), ..query.clone() }.event();
         let events = family(1, with)?;
         let found = target.largest_cohort(population, &events).map_err(refused)?;
-        return print(query, &events(found.value), &found, Found::Cohort(found.value), args.json);
+        return args.target.print(&events(found.value), &found, Found::Cohort(found.value));
     }
-    let ratio = noise_ratio(&args)?;
+    let ratio = noise_ratio(args)?;
     let with = |m: u64| Query { cohort: Some(m), noise_multiplier: Some(m as f64 * ratio), ..query.clone() }.event();
     let events = family(1, with)?;
     let found = target.smallest_cohort(population, &events).map_err(refused)?;
     let value = Found::CohortAndNoise { cohort: found.value, noise_multiplier: found.value as f64 * ratio };
-    print(query, &events(found.value), &found, value, args.json)
+    args.target.print(&events(found.value), &found, value)
 }
 
 fn noise_ratio(args: &CohortArgs) -> Result<f64, BadInput> {
-    match (args.noise_ratio, args.query.noise_multiplier, args.query.cohort) {
+    match (args.noise_ratio, args.target.query.noise_multiplier, args.target.query.cohort) {
         (Some(ratio), ..) => Ok(ratio),
         (None, Some(z), Some(m)) if m > 0 => Ok(z / m as f64),
         (None, Some(_), Some(_)) => Err(BadInput::wrong("cohort", "must be at least 1")),

@@ -17,12 +17,14 @@ const BEYOND_WINDOW: f64 = 2e-6;
 const LEAST_LN_TARGET: f64 = -60.0;
 /// How large the tilted mass that makes up delta must be, for each release of a run, to stand out of round-off.
 const ROUND_OFF_ROOM: f64 = 1e-10;
-/// Operations that take next to no time: those of four transforms of 2^17 points.
-const FAST: f64 = 4.0 * 131_072.0 * 27.0;
+/// Operations that take next to no time: those of a few transforms of 2^17 points.
+const FAST: f64 = 4.5 * 131_072.0 * 27.0;
 /// The largest transform.
 const MAX_POINTS: usize = 1 << 18;
 /// The coarsest lattice.
 const MAX_STEP: f64 = 64.0;
+/// How wide cells may be where there is little: together they add the square of this to the variance of a uniform lattice.
+const WIDENING: f64 = 0.3;
 /// The most lattice points of one law; fewer for groups, whose losses take longer to find.
 const MAX_ATOMS: f64 = 4e4;
 /// Losses beyond this are not put on a lattice: e^loss would not be a number.
@@ -46,7 +48,7 @@ impl Aim {
     /// For upper bounds.
     pub(super) const UPPER: Self = Self { relative_error: 2e-7, absolute_error: 2e-9, relief: 2000.0, stages: true };
     /// For lower bounds, which are for judging the upper ones.
-    pub(super) const LOWER: Self = Self { relative_error: 5e-5, absolute_error: 5e-7, relief: 40.0, stages: false };
+    pub(super) const LOWER: Self = Self { relative_error: 2e-4, absolute_error: 1e-6, relief: 10.0, stages: false };
 
     /// The variance of the loss that may be added: variance v moves epsilon by about `tilt * v / 2`.
     fn variance(self, at: Estimate) -> f64 {
@@ -58,7 +60,7 @@ impl Aim {
     /// The part of delta that may be left out at once, beyond the lattice or above a window: it moves epsilon by that
     /// over the slope, which is to be next to nothing.
     fn left_out(self, at: Option<Estimate>) -> f64 {
-        let moves = |at: Estimate| 0.2 * (self.relative_error * at.epsilon.max(0.0) + self.absolute_error) * at.slope;
+        let moves = |at: Estimate| 0.05 * (self.relative_error * at.epsilon.max(0.0) + self.absolute_error) * at.slope;
         at.map_or(MAX_LEFT_OUT, moves).clamp(1e-3 * MAX_LEFT_OUT, MAX_LEFT_OUT)
     }
 }
@@ -279,19 +281,19 @@ impl Plan {
         let releases: f64 = samples.iter().map(|s| s.times).sum();
         for (sample, component) in samples.iter().zip(components) {
             let share = sample.times * samples.len() as f64 / releases;
-            plan.lay_points(sample, component.family.components() - 1, largest(component), share);
+            plan.lay_points(sample, component.family.components() - 1, largest(component), share, saddle.slope);
         }
         plan.added_variance += coarsening_variance(&plan.folds, plan.step, releases);
         Some(plan)
     }
 
-    /// Lattice points for a component: dense where its tilted mass is, sparse elsewhere, and the sparser the smaller its
-    /// share of the releases is.
-    fn lay_points(&mut self, sample: &Sample, components: usize, largest: f64, share: f64) {
-        let ln_total = sample.log_mgf(self.tilt);
-        let tilted: Vec<f64> = sample.nodes.iter().map(|n| n.mass * libm::exp(self.tilt * n.loss - ln_total)).collect();
+    /// Lattice points for a component: dense where its mass is under the tilt at the saddle, sparse elsewhere, and the
+    /// sparser the smaller its share of the releases is.
+    fn lay_points(&mut self, sample: &Sample, components: usize, largest: f64, share: f64, saddle: f64) {
+        let ln_total = sample.log_mgf(saddle);
+        let tilted: Vec<f64> = sample.nodes.iter().map(|n| n.mass * libm::exp(saddle * n.loss - ln_total)).collect();
         // A cell may be wide where it holds little, but the tilt must not vary much over it.
-        let widest = (0.25 / (self.tilt * self.step)).clamp(1.0, 1e9);
+        let widest = (0.25 / (saddle.max(self.tilt) * self.step)).clamp(1.0, 1e9);
         // What counts is how often a loss lies here in runs with epsilon in all: between the plain law and the tilted
         // one, or a single large loss among small ones.
         let count = sample.nodes.len() as f64;
@@ -301,12 +303,12 @@ impl Plan {
             .zip(&tilted)
             .map(|(n, tilted)| n.mass.max(*tilted).max(1.0 / (count * sample.times)))
             .collect();
-        let atoms = MAX_ATOMS / (components * components) as f64;
-        let narrowest = libm::ceil((largest - sample.nodes[0].loss) / (self.step * atoms)).max(1.0);
-        let widths: Vec<i64> = relevant
-            .iter()
-            .map(|m| (1.0 / libm::sqrt(m * count * share)).clamp(narrowest, widest.max(narrowest)) as i64)
-            .collect();
+        let widths: Vec<f64> =
+            relevant.iter().map(|m| (WIDENING / libm::sqrt(m * count * share)).clamp(1.0, widest)).collect();
+        let points: f64 =
+            sample.nodes.windows(2).zip(&widths).map(|(n, w)| (n[1].loss - n[0].loss) / (w * self.step)).sum();
+        let too_many = libm::ceil(points * (components * components) as f64 / MAX_ATOMS).max(1.0);
+        let widths: Vec<i64> = widths.iter().map(|w| (w * too_many) as i64).collect();
         let variance: f64 =
             relevant.iter().zip(&widths).map(|(m, w)| m * (*w as f64 * self.step) * (*w as f64 * self.step)).sum();
         self.added_variance += sample.times * variance / 6.0;
@@ -451,8 +453,8 @@ fn cheapest_folds(
     candidates
         .into_iter()
         .filter_map(|folds| {
-            // The lattice of the releases, its wider cells, and each coarser lattice add about the same.
-            let added = |step: f64| releases * step * step * (2.0 + folds.len() as f64) / 6.0;
+            // The lattice of the releases and each coarser lattice add about the same.
+            let added = |step: f64| releases * step * step * (1.1 + folds.len() as f64) / 6.0;
             let step_for = |variance: f64| power_of_two_below(libm::sqrt(variance / added(1.0)));
             // However little precision is asked for, the tilt must not vary much from point to point.
             let mut step = step_for(variance).min(power_of_two_below(0.5 / tables.tilt));
