@@ -74,7 +74,7 @@ impl AccountantKind {
         self.ask(&Reduced::new(event, checked_group(group)?)?, delta, Precision::Bounds)
     }
 
-    /// As [`Self::judge_group`], but without the lower bound, which costs time: for searches.
+    /// As [`Self::judge_group`], but in a hurry: no lower bound, and up to a few parts in 10^5 above. For searches.
     pub(crate) fn upper_bound(self, event: &PrivacyEvent, delta: Delta, group: u32) -> Result<Judgement, AccountError> {
         self.ask(&Reduced::new(event, checked_group(group)?)?, delta, Precision::UpperOnly)
     }
@@ -108,7 +108,7 @@ fn checked_group(group: u32) -> Result<u32, AccountError> {
 /// The largest group that is judged.
 pub const MAX_GROUP: u32 = 64;
 
-/// Whether a lower bound is wanted too.
+/// Whether the tightest bound is wanted, and a lower one too; or an upper bound in a hurry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Precision {
     Bounds,

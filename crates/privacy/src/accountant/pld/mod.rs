@@ -63,8 +63,12 @@ pub(super) fn judge(reduced: &Reduced<'_>, delta: Delta, precision: Precision) -
         return Ok(answer(0.0, Some(0.0)));
     }
     let too_large = || AccountError::NoLattice { accountant: AccountantKind::Pld };
-    let removed = upper_bound(&removal, delta.get()).ok_or_else(too_large)?;
-    let added = added_direction(&components(reduced, Direction::Add), delta.get(), removed.epsilon);
+    let aim = match precision {
+        Precision::Bounds => Aim::UPPER,
+        Precision::UpperOnly => Aim::QUICK,
+    };
+    let removed = upper_bound(&removal, delta.get(), aim).ok_or_else(too_large)?;
+    let added = added_direction(&components(reduced, Direction::Add), delta.get(), aim, removed.epsilon);
     let lower = match precision {
         Precision::Bounds => lower_bound(&removal, delta.get(), removed),
         Precision::UpperOnly => None,
@@ -148,10 +152,10 @@ fn scout(components: &[Component], delta: f64) -> Option<Estimate> {
 }
 
 /// An upper bound on epsilon in one direction.
-fn upper_bound(components: &[Component], delta: f64) -> Option<Estimate> {
+fn upper_bound(components: &[Component], delta: f64, aim: Aim) -> Option<Estimate> {
     let mut found = scout(components, delta)?;
     for _ in 0..MAX_PASSES {
-        let plan = Plan::new(components, delta, Aim::UPPER, Some(found))?;
+        let plan = Plan::new(components, delta, aim, Some(found))?;
         let again = compose(components, &plan, delta, Side::Upper)?;
         found = Estimate { epsilon: again.epsilon.min(found.epsilon), ..again };
         if plan.fine_enough(found) {
@@ -162,7 +166,7 @@ fn upper_bound(components: &[Component], delta: f64) -> Option<Estimate> {
 }
 
 /// An upper bound on epsilon in the direction of addition, no tighter than it takes to show that it is below `removed`.
-fn added_direction(components: &[Component], delta: f64, removed: f64) -> f64 {
+fn added_direction(components: &[Component], delta: f64, aim: Aim, removed: f64) -> f64 {
     // There the loss of a sampled release is bounded: that alone often says enough.
     let bounded: f64 = components.iter().map(|c| c.times as f64 * c.family.supremum()).sum();
     if bounded <= removed {
@@ -172,7 +176,7 @@ fn added_direction(components: &[Component], delta: f64, removed: f64) -> f64 {
     if quick <= removed {
         return quick;
     }
-    upper_bound(components, delta).map_or(quick, |found| found.epsilon.min(quick))
+    upper_bound(components, delta, aim).map_or(quick, |found| found.epsilon.min(quick))
 }
 
 /// A lower bound on epsilon in one direction, given an upper one.

@@ -17,8 +17,8 @@ const BEYOND_WINDOW: f64 = 2e-6;
 const LEAST_LN_TARGET: f64 = -60.0;
 /// How large the tilted mass that makes up delta must be, for each release of a run, to stand out of round-off.
 const ROUND_OFF_ROOM: f64 = 1e-10;
-/// Operations that take next to no time: those of a few transforms of 2^17 points.
-const FAST: f64 = 4.5 * 131_072.0 * 27.0;
+/// Operations of a transform of 2^17 points, about half a millisecond.
+const TRANSFORM: f64 = 131_072.0 * 27.0;
 /// The largest transform.
 const MAX_POINTS: usize = 1 << 18;
 /// The coarsest lattice.
@@ -36,19 +36,27 @@ pub(super) struct Aim {
     /// The discretisation error in epsilon, relative to it and absolute.
     relative_error: f64,
     absolute_error: f64,
-    /// By how much the errors may be larger where small ones would take more than `FAST` operations.
+    /// By how much the errors may be larger where small ones would take more than `budget` operations.
     relief: f64,
+    /// Operations that are not too many.
+    budget: f64,
     /// Whether laws may be composed in stages.
     stages: bool,
 }
 
 impl Aim {
     /// For a first idea of epsilon.
-    pub(super) const SCOUT: Self = Self { relative_error: 3e-3, absolute_error: 1e-5, relief: 1.0, stages: true };
+    pub(super) const SCOUT: Self =
+        Self { relative_error: 3e-3, absolute_error: 1e-5, relief: 1.0, budget: TRANSFORM, stages: true };
     /// For upper bounds.
-    pub(super) const UPPER: Self = Self { relative_error: 2e-7, absolute_error: 2e-9, relief: 2000.0, stages: true };
+    pub(super) const UPPER: Self =
+        Self { relative_error: 2e-7, absolute_error: 2e-9, relief: 2000.0, budget: 4.5 * TRANSFORM, stages: true };
+    /// For upper bounds that a search asks for one after the other.
+    pub(super) const QUICK: Self =
+        Self { relative_error: 2e-6, absolute_error: 2e-8, relief: 200.0, budget: 0.6 * TRANSFORM, stages: true };
     /// For lower bounds, which are for judging the upper ones.
-    pub(super) const LOWER: Self = Self { relative_error: 2e-4, absolute_error: 1e-6, relief: 10.0, stages: false };
+    pub(super) const LOWER: Self =
+        Self { relative_error: 2e-4, absolute_error: 1e-6, relief: 10.0, budget: 2.0 * TRANSFORM, stages: false };
 
     /// The variance of the loss that may be added: variance v moves epsilon by about `tilt * v / 2`.
     fn variance(self, at: Estimate) -> f64 {
@@ -458,7 +466,7 @@ fn cheapest_folds(
             let step_for = |variance: f64| power_of_two_below(libm::sqrt(variance / added(1.0)));
             // However little precision is asked for, the tilt must not vary much from point to point.
             let mut step = step_for(variance).min(power_of_two_below(0.5 / tables.tilt));
-            let too_slow = |step: f64| widths.cost(&folds, step).is_none_or(|cost| cost > FAST);
+            let too_slow = |step: f64| widths.cost(&folds, step).is_none_or(|cost| cost > aim.budget);
             while too_slow(step) && step < step_for(aim.relief * variance) {
                 step *= 2.0;
             }
