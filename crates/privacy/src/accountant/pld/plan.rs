@@ -315,7 +315,7 @@ impl Plan {
             relevant.iter().map(|m| (WIDENING / libm::sqrt(m * count * share)).clamp(1.0, widest)).collect();
         let points: f64 =
             sample.nodes.windows(2).zip(&widths).map(|(n, w)| (n[1].loss - n[0].loss) / (w * self.step)).sum();
-        let too_many = libm::ceil(points * (components * components) as f64 / MAX_ATOMS).max(1.0);
+        let too_many = libm::ceil(points * (components * components * components) as f64 / MAX_ATOMS).max(1.0);
         let widths: Vec<i64> = widths.iter().map(|w| (w * too_many) as i64).collect();
         let variance: f64 =
             relevant.iter().zip(&widths).map(|(m, w)| m * (*w as f64 * self.step) * (*w as f64 * self.step)).sum();
