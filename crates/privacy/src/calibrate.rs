@@ -98,7 +98,8 @@ pub enum CalibrateError {
 }
 
 impl Target {
-    /// The smallest noise multiplier, to five digits, with which the run meets the target.
+    /// The smallest noise multiplier with which the run meets the target, to about four digits: the search goes by quick
+    /// bounds, and the answer is confirmed by the tight one.
     ///
     /// # Errors
     /// When the accountant refuses the run, or no noise will do.

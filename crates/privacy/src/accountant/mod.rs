@@ -6,8 +6,8 @@
 //! | accountant | for what                                        | how tight                                     |
 //! |------------|-------------------------------------------------|-----------------------------------------------|
 //! | `moments`  | Gaussian, Poisson                               | as the first papers printed it                |
-//! | `rdp`      | everything                                      | exact divergences, the conversion loses some  |
-//! | `pld`      | Gaussian, Poisson, correlated                   | within 0.01 % or so, with a lower bound       |
+//! | `rdp`      | everything but groups under Poisson sampling    | exact divergences, the conversion loses some  |
+//! | `pld`      | Gaussian, Poisson, correlated                   | within 0.1 %, mostly far less; a lower bound  |
 //! | `zcdp`     | Gaussian, correlated, bare rho, Skellam         | exact for Gaussian and correlated             |
 //! | `best`     | everything                                      | the smallest valid answer, and whose it is    |
 

@@ -17,7 +17,7 @@ const BEYOND_WINDOW: f64 = 2e-6;
 const LEAST_LN_TARGET: f64 = -60.0;
 /// How large the tilted mass that makes up delta must be, for each release of a run, to stand out of round-off.
 const ROUND_OFF_ROOM: f64 = 1e-10;
-/// Operations of a transform of 2^17 points, about half a millisecond.
+/// Operations of a transform of 2^17 points.
 const TRANSFORM: f64 = 131_072.0 * 27.0;
 /// The largest transform.
 const MAX_POINTS: usize = 1 << 18;
@@ -62,9 +62,7 @@ impl Aim {
     fn variance(self, at: Estimate) -> f64 {
         2.0 * (self.relative_error * at.epsilon.max(0.0) + self.absolute_error) / at.slope
     }
-}
 
-impl Aim {
     /// The part of delta that may be left out at once, beyond the lattice or above a window: it moves epsilon by that
     /// over the slope, which is to be next to nothing.
     fn left_out(self, at: Option<Estimate>) -> f64 {
