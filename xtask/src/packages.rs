@@ -11,9 +11,13 @@ struct Needed {
     packages: &'static [&'static str],
 }
 
-/// `cc` links every binary; `git` lists the files that the tidy test reads.
-const NEEDED: &[Needed] =
-    &[Needed { command: "cc", packages: &["gcc", "libc6-dev"] }, Needed { command: "git", packages: &["git"] }];
+/// `cc` links every binary; `git` lists the files that the tidy test reads; `strace` kills the process that writes a
+/// ledger at each of its syncs.
+const NEEDED: &[Needed] = &[
+    Needed { command: "cc", packages: &["gcc", "libc6-dev"] },
+    Needed { command: "git", packages: &["git"] },
+    Needed { command: "strace", packages: &["strace"] },
+];
 
 /// Makes sure that every needed command is there: installs as root, otherwise says what to run and fails.
 pub(crate) fn install_missing() -> Result<()> {

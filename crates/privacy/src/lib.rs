@@ -27,12 +27,30 @@
 //! | [`sensitivity`] | how far one user moves a run of correlated noise                       |
 //! | [`accountant`]  | moments, Renyi, privacy loss, zCDP, and the best of them               |
 //! | [`calibrate`]   | the noise, rounds or cohort that a target needs                        |
+//! | [`stages`]      | update, clipped, encoded, sum, released: each consumes the one before   |
+//! | [`encoding`]    | from floats to checked integers: grid, rounding, rotation               |
+//! | [`rng`]         | the run's key and the streams drawn from it                             |
+//! | [`noise`]       | exact discrete Gaussian and Skellam samplers                            |
+//! | [`mechanism`]   | independent, tree, banded and BLT noise, one step at a time              |
+//! | [`factorization`] | the coefficients that make correlated noise small                     |
+//! | [`clip`]        | the clip norm that follows a quantile                                   |
+//! | [`ledger`]      | the signed record of every release                                      |
+//! | [`statement`]   | the guarantee in words, from a ledger and nothing else                  |
 
 pub mod accountant;
 pub mod calibrate;
+pub mod clip;
+pub mod encoding;
 pub mod event;
+pub mod factorization;
+pub mod ledger;
+pub mod mechanism;
+pub mod noise;
 pub mod participation;
+pub mod rng;
 pub mod sensitivity;
+pub mod stages;
+pub mod statement;
 pub mod units;
 
 pub use accountant::{AccountError, AccountantKind, Judgement};

@@ -167,8 +167,8 @@ fn p3_a_discrete_gaussian_is_the_gaussian_of_less_variance_in_every_accountant()
     let rate = SamplingRate::new(0.02).unwrap();
     let events = |noise: Noise| {
         [
-            PrivacyEvent::gaussian(Adjacency::AddOrRemove, noise).times(10),
-            PrivacyEvent::poisson(rate, noise).times(500),
+            PrivacyEvent::gaussian(Adjacency::AddOrRemove, noise.clone()).times(10),
+            PrivacyEvent::poisson(rate, noise.clone()).times(500),
             PrivacyEvent::CorrelatedGaussian {
                 adjacency: Adjacency::ZeroOut,
                 matrix: NoiseMatrix::Tree,
@@ -179,7 +179,7 @@ fn p3_a_discrete_gaussian_is_the_gaussian_of_less_variance_in_every_accountant()
         ]
     };
     for accountant in ACCOUNTANTS {
-        for (a, b) in events(discrete).iter().zip(&events(same)) {
+        for (a, b) in events(discrete.clone()).iter().zip(&events(same.clone())) {
             match (accountant.judge(a, delta(1e-7)), accountant.judge(b, delta(1e-7))) {
                 (Ok(a), Ok(b)) => assert_eq!(a.epsilon, b.epsilon, "{accountant}"),
                 (Err(a), Err(b)) => assert_eq!(a, b),
@@ -188,7 +188,7 @@ fn p3_a_discrete_gaussian_is_the_gaussian_of_less_variance_in_every_accountant()
         }
     }
     for accountant in [AccountantKind::Moments, AccountantKind::Rdp, AccountantKind::Pld, AccountantKind::Best] {
-        assert!(accountant.judge(&events(discrete)[1], delta(1e-7)).is_ok(), "{accountant} under Poisson sampling");
+        assert!(accountant.judge(&events(discrete.clone())[1], delta(1e-7)).is_ok(), "{accountant} under Poisson sampling");
     }
 }
 

@@ -13,6 +13,13 @@ const EMPTY_NAMES: [&str; 9] = ["common", "core", "helper", "helpers", "misc", "
 const NOT_IN_WASM: [&str; 7] =
     ["std::thread", "std::fs", "std::net", "std::process", "std::env", "Instant", "SystemTime"];
 
+/// The one place in a wasm crate that may touch files: the ledger's file store. It is compiled only with the feature
+/// `files`, which is off unless a program for an operating system asks for it.
+const FILE_STORE: &str = "crates/privacy/src/ledger/file/";
+
+/// What stands above every mention of the file store in the code around it.
+const ONLY_WITH_FILES: &str = "#[cfg(feature = \"files\")]";
+
 /// A module opens with `//!` and its purpose.
 pub(crate) fn header(file: &File) -> Vec<Violation> {
     let first = file.text.lines().next().unwrap_or_default();
@@ -40,16 +47,36 @@ pub(crate) fn empty_names(file: &File) -> Vec<Violation> {
     empty.map(|(line, name)| file.violation(line, format!("`{name}` says nothing: name it for what it does"))).collect()
 }
 
-/// Flags what cannot run in wasm, outside comments and `#[cfg(test)]` modules.
+/// Flags what cannot run in wasm, outside comments and `#[cfg(test)]` modules; and the file store, which may touch files,
+/// wherever it is named without its feature.
 pub(crate) fn not_for_wasm(file: &File) -> Vec<Violation> {
     let code = without_test_modules(code(&file.text));
+    let mut violations = file_store_without_feature(file, &code);
     let groups = std_groups(&code);
-    let words = |text: String| NOT_IN_WASM.into_iter().filter(move |word| has_word(&text, word));
+    let admitted = |word: &str| word == "std::fs" && file.path.starts_with(FILE_STORE);
+    let words = |text: String| {
+        NOT_IN_WASM.into_iter().filter(move |word| !admitted(word)).filter(move |word| has_word(&text, word))
+    };
     let all = code.into_iter().chain(groups).flat_map(|(line, text)| words(text).map(move |word| (line, word)));
     let found: BTreeSet<(usize, &str)> = all.collect();
     let ask =
         |(line, word)| file.violation(line, format!("`{word}` does not exist in wasm: let the caller pass it in"));
-    found.into_iter().map(ask).collect()
+    violations.extend(found.into_iter().map(ask));
+    violations
+}
+
+/// Flags each line around the file store that names it without the attribute above it.
+fn file_store_without_feature(file: &File, code: &[(usize, String)]) -> Vec<Violation> {
+    let ledger = FILE_STORE.trim_end_matches("file/");
+    let around = file.path.starts_with("crates/privacy/src/") && !file.path.starts_with(FILE_STORE);
+    let names = |text: &str| {
+        has_word(text, "ledger::file") || file.path.starts_with(ledger) && ["mod file", "file::"].iter().any(|w| has_word(text, w))
+    };
+    let lines: Vec<&(usize, String)> = code.iter().filter(|(_, text)| !text.trim().is_empty()).collect();
+    let bare = (0..lines.len()).filter(|i| around && names(&lines[*i].1));
+    let bare = bare.filter(|i| i.checked_sub(1).is_none_or(|above| lines[above].1.trim() != ONLY_WITH_FILES));
+    bare.map(|i| file.violation(lines[i].0, format!("write `{ONLY_WITH_FILES}` above what names the file store")))
+        .collect()
 }
 
 /// The numbers of the rules that tests of this file carry in their names (`p3_...` or `..._p3_...`).
@@ -186,6 +213,44 @@ mod tests {
         ] {
             assert!(not_for_wasm(&file(good)).is_empty(), "{good}");
         }
+    }
+
+    #[test]
+    fn only_the_file_store_may_touch_files_and_nothing_but_files() {
+        let at = |path: &str, text: &str| {
+            not_for_wasm(&File { path: path.to_owned(), text: text.to_owned() }).len()
+        };
+        for inside in ["mod.rs", "disk.rs", "store.rs"] {
+            let path = format!("{FILE_STORE}{inside}");
+            assert_eq!(at(&path, "use std::{\n    fs::File,\n    io,\n};"), 0, "{path}");
+            assert_eq!(at(&path, "use std::{\n    fs::File,\n    thread,\n};\nstd::env::var(\"X\");"), 2, "{path}");
+        }
+        for outside in [
+            "crates/privacy/src/ledger/files.rs",
+            "crates/privacy/src/ledger/store.rs",
+            "crates/privacy/src/ledger/file.rs",
+            "crates/privacy/src/file/mod.rs",
+            "crates/device/src/ledger/file/mod.rs",
+        ] {
+            assert_eq!(at(outside, "use std::fs;"), 1, "{outside}");
+        }
+    }
+
+    #[test]
+    fn the_file_store_is_named_only_with_its_feature() {
+        let at = |path: &str, text: &str| {
+            not_for_wasm(&File { path: path.to_owned(), text: text.to_owned() }).len()
+        };
+        let ledger = "crates/privacy/src/ledger/mod.rs";
+        assert_eq!(at(ledger, &format!("mod error;\n{ONLY_WITH_FILES}\npub mod file;\n")), 0);
+        assert_eq!(at(ledger, "mod error;\npub mod file;\n"), 1);
+        assert_eq!(at(ledger, "#[cfg(test)]\nmod file;\n"), 1);
+        assert_eq!(at(ledger, "use self::file::Place;\n"), 1);
+        assert_eq!(at("crates/privacy/src/lib.rs", "pub use ledger::file;\n"), 1);
+        assert_eq!(at("crates/privacy/src/lib.rs", "pub mod file_like; // ledger::file\n"), 0);
+        // And the program turns the feature on, so that the workspace's tests are built with it.
+        let manifest = std::fs::read_to_string(crate::tree::root().join("crates/cli/Cargo.toml")).unwrap();
+        assert!(manifest.contains("privacy = { workspace = true, features = [\"files\"] }"), "{manifest}");
     }
 
     #[test]

@@ -2,10 +2,14 @@
 
 use std::io::Write;
 
-use privacy::{AccountantKind, Adjacency, Delta, Epsilon, Judgement, PrivacyEvent, Rho, sensitivity};
+pub(crate) use privacy::statement::rounded_up;
+use privacy::{
+    AccountantKind, Adjacency, Delta, Epsilon, Judgement, PrivacyEvent, Rho, sensitivity,
+    statement::{assumptions, rounded_down},
+};
 use serde::Serialize;
 
-use super::{assumptions, query::Query};
+use super::query::Query;
 use crate::failure::BadInput;
 
 /// What was found out about a run.
@@ -140,44 +144,5 @@ pub(crate) fn matrix_sensitivity(event: &PrivacyEvent) -> Option<f64> {
             sensitivity::of_matrix(matrix, segments, participation).ok().map(|s| s.get())
         }
         _ => None,
-    }
-}
-
-/// Five digits, never less than the value (but for the last bits of the floating-point number).
-pub(crate) fn rounded_up(value: f64) -> String {
-    rounded(value, |x| (x * (1.0 - 1e-12)).ceil())
-}
-
-/// Five digits, never more than the value.
-fn rounded_down(value: f64) -> String {
-    rounded(value, |x| (x * (1.0 + 1e-12)).floor())
-}
-
-fn rounded(value: f64, round: impl Fn(f64) -> f64) -> String {
-    if !value.is_finite() {
-        return "infinity".into();
-    }
-    if value == 0.0 {
-        return "0".into();
-    }
-    let digits = (4 - value.abs().log10().floor() as i32).clamp(0, 300);
-    let scale = 10f64.powi(digits);
-    format!("{:.*}", digits as usize, round(value * scale) / scale)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rounding_never_flatters() {
-        assert_eq!(rounded_up(3.898_784_7), "3.8988");
-        assert_eq!(rounded_up(3.898_71), "3.8988");
-        assert_eq!(rounded_down(3.898_79), "3.8987");
-        assert_eq!(rounded_up(0.000_123_456), "0.00012346");
-        assert_eq!(rounded_up(149.099_3), "149.10");
-        assert_eq!(rounded_up(123_456.7), "123457");
-        assert_eq!(rounded_up(0.0), "0");
-        assert_eq!(rounded_up(f64::INFINITY), "infinity");
     }
 }

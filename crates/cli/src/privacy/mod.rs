@@ -1,12 +1,15 @@
-//! `keyhush privacy`: what a run costs, and what a target needs.
+//! `keyhush privacy`: what a run costs, what a target needs, and what a ledger guarantees.
 
 mod answer;
-mod assumptions;
 mod epsilon;
+mod ledger;
+mod matrix;
 mod plot;
 mod query;
 mod solve;
+mod statement;
 mod table;
+mod verify;
 
 use clap::Subcommand;
 
@@ -28,11 +31,25 @@ pub(crate) enum Command {
     /// The zCDP parameter of a run, and the sensitivity of its correlated noise.
     #[command(allow_negative_numbers = true)]
     Rho(epsilon::RhoArgs),
+    /// The coefficients with which correlated noise is smallest, and how small it is.
+    ///
+    /// Errors are standard deviations of the noise in a prefix sum (the sum of all rounds so far), for a unit clip and a
+    /// noise multiplier of 1. The tree beside them is estimated from below, as Honaker 2015 does. The coefficients go
+    /// into `keyhush privacy epsilon` as they are printed.
+    Matrix(matrix::MatrixArgs),
     /// The tables of the papers, as printed and as judged today.
     Table(table::TableArgs),
     /// Draw epsilon over rounds as SVG.
     #[command(allow_negative_numbers = true)]
     Plot(plot::PlotArgs),
+    /// State what a ledger guarantees, from the ledger and nothing else.
+    Statement(statement::StatementArgs),
+    /// Check a ledger and compute its cost again.
+    ///
+    /// Checked are the chain, the signatures, the heads that are given, the stored vectors and the records of who took
+    /// part. Without a head nobody can tell whether a ledger was cut at an entry boundary, and against the holder of
+    /// the signing key nothing is proved.
+    Verify(verify::VerifyArgs),
 }
 
 /// Runs a subcommand.
@@ -43,7 +60,10 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
         Command::Rounds(args) => solve::rounds(&args),
         Command::Cohort(args) => solve::cohort(&args),
         Command::Rho(args) => epsilon::rho(&args),
+        Command::Matrix(args) => matrix::matrix(&args),
         Command::Table(args) => table::table(&args),
         Command::Plot(args) => plot::plot(args),
+        Command::Statement(args) => statement::statement(&args),
+        Command::Verify(args) => verify::verify(&args),
     }
 }

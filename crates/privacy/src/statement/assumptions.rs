@@ -1,9 +1,13 @@
 //! What must be true of a run for its epsilon to be true, in words.
 
-use privacy::{Adjacency, Noise, NoiseMatrix, Participation, PrivacyEvent, event::Segment};
+use crate::{
+    event::{Adjacency, Noise, NoiseMatrix, PrivacyEvent, Segment},
+    participation::Participation,
+};
 
 /// Everything that the analysis of an event takes for granted.
-pub(crate) fn of(event: &PrivacyEvent) -> Vec<String> {
+#[must_use]
+pub fn of(event: &PrivacyEvent) -> Vec<String> {
     let mut words = Vec::new();
     collect(event, &mut words);
     words
@@ -60,10 +64,18 @@ fn noise_words(noise: &Noise, adjacency: Adjacency) -> String {
             d.sigma(),
             d.sensitivity()
         ),
+        Noise::JointDiscreteGaussian(joint) => {
+            let segments: Vec<String> = (joint.segments().iter())
+                .map(|d| format!("parameter {} on L2 sensitivity {}", d.sigma(), d.sensitivity()))
+                .collect();
+            format!("discrete Gaussian noise on each segment of an integer vector ({}), fresh and secret", segments.join("; "))
+        }
     }
 }
 
-fn participation_words(participation: &Participation) -> String {
+/// Who takes part, in words.
+#[must_use]
+pub fn participation_words(participation: &Participation) -> String {
     match participation {
         Participation::Poisson { rate } => {
             format!("each user is drawn for each round independently with probability {}", plain(rate.get()))

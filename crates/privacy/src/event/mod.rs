@@ -5,12 +5,15 @@
 //! enough to write an accountant from. An event that a reader does not know is refused by name, by serde when it is
 //! read and by each accountant when it is judged.
 
+mod noise;
+
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use self::noise::{DiscreteGaussian, JointDiscreteGaussian, Noise};
 use crate::{
     participation::{Participation, ParticipationError},
-    units::{NoiseMultiplier, Rho, UnitError},
+    units::{Rho, UnitError},
 };
 
 /// What makes two datasets neighbours; a guarantee without it says nothing.
@@ -41,116 +44,6 @@ impl Adjacency {
 impl std::fmt::Display for Adjacency {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(self.name())
-    }
-}
-
-/// The noise of a release, relative to its sensitivity under the event's adjacency (rule P1).
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Noise {
-    /// Real-valued Gaussian noise with this standard deviation per unit of sensitivity.
-    Gaussian(NoiseMultiplier),
-    /// Discrete Gaussian noise on the integers added to an integer vector.
-    DiscreteGaussian(DiscreteGaussian),
-}
-
-impl Noise {
-    /// The multiplier of the Gaussian that an accountant uses: itself, or what rule P3 grants a discrete one.
-    #[must_use]
-    pub fn multiplier(&self) -> NoiseMultiplier {
-        match self {
-            Self::Gaussian(z) => *z,
-            Self::DiscreteGaussian(d) => d.multiplier(),
-        }
-    }
-}
-
-impl From<NoiseMultiplier> for Noise {
-    fn from(z: NoiseMultiplier) -> Self {
-        Self::Gaussian(z)
-    }
-}
-
-/// Discrete Gaussian noise of parameter `sigma` on a release of integer L2 sensitivity at most `sensitivity`.
-///
-/// Rule P3: up to a factor 1 +- 1e-76 a coordinate it is the rounding, by a discrete Gaussian of parameter 3, of
-/// N(f, sigma^2 - 9), and rounding is post-processing. So every accountant, also under sampling, takes it for the
-/// Gaussian with multiplier `sqrt(sigma^2 - 9) / sensitivity`. Below [`DiscreteGaussian::MIN_SIGMA`] that does not
-/// hold well enough, and such noise is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "DiscreteGaussianForm", into = "DiscreteGaussianForm")]
-pub struct DiscreteGaussian {
-    sigma: f64,
-    sensitivity: f64,
-}
-
-/// How a [`DiscreteGaussian`] is written.
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DiscreteGaussianForm {
-    sigma: f64,
-    sensitivity: f64,
-}
-
-impl DiscreteGaussian {
-    /// The smallest parameter for which the reduction to a Gaussian is used.
-    pub const MIN_SIGMA: f64 = 32.0;
-    /// The square of the parameter of the rounding that the reduction gives away.
-    const ROUNDING_VARIANCE: f64 = 9.0;
-
-    /// Noise of parameter `sigma`, in grid steps, on a release that one user moves by at most `sensitivity` steps.
-    ///
-    /// # Errors
-    /// When `sigma` is below 32 or not finite, or `sensitivity` is not finite and above 0.
-    pub fn new(sigma: f64, sensitivity: f64) -> Result<Self, UnitError> {
-        if !(sigma.is_finite() && sigma >= Self::MIN_SIGMA) {
-            return Err(UnitError::OutOfRange {
-                unit: "sigma",
-                range: "finite and at least 32 grid steps",
-                got: sigma,
-            });
-        }
-        if !(sensitivity.is_finite() && sensitivity > 0.0) {
-            return Err(UnitError::OutOfRange { unit: "sensitivity", range: "finite and above 0", got: sensitivity });
-        }
-        let noise = Self { sigma, sensitivity };
-        NoiseMultiplier::new(noise.effective_multiplier())?;
-        Ok(noise)
-    }
-
-    /// The parameter of the discrete Gaussian, in grid steps.
-    #[must_use]
-    pub const fn sigma(&self) -> f64 {
-        self.sigma
-    }
-
-    /// The L2 sensitivity, in grid steps.
-    #[must_use]
-    pub const fn sensitivity(&self) -> f64 {
-        self.sensitivity
-    }
-
-    /// The multiplier of the Gaussian that stands for it.
-    #[must_use]
-    pub fn multiplier(&self) -> NoiseMultiplier {
-        NoiseMultiplier::new(self.effective_multiplier()).expect("checked by the constructor")
-    }
-
-    fn effective_multiplier(&self) -> f64 {
-        libm::sqrt(self.sigma * self.sigma - Self::ROUNDING_VARIANCE) / self.sensitivity
-    }
-}
-
-impl TryFrom<DiscreteGaussianForm> for DiscreteGaussian {
-    type Error = UnitError;
-    fn try_from(w: DiscreteGaussianForm) -> Result<Self, UnitError> {
-        Self::new(w.sigma, w.sensitivity)
-    }
-}
-
-impl From<DiscreteGaussian> for DiscreteGaussianForm {
-    fn from(d: DiscreteGaussian) -> Self {
-        Self { sigma: d.sigma, sensitivity: d.sensitivity }
     }
 }
 
@@ -408,9 +301,7 @@ impl PrivacyEvent {
         match self {
             Self::Gaussian { noise, .. }
             | Self::SampledGaussian { noise, .. }
-            | Self::CorrelatedGaussian { noise, .. } => {
-                matches!(noise, Noise::DiscreteGaussian(_))
-            }
+            | Self::CorrelatedGaussian { noise, .. } => !matches!(noise, Noise::Gaussian(_)),
             _ => false,
         }
     }
@@ -479,7 +370,8 @@ pub(crate) fn check_correlated(
     check_matrix(matrix)
 }
 
-fn check_segments(matrix: &NoiseMatrix, segments: &[Segment]) -> Result<(), EventError> {
+/// Refuses segments without rounds, or completed to less than they are.
+pub(crate) fn check_segments(matrix: &NoiseMatrix, segments: &[Segment]) -> Result<(), EventError> {
     let refuse = |problem: String| Err(EventError::Matrix { matrix: matrix.name(), problem });
     if segments.is_empty() {
         return refuse("there must be at least one segment".into());

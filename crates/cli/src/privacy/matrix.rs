@@ -1,0 +1,177 @@
+//! `keyhush privacy matrix`: coefficients that make correlated noise small, and how small.
+
+use std::io::Write;
+
+use clap::{Args, ValueEnum};
+use privacy::{
+    MinSeparation, NoiseMatrix, Participation,
+    factorization::{
+        Errors, Factorization, FactorizationError, Objective, Setting, evaluate, independent, optimise_banded,
+        optimise_blt,
+    },
+};
+use serde::Serialize;
+
+use crate::failure::BadInput;
+
+/// What form the matrix has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// Lower-triangular Toeplitz with so many bands
+    Banded,
+    /// Buffered linear Toeplitz with so many buffers
+    Blt,
+}
+
+/// Which error is made small.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ErrorKind {
+    /// That of the worst prefix sum
+    Max,
+    /// The root of the mean squared error of all prefix sums
+    Mean,
+}
+
+/// Arguments of `keyhush privacy matrix`.
+#[derive(Args)]
+pub(crate) struct MatrixArgs {
+    /// What adds the noise
+    #[arg(long, value_enum)]
+    mechanism: Form,
+    /// Rounds of the run (of a segment, with restarts)
+    #[arg(long)]
+    rounds: u64,
+    /// MinS: rounds strictly between two participations of a user
+    #[arg(long, value_name = "ROUNDS")]
+    min_separation: Option<u64>,
+    /// MaxP: the most participations of a user [default: what the separation allows]
+    #[arg(long, value_name = "TIMES")]
+    max_participations: Option<u64>,
+    /// Buffers of a BLT
+    #[arg(long, value_name = "COUNT")]
+    buffers: Option<usize>,
+    /// Bands of a banded matrix
+    #[arg(long, value_name = "COUNT")]
+    bands: Option<usize>,
+    /// The error to make small
+    #[arg(long, value_enum, default_value = "max")]
+    error: ErrorKind,
+    /// Answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Sensitivity and errors, as they are printed.
+#[derive(Serialize)]
+struct Judged {
+    sensitivity: f64,
+    max_error: f64,
+    mean_error: f64,
+}
+
+impl From<Errors> for Judged {
+    fn from(errors: Errors) -> Self {
+        Self { sensitivity: errors.sensitivity(), max_error: errors.max(), mean_error: errors.mean() }
+    }
+}
+
+/// The answer of `keyhush privacy matrix`.
+#[derive(Serialize)]
+struct MatrixAnswer {
+    matrix: NoiseMatrix,
+    #[serde(flatten)]
+    judged: Judged,
+    independent: Judged,
+    tree: Judged,
+}
+
+pub(crate) fn matrix(args: &MatrixArgs) -> anyhow::Result<()> {
+    let setting = Setting::new(args.rounds, args.limits()?).map_err(refused)?;
+    let found = args.search(&setting)?;
+    let tree = evaluate(&NoiseMatrix::Tree, &setting).map_err(refused)?;
+    let answer = MatrixAnswer {
+        matrix: found.matrix,
+        judged: found.errors.into(),
+        independent: independent(&setting).into(),
+        tree: tree.into(),
+    };
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string(&answer)?)?;
+    } else {
+        answer.lines().iter().try_for_each(|(name, value)| writeln!(out, "{name:<17} {value}"))?;
+    }
+    Ok(())
+}
+
+impl MatrixArgs {
+    fn limits(&self) -> Result<Participation, BadInput> {
+        match (self.min_separation, self.max_participations) {
+            (None, Some(1)) => Ok(Participation::Once),
+            (None, _) => Err(BadInput::Missing {
+                field: "min_separation",
+                why: "correlated noise is made for participation limits; 0 means none".into(),
+            }),
+            (Some(min_s), count) => Ok(Participation::MinSeparation {
+                separation: MinSeparation::rounds_between(min_s)
+                    .map_err(|e| BadInput::illegal("min_separation", &e))?,
+                max_participations: count.unwrap_or(self.rounds),
+            }),
+        }
+    }
+
+    fn search(&self, setting: &Setting) -> Result<Factorization, BadInput> {
+        let objective = match self.error {
+            ErrorKind::Max => Objective::Max,
+            ErrorKind::Mean => Objective::Mean,
+        };
+        match (self.mechanism, self.buffers, self.bands) {
+            (Form::Blt, Some(buffers), None) => optimise_blt(setting, buffers, objective).map_err(refused),
+            (Form::Banded, None, Some(bands)) => optimise_banded(setting, bands, objective).map_err(refused),
+            (Form::Blt, _, Some(_)) => Err(BadInput::OutOfPlace { field: "bands", with: "blt".into() }),
+            (Form::Banded, Some(_), _) => Err(BadInput::OutOfPlace { field: "buffers", with: "banded".into() }),
+            (Form::Blt, None, None) => {
+                Err(BadInput::Missing { field: "buffers", why: "a BLT has so many; 3 to 5 are usual".into() })
+            }
+            (Form::Banded, None, None) => Err(BadInput::Missing {
+                field: "bands",
+                why: "a banded matrix has so many; as many as the distance of two participations are usual".into(),
+            }),
+        }
+    }
+}
+
+fn refused(error: FactorizationError) -> BadInput {
+    match error {
+        FactorizationError::Participation(e) => BadInput::wrong("max_participations", e),
+        other => BadInput::Refused(other.to_string()),
+    }
+}
+
+impl MatrixAnswer {
+    fn lines(&self) -> Vec<(&'static str, String)> {
+        let mut lines = Vec::new();
+        match &self.matrix {
+            NoiseMatrix::Banded { coefficients } => lines.push(("coefficients", list(coefficients))),
+            NoiseMatrix::Blt { buffer_decay, output_scale } => {
+                lines.push(("buffer decay", list(buffer_decay)));
+                lines.push(("output scale", list(output_scale)));
+            }
+            NoiseMatrix::Tree => {}
+        }
+        lines.push(("sensitivity", format!("{:.6} for a unit clip", self.judged.sensitivity)));
+        lines.push(("max error", self.compared(|j| j.max_error)));
+        lines.push(("mean error", self.compared(|j| j.mean_error)));
+        lines
+    }
+
+    fn compared(&self, error: impl Fn(&Judged) -> f64) -> String {
+        let (independent, tree) = (error(&self.independent), error(&self.tree));
+        format!("{:.5}  (independent noise {independent:.5}, tree {tree:.5})", error(&self.judged))
+    }
+}
+
+/// As the flags of other commands take it.
+fn list(numbers: &[f64]) -> String {
+    numbers.iter().map(f64::to_string).collect::<Vec<_>>().join(",")
+}

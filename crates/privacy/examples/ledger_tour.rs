@@ -1,0 +1,129 @@
+//! Writes a small ledger with every kind of entry into an empty folder, as a run would, and prints its statement.
+//!
+//! `cargo run -p keyhush-privacy --features files --example ledger_tour -- FOLDER`. The ledgers that the tests of the
+//! commands read (`crates/cli/tests/cmd/ledgers.in`) were written by it. With `simulated` as a second argument the noise
+//! is that of a seed.
+
+#![allow(clippy::print_stdout, reason = "printing is what this program does")]
+
+#[cfg(not(feature = "files"))]
+fn main() {
+    println!("build this with the feature `files`");
+}
+
+#[cfg(feature = "files")]
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    tour::run()
+}
+
+#[cfg(feature = "files")]
+mod tour {
+    use std::{borrow::Cow, collections::BTreeMap, error::Error, path::Path};
+
+    use keyhush_privacy::{
+        AccountantKind, Adjacency, Delta, Epsilon, MinSeparation, NoiseMatrix, NoiseMultiplier, Participation,
+        PrivacyEvent, Segment,
+        ledger::{
+            Aggregation, Attempt, Budget, FailureReason, ImportKind, Ledger, LedgerStore, Phase, Plan, Publication,
+            PublicData, SigningKey, Start, Unit, file::Place,
+        },
+        rng::Randomness,
+        statement::Statement,
+    };
+
+    type Fallible<T> = Result<T, Box<dyn Error>>;
+
+    pub(super) fn run() -> Fallible<()> {
+        let mut arguments = std::env::args().skip(1);
+        let folder = arguments.next().ok_or("which folder?")?;
+        let randomness = match arguments.next().as_deref() {
+            Some("simulated") => Randomness::Simulated { seed: 7 },
+            _ => Randomness::Secret,
+        };
+        let place = Place::new(Path::new(&folder).join("ledger.jsonl"));
+        let (mut ledger, key) = place.create(plan(randomness)?, 1_735_689_600)?;
+
+        // Another run of the same sweep, in memory here.
+        let mut sibling = Ledger::create(Default::default(), plan(randomness)?, SigningKey::generate()?, 1_735_689_600)?;
+        release::<keyhush_privacy::ledger::MemoryStore>(&mut sibling, 0, None)?;
+        let import = sibling.as_import(ImportKind::SweepRun, "the same with a learning rate of 0.1", true);
+        let _ = ledger.record_import(import, 1_735_689_601)?;
+
+        for step in 0..4u64 {
+            if step == 2 {
+                let record = key.record("model", step, 0, [b"ada".as_slice()])?;
+                let failed = Attempt { participations: Some(&record), ..attempt(0, step) };
+                let _ = ledger.record_failed(step, FailureReason::BelowGoal, failed)?;
+            }
+            let record = key.record("model", step, 1, [[b"ada", b"bob", b"cyd", b"dan"][step as usize].as_slice()])?;
+            release(&mut ledger, step, Some(&record))?;
+        }
+        let _ = ledger.close(place.destroy_pseudonym_key()?, 1_735_700_000)?;
+        println!("{}", Statement::of(&ledger)?.to_markdown());
+        Ok(())
+    }
+
+    fn release<S: LedgerStore>(
+        ledger: &mut Ledger<S>,
+        step: u64,
+        record: Option<&keyhush_privacy::ledger::ParticipationRecord>,
+    ) -> Fallible<()> {
+        let event = tree(step + 1)?;
+        let bytes: Vec<u8> = [3i64, -1, 4, 1].iter().flat_map(|v| (v + step as i64).to_le_bytes()).collect();
+        let randomness = ledger.plan().randomness;
+        let publication = Publication { event: &event, randomness, step, bytes: Cow::Owned(bytes) };
+        let _ = ledger.publish(&publication, Attempt { participations: record, ..attempt(1, step) })?;
+        Ok(())
+    }
+
+    fn attempt(number: u32, step: u64) -> Attempt<'static> {
+        let time = 1_735_689_660 + 60 * step;
+        Attempt { stream: "model", number, declared: 1000, participations: None, time }
+    }
+
+    fn tree(rounds: u64) -> Fallible<PrivacyEvent> {
+        Ok(PrivacyEvent::CorrelatedGaussian {
+            adjacency: Adjacency::ZeroOut,
+            matrix: NoiseMatrix::Tree,
+            segments: vec![Segment::of(rounds)],
+            participation: limits()?,
+            noise: NoiseMultiplier::new(7.0)?.into(),
+        })
+    }
+
+    fn limits() -> Fallible<Participation> {
+        let separation = MinSeparation::rounds_between(290)?;
+        Ok(Participation::MinSeparation { separation, max_participations: 4 })
+    }
+
+    fn plan(randomness: Randomness) -> Fallible<Plan> {
+        Ok(Plan {
+            software: concat!("keyhush ", env!("CARGO_PKG_VERSION")).into(),
+            unit: Unit::Device,
+            adjacency: Adjacency::ZeroOut,
+            population: 3_000_000,
+            delta: Delta::new(1e-10)?,
+            phases: vec![Phase {
+                stream: "model".into(),
+                mechanism: "sums of clipped updates with binary-tree noise of multiplier 7".into(),
+                parameters: BTreeMap::from([("clip_norm".into(), "0.1".into())]),
+                participation: limits()?,
+                rounds: 1300,
+                event: tree(1300)?,
+            }],
+            accountant: AccountantKind::Best,
+            group: 1,
+            budget: Some(Budget::Fixed { max_epsilon: Epsilon::new(8.0)? }),
+            start: Start::Public(PublicData {
+                what: "a model trained on a public web crawl".into(),
+                why: "the crawl is published by its makers".into(),
+            }),
+            public_data: Vec::new(),
+            randomness,
+            aggregation: Aggregation::Secure {
+                protocol: "pairwise masks; a third of the devices may collude with the server".into(),
+                sees_sum: "the server".into(),
+            },
+        })
+    }
+}

@@ -1,0 +1,431 @@
+//! From floats to checked integers: grid, rounding, rotation, and the layout of the vector.
+//!
+//! A clipped update of norm at most C becomes integers on a grid of step `C / 2^k`, so its norm is at most 2^k steps,
+//! plus what rounding adds; the integer norm is checked exactly against that. Since the step follows the clip, integers,
+//! noise and modulus stay the same when the clip moves (rule P9). With rotation (Xu et al. 2023, Algorithm 2) the update
+//! is spread over its padded coordinates and each is clipped; only the update is rotated, clip bit, weight and counts are
+//! appended as exact integers (rule P19).
+
+pub mod layout;
+pub mod rotation;
+mod rounding;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+use self::{
+    layout::{FULL_WEIGHT, HALF_BIT, Layout, LayoutSegment, SegmentKind, sigma_for},
+    rotation::Rotation,
+    rounding::Limits,
+};
+pub use self::{
+    layout::{Layout as VectorLayout, SegmentKind as VectorSegment},
+    rounding::{Rounding, XU_ALPHA},
+};
+use crate::{
+    event::Adjacency,
+    rng::RandomWords,
+    units::{ClipNorm, NoiseMultiplier},
+};
+
+/// The finest grid: one user's coordinates and their sum of squares fit machine words.
+const MOST_GRID_BITS: u32 = 28;
+
+/// What cannot be encoded, or does not decode.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum EncodingError {
+    /// A plan without meaning.
+    #[error("{field}: {problem}")]
+    Plan {
+        /// The field.
+        field: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// More noise than the samplers draw.
+    #[error("the noise would need a parameter of {sigma:e} grid steps; take fewer grid_bits or less noise")]
+    TooMuchNoise {
+        /// The parameter.
+        sigma: f64,
+    },
+    /// The auxiliary segments alone spend more than the whole release may.
+    #[error(
+        "clip bit, weight and counts alone have a noise multiplier of {auxiliary}, which leaves nothing for the update at {joint}; give them more noise"
+    )]
+    Split {
+        /// The multiplier of all of them together.
+        auxiliary: f64,
+        /// The multiplier asked for.
+        joint: f64,
+    },
+    /// A vector of the wrong length.
+    #[error("expected {expected} coordinates, got {got}")]
+    Length {
+        /// What the encoding has.
+        expected: usize,
+        /// What arrived.
+        got: usize,
+    },
+    /// An update that was clipped to another norm than the encoding's.
+    #[error("the update was clipped to {got}, the encoding is for {expected}")]
+    Clip {
+        /// The encoding's.
+        expected: f64,
+        /// The update's.
+        got: f64,
+    },
+    /// Values that no honest user sends.
+    #[error("the {segment:?} segment breaks its bound: {problem}")]
+    Bound {
+        /// Which segment.
+        segment: SegmentKind,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Vectors of different encodings cannot be added.
+    #[error("vectors of different encodings cannot be added")]
+    Mixed,
+    /// More users than a sum can hold without overflow.
+    #[error("a sum holds at most 2^31 users")]
+    TooManyUsers,
+}
+
+/// Capped counts beside the update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counts {
+    /// How many.
+    pub len: usize,
+    /// The most that one user counts in each.
+    pub cap: u32,
+}
+
+/// What the vector of a run holds and how it is rounded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VectorPlan {
+    /// Coordinates of the update.
+    pub dimension: usize,
+    /// k: the grid step is C / 2^k.
+    pub grid_bits: u32,
+    /// How coordinates become integers.
+    pub rounding: Rounding,
+    /// The seed of the random rotation, public; none is no rotation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotation_seed: Option<[u8; 32]>,
+    /// Whether users say if they were under the tracked clip.
+    #[serde(default)]
+    pub clip_bit: bool,
+    /// Whether users say their weight.
+    #[serde(default)]
+    pub weight: bool,
+    /// Counts that users say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<Counts>,
+}
+
+impl VectorPlan {
+    /// An update alone: nearest rounding, no rotation.
+    #[must_use]
+    pub const fn of_update(dimension: usize, grid_bits: u32) -> Self {
+        Self {
+            dimension,
+            grid_bits,
+            rounding: Rounding::Nearest,
+            rotation_seed: None,
+            clip_bit: false,
+            weight: false,
+            counts: None,
+        }
+    }
+}
+
+/// The noise of a release: jointly, and that of each segment beside the update.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoisePlan {
+    /// z: the multiplier of the whole release.
+    pub multiplier: NoiseMultiplier,
+    /// sigma_b: the standard deviation of the noise on the number of users under the clip (Andrew et al. 2021).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clip_count_stddev: Option<f64>,
+    /// The multiplier of the sum of weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<NoiseMultiplier>,
+    /// The multiplier of the counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<NoiseMultiplier>,
+}
+
+impl NoisePlan {
+    /// Noise on an update alone.
+    #[must_use]
+    pub const fn of_update(multiplier: NoiseMultiplier) -> Self {
+        Self { multiplier, clip_count_stddev: None, weight: None, counts: None }
+    }
+}
+
+/// The multiplier that is left for the update when the whole release has `joint` and the other segments have theirs:
+/// `(z^-2 - sum z_i^-2)^(-1/2)`. With the clip bit alone, whose multiplier is `2 sigma_b`, it is Theorem 1 of Andrew et
+/// al. 2021.
+///
+/// # Errors
+/// When the others alone spend all of it.
+pub fn split(joint: NoiseMultiplier, others: &[f64]) -> Result<NoiseMultiplier, EncodingError> {
+    let spent: f64 = others.iter().map(|z| 1.0 / (z * z)).sum();
+    let precision = 1.0 / (joint.get() * joint.get()) - spent;
+    let refused = EncodingError::Split { auxiliary: 1.0 / libm::sqrt(spent), joint: joint.get() };
+    if !(precision > 0.0) {
+        return Err(refused);
+    }
+    NoiseMultiplier::new(1.0 / libm::sqrt(precision)).map_err(|_| refused)
+}
+
+/// How a round's vectors are made and read: one value for the device, the aggregator and the release.
+#[derive(Debug, Clone)]
+pub struct Encoding {
+    plan: VectorPlan,
+    clip: ClipNorm,
+    rotation: Option<Rotation>,
+    layout: Layout,
+    id: EncodingId,
+}
+
+/// Which encoding a vector belongs to; vectors of different ones are never added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EncodingId([u8; 32]);
+
+impl Encoding {
+    /// The encoding of a plan for a clip norm, with the noise of its release; `None` is a run without privacy.
+    ///
+    /// # Errors
+    /// When plan and noise contradict each other or cannot be carried out.
+    pub fn new(
+        plan: VectorPlan,
+        clip: ClipNorm,
+        noise: Option<&NoisePlan>,
+        adjacency: Adjacency,
+    ) -> Result<Self, EncodingError> {
+        check_plan(&plan)?;
+        let rotation = match plan.rotation_seed {
+            Some(seed) => Some(
+                Rotation::new(plan.dimension, seed)
+                    .map_err(|e| EncodingError::Plan { field: "dimension", problem: e.to_string() })?,
+            ),
+            None => None,
+        };
+        let mut segments = segments_of(&plan, rotation.as_ref());
+        set_noise(&mut segments, noise, adjacency)?;
+        let layout = Layout { segments };
+        let id = id_of(&plan, clip, &layout);
+        Ok(Self { plan, clip, rotation, layout, id })
+    }
+
+    /// The same encoding for another clip norm: integers, noise and event are unchanged.
+    #[must_use]
+    pub fn with_clip(&self, clip: ClipNorm) -> Self {
+        Self { clip, id: id_of(&self.plan, clip, &self.layout), ..self.clone() }
+    }
+
+    /// What the vector holds.
+    #[must_use]
+    pub const fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Which encoding this is.
+    #[must_use]
+    pub const fn id(&self) -> EncodingId {
+        self.id
+    }
+
+    /// The norm that updates are clipped to.
+    #[must_use]
+    pub const fn clip(&self) -> ClipNorm {
+        self.clip
+    }
+
+    /// Coordinates of the update.
+    #[must_use]
+    pub const fn dimension(&self) -> usize {
+        self.plan.dimension
+    }
+
+    /// The step of the update's grid: C / 2^k.
+    #[must_use]
+    pub fn grid_step(&self) -> f64 {
+        self.clip.get() / grid_norm(self.plan.grid_bits)
+    }
+
+    /// What rounding adds to the clip norm: the bound on the integer norm, in units of C (Xu et al. 2023, C_inflated).
+    #[must_use]
+    pub fn inflated_clip(&self) -> f64 {
+        self.layout.segments[0].sensitivity(Adjacency::ZeroOut) * self.grid_step()
+    }
+
+    pub(crate) const fn plan(&self) -> &VectorPlan {
+        &self.plan
+    }
+
+    /// The update's integers: scaled to the grid, rotated, clipped in every coordinate, rounded within the bound.
+    pub(crate) fn encode_update(&self, values: &[f32], weight: f64, words: &mut RandomWords) -> Vec<i32> {
+        let scale = weight * grid_norm(self.plan.grid_bits) / self.clip.get();
+        let update = self.layout.segments[0];
+        let mut scaled: Vec<f32> = values.iter().map(|v| (f64::from(*v) * scale) as f32).collect();
+        if let Some(rotation) = &self.rotation {
+            scaled.resize(update.len, 0.0);
+            rotation.forward(&mut scaled);
+        }
+        rotation::clamp_linf(&mut scaled, u64::from(update.largest));
+        let limits = Limits { norm_squared: update.norm_squared, largest: update.largest };
+        let mut integers = Vec::with_capacity(self.layout.len());
+        rounding::round(&scaled, self.plan.rounding, limits, words, &mut integers);
+        integers
+    }
+
+    /// The update of released integers, in the units of the model.
+    pub(crate) fn decode_update(&self, values: &[i64]) -> Vec<f32> {
+        let step = self.grid_step();
+        match &self.rotation {
+            None => values.iter().map(|v| (*v as f64 * step) as f32).collect(),
+            Some(rotation) => {
+                let mut update: Vec<f64> = values.iter().map(|v| *v as f64 * step).collect();
+                rotation.inverse_f64(&mut update);
+                update.truncate(self.plan.dimension);
+                update.iter().map(|v| *v as f32).collect()
+            }
+        }
+    }
+
+    /// Checks one user's integers against every bound of the layout, exactly.
+    pub(crate) fn check(&self, values: &[i32]) -> Result<(), EncodingError> {
+        if values.len() != self.layout.len() {
+            return Err(EncodingError::Length { expected: self.layout.len(), got: values.len() });
+        }
+        let mut start = 0;
+        for segment in &self.layout.segments {
+            check_segment(segment, &values[start..start + segment.len])?;
+            start += segment.len;
+        }
+        Ok(())
+    }
+}
+
+fn grid_norm(grid_bits: u32) -> f64 {
+    (1u64 << grid_bits) as f64
+}
+
+fn check_plan(plan: &VectorPlan) -> Result<(), EncodingError> {
+    let refuse = |field, problem: &str| Err(EncodingError::Plan { field, problem: problem.to_owned() });
+    if plan.dimension == 0 || plan.dimension > 1 << 40 {
+        return refuse("dimension", "must be at least 1 and at most 2^40");
+    }
+    if !(1..=MOST_GRID_BITS).contains(&plan.grid_bits) {
+        return refuse("grid_bits", "must be from 1 to 28");
+    }
+    if !plan.rounding.is_legal() {
+        return refuse("alpha", "must be above 0 and below 1");
+    }
+    match plan.counts {
+        Some(Counts { len: 0, .. } | Counts { cap: 0, .. }) => refuse("counts", "len and cap must be at least 1"),
+        Some(Counts { cap, .. }) if cap > 1 << 24 => refuse("counts", "cap must be at most 2^24"),
+        Some(Counts { len, .. }) if len > 1 << 14 => refuse("counts", "there can be at most 2^14"),
+        _ => Ok(()),
+    }
+}
+
+fn segments_of(plan: &VectorPlan, rotation: Option<&Rotation>) -> Vec<LayoutSegment> {
+    let norm = grid_norm(plan.grid_bits);
+    let len = rotation.map_or(plan.dimension, Rotation::padded);
+    let norm_squared = libm::floor(plan.rounding.norm_squared_bound(norm, len)) as u64;
+    let largest = rotation.map_or(u64::MAX, |r| r.linf_bound(norm)).min(libm::sqrt(norm_squared as f64) as u64);
+    let one =
+        |kind, largest: u32| LayoutSegment { kind, len: 1, norm_squared: u64::from(largest).pow(2), largest, sigma: 0 };
+    let mut segments =
+        vec![LayoutSegment { kind: SegmentKind::Update, len, norm_squared, largest: largest as u32, sigma: 0 }];
+    if plan.clip_bit {
+        segments.push(one(SegmentKind::ClipBit, HALF_BIT));
+    }
+    if plan.weight {
+        segments.push(one(SegmentKind::Weight, FULL_WEIGHT));
+    }
+    if let Some(counts) = plan.counts {
+        let norm_squared = u64::from(counts.cap).pow(2) * counts.len as u64;
+        let (len, largest) = (counts.len, counts.cap);
+        segments.push(LayoutSegment { kind: SegmentKind::Counts, len, norm_squared, largest, sigma: 0 });
+    }
+    segments
+}
+
+/// Sets each segment's parameter so that the joint multiplier is at least the one asked for.
+fn set_noise(
+    segments: &mut [LayoutSegment],
+    noise: Option<&NoisePlan>,
+    adjacency: Adjacency,
+) -> Result<(), EncodingError> {
+    let Some(noise) = noise else { return Ok(()) };
+    let missing = |field| EncodingError::Plan {
+        field,
+        problem: "the vector has such a segment, so its noise must be given".into(),
+    };
+    let mut others = Vec::new();
+    for segment in segments.iter_mut() {
+        let z = match segment.kind {
+            SegmentKind::Update => continue,
+            SegmentKind::ClipBit => match noise.clip_count_stddev {
+                // Noise of 2 h sigma_b on values of +-h: a multiplier of 2 sigma_b.
+                Some(sigma_b) if sigma_b.is_finite() && sigma_b > 0.0 => 2.0 * sigma_b,
+                Some(_) => {
+                    let problem = "must be finite and above 0".into();
+                    return Err(EncodingError::Plan { field: "clip_count_stddev", problem });
+                }
+                None => return Err(missing("clip_count_stddev")),
+            },
+            SegmentKind::Weight => noise.weight.ok_or_else(|| missing("weight"))?.get(),
+            SegmentKind::Counts => noise.counts.ok_or_else(|| missing("counts"))?.get(),
+        };
+        // sigma_b is relative to one user's half bit whatever the adjacency: P1's factor is the accountant's.
+        let unit =
+            segment.sensitivity(if segment.kind == SegmentKind::ClipBit { Adjacency::ZeroOut } else { adjacency });
+        segment.sigma = sigma_for(z, unit)?;
+        let sensitivity = segment.sensitivity(adjacency);
+        others.push(libm::sqrt(segment.sigma as f64 * segment.sigma as f64 - 9.0) / sensitivity);
+    }
+    let update = split(noise.multiplier, &others)?;
+    segments[0].sigma = sigma_for(update.get(), segments[0].sensitivity(adjacency))?;
+    Ok(())
+}
+
+fn check_segment(segment: &LayoutSegment, values: &[i32]) -> Result<(), EncodingError> {
+    let refuse = |problem: String| Err(EncodingError::Bound { segment: segment.kind, problem });
+    let limits = Limits { norm_squared: segment.norm_squared, largest: segment.largest };
+    if !rounding::keeps(values, limits) {
+        let norm_squared = rounding::norm_squared(values);
+        return refuse(format!(
+            "squared norm {norm_squared} and coordinates up to {}, at most {} and {} are allowed",
+            values.iter().map(|v| v.unsigned_abs()).max().unwrap_or(0),
+            segment.norm_squared,
+            segment.largest
+        ));
+    }
+    let half = HALF_BIT as i32;
+    match segment.kind {
+        SegmentKind::ClipBit if !values.iter().all(|v| [-half, 0, half].contains(v)) => {
+            refuse(format!("a clip bit is {half}, -{half} or 0"))
+        }
+        SegmentKind::Weight | SegmentKind::Counts if values.iter().any(|v| *v < 0) => {
+            refuse("weights and counts are not negative".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn id_of(plan: &VectorPlan, clip: ClipNorm, layout: &Layout) -> EncodingId {
+    let mut hash = Sha256::new();
+    hash.update(b"keyhush encoding v1");
+    let form = serde_json::to_vec(&(plan, layout)).expect("plain numbers and names serialise");
+    hash.update(form);
+    hash.update(clip.get().to_bits().to_le_bytes());
+    EncodingId(hash.finalize().into())
+}

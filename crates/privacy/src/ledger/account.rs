@@ -1,0 +1,307 @@
+//! What the entries amount to: the plan, each stream's steps, and the one event that all of it is.
+//!
+//! [`Account::admit`] holds the rules of what may follow; it is asked before an entry is written and again, for every
+//! entry, when a ledger is opened, so that a ledger that opens keeps them all.
+
+use std::collections::BTreeMap;
+
+use super::{
+    digest::Digest,
+    entry::{Body, Charge, FailedAttempt, Import, ImportKind, Opening, Release},
+    error::LedgerError,
+    extends::extends,
+    plan::{Plan, Start, spoken},
+};
+use crate::{event::PrivacyEvent, participation::Participation, statement::assumptions::participation_words};
+
+/// All that a ledger says, added up.
+#[derive(Debug, Clone)]
+pub(super) struct Account {
+    opening: Opening,
+    streams: BTreeMap<String, Stream>,
+    imports: Vec<Import>,
+    failed_attempts: u64,
+    /// The digests of the side records that entries name, with the entry and whether it released something.
+    participations: Vec<(u64, Digest, bool)>,
+    closed_by: Option<u64>,
+    pseudonym_key_destroyed: bool,
+}
+
+/// What was released in one stream.
+#[derive(Debug, Clone, Default)]
+struct Stream {
+    steps: BTreeMap<u64, Step>,
+    /// Events that add up, each with how often.
+    additional: Vec<(PrivacyEvent, u64)>,
+    /// The event that stands for all steps of correlated noise.
+    cumulative: Option<PrivacyEvent>,
+}
+
+/// One released step.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Step {
+    /// The entry that released it.
+    pub(super) entry: u64,
+    /// The digest of what was released.
+    pub(super) digest: Digest,
+}
+
+impl Account {
+    /// The account of a ledger that holds its first entry only.
+    pub(super) fn open(opening: Opening) -> Result<Self, LedgerError> {
+        opening.plan.check()?;
+        Ok(Self {
+            opening,
+            streams: BTreeMap::new(),
+            imports: Vec::new(),
+            failed_attempts: 0,
+            participations: Vec::new(),
+            closed_by: None,
+            pseudonym_key_destroyed: false,
+        })
+    }
+
+    pub(super) const fn opening(&self) -> &Opening {
+        &self.opening
+    }
+
+    pub(super) const fn plan(&self) -> &Plan {
+        &self.opening.plan
+    }
+
+    pub(super) fn imports(&self) -> &[Import] {
+        &self.imports
+    }
+
+    pub(super) const fn failed_attempts(&self) -> u64 {
+        self.failed_attempts
+    }
+
+    pub(super) const fn is_closed(&self) -> bool {
+        self.closed_by.is_some()
+    }
+
+    pub(super) const fn pseudonym_key_destroyed(&self) -> bool {
+        self.pseudonym_key_destroyed
+    }
+
+    /// The side records that entries name: (entry, digest, whether it released something).
+    pub(super) fn participations(&self) -> &[(u64, Digest, bool)] {
+        &self.participations
+    }
+
+    pub(super) fn step(&self, stream: &str, step: u64) -> Option<Step> {
+        self.streams.get(stream)?.steps.get(&step).copied()
+    }
+
+    /// Every released step: its entry and digest.
+    pub(super) fn steps(&self) -> impl Iterator<Item = Step> + '_ {
+        self.streams.values().flat_map(|stream| stream.steps.values().copied())
+    }
+
+    /// The streams with their number of released steps.
+    pub(super) fn releases(&self) -> BTreeMap<String, u64> {
+        self.streams.iter().map(|(name, stream)| (name.clone(), stream.steps.len() as u64)).collect()
+    }
+
+    /// Refuses what may not follow.
+    pub(super) fn admit(&self, body: &Body) -> Result<(), LedgerError> {
+        if let Some(entry) = self.closed_by {
+            return Err(LedgerError::Closed { entry });
+        }
+        match body {
+            Body::Opening(_) => Err(LedgerError::plan("phases", "a ledger has one plan")),
+            Body::Release(release) => self.admit_release(release),
+            Body::FailedAttempt(failed) => self.admit_failed(failed),
+            Body::Import(import) => self.admit_import(import),
+            Body::Closing(_) => Ok(()),
+        }
+    }
+
+    fn admit_release(&self, release: &Release) -> Result<(), LedgerError> {
+        let (stream, step) = (&release.stream, release.step);
+        spoken("stream", stream)?;
+        self.check_started()?;
+        if !matches!(release.event, PrivacyEvent::NonPrivate { .. }) {
+            self.check_planned(stream, step, &release.event)?;
+        }
+        if release.charge != Charge::of(&release.event) {
+            return Err(LedgerError::DoesNotExtend {
+                stream: stream.clone(),
+                step,
+                problem: format!("{} is not {:?}", release.event.name(), release.charge),
+            });
+        }
+        let Some(known) = self.streams.get(stream) else { return Ok(()) };
+        if let Some(recorded) = known.steps.get(&step) {
+            return Err(LedgerError::AlreadyReleased {
+                stream: stream.clone(),
+                step,
+                entry: recorded.entry,
+                recorded: recorded.digest,
+                offered: release.digest,
+            });
+        }
+        if let Some((&last, _)) = known.steps.last_key_value()
+            && step < last
+        {
+            return Err(LedgerError::StepBackwards { stream: stream.clone(), step, last });
+        }
+        match (&known.cumulative, release.charge) {
+            (Some(before), Charge::Cumulative) => extends(before, &release.event).map_err(|problem| {
+                LedgerError::DoesNotExtend { stream: stream.clone(), step, problem }
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// A run that starts from another ledger's model imports that ledger before it releases anything (rule P15).
+    fn check_started(&self) -> Result<(), LedgerError> {
+        let Start::Ledger { head } = self.plan().start else { return Ok(()) };
+        let imported = self.imports.iter().any(|i| i.kind == ImportKind::StartingModel && i.head == head);
+        if imported {
+            return Ok(());
+        }
+        Err(LedgerError::plan("start", format!("the ledger of the starting model, {head}, must be imported first")))
+    }
+
+    /// The stream, the number of steps, the adjacency and the participation are those of the plan.
+    fn check_planned(&self, stream: &str, step: u64, event: &PrivacyEvent) -> Result<(), LedgerError> {
+        let Some(phase) = self.plan().phase(stream) else {
+            let names: Vec<String> = self.plan().phases.iter().map(|p| format!("{:?}", p.stream)).collect();
+            return Err(LedgerError::UnknownStream { stream: stream.to_owned(), known: names.join(", ") });
+        };
+        if step >= phase.rounds {
+            return Err(LedgerError::BeyondPlan { stream: stream.to_owned(), step, rounds: phase.rounds });
+        }
+        let flat = event.flatten()?;
+        self.check_adjacency(flat.adjacency)?;
+        let other = flat.leaves.iter().filter_map(|(leaf, _)| participation(leaf)).find(|p| *p != phase.participation);
+        match other {
+            None => Ok(()),
+            Some(other) => Err(LedgerError::Participation {
+                stream: stream.to_owned(),
+                plan: participation_words(&phase.participation),
+                got: participation_words(&other),
+            }),
+        }
+    }
+
+    fn check_adjacency(&self, got: Option<crate::event::Adjacency>) -> Result<(), LedgerError> {
+        let plan = self.plan().adjacency;
+        match got {
+            Some(got) if got != plan => Err(LedgerError::Adjacency { plan, got }),
+            _ => Ok(()),
+        }
+    }
+
+    fn admit_failed(&self, failed: &FailedAttempt) -> Result<(), LedgerError> {
+        spoken("stream", &failed.stream)?;
+        match self.step(&failed.stream, failed.step) {
+            None => Ok(()),
+            Some(_) => {
+                Err(LedgerError::StepBackwards { stream: failed.stream.clone(), step: failed.step, last: failed.step })
+            }
+        }
+    }
+
+    fn admit_import(&self, import: &Import) -> Result<(), LedgerError> {
+        spoken("import", &import.what)?;
+        if import.unit != self.plan().unit {
+            return Err(LedgerError::plan(
+                "unit",
+                format!("is {}, and the imported ledger protects each {}", self.plan().unit.name(), import.unit.name()),
+            ));
+        }
+        self.check_adjacency(Some(import.adjacency))?;
+        self.check_adjacency(import.event.flatten()?.adjacency)?;
+        if self.imports.iter().any(|known| known.key == import.key && known.head == import.head) {
+            return Err(LedgerError::plan("start", format!("the ledger {} was imported before", import.head)));
+        }
+        Ok(())
+    }
+
+    /// Adds an entry that was admitted.
+    pub(super) fn add(&mut self, entry: u64, body: &Body) {
+        match body {
+            Body::Opening(_) => {}
+            Body::Release(release) => {
+                self.note(entry, release.participations.digest, true);
+                let stream = self.streams.entry(release.stream.clone()).or_default();
+                stream.steps.insert(release.step, Step { entry, digest: release.digest });
+                stream.charge(release);
+            }
+            Body::FailedAttempt(failed) => {
+                self.note(entry, failed.participations.digest, false);
+                self.failed_attempts += 1;
+            }
+            Body::Import(import) => self.imports.push(import.clone()),
+            Body::Closing(closing) => {
+                self.closed_by = Some(entry);
+                self.pseudonym_key_destroyed = closing.pseudonym_key_destroyed;
+            }
+        }
+    }
+
+    fn note(&mut self, entry: u64, digest: Option<Digest>, released: bool) {
+        self.participations.extend(digest.map(|digest| (entry, digest, released)));
+    }
+
+    /// All that this run released.
+    pub(super) fn own_event(&self) -> PrivacyEvent {
+        PrivacyEvent::Compose { events: self.own_events() }
+    }
+
+    /// All that this run released, and the model from which it started: what the budget is for.
+    pub(super) fn run_event(&self) -> PrivacyEvent {
+        let start = self.imported(ImportKind::StartingModel);
+        PrivacyEvent::Compose { events: start.chain(self.own_events()).collect() }
+    }
+
+    /// The events of the imports of one kind.
+    pub(super) fn imported(&self, kind: ImportKind) -> impl Iterator<Item = PrivacyEvent> + '_ {
+        self.imports.iter().filter(move |import| import.kind == kind).map(|import| import.event.clone())
+    }
+
+    /// What the budget is for, if this body is added.
+    pub(super) fn event_after(&self, body: &Body) -> PrivacyEvent {
+        let mut after = self.clone();
+        after.add(u64::MAX, body);
+        after.run_event()
+    }
+
+    fn own_events(&self) -> Vec<PrivacyEvent> {
+        self.streams.values().flat_map(Stream::events).collect()
+    }
+}
+
+impl Stream {
+    fn charge(&mut self, release: &Release) {
+        if release.charge == Charge::Cumulative {
+            self.cumulative = Some(release.event.clone());
+            return;
+        }
+        match self.additional.iter_mut().find(|(known, _)| *known == release.event) {
+            Some((_, times)) => *times += 1,
+            None => self.additional.push((release.event.clone(), 1)),
+        }
+    }
+
+    fn events(&self) -> Vec<PrivacyEvent> {
+        let grouped = self.additional.iter().map(|(event, times)| match times {
+            1 => event.clone(),
+            _ => event.clone().times(*times),
+        });
+        grouped.chain(self.cumulative.clone()).collect()
+    }
+}
+
+/// How users come to take part in an event, where it says so.
+fn participation(leaf: &PrivacyEvent) -> Option<Participation> {
+    match leaf {
+        PrivacyEvent::SampledGaussian { participation, .. } | PrivacyEvent::CorrelatedGaussian { participation, .. } => {
+            Some(*participation)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,63 @@
+//! Whether entries follow each other, and whether a head lies on them.
+
+use super::{
+    digest::Digest,
+    entry::{Body, Entry, FORMAT},
+    error::LedgerError,
+    head::Head,
+    keys::VerifyingKey,
+};
+
+/// The entries seen so far, each checked: index, hash of the one before, signature.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Chain {
+    key: Option<VerifyingKey>,
+    hashes: Vec<Digest>,
+}
+
+impl Chain {
+    /// Takes the next entry, or says why it is not the next.
+    pub(super) fn accept(&mut self, entry: &Entry) -> Result<(), LedgerError> {
+        let head = self.head();
+        let refuse = |problem: String| Err(LedgerError::damaged(head.length, problem));
+        if entry.index() != head.length {
+            return refuse(format!("it says that it is entry {}", entry.index()));
+        }
+        if entry.previous() != head.hash {
+            return refuse("it does not follow the entry before it".into());
+        }
+        let key = match (self.key, entry.body()) {
+            (None, Body::Opening(opening)) if opening.format == FORMAT => opening.key,
+            (None, Body::Opening(opening)) => {
+                return refuse(format!("its format is {}, and this program reads {FORMAT}", opening.format));
+            }
+            (None, _) => return refuse("a ledger begins with its plan".into()),
+            (Some(_), Body::Opening(_)) => return refuse("a second plan".into()),
+            (Some(key), _) => key,
+        };
+        if !entry.is_signed_by(&key) {
+            return refuse("its signature does not verify".into());
+        }
+        self.key = Some(key);
+        self.hashes.push(entry.hash());
+        Ok(())
+    }
+
+    /// The head of what was accepted.
+    pub(super) fn head(&self) -> Head {
+        match self.hashes.last() {
+            Some(hash) => Head { length: self.hashes.len() as u64, hash: *hash },
+            None => Head::EMPTY,
+        }
+    }
+
+    /// Refuses if the chain is shorter than the head, or another one (rule P17).
+    pub(super) fn check_head(&self, shown: &Head) -> Result<(), LedgerError> {
+        let Some(last) = shown.length.checked_sub(1) else { return Ok(()) };
+        match usize::try_from(last).ok().and_then(|last| self.hashes.get(last)) {
+            None => Err(LedgerError::Rewound { shown: *shown, have: self.hashes.len() as u64 }),
+            Some(have) if *have != shown.hash => Err(LedgerError::Forked { shown: *shown, have: *have }),
+            Some(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What the file store asks of a disk, and the disk of the operating system.
+//!
+//! A trait, so that tests can put a disk beneath it that forgets, on a crash, whatever was not synced.
+
+use std::{
+    any::Any,
+    fmt,
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+/// How a file is opened for writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    /// It must not exist. A private one is for its owner alone.
+    New { private: bool },
+    /// At its end.
+    Append,
+    /// From an offset on, keeping its length.
+    At(u64),
+    /// Emptied, or made.
+    Replace,
+}
+
+/// Files and folders.
+pub(super) trait Disk: fmt::Debug + Send + Sync {
+    /// Opens a file for reading; none if there is no such file.
+    fn reader(&self, path: &Path) -> io::Result<Option<Box<dyn BufRead>>>;
+    /// Opens a file for writing.
+    fn writer(&self, path: &Path, how: How) -> io::Result<Box<dyn DiskFile>>;
+    /// Makes a folder; whether it was made now.
+    fn create_folder(&self, path: &Path, private: bool) -> io::Result<bool>;
+    /// The names in a folder; none if there is no such folder.
+    fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Makes the names in a folder durable.
+    fn sync_folder(&self, folder: &Path) -> io::Result<()>;
+    /// The permission bits, where there are such; none if there is no such path.
+    fn mode(&self, path: &Path) -> io::Result<Option<u32>>;
+    /// Takes a lock until what is returned is dropped; none if somebody else has it.
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>>;
+
+    /// All bytes of a file; none if there is no such file.
+    fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
+        let Some(mut reader) = self.reader(path)? else { return Ok(None) };
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes)?;
+        Ok(Some(bytes))
+    }
+}
+
+/// A file that is being written.
+pub(super) trait DiskFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
+    fn set_length(&mut self, length: u64) -> io::Result<()>;
+    /// Makes the content durable.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// The disk of the operating system.
+#[derive(Debug)]
+pub(super) struct OsDisk;
+
+impl Disk for OsDisk {
+    fn reader(&self, path: &Path) -> io::Result<Option<Box<dyn BufRead>>> {
+        Ok(present(File::open(path))?.map(|file| Box::new(BufReader::new(file)) as Box<dyn BufRead>))
+    }
+
+    fn writer(&self, path: &Path, how: How) -> io::Result<Box<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        match how {
+            How::New { private } => {
+                options.write(true).create_new(true);
+                if private {
+                    owner_only(&mut options);
+                }
+            }
+            How::Append => drop(options.append(true)),
+            How::At(_) => drop(options.write(true)),
+            How::Replace => drop(options.write(true).create(true).truncate(true)),
+        }
+        let mut file = options.open(path)?;
+        if let How::At(offset) = how {
+            file.seek(SeekFrom::Start(offset))?;
+        }
+        Ok(Box::new(file))
+    }
+
+    fn create_folder(&self, path: &Path, private: bool) -> io::Result<bool> {
+        let mut builder = fs::DirBuilder::new();
+        if private {
+            owner_only_folder(&mut builder);
+        }
+        match builder.create(path) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
+        match present(fs::read_dir(folder))? {
+            None => Ok(Vec::new()),
+            Some(entries) => entries.map(|entry| entry.map(|entry| entry.path())).collect(),
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    #[cfg(unix)]
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        File::open(folder)?.sync_all()
+    }
+
+    /// Windows has no such call: its file systems journal names themselves.
+    #[cfg(not(unix))]
+    fn sync_folder(&self, _folder: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    #[cfg(unix)]
+    fn mode(&self, path: &Path) -> io::Result<Option<u32>> {
+        use std::os::unix::fs::PermissionsExt;
+        Ok(present(fs::metadata(path))?.map(|meta| meta.permissions().mode() & 0o777))
+    }
+
+    #[cfg(not(unix))]
+    fn mode(&self, _path: &Path) -> io::Result<Option<u32>> {
+        Ok(None)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Box::new(file))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(e)) => Err(e),
+        }
+    }
+}
+
+impl DiskFile for File {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes)
+    }
+
+    fn set_length(&mut self, length: u64) -> io::Result<()> {
+        self.set_len(length)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_all()
+    }
+}
+
+/// A missing file is an answer, not a failure.
+fn present<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+#[cfg(unix)]
+fn owner_only(options: &mut OpenOptions) {
+    use std::os::unix::fs::OpenOptionsExt;
+    options.mode(0o600);
+}
+
+#[cfg(unix)]
+fn owner_only_folder(builder: &mut fs::DirBuilder) {
+    use std::os::unix::fs::DirBuilderExt;
+    builder.mode(0o700);
+}
+
+/// Other systems inherit the folder's access list.
+#[cfg(not(unix))]
+fn owner_only(_options: &mut OpenOptions) {}
+
+#[cfg(not(unix))]
+fn owner_only_folder(_builder: &mut fs::DirBuilder) {}

@@ -1,0 +1,110 @@
+//! The folder `secret/`: the signing key and, until the ledger is closed, the key of the pseudonyms (rule P13).
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use zeroize::Zeroizing;
+
+use super::{
+    Place, beside,
+    disk::{Disk, How},
+    failed, folder,
+};
+use crate::ledger::{
+    error::LedgerError,
+    keys::SigningKey,
+    participants::{KeyDestroyed, PseudonymKey},
+};
+
+/// The secrets of a ledger.
+pub(super) struct Secrets {
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    signing: PathBuf,
+    pseudonyms: PathBuf,
+}
+
+impl Secrets {
+    pub(super) fn new(place: &Place) -> Self {
+        let secret = folder(&place.ledger).join("secret");
+        let named = secret.join(place.ledger.file_name().unwrap_or_default());
+        Self {
+            disk: Arc::clone(&place.disk),
+            signing: beside(&named, ".signing-key"),
+            pseudonyms: beside(&named, ".pseudonym-key"),
+            folder: secret,
+        }
+    }
+
+    /// Draws both keys and makes them durable. Keys of a creation that was not finished are replaced: they signed
+    /// nothing.
+    pub(super) fn draw(&self) -> Result<(SigningKey, PseudonymKey), LedgerError> {
+        if self.disk.create_folder(&self.folder, true).map_err(failed("make", &self.folder))? {
+            let above = folder(&self.folder);
+            self.disk.sync_folder(&above).map_err(failed("sync", &above))?;
+        }
+        self.refuse_loose(&self.folder, 0o700)?;
+        let (signing, pseudonyms) = (SigningKey::generate()?, PseudonymKey::generate()?);
+        self.write(&self.signing, &signing.to_secret_text())?;
+        self.write(&self.pseudonyms, &pseudonyms.to_secret_text())?;
+        self.disk.sync_folder(&self.folder).map_err(failed("sync", &self.folder))?;
+        Ok((signing, pseudonyms))
+    }
+
+    pub(super) fn signing_key(&self) -> Result<SigningKey, LedgerError> {
+        match self.read(&self.signing)? {
+            Some(text) => Ok(SigningKey::from_secret_text(&text)?),
+            None => Err(LedgerError::SecretMissing { place: self.signing.display().to_string() }),
+        }
+    }
+
+    /// None if it was destroyed.
+    pub(super) fn pseudonym_key(&self) -> Result<Option<PseudonymKey>, LedgerError> {
+        match self.read(&self.pseudonyms)? {
+            // A crash in the middle of its destruction leaves what is not a key.
+            Some(text) => Ok(PseudonymKey::from_secret_text(&text).ok()),
+            None => Ok(None),
+        }
+    }
+
+    pub(super) fn destroy_pseudonym_key(&self) -> Result<KeyDestroyed, LedgerError> {
+        let path = &self.pseudonyms;
+        if let Some(old) = self.read(path)? {
+            let mut file = self.disk.writer(path, How::At(0)).map_err(failed("overwrite", path))?;
+            let nothing = vec![b'\n'; old.len()];
+            file.write(&nothing).and_then(|()| file.sync()).map_err(failed("overwrite", path))?;
+            self.disk.remove(path).map_err(failed("remove", path))?;
+        }
+        self.disk.sync_folder(&self.folder).map_err(failed("sync", &self.folder))?;
+        Ok(KeyDestroyed::assertion())
+    }
+
+    fn write(&self, path: &Path, text: &str) -> Result<(), LedgerError> {
+        if self.disk.reader(path).map_err(failed("look at", path))?.is_some() {
+            self.disk.remove(path).map_err(failed("replace", path))?;
+        }
+        let mut file = self.disk.writer(path, How::New { private: true }).map_err(failed("make", path))?;
+        file.write(text.as_bytes()).and_then(|()| file.sync()).map_err(failed("write", path))
+    }
+
+    fn read(&self, path: &Path) -> Result<Option<Zeroizing<String>>, LedgerError> {
+        let Some(bytes) = self.disk.read(path).map_err(failed("read", path))? else { return Ok(None) };
+        self.refuse_loose(&self.folder, 0o700)?;
+        self.refuse_loose(path, 0o600)?;
+        let bytes = Zeroizing::new(bytes);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Ok(Some(Zeroizing::new(text)))
+    }
+
+    /// Refuses what others than the owner can reach.
+    fn refuse_loose(&self, path: &Path, wanted: u32) -> Result<(), LedgerError> {
+        match self.disk.mode(path).map_err(failed("look at", path))? {
+            Some(mode) if mode & 0o077 != 0 => {
+                Err(LedgerError::LooseSecret { place: path.display().to_string(), mode, wanted })
+            }
+            _ => Ok(()),
+        }
+    }
+}

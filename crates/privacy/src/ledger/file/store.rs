@@ -1,0 +1,396 @@
+//! The store over a file: appends durably, reads back, and mends on opening what a crash may have left.
+
+use std::{
+    any::Any,
+    io::BufRead,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{
+    Place, beside,
+    disk::{Disk, How},
+    failed, folder,
+    scan::{Scan, scan},
+};
+use crate::ledger::{
+    entry::Entry,
+    error::LedgerError,
+    head::Head,
+    participants::ParticipationRecord,
+    store::{Attached, LedgerStore, Participations, check_follows},
+};
+
+/// The store over a file; [`Place`] opens it together with its keys.
+#[derive(Debug)]
+pub struct FileStore {
+    disk: Arc<dyn Disk>,
+    paths: Paths,
+    head: Head,
+    /// The lock of the one writer; none in a store that was opened for reading.
+    lock: Option<Box<dyn Any + Send + Sync>>,
+    /// A write failed: what is durable is not known until the ledger is opened again.
+    poisoned: bool,
+    warnings: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Paths {
+    ledger: PathBuf,
+    folder: PathBuf,
+    witnesses: Vec<PathBuf>,
+    released: PathBuf,
+    participations: PathBuf,
+    lock: PathBuf,
+}
+
+impl FileStore {
+    /// An empty store, locked. What an unfinished creation left is cleared away: nothing was acknowledged in it.
+    ///
+    /// # Errors
+    /// When there is a ledger already, or the disk fails.
+    pub fn create(place: &Place) -> Result<Self, LedgerError> {
+        let mut store = Self::at(place);
+        let path = store.paths.folder.clone();
+        if store.disk.create_folder(&path, false).map_err(failed("make", &path))? {
+            let above = folder(&path);
+            store.disk.sync_folder(&above).map_err(failed("sync", &above))?;
+        }
+        store.take_lock()?;
+        let exists = || LedgerError::Exists { place: store.paths.ledger.display().to_string() };
+        if !store.acknowledged()?.is_empty() {
+            return Err(exists());
+        }
+        if let Some(bytes) = store.read_ledger()? {
+            let unfinished = scan(&bytes, &[]).is_ok_and(|scan| scan.head == Head::EMPTY);
+            if !unfinished {
+                return Err(exists());
+            }
+            store.disk.remove(&store.paths.ledger).map_err(failed("clear", &store.paths.ledger))?;
+        }
+        store.remove_orphans()?;
+        store.disk.sync_folder(&path).map_err(failed("sync", &path))?;
+        Ok(store)
+    }
+
+    /// Opens for writing, and brings to an end what a crash interrupted.
+    ///
+    /// # Errors
+    /// Another writer, damage, or a disk that fails.
+    pub fn open(place: &Place) -> Result<Self, LedgerError> {
+        let mut store = Self::at(place);
+        store.refuse_missing()?;
+        store.take_lock()?;
+        let (scan, bytes, acknowledged) = store.scan()?;
+        if acknowledged.is_empty() && scan.head.length > 1 {
+            return Err(store.head_missing(scan.head.length));
+        }
+        if scan.head == Head::EMPTY {
+            return Err(LedgerError::Empty);
+        }
+        store.head = scan.head;
+        store.settle(&scan, &bytes, &acknowledged)?;
+        store.remove_orphans()?;
+        store.mend_participations()?;
+        Ok(store)
+    }
+
+    /// Opens for reading; a torn record behind the head is left out and left alone.
+    ///
+    /// # Errors
+    /// Damage, or a file that cannot be read.
+    pub fn read_only(place: &Place) -> Result<Self, LedgerError> {
+        let mut store = Self::at(place);
+        store.refuse_missing()?;
+        let (scan, _, acknowledged) = store.scan()?;
+        store.head = scan.head;
+        if acknowledged.is_empty() {
+            store.warnings.push("there is no head beside the ledger".into());
+        }
+        if scan.torn > 0 {
+            store.warnings.push(format!("{} bytes of a torn record after the last entry are left out", scan.torn));
+        }
+        Ok(store)
+    }
+
+    fn at(place: &Place) -> Self {
+        let ledger = place.ledger.clone();
+        let paths = Paths {
+            folder: folder(&ledger),
+            witnesses: place.witnesses.clone(),
+            released: beside(&ledger, ".released"),
+            participations: beside(&ledger, ".participations"),
+            lock: beside(&ledger, ".lock"),
+            ledger,
+        };
+        let disk = Arc::clone(&place.disk);
+        Self { disk, paths, head: Head::EMPTY, lock: None, poisoned: false, warnings: Vec::new() }
+    }
+
+    fn refuse_missing(&self) -> Result<(), LedgerError> {
+        let path = &self.paths.ledger;
+        match self.disk.reader(path).map_err(failed("read", path))? {
+            Some(_) => Ok(()),
+            None => Err(failed("read", path)(std::io::ErrorKind::NotFound.into())),
+        }
+    }
+
+    fn take_lock(&mut self) -> Result<(), LedgerError> {
+        let path = &self.paths.lock;
+        self.lock = self.disk.lock(path).map_err(failed("lock", path))?;
+        match self.lock {
+            Some(_) => Ok(()),
+            None => Err(LedgerError::Locked { place: path.display().to_string() }),
+        }
+    }
+
+    /// The heads in the witness files that are there. They are read before the ledger: it only grows.
+    fn acknowledged(&self) -> Result<Vec<Head>, LedgerError> {
+        let mut heads = Vec::new();
+        for path in &self.paths.witnesses {
+            let Some(bytes) = self.disk.read(path).map_err(failed("read", path))? else { continue };
+            let damaged = |problem: String| LedgerError::HeadDamaged { place: path.display().to_string(), problem };
+            let text = String::from_utf8(bytes).map_err(|_| damaged("it is not text".into()))?;
+            let line = text.strip_suffix('\n').ok_or_else(|| damaged("the line does not end".into()))?;
+            heads.push(line.parse().map_err(|e: crate::ledger::HeadError| damaged(e.to_string()))?);
+        }
+        Ok(heads)
+    }
+
+    fn head_missing(&self, have: u64) -> LedgerError {
+        LedgerError::HeadMissing { have, place: self.paths.witnesses[0].display().to_string() }
+    }
+
+    fn read_ledger(&self) -> Result<Option<Vec<u8>>, LedgerError> {
+        self.disk.read(&self.paths.ledger).map_err(failed("read", &self.paths.ledger))
+    }
+
+    fn scan(&self) -> Result<(Scan, Vec<u8>, Vec<Head>), LedgerError> {
+        let acknowledged = self.acknowledged()?;
+        let bytes = self.read_ledger()?.unwrap_or_default();
+        Ok((scan(&bytes, &acknowledged)?, bytes, acknowledged))
+    }
+
+    /// Cuts a torn record off; makes sure that a whole one behind the head is durable, and then the head.
+    fn settle(&mut self, scan: &Scan, bytes: &[u8], acknowledged: &[Head]) -> Result<(), LedgerError> {
+        let path = self.paths.ledger.clone();
+        if scan.torn > 0 {
+            let mut file = self.disk.writer(&path, How::At(scan.bytes as u64)).map_err(failed("mend", &path))?;
+            file.set_length(scan.bytes as u64).and_then(|()| file.sync()).map_err(failed("mend", &path))?;
+            self.warnings.push(format!(
+                "{} bytes of a torn record after entry {} were dropped: it was never acknowledged",
+                scan.torn,
+                scan.head.length - 1
+            ));
+        }
+        let settled = acknowledged.len() == self.paths.witnesses.len() && acknowledged.iter().all(|h| *h == scan.head);
+        if settled {
+            return Ok(());
+        }
+        // The last entry may never have reached the disk, even if it can be read: written again, it is synced for sure.
+        let mut file = self.disk.writer(&path, How::At(scan.last as u64)).map_err(failed("mend", &path))?;
+        let last = &bytes[scan.last..scan.bytes];
+        file.write(last).and_then(|()| file.sync()).map_err(failed("mend", &path))?;
+        self.disk.sync_folder(&self.paths.folder).map_err(failed("sync", &self.paths.folder))?;
+        self.write_heads()
+    }
+
+    /// Removes vectors that no entry names: their release was interrupted before it was recorded, and nobody saw them.
+    fn remove_orphans(&self) -> Result<(), LedgerError> {
+        self.remove_vectors(|index| index.is_none_or(|index| index >= self.head.length))
+    }
+
+    fn remove_vectors(&self, unwanted: impl Fn(Option<u64>) -> bool) -> Result<(), LedgerError> {
+        let released = &self.paths.released;
+        let mut removed = false;
+        for path in self.disk.list(released).map_err(failed("list", released))? {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let index = name.strip_suffix(".bin").and_then(|index| index.parse().ok());
+            if unwanted(index) {
+                self.disk.remove(&path).map_err(failed("remove", &path))?;
+                removed = true;
+            }
+        }
+        if removed { self.disk.sync_folder(released).map_err(failed("sync", released)) } else { Ok(()) }
+    }
+
+    /// Cuts off a record of the side file that was being written: no entry names it yet.
+    fn mend_participations(&mut self) -> Result<(), LedgerError> {
+        let path = self.paths.participations.clone();
+        let Some(mut reader) = self.disk.reader(&path).map_err(failed("read", &path))? else { return Ok(()) };
+        let (mut whole, mut line) = (0u64, Vec::new());
+        loop {
+            line.clear();
+            let read = reader.read_until(b'\n', &mut line).map_err(failed("read", &path))?;
+            if read == 0 {
+                return Ok(());
+            }
+            let text = line.strip_suffix(b"\n").and_then(|line| str::from_utf8(line).ok());
+            if text.is_none_or(|text| ParticipationRecord::parse(text).is_err()) {
+                break;
+            }
+            whole += read as u64;
+        }
+        let torn = line.len();
+        if reader.fill_buf().map_err(failed("read", &path))?.is_empty() {
+            let mut file = self.disk.writer(&path, How::At(whole)).map_err(failed("mend", &path))?;
+            file.set_length(whole).and_then(|()| file.sync()).map_err(failed("mend", &path))?;
+            self.warnings.push(format!("{torn} bytes of a torn record of participations were dropped"));
+            return Ok(());
+        }
+        let problem = format!("{} has a bad line after {whole} bytes", path.display());
+        Err(LedgerError::ParticipationsDamaged { entry: self.head.length - 1, problem })
+    }
+
+    fn write_vector(&self, index: u64, bytes: &[u8]) -> Result<(), LedgerError> {
+        let released = &self.paths.released;
+        if self.disk.create_folder(released, false).map_err(failed("make", released))? {
+            self.disk.sync_folder(&self.paths.folder).map_err(failed("sync", &self.paths.folder))?;
+        }
+        self.write_whole(&self.vector_path(index), bytes)?;
+        self.disk.sync_folder(released).map_err(failed("sync", released))
+    }
+
+    fn vector_path(&self, index: u64) -> PathBuf {
+        self.paths.released.join(format!("{index}.bin"))
+    }
+
+    fn write_participations(&self, record: &ParticipationRecord) -> Result<(), LedgerError> {
+        let path = &self.paths.participations;
+        let is_new = self.disk.reader(path).map_err(failed("read", path))?.is_none();
+        let how = if is_new { How::New { private: true } } else { How::Append };
+        self.append_line(path, how, record.line())?;
+        if is_new {
+            self.disk.sync_folder(&self.paths.folder).map_err(failed("sync", &self.paths.folder))?;
+        }
+        Ok(())
+    }
+
+    fn write_entry(&self, entry: &Entry) -> Result<(), LedgerError> {
+        if entry.index() > 0 {
+            return self.append_line(&self.paths.ledger, How::Append, &entry.line());
+        }
+        self.append_line(&self.paths.ledger, How::New { private: false }, &entry.line())?;
+        self.disk.sync_folder(&self.paths.folder).map_err(failed("sync", &self.paths.folder))
+    }
+
+    fn append_line(&self, path: &Path, how: How, line: &str) -> Result<(), LedgerError> {
+        let mut file = self.disk.writer(path, how).map_err(failed("write", path))?;
+        let line = [line, "\n"].concat();
+        file.write(line.as_bytes()).and_then(|()| file.sync()).map_err(failed("write", path))
+    }
+
+    fn write_whole(&self, path: &Path, bytes: &[u8]) -> Result<(), LedgerError> {
+        let mut file = self.disk.writer(path, How::Replace).map_err(failed("write", path))?;
+        file.write(bytes).and_then(|()| file.sync()).map_err(failed("write", path))
+    }
+
+    /// Replaces the head in every witness file, each at once: by a rename.
+    fn write_heads(&self) -> Result<(), LedgerError> {
+        for path in &self.paths.witnesses {
+            let new = beside(path, ".new");
+            self.write_whole(&new, format!("{}\n", self.head).as_bytes())?;
+            self.disk.rename(&new, path).map_err(failed("replace", path))?;
+            let above = folder(path);
+            self.disk.sync_folder(&above).map_err(failed("sync", &above))?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, entry: &Entry, attached: Attached<'_>) -> Result<(), LedgerError> {
+        if let Some(bytes) = attached.released {
+            self.write_vector(entry.index(), bytes)?;
+        }
+        if let Some(record) = attached.participations {
+            self.write_participations(record)?;
+        }
+        self.write_entry(entry)?;
+        self.head = entry.head();
+        self.write_heads()
+    }
+}
+
+impl LedgerStore for FileStore {
+    fn append(&mut self, after: &Head, entry: &Entry, attached: Attached<'_>) -> Result<Head, LedgerError> {
+        if self.lock.is_none() {
+            return Err(LedgerError::ReadOnly);
+        }
+        if self.poisoned {
+            return Err(LedgerError::Poisoned);
+        }
+        check_follows(after, &self.head)?;
+        check_follows(&Head { length: entry.index(), hash: entry.previous() }, &self.head)?;
+        self.poisoned = true;
+        self.write(entry, attached)?;
+        self.poisoned = false;
+        Ok(self.head)
+    }
+
+    fn read(&self, from: u64) -> Result<Box<dyn Iterator<Item = Result<Entry, LedgerError>> + '_>, LedgerError> {
+        let path = &self.paths.ledger;
+        let reader = self.disk.reader(path).map_err(failed("read", path))?;
+        let reader = reader.ok_or_else(|| failed("read", path)(std::io::ErrorKind::NotFound.into()))?;
+        let lines = Lines { reader, index: 0, length: self.head.length };
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        let parse = move |(index, line): (u64, std::io::Result<Vec<u8>>)| {
+            let line = line.map_err(failed("read", path))?;
+            Entry::parse(&line).map_err(|problem| LedgerError::damaged(index, problem))
+        };
+        Ok(Box::new(lines.skip(from).map(parse)))
+    }
+
+    fn released(&self, index: u64) -> Result<Option<Vec<u8>>, LedgerError> {
+        let path = self.vector_path(index);
+        self.disk.read(&path).map_err(failed("read", &path))
+    }
+
+    fn discard_released(&mut self, below: u64) -> Result<(), LedgerError> {
+        if self.lock.is_none() {
+            return Err(LedgerError::ReadOnly);
+        }
+        self.remove_vectors(|index| index.is_some_and(|index| index < below))
+    }
+
+    fn participations(&self) -> Result<Option<Participations<'_>>, LedgerError> {
+        let path = &self.paths.participations;
+        let Some(reader) = self.disk.reader(path).map_err(failed("read", path))? else { return Ok(None) };
+        let parse = |line: std::io::Result<String>| {
+            let damaged = |problem: String| LedgerError::storage(format!("{} is damaged", path.display()), problem);
+            ParticipationRecord::parse(&line.map_err(failed("read", path))?).map_err(damaged)
+        };
+        Ok(Some(Box::new(reader.lines().map(parse))))
+    }
+
+    fn head(&self) -> Result<Head, LedgerError> {
+        Ok(self.head)
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}
+
+/// The first lines of a file, as many as there are entries; a missing one is an empty line, which is no entry.
+struct Lines {
+    reader: Box<dyn BufRead>,
+    index: u64,
+    length: u64,
+}
+
+impl Iterator for Lines {
+    type Item = (u64, std::io::Result<Vec<u8>>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.index >= self.length {
+            return None;
+        }
+        let index = self.index;
+        self.index += 1;
+        let mut line = Vec::new();
+        let read = self.reader.read_until(b'\n', &mut line).map(|_| {
+            line.pop_if(|last| *last == b'\n');
+            line
+        });
+        Some((index, read))
+    }
+}

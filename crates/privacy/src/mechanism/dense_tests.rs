@@ -1,0 +1,320 @@
+//! Every mechanism against its dense matrix, in exact arithmetic: equal, not close (rule P4).
+
+use num_bigint::BigInt;
+
+use super::{
+    draws::{Draw, Draws},
+    *,
+};
+use crate::{
+    encoding::{Encoding, NoisePlan, VectorPlan},
+    rng::SimulationKey,
+    units::{ClipNorm, MinSeparation, NoiseMultiplier},
+};
+
+const SEED: u64 = 20_261_115;
+
+fn source() -> Arc<NoiseSource> {
+    Arc::new(SimulationKey::new(SEED).into())
+}
+
+/// A vector with an update and a clip bit, whose noise differs.
+fn encoding(dimension: usize) -> Encoding {
+    let plan = VectorPlan { clip_bit: true, ..VectorPlan::of_update(dimension, 8) };
+    let multiplier = NoiseMultiplier::new(2.0).unwrap();
+    let noise = NoisePlan { clip_count_stddev: Some(3.0), ..NoisePlan::of_update(multiplier) };
+    Encoding::new(plan, ClipNorm::new(1.0).unwrap(), Some(&noise), Adjacency::ZeroOut).unwrap()
+}
+
+fn plan(correlation: Correlation, segments: Vec<Segment>) -> MechanismPlan {
+    let separation = MinSeparation::rounds_between(2).unwrap();
+    let participation = Participation::MinSeparation { separation, max_participations: 3 };
+    MechanismPlan { stream: 7, adjacency: Adjacency::ZeroOut, participation, correlation, segments }
+}
+
+/// Sums that are as unlike noise as can be.
+fn sums(rounds: u64, len: usize) -> Vec<Vec<i64>> {
+    let value = |t: u64, i: usize| ((t * 7919 + i as u64 * 104_729) % 400_009) as i64 - 200_004;
+    (0..rounds).map(|t| (0..len).map(|i| value(t, i)).collect()).collect()
+}
+
+/// What the mechanism releases for these sums.
+fn released(plan: &MechanismPlan, encoding: &Encoding, sums: &[Vec<i64>]) -> Vec<Vec<i64>> {
+    let mut mechanism = Mechanism::init(plan.clone(), encoding.layout(), source()).unwrap();
+    let release = |x: &Vec<i64>| {
+        let sum = Sum::assertion(x.clone(), 1 << 20, encoding).unwrap();
+        mechanism.release(sum).unwrap().values().to_vec()
+    };
+    sums.iter().map(release).collect()
+}
+
+/// One draw of the whole vector, as the mechanism makes it.
+fn drawn(encoding: &Encoding, fractional_bits: u32, position: &[u64]) -> Vec<i64> {
+    let draws = Draws::new(encoding.layout(), fractional_bits).unwrap();
+    let draw = Draw::at(&source(), position);
+    let mut all = vec![0; encoding.layout().len()];
+    for (number, chunk) in draws.chunks.iter().enumerate() {
+        draws.fill(&draw, number, &mut all[chunk.coordinates.clone()]);
+    }
+    all
+}
+
+#[test]
+fn independent_noise_is_its_draw() {
+    let encoding = encoding(5000);
+    let plan = plan(Correlation::Independent, vec![Segment::of(3)]);
+    let x = sums(3, 5001);
+    for (t, y) in released(&plan, &encoding, &x).iter().enumerate() {
+        let z = drawn(&encoding, 0, &[INDEPENDENT, 7, 0, t as u64]);
+        assert!(y.iter().zip(&x[t]).zip(&z).all(|((y, x), z)| y - x == *z));
+    }
+}
+
+/// The noisy sums of a tree's nodes, and Honaker's estimates from below, by the definition.
+struct DenseTree<'a> {
+    encoding: &'a Encoding,
+    segment: u64,
+    x: &'a [Vec<i64>],
+}
+
+impl DenseTree<'_> {
+    fn is_empty(&self, level: u32, index: u64) -> bool {
+        index << level >= self.x.len() as u64
+    }
+
+    fn noisy(&self, level: u32, index: u64) -> Vec<i64> {
+        let mut sum = drawn(self.encoding, 0, &[TREE, 7, self.segment, u64::from(level), index]);
+        for x in self.x.iter().skip((index << level) as usize).take(1 << level) {
+            sum.iter_mut().zip(x).for_each(|(s, x)| *s += x);
+        }
+        sum
+    }
+
+    /// The estimate of a node's sum, and its variance.
+    fn estimate(&self, level: u32, index: u64) -> (Vec<i64>, f64) {
+        if self.is_empty(level, index) {
+            return (vec![0; self.encoding.layout().len()], 0.0);
+        }
+        if level == 0 {
+            return (self.noisy(0, index), 1.0);
+        }
+        let (left, left_variance) = self.estimate(level - 1, 2 * index);
+        let (right, right_variance) = self.estimate(level - 1, 2 * index + 1);
+        let below = left_variance + right_variance;
+        let one = 1i128 << 30;
+        let w = (below / (1.0 + below) * one as f64).round_ties_even() as i128;
+        let own = self.noisy(level, index);
+        let joined = own.iter().zip(left.iter().zip(&right)).map(|(own, (l, r))| {
+            let exact = w * i128::from(*own) + (one - w) * i128::from(l + r) + one / 2;
+            exact.div_euclid(one) as i64
+        });
+        (joined.collect(), below / (1.0 + below))
+    }
+
+    /// The estimate of the sum of the first t rounds.
+    fn prefix(&self, t: u64) -> Vec<i64> {
+        let mut total = vec![0; self.encoding.layout().len()];
+        let mut start = 0;
+        for level in (0..64).rev().filter(|level| t >> level & 1 == 1) {
+            let (node, _) = self.estimate(level, start >> level);
+            total.iter_mut().zip(&node).for_each(|(t, n)| *t += n);
+            start += 1 << level;
+        }
+        total
+    }
+}
+
+#[test]
+fn p4_the_tree_is_a_function_of_its_noisy_node_sums_alone() {
+    let encoding = encoding(37);
+    let segments =
+        vec![Segment::of(13), Segment::completed(11), Segment { rounds: 4, completed_to: Some(16) }, Segment::of(1)];
+    let plan = plan(Correlation::Matrix(NoiseMatrix::Tree), segments.clone());
+    let x = sums(plan.rounds(), 38);
+    let y = released(&plan, &encoding, &x);
+    let mut start = 0;
+    for (number, segment) in segments.iter().enumerate() {
+        let rounds = segment.rounds as usize;
+        let dense = DenseTree { encoding: &encoding, segment: number as u64, x: &x[start..start + rounds] };
+        let mut so_far = vec![0; 38];
+        for t in 1..=rounds {
+            so_far.iter_mut().zip(&y[start + t - 1]).for_each(|(s, y)| *s += y);
+            let want = match segment.completed_to {
+                Some(size) if t == rounds => dense.estimate(size.ilog2(), 0).0,
+                _ => dense.prefix(t as u64),
+            };
+            assert_eq!(so_far, want, "segment {number}, round {t}");
+        }
+        start += rounds;
+    }
+}
+
+/// The variance of a prefix estimate is what Honaker promises: about half of the plain tree's.
+#[test]
+fn the_tree_reduces_variance() {
+    let encoding = encoding(20_000);
+    let plan = plan(Correlation::Matrix(NoiseMatrix::Tree), vec![Segment::of(8)]);
+    let zeros = vec![vec![0; 20_001]; 8];
+    let y = released(&plan, &encoding, &zeros);
+    let sigma = encoding.layout().segments()[0].sigma as f64;
+    // v_0 = 1, v_(h+1) = 2 v_h / (1 + 2 v_h): 1, 2/3, 4/7, 8/15.
+    for (rounds, variance) in [(1, 1.0), (2, 2.0 / 3.0), (3, 2.0 / 3.0 + 1.0), (4, 4.0 / 7.0), (8, 8.0 / 15.0)] {
+        let prefix = |i: usize| y[..rounds].iter().map(|y| y[i]).sum::<i64>() as f64 / sigma;
+        let got = (0..20_000).map(|i| prefix(i) * prefix(i)).sum::<f64>() / 20_000.0;
+        // A chi-square of 20,000 degrees of freedom is within 5 % of its mean but for 6e-7 of the time.
+        assert!((got / variance - 1.0).abs() < 0.05, "after {rounds}: {got}, expected {variance}");
+    }
+}
+
+/// `n_t = floor(Z_t - sum c_s n_(t-s) + 1/2)` and the same from `C x + Z`, coefficients as exact fractions of `2^-bits`.
+struct DenseToeplitz {
+    /// `c_s * 2^(bits * s)`, exactly.
+    numerators: Vec<BigInt>,
+    bits: u32,
+}
+
+impl DenseToeplitz {
+    /// The correlated noise of one coordinate whose x is given; z in units of `2^-fine`. Returns x + n by both ways.
+    fn both_ways(&self, x: &[i64], z: &[i64], fine: u32) -> (Vec<i64>, Vec<i64>) {
+        let rounds = x.len();
+        // Everything in units of 2^-unit.
+        let unit = fine.max(self.bits * rounds as u32);
+        let c = |s: usize| self.numerators.get(s).map(|c| c << (unit - self.bits * s as u32));
+        let floor_half = |exact: BigInt| (exact + (BigInt::from(1) << (unit - 1))) >> unit;
+        let to_i64 = |v: BigInt| i64::try_from(v).unwrap();
+        let (mut n, mut y) = (Vec::new(), Vec::new());
+        for t in 0..rounds {
+            let z_t = BigInt::from(z[t]) << (unit - fine);
+            let past = |values: &[i64]| -> BigInt { (1..=t).filter_map(|s| Some(c(s)? * values[t - s])).sum() };
+            let cx = (BigInt::from(x[t]) << unit) + past(x);
+            n.push(to_i64(floor_half(&z_t - past(&n))));
+            y.push(to_i64(floor_half(cx + &z_t - past(&y))));
+        }
+        (x.iter().zip(&n).map(|(x, n)| x + n).collect(), y)
+    }
+
+    fn compare(&self, plan: &MechanismPlan, encoding: &Encoding, fine: u32) {
+        let len = encoding.layout().len();
+        let x = sums(plan.rounds(), len);
+        let y = released(plan, encoding, &x);
+        let mut start = 0;
+        for (number, segment) in plan.segments.iter().enumerate() {
+            let rounds = start..start + segment.rounds as usize;
+            let z: Vec<Vec<i64>> =
+                (0..segment.rounds).map(|t| drawn(encoding, fine, &[TOEPLITZ, 7, number as u64, t])).collect();
+            for i in 0..len {
+                let column = |v: &[Vec<i64>]| v.iter().map(|row| row[i]).collect::<Vec<i64>>();
+                let (streamed, from_cx_plus_z) = self.both_ways(&column(&x[rounds.clone()]), &column(&z), fine);
+                assert_eq!(column(&y[rounds.clone()]), streamed, "segment {number}, coordinate {i}");
+                assert_eq!(streamed, from_cx_plus_z, "segment {number}, coordinate {i}: not a function of Cx + Z");
+            }
+            start = rounds.end;
+        }
+    }
+}
+
+#[test]
+fn p4_banded_noise_is_a_function_of_cx_plus_z_alone() {
+    let one = f64::from(1 << 24);
+    for fixed in
+        [vec![1 << 24], vec![1 << 24, 8_388_609, 6_000_001, 5_000_003], (0..30).map(|i| (1 << 24) / (i + 1)).collect()]
+    {
+        let coefficients: Vec<f64> = fixed.iter().map(|c: &i32| f64::from(*c) / one).collect();
+        // In units of 2^-(24 s), as the dense form wants them.
+        let numerators = fixed
+            .iter()
+            .enumerate()
+            .map(|(s, c)| if s == 0 { BigInt::from(1) } else { BigInt::from(*c) << (24 * (s - 1)) });
+        let dense = DenseToeplitz { numerators: numerators.collect(), bits: 24 };
+        let plan =
+            plan(Correlation::Matrix(NoiseMatrix::Banded { coefficients }), vec![Segment::of(40), Segment::of(9)]);
+        dense.compare(&plan, &encoding(11), 24);
+    }
+}
+
+#[test]
+fn p4_blt_noise_is_that_of_the_exact_matrix() {
+    let (decay, scale) = ([0.998_046_875, 0.875, 0.3125], [0.125, 0.25, 0.0625]);
+    let fixed = |v: f64| BigInt::from((v * 2.0f64.powi(62)) as u64);
+    let rounds = 24;
+    let numerators = (0..rounds).map(|s: u32| match s {
+        0 => BigInt::from(1),
+        s => decay.iter().zip(&scale).map(|(d, w)| fixed(*w) * fixed(*d).pow(s - 1)).sum(),
+    });
+    let dense = DenseToeplitz { numerators: numerators.collect(), bits: 62 };
+    let matrix = NoiseMatrix::Blt { buffer_decay: decay.to_vec(), output_scale: scale.to_vec() };
+    let plan = plan(Correlation::Matrix(matrix), vec![Segment::of(u64::from(rounds)), Segment::of(10)]);
+    let encoding = encoding(9);
+    dense.compare(&plan, &encoding, blt::fractional_bits(encoding.layout()));
+}
+
+/// A state that was written and read back goes on as if nothing had happened, and is written the same again.
+#[test]
+fn states_are_saved_and_restored_byte_for_byte() {
+    let encoding = encoding(5000);
+    let blt = NoiseMatrix::Blt { buffer_decay: vec![0.9375, 0.5], output_scale: vec![0.25, 0.125] };
+    let banded = NoiseMatrix::Banded { coefficients: vec![1.0, 0.5, 0.25, 0.125] };
+    let kinds = [
+        Correlation::Independent,
+        Correlation::Matrix(NoiseMatrix::Tree),
+        Correlation::Matrix(banded),
+        Correlation::Matrix(blt),
+    ];
+    for kind in kinds {
+        let plan = plan(kind, vec![Segment::of(6), Segment::of(7)]);
+        let x = sums(13, 5001);
+        let whole = released(&plan, &encoding, &x);
+        let mut mechanism = Mechanism::init(plan.clone(), encoding.layout(), source()).unwrap();
+        for (x, want) in x.iter().zip(&whole) {
+            let mut saved = Vec::new();
+            mechanism.save(&mut saved).unwrap();
+            mechanism = Mechanism::restore(plan.clone(), encoding.layout(), source(), &saved[..]).unwrap();
+            let mut again = Vec::new();
+            mechanism.save(&mut again).unwrap();
+            assert_eq!(saved, again);
+            let sum = Sum::assertion(x.clone(), 1 << 20, &encoding).unwrap();
+            assert_eq!(mechanism.release(sum).unwrap().values(), want);
+        }
+        let sum = Sum::zero(&encoding);
+        assert_eq!(mechanism.release(sum).unwrap_err(), MechanismError::Finished { rounds: 13 });
+        if matches!(plan.correlation, Correlation::Matrix(NoiseMatrix::Tree) | Correlation::Independent) {
+            let mut saved = Vec::new();
+            mechanism.save(&mut saved).unwrap();
+            assert!(saved.len() < 1500, "a counter is {} bytes", saved.len());
+        }
+    }
+}
+
+#[test]
+fn damaged_states_are_refused() {
+    let encoding = encoding(50);
+    let banded = NoiseMatrix::Banded { coefficients: vec![1.0, 0.5] };
+    let plan = plan(Correlation::Matrix(banded), vec![Segment::of(6)]);
+    let mut mechanism = Mechanism::init(plan.clone(), encoding.layout(), source()).unwrap();
+    let _ = mechanism.release(Sum::zero(&encoding)).unwrap();
+    let mut saved = Vec::new();
+    mechanism.save(&mut saved).unwrap();
+    let restore =
+        |bytes: &[u8], plan: &MechanismPlan| Mechanism::restore(plan.clone(), encoding.layout(), source(), bytes);
+    assert!(restore(&saved, &plan).is_ok());
+    for at in (0..saved.len()).step_by(7) {
+        let mut evil = saved.clone();
+        evil[at] ^= 1;
+        assert!(restore(&evil, &plan).is_err(), "byte {at}");
+    }
+    assert!(restore(&saved[..saved.len() - 1], &plan).is_err());
+    let other = MechanismPlan { stream: 8, ..plan };
+    assert!(matches!(restore(&saved, &other), Err(RestoreError::OtherPlan)));
+}
+
+#[test]
+fn memory_is_stated_beforehand() {
+    let noise = NoisePlan::of_update(NoiseMultiplier::new(7.0).unwrap());
+    let update = VectorPlan::of_update(2_400_000, 15);
+    let encoding = Encoding::new(update, ClipNorm::new(1.0).unwrap(), Some(&noise), Adjacency::ZeroOut).unwrap();
+    let memory = |matrix| plan(Correlation::Matrix(matrix), vec![Segment::of(2000)]).memory(encoding.layout());
+    assert_eq!(memory(NoiseMatrix::Banded { coefficients: vec![1.0; 400] }), 399 * 2_400_000 * 4);
+    assert_eq!(memory(NoiseMatrix::Tree), 11 * 2_400_000 * 4);
+    let blt = NoiseMatrix::Blt { buffer_decay: vec![0.5; 4], output_scale: vec![0.1; 4] };
+    assert_eq!(memory(blt), 4 * 2_400_000 * 8);
+}

@@ -1,0 +1,358 @@
+//! Independent, tree, banded and BLT noise, one step at a time.
+//!
+//! One contract for all of them, [`StreamingMatrix`]: `init` makes the state before the first step, `next` adds the
+//! integer noise of the next step, its correlation with the steps before included; a restart begins a new segment (rule
+//! P7). The dense matrix is the test of each. [`Mechanism`] is what runs use: it binds a plan, a layout and the run's
+//! key, and [`Mechanism::release`] is the only way from a [`Sum`] to a private [`Released`].
+//!
+//! A step is released once: the state moves on, and the ledger refuses a second release of a step (rule P13). A state can
+//! be saved and restored byte for byte; for independent noise and for the tree it is a counter, since all noise can be
+//! drawn again from the run's key.
+
+mod banded;
+mod blt;
+mod draws;
+mod identity;
+mod saved;
+mod tree;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use self::{banded::Banded, blt::Blt, identity::Identity, tree::Tree};
+pub use self::{banded::FRACTIONAL_BITS as BANDED_FRACTIONAL_BITS, saved::RestoreError};
+use crate::{
+    encoding::{
+        EncodingId,
+        layout::{Layout, LayoutSegment},
+    },
+    event::{Adjacency, EventError, Noise, NoiseMatrix, PrivacyEvent, Segment, check_segments},
+    noise::discrete_gaussian::SigmaError,
+    participation::Participation,
+    rng::NoiseSource,
+    stages::{Released, Sum},
+};
+
+/// First numbers of the positions in a run's streams, so that no two kinds of noise ever share one.
+const INDEPENDENT: u64 = 0;
+const TREE: u64 = 1;
+const TOEPLITZ: u64 = 2;
+
+/// The most noise that correlated mechanisms store, in grid steps: 16 times this still fits what they store it in.
+const MOST_CORRELATED_SIGMA: u64 = 1 << 27;
+
+/// What cannot be carried out.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum MechanismError {
+    /// The event contradicts itself.
+    #[error(transparent)]
+    Event(#[from] EventError),
+    /// A segment of the vector has no noise, or too little.
+    #[error(transparent)]
+    Sigma(#[from] SigmaError),
+    /// More noise than a mechanism can store.
+    #[error("noise of parameter {sigma} is more than this mechanism can hold ({most}); take fewer grid_bits")]
+    TooMuchNoise {
+        /// What was asked for.
+        sigma: u64,
+        /// What it can hold.
+        most: u64,
+    },
+    /// Coefficients that are not on the lattice (rule P4).
+    #[error("the coefficients must be multiples of 2^-{bits} from 0 to 1; `factorization` rounds them so")]
+    OffLattice {
+        /// Fractional bits.
+        bits: u32,
+    },
+    /// The first coefficient of C must be 1.
+    #[error("the first coefficient must be 1: divide all by it")]
+    FirstCoefficient,
+    /// Coefficients that add up to more than the arithmetic holds.
+    #[error("the coefficients add up to {sum}, more than {most}")]
+    Coefficients {
+        /// What they add up to.
+        sum: f64,
+        /// What is held.
+        most: f64,
+    },
+    /// A tree is completed to a power of two.
+    #[error("a tree can be completed to a power of two, not to {size} rounds")]
+    Completion {
+        /// What was asked for.
+        size: u64,
+    },
+    /// Within a segment clip and rotation are constant (rule P7): what correlated noise adds now is to cancel what it
+    /// added before, on the same grid.
+    #[error(
+        "the clip or the rotation changed within a segment; with correlated noise they may change at restarts only"
+    )]
+    EncodingMoved,
+    /// The sum is not laid out as the mechanism expects.
+    #[error("the sum has another layout than the mechanism")]
+    Layout,
+    /// All planned steps have been released.
+    #[error("all {rounds} planned rounds have been released")]
+    Finished {
+        /// How many there were.
+        rounds: u64,
+    },
+    /// Noise beyond 16 sigma, which honest noise does not reach once in 10^57 draws; nothing was released.
+    #[error("the noise overflowed; nothing was released")]
+    Overflow,
+    /// A step failed half-way; the state cannot be trusted and must be restored.
+    #[error("an earlier step failed; restore the mechanism from its last saved state")]
+    Broken,
+}
+
+/// How noise is correlated over steps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Correlation {
+    /// Not at all.
+    Independent,
+    /// By a strategy matrix.
+    Matrix(NoiseMatrix),
+}
+
+/// What a mechanism does over a whole run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MechanismPlan {
+    /// Which of the run's mechanisms this is: two never share noise.
+    pub stream: u64,
+    /// What makes neighbours.
+    pub adjacency: Adjacency,
+    /// Who takes part.
+    pub participation: Participation,
+    /// How noise is correlated.
+    pub correlation: Correlation,
+    /// The rounds between restarts; independent noise has one segment.
+    pub segments: Vec<Segment>,
+}
+
+impl MechanismPlan {
+    /// All rounds.
+    #[must_use]
+    pub fn rounds(&self) -> u64 {
+        self.segments.iter().map(|s| s.rounds).sum()
+    }
+
+    /// Bytes of memory that the mechanism keeps for this layout. Ask before `init`: 400 bands of 2.4 million coordinates
+    /// are 3.8 GB.
+    #[must_use]
+    pub fn memory(&self, layout: &Layout) -> u64 {
+        match &self.correlation {
+            Correlation::Independent => 0,
+            Correlation::Matrix(NoiseMatrix::Tree) => Tree::memory(layout, &self.segments),
+            Correlation::Matrix(NoiseMatrix::Banded { coefficients }) => Banded::memory(layout, coefficients.len()),
+            Correlation::Matrix(NoiseMatrix::Blt { buffer_decay, .. }) => Blt::memory(layout, buffer_decay.len()),
+        }
+    }
+
+    /// Refuses what cannot be accounted for or carried out.
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self, layout: &Layout) -> Result<(), MechanismError> {
+        if self.adjacency == Adjacency::ReplaceOne && !matches!(self.participation, Participation::FixedSize { .. }) {
+            let (event, needs) = ("this mechanism", "add-or-remove or zero-out");
+            return Err(EventError::Adjacency { event, adjacency: self.adjacency, needs }.into());
+        }
+        let one_band = NoiseMatrix::Banded { coefficients: vec![1.0] };
+        let matrix = match &self.correlation {
+            Correlation::Independent => &one_band,
+            Correlation::Matrix(matrix) => matrix,
+        };
+        check_segments(matrix, &self.segments)?;
+        self.event_at(self.segments.len() - 1, u64::MAX, layout)?.flatten()?;
+        if self.correlation == Correlation::Independent {
+            return Ok(());
+        }
+        let most = MOST_CORRELATED_SIGMA;
+        if let Some(s) = layout.segments().iter().find(|s| s.sigma > most) {
+            return Err(MechanismError::TooMuchNoise { sigma: s.sigma, most });
+        }
+        let (sum, most) = match matrix {
+            NoiseMatrix::Tree => return Ok(()),
+            NoiseMatrix::Banded { coefficients } => (coefficients.iter().sum::<f64>(), 128.0),
+            NoiseMatrix::Blt { output_scale, .. } => (output_scale.iter().sum::<f64>(), 1.0),
+        };
+        if sum <= most { Ok(()) } else { Err(MechanismError::Coefficients { sum, most }) }
+    }
+
+    /// What all steps up to and with `rounds` rounds of a segment amount to; for independent noise on a sampled cohort,
+    /// what the one step amounts to.
+    fn event_at(&self, segment: usize, rounds: u64, layout: &Layout) -> Result<PrivacyEvent, MechanismError> {
+        let noise = layout.noise(self.adjacency, |s| self.slack(s, layout)).ok_or(SigmaError { got: 0 })?;
+        let sampled = matches!(self.participation, Participation::Poisson { .. } | Participation::FixedSize { .. });
+        let matrix = match &self.correlation {
+            Correlation::Independent if sampled => return Ok(self.sampled(noise)),
+            Correlation::Independent => NoiseMatrix::Banded { coefficients: vec![1.0] },
+            Correlation::Matrix(matrix) => matrix.clone(),
+        };
+        let mut segments = self.segments[..=segment].to_vec();
+        if let Some(last) = segments.last_mut()
+            && rounds < last.rounds
+        {
+            *last = Segment::of(rounds);
+        }
+        let (adjacency, participation) = (self.adjacency, self.participation);
+        Ok(PrivacyEvent::CorrelatedGaussian { adjacency, matrix, segments, participation, noise })
+    }
+
+    fn sampled(&self, noise: Noise) -> PrivacyEvent {
+        PrivacyEvent::SampledGaussian { adjacency: self.adjacency, participation: self.participation, noise }
+    }
+
+    /// What the arithmetic of the mechanism adds to a segment's sensitivity.
+    fn slack(&self, segment: &LayoutSegment, layout: &Layout) -> f64 {
+        match &self.correlation {
+            Correlation::Matrix(NoiseMatrix::Blt { buffer_decay, output_scale }) => {
+                Blt::slack(layout, buffer_decay, output_scale, self.rounds(), segment.len)
+            }
+            _ => 0.0,
+        }
+    }
+}
+
+/// Noise that comes step by step: `C^-1 Z` for a strategy matrix C, in exact arithmetic.
+trait StreamingMatrix: Send {
+    /// Adds the noise of the next step to the values. The position is (stream, segment, round in the segment).
+    fn next(&mut self, source: &NoiseSource, position: [u64; 3], values: &mut [i64]) -> Result<(), MechanismError>;
+
+    /// Forgets everything: a new segment begins.
+    fn restart(&mut self);
+}
+
+/// The state of each kind of matrix.
+#[derive(Debug)]
+enum Matrix {
+    Identity(Identity),
+    Tree(Tree),
+    Banded(Banded),
+    Blt(Blt),
+}
+
+impl Matrix {
+    fn init(plan: &MechanismPlan, layout: &Layout) -> Result<Self, MechanismError> {
+        match &plan.correlation {
+            Correlation::Independent => Identity::init(layout).map(Self::Identity),
+            Correlation::Matrix(NoiseMatrix::Tree) => Tree::init(layout, &plan.segments).map(Self::Tree),
+            Correlation::Matrix(NoiseMatrix::Banded { coefficients }) => {
+                Banded::init(layout, coefficients).map(Self::Banded)
+            }
+            Correlation::Matrix(NoiseMatrix::Blt { buffer_decay, output_scale }) => {
+                Blt::init(layout, buffer_decay, output_scale).map(Self::Blt)
+            }
+        }
+    }
+
+    fn streaming(&mut self) -> &mut dyn StreamingMatrix {
+        match self {
+            Self::Identity(m) => m,
+            Self::Tree(m) => m,
+            Self::Banded(m) => m,
+            Self::Blt(m) => m,
+        }
+    }
+}
+
+/// A mechanism in the midst of its run.
+#[derive(Debug)]
+pub struct Mechanism {
+    plan: MechanismPlan,
+    layout: Layout,
+    source: Arc<NoiseSource>,
+    matrix: Matrix,
+    segment: usize,
+    /// Rounds of the segment that were released.
+    rounds: u64,
+    /// The encoding of the segment's sums, once there was one.
+    encoding: Option<EncodingId>,
+    broken: bool,
+}
+
+impl Mechanism {
+    /// The state before the first step.
+    ///
+    /// # Errors
+    /// When the plan cannot be accounted for or carried out.
+    pub fn init(plan: MechanismPlan, layout: &Layout, source: Arc<NoiseSource>) -> Result<Self, MechanismError> {
+        plan.check(layout)?;
+        let matrix = Matrix::init(&plan, layout)?;
+        let layout = layout.clone();
+        Ok(Self { plan, layout, source, matrix, segment: 0, rounds: 0, encoding: None, broken: false })
+    }
+
+    /// Steps released so far.
+    #[must_use]
+    pub fn step(&self) -> u64 {
+        self.plan.segments[..self.segment].iter().map(|s| s.rounds).sum::<u64>() + self.rounds
+    }
+
+    /// Whether the next step is the first of a segment: the moment at which clip, noise and coefficients may change.
+    #[must_use]
+    pub const fn at_restart(&self) -> bool {
+        self.rounds == 0
+    }
+
+    /// What it does over the whole run.
+    #[must_use]
+    pub const fn plan(&self) -> &MechanismPlan {
+        &self.plan
+    }
+
+    /// Adds the noise of the next step to a sum. The only way to a private [`Released`].
+    ///
+    /// # Errors
+    /// When the sum is laid out differently, all steps have been released, or the noise overflowed; nothing is released
+    /// then, and the sum is gone.
+    pub fn release(&mut self, sum: Sum) -> Result<Released, MechanismError> {
+        if *sum.layout() != self.layout {
+            return Err(MechanismError::Layout);
+        }
+        let (mut values, layout, encoding) = sum.into_parts();
+        if self.plan.correlation != Correlation::Independent && self.encoding.is_some_and(|e| e != encoding) {
+            return Err(MechanismError::EncodingMoved);
+        }
+        let step = self.step();
+        self.next(&mut values)?;
+        self.encoding = Some(encoding);
+        let event = match self.plan.event_at(self.segment, self.rounds, &self.layout) {
+            Ok(event) => event,
+            Err(e) => unreachable!("the event of the whole run was checked by init: {e}"),
+        };
+        self.restart_if_due();
+        Ok(Released::new(values, layout, encoding, event, self.source.randomness(), step))
+    }
+
+    /// The noise of the next step alone, added to the values.
+    fn next(&mut self, values: &mut [i64]) -> Result<(), MechanismError> {
+        if self.broken {
+            return Err(MechanismError::Broken);
+        }
+        if self.segment == self.plan.segments.len() {
+            return Err(MechanismError::Finished { rounds: self.plan.rounds() });
+        }
+        let position = [self.plan.stream, self.segment as u64, self.rounds];
+        self.broken = true;
+        self.matrix.streaming().next(&self.source, position, values)?;
+        self.broken = false;
+        self.rounds += 1;
+        Ok(())
+    }
+
+    fn restart_if_due(&mut self) {
+        if self.rounds == self.plan.segments[self.segment].rounds {
+            self.matrix.streaming().restart();
+            self.segment += 1;
+            self.rounds = 0;
+            self.encoding = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod dense_tests;

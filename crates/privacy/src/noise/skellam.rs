@@ -1,0 +1,2 @@
+//! Skellam noise.
+pub struct SkellamSampler;

@@ -1,0 +1,154 @@
+//! One user's integers, and the sum of many.
+
+use zeroize::Zeroize;
+
+use super::Released;
+use crate::{
+    encoding::{Encoding, EncodingError, EncodingId, layout::Layout},
+    event::PrivacyEvent,
+    rng::Randomness,
+};
+
+/// Users that a sum takes at most, so that no coordinate overflows.
+const MOST_USERS: u64 = 1 << 31;
+
+/// Integers on the grid, every bound of the layout checked exactly. `Debug` shows the length and nothing else.
+pub struct Encoded {
+    values: Vec<i32>,
+    id: EncodingId,
+}
+
+impl Encoded {
+    pub(super) fn checked(values: Vec<i32>, encoding: &Encoding) -> Result<Self, EncodingError> {
+        encoding.check(&values)?;
+        Ok(Self { values, id: encoding.id() })
+    }
+
+    /// Bytes from elsewhere become `Encoded` here and nowhere else: length, norm and every other bound are checked.
+    ///
+    /// # Errors
+    /// Which bound does not hold.
+    pub fn check(bytes: &[u8], encoding: &Encoding) -> Result<Self, EncodingError> {
+        let (words, rest) = bytes.as_chunks::<4>();
+        if !rest.is_empty() {
+            return Err(EncodingError::Length { expected: encoding.layout().len() * 4, got: bytes.len() });
+        }
+        Self::checked(words.iter().map(|w| i32::from_le_bytes(*w)).collect(), encoding)
+    }
+
+    /// The bytes that [`Encoded::check`] takes: 32-bit little-endian integers.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.values.iter().flat_map(|v| v.to_le_bytes()).collect()
+    }
+
+    /// The integers, for secure aggregation to mask.
+    #[must_use]
+    pub fn values(&self) -> &[i32] {
+        &self.values
+    }
+}
+
+impl std::fmt::Debug for Encoded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Encoded({} integers)", self.values.len())
+    }
+}
+
+/// The integer sum over a cohort: the same bits in any order. Not `Clone`, since it is released once; `Debug` shows the
+/// length and nothing else.
+pub struct Sum {
+    pub(super) values: Vec<i64>,
+    id: EncodingId,
+    layout: Layout,
+    users: u64,
+}
+
+impl Sum {
+    /// The sum over nobody.
+    #[must_use]
+    pub fn zero(encoding: &Encoding) -> Self {
+        let layout = encoding.layout().clone();
+        Self { values: vec![0; layout.len()], id: encoding.id(), layout, users: 0 }
+    }
+
+    /// Adds one user.
+    ///
+    /// # Errors
+    /// When the vector is of another encoding, or the sum is full.
+    pub fn add(&mut self, one: &Encoded) -> Result<(), EncodingError> {
+        self.admit(one.id, 1)?;
+        self.values.iter_mut().zip(&one.values).for_each(|(sum, v)| *sum += i64::from(*v));
+        Ok(())
+    }
+
+    /// Adds the users of another sum.
+    ///
+    /// # Errors
+    /// When it is of another encoding, or the sum would be too full.
+    pub fn merge(&mut self, other: Self) -> Result<(), EncodingError> {
+        self.admit(other.id, other.users)?;
+        self.values.iter_mut().zip(&other.values).for_each(|(sum, v)| *sum += v);
+        Ok(())
+    }
+
+    fn admit(&mut self, id: EncodingId, users: u64) -> Result<(), EncodingError> {
+        if id != self.id {
+            return Err(EncodingError::Mixed);
+        }
+        self.users = (self.users.checked_add(users)).filter(|u| *u <= MOST_USERS).ok_or(EncodingError::TooManyUsers)?;
+        Ok(())
+    }
+
+    /// A sum whose parts nobody can check: that each was encoded within its bounds is asserted by the caller, not shown.
+    /// The one way around [`Encoded`], for secure aggregation.
+    ///
+    /// # Errors
+    /// When the length is not the encoding's, or a coordinate is larger than `users` honest users could make it.
+    pub fn assertion(values: Vec<i64>, users: u64, encoding: &Encoding) -> Result<Self, EncodingError> {
+        let mut sum = Self::zero(encoding);
+        if values.len() != sum.values.len() {
+            return Err(EncodingError::Length { expected: sum.values.len(), got: values.len() });
+        }
+        sum.admit(encoding.id(), users)?;
+        let mut start = 0;
+        for segment in sum.layout.segments() {
+            let most = users * u64::from(segment.largest);
+            if let Some(v) = values[start..start + segment.len].iter().find(|v| v.unsigned_abs() > most) {
+                let problem = format!("{users} users cannot add up to {v}");
+                return Err(EncodingError::Bound { segment: segment.kind, problem });
+            }
+            start += segment.len;
+        }
+        sum.values = values;
+        Ok(sum)
+    }
+
+    /// The sum as it is, for runs without privacy: the event is [`PrivacyEvent::NonPrivate`] and costs infinity.
+    pub fn release_without_privacy(mut self, step: u64, what: &str, randomness: Randomness) -> Released {
+        let event = PrivacyEvent::NonPrivate { what: what.to_owned() };
+        let values = std::mem::take(&mut self.values);
+        Released::new(values, self.layout.clone(), self.id, event, randomness, step)
+    }
+
+    pub(crate) const fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Takes the sum apart for a mechanism, which adds the noise in place.
+    pub(crate) fn into_parts(mut self) -> (Vec<i64>, Layout, EncodingId) {
+        (std::mem::take(&mut self.values), self.layout.clone(), self.id)
+    }
+}
+
+impl Drop for Sum {
+    fn drop(&mut self) {
+        self.values.zeroize();
+    }
+}
+
+impl std::fmt::Debug for Sum {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Sum({} integers)", self.values.len())
+    }
+}

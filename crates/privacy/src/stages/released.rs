@@ -1,0 +1,148 @@
+//! What anyone may see, and the event that pays for it.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+use crate::{
+    encoding::{
+        Encoding, EncodingError, EncodingId,
+        layout::{FULL_WEIGHT, HALF_BIT, Layout, SegmentKind},
+    },
+    event::PrivacyEvent,
+    rng::Randomness,
+};
+
+/// A noised sum. Made by a mechanism, or, marked as not private, by [`super::Sum::release_without_privacy`].
+#[must_use]
+#[derive(Debug, Clone, PartialEq)]
+pub struct Released {
+    values: Vec<i64>,
+    facts: Facts,
+}
+
+/// What is written beside the values.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Facts {
+    layout: Layout,
+    encoding: EncodingId,
+    event: PrivacyEvent,
+    randomness: Randomness,
+    step: u64,
+}
+
+/// Bytes that are not the release that the ledger recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum RestoreError {
+    /// The digest is another.
+    #[error("the stored release does not have the digest that was recorded")]
+    Digest,
+    /// The digest is right, but this version cannot read it.
+    #[error("the stored release cannot be read: {0}")]
+    Format(String),
+}
+
+impl Released {
+    pub(crate) fn new(
+        values: Vec<i64>,
+        layout: Layout,
+        encoding: EncodingId,
+        event: PrivacyEvent,
+        randomness: Randomness,
+        step: u64,
+    ) -> Self {
+        Self { values, facts: Facts { layout, encoding, event, randomness, step } }
+    }
+
+    /// The event that pays for this release. For correlated noise it stands for the run up to this step.
+    #[must_use]
+    pub const fn event(&self) -> &PrivacyEvent {
+        &self.facts.event
+    }
+
+    /// Where its noise came from.
+    #[must_use]
+    pub const fn randomness(&self) -> Randomness {
+        self.facts.randomness
+    }
+
+    /// Which step of its mechanism this is, from 0.
+    #[must_use]
+    pub const fn step(&self) -> u64 {
+        self.facts.step
+    }
+
+    /// The integers, in grid steps.
+    #[must_use]
+    pub fn values(&self) -> &[i64] {
+        &self.values
+    }
+
+    fn segment(&self, kind: SegmentKind) -> Option<&[i64]> {
+        self.facts.layout.find(kind).map(|(_, range)| &self.values[range])
+    }
+
+    /// The noised sum of the updates, in the units of the model.
+    ///
+    /// # Errors
+    /// When it was encoded differently.
+    pub fn update(&self, encoding: &Encoding) -> Result<Vec<f32>, EncodingError> {
+        if encoding.id() != self.facts.encoding {
+            return Err(EncodingError::Mixed);
+        }
+        Ok(encoding.decode_update(self.segment(SegmentKind::Update).unwrap_or_default()))
+    }
+
+    /// The noised fraction of users under the tracked clip, `1/2 + sum / (2 h m)` with the planned number of users m,
+    /// never the realised one (rule P9); none if users did not say.
+    #[must_use]
+    pub fn fraction_under_clip(&self, planned_users: f64) -> Option<f64> {
+        let sum = self.segment(SegmentKind::ClipBit)?.first()?;
+        Some(0.5 + *sum as f64 / (2.0 * f64::from(HALF_BIT) * planned_users))
+    }
+
+    /// The noised sum of the weights; none if users did not say.
+    #[must_use]
+    pub fn weight(&self) -> Option<f64> {
+        self.segment(SegmentKind::Weight)?.first().map(|sum| *sum as f64 / f64::from(FULL_WEIGHT))
+    }
+
+    /// The noised counts.
+    #[must_use]
+    pub fn counts(&self) -> &[i64] {
+        self.segment(SegmentKind::Counts).unwrap_or_default()
+    }
+
+    /// The bytes that are made durable together with the event: the facts as JSON, their length before them, then the
+    /// values as 64-bit little-endian integers.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let facts = serde_json::to_vec(&self.facts).expect("plain numbers and names serialise");
+        let mut bytes = Vec::with_capacity(8 + facts.len() + 8 * self.values.len());
+        bytes.extend_from_slice(&(facts.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(&facts);
+        self.values.iter().for_each(|v| bytes.extend_from_slice(&v.to_le_bytes()));
+        bytes
+    }
+
+    /// What a run goes on with after a crash: the release that the ledger recorded, never a second one (rule P13).
+    ///
+    /// # Errors
+    /// When the bytes are not those that were recorded.
+    pub fn restore(bytes: &[u8], recorded: &[u8; 32]) -> Result<Self, RestoreError> {
+        if <[u8; 32]>::from(Sha256::digest(bytes)) != *recorded {
+            return Err(RestoreError::Digest);
+        }
+        let cut = |what: &str| RestoreError::Format(what.to_owned());
+        let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(|| cut("too short"))?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| cut("too long"))?;
+        let (facts, values) = rest.split_at_checked(length).ok_or_else(|| cut("too short"))?;
+        let facts: Facts = serde_json::from_slice(facts).map_err(|e| RestoreError::Format(e.to_string()))?;
+        let (values, rest) = values.as_chunks::<8>();
+        if !rest.is_empty() || values.len() != facts.layout.len() {
+            return Err(cut("the values are not those of the layout"));
+        }
+        Ok(Self { values: values.iter().map(|v| i64::from_le_bytes(*v)).collect(), facts })
+    }
+}

@@ -1,0 +1,224 @@
+//! A statement as a page for people: numbers rounded up, every section that the guide asks for.
+
+use std::fmt::Write;
+
+use super::{Basis, DataAccesses, Guarantee, Statement, StreamAccess, rounded_up};
+use crate::{
+    event::Adjacency,
+    ledger::{Aggregation, ImportKind, Start, Unit},
+    rng::Randomness,
+};
+
+/// The page.
+pub(super) fn write(statement: &Statement) -> String {
+    let mut page = Page(String::from("# Privacy statement\n"));
+    page.line(&summary(statement));
+    page.section("Setting", &[setting(&statement.setting)]);
+    page.section("Data accesses covered", &data_accesses(&statement.data_accesses));
+    page.section("Final output", &[format!("Protected is {}", statement.output)]);
+    page.section("Unit of privacy", &[unit(statement)]);
+    page.section("Adjacency", &[adjacency(statement)]);
+    page.section("Accounting", &accounting(statement));
+    page.section("Formal statement", &formal(statement));
+    page.section("Not covered", &statement.not_covered);
+    page.section("Where this comes from", &source(statement));
+    page.0
+}
+
+struct Page(String);
+
+impl Page {
+    fn line(&mut self, text: &str) {
+        let _ = write!(self.0, "\n{text}\n"); // writing to a string does not fail
+    }
+
+    /// One paragraph as it is, several as a list.
+    fn section(&mut self, title: &str, items: &[String]) {
+        self.line(&format!("## {title}"));
+        match items {
+            [one] => self.line(one),
+            many => self.line(&many.iter().map(|item| format!("- {item}")).collect::<Vec<_>>().join("\n")),
+        }
+    }
+}
+
+fn summary(statement: &Statement) -> String {
+    let guarantee = &statement.guarantee;
+    if let Some(seed) = simulated(statement.accounting.randomness) {
+        return format!(
+            "**No guarantee: simulated.** The noise comes from the seed {seed} and could be recomputed by whoever knows it."
+        );
+    }
+    if !guarantee.holds {
+        return "**No guarantee:** epsilon is infinite.".into();
+    }
+    let (epsilon, delta) = (rounded_up(guarantee.epsilon.get()), guarantee.delta.get());
+    format!("**({epsilon}, {delta:e})-differentially private** for each {}.", protected(statement))
+}
+
+fn simulated(randomness: Randomness) -> Option<u64> {
+    match randomness {
+        Randomness::Secret => None,
+        Randomness::Simulated { seed } | Randomness::SimulatedFloatingPoint { seed } => Some(seed),
+    }
+}
+
+fn protected(statement: &Statement) -> String {
+    match statement.group {
+        1 => statement.unit.name().into(),
+        k => format!("group of {k} {}s", statement.unit.name()),
+    }
+}
+
+fn setting(aggregation: &Aggregation) -> String {
+    match aggregation {
+        Aggregation::Plain { sees_updates } => {
+            format!("Central: updates are summed in the clear and noise is added to the sum. Single updates are seen by {sees_updates}.")
+        }
+        Aggregation::Secure { protocol, sees_sum } => {
+            format!("Central, with secure aggregation ({protocol}). Single updates are seen by nobody; the sum before noise is seen by {sees_sum}.")
+        }
+    }
+}
+
+fn data_accesses(accesses: &DataAccesses) -> Vec<String> {
+    let mut items: Vec<String> = accesses.streams.iter().map(stream).collect();
+    items.push(match accesses.failed_attempts {
+        0 => "No attempt failed.".into(),
+        n => format!("In {n} attempts users took part and nothing was released."),
+    });
+    items.push(match &accesses.start {
+        Start::Random => "The model was drawn at random before the first round.".into(),
+        Start::Public(public) => format!("The run started from {}, taken to be public: {}.", public.what, public.why),
+        Start::Ledger { head } => format!("The run started from the model of the ledger {head}, which is counted."),
+    });
+    for import in &accesses.imports {
+        let role = match import.kind {
+            ImportKind::StartingModel => "Counted as the starting model",
+            ImportKind::SweepRun => "Counted as another run of the sweep",
+        };
+        let verified = if import.verified { "verified" } else { "not verified" };
+        items.push(format!("{role}: {}, ledger {} ({verified}).", import.what, import.head));
+    }
+    items.extend(accesses.non_private.iter().map(|what| format!("Released **without privacy**: {what}.")));
+    items
+}
+
+fn stream(access: &StreamAccess) -> String {
+    let name = &access.stream;
+    let (Some(mechanism), Some(planned)) = (&access.mechanism, access.planned) else {
+        return format!("`{name}`: {} releases outside the plan, without privacy.", access.released);
+    };
+    let participation = access.participation.as_deref().unwrap_or_default();
+    let mut text = format!("`{name}`: {mechanism}; {} of {planned} planned steps released; {participation}", access.released);
+    for (key, value) in &access.parameters {
+        let _ = write!(text, "; {key} = {value}"); // writing to a string does not fail
+    }
+    text.push('.');
+    text
+}
+
+fn unit(statement: &Statement) -> String {
+    let one = match statement.unit {
+        Unit::User => "One user: all the text of one person.",
+        Unit::Device => "One device: all the text on it.",
+        Unit::Example => "One example. This is not a guarantee for persons.",
+    };
+    let group = match statement.group {
+        1 => String::new(),
+        k => format!(" The numbers below protect {k} of them together."),
+    };
+    format!("{one}{group} The plan declares {} of them.", statement.population)
+}
+
+fn adjacency(statement: &Statement) -> String {
+    let name = statement.unit.name();
+    let how = match statement.adjacency {
+        Adjacency::AddOrRemove => format!("one {name}'s data is added or removed"),
+        Adjacency::ZeroOut => format!("one {name}'s contributions are replaced by zeros, the number of {name}s unchanged"),
+        Adjacency::ReplaceOne => format!("one {name}'s data is replaced by another's"),
+    };
+    format!("`{}`: two datasets are neighbours when {how}.", statement.adjacency)
+}
+
+fn accounting(statement: &Statement) -> Vec<String> {
+    let accounting = &statement.accounting;
+    let mut items = vec![if accounting.accountant == accounting.answered_by {
+        format!("Accountant: `{}`.", accounting.accountant)
+    } else {
+        format!("Accountant: `{}`, here answered by `{}`.", accounting.accountant, accounting.answered_by)
+    }];
+    items.extend(accounting.assumes.iter().map(|assumption| format!("Assumes that {}.", clause(assumption))));
+    items
+}
+
+/// Sentences about noise are noun phrases; the rest are clauses.
+fn clause(assumption: &str) -> String {
+    let noun = ["noise of", "discrete Gaussian noise"].iter().any(|start| assumption.starts_with(start));
+    if noun { format!("there was {assumption}") } else { assumption.to_owned() }
+}
+
+fn formal(statement: &Statement) -> Vec<String> {
+    let guarantee = &statement.guarantee;
+    let delta = format!("{:e}", guarantee.delta.get());
+    let mut items = Vec::new();
+    if let Some(epsilon) = guarantee.epsilon_if_secret {
+        items.push("No guarantee. The noise was simulated: it could be recomputed by whoever knows the seed.".into());
+        items.push(format!(
+            "With secret noise the same releases would cost epsilon = {} at delta = {delta}.",
+            rounded_up(epsilon.get())
+        ));
+    } else if !guarantee.holds {
+        items.push("No guarantee: epsilon is infinite, because something was released without privacy.".into());
+    } else {
+        items.push(definition(guarantee, &delta));
+        items.extend(guarantee.rho.map(|rho| format!("The releases are {}-zCDP.", rounded_up(rho.get()))));
+    }
+    items.extend(limit(guarantee));
+    if let Some(sweep) = guarantee.sweep_epsilon {
+        items.push(format!(
+            "This run is one of {}: all of them composed have epsilon = {} at delta = {delta}.",
+            guarantee.sweep_runs + 1,
+            rounded_up(sweep.get())
+        ));
+    }
+    items
+}
+
+fn definition(guarantee: &Guarantee, delta: &str) -> String {
+    let epsilon = rounded_up(guarantee.epsilon.get());
+    let basis = match guarantee.basis {
+        Basis::Spent => "for what was released",
+        Basis::Budget => "for the whole budget, however little of it was spent",
+    };
+    format!(
+        "For all neighbouring datasets D and D' and every set S of outputs, P(M(D) in S) <= e^epsilon P(M(D') in S) + delta, with epsilon = {epsilon} and delta = {delta}, {basis}."
+    )
+}
+
+fn limit(guarantee: &Guarantee) -> Vec<String> {
+    let max = guarantee.max_epsilon.map(|max| match guarantee.basis {
+        Basis::Spent => format!("The plan's limit is epsilon = {max}; the release that would exceed it is refused."),
+        Basis::Budget => format!(
+            "The budget of epsilon = {max} is kept by a zCDP filter, because what happened could depend on released values."
+        ),
+    });
+    let planned = guarantee.planned_epsilon.filter(|_| guarantee.basis == Basis::Spent);
+    let planned = planned.map(|epsilon| format!("The whole plan would cost epsilon = {}.", rounded_up(epsilon.get())));
+    max.into_iter().chain(planned).collect()
+}
+
+fn source(statement: &Statement) -> Vec<String> {
+    let ledger = &statement.ledger;
+    let mut items = vec![
+        format!("Head of the ledger: `{}`. Keep it: whoever has it notices a ledger that was cut or changed.", ledger.head),
+        format!("Signed by the key `{}`, written by {}. Against the holder of that key nothing is proved.", ledger.key, ledger.software),
+    ];
+    items.push(match (ledger.closed, ledger.pseudonym_key_destroyed) {
+        (true, true) => "The ledger is closed, and the key of the participants' pseudonyms was destroyed.".into(),
+        (true, false) => "The ledger is closed; the key of the participants' pseudonyms was not destroyed.".into(),
+        (false, _) => "The ledger is open: more may be released, and then this statement no longer holds.".into(),
+    });
+    items.extend(ledger.warnings.iter().map(|warning| format!("Noticed when it was read: {warning}.")));
+    items
+}

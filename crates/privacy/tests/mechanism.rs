@@ -1,0 +1,180 @@
+//! Mechanisms as a run sees them: the events of their releases, restarts, and what they refuse.
+
+mod shorthand;
+
+use std::sync::Arc;
+
+use keyhush_privacy::{
+    AccountantKind, Adjacency, ClipNorm, Delta, Noise, NoiseMatrix, NoiseMultiplier, Participation, PrivacyEvent,
+    SamplingRate, Segment,
+    encoding::{Encoding, NoisePlan, VectorPlan},
+    event::EventError,
+    mechanism::{Correlation, Mechanism, MechanismError, MechanismPlan},
+    rng::{NoiseKey, NoiseSource, Randomness, SimulationKey},
+    sensitivity,
+    stages::Sum,
+};
+
+fn source() -> Arc<NoiseSource> {
+    Arc::new(SimulationKey::new(1).into())
+}
+
+fn encoding(z: f64) -> Encoding {
+    let plan = VectorPlan { clip_bit: true, ..VectorPlan::of_update(20, 14) };
+    let noise = NoisePlan { clip_count_stddev: Some(50.0), ..NoisePlan::of_update(NoiseMultiplier::new(z).unwrap()) };
+    Encoding::new(plan, ClipNorm::new(1.0).unwrap(), Some(&noise), Adjacency::ZeroOut).unwrap()
+}
+
+fn plan(matrix: NoiseMatrix, segments: Vec<Segment>) -> MechanismPlan {
+    MechanismPlan {
+        stream: 0,
+        adjacency: Adjacency::ZeroOut,
+        participation: shorthand::separated(3, 4),
+        correlation: Correlation::Matrix(matrix),
+        segments,
+    }
+}
+
+fn blt() -> NoiseMatrix {
+    NoiseMatrix::Blt { buffer_decay: vec![0.9375, 0.5], output_scale: vec![0.25, 0.25] }
+}
+
+fn segments_of(event: &PrivacyEvent) -> Vec<Segment> {
+    match event {
+        PrivacyEvent::CorrelatedGaussian { segments, .. } => segments.clone(),
+        other => panic!("not correlated: {other:?}"),
+    }
+}
+
+/// The event of a release stands for the run up to it: segments grow, and the last round of a completed tree carries the
+/// padded size.
+#[test]
+fn p7_the_event_carries_segments_and_completion() {
+    let encoding = encoding(5.0);
+    let planned = vec![Segment::of(3), Segment::completed(5), Segment::of(2)];
+    let mut mechanism = Mechanism::init(plan(NoiseMatrix::Tree, planned.clone()), encoding.layout(), source()).unwrap();
+    let mut events = Vec::new();
+    for step in 0..10 {
+        assert_eq!(mechanism.step(), step);
+        assert_eq!(mechanism.at_restart(), [0, 3, 8].contains(&step));
+        let released = mechanism.release(Sum::zero(&encoding)).unwrap();
+        assert_eq!((released.step(), released.randomness()), (step, Randomness::Simulated { seed: 1 }));
+        events.push(released.event().clone());
+    }
+    assert_eq!(segments_of(&events[1]), [Segment::of(2)]);
+    assert_eq!(segments_of(&events[4]), [Segment::of(3), Segment::of(2)]);
+    assert_eq!(segments_of(&events[6]), [Segment::of(3), Segment::of(4)]);
+    assert_eq!(segments_of(&events[7]), [Segment::of(3), Segment { rounds: 5, completed_to: Some(8) }]);
+    assert_eq!(segments_of(&events[9]), planned);
+    let delta = Delta::new(1e-6).unwrap();
+    let costs: Vec<f64> = events.iter().map(|e| AccountantKind::Zcdp.judge(e, delta).unwrap().epsilon.get()).collect();
+    assert!(costs.windows(2).all(|w| w[0] <= w[1]), "{costs:?}");
+}
+
+#[test]
+fn p7_within_a_segment_the_clip_does_not_move() {
+    let here = encoding(5.0);
+    let moved = here.with_clip(ClipNorm::new(0.5).unwrap());
+    for matrix in [NoiseMatrix::Tree, NoiseMatrix::Banded { coefficients: vec![1.0, 0.5] }, blt()] {
+        let planned = vec![Segment::of(2), Segment::of(2)];
+        let mut mechanism = Mechanism::init(plan(matrix, planned), here.layout(), source()).unwrap();
+        let _ = mechanism.release(Sum::zero(&here)).unwrap();
+        assert_eq!(mechanism.release(Sum::zero(&moved)).unwrap_err(), MechanismError::EncodingMoved);
+        let _ = mechanism.release(Sum::zero(&here)).unwrap();
+        let _ = mechanism.release(Sum::zero(&moved)).unwrap();
+        let mut saved = Vec::new();
+        mechanism.save(&mut saved).unwrap();
+        let plan = mechanism.plan().clone();
+        let mut mechanism = Mechanism::restore(plan, here.layout(), source(), &saved[..]).unwrap();
+        assert_eq!(mechanism.release(Sum::zero(&here)).unwrap_err(), MechanismError::EncodingMoved);
+    }
+}
+
+/// What a run was calibrated for is what its event has: at least the multiplier asked for, and hardly more.
+#[test]
+fn the_event_has_the_multiplier_that_was_asked_for() {
+    for z in [0.5, 1.0, 7.0] {
+        let encoding = encoding(z);
+        let correlated = plan(blt(), vec![Segment::of(500)]);
+        let independent = MechanismPlan {
+            participation: Participation::Poisson { rate: SamplingRate::new(0.01).unwrap() },
+            correlation: Correlation::Independent,
+            ..plan(NoiseMatrix::Tree, vec![Segment::of(10)])
+        };
+        for plan in [correlated, independent] {
+            let mut mechanism = Mechanism::init(plan, encoding.layout(), source()).unwrap();
+            let released = mechanism.release(Sum::zero(&encoding)).unwrap();
+            let (PrivacyEvent::CorrelatedGaussian { noise, .. } | PrivacyEvent::SampledGaussian { noise, .. }) =
+                released.event()
+            else {
+                panic!("{:?}", released.event())
+            };
+            assert!(matches!(noise, Noise::JointDiscreteGaussian(joint) if joint.segments().len() == 2));
+            let got = noise.multiplier().get();
+            // BLT's arithmetic may cost a little: 10^-8 of the sensitivity and less.
+            assert!(got >= z * (1.0 - 1e-8) && got < z * 1.001, "{got}, asked for {z}");
+        }
+    }
+}
+
+/// Independent noise with limited participation is a matrix with one band: sqrt(k) times the sensitivity.
+#[test]
+fn independent_noise_for_users_who_come_on_their_own() {
+    let encoding = encoding(5.0);
+    let independent =
+        MechanismPlan { correlation: Correlation::Independent, ..plan(NoiseMatrix::Tree, vec![Segment::of(100)]) };
+    let mut mechanism = Mechanism::init(independent, encoding.layout(), source()).unwrap();
+    let mut last = None;
+    (0..100).for_each(|_| last = Some(mechanism.release(Sum::zero(&encoding)).unwrap().event().clone()));
+    let PrivacyEvent::CorrelatedGaussian { matrix, segments, participation, .. } = last.unwrap() else { panic!() };
+    let squared = sensitivity::of_matrix(&matrix, &segments, &participation).unwrap().squared;
+    assert!((squared - 4.0).abs() < 1e-9, "{squared}");
+}
+
+#[test]
+fn what_cannot_be_accounted_for_does_not_start() {
+    let encoding = encoding(5.0);
+    let tree = plan(NoiseMatrix::Tree, vec![Segment::of(8)]);
+    let refused = |plan: MechanismPlan| Mechanism::init(plan, encoding.layout(), source()).unwrap_err();
+    let poisson = Participation::Poisson { rate: SamplingRate::new(0.1).unwrap() };
+    let sampled_tree = MechanismPlan { participation: poisson, ..tree.clone() };
+    assert!(matches!(refused(sampled_tree), MechanismError::Event(EventError::ParticipationKind { .. })));
+    let replaced = MechanismPlan { adjacency: Adjacency::ReplaceOne, ..tree.clone() };
+    assert!(matches!(refused(replaced), MechanismError::Event(EventError::Adjacency { .. })));
+    let nothing = MechanismPlan { segments: Vec::new(), ..tree.clone() };
+    assert!(matches!(refused(nothing), MechanismError::Event(EventError::Matrix { .. })));
+    let odd = plan(NoiseMatrix::Tree, vec![Segment { rounds: 5, completed_to: Some(6) }]);
+    assert_eq!(refused(odd), MechanismError::Completion { size: 6 });
+    let banded = |coefficients| plan(NoiseMatrix::Banded { coefficients }, vec![Segment::of(8)]);
+    assert_eq!(refused(banded(vec![1.0, 1.0 / 3.0])), MechanismError::OffLattice { bits: 24 });
+    assert_eq!(refused(banded(vec![0.5, 0.25])), MechanismError::FirstCoefficient);
+    let loud = NoiseMatrix::Blt { buffer_decay: vec![0.5, 0.5], output_scale: vec![0.75, 0.75] };
+    assert!(matches!(refused(plan(loud, vec![Segment::of(8)])), MechanismError::Coefficients { .. }));
+    // A vector whose noise was never set.
+    let silent =
+        Encoding::new(VectorPlan::of_update(20, 14), ClipNorm::new(1.0).unwrap(), None, Adjacency::ZeroOut).unwrap();
+    let refused = Mechanism::init(tree.clone(), silent.layout(), source()).unwrap_err();
+    assert!(matches!(refused, MechanismError::Sigma(_)), "{refused}");
+    // A sum of another layout.
+    let mut mechanism = Mechanism::init(tree, encoding.layout(), source()).unwrap();
+    assert_eq!(mechanism.release(Sum::zero(&silent)).unwrap_err(), MechanismError::Layout);
+}
+
+/// The same key and step give the same noise, another key another.
+#[test]
+fn p13_noise_is_the_keys() {
+    let encoding = encoding(5.0);
+    let first = |source: Arc<NoiseSource>| {
+        let plan = plan(NoiseMatrix::Tree, vec![Segment::of(8)]);
+        let mut mechanism = Mechanism::init(plan, encoding.layout(), source).unwrap();
+        mechanism.release(Sum::zero(&encoding)).unwrap()
+    };
+    let key = NoiseKey::generate().unwrap();
+    let again = NoiseKey::from_secret_bytes(key.secret_bytes());
+    let (one, two) = (first(Arc::new(key.into())), first(Arc::new(again.into())));
+    assert_eq!(one, two);
+    assert_eq!(one.randomness(), Randomness::Secret);
+    assert_ne!(one.values(), first(Arc::new(NoiseKey::generate().unwrap().into())).values());
+    let float = first(Arc::new(SimulationKey::with_floating_point_noise(1).into()));
+    assert_eq!(float.randomness(), Randomness::SimulatedFloatingPoint { seed: 1 });
+}
