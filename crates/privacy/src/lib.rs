@@ -1,4 +1,5 @@
-//! Differential-privacy accounting that is tight, fast and never optimistic.
+//! Differential privacy that is tight, exact and never optimistic: what a run costs, what is done to the numbers, and the
+//! record of it.
 //!
 //! Say what happened as a [`PrivacyEvent`], ask an accountant what it costs:
 //!

@@ -221,11 +221,15 @@ fn p9_the_joint_event_is_that_of_the_whole_layout() {
         segments.iter().map(|s| s.sensitivity(Adjacency::ZeroOut).powi(2) / ((s.sigma as f64).powi(2) - 9.0)).sum();
     let joint = 1.0 / precision.sqrt();
     assert!(joint >= 1.5 && joint < 1.5 * (1.0 + 1e-4), "{joint}");
-    // A segment without noise is refused before the run starts.
+    // Noise without a segment, or a segment without noise, is refused before the run starts.
     let forgotten = NoisePlan { counts: None, ..noise };
     let plan = VectorPlan { counts: Some(Counts { len: 2, cap: 100 }), ..VectorPlan::of_update(10, 16) };
     let refused = Encoding::new(plan, clip(1.0), Some(&forgotten), Adjacency::ZeroOut).unwrap_err();
-    assert!(matches!(refused, EncodingError::Plan { field: "counts", .. }), "{refused}");
+    assert!(matches!(refused, EncodingError::Plan { field: "clip_count_stddev", .. }), "{refused}");
+    let plan = VectorPlan { weight: true, clip_bit: true, ..VectorPlan::of_update(10, 16) };
+    let unset = NoisePlan { weight: None, counts: None, ..noise };
+    let refused = Encoding::new(plan, clip(1.0), Some(&unset), Adjacency::ZeroOut).unwrap_err();
+    assert!(matches!(refused, EncodingError::Plan { field: "weight", .. }), "{refused}");
 }
 
 #[test]

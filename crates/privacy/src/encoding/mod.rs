@@ -176,7 +176,7 @@ pub fn split(joint: NoiseMultiplier, others: &[f64]) -> Result<NoiseMultiplier, 
     let spent: f64 = others.iter().map(|z| 1.0 / (z * z)).sum();
     let precision = 1.0 / (joint.get() * joint.get()) - spent;
     let refused = EncodingError::Split { auxiliary: 1.0 / libm::sqrt(spent), joint: joint.get() };
-    if !(precision > 0.0) {
+    if precision.is_nan() || precision <= 0.0 {
         return Err(refused);
     }
     NoiseMultiplier::new(1.0 / libm::sqrt(precision)).map_err(|_| refused)
@@ -369,6 +369,19 @@ fn set_noise(
         field,
         problem: "the vector has such a segment, so its noise must be given".into(),
     };
+    let has = |kind| segments.iter().any(|s| s.kind == kind);
+    for (field, given, kind) in [
+        ("clip_count_stddev", noise.clip_count_stddev.is_some(), SegmentKind::ClipBit),
+        ("weight", noise.weight.is_some(), SegmentKind::Weight),
+        ("counts", noise.counts.is_some(), SegmentKind::Counts),
+    ] {
+        if given && !has(kind) {
+            return Err(EncodingError::Plan {
+                field,
+                problem: "noise for a segment that the vector does not have".into(),
+            });
+        }
+    }
     let mut others = Vec::new();
     for segment in segments.iter_mut() {
         let z = match segment.kind {

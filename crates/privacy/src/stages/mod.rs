@@ -5,6 +5,67 @@
 //! [`Encoded`] vectors whose integer norm was checked, exactly, against the bound that the accountant uses. To audit,
 //! look for three words: [`Sum::assertion`] (a securely aggregated sum, whose parts nobody can check),
 //! [`Sum::release_without_privacy`] and [`Released::restore`].
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use keyhush_privacy::{
+//!     Adjacency, ClipNorm, NoiseMatrix, NoiseMultiplier, Participation, Segment,
+//!     encoding::{Encoding, NoisePlan, VectorPlan},
+//!     mechanism::{Correlation, Mechanism, MechanismPlan},
+//!     rng::{NoiseKey, NoiseSource, Purpose},
+//!     stages::{ClipBit, ClipRule, Clipping, Contribution, Sum, Update},
+//! };
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let clip = ClipNorm::new(0.5)?;
+//! let noise = NoisePlan::of_update(NoiseMultiplier::new(7.0)?);
+//! let encoding = Encoding::new(VectorPlan::of_update(3, 20), clip, Some(&noise), Adjacency::ZeroOut)?;
+//! let source = Arc::new(NoiseSource::from(NoiseKey::generate()?));
+//! let plan = MechanismPlan {
+//!     stream: 0,
+//!     adjacency: Adjacency::ZeroOut,
+//!     participation: Participation::Once,
+//!     correlation: Correlation::Matrix(NoiseMatrix::Tree),
+//!     segments: vec![Segment::of(1000)],
+//! };
+//! let mut mechanism = Mechanism::init(plan, encoding.layout(), Arc::clone(&source))?;
+//!
+//! let clipping = Clipping::new(ClipRule::Flat(clip), ClipBit::None)?;
+//! let mut sum = Sum::zero(&encoding);
+//! for (user, delta) in [vec![0.1, -0.2, 0.0], vec![30.0, 40.0, 0.0], vec![f32::NAN, 0.0, 0.0]].into_iter().enumerate() {
+//!     let mut rounding = source.stream(Purpose::Rounding, &[0, user as u64]).chunk(0);
+//!     sum.add(&Update::new(delta).clip(&clipping, Contribution::default())?.encode(&encoding, &mut rounding)?)?;
+//! }
+//! let released = mechanism.release(sum)?;
+//! let noised_sum = released.update(&encoding)?; // (0.4, 0.2, 0.0) plus noise of standard deviation 3.5
+//! assert_eq!(noised_sum.len(), 3);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A step cannot be skipped, forged or repeated:
+//!
+//! ```compile_fail,E0451
+//! use keyhush_privacy::stages::Released;
+//! fn forged(values: Vec<i64>, released: Released) -> Released {
+//!     Released { values, ..released }
+//! }
+//! ```
+//!
+//! ```compile_fail,E0308
+//! use keyhush_privacy::{mechanism::Mechanism, stages::{Encoded, Released}};
+//! fn skipped(mechanism: &mut Mechanism, one: Encoded) -> Released {
+//!     mechanism.release(one).unwrap()
+//! }
+//! ```
+//!
+//! ```compile_fail,E0382
+//! use keyhush_privacy::{mechanism::Mechanism, stages::{Released, Sum}};
+//! fn repeated(mechanism: &mut Mechanism, sum: Sum) -> [Released; 2] {
+//!     [mechanism.release(sum).unwrap(), mechanism.release(sum).unwrap()]
+//! }
+//! ```
 
 mod clipped;
 mod encoded;
