@@ -1,8 +1,11 @@
 //! Writes a small ledger with every kind of entry into an empty folder, as a run would, and prints its statement.
 //!
 //! `cargo run -p keyhush-privacy --features files --example ledger_tour -- FOLDER`. The ledgers that the tests of the
-//! commands read (`crates/cli/tests/cmd/ledgers.in`) were written by it. With `simulated` as a second argument the noise
+//! commands read (`crates/cli/tests/cmd/ledger.in`) were written by it. With `simulated` as a second argument the noise
 //! is that of a seed.
+//!
+//! For the tests: into two folders, `ledger.jsonl*` of the one as it is and `ledger.jsonl` of the other, simulated, as
+//! `simulated.jsonl`; `cut.jsonl` is the first six lines of the one, `damaged.jsonl` has another `"step"` in entry 3.
 
 #![allow(clippy::print_stdout, reason = "printing is what this program does")]
 
@@ -24,8 +27,8 @@ mod tour {
         AccountantKind, Adjacency, Delta, Epsilon, MinSeparation, NoiseMatrix, NoiseMultiplier, Participation,
         PrivacyEvent, Segment,
         ledger::{
-            Aggregation, Attempt, Budget, FailureReason, ImportKind, Ledger, LedgerStore, Phase, Plan, Publication,
-            PublicData, SigningKey, Start, Unit, file::Place,
+            Aggregation, Attempt, Budget, FailureReason, ImportKind, Ledger, LedgerStore, Phase, Plan, PublicData,
+            Publication, SigningKey, Start, Unit, file::Place,
         },
         rng::Randomness,
         statement::Statement,
@@ -44,7 +47,8 @@ mod tour {
         let (mut ledger, key) = place.create(plan(randomness)?, 1_735_689_600)?;
 
         // Another run of the same sweep, in memory here.
-        let mut sibling = Ledger::create(Default::default(), plan(randomness)?, SigningKey::generate()?, 1_735_689_600)?;
+        let mut sibling =
+            Ledger::create(Default::default(), plan(randomness)?, SigningKey::generate()?, 1_735_689_600)?;
         release::<keyhush_privacy::ledger::MemoryStore>(&mut sibling, 0, None)?;
         let import = sibling.as_import(ImportKind::SweepRun, "the same with a learning rate of 0.1", true);
         let _ = ledger.record_import(import, 1_735_689_601)?;

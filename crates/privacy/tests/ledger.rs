@@ -1,16 +1,20 @@
 //! What a ledger admits, what it refuses, what it adds up to.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
 mod ledger_story;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use keyhush_privacy::{
-    Adjacency, Epsilon, NoiseMultiplier, PrivacyEvent,
+    Adjacency, ClipNorm, Epsilon, NoiseMatrix, NoiseMultiplier, PrivacyEvent, Segment,
+    encoding::{Encoding, NoisePlan, VectorPlan},
     ledger::{
         Attempt, Body, Budget, Charge, Digest, Entry, FailureReason, ImportKind, KeyDestroyed, Ledger, LedgerError,
         LedgerStore, MemoryStore, Plan, PseudonymKey, PublicData, Publication, SigningKey, Start,
     },
-    rng::Randomness,
+    mechanism::{Correlation, Mechanism, MechanismPlan},
+    rng::{NoiseSource, Randomness, SimulationKey},
+    stages::Sum,
 };
 use ledger_story::{attempt, content, delta, gaussian, key, limits, model_step, plan, publish, publish_with, tree};
 
@@ -42,7 +46,8 @@ fn other_entries(ledger: &Ledger<MemoryStore>) -> Vec<Entry> {
 
 #[test]
 fn a_plan_that_says_nothing_is_refused() {
-    let evil: [(&str, fn(&mut Plan)); 8] = [
+    type Spoil = fn(&mut Plan);
+    let evil: [(&str, Spoil); 8] = [
         ("software", |p| p.software.clear()),
         ("population", |p| p.population = 0),
         ("delta", |p| p.population = 100_000_000),
@@ -125,6 +130,32 @@ fn p13_a_released_step_is_never_computed_again() {
     assert_eq!(ledger.released("model", 0).unwrap().unwrap(), content("model", 0));
     assert_eq!(ledger.released("model", 1).unwrap(), None);
     assert_eq!(ledger.released_in("model", 0), Some(1));
+}
+
+#[test]
+fn p13_what_a_mechanism_releases_is_recorded_and_restored() {
+    let noise = NoisePlan::of_update(NoiseMultiplier::new(7.0).unwrap());
+    let clip = ClipNorm::new(1.0).unwrap();
+    let encoding = Encoding::new(VectorPlan::of_update(20, 14), clip, Some(&noise), Adjacency::ZeroOut).unwrap();
+    let planned = MechanismPlan {
+        stream: 0,
+        adjacency: Adjacency::ZeroOut,
+        participation: limits(),
+        correlation: Correlation::Matrix(NoiseMatrix::Tree),
+        segments: vec![Segment::of(3), Segment::completed(3)],
+    };
+    let source = Arc::new(NoiseSource::from(SimulationKey::new(5)));
+    let mut mechanism = Mechanism::init(planned, encoding.layout(), source).unwrap();
+    let mut ledger = ledger(Plan { randomness: Randomness::Simulated { seed: 5 }, ..plan() });
+    let mut last = None;
+    for step in 0..6 {
+        let released = mechanism.release(Sum::zero(&encoding)).unwrap();
+        assert_eq!(ledger.record(&released, attempt("model")).unwrap().entry, step + 1);
+        assert_eq!(ledger.restore("model", step).unwrap().unwrap(), released);
+        last = Some(released);
+    }
+    assert_eq!(ledger.restore("model", 6).unwrap(), None);
+    assert_eq!(ledger.own_event(), PrivacyEvent::Compose { events: vec![last.unwrap().event().clone()] });
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! last head that was printed, and take another entry. A kill leaves the page cache alone, so this shows order; that
 //! everything is synced is shown by the simulated power losses in `ledger::file`.
 #![cfg(all(feature = "files", unix))]
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
 mod ledger_story;
 
@@ -66,18 +67,26 @@ fn acknowledge(head: Head) {
 /// A store that tells the caller before it writes: what the checker must catch.
 struct AcknowledgesTooEarly {
     store: FileStore,
-    late: Option<(Head, Entry, Option<Vec<u8>>, Option<ParticipationRecord>)>,
+    late: Option<Late>,
     head: Option<Head>,
+}
+
+/// What it has promised and not written.
+struct Late {
+    after: Head,
+    entry: Entry,
+    released: Option<Vec<u8>>,
+    who: Option<ParticipationRecord>,
 }
 
 impl LedgerStore for AcknowledgesTooEarly {
     fn append(&mut self, after: &Head, entry: &Entry, attached: Attached<'_>) -> Result<Head, LedgerError> {
-        if let Some((after, entry, released, who)) = self.late.take() {
-            let attached = Attached { released: released.as_deref(), participations: who.as_ref() };
-            self.store.append(&after, &entry, attached)?;
+        if let Some(late) = self.late.take() {
+            let attached = Attached { released: late.released.as_deref(), participations: late.who.as_ref() };
+            self.store.append(&late.after, &late.entry, attached)?;
         }
-        let owned = (attached.released.map(<[u8]>::to_vec), attached.participations.cloned());
-        self.late = Some((*after, entry.clone(), owned.0, owned.1));
+        let (released, who) = (attached.released.map(<[u8]>::to_vec), attached.participations.cloned());
+        self.late = Some(Late { after: *after, entry: entry.clone(), released, who });
         self.head = Some(entry.head());
         Ok(entry.head())
     }
@@ -149,11 +158,7 @@ fn check(path: &Path, acknowledged: Option<Head>) -> Result<(), String> {
 
 fn strace_works() -> bool {
     let probe = Command::new("strace").args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=none", "true"]).output();
-    let works = probe.is_ok_and(|out| out.status.success());
-    if !works {
-        eprintln!("SKIPPED: strace is missing or may not trace here; only random kills are tried");
-    }
-    works
+    probe.is_ok_and(|out| out.status.success())
 }
 
 /// Runs the story once for every call of a system call, killed on entering it, until a run ends by itself.
@@ -175,11 +180,14 @@ fn kill_at_every(call: &str) -> u64 {
 #[test]
 fn p13_killed_at_every_sync_and_rename_a_ledger_holds_what_was_acknowledged() {
     if !strace_works() {
+        eprintln!("SKIPPED: strace is missing or may not trace here; the random kills are all there is");
         return;
     }
     // Names with a question mark need not exist on this architecture.
     let mut kills = Vec::new();
-    for (call, at_least) in [("fsync", 15), ("?rename,?renameat,?renameat2", 3), ("write", 10), ("?unlink,?unlinkat", 0)] {
+    for (call, at_least) in
+        [("fsync", 15), ("?rename,?renameat,?renameat2", 3), ("write", 10), ("?unlink,?unlinkat", 0)]
+    {
         let killed = kill_at_every(call);
         assert!(killed >= at_least, "{killed} kills at {call}: is it still how files are written?");
         kills.push(format!("{call}: {killed}"));
@@ -197,7 +205,8 @@ impl Spread {
     }
 }
 
-/// Kills victims one after the other at random moments; says how many died in the middle, and what was found wrong.
+/// Kills victims one after the other at random moments; says how many died after at least one receipt, and what was found
+/// wrong.
 fn kill_at_random(victims: u64, early: bool) -> (u64, Vec<String>) {
     let mut spread = Spread(20_260_101);
     let (mut killed, mut wrong) = (0, Vec::new());
@@ -219,7 +228,7 @@ fn kill_at_random(victims: u64, early: bool) -> (u64, Vec<String>) {
         child.kill().unwrap();
         child.stdout = out;
         let (status, last) = collect(child);
-        killed += u64::from(!status.success());
+        killed += u64::from(!status.success() && last.is_some());
         acknowledged = last.or(acknowledged);
         if let Err(problem) = check(&path, acknowledged) {
             wrong.push(format!("victim {victim}: {problem}"));
@@ -233,8 +242,8 @@ fn kill_at_random(victims: u64, early: bool) -> (u64, Vec<String>) {
 fn p13_killed_at_random_a_ledger_holds_what_was_acknowledged() {
     let (killed, wrong) = kill_at_random(300, false);
     assert!(wrong.is_empty(), "{} of {killed}:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(killed >= 200, "only {killed} victims died in the middle");
-    eprintln!("kills at random: {killed}");
+    assert!(killed >= 100, "only {killed} victims died after a receipt: give them more time");
+    eprintln!("kills at random: 300, {killed} of them after a receipt");
 }
 
 #[test]

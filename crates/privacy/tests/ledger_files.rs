@@ -1,5 +1,6 @@
 //! A ledger in a file: torn tails, damage, permissions, two writers, a key that is destroyed.
 #![cfg(feature = "files")]
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
 mod ledger_story;
 

@@ -1,5 +1,7 @@
 //! Mechanisms as a run sees them: the events of their releases, restarts, and what they refuse.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
+
 mod shorthand;
 
 use std::sync::Arc;

@@ -1,4 +1,5 @@
 //! What a statement says, and what it must never leave out.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
 mod ledger_story;
 
@@ -37,7 +38,8 @@ fn a_statement_has_every_section_that_the_guide_asks_for() {
         "Formal statement",
         "Not covered",
     ];
-    let at: Vec<_> = sections.iter().map(|s| page.find(&format!("\n## {s}\n")).unwrap_or_else(|| panic!("{s}"))).collect();
+    let at: Vec<_> =
+        sections.iter().map(|s| page.find(&format!("\n## {s}\n")).unwrap_or_else(|| panic!("{s}"))).collect();
     assert!(at.is_sorted(), "{at:?}");
     let epsilon = judged(&ledger.event());
     assert_eq!(statement.guarantee.epsilon, epsilon);

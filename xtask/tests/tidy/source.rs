@@ -67,11 +67,9 @@ pub(crate) fn not_for_wasm(file: &File) -> Vec<Violation> {
 
 /// Flags each line around the file store that names it without the attribute above it.
 fn file_store_without_feature(file: &File, code: &[(usize, String)]) -> Vec<Violation> {
-    let ledger = FILE_STORE.trim_end_matches("file/");
     let around = file.path.starts_with("crates/privacy/src/") && !file.path.starts_with(FILE_STORE);
-    let names = |text: &str| {
-        has_word(text, "ledger::file") || file.path.starts_with(ledger) && ["mod file", "file::"].iter().any(|w| has_word(text, w))
-    };
+    let ways = ["mod file", "use file", "self::file", "super::file", "ledger::file"];
+    let names = |text: &str| ways.iter().any(|way| has_word(text, way));
     let lines: Vec<&(usize, String)> = code.iter().filter(|(_, text)| !text.trim().is_empty()).collect();
     let bare = (0..lines.len()).filter(|i| around && names(&lines[*i].1));
     let bare = bare.filter(|i| i.checked_sub(1).is_none_or(|above| lines[above].1.trim() != ONLY_WITH_FILES));
@@ -217,9 +215,7 @@ mod tests {
 
     #[test]
     fn only_the_file_store_may_touch_files_and_nothing_but_files() {
-        let at = |path: &str, text: &str| {
-            not_for_wasm(&File { path: path.to_owned(), text: text.to_owned() }).len()
-        };
+        let at = |path: &str, text: &str| not_for_wasm(&File { path: path.to_owned(), text: text.to_owned() }).len();
         for inside in ["mod.rs", "disk.rs", "store.rs"] {
             let path = format!("{FILE_STORE}{inside}");
             assert_eq!(at(&path, "use std::{\n    fs::File,\n    io,\n};"), 0, "{path}");
@@ -238,14 +234,14 @@ mod tests {
 
     #[test]
     fn the_file_store_is_named_only_with_its_feature() {
-        let at = |path: &str, text: &str| {
-            not_for_wasm(&File { path: path.to_owned(), text: text.to_owned() }).len()
-        };
+        let at = |path: &str, text: &str| not_for_wasm(&File { path: path.to_owned(), text: text.to_owned() }).len();
         let ledger = "crates/privacy/src/ledger/mod.rs";
         assert_eq!(at(ledger, &format!("mod error;\n{ONLY_WITH_FILES}\npub mod file;\n")), 0);
         assert_eq!(at(ledger, "mod error;\npub mod file;\n"), 1);
         assert_eq!(at(ledger, "#[cfg(test)]\nmod file;\n"), 1);
-        assert_eq!(at(ledger, "use self::file::Place;\n"), 1);
+        for evil in ["use self::file::Place;\n", "pub use file::Place;\n", "fn f(place: &super::file::Place) {}\n"] {
+            assert_eq!(at(ledger, evil), 1, "{evil}");
+        }
         assert_eq!(at("crates/privacy/src/lib.rs", "pub use ledger::file;\n"), 1);
         assert_eq!(at("crates/privacy/src/lib.rs", "pub mod file_like; // ledger::file\n"), 0);
         // And the program turns the feature on, so that the workspace's tests are built with it.

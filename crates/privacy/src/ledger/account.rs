@@ -148,9 +148,8 @@ impl Account {
             return Err(LedgerError::StepBackwards { stream: stream.clone(), step, last });
         }
         match (&known.cumulative, release.charge) {
-            (Some(before), Charge::Cumulative) => extends(before, &release.event).map_err(|problem| {
-                LedgerError::DoesNotExtend { stream: stream.clone(), step, problem }
-            }),
+            (Some(before), Charge::Cumulative) => extends(before, &release.event)
+                .map_err(|problem| LedgerError::DoesNotExtend { stream: stream.clone(), step, problem }),
             _ => Ok(()),
         }
     }
@@ -299,9 +298,8 @@ impl Stream {
 /// How users come to take part in an event, where it says so.
 fn participation(leaf: &PrivacyEvent) -> Option<Participation> {
     match leaf {
-        PrivacyEvent::SampledGaussian { participation, .. } | PrivacyEvent::CorrelatedGaussian { participation, .. } => {
-            Some(*participation)
-        }
+        PrivacyEvent::SampledGaussian { participation, .. }
+        | PrivacyEvent::CorrelatedGaussian { participation, .. } => Some(*participation),
         _ => None,
     }
 }

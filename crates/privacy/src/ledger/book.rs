@@ -8,8 +8,8 @@ use super::{
     chain::Chain,
     digest::Digest,
     entry::{
-        Body, Charge, Closing, Content, Entry, FORMAT, FailedAttempt, FailureReason, Import, ImportKind, MAX_LINE, Opening,
-        ParticipationNote, Release,
+        Body, Charge, Closing, Content, Entry, FORMAT, FailedAttempt, FailureReason, Import, ImportKind, MAX_LINE,
+        Opening, ParticipationNote, Release,
     },
     error::LedgerError,
     head::Head,
@@ -97,8 +97,7 @@ impl<S: LedgerStore> Ledger<S> {
         let id = Digest::of("keyhush ledger id v1", &*random_seed()?);
         let opening = Opening { format: FORMAT, id, key: key.verifying_key(), plan };
         let account = Account::open(opening.clone())?;
-        let content =
-            Content { index: 0, previous: Digest::ZERO, time, body: Body::Opening(Box::new(opening)) };
+        let content = Content { index: 0, previous: Digest::ZERO, time, body: Body::Opening(Box::new(opening)) };
         let entry = signed(content, &key)?;
         store.append(&Head::EMPTY, &entry, Attached::default())?;
         let mut chain = Chain::default();
@@ -153,8 +152,7 @@ impl<S: LedgerStore> Ledger<S> {
             participations: attempt.note(step)?,
         });
         self.admit(&body)?;
-        let attached =
-            Attached { released: Some(&publication.bytes), participations: attempt.participations };
+        let attached = Attached { released: Some(&publication.bytes), participations: attempt.participations };
         self.append(body, attempt.time, attached)
     }
 
@@ -230,6 +228,16 @@ impl<S: LedgerStore> Ledger<S> {
         } else {
             Err(LedgerError::VectorDamaged { entry: known.entry, expected: known.digest, found })
         }
+    }
+
+    /// The same as what the optimizer takes: how a run goes on after a crash, without a second release.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not what was released.
+    pub fn restore(&self, stream: &str, step: u64) -> Result<Option<Released>, LedgerError> {
+        let Some(known) = self.account.step(stream, step) else { return Ok(None) };
+        let Some(bytes) = self.released(stream, step)? else { return Ok(None) };
+        Ok(Some(Released::restore(&bytes, known.digest.as_bytes())?))
     }
 
     /// Whether a step was released, and in which entry.
@@ -429,10 +437,7 @@ impl Attempt<'_> {
         if let Some(record) = self.participations {
             record.check_is_of(self.stream, step, self.number)?;
         }
-        Ok(ParticipationNote {
-            declared: self.declared,
-            digest: self.participations.map(ParticipationRecord::digest),
-        })
+        Ok(ParticipationNote { declared: self.declared, digest: self.participations.map(ParticipationRecord::digest) })
     }
 }
 

@@ -7,6 +7,7 @@ use crate::{
     accountant::AccountError,
     event::{Adjacency, EventError},
     rng::Randomness,
+    stages::RestoreError,
     units::Epsilon,
 };
 
@@ -118,7 +119,9 @@ pub enum LedgerError {
         got: VerifyingKey,
     },
     /// A secret that others can read.
-    #[error("{place} has the mode {mode:03o}, so others can reach it; it must be {wanted:03o}: draw new keys if anyone has")]
+    #[error(
+        "{place} has the mode {mode:03o}, so others can reach it; it must be {wanted:03o}: draw new keys if anyone has"
+    )]
     LooseSecret {
         /// The file or folder.
         place: String,
@@ -239,7 +242,9 @@ pub enum LedgerError {
         attempt: String,
     },
     /// One more release would cost more than the plan allows (rule P14).
-    #[error("this release would bring epsilon to {would_be}, above the plan's max_epsilon of {max_epsilon}: it is not recorded and must not be used; the run ends here")]
+    #[error(
+        "this release would bring epsilon to {would_be}, above the plan's max_epsilon of {max_epsilon}: it is not recorded and must not be used; the run ends here"
+    )]
     BudgetExceeded {
         /// The plan's limit.
         max_epsilon: Epsilon,
@@ -260,6 +265,9 @@ pub enum LedgerError {
         /// The limit.
         limit: usize,
     },
+    /// A stored release that this version cannot read.
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
     /// The event contradicts itself.
     #[error(transparent)]
     Event(#[from] EventError),

@@ -85,7 +85,8 @@ mod tests {
         for (before, after) in [(&[1][..], &[2][..]), (&[4], &[4, 1]), (&[4, 1], &[4, 2]), (&[4], &[6, 1])] {
             assert_eq!(extends(&of(before), &of(after)), Ok(()), "{before:?} {after:?}");
         }
-        for (before, after) in [(&[2][..], &[1][..]), (&[2], &[2]), (&[4, 1], &[5]), (&[4, 1], &[5, 1]), (&[4, 2], &[4])]
+        for (before, after) in
+            [(&[2][..], &[1][..]), (&[2], &[2]), (&[4, 1], &[5]), (&[4, 1], &[5, 1]), (&[4, 2], &[4])]
         {
             assert!(extends(&of(before), &of(after)).is_err(), "{before:?} {after:?}");
         }
@@ -101,10 +102,7 @@ mod tests {
 
     #[test]
     fn less_noise_is_no_continuation() {
-        assert_eq!(
-            extends(&tree(7.0, &[Segment::of(1)]), &tree(6.0, &[Segment::of(2)])),
-            Err("another noise".into())
-        );
+        assert_eq!(extends(&tree(7.0, &[Segment::of(1)]), &tree(6.0, &[Segment::of(2)])), Err("another noise".into()));
     }
 
     #[test]

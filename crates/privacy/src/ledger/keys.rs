@@ -22,7 +22,7 @@ pub struct SigningKey(ed25519_dalek::SigningKey);
 /// The public half: with it everyone can check a ledger. It is written as 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct VerifyingKey(ed25519_dalek::VerifyingKey);
+pub struct VerifyingKey([u8; 32]);
 
 /// A key that is none, or that could not be drawn.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -56,7 +56,7 @@ impl SigningKey {
     /// The public half.
     #[must_use]
     pub fn verifying_key(&self) -> VerifyingKey {
-        VerifyingKey(self.0.verifying_key())
+        VerifyingKey(self.0.verifying_key().to_bytes())
     }
 
     /// The written form, for the file in `secret/`.
@@ -78,7 +78,8 @@ impl SigningKey {
 
 impl VerifyingKey {
     pub(super) fn verifies(&self, hash: &Digest, signature: &[u8; 64]) -> bool {
-        self.0.verify_strict(&message(hash), &Signature::from_bytes(signature)).is_ok()
+        let key = ed25519_dalek::VerifyingKey::from_bytes(&self.0);
+        key.is_ok_and(|key| key.verify_strict(&message(hash), &Signature::from_bytes(signature)).is_ok())
     }
 }
 
@@ -116,7 +117,7 @@ impl fmt::Debug for SigningKey {
 
 impl fmt::Display for VerifyingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex(self.0.as_bytes()))
+        f.write_str(&hex(&self.0))
     }
 }
 
@@ -129,8 +130,9 @@ impl fmt::Debug for VerifyingKey {
 impl FromStr for VerifyingKey {
     type Err = KeyError;
     fn from_str(text: &str) -> Result<Self, KeyError> {
-        let key = ed25519_dalek::VerifyingKey::from_bytes(&unhex(text)?).map_err(|_| KeyError::NotAKey)?;
-        if key.is_weak() { Err(KeyError::NotAKey) } else { Ok(Self(key)) }
+        let bytes = unhex(text)?;
+        let key = ed25519_dalek::VerifyingKey::from_bytes(&bytes).map_err(|_| KeyError::NotAKey)?;
+        if key.is_weak() { Err(KeyError::NotAKey) } else { Ok(Self(bytes)) }
     }
 }
 

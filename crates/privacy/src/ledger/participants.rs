@@ -214,7 +214,7 @@ impl Observer {
         for pseudonym in record.pseudonyms()? {
             let (times, last) = seen.entry(pseudonym).or_insert((0, content.step));
             if *times > 0 {
-                let distance = content.step.checked_sub(*last).unwrap_or_default();
+                let distance = content.step.saturating_sub(*last);
                 let separation = MinSeparation::distance(distance).map_err(|_| "a step that goes backwards")?;
                 observed.min_separation = Some(observed.min_separation.map_or(separation, |s| s.min(separation)));
             }

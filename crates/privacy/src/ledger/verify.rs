@@ -48,8 +48,10 @@ pub struct Verification {
     /// What everything costs, computed again: this run, its imports and the other runs of its sweep. With a filter, its
     /// budget.
     pub judgement: Judgement,
-    /// Where the noise came from; unless it was secret, the cost is no guarantee.
+    /// Where the noise came from.
     pub randomness: Randomness,
+    /// Whether the cost is a guarantee: not if any noise was simulated or anything was released without privacy.
+    pub holds: bool,
     /// The plan's limit.
     pub max_epsilon: Option<Epsilon>,
     /// What was noticed and is no damage.
@@ -106,6 +108,7 @@ impl<S: LedgerStore> Ledger<S> {
             delta: self.plan().delta,
             judgement,
             randomness: self.randomness(),
+            holds: self.randomness() == Randomness::Secret && judgement.epsilon.is_finite(),
             max_epsilon,
             warnings: self.warnings().to_vec(),
             not_shown: not_shown(heads, pinned),

@@ -1,6 +1,6 @@
 //! Independent, tree, banded and BLT noise, one step at a time.
 //!
-//! One contract for all of them, [`StreamingMatrix`]: `init` makes the state before the first step, `next` adds the
+//! One contract for all of them, `StreamingMatrix`: `init` makes the state before the first step, `next` adds the
 //! integer noise of the next step, its correlation with the steps before included; a restart begins a new segment (rule
 //! P7). The dense matrix is the test of each. [`Mechanism`] is what runs use: it binds a plan, a layout and the run's
 //! key, and [`Mechanism::release`] is the only way from a [`Sum`] to a private [`Released`].

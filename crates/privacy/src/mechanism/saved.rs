@@ -1,7 +1,8 @@
 //! The state of a mechanism as bytes: what it was made for, where it stands, and what cannot be drawn again.
 //!
-//! A line of JSON, then the stored noise as little-endian integers, then the SHA-256 of all before. Independent noise and
-//! the tree store no noise: a counter and the run's key are enough, the tree draws its nodes again (two vectors a round).
+//! The length of a header, the header as JSON, the stored noise as little-endian integers, and the SHA-256 of all before.
+//! Independent noise and the tree store no noise: a counter and the run's key are enough, the tree draws its nodes again
+//! (two vectors a round).
 
 use std::{
     io::{self, Read, Write},
@@ -18,7 +19,7 @@ use crate::{
     rng::NoiseSource,
 };
 
-/// The first line holds at most so many bytes.
+/// The header holds at most so many bytes.
 const LONGEST_HEADER: u64 = 1 << 26;
 
 /// What is written before the noise.
@@ -62,8 +63,9 @@ impl Mechanism {
         let (plan, layout) = (self.plan.clone(), self.layout.clone());
         let (segment, rounds, encoding) = (self.segment, self.rounds, self.encoding);
         let header = Header { format: FORMAT.to_owned(), plan, layout, segment, rounds, encoding };
-        serde_json::to_writer(&mut out, &header)?;
-        out.write_all(b"\n")?;
+        let header = serde_json::to_vec(&header)?;
+        out.write_all(&(header.len() as u64).to_le_bytes())?;
+        out.write_all(&header)?;
         match &self.matrix {
             Matrix::Identity(_) | Matrix::Tree(_) => {}
             Matrix::Banded(banded) => banded.state().try_for_each(|v| write_integers(&mut out, v, i32::to_le_bytes))?,
@@ -139,21 +141,20 @@ impl<R: Read> Read for Hashing<R> {
 }
 
 fn read_header(from: &mut impl Read) -> Result<Header, RestoreError> {
-    let mut line = Vec::new();
-    for byte in from.by_ref().take(LONGEST_HEADER).bytes() {
-        match byte? {
-            b'\n' => {
-                let header: Header = serde_json::from_slice(&line).map_err(|e| RestoreError::Damaged(e.to_string()))?;
-                return if header.format == FORMAT {
-                    Ok(header)
-                } else {
-                    Err(RestoreError::Damaged(format!("its format is {:?}, expected {FORMAT:?}", header.format)))
-                };
-            }
-            byte => line.push(byte),
-        }
+    let damaged = |problem: String| RestoreError::Damaged(problem);
+    let mut length = [0; 8];
+    from.read_exact(&mut length)?;
+    let length = u64::from_le_bytes(length);
+    if length > LONGEST_HEADER {
+        return Err(damaged(format!("a header of {length} bytes")));
     }
-    Err(RestoreError::Damaged("it has no header".into()))
+    let mut header = vec![0; length as usize];
+    from.read_exact(&mut header)?;
+    let header: Header = serde_json::from_slice(&header).map_err(|e| damaged(e.to_string()))?;
+    if header.format != FORMAT {
+        return Err(damaged(format!("its format is {:?}, expected {FORMAT:?}", header.format)));
+    }
+    Ok(header)
 }
 
 fn check_digest<R: Read>(mut from: Hashing<R>) -> Result<(), RestoreError> {

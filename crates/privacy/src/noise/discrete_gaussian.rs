@@ -3,17 +3,15 @@
 //! Canonne, Kamath and Steinke 2020 (arXiv:2004.00010, Algorithms 1 to 3) define the law and sample it from exact
 //! Bernoulli draws; here the same law comes from one exact rejection step, which is many times faster:
 //!
-//! 1. A staircase over `|y|` with steps of width `w = 2^b`, between sigma/64 and sigma/32, covers `G exp(-y^2 / 2 sigma^2)`.
-//!    Its heights are integers that add up to 2^63, so a step is chosen, exactly, by an alias table over integers
-//!    (Walker 1977). What lies beyond the table, from 9.5 sigma on, is one entry with geometric steps.
+//! 1. A staircase over `|y|` with steps of width `w = 2^b`, between sigma/64 and sigma/32, covers `G exp(-y^2 / 2 sigma^2)`
+//!    with integer heights; a step is chosen exactly (`staircase`).
 //! 2. `|y|` is uniform within the step: b random bits.
 //! 3. It is kept with probability `G exp(-y^2 / 2 sigma^2) / height`. The uniform that decides is compared with integer
 //!    bounds of that probability from the series of `exp` (`1 - d <= exp(-d) <= 1 - d + d^2 / 2`, ...). Where they cannot
 //!    tell, `exponential` compares to as many digits as it takes. About 2 in 100 are not kept.
 //!
-//! No floating-point number takes part in the decision. The table is computed with floats once, but only *that* its
-//! heights cover the curve matters (they are 2^-40 above it, far more than the floats are off; a test checks each
-//! against exact bounds), since the decision divides by the integer height itself.
+//! Every decision compares integers. Floats enter only through the bounds at the starts of the steps, computed once and
+//! widened by far more than they can be off; a test compares the verdicts with exact ones.
 //!
 //! The one departure from the law: draws of 2^62 and more are refused, which for the largest sigma admitted is 32 sigma
 //! and a mass below e^-500.
@@ -21,19 +19,11 @@
 use num_bigint::BigUint;
 use thiserror::Error;
 
-use super::exponential::{LazyUniform, Rational, is_below};
+use super::{
+    exponential::{LazyUniform, Rational, enclose_exp, is_below},
+    staircase::{Staircase, TABLE_REACH},
+};
 use crate::rng::RandomWords;
-
-/// Columns of the alias table.
-const COLUMNS: usize = 1 << 10;
-/// What each column holds: `COLUMNS << CAPACITY_BITS` is the sum of all heights, 2^63.
-const CAPACITY_BITS: u32 = 53;
-/// The table covers so many sigma; what lies beyond is drawn from geometric steps.
-const TABLE_REACH: f64 = 9.5;
-/// Steps beyond the table are so many bits wider: at least sigma / 4, so that the curve falls by more than half.
-const TAIL_WIDENING: u32 = 4;
-/// Draws are below this in absolute value.
-const LARGEST_DRAW: u64 = 1 << 62;
 
 /// A parameter that the sampler does not take.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -47,23 +37,11 @@ pub struct SigmaError {
 #[derive(Debug, Clone)]
 pub struct DiscreteGaussianSampler {
     sigma: u64,
-    /// b: the steps of the table are 2^b wide.
-    width_bits: u32,
-    /// G: the height of the curve at 0.
-    scale: u64,
-    /// Heights of the steps; the last one is the tail's.
-    heights: Vec<u64>,
-    columns: Box<[Column; COLUMNS]>,
+    stairs: Staircase,
     /// Bounds of G exp(-start^2 / 2 sigma^2) / height, in units of 2^-32.
     start: Vec<Bounds>,
     /// Bounds of `w^2 / (2 sigma^2)` in units of 2^-40.
     quotient: Bounds,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Column {
-    threshold: u64,
-    alias: u16,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -92,12 +70,11 @@ impl DiscreteGaussianSampler {
         let width_bits = sigma.ilog2() - 5;
         let width = (1u64 << width_bits) as f64 / sigma as f64;
         let steps = libm::ceil(TABLE_REACH / width) as usize;
-        let (scale, heights) = staircase(width, steps);
-        let start = (0..steps).map(|i| start_bounds(scale, heights[i], i as f64 * width)).collect();
+        let stairs = Staircase::over(width_bits, steps, |i| libm::exp(-0.5 * (i as f64 * width) * (i as f64 * width)));
+        let start = (0..steps).map(|i| start_bounds(stairs.scale, stairs.heights[i], i as f64 * width)).collect();
         let quotient = width * width / 2.0 * (1u64 << 40) as f64;
         let quotient = Bounds { low: quotient as u64 - 1, high: quotient as u64 + 2 };
-        let columns = alias_table(&heights);
-        Ok(Self { sigma, width_bits, scale, heights, columns, start, quotient })
+        Ok(Self { sigma, stairs, start, quotient })
     }
 
     /// The parameter.
@@ -115,11 +92,7 @@ impl DiscreteGaussianSampler {
     #[inline]
     pub fn draw(&self, words: &mut RandomWords) -> i64 {
         loop {
-            let word = words.next_word();
-            let column = &self.columns[(word >> CAPACITY_BITS) as usize % COLUMNS];
-            let own = word & ((1 << CAPACITY_BITS) - 1) < column.threshold;
-            let step = if own { (word >> CAPACITY_BITS) as usize % COLUMNS } else { column.alias as usize };
-            let negative = word >> 63 == 1;
+            let (step, negative) = self.stairs.choose(words);
             if let Some(y) = self.try_step(step, words)
                 && !(negative && y == 0)
             {
@@ -134,15 +107,12 @@ impl DiscreteGaussianSampler {
         if step >= self.start.len() {
             return self.try_tail(words);
         }
-        let word = words.next_word();
-        // The leading bits are the place within the step, the last 32 decide; they never overlap.
-        let place = (word >> 1) >> (63 - self.width_bits);
-        let decider = if self.width_bits <= 32 { word as u32 } else { words.next_word() as u32 };
-        let y = ((step as u64) << self.width_bits) + place;
+        let (place, decider) = self.stairs.place(words);
+        let y = ((step as u64) << self.stairs.width_bits) + place;
         let keep = match self.judge(step, place, decider) {
             Verdict::Keep => true,
             Verdict::Refuse => false,
-            Verdict::Unknown => self.judge_exactly(y, self.heights[step], 0, decider, words),
+            Verdict::Unknown => self.judge_exactly(y, self.stairs.heights[step], 0, decider, words),
         };
         keep.then_some(y)
     }
@@ -151,7 +121,8 @@ impl DiscreteGaussianSampler {
     /// `y^2 / 2 sigma^2` is that of the step's start plus `d = f (2 step + f) w^2 / (2 sigma^2)`, at most 0.6.
     #[inline]
     fn judge(&self, step: usize, place: u64, decider: u32) -> Verdict {
-        let part = if self.width_bits >= 24 { place >> (self.width_bits - 24) } else { place << (24 - self.width_bits) };
+        let width_bits = self.stairs.width_bits;
+        let part = if width_bits >= 24 { place >> (width_bits - 24) } else { place << (24 - width_bits) };
         let part_high = part + 1;
         // In units of 2^-48, below 2^59.
         let factor = part_high * (((2 * step as u64) << 24) + part_high);
@@ -185,28 +156,16 @@ impl DiscreteGaussianSampler {
     fn judge_exactly(&self, y: u64, height: u64, raised: u32, decider: u32, words: &mut RandomWords) -> bool {
         let r = Rational { numerator: BigUint::from(y).pow(2), denominator: BigUint::from(self.sigma).pow(2) << 1u32 };
         let uniform = LazyUniform::beginning_with(u64::from(decider), 32);
-        is_below(uniform, &BigUint::from(height), &(BigUint::from(self.scale) << raised), &r, words)
+        let scale = BigUint::from(self.stairs.scale) << raised;
+        is_below(uniform, &BigUint::from(height), &scale, |precision| enclose_exp(&r, precision), words)
     }
 
-    /// Beyond the table: steps `2^TAIL_WIDENING` times as wide, each half as likely as the one before.
+    /// `|y|` beyond the table, if it is kept.
     #[cold]
     fn try_tail(&self, words: &mut RandomWords) -> Option<u64> {
-        let mut step = 0u64;
-        let mut coin = words.next_word();
-        while coin == 0 {
-            step += 64;
-            coin = words.next_word();
-        }
-        step += u64::from(coin.trailing_zeros());
-        let bits = self.width_bits + TAIL_WIDENING;
-        let place = words.next_word() >> (64 - bits);
-        let base = (self.start.len() as u64) << self.width_bits;
-        let y = step.checked_mul(1 << bits)?.checked_add(base + place).filter(|y| *y < LARGEST_DRAW)?;
-        // The chance to get here is height * 2^-(step + 1), spread over 2^TAIL_WIDENING widths.
-        let raised = u32::try_from(step).ok()?.checked_add(TAIL_WIDENING + 1)?;
-        let decider = (words.next_word() >> 32) as u32;
-        let height = *self.heights.last()?;
-        self.judge_exactly(y, height, raised, decider, words).then_some(y)
+        let tail = self.stairs.tail(words)?;
+        let kept = self.judge_exactly(tail.distance, self.stairs.tail_height(), tail.raised, tail.decider, words);
+        kept.then_some(tail.distance)
     }
 }
 
@@ -216,21 +175,6 @@ fn scaled(factor: u64, quotient: u64) -> u64 {
     ((u128::from(factor) * u128::from(quotient)) >> 56) as u64
 }
 
-/// G and integer heights that cover `G exp(-(i width)^2 / 2)` and add up to 2^63; the last is the tail's.
-fn staircase(width: f64, steps: usize) -> (u64, Vec<u64>) {
-    let curve: Vec<f64> = (0..steps).map(|i| libm::exp(-0.5 * (i as f64 * width) * (i as f64 * width))).collect();
-    // The tail's first step is chosen half the time that the tail is, and is wider.
-    let tail = libm::exp(-0.5 * (steps as f64 * width) * (steps as f64 * width)) * f64::from(2u32 << TAIL_WIDENING);
-    let total = curve.iter().sum::<f64>() + tail;
-    let all = 1u64 << 63;
-    let scale = ((all as f64 / total) * (1.0 - 2.0f64.powi(-38))) as u64 - 2 * steps as u64;
-    let cover = |c: f64| (scale as f64 * c * (1.0 + 2.0f64.powi(-40))) as u64 + 2;
-    let mut heights: Vec<u64> = curve.iter().chain([&tail]).map(|c| cover(*c)).collect();
-    let spare = all - heights.iter().sum::<u64>();
-    heights[0] += spare;
-    (scale, heights)
-}
-
 /// Bounds of `scale exp(-x^2 / 2) / height` in units of 2^-32, wider than floats can be off.
 fn start_bounds(scale: u64, height: u64, x: f64) -> Bounds {
     let ratio = scale as f64 * libm::exp(-0.5 * x * x) / height as f64 * 2.0f64.powi(32);
@@ -238,34 +182,11 @@ fn start_bounds(scale: u64, height: u64, x: f64) -> Bounds {
     Bounds { low: low.saturating_sub(1), high: ((ratio * (1.0 + 2.0f64.powi(-40))) as u64 + 2).min(1 << 32) }
 }
 
-/// Walker's table over integers: every column holds 2^53 of its own entry and of one other.
-fn alias_table(heights: &[u64]) -> Box<[Column; COLUMNS]> {
-    let capacity = 1u64 << CAPACITY_BITS;
-    let mut left = vec![0u64; COLUMNS];
-    left[..heights.len()].copy_from_slice(heights);
-    let mut columns = Box::new([Column::default(); COLUMNS]);
-    let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..COLUMNS).partition(|i| left[*i] < capacity);
-    while let Some(short) = small.pop() {
-        // While a column is short, another has more than its share, for the sum is the capacity of all.
-        let Some(&long) = large.last() else { break };
-        columns[short] = Column { threshold: left[short], alias: long as u16 };
-        left[long] -= capacity - left[short];
-        if left[long] < capacity {
-            large.pop();
-            small.push(long);
-        }
-    }
-    for full in large {
-        columns[full] = Column { threshold: capacity, alias: full as u16 };
-    }
-    columns
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::{super::exponential::enclose_exp, *};
+    use super::{super::staircase::TAIL_WIDENING, *};
     use crate::rng::{NoiseSource, Purpose, SimulationKey};
 
     const SIGMAS: [u64; 9] = [32, 33, 63, 64, 1000, 1 << 20, (1 << 33) + 12_345, (1 << 41) - 1, 1 << 57];
@@ -278,14 +199,7 @@ mod tests {
     fn every_step_is_chosen_with_exactly_its_height() {
         for sigma in SIGMAS {
             let sampler = DiscreteGaussianSampler::new(sigma).unwrap();
-            let mut chosen = vec![0u64; COLUMNS];
-            for (i, column) in sampler.columns.iter().enumerate() {
-                chosen[i] += column.threshold;
-                chosen[column.alias as usize] += (1 << CAPACITY_BITS) - column.threshold;
-            }
-            assert_eq!(chosen[..sampler.heights.len()], sampler.heights, "sigma {sigma}");
-            assert!(chosen[sampler.heights.len()..].iter().all(|c| *c == 0));
-            assert_eq!(sampler.heights.iter().map(|h| u128::from(*h)).sum::<u128>(), 1 << 63);
+            assert!(sampler.stairs.is_exact(), "sigma {sigma}");
         }
     }
 
@@ -294,7 +208,7 @@ mod tests {
         let denominator = BigUint::from(sampler.sigma).pow(2) << 1u32;
         let r = Rational { numerator: BigUint::from(y).pow(2), denominator };
         let (_, high) = enclose_exp(&r, 200);
-        (high * sampler.scale) << raised <= BigUint::from(height) << 200u32
+        (high * sampler.stairs.scale) << raised <= BigUint::from(height) << 200u32
     }
 
     #[test]
@@ -303,20 +217,24 @@ mod tests {
             let sampler = DiscreteGaussianSampler::new(sigma).unwrap();
             let steps = sampler.start.len();
             for step in 0..steps {
-                let y = (step as u64) << sampler.width_bits;
-                assert!(covers(&sampler, y, sampler.heights[step], 0), "sigma {sigma}, step {step}");
+                let y = (step as u64) << sampler.stairs.width_bits;
+                assert!(covers(&sampler, y, sampler.stairs.heights[step], 0), "sigma {sigma}, step {step}");
             }
             for tail_step in 0..32u32 {
-                let wide = sampler.width_bits + TAIL_WIDENING;
-                let Some(y) = (u64::from(tail_step) << wide).checked_add((steps as u64) << sampler.width_bits) else {
+                let wide = sampler.stairs.width_bits + TAIL_WIDENING;
+                let Some(y) = (u64::from(tail_step) << wide).checked_add((steps as u64) << sampler.stairs.width_bits)
+                else {
                     break;
                 };
                 let raised = tail_step + TAIL_WIDENING + 1;
-                assert!(covers(&sampler, y, sampler.heights[steps], raised), "sigma {sigma}, tail step {tail_step}");
+                assert!(
+                    covers(&sampler, y, sampler.stairs.heights[steps], raised),
+                    "sigma {sigma}, tail step {tail_step}"
+                );
             }
             // And not by much: at most 4 in 100 draws are refused.
-            let area: f64 = libm::sqrt(std::f64::consts::PI / 2.0) * sigma as f64 * sampler.scale as f64;
-            let staircase = 2.0f64.powi(63) * (1u64 << sampler.width_bits) as f64;
+            let area: f64 = libm::sqrt(std::f64::consts::PI / 2.0) * sigma as f64 * sampler.stairs.scale as f64;
+            let staircase = 2.0f64.powi(63) * (1u64 << sampler.stairs.width_bits) as f64;
             assert!(area / staircase > 0.96, "sigma {sigma}: {}", area / staircase);
         }
     }
@@ -333,14 +251,14 @@ mod tests {
         ) {
             let sampler = DiscreteGaussianSampler::new(sigma).unwrap();
             let step = step.index(sampler.start.len());
-            let place = (place >> 1) >> (63 - sampler.width_bits);
-            let y = ((step as u64) << sampler.width_bits) + place;
+            let place = (place >> 1) >> (63 - sampler.stairs.width_bits);
+            let y = ((step as u64) << sampler.stairs.width_bits) + place;
             // Half the cases stand right at the boundary.
-            let p = sampler.scale as f64 / sampler.heights[step] as f64
+            let p = sampler.stairs.scale as f64 / sampler.stairs.heights[step] as f64
                 * libm::exp(-0.5 * (y as f64 / sigma as f64) * (y as f64 / sigma as f64));
             let boundary = (p * 2.0f64.powi(32)) as i64 + near;
             let decider = if close { boundary.clamp(0, u32::MAX.into()) as u32 } else { random };
-            let exact = sampler.judge_exactly(y, sampler.heights[step], 0, decider, &mut words(1));
+            let exact = sampler.judge_exactly(y, sampler.stairs.heights[step], 0, decider, &mut words(1));
             match sampler.judge(step, place, decider) {
                 Verdict::Keep => prop_assert!(exact),
                 Verdict::Refuse => prop_assert!(!exact),
@@ -369,7 +287,7 @@ mod tests {
         let sampler = DiscreteGaussianSampler::new(1000).unwrap();
         let mut random = words(4);
         let kept: Vec<u64> = (0..4000).filter_map(|_| sampler.try_tail(&mut random)).collect();
-        let base = (sampler.start.len() as u64) << sampler.width_bits;
+        let base = (sampler.start.len() as u64) << sampler.stairs.width_bits;
         assert!(kept.len() > 20 && kept.iter().all(|y| (base..base + 3000).contains(y)), "{kept:?}");
         // Given y >= base, the mean excess of a normal at 9.5 sigma is about sigma / 9.7.
         let excess = kept.iter().map(|y| (y - base) as f64).sum::<f64>() / kept.len() as f64;

@@ -1,8 +1,8 @@
-//! Comparisons with `exp(-r)`, for rational `r`, to as many digits as it takes.
+//! Comparisons of a uniform real with a number such as `exp(-r)`, for rational `r`, to as many digits as it takes.
 //!
 //! The samplers decide nearly every draw with machine words and bounds that are proved; what is left, one draw in some
-//! millions, comes here. A uniform real is revealed bit by bit and `exp(-r)` is enclosed ever more tightly until the
-//! two are apart.
+//! millions, comes here. A uniform real is revealed bit by bit and the number is enclosed ever more tightly until the
+//! two are apart (Canonne, Kamath and Steinke 2020, arXiv:2004.00010, sample the same comparison from Bernoulli draws).
 
 use num_bigint::BigUint;
 
@@ -32,18 +32,18 @@ pub(super) struct Rational {
     pub(super) denominator: BigUint,
 }
 
-/// Whether `uniform * weight < scale * exp(-r)`, exactly.
+/// Whether `uniform * weight < scale * value`, exactly; `enclose(precision)` gives integers that enclose
+/// `value * 2^precision`, the more tightly the more precision there is.
 pub(super) fn is_below(
     mut uniform: LazyUniform,
     weight: &BigUint,
     scale: &BigUint,
-    r: &Rational,
+    enclose: impl Fn(u64) -> (BigUint, BigUint),
     words: &mut RandomWords,
 ) -> bool {
     loop {
-        // exp(-r) * 2^precision lies in [low, high].
         let precision = uniform.bits + 64;
-        let (low, high) = enclose_exp(r, precision);
+        let (low, high) = enclose(precision);
         let reach = |e: &BigUint| (scale * e) << uniform.bits;
         let standing = |u: &BigUint| (weight * u) << precision;
         if standing(&(&uniform.known + 1u32)) <= reach(&low) {
@@ -154,7 +154,7 @@ mod tests {
         let below = (0..trials)
             .filter(|_| {
                 let start = LazyUniform::beginning_with(words.next_word() >> 63, 1);
-                is_below(start, &one, &one, &r, &mut words)
+                is_below(start, &one, &one, |precision| enclose_exp(&r, precision), &mut words)
             })
             .count() as f64;
         let p = libm::exp(-0.75);

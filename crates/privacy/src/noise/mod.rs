@@ -6,8 +6,10 @@
 
 pub mod discrete_gaussian;
 mod exponential;
+mod poisson_ratio;
 pub mod simulated;
 pub mod skellam;
+mod staircase;
 
 pub use discrete_gaussian::DiscreteGaussianSampler;
 pub use simulated::SimulatedGaussian;

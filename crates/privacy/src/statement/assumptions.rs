@@ -68,7 +68,10 @@ fn noise_words(noise: &Noise, adjacency: Adjacency) -> String {
             let segments: Vec<String> = (joint.segments().iter())
                 .map(|d| format!("parameter {} on L2 sensitivity {}", d.sigma(), d.sensitivity()))
                 .collect();
-            format!("discrete Gaussian noise on each segment of an integer vector ({}), fresh and secret", segments.join("; "))
+            format!(
+                "discrete Gaussian noise on each segment of an integer vector ({}), fresh and secret",
+                segments.join("; ")
+            )
         }
     }
 }

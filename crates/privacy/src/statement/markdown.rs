@@ -53,7 +53,16 @@ fn summary(statement: &Statement) -> String {
         return "**No guarantee:** epsilon is infinite.".into();
     }
     let (epsilon, delta) = (rounded_up(guarantee.epsilon.get()), guarantee.delta.get());
-    format!("**({epsilon}, {delta:e})-differentially private** for each {}.", protected(statement))
+    let private = format!("**({epsilon}, {delta:e})-differentially private** for each {}", protected(statement));
+    match guarantee.sweep_epsilon {
+        None => format!("{private}."),
+        Some(sweep) => {
+            format!(
+                "{private}, this run alone; all runs of its sweep together have epsilon {}.",
+                rounded_up(sweep.get())
+            )
+        }
+    }
 }
 
 fn simulated(randomness: Randomness) -> Option<u64> {
@@ -73,10 +82,14 @@ fn protected(statement: &Statement) -> String {
 fn setting(aggregation: &Aggregation) -> String {
     match aggregation {
         Aggregation::Plain { sees_updates } => {
-            format!("Central: updates are summed in the clear and noise is added to the sum. Single updates are seen by {sees_updates}.")
+            format!(
+                "Central: updates are summed in the clear and noise is added to the sum. Single updates are seen by {sees_updates}."
+            )
         }
         Aggregation::Secure { protocol, sees_sum } => {
-            format!("Central, with secure aggregation ({protocol}). Single updates are seen by nobody; the sum before noise is seen by {sees_sum}.")
+            format!(
+                "Central, with secure aggregation ({protocol}). Single updates are seen by nobody; the sum before noise is seen by {sees_sum}."
+            )
         }
     }
 }
@@ -85,7 +98,7 @@ fn data_accesses(accesses: &DataAccesses) -> Vec<String> {
     let mut items: Vec<String> = accesses.streams.iter().map(stream).collect();
     items.push(match accesses.failed_attempts {
         0 => "No attempt failed.".into(),
-        n => format!("In {n} attempts users took part and nothing was released."),
+        n => format!("Attempts in which users took part and nothing was released: {n}."),
     });
     items.push(match &accesses.start {
         Start::Random => "The model was drawn at random before the first round.".into(),
@@ -110,7 +123,8 @@ fn stream(access: &StreamAccess) -> String {
         return format!("`{name}`: {} releases outside the plan, without privacy.", access.released);
     };
     let participation = access.participation.as_deref().unwrap_or_default();
-    let mut text = format!("`{name}`: {mechanism}; {} of {planned} planned steps released; {participation}", access.released);
+    let mut text =
+        format!("`{name}`: {mechanism}; {} of {planned} planned steps released; {participation}", access.released);
     for (key, value) in &access.parameters {
         let _ = write!(text, "; {key} = {value}"); // writing to a string does not fail
     }
@@ -135,7 +149,9 @@ fn adjacency(statement: &Statement) -> String {
     let name = statement.unit.name();
     let how = match statement.adjacency {
         Adjacency::AddOrRemove => format!("one {name}'s data is added or removed"),
-        Adjacency::ZeroOut => format!("one {name}'s contributions are replaced by zeros, the number of {name}s unchanged"),
+        Adjacency::ZeroOut => {
+            format!("one {name}'s contributions are replaced by zeros, the number of {name}s unchanged")
+        }
         Adjacency::ReplaceOne => format!("one {name}'s data is replaced by another's"),
     };
     format!("`{}`: two datasets are neighbours when {how}.", statement.adjacency)
@@ -211,8 +227,14 @@ fn limit(guarantee: &Guarantee) -> Vec<String> {
 fn source(statement: &Statement) -> Vec<String> {
     let ledger = &statement.ledger;
     let mut items = vec![
-        format!("Head of the ledger: `{}`. Keep it: whoever has it notices a ledger that was cut or changed.", ledger.head),
-        format!("Signed by the key `{}`, written by {}. Against the holder of that key nothing is proved.", ledger.key, ledger.software),
+        format!(
+            "Head of the ledger: `{}`. Keep it: whoever has it notices a ledger that was cut or changed.",
+            ledger.head
+        ),
+        format!(
+            "Signed by the key `{}`, written by {}. Against the holder of that key nothing is proved.",
+            ledger.key, ledger.software
+        ),
     ];
     items.push(match (ledger.closed, ledger.pseudonym_key_destroyed) {
         (true, true) => "The ledger is closed, and the key of the participants' pseudonyms was destroyed.".into(),

@@ -269,7 +269,9 @@ fn assumes<S: LedgerStore>(ledger: &Ledger<S>) -> Vec<String> {
     if plan.budget.is_some_and(Budget::is_filter) {
         words.push("the budget was fixed in advance; what happened within it could depend on released values".into());
     } else {
-        words.push("the plan was fixed in advance: nothing in it, not even when to stop, depended on released values".into());
+        words.push(
+            "the plan was fixed in advance: nothing in it, not even when to stop, depended on released values".into(),
+        );
     }
     let unverified = ledger.imports().iter().filter(|import| !import.verified);
     words.extend(unverified.map(|import| format!("the ledger of {}, which was not verified, is true", import.what)));
@@ -298,7 +300,9 @@ fn not_covered(plan: &Plan) -> Vec<String> {
     match plan.unit {
         Unit::User => {}
         Unit::Device if plan.group > 1 => {}
-        Unit::Device => words.push("A person with several devices is protected less than one with a single device.".into()),
+        Unit::Device => {
+            words.push("A person with several devices is protected less than one with a single device.".into())
+        }
         Unit::Example => words.push("A person with several examples is protected less than the number says.".into()),
     }
     words.push("Who took part, and that somebody did, is not hidden from whoever runs the system.".into());

@@ -1,10 +1,11 @@
 //! A plan, events and releases with which the ledger's tests tell their stories.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test binary uses a part of it, and unwraps as tests do")]
 
 use std::{borrow::Cow, collections::BTreeMap};
 
 use keyhush_privacy::{
-    AccountantKind, Adjacency, Delta, MinSeparation, NoiseMatrix, NoiseMultiplier, Participation, PrivacyEvent, Segment,
+    AccountantKind, Adjacency, Delta, MinSeparation, NoiseMatrix, NoiseMultiplier, Participation, PrivacyEvent,
+    Segment,
     ledger::{
         Aggregation, Attempt, Ledger, LedgerError, LedgerStore, ParticipationRecord, Phase, Plan, Publication, Receipt,
         SigningKey, Start, Unit,

@@ -1,6 +1,8 @@
 //! A quantile followed through the real stages: clip, encode, add up, release, follow. Shared by the tests of the clip
 //! and by the example that draws the figures of Andrew et al. 2021.
 
+#![allow(dead_code, clippy::unwrap_used, reason = "each user takes a part of it, and a run that cannot be set up must stop")]
+
 use std::sync::Arc;
 
 use keyhush_privacy::{
@@ -14,21 +16,21 @@ use keyhush_privacy::{
 
 /// Norms that are the exponential of a normal.
 #[derive(Debug, Clone, Copy)]
-pub struct LogNormal {
-    pub mean: f64,
-    pub stddev: f64,
+pub(crate) struct LogNormal {
+    pub(crate) mean: f64,
+    pub(crate) stddev: f64,
 }
 
 impl LogNormal {
     /// The three of Figure 2: exp of N(0.0, 1.0), N(0.0, 0.1) and N(log 10, 1.0), the second number read as a standard
     /// deviation.
-    pub fn of_figure_2() -> [Self; 3] {
+    pub(crate) fn of_figure_2() -> [Self; 3] {
         let of = |mean, stddev| Self { mean, stddev };
         [of(0.0, 1.0), of(0.0, 0.1), of(std::f64::consts::LN_10, 1.0)]
     }
 
     /// The true value at one of the five quantiles of Figure 2.
-    pub fn quantile(self, quantile: f64) -> f64 {
+    pub(crate) fn quantile(self, quantile: f64) -> f64 {
         // The standard normal's: scipy 1.16.3, scipy.stats.norm.ppf([0.1, 0.3, 0.5, 0.7, 0.9]).
         let normal = match quantile {
             0.1 => -1.281_551_565_544_6,
@@ -50,32 +52,32 @@ impl LogNormal {
 }
 
 /// The five quantiles of Figure 2.
-pub const QUANTILES: [f64; 5] = [0.1, 0.3, 0.5, 0.7, 0.9];
+pub(crate) const QUANTILES: [f64; 5] = [0.1, 0.3, 0.5, 0.7, 0.9];
 
 /// What is followed, and how.
-pub struct Tracking {
-    pub data: LogNormal,
-    pub clip: AdaptiveClipPlan,
-    pub correlation: Correlation,
-    pub segments: Vec<Segment>,
-    pub seed: u64,
+pub(crate) struct Tracking {
+    pub(crate) data: LogNormal,
+    pub(crate) clip: AdaptiveClipPlan,
+    pub(crate) correlation: Correlation,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) seed: u64,
 }
 
 /// The clips of a run, one entry a round.
-pub struct Tracked {
-    pub active: Vec<f64>,
-    pub tracked: Vec<f64>,
+pub(crate) struct Tracked {
+    pub(crate) active: Vec<f64>,
+    pub(crate) tracked: Vec<f64>,
 }
 
 impl Tracking {
     /// Figure 2 of Andrew et al. 2021: eta 0.2, C^0 0.1, m 100, sigma_b m / 20, 200 rounds of independent noise.
-    pub fn figure_2(data: LogNormal, quantile: f64) -> Self {
+    pub(crate) fn figure_2(data: LogNormal, quantile: f64) -> Self {
         let clip = AdaptiveClipPlan { quantile, ..AdaptiveClipPlan::published(100.0) };
         Self { data, clip, correlation: Correlation::Independent, segments: vec![Segment::of(200)], seed: 2021 }
     }
 
     /// Follows the quantile; users are one-dimensional updates.
-    pub fn run(&self) -> Tracked {
+    pub(crate) fn run(&self) -> Tracked {
         let source = Arc::new(NoiseSource::from(SimulationKey::new(self.seed)));
         let mut clip = AdaptiveClip::new(self.clip).unwrap();
         let encoding = self.encoding();
@@ -130,8 +132,7 @@ impl Tracking {
 }
 
 /// The four mechanisms, restarted twice where they can be.
-#[allow(dead_code, reason = "the example draws independent noise only")]
-pub fn mechanisms() -> Vec<(Correlation, Vec<Segment>)> {
+pub(crate) fn mechanisms() -> Vec<(Correlation, Vec<Segment>)> {
     let restarted = vec![Segment::of(60), Segment::of(60), Segment::of(80)];
     let banded = NoiseMatrix::Banded { coefficients: vec![1.0, 0.5, 0.375, 0.25] };
     let blt = NoiseMatrix::Blt { buffer_decay: vec![0.9375, 0.5], output_scale: vec![0.25, 0.25] };
@@ -144,12 +145,12 @@ pub fn mechanisms() -> Vec<(Correlation, Vec<Segment>)> {
 }
 
 /// The loss whose minimum is a quantile, averaged over values: Andrew et al. 2021, section 2 and Figure 1.
-pub fn average_loss(quantile: f64, clip: f64, values: &[f64]) -> f64 {
+pub(crate) fn average_loss(quantile: f64, clip: f64, values: &[f64]) -> f64 {
     let loss = |x: f64| if x <= clip { (1.0 - quantile) * (clip - x) } else { quantile * (x - clip) };
     values.iter().map(|x| loss(*x)).sum::<f64>() / values.len() as f64
 }
 
 /// The values of Figure 1.
-pub const FIGURE_1_VALUES: [f64; 6] = [15.0, 25.0, 28.0, 40.0, 45.0, 48.0];
+pub(crate) const FIGURE_1_VALUES: [f64; 6] = [15.0, 25.0, 28.0, 40.0, 45.0, 48.0];
 /// The quantiles of Figure 1.
-pub const FIGURE_1_QUANTILES: [f64; 4] = [0.01, 0.5, 0.75, 0.99];
+pub(crate) const FIGURE_1_QUANTILES: [f64; 4] = [0.01, 0.5, 0.75, 0.99];

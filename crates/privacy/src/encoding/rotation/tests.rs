@@ -20,7 +20,7 @@ impl Textbook<'_> {
 
     fn stage<T: Coordinate>(&self, values: &mut [T], h: usize) {
         for i in 0..values.len() {
-            if i % self.0.block & h == 0 {
+            if (i % self.0.block) & h == 0 {
                 (values[i], values[i + h]) = (values[i].plus(values[i + h]), values[i].minus(values[i + h]));
             }
         }
@@ -126,7 +126,7 @@ fn vectors_of_128_256_and_512_bits_give_the_textbooks_bits() {
 /// U_ij by its definition: (M ⊗ H / sqrt(2^a)) D_xi.
 fn entry(rotation: &Rotation, i: usize, j: usize) -> f64 {
     let block = rotation.block;
-    let hadamard = if (i % block & j % block).count_ones() % 2 == 0 { 1.0 } else { -1.0 };
+    let hadamard = if ((i % block) & (j % block)).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
     let sign = if rotation.signs[j / 512 * 16 + j % 16] >> (31 - j % 512 / 16) & 1 == 1 { -1.0 } else { 1.0 };
     rotation.factor.entry(i / block, j / block) * hadamard * sign / (block as f64).sqrt()
 }

@@ -20,7 +20,7 @@
 //! noticed.
 
 mod disk;
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod power_loss;
 mod scan;
 mod secret;

@@ -247,7 +247,8 @@ impl Disk for SimDisk {
         if state.is_lie(folder) {
             return Ok(());
         }
-        let (done, pending) = std::mem::take(&mut state.pending).into_iter().partition(|c: &NameChange| c.folder == folder);
+        let (done, pending) =
+            std::mem::take(&mut state.pending).into_iter().partition(|c: &NameChange| c.folder == folder);
         state.pending = pending;
         done.iter().for_each(|change: &NameChange| change.apply(&mut state.durable));
         Ok(())
@@ -426,8 +427,7 @@ fn p13_what_was_acknowledged_survives_the_loss_of_everything_unsynced() {
 
 #[test]
 fn p13_every_sync_is_needed() {
-    let syncs =
-        [".jsonl", ".head.new", ".bin", ".released", ".participations", ".signing-key", "/secret", "/run"];
+    let syncs = [".jsonl", ".head.new", ".bin", ".released", ".participations", ".signing-key", "/secret", "/run"];
     for lie in syncs {
         let (crashes, found) = violations(Some(lie));
         assert!(!found.is_empty(), "{crashes} crashes and no loss without syncing {lie}: why is it synced?");
