@@ -12,7 +12,7 @@ mod ledger_story;
 use std::{
     io::{BufRead, BufReader, Write},
     path::Path,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
     time::Duration,
 };
 
@@ -125,13 +125,40 @@ fn command(ledger: &Path, steps: u64, inject: Option<&str>) -> Command {
     command
 }
 
-/// Waits for the end and returns the last head that was acknowledged.
-fn collect(mut child: Child) -> (ExitStatus, Option<Head>) {
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    // A line that was cut by the kill was not told to anyone.
-    let heads = lines.filter_map(|line| line.rsplit_once("acknowledged ").and_then(|(_, head)| head.parse().ok()));
-    let last = heads.last();
-    (child.wait().unwrap(), last)
+/// A victim that was started, and what it has printed.
+struct Victim {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    acknowledged: Option<Head>,
+}
+
+impl Victim {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        Self { child, out, acknowledged: None }
+    }
+
+    /// Reads what was printed, up to the next receipt; whether there was one.
+    fn next_receipt(&mut self) -> bool {
+        let mut line = String::new();
+        while self.out.read_line(&mut line).unwrap_or_default() > 0 {
+            // A line that was cut by the kill was not told to anyone.
+            let head = line.trim_end().rsplit_once("acknowledged ").and_then(|(_, head)| head.parse().ok());
+            if line.ends_with('\n') && head.is_some() {
+                self.acknowledged = head;
+                return true;
+            }
+            line.clear();
+        }
+        false
+    }
+
+    /// Waits for the end and returns the last head that was acknowledged.
+    fn end(mut self) -> (ExitStatus, Option<Head>) {
+        while self.next_receipt() {}
+        (self.child.wait().unwrap(), self.acknowledged)
+    }
 }
 
 /// Reopens and compares with what was acknowledged; another entry must go in.
@@ -167,7 +194,7 @@ fn kill_at_every(call: &str) -> u64 {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger.jsonl");
         let inject = format!("{call}:signal=SIGKILL:when={n}");
-        let (status, acknowledged) = collect(command(&path, 2, Some(&inject)).spawn().unwrap());
+        let (status, acknowledged) = Victim::start(&mut command(&path, 2, Some(&inject))).end();
         check(&path, acknowledged).unwrap_or_else(|e| panic!("killed at {call} number {n}: {e}"));
         if status.success() {
             assert_eq!(acknowledged.unwrap().length, 3, "the story ends after two releases");
@@ -212,9 +239,9 @@ fn kill_at_random(victims: u64, early: bool) -> (u64, Vec<String>) {
     let (mut killed, mut wrong) = (0, Vec::new());
     let mut folder = tempfile::tempdir().unwrap();
     let mut acknowledged = None;
-    for victim in 0..victims {
+    for number in 0..victims {
         // A ledger lives through some deaths, and then a new one begins.
-        if victim % 8 == 0 {
+        if number % 8 == 0 {
             (folder, acknowledged) = (tempfile::tempdir().unwrap(), None);
         }
         let path = folder.path().join("ledger.jsonl");
@@ -222,16 +249,19 @@ fn kill_at_random(victims: u64, early: bool) -> (u64, Vec<String>) {
         if early {
             command.env(EARLY, "1");
         }
-        let mut child = command.spawn().unwrap();
-        let out = child.stdout.take();
-        std::thread::sleep(Duration::from_micros(spread.below(40_000)));
-        child.kill().unwrap();
-        child.stdout = out;
-        let (status, last) = collect(child);
+        let mut victim = Victim::start(&mut command);
+        // One half dies some time after it was born, the other some time after its first receipt.
+        if number % 2 == 0 {
+            std::thread::sleep(Duration::from_micros(spread.below(40_000)));
+        } else if victim.next_receipt() {
+            std::thread::sleep(Duration::from_micros(spread.below(15_000)));
+        }
+        victim.child.kill().unwrap();
+        let (status, last) = victim.end();
         killed += u64::from(!status.success() && last.is_some());
         acknowledged = last.or(acknowledged);
         if let Err(problem) = check(&path, acknowledged) {
-            wrong.push(format!("victim {victim}: {problem}"));
+            wrong.push(format!("victim {number}: {problem}"));
             (folder, acknowledged) = (tempfile::tempdir().unwrap(), None);
         }
     }

@@ -11,6 +11,7 @@ use keyhush_privacy::{
     SamplingRate, Segment,
     encoding::{Encoding, NoisePlan, VectorPlan},
     event::EventError,
+    factorization::{Factorization, Objective, Setting, optimise_banded, optimise_blt},
     mechanism::{Correlation, Mechanism, MechanismError, MechanismPlan},
     rng::{NoiseKey, NoiseSource, Randomness, SimulationKey},
     sensitivity,
@@ -179,4 +180,34 @@ fn p13_noise_is_the_keys() {
     assert_ne!(one.values(), first(Arc::new(NoiseKey::generate().unwrap().into())).values());
     let float = first(Arc::new(SimulationKey::with_floating_point_noise(1).into()));
     assert_eq!(float.randomness(), Randomness::SimulatedFloatingPoint { seed: 1 });
+}
+
+/// The coefficients that `factorization` finds are taken as they are, and the noise of the sums is as small as it says.
+#[test]
+fn computed_coefficients_make_the_noise_they_promise() {
+    let rounds = 64;
+    let participation = shorthand::separated(15, 4);
+    let setting = Setting::new(rounds, participation).unwrap();
+    let found =
+        [optimise_blt(&setting, 3, Objective::Max).unwrap(), optimise_banded(&setting, 16, Objective::Mean).unwrap()];
+    for Factorization { matrix, errors } in found {
+        let vector = VectorPlan::of_update(20_000, 14);
+        let noise = NoisePlan::of_update(NoiseMultiplier::new(5.0).unwrap());
+        let clip = ClipNorm::new(1.0).unwrap();
+        let encoding = Encoding::new(vector, clip, Some(&noise), Adjacency::ZeroOut).unwrap();
+        let planned = MechanismPlan { participation, ..plan(matrix.clone(), vec![Segment::of(rounds)]) };
+        let mut mechanism = Mechanism::init(planned, encoding.layout(), source()).unwrap();
+        let mut prefix = vec![0i64; 20_000];
+        let mut squares = 0.0;
+        for _ in 0..rounds {
+            let released = mechanism.release(Sum::zero(&encoding)).unwrap();
+            prefix.iter_mut().zip(released.values()).for_each(|(p, v)| *p += v);
+            squares = prefix.iter().map(|p| (*p as f64) * (*p as f64)).sum::<f64>() / 20_000.0;
+        }
+        // The last sum has the largest error; it is stated for noise of one sensitivity.
+        let sigma = encoding.layout().segments()[0].sigma as f64;
+        let want = errors.max_squared / errors.squared_sensitivity * sigma * sigma;
+        // A chi-square of 20,000 degrees of freedom is within 5 % of its mean but for 6e-7 of the time.
+        assert!((squares / want - 1.0).abs() < 0.05, "{}: {squares}, expected {want}", matrix.name());
+    }
 }

@@ -188,7 +188,10 @@ fn p3_a_discrete_gaussian_is_the_gaussian_of_less_variance_in_every_accountant()
         }
     }
     for accountant in [AccountantKind::Moments, AccountantKind::Rdp, AccountantKind::Pld, AccountantKind::Best] {
-        assert!(accountant.judge(&events(discrete.clone())[1], delta(1e-7)).is_ok(), "{accountant} under Poisson sampling");
+        assert!(
+            accountant.judge(&events(discrete.clone())[1], delta(1e-7)).is_ok(),
+            "{accountant} under Poisson sampling"
+        );
     }
 }
 

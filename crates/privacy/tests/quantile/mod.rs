@@ -1,7 +1,11 @@
 //! A quantile followed through the real stages: clip, encode, add up, release, follow. Shared by the tests of the clip
 //! and by the example that draws the figures of Andrew et al. 2021.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "each user takes a part of it, and a run that cannot be set up must stop")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "each user takes a part of it, and a run that cannot be set up must stop"
+)]
 
 use std::sync::Arc;
 
