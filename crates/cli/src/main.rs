@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 failed, 2 bad input.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // printing is this crate's job
 
+mod bench;
 mod failure;
 mod privacy;
 
@@ -23,6 +24,9 @@ enum Command {
     /// What a training run costs in privacy, and what a target needs.
     #[command(subcommand)]
     Privacy(Box<privacy::Command>),
+    /// How fast this machine does the work.
+    #[command(subcommand)]
+    Bench(bench::Command),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -40,6 +44,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Privacy(command) => privacy::run(*command),
+        Command::Bench(command) => bench::run(command),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "keyhush", &mut std::io::stdout());
             Ok(())

@@ -1,0 +1,134 @@
+//! Files: what they are by their names, and their bytes without compression.
+
+use std::{
+    fs::File,
+    io::{self, BufReader, Read},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use super::ImportError;
+
+/// What is in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// A JSON object a line.
+    Jsonl,
+    /// A Reddit dump: JSON lines with `author` and `body`, deleted comments among them.
+    Reddit,
+    /// The JSON files of the LEAF benchmark: `user_data` with the samples `x` of each user.
+    Leaf,
+    /// Comma-separated values with a header.
+    Csv,
+    /// Tab-separated values with a header.
+    Tsv,
+    /// Parquet.
+    Parquet,
+}
+
+/// The largest window of a zstd file, as a power of two; Reddit dumps have this one.
+const LARGEST_WINDOW: u32 = 31;
+
+impl Format {
+    /// What a file is, by its name.
+    pub(super) fn of(path: &Path) -> Result<Self, ImportError> {
+        let name = name(path);
+        let plain = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
+        let ends = |ending: &str| plain.to_ascii_lowercase().ends_with(ending);
+        if (name.starts_with("RC_") || name.starts_with("RS_")) && !ends(".csv") && !ends(".tsv") {
+            Ok(Self::Reddit)
+        } else if ends(".jsonl") || ends(".ndjson") || ends(".json") {
+            Ok(Self::Jsonl)
+        } else if ends(".csv") {
+            Ok(Self::Csv)
+        } else if ends(".tsv") {
+            Ok(Self::Tsv)
+        } else if ends(".parquet") {
+            Ok(Self::Parquet)
+        } else {
+            Err(ImportError::UnknownFormat(path.to_owned()))
+        }
+    }
+}
+
+/// The last part of a path.
+pub(super) fn name(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// All files, and how much of them was read.
+pub(super) struct Files<'a> {
+    pub(super) paths: &'a [PathBuf],
+    pub(super) total: u64,
+    read: Arc<AtomicU64>,
+}
+
+impl<'a> Files<'a> {
+    /// Looks at every file before the first is read, so that a typo in the last name is noticed at once.
+    pub(super) fn new(paths: &'a [PathBuf]) -> Result<Self, ImportError> {
+        let mut total = 0;
+        for path in paths {
+            let failed = |error| ImportError::Read { path: path.clone(), error };
+            let file = File::open(path).map_err(failed)?;
+            let meta = file.metadata().map_err(failed)?;
+            if meta.is_dir() {
+                return Err(failed(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder; name its files")));
+            }
+            total += meta.len();
+        }
+        Ok(Self { paths, total, read: Arc::default() })
+    }
+
+    /// Bytes read from disk so far.
+    pub(super) fn read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    /// The bytes of a file, decompressed as its name says.
+    pub(super) fn open(&self, path: &Path) -> io::Result<Box<dyn Read + Send>> {
+        let file = Counted { file: File::open(path)?, read: Arc::clone(&self.read) };
+        let name = name(path);
+        if name.ends_with(".gz") {
+            Ok(Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(1 << 17, file))))
+        } else if name.ends_with(".zst") {
+            let mut decoder = zstd::Decoder::new(file)?;
+            decoder.window_log_max(LARGEST_WINDOW)?;
+            Ok(Box::new(decoder))
+        } else {
+            Ok(Box::new(file))
+        }
+    }
+}
+
+/// A file that counts what is read of it.
+struct Counted {
+    file: File,
+    read: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.read.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_what_a_file_is() {
+        let format = |name: &str| Format::of(Path::new(name)).ok();
+        assert_eq!(format("a/b.jsonl.zst"), Some(Format::Jsonl));
+        assert_eq!(format("RC_2017-11.zst"), Some(Format::Reddit));
+        assert_eq!(format("x.CSV.gz"), Some(Format::Csv));
+        assert_eq!(format("x.tsv"), Some(Format::Tsv));
+        assert_eq!(format("x.parquet"), Some(Format::Parquet));
+        assert_eq!(format("x.docx"), None);
+    }
+}

@@ -1,0 +1,170 @@
+//! Where a vocabulary came from, and the file that says so.
+//!
+//! Which words are in a vocabulary tells something about the text it was counted from. Lists and texts that are public tell
+//! nothing about the users; a vocabulary counted from the users' own text is a release without privacy, and carries that
+//! with it into every store, so that the ledger of a run can record it.
+//!
+//! A vocabulary file is one line `#keyhush-vocabulary {...}` with the rules and the origin, then one entry a line.
+
+use lm::{
+    tokenizer::{Rules, Tokenizer},
+    vocabulary::{Vocabulary, VocabularyError},
+};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+const MARK: &str = "#keyhush-vocabulary ";
+
+/// Where the words of a vocabulary came from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Origin {
+    /// The public list of the synthetic language, or all printable characters.
+    BuiltIn,
+    /// A public list.
+    PublicList {
+        /// Its name.
+        name: String,
+    },
+    /// Counted from public text.
+    PublicText {
+        /// Its name.
+        name: String,
+    },
+    /// Counted from the users' own text, without privacy.
+    UsersNonPrivately {
+        /// The name of the text.
+        name: String,
+    },
+}
+
+impl Origin {
+    /// What must stand in the ledger of every run that uses the vocabulary, if anything.
+    #[must_use]
+    pub fn non_private_event(&self) -> Option<String> {
+        match self {
+            Self::UsersNonPrivately { name } => {
+                Some(format!("the vocabulary was counted from the users' own text ({name}) without noise"))
+            }
+            Self::BuiltIn | Self::PublicList { .. } | Self::PublicText { .. } => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::BuiltIn => f.write_str("built in"),
+            Self::PublicList { name } => write!(f, "the public list {name}"),
+            Self::PublicText { name } => write!(f, "the public text {name}"),
+            Self::UsersNonPrivately { name } => write!(f, "the users' own text ({name}): NOT PRIVATE"),
+        }
+    }
+}
+
+/// A vocabulary with all that one must know of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownVocabulary {
+    /// The entries.
+    pub vocabulary: Vocabulary,
+    /// The rules by which text becomes tokens.
+    pub rules: Rules,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+/// Why a file is not a vocabulary file.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum VocabularyFileError {
+    /// The first line is not ours.
+    #[error("it does not say where its words came from; make a vocabulary of a plain list with `keyhush data vocab --from-list`")]
+    NoOrigin,
+    /// The first line cannot be read.
+    #[error("its first line cannot be read: {0}")]
+    Header(String),
+    /// The rest is not a vocabulary.
+    #[error(transparent)]
+    Vocabulary(#[from] VocabularyError),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    rules: Rules,
+    origin: Origin,
+}
+
+impl KnownVocabulary {
+    /// The vocabulary that comes with the program: the synthetic language's most frequent words.
+    ///
+    /// # Errors
+    /// When `size` leaves no room for words.
+    pub fn built_in(size: usize) -> Result<Self, VocabularyError> {
+        Ok(Self { vocabulary: crate::synth::vocabulary(size)?, rules: Rules::Words1, origin: Origin::BuiltIn })
+    }
+
+    /// All printable ASCII characters, tab and newline.
+    ///
+    /// # Errors
+    /// Never; the entries are distinct.
+    pub fn built_in_characters() -> Result<Self, VocabularyError> {
+        let characters = ['\t', '\n'].into_iter().chain(' '..='~').map(String::from);
+        let vocabulary = Vocabulary::new(characters)?;
+        Ok(Self { vocabulary, rules: Rules::Characters1, origin: Origin::BuiltIn })
+    }
+
+    /// The tokenizer that goes with it.
+    #[must_use]
+    pub const fn tokenizer(&self) -> Tokenizer {
+        Tokenizer::new(self.rules)
+    }
+
+    /// Reads what [`KnownVocabulary::to_file`] wrote.
+    ///
+    /// # Errors
+    /// When the text is not such a file.
+    pub fn parse(text: &str) -> Result<Self, VocabularyFileError> {
+        let rest = text.strip_prefix(MARK).ok_or(VocabularyFileError::NoOrigin)?;
+        let (header, entries) = rest.split_once('\n').ok_or(VocabularyFileError::NoOrigin)?;
+        let header: Header =
+            serde_json::from_str(header).map_err(|error| VocabularyFileError::Header(error.to_string()))?;
+        Ok(Self { vocabulary: Vocabulary::parse(entries)?, rules: header.rules, origin: header.origin })
+    }
+
+    /// The text of a vocabulary file.
+    #[must_use]
+    pub fn to_file(&self) -> String {
+        let header = Header { rules: self.rules, origin: self.origin.clone() };
+        let header = serde_json::to_string(&header).unwrap_or_default(); // strings and unit variants always serialise
+        format!("{MARK}{header}\n{}", self.vocabulary.to_text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_keeps_the_origin() {
+        let vocabulary = Vocabulary::new(["a", "b"]).unwrap();
+        let origin = Origin::UsersNonPrivately { name: "diary.jsonl".into() };
+        let known = KnownVocabulary { vocabulary, rules: Rules::Words1, origin };
+        assert_eq!(KnownVocabulary::parse(&known.to_file()).unwrap(), known);
+        assert!(known.origin.non_private_event().unwrap().contains("diary.jsonl"));
+        assert!(Origin::BuiltIn.non_private_event().is_none());
+    }
+
+    #[test]
+    fn a_plain_list_says_nothing_of_its_origin() {
+        assert_eq!(KnownVocabulary::parse("the\nof\n").unwrap_err(), VocabularyFileError::NoOrigin);
+        let cut = format!("{MARK}{{\"rules\":\"words-9\"}}\n");
+        assert!(matches!(KnownVocabulary::parse(&cut), Err(VocabularyFileError::Header(_))));
+    }
+
+    #[test]
+    fn characters_have_entries_for_all_that_is_printable() {
+        let known = KnownVocabulary::built_in_characters().unwrap();
+        assert_eq!(known.vocabulary.len(), 3 + 2 + 95);
+        assert_eq!(KnownVocabulary::parse(&known.to_file()).unwrap(), known);
+    }
+}

@@ -1,0 +1,332 @@
+//! Reads a store: opened in milliseconds, a user in constant time.
+
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use lm::{
+    tokenizer::Tokenizer,
+    vocabulary::{UNK, Vocabulary},
+};
+use memmap2::Mmap;
+
+use super::{
+    Meta, StoreError, UserTag,
+    format::{Header, HeaderProblem, SECTIONS, Section, VERSION, u32_at, u64_at},
+    map,
+};
+
+/// An open store.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    map: Mmap,
+    header: Header,
+    meta: Meta,
+    vocabulary: Vocabulary,
+}
+
+impl Store {
+    /// Opens a store and checks its header, the table of users, its description and its vocabulary.
+    ///
+    /// # Errors
+    /// When it cannot be read, is something else, has another version or is damaged.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let map = map::map(path).map_err(|error| StoreError::Io { path: path.to_owned(), error })?;
+        let header = Header::read(&map).map_err(|problem| match problem {
+            HeaderProblem::NotAStore => StoreError::NotAStore(path.to_owned()),
+            HeaderProblem::Version(got) => StoreError::Version { path: path.to_owned(), got, known: VERSION },
+            HeaderProblem::Damaged(what) => StoreError::Damaged { path: path.to_owned(), what },
+        })?;
+        for section in [Section::Users, Section::Meta, Section::Vocabulary] {
+            check(path, &map, &header, section)?;
+        }
+        let damaged = |what| StoreError::Damaged { path: path.to_owned(), what };
+        let text = |section| bytes(&map, &header, section);
+        let meta = serde_json::from_slice(text(Section::Meta)).map_err(|_| damaged("its description cannot be read"))?;
+        let words = std::str::from_utf8(text(Section::Vocabulary)).map_err(|_| damaged("its vocabulary is not UTF-8"))?;
+        let vocabulary =
+            Vocabulary::parse(words).map_err(|error| StoreError::Vocabulary { path: path.to_owned(), error })?;
+        Ok(Self { path: path.to_owned(), map, header, meta, vocabulary })
+    }
+
+    /// How many users there are.
+    #[must_use]
+    pub const fn users(&self) -> u64 {
+        self.header.users
+    }
+
+    /// How many posts there are.
+    #[must_use]
+    pub const fn posts(&self) -> u64 {
+        self.header.posts
+    }
+
+    /// How many tokens there are, BOS and EOS not counted.
+    #[must_use]
+    pub const fn tokens(&self) -> u64 {
+        self.header.tokens
+    }
+
+    /// Bits of an id.
+    #[must_use]
+    pub const fn id_bits(&self) -> u32 {
+        self.header.id_bytes * 8
+    }
+
+    /// Whether the users' keys were kept.
+    #[must_use]
+    pub const fn has_keys(&self) -> bool {
+        self.header.section(Section::KeyEnds).length > 0
+    }
+
+    /// What is known of it.
+    #[must_use]
+    pub const fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// Its vocabulary.
+    #[must_use]
+    pub const fn vocabulary(&self) -> &Vocabulary {
+        &self.vocabulary
+    }
+
+    /// The tokenizer by whose rules it was made.
+    #[must_use]
+    pub const fn tokenizer(&self) -> Tokenizer {
+        Tokenizer::new(self.meta.rules)
+    }
+
+    /// A user, in constant time.
+    ///
+    /// # Errors
+    /// When there is no such user, or the tables contradict each other.
+    pub fn user(&self, index: u64) -> Result<User<'_>, StoreError> {
+        if index >= self.header.users {
+            return Err(StoreError::NoUser { index, users: self.header.users });
+        }
+        self.read_user(index).ok_or_else(|| self.damaged("the table of users points outside"))
+    }
+
+    fn read_user(&self, index: u64) -> Option<User<'_>> {
+        let index = usize::try_from(index).ok()?;
+        let users = self.bytes(Section::Users);
+        let number = |at: usize| u64_at(users, at).and_then(|n| usize::try_from(n).ok());
+        let tokens = number(index * 16)?..number(index * 16 + 16)?;
+        let posts = number(index * 16 + 8)?..number(index * 16 + 24)?;
+        let ids = Ids::new(self.bytes(Section::Tokens), self.header.id_bytes).slice(tokens)?;
+        let limit = self.vocabulary.len() as u32;
+        let ends = self.bytes(Section::Posts).get(posts.start.checked_mul(4)?..posts.end.checked_mul(4)?)?;
+        Some(User { tag: self.tag(index)?, key: self.key(index), tokens: Tokens { ids, limit }, ends })
+    }
+
+    fn tag(&self, index: usize) -> Option<UserTag> {
+        let bytes = self.bytes(Section::Tags).get(index * 16..)?.first_chunk()?;
+        Some(UserTag(u128::from_be_bytes(*bytes)))
+    }
+
+    fn key(&self, index: usize) -> Option<&str> {
+        let ends = self.bytes(Section::KeyEnds);
+        let end = |i: usize| u64_at(ends, i * 8).and_then(|n| usize::try_from(n).ok());
+        let start = if index == 0 { 0 } else { end(index - 1)? };
+        std::str::from_utf8(self.bytes(Section::Keys).get(start..end(index)?)?).ok()
+    }
+
+    /// The number of the user with a key, by binary search.
+    ///
+    /// # Errors
+    /// When the table of tags is damaged.
+    pub fn find(&self, key: &str) -> Result<Option<u64>, StoreError> {
+        let wanted = UserTag::of(key);
+        let (mut low, mut high) = (0, self.header.users as usize);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let tag = self.tag(middle).ok_or_else(|| self.damaged("the table of tags ends early"))?;
+            match tag.cmp(&wanted) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Equal => return Ok(Some(middle as u64)),
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Checks every byte: all checksums, the order of the tags, the ends of the posts, the range of the ids.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn verify(&self) -> Result<(), StoreError> {
+        for (section, _) in SECTIONS {
+            check(&self.path, &self.map, &self.header, section)?;
+        }
+        let mut before = None;
+        for index in 0..self.users() {
+            let user = self.user(index)?;
+            if before.is_some_and(|tag| tag >= user.tag) {
+                return Err(self.damaged("its users are not in order"));
+            }
+            before = Some(user.tag);
+            let ends = user.ends();
+            if !ends.clone().is_sorted() || ends.last().unwrap_or(0) as usize != user.tokens.len() {
+                return Err(self.damaged("a post does not end where it should"));
+            }
+            if user.tokens.ids.iter().any(|id| id >= user.tokens.limit) {
+                return Err(self.damaged("an id is not in the vocabulary"));
+            }
+        }
+        Ok(())
+    }
+
+    fn bytes(&self, section: Section) -> &[u8] {
+        bytes(&self.map, &self.header, section)
+    }
+
+    fn damaged(&self, what: &'static str) -> StoreError {
+        StoreError::Damaged { path: self.path.clone(), what }
+    }
+}
+
+/// A section; the header was checked against the file, so this is empty for a section that is.
+fn bytes<'a>(map: &'a Mmap, header: &Header, section: Section) -> &'a [u8] {
+    let extent = header.section(section);
+    map.get(extent.offset as usize..(extent.offset + extent.length) as usize).unwrap_or_default()
+}
+
+fn check(path: &Path, map: &Mmap, header: &Header, section: Section) -> Result<(), StoreError> {
+    if crc32fast::hash(bytes(map, header, section)) == header.section(section).crc {
+        return Ok(());
+    }
+    let what = match section {
+        Section::Tokens => "the checksum of its tokens is wrong",
+        Section::Posts => "the checksum of its posts is wrong",
+        Section::Users => "the checksum of its users is wrong",
+        Section::Tags => "the checksum of its tags is wrong",
+        Section::KeyEnds | Section::Keys => "the checksum of its keys is wrong",
+        Section::Meta => "the checksum of its description is wrong",
+        Section::Vocabulary => "the checksum of its vocabulary is wrong",
+    };
+    Err(StoreError::Damaged { path: path.to_owned(), what })
+}
+
+/// One user of a store.
+#[derive(Debug, Clone, Copy)]
+pub struct User<'a> {
+    tag: UserTag,
+    key: Option<&'a str>,
+    tokens: Tokens<'a>,
+    ends: &'a [u8],
+}
+
+impl<'a> User<'a> {
+    /// Which user it is.
+    #[must_use]
+    pub const fn tag(&self) -> UserTag {
+        self.tag
+    }
+
+    /// The key, if keys were kept.
+    #[must_use]
+    pub const fn key(&self) -> Option<&'a str> {
+        self.key
+    }
+
+    /// The tokens of all posts, one after the other.
+    #[must_use]
+    pub const fn tokens(&self) -> Tokens<'a> {
+        self.tokens
+    }
+
+    fn ends(&self) -> impl Iterator<Item = u32> + Clone + use<'a> {
+        let ends = self.ends;
+        (0..ends.len() / 4).filter_map(move |i| u32_at(ends, i * 4))
+    }
+
+    /// The posts, oldest first. In a damaged store a post may be empty.
+    pub fn posts(&self) -> impl Iterator<Item = Tokens<'a>> + use<'a> {
+        let (tokens, mut start) = (self.tokens, 0);
+        self.ends().map(move |end| {
+            let post = tokens.slice(start..end as usize);
+            start = end as usize;
+            post.unwrap_or_default()
+        })
+    }
+}
+
+/// Ids in a store.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tokens<'a> {
+    ids: Ids<'a>,
+    /// Ids from here on are not in the vocabulary and read as UNK.
+    limit: u32,
+}
+
+impl<'a> Tokens<'a> {
+    /// How many.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        match self.ids {
+            Ids::Narrow(ids) => ids.len(),
+            Ids::Wide(ids) => ids.len(),
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Some of them; nothing if the range is not inside.
+    #[must_use]
+    pub fn slice(&self, range: Range<usize>) -> Option<Self> {
+        Some(Self { ids: self.ids.slice(range)?, limit: self.limit })
+    }
+
+    /// The ids, each in the vocabulary.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + use<'a> {
+        let limit = self.limit;
+        self.ids.iter().map(move |id| if id < limit { id } else { UNK })
+    }
+
+    /// Appends the ids.
+    pub fn copy_into(&self, out: &mut Vec<u32>) {
+        out.reserve(self.len());
+        out.extend(self.iter());
+    }
+}
+
+/// Ids as the file has them: read byte by byte, so neither alignment nor the order of bytes of the machine matters.
+#[derive(Debug, Clone, Copy)]
+enum Ids<'a> {
+    Narrow(&'a [[u8; 2]]),
+    Wide(&'a [[u8; 4]]),
+}
+
+impl Default for Ids<'_> {
+    fn default() -> Self {
+        Self::Narrow(&[])
+    }
+}
+
+impl<'a> Ids<'a> {
+    fn new(bytes: &'a [u8], id_bytes: u32) -> Self {
+        if id_bytes == 2 { Self::Narrow(bytes.as_chunks().0) } else { Self::Wide(bytes.as_chunks().0) }
+    }
+
+    fn slice(self, range: Range<usize>) -> Option<Self> {
+        Some(match self {
+            Self::Narrow(ids) => Self::Narrow(ids.get(range)?),
+            Self::Wide(ids) => Self::Wide(ids.get(range)?),
+        })
+    }
+
+    fn iter(self) -> impl Iterator<Item = u32> + use<'a> {
+        let (narrow, wide): (&[[u8; 2]], &[[u8; 4]]) = match self {
+            Self::Narrow(ids) => (ids, &[]),
+            Self::Wide(ids) => (&[], ids),
+        };
+        narrow.iter().map(|id| u32::from(u16::from_le_bytes(*id))).chain(wide.iter().map(|id| u32::from_le_bytes(*id)))
+    }
+}

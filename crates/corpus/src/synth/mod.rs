@@ -1,0 +1,316 @@
+//! A synthetic crowd: people with their own topics, friends, slang, typos and habits over one shared language.
+//!
+//! Everything is a pure function of a [`SynthPlan`] and the number of a user: nobody is stored, any user of a population of
+//! 10^8 is made on demand without the others, and the same plan gives the same text on every platform (ChaCha20 streams,
+//! integer draws, `libm` where a power is needed).
+//!
+//! | module      | what it is                                                                     |
+//! |-------------|--------------------------------------------------------------------------------|
+//! | [`words`]   | the lists of words, written by hand                                            |
+//! | [`lexicon`] | the lists as one language: forms, made-up words for the long tail, Zipf tables |
+//! | [`grammar`] | sentences: phrases, clauses, what a word is likely to be followed by           |
+//! | [`person`]  | who somebody is: topics, friends, habits                                       |
+//! | [`typing`]  | how a sentence leaves somebody's fingers: slang, typos, capitals, emoji        |
+//! | [`canary`]  | secrets planted in chosen users, to see whether a model learns them            |
+//! | [`draw`]    | random draws that repeat                                                       |
+
+mod canary;
+mod draw;
+mod grammar;
+mod lexicon;
+mod person;
+mod typing;
+mod words;
+
+use std::collections::BTreeMap;
+
+pub use canary::{Canaries, Canary};
+use lm::{
+    tokenizer::Tokenizer,
+    vocabulary::{Counts, SPECIAL, Vocabulary, VocabularyError},
+};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use self::{
+    draw::{Draws, Purpose},
+    person::Person,
+};
+
+/// How a crowd speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dialect {
+    /// Whole sentences with capitals and full stops; a stand-in for public text.
+    #[default]
+    General,
+    /// Messages: short, with slang, emoji and typos; a stand-in for what is typed on phones.
+    Informal,
+}
+
+/// What a synthetic crowd is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SynthPlan {
+    /// From which everything follows.
+    pub seed: u64,
+    /// How many people there are.
+    pub users: u64,
+    /// How they speak.
+    pub dialect: Dialect,
+    /// Posts of a user, on average; the number differs widely between users.
+    pub posts_per_user: u32,
+    /// Words of a post, on average.
+    pub words_per_post: u32,
+    /// What is planted.
+    pub canaries: Option<Canaries>,
+}
+
+impl SynthPlan {
+    /// A crowd with the usual amounts of text: 40 posts of 12 words.
+    #[must_use]
+    pub const fn new(seed: u64, users: u64, dialect: Dialect) -> Self {
+        Self { seed, users, dialect, posts_per_user: 40, words_per_post: 12, canaries: None }
+    }
+}
+
+/// Why a plan cannot be followed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SynthError {
+    /// A number outside its range.
+    #[error("{what} must be between {least} and {most} and is {got}")]
+    OutOfRange {
+        /// Which number.
+        what: &'static str,
+        /// The smallest allowed.
+        least: u64,
+        /// The largest allowed.
+        most: u64,
+        /// What arrived.
+        got: u64,
+    },
+}
+
+/// The most users of a crowd.
+pub const MOST_USERS: u64 = 1_000_000_000_000;
+/// The most pairs of a canary and its holder, which are kept in memory.
+const MOST_HOLDERS: u64 = 10_000_000;
+
+/// People on demand.
+#[derive(Debug, Clone)]
+pub struct Crowd {
+    plan: SynthPlan,
+    /// Which canaries a user holds; everybody else holds none.
+    holders: BTreeMap<u64, Vec<u32>>,
+}
+
+impl Crowd {
+    /// Checks a plan.
+    ///
+    /// # Errors
+    /// When a number in it is out of range.
+    pub fn new(plan: SynthPlan) -> Result<Self, SynthError> {
+        in_range("the number of users", plan.users, 1, MOST_USERS)?;
+        in_range("posts per user", plan.posts_per_user.into(), 1, 1_000_000)?;
+        in_range("words per post", plan.words_per_post.into(), 2, 100_000)?;
+        let mut holders = BTreeMap::new();
+        if let Some(canaries) = &plan.canaries {
+            in_range("the holders of a canary", canaries.users.into(), 1, plan.users)?;
+            in_range("canaries times holders", u64::from(canaries.count) * u64::from(canaries.users), 1, MOST_HOLDERS)?;
+            in_range("repetitions of a canary", canaries.repeats.into(), 1, 1_000_000)?;
+            in_range("words of a canary", canaries.words.into(), 2, 100)?;
+            holders = canaries.holders(plan.seed, plan.users);
+        }
+        Ok(Self { plan, holders })
+    }
+
+    /// The plan.
+    #[must_use]
+    pub const fn plan(&self) -> &SynthPlan {
+        &self.plan
+    }
+
+    /// The key of a user; it sorts as the number does.
+    #[must_use]
+    pub fn key(&self, user: u64) -> String {
+        format!("synth-{user:012}")
+    }
+
+    /// Everything a user typed, oldest first. A number outside the population belongs to nobody.
+    #[must_use]
+    pub fn posts(&self, user: u64) -> Vec<String> {
+        if user >= self.plan.users {
+            return Vec::new();
+        }
+        let person = Person::meet(&self.plan, user);
+        let mut posts: Vec<String> = (0..person.posts).map(|post| person.post(&self.plan, user, post)).collect();
+        self.plant(user, &mut posts);
+        posts
+    }
+
+    /// The canaries that are planted, with their holders.
+    #[must_use]
+    pub fn canaries(&self) -> Vec<Canary> {
+        let Some(canaries) = &self.plan.canaries else { return Vec::new() };
+        let mut all: Vec<Canary> = (0..canaries.count).map(|i| canaries.canary(self.plan.seed, i)).collect();
+        for (user, held) in &self.holders {
+            for i in held {
+                all[*i as usize].holders.push(*user);
+            }
+        }
+        all
+    }
+
+    fn plant(&self, user: u64, posts: &mut Vec<String>) {
+        let (Some(canaries), Some(held)) = (&self.plan.canaries, self.holders.get(&user)) else { return };
+        let mut draws = Draws::new(self.plan.seed, Purpose::Planting, user);
+        for i in held {
+            let text = canaries.canary(self.plan.seed, *i).text;
+            for _ in 0..canaries.repeats {
+                let at = draws.below(posts.len() as u32 + 1) as usize;
+                posts.insert(at, text.clone());
+            }
+        }
+    }
+}
+
+const fn in_range(what: &'static str, got: u64, least: u64, most: u64) -> Result<(), SynthError> {
+    if got >= least && got <= most { Ok(()) } else { Err(SynthError::OutOfRange { what, least, most, got }) }
+}
+
+/// The seed of the public text that the language's vocabulary is counted from; no plan's users are in it.
+const PUBLIC_SEED: u64 = 0x7075_626C_6963;
+
+/// The language's public vocabulary: the most frequent words of a text that belongs to no user, both dialects, filled up
+/// from the lexicon. The language has somewhat more than 10,000 words; a larger size gives all of them.
+///
+/// # Errors
+/// When `size` leaves no room for words.
+pub fn vocabulary(size: usize) -> Result<Vocabulary, VocabularyError> {
+    let tokenizer = Tokenizer::words();
+    let mut counts = Counts::new();
+    for dialect in [Dialect::General, Dialect::Informal] {
+        let plan = SynthPlan { posts_per_user: 20, ..SynthPlan::new(PUBLIC_SEED, 400, dialect) };
+        for user in 0..plan.users {
+            let person = Person::meet(&plan, user);
+            (0..person.posts).for_each(|post| counts.add(tokenizer, &person.post(&plan, user, post)));
+        }
+    }
+    let known = lexicon::get().known();
+    // A typo can look like a rare word: what the lexicon does not know must be frequent to be an entry.
+    let seen = counts.ranked().into_iter().filter(|(word, count)| known.contains(word) || *count >= 40);
+    let mut words: Vec<&str> = seen.map(|(word, _)| word).filter(|word| !SPECIAL.contains(word)).collect();
+    let mut have: std::collections::BTreeSet<&str> = words.iter().copied().collect();
+    let rest = lexicon::get().by_rank();
+    words.extend(rest.into_iter().filter(|word| have.insert(word)));
+    let room = size.checked_sub(SPECIAL.len()).filter(|room| *room > 0).ok_or(VocabularyError::TooSmall { size })?;
+    Vocabulary::new(words.into_iter().take(room))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crowd(plan: SynthPlan) -> Crowd {
+        Crowd::new(plan).unwrap()
+    }
+
+    #[test]
+    fn a_user_is_a_function_of_the_seed_and_the_number() {
+        let small = crowd(SynthPlan::new(1, 100, Dialect::Informal));
+        let large = crowd(SynthPlan::new(1, 100_000_000, Dialect::Informal));
+        assert_eq!(small.posts(77), large.posts(77));
+        assert_ne!(small.posts(77), small.posts(78));
+        assert_ne!(small.posts(77), crowd(SynthPlan::new(2, 100, Dialect::Informal)).posts(77));
+        assert!(!large.posts(99_999_999).is_empty());
+        assert!(small.posts(100).is_empty());
+    }
+
+    /// The text itself, so that a platform or a change that speaks differently is noticed.
+    #[test]
+    fn the_first_posts_are_these() {
+        let all: String = [Dialect::General, Dialect::Informal]
+            .into_iter()
+            .flat_map(|dialect| crowd(SynthPlan::new(7, 50, dialect)).posts(3))
+            .collect();
+        let hash = all.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01B3));
+        assert_eq!(format!("{hash:016x}"), FIRST_POSTS, "{}", all.chars().take(600).collect::<String>());
+    }
+    const FIRST_POSTS: &str = "xx";
+
+    #[test]
+    fn the_amounts_are_as_planned() {
+        let plan = SynthPlan { posts_per_user: 33, words_per_post: 200, ..SynthPlan::new(5, 300, Dialect::General) };
+        let posts: Vec<Vec<String>> = (0..300).map(|user| crowd(plan.clone()).posts(user)).collect();
+        let count = posts.iter().map(Vec::len).sum::<usize>() as f64 / 300.0;
+        let words: usize = posts.iter().flatten().map(|post| post.split_whitespace().count()).sum();
+        let words = words as f64 / (count * 300.0);
+        assert!((25.0..42.0).contains(&count), "{count} posts per user");
+        assert!((170.0..230.0).contains(&words), "{words} words per post");
+    }
+
+    #[test]
+    fn the_vocabulary_is_large_and_covers_the_crowd() {
+        let vocabulary = vocabulary(10_000).unwrap();
+        assert_eq!(vocabulary.len(), 10_000);
+        for (dialect, least) in [(Dialect::General, 0.97), (Dialect::Informal, 0.93)] {
+            let crowd = crowd(SynthPlan::new(9, 200, dialect));
+            let mut ids = Vec::new();
+            (0..200).flat_map(|user| crowd.posts(user)).for_each(|post| {
+                vocabulary.encode(Tokenizer::words(), &post, &mut ids);
+            });
+            let known = ids.iter().filter(|id| **id != lm::vocabulary::UNK).count() as f64 / ids.len() as f64;
+            assert!(known > least && known < 0.9999, "{dialect:?}: {known}");
+        }
+    }
+
+    #[test]
+    fn canaries_are_with_their_holders_and_nobody_else() {
+        let canaries = Canaries { count: 3, users: 4, repeats: 5, words: 5 };
+        let plan = SynthPlan { canaries: Some(canaries), ..SynthPlan::new(11, 60, Dialect::General) };
+        let crowd = crowd(plan);
+        for canary in crowd.canaries() {
+            assert_eq!(canary.holders.len(), 4);
+            for user in 0..60 {
+                let copies = crowd.posts(user).iter().filter(|post| **post == canary.text).count();
+                assert_eq!(copies, if canary.holders.contains(&user) { 5 } else { 0 });
+            }
+        }
+    }
+
+    #[test]
+    fn impossible_plans_are_refused() {
+        assert!(Crowd::new(SynthPlan::new(1, 0, Dialect::General)).is_err());
+        assert!(Crowd::new(SynthPlan { posts_per_user: 0, ..SynthPlan::new(1, 5, Dialect::General) }).is_err());
+        let canaries = Some(Canaries { count: 1, users: 6, repeats: 1, words: 5 });
+        assert!(Crowd::new(SynthPlan { canaries, ..SynthPlan::new(1, 5, Dialect::General) }).is_err());
+    }
+
+    #[test]
+    fn words_follow_zipf_and_depend_on_the_word_before() {
+        let crowd = crowd(SynthPlan::new(3, 300, Dialect::General));
+        let mut counts = Counts::new();
+        let mut pairs: BTreeMap<(String, String), u64> = BTreeMap::new();
+        for post in (0..300).flat_map(|user| crowd.posts(user)) {
+            counts.add(Tokenizer::words(), &post);
+            let tokens = Tokenizer::words().tokens(&post);
+            for pair in tokens.windows(2) {
+                *pairs.entry((pair[0].clone(), pair[1].clone())).or_default() += 1;
+            }
+        }
+        let total: u64 = counts.ranked().iter().map(|(_, count)| count).sum();
+        let share = |from: usize, to: usize| {
+            counts.ranked()[from..to].iter().map(|(_, count)| count).sum::<u64>() as f64 / total as f64
+        };
+        assert!((0.2..0.6).contains(&share(0, 20)), "{}", share(0, 20));
+        assert!(share(500, counts.distinct()) > 0.1, "{}", share(500, counts.distinct()));
+        // How often the likeliest follower of the word before is right, against the likeliest word of all.
+        let mut best: BTreeMap<&str, u64> = BTreeMap::new();
+        for ((before, _), count) in &pairs {
+            let entry = best.entry(before).or_default();
+            *entry = (*entry).max(*count);
+        }
+        let right = best.values().sum::<u64>() as f64 / pairs.values().sum::<u64>() as f64;
+        assert!(right > 0.18 && right > 2.0 * share(0, 1), "{right} against {}", share(0, 1));
+    }
+}

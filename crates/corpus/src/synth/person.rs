@@ -1,0 +1,101 @@
+//! Who somebody is: topics, friends, habits, how much they write.
+
+use super::{
+    Dialect, SynthPlan,
+    draw::{Draws, Purpose},
+    grammar::Speaker,
+    lexicon, typing,
+};
+
+/// Somebody. Numbers that end in `_rate` are per thousand.
+#[derive(Debug, Clone)]
+pub(super) struct Person {
+    pub(super) topics: [usize; 3],
+    pub(super) friends: [&'static str; 4],
+    pub(super) places: [&'static str; 3],
+    pub(super) fillers: [&'static str; 2],
+    pub(super) emoji: [&'static str; 3],
+    pub(super) phrase_rate: u32,
+    pub(super) opener_rate: u32,
+    pub(super) filler_rate: u32,
+    pub(super) emoji_rate: u32,
+    pub(super) slang_rate: u32,
+    pub(super) typo_rate: u32,
+    pub(super) contraction_rate: u32,
+    pub(super) capitals: bool,
+    pub(super) full_stops: bool,
+    pub(super) apostrophes: bool,
+    pub(super) exclamation_rate: u32,
+    pub(super) posts: u32,
+}
+
+impl Person {
+    /// The user with a number.
+    pub(super) fn meet(plan: &SynthPlan, user: u64) -> Self {
+        let draws = &mut Draws::new(plan.seed, Purpose::Person, user);
+        let lexicon = lexicon::get();
+        let informal = plan.dialect == Dialect::Informal;
+        let topics = lexicon.topics.len() as u32;
+        // A rate between two bounds, one pair for each dialect.
+        let rate = |draws: &mut Draws, general: [u32; 2], message: [u32; 2]| {
+            let [low, high] = if informal { message } else { general };
+            low + draws.below(high - low + 1)
+        };
+        Self {
+            topics: std::array::from_fn(|_| draws.below(topics) as usize),
+            friends: std::array::from_fn(|_| {
+                let names = if draws.chance(600) { lexicon.real_names() } else { &lexicon.names };
+                draws.pick(names)
+            }),
+            places: std::array::from_fn(|_| draws.pick(&lexicon.places)),
+            fillers: std::array::from_fn(|_| draws.pick(&lexicon.fillers)),
+            emoji: std::array::from_fn(|_| draws.pick(&lexicon.emoji)),
+            phrase_rate: rate(draws, [80, 200], [200, 450]),
+            opener_rate: rate(draws, [60, 220], [50, 250]),
+            filler_rate: rate(draws, [0, 5], [20, 220]),
+            emoji_rate: rate(draws, [0, 8], [20, 350]),
+            slang_rate: rate(draws, [0, 4], [0, 500]),
+            typo_rate: rate(draws, [0, 6], [2, 40]),
+            contraction_rate: rate(draws, [200, 500], [600, 950]),
+            capitals: draws.chance(if informal { 350 } else { 990 }),
+            full_stops: draws.chance(if informal { 300 } else { 995 }),
+            apostrophes: draws.chance(if informal { 550 } else { 990 }),
+            exclamation_rate: rate(draws, [10, 80], [50, 350]),
+            posts: posts(plan.posts_per_user, draws),
+        }
+    }
+
+    /// What they wrote in one post.
+    pub(super) fn post(&self, plan: &SynthPlan, user: u64, post: u32) -> String {
+        let mut draws = Draws::within(plan.seed, Purpose::Post, user, post);
+        // Between half and one and a half times the mean, about evenly.
+        let mean = plan.words_per_post;
+        let wanted = (mean / 2 + draws.below(mean + 1)).max(2) as usize;
+        let topic = match draws.below(10) {
+            0..5 => self.topics[0],
+            5..8 => self.topics[1],
+            8 => self.topics[2],
+            _ => draws.below(lexicon::get().topics.len() as u32) as usize,
+        };
+        let mut text = String::with_capacity(wanted * 6);
+        let mut written = 0;
+        let mut sentence = Vec::with_capacity(32);
+        // A sentence more than needed overshoots by half of its length on average; so stop as much earlier.
+        while written == 0 || written + 5 < wanted {
+            sentence.clear();
+            let kind = Speaker { person: self, topic, draws: &mut draws }.sentence(&mut sentence);
+            written += sentence.len();
+            typing::write(self, kind, &sentence, &mut draws, &mut text);
+        }
+        text
+    }
+}
+
+/// How many posts: most people write little and some much. The mean of these factors is 1.
+fn posts(mean: u32, draws: &mut Draws) -> u32 {
+    const FACTORS_PER_MILLE: [u32; 10] = [250, 350, 450, 550, 700, 850, 1000, 1250, 1700, 2900];
+    let factor = draws.pick(&FACTORS_PER_MILLE);
+    let spread = 800 + draws.below(401);
+    let posts = u64::from(mean) * u64::from(factor) * u64::from(spread) / 1_000_000;
+    posts.max(1) as u32
+}

@@ -1,0 +1,124 @@
+//! `README.md`, the model card, and what it guarantees.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use super::{Folder, FolderError, Weights};
+use crate::tokenizer::Rules;
+
+/// What is guaranteed to the people whose text a model was trained with. Texts come from whoever trained it: a statement is
+/// made by the ledger, not by the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Guarantee {
+    /// Nothing, and why.
+    None {
+        /// For example that all text was public.
+        why: String,
+    },
+    /// Differential privacy, as a ledger says.
+    Private {
+        /// Epsilon, as the statement prints it.
+        epsilon: String,
+        /// Delta, as the statement prints it.
+        delta: String,
+        /// The statement in Markdown, without a title.
+        statement: String,
+        /// The ledger's head, `LENGTH:HASH`.
+        ledger_head: String,
+    },
+}
+
+impl Guarantee {
+    /// Of a model that was trained on public text alone.
+    #[must_use]
+    pub fn public_text() -> Self {
+        Self::None { why: "the model was trained on public text alone, which nobody's privacy depends on".to_owned() }
+    }
+
+    /// The ledger's head, where there is a ledger.
+    #[must_use]
+    pub fn ledger_head(&self) -> Option<&str> {
+        match self {
+            Self::None { .. } => None,
+            Self::Private { ledger_head, .. } => Some(ledger_head),
+        }
+    }
+
+    /// Writes itself into the metadata of the parameters.
+    pub(super) fn describe(&self, metadata: &mut BTreeMap<String, String>) {
+        let entries: &[(&str, &String)] = match self {
+            Self::None { why } => &[("guarantee", &"none".to_owned()), ("guarantee_text", why)],
+            Self::Private { epsilon, delta, statement, ledger_head } => &[
+                ("guarantee", &"differential privacy".to_owned()),
+                ("guarantee_text", statement),
+                ("epsilon", epsilon),
+                ("delta", delta),
+                ("ledger_head", ledger_head),
+            ],
+        };
+        metadata.extend(entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).clone())));
+    }
+
+    /// Reads itself from the metadata.
+    pub(super) fn from_metadata<'a>(
+        said: impl Fn(&'static str) -> Result<&'a str, FolderError>,
+    ) -> Result<Self, FolderError> {
+        let owned = |key| said(key).map(str::to_owned);
+        match said("guarantee")? {
+            "none" => Ok(Self::None { why: owned("guarantee_text")? }),
+            _ => Ok(Self::Private {
+                epsilon: owned("epsilon")?,
+                delta: owned("delta")?,
+                statement: owned("guarantee_text")?,
+                ledger_head: owned("ledger_head")?,
+            }),
+        }
+    }
+}
+
+/// The card of a model.
+pub(super) fn render(folder: &Folder) -> String {
+    let mut card = String::new();
+    // Writing to a string does not fail.
+    let _ = write_card(folder, &mut card);
+    card
+}
+
+fn write_card(folder: &Folder, out: &mut String) -> std::fmt::Result {
+    let privacy = match folder.guarantee {
+        Guarantee::None { .. } => "",
+        Guarantee::Private { .. } => "\n- differential-privacy",
+    };
+    writeln!(out, "---\nlibrary_name: keyhush\npipeline_tag: text-generation")?;
+    writeln!(out, "tags:\n- keyboard\n- next-word-prediction{privacy}\n---\n")?;
+    writeln!(out, "# {}\n", folder.name.replace(['\n', '\r'], " "))?;
+    writeln!(out, "{}\n", what_it_is(folder))?;
+    writeln!(out, "## Guarantee\n")?;
+    match &folder.guarantee {
+        Guarantee::None { why } => writeln!(out, "None: {why}.")?,
+        Guarantee::Private { epsilon, delta, statement, ledger_head } => {
+            writeln!(out, "**({epsilon}, {delta})-differentially private**, as the ledger with this head says:\n")?;
+            writeln!(out, "`{ledger_head}`\n\n{}", statement.trim_end())?;
+        }
+    }
+    writeln!(out, "\n## Files\n\n- `model.safetensors`: the parameters. The guarantee is repeated in its metadata.")?;
+    writeln!(out, "- `config.json`: what the model is made of.")?;
+    writeln!(out, "- `vocab.txt`: the vocabulary, one entry a line in the order of ids.\n")?;
+    writeln!(out, "`keyhush eval --model DIR --text FILE` measures it, `keyhush predict --model DIR` types with it.")
+}
+
+fn what_it_is(folder: &Folder) -> String {
+    let entries = folder.vocabulary.len();
+    let tokens = match folder.rules {
+        Rules::Words1 => "words",
+        Rules::Characters1 => "characters",
+    };
+    let made_of = match &folder.weights {
+        Weights::Recurrent { config, values } => {
+            let cell = format!("{:?}", config.cell).to_uppercase();
+            let layers = if config.layers == 1 { "layer" } else { "layers" };
+            format!("{cell} with {} {layers} of {} units, {} parameters", config.layers, config.hidden, values.len())
+        }
+        Weights::Ngrams(model) => format!("interpolated Kneser-Ney model of order {}", model.order()),
+    };
+    format!("A keyboard language model over {tokens}: {made_of}, {entries} entries in the vocabulary.")
+}

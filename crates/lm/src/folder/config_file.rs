@@ -1,0 +1,82 @@
+//! `config.json`: the format's version, the tokenizer's rules, and what the model is made of.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{FORMAT, FolderError};
+use crate::{language_model::LanguageModel, model::config::ModelConfig, ngram::KneserNey, tokenizer::Rules};
+
+/// As it is written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ConfigFile {
+    format: String,
+    pub(super) tokenizer: Rules,
+    pub(super) model: Architecture,
+}
+
+/// What kind of model it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Architecture {
+    Recurrent(ModelConfig),
+    KneserNey(KneserNeyConfig),
+}
+
+/// What an n-gram model is made of; the same stands in its bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct KneserNeyConfig {
+    order: usize,
+    vocabulary: usize,
+}
+
+impl KneserNeyConfig {
+    /// Refuses n-grams that are others than those announced.
+    pub(super) fn check(&self, model: &KneserNey) -> Result<(), FolderError> {
+        if Architecture::KneserNey(self.clone()) == Architecture::kneser_ney(model) {
+            return Ok(());
+        }
+        let (order, vocabulary) = (model.order(), model.vocabulary());
+        Err(FolderError::Json(format!("the n-grams are of order {order} with {vocabulary} entries, and this says {self:?}")))
+    }
+}
+
+impl Architecture {
+    pub(super) fn kneser_ney(model: &KneserNey) -> Self {
+        Self::KneserNey(KneserNeyConfig { order: model.order(), vocabulary: model.vocabulary() })
+    }
+
+    pub(super) fn vocabulary(&self) -> usize {
+        match self {
+            Self::Recurrent(config) => config.vocabulary,
+            Self::KneserNey(config) => config.vocabulary,
+        }
+    }
+}
+
+impl ConfigFile {
+    pub(super) fn new(tokenizer: Rules, model: Architecture) -> Self {
+        Self { format: FORMAT.to_owned(), tokenizer, model }
+    }
+
+    pub(super) fn to_json(&self) -> String {
+        // Serialising fails for maps with odd keys only, and there are none.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    /// The version comes first: a later one may have any other form.
+    pub(super) fn from_json(text: &str) -> Result<Self, FolderError> {
+        let json = |error: serde_json::Error| FolderError::Json(error.to_string());
+        let value: Value = serde_json::from_str(text).map_err(json)?;
+        match value.get("format").and_then(Value::as_str) {
+            Some(FORMAT) => {}
+            other => return Err(FolderError::Version { got: other.unwrap_or_default().to_owned() }),
+        }
+        let config: Self = serde_json::from_str(text).map_err(json)?;
+        if let Architecture::Recurrent(model) = &config.model {
+            model.check()?;
+        }
+        Ok(config)
+    }
+}

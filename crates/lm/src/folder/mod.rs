@@ -1,0 +1,377 @@
+//! A model as files, in bytes: a Hugging Face folder.
+//!
+//! | file                | what it holds                                                                          |
+//! |---------------------|----------------------------------------------------------------------------------------|
+//! | `model.safetensors` | the parameters, named and shaped as [`ParameterLayout`] says; an n-gram model is one tensor of bytes. Its metadata repeat the guarantee and the ledger's head, and name the other files by their SHA-256 |
+//! | `config.json`       | the format's version, the tokenizer's rules, and the model                              |
+//! | `vocab.txt`         | the vocabulary, one entry a line in the order of ids                                     |
+//! | `README.md`         | the model card: what it is and what it guarantees                                        |
+//!
+//! Nothing is read from or written to disk here. Reading checks everything and fails with the first thing that is wrong; a
+//! model that was read has finite parameters of the right shapes and the vocabulary it was trained with.
+
+mod card;
+mod config_file;
+mod tensors;
+
+use std::collections::BTreeMap;
+
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+pub use self::card::Guarantee;
+use self::{
+    config_file::{Architecture, ConfigFile},
+    tensors::{Tensor, Values},
+};
+use crate::{
+    language_model::{LanguageModel, ReferenceModel},
+    model::{
+        config::{ConfigError, ModelConfig},
+        parameters::{ParameterLayout, Role},
+    },
+    ngram::{KneserNey, NgramError},
+    tokenizer::Rules,
+    vocabulary::{Vocabulary, VocabularyError},
+};
+
+/// The name of the file of parameters.
+pub const WEIGHTS_FILE: &str = "model.safetensors";
+/// The name of the configuration.
+pub const CONFIG_FILE: &str = "config.json";
+/// The name of the vocabulary.
+pub const VOCABULARY_FILE: &str = "vocab.txt";
+/// The name of the model card.
+pub const CARD_FILE: &str = "README.md";
+
+/// What stands in the metadata under `format`.
+const FORMAT: &str = "keyhush-model-1";
+/// The one tensor of an n-gram model.
+const NGRAMS: &str = "ngrams";
+
+/// The content of a folder's files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Files {
+    /// Of [`WEIGHTS_FILE`].
+    pub weights: Vec<u8>,
+    /// Of [`CONFIG_FILE`].
+    pub config: String,
+    /// Of [`VOCABULARY_FILE`].
+    pub vocabulary: String,
+    /// Of [`CARD_FILE`].
+    pub card: String,
+}
+
+/// What predicts.
+#[derive(Debug, Clone)]
+pub enum Weights {
+    /// A recurrent network with its flat vector of parameters.
+    Recurrent {
+        /// What it is made of.
+        config: ModelConfig,
+        /// Its parameters, in the order of [`ParameterLayout`].
+        values: Vec<f32>,
+    },
+    /// An n-gram model.
+    Ngrams(KneserNey),
+}
+
+/// A model with all that belongs to it.
+#[derive(Debug, Clone)]
+pub struct Folder {
+    /// What it is called.
+    pub name: String,
+    /// How text becomes tokens.
+    pub rules: Rules,
+    /// The words.
+    pub vocabulary: Vocabulary,
+    /// What predicts.
+    pub weights: Weights,
+    /// What is guaranteed to the people whose text it was trained with.
+    pub guarantee: Guarantee,
+}
+
+/// A folder that cannot be written or read.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum FolderError {
+    /// A configuration that is no JSON of the form that is written.
+    #[error("config.json: {0}")]
+    Json(String),
+    /// A configuration of something else, or of another version.
+    #[error("config.json: this is format {got:?}, and this version reads {FORMAT:?}")]
+    Version {
+        /// What it says.
+        got: String,
+    },
+    /// A model that cannot be built.
+    #[error("config.json: {0}")]
+    Config(#[from] ConfigError),
+    /// A file that is no vocabulary.
+    #[error("vocab.txt: {0}")]
+    Vocabulary(#[from] VocabularyError),
+    /// A vocabulary of another size.
+    #[error("vocab.txt has {words} entries, and the model is made for {model}")]
+    VocabularySize {
+        /// Entries of the file.
+        words: usize,
+        /// Entries that the model has.
+        model: usize,
+    },
+    /// A vocabulary of the right size with other words.
+    #[error("vocab.txt is another vocabulary: its SHA-256 is {got}, and the model was trained with {want}")]
+    OtherVocabulary {
+        /// Of the file.
+        got: String,
+        /// In the metadata.
+        want: String,
+    },
+    /// A configuration that was changed.
+    #[error("config.json is another one: its SHA-256 is {got}, and the model was written with {want}")]
+    OtherConfig {
+        /// Of the file.
+        got: String,
+        /// In the metadata.
+        want: String,
+    },
+    /// A card that does not name the ledger's head.
+    #[error("README.md does not name the ledger's head {head}, which the model's metadata do")]
+    OtherCard {
+        /// The head.
+        head: String,
+    },
+    /// Bytes are missing.
+    #[error("model.safetensors is truncated: {got} bytes of {want}")]
+    Truncated {
+        /// How many there are.
+        got: u64,
+        /// How many there should be.
+        want: u64,
+    },
+    /// Bytes that belong to no tensor.
+    #[error("model.safetensors has {got} bytes, and its tensors end after {want}")]
+    TooLong {
+        /// How many there are.
+        got: u64,
+        /// How many there should be.
+        want: u64,
+    },
+    /// Bytes that are not safetensors.
+    #[error("model.safetensors is not a safetensors file: {0}")]
+    NotSafetensors(String),
+    /// Metadata that are needed.
+    #[error("model.safetensors has no {key:?} in its metadata: it was not written by keyhush")]
+    Metadata {
+        /// The key.
+        key: &'static str,
+    },
+    /// A parameter that is not there.
+    #[error("model.safetensors has no tensor {name:?}")]
+    Missing {
+        /// Its name.
+        name: String,
+    },
+    /// A tensor that is no parameter.
+    #[error("model.safetensors has a tensor {name:?} that the model does not have")]
+    Unknown {
+        /// Its name.
+        name: String,
+    },
+    /// A parameter of another shape.
+    #[error("tensor {name:?} has the shape {got:?}, and the model has {want:?}")]
+    Shape {
+        /// Its name.
+        name: String,
+        /// In the file.
+        got: Vec<usize>,
+        /// In the model.
+        want: Vec<usize>,
+    },
+    /// A parameter of another type.
+    #[error("tensor {name:?} has the type {got}, and {want} is read")]
+    Type {
+        /// Its name.
+        name: String,
+        /// In the file.
+        got: String,
+        /// What is read.
+        want: &'static str,
+    },
+    /// A parameter that is infinite or no number.
+    #[error("tensor {name:?} has a value that is not finite, at {at}")]
+    NotFinite {
+        /// Its name.
+        name: String,
+        /// Where, row by row.
+        at: usize,
+    },
+    /// Another number of parameters than the model has.
+    #[error("the model has {want} parameters, got {got}")]
+    Length {
+        /// What the configuration asks for.
+        want: usize,
+        /// What was given.
+        got: usize,
+    },
+    /// N-grams that cannot be read.
+    #[error(transparent)]
+    Ngrams(#[from] NgramError),
+}
+
+impl Weights {
+    /// Entries of the vocabulary.
+    #[must_use]
+    pub fn vocabulary(&self) -> usize {
+        match self {
+            Self::Recurrent { config, .. } => config.vocabulary,
+            Self::Ngrams(model) => model.vocabulary(),
+        }
+    }
+
+    fn architecture(&self) -> Architecture {
+        match self {
+            Self::Recurrent { config, .. } => Architecture::Recurrent(config.clone()),
+            Self::Ngrams(model) => Architecture::kneser_ney(model),
+        }
+    }
+}
+
+impl Folder {
+    /// The files of this model.
+    ///
+    /// # Errors
+    /// When parts do not fit together: parameters that are too many, too few or not finite, a vocabulary of another size.
+    pub fn write(&self) -> Result<Files, FolderError> {
+        check_size(&self.vocabulary, self.weights.vocabulary())?;
+        let config = ConfigFile::new(self.rules, self.weights.architecture()).to_json();
+        let vocabulary = self.vocabulary.to_text();
+        let mut metadata = BTreeMap::from([
+            ("format".to_owned(), FORMAT.to_owned()),
+            ("name".to_owned(), self.name.clone()),
+            ("config_sha256".to_owned(), sha256(&config)),
+            ("vocabulary_sha256".to_owned(), sha256(&vocabulary)),
+        ]);
+        self.guarantee.describe(&mut metadata);
+        let weights = match &self.weights {
+            Weights::Recurrent { config, values } => write_parameters(config, values, &metadata)?,
+            Weights::Ngrams(model) => {
+                let bytes = model.to_bytes();
+                let tensor = Tensor { name: NGRAMS, shape: vec![bytes.len()], values: Values::Bytes(&bytes) };
+                tensors::write(&metadata, &[tensor])
+            }
+        };
+        Ok(Files { weights, config, vocabulary, card: card::render(self) })
+    }
+
+    /// Reads the files of a model, with everything checked.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn read(files: &Files) -> Result<Self, FolderError> {
+        let config = ConfigFile::from_json(&files.config)?;
+        let vocabulary = Vocabulary::parse(&files.vocabulary)?;
+        check_size(&vocabulary, config.model.vocabulary())?;
+        let tensors = tensors::Reader::new(&files.weights)?;
+        let weights = match config.model {
+            Architecture::Recurrent(model) => read_parameters(model, &tensors)?,
+            Architecture::KneserNey(header) => {
+                let model = KneserNey::from_bytes(tensors.only_bytes(NGRAMS)?)?;
+                header.check(&model)?;
+                Weights::Ngrams(model)
+            }
+        };
+        let said = |key| tensors.metadata(key).ok_or(FolderError::Metadata { key });
+        if said("format")? != FORMAT {
+            return Err(FolderError::Version { got: said("format")?.to_owned() });
+        }
+        let (got, want) = (sha256(&files.config), said("config_sha256")?.to_owned());
+        if got != want {
+            return Err(FolderError::OtherConfig { got, want });
+        }
+        let (got, want) = (sha256(&files.vocabulary), said("vocabulary_sha256")?.to_owned());
+        if got != want {
+            return Err(FolderError::OtherVocabulary { got, want });
+        }
+        let guarantee = Guarantee::from_metadata(said)?;
+        match guarantee.ledger_head() {
+            Some(head) if !files.card.contains(head) => Err(FolderError::OtherCard { head: head.to_owned() }),
+            _ => Ok(Self { name: said("name")?.to_owned(), rules: config.tokenizer, vocabulary, weights, guarantee }),
+        }
+    }
+
+    /// The model, ready to predict.
+    ///
+    /// # Errors
+    /// When the parameters are not those of the configuration; never for a folder that was read.
+    pub fn into_model(self) -> Result<Box<dyn LanguageModel>, FolderError> {
+        match self.weights {
+            Weights::Ngrams(model) => Ok(Box::new(model)),
+            Weights::Recurrent { config, values } => {
+                check_length(&ParameterLayout::new(&config)?, &values)?;
+                let (want, got) = (values.len(), values.len());
+                let model = ReferenceModel::new(config, values).map_err(|_| FolderError::Length { want, got })?;
+                Ok(Box::new(model))
+            }
+        }
+    }
+}
+
+fn check_size(vocabulary: &Vocabulary, model: usize) -> Result<(), FolderError> {
+    let words = vocabulary.len();
+    if words == model { Ok(()) } else { Err(FolderError::VocabularySize { words, model }) }
+}
+
+fn check_length(layout: &ParameterLayout, values: &[f32]) -> Result<(), FolderError> {
+    let (want, got) = (layout.len(), values.len());
+    if want == got { Ok(()) } else { Err(FolderError::Length { want, got }) }
+}
+
+fn check_finite(name: &str, values: &[f32]) -> Result<(), FolderError> {
+    match values.iter().position(|v| !v.is_finite()) {
+        Some(at) => Err(FolderError::NotFinite { name: name.to_owned(), at }),
+        None => Ok(()),
+    }
+}
+
+/// A bias is a vector, everything else a matrix.
+fn shape(parameter: &crate::model::parameters::Parameter) -> Vec<usize> {
+    match parameter.role {
+        Role::GateBias { .. } | Role::DenseBias | Role::OutputBias => vec![parameter.columns],
+        _ => vec![parameter.rows, parameter.columns],
+    }
+}
+
+fn write_parameters(
+    config: &ModelConfig,
+    values: &[f32],
+    metadata: &BTreeMap<String, String>,
+) -> Result<Vec<u8>, FolderError> {
+    let layout = ParameterLayout::new(config)?;
+    check_length(&layout, values)?;
+    let mut tensors = Vec::new();
+    for parameter in layout.parameters() {
+        let values = &values[parameter.range()];
+        check_finite(&parameter.name, values)?;
+        tensors.push(Tensor { name: &parameter.name, shape: shape(parameter), values: Values::Floats(values) });
+    }
+    Ok(tensors::write(metadata, &tensors))
+}
+
+fn read_parameters(config: ModelConfig, tensors: &tensors::Reader<'_>) -> Result<Weights, FolderError> {
+    let layout = ParameterLayout::new(&config)?;
+    let known: Vec<&str> = layout.parameters().iter().map(|p| p.name.as_str()).collect();
+    tensors.refuse_unknown(&known)?;
+    let mut values = Vec::new();
+    for parameter in layout.parameters() {
+        tensors.append_floats(&parameter.name, shape(parameter), &mut values)?;
+        check_finite(&parameter.name, &values[parameter.range()])?;
+    }
+    Ok(Weights::Recurrent { config, values })
+}
+
+fn sha256(text: &str) -> String {
+    use std::fmt::Write;
+    Sha256::digest(text.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}"); // writing to a string does not fail
+        hex
+    })
+}

@@ -1,0 +1,23 @@
+//! Keyboard language models: words to ids to loss to update, and the metrics of keyboards.
+//!
+//! | module         | what it is                                                              |
+//! |----------------|-------------------------------------------------------------------------|
+//! | [`tokenizer`]  | text to words or characters                                             |
+//! | [`vocabulary`] | words to ids and back                                                   |
+//! | [`model`]      | the papers' models: their parts, their parameters, how they are computed |
+//! | [`kernels`]    | vector code, written once                                               |
+//! | [`language_model`] | what every model can do: say how likely each next token is           |
+//! | [`ngram`]      | interpolated Kneser-Ney, the baseline that the papers replaced          |
+//! | [`metrics`]    | how keyboards are measured                                              |
+//! | [`predict`]    | suggestions while somebody types                                        |
+//! | [`folder`]     | a model as files, in bytes                                              |
+
+pub mod folder;
+pub mod kernels;
+pub mod language_model;
+pub mod metrics;
+pub mod model;
+pub mod ngram;
+pub mod predict;
+pub mod tokenizer;
+pub mod vocabulary;

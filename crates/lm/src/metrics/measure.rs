@@ -1,0 +1,171 @@
+//! The pass over a test set.
+
+use thiserror::Error;
+
+use super::{
+    counts::{Counts, HEADS},
+    rank::{largest, rank},
+};
+use crate::{
+    language_model::LanguageModel,
+    predict::{FIRST_WORD, Keyboard, SHOWN},
+    vocabulary::{BOS, EOS, UNK},
+};
+
+/// A sequence to be measured on.
+#[derive(Debug, Clone, Copy)]
+pub struct Sequence<'a> {
+    /// `BOS w1 ... wn EOS`, or without EOS where the sequence was cut.
+    pub ids: &'a [u32],
+    /// How many characters each token has in the text, 0 for BOS and EOS; unknown words too, since they are typed. Empty
+    /// when keystrokes are not measured.
+    pub letters: &'a [u32],
+}
+
+/// A sequence that cannot be measured on.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum MetricsError {
+    /// An id that the model does not have.
+    #[error("sequence {sequence}, token {token}: the id {id} is not below the model's vocabulary of {vocabulary}")]
+    Id {
+        /// Which sequence, from 0.
+        sequence: usize,
+        /// Which token of it, from 0.
+        token: usize,
+        /// The id.
+        id: u32,
+        /// Entries that the model has.
+        vocabulary: usize,
+    },
+    /// BOS elsewhere than at the beginning, or not there.
+    #[error("sequence {sequence}: it must begin with BOS and have no other")]
+    Begin {
+        /// Which sequence, from 0.
+        sequence: usize,
+    },
+    /// Letters of another sequence.
+    #[error("sequence {sequence}: {letters} numbers of letters for {tokens} tokens")]
+    Letters {
+        /// Which sequence, from 0.
+        sequence: usize,
+        /// Numbers of letters.
+        letters: usize,
+        /// Tokens.
+        tokens: usize,
+    },
+}
+
+/// The most frequent words, for the headedness histograms.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeadWords {
+    /// For each id a bit for each head that it belongs to.
+    member: Vec<u8>,
+}
+
+impl HeadWords {
+    /// From words in the order of their frequency, the most frequent first. BOS, EOS and UNK are passed over.
+    #[must_use]
+    pub fn new(by_frequency: impl IntoIterator<Item = u32>) -> Self {
+        let most = HEADS[HEADS.len() - 1];
+        let words = by_frequency.into_iter().filter(|id| *id as usize >= FIRST_WORD).take(most);
+        let mut member = Vec::new();
+        for (place, id) in words.enumerate() {
+            member.resize(member.len().max(id as usize + 1), 0);
+            let bits = HEADS.iter().enumerate().map(|(h, head)| u8::from(place < *head) << h);
+            member[id as usize] |= bits.sum::<u8>();
+        }
+        Self { member }
+    }
+
+    /// Of a vocabulary whose words stand in the order of their frequency.
+    #[must_use]
+    pub fn in_order(vocabulary: usize) -> Self {
+        Self::new(0..u32::try_from(vocabulary).unwrap_or(u32::MAX))
+    }
+
+    fn count(&self, heads: &mut [[u64; 11]; HEADS.len()], log_probabilities: &[f32]) {
+        let mut common = [0; HEADS.len()];
+        let words = log_probabilities.get(FIRST_WORD..).unwrap_or_default();
+        for place in largest::<10>(words) {
+            let bits = self.member.get(FIRST_WORD + place).copied().unwrap_or(0);
+            common.iter_mut().enumerate().for_each(|(h, n)| *n += usize::from(bits >> h & 1));
+        }
+        heads.iter_mut().zip(common).for_each(|(head, n)| head[n] += 1);
+    }
+}
+
+/// What is measured besides accuracy and loss.
+#[derive(Debug, Clone)]
+pub struct Measure<'a> {
+    head: HeadWords,
+    keyboard: Option<&'a Keyboard>,
+}
+
+impl<'a> Measure<'a> {
+    /// Measures with these words as the head.
+    #[must_use]
+    pub const fn new(head: HeadWords) -> Self {
+        Self { head, keyboard: None }
+    }
+
+    /// Also measures keystrokes, on a keyboard with the model's vocabulary.
+    #[must_use]
+    pub fn with_keyboard(self, keyboard: &'a Keyboard) -> Self {
+        Self { keyboard: Some(keyboard), ..self }
+    }
+
+    /// Counts over sequences that the model reads side by side. A sequence without targets counts for nothing.
+    ///
+    /// # Errors
+    /// When a sequence is not what [`Sequence`] says.
+    pub fn count(&self, model: &dyn LanguageModel, sequences: &[Sequence<'_>]) -> Result<Counts, MetricsError> {
+        for (sequence, s) in sequences.iter().enumerate() {
+            check(sequence, s, model.vocabulary())?;
+        }
+        let inputs: Vec<&[u32]> = sequences.iter().map(|s| &s.ids[..s.ids.len().saturating_sub(1)]).collect();
+        let mut counts = Counts::default();
+        model.read(&inputs, &mut |sequence, position, log_probabilities| {
+            let (s, token) = (&sequences[sequence], position + 1);
+            self.count_target(&mut counts, s.ids[token], s.letters.get(token).copied(), log_probabilities);
+        });
+        Ok(counts)
+    }
+
+    fn count_target(&self, counts: &mut Counts, target: u32, letters: Option<u32>, log_probabilities: &[f32]) {
+        let tally = match target {
+            EOS => &mut counts.ends,
+            UNK => &mut counts.unknown,
+            _ => &mut counts.words,
+        };
+        tally.add(rank(log_probabilities, target as usize), log_probabilities[target as usize]);
+        self.head.count(&mut counts.heads, log_probabilities);
+        if let (Some(keyboard), Some(letters)) = (self.keyboard, letters.filter(|_| target != EOS)) {
+            let letters = u64::from(letters);
+            let typed = keyboard.letters_until_shown(log_probabilities, target, SHOWN);
+            counts.keys.total += letters;
+            counts.keys.typed += typed.map_or(letters, |typed| letters.min(typed as u64));
+        }
+    }
+}
+
+fn check(sequence: usize, s: &Sequence<'_>, vocabulary: usize) -> Result<(), MetricsError> {
+    if let Some((token, id)) = s.ids.iter().copied().enumerate().find(|(_, id)| *id as usize >= vocabulary) {
+        return Err(MetricsError::Id { sequence, token, id, vocabulary });
+    }
+    if s.ids.iter().enumerate().any(|(token, id)| (*id == BOS) != (token == 0)) {
+        return Err(MetricsError::Begin { sequence });
+    }
+    if !s.letters.is_empty() && s.letters.len() != s.ids.len() {
+        return Err(MetricsError::Letters { sequence, letters: s.letters.len(), tokens: s.ids.len() });
+    }
+    Ok(())
+}
+
+/// Which sequences are read side by side: at most `rows` of about the same length, so that little is padded. The batches
+/// depend on the lengths alone and never on threads, so a model computes the same numbers whoever asks.
+#[must_use]
+pub fn batches(lengths: &[usize], rows: usize) -> Vec<Vec<usize>> {
+    let mut order: Vec<usize> = (0..lengths.len()).collect();
+    order.sort_by_key(|i| (std::cmp::Reverse(lengths[*i]), *i));
+    order.chunks(rows.max(1)).map(<[usize]>::to_vec).collect()
+}

@@ -1,0 +1,179 @@
+//! The fast path: the same models as [`super::reference`], with vector kernels and no allocation in the loop.
+//!
+//! [`Trainer`] holds a model in the layout that the kernels like (gates side by side, rows padded, transposed copies of
+//! what is read backwards) together with all the memory that a step needs. `load` takes the flat vector, `step` is one
+//! step of SGD on a batch, `difference` gives what training changed. One thread trains one user; the same path gives the
+//! same bits every time.
+//!
+//! What it does differently from the textbook, after measuring (docs/ARCHITECTURE.md says where): the softmax is never
+//! normalised over the vocabulary, only over tokens, since `dO = (e^T emb) / s` and `dE = e (o / s)`; no maximum is
+//! subtracted unless a sum leaves the safe range; updates are folded into the products.
+
+mod layer;
+mod network;
+mod output;
+mod packed;
+
+pub use self::network::Network;
+
+use self::{layer::Layer, output::Output, packed::Table};
+use super::{
+    config::{Cell, ConfigError, ModelConfig},
+    parameters::{ParameterLayout, Role},
+    reference::Batch,
+};
+use crate::kernels::KernelPath;
+
+/// A model that learns, and what it needs to do so.
+#[derive(Debug, Clone)]
+pub struct Trainer {
+    config: ModelConfig,
+    layout: ParameterLayout,
+    path: KernelPath,
+    rows: usize,
+    steps: usize,
+    embedding: Table,
+    layers: Vec<Layer>,
+    output: Output,
+}
+
+/// What the fast path cannot train.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TrainerError {
+    /// The model cannot be built.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// There is no fast path for this cell.
+    #[error("there is no fast path for {cell:?} cells; use the reference")]
+    Cell {
+        /// The cell.
+        cell: Cell,
+    },
+    /// This machine does not have the instructions.
+    #[error("this machine has no {}", path.name())]
+    Path {
+        /// What was asked for.
+        path: KernelPath,
+    },
+}
+
+impl Trainer {
+    /// A trainer for batches of at most `rows` sequences and `steps` tokens each.
+    ///
+    /// # Errors
+    /// When the model cannot be built or has no fast path here.
+    pub fn new(config: &ModelConfig, rows: usize, steps: usize, path: KernelPath) -> Result<Self, TrainerError> {
+        let layout = ParameterLayout::new(config)?;
+        if config.cell == Cell::Gru {
+            return Err(TrainerError::Cell { cell: config.cell });
+        }
+        if !path.is_available() {
+            return Err(TrainerError::Path { path });
+        }
+        let (rows, steps) = (rows.max(1), steps.max(1));
+        let layers = (0..config.layers).map(|l| Layer::new(config, l, rows, steps)).collect();
+        Ok(Self {
+            config: config.clone(),
+            path,
+            rows,
+            steps,
+            embedding: Table::new(config.vocabulary, config.embedding),
+            layers,
+            output: Output::new(config, rows * steps),
+            layout,
+        })
+    }
+
+    /// The path that its kernels take.
+    #[must_use]
+    pub const fn path(&self) -> KernelPath {
+        self.path
+    }
+
+    /// Takes these parameters, and forgets what was read.
+    ///
+    /// # Panics
+    /// When there are not as many as the model has.
+    pub fn load(&mut self, parameters: &[f32]) {
+        assert_eq!(parameters.len(), self.layout.len(), "the parameters are not those of the model");
+        self.embedding.load(&parameters[self.layout.range(Role::Embedding)]);
+        self.layers.iter_mut().for_each(|l| l.load(&self.layout, parameters));
+        self.output.load(&self.layout, parameters);
+        self.forget();
+    }
+
+    /// Forgets what was read: the next batch begins anew.
+    pub fn forget(&mut self) {
+        self.layers.iter_mut().for_each(Layer::forget);
+    }
+
+    /// Writes the parameters as they are now.
+    ///
+    /// # Panics
+    /// When there is not as much room as the model needs.
+    pub fn store(&self, parameters: &mut [f32]) {
+        assert_eq!(parameters.len(), self.layout.len(), "the parameters are not those of the model");
+        self.embedding.store(&mut parameters[self.layout.range(Role::Embedding)]);
+        self.layers.iter().for_each(|l| l.store(&self.layout, parameters));
+        self.output.store(&self.layout, parameters);
+    }
+
+    /// One step of SGD on a batch: the mean loss over the targets that count goes down. Returns the summed loss.
+    ///
+    /// # Panics
+    /// When the batch is larger than the trainer was made for, or names an entry that the vocabulary does not have.
+    pub fn step(&mut self, batch: &Batch<'_>, learning_rate: f32) -> f32 {
+        let tokens = batch.inputs.len();
+        assert!(batch.rows <= self.rows && tokens <= self.rows * self.steps, "the batch is larger than the trainer");
+        self.forward(batch);
+        let shown = self.layers.last().map_or(&[][..], |l| l.shown(tokens));
+        let table = if self.config.tied { Some(&mut self.embedding) } else { None };
+        let loss = self.output.learn(self.path, batch, shown, table, learning_rate);
+        self.backward(batch, learning_rate);
+        if self.config.unit_norm {
+            self.embedding.normalise_rows(self.path);
+        }
+        loss
+    }
+
+    /// Reads a batch; the state moves on.
+    fn forward(&mut self, batch: &Batch<'_>) {
+        for n in 0..self.layers.len() {
+            let (below, above) = self.layers.split_at_mut(n);
+            let layer = &mut above[0];
+            match below.last() {
+                None => layer.read_embeddings(&self.embedding, batch),
+                Some(below) => layer.read_layer(below, batch.inputs.len()),
+            }
+            layer.forward(self.path, batch.rows, batch.inputs.len());
+        }
+    }
+
+    /// Reads a batch and says how likely each entry is to come next, `[token][entry]`; nothing is learned.
+    fn predict(&mut self, batch: &Batch<'_>, log_probabilities: &mut [f32]) {
+        let tokens = batch.inputs.len();
+        self.forward(batch);
+        let shown = self.layers.last().map_or(&[][..], |l| l.shown(tokens));
+        let tied = self.config.tied.then_some(&self.embedding);
+        self.output.log_probabilities(self.path, shown, tied, tokens, log_probabilities);
+        self.layers.iter_mut().for_each(|l| l.carry(batch.rows, tokens));
+    }
+
+    fn backward(&mut self, batch: &Batch<'_>, learning_rate: f32) {
+        let tokens = batch.inputs.len();
+        for n in (0..self.layers.len()).rev() {
+            let (below, above) = self.layers.split_at_mut(n + 1);
+            let layer = &mut below[n];
+            let d_shown = above.first().map_or_else(|| self.output.d_input(tokens), |l| l.d_input(tokens));
+            layer.backward(self.path, batch.rows, tokens, d_shown, learning_rate);
+        }
+        if let Some(first) = self.layers.first() {
+            let width = first.input();
+            let gradients = first.d_input(tokens).chunks_exact(width);
+            for (id, gradient) in batch.inputs.iter().zip(gradients) {
+                let row = self.embedding.row_mut(*id as usize);
+                row.iter_mut().zip(gradient).for_each(|(w, d)| *w -= learning_rate * d);
+            }
+        }
+    }
+}

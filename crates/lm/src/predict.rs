@@ -1,0 +1,152 @@
+//! Suggestions while somebody types.
+//!
+//! A keyboard shows the likeliest words that begin with what was typed of the current one. Log-probabilities come from a
+//! model, once for a context; every further letter only narrows the words down. Words that begin alike stand together in
+//! alphabetical order, so narrowing is two binary searches.
+//!
+//! One order holds everywhere: the likelier word first, of equally likely ones the one with the lower id. What has no
+//! number (NaN) is never suggested. BOS, EOS and UNK are no words and are never suggested either, nor are the entries that
+//! stand for many words, such as `<num>`.
+
+use std::ops::Range;
+
+use crate::{
+    tokenizer::{ADDRESS, NUMBER, Rules, Tokenizer},
+    vocabulary::{BOS, UNK, Vocabulary},
+};
+
+/// How many suggestions a keyboard shows (Popov et al. 2018, section 2.4: "we used top-3 suggestion lists").
+pub const SHOWN: usize = 3;
+
+/// The first id that is a word.
+pub(crate) const FIRST_WORD: usize = UNK as usize + 1;
+
+/// The words of a vocabulary in alphabetical order, to be found by their first letters.
+#[derive(Debug, Clone)]
+pub struct Keyboard {
+    /// In the order of their ids, the special entries included.
+    words: Vec<String>,
+    /// Ids of all words, in the order of their bytes, which keeps words with a common beginning together.
+    sorted: Vec<u32>,
+    /// Ids of entries that are not suggested, besides the special ones.
+    hidden: Vec<u32>,
+}
+
+impl Keyboard {
+    /// A keyboard for the entries of a vocabulary in the order of their ids, the three special ones first.
+    #[must_use]
+    pub fn new<S: Into<String>>(entries: impl IntoIterator<Item = S>) -> Self {
+        let words: Vec<String> = entries.into_iter().map(Into::into).collect();
+        let ids = (0..words.len() as u32).skip(FIRST_WORD);
+        let (hidden, mut sorted): (Vec<u32>, Vec<u32>) =
+            ids.partition(|id| [NUMBER, ADDRESS].contains(&words[*id as usize].as_str()));
+        sorted.sort_by(|a, b| words[*a as usize].cmp(&words[*b as usize]));
+        Self { words, sorted, hidden }
+    }
+
+    /// The word with an id; empty where there is none.
+    #[must_use]
+    pub fn word(&self, id: u32) -> &str {
+        self.words.get(id as usize).map_or("", String::as_str)
+    }
+
+    /// The ids of all words that begin with `typed`, in alphabetical order.
+    #[must_use]
+    pub fn beginning_with(&self, typed: &str) -> &[u32] {
+        &self.sorted[self.narrow(0..self.sorted.len(), typed)]
+    }
+
+    /// The likeliest words that begin with `typed`, the likeliest first: at most `count`.
+    #[must_use]
+    pub fn suggest(&self, log_probabilities: &[f32], typed: &str, count: usize) -> Vec<u32> {
+        let value = |id: u32| log_probabilities.get(id as usize).copied().unwrap_or(f32::NAN);
+        let mut best: Vec<u32> = Vec::with_capacity(count + 1);
+        for id in self.beginning_with(typed).iter().copied().filter(|id| !value(*id).is_nan()) {
+            let place = best.iter().position(|b| before(value(id), id, value(*b), *b)).unwrap_or(best.len());
+            if place < count {
+                best.insert(place, id);
+                best.truncate(count);
+            }
+        }
+        best
+    }
+
+    /// How many letters of a word have to be typed until it is among the `shown` suggestions: 0 when it is there before the
+    /// first letter. `None` when it never is, and for what is no word of this keyboard.
+    #[must_use]
+    pub fn letters_until_shown(&self, log_probabilities: &[f32], id: u32, shown: usize) -> Option<usize> {
+        let index = id as usize;
+        let (word, value) = (self.words.get(index)?, *log_probabilities.get(index)?);
+        if index < FIRST_WORD || value.is_nan() || self.hidden.contains(&id) {
+            return None;
+        }
+        let (earlier, later) = (log_probabilities.get(FIRST_WORD..index)?, log_probabilities.get(index + 1..)?);
+        let hidden = self.hidden.iter().filter(|h| {
+            let theirs = log_probabilities.get(**h as usize).copied().unwrap_or(f32::NAN);
+            before(theirs, **h, value, id)
+        });
+        if crate::metrics::likelier(earlier, later, value) - hidden.count() < shown {
+            return Some(0);
+        }
+        let mut range = 0..self.sorted.len();
+        for (letters, (at, letter)) in word.char_indices().enumerate() {
+            range = self.narrow(range, &word[..at + letter.len_utf8()]);
+            let ahead = |other: &&u32| {
+                let theirs = log_probabilities.get(**other as usize).copied().unwrap_or(f32::NAN);
+                before(theirs, **other, value, id)
+            };
+            if self.sorted[range.clone()].iter().filter(ahead).take(shown).count() < shown {
+                return Some(letters + 1);
+            }
+        }
+        None
+    }
+
+    /// The part of a range whose words begin with `typed`.
+    fn narrow(&self, range: Range<usize>, typed: &str) -> Range<usize> {
+        let words = &self.sorted[range.clone()];
+        let word = |id: &u32| self.words[*id as usize].as_bytes();
+        let start = words.partition_point(|id| word(id) < typed.as_bytes());
+        let len = words[start..].partition_point(|id| word(id).starts_with(typed.as_bytes()));
+        range.start + start..range.start + start + len
+    }
+}
+
+/// Whether the first of two entries comes before the second in every list of predictions.
+fn before(value: f32, id: u32, other: f32, other_id: u32) -> bool {
+    value > other || (value == other && id < other_id)
+}
+
+/// What was typed so far: finished tokens, and the beginning of the current word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Typed<'a> {
+    /// BOS and the ids of all finished tokens: what a model is to read.
+    pub context: Vec<u32>,
+    /// The text before the current word.
+    pub finished: &'a str,
+    /// The beginning of the current word as the vocabulary writes it; empty before its first letter.
+    pub beginning: String,
+}
+
+impl<'a> Typed<'a> {
+    /// Splits a text. The current word is what stands at the end without space or sign; with characters for tokens there is
+    /// none, and every character is finished.
+    #[must_use]
+    pub fn new(text: &'a str, rules: Rules, vocabulary: &Vocabulary) -> Self {
+        let inside = |c: char| c.is_alphanumeric() || is_apostrophe(c);
+        let current = match rules {
+            Rules::Words1 => &text[text.trim_end_matches(inside).len()..],
+            Rules::Characters1 => "",
+        };
+        let current = current.trim_start_matches(is_apostrophe);
+        let finished = &text[..text.len() - current.len()];
+        let mut context = vec![BOS];
+        vocabulary.encode(Tokenizer::new(rules), finished, &mut context);
+        let letters = current.chars().map(|c| if is_apostrophe(c) { '\'' } else { c });
+        Self { context, finished, beginning: letters.flat_map(char::to_lowercase).collect() }
+    }
+}
+
+fn is_apostrophe(c: char) -> bool {
+    matches!(c, '\'' | '\u{2019}')
+}

@@ -1,0 +1,236 @@
+//! Text to words or characters: the one place where the rules are written down.
+//!
+//! Rules have a name and a version ([`Rules`]); both are stored with every vocabulary and every corpus, and a changed rule
+//! gets a new version. They are the "minimal normalisation" that McMahan et al. 2018 (arXiv:1710.06963, appendix B) speak
+//! of and do not spell out.
+//!
+//! # `words-1`
+//!
+//! | what                       | becomes                                                                             |
+//! |----------------------------|-------------------------------------------------------------------------------------|
+//! | white space, control       | nothing; it separates                                                               |
+//! | letters, digits and marks  | one lower-case word: `Hello` -> `hello`, `2ND` -> `2nd`                              |
+//! | an apostrophe inside       | part of the word, always as `'`: `don’t` -> `don't`                                 |
+//! | digits only                | `<num>`; with `.`, `,` or `:` between digits too: `1,000.50`, `12:30`               |
+//! | web and mail addresses     | `<url>`: what begins with `http://`, `https://` or `www.`, and `name@host.tld`       |
+//! | an emoji                   | one token; joined emoji stay together, skin tones and variation selectors go         |
+//! | an emoticon between spaces | one token without nose, in lower case: `:-D` -> `:d`                                 |
+//! | any other sign             | a token; a run of one sign counts once: `!!!` -> `!`                                 |
+//! | two or more full stops, `…`| `...`                                                                               |
+//! | curly quotes, long dashes  | `"`, `'` and `-`                                                                    |
+//! | `<num>`, `<url>`, `<unk>`  | themselves, so that text printed by [`Tokenizer::join`] reads back as the same tokens |
+//!
+//! Hyphens separate: `well-known` is three tokens. Scripts that are written without spaces come out as one word per run;
+//! they need rules of their own.
+//!
+//! # `characters-1`
+//!
+//! Every character is a token, as it is: case matters. `\r\n` and a lone `\r` become `\n`; other control characters except
+//! tab are dropped.
+//!
+//! Neither set of rules can produce `<bos>` or `<eos>`: nobody types the beginning of a sequence.
+
+mod signs;
+mod words;
+
+use serde::{Deserialize, Serialize};
+
+/// A number of any length.
+pub const NUMBER: &str = "<num>";
+/// A web or mail address.
+pub const ADDRESS: &str = "<url>";
+
+/// Which rules, in which version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Rules {
+    /// Lower-case words and signs.
+    #[serde(rename = "words-1")]
+    Words1,
+    /// Characters as they are.
+    #[serde(rename = "characters-1")]
+    Characters1,
+}
+
+impl Rules {
+    /// The name that files carry.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Words1 => "words-1",
+            Self::Characters1 => "characters-1",
+        }
+    }
+}
+
+impl std::fmt::Display for Rules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Cuts text into tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tokenizer {
+    rules: Rules,
+}
+
+impl Tokenizer {
+    /// A tokenizer by these rules.
+    #[must_use]
+    pub const fn new(rules: Rules) -> Self {
+        Self { rules }
+    }
+
+    /// Words and signs, by the newest rules.
+    #[must_use]
+    pub const fn words() -> Self {
+        Self::new(Rules::Words1)
+    }
+
+    /// Characters, by the newest rules.
+    #[must_use]
+    pub const fn characters() -> Self {
+        Self::new(Rules::Characters1)
+    }
+
+    /// The rules.
+    #[must_use]
+    pub const fn rules(&self) -> Rules {
+        self.rules
+    }
+
+    /// Hands every token of the text to `sink`, in order. Takes time linear in the text, whatever is in it.
+    pub fn for_each(&self, text: &str, sink: impl FnMut(&str)) {
+        match self.rules {
+            Rules::Words1 => words::for_each(text, sink),
+            Rules::Characters1 => characters(text, sink),
+        }
+    }
+
+    /// The tokens of the text.
+    #[must_use]
+    pub fn tokens(&self, text: &str) -> Vec<String> {
+        let mut tokens = Vec::new();
+        self.for_each(text, |token| tokens.push(token.to_owned()));
+        tokens
+    }
+
+    /// Text that reads well and has these tokens.
+    #[must_use]
+    pub fn join<'a>(&self, tokens: impl IntoIterator<Item = &'a str>) -> String {
+        match self.rules {
+            Rules::Words1 => words::join(tokens),
+            Rules::Characters1 => tokens.into_iter().collect(),
+        }
+    }
+}
+
+fn characters(text: &str, mut sink: impl FnMut(&str)) {
+    let mut letters = text.char_indices().peekable();
+    while let Some((at, c)) = letters.next() {
+        match c {
+            '\r' => {
+                letters.next_if(|(_, next)| *next == '\n');
+                sink("\n");
+            }
+            '\n' | '\t' => sink(&text[at..=at]),
+            c if c.is_control() => {}
+            c => sink(&text[at..at + c.len_utf8()]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        Tokenizer::words().tokens(text)
+    }
+
+    #[test]
+    fn case_and_punctuation() {
+        assert_eq!(words("Hello, World!!!"), ["hello", ",", "world", "!"]);
+        assert_eq!(words("well-known... really…"), ["well", "-", "known", "...", "really", "..."]);
+        assert_eq!(words("“Don’t” — she’s 'here'"), ["\"", "don't", "\"", "-", "she's", "'", "here", "'"]);
+        assert_eq!(words("ÉCOLE Straße İstanbul"), ["école", "straße", "i\u{307}stanbul"]);
+        assert_eq!(words("a\u{0}b\u{7}c"), ["a", "b", "c"]);
+        assert_eq!(words(" \n\t "), Vec::<String>::new());
+    }
+
+    #[test]
+    fn numbers_are_one_class_and_words_with_digits_are_not() {
+        for number in ["7", "1,000.50", "12:30", "٣٤", "2018"] {
+            assert_eq!(words(number), [NUMBER], "{number}");
+        }
+        assert_eq!(words("2nd b4 3.5kg $5."), ["2nd", "b4", NUMBER, "kg", "$", NUMBER, "."]);
+    }
+
+    #[test]
+    fn addresses_are_one_class() {
+        assert_eq!(words("see http://a.b/c?d=e#f."), ["see", ADDRESS, "."]);
+        assert_eq!(words("(WWW.Example.org), ok"), ["(", ADDRESS, ")", ",", "ok"]);
+        assert_eq!(words("mail john.doe+x@mail.example.com!"), ["mail", ADDRESS, "!"]);
+        assert_eq!(words("www. http:// a@b @you"), ["www", ".", "http", ":", "/", "a", "@", "b", "@", "you"]);
+    }
+
+    #[test]
+    fn emoji_and_emoticons_are_single_tokens() {
+        assert_eq!(words("yes👍🏽👍 ok"), ["yes", "👍", "👍", "ok"]);
+        assert_eq!(words("👩\u{200d}👩\u{200d}👧❤\u{fe0f}🇩🇪"), ["👩\u{200d}👩\u{200d}👧", "❤", "🇩🇪"]);
+        assert_eq!(words("hi :-D ;) <3 1\u{fe0f}\u{20e3}"), ["hi", ":d", ";)", "<3", NUMBER]);
+        assert_eq!(words("ratio 3:) x"), ["ratio", NUMBER, ":", ")", "x"]);
+    }
+
+    #[test]
+    fn nobody_types_the_beginning_of_a_sequence() {
+        assert_eq!(words("<bos> <eos><unk>"), ["<", "bos", ">", "<", "eos", ">", "<unk>"]);
+    }
+
+    #[test]
+    fn joined_text_reads_like_text() {
+        let text = "hello, it's (really) <num>! ok... fine";
+        assert_eq!(Tokenizer::words().join(words(text).iter().map(String::as_str)), text);
+    }
+
+    #[test]
+    fn characters_stay_as_they_are() {
+        let text = Tokenizer::characters();
+        assert_eq!(text.tokens("Aé\r\n\u{7}b\r👍"), ["A", "é", "\n", "b", "\n", "👍"]);
+        assert_eq!(text.join(["A", "é"]), "Aé");
+    }
+
+    #[test]
+    fn hostile_text_takes_linear_time() {
+        for piece in ["a.", "a@", ":", "<", "www.", "1,", "'", "👩\u{200d}", "\u{301}", "http://"] {
+            let text = piece.repeat(200_000);
+            let mut count = 0_usize;
+            Tokenizer::words().for_each(&text, |_| count += 1);
+            assert!(count <= text.len());
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn any_text_reads_back_as_the_same_tokens(text in "\\PC*|[ -~]{0,60}|[a-cA-C0-2.,:'@<>/()w\\-3 ’👍🏽❤\u{200d}\u{fe0f}🇩!]{0,40}") {
+            for tokenizer in [Tokenizer::words(), Tokenizer::characters()] {
+                let tokens = tokenizer.tokens(&text);
+                prop_assert!(tokens.iter().all(|t| !t.is_empty() && t != "<bos>" && t != "<eos>"));
+                let joined = tokenizer.join(tokens.iter().map(String::as_str));
+                prop_assert_eq!(&tokenizer.tokens(&joined), &tokens, "{:?}", joined);
+            }
+        }
+
+        #[test]
+        fn any_characters_at_all_are_read(text in proptest::collection::vec(any::<char>(), 0..50)) {
+            let text: String = text.into_iter().collect();
+            let tokens = Tokenizer::words().tokens(&text);
+            let joined = Tokenizer::words().join(tokens.iter().map(String::as_str));
+            prop_assert_eq!(Tokenizer::words().tokens(&joined), tokens, "{:?}", joined);
+        }
+    }
+}

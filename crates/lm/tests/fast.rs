@@ -1,0 +1,182 @@
+//! The fast path against the slow, obvious model: losses and parameters after several steps, on every path.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
+
+use keyhush_lm::{
+    kernels::KernelPath,
+    language_model::LanguageModel,
+    model::{
+        config::{Cell, ModelConfig, Token},
+        fast::{Network, Trainer, TrainerError},
+        parameters::ParameterLayout,
+        reference::{Batch, Reference, State},
+    },
+};
+
+fn config(cell: Cell) -> ModelConfig {
+    ModelConfig {
+        token: Token::Word,
+        vocabulary: 211,
+        embedding: 20,
+        cell,
+        layers: 1,
+        hidden: 37,
+        recurrent_projection: None,
+        dense: None,
+        tied: false,
+        output_bias: false,
+        unit_norm: false,
+        dropout: None,
+        user_context: None,
+    }
+}
+
+fn configs() -> Vec<ModelConfig> {
+    [Cell::Lstm, Cell::Cifg]
+        .into_iter()
+        .flat_map(|cell| {
+            [
+                config(cell),
+                ModelConfig { layers: 2, output_bias: true, ..config(cell) },
+                ModelConfig { dense: Some(20), tied: true, ..config(cell) },
+                ModelConfig { recurrent_projection: Some(20), tied: true, output_bias: true, ..config(cell) },
+                ModelConfig { recurrent_projection: Some(18), layers: 2, ..config(cell) },
+                ModelConfig { user_context: Some(5), dense: Some(16), output_bias: true, ..config(cell) },
+            ]
+        })
+        .collect()
+}
+
+/// Values that look random, in [-scale, scale].
+fn values(len: usize, scale: f32, seed: u64) -> Vec<f32> {
+    let mut x = seed;
+    let mut next = || {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((x >> 33) as f64 / (1u64 << 31) as f64 * 2.0 - 1.0) as f32 * scale
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// Ragged batches: the last has fewer rows of targets that count, and fewer steps.
+fn batches(rows: usize, vocabulary: u32) -> Vec<(Vec<u32>, Vec<u32>)> {
+    [6usize, 6, 3]
+        .into_iter()
+        .enumerate()
+        .map(|(n, steps)| {
+            let id = |i: usize, salt: usize| ((i * 7919 + n * 104_729 + salt) % vocabulary as usize) as u32;
+            let inputs = (0..rows * steps).map(|i| id(i, 1)).collect();
+            let targets = (0..rows * steps).map(|i| if (i + n) % 5 == 4 { Batch::NONE } else { id(i, 2) }).collect();
+            (inputs, targets)
+        })
+        .collect()
+}
+
+/// Trains both and compares.
+fn compare(config: &ModelConfig, path: KernelPath) {
+    let layout = ParameterLayout::new(config).unwrap();
+    let start = values(layout.len(), 0.3, 3);
+    let (rows, rate) = (5, 0.5);
+    let mut trainer = Trainer::new(config, rows, 6, path).unwrap();
+    trainer.load(&start);
+    let mut reference = Reference::new(config.clone(), layout.clone(), start.iter().map(|v| f64::from(*v)).collect());
+    let mut state = State::zero(config, rows);
+    let context = values(config.user_context.unwrap_or(0), 1.0, 5);
+    for (inputs, targets) in batches(rows, config.vocabulary as u32) {
+        let batch = Batch { rows, inputs: &inputs, targets: &targets, context: &context };
+        let loss = f64::from(trainer.step(&batch, rate));
+        let mut gradient = vec![0.0; layout.len()];
+        let want = reference.loss_and_gradient(&batch, &mut state, None, &mut gradient);
+        reference.values.iter_mut().zip(&gradient).for_each(|(w, g)| *w -= f64::from(rate) * g);
+        assert!((loss / want - 1.0).abs() < 2e-5, "{path:?} {config:?}: loss {loss}, expected {want}");
+    }
+    let mut end = vec![0.0; layout.len()];
+    trainer.store(&mut end);
+    let (mut off, mut moved) = (0.0, 0.0);
+    for ((got, want), start) in end.iter().zip(&reference.values).zip(&start) {
+        off += (f64::from(*got) - want).powi(2);
+        moved += (want - f64::from(*start)).powi(2);
+    }
+    assert!(moved > 0.0 && (off / moved).sqrt() < 3e-4, "{path:?} {config:?}: {}", (off / moved).sqrt());
+}
+
+#[test]
+fn fast_training_is_the_references_on_every_path() {
+    for path in KernelPath::ALL.into_iter().filter(|p| p.is_available()) {
+        for config in configs() {
+            compare(&config, path);
+        }
+    }
+}
+
+/// Logits of hundreds: the sums would overflow, and the largest is taken off.
+#[test]
+fn large_logits_do_not_overflow() {
+    for config in configs() {
+        let layout = ParameterLayout::new(&config).unwrap();
+        let start = values(layout.len(), 30.0, 3);
+        let mut trainer = Trainer::new(&config, 5, 6, KernelPath::best()).unwrap();
+        trainer.load(&start);
+        let reference = Reference::new(config.clone(), layout, start.iter().map(|v| f64::from(*v)).collect());
+        let context = values(config.user_context.unwrap_or(0), 1.0, 5);
+        let (inputs, targets) = batches(5, 211).remove(0);
+        let batch = Batch { rows: 5, inputs: &inputs, targets: &targets, context: &context };
+        let loss = f64::from(trainer.step(&batch, 0.0));
+        let want = reference.loss(&batch, &mut State::zero(&config, 5), None);
+        assert!(want > 1_000.0 && (loss / want - 1.0).abs() < 1e-4, "{config:?}: loss {loss}, expected {want}");
+    }
+}
+
+#[test]
+fn the_same_path_gives_the_same_bits() {
+    let config = ModelConfig { dense: Some(20), tied: true, unit_norm: true, ..config(Cell::Lstm) };
+    let layout = ParameterLayout::new(&config).unwrap();
+    let run = || {
+        let mut trainer = Trainer::new(&config, 5, 6, KernelPath::best()).unwrap();
+        trainer.load(&values(layout.len(), 0.3, 3));
+        for (inputs, targets) in batches(5, 211) {
+            trainer.step(&Batch { rows: 5, inputs: &inputs, targets: &targets, context: &[] }, 0.5);
+        }
+        let mut end = vec![0.0; layout.len()];
+        trainer.store(&mut end);
+        end
+    };
+    let end = run();
+    assert_eq!(end, run());
+    let norms = end[..211 * 20].chunks_exact(20).map(|row| row.iter().map(|v| v * v).sum::<f32>());
+    assert!(norms.into_iter().all(|n| (n - 1.0).abs() < 1e-5), "unit norm after every step");
+}
+
+#[test]
+fn what_has_no_fast_path_is_refused() {
+    let refused = Trainer::new(&config(Cell::Gru), 5, 6, KernelPath::best()).unwrap_err();
+    assert_eq!(refused, TrainerError::Cell { cell: Cell::Gru });
+}
+
+/// What the network predicts is what the reference predicts, for sequences of any length side by side.
+#[test]
+fn predictions_are_the_references() {
+    let sequences: Vec<Vec<u32>> =
+        (0..19u32).map(|n| (0..1 + (n * 7) % 23).map(|i| (i * 31 + n * 17) % 211).collect()).collect();
+    let borrowed: Vec<&[u32]> = sequences.iter().map(Vec::as_slice).collect();
+    for config in configs().into_iter().filter(|c| c.user_context.is_none()) {
+        let layout = ParameterLayout::new(&config).unwrap();
+        let parameters = values(layout.len(), 0.3, 3);
+        let reference = Reference::new(config.clone(), layout, parameters.iter().map(|v| f64::from(*v)).collect());
+        let want: Vec<Vec<f64>> = sequences
+            .iter()
+            .map(|s| {
+                let batch = Batch { rows: 1, inputs: s, targets: &[], context: &[] };
+                reference.probabilities(&batch, &mut State::zero(&config, 1))
+            })
+            .collect();
+        let network = Network::new(&config, &parameters, KernelPath::best()).unwrap();
+        let mut visited = 0;
+        network.read(&borrowed, &mut |sequence, position, line| {
+            visited += 1;
+            let want = &want[sequence][position * 211..(position + 1) * 211];
+            for (got, want) in line.iter().zip(want) {
+                assert!((f64::from(*got) - want.ln()).abs() < 1e-4, "{got} {}", want.ln());
+            }
+        });
+        assert_eq!(visited, sequences.iter().map(Vec::len).sum::<usize>());
+    }
+}
