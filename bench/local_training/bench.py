@@ -8,6 +8,7 @@ import pathlib
 import platform
 import subprocess
 import sys
+import tempfile
 
 sys.dont_write_bytecode = True
 import work  # noqa: E402
@@ -16,6 +17,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 WAYS = {"PyTorch": ["eager", "compiled output", "compiled", "compiled step"], "JAX": ["scan", "unrolled"]}
 PROGRAMS = {"PyTorch": "peer_torch.py", "JAX": "peer_jax.py"}
+# The peers' allocator keeps what it was given, which spares PyTorch some page faults.
+KEEP = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**32), "MALLOC_TOP_PAD_": str(2**26)}
 # How far losses and norm of two peers may be apart, as a part of them: more, and they did not do the same work.
 PEERS_AGREE = 1e-3
 
@@ -26,12 +29,15 @@ class Peer:
     def __init__(self, library, way, model, users):
         self.library, self.way, self.cpu_ms, self.wall_ms, self.failure = library, way, [], [], None
         command = [sys.executable, "-B", str(HERE / PROGRAMS[library]), model, way, str(users)]
+        self.said = tempfile.TemporaryFile("w+")
         self.worker = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.said, text=True, env=os.environ | KEEP
         )
         ready = self.worker.stdout.readline()
         if not ready:
-            self.failure = (self.worker.stderr.read().strip().splitlines() or ["it said nothing"])[-1]
+            self.worker.wait()
+            self.said.seek(0)
+            self.failure = (self.said.read().strip().splitlines() or ["it said nothing"])[-1]
             return
         about = json.loads(ready)
         self.version, self.outcome = about["version"], about["outcome"]
@@ -46,6 +52,7 @@ class Peer:
 
     def end(self):
         self.worker.communicate()
+        self.said.close()
 
     def result(self):
         row = {"side": self.library, "way": self.way}
@@ -159,7 +166,8 @@ def markdown(results):
         f"Revision {where['revision']}" + (" with uncommitted changes." if where["uncommitted_changes"] else "."), "",
         f"CPU time for a user's {work.TOKENS} tokens, f32, the fastest of {results['passes']} passes of "
         f"{results['users']} users; the fastest way of each peer.", "",
-        "| model | GFLOP | Keyhush | PyTorch | JAX | PyTorch / Keyhush | JAX / Keyhush |", "|---|---|---|---|---|---|---|",
+        "| model | GFLOP | Keyhush | PyTorch | JAX | PyTorch / Keyhush | JAX / Keyhush |",
+        "|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for m in models:
         best = m["summary"]
@@ -171,7 +179,8 @@ def markdown(results):
         cells = [m["model"], f"{m['gflop']:.1f}", *(cell(side, "ms_per_user", "{:.1f} ms") for side in sides)]
         cells += [cell(side, "ratio", "{:.2f}") for side in sides[1:]]
         lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", "Every way:", "", "| model | side | way | fastest | all passes | GFLOP/s |", "|---|---|---|---|---|---|"]
+    lines += ["", "Every way:", "", "| model | side | way | fastest | all passes | GFLOP/s |"]
+    lines.append("|---|---|---|---|---|---|")
     for m in models:
         for row in m["sides"]:
             cells = [m["model"], row["side"], row["way"]]

@@ -71,10 +71,7 @@ def trainer(model, way):
 
     def train(user):
         if user not in data:
-            # [batch][step][row], inputs and targets.
-            read = work.tokens(model["vocabulary"], user).T
-            parts = (read[:-1], read[1:])
-            data[user] = [jnp.asarray(part.reshape(work.BATCHES, work.STEPS, work.ROWS)) for part in parts]
+            data[user] = [jnp.asarray(part) for part in work.tokens(model["vocabulary"], user)]
         return jax.block_until_ready(train_on(first, *data[user]))[1:]
 
     return train

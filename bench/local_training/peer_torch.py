@@ -1,11 +1,11 @@
 """Local training in PyTorch on one thread, as a worker of bench.py: python peer_torch.py MODEL WAY USERS.
 
-| way             | recurrence                                                  | output and loss |
-|-----------------|-------------------------------------------------------------|-----------------|
-| eager           | torch.nn.LSTM; for CIFG, which PyTorch lacks, a loop of ours | eager           |
-| compiled output | as eager                                                    | torch.compile   |
-| compiled        | the loop                                                    | torch.compile of recurrence, output and loss in one |
-| compiled step   | the loop                                                    | the same with gradients and SGD inside |
+| way             | recurrence                                             | what torch.compile gets                  |
+|-----------------|--------------------------------------------------------|------------------------------------------|
+| eager           | PyTorch's LSTM; a loop for CIFG, which PyTorch lacks   | nothing                                  |
+| compiled output | the same                                               | dense layer, output and loss             |
+| compiled        | the loop for all                                       | everything but the SGD step              |
+| compiled step   | the loop for all                                       | everything with gradients and SGD inside |
 """
 
 import sys
@@ -98,10 +98,7 @@ def trainer(model, way):
 
     def train(user):
         if user not in data:
-            # [batch][step][row], inputs and targets.
-            read = torch.from_numpy(work.tokens(model["vocabulary"], user)).T
-            parts = (read[:-1], read[1:])
-            data[user] = [part.reshape(work.BATCHES, work.STEPS, work.ROWS).contiguous() for part in parts]
+            data[user] = [torch.from_numpy(part) for part in work.tokens(model["vocabulary"], user)]
         with torch.no_grad():
             torch._foreach_copy_(trained, first)
         state = (torch.zeros(work.ROWS, model["hidden"]), torch.zeros(work.ROWS, work.shown(model)))

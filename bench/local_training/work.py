@@ -33,28 +33,23 @@ MODELS = {
 
 
 def tokens(vocabulary, user):
-    """[row][201] ids: inputs are the first 200, targets the last 200.
+    """Inputs and targets of a user, each [batch][step][row].
 
-    Ids fall off as in Zipf's law, in integers only, so that any language draws the same: x is the state of a linear
-    congruential generator that starts as the user's number; r = upper 31 bits of the next x chooses one of the
-    ceil(log2(vocabulary)) octaves, the next r an id in it: 2^octave - 1 + r mod 2^octave. Ids beyond the vocabulary
-    are drawn again, octave and all.
+    The tokens are those of `keyhush bench local-training`: token i is V^u - 1 for a u in [0, 1) that is a hash of i and
+    the user, which is Zipf's law. Rows are consecutive parts of the 1,600; a target is the token that follows.
     """
-    octaves, x = (vocabulary - 1).bit_length(), user
 
-    def draw():
-        nonlocal x
-        while True:
-            pair = []
-            for _ in range(2):
-                x = (x * 6364136223846793005 + 1442695040888963407) % 2**64
-                pair.append(x >> 33)
-            octave = pair[0] % octaves
-            token = 2**octave - 1 + pair[1] % 2**octave
-            if token < vocabulary:
-                return token
+    def token(i):
+        x = ((i ^ user * 0x9E3779B9) * 0x85EBCA6B) % 2**32
+        x = ((x ^ x >> 15) * 0xC2B2AE35) % 2**32
+        return min(int(vocabulary ** ((x >> 8) / 2**24)) - 1, vocabulary - 1)
 
-    return numpy.array([[draw() for _ in range(STEPS * BATCHES + 1)] for _ in range(ROWS)])
+    read = numpy.array([token(i) for i in range(TOKENS + 1)])
+
+    def batches(part):
+        return numpy.ascontiguousarray(part.reshape(ROWS, BATCHES, STEPS).transpose(1, 2, 0))
+
+    return batches(read[:-1]), batches(read[1:])
 
 
 def shown(model):
@@ -95,10 +90,10 @@ def first_parameters(model):
 
 
 def gflop(model):
-    """Multiplications and additions of the matrix products of one user, in 10^9: each product forward and twice back."""
-    weights = [shape for name, shape in shapes(model).items() if len(shape) == 2 and name not in ("embedding", "output")]
-    head = model["vocabulary"] * (model["dense"] or shown(model))
-    return 6 * TOKENS * (head + sum(rows * columns for rows, columns in weights)) / 1e9
+    """10^9 multiplications and additions of one user's matrix products: each product forward and twice back."""
+    matrices = {name: math.prod(shape) for name, shape in shapes(model).items() if len(shape) == 2}
+    tables = matrices.pop("embedding"), matrices.pop("output", 0)
+    return 6 * TOKENS * (sum(matrices.values()) + (tables[0] if model["tied"] else tables[1])) / 1e9
 
 
 def serve(train, users, about):

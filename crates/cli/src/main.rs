@@ -4,7 +4,13 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)] // printing is this crate's job
 
 mod bench;
+mod data;
+mod eval;
 mod failure;
+mod model_folder;
+mod ngram;
+mod predict;
+mod pretrain;
 mod privacy;
 
 use std::process::ExitCode;
@@ -21,12 +27,26 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Text by user: import it, look at it, make it up.
+    #[command(subcommand)]
+    Data(Box<data::Command>),
     /// What a training run costs in privacy, and what a target needs.
     #[command(subcommand)]
     Privacy(Box<privacy::Command>),
+    /// Train a model on public text.
+    Pretrain(Box<pretrain::PretrainArgs>),
     /// How fast this machine does the work.
     #[command(subcommand)]
     Bench(bench::Command),
+    /// How well a model predicts: accuracy, perplexity, keystrokes saved, head words.
+    Eval(eval::EvalArgs),
+    /// Type and see a model's suggestions change.
+    ///
+    /// In a terminal: Tab takes the first suggestion, 1, 2 and 3 take theirs, Enter begins anew, Esc leaves. Otherwise each
+    /// line of the input is what was typed so far, and is answered by a line of suggestions, divided by tabs.
+    Predict(predict::PredictArgs),
+    /// Count an n-gram model in public text: the baseline of the papers.
+    Ngram(ngram::NgramArgs),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -43,8 +63,13 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
+        Command::Data(command) => data::run(*command),
         Command::Privacy(command) => privacy::run(*command),
+        Command::Pretrain(args) => pretrain::run(&args),
         Command::Bench(command) => bench::run(command),
+        Command::Eval(args) => eval::eval(&args),
+        Command::Predict(args) => predict::predict(&args),
+        Command::Ngram(args) => ngram::ngram(&args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "keyhush", &mut std::io::stdout());
             Ok(())

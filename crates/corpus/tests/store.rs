@@ -1,7 +1,10 @@
 //! Stores that are whole read back as they were written; stores that are not give errors and never a panic.
 #![allow(clippy::unwrap_used, reason = "a test that cannot write its file has failed")]
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::LazyLock,
+};
 
 use keyhush_corpus::{
     origin::Origin,
@@ -41,7 +44,18 @@ fn write(path: &Path, vocabulary: &Vocabulary, keep_keys: bool, users: &[(&str, 
     writer.finish().unwrap();
 }
 
+/// A small store; written once, because making it durable takes its time.
 fn sample(folder: &Path) -> PathBuf {
+    static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::read(write_sample(folder.path())).unwrap()
+    });
+    let path = folder.join("s.store");
+    std::fs::write(&path, &*BYTES).unwrap();
+    path
+}
+
+fn write_sample(folder: &Path) -> PathBuf {
     let path = folder.join("s.store");
     let users = [("ann", vec![vec![3, 4, 5], vec![6]]), ("bob", vec![vec![2, 2]]), ("cy", vec![vec![7; 40], vec![3]])];
     write(&path, &vocabulary(10), true, &users);

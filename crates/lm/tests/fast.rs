@@ -5,10 +5,11 @@ use keyhush_lm::{
     kernels::KernelPath,
     language_model::LanguageModel,
     model::{
-        config::{Cell, ModelConfig, Token},
+        config::{Cell, Dropout, DropoutKind, ModelConfig, Token},
+        dropout::MaskDrawer,
         fast::{Network, Trainer, TrainerError},
         parameters::ParameterLayout,
-        reference::{Batch, Reference, State},
+        reference::{Batch, Masks, Reference, State},
     },
 };
 
@@ -30,6 +31,10 @@ fn config(cell: Cell) -> ModelConfig {
     }
 }
 
+fn dropout(kind: DropoutKind) -> Option<Dropout> {
+    Some(Dropout { rate: 0.4, kind })
+}
+
 fn configs() -> Vec<ModelConfig> {
     [Cell::Lstm, Cell::Cifg]
         .into_iter()
@@ -41,6 +46,8 @@ fn configs() -> Vec<ModelConfig> {
                 ModelConfig { recurrent_projection: Some(20), tied: true, output_bias: true, ..config(cell) },
                 ModelConfig { recurrent_projection: Some(18), layers: 2, ..config(cell) },
                 ModelConfig { user_context: Some(5), dense: Some(16), output_bias: true, ..config(cell) },
+                ModelConfig { layers: 2, dropout: dropout(DropoutKind::PerStep), output_bias: true, ..config(cell) },
+                ModelConfig { dense: Some(20), tied: true, dropout: dropout(DropoutKind::Variational), ..config(cell) },
             ]
         })
         .collect()
@@ -80,11 +87,16 @@ fn compare(config: &ModelConfig, path: KernelPath) {
     let mut reference = Reference::new(config.clone(), layout.clone(), start.iter().map(|v| f64::from(*v)).collect());
     let mut state = State::zero(config, rows);
     let context = values(config.user_context.unwrap_or(0), 1.0, 5);
+    let (mut drawer, mut masks) = (MaskDrawer::new(config, 9), Masks::new());
     for (inputs, targets) in batches(rows, config.vocabulary as u32) {
         let batch = Batch { rows, inputs: &inputs, targets: &targets, context: &context };
-        let loss = f64::from(trainer.step(&batch, rate));
+        if let Some(drawer) = &mut drawer {
+            drawer.draw(rows, inputs.len() / rows, &mut masks);
+        }
+        let masks = drawer.is_some().then_some(&masks);
+        let loss = f64::from(trainer.step_without(&batch, rate, masks));
         let mut gradient = vec![0.0; layout.len()];
-        let want = reference.loss_and_gradient(&batch, &mut state, None, &mut gradient);
+        let want = reference.loss_and_gradient(&batch, &mut state, masks, &mut gradient);
         reference.values.iter_mut().zip(&gradient).for_each(|(w, g)| *w -= f64::from(rate) * g);
         assert!((loss / want - 1.0).abs() < 2e-5, "{path:?} {config:?}: loss {loss}, expected {want}");
     }
@@ -119,7 +131,8 @@ fn large_logits_do_not_overflow() {
         let context = values(config.user_context.unwrap_or(0), 1.0, 5);
         let (inputs, targets) = batches(5, 211).remove(0);
         let batch = Batch { rows: 5, inputs: &inputs, targets: &targets, context: &context };
-        let loss = f64::from(trainer.step(&batch, 0.0));
+        let loss = f64::from(trainer.clone().step(&batch, 0.0));
+        assert_eq!(loss, f64::from(trainer.loss(&batch)), "measuring is learning without learning");
         let want = reference.loss(&batch, &mut State::zero(&config, 5), None);
         assert!(want > 1_000.0 && (loss / want - 1.0).abs() < 1e-4, "{config:?}: loss {loss}, expected {want}");
     }

@@ -13,6 +13,8 @@ mod block;
 mod group;
 mod json;
 mod leaf;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod source;
 mod spill;
 mod work;
@@ -243,4 +245,12 @@ pub fn count_words(
     progress: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<(lm::vocabulary::Counts, Summary), ImportError> {
     work::count_all(input, tokenizer, progress)
+}
+
+/// The bytes of a public file, decompressed if its name ends with .gz or .zst.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn read_whole(path: &std::path::Path) -> std::io::Result<Vec<u8>> {
+    source::read_whole(path)
 }

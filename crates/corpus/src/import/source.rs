@@ -89,18 +89,29 @@ impl<'a> Files<'a> {
 
     /// The bytes of a file, decompressed as its name says.
     pub(super) fn open(&self, path: &Path) -> io::Result<Box<dyn Read + Send>> {
-        let file = Counted { file: File::open(path)?, read: Arc::clone(&self.read) };
-        let name = name(path);
-        if name.ends_with(".gz") {
-            Ok(Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(1 << 17, file))))
-        } else if name.ends_with(".zst") {
-            let mut decoder = zstd::Decoder::new(file)?;
-            decoder.window_log_max(LARGEST_WINDOW)?;
-            Ok(Box::new(decoder))
-        } else {
-            Ok(Box::new(file))
-        }
+        open(path, Arc::clone(&self.read))
     }
+}
+
+fn open(path: &Path, read: Arc<AtomicU64>) -> io::Result<Box<dyn Read + Send>> {
+    let file = Counted { file: File::open(path)?, read };
+    let name = name(path);
+    if name.ends_with(".gz") {
+        Ok(Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(1 << 17, file))))
+    } else if name.ends_with(".zst") {
+        let mut decoder = zstd::Decoder::new(file)?;
+        decoder.window_log_max(LARGEST_WINDOW)?;
+        Ok(Box::new(decoder))
+    } else {
+        Ok(Box::new(file))
+    }
+}
+
+/// A whole file, decompressed as its name says.
+pub(super) fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path, Arc::default())?.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// A file that counts what is read of it.

@@ -444,19 +444,19 @@ impl Feed<'_> {
     }
 }
 
-type Send<'a> = dyn FnMut(Block) -> Result<bool, ImportError> + 'a;
+type SendBlock<'a> = dyn FnMut(Block) -> Result<bool, ImportError> + 'a;
 
 /// Collects posts to blocks.
 struct Batch<'a> {
     file: usize,
     posts: Vec<RawPost>,
     bytes: usize,
-    send: &'a mut Send<'a>,
+    send: &'a mut SendBlock<'a>,
     outcome: Result<bool, ImportError>,
 }
 
 impl<'a> Batch<'a> {
-    fn new(file: usize, send: &'a mut Send<'a>) -> Self {
+    fn new(file: usize, send: &'a mut SendBlock<'a>) -> Self {
         Self { file, posts: Vec::new(), bytes: 0, send, outcome: Ok(true) }
     }
 

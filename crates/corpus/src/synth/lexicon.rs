@@ -66,7 +66,7 @@ impl<T> Ranked<T> {
     /// One by its frequency after `context`: every context has a ranking of its own, so a word says much about the next.
     pub(super) fn after(&self, context: &str, draws: &mut Draws) -> &T {
         let turn = context.bytes().fold(7_u32, |h, b| h.wrapping_mul(31).wrapping_add(b.into())) as usize;
-        let front = self.items.len().min(24);
+        let front = self.items.len().min(16);
         let rank = self.law.draw(draws);
         let index = if rank < front { (rank + turn) % front } else { rank };
         &self.items[index]
@@ -102,7 +102,7 @@ impl Lexicon {
             let real: Vec<&str> = nouns.split_whitespace().collect();
             let made_up = (0..MADE_UP_NOUNS).map(|_| maker.word());
             let all: Vec<Noun> = real.into_iter().chain(made_up).map(noun).collect();
-            Ranked::new(all, 1.15)
+            Ranked::new(all, 1.3)
         });
         let topics = topics.collect();
         let names = words::NAMES.split_whitespace().chain((0..MADE_UP_NAMES).map(|_| maker.word())).collect();

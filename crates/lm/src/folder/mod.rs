@@ -25,9 +25,11 @@ use self::{
     tensors::{Tensor, Values},
 };
 use crate::{
-    language_model::{LanguageModel, ReferenceModel},
+    kernels::KernelPath,
+    language_model::{LanguageModel, ReferenceModel, ReferenceModelError},
     model::{
         config::{ConfigError, ModelConfig},
+        fast::Network,
         parameters::{ParameterLayout, Role},
     },
     ngram::{KneserNey, NgramError},
@@ -305,13 +307,23 @@ impl Folder {
     pub fn into_model(self) -> Result<Box<dyn LanguageModel>, FolderError> {
         match self.weights {
             Weights::Ngrams(model) => Ok(Box::new(model)),
-            Weights::Recurrent { config, values } => {
-                check_length(&ParameterLayout::new(&config)?, &values)?;
-                let (want, got) = (values.len(), values.len());
-                let model = ReferenceModel::new(config, values).map_err(|_| FolderError::Length { want, got })?;
-                Ok(Box::new(model))
-            }
+            Weights::Recurrent { config, values } => recurrent(config, values),
         }
+    }
+}
+
+/// On the fast path where the model has one. A user's context, where it takes one, is zero.
+fn recurrent(config: ModelConfig, values: Vec<f32>) -> Result<Box<dyn LanguageModel>, FolderError> {
+    check_length(&ParameterLayout::new(&config)?, &values)?;
+    if config.user_context.is_none()
+        && let Ok(network) = Network::new(&config, &values, KernelPath::best())
+    {
+        return Ok(Box::new(network));
+    }
+    match ReferenceModel::new(config, values) {
+        Ok(model) => Ok(Box::new(model)),
+        Err(ReferenceModelError::Config(error)) => Err(error.into()),
+        Err(ReferenceModelError::Length { want, got }) => Err(FolderError::Length { want, got }),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The papers' models: what they are made of, how their parameters lie, and how they are computed.
 
 pub mod config;
+pub mod dropout;
 pub mod fast;
 pub mod initial;
 pub mod parameters;

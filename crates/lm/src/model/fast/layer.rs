@@ -8,6 +8,7 @@
 //! | `d_gates` | tokens x gates * units | gradients of the gates' sums                                    |
 
 use super::{
+    apply_mask,
     super::{
         config::{Cell, ModelConfig},
         parameters::{ParameterLayout, Role},
@@ -186,6 +187,16 @@ impl Layer {
         self.x[..tokens * self.input].copy_from_slice(below.shown(tokens));
     }
 
+    /// Leaves units out of what entered.
+    pub(super) fn leave_out(&mut self, mask: &[f32]) {
+        apply_mask(&mut self.x, mask, self.sizes[0]);
+    }
+
+    /// Leaves the same units out of its gradient.
+    pub(super) fn leave_out_gradient(&mut self, mask: &[f32]) {
+        apply_mask(&mut self.d_x, mask, self.sizes[0]);
+    }
+
     /// Brings what a batch left to the front, where the next one begins.
     pub(super) fn carry(&mut self, rows: usize, tokens_before: usize) {
         let from = tokens_before;
@@ -234,7 +245,7 @@ impl Layer {
     pub(super) fn backward(&mut self, path: KernelPath, rows: usize, tokens: usize, d_above: &[f32], rate: f32) {
         let (wide, units, show) = (self.wide(), self.units, self.show);
         let coupled = self.cell == Cell::Cifg;
-        self.d_shown[..tokens * show].copy_from_slice(d_above);
+        self.d_shown[..tokens * show].copy_from_slice(&d_above[..tokens * show]);
         self.d_cells.fill(0.0);
         for step in (0..tokens / rows).rev() {
             let at = step * rows;

@@ -20,9 +20,9 @@ use self::{layer::Layer, output::Output, packed::Table};
 use super::{
     config::{Cell, ConfigError, ModelConfig},
     parameters::{ParameterLayout, Role},
-    reference::Batch,
+    reference::{Batch, Masks},
 };
-use crate::kernels::KernelPath;
+use crate::kernels::{KernelPath, matrix::padded};
 
 /// A model that learns, and what it needs to do so.
 #[derive(Debug, Clone)]
@@ -34,6 +34,9 @@ pub struct Trainer {
     steps: usize,
     embedding: Table,
     layers: Vec<Layer>,
+    /// What the last layer showed and the gradient of that, with units left out; used with dropout only.
+    top: Vec<f32>,
+    d_top: Vec<f32>,
     output: Output,
 }
 
@@ -72,6 +75,7 @@ impl Trainer {
         }
         let (rows, steps) = (rows.max(1), steps.max(1));
         let layers = (0..config.layers).map(|l| Layer::new(config, l, rows, steps)).collect();
+        let top = vec![0.0; if config.dropout.is_some() { rows * steps * padded(config.shown()) } else { 0 }];
         Ok(Self {
             config: config.clone(),
             path,
@@ -79,6 +83,8 @@ impl Trainer {
             steps,
             embedding: Table::new(config.vocabulary, config.embedding),
             layers,
+            d_top: top.clone(),
+            top,
             output: Output::new(config, rows * steps),
             layout,
         })
@@ -123,13 +129,26 @@ impl Trainer {
     /// # Panics
     /// When the batch is larger than the trainer was made for, or names an entry that the vocabulary does not have.
     pub fn step(&mut self, batch: &Batch<'_>, learning_rate: f32) -> f32 {
+        self.step_without(batch, learning_rate, None)
+    }
+
+    /// As [`Self::step`], with units left out as the masks say.
+    ///
+    /// # Panics
+    /// As [`Self::step`], or when the masks are not those of the batch.
+    pub fn step_without(&mut self, batch: &Batch<'_>, learning_rate: f32, masks: Option<&Masks>) -> f32 {
         let tokens = batch.inputs.len();
         assert!(batch.rows <= self.rows && tokens <= self.rows * self.steps, "the batch is larger than the trainer");
-        self.forward(batch);
-        let shown = self.layers.last().map_or(&[][..], |l| l.shown(tokens));
+        self.forward(batch, masks);
+        let mut shown = self.layers.last().map_or(&[][..], |l| l.shown(tokens));
+        if let Some(masks) = masks {
+            self.top[..shown.len()].copy_from_slice(shown);
+            apply_mask(&mut self.top[..shown.len()], &masks[self.config.layers], self.config.shown());
+            shown = &self.top[..shown.len()];
+        }
         let table = if self.config.tied { Some(&mut self.embedding) } else { None };
         let loss = self.output.learn(self.path, batch, shown, table, learning_rate);
-        self.backward(batch, learning_rate);
+        self.backward(batch, learning_rate, masks);
         if self.config.unit_norm {
             self.embedding.normalise_rows(self.path);
         }
@@ -137,7 +156,7 @@ impl Trainer {
     }
 
     /// Reads a batch; the state moves on.
-    fn forward(&mut self, batch: &Batch<'_>) {
+    fn forward(&mut self, batch: &Batch<'_>, masks: Option<&Masks>) {
         for n in 0..self.layers.len() {
             let (below, above) = self.layers.split_at_mut(n);
             let layer = &mut above[0];
@@ -145,27 +164,54 @@ impl Trainer {
                 None => layer.read_embeddings(&self.embedding, batch),
                 Some(below) => layer.read_layer(below, batch.inputs.len()),
             }
+            if let Some(masks) = masks {
+                layer.leave_out(&masks[n]);
+            }
             layer.forward(self.path, batch.rows, batch.inputs.len());
         }
+    }
+
+    /// Reads a batch and returns its summed loss; nothing is learned.
+    ///
+    /// # Panics
+    /// As [`Self::step`].
+    pub fn loss(&mut self, batch: &Batch<'_>) -> f32 {
+        let tokens = batch.inputs.len();
+        assert!(batch.rows <= self.rows && tokens <= self.rows * self.steps, "the batch is larger than the trainer");
+        self.forward(batch, None);
+        let shown = self.layers.last().map_or(&[][..], |l| l.shown(tokens));
+        let tied = self.config.tied.then_some(&self.embedding);
+        let loss = self.output.measure(self.path, batch, shown, tied);
+        self.layers.iter_mut().for_each(|l| l.carry(batch.rows, tokens));
+        loss
     }
 
     /// Reads a batch and says how likely each entry is to come next, `[token][entry]`; nothing is learned.
     fn predict(&mut self, batch: &Batch<'_>, log_probabilities: &mut [f32]) {
         let tokens = batch.inputs.len();
-        self.forward(batch);
+        self.forward(batch, None);
         let shown = self.layers.last().map_or(&[][..], |l| l.shown(tokens));
         let tied = self.config.tied.then_some(&self.embedding);
         self.output.log_probabilities(self.path, shown, tied, tokens, log_probabilities);
         self.layers.iter_mut().for_each(|l| l.carry(batch.rows, tokens));
     }
 
-    fn backward(&mut self, batch: &Batch<'_>, learning_rate: f32) {
+    fn backward(&mut self, batch: &Batch<'_>, learning_rate: f32, masks: Option<&Masks>) {
         let tokens = batch.inputs.len();
+        if let Some(masks) = masks {
+            let d_top = self.output.d_input(tokens);
+            self.d_top[..d_top.len()].copy_from_slice(d_top);
+            apply_mask(&mut self.d_top[..d_top.len()], &masks[self.config.layers], self.config.shown());
+        }
         for n in (0..self.layers.len()).rev() {
             let (below, above) = self.layers.split_at_mut(n + 1);
             let layer = &mut below[n];
-            let d_shown = above.first().map_or_else(|| self.output.d_input(tokens), |l| l.d_input(tokens));
+            let d_output = || if masks.is_some() { &self.d_top[..] } else { self.output.d_input(tokens) };
+            let d_shown = above.first().map_or_else(d_output, |l| l.d_input(tokens));
             layer.backward(self.path, batch.rows, tokens, d_shown, learning_rate);
+            if let Some(masks) = masks {
+                layer.leave_out_gradient(&masks[n]);
+            }
         }
         if let Some(first) = self.layers.first() {
             let width = first.input();
@@ -175,5 +221,12 @@ impl Trainer {
                 row.iter_mut().zip(gradient).for_each(|(w, d)| *w -= learning_rate * d);
             }
         }
+    }
+}
+
+/// Multiplies padded rows by the factors of their units.
+fn apply_mask(values: &mut [f32], mask: &[f32], width: usize) {
+    for (row, factors) in values.chunks_exact_mut(padded(width)).zip(mask.chunks_exact(width)) {
+        row.iter_mut().zip(factors).for_each(|(v, m)| *v *= m);
     }
 }

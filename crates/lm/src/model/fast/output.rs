@@ -146,6 +146,22 @@ impl Output {
         loss
     }
 
+    /// The summed loss of a batch.
+    pub(super) fn measure(&mut self, path: KernelPath, batch: &Batch<'_>, shown: &[f32], tied: Option<&Table>) -> f32 {
+        let tokens = batch.inputs.len();
+        self.compute_output(path, shown, tokens);
+        let own = self.own.take();
+        let loss = match tied.or(own.as_ref()) {
+            Some(table) => {
+                self.sum_powers_safely(path, table, tokens);
+                self.loss(table, batch)
+            }
+            None => 0.0,
+        };
+        self.own = own;
+        loss
+    }
+
     /// The natural logarithms of the probabilities of all entries, `[token][entry]`.
     pub(super) fn log_probabilities(
         &mut self,

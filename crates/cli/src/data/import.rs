@@ -1,0 +1,210 @@
+//! `keyhush data import`.
+
+use std::{io::Write, path::PathBuf};
+
+use clap::{Args, ValueEnum};
+use corpus::import::{self, Format, ImportPlan, Input, OnBadLine, Summary};
+use serde::Serialize;
+
+use super::{grouped, percent, progress::Watch, sorted, vocabulary};
+use crate::failure::BadInput;
+
+/// What to import, and how.
+#[derive(Args)]
+pub(crate) struct ImportArgs {
+    /// The files, in the order of time: .jsonl, .csv, .tsv, .parquet, RC_* (Reddit); also .gz and .zst
+    #[arg(required = true, value_name = "IN")]
+    inputs: Vec<PathBuf>,
+    /// The store to make
+    #[arg(long, value_name = "STORE")]
+    out: PathBuf,
+    /// The field or column that says who wrote a post [default: user; author for Reddit]
+    #[arg(long, value_name = "K")]
+    user_key: Option<String>,
+    /// The field or column with the text [default: text; body for Reddit]
+    #[arg(long, value_name = "T")]
+    text_key: Option<String>,
+    /// What the files are, if their names do not say
+    #[arg(long, value_enum)]
+    format: Option<FormatName>,
+    #[command(flatten)]
+    making: MakingArgs,
+    /// What to do about lines that cannot be read
+    #[arg(long, value_enum, default_value_t = BadLineChoice::Skip)]
+    on_bad_line: BadLineChoice,
+}
+
+/// What `import` and `synth` share: how a store is made.
+#[derive(Args)]
+pub(super) struct MakingArgs {
+    /// A vocabulary made by `keyhush data vocab` [default: the public list of the synthetic language]
+    #[arg(long, value_name = "FILE")]
+    vocab: Option<PathBuf>,
+    /// Entries of the default vocabulary, <bos>, <eos> and <unk> among them
+    #[arg(long, value_name = "N", default_value_t = 10_000, conflicts_with = "vocab")]
+    vocab_size: usize,
+    /// Characters instead of words, with the printable ones as the default vocabulary
+    #[arg(long, conflicts_with_all = ["vocab", "vocab_size"])]
+    characters: bool,
+    /// Cut every user to exactly this many tokens and drop users with fewer (McMahan et al.: 1600)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    tokens_per_user: Option<u32>,
+    /// Do not keep the users' keys in the store; users are then shown by number
+    #[arg(long)]
+    forget_keys: bool,
+    /// Replace a store of the same name
+    #[arg(long)]
+    replace: bool,
+    /// Worker threads [default: all cores]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Show no progress
+    #[arg(long, short)]
+    quiet: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FormatName {
+    Jsonl,
+    Reddit,
+    Leaf,
+    Csv,
+    Tsv,
+    Parquet,
+}
+
+impl FormatName {
+    const fn format(self) -> Format {
+        match self {
+            Self::Jsonl => Format::Jsonl,
+            Self::Reddit => Format::Reddit,
+            Self::Leaf => Format::Leaf,
+            Self::Csv => Format::Csv,
+            Self::Tsv => Format::Tsv,
+            Self::Parquet => Format::Parquet,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum BadLineChoice {
+    /// Count them and go on
+    Skip,
+    /// Stop at the first, and make no store
+    Stop,
+}
+
+/// Runs the command.
+pub(super) fn import(args: &ImportArgs) -> anyhow::Result<()> {
+    let on_bad_line = match args.on_bad_line {
+        BadLineChoice::Skip => OnBadLine::Skip,
+        BadLineChoice::Stop => OnBadLine::Stop,
+    };
+    let input = files(&args.inputs, args.format.map(FormatName::format), [&args.user_key, &args.text_key]);
+    args.making.make(input, args.out.clone(), on_bad_line, "bytes")
+}
+
+/// Files as input; the keys of Reddit where nothing else is said.
+pub(super) fn files(paths: &[PathBuf], format: Option<Format>, [user, text]: [&Option<String>; 2]) -> Input {
+    let dump = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("RC_"));
+    let reddit = format == Some(Format::Reddit) || (format.is_none() && paths.iter().all(dump));
+    let (author, body) = if reddit { ("author", "body") } else { ("user", "text") };
+    let or = |given: &Option<String>, default: &str| given.clone().unwrap_or_else(|| default.to_owned());
+    Input::Files { paths: paths.to_vec(), format, user_key: or(user, author), text_key: or(text, body) }
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    store: String,
+    #[serde(flatten)]
+    summary: &'a Summary,
+    vocabulary: usize,
+    seconds: f64,
+}
+
+impl MakingArgs {
+    /// Whether progress is not wanted.
+    pub(super) const fn quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// Whether a file of the same name is replaced.
+    pub(super) const fn replaces(&self) -> bool {
+        self.replace
+    }
+
+    /// Makes a store and says what is in it.
+    pub(super) fn make(
+        &self,
+        input: Input,
+        out: PathBuf,
+        on_bad_line: OnBadLine,
+        unit: &'static str,
+    ) -> anyhow::Result<()> {
+        if self.threads == Some(0) {
+            return Err(BadInput::wrong("threads", "at least one is needed").into());
+        }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let plan = ImportPlan {
+            input,
+            out,
+            replace: self.replace,
+            vocabulary: vocabulary(self.vocab.as_deref(), self.vocab_size, self.characters)?,
+            tokens_per_user: self.tokens_per_user,
+            keep_keys: !self.forget_keys,
+            on_bad_line,
+            threads: self.threads.unwrap_or(cores),
+        };
+        let mut watch = Watch::new(self.quiet, unit)?;
+        let outcome = import::run(&plan, &mut |progress| watch.tick(progress));
+        let seconds = watch.finish();
+        let summary = outcome.map_err(sorted)?;
+        self.print(&plan, &summary, seconds)
+    }
+
+    fn print(&self, plan: &ImportPlan, summary: &Summary, seconds: f64) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        let entries = plan.vocabulary.vocabulary.len();
+        if self.json {
+            let report = Report { store: plan.out.display().to_string(), summary, vocabulary: entries, seconds };
+            writeln!(out, "{}", serde_json::to_string(&report)?)?;
+            return Ok(());
+        }
+        let per_second = summary.text_bytes as f64 / 1e6 / seconds.max(1e-9);
+        writeln!(out, "store        {}", plan.out.display())?;
+        writeln!(out, "users        {}", grouped(summary.users))?;
+        if summary.dropped_users > 0 {
+            writeln!(out, "dropped      {} users with too few tokens", grouped(summary.dropped_users))?;
+        }
+        writeln!(out, "posts        {}", grouped(summary.posts))?;
+        writeln!(out, "tokens       {}", grouped(summary.tokens))?;
+        writeln!(out, "vocabulary   {} entries, {}", grouped(entries as u64), plan.vocabulary.origin)?;
+        writeln!(out, "covered      {}", percent(summary.tokens - summary.unknown, summary.tokens))?;
+        let megabytes = summary.text_bytes as f64 / 1e6;
+        writeln!(out, "took         {seconds:.1} s for {megabytes:.1} MB of text ({per_second:.0} MB/s)")?;
+        if summary.empty_posts > 0 {
+            writeln!(out, "left out     {} empty or deleted posts", grouped(summary.empty_posts))?;
+        }
+        if summary.bad_lines > 0 {
+            writeln!(out, "bad lines    {}", grouped(summary.bad_lines))?;
+            for bad in &summary.first_bad_lines {
+                writeln!(out, "             {bad}")?;
+            }
+        }
+        self.hint(summary, plan);
+        Ok(())
+    }
+
+    /// Says what to do about text that the default vocabulary does not cover, and what a vocabulary costs.
+    fn hint(&self, summary: &Summary, plan: &ImportPlan) {
+        if let Some(event) = plan.vocabulary.origin.non_private_event() {
+            eprintln!("warning: {event}; every run on this store records that, and its epsilon is infinite");
+        }
+        if self.vocab.is_none() && summary.unknown * 10 > summary.tokens {
+            eprintln!("hint: the default vocabulary covers little of this text; make one with `keyhush data vocab`");
+        }
+    }
+}

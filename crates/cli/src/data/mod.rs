@@ -1,0 +1,113 @@
+//! `keyhush data`: text becomes a store, a store is looked at, a crowd is made up.
+
+mod import;
+mod progress;
+mod show;
+mod stats;
+mod synth;
+mod vocab;
+
+use std::path::Path;
+
+use clap::Subcommand;
+use corpus::{
+    import::ImportError,
+    origin::KnownVocabulary,
+    store::{Store, StoreError},
+};
+
+use crate::failure::BadInput;
+
+/// The subcommands of `keyhush data`.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Import posts of many users into a store.
+    ///
+    /// Reads JSON lines, CSV and TSV with a header, Reddit dumps and LEAF files, plain or as .gz or .zst, and Parquet if it
+    /// was built in. Posts may come in any order; they are grouped by user, on disk, and stay in the order of the files.
+    Import(import::ImportArgs),
+    /// Make up a crowd: users with their own topics, slang, typos and habits.
+    Synth(synth::SynthArgs),
+    /// Users, tokens, how they are distributed, and how much of the text the vocabulary covers.
+    Stats(stats::StatsArgs),
+    /// Print a user's text back.
+    Show(show::ShowArgs),
+    /// Make a vocabulary from a public list or a public text.
+    Vocab(vocab::VocabArgs),
+}
+
+/// What a shell says of a program that was interrupted.
+const INTERRUPTED: i32 = 130;
+
+/// Runs a subcommand.
+pub(crate) fn run(command: Command) -> anyhow::Result<()> {
+    let outcome = match command {
+        Command::Import(args) => import::import(&args),
+        Command::Synth(args) => synth::synth(&args),
+        Command::Stats(args) => stats::stats(&args),
+        Command::Show(args) => show::show(&args),
+        Command::Vocab(args) => vocab::vocab(&args),
+    };
+    if let Err(error) = &outcome
+        && let Some(ImportError::Interrupted) = error.downcast_ref()
+    {
+        eprintln!("{error}");
+        std::process::exit(INTERRUPTED);
+    }
+    outcome
+}
+
+/// Tells what the user typed wrongly from what failed.
+fn sorted(error: ImportError) -> anyhow::Error {
+    match error {
+        ImportError::UnknownFormat(_)
+        | ImportError::NoColumn { .. }
+        | ImportError::NoParquet(_)
+        | ImportError::Store(StoreError::Exists(_)) => BadInput::Refused(error.to_string()).into(),
+        ImportError::Read { error: ref io, .. } if io.kind() == std::io::ErrorKind::NotFound => {
+            BadInput::Refused(error.to_string()).into()
+        }
+        error => error.into(),
+    }
+}
+
+fn open(path: &Path) -> anyhow::Result<Store> {
+    Store::open(path).map_err(|error| match error {
+        StoreError::NotAStore(_) => BadInput::Refused(error.to_string()).into(),
+        StoreError::Io { ref error, .. } if error.kind() == std::io::ErrorKind::NotFound => {
+            BadInput::Refused(format!("there is no store {}", path.display())).into()
+        }
+        error => error.into(),
+    })
+}
+
+/// The vocabulary of a file, or the one that is built in.
+fn vocabulary(file: Option<&Path>, size: usize, characters: bool) -> anyhow::Result<KnownVocabulary> {
+    let wrong = |problem: String| BadInput::wrong("vocab", problem);
+    match file {
+        Some(path) => {
+            let text = std::fs::read_to_string(path).map_err(|e| wrong(format!("{}: {e}", path.display())))?;
+            Ok(KnownVocabulary::parse(&text).map_err(|e| wrong(format!("{}: {e}", path.display())))?)
+        }
+        None if characters => Ok(KnownVocabulary::built_in_characters()?),
+        None => Ok(KnownVocabulary::built_in(size).map_err(|e| BadInput::wrong("vocab_size", e))?),
+    }
+}
+
+/// A number with its digits in groups of three.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A share of a whole, for people.
+fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 { "-".to_owned() } else { format!("{:.2} %", 100.0 * part as f64 / whole as f64) }
+}

@@ -1,0 +1,128 @@
+//! What keys do, without a terminal.
+
+use super::{Predictor, Suggestion};
+
+/// A key, as far as it means something here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    /// A character to be typed, or the number of a suggestion.
+    Character(char),
+    /// Takes the first suggestion.
+    Tab,
+    /// Takes the last character back.
+    Backspace,
+    /// Begins anew.
+    Enter,
+    /// Leaves.
+    Leave,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// Something may look different now.
+    Changed,
+    /// A line is finished.
+    Finished(String),
+    /// The user leaves.
+    Left,
+}
+
+/// Somebody typing.
+pub(super) struct Session<'a> {
+    predictor: &'a mut Predictor,
+    text: String,
+    suggestions: Vec<Suggestion>,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(predictor: &'a mut Predictor) -> Self {
+        let suggestions = predictor.suggest("");
+        Self { predictor, text: String::new(), suggestions }
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn suggestions(&self) -> &[Suggestion] {
+        &self.suggestions
+    }
+
+    pub(super) fn press(&mut self, key: Key) -> Effect {
+        let finished = match key {
+            Key::Leave => return Effect::Left,
+            Key::Enter => Some(std::mem::take(&mut self.text)),
+            Key::Backspace => {
+                self.text.pop();
+                None
+            }
+            Key::Tab => {
+                self.accept(0);
+                None
+            }
+            Key::Character(c) => {
+                let number = c.to_digit(10).and_then(|n| (n as usize).checked_sub(1));
+                if !number.is_some_and(|n| self.accept(n)) {
+                    self.text.push(c);
+                }
+                None
+            }
+        };
+        self.suggestions = self.predictor.suggest(&self.text);
+        finished.map_or(Effect::Changed, Effect::Finished)
+    }
+
+    /// Whether there was such a suggestion.
+    fn accept(&mut self, number: usize) -> bool {
+        let Some(Suggestion { word, .. }) = self.suggestions.get(number) else { return false };
+        self.text = self.predictor.accept(&self.text, word);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lm::{language_model::LanguageModel, tokenizer::Rules, vocabulary::Vocabulary};
+
+    use super::*;
+
+    /// Always thinks that the lower id is likelier.
+    struct InOrder(usize);
+
+    impl LanguageModel for InOrder {
+        fn vocabulary(&self) -> usize {
+            self.0
+        }
+
+        fn read(&self, sequences: &[&[u32]], visit: &mut dyn FnMut(usize, usize, &[f32])) {
+            let values: Vec<f32> = (0..self.0).map(|i| -(i as f32)).collect();
+            for (s, sequence) in sequences.iter().enumerate() {
+                (0..sequence.len()).for_each(|t| visit(s, t, &values));
+            }
+        }
+    }
+
+    #[test]
+    fn keys_type_accept_and_finish() {
+        let vocabulary = Vocabulary::new(["the", "to", "hello", "help"]).unwrap();
+        let mut predictor = Predictor::new(Box::new(InOrder(7)), vocabulary, Rules::Words1, 3);
+        let mut session = Session::new(&mut predictor);
+        let words = |session: &Session<'_>| -> Vec<String> { session.suggestions().iter().map(|s| s.word.clone()).collect() };
+        assert_eq!(words(&session), ["the", "to", "hello"]);
+        "He".chars().for_each(|c| assert_eq!(session.press(Key::Character(c)), Effect::Changed));
+        assert_eq!(words(&session), ["hello", "help"]);
+        session.press(Key::Character('2'));
+        assert_eq!(session.text(), "help ");
+        session.press(Key::Character('x'));
+        session.press(Key::Character('3'));
+        assert_eq!(session.text(), "help x3", "a number without a suggestion is a character");
+        session.press(Key::Backspace);
+        session.press(Key::Backspace);
+        session.press(Key::Tab);
+        assert_eq!(session.text(), "help the ");
+        assert_eq!(session.press(Key::Enter), Effect::Finished("help the ".into()));
+        assert_eq!(session.text(), "");
+        assert_eq!(session.press(Key::Leave), Effect::Left);
+    }
+}

@@ -1,0 +1,85 @@
+//! The terminal: one line that is typed, and the suggestions under it.
+
+use std::io::{Stdout, Write};
+
+use crossterm::{
+    cursor::{MoveToColumn, MoveToPreviousLine},
+    event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
+    queue,
+    style::Print,
+    terminal::{self, Clear, ClearType},
+};
+
+use super::{
+    Predictor,
+    session::{Effect, Key, Session},
+};
+
+/// Keys come one by one as long as this lives; the terminal is as before after it, also when something fails.
+struct Raw;
+
+impl Raw {
+    fn new() -> std::io::Result<Self> {
+        terminal::enable_raw_mode()?;
+        Ok(Self)
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        let _ = terminal::disable_raw_mode();
+    }
+}
+
+pub(super) fn run(predictor: &mut Predictor) -> anyhow::Result<()> {
+    println!("Tab takes the first suggestion, numbers take theirs, Enter begins anew, Esc leaves.");
+    let _raw = Raw::new()?;
+    let mut out = std::io::stdout();
+    let mut session = Session::new(predictor);
+    draw(&session, &mut out)?;
+    loop {
+        let Some(key) = meaning(&event::read()?) else { continue };
+        match session.press(key) {
+            Effect::Changed => {}
+            Effect::Finished(line) => {
+                queue!(out, MoveToColumn(0), Clear(ClearType::FromCursorDown), Print(line), Print("\r\n"))?;
+            }
+            Effect::Left => {
+                queue!(out, MoveToColumn(0), Clear(ClearType::FromCursorDown))?;
+                return Ok(out.flush()?);
+            }
+        }
+        draw(&session, &mut out)?;
+    }
+}
+
+fn meaning(event: &Event) -> Option<Key> {
+    let Event::Key(KeyEvent { code, modifiers, kind, .. }) = event else { return None };
+    if *kind == KeyEventKind::Release {
+        return None;
+    }
+    let control = modifiers.contains(KeyModifiers::CONTROL);
+    match code {
+        KeyCode::Char('c' | 'd') if control => Some(Key::Leave),
+        KeyCode::Char(c) if !control => Some(Key::Character(*c)),
+        KeyCode::Tab => Some(Key::Tab),
+        KeyCode::Backspace => Some(Key::Backspace),
+        KeyCode::Enter => Some(Key::Enter),
+        KeyCode::Esc => Some(Key::Leave),
+        _ => None,
+    }
+}
+
+/// Draws both lines and leaves the cursor behind what was typed. What does not fit is cut on the left.
+fn draw(session: &Session<'_>, out: &mut Stdout) -> std::io::Result<()> {
+    let width = usize::from(terminal::size().map_or(80, |(columns, _)| columns)).max(8);
+    let typed: Vec<char> = session.text().chars().collect();
+    let shown: String = typed[typed.len().saturating_sub(width - 3)..].iter().collect();
+    let numbered = session.suggestions().iter().enumerate();
+    let suggestions: String =
+        numbered.map(|(i, s)| format!("{} {} {:.0} %   ", i + 1, s.word, 100.0 * s.probability)).collect();
+    let suggestions: String = suggestions.chars().take(width - 1).collect();
+    queue!(out, MoveToColumn(0), Clear(ClearType::FromCursorDown), Print("\r\n"), Print(suggestions))?;
+    queue!(out, MoveToPreviousLine(1), Print("> "), Print(shown))?;
+    out.flush()
+}
