@@ -2,30 +2,36 @@
 
 use std::{
     io::Write,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
-        Mutex,
+        Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use corpus::store::{Part, Split, Store};
 use indicatif::{ProgressBar, ProgressStyle};
 use lm::{
     language_model::LanguageModel,
     metrics::{Counts, HEADS, HeadWords, Measure, Metrics, MetricsError, Sequence, average_perplexity, batches},
     predict::Keyboard,
     tokenizer::{Rules, Tokenizer},
+    vocabulary::{BOS, EOS, Vocabulary},
 };
 use serde::Serialize;
 
 use crate::{
+    data,
     failure::BadInput,
+    kernels,
     model_folder::{self, Line},
 };
 
-/// Sequences that are read side by side.
+/// Sequences that a thread takes at a time.
 const ROWS: usize = 64;
+/// Tokens of a store that are in memory at a time.
+const TOKENS: usize = 1 << 20;
 
 /// Arguments of `keyhush eval`.
 #[derive(Args)]
@@ -33,15 +39,45 @@ pub(crate) struct EvalArgs {
     /// The model's folder
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
-    /// A test set, one sequence a line; with several, their average perplexity is given too
-    #[arg(long = "text", value_name = "FILE", required = true)]
+    /// A test set, one sequence a line; with several sets their average perplexity is given too
+    #[arg(long = "text", value_name = "FILE", required_unless_present = "stores")]
     texts: Vec<PathBuf>,
+    /// A test set of `keyhush data import`, one sequence a post; keystrokes are not measured, since letters are not in it
+    #[arg(long = "store", value_name = "STORE")]
+    stores: Vec<PathBuf>,
+    /// Split the users of the stores: so many of a thousand for validation and for testing
+    #[arg(long, value_name = "VALIDATION:TEST", requires = "stores")]
+    split: Option<String>,
+    /// The salt of the split
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "split")]
+    salt: u64,
+    /// Which users of the split are measured
+    #[arg(long, value_name = "PART", default_value = "test", requires = "split")]
+    part: PartName,
     /// Threads; the numbers do not depend on it [default: one for each core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Answer as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// A part of the users, as it is typed.
+#[derive(Clone, Copy, ValueEnum)]
+enum PartName {
+    Train,
+    Validation,
+    Test,
+}
+
+impl From<PartName> for Part {
+    fn from(name: PartName) -> Self {
+        match name {
+            PartName::Train => Self::Train,
+            PartName::Validation => Self::Validation,
+            PartName::Test => Self::Test,
+        }
+    }
 }
 
 /// What is printed.
@@ -58,30 +94,38 @@ struct Answer {
 /// A test set.
 #[derive(Serialize)]
 struct Set {
-    text: String,
+    /// The file it is in.
+    set: String,
     #[serde(flatten)]
     metrics: Metrics,
 }
 
 pub(crate) fn eval(args: &EvalArgs) -> anyhow::Result<()> {
     let threads = args.threads()?;
+    let split = args.split.as_deref().map(|text| data::split(text, args.salt)).transpose()?;
+    let users = split.map(|split| (split, args.part.into()));
     let folder = model_folder::read(&args.model)?;
     let (vocabulary, tokenizer) = (folder.vocabulary.clone(), Tokenizer::new(folder.rules));
-    let model = folder.into_model()?;
+    let model = folder.into_model(kernels::chosen()?)?;
     let keyboard = Keyboard::new(vocabulary.words());
     let measure = Measure::new(HeadWords::in_order(vocabulary.len()));
     let measure = match tokenizer.rules() {
         Rules::Words1 => measure.with_keyboard(&keyboard),
         Rules::Characters1 => measure, // there are no words to suggest
     };
+    let work = Work { model: model.as_ref(), measure, threads };
     let mut sets = Vec::new();
     for path in &args.texts {
         let lines = model_folder::lines(&model_folder::read_text("text", path)?, tokenizer, &vocabulary);
-        if lines.is_empty() {
-            return Err(BadInput::wrong("text", format!("{} has no words", path.display())).into());
-        }
-        let counts = count(model.as_ref(), &measure, &lines, threads)?;
-        sets.push(Set { text: path.display().to_string(), metrics: Metrics::from(&counts) });
+        let bar = progress(lines.len() as u64, "lines");
+        let counts = work.count(&lines, |lines| bar.inc(lines))?;
+        bar.finish_and_clear();
+        sets.push(Set::new("text", path, &counts, "words")?);
+    }
+    for path in &args.stores {
+        let store = data::open(path)?;
+        check_store(path, &store, &vocabulary, tokenizer)?;
+        sets.push(Set::new("store", path, &work.count_store(&store, users)?, "posts of such users")?);
     }
     let answer = Answer {
         average_perplexity: average(&sets, |m| (m.tokens, m.perplexity)),
@@ -101,36 +145,99 @@ impl EvalArgs {
     }
 }
 
-/// Counts on several threads. Batches do not depend on their number and counts add up exactly, so neither does the result.
-fn count(model: &dyn LanguageModel, measure: &Measure<'_>, lines: &[Line], threads: usize) -> Result<Counts, MetricsError> {
-    let lengths: Vec<usize> = lines.iter().map(|line| line.ids.len()).collect();
-    let batches = batches(&lengths, ROWS);
-    let progress = progress(lines.len() as u64);
-    let next = AtomicUsize::new(0);
-    let total = Mutex::new(Ok(Counts::default()));
-    let work = || {
-        while let Some(batch) = batches.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let sequence = |i: &usize| Sequence { ids: &lines[*i].ids, letters: &lines[*i].letters };
-            let sequences: Vec<Sequence<'_>> = batch.iter().map(sequence).collect();
-            let counted = measure.count(model, &sequences);
-            progress.inc(batch.len() as u64);
-            let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            match (total.as_mut(), counted) {
-                (Ok(sum), Ok(counts)) => sum.merge(&counts),
-                (Ok(_), Err(error)) => *total = Err(error),
-                (Err(_), _) => {}
+impl Set {
+    fn new(field: &'static str, path: &Path, counts: &Counts, what: &str) -> Result<Self, BadInput> {
+        let metrics = Metrics::from(counts);
+        if metrics.tokens == 0 {
+            return Err(BadInput::wrong(field, format!("{} has no {what}", path.display())));
+        }
+        Ok(Self { set: path.display().to_string(), metrics })
+    }
+}
+
+/// Refuses a store whose ids mean something else to the model.
+fn check_store(path: &Path, store: &Store, vocabulary: &Vocabulary, tokenizer: Tokenizer) -> Result<(), BadInput> {
+    let other = |what: String| {
+        let remedy = "import the text again with the model's vocabulary";
+        Err(BadInput::wrong("store", format!("{} {what}; {remedy}", path.display())))
+    };
+    let theirs = store.vocabulary();
+    if store.tokenizer() != tokenizer {
+        let (rules, ours) = (store.tokenizer().rules(), tokenizer.rules());
+        return other(format!("was made by the rules {rules}, and the model by {ours}"));
+    }
+    if theirs.len() != vocabulary.len() {
+        let (has, ours) = (theirs.len(), vocabulary.len());
+        return other(format!("has another vocabulary: {has} entries, and the model has {ours}"));
+    }
+    match theirs.words().zip(vocabulary.words()).enumerate().find(|(_, (a, b))| a != b) {
+        Some((id, (a, b))) => other(format!("has another vocabulary: entry {id} is {a:?}, and the model's is {b:?}")),
+        None => Ok(()),
+    }
+}
+
+/// What counts, and on how many threads.
+struct Work<'a> {
+    model: &'a dyn LanguageModel,
+    measure: Measure<'a>,
+    threads: usize,
+}
+
+impl Work<'_> {
+    /// Batches do not depend on the number of threads and counts add up exactly, so neither does the result.
+    fn count(&self, lines: &[Line], done: impl Fn(u64) + Sync) -> Result<Counts, MetricsError> {
+        let lengths: Vec<usize> = lines.iter().map(|line| line.ids.len()).collect();
+        let batches = batches(&lengths, ROWS);
+        let next = AtomicUsize::new(0);
+        let total = Mutex::new(Ok(Counts::default()));
+        let work = || {
+            while let Some(batch) = batches.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let sequence = |i: &usize| Sequence { ids: &lines[*i].ids, letters: &lines[*i].letters };
+                let sequences: Vec<Sequence<'_>> = batch.iter().map(sequence).collect();
+                let counted = self.measure.count(self.model, &sequences);
+                done(batch.len() as u64);
+                let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+                match (total.as_mut(), counted) {
+                    (Ok(sum), Ok(counts)) => sum.merge(&counts),
+                    (Ok(_), Err(error)) => *total = Err(error),
+                    (Err(_), _) => {}
+                }
+            }
+        };
+        std::thread::scope(|scope| (0..self.threads.min(batches.len())).for_each(|_| drop(scope.spawn(work))));
+        total.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The posts of all users, or of a part of them.
+    fn count_store(&self, store: &Store, users: Option<(Split, Part)>) -> anyhow::Result<Counts> {
+        let bar = progress(store.users(), "users");
+        let mut total = Counts::default();
+        let (mut lines, mut tokens) = (Vec::new(), 0);
+        for index in 0..store.users() {
+            let user = store.user(index)?;
+            if users.is_none_or(|(split, part)| split.part(user.tag()) == part) {
+                for post in user.posts().filter(|post| !post.is_empty()) {
+                    tokens += post.len();
+                    lines.push(Line { ids: [BOS].into_iter().chain(post.iter()).chain([EOS]).collect(), letters: Vec::new() });
+                }
+            }
+            if tokens >= TOKENS {
+                total.merge(&self.count(&lines, |_| {})?);
+                lines.clear();
+                tokens = 0;
+                bar.set_position(index + 1);
             }
         }
-    };
-    std::thread::scope(|scope| (0..threads.min(batches.len())).for_each(|_| drop(scope.spawn(work))));
-    progress.finish_and_clear();
-    total.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+        total.merge(&self.count(&lines, |_| {})?);
+        bar.finish_and_clear();
+        Ok(total)
+    }
 }
 
 /// Shown in a terminal only.
-fn progress(sequences: u64) -> ProgressBar {
-    let bar = ProgressBar::new(sequences);
-    match ProgressStyle::with_template("{wide_bar} {human_pos}/{human_len} sequences, {eta} left") {
+fn progress(total: u64, what: &str) -> ProgressBar {
+    let bar = ProgressBar::new(total);
+    match ProgressStyle::with_template(&format!("{{wide_bar}} {{human_pos}}/{{human_len}} {what}, {{eta}} left")) {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }
@@ -149,7 +256,7 @@ fn print(answer: &Answer, json: bool) -> anyhow::Result<()> {
     }
     for (i, set) in answer.sets.iter().enumerate() {
         let gap = if i > 0 { "\n" } else { "" };
-        writeln!(out, "{gap}{}", set.text)?;
+        writeln!(out, "{gap}{}", set.set)?;
         for (name, value) in rows(&set.metrics) {
             writeln!(out, "  {name:<19} {value}")?;
         }
@@ -183,7 +290,10 @@ fn rows(metrics: &Metrics) -> Vec<(&'static str, String)> {
 
 fn histograms(metrics: &Metrics, out: &mut impl Write) -> std::io::Result<()> {
     let Some(heads) = metrics.headedness else { return Ok(()) };
-    writeln!(out, "  head words          tokens (%) with 0 to 10 of the first ten predictions among the most frequent")?;
+    writeln!(
+        out,
+        "  head words          tokens (%) with 0 to 10 of the first ten predictions among the most frequent"
+    )?;
     for (head, shares) in HEADS.iter().zip(heads) {
         let shares: String = shares.iter().map(|s| format!("{:>6.1}", 100.0 * s)).collect();
         writeln!(out, "  {:<19}{shares}", format!("  {head}"))?;

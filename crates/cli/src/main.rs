@@ -7,6 +7,8 @@ mod bench;
 mod data;
 mod eval;
 mod failure;
+mod interrupt;
+mod kernels;
 mod model_folder;
 mod ngram;
 mod predict;

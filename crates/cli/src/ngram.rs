@@ -59,7 +59,8 @@ impl NgramArgs {
     fn vocabulary(&self, texts: &[String], tokenizer: Tokenizer) -> Result<Vocabulary, BadInput> {
         if let Some(path) = &self.vocabulary {
             let text = model_folder::read_text("vocabulary", path)?;
-            return Vocabulary::parse(&text).map_err(|e| BadInput::wrong("vocabulary", format!("{}: {e}", path.display())));
+            return Vocabulary::parse(&text)
+                .map_err(|e| BadInput::wrong("vocabulary", format!("{}: {e}", path.display())));
         }
         let mut counts = Counts::new();
         texts.iter().for_each(|text| counts.add(tokenizer, text));

@@ -1,13 +1,15 @@
 //! Who typed what: import, a memory-mapped store by user, a synthetic crowd.
 //!
-//! | module     | what it is                                                 |
-//! |------------|------------------------------------------------------------|
-//! | [`import`] | files of posts to a store, grouped by user              |
-//! | [`synth`]  | a synthetic crowd, any user of it on demand                |
-//! | [`origin`] | where a vocabulary came from, and the file that says so    |
-//! | [`store`]  | everybody's tokens in one immutable, memory-mapped file    |
+//! | module      | what it is                                              |
+//! |-------------|---------------------------------------------------------|
+//! | [`import`]  | files of posts to a store, grouped by user              |
+//! | [`store`]   | everybody's tokens in one immutable, memory-mapped file |
+//! | [`synth`]   | a synthetic crowd, any user of it on demand             |
+//! | [`origin`]  | where a vocabulary came from, and the file that says so |
+//! | [`partial`] | a file that gets its name when it is whole              |
 
 pub mod import;
 pub mod origin;
+pub mod partial;
 pub mod store;
 pub mod synth;

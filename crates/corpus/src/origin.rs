@@ -6,14 +6,64 @@
 //!
 //! A vocabulary file is one line `#keyhush-vocabulary {...}` with the rules and the origin, then one entry a line.
 
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
 use lm::{
     tokenizer::{Rules, Tokenizer},
     vocabulary::{Vocabulary, VocabularyError},
 };
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 const MARK: &str = "#keyhush-vocabulary ";
+
+/// A file by which a vocabulary was counted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourceFile {
+    /// Its name.
+    pub name: String,
+    /// A hash of its length and its first mebibyte: enough to notice the same file under another name.
+    pub fingerprint: String,
+}
+
+/// How much of a file its fingerprint looks at.
+const LOOKED_AT: u64 = 1 << 20;
+
+impl SourceFile {
+    /// Looks at a file.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let mut file = File::open(path)?;
+        let mut hash = Sha256::new().chain_update(file.metadata()?.len().to_le_bytes());
+        let mut start = Vec::new();
+        file.by_ref().take(LOOKED_AT).read_to_end(&mut start)?;
+        hash.update(&start);
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Self { name, fingerprint: short_hex(hash) })
+    }
+}
+
+/// What tells vocabularies apart: a hash of the rules and of every entry in its order.
+#[must_use]
+pub fn fingerprint(rules: Rules, vocabulary: &Vocabulary) -> String {
+    let hash = Sha256::new().chain_update(b"keyhush vocabulary 1\0").chain_update(rules.name());
+    short_hex(hash.chain_update(b"\0").chain_update(vocabulary.to_text()))
+}
+
+/// The first 64 bits of a hash.
+fn short_hex(hash: Sha256) -> String {
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash.finalize()[..8]);
+    format!("{:016x}", u64::from_be_bytes(first))
+}
 
 /// Where the words of a vocabulary came from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,8 +78,8 @@ pub enum Origin {
     },
     /// Counted from public text.
     PublicText {
-        /// Its name.
-        name: String,
+        /// Its files.
+        files: Vec<SourceFile>,
     },
     /// Counted from the users' own text, without privacy.
     UsersNonPrivately {
@@ -56,7 +106,10 @@ impl std::fmt::Display for Origin {
         match self {
             Self::BuiltIn => f.write_str("built in"),
             Self::PublicList { name } => write!(f, "the public list {name}"),
-            Self::PublicText { name } => write!(f, "the public text {name}"),
+            Self::PublicText { files } => {
+                let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
+                write!(f, "the public text {}", names.join(", "))
+            }
             Self::UsersNonPrivately { name } => write!(f, "the users' own text ({name}): NOT PRIVATE"),
         }
     }
@@ -77,7 +130,9 @@ pub struct KnownVocabulary {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum VocabularyFileError {
     /// The first line is not ours.
-    #[error("it does not say where its words came from; make a vocabulary of a plain list with `keyhush data vocab --from-list`")]
+    #[error(
+        "it does not say where its words came from; make a vocabulary of a plain list with `keyhush data vocab --from-list`"
+    )]
     NoOrigin,
     /// The first line cannot be read.
     #[error("its first line cannot be read: {0}")]
@@ -111,6 +166,12 @@ impl KnownVocabulary {
         let characters = ['\t', '\n'].into_iter().chain(' '..='~').map(String::from);
         let vocabulary = Vocabulary::new(characters)?;
         Ok(Self { vocabulary, rules: Rules::Characters1, origin: Origin::BuiltIn })
+    }
+
+    /// What tells it apart from others.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        fingerprint(self.rules, &self.vocabulary)
     }
 
     /// The tokenizer that goes with it.
@@ -159,6 +220,22 @@ mod tests {
         assert_eq!(KnownVocabulary::parse("the\nof\n").unwrap_err(), VocabularyFileError::NoOrigin);
         let cut = format!("{MARK}{{\"rules\":\"words-9\"}}\n");
         assert!(matches!(KnownVocabulary::parse(&cut), Err(VocabularyFileError::Header(_))));
+    }
+
+    #[test]
+    fn files_and_vocabularies_have_fingerprints() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            SourceFile::of(&path).unwrap().fingerprint
+        };
+        assert_eq!(write("a", "some text"), write("b", "some text"));
+        assert_ne!(write("a", "some text"), write("b", "some test"));
+        let of = |rules, words: &[&str]| fingerprint(rules, &Vocabulary::new(words).unwrap());
+        assert_eq!(of(Rules::Words1, &["a", "b"]), of(Rules::Words1, &["a", "b"]));
+        assert_ne!(of(Rules::Words1, &["a", "b"]), of(Rules::Words1, &["b", "a"]));
+        assert_ne!(of(Rules::Words1, &["a", "b"]), of(Rules::Characters1, &["a", "b"]));
     }
 
     #[test]

@@ -55,7 +55,8 @@ fn every_format_gives_the_same_store() {
         encoder.finish().unwrap()
     };
     let csv = "id,user,text\n1,ann,\"Hello, world!\"\n2,bob,world\n3,ann,hello again\n";
-    let leaf = r#"{"users":[],"user_data":{"ann":{"x":["Hello, world!",["<BOS>","hello","again"]]},"bob":{"x":["world"]}}}"#;
+    let leaf =
+        r#"{"users":[],"user_data":{"ann":{"x":["Hello, world!",["<BOS>","hello","again"]]},"bob":{"x":["world"]}}}"#;
     let reddit = "{\"author\":\"ann\",\"body\":\"Hello, world!\"}\n{\"author\":\"[deleted]\",\"body\":\"x\"}\n\
                   {\"author\":\"bob\",\"body\":\"world\"}\n{\"author\":\"bob\",\"body\":\"[removed]\"}\n\
                   {\"author\":\"ann\",\"body\":\"hello again\"}";
@@ -90,8 +91,11 @@ fn every_format_gives_the_same_store() {
 fn bad_lines_are_counted_shown_and_skipped_or_fatal() {
     let folder = tempfile::tempdir().unwrap();
     let long = format!("{{\"user\":\"{}\",\"text\":\"hello\"}}\n", "u".repeat(600));
-    let lines = [&b"{\"user\":\"ann\",\"text\":\"hello\"}\nnot json\n{\"user\":\"b\"}\n{\"user\":\"\xff\"}\n"[..], long.as_bytes()]
-        .concat();
+    let lines = [
+        &b"{\"user\":\"ann\",\"text\":\"hello\"}\nnot json\n{\"user\":\"b\"}\n{\"user\":\"\xff\"}\n"[..],
+        long.as_bytes(),
+    ]
+    .concat();
     let mut plan = plan(folder.path(), &[("ok.jsonl", JSONL.as_bytes()), ("bad.jsonl", &lines)]);
     let summary = run(&plan).unwrap();
     assert_eq!((summary.users, summary.bad_lines), (2, 4));

@@ -2,11 +2,10 @@
 //!
 //! Metrics and suggestions are written against this, so that an LSTM and an n-gram model are measured by the same lines.
 
-mod reference;
-
-pub use reference::{ReferenceModel, ReferenceModelError};
-
 /// Says how likely each token is to come next.
+///
+/// Every id must be below [`Self::vocabulary`]: whoever takes ids from outside checks them first, as
+/// [`Measure`](crate::metrics::Measure) does.
 pub trait LanguageModel: Sync {
     /// Entries of the vocabulary.
     fn vocabulary(&self) -> usize;
@@ -14,9 +13,6 @@ pub trait LanguageModel: Sync {
     /// Reads sequences of ids side by side (each begins with BOS) and visits, for every sequence and every position, the
     /// natural logarithms of the probabilities of all entries to come next: `visit(sequence, position, log_probabilities)`.
     /// Positions of one sequence are visited in order; nothing is said of the order of sequences.
-    ///
-    /// Every id must be below [`Self::vocabulary`]: whoever takes ids from outside checks them first, as
-    /// [`Measure`](crate::metrics::Measure) does.
     fn read(&self, sequences: &[&[u32]], visit: &mut dyn FnMut(usize, usize, &[f32]));
 
     /// The log-probabilities after all of a sequence, or nothing for an empty one.
@@ -28,5 +24,33 @@ pub trait LanguageModel: Sync {
             }
         });
         last
+    }
+
+    /// Somebody who reads one sequence as it grows.
+    fn reader(&self) -> Box<dyn Reader + '_> {
+        Box::new(Rereader { model: self, read: Vec::new(), said: Vec::new() })
+    }
+}
+
+/// Reads one sequence as it grows: what it has in common with the one before is not read again.
+pub trait Reader {
+    /// The log-probabilities after all of a sequence; nothing for an empty one.
+    fn after(&mut self, sequence: &[u32]) -> &[f32];
+}
+
+/// Reads all of a sequence that is another than before, for models that carry no state.
+struct Rereader<'a, M: ?Sized> {
+    model: &'a M,
+    read: Vec<u32>,
+    said: Vec<f32>,
+}
+
+impl<M: LanguageModel + ?Sized> Reader for Rereader<'_, M> {
+    fn after(&mut self, sequence: &[u32]) -> &[f32] {
+        if self.read != sequence {
+            self.said = self.model.after(sequence).unwrap_or_default();
+            self.read = sequence.to_vec();
+        }
+        &self.said
     }
 }

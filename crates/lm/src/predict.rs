@@ -10,8 +10,11 @@
 
 use std::ops::Range;
 
+use serde::Serialize;
+
 use crate::{
-    tokenizer::{ADDRESS, NUMBER, Rules, Tokenizer},
+    language_model::{LanguageModel, Reader},
+    tokenizer::{ADDRESS, NUMBER, Rules, Tokenizer, current_word},
     vocabulary::{BOS, UNK, Vocabulary},
 };
 
@@ -133,20 +136,65 @@ impl<'a> Typed<'a> {
     /// none, and every character is finished.
     #[must_use]
     pub fn new(text: &'a str, rules: Rules, vocabulary: &Vocabulary) -> Self {
-        let inside = |c: char| c.is_alphanumeric() || is_apostrophe(c);
-        let current = match rules {
-            Rules::Words1 => &text[text.trim_end_matches(inside).len()..],
-            Rules::Characters1 => "",
+        let (finished, beginning) = match rules {
+            Rules::Words1 => current_word(text),
+            Rules::Characters1 => (text, String::new()),
         };
-        let current = current.trim_start_matches(is_apostrophe);
-        let finished = &text[..text.len() - current.len()];
         let mut context = vec![BOS];
         vocabulary.encode(Tokenizer::new(rules), finished, &mut context);
-        let letters = current.chars().map(|c| if is_apostrophe(c) { '\'' } else { c });
-        Self { context, finished, beginning: letters.flat_map(char::to_lowercase).collect() }
+        Self { context, finished, beginning }
     }
 }
 
-fn is_apostrophe(c: char) -> bool {
-    matches!(c, '\'' | '\u{2019}')
+/// A word and how likely it is after the words before it, whatever was typed of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Suggestion {
+    /// The word.
+    pub word: String,
+    /// From 0 to 1.
+    pub probability: f64,
+}
+
+/// Suggests while somebody types. A model is asked when a word was finished or taken back, and then for that word only;
+/// every other letter narrows down what it said.
+pub struct Predictor<'a> {
+    reader: Box<dyn Reader + 'a>,
+    vocabulary: &'a Vocabulary,
+    keyboard: Keyboard,
+    rules: Rules,
+}
+
+impl<'a> Predictor<'a> {
+    /// With a model and its vocabulary.
+    #[must_use]
+    pub fn new(model: &'a dyn LanguageModel, vocabulary: &'a Vocabulary, rules: Rules) -> Self {
+        Self { reader: model.reader(), vocabulary, keyboard: Keyboard::new(vocabulary.words()), rules }
+    }
+
+    /// The likeliest words at the end of a text, the likeliest first: at most `count`.
+    pub fn suggest(&mut self, text: &str, count: usize) -> Vec<Suggestion> {
+        let Typed { context, beginning, .. } = Typed::new(text, self.rules, self.vocabulary);
+        let log_probabilities = self.reader.after(&context);
+        let ids = self.keyboard.suggest(log_probabilities, &beginning, count);
+        let suggestion = |id: u32| Suggestion {
+            word: self.keyboard.word(id).to_owned(),
+            probability: libm::exp(f64::from(log_probabilities[id as usize])),
+        };
+        ids.into_iter().map(suggestion).collect()
+    }
+
+    /// The text after a suggestion was taken: in place of what was typed of it, with its capital, and a space.
+    #[must_use]
+    pub fn accept(&self, text: &str, word: &str) -> String {
+        let finished = Typed::new(text, self.rules, self.vocabulary).finished;
+        if self.rules == Rules::Characters1 {
+            return format!("{finished}{word}");
+        }
+        let capital = text[finished.len()..].starts_with(char::is_uppercase);
+        let mut letters = word.chars();
+        match letters.next().filter(|_| capital) {
+            Some(first) => format!("{finished}{}{} ", first.to_uppercase(), letters.as_str()),
+            None => format!("{finished}{word} "),
+        }
+    }
 }

@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
 use keyhush_lm::{
-    folder::{Files, Folder, FolderError, Guarantee, Weights},
+    kernels::KernelPath,
+    folder::{Files, Folder, FolderError, Guarantee, Source, Weights},
     language_model::LanguageModel,
     model::{
         config::{Cell, ModelConfig},
@@ -52,8 +53,13 @@ fn ngrams() -> Folder {
     Folder { weights: Weights::Ngrams(model), guarantee: Guarantee::public_text(), ..small() }
 }
 
+fn read(files: &Files) -> Result<Folder, FolderError> {
+    let Files { weights, config, vocabulary, card } = files;
+    Folder::read(Source { weights: &mut weights.as_slice(), config, vocabulary, card })
+}
+
 fn refused(files: &Files) -> String {
-    Folder::read(files).unwrap_err().to_string()
+    read(files).unwrap_err().to_string()
 }
 
 /// The header of the parameters' file and the bytes after it.
@@ -83,7 +89,7 @@ fn models_come_back_to_the_bit() {
         let folder = recurrent(config);
         let files = folder.write().unwrap();
         assert_eq!(folder.write().unwrap(), files, "the same model gives the same bytes");
-        let again = Folder::read(&files).unwrap();
+        let again = read(&files).unwrap();
         assert_eq!((&again.name, again.rules, &again.guarantee), (&folder.name, folder.rules, &folder.guarantee));
         assert_eq!(again.vocabulary, folder.vocabulary);
         let (Weights::Recurrent { config: a, values: x }, Weights::Recurrent { config: b, values: y }) =
@@ -92,7 +98,7 @@ fn models_come_back_to_the_bit() {
             panic!("a recurrent model came back as another")
         };
         assert_eq!((a, x), (b, y));
-        assert_eq!(again.into_model().unwrap().after(&[0, 5]).unwrap().len(), 9);
+        assert_eq!(again.into_model(KernelPath::best()).unwrap().after(&[0, 5]).unwrap().len(), 9);
     }
 }
 
@@ -101,9 +107,9 @@ fn ngrams_come_back_too() {
     let folder = ngrams();
     let Weights::Ngrams(model) = &folder.weights else { panic!("n-grams") };
     let files = folder.write().unwrap();
-    let again = Folder::read(&files).unwrap();
+    let again = read(&files).unwrap();
     assert_eq!(again.guarantee, Guarantee::public_text());
-    assert_eq!(again.into_model().unwrap().after(&[0, 5]), model.after(&[0, 5]));
+    assert_eq!(again.into_model(KernelPath::best()).unwrap().after(&[0, 5]), model.after(&[0, 5]));
 }
 
 #[test]
@@ -135,7 +141,7 @@ fn truncated_files_say_so() {
         let whole = files.weights.len();
         for len in 0..whole {
             let cut = Files { weights: files.weights[..len].to_vec(), ..files.clone() };
-            match Folder::read(&cut).unwrap_err() {
+            match read(&cut).unwrap_err() {
                 FolderError::Truncated { got, want } => assert!(got == len as u64 && want <= whole as u64 && got < want),
                 other => assert_eq!(len, 8, "cut to {len} bytes: {other}"),
             }
@@ -207,7 +213,16 @@ fn another_configuration_or_card_says_so() {
     assert!(config("\"hidden\"", "\"hiden\"").starts_with("config.json: unknown field `hiden`"));
     assert!(config("{", "[").starts_with("config.json: "));
     let card = Files { card: "# Trust me".into(), ..files.clone() };
-    assert_eq!(refused(&card), format!("README.md does not name the ledger's head {HEAD}, which the model's metadata do"));
+    assert_eq!(
+        refused(&card),
+        "README.md is the card of another model: it does not say \"# A test\\n\", which the model's metadata do"
+    );
+    let card = Files { card: files.card.replace(HEAD, "7:00"), ..files.clone() };
+    assert!(refused(&card).contains(&format!("it does not say \"`{HEAD}`\"")));
+    let card = Files { card: files.card.replace("1.7163", "0.1"), ..files.clone() };
+    assert!(refused(&card).contains("it does not say \"**(1.7163, 1e-10)-differentially private**"));
+    let edited = Files { card: files.card.replace("## Files", "## Our own words"), ..files.clone() };
+    assert!(read(&edited).is_ok(), "the rest of a card may be edited");
 }
 
 #[test]
@@ -232,8 +247,8 @@ fn damage_anywhere_does_no_harm() {
         for at in 0..files.weights.len() {
             let mut damaged = files.clone();
             damaged.weights[at] ^= 0x51;
-            if let Ok(folder) = Folder::read(&damaged) {
-                folder.into_model().unwrap().after(&[0, 3]).unwrap();
+            if let Ok(folder) = read(&damaged) {
+                folder.into_model(KernelPath::best()).unwrap().after(&[0, 3]).unwrap();
             }
         }
     }

@@ -227,6 +227,50 @@ fn count(model: &Sure, ids: &[u32]) -> Result<Counts, MetricsError> {
     Measure::new(HeadWords::in_order(model.vocabulary())).count(model, &[Sequence { ids, letters: &[] }])
 }
 
+/// Every metric of one sentence, worked out by hand.
+///
+/// The model always says: the 1/2, EOS and cat 1/8, UNK, car, can and cab 1/16. So predictions come in the order the, EOS,
+/// cat, UNK, car, can, cab (of equals the lower id first), and suggestions in the order the, cat, car, can, cab. The text is
+/// "the cat car can cab dog"; dog is unknown.
+#[test]
+fn a_sentence_by_hand() {
+    let words = ["<bos>", "<eos>", "<unk>", "the", "cat", "car", "can", "cab"];
+    let bits = [f32::INFINITY, 3.0, 4.0, 1.0, 3.0, 4.0, 4.0, 4.0];
+    let model = Sure(bits.iter().map(|b| -b * std::f32::consts::LN_2).collect());
+    let keyboard = Keyboard::new(words);
+    // cat and car are the most frequent words
+    let measure = Measure::new(HeadWords::new([4, 5])).with_keyboard(&keyboard);
+    let sentence = Sequence { ids: &[BOS, 3, 4, 5, 6, 7, UNK, EOS], letters: &[0, 3, 3, 3, 3, 3, 3, 0] };
+    let counts = measure.count(&model, &[sentence]).unwrap();
+    let got = Metrics::from(&counts);
+    assert_eq!((got.tokens, got.words, got.unknown, got.impossible), (7, 6, 1, 0));
+    // First: the. Among the first three: the, cat and the end. Among the first five: car too, and UNK, which never counts.
+    assert_eq!(got.accuracy.unwrap(), [1.0 / 7.0, 3.0 / 7.0, 4.0 / 7.0]);
+    assert_eq!(got.accuracy_without_eos.unwrap(), [1.0 / 6.0, 2.0 / 6.0, 3.0 / 6.0]);
+    assert_eq!(got.accuracy_in_vocabulary, Some(1.0 / 5.0));
+    // 1 + 3 + 4 + 4 + 4 + 4 + 3 bits over seven targets; without UNK 19 bits over six.
+    let near = |got: f64, want: f64| assert!((got / want - 1.0).abs() < 1e-6, "{got} {want}");
+    near(got.perplexity.unwrap(), (23.0 / 7.0_f64).exp2());
+    near(got.perplexity_without_unk.unwrap(), (19.0 / 6.0_f64).exp2());
+    // The, cat and car are suggested at once; can after "c"; cab only when typed in full; dog is typed in full: 7 of 18.
+    assert_eq!((counts.keys.total, counts.keys.typed), (18, 7));
+    assert_eq!(got.keystroke_saving, Some(11.0 / 18.0));
+    // Two of the five predicted words are among the most frequent, at every target.
+    let two = [0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+    assert_eq!(got.headedness, Some([two; 3]));
+}
+
+/// Ids 3 to 12 are predicted first. Of the frequent words, 8 comes first, then 9 and so on, 3 to 7 last.
+#[test]
+fn heads_by_hand() {
+    let model = Sure((0..63).map(|id| -(id as f32)).collect());
+    let measure = Measure::new(HeadWords::new((8..63).chain(3..8)));
+    let counts = measure.count(&model, &[Sequence { ids: &[BOS, 3, EOS], letters: &[] }]).unwrap();
+    let all_at = |n: usize| std::array::from_fn(|i| f64::from(u8::from(i == n)));
+    // 8 to 12 are among the 10 and the 50 most frequent, all ten among the 100.
+    assert_eq!(counts.headedness(), Some([all_at(5), all_at(5), all_at(10)]));
+}
+
 #[test]
 fn predicting_unk_never_pays() {
     let model = Sure(vec![-9.0, -8.0, -0.1, -5.0]);

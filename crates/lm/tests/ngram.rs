@@ -127,6 +127,36 @@ fn probabilities_equal_the_definition_and_sum_to_one() {
     assert_ne!(model.discounts(3), Some([0.5, 1.0, 1.5]), "this text is to have estimated discounts");
 }
 
+/// "a b" and "a a", worked out by hand. Too few n-grams to estimate discounts: 1/2, 1 and 3/2.
+///
+/// Words before: two before a (BOS, a) and before the end (b, a), one before b; five in all. The discounts take
+/// (1 + 1 + 1/2) / 5 = 1/2, which UNK and the three others share: 1/8 each.
+#[test]
+fn two_sentences_by_hand() {
+    let (unk, a, b) = (2, 3, 4);
+    let text: [&[u32]; 2] = [&[BOS, a, b, EOS], &[BOS, a, a, EOS]];
+    let model = KneserNey::train(2, 5, text).unwrap();
+    assert_eq!((model.discounts(1), model.discounts(2)), (Some([0.5, 1.0, 1.5]), Some([0.5, 1.0, 1.5])));
+    let p_a = (2.0 - 1.0) / 5.0 + 0.125;
+    let (p_end, p_b, p_unk) = (p_a, (1.0 - 0.5) / 5.0 + 0.125, 0.125);
+    assert_eq!(p_a + p_end + p_b + p_unk, 1.0);
+    let expect = |context: &[u32], want: [(u32, f64); 4]| {
+        let got = model.after(context).unwrap();
+        for (word, want) in want {
+            assert!((f64::from(got[word as usize]).exp() - want).abs() < 1e-7, "{word} after {context:?}");
+        }
+    };
+    // b, a and the end each came once after a: half of each is taken and shared by how many words come before.
+    let once = (1.0 - 0.5) / 3.0;
+    let after_a = [(a, once + 0.5 * p_a), (b, once + 0.5 * p_b), (EOS, once + 0.5 * p_end), (unk, 0.5 * p_unk)];
+    expect(&[BOS, a], after_a);
+    expect(&[BOS, b, a], after_a);
+    // Only a came after the beginning, twice: 1 of 2 is taken.
+    expect(&[BOS], [(a, 0.5 + 0.5 * p_a), (b, 0.5 * p_b), (EOS, 0.5 * p_end), (unk, 0.5 * p_unk)]);
+    // Nothing came after an unknown word.
+    expect(&[BOS, unk], [(a, p_a), (b, p_b), (EOS, p_end), (unk, p_unk)]);
+}
+
 #[test]
 fn tiny_texts_fall_back_to_fixed_discounts() {
     for train in [vec![vec![BOS, EOS]], vec![vec![BOS, 3, 3, 3, EOS], vec![BOS, 4]]] {

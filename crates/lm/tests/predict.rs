@@ -1,8 +1,18 @@
-//! Suggestions against sorting everything, and the split of what was typed.
+//! Suggestions against sorting everything, the split of what was typed, and a network that reads along.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use keyhush_lm::{
-    predict::{Keyboard, Typed},
+    kernels::KernelPath,
+    language_model::LanguageModel,
+    model::{
+        config::{Cell, ConfigError, ModelConfig},
+        fast::{Network, NetworkError},
+        parameters::ParameterLayout,
+        reference::{Batch, Reference, State},
+    },
+    predict::{Keyboard, Predictor, Typed},
     tokenizer::Rules,
     vocabulary::Vocabulary,
 };
@@ -49,6 +59,122 @@ fn what_was_typed_is_split_at_the_current_word() {
     assert_eq!(split("the 'he").1, "he");
     let characters = Typed::new("he", Rules::Characters1, &vocabulary);
     assert_eq!((characters.context.len(), characters.beginning), (3, String::new()));
+}
+
+#[test]
+fn the_current_word_ends_where_the_tokenizer_says() {
+    let vocabulary = vocabulary();
+    let split = |text| Typed::new(text, Rules::Words1, &vocabulary);
+    assert_eq!(split("E\u{301}te\u{301}").beginning, "e\u{301}te\u{301}", "accents belong to their letters");
+    assert_eq!(split("the👍he").beginning, "he");
+    assert_eq!((split("he held-he").finished, split("he held-he").beginning.as_str()), ("he held-", "he"));
+    assert_eq!(split("don\u{2bc}t").beginning, "don't");
+}
+
+/// Models of every kind of part, with parameters that look random.
+fn networks() -> Vec<(ModelConfig, Vec<f32>)> {
+    let plain = ModelConfig { hidden: 21, embedding: 10, dense: None, tied: false, ..ModelConfig::preset("tiny").unwrap() };
+    let plain = plain.with_vocabulary(150);
+    let dense = ModelConfig { dense: Some(10), tied: true, ..plain.clone() };
+    let configs = [
+        ModelConfig { layers: 2, output_bias: true, ..plain.clone() },
+        ModelConfig { cell: Cell::Cifg, recurrent_projection: Some(10), ..plain.clone() },
+        ModelConfig { cell: Cell::Gru, layers: 2, user_context: Some(3), ..plain },
+        ModelConfig { cell: Cell::Gru, ..dense.clone() },
+        ModelConfig { user_context: Some(7), output_bias: true, ..dense },
+    ];
+    let parameters = |config: &ModelConfig| {
+        let len = ParameterLayout::new(config).unwrap().len() as u32;
+        let value = |i: u32| ((i.wrapping_mul(2_654_435_761) >> 8) as f32 / 8_388_608.0 - 1.0) * 0.4;
+        (0..len).map(value).collect()
+    };
+    configs.into_iter().map(|config| (config.clone(), parameters(&config))).collect()
+}
+
+fn close(got: &[f32], want: &[f64]) -> bool {
+    got.len() == want.len() && got.iter().zip(want).all(|(got, want)| (f64::from(*got) - want).abs() < 3e-5)
+}
+
+/// Words are typed, taken back and replaced, further back than states are kept; whatever way leads there, the predictions
+/// are those of the reference after the same words.
+#[test]
+fn a_network_that_reads_along_says_what_the_reference_says() {
+    let long: Vec<u32> = (0..50).map(|i| i * 37 % 150).collect();
+    let other: Vec<u32> = long[..45].iter().copied().chain([7, 8]).collect();
+    let ways = [&long[..1], &long[..2], &long[..50], &long[..49], &other, &long[..10], &long[..10], &long[..11], &[9]];
+    for (config, parameters) in networks() {
+        let layout = ParameterLayout::new(&config).unwrap();
+        let reference = Reference::new(config.clone(), layout, parameters.iter().map(|v| f64::from(*v)).collect());
+        let context = vec![0.0; config.user_context.unwrap_or(0)];
+        let want = |sequence: &[u32]| -> Vec<f64> {
+            let batch = Batch { rows: 1, inputs: sequence, targets: &[], context: &context };
+            let all = reference.probabilities(&batch, &mut State::zero(&config, 1));
+            all[all.len() - config.vocabulary..].iter().map(|p| p.ln()).collect()
+        };
+        for path in KernelPath::ALL.into_iter().filter(|path| path.is_available()) {
+            let network = Network::new(&config, parameters.clone(), path).unwrap();
+            let mut reader = network.reader();
+            assert!(reader.after(&[]).is_empty());
+            for way in ways {
+                let want = want(way);
+                assert!(close(reader.after(way), &want), "{path:?} {config:?}, one by one, {} tokens", way.len());
+                assert!(close(&network.after(way).unwrap(), &want), "{path:?} {config:?}, at once, {} tokens", way.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_predict_is_refused() {
+    let (config, mut parameters) = networks().remove(0);
+    parameters.pop();
+    let got = parameters.len();
+    let refused = |config: &ModelConfig| Network::new(config, parameters.clone(), KernelPath::best()).unwrap_err();
+    assert_eq!(refused(&config), NetworkError::Length { want: got + 1, got });
+    let projected = ModelConfig { cell: Cell::Gru, recurrent_projection: Some(10), ..config };
+    assert_eq!(refused(&projected), NetworkError::Config(ConfigError::Projection));
+    let missing = KernelPath::ALL.into_iter().find(|path| !path.is_available());
+    if let Some(path) = missing {
+        let error = Network::new(&networks().remove(0).0, parameters.clone(), path).unwrap_err();
+        assert_eq!(error, NetworkError::Path { path });
+    }
+}
+
+/// Always thinks that the lower id is likelier, and counts how often it is asked.
+#[derive(Default)]
+struct Counting(AtomicUsize);
+
+impl LanguageModel for Counting {
+    fn vocabulary(&self) -> usize {
+        13
+    }
+
+    fn read(&self, sequences: &[&[u32]], visit: &mut dyn FnMut(usize, usize, &[f32])) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let values: Vec<f32> = (0..13).map(|i| -(i as f32)).collect();
+        sequences.iter().enumerate().for_each(|(s, ids)| (0..ids.len()).for_each(|t| visit(s, t, &values)));
+    }
+}
+
+#[test]
+fn letters_do_not_ask_the_model_and_capitals_stay() {
+    let (model, vocabulary) = (Counting::default(), vocabulary());
+    let mut predictor = Predictor::new(&model, &vocabulary, Rules::Words1);
+    let mut words = |text: &str| -> Vec<String> { predictor.suggest(text, 3).into_iter().map(|s| s.word).collect() };
+    for (typed, want) in [("", vec!["the", "he", "hello"]), ("h", vec!["he", "hello", "help"]), ("HEL", vec!["hello", "help", "held"])] {
+        assert_eq!(words(typed), want);
+    }
+    assert_eq!(model.0.load(Ordering::Relaxed), 1, "the words before are the same");
+    words("hello ");
+    words("hello t");
+    assert_eq!(model.0.load(Ordering::Relaxed), 2);
+    let first = predictor.suggest("", 1).remove(0);
+    assert_eq!((first.word.as_str(), first.probability), ("the", (-3.0_f64).exp()));
+    assert_eq!(predictor.accept("say hel", "hello"), "say hello ");
+    assert_eq!(predictor.accept("Say, Hel", "hello"), "Say, Hello ");
+    assert_eq!(predictor.accept("É", "été"), "Été ");
+    let characters = Predictor::new(&model, &vocabulary, Rules::Characters1);
+    assert_eq!(characters.accept("he", "l"), "hel");
 }
 
 proptest! {

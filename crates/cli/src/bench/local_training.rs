@@ -21,7 +21,7 @@ use privacy::{
 };
 use serde::Serialize;
 
-use crate::failure::BadInput;
+use crate::{failure::BadInput, kernels};
 
 #[derive(Args)]
 pub(crate) struct LocalTrainingArgs {
@@ -70,12 +70,14 @@ struct Answer {
 
 pub(crate) fn run(args: &LocalTrainingArgs) -> anyhow::Result<()> {
     let config = ModelConfig::preset(&args.model).map_err(|e| BadInput::Refused(e.to_string()))?;
-    for (field, value) in [("users", args.users as usize), ("threads", args.threads), ("batch", args.batch), ("unroll", args.unroll)] {
+    for (field, value) in
+        [("users", args.users as usize), ("threads", args.threads), ("batch", args.batch), ("unroll", args.unroll)]
+    {
         if value == 0 {
             return Err(BadInput::Refused(format!("--{field} must be at least 1")).into());
         }
     }
-    let path = kernels()?;
+    let path = kernels::chosen()?;
     let start = initial_parameters(&config, 1)?;
     let results: Vec<anyhow::Result<Vec<(f64, f32)>>> = thread::scope(|scope| {
         let spawn = |n: usize| {
@@ -87,19 +89,6 @@ pub(crate) fn run(args: &LocalTrainingArgs) -> anyhow::Result<()> {
     });
     let users: Vec<(f64, f32)> = results.into_iter().collect::<anyhow::Result<Vec<_>>>()?.concat();
     report(args, &config, path, &users)
-}
-
-/// The kernels to use: the best, or those that `KEYHUSH_KERNELS` names.
-fn kernels() -> anyhow::Result<KernelPath> {
-    let Ok(wanted) = std::env::var("KEYHUSH_KERNELS") else { return Ok(KernelPath::best()) };
-    let known = KernelPath::ALL.iter().find(|path| path.name() == wanted);
-    match known {
-        Some(path) if path.is_available() => Ok(*path),
-        _ => {
-            let there: Vec<&str> = KernelPath::ALL.iter().filter(|p| p.is_available()).map(|p| p.name()).collect();
-            Err(BadInput::Refused(format!("KEYHUSH_KERNELS={wanted}: this machine has {}", there.join(", "))).into())
-        }
-    }
 }
 
 /// CPU milliseconds and last loss of each user.
@@ -181,7 +170,12 @@ fn operations_per_token(config: &ModelConfig) -> f64 {
     6.0 * matrices as f64
 }
 
-fn report(args: &LocalTrainingArgs, config: &ModelConfig, path: KernelPath, users: &[(f64, f32)]) -> anyhow::Result<()> {
+fn report(
+    args: &LocalTrainingArgs,
+    config: &ModelConfig,
+    path: KernelPath,
+    users: &[(f64, f32)],
+) -> anyhow::Result<()> {
     let mean = users.iter().map(|u| u.0).sum::<f64>() / users.len() as f64;
     let tokens = (args.tokens / args.batch * args.batch) as f64;
     let answer = Answer {

@@ -40,9 +40,9 @@ pub(super) struct MakingArgs {
     /// A vocabulary made by `keyhush data vocab` [default: the public list of the synthetic language]
     #[arg(long, value_name = "FILE")]
     vocab: Option<PathBuf>,
-    /// Entries of the default vocabulary, <bos>, <eos> and <unk> among them
-    #[arg(long, value_name = "N", default_value_t = 10_000, conflicts_with = "vocab")]
-    vocab_size: usize,
+    /// Entries of the default vocabulary, <bos>, <eos> and <unk> among them [default: 10000]
+    #[arg(long, value_name = "N", conflicts_with = "vocab")]
+    vocab_size: Option<usize>,
     /// Characters instead of words, with the printable ones as the default vocabulary
     #[arg(long, conflicts_with_all = ["vocab", "vocab_size"])]
     characters: bool,
@@ -65,6 +65,9 @@ pub(super) struct MakingArgs {
     #[arg(long)]
     json: bool,
 }
+
+/// The papers' size.
+const VOCABULARY_SIZE: usize = 10_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FormatName {
@@ -131,6 +134,24 @@ impl MakingArgs {
         self.quiet
     }
 
+    /// Whether the result is wanted as JSON.
+    pub(super) const fn json(&self) -> bool {
+        self.json
+    }
+
+    /// The first option that was given and says something about a store only.
+    pub(super) fn about_a_store(&self) -> Option<&'static str> {
+        let given = [
+            ("vocab", self.vocab.is_some()),
+            ("vocab_size", self.vocab_size.is_some()),
+            ("characters", self.characters),
+            ("tokens_per_user", self.tokens_per_user.is_some()),
+            ("forget_keys", self.forget_keys),
+            ("threads", self.threads.is_some()),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+
     /// Whether a file of the same name is replaced.
     pub(super) const fn replaces(&self) -> bool {
         self.replace
@@ -152,7 +173,7 @@ impl MakingArgs {
             input,
             out,
             replace: self.replace,
-            vocabulary: vocabulary(self.vocab.as_deref(), self.vocab_size, self.characters)?,
+            vocabulary: vocabulary(self.vocab.as_deref(), self.vocab_size.unwrap_or(VOCABULARY_SIZE), self.characters)?,
             tokens_per_user: self.tokens_per_user,
             keep_keys: !self.forget_keys,
             on_bad_line,

@@ -1,6 +1,7 @@
 //! `keyhush data`: text becomes a store, a store is looked at, a crowd is made up.
 
 mod import;
+mod ledger;
 mod progress;
 mod show;
 mod stats;
@@ -16,6 +17,7 @@ use corpus::{
     store::{Store, StoreError},
 };
 
+pub(crate) use self::stats::split;
 use crate::failure::BadInput;
 
 /// The subcommands of `keyhush data`.
@@ -23,8 +25,7 @@ use crate::failure::BadInput;
 pub(crate) enum Command {
     /// Import posts of many users into a store.
     ///
-    /// Reads JSON lines, CSV and TSV with a header, Reddit dumps and LEAF files, plain or as .gz or .zst, and Parquet if it
-    /// was built in. Posts may come in any order; they are grouped by user, on disk, and stay in the order of the files.
+    /// Reads JSON lines, CSV and TSV with a header, Reddit dumps and LEAF files, plain or as .gz or .zst, and Parquet. Posts may come in any order; they are grouped by user, on disk, and stay in the order of the files.
     Import(import::ImportArgs),
     /// Make up a crowd: users with their own topics, slang, typos and habits.
     Synth(synth::SynthArgs),
@@ -63,6 +64,7 @@ fn sorted(error: ImportError) -> anyhow::Error {
         ImportError::UnknownFormat(_)
         | ImportError::NoColumn { .. }
         | ImportError::NoParquet(_)
+        | ImportError::NotPublic(_)
         | ImportError::Store(StoreError::Exists(_)) => BadInput::Refused(error.to_string()).into(),
         ImportError::Read { error: ref io, .. } if io.kind() == std::io::ErrorKind::NotFound => {
             BadInput::Refused(error.to_string()).into()
@@ -71,7 +73,13 @@ fn sorted(error: ImportError) -> anyhow::Error {
     }
 }
 
-fn open(path: &Path) -> anyhow::Result<Store> {
+/// A name that is taken.
+fn taken(path: &Path) -> BadInput {
+    BadInput::Refused(StoreError::Exists(path.to_owned()).to_string())
+}
+
+/// Opens a store that the user named.
+pub(crate) fn open(path: &Path) -> anyhow::Result<Store> {
     Store::open(path).map_err(|error| match error {
         StoreError::NotAStore(_) => BadInput::Refused(error.to_string()).into(),
         StoreError::Io { ref error, .. } if error.kind() == std::io::ErrorKind::NotFound => {
@@ -83,15 +91,17 @@ fn open(path: &Path) -> anyhow::Result<Store> {
 
 /// The vocabulary of a file, or the one that is built in.
 fn vocabulary(file: Option<&Path>, size: usize, characters: bool) -> anyhow::Result<KnownVocabulary> {
-    let wrong = |problem: String| BadInput::wrong("vocab", problem);
     match file {
-        Some(path) => {
-            let text = std::fs::read_to_string(path).map_err(|e| wrong(format!("{}: {e}", path.display())))?;
-            Ok(KnownVocabulary::parse(&text).map_err(|e| wrong(format!("{}: {e}", path.display())))?)
-        }
+        Some(path) => Ok(read_vocabulary(path)?),
         None if characters => Ok(KnownVocabulary::built_in_characters()?),
         None => Ok(KnownVocabulary::built_in(size).map_err(|e| BadInput::wrong("vocab_size", e))?),
     }
+}
+
+fn read_vocabulary(path: &Path) -> Result<KnownVocabulary, BadInput> {
+    let wrong = |problem: String| BadInput::wrong("vocab", format!("{}: {problem}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    KnownVocabulary::parse(&text).map_err(|error| wrong(error.to_string()))
 }
 
 /// A number with its digits in groups of three.

@@ -58,7 +58,10 @@ impl Watch {
             let unit = if what == "grouping" { "parts" } else { self.unit };
             let bad = if bad > 0 { format!(", {bad} bad lines") } else { String::new() };
             let seconds = self.started.elapsed().as_secs();
-            eprintln!("{what}: {:.0} % of {total} {unit} after {seconds} s{bad}", 100.0 * done as f64 / total.max(1) as f64);
+            eprintln!(
+                "{what}: {:.0} % of {total} {unit} after {seconds} s{bad}",
+                100.0 * done as f64 / total.max(1) as f64
+            );
         }
         !interrupted()
     }

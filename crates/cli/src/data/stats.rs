@@ -3,11 +3,11 @@
 use std::{io::Write, path::PathBuf};
 
 use clap::Args;
-use corpus::store::{Meta, Part, Split, Store};
+use corpus::store::{Meta, Part, Split, Store, StoreError};
 use lm::vocabulary::UNK;
 use serde::Serialize;
 
-use super::{grouped, open, percent};
+use super::{grouped, open, percent, read_vocabulary};
 use crate::failure::BadInput;
 
 /// Which store.
@@ -24,6 +24,9 @@ pub(crate) struct StatsArgs {
     /// The salt of the split
     #[arg(long, value_name = "N", default_value_t = 0, requires = "split")]
     salt: u64,
+    /// Refuse the store if it was made with another vocabulary than this
+    #[arg(long, value_name = "FILE")]
+    vocab: Option<PathBuf>,
     /// Check every byte of the store
     #[arg(long)]
     verify: bool,
@@ -39,6 +42,7 @@ struct Stats<'a> {
     tokens: u64,
     id_bits: u32,
     vocabulary: usize,
+    fingerprint: String,
     entries_used: usize,
     unknown: u64,
     coverage: f64,
@@ -85,6 +89,11 @@ struct Parts {
 pub(super) fn stats(args: &StatsArgs) -> anyhow::Result<()> {
     let split = args.split.as_deref().map(|text| split(text, args.salt)).transpose()?;
     let store = open(&args.store)?;
+    if let Some(path) = &args.vocab {
+        let known = read_vocabulary(path)?;
+        let other = |error: StoreError| BadInput::wrong("vocab", error);
+        store.require_vocabulary(known.rules, &known.vocabulary).map_err(other)?;
+    }
     if args.verify {
         store.verify()?;
     }
@@ -98,11 +107,11 @@ pub(super) fn stats(args: &StatsArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn split(text: &str, salt: u64) -> Result<Split, BadInput> {
+/// A split as it is typed: so many of a thousand for validation and for testing.
+pub(crate) fn split(text: &str, salt: u64) -> Result<Split, BadInput> {
     let numbers = text.split_once(':').and_then(|(v, t)| Some((v.parse().ok()?, t.parse().ok()?)));
-    let (validation, test) = numbers.ok_or_else(|| {
-        BadInput::wrong("split", format!("{text:?} is not two numbers per thousand, such as 50:100"))
-    })?;
+    let (validation, test) = numbers
+        .ok_or_else(|| BadInput::wrong("split", format!("{text:?} is not two numbers per thousand, such as 50:100")))?;
     Split::new(salt, validation, test).map_err(|error| BadInput::wrong("split", error))
 }
 
@@ -127,15 +136,17 @@ impl<'a> Stats<'a> {
         let unknown = counts[UNK as usize];
         let mut ranked: Vec<(u32, u64)> = (0..).zip(counts.iter().copied()).filter(|(_, count)| *count > 0).collect();
         ranked.sort_by_key(|(id, count)| (std::cmp::Reverse(*count), *id));
-        let shown = ranked.iter().take(top).map(|(id, count)| {
-            Top { entry: store.vocabulary().word(*id).unwrap_or_default(), count: *count }
-        });
+        let shown = ranked
+            .iter()
+            .take(top)
+            .map(|(id, count)| Top { entry: store.vocabulary().word(*id).unwrap_or_default(), count: *count });
         Ok(Self {
             users: store.users(),
             posts: store.posts(),
             tokens: store.tokens(),
             id_bits: store.id_bits(),
             vocabulary: store.vocabulary().len(),
+            fingerprint: store.fingerprint(),
             entries_used: ranked.iter().filter(|(id, _)| *id != UNK).count(),
             unknown,
             coverage: 1.0 - unknown as f64 / store.tokens().max(1) as f64,
@@ -154,6 +165,7 @@ impl<'a> Stats<'a> {
         let origin = &self.meta.vocabulary;
         let used = grouped(self.entries_used as u64);
         writeln!(out, "vocabulary   {} entries, {used} of them used; {origin}", grouped(self.vocabulary as u64))?;
+        writeln!(out, "fingerprint  {}", self.fingerprint)?;
         writeln!(out, "covered      {}", percent(self.tokens - self.unknown, self.tokens))?;
         let q = &self.tokens_per_user;
         writeln!(
@@ -167,7 +179,8 @@ impl<'a> Stats<'a> {
             writeln!(out, "{:>12}+ {:>11} {bar}", grouped(bin.from), grouped(bin.users))?;
         }
         if !self.top.is_empty() {
-            let top: Vec<String> = self.top.iter().map(|top| format!("{:?} {}", top.entry, grouped(top.count))).collect();
+            let top: Vec<String> =
+                self.top.iter().map(|top| format!("{:?} {}", top.entry, grouped(top.count))).collect();
             writeln!(out, "most often   {}", top.join(", "))?;
         }
         if let Some(parts) = &self.split {

@@ -9,11 +9,12 @@ use std::{
 use clap::{Args, ValueEnum};
 use corpus::{
     import::{ImportError, Input, OnBadLine, Progress},
+    partial::Partial,
     synth::{Canaries, Crowd, Dialect, SynthPlan},
 };
 use serde::Serialize;
 
-use super::{grouped, import::MakingArgs, progress::Watch};
+use super::{grouped, import::MakingArgs, progress::Watch, taken};
 use crate::failure::BadInput;
 
 /// What crowd, and where it goes.
@@ -43,6 +44,9 @@ pub(crate) struct SynthArgs {
     /// Plant COUNT canaries, each in USERS users, REPEATS times in each
     #[arg(long, value_name = "COUNT:USERS:REPEATS")]
     canaries: Option<CanaryCounts>,
+    /// Where to write the canaries and who holds them, as JSON lines
+    #[arg(long, value_name = "FILE", requires = "canaries")]
+    canaries_out: Option<PathBuf>,
     #[command(flatten)]
     making: MakingArgs,
 }
@@ -65,7 +69,8 @@ impl FromStr for CanaryCounts {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let numbers: Vec<u32> = text.split(':').map(|n| n.parse().map_err(|e| format!("{n:?}: {e}"))).collect::<Result<_, _>>()?;
+        let numbers: Vec<u32> =
+            text.split(':').map(|n| n.parse().map_err(|e| format!("{n:?}: {e}"))).collect::<Result<_, _>>()?;
         match numbers[..] {
             [count, users, repeats] => Ok(Self(Canaries { count, users, repeats, words: CANARY_WORDS })),
             _ => Err("three numbers are needed: COUNT:USERS:REPEATS, such as 10:4:14".to_owned()),
@@ -86,10 +91,41 @@ pub(super) fn synth(args: &SynthArgs) -> anyhow::Result<()> {
         ..SynthPlan::new(args.seed, args.users, dialect)
     };
     let crowd = Crowd::new(plan).map_err(|error| BadInput::Refused(error.to_string()))?;
+    if args.jsonl
+        && let Some(field) = args.making.about_a_store()
+    {
+        return Err(BadInput::OutOfPlace { field, with: "--jsonl".into() }.into());
+    }
+    if let Some(path) = &args.canaries_out {
+        write_canaries(&crowd, path, args.making.replaces())?;
+    }
     if args.jsonl {
         return lines(args, &crowd);
     }
     args.making.make(Input::Crowd(crowd), args.out.clone(), OnBadLine::Stop, "users")
+}
+
+#[derive(Serialize)]
+struct Planted {
+    text: String,
+    users: Vec<String>,
+}
+
+fn write_canaries(crowd: &Crowd, path: &Path, replace: bool) -> anyhow::Result<()> {
+    let mut file = BufWriter::new(begin(path, replace)?);
+    for canary in crowd.canaries() {
+        let users = canary.holders.iter().map(|user| crowd.key(*user)).collect();
+        serde_json::to_writer(&mut file, &Planted { text: canary.text, users })?;
+        file.write_all(b"\n")?;
+    }
+    Ok(file.into_inner().map_err(std::io::IntoInnerError::into_error)?.finish()?)
+}
+
+fn begin(path: &Path, replace: bool) -> anyhow::Result<Partial> {
+    Partial::create(path, replace).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => taken(path).into(),
+        _ => BadInput::wrong("out", format!("{}: {error}", path.display())).into(),
+    })
 }
 
 #[derive(Serialize)]
@@ -104,18 +140,24 @@ fn lines(args: &SynthArgs, crowd: &Crowd) -> anyhow::Result<()> {
         write_lines(crowd, args.making.quiet(), &mut std::io::stdout().lock())?;
         return Ok(());
     }
-    if args.out.exists() && !args.making.replaces() {
-        let taken = format!("{} exists already: choose another name, or say --replace", args.out.display());
-        return Err(BadInput::Refused(taken).into());
-    }
-    let folder = args.out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new().prefix(".keyhush-partial-").tempfile_in(folder)?;
-    let posts = write_lines(crowd, args.making.quiet(), file.as_file_mut())?;
-    file.persist(&args.out)?;
-    if !args.making.quiet() {
-        eprintln!("{}: {} posts by {} users", args.out.display(), grouped(posts), grouped(crowd.plan().users));
+    let mut file = begin(&args.out, args.making.replaces())?;
+    let posts = write_lines(crowd, args.making.quiet(), &mut file)?;
+    file.finish()?;
+    let (path, users) = (args.out.display().to_string(), crowd.plan().users);
+    let mut out = std::io::stdout().lock();
+    if args.making.json() {
+        writeln!(out, "{}", serde_json::to_string(&Written { file: path, users, posts })?)?;
+    } else {
+        writeln!(out, "{path}: {} posts by {} users", grouped(posts), grouped(users))?;
     }
     Ok(())
+}
+
+#[derive(Serialize)]
+struct Written {
+    file: String,
+    users: u64,
+    posts: u64,
 }
 
 fn write_lines(crowd: &Crowd, quiet: bool, to: &mut dyn Write) -> anyhow::Result<u64> {

@@ -7,16 +7,18 @@ use std::{
 
 use clap::Args;
 use corpus::{
-    import,
-    origin::{KnownVocabulary, Origin},
+    import::{self, Format},
+    origin::{KnownVocabulary, Origin, SourceFile},
+    partial::Partial,
 };
 use lm::{
     tokenizer::Tokenizer,
     vocabulary::{Counts, Vocabulary, VocabularyError},
 };
+use privacy::ledger::Head;
 use serde::Serialize;
 
-use super::{grouped, import::files, progress::Watch, sorted};
+use super::{grouped, import::files, ledger::LedgerOfWordsArgs, progress::Watch, sorted, taken};
 use crate::failure::BadInput;
 
 /// From what, and how large.
@@ -26,18 +28,20 @@ pub(crate) struct VocabArgs {
     /// A public list, one word a line with the most frequent first; what follows a tab is not read
     #[arg(long, value_name = "FILE", group = "from")]
     from_list: Option<PathBuf>,
-    /// A public text, plain or as .gz or .zst
-    #[arg(long, value_name = "FILE", group = "from")]
-    from_public_text: Option<PathBuf>,
-    /// The users' own posts. This releases which words they use without any privacy: every run with this vocabulary
-    /// records that in its ledger, and its epsilon is infinite
+    /// Public text: plain, or posts as .jsonl, .csv, .tsv, .parquet or RC_*; also .gz and .zst
     #[arg(long, value_name = "FILE", group = "from", num_args = 1..)]
+    from_public_text: Vec<PathBuf>,
+    /// The users' own posts. This releases which words they use without any privacy: it needs a ledger, which says so,
+    /// and the epsilon of every run with this vocabulary is infinite
+    #[arg(long, value_name = "FILE", group = "from", num_args = 1.., requires = "ledger")]
     from_users_non_privately: Vec<PathBuf>,
-    /// The field that says who wrote a post, in the users' posts
-    #[arg(long, value_name = "K")]
+    #[command(flatten)]
+    ledger: LedgerOfWordsArgs,
+    /// The field that says who wrote a post [default: user; author for Reddit]
+    #[arg(long, value_name = "K", conflicts_with = "from_list")]
     user_key: Option<String>,
-    /// The field with the text, in the users' posts
-    #[arg(long, value_name = "T")]
+    /// The field with the text [default: text; body for Reddit]
+    #[arg(long, value_name = "T", conflicts_with = "from_list")]
     text_key: Option<String>,
     /// Entries, <bos>, <eos> and <unk> among them
     #[arg(long, value_name = "N", default_value_t = 10_000)]
@@ -48,6 +52,9 @@ pub(crate) struct VocabArgs {
     /// The file to write
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
+    /// Replace a file of the same name
+    #[arg(long)]
+    replace: bool,
     /// Show no progress
     #[arg(long, short)]
     quiet: bool,
@@ -60,28 +67,61 @@ pub(crate) struct VocabArgs {
 struct Made<'a> {
     file: String,
     entries: usize,
+    fingerprint: String,
     origin: &'a Origin,
+    #[serde(skip_serializing_if = "Option::is_none")]
     non_private: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ledger_head: Option<String>,
 }
 
 /// Runs the command.
 pub(super) fn vocab(args: &VocabArgs) -> anyhow::Result<()> {
+    if args.out.exists() && !args.replace {
+        return Err(taken(&args.out).into());
+    }
     let tokenizer = if args.characters { Tokenizer::characters() } else { Tokenizer::words() };
+    // The ledger is there before the users' text is opened, and has the event before anybody sees a word.
+    let mut ledger = args.ledger.open(args.size)?;
     let (vocabulary, origin) = build(args, tokenizer)?;
     let known = KnownVocabulary { vocabulary, rules: tokenizer.rules(), origin };
-    std::fs::write(&args.out, known.to_file())
-        .map_err(|error| BadInput::wrong("out", format!("{}: {error}", args.out.display())))?;
+    let text = known.to_file();
+    let head = match (&mut ledger, known.origin.non_private_event()) {
+        (Some(ledger), Some(event)) => Some(ledger.record(&event, text.as_bytes())?),
+        _ => None,
+    };
+    write(args, &text)?;
+    print(args, &known, head)
+}
+
+fn write(args: &VocabArgs, text: &str) -> anyhow::Result<()> {
+    let write = || {
+        let mut file = Partial::create(&args.out, args.replace)?;
+        file.write_all(text.as_bytes())?;
+        file.finish()
+    };
+    write().map_err(|error| BadInput::wrong("out", format!("{}: {error}", args.out.display())).into())
+}
+
+fn print(args: &VocabArgs, known: &KnownVocabulary, head: Option<Head>) -> anyhow::Result<()> {
     let non_private = known.origin.non_private_event();
     if let Some(event) = &non_private {
         eprintln!("warning: {event}; every run with this vocabulary records that, and its epsilon is infinite");
     }
     let mut out = std::io::stdout().lock();
-    let (file, entries) = (args.out.display().to_string(), known.vocabulary.len());
+    let (file, entries, fingerprint) = (args.out.display().to_string(), known.vocabulary.len(), known.fingerprint());
+    let ledger_head = head.map(|head| head.to_string());
     if args.json {
-        let made = Made { file, entries, origin: &known.origin, non_private };
+        let made = Made { file, entries, fingerprint, origin: &known.origin, non_private, ledger_head };
         writeln!(out, "{}", serde_json::to_string(&made)?)?;
-    } else {
-        writeln!(out, "{file}: {} entries from {}", grouped(entries as u64), known.origin)?;
+        return Ok(());
+    }
+    writeln!(out, "vocabulary   {file}")?;
+    writeln!(out, "entries      {}, {}", grouped(entries as u64), known.rules)?;
+    writeln!(out, "from         {}", known.origin)?;
+    writeln!(out, "fingerprint  {fingerprint}")?;
+    if let Some(head) = ledger_head {
+        writeln!(out, "ledger head  {head}")?;
     }
     Ok(())
 }
@@ -94,34 +134,44 @@ fn build(args: &VocabArgs, tokenizer: Tokenizer) -> anyhow::Result<(Vocabulary, 
         }
     };
     if let Some(path) = &args.from_list {
-        let list = String::from_utf8_lossy(&read(path, "from_list")?).into_owned();
+        let unread = |error| BadInput::wrong("from_list", format!("{}: {error}", path.display()));
+        let list = std::fs::read_to_string(path).map_err(unread)?;
         let vocabulary = Vocabulary::from_list(&list, tokenizer, args.size).map_err(wrong_size("from_list"))?;
         return Ok((vocabulary, Origin::PublicList { name: name(path) }));
     }
-    if let Some(path) = &args.from_public_text {
-        let mut counts = Counts::new();
-        String::from_utf8_lossy(&read(path, "from_public_text")?).lines().for_each(|line| counts.add(tokenizer, line));
+    if !args.from_public_text.is_empty() {
+        let paths = &args.from_public_text;
+        let counts = count(args, paths, tokenizer)?;
         let vocabulary = counts.vocabulary(args.size).map_err(wrong_size("from_public_text"))?;
-        return Ok((vocabulary, Origin::PublicText { name: name(path) }));
+        let files = paths.iter().map(|path| SourceFile::of(path)).collect::<Result<_, _>>()?;
+        return Ok((vocabulary, Origin::PublicText { files }));
     }
     let paths = &args.from_users_non_privately;
-    let mut watch = Watch::new(args.quiet, "bytes")?;
-    let input = files(paths, None, [&args.user_key, &args.text_key]);
-    let counted = import::count_words(&input, tokenizer, &mut |progress| watch.tick(progress));
-    watch.finish();
-    let (counts, summary) = counted.map_err(sorted)?;
-    if summary.bad_lines > 0 {
-        eprintln!("{} lines could not be read", grouped(summary.bad_lines));
-    }
+    let counts = count(args, paths, tokenizer)?;
     let vocabulary = counts.vocabulary(args.size).map_err(wrong_size("from_users_non_privately"))?;
     let names: Vec<String> = paths.iter().map(|path| name(path)).collect();
     Ok((vocabulary, Origin::UsersNonPrivately { name: names.join(", ") }))
 }
 
-fn name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+/// Counts posts where the names of the files say that they are posts, and plain text elsewhere.
+fn count(args: &VocabArgs, paths: &[PathBuf], tokenizer: Tokenizer) -> anyhow::Result<Counts> {
+    let (posts, texts): (Vec<PathBuf>, Vec<PathBuf>) = paths.iter().cloned().partition(|path| Format::of(path).is_ok());
+    let mut watch = Watch::new(args.quiet, "bytes")?;
+    let mut counts = import::count_text(&texts, tokenizer, &mut |progress| watch.tick(progress)).map_err(sorted)?;
+    if !posts.is_empty() {
+        let input = files(&posts, None, [&args.user_key, &args.text_key]);
+        let counted = import::count_posts(&input, tokenizer, &mut |progress| watch.tick(progress));
+        let (of_posts, summary) = counted.map_err(sorted)?;
+        counts.merge(of_posts);
+        if summary.bad_lines > 0 {
+            eprintln!("{} lines could not be read", grouped(summary.bad_lines));
+            summary.first_bad_lines.iter().for_each(|bad| eprintln!("  {bad}"));
+        }
+    }
+    watch.finish();
+    Ok(counts)
 }
 
-fn read(path: &Path, field: &'static str) -> Result<Vec<u8>, BadInput> {
-    corpus::import::read_whole(path).map_err(|error| BadInput::wrong(field, format!("{}: {error}", path.display())))
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -9,15 +9,10 @@ use std::{
 };
 
 use clap::Args;
-use lm::{
-    language_model::LanguageModel,
-    predict::{Keyboard, SHOWN, Typed},
-    tokenizer::Rules,
-    vocabulary::Vocabulary,
-};
+use lm::predict::{Predictor, SHOWN, Suggestion};
 use serde::Serialize;
 
-use crate::{failure::BadInput, model_folder};
+use crate::{failure::BadInput, kernels, model_folder};
 
 /// Arguments of `keyhush predict`.
 #[derive(Args)]
@@ -39,14 +34,15 @@ pub(crate) fn predict(args: &PredictArgs) -> anyhow::Result<()> {
     }
     let folder = model_folder::read(&args.model)?;
     let (rules, vocabulary) = (folder.rules, folder.vocabulary.clone());
-    let mut predictor = Predictor::new(folder.into_model()?, vocabulary, rules, args.suggestions);
+    let model = folder.into_model(kernels::chosen()?)?;
+    let mut predictor = Predictor::new(model.as_ref(), &vocabulary, rules);
     if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !args.json {
-        return terminal::run(&mut predictor);
+        return terminal::run(&mut predictor, args.suggestions);
     }
     let mut out = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
         let line = line?;
-        let suggestions = predictor.suggest(&line);
+        let suggestions = predictor.suggest(&line, args.suggestions);
         if args.json {
             writeln!(out, "{}", serde_json::to_string(&Answer { typed: &line, suggestions: &suggestions })?)?;
         } else {
@@ -63,51 +59,4 @@ pub(crate) fn predict(args: &PredictArgs) -> anyhow::Result<()> {
 struct Answer<'a> {
     typed: &'a str,
     suggestions: &'a [Suggestion],
-}
-
-/// A word and how likely it is after the words before it, whatever was typed of it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-struct Suggestion {
-    word: String,
-    probability: f64,
-}
-
-/// Suggests, and asks the model only when a word was finished or taken back.
-struct Predictor {
-    model: Box<dyn LanguageModel>,
-    vocabulary: Vocabulary,
-    keyboard: Keyboard,
-    rules: Rules,
-    count: usize,
-    /// What the model read last, and what it said.
-    last: (Vec<u32>, Vec<f32>),
-}
-
-impl Predictor {
-    fn new(model: Box<dyn LanguageModel>, vocabulary: Vocabulary, rules: Rules, count: usize) -> Self {
-        let keyboard = Keyboard::new(vocabulary.words());
-        Self { model, vocabulary, keyboard, rules, count, last: (Vec::new(), Vec::new()) }
-    }
-
-    fn suggest(&mut self, text: &str) -> Vec<Suggestion> {
-        let Typed { context, beginning, .. } = Typed::new(text, self.rules, &self.vocabulary);
-        if self.last.0 != context {
-            let log_probabilities = self.model.after(&context).unwrap_or_default();
-            self.last = (context, log_probabilities);
-        }
-        let log_probabilities = &self.last.1;
-        let ids = self.keyboard.suggest(log_probabilities, &beginning, self.count);
-        let suggestion = |id: u32| Suggestion {
-            word: self.keyboard.word(id).to_owned(),
-            probability: f64::from(log_probabilities[id as usize]).exp(),
-        };
-        ids.into_iter().map(suggestion).collect()
-    }
-
-    /// The text after a suggestion was taken.
-    fn accept(&self, text: &str, word: &str) -> String {
-        let typed = Typed::new(text, self.rules, &self.vocabulary);
-        let space = if self.rules == Rules::Words1 { " " } else { "" };
-        format!("{}{word}{space}", typed.finished)
-    }
 }

@@ -1,6 +1,6 @@
 //! What keys do, without a terminal.
 
-use super::{Predictor, Suggestion};
+use lm::predict::{Predictor, Suggestion};
 
 /// A key, as far as it means something here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,16 +29,18 @@ pub(super) enum Effect {
 }
 
 /// Somebody typing.
-pub(super) struct Session<'a> {
-    predictor: &'a mut Predictor,
+pub(super) struct Session<'a, 'm> {
+    predictor: &'a mut Predictor<'m>,
+    /// How many suggestions are shown.
+    shown: usize,
     text: String,
     suggestions: Vec<Suggestion>,
 }
 
-impl<'a> Session<'a> {
-    pub(super) fn new(predictor: &'a mut Predictor) -> Self {
-        let suggestions = predictor.suggest("");
-        Self { predictor, text: String::new(), suggestions }
+impl<'a, 'm> Session<'a, 'm> {
+    pub(super) fn new(predictor: &'a mut Predictor<'m>, shown: usize) -> Self {
+        let suggestions = predictor.suggest("", shown);
+        Self { predictor, shown, text: String::new(), suggestions }
     }
 
     pub(super) fn text(&self) -> &str {
@@ -69,7 +71,7 @@ impl<'a> Session<'a> {
                 None
             }
         };
-        self.suggestions = self.predictor.suggest(&self.text);
+        self.suggestions = self.predictor.suggest(&self.text, self.shown);
         finished.map_or(Effect::Changed, Effect::Finished)
     }
 
@@ -106,22 +108,24 @@ mod tests {
     #[test]
     fn keys_type_accept_and_finish() {
         let vocabulary = Vocabulary::new(["the", "to", "hello", "help"]).unwrap();
-        let mut predictor = Predictor::new(Box::new(InOrder(7)), vocabulary, Rules::Words1, 3);
-        let mut session = Session::new(&mut predictor);
-        let words = |session: &Session<'_>| -> Vec<String> { session.suggestions().iter().map(|s| s.word.clone()).collect() };
+        let mut predictor = Predictor::new(&InOrder(7), &vocabulary, Rules::Words1);
+        let mut session = Session::new(&mut predictor, 3);
+        let words = |session: &Session<'_, '_>| -> Vec<String> {
+            session.suggestions().iter().map(|s| s.word.clone()).collect()
+        };
         assert_eq!(words(&session), ["the", "to", "hello"]);
         "He".chars().for_each(|c| assert_eq!(session.press(Key::Character(c)), Effect::Changed));
         assert_eq!(words(&session), ["hello", "help"]);
         session.press(Key::Character('2'));
-        assert_eq!(session.text(), "help ");
+        assert_eq!(session.text(), "Help ", "the capital stays");
         session.press(Key::Character('x'));
         session.press(Key::Character('3'));
-        assert_eq!(session.text(), "help x3", "a number without a suggestion is a character");
+        assert_eq!(session.text(), "Help x3", "a number without a suggestion is a character");
         session.press(Key::Backspace);
         session.press(Key::Backspace);
         session.press(Key::Tab);
-        assert_eq!(session.text(), "help the ");
-        assert_eq!(session.press(Key::Enter), Effect::Finished("help the ".into()));
+        assert_eq!(session.text(), "Help the ");
+        assert_eq!(session.press(Key::Enter), Effect::Finished("Help the ".into()));
         assert_eq!(session.text(), "");
         assert_eq!(session.press(Key::Leave), Effect::Left);
     }

@@ -9,11 +9,9 @@ use crossterm::{
     style::Print,
     terminal::{self, Clear, ClearType},
 };
+use lm::predict::Predictor;
 
-use super::{
-    Predictor,
-    session::{Effect, Key, Session},
-};
+use super::session::{Effect, Key, Session};
 
 /// Keys come one by one as long as this lives; the terminal is as before after it, also when something fails.
 struct Raw;
@@ -31,11 +29,11 @@ impl Drop for Raw {
     }
 }
 
-pub(super) fn run(predictor: &mut Predictor) -> anyhow::Result<()> {
+pub(super) fn run(predictor: &mut Predictor<'_>, shown: usize) -> anyhow::Result<()> {
     println!("Tab takes the first suggestion, numbers take theirs, Enter begins anew, Esc leaves.");
     let _raw = Raw::new()?;
     let mut out = std::io::stdout();
-    let mut session = Session::new(predictor);
+    let mut session = Session::new(predictor, shown);
     draw(&session, &mut out)?;
     loop {
         let Some(key) = meaning(&event::read()?) else { continue };
@@ -71,7 +69,7 @@ fn meaning(event: &Event) -> Option<Key> {
 }
 
 /// Draws both lines and leaves the cursor behind what was typed. What does not fit is cut on the left.
-fn draw(session: &Session<'_>, out: &mut Stdout) -> std::io::Result<()> {
+fn draw(session: &Session<'_, '_>, out: &mut Stdout) -> std::io::Result<()> {
     let width = usize::from(terminal::size().map_or(80, |(columns, _)| columns)).max(8);
     let typed: Vec<char> = session.text().chars().collect();
     let shown: String = typed[typed.len().saturating_sub(width - 3)..].iter().collect();

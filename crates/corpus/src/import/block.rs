@@ -17,16 +17,9 @@ pub(super) const LONGEST_KEY: usize = 512;
 /// Work for a worker.
 pub(super) enum Block {
     /// Whole lines of a file of JSON lines.
-    Lines {
-        file: usize,
-        first_line: u64,
-        bytes: Vec<u8>,
-    },
+    Lines { file: usize, first_line: u64, bytes: Vec<u8> },
     /// Posts that were taken apart already.
-    Posts {
-        file: usize,
-        posts: Vec<RawPost>,
-    },
+    Posts { file: usize, posts: Vec<RawPost> },
     /// Users of a crowd.
     Users(Range<u64>),
 }
@@ -88,9 +81,14 @@ pub enum BadLineReason {
     /// A user without a name.
     #[error("its user is empty")]
     NoUser,
-    /// A row with too few fields.
-    #[error("it has too few fields")]
-    TooFewFields,
+    /// A row that is not like the header.
+    #[error("it has {got} fields and the header {expected}")]
+    Fields {
+        /// How many it has.
+        got: usize,
+        /// How many the header has.
+        expected: usize,
+    },
 }
 
 /// Cuts a file into blocks of whole lines.

@@ -10,6 +10,7 @@
 //! an import ends, however it ends, there is a whole store or none.
 
 mod block;
+mod count;
 mod group;
 mod json;
 mod leaf;
@@ -17,17 +18,19 @@ mod leaf;
 mod parquet;
 mod source;
 mod spill;
+mod table;
 mod work;
 
 use std::path::PathBuf;
 
 pub use block::{BadLine, BadLineReason};
+pub use count::{count_posts, count_text};
 use serde::Serialize;
 pub use source::Format;
 use thiserror::Error;
 
 use crate::{
-    origin::KnownVocabulary,
+    origin::{KnownVocabulary, Origin, SourceFile},
     store::{Meta, StoreError, StoreWriter},
     synth::Crowd,
 };
@@ -162,6 +165,12 @@ pub enum ImportError {
     /// A program that was built without Parquet.
     #[error("{}: this program was built without Parquet; build it with `--features parquet`", .0.display())]
     NoParquet(PathBuf),
+    /// A vocabulary that was counted from the very text that is imported.
+    #[error(
+        "{}: the vocabulary was counted from this file and is called public. Text of users that are to be protected is not: count the words of another text, or say --from-users-non-privately",
+        .0.display()
+    )]
+    NotPublic(PathBuf),
     /// A bad line where none is allowed.
     #[error("{0}; nothing was imported (--on-bad-line skip counts such lines and goes on)")]
     BadLine(BadLine),
@@ -205,9 +214,9 @@ pub(crate) const SHOWN_BAD_LINES: usize = 5;
 /// # Errors
 /// When something cannot be read or written, or it was told to stop. There is no store then.
 pub fn run(plan: &ImportPlan, progress: &mut dyn FnMut(Progress) -> bool) -> Result<Summary, ImportError> {
+    refuse_own_words(plan)?;
     let meta = meta(plan);
-    let writer =
-        StoreWriter::create(&plan.out, plan.replace, plan.keep_keys, &meta, &plan.vocabulary.vocabulary)?;
+    let writer = StoreWriter::create(&plan.out, plan.replace, plan.keep_keys, &meta, &plan.vocabulary.vocabulary)?;
     let failed = |error| ImportError::Spill { path: plan.out.clone(), error };
     let spill = spill::Spill::create(&plan.out).map_err(failed)?;
     let mut summary = work::read_all(plan, &spill, progress)?;
@@ -218,6 +227,20 @@ pub fn run(plan: &ImportPlan, progress: &mut dyn FnMut(Progress) -> bool) -> Res
     }
     group::write(plan, spill, writer, &mut summary, progress)?;
     Ok(summary)
+}
+
+/// Notices users' text that was called public when its words were counted.
+fn refuse_own_words(plan: &ImportPlan) -> Result<(), ImportError> {
+    let (Origin::PublicText { files }, Input::Files { paths, .. }) = (&plan.vocabulary.origin, &plan.input) else {
+        return Ok(());
+    };
+    for path in paths {
+        let file = SourceFile::of(path).map_err(|error| ImportError::Read { path: path.clone(), error })?;
+        if files.iter().any(|public| public.fingerprint == file.fingerprint) {
+            return Err(ImportError::NotPublic(path.clone()));
+        }
+    }
+    Ok(())
 }
 
 fn meta(plan: &ImportPlan) -> Meta {
@@ -233,24 +256,4 @@ fn meta(plan: &ImportPlan) -> Meta {
         sources,
         crowd,
     }
-}
-
-/// Counts the words of files, for a vocabulary. Bad lines are skipped and counted.
-///
-/// # Errors
-/// When something cannot be read, or it was told to stop.
-pub fn count_words(
-    input: &Input,
-    tokenizer: lm::tokenizer::Tokenizer,
-    progress: &mut dyn FnMut(Progress) -> bool,
-) -> Result<(lm::vocabulary::Counts, Summary), ImportError> {
-    work::count_all(input, tokenizer, progress)
-}
-
-/// The bytes of a public file, decompressed if its name ends with .gz or .zst.
-///
-/// # Errors
-/// When it cannot be read.
-pub fn read_whole(path: &std::path::Path) -> std::io::Result<Vec<u8>> {
-    source::read_whole(path)
 }

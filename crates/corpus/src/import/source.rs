@@ -34,7 +34,10 @@ const LARGEST_WINDOW: u32 = 31;
 
 impl Format {
     /// What a file is, by its name.
-    pub(super) fn of(path: &Path) -> Result<Self, ImportError> {
+    ///
+    /// # Errors
+    /// When the name does not say.
+    pub fn of(path: &Path) -> Result<Self, ImportError> {
         let name = name(path);
         let plain = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
         let ends = |ending: &str| plain.to_ascii_lowercase().ends_with(ending);
@@ -89,29 +92,18 @@ impl<'a> Files<'a> {
 
     /// The bytes of a file, decompressed as its name says.
     pub(super) fn open(&self, path: &Path) -> io::Result<Box<dyn Read + Send>> {
-        open(path, Arc::clone(&self.read))
+        let file = Counted { file: File::open(path)?, read: Arc::clone(&self.read) };
+        let name = name(path);
+        if name.ends_with(".gz") {
+            Ok(Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(1 << 17, file))))
+        } else if name.ends_with(".zst") {
+            let mut decoder = zstd::Decoder::new(file)?;
+            decoder.window_log_max(LARGEST_WINDOW)?;
+            Ok(Box::new(decoder))
+        } else {
+            Ok(Box::new(file))
+        }
     }
-}
-
-fn open(path: &Path, read: Arc<AtomicU64>) -> io::Result<Box<dyn Read + Send>> {
-    let file = Counted { file: File::open(path)?, read };
-    let name = name(path);
-    if name.ends_with(".gz") {
-        Ok(Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(1 << 17, file))))
-    } else if name.ends_with(".zst") {
-        let mut decoder = zstd::Decoder::new(file)?;
-        decoder.window_log_max(LARGEST_WINDOW)?;
-        Ok(Box::new(decoder))
-    } else {
-        Ok(Box::new(file))
-    }
-}
-
-/// A whole file, decompressed as its name says.
-pub(super) fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    open(path, Arc::default())?.read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// A file that counts what is read of it.

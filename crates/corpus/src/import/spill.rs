@@ -10,7 +10,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use crate::store::{UserTag, folder};
+use crate::{partial::folder, store::UserTag};
 
 /// Files of one level: six bits of the tag.
 pub(super) const FILES: usize = 64;

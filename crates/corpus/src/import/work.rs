@@ -10,10 +10,7 @@ use std::{
     },
 };
 
-use lm::{
-    tokenizer::Tokenizer,
-    vocabulary::{Counts, Vocabulary},
-};
+use lm::{tokenizer::Tokenizer, vocabulary::Vocabulary};
 
 use super::{
     BadLine, BadLineReason, Format, ImportError, ImportPlan, Input, OnBadLine, Progress, SHOWN_BAD_LINES, Summary,
@@ -21,6 +18,7 @@ use super::{
     group, json, leaf,
     source::{self, Files},
     spill::{Spill, SpillWriter},
+    table::{Row, Rows},
 };
 use crate::store::UserTag;
 
@@ -28,8 +26,6 @@ use crate::store::UserTag;
 const POSTS_BLOCK: usize = 1 << 20;
 /// Tokens of a crowd in a block.
 const CROWD_BLOCK: u64 = 100_000;
-/// Different words after which rare ones are forgotten while words are counted.
-const MOST_WORDS: usize = 4_000_000;
 
 /// Reads the plan's input into the spill files.
 pub(super) fn read_all(
@@ -46,29 +42,16 @@ pub(super) fn read_all(
         ids: Vec::new(),
     };
     let stop = plan.on_bad_line == OnBadLine::Stop;
-    let (takers, summary) = drive(&plan.input, plan.threads, stop, make, progress)
-        .map_err(|error| error.with_spill(&plan.out))?;
+    let (takers, summary) =
+        drive(&plan.input, plan.threads, stop, make, progress).map_err(|error| error.with_spill(&plan.out))?;
     for taker in takers {
         taker.writer.finish().map_err(|error| ImportError::Spill { path: plan.out.clone(), error })?;
     }
     Ok(summary)
 }
 
-/// Counts the words of the input.
-pub(super) fn count_all(
-    input: &Input,
-    tokenizer: Tokenizer,
-    progress: &mut dyn FnMut(Progress) -> bool,
-) -> Result<(Counts, Summary), ImportError> {
-    let make = || Counting { counts: Counts::new(), tokenizer, least: 2 };
-    let (takers, summary) = drive(input, 1, false, make, progress).map_err(|error| error.with_spill(Path::new("")))?;
-    let mut counts = Counts::new();
-    takers.into_iter().for_each(|taker| counts.merge(taker.counts));
-    Ok((counts, summary))
-}
-
 /// What becomes of posts.
-trait Take: Send {
+pub(super) trait Take: Send {
     /// Takes a post; says whether it had a token.
     fn post(&mut self, user: &str, text: &str, place: u64) -> io::Result<bool>;
 }
@@ -93,31 +76,14 @@ impl Take for Spilling<'_> {
     }
 }
 
-struct Counting {
-    counts: Counts,
-    tokenizer: Tokenizer,
-    least: u64,
-}
-
-impl Take for Counting {
-    fn post(&mut self, _: &str, text: &str, _: u64) -> io::Result<bool> {
-        self.counts.add(self.tokenizer, text);
-        if self.counts.distinct() > MOST_WORDS {
-            self.counts.prune(self.least);
-            self.least += 1;
-        }
-        Ok(true)
-    }
-}
-
 /// Why reading ended early.
-enum Failure {
+pub(super) enum Failure {
     Import(ImportError),
     Spill(io::Error),
 }
 
 impl Failure {
-    fn with_spill(self, out: &Path) -> ImportError {
+    pub(super) fn with_spill(self, out: &Path) -> ImportError {
         match self {
             Self::Import(error) => error,
             Self::Spill(error) => ImportError::Spill { path: out.to_owned(), error },
@@ -143,7 +109,8 @@ struct Shared<'a> {
     error: Mutex<Option<io::Error>>,
 }
 
-fn drive<T: Take>(
+/// Reads on this thread and hands posts to takers on others.
+pub(super) fn drive<T: Take>(
     input: &Input,
     threads: usize,
     stop_on_bad: bool,
@@ -381,9 +348,11 @@ impl Feed<'_> {
                 let stopped = batch.stopped();
                 let more = batch.finish()?;
                 match outcome {
-                    Err(error) if !stopped => {
-                        Err(ImportError::Malformed { path: path.clone(), format: "LEAF JSON", problem: error.to_string() })
-                    }
+                    Err(error) if !stopped => Err(ImportError::Malformed {
+                        path: path.clone(),
+                        format: "LEAF JSON",
+                        problem: error.to_string(),
+                    }),
                     _ => Ok(more),
                 }
             }
@@ -407,40 +376,37 @@ impl Feed<'_> {
         (user_key, text_key): (&str, &str),
         batch: &mut Batch<'_>,
     ) -> Result<(), ImportError> {
-        let malformed = |error: csv::Error| match error.into_kind() {
-            csv::ErrorKind::Io(error) => ImportError::Read { path: path.to_owned(), error },
-            other => ImportError::Malformed { path: path.to_owned(), format: "a table", problem: format!("{other:?}") },
+        let failed = |error| ImportError::Read { path: path.to_owned(), error };
+        let mut rows = Rows::new(from, delimiter);
+        let header = match rows.next().map_err(failed)? {
+            Row::Fields { .. } => rows.fields().map(|name| String::from_utf8_lossy(name).into_owned()).collect(),
+            Row::TooLong { .. } | Row::End => Vec::new(),
         };
-        // Tabs need no quotes, and people who write them rarely mean them.
-        let mut reader =
-            csv::ReaderBuilder::new().delimiter(delimiter).quoting(delimiter == b',').flexible(true).from_reader(from);
-        let columns: Vec<String> = reader
-            .byte_headers()
-            .map_err(malformed)?
-            .iter()
-            .map(|name| String::from_utf8_lossy(name).trim_start_matches('\u{feff}').to_owned())
-            .collect();
         let column = |key: &str| {
-            columns.iter().position(|name| name == key).ok_or_else(|| ImportError::NoColumn {
+            header.iter().position(|name| name == key).ok_or_else(|| ImportError::NoColumn {
                 path: path.to_owned(),
                 key: key.to_owned(),
-                columns: columns.clone(),
+                columns: header.clone(),
             })
         };
         let (user, text) = (column(user_key)?, column(text_key)?);
-        let mut record = csv::ByteRecord::new();
-        while reader.read_byte_record(&mut record).map_err(malformed)? {
-            let line = record.position().map_or(0, csv::Position::line);
-            match (record.get(user), record.get(text)) {
-                (Some(user), Some(text)) => {
-                    if !batch.post(line, user, text) {
-                        break;
+        loop {
+            match rows.next().map_err(failed)? {
+                Row::End => return Ok(()),
+                Row::TooLong { line } => {
+                    let most = LONGEST_LINE as u64;
+                    self.shared.bad(index, line, BadLineReason::TooLong { what: "row", most });
+                }
+                Row::Fields { line } => {
+                    let (got, expected) = (rows.count(), header.len());
+                    if got != expected {
+                        self.shared.bad(index, line, BadLineReason::Fields { got, expected });
+                    } else if !batch.post(line, rows.field(user), rows.field(text)) {
+                        return Ok(());
                     }
                 }
-                _ => self.shared.bad(index, line, BadLineReason::TooFewFields),
             }
         }
-        Ok(())
     }
 }
 

@@ -101,7 +101,8 @@ impl Header {
         if crc32fast::hash(&bytes[..CHECKED]) != four(CHECKED) {
             return Err(HeaderProblem::Damaged("the checksum of its header is wrong"));
         }
-        let section = |i: usize| Extent { offset: eight(40 + 16 * i), length: eight(48 + 16 * i), crc: four(168 + 4 * i) };
+        let section =
+            |i: usize| Extent { offset: eight(40 + 16 * i), length: eight(48 + 16 * i), crc: four(168 + 4 * i) };
         let header = Self {
             id_bytes: four(12),
             users: eight(16),

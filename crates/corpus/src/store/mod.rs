@@ -34,7 +34,6 @@ use sha2::{Digest, Sha256};
 pub use split::{Part, Split, SplitError};
 use thiserror::Error;
 pub use writer::StoreWriter;
-pub(crate) use writer::folder;
 
 use crate::{origin::Origin, synth::SynthPlan};
 
@@ -119,6 +118,19 @@ pub enum StoreError {
         path: PathBuf,
         /// What is wrong.
         error: VocabularyError,
+    },
+    /// A vocabulary or rules that are not the store's.
+    #[error(
+        "{} was made with another vocabulary: its own is {own}, the one given is {given}; import the text again with the one given",
+        path.display()
+    )]
+    OtherVocabulary {
+        /// The file.
+        path: PathBuf,
+        /// The store's rules, number of entries and fingerprint.
+        own: String,
+        /// Those of the one given.
+        given: String,
     },
     /// No such user.
     #[error("there is no user {index}: the store has {users}, counted from 0")]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use lm::{
-    tokenizer::Tokenizer,
+    tokenizer::{Rules, Tokenizer},
     vocabulary::{UNK, Vocabulary},
 };
 use memmap2::Mmap;
@@ -16,6 +16,7 @@ use super::{
     format::{Header, HeaderProblem, SECTIONS, Section, VERSION, u32_at, u64_at},
     map,
 };
+use crate::origin::fingerprint;
 
 /// An open store.
 #[derive(Debug)]
@@ -44,8 +45,10 @@ impl Store {
         }
         let damaged = |what| StoreError::Damaged { path: path.to_owned(), what };
         let text = |section| bytes(&map, &header, section);
-        let meta = serde_json::from_slice(text(Section::Meta)).map_err(|_| damaged("its description cannot be read"))?;
-        let words = std::str::from_utf8(text(Section::Vocabulary)).map_err(|_| damaged("its vocabulary is not UTF-8"))?;
+        let meta =
+            serde_json::from_slice(text(Section::Meta)).map_err(|_| damaged("its description cannot be read"))?;
+        let words =
+            std::str::from_utf8(text(Section::Vocabulary)).map_err(|_| damaged("its vocabulary is not UTF-8"))?;
         let vocabulary =
             Vocabulary::parse(words).map_err(|error| StoreError::Vocabulary { path: path.to_owned(), error })?;
         Ok(Self { path: path.to_owned(), map, header, meta, vocabulary })
@@ -97,6 +100,30 @@ impl Store {
     #[must_use]
     pub const fn tokenizer(&self) -> Tokenizer {
         Tokenizer::new(self.meta.rules)
+    }
+
+    /// What tells its rules and vocabulary apart from others.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        fingerprint(self.meta.rules, &self.vocabulary)
+    }
+
+    /// Refuses rules or a vocabulary, such as a model's, that are not those of the store: its ids would mean other words.
+    ///
+    /// # Errors
+    /// When they are not.
+    pub fn require_vocabulary(&self, rules: Rules, vocabulary: &Vocabulary) -> Result<(), StoreError> {
+        if self.meta.rules == rules && self.vocabulary == *vocabulary {
+            return Ok(());
+        }
+        let words = |rules: Rules, vocabulary: &Vocabulary| {
+            format!("{rules} with {} entries, {}", vocabulary.len(), fingerprint(rules, vocabulary))
+        };
+        Err(StoreError::OtherVocabulary {
+            path: self.path.clone(),
+            own: words(self.meta.rules, &self.vocabulary),
+            given: words(rules, vocabulary),
+        })
     }
 
     /// A user, in constant time.

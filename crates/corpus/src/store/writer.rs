@@ -8,20 +8,19 @@ use std::{
 
 use crc32fast::Hasher;
 use lm::vocabulary::Vocabulary;
-use tempfile::NamedTempFile;
 
 use super::{
     Meta, StoreError, UserTag,
     format::{ALIGNMENT, Extent, HEADER, Header, Section},
 };
+use crate::partial::{Partial, folder};
 
 const BUFFER: usize = 1 << 18;
 
 /// Writes a store. Nothing has the store's name before [`StoreWriter::finish`].
 pub struct StoreWriter {
     path: PathBuf,
-    replace: bool,
-    out: BufWriter<NamedTempFile>,
+    out: BufWriter<Partial>,
     tokens_crc: Hasher,
     /// Tables that are written while the tokens are; files without a name.
     tables: [Table; 5],
@@ -55,11 +54,6 @@ const TAGS: usize = 2;
 const KEY_ENDS: usize = 3;
 const KEYS: usize = 4;
 
-/// The folder that a file is in.
-pub(crate) fn folder(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
 impl StoreWriter {
     /// Begins a store at a path. Keys are kept if asked for; tags always are.
     ///
@@ -72,19 +66,16 @@ impl StoreWriter {
         meta: &Meta,
         vocabulary: &Vocabulary,
     ) -> Result<Self, StoreError> {
-        refuse_taken(path, replace)?;
-        let failed = |error| StoreError::Io { path: path.to_owned(), error };
         let table = |section| -> io::Result<Table> {
             let file = BufWriter::new(tempfile::tempfile_in(folder(path))?);
             Ok(Table { section, file, length: 0, crc: Hasher::new() })
         };
         let begin = || -> io::Result<Self> {
-            let file = tempfile::Builder::new().prefix(".keyhush-partial-").tempfile_in(folder(path))?;
-            let mut out = BufWriter::with_capacity(BUFFER, file);
+            let mut out = BufWriter::with_capacity(BUFFER, Partial::create(path, replace)?);
             out.write_all(&[0; HEADER])?;
+            out.flush()?; // so that it is known to be a file with something in it
             Ok(Self {
                 path: path.to_owned(),
-                replace,
                 out,
                 tokens_crc: Hasher::new(),
                 tables: [
@@ -108,7 +99,7 @@ impl StoreWriter {
                 keep_keys,
             })
         };
-        begin().map_err(failed)
+        begin().map_err(|error| failed(path, error))
     }
 
     /// Appends a user: the ids of all posts, and where each post ends. Users come in the order of their tags.
@@ -158,18 +149,14 @@ impl StoreWriter {
     ///
     /// # Errors
     /// When the disk does not take it, or the name was taken meanwhile.
-    pub fn finish(mut self) -> Result<(), StoreError> {
-        let failed = |path: &Path, error| StoreError::Io { path: path.to_owned(), error };
+    pub fn finish(self) -> Result<(), StoreError> {
         let path = self.path.clone();
-        self.complete().map_err(|error| failed(&path, error))?;
-        let file = self.out.into_inner().map_err(|error| failed(&path, error.into_error()))?;
-        file.as_file().sync_all().map_err(|error| failed(&path, error))?;
-        refuse_taken(&path, self.replace)?;
-        file.persist(&path).map_err(|error| failed(&path, error.error))?;
-        // A folder can be synced on Unix only; elsewhere the rename is as durable as the system makes it.
-        #[cfg(unix)]
-        File::open(folder(&path)).and_then(|folder| folder.sync_all()).map_err(|error| failed(&path, error))?;
-        Ok(())
+        self.whole().map_err(|error| failed(&path, error))
+    }
+
+    fn whole(mut self) -> io::Result<()> {
+        self.complete()?;
+        self.out.into_inner().map_err(io::IntoInnerError::into_error)?.finish()
     }
 
     fn complete(&mut self) -> io::Result<()> {
@@ -202,8 +189,11 @@ impl StoreWriter {
     }
 }
 
-fn refuse_taken(path: &Path, replace: bool) -> Result<(), StoreError> {
-    if !replace && path.exists() { Err(StoreError::Exists(path.to_owned())) } else { Ok(()) }
+fn failed(path: &Path, error: io::Error) -> StoreError {
+    match error.kind() {
+        io::ErrorKind::AlreadyExists => StoreError::Exists(path.to_owned()),
+        _ => StoreError::Io { path: path.to_owned(), error },
+    }
 }
 
 fn pad(out: &mut impl Write, at: u64) -> io::Result<u64> {

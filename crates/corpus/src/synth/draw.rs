@@ -5,6 +5,8 @@ use chacha20::{
     cipher::{KeyIvInit, StreamCipher},
 };
 
+use super::{Dialect, SynthPlan};
+
 /// What a stream is for; streams of different purposes are independent.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Purpose {
@@ -18,7 +20,7 @@ pub(super) enum Purpose {
     Holders = 4,
     /// Where in a user's posts a canary stands.
     Planting = 5,
-    /// The made-up words of the language.
+    /// The rarer words of the language.
     Lexicon = 6,
 }
 
@@ -34,13 +36,22 @@ pub(super) struct Draws {
 impl Draws {
     /// The stream of a purpose at a position.
     pub(super) fn new(seed: u64, purpose: Purpose, position: u64) -> Self {
-        Self::within(seed, purpose, position, 0)
+        Self::keyed(seed, [purpose as u8, 0], position, 0)
     }
 
-    /// The stream of a purpose at a position and a place within it.
-    pub(super) fn within(seed: u64, purpose: Purpose, position: u64, place: u32) -> Self {
+    /// The stream of a purpose for a user of a crowd, and a place within. Crowds of the two dialects have nobody in common,
+    /// whatever their seeds: the one can be public text while the other is private.
+    pub(super) fn of_user(plan: &SynthPlan, purpose: Purpose, user: u64, place: u32) -> Self {
+        let dialect = match plan.dialect {
+            Dialect::General => 1,
+            Dialect::Informal => 2,
+        };
+        Self::keyed(plan.seed, [purpose as u8, dialect], user, place)
+    }
+
+    fn keyed(seed: u64, purpose: [u8; 2], position: u64, place: u32) -> Self {
         let mut key = *b"keyhush crowd 1         seed....";
-        key[16] = purpose as u8;
+        key[16..18].copy_from_slice(&purpose);
         key[20..24].copy_from_slice(&place.to_le_bytes());
         key[24..].copy_from_slice(&seed.to_le_bytes());
         let mut nonce = [0; 12];
@@ -78,7 +89,12 @@ impl Draws {
 
     /// One of several; the slice is never empty where this is called.
     pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u32) as usize]
+        *self.one_of(from)
+    }
+
+    /// The same for what is not copied.
+    pub(super) fn one_of<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.below(from.len() as u32) as usize]
     }
 }
 

@@ -22,6 +22,20 @@ enum Agreement {
     Other,
 }
 
+/// Of whom a clause speaks.
+#[derive(Clone, Copy)]
+struct Subject {
+    agreement: Agreement,
+    is_person: bool,
+}
+
+/// Which times go with a clause.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tense {
+    Past,
+    Coming,
+}
+
 /// Somebody about to say something on a topic.
 pub(super) struct Speaker<'a> {
     pub(super) person: &'a Person,
@@ -34,46 +48,44 @@ type Words = Vec<&'static str>;
 const MODALS: [&str; 7] = ["will", "can", "should", "would", "could", "might", "must"];
 const DETERMINERS: [&str; 10] = ["the", "the", "the", "a", "a", "my", "your", "this", "that", "some"];
 const LINKS: [&str; 8] = ["and", "but", "because", "so", "when", "if", "and", "while"];
-const QUESTIONS: [&str; 5] = ["where", "when", "why", "how", "what"];
+const QUESTIONS: [&str; 4] = ["where", "when", "why", "how"];
 const NUMBERS: [&str; 8] = ["2", "5", "10", "15", "20", "30", "100", "3"];
 
 impl Speaker<'_> {
     /// Says one sentence.
     pub(super) fn sentence(&mut self, out: &mut Words) -> Kind {
         let lexicon = lexicon::get();
-        if self.draws.chance(self.person.phrase_rate) {
+        let kind = if self.draws.chance(self.person.phrase_rate) {
             self.phrase(lexicon, out);
             let asks = matches!(out.first(), Some(&("how" | "what" | "are" | "can" | "do" | "did" | "where")));
-            return if asks { Kind::Question } else { Kind::Statement };
-        }
-        if self.draws.chance(100) {
+            if asks { Kind::Question } else { Kind::Statement }
+        } else if self.draws.chance(100) {
             self.question(lexicon, out);
-            return Kind::Question;
-        }
-        if self.draws.chance(self.person.opener_rate) {
-            out.extend(lexicon.openers.draw(self.draws));
-        }
-        self.clause(lexicon, out);
-        if self.draws.chance(300) {
-            out.push(self.draws.pick(&LINKS));
-            self.clause(lexicon, out);
-        }
-        if self.draws.chance(250) {
-            out.extend(lexicon.times.after(out.last().copied().unwrap_or_default(), self.draws));
-        }
-        Kind::Statement
+            Kind::Question
+        } else {
+            self.statement(lexicon, out);
+            Kind::Statement
+        };
+        articles(out);
+        kind
     }
 
     fn phrase(&mut self, lexicon: &'static Lexicon, out: &mut Words) {
-        for piece in lexicon.phrases.draw(self.draws) {
+        let phrase = if self.draws.chance(400) {
+            self.draws.pick(&self.person.phrases)
+        } else {
+            lexicon.phrases.draw(self.draws).as_slice()
+        };
+        for piece in phrase {
             match *piece {
                 Piece::Word(word) => out.push(word),
                 Piece::Noun => out.push(self.noun(lexicon, "the").one),
                 Piece::Plural => out.push(self.noun(lexicon, "the").many),
-                Piece::Adjective => out.push(*lexicon.adjectives.draw(self.draws)),
+                Piece::Adjective => out.push(self.adjective(lexicon)),
                 Piece::Name => out.push(self.friend()),
                 Piece::Place => out.push(self.place()),
-                Piece::Time => out.extend(lexicon.times.draw(self.draws)),
+                Piece::Soon => out.extend(lexicon.coming_times.draw(self.draws)),
+                Piece::Before => out.extend(lexicon.past_times.draw(self.draws)),
                 Piece::Number => out.push(self.draws.pick(&NUMBERS)),
             }
         }
@@ -85,36 +97,63 @@ impl Speaker<'_> {
         }
         let (auxiliary, subject) = self.draws.pick(&[("do", "you"), ("did", "you"), ("can", "we"), ("are", "you")]);
         out.extend([auxiliary, subject]);
-        let verb = lexicon.verbs.after(subject, self.draws);
+        let verb = self.verb_after(lexicon, subject);
         out.push(if auxiliary == "are" { verb.ing } else { verb.base });
         self.object(lexicon, verb, out);
     }
 
-    fn clause(&mut self, lexicon: &'static Lexicon, out: &mut Words) {
-        let agreement = self.subject(lexicon, out);
+    fn statement(&mut self, lexicon: &'static Lexicon, out: &mut Words) {
+        if self.draws.chance(self.person.opener_rate) {
+            if self.draws.chance(600) {
+                out.extend(self.draws.pick(&self.person.openers));
+            } else {
+                out.extend(lexicon.openers.draw(self.draws));
+            }
+        }
+        let mut tense = self.clause(lexicon, out);
+        if self.draws.chance(300) {
+            out.push(self.draws.pick(&LINKS));
+            tense = self.clause(lexicon, out);
+        }
+        if self.draws.chance(250) {
+            let times = if tense == Tense::Past { &lexicon.past_times } else { &lexicon.coming_times };
+            out.extend(times.after(out.last().copied().unwrap_or_default(), self.draws));
+        }
+    }
+
+    fn clause(&mut self, lexicon: &'static Lexicon, out: &mut Words) -> Tense {
+        let Subject { agreement, is_person } = self.subject(lexicon, out);
         let subject = out.last().copied().unwrap_or_default();
         let be = match agreement {
             Agreement::I => "am",
             Agreement::Third => "is",
             Agreement::Other => "are",
         };
-        match self.draws.below(20) {
-            0..5 => return self.description(lexicon, be, agreement, out),
-            5..9 => {
+        // Things are mostly described; people do something.
+        let described = if is_person { 220 } else { 800 };
+        if self.draws.chance(described) {
+            return self.description(lexicon, be, Subject { agreement, is_person }, out);
+        }
+        let mut tense = Tense::Coming;
+        match self.draws.below(15) {
+            0..4 => {
                 out.push(self.draws.pick(&MODALS));
                 if self.draws.chance(150) {
                     out.push("not");
                 }
                 self.verb(lexicon, subject, |verb| verb.base, out);
             }
-            9..14 => self.verb(lexicon, subject, |verb| verb.past, out),
-            14..17 if agreement == Agreement::Third => self.verb(lexicon, subject, |verb| verb.third, out),
-            14..17 => self.verb(lexicon, subject, |verb| verb.base, out),
-            17 => {
+            4..9 => {
+                self.verb(lexicon, subject, |verb| verb.past, out);
+                tense = Tense::Past;
+            }
+            9..12 if agreement == Agreement::Third => self.verb(lexicon, subject, |verb| verb.third, out),
+            9..12 => self.verb(lexicon, subject, |verb| verb.base, out),
+            12 => {
                 out.extend([be, "going", "to"]);
                 self.verb(lexicon, "going", |verb| verb.base, out);
             }
-            18 => {
+            13 => {
                 out.extend(if agreement == Agreement::Third { ["has", "to"] } else { ["have", "to"] });
                 self.verb(lexicon, "have", |verb| verb.base, out);
             }
@@ -124,34 +163,33 @@ impl Speaker<'_> {
             }
         }
         self.company(out);
+        tense
     }
 
-    fn subject(&mut self, lexicon: &'static Lexicon, out: &mut Words) -> Agreement {
-        match self.draws.below(100) {
-            0..38 => out.push("i"),
-            38..50 => out.push("we"),
-            50..60 => out.push("you"),
-            60..66 => out.push("they"),
-            66..72 => out.push("he"),
-            72..78 => out.push("she"),
-            78..86 => out.push("it"),
-            86..92 => out.push(self.friend()),
+    fn subject(&mut self, lexicon: &'static Lexicon, out: &mut Words) -> Subject {
+        let (agreement, is_person, word) = match self.draws.below(100) {
+            0..38 => (Agreement::I, true, "i"),
+            38..50 => (Agreement::Other, true, "we"),
+            50..60 => (Agreement::Other, true, "you"),
+            60..66 => (Agreement::Other, true, "they"),
+            66..72 => (Agreement::Third, true, "he"),
+            72..78 => (Agreement::Third, true, "she"),
+            78..84 => (Agreement::Third, false, "it"),
+            84..90 => (Agreement::Third, true, self.friend()),
             _ => {
                 out.push(self.draws.pick(&["the", "my", "this"]));
-                out.push(self.noun(lexicon, "my").one);
+                (Agreement::Third, false, self.noun(lexicon, "my").one)
             }
-        }
-        match out.last() {
-            Some(&"i") => Agreement::I,
-            Some(&("we" | "you" | "they")) => Agreement::Other,
-            _ => Agreement::Third,
-        }
+        };
+        out.push(word);
+        Subject { agreement, is_person }
     }
 
-    /// "is so tired", "was the best dinner in ...".
-    fn description(&mut self, lexicon: &'static Lexicon, be: &'static str, agreement: Agreement, out: &mut Words) {
-        let was = if agreement == Agreement::Other { "were" } else { "was" };
-        out.push(if self.draws.chance(350) { was } else { be });
+    /// "is so tired", "was not really cheap".
+    fn description(&mut self, lexicon: &'static Lexicon, be: &'static str, of: Subject, out: &mut Words) -> Tense {
+        let past = self.draws.chance(350);
+        let was = if of.agreement == Agreement::Other { "were" } else { "was" };
+        out.push(if past { was } else { be });
         if self.draws.chance(100) {
             out.push("not");
         }
@@ -159,51 +197,65 @@ impl Speaker<'_> {
             out.push(lexicon.adverbs.after(be, self.draws));
         }
         let before = out.last().copied().unwrap_or_default();
-        out.push(lexicon.adjectives.after(before, self.draws));
-        if self.draws.chance(150) {
+        out.push(if of.is_person { *lexicon.states.after(before, self.draws) } else { self.adjective(lexicon) });
+        if of.is_person && self.draws.chance(150) {
             out.push("about");
             self.thing(lexicon, "about", out);
         }
+        if past { Tense::Past } else { Tense::Coming }
     }
 
     fn verb(&mut self, lexicon: &'static Lexicon, after: &str, form: fn(&Verb) -> &'static str, out: &mut Words) {
-        let verb = if self.draws.chance(700) {
-            lexicon.verbs.after(after, self.draws)
-        } else {
-            lexicon.verbs.draw(self.draws)
-        };
+        let verb = self.verb_after(lexicon, after);
         out.push(form(verb));
         self.object(lexicon, verb, out);
     }
 
+    /// What one does with the things of the topic, or what follows this word, or anything.
+    fn verb_after(&mut self, lexicon: &'static Lexicon, after: &str) -> &'static Verb {
+        match self.draws.below(10) {
+            0..5 => lexicon.topics[self.topic].verbs.draw(self.draws),
+            5..8 => lexicon.verbs.after(after, self.draws),
+            _ => lexicon.verbs.draw(self.draws),
+        }
+    }
+
     fn object(&mut self, lexicon: &'static Lexicon, verb: &Verb, out: &mut Words) {
         out.extend(verb.preposition);
-        match self.draws.below(10) {
+        match self.draws.below(12) {
             0 => out.push(self.draws.pick(&["it", "them", "you", "me", "him", "her"])),
-            1 => out.push(self.friend()),
             _ => self.thing(lexicon, verb.base, out),
         }
     }
 
     /// A noun with what stands before it.
     fn thing(&mut self, lexicon: &'static Lexicon, after: &str, out: &mut Words) {
-        out.push(self.draws.pick(&DETERMINERS));
-        let mut context = after;
-        if self.draws.chance(280) {
-            let adjective = *lexicon.adjectives.draw(self.draws);
-            out.push(adjective);
-            context = adjective;
+        let mut determiner = self.draws.pick(&DETERMINERS);
+        let adjective = self.draws.chance(280).then(|| self.adjective(lexicon));
+        let noun = self.noun(lexicon, adjective.unwrap_or(after));
+        if determiner == "a" && noun.one == noun.many {
+            determiner = "some";
         }
-        let noun = self.noun(lexicon, context);
-        let several = matches!(out.last(), Some(&"some")) || (matches!(out.last(), Some(&"the")) && self.draws.chance(200));
+        out.push(determiner);
+        out.extend(adjective);
+        let several = determiner == "some" || (determiner == "the" && self.draws.chance(200));
         out.push(if several { noun.many } else { noun.one });
     }
 
-    fn noun(&mut self, lexicon: &'static Lexicon, context: &str) -> Noun {
-        *lexicon.topics[self.topic].after(context, self.draws)
+    /// One that they like, or any.
+    fn adjective(&mut self, lexicon: &'static Lexicon) -> &'static str {
+        if self.draws.chance(350) {
+            self.draws.pick(&self.person.adjectives)
+        } else {
+            *lexicon.adjectives.draw(self.draws)
+        }
     }
 
-    /// "with Anna", "at the bar", "in Brendal".
+    fn noun(&mut self, lexicon: &'static Lexicon, context: &str) -> Noun {
+        *lexicon.topics[self.topic].nouns.after(context, self.draws)
+    }
+
+    /// "with Anna", "in Brendale", "at home".
     fn company(&mut self, out: &mut Words) {
         match self.draws.below(20) {
             0 | 1 => out.extend(["with", self.friend()]),
@@ -219,5 +271,14 @@ impl Speaker<'_> {
 
     fn place(&mut self) -> &'static str {
         self.draws.pick(&self.person.places)
+    }
+}
+
+/// Writes `an` for `a` before a vowel.
+fn articles(words: &mut Words) {
+    for i in 1..words.len() {
+        if words[i - 1] == "a" && words[i].starts_with(['a', 'e', 'i', 'o', 'u']) {
+            words[i - 1] = "an";
+        }
     }
 }

@@ -1,6 +1,6 @@
-//! The lists of [`super::words`] as one language: forms of verbs, made-up words for the long tail, Zipf tables.
+//! The lists of [`super::words`] as one language: forms of verbs, rarer words for the long tail, Zipf tables.
 //!
-//! The language never changes: made-up words come from a fixed stream, so a vocabulary fits every crowd.
+//! The language never changes: rarer words come from a fixed stream, so a vocabulary fits every crowd.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,13 +12,14 @@ use super::{
     words,
 };
 
-/// Made-up nouns of each topic, beyond the real ones.
-const MADE_UP_NOUNS: usize = 160;
-/// Made-up words of other kinds.
-const MADE_UP_NAMES: usize = 600;
-const MADE_UP_PLACES: usize = 400;
-const MADE_UP_ADJECTIVES: usize = 500;
+/// Rarer nouns of each topic, beyond those of the lists.
+const RARER_NOUNS: usize = 180;
+/// Rarer words of other kinds.
+const RARER_NAMES: usize = 600;
+const RARER_PLACES: usize = 400;
+const RARER_ADJECTIVES: usize = 500;
 
+#[derive(Clone, Copy)]
 pub(super) struct Verb {
     pub(super) base: &'static str,
     pub(super) third: &'static str,
@@ -30,11 +31,18 @@ pub(super) struct Verb {
 #[derive(Clone, Copy)]
 pub(super) struct Noun {
     pub(super) one: &'static str,
+    /// The same as `one` where there is no plural.
     pub(super) many: &'static str,
 }
 
+/// What people speak of, and what they do with it.
+pub(super) struct Topic {
+    pub(super) verbs: Ranked<Verb>,
+    pub(super) nouns: Ranked<Noun>,
+}
+
 /// A piece of a fixed phrase.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Piece {
     Word(&'static str),
     Noun,
@@ -42,7 +50,8 @@ pub(super) enum Piece {
     Adjective,
     Name,
     Place,
-    Time,
+    Soon,
+    Before,
     Number,
 }
 
@@ -75,13 +84,15 @@ impl<T> Ranked<T> {
 
 /// The whole language.
 pub(super) struct Lexicon {
-    pub(super) topics: Vec<Ranked<Noun>>,
+    pub(super) topics: Vec<Topic>,
     pub(super) verbs: Ranked<Verb>,
     pub(super) adjectives: Ranked<&'static str>,
+    pub(super) states: Ranked<&'static str>,
     pub(super) adverbs: Ranked<&'static str>,
     pub(super) names: Vec<&'static str>,
     pub(super) places: Vec<&'static str>,
-    pub(super) times: Ranked<Vec<&'static str>>,
+    pub(super) past_times: Ranked<Vec<&'static str>>,
+    pub(super) coming_times: Ranked<Vec<&'static str>>,
     pub(super) phrases: Ranked<Vec<Piece>>,
     pub(super) openers: Ranked<Vec<&'static str>>,
     pub(super) fillers: Vec<&'static str>,
@@ -97,36 +108,45 @@ pub(super) fn get() -> &'static Lexicon {
 
 impl Lexicon {
     fn make() -> Self {
+        let verbs: Vec<Verb> = words::VERBS.split(" | ").filter_map(verb).collect();
         let mut maker = Maker::new();
-        let topics = words::TOPICS.iter().map(|(_, nouns)| {
-            let real: Vec<&str> = nouns.split_whitespace().collect();
-            let made_up = (0..MADE_UP_NOUNS).map(|_| maker.word());
-            let all: Vec<Noun> = real.into_iter().chain(made_up).map(noun).collect();
-            Ranked::new(all, 1.3)
+        let topics = words::TOPICS.iter().map(|topic| {
+            let own = topic.verbs.split_whitespace();
+            let own = own.filter_map(|base| verbs.iter().find(|verb| verb.base == base).copied()).collect();
+            let things: Vec<Noun> = topic.nouns.split_whitespace().map(noun).collect();
+            let ends = list(words::COMPOUNDS);
+            let rarer: Vec<Noun> = (0..RARER_NOUNS).map(|_| noun(maker.compound(&things, &ends))).collect();
+            Topic { verbs: Ranked::new(own, 0.7), nouns: Ranked::new([things, rarer].concat(), 1.35) }
         });
-        let topics = topics.collect();
-        let names = words::NAMES.split_whitespace().chain((0..MADE_UP_NAMES).map(|_| maker.word())).collect();
-        let places = (0..MADE_UP_PLACES).map(|_| maker.word()).collect();
-        let adjectives = words::ADJECTIVES.split_whitespace().chain((0..MADE_UP_ADJECTIVES).map(|_| maker.word()));
+        let topics: Vec<Topic> = topics.collect();
+        let things: Vec<Noun> = topics.iter().flat_map(|topic| topic.nouns.items.iter().take(12).copied()).collect();
+        let ends = list(words::QUALITIES);
+        let rarer = (0..RARER_ADJECTIVES).map(|_| maker.compound(&things, &ends));
+        let adjectives = list(words::ADJECTIVES).into_iter().chain(rarer).collect();
+        let rarer = (0..RARER_NAMES).map(|_| maker.name(words::NAME_ENDS));
+        let names = list(words::NAMES).into_iter().chain(rarer).collect();
+        let places = (0..RARER_PLACES).map(|_| maker.name(words::PLACE_ENDS)).collect();
         Self {
             topics,
-            verbs: Ranked::new(words::VERBS.split(" | ").filter_map(verb).collect(), 0.9),
-            adjectives: Ranked::new(adjectives.collect(), 1.1),
-            adverbs: Ranked::new(words::ADVERBS.split_whitespace().collect(), 1.0),
+            verbs: Ranked::new(verbs, 0.9),
+            adjectives: Ranked::new(adjectives, 1.3),
+            states: Ranked::new(list(words::STATES), 1.0),
+            adverbs: Ranked::new(list(words::ADVERBS), 1.0),
             names,
             places,
-            times: Ranked::new(words::TIMES.split(" | ").map(several).collect(), 1.0),
+            past_times: Ranked::new(words::PAST_TIMES.split(" | ").map(list).collect(), 1.0),
+            coming_times: Ranked::new(words::COMING_TIMES.split(" | ").map(list).collect(), 1.0),
             phrases: Ranked::new(words::PHRASES.split(" | ").map(phrase).collect(), 0.8),
-            openers: Ranked::new(words::OPENERS.split(" | ").map(several).collect(), 1.0),
+            openers: Ranked::new(words::OPENERS.split(" | ").map(list).collect(), 1.0),
             fillers: words::FILLERS.split(" | ").map(str::trim).collect(),
-            emoji: words::EMOJI.split_whitespace().collect(),
+            emoji: list(words::EMOJI),
             slang: words::SLANG.split(" | ").filter_map(|pair| pair.trim().split_once(' ')).collect(),
         }
     }
 
     /// The names that are not made up.
     pub(super) fn real_names(&self) -> &[&'static str] {
-        &self.names[..self.names.len() - MADE_UP_NAMES]
+        &self.names[..self.names.len() - RARER_NAMES]
     }
 
     /// Every word that can be typed without a typo, apart from what the grammar writes itself.
@@ -138,9 +158,10 @@ impl Lexicon {
     pub(super) fn by_rank(&self) -> Vec<&'static str> {
         let mut all: Vec<&'static str> = Vec::new();
         all.extend(self.verbs.items.iter().flat_map(|verb| [verb.base, verb.past, verb.third, verb.ing]));
+        all.extend(self.states.items.iter().copied());
         all.extend(self.slang.values().copied().chain(self.fillers.iter().copied()).chain(self.emoji.iter().copied()));
-        for rank in 0..MADE_UP_NOUNS + 20 {
-            let nouns = self.topics.iter().filter_map(|topic| topic.items.get(rank));
+        for rank in 0..RARER_NOUNS + 20 {
+            let nouns = self.topics.iter().filter_map(|topic| topic.nouns.items.get(rank));
             all.extend(nouns.flat_map(|noun| [noun.one, noun.many]));
             all.extend(self.adjectives.items.iter().skip(rank * 4).take(4).copied());
             all.extend(self.names.iter().skip(rank * 4).take(4).copied());
@@ -151,13 +172,13 @@ impl Lexicon {
 
     /// Frequent words of the language, each a single token: what canaries are made of.
     pub(super) fn plain_words(&self) -> Vec<&'static str> {
-        let nouns = self.topics.iter().flat_map(|topic| topic.items.iter().take(40).map(|noun| noun.one));
+        let nouns = self.topics.iter().flat_map(|topic| topic.nouns.items.iter().take(40).map(|noun| noun.one));
         let all: BTreeSet<&'static str> = nouns.chain(self.verbs.items.iter().map(|verb| verb.base)).collect();
         all.into_iter().collect()
     }
 }
 
-fn several(text: &'static str) -> Vec<&'static str> {
+fn list(text: &'static str) -> Vec<&'static str> {
     text.split_whitespace().collect()
 }
 
@@ -168,13 +189,20 @@ fn verb(text: &'static str) -> Option<Verb> {
     Some(Verb { base, third, past, ing, preposition: next().filter(|p| *p != "-") })
 }
 
-fn noun(one: &'static str) -> Noun {
-    let many = match one.as_bytes() {
-        [.., b's' | b'x'] | [.., b'c' | b's', b'h'] => format!("{one}es"),
-        [.., before, b'y'] if !b"aeiou".contains(before) => format!("{}ies", &one[..one.len() - 1]),
-        _ => format!("{one}s"),
+/// A noun as the lists have it; see [`words::Topic::nouns`].
+fn noun(text: &'static str) -> Noun {
+    if let Some(one) = text.strip_suffix('~') {
+        return Noun { one, many: one };
+    }
+    if let Some((one, many)) = text.split_once('/') {
+        return Noun { one, many };
+    }
+    let many = match text.as_bytes() {
+        [.., b's' | b'x'] | [.., b'c' | b's', b'h'] => format!("{text}es"),
+        [.., before, b'y'] if !b"aeiou".contains(before) => format!("{}ies", &text[..text.len() - 1]),
+        _ => format!("{text}s"),
     };
-    Noun { one, many: many.leak() }
+    Noun { one: text, many: many.leak() }
 }
 
 fn phrase(text: &'static str) -> Vec<Piece> {
@@ -184,14 +212,15 @@ fn phrase(text: &'static str) -> Vec<Piece> {
         "{adjective}" => Piece::Adjective,
         "{name}" => Piece::Name,
         "{place}" => Piece::Place,
-        "{time}" => Piece::Time,
+        "{soon}" => Piece::Soon,
+        "{before}" => Piece::Before,
         "{number}" => Piece::Number,
         word => Piece::Word(word),
     };
     text.split_whitespace().map(piece).collect()
 }
 
-/// Makes up words, each once.
+/// Makes the rarer words, each once. They are made once for the whole program and kept for its life.
 struct Maker {
     draws: Draws,
     made: BTreeSet<String>,
@@ -199,27 +228,39 @@ struct Maker {
 
 impl Maker {
     fn new() -> Self {
-        let lists = [words::VERBS, words::ADJECTIVES, words::NAMES, words::PHRASES, words::SLANG, words::TIMES];
-        let real = lists.into_iter().chain(words::TOPICS.iter().map(|(_, nouns)| *nouns));
+        let lists = [words::VERBS, words::ADJECTIVES, words::STATES, words::NAMES, words::PHRASES, words::SLANG];
+        let real = lists.into_iter().chain(words::TOPICS.iter().map(|topic| topic.nouns));
         let made = real.flat_map(str::split_whitespace).map(str::to_owned).collect();
         Self { draws: Draws::new(0, Purpose::Lexicon, 0), made }
     }
 
-    /// A new word of two or three syllables. Made once for the whole program and kept for its life.
-    fn word(&mut self) -> &'static str {
-        let parts = |list: &'static str| list.split_whitespace().collect::<Vec<_>>();
-        let (onsets, nuclei, codas) = (parts(words::ONSETS), parts(words::NUCLEI), parts(words::CODAS));
+    /// A thing with an end that makes another word of it.
+    fn compound(&mut self, things: &[Noun], ends: &[&str]) -> &'static str {
+        loop {
+            let word = format!("{}{}", self.draws.pick(things).one, self.draws.pick(ends));
+            if let Some(word) = self.keep(word) {
+                return word;
+            }
+        }
+    }
+
+    /// A name of one or two syllables and one of these ends.
+    fn name(&mut self, ends: &'static str) -> &'static str {
+        let (onsets, nuclei, ends) = (list(words::ONSETS), list(words::NUCLEI), list(ends));
         loop {
             let mut word = String::new();
-            for _ in 0..2 + self.draws.below(2) {
+            for _ in 0..1 + self.draws.below(2) {
                 word.push_str(self.draws.pick(&onsets));
                 word.push_str(self.draws.pick(&nuclei));
             }
-            let coda = self.draws.pick(&codas);
-            word.push_str(if coda == "-" { "" } else { coda });
-            if self.made.insert(word.clone()) {
-                return word.leak();
+            word.push_str(self.draws.pick(&ends));
+            if let Some(word) = self.keep(word) {
+                return word;
             }
         }
+    }
+
+    fn keep(&mut self, word: String) -> Option<&'static str> {
+        self.made.insert(word.clone()).then(|| &*word.leak())
     }
 }

@@ -7,7 +7,7 @@
 //! | module      | what it is                                                                     |
 //! |-------------|--------------------------------------------------------------------------------|
 //! | [`words`]   | the lists of words, written by hand                                            |
-//! | [`lexicon`] | the lists as one language: forms, made-up words for the long tail, Zipf tables |
+//! | [`lexicon`] | the lists as one language: forms, rarer words for the long tail, Zipf tables   |
 //! | [`grammar`] | sentences: phrases, clauses, what a word is likely to be followed by           |
 //! | [`person`]  | who somebody is: topics, friends, habits                                       |
 //! | [`typing`]  | how a sentence leaves somebody's fingers: slang, typos, capitals, emoji        |
@@ -163,7 +163,7 @@ impl Crowd {
 
     fn plant(&self, user: u64, posts: &mut Vec<String>) {
         let (Some(canaries), Some(held)) = (&self.plan.canaries, self.holders.get(&user)) else { return };
-        let mut draws = Draws::new(self.plan.seed, Purpose::Planting, user);
+        let mut draws = Draws::of_user(&self.plan, Purpose::Planting, user, 0);
         for i in held {
             let text = canaries.canary(self.plan.seed, *i).text;
             for _ in 0..canaries.repeats {
@@ -208,109 +208,4 @@ pub fn vocabulary(size: usize) -> Result<Vocabulary, VocabularyError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn crowd(plan: SynthPlan) -> Crowd {
-        Crowd::new(plan).unwrap()
-    }
-
-    #[test]
-    fn a_user_is_a_function_of_the_seed_and_the_number() {
-        let small = crowd(SynthPlan::new(1, 100, Dialect::Informal));
-        let large = crowd(SynthPlan::new(1, 100_000_000, Dialect::Informal));
-        assert_eq!(small.posts(77), large.posts(77));
-        assert_ne!(small.posts(77), small.posts(78));
-        assert_ne!(small.posts(77), crowd(SynthPlan::new(2, 100, Dialect::Informal)).posts(77));
-        assert!(!large.posts(99_999_999).is_empty());
-        assert!(small.posts(100).is_empty());
-    }
-
-    /// The text itself, so that a platform or a change that speaks differently is noticed.
-    #[test]
-    fn the_first_posts_are_these() {
-        let all: String = [Dialect::General, Dialect::Informal]
-            .into_iter()
-            .flat_map(|dialect| crowd(SynthPlan::new(7, 50, dialect)).posts(3))
-            .collect();
-        let hash = all.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01B3));
-        assert_eq!(format!("{hash:016x}"), FIRST_POSTS, "{}", all.chars().take(600).collect::<String>());
-    }
-    const FIRST_POSTS: &str = "xx";
-
-    #[test]
-    fn the_amounts_are_as_planned() {
-        let plan = SynthPlan { posts_per_user: 33, words_per_post: 200, ..SynthPlan::new(5, 300, Dialect::General) };
-        let posts: Vec<Vec<String>> = (0..300).map(|user| crowd(plan.clone()).posts(user)).collect();
-        let count = posts.iter().map(Vec::len).sum::<usize>() as f64 / 300.0;
-        let words: usize = posts.iter().flatten().map(|post| post.split_whitespace().count()).sum();
-        let words = words as f64 / (count * 300.0);
-        assert!((25.0..42.0).contains(&count), "{count} posts per user");
-        assert!((170.0..230.0).contains(&words), "{words} words per post");
-    }
-
-    #[test]
-    fn the_vocabulary_is_large_and_covers_the_crowd() {
-        let vocabulary = vocabulary(10_000).unwrap();
-        assert_eq!(vocabulary.len(), 10_000);
-        for (dialect, least) in [(Dialect::General, 0.97), (Dialect::Informal, 0.93)] {
-            let crowd = crowd(SynthPlan::new(9, 200, dialect));
-            let mut ids = Vec::new();
-            (0..200).flat_map(|user| crowd.posts(user)).for_each(|post| {
-                vocabulary.encode(Tokenizer::words(), &post, &mut ids);
-            });
-            let known = ids.iter().filter(|id| **id != lm::vocabulary::UNK).count() as f64 / ids.len() as f64;
-            assert!(known > least && known < 0.9999, "{dialect:?}: {known}");
-        }
-    }
-
-    #[test]
-    fn canaries_are_with_their_holders_and_nobody_else() {
-        let canaries = Canaries { count: 3, users: 4, repeats: 5, words: 5 };
-        let plan = SynthPlan { canaries: Some(canaries), ..SynthPlan::new(11, 60, Dialect::General) };
-        let crowd = crowd(plan);
-        for canary in crowd.canaries() {
-            assert_eq!(canary.holders.len(), 4);
-            for user in 0..60 {
-                let copies = crowd.posts(user).iter().filter(|post| **post == canary.text).count();
-                assert_eq!(copies, if canary.holders.contains(&user) { 5 } else { 0 });
-            }
-        }
-    }
-
-    #[test]
-    fn impossible_plans_are_refused() {
-        assert!(Crowd::new(SynthPlan::new(1, 0, Dialect::General)).is_err());
-        assert!(Crowd::new(SynthPlan { posts_per_user: 0, ..SynthPlan::new(1, 5, Dialect::General) }).is_err());
-        let canaries = Some(Canaries { count: 1, users: 6, repeats: 1, words: 5 });
-        assert!(Crowd::new(SynthPlan { canaries, ..SynthPlan::new(1, 5, Dialect::General) }).is_err());
-    }
-
-    #[test]
-    fn words_follow_zipf_and_depend_on_the_word_before() {
-        let crowd = crowd(SynthPlan::new(3, 300, Dialect::General));
-        let mut counts = Counts::new();
-        let mut pairs: BTreeMap<(String, String), u64> = BTreeMap::new();
-        for post in (0..300).flat_map(|user| crowd.posts(user)) {
-            counts.add(Tokenizer::words(), &post);
-            let tokens = Tokenizer::words().tokens(&post);
-            for pair in tokens.windows(2) {
-                *pairs.entry((pair[0].clone(), pair[1].clone())).or_default() += 1;
-            }
-        }
-        let total: u64 = counts.ranked().iter().map(|(_, count)| count).sum();
-        let share = |from: usize, to: usize| {
-            counts.ranked()[from..to].iter().map(|(_, count)| count).sum::<u64>() as f64 / total as f64
-        };
-        assert!((0.2..0.6).contains(&share(0, 20)), "{}", share(0, 20));
-        assert!(share(500, counts.distinct()) > 0.1, "{}", share(500, counts.distinct()));
-        // How often the likeliest follower of the word before is right, against the likeliest word of all.
-        let mut best: BTreeMap<&str, u64> = BTreeMap::new();
-        for ((before, _), count) in &pairs {
-            let entry = best.entry(before).or_default();
-            *entry = (*entry).max(*count);
-        }
-        let right = best.values().sum::<u64>() as f64 / pairs.values().sum::<u64>() as f64;
-        assert!(right > 0.18 && right > 2.0 * share(0, 1), "{right} against {}", share(0, 1));
-    }
-}
+mod tests;

@@ -4,7 +4,8 @@ use super::{
     Dialect, SynthPlan,
     draw::{Draws, Purpose},
     grammar::Speaker,
-    lexicon, typing,
+    lexicon::{self, Piece},
+    typing,
 };
 
 /// Somebody. Numbers that end in `_rate` are per thousand.
@@ -13,6 +14,10 @@ pub(super) struct Person {
     pub(super) topics: [usize; 3],
     pub(super) friends: [&'static str; 4],
     pub(super) places: [&'static str; 3],
+    /// What they say more often than others do.
+    pub(super) phrases: [&'static [Piece]; 4],
+    pub(super) adjectives: [&'static str; 5],
+    pub(super) openers: [&'static [&'static str]; 2],
     pub(super) fillers: [&'static str; 2],
     pub(super) emoji: [&'static str; 3],
     pub(super) phrase_rate: u32,
@@ -32,7 +37,7 @@ pub(super) struct Person {
 impl Person {
     /// The user with a number.
     pub(super) fn meet(plan: &SynthPlan, user: u64) -> Self {
-        let draws = &mut Draws::new(plan.seed, Purpose::Person, user);
+        let draws = &mut Draws::of_user(plan, Purpose::Person, user, 0);
         let lexicon = lexicon::get();
         let informal = plan.dialect == Dialect::Informal;
         let topics = lexicon.topics.len() as u32;
@@ -48,6 +53,9 @@ impl Person {
                 draws.pick(names)
             }),
             places: std::array::from_fn(|_| draws.pick(&lexicon.places)),
+            phrases: std::array::from_fn(|_| draws.one_of(&lexicon.phrases.items).as_slice()),
+            adjectives: std::array::from_fn(|_| *lexicon.adjectives.draw(draws)),
+            openers: std::array::from_fn(|_| draws.one_of(&lexicon.openers.items).as_slice()),
             fillers: std::array::from_fn(|_| draws.pick(&lexicon.fillers)),
             emoji: std::array::from_fn(|_| draws.pick(&lexicon.emoji)),
             phrase_rate: rate(draws, [80, 200], [200, 450]),
@@ -67,7 +75,7 @@ impl Person {
 
     /// What they wrote in one post.
     pub(super) fn post(&self, plan: &SynthPlan, user: u64, post: u32) -> String {
-        let mut draws = Draws::within(plan.seed, Purpose::Post, user, post);
+        let mut draws = Draws::of_user(plan, Purpose::Post, user, post);
         // Between half and one and a half times the mean, about evenly.
         let mean = plan.words_per_post;
         let wanted = (mean / 2 + draws.below(mean + 1)).max(2) as usize;

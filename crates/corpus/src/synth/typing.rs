@@ -3,7 +3,7 @@
 use super::{draw::Draws, grammar::Kind, lexicon, person::Person};
 
 /// Two words that become one.
-const CONTRACTIONS: [(&str, &str, &str); 16] = [
+const CONTRACTIONS: [(&str, &str, &str); 20] = [
     ("i", "am", "i'm"),
     ("you", "are", "you're"),
     ("we", "are", "we're"),
@@ -20,6 +20,10 @@ const CONTRACTIONS: [(&str, &str, &str); 16] = [
     ("was", "not", "wasn't"),
     ("is", "not", "isn't"),
     ("are", "not", "aren't"),
+    ("were", "not", "weren't"),
+    ("will", "not", "won't"),
+    ("would", "not", "wouldn't"),
+    ("can", "not", "can't"),
 ];
 
 /// Appends a sentence to a post.

@@ -1,31 +1,115 @@
-//! The words of the synthetic language, written by hand. The long tail is made up in [`super::lexicon`].
+//! The words of the synthetic language, written by hand. The long tail is made of them in [`super::lexicon`].
 
-/// Topics: a name and its nouns, the most frequent first.
-pub(super) const TOPICS: [(&str, &str); 24] = [
-    ("home", "house room kitchen door window table garden sofa lamp roof key wall floor bed chair couch shelf mirror"),
-    ("food", "food dinner lunch pizza coffee soup bread cheese recipe cake salad rice sauce breakfast apple sandwich oven"),
-    ("work", "job meeting boss office email report project deadline team client salary contract desk call shift break"),
-    ("school", "class exam teacher homework school paper grade course lecture library book student essay campus quiz"),
-    ("sport", "game team match goal coach ball season player race field score stadium run league ticket training"),
-    ("music", "song band guitar album concert piano lyrics drum singer show record playlist radio festival chord"),
-    ("film", "movie film actor scene series episode trailer director ending cinema plot season script character"),
-    ("travel", "trip flight hotel train ticket passport beach map bus airport city bag tour island border station"),
-    ("family", "family mom dad sister brother kid baby aunt uncle cousin wedding birthday grandma son daughter"),
-    ("health", "doctor hospital flu headache sleep medicine nurse back knee pain tooth diet cough fever clinic"),
-    ("weather", "rain snow sun storm wind weather cloud umbrella winter summer cold heat forecast fog ice spring"),
-    ("money", "money bank bill rent price loan tax account budget store card cash deal sale insurance coin"),
-    ("tech", "phone computer app screen battery update password laptop internet file camera cable router keyboard bug"),
-    ("cars", "car engine road traffic tire garage brake license bike truck parking fuel mechanic lane bumper"),
-    ("pets", "dog cat puppy vet leash kitten fish bird cage tail fur paw treat hamster bowl shelter"),
-    ("nature", "tree river mountain lake forest flower garden seed leaf trail hill sky field stone valley"),
-    ("news", "news president vote law country war election government police court protest party leader border speech"),
-    ("games", "game level boss console controller quest map player server weapon patch guild raid score skin"),
-    ("clothes", "shirt shoes dress jacket coat jeans hat bag size color sock sweater boots skirt belt scarf"),
-    ("art", "picture paint photo museum drawing color canvas camera frame sketch gallery brush poster sculpture"),
-    ("love", "date love heart girl boy kiss friend text message ring feeling couple crush flower letter"),
-    ("party", "party drink beer music friend night bar dance wine crowd club cake toast table hangover"),
-    ("books", "book story page chapter author novel poem library ending hero series cover reader word letter"),
-    ("fitness", "gym run workout yoga class weight muscle coach bike mile shoes pool stretch push leg routine"),
+/// What a topic has of its own.
+pub(super) struct Topic {
+    /// What one does with its things, the most frequent first; all of them are in [`VERBS`].
+    pub(super) verbs: &'static str,
+    /// Its things, the most frequent first. `~` after a word: it has no plural and no `a`. `tooth/teeth`: its plural.
+    pub(super) nouns: &'static str,
+}
+
+const fn topic(verbs: &'static str, nouns: &'static str) -> Topic {
+    Topic { verbs, nouns }
+}
+
+/// Topics, each with its verbs and its nouns.
+pub(super) const TOPICS: [Topic; 24] = [
+    topic(
+        "clean fix open sell move paint build",
+        "house room kitchen door window table garden sofa lamp roof key wall floor bed chair couch shelf/shelves mirror",
+    ),
+    topic(
+        "eat make cook order love share burn",
+        "dinner lunch pizza coffee~ soup bread~ cheese~ recipe cake salad rice~ sauce breakfast apple sandwich oven egg",
+    ),
+    topic(
+        "finish need work miss send check leave",
+        "job meeting boss office email report project deadline team client salary contract desk call shift break",
+    ),
+    topic(
+        "study pass miss read fail finish start",
+        "class exam teacher homework~ school paper grade course lecture library book student essay campus quiz/quizzes",
+    ),
+    topic(
+        "watch win play lose miss enjoy join",
+        "game team match goal coach ball season player race field score stadium run league ticket final",
+    ),
+    topic(
+        "play listen hear love sing write record",
+        "song band guitar album concert piano lyric drum singer show record playlist radio festival chord",
+    ),
+    topic(
+        "watch see love finish hate start enjoy",
+        "movie film actor scene show episode trailer director ending cinema plot season script character",
+    ),
+    topic(
+        "book take miss plan cancel need enjoy",
+        "trip flight hotel train ticket passport beach map bus airport city bag tour island border station",
+    ),
+    topic(
+        "call visit meet miss love thank help",
+        "mom dad sister brother kid baby aunt uncle cousin wedding birthday grandma son daughter family",
+    ),
+    topic(
+        "need see call hate take skip ask",
+        "doctor hospital flu~ headache sleep~ medicine~ nurse back knee tooth/teeth pill diet cough fever clinic",
+    ),
+    topic(
+        "hate love enjoy expect miss hear see",
+        "rain~ snow~ sun storm wind weather~ cloud umbrella winter summer heat~ forecast fog~ ice~ spring cold",
+    ),
+    topic(
+        "pay spend need lose save check count",
+        "money~ bank bill rent~ price loan tax account budget store card cash~ deal sale insurance~ coin",
+    ),
+    topic(
+        "use fix charge install buy update lose",
+        "phone computer app screen battery update password laptop internet~ file camera cable router keyboard bug",
+    ),
+    topic(
+        "drive fix park sell clean need follow",
+        "car engine road traffic~ tire garage brake license bike truck spot fuel~ mechanic lane bumper",
+    ),
+    topic(
+        "feed walk love pet watch follow find",
+        "dog cat puppy vet leash kitten fish/fish bird cage tail fur~ paw treat hamster bowl shelter",
+    ),
+    topic(
+        "see climb cross find follow walk photograph",
+        "tree river mountain lake forest flower garden seed leaf/leaves trail hill sky field stone valley",
+    ),
+    topic(
+        "hear read follow watch trust support blame",
+        "news~ president vote law country war election government police~ court protest party leader border speech",
+    ),
+    topic(
+        "play beat finish win lose start try",
+        "game level boss console controller quest map player server weapon patch guild raid score skin",
+    ),
+    topic(
+        "wear buy wash return try choose need",
+        "shirt shoe dress jacket coat hat bag size color sock sweater boot skirt belt scarf/scarves",
+    ),
+    topic(
+        "draw paint take show hang share copy",
+        "picture photo museum drawing color canvas camera frame sketch gallery brush poster sculpture print",
+    ),
+    topic(
+        "miss love meet want kiss forget write",
+        "date heart girl boy kiss friend text message ring feeling couple crush flower letter promise",
+    ),
+    topic(
+        "join plan leave enjoy start remember miss",
+        "party drink beer friend night bar dance wine~ crowd club cake toast table hangover playlist",
+    ),
+    topic(
+        "read write finish love start borrow return",
+        "book story page chapter author novel poem library ending hero/heroes series/series cover reader word letter",
+    ),
+    topic(
+        "skip finish need start love plan join",
+        "gym run workout yoga~ class weight muscle coach bike mile pool stretch leg routine plan",
+    ),
 ];
 
 /// Verbs as base, third person, past, -ing and the preposition that follows (or `-`), the most frequent first.
@@ -45,42 +129,65 @@ pub(super) const VERBS: &str = "get gets got getting - | see sees saw seeing - |
     break breaks broke breaking - | check checks checked checking - | order orders ordered ordering - | \
     plan plans planned planning - | sell sells sold selling - | open opens opened opening - | \
     share shares shared sharing - | choose chooses chose choosing - | care cares cared caring about | \
-    worry worries worried worrying about | dream dreams dreamed dreaming of | learn learns learned learning - | \
+    worry worries worried worrying about | dream dreams dreamed dreaming of | learn learns learned learning about | \
     study studies studied studying for | drive drives drove driving - | carry carries carried carrying - | \
     cook cooks cooked cooking - | draw draws drew drawing - | book books booked booking - | \
     cancel cancels canceled canceling - | return returns returned returning - | follow follows followed following - | \
     enjoy enjoys enjoyed enjoying - | change changes changed changing - | build builds built building - | \
-    hide hides hid hiding - | join joins joined joining - | win wins won winning - | spend spends spent spending on";
+    hide hides hid hiding - | join joins joined joining - | win wins won winning - | spend spends spent spending - | \
+    call calls called calling - | visit visits visited visiting - | meet meets met meeting - | wear wears wore wearing - | \
+    feed feeds fed feeding - | walk walks walked walking - | sing sings sang singing - | paint paints painted painting - | \
+    burn burns burned burning - | pass passes passed passing - | fail fails failed failing - | \
+    record records recorded recording - | thank thanks thanked thanking - | skip skips skipped skipping - | \
+    expect expects expected expecting - | save saves saved saving - | count counts counted counting - | \
+    charge charges charged charging - | install installs installed installing - | update updates updated updating - | \
+    park parks parked parking - | pet pets petted petting - | climb climbs climbed climbing - | \
+    cross crosses crossed crossing - | photograph photographs photographed photographing - | \
+    trust trusts trusted trusting - | support supports supported supporting - | blame blames blamed blaming - | \
+    beat beats beat beating - | wash washes washed washing - | hang hangs hung hanging - | copy copies copied copying - | \
+    kiss kisses kissed kissing - | remember remembers remembered remembering - | borrow borrows borrowed borrowing -";
 
-pub(super) const ADJECTIVES: &str = "good new great little big old nice best bad long whole same last next right small \
-    happy free hard real easy cold hot funny pretty cool sweet weird crazy busy late early tired sick ready sure sorry \
-    wrong different beautiful amazing awful boring cheap clean dark dead deep dirty empty excited expensive famous fast \
-    favorite fresh full glad huge hungry important loud lovely lucky mad nervous perfect poor proud quick quiet rich sad \
-    safe scary serious sharp short silly simple slow smart soft special strange strong stupid tall terrible tiny warm \
-    wet wild worried worst young ugly broken bright calm careful";
+/// What a thing can be.
+pub(super) const ADJECTIVES: &str = "good new great little big old nice bad long small free hard real easy cold hot \
+    funny pretty cool sweet weird crazy late early wrong different beautiful amazing awful boring cheap clean dark dead \
+    deep dirty empty expensive famous fast fresh full huge important loud lovely lucky perfect poor quick quiet rich sad \
+    safe scary serious sharp short silly simple slow smart soft special strange strong stupid tall terrible tiny warm wet \
+    wild young ugly broken bright calm noisy heavy light modern ancient narrow wide secret public fancy plain rough";
+
+/// What a person can be, after `am`, `is` or `are`.
+pub(super) const STATES: &str = "tired happy busy sorry sick ready sure late hungry sad excited mad glad nervous proud \
+    worried early bored scared alone lucky confused fine lost cold awake jealous careful calm sleepy serious stressed";
 
 pub(super) const ADVERBS: &str = "really just so very too pretty still totally kind-of almost always never finally \
     probably maybe actually definitely";
 
-/// What follows a whole clause.
-pub(super) const TIMES: &str = "tomorrow | today | tonight | this weekend | last night | next week | yesterday | \
-    in the morning | after work | right now | again | all day | on monday | on friday | last week | this morning | \
-    next month | for a while | at the moment | in the evening | before lunch | every day | on sunday | last summer";
+/// What follows a whole clause about the past.
+pub(super) const PAST_TIMES: &str = "yesterday | last night | today | last week | this morning | again | all day | \
+    on monday | after work | for a while | last summer | in the evening | on friday | two days ago | last weekend | \
+    for the first time | at the same time | on the way home | in the middle of the night | a year ago";
+
+/// What follows a whole clause about what is or will be.
+pub(super) const COMING_TIMES: &str = "tomorrow | today | tonight | this weekend | right now | next week | \
+    in the morning | after work | again | every day | on friday | all day | next month | at the moment | on sunday | \
+    before lunch | in the evening | as soon as possible | at the same time | next summer";
 
 /// Phrases that people type as a whole; `{...}` is filled in.
-pub(super) const PHRASES: &str = "how are you | how are you doing today | see you {time} | thank you so much | \
-    thanks for the {noun} | what are you doing {time} | i love you | i miss you so much | happy birthday {name} | \
+pub(super) const PHRASES: &str = "how are you | how are you doing today | see you {soon} | thank you so much | \
+    thanks for the {noun} | what are you doing {soon} | i love you | i miss you so much | happy birthday {name} | \
     let me know if you need anything | let me know when you get there | talk to you later | no problem at all | \
-    sounds good to me | i will be there in {number} minutes | on my way home | are you free {time} | \
+    sounds good to me | i will be there in {number} minutes | on my way home | are you free {soon} | \
     what do you think about the {noun} | i don't know what to do | i have no idea | that is so {adjective} | \
-    can't wait to see you {time} | can you send me the {noun} | good morning | good night {name} | have a great day | \
-    have a good weekend | hope you feel better soon | it was nice to see you {time} | where are you now | \
-    do you want to come over {time} | i am so proud of you | call me when you can | i will call you {time} | \
-    did you see the {noun} {time} | i am on the way to {place} | we should get together {time} | \
-    long time no see | i am sorry to hear that | that would be great | what time is the {noun} {time} | \
+    can't wait to see you {soon} | can you send me the {noun} | good morning | good night {name} | have a great day | \
+    have a good weekend | hope you feel better soon | it was nice to see you {before} | where are you now | \
+    do you want to come over {soon} | i am so proud of you | call me when you can | i will call you {soon} | \
+    did you see the {noun} {before} | i am on the way to {place} | we should get together {soon} | \
+    long time no see | i am sorry to hear that | that would be great | what time is the {noun} {soon} | \
     i just got back from {place} | it has been a long day | as far as i know | to be honest with you | \
     at the end of the day | a lot of people don't like the {noun} | one of the best {plural} in {place} | \
-    the rest of the {noun} | i am looking forward to the {noun}";
+    the rest of the {noun} was {adjective} | i am looking forward to the {noun} | how much is the {noun} | \
+    there is no {noun} in {place} | there are {number} {plural} in {place} | i have never been to {place} | \
+    say hi to {name} for me | did {name} tell you about the {noun} | {name} and i are going to {place} {soon} | \
+    what happened to the {noun} | meet me in {place} {soon} | i went to {place} with {name} {before}";
 
 pub(super) const OPENERS: &str = "well | so | and | but | anyway | also | okay | honestly | by the way | of course | \
     i think | i guess | i hope | you know | to be fair | in my opinion | at least | for now";
@@ -102,7 +209,17 @@ pub(super) const EMOJI: &str = "😂 ❤ 😍 😭 😊 🙏 💕 😘 👍 😅
 pub(super) const NAMES: &str = "anna ben chris dana emma frank grace henry ivy jack kate leo mia nick olivia paul quinn \
     rose sam tina uma victor wendy alex yara zoe maria david laura tom nina omar priya ravi sofia hugo lena marco";
 
-/// Parts of which made-up words are put together.
-pub(super) const ONSETS: &str = "b br c ch cl d dr f fl g gr h j k l m n p pl pr qu r s sh sk sl st t th tr v w z";
-pub(super) const NUCLEI: &str = "a e i o u ai ea ee oo ou";
-pub(super) const CODAS: &str = "- - - b ck d ff g l ll m n nd ng nt p r rk rt s sh st t x";
+/// Ends that make a rarer thing of a thing: `songbook`, `doorstand`.
+pub(super) const COMPOUNDS: &str = "shop book box lover room case night bag maker stand time house day show work fan song \
+    club line park side board light land story talk";
+
+/// Ends that make a rarer adjective of a thing: `coffeeish`, `paperless`.
+pub(super) const QUALITIES: &str = "less like free proof ish ready sized shaped";
+
+/// Parts of which the names of people and places are put together.
+pub(super) const ONSETS: &str = "b br c ch cl d dr f fl g gr h j k l m n p pl pr r s sh sl st t th tr v w";
+pub(super) const NUCLEI: &str = "a e i o u a e o ai ea";
+/// How the names of places end.
+pub(super) const PLACE_ENDS: &str = "ton ford bury ham ville field port wick burg dale more stead";
+/// How the made-up names of people end.
+pub(super) const NAME_ENDS: &str = "na lo ra mi n l s ka den vin lia rin ti ro";

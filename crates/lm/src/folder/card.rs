@@ -43,6 +43,18 @@ impl Guarantee {
         }
     }
 
+    /// What the card says of it, a paragraph each.
+    fn sentences(&self) -> Vec<String> {
+        match self {
+            Self::None { why } => vec![format!("None: {why}.")],
+            Self::Private { epsilon, delta, statement, ledger_head } => vec![
+                format!("**({epsilon}, {delta})-differentially private**, as the ledger with this head says:"),
+                format!("`{ledger_head}`"),
+                statement.trim_end().to_owned(),
+            ],
+        }
+    }
+
     /// Writes itself into the metadata of the parameters.
     pub(super) fn describe(&self, metadata: &mut BTreeMap<String, String>) {
         let entries: &[(&str, &String)] = match self {
@@ -75,6 +87,16 @@ impl Guarantee {
     }
 }
 
+/// Refuses the card of another model: it must say the name and the whole guarantee. The rest may be edited.
+pub(super) fn check(card: &str, name: &str, guarantee: &Guarantee) -> Result<(), FolderError> {
+    let missing = [title(name)].into_iter().chain(guarantee.sentences()).find(|said| !card.contains(said.as_str()));
+    missing.map_or(Ok(()), |missing| Err(FolderError::OtherCard { missing }))
+}
+
+fn title(name: &str) -> String {
+    format!("# {}\n", name.replace(['\n', '\r'], " "))
+}
+
 /// The card of a model.
 pub(super) fn render(folder: &Folder) -> String {
     let mut card = String::new();
@@ -90,16 +112,8 @@ fn write_card(folder: &Folder, out: &mut String) -> std::fmt::Result {
     };
     writeln!(out, "---\nlibrary_name: keyhush\npipeline_tag: text-generation")?;
     writeln!(out, "tags:\n- keyboard\n- next-word-prediction{privacy}\n---\n")?;
-    writeln!(out, "# {}\n", folder.name.replace(['\n', '\r'], " "))?;
-    writeln!(out, "{}\n", what_it_is(folder))?;
-    writeln!(out, "## Guarantee\n")?;
-    match &folder.guarantee {
-        Guarantee::None { why } => writeln!(out, "None: {why}.")?,
-        Guarantee::Private { epsilon, delta, statement, ledger_head } => {
-            writeln!(out, "**({epsilon}, {delta})-differentially private**, as the ledger with this head says:\n")?;
-            writeln!(out, "`{ledger_head}`\n\n{}", statement.trim_end())?;
-        }
-    }
+    writeln!(out, "{}\n{}\n", title(&folder.name), what_it_is(folder))?;
+    writeln!(out, "## Guarantee\n\n{}", folder.guarantee.sentences().join("\n\n"))?;
     writeln!(out, "\n## Files\n\n- `model.safetensors`: the parameters. The guarantee is repeated in its metadata.")?;
     writeln!(out, "- `config.json`: what the model is made of.")?;
     writeln!(out, "- `vocab.txt`: the vocabulary, one entry a line in the order of ids.\n")?;

@@ -1,10 +1,16 @@
 //! `config.json`: the format's version, the tokenizer's rules, and what the model is made of.
 
+use safetensors::tensor::Dtype;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{FORMAT, FolderError};
-use crate::{language_model::LanguageModel, model::config::ModelConfig, ngram::KneserNey, tokenizer::Rules};
+use super::{FORMAT, FolderError, NGRAMS, shape, tensors};
+use crate::{
+    language_model::LanguageModel,
+    model::{config::ModelConfig, parameters::ParameterLayout},
+    ngram::KneserNey,
+    tokenizer::Rules,
+};
 
 /// As it is written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,6 +57,18 @@ impl Architecture {
         match self {
             Self::Recurrent(config) => config.vocabulary,
             Self::KneserNey(config) => config.vocabulary,
+        }
+    }
+
+    /// Refuses tensors that are not those of this model.
+    pub(super) fn expect(&self, tensors: &tensors::Reader<'_>) -> Result<(), FolderError> {
+        match self {
+            Self::Recurrent(config) => {
+                let layout = ParameterLayout::new(config)?;
+                let parameters = layout.parameters().iter();
+                tensors.expect(&parameters.map(|p| (p.name.as_str(), shape(p), Dtype::F32)).collect::<Vec<_>>())
+            }
+            Self::KneserNey(_) => tensors.expect(&[(NGRAMS, tensors.length(NGRAMS), Dtype::U8)]),
         }
     }
 }

@@ -14,7 +14,7 @@ mod card;
 mod config_file;
 mod tensors;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io::Read};
 
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -26,11 +26,11 @@ use self::{
 };
 use crate::{
     kernels::KernelPath,
-    language_model::{LanguageModel, ReferenceModel, ReferenceModelError},
+    language_model::LanguageModel,
     model::{
         config::{ConfigError, ModelConfig},
-        fast::Network,
-        parameters::{ParameterLayout, Role},
+        fast::{Network, NetworkError},
+        parameters::{Parameter, ParameterLayout, Role},
     },
     ngram::{KneserNey, NgramError},
     tokenizer::Rules,
@@ -62,6 +62,18 @@ pub struct Files {
     pub vocabulary: String,
     /// Of [`CARD_FILE`].
     pub card: String,
+}
+
+/// The files of a folder that is to be read.
+pub struct Source<'a> {
+    /// Of [`WEIGHTS_FILE`]: read as a stream, once, so that it is in memory once.
+    pub weights: &'a mut dyn Read,
+    /// Of [`CONFIG_FILE`].
+    pub config: &'a str,
+    /// Of [`VOCABULARY_FILE`].
+    pub vocabulary: &'a str,
+    /// Of [`CARD_FILE`].
+    pub card: &'a str,
 }
 
 /// What predicts.
@@ -135,11 +147,11 @@ pub enum FolderError {
         /// In the metadata.
         want: String,
     },
-    /// A card that does not name the ledger's head.
-    #[error("README.md does not name the ledger's head {head}, which the model's metadata do")]
+    /// A card that says something else than the metadata.
+    #[error("README.md is the card of another model: it does not say {missing:?}, which the model's metadata do")]
     OtherCard {
-        /// The head.
-        head: String,
+        /// What it should say.
+        missing: String,
     },
     /// Bytes are missing.
     #[error("model.safetensors is truncated: {got} bytes of {want}")]
@@ -157,6 +169,9 @@ pub enum FolderError {
         /// How many there should be.
         want: u64,
     },
+    /// The stream cannot be read, or there is no memory for it.
+    #[error("model.safetensors cannot be read: {0}")]
+    Io(String),
     /// Bytes that are not safetensors.
     #[error("model.safetensors is not a safetensors file: {0}")]
     NotSafetensors(String),
@@ -196,7 +211,7 @@ pub enum FolderError {
         /// In the file.
         got: String,
         /// What is read.
-        want: &'static str,
+        want: String,
     },
     /// A parameter that is infinite or no number.
     #[error("tensor {name:?} has a value that is not finite, at {at}")]
@@ -268,62 +283,34 @@ impl Folder {
     ///
     /// # Errors
     /// The first thing that is wrong.
-    pub fn read(files: &Files) -> Result<Self, FolderError> {
-        let config = ConfigFile::from_json(&files.config)?;
-        let vocabulary = Vocabulary::parse(&files.vocabulary)?;
+    pub fn read(source: Source<'_>) -> Result<Self, FolderError> {
+        let config = ConfigFile::from_json(source.config)?;
+        let vocabulary = Vocabulary::parse(source.vocabulary)?;
         check_size(&vocabulary, config.model.vocabulary())?;
-        let tensors = tensors::Reader::new(&files.weights)?;
+        let tensors = tensors::Reader::new(source.weights)?;
+        config.model.expect(&tensors)?;
+        let (name, guarantee) = check_metadata(&tensors, source.config, source.vocabulary, source.card)?;
         let weights = match config.model {
-            Architecture::Recurrent(model) => read_parameters(model, &tensors)?,
+            Architecture::Recurrent(model) => read_parameters(model, tensors)?,
             Architecture::KneserNey(header) => {
-                let model = KneserNey::from_bytes(tensors.only_bytes(NGRAMS)?)?;
+                let model = KneserNey::from_bytes(&tensors.bytes()?)?;
                 header.check(&model)?;
                 Weights::Ngrams(model)
             }
         };
-        let said = |key| tensors.metadata(key).ok_or(FolderError::Metadata { key });
-        if said("format")? != FORMAT {
-            return Err(FolderError::Version { got: said("format")?.to_owned() });
-        }
-        let (got, want) = (sha256(&files.config), said("config_sha256")?.to_owned());
-        if got != want {
-            return Err(FolderError::OtherConfig { got, want });
-        }
-        let (got, want) = (sha256(&files.vocabulary), said("vocabulary_sha256")?.to_owned());
-        if got != want {
-            return Err(FolderError::OtherVocabulary { got, want });
-        }
-        let guarantee = Guarantee::from_metadata(said)?;
-        match guarantee.ledger_head() {
-            Some(head) if !files.card.contains(head) => Err(FolderError::OtherCard { head: head.to_owned() }),
-            _ => Ok(Self { name: said("name")?.to_owned(), rules: config.tokenizer, vocabulary, weights, guarantee }),
-        }
+        Ok(Self { name, rules: config.tokenizer, vocabulary, weights, guarantee })
     }
 
-    /// The model, ready to predict.
+    /// The model, ready to predict with the kernels of a path.
     ///
     /// # Errors
-    /// When the parameters are not those of the configuration; never for a folder that was read.
-    pub fn into_model(self) -> Result<Box<dyn LanguageModel>, FolderError> {
+    /// When this machine does not have the path, or the parameters are not those of the configuration; the latter never for
+    /// a folder that was read.
+    pub fn into_model(self, path: KernelPath) -> Result<Box<dyn LanguageModel>, NetworkError> {
         match self.weights {
             Weights::Ngrams(model) => Ok(Box::new(model)),
-            Weights::Recurrent { config, values } => recurrent(config, values),
+            Weights::Recurrent { config, values } => Ok(Box::new(Network::new(&config, values, path)?)),
         }
-    }
-}
-
-/// On the fast path where the model has one. A user's context, where it takes one, is zero.
-fn recurrent(config: ModelConfig, values: Vec<f32>) -> Result<Box<dyn LanguageModel>, FolderError> {
-    check_length(&ParameterLayout::new(&config)?, &values)?;
-    if config.user_context.is_none()
-        && let Ok(network) = Network::new(&config, &values, KernelPath::best())
-    {
-        return Ok(Box::new(network));
-    }
-    match ReferenceModel::new(config, values) {
-        Ok(model) => Ok(Box::new(model)),
-        Err(ReferenceModelError::Config(error)) => Err(error.into()),
-        Err(ReferenceModelError::Length { want, got }) => Err(FolderError::Length { want, got }),
     }
 }
 
@@ -345,7 +332,7 @@ fn check_finite(name: &str, values: &[f32]) -> Result<(), FolderError> {
 }
 
 /// A bias is a vector, everything else a matrix.
-fn shape(parameter: &crate::model::parameters::Parameter) -> Vec<usize> {
+fn shape(parameter: &Parameter) -> Vec<usize> {
     match parameter.role {
         Role::GateBias { .. } | Role::DenseBias | Role::OutputBias => vec![parameter.columns],
         _ => vec![parameter.rows, parameter.columns],
@@ -368,16 +355,45 @@ fn write_parameters(
     Ok(tensors::write(metadata, &tensors))
 }
 
-fn read_parameters(config: ModelConfig, tensors: &tensors::Reader<'_>) -> Result<Weights, FolderError> {
+fn read_parameters(config: ModelConfig, tensors: tensors::Reader<'_>) -> Result<Weights, FolderError> {
     let layout = ParameterLayout::new(&config)?;
-    let known: Vec<&str> = layout.parameters().iter().map(|p| p.name.as_str()).collect();
-    tensors.refuse_unknown(&known)?;
-    let mut values = Vec::new();
+    let order = tensors.order();
+    let mut values = tensors.floats()?;
+    let starts: BTreeMap<&str, usize> = order.iter().map(|(name, start)| (name.as_str(), start / 4)).collect();
+    let place = |p: &Parameter| starts.get(p.name.as_str()).map(|start| *start..*start + p.range().len());
+    if layout.parameters().iter().any(|p| place(p) != Some(p.range())) {
+        // Other programs write tensors in other orders.
+        let parts = layout.parameters().iter().filter_map(place);
+        values = parts.flat_map(|range| values[range].iter().copied()).collect();
+    }
     for parameter in layout.parameters() {
-        tensors.append_floats(&parameter.name, shape(parameter), &mut values)?;
         check_finite(&parameter.name, &values[parameter.range()])?;
     }
     Ok(Weights::Recurrent { config, values })
+}
+
+/// Checks that the parameters were written with the other files; gives the model's name and its guarantee.
+fn check_metadata(
+    tensors: &tensors::Reader<'_>,
+    config: &str,
+    vocabulary: &str,
+    card: &str,
+) -> Result<(String, Guarantee), FolderError> {
+    let said = |key| tensors.metadata(key).ok_or(FolderError::Metadata { key });
+    if said("format")? != FORMAT {
+        return Err(FolderError::Version { got: said("format")?.to_owned() });
+    }
+    let (got, want) = (sha256(config), said("config_sha256")?.to_owned());
+    if got != want {
+        return Err(FolderError::OtherConfig { got, want });
+    }
+    let (got, want) = (sha256(vocabulary), said("vocabulary_sha256")?.to_owned());
+    if got != want {
+        return Err(FolderError::OtherVocabulary { got, want });
+    }
+    let (name, guarantee) = (said("name")?.to_owned(), Guarantee::from_metadata(said)?);
+    card::check(card, &name, &guarantee)?;
+    Ok((name, guarantee))
 }
 
 fn sha256(text: &str) -> String {

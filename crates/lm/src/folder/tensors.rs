@@ -1,12 +1,13 @@
 //! safetensors, written and read.
 //!
-//! Read with the crate `safetensors`, which checks names, offsets and sizes. Written by hand: the crate writes metadata in
-//! the order of a hash map, and the same model must give the same bytes. The format: the length of the header (u64,
+//! The header is read by the crate `safetensors`, which checks names, offsets and sizes. Its readers want the whole file in
+//! memory, and a keyboard has no room for a model twice: the tensors are read here, as a stream. Written by hand: the crate
+//! writes metadata in the order of a hash map, and the same model must give the same bytes. The format: the length of the header (u64,
 //! little-endian), the header (JSON, padded with spaces to a multiple of 8), then the tensors one after the other.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io::Read};
 
-use safetensors::{Dtype, SafeTensorError, SafeTensors, tensor::Metadata};
+use safetensors::tensor::{Dtype, Metadata};
 use serde_json::{Map, Value, json};
 
 use super::FolderError;
@@ -65,76 +66,129 @@ pub(super) fn write(metadata: &BTreeMap<String, String>, tensors: &[Tensor<'_>])
     out
 }
 
-/// A file of tensors whose header and sizes are in order.
+/// The longest header that is read, as in the crate.
+const MOST_HEADER: u64 = 100_000_000;
+/// Bytes that are read at a time.
+const BLOCK: usize = 1 << 16;
+
+/// A stream of tensors whose header is in order. Tensors are read one after the other as they come, so that nothing is in
+/// memory twice.
 pub(super) struct Reader<'a> {
-    tensors: SafeTensors<'a>,
-    metadata: Metadata,
+    from: &'a mut dyn Read,
+    header: Metadata,
+    /// Where the tensors begin.
+    start: u64,
+    /// Bytes read so far.
+    at: u64,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Result<Self, FolderError> {
-        let got = bytes.len() as u64;
-        let (length, rest) = bytes.split_first_chunk::<8>().ok_or(FolderError::Truncated { got, want: 8 })?;
-        let header = u64::from_le_bytes(*length);
-        // A sane header that is longer than the file was cut; an insane one is the crate's to refuse.
-        if header > rest.len() as u64 && rest.first() == Some(&b'{') && header <= 100_000_000 {
-            return Err(FolderError::Truncated { got, want: 8 + header });
+    pub(super) fn new(from: &'a mut dyn Read) -> Result<Self, FolderError> {
+        let mut length = [0; 8];
+        let got = fill(from, &mut length)?;
+        if got < length.len() {
+            return Err(FolderError::Truncated { got: got as u64, want: 8 });
         }
-        let not = |error: SafeTensorError| FolderError::NotSafetensors(error.to_string());
-        let (_, metadata) = match SafeTensors::read_metadata(bytes) {
-            Err(SafeTensorError::MetadataIncompleteBuffer) => return Err(wrong_length(bytes, header)),
-            read => read.map_err(not)?,
-        };
-        Ok(Self { tensors: SafeTensors::deserialize(bytes).map_err(not)?, metadata })
+        let want = u64::from_le_bytes(length);
+        if want > MOST_HEADER {
+            return Err(FolderError::NotSafetensors(format!("its header would be {want} bytes long")));
+        }
+        let mut header = Vec::new();
+        from.take(want).read_to_end(&mut header).map_err(|error| io(&error))?;
+        let got = header.len() as u64;
+        if got < want {
+            let truncated = header.first().is_none_or(|first| *first == b'{');
+            let error = FolderError::Truncated { got: 8 + got, want: 8 + want };
+            return Err(if truncated { error } else { FolderError::NotSafetensors("its header is no JSON".into()) });
+        }
+        let header = serde_json::from_slice(&header).map_err(|error| FolderError::NotSafetensors(error.to_string()))?;
+        Ok(Self { from, header, start: 8 + want, at: 8 + want })
     }
 
     pub(super) fn metadata(&self, key: &str) -> Option<&str> {
-        self.metadata.metadata().as_ref()?.get(key).map(String::as_str)
+        self.header.metadata().as_ref()?.get(key).map(String::as_str)
     }
 
-    pub(super) fn refuse_unknown(&self, known: &[&str]) -> Result<(), FolderError> {
-        let mut unknown: Vec<&str> = self.tensors.names().into_iter().filter(|n| !known.contains(n)).collect();
+    /// Checks that there are these tensors and no others, each with its shape and type.
+    pub(super) fn expect(&self, tensors: &[(&str, Vec<usize>, Dtype)]) -> Result<(), FolderError> {
+        let known = |name: &String| tensors.iter().any(|(known, ..)| known == name);
+        let mut unknown: Vec<String> = self.header.offset_keys().into_iter().filter(|name| !known(name)).collect();
         unknown.sort_unstable();
-        match unknown.first() {
-            Some(name) => Err(FolderError::Unknown { name: (*name).to_owned() }),
-            None => Ok(()),
+        if let Some(name) = unknown.into_iter().next() {
+            return Err(FolderError::Unknown { name });
         }
-    }
-
-    fn view(&self, name: &str, want: Dtype, want_name: &'static str) -> Result<safetensors::tensor::TensorView<'a>, FolderError> {
-        let missing = |_| FolderError::Missing { name: name.to_owned() };
-        let view = self.tensors.tensor(name).map_err(missing)?;
-        if view.dtype() != want {
-            let got = format!("{:?}", view.dtype());
-            return Err(FolderError::Type { name: name.to_owned(), got, want: want_name });
+        for (name, shape, want) in tensors {
+            let name = (*name).to_owned();
+            let Some(info) = self.header.info(&name) else { return Err(FolderError::Missing { name }) };
+            if info.dtype != *want {
+                return Err(FolderError::Type { name, got: info.dtype.to_string(), want: want.to_string() });
+            }
+            if info.shape != *shape {
+                return Err(FolderError::Shape { name, got: info.shape.clone(), want: shape.clone() });
+            }
         }
-        Ok(view)
-    }
-
-    /// Appends the values of a tensor of this shape.
-    pub(super) fn append_floats(&self, name: &str, shape: Vec<usize>, out: &mut Vec<f32>) -> Result<(), FolderError> {
-        let view = self.view(name, Dtype::F32, "F32")?;
-        if view.shape() != shape {
-            return Err(FolderError::Shape { name: name.to_owned(), got: view.shape().to_vec(), want: shape });
-        }
-        out.extend(view.data().as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)));
         Ok(())
     }
 
-    /// The bytes of the only tensor.
-    pub(super) fn only_bytes(&self, name: &str) -> Result<&'a [u8], FolderError> {
-        self.refuse_unknown(&[name])?;
-        Ok(self.view(name, Dtype::U8, "U8")?.data())
+    /// Where each tensor begins, in bytes from the first, in the order in which they come.
+    pub(super) fn order(&self) -> Vec<(String, usize)> {
+        let starts = |name: String| self.header.info(&name).map(|info| (name, info.data_offsets.0));
+        self.header.offset_keys().into_iter().filter_map(starts).collect()
+    }
+
+    /// The numbers of all tensors, in the order in which they come; to the end of the stream.
+    pub(super) fn floats(mut self) -> Result<Vec<f32>, FolderError> {
+        let mut values = Vec::new();
+        let room = values.try_reserve_exact(self.header.data_len() / 4);
+        room.map_err(|error| FolderError::Io(error.to_string()))?;
+        self.blocks(|block| values.extend(block.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b))))?;
+        Ok(values)
+    }
+
+    /// The bytes of all tensors; to the end of the stream.
+    pub(super) fn bytes(mut self) -> Result<Vec<u8>, FolderError> {
+        let mut bytes = Vec::new();
+        self.blocks(|block| bytes.extend_from_slice(block))?;
+        Ok(bytes)
+    }
+
+    /// How long the only tensor is.
+    pub(super) fn length(&self, name: &str) -> Vec<usize> {
+        self.header.info(name).map_or_else(Vec::new, |info| vec![info.shape.iter().product()])
+    }
+
+    /// Hands the content on in blocks of a multiple of four bytes, the last one excepted.
+    fn blocks(&mut self, mut sink: impl FnMut(&[u8])) -> Result<(), FolderError> {
+        let want = self.start + self.header.data_len() as u64;
+        let mut block = vec![0; BLOCK];
+        while self.at < want {
+            let size = BLOCK.min((want - self.at) as usize);
+            let got = fill(self.from, &mut block[..size])?;
+            self.at += got as u64;
+            if got < size {
+                return Err(FolderError::Truncated { got: self.at, want });
+            }
+            sink(&block[..size]);
+        }
+        let more = std::io::copy(self.from, &mut std::io::sink()).map_err(|error| io(&error))?;
+        if more > 0 { Err(FolderError::TooLong { got: want + more, want }) } else { Ok(()) }
     }
 }
 
-/// The tensors do not end where the file does: says where they do.
-fn wrong_length(bytes: &[u8], header: u64) -> FolderError {
-    let got = bytes.len() as u64;
-    let text = bytes.get(8..8 + header as usize).unwrap_or_default();
-    let value: Value = serde_json::from_slice(text).unwrap_or_default();
-    let end = |tensor: &Value| tensor.get("data_offsets")?.get(1)?.as_u64();
-    let ends = value.as_object().into_iter().flat_map(Map::values).filter_map(end);
-    let want = (8 + header).saturating_add(ends.max().unwrap_or(0));
-    if got < want { FolderError::Truncated { got, want } } else { FolderError::TooLong { got, want } }
+/// Reads until the block is full or the stream ends; says how much came.
+fn fill(from: &mut dyn Read, block: &mut [u8]) -> Result<usize, FolderError> {
+    let mut got = 0;
+    while got < block.len() {
+        match from.read(&mut block[got..]) {
+            Ok(0) => break,
+            Ok(more) => got += more,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(io(&error)),
+        }
+    }
+    Ok(got)
+}
+
+fn io(error: &std::io::Error) -> FolderError {
+    FolderError::Io(error.to_string())
 }

@@ -11,6 +11,8 @@ use super::activation::{sigmoid, tanh};
 pub(crate) struct Forward<'a> {
     /// Padded units of a gate.
     pub(crate) units: usize,
+    /// How far the gates of two rows are apart.
+    pub(crate) gate_row: usize,
     /// Whether the forget gate is `1 - input`.
     pub(crate) coupled: bool,
     /// `[row][gate][unit]`: sums in, activated gates out.
@@ -31,14 +33,15 @@ impl WithSimd for Forward<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let units = self.units;
-        let gates_in_row = if self.coupled { 3 } else { 4 };
-        let rows = self.gates.chunks_exact_mut(gates_in_row * units).zip(self.cell_before.chunks_exact(units));
+        let rows = self.gates.chunks_exact_mut(self.gate_row).zip(self.cell_before.chunks_exact(units));
         let outs = self.cell.chunks_exact_mut(units).zip(self.tanh_cell.chunks_exact_mut(units));
         for (((gates, before), (cell, tanh_cell)), shown) in rows.zip(outs).zip(self.shown.chunks_exact_mut(units)) {
             let (input, rest) = gates.split_at_mut(units);
             let (forget, rest) = if self.coupled { (&mut [][..], rest) } else { rest.split_at_mut(units) };
-            let (candidate, output) = rest.split_at_mut(units);
-            let (input, candidate, output) = (vectors_mut::<S>(input), vectors_mut::<S>(candidate), vectors_mut::<S>(output));
+            let (candidate, rest) = rest.split_at_mut(units);
+            let output = &mut rest[..units];
+            let (input, candidate, output) =
+                (vectors_mut::<S>(input), vectors_mut::<S>(candidate), vectors_mut::<S>(output));
             let forget = vectors_mut::<S>(forget);
             let (before, cell) = (S::as_simd_f32s(before).0, vectors_mut::<S>(cell));
             let (tanh_cell, shown) = (vectors_mut::<S>(tanh_cell), vectors_mut::<S>(shown));
@@ -66,6 +69,8 @@ impl WithSimd for Forward<'_> {
 pub(crate) struct Backward<'a> {
     /// Padded units of a gate.
     pub(crate) units: usize,
+    /// How far the gates of two rows are apart.
+    pub(crate) gate_row: usize,
     /// Whether the forget gate is `1 - input`.
     pub(crate) coupled: bool,
     /// Activated gates.
@@ -88,8 +93,7 @@ impl WithSimd for Backward<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let units = self.units;
-        let wide = if self.coupled { 3 } else { 4 } * units;
-        let rows = self.gates.chunks_exact(wide).zip(self.d_gates.chunks_exact_mut(wide));
+        let rows = self.gates.chunks_exact(self.gate_row).zip(self.d_gates.chunks_exact_mut(self.gate_row));
         let cells = self.cell_before.chunks_exact(units).zip(self.tanh_cell.chunks_exact(units));
         let ins = self.d_units.chunks_exact(units).zip(self.d_cell.chunks_exact_mut(units));
         let one = simd.splat_f32s(1.0);

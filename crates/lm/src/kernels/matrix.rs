@@ -8,6 +8,8 @@
 
 use pulp::{Simd, WithSimd};
 
+use super::prefetch::prefetch;
+
 /// Every row is padded to a multiple of so many numbers: the widest vector.
 pub(crate) const LANES: usize = 16;
 
@@ -59,6 +61,7 @@ impl WithSimd for Product<'_> {
         let (c, _) = S::as_mut_simd_f32s(self.c);
         let mut work = Tiles {
             simd,
+            m: self.m,
             k: self.k,
             a: self.a,
             b,
@@ -69,25 +72,15 @@ impl WithSimd for Product<'_> {
         };
         let vectors = self.n / lanes;
         let mut at = 0;
-        // With 32 registers 8 x 3 tiles keep the units busy, with 16 registers 4 x 3.
-        let wide = S::REGISTER_COUNT >= 32;
         while at < vectors {
-            let width = (vectors - at).min(3);
-            match (width, wide) {
-                (3, true) => work.column::<8, 3>(self.m, at),
-                (3, false) => work.column::<4, 3>(self.m, at),
-                (2, true) => work.column::<8, 2>(self.m, at),
-                (2, false) => work.column::<4, 2>(self.m, at),
-                (_, true) => work.column::<8, 1>(self.m, at),
-                (_, false) => work.column::<4, 1>(self.m, at),
-            }
-            at += width;
+            at += work.columns(self.m, at, vectors - at);
         }
     }
 }
 
 struct Tiles<'a, S: Simd> {
     simd: S,
+    m: usize,
     k: usize,
     a: Left<'a>,
     b: &'a [S::f32s],
@@ -98,9 +91,29 @@ struct Tiles<'a, S: Simd> {
 }
 
 impl<S: Simd> Tiles<'_, S> {
+    /// All rows of the next columns of C; returns how many vectors wide they are.
+    ///
+    /// A tile has some 24 sums with 32 registers and 12 with 16, so that multiplications do not wait for one another; wide
+    /// tiles read A once, which pays where it lies in rows.
+    #[inline(always)]
+    fn columns(&mut self, m: usize, at: usize, left: usize) -> usize {
+        let in_rows = self.a.column == 1;
+        match (S::REGISTER_COUNT >= 32, left) {
+            (true, 6) if in_rows => self.column::<4, 6>(m, at),
+            (true, 5) => self.column::<5, 5>(m, at),
+            (true, 4) => self.column::<6, 4>(m, at),
+            (true, 3 | 6..) => self.column::<8, 3>(m, at),
+            (true, 2) => self.column::<8, 2>(m, at),
+            (true, _) => self.column::<8, 1>(m, at),
+            (false, 3..) => self.column::<4, 3>(m, at),
+            (false, 2) => self.column::<4, 2>(m, at),
+            (false, _) => self.column::<4, 1>(m, at),
+        }
+    }
+
     /// All rows of C, NV vectors wide.
     #[inline(always)]
-    fn column<const MR: usize, const NV: usize>(&mut self, m: usize, at: usize) {
+    fn column<const MR: usize, const NV: usize>(&mut self, m: usize, at: usize) -> usize {
         let mut row = 0;
         while row + MR <= m {
             self.tile::<MR, NV>(row, at);
@@ -114,10 +127,12 @@ impl<S: Simd> Tiles<'_, S> {
             self.tile::<1, NV>(row, at);
             row += 1;
         }
+        NV
     }
 
     #[inline(always)]
     fn tile<const MR: usize, const NV: usize>(&mut self, row: usize, at: usize) {
+        self.prefetch_c::<MR, NV>(row, at);
         let sums = if self.a.column == 1 { self.sums_of_rows::<MR, NV>(row, at) } else { self.sums::<MR, NV>(row, at) };
         let simd = self.simd;
         for (r, sums) in sums.iter().enumerate() {
@@ -132,12 +147,23 @@ impl<S: Simd> Tiles<'_, S> {
         }
     }
 
+    /// What a tile is added to can come while its sums are computed.
+    #[inline(always)]
+    fn prefetch_c<const MR: usize, const NV: usize>(&self, row: usize, at: usize) {
+        if !matches!(self.into, Into::Set) {
+            self.c[row * self.c_row..].chunks(self.c_row).take(MR).for_each(|c| prefetch(&c[at..][..NV]));
+        }
+    }
+
     /// A tile of A B where the rows of A lie in one piece each: as many slices of one length, which need no checks.
     #[inline(always)]
     fn sums_of_rows<const MR: usize, const NV: usize>(&self, row: usize, at: usize) -> [[S::f32s; NV]; MR] {
         let mut sums = [[self.simd.splat_f32s(0.0); NV]; MR];
         let Left { values, row: a_row, .. } = self.a;
         let a: [&[f32]; MR] = std::array::from_fn(|r| &values[(row + r) * a_row..][..self.k]);
+        for next in values[(row + MR).min(self.m) * a_row..].chunks(a_row).take(MR) {
+            prefetch(&next[..self.k.min(next.len())]);
+        }
         for (k, b) in self.b[at..].chunks(self.b_row).take(self.k).enumerate() {
             let Some(b) = b.first_chunk::<NV>() else { break };
             for (a, sums) in a.iter().zip(&mut sums) {
@@ -167,21 +193,6 @@ impl<S: Simd> Tiles<'_, S> {
         let a = self.simd.splat_f32s(a);
         for (sum, b) in sums.iter_mut().zip(b) {
             *sum = self.simd.mul_add_e_f32s(a, *b, *sum);
-        }
-    }
-}
-
-/// Writes the transpose of an `rows x columns` matrix.
-pub(crate) fn transpose(from: &[f32], from_row: usize, rows: usize, columns: usize, to: &mut [f32], to_row: usize) {
-    const BLOCK: usize = 16;
-    for row in (0..rows).step_by(BLOCK) {
-        for column in (0..columns).step_by(BLOCK) {
-            for r in row..(row + BLOCK).min(rows) {
-                let line = &from[r * from_row + column..r * from_row + (column + BLOCK).min(columns)];
-                for (c, v) in line.iter().enumerate() {
-                    to[(column + c) * to_row + r] = *v;
-                }
-            }
         }
     }
 }
@@ -221,13 +232,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn a_transpose_is_one() {
-        let from = numbers(37 * 21, 1);
-        let mut to = vec![0.0; 21 * 40];
-        transpose(&from, 21, 37, 21, &mut to, 40);
-        assert!((0..37).all(|r| (0..21).all(|c| to[c * 40 + r] == from[r * 21 + c])));
     }
 }

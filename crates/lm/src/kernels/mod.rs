@@ -6,8 +6,10 @@
 pub(crate) mod activation;
 pub(crate) mod cell;
 pub(crate) mod matrix;
+mod prefetch;
 pub(crate) mod rows;
 pub(crate) mod softmax;
+pub(crate) mod transpose;
 
 use pulp::{Simd, WithSimd};
 use serde::{Deserialize, Serialize};
@@ -54,6 +56,12 @@ impl KernelPath {
             Self::Neon => "neon",
             Self::Simd128 => "simd128",
         }
+    }
+
+    /// Runs an operation that gives nothing back, on a path that is known to be there.
+    pub(crate) fn compute<W: WithSimd<Output = ()>>(self, op: W) {
+        let done = self.run(op);
+        debug_assert!(done.is_some(), "whoever holds a model has checked its path");
     }
 
     /// Runs an operation on this path; none if the machine does not have it.

@@ -52,3 +52,24 @@ impl WithSimd for SubtractRows<'_> {
         }
     }
 }
+
+/// The sum of the products of two rows of one length.
+pub(crate) struct Dot<'a> {
+    /// One, padded.
+    pub(crate) a: &'a [f32],
+    /// The other.
+    pub(crate) b: &'a [f32],
+}
+
+impl WithSimd for Dot<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> f32 {
+        let (a, _) = S::as_simd_f32s(self.a);
+        let (b, _) = S::as_simd_f32s(self.b);
+        let mut sum = simd.splat_f32s(0.0);
+        a.iter().zip(b).for_each(|(a, b)| sum = simd.mul_add_e_f32s(*a, *b, sum));
+        simd.reduce_sum_f32s(sum)
+    }
+}

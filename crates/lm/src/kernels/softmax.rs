@@ -39,29 +39,6 @@ impl WithSimd for ExpAndSum<'_> {
     }
 }
 
-/// The sum of `2^(value - largest)`.
-pub(crate) struct SumPowers<'a> {
-    /// Values in units of ln 2.
-    pub(crate) values: &'a [f32],
-    /// The largest of them.
-    pub(crate) largest: f32,
-}
-
-impl WithSimd for SumPowers<'_> {
-    type Output = f32;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> f32 {
-        let (values, _) = S::as_simd_f32s(self.values);
-        let largest = simd.splat_f32s(self.largest);
-        let mut sum = simd.splat_f32s(0.0);
-        for value in values {
-            sum = simd.add_f32s(sum, exp2(simd, simd.sub_f32s(*value, largest)));
-        }
-        simd.reduce_sum_f32s(sum)
-    }
-}
-
 /// The largest logit of each token, for [`ExpAndSum::shift`].
 pub(crate) fn largest(logits: &[f32], row: usize, bias: &[f32], largest: &mut [f32]) {
     for (n, line) in logits.chunks_exact(row).enumerate() {

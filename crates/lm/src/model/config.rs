@@ -151,6 +151,9 @@ pub enum ConfigError {
         /// What would be multiplied with it.
         output: usize,
     },
+    /// A GRU shows its units as they are.
+    #[error("a GRU has no recurrent_projection")]
+    Projection,
     /// A rate that is no probability.
     #[error("dropout must be at least 0 and below 1")]
     Dropout,
@@ -202,6 +205,9 @@ impl ModelConfig {
         }
         if self.tied && self.output() != self.embedding {
             return Err(ConfigError::Tied { embedding: self.embedding, output: self.output() });
+        }
+        if self.cell == Cell::Gru && self.recurrent_projection.is_some() {
+            return Err(ConfigError::Projection);
         }
         match self.dropout {
             Some(d) if !(d.rate >= 0.0 && d.rate < 1.0) => Err(ConfigError::Dropout),

@@ -2,6 +2,11 @@
 //!
 //! Zaremba et al. 2014 draw what enters each layer and what leaves the last afresh at every token; Gal and Ghahramani 2016
 //! draw once for a whole sequence. What stays is scaled by `1 / (1 - rate)`, so that nothing needs to be scaled later.
+//!
+//! The masks of a step depend on the seed and the number of the step alone: they are the keystream of ChaCha20 (RFC 8439,
+//! counter from 0) under a key of the seed (8 bytes, little endian) and `keyhush dropout v1`, with the number of the step
+//! as nonce (8 bytes, then zeros). Each factor takes 4 bytes, whose upper 24 bits are compared with the rate; each place
+//! begins at a multiple of 4096 bytes.
 
 use chacha20::{
     ChaCha20,
@@ -14,12 +19,14 @@ use super::{
 };
 
 /// Draws the masks of one step after the other.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct MaskDrawer {
     dropout: Dropout,
     /// Units of what enters each layer and of what leaves the last.
     widths: Vec<usize>,
-    cipher: ChaCha20,
+    key: [u8; 32],
+    /// The step whose masks come next.
+    step: u64,
 }
 
 impl MaskDrawer {
@@ -31,19 +38,28 @@ impl MaskDrawer {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
         key[8..26].copy_from_slice(b"keyhush dropout v1");
-        Some(Self { dropout, widths, cipher: ChaCha20::new(&key.into(), &[0; 12].into()) })
+        Some(Self { dropout, widths, key, step: 0 })
+    }
+
+    /// Goes to a step, counted from 0: a run that goes on where another stopped draws what that one would have drawn.
+    pub const fn go_to(&mut self, step: u64) {
+        self.step = step;
     }
 
     /// Draws the masks of the next step, of so many rows and tokens each.
     pub fn draw(&mut self, rows: usize, steps: usize, masks: &mut Masks) {
+        let mut nonce = [0; 12];
+        nonce[..8].copy_from_slice(&self.step.to_le_bytes());
+        self.step += 1;
+        let mut cipher = ChaCha20::new(&self.key.into(), &nonce.into());
         masks.resize_with(self.widths.len(), Vec::new);
         for (mask, width) in masks.iter_mut().zip(&self.widths) {
             let one_step = rows * width;
             mask.resize(one_step * steps, 0.0);
             match self.dropout.kind {
-                DropoutKind::PerStep => fill(&mut self.cipher, self.dropout.rate, mask),
+                DropoutKind::PerStep => fill(&mut cipher, self.dropout.rate, mask),
                 DropoutKind::Variational => {
-                    fill(&mut self.cipher, self.dropout.rate, &mut mask[..one_step]);
+                    fill(&mut cipher, self.dropout.rate, &mut mask[..one_step]);
                     (1..steps).for_each(|step| mask.copy_within(..one_step, step * one_step));
                 }
             }
@@ -86,6 +102,9 @@ mod tests {
             let before = masks.clone();
             drawer.draw(20, 30, &mut masks);
             assert_ne!(before, masks, "a fresh draw for every batch");
+            drawer.go_to(0);
+            drawer.draw(20, 30, &mut masks);
+            assert_eq!(before, masks, "the same draw for the same step");
         }
         assert!(MaskDrawer::new(&ModelConfig::preset("tiny").unwrap(), 5).is_none());
     }

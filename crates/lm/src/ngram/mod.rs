@@ -186,6 +186,12 @@ impl LanguageModel for KneserNey {
         self.trie.vocabulary()
     }
 
+    /// Only the last words count.
+    fn after(&self, sequence: &[u32]) -> Option<Vec<f32>> {
+        let (mut scratch, mut out) = (vec![0.0; self.vocabulary()], vec![0.0; self.vocabulary()]);
+        (!sequence.is_empty()).then(|| self.fill(sequence, &mut scratch, &mut out)).map(|()| out)
+    }
+
     fn read(&self, sequences: &[&[u32]], visit: &mut dyn FnMut(usize, usize, &[f32])) {
         let mut scratch = vec![0.0; self.vocabulary()];
         let mut out = vec![0.0; self.vocabulary()];

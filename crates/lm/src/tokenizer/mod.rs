@@ -100,10 +100,24 @@ impl Tokenizer {
     }
 
     /// Hands every token of the text to `sink`, in order. Takes time linear in the text, whatever is in it.
-    pub fn for_each(&self, text: &str, sink: impl FnMut(&str)) {
+    pub fn for_each(&self, text: &str, mut sink: impl FnMut(&str)) {
         match self.rules {
-            Rules::Words1 => words::for_each(text, sink),
-            Rules::Characters1 => characters(text, sink),
+            Rules::Words1 => words::for_each(text, |token, _| sink(token)),
+            Rules::Characters1 => characters(text, |token, _| sink(token)),
+        }
+    }
+
+    /// The same, and with every token how many characters of the text it took, white space not counted: those that
+    /// somebody typed for it. `1,000` took five, whatever `<num>` has.
+    pub fn for_each_typed(&self, text: &str, mut sink: impl FnMut(&str, usize)) {
+        let mut start = 0;
+        let count = |token: &str, end: usize| {
+            sink(token, text[start..end].chars().filter(|c| !c.is_whitespace()).count());
+            start = end;
+        };
+        match self.rules {
+            Rules::Words1 => words::for_each(text, count),
+            Rules::Characters1 => characters(text, count),
         }
     }
 
@@ -125,19 +139,29 @@ impl Tokenizer {
     }
 }
 
-fn characters(text: &str, mut sink: impl FnMut(&str)) {
+fn characters(text: &str, mut sink: impl FnMut(&str, usize)) {
     let mut letters = text.char_indices().peekable();
     while let Some((at, c)) = letters.next() {
         match c {
             '\r' => {
-                letters.next_if(|(_, next)| *next == '\n');
-                sink("\n");
+                let newline = letters.next_if(|(_, next)| *next == '\n').is_some();
+                sink("\n", at + 1 + usize::from(newline));
             }
-            '\n' | '\t' => sink(&text[at..=at]),
+            '\n' | '\t' => sink(&text[at..=at], at + 1),
             c if c.is_control() => {}
-            c => sink(&text[at..at + c.len_utf8()]),
+            c => sink(&text[at..at + c.len_utf8()], at + c.len_utf8()),
         }
     }
+}
+
+/// Splits off the word that is still being typed: what stands at the end of the text without space or sign, written as the
+/// rules `words-1` write words.
+pub(crate) fn current_word(text: &str) -> (&str, String) {
+    let inside = |c: char| signs::is_word(c) || signs::is_apostrophe(c);
+    let word = text[text.trim_end_matches(inside).len()..].trim_start_matches(signs::is_apostrophe);
+    let word = word.trim_start_matches(signs::is_mark);
+    let letters = word.chars().map(|c| if signs::is_apostrophe(c) { '\'' } else { c });
+    (&text[..text.len() - word.len()], letters.flat_map(char::to_lowercase).collect())
 }
 
 #[cfg(test)]
@@ -193,6 +217,20 @@ mod tests {
     fn joined_text_reads_like_text() {
         let text = "hello, it's (really) <num>! ok... fine";
         assert_eq!(Tokenizer::words().join(words(text).iter().map(String::as_str)), text);
+    }
+
+    #[test]
+    fn every_character_that_was_typed_is_counted_once() {
+        let typed = |tokenizer: Tokenizer, text: &str| {
+            let mut counts = Vec::new();
+            tokenizer.for_each_typed(text, |token, typed| counts.push((token.to_owned(), typed)));
+            counts
+        };
+        let want = [("i", 1), ("paid", 4), (NUMBER, 5), ("!", 3), (ADDRESS, 9), ("👍", 2), ("...", 2), ("don't", 5)];
+        let want: Vec<_> = want.map(|(token, typed)| (token.to_owned(), typed)).into();
+        assert_eq!(typed(Tokenizer::words(), "I  paid 1,000!!! www.a.org 👍🏽 .. Don’t "), want);
+        let want: Vec<_> = [("a", 1), (" ", 0), ("\n", 0), ("b", 1)].map(|(c, n)| (c.to_owned(), n)).into();
+        assert_eq!(typed(Tokenizer::characters(), "a \r\nb"), want);
     }
 
     #[test]

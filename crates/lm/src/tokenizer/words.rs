@@ -8,7 +8,8 @@ const MAIL_DOMAIN: usize = 255;
 /// Tokens that stand for themselves.
 const CLASSES: [&str; 3] = [NUMBER, ADDRESS, "<unk>"];
 
-pub(super) fn for_each(text: &str, sink: impl FnMut(&str)) {
+/// Hands on every token and where it ends in the text.
+pub(super) fn for_each(text: &str, sink: impl FnMut(&str, usize)) {
     let mut scanner = Scanner { text, at: 0, word: String::new(), may_have_mail: text.contains('@'), sink };
     while let Some(&byte) = text.as_bytes().get(scanner.at) {
         match byte {
@@ -26,10 +27,11 @@ struct Scanner<'a, F> {
     at: usize,
     word: String,
     may_have_mail: bool,
+    /// Called when `at` is behind the token.
     sink: F,
 }
 
-impl<F: FnMut(&str)> Scanner<'_, F> {
+impl<F: FnMut(&str, usize)> Scanner<'_, F> {
     fn rest(&self) -> &str {
         &self.text[self.at..]
     }
@@ -37,7 +39,7 @@ impl<F: FnMut(&str)> Scanner<'_, F> {
     fn word_or_address(&mut self) {
         if let Some(length) = self.address() {
             self.at += length;
-            (self.sink)(ADDRESS);
+            (self.sink)(ADDRESS, self.at);
         } else {
             self.word();
         }
@@ -87,7 +89,7 @@ impl<F: FnMut(&str)> Scanner<'_, F> {
                 _ => break,
             }
         }
-        (self.sink)(if digits_only { NUMBER } else { &self.word });
+        (self.sink)(if digits_only { NUMBER } else { &self.word }, self.at);
     }
 
     /// Takes an apostrophe inside a word, or a letter beyond ASCII; says whether it was a digit.
@@ -122,7 +124,7 @@ impl<F: FnMut(&str)> Scanner<'_, F> {
             self.at += c.len_utf8();
         } else if let Some(plain) = signs::plain(c) {
             self.skip_run(c);
-            (self.sink)(plain);
+            (self.sink)(plain, self.at);
         } else if signs::is_word(c) {
             self.word();
         } else {
@@ -154,7 +156,7 @@ impl<F: FnMut(&str)> Scanner<'_, F> {
             end += c.len_utf8();
         }
         self.at = end;
-        (self.sink)(&self.word);
+        (self.sink)(&self.word, self.at);
     }
 
     fn sign(&mut self) {
@@ -163,7 +165,7 @@ impl<F: FnMut(&str)> Scanner<'_, F> {
             self.at += c.len_utf8();
         } else if let Some(class) = CLASSES.into_iter().find(|class| self.rest().starts_with(class)) {
             self.at += class.len();
-            (self.sink)(class);
+            (self.sink)(class, self.at);
         } else if !self.emoticon(c) {
             self.one_sign(c);
         }
@@ -190,7 +192,7 @@ impl<F: FnMut(&str)> Scanner<'_, F> {
         let known = signs::EMOTICONS.contains(&self.word.as_str());
         if known {
             self.at += length;
-            (self.sink)(&self.word);
+            (self.sink)(&self.word, self.at);
         }
         known
     }
@@ -198,9 +200,9 @@ impl<F: FnMut(&str)> Scanner<'_, F> {
     fn one_sign(&mut self, c: char) {
         let run = self.skip_run(c);
         if c == '.' && run > 1 {
-            (self.sink)("...");
+            (self.sink)("...", self.at);
         } else {
-            (self.sink)(c.encode_utf8(&mut [0; 4]));
+            (self.sink)(c.encode_utf8(&mut [0; 4]), self.at);
         }
     }
 

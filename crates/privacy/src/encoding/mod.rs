@@ -31,6 +31,8 @@ use crate::{
 
 /// The finest grid: one user's coordinates and their sum of squares fit machine words.
 const MOST_GRID_BITS: u32 = 28;
+/// The longest update: with the segments after it, its length fits a machine word of 32 bits.
+const MOST_COORDINATES: usize = 1 << 31;
 
 /// What cannot be encoded, or does not decode.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -318,8 +320,8 @@ fn grid_norm(grid_bits: u32) -> f64 {
 
 fn check_plan(plan: &VectorPlan) -> Result<(), EncodingError> {
     let refuse = |field, problem: &str| Err(EncodingError::Plan { field, problem: problem.to_owned() });
-    if plan.dimension == 0 || plan.dimension > 1 << 40 {
-        return refuse("dimension", "must be at least 1 and at most 2^40");
+    if !(1..=MOST_COORDINATES).contains(&plan.dimension) {
+        return refuse("dimension", "must be at least 1 and at most 2^31");
     }
     if !(1..=MOST_GRID_BITS).contains(&plan.grid_bits) {
         return refuse("grid_bits", "must be from 1 to 28");

@@ -2,24 +2,26 @@
 //!
 //! | here      | shape                 | what                                                             |
 //! |-----------|-----------------------|------------------------------------------------------------------|
-//! | `from_x`  | input x gates * units | kernel rows for what enters from below                           |
-//! | `from_h`  | shown x gates * units | kernel rows for what the layer showed before                     |
-//! | `shown`   | (steps + 1) * rows    | what was shown; the first rows are carried over                  |
+//! | `from_x`  | input x gates * units  | kernel rows for what enters from below                          |
+//! | `from_h`  | shown x gates * units  | kernel rows for what the layer showed before                    |
+//! | `shown`   | (steps + 1) * rows     | what was shown; the first rows are carried over                 |
 //! | `d_gates` | tokens x gates * units | gradients of the gates' sums                                    |
+//!
+//! What is read backwards has a transposed copy, written anew after every step.
 
 use super::{
-    apply_mask,
     super::{
         config::{Cell, ModelConfig},
         parameters::{ParameterLayout, Role},
         reference::Batch,
     },
-    packed::Table,
+    apply_mask,
+    packed::Panels,
 };
 use crate::kernels::{
     KernelPath,
     cell::{Backward, Forward},
-    matrix::{Into, Left, Product, padded, transpose},
+    matrix::{Into, Left, padded},
     rows::SubtractRows,
 };
 
@@ -34,11 +36,13 @@ pub(super) struct Layer {
     input: usize,
     units: usize,
     show: usize,
-    from_x: Vec<f32>,
-    from_h: Vec<f32>,
+    /// How far the gates of two tokens are apart: an odd number of cache lines, so that tokens do not compete for places.
+    gate_row: usize,
+    from_x: Panels,
+    from_h: Panels,
     bias: Vec<f32>,
-    from_x_back: Vec<f32>,
-    from_h_back: Vec<f32>,
+    from_x_back: Panels,
+    from_h_back: Panels,
     projection: Option<Projection>,
     x: Vec<f32>,
     gates: Vec<f32>,
@@ -56,8 +60,8 @@ pub(super) struct Layer {
 
 #[derive(Debug, Clone)]
 struct Projection {
-    forward: Table,
-    back: Vec<f32>,
+    forward: Panels,
+    back: Panels,
 }
 
 impl Layer {
@@ -65,11 +69,12 @@ impl Layer {
         let sizes = [config.layer_input(layer), config.hidden, config.shown()];
         let [input, units, show] = sizes.map(padded);
         let wide = config.cell.gates().len() * units;
+        let gate_row = odd_lines(wide);
         let tokens = rows * steps;
         let zeros = |len: usize| vec![0.0; len];
         let projection = config.recurrent_projection.map(|size| Projection {
-            forward: Table::new(units, size),
-            back: zeros(show * units),
+            forward: Panels::new(units, padded(size)),
+            back: Panels::new(padded(size), units),
         });
         Self {
             layer,
@@ -78,18 +83,19 @@ impl Layer {
             input,
             units,
             show,
-            from_x: zeros(input * wide),
-            from_h: zeros(show * wide),
-            bias: zeros(wide),
-            from_x_back: zeros(wide * input),
-            from_h_back: zeros(wide * show),
+            gate_row,
+            from_x: Panels::new(input, wide),
+            from_h: Panels::new(show, wide),
+            bias: zeros(gate_row),
+            from_x_back: Panels::new(wide, input),
+            from_h_back: Panels::new(wide, show),
             x: zeros(tokens * input),
-            gates: zeros(tokens * wide),
+            gates: zeros(tokens * gate_row),
             cells: zeros((tokens + rows) * units),
             tanh_cells: zeros(tokens * units),
             unit_values: zeros(if projection.is_some() { tokens * units } else { 0 }),
             shown: zeros((tokens + rows) * show),
-            d_gates: zeros(tokens * wide),
+            d_gates: zeros(tokens * gate_row),
             d_shown: zeros(tokens * show),
             d_units: zeros(rows * units),
             d_cells: zeros(rows * units),
@@ -97,10 +103,6 @@ impl Layer {
             projection,
             carried_rows: 0,
         }
-    }
-
-    fn wide(&self) -> usize {
-        self.bias.len()
     }
 
     /// The padded size of what enters.
@@ -119,53 +121,49 @@ impl Layer {
         &self.d_x[..tokens * self.input]
     }
 
-    pub(super) fn load(&mut self, layout: &ParameterLayout, parameters: &[f32]) {
+    pub(super) fn load(&mut self, path: KernelPath, layout: &ParameterLayout, parameters: &[f32]) {
         let [input, hidden, shown] = self.sizes;
-        let (wide, units) = (self.wide(), self.units);
+        let units = self.units;
         for (n, gate) in self.cell.gates().iter().copied().enumerate() {
             let kernel = &parameters[layout.range(Role::GateKernel { layer: self.layer, gate })];
             for (row, from) in kernel.chunks_exact(hidden).enumerate() {
                 let (to, row) = if row < input { (&mut self.from_x, row) } else { (&mut self.from_h, row - input) };
-                to[row * wide + n * units..][..hidden].copy_from_slice(from);
+                to.set(row, n * units, from);
             }
             let bias = &parameters[layout.range(Role::GateBias { layer: self.layer, gate })];
             self.bias[n * units..][..hidden].copy_from_slice(bias);
         }
         if let Some(projection) = &mut self.projection {
-            debug_assert_eq!(shown, projection.forward.row(0).len());
-            projection.forward.load(&parameters[layout.range(Role::Projection { layer: self.layer })]);
+            let values = &parameters[layout.range(Role::Projection { layer: self.layer })];
+            values.chunks_exact(shown).enumerate().for_each(|(row, from)| projection.forward.set(row, 0, from));
         }
-        self.refresh_copies();
+        self.refresh_copies(path);
     }
 
     pub(super) fn store(&self, layout: &ParameterLayout, parameters: &mut [f32]) {
-        let [input, hidden, _] = self.sizes;
-        let (wide, units) = (self.wide(), self.units);
+        let [input, hidden, shown] = self.sizes;
+        let units = self.units;
         for (n, gate) in self.cell.gates().iter().copied().enumerate() {
             let kernel = &mut parameters[layout.range(Role::GateKernel { layer: self.layer, gate })];
             for (row, to) in kernel.chunks_exact_mut(hidden).enumerate() {
                 let (from, row) = if row < input { (&self.from_x, row) } else { (&self.from_h, row - input) };
-                to.copy_from_slice(&from[row * wide + n * units..][..hidden]);
+                from.get(row, n * units, to);
             }
             let bias = &mut parameters[layout.range(Role::GateBias { layer: self.layer, gate })];
             bias.copy_from_slice(&self.bias[n * units..][..hidden]);
         }
         if let Some(projection) = &self.projection {
-            let range = layout.range(Role::Projection { layer: self.layer });
-            let mut all = vec![0.0; projection.forward.rows() * self.sizes[2]];
-            projection.forward.store(&mut all);
-            let len = range.len();
-            parameters[range].copy_from_slice(&all[..len]);
+            let values = &mut parameters[layout.range(Role::Projection { layer: self.layer })];
+            values.chunks_exact_mut(shown).enumerate().for_each(|(row, to)| projection.forward.get(row, 0, to));
         }
     }
 
     /// Rewrites the transposed copies after the weights changed.
-    fn refresh_copies(&mut self) {
-        let wide = self.wide();
-        transpose(&self.from_x, wide, self.input, wide, &mut self.from_x_back, self.input);
-        transpose(&self.from_h, wide, self.show, wide, &mut self.from_h_back, self.show);
+    fn refresh_copies(&mut self, path: KernelPath) {
+        self.from_x_back.set_transposed(path, &self.from_x);
+        self.from_h_back.set_transposed(path, &self.from_h);
         if let Some(projection) = &mut self.projection {
-            transpose(&projection.forward.values, self.show, self.units, self.show, &mut projection.back, self.units);
+            projection.back.set_transposed(path, &projection.forward);
         }
     }
 
@@ -175,11 +173,17 @@ impl Layer {
         self.carried_rows = 0;
     }
 
-    pub(super) fn read_embeddings(&mut self, table: &Table, batch: &Batch<'_>) {
+    /// What `rows` sequences carry to the next batch: their cells and what was shown, padded.
+    pub(super) fn carried(&mut self, rows: usize) -> [&mut [f32]; 2] {
+        [&mut self.cells[..rows * self.units], &mut self.shown[..rows * self.show]]
+    }
+
+    /// Reads embeddings, with the context after each: `read` writes that of an entry, padded.
+    pub(super) fn read_rows(&mut self, batch: &Batch<'_>, read: impl Fn(usize, &mut [f32])) {
+        let embedding = self.sizes[0] - batch.context.len();
         for (x, id) in self.x.chunks_exact_mut(self.input).zip(batch.inputs) {
-            let row = table.row(*id as usize);
-            x[..row.len()].copy_from_slice(row);
-            x[row.len()..][..batch.context.len()].copy_from_slice(batch.context);
+            read(*id as usize, &mut x[..padded(embedding)]);
+            x[embedding..][..batch.context.len()].copy_from_slice(batch.context);
         }
     }
 
@@ -207,34 +211,39 @@ impl Layer {
     /// Runs over the batch that was read.
     pub(super) fn forward(&mut self, path: KernelPath, rows: usize, tokens: usize) {
         self.carried_rows = rows;
-        let (wide, units, show) = (self.wide(), self.units, self.show);
+        let (gate_row, units, show) = (self.gate_row, self.units, self.show);
         let coupled = self.cell == Cell::Cifg;
-        for gates in self.gates.chunks_exact_mut(wide).take(tokens) {
+        for gates in self.gates.chunks_exact_mut(gate_row).take(tokens) {
             gates.copy_from_slice(&self.bias);
         }
         let x = Left { values: &self.x, row: self.input, column: 1 };
-        let (k, c) = (self.input, &mut self.gates);
-        run(path, Product { m: tokens, n: wide, k, a: x, b: &self.from_x, b_row: wide, c, c_row: wide, into: Into::Add });
+        self.from_x.multiply(path, tokens, x, &mut self.gates, gate_row, Into::Add);
         for step in 0..tokens / rows {
             let at = step * rows;
-            let gates = &mut self.gates[at * wide..(at + rows) * wide];
-            let a = Left { values: &self.shown[at * show..(at + rows) * show], row: show, column: 1 };
-            let b = &self.from_h;
-            run(path, Product { m: rows, n: wide, k: show, a, b, b_row: wide, c: gates, c_row: wide, into: Into::Add });
+            let gates = &mut self.gates[at * gate_row..(at + rows) * gate_row];
+            let before = Left { values: &self.shown[at * show..(at + rows) * show], row: show, column: 1 };
+            self.from_h.multiply(path, rows, before, gates, gate_row, Into::Add);
             let (cell_before, cell) = self.cells[at * units..(at + 2 * rows) * units].split_at_mut(rows * units);
             let tanh_cell = &mut self.tanh_cells[at * units..(at + rows) * units];
-            let gates = &mut self.gates[at * wide..(at + rows) * wide];
             let after = &mut self.shown[(at + rows) * show..(at + 2 * rows) * show];
             match &self.projection {
-                None => path_run(path, Forward { units, coupled, gates, cell_before, cell, tanh_cell, shown: after }),
+                None => {
+                    path.compute(Forward {
+                        units,
+                        gate_row,
+                        coupled,
+                        gates,
+                        cell_before,
+                        cell,
+                        tanh_cell,
+                        shown: after,
+                    });
+                }
                 Some(projection) => {
-                    let values = &mut self.unit_values[at * units..(at + rows) * units];
-                    path_run(path, Forward { units, coupled, gates, cell_before, cell, tanh_cell, shown: values });
-                    let a = Left { values, row: units, column: 1 };
-                    let b = &projection.forward.values;
-                    let product =
-                        Product { m: rows, n: show, k: units, a, b, b_row: show, c: after, c_row: show, into: Into::Set };
-                    run(path, product);
+                    let shown = &mut self.unit_values[at * units..(at + rows) * units];
+                    path.compute(Forward { units, gate_row, coupled, gates, cell_before, cell, tanh_cell, shown });
+                    let values = Left { values: shown, row: units, column: 1 };
+                    projection.forward.multiply(path, rows, values, after, show, Into::Set);
                 }
             }
         }
@@ -243,7 +252,7 @@ impl Layer {
     /// Back through the batch: `d_shown` is the gradient of what was shown at each token. The weights move against their
     /// gradients.
     pub(super) fn backward(&mut self, path: KernelPath, rows: usize, tokens: usize, d_above: &[f32], rate: f32) {
-        let (wide, units, show) = (self.wide(), self.units, self.show);
+        let (gate_row, units, show) = (self.gate_row, self.units, self.show);
         let coupled = self.cell == Cell::Cifg;
         self.d_shown[..tokens * show].copy_from_slice(&d_above[..tokens * show]);
         self.d_cells.fill(0.0);
@@ -252,31 +261,26 @@ impl Layer {
             let d_units = match &self.projection {
                 None => &self.d_shown[at * show..(at + rows) * show],
                 Some(projection) => {
-                    let a = Left { values: &self.d_shown[at * show..(at + rows) * show], row: show, column: 1 };
-                    let (b, c) = (&projection.back, &mut self.d_units);
-                    run(path, Product { m: rows, n: units, k: show, a, b, b_row: units, c, c_row: units, into: Into::Set });
+                    let shown = Left { values: &self.d_shown[at * show..(at + rows) * show], row: show, column: 1 };
+                    projection.back.multiply(path, rows, shown, &mut self.d_units, units, Into::Set);
                     &self.d_units[..rows * units]
                 }
             };
-            let d_gates = &mut self.d_gates[at * wide..(at + rows) * wide];
-            path_run(
-                path,
-                Backward {
-                    units,
-                    coupled,
-                    gates: &self.gates[at * wide..(at + rows) * wide],
-                    cell_before: &self.cells[at * units..(at + rows) * units],
-                    tanh_cell: &self.tanh_cells[at * units..(at + rows) * units],
-                    d_units,
-                    d_cell: &mut self.d_cells[..rows * units],
-                    d_gates,
-                },
-            );
+            path.compute(Backward {
+                units,
+                gate_row,
+                coupled,
+                gates: &self.gates[at * gate_row..(at + rows) * gate_row],
+                cell_before: &self.cells[at * units..(at + rows) * units],
+                tanh_cell: &self.tanh_cells[at * units..(at + rows) * units],
+                d_units,
+                d_cell: &mut self.d_cells[..rows * units],
+                d_gates: &mut self.d_gates[at * gate_row..(at + rows) * gate_row],
+            });
             if step > 0 {
-                let a = Left { values: &self.d_gates[at * wide..(at + rows) * wide], row: wide, column: 1 };
-                let c = &mut self.d_shown[(at - rows) * show..at * show];
-                let b = &self.from_h_back;
-                run(path, Product { m: rows, n: show, k: wide, a, b, b_row: show, c, c_row: show, into: Into::Add });
+                let d_gates = Left { values: &self.d_gates[at * gate_row..], row: gate_row, column: 1 };
+                let d_before = &mut self.d_shown[(at - rows) * show..at * show];
+                self.from_h_back.multiply(path, rows, d_gates, d_before, show, Into::Add);
             }
         }
         self.learn(path, tokens, rate);
@@ -285,34 +289,25 @@ impl Layer {
 
     /// The gradient of what entered, and the weights' step.
     fn learn(&mut self, path: KernelPath, tokens: usize, rate: f32) {
-        let (wide, units, show, input) = (self.wide(), self.units, self.show, self.input);
-        let d_gates = &self.d_gates[..tokens * wide];
-        let a = Left { values: d_gates, row: wide, column: 1 };
-        let (b, c) = (&self.from_x_back, &mut self.d_x);
-        run(path, Product { m: tokens, n: input, k: wide, a, b, b_row: input, c, c_row: input, into: Into::Set });
-        let into = Into::AddScaled(-rate);
-        let a = Left { values: &self.x, row: 1, column: input };
-        let c = &mut self.from_x;
-        run(path, Product { m: input, n: wide, k: tokens, a, b: d_gates, b_row: wide, c, c_row: wide, into });
-        let a = Left { values: &self.shown, row: 1, column: show };
-        let c = &mut self.from_h;
-        run(path, Product { m: show, n: wide, k: tokens, a, b: d_gates, b_row: wide, c, c_row: wide, into });
-        path.run(SubtractRows { to: &mut self.bias, from: d_gates, rate });
+        let (gate_row, units, show, input) = (self.gate_row, self.units, self.show, self.input);
+        let d_gates = &self.d_gates[..tokens * gate_row];
+        let left = Left { values: d_gates, row: gate_row, column: 1 };
+        self.from_x_back.multiply(path, tokens, left, &mut self.d_x, input, Into::Set);
+        let x = Left { values: &self.x, row: 1, column: input };
+        self.from_x.add_product(path, tokens, x, d_gates, gate_row, -rate);
+        let shown = Left { values: &self.shown, row: 1, column: show };
+        self.from_h.add_product(path, tokens, shown, d_gates, gate_row, -rate);
+        path.compute(SubtractRows { to: &mut self.bias, from: d_gates, rate });
         if let Some(projection) = &mut self.projection {
-            let a = Left { values: &self.unit_values, row: 1, column: units };
-            let (b, c) = (&self.d_shown[..tokens * show], &mut projection.forward.values);
-            run(path, Product { m: units, n: show, k: tokens, a, b, b_row: show, c, c_row: show, into });
+            let values = Left { values: &self.unit_values, row: 1, column: units };
+            projection.forward.add_product(path, tokens, values, &self.d_shown, show, -rate);
         }
-        self.refresh_copies();
+        self.refresh_copies(path);
     }
 }
 
-fn run(path: KernelPath, product: Product<'_>) {
-    path_run(path, product);
-}
-
-/// Runs a kernel; the path was found to be there when the trainer was made.
-fn path_run<W: pulp::WithSimd<Output = ()>>(path: KernelPath, op: W) {
-    let done = path.run(op);
-    debug_assert!(done.is_some());
+/// A length, made an odd number of cache lines of 16 numbers.
+const fn odd_lines(len: usize) -> usize {
+    let padded = padded(len);
+    padded + (padded / 16 + 1) % 2 * 16
 }

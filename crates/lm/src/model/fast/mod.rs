@@ -13,8 +13,9 @@ mod layer;
 mod network;
 mod output;
 mod packed;
+mod state;
 
-pub use self::network::Network;
+pub use self::network::{Network, NetworkError};
 
 use self::{layer::Layer, output::Output, packed::Table};
 use super::{
@@ -103,8 +104,8 @@ impl Trainer {
     pub fn load(&mut self, parameters: &[f32]) {
         assert_eq!(parameters.len(), self.layout.len(), "the parameters are not those of the model");
         self.embedding.load(&parameters[self.layout.range(Role::Embedding)]);
-        self.layers.iter_mut().for_each(|l| l.load(&self.layout, parameters));
-        self.output.load(&self.layout, parameters);
+        self.layers.iter_mut().for_each(|l| l.load(self.path, &self.layout, parameters));
+        self.output.load(self.path, &self.layout, parameters);
         self.forget();
     }
 
@@ -113,12 +114,19 @@ impl Trainer {
         self.layers.iter_mut().for_each(Layer::forget);
     }
 
+    /// Makes the moves that wait for the next step (see [`output`]).
+    fn settle(&mut self) {
+        let tied = self.config.tied.then_some(&mut self.embedding);
+        self.output.settle(self.path, tied);
+    }
+
     /// Writes the parameters as they are now.
     ///
     /// # Panics
     /// When there is not as much room as the model needs.
-    pub fn store(&self, parameters: &mut [f32]) {
+    pub fn store(&mut self, parameters: &mut [f32]) {
         assert_eq!(parameters.len(), self.layout.len(), "the parameters are not those of the model");
+        self.settle();
         self.embedding.store(&mut parameters[self.layout.range(Role::Embedding)]);
         self.layers.iter().for_each(|l| l.store(&self.layout, parameters));
         self.output.store(&self.layout, parameters);
@@ -149,7 +157,7 @@ impl Trainer {
         let table = if self.config.tied { Some(&mut self.embedding) } else { None };
         let loss = self.output.learn(self.path, batch, shown, table, learning_rate);
         self.backward(batch, learning_rate, masks);
-        if self.config.unit_norm {
+        if self.config.unit_norm && !self.config.tied {
             self.embedding.normalise_rows(self.path);
         }
         loss
@@ -161,7 +169,10 @@ impl Trainer {
             let (below, above) = self.layers.split_at_mut(n);
             let layer = &mut above[0];
             match below.last() {
-                None => layer.read_embeddings(&self.embedding, batch),
+                None if self.config.tied => {
+                    layer.read_rows(batch, |id, row| self.output.read_settled(self.path, &self.embedding, id, row));
+                }
+                None => layer.read_rows(batch, |id, row| row.copy_from_slice(self.embedding.padded_row(id))),
                 Some(below) => layer.read_layer(below, batch.inputs.len()),
             }
             if let Some(masks) = masks {
@@ -180,20 +191,10 @@ impl Trainer {
         assert!(batch.rows <= self.rows && tokens <= self.rows * self.steps, "the batch is larger than the trainer");
         self.forward(batch, None);
         let shown = self.layers.last().map_or(&[][..], |l| l.shown(tokens));
-        let tied = self.config.tied.then_some(&self.embedding);
+        let tied = self.config.tied.then_some(&mut self.embedding);
         let loss = self.output.measure(self.path, batch, shown, tied);
         self.layers.iter_mut().for_each(|l| l.carry(batch.rows, tokens));
         loss
-    }
-
-    /// Reads a batch and says how likely each entry is to come next, `[token][entry]`; nothing is learned.
-    fn predict(&mut self, batch: &Batch<'_>, log_probabilities: &mut [f32]) {
-        let tokens = batch.inputs.len();
-        self.forward(batch, None);
-        let shown = self.layers.last().map_or(&[][..], |l| l.shown(tokens));
-        let tied = self.config.tied.then_some(&self.embedding);
-        self.output.log_probabilities(self.path, shown, tied, tokens, log_probabilities);
-        self.layers.iter_mut().for_each(|l| l.carry(batch.rows, tokens));
     }
 
     fn backward(&mut self, batch: &Batch<'_>, learning_rate: f32, masks: Option<&Masks>) {

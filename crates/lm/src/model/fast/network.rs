@@ -1,72 +1,155 @@
-//! A trained model that predicts, many sequences side by side.
+//! A trained model that predicts: a test set, many sequences side by side, or a keyboard's text, token by token.
+//!
+//! It keeps the flat vector of parameters and reads the embeddings where they lie; only the layers between them are copied
+//! into the form that the kernels like. So a keyboard has its model in memory once, and nothing that only training needs.
+//! A user's context, where the model takes one, is zero.
 
-use super::{super::reference::Batch, Trainer, TrainerError};
-use crate::{kernels::KernelPath, language_model::LanguageModel, model::config::ModelConfig, vocabulary::EOS};
+mod layer;
+mod output;
+mod reader;
+
+use std::ops::Range;
+
+use thiserror::Error;
+
+use self::{
+    layer::{Layer, Scratch, State},
+    output::Output,
+};
+use crate::{
+    kernels::KernelPath,
+    language_model::{LanguageModel, Reader},
+    model::{
+        config::{ConfigError, ModelConfig},
+        parameters::{ParameterLayout, Role},
+    },
+};
 
 /// Sequences that are read side by side.
-const ROWS: usize = 16;
-/// Tokens of each that are read at a time.
-const STEPS: usize = 8;
+const ROWS: usize = 32;
+/// Tokens whose predictions are computed at a time.
+const TOKENS: usize = 64;
 
 /// A model that predicts and does not learn.
 #[derive(Debug, Clone)]
 pub struct Network {
-    model: Trainer,
+    config: ModelConfig,
+    path: KernelPath,
+    parameters: Vec<f32>,
+    embedding: Range<usize>,
+    output_embedding: Range<usize>,
+    layers: Vec<Layer>,
+    output: Output,
+}
+
+/// Why a model cannot predict here.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NetworkError {
+    /// The model cannot be built.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// This machine does not have the instructions.
+    #[error("this machine has no {}", path.name())]
+    Path {
+        /// What was asked for.
+        path: KernelPath,
+    },
+    /// Another number of parameters than the model has.
+    #[error("the model has {want} parameters, got {got}")]
+    Length {
+        /// What the configuration asks for.
+        want: usize,
+        /// What was given.
+        got: usize,
+    },
 }
 
 impl Network {
     /// A model with these parameters.
     ///
     /// # Errors
-    /// When the model cannot be built or has no fast path here.
-    ///
-    /// # Panics
-    /// When there are not as many parameters as the model has.
-    pub fn new(config: &ModelConfig, parameters: &[f32], path: KernelPath) -> Result<Self, TrainerError> {
-        let mut model = Trainer::new(config, ROWS, STEPS, path)?;
-        model.load(parameters);
-        Ok(Self { model })
+    /// When the model cannot be built, this machine does not have the path, or there are not as many parameters as the model
+    /// has.
+    pub fn new(config: &ModelConfig, parameters: Vec<f32>, path: KernelPath) -> Result<Self, NetworkError> {
+        let layout = ParameterLayout::new(config)?;
+        if !path.is_available() {
+            return Err(NetworkError::Path { path });
+        }
+        if parameters.len() != layout.len() {
+            return Err(NetworkError::Length { want: layout.len(), got: parameters.len() });
+        }
+        Ok(Self {
+            path,
+            embedding: layout.range(Role::Embedding),
+            output_embedding: layout.output_embedding(),
+            layers: (0..config.layers).map(|layer| Layer::new(config, layer, &layout, &parameters)).collect(),
+            output: Output::new(config, &layout, &parameters),
+            parameters,
+            config: config.clone(),
+        })
     }
 
-    /// Reads at most [`ROWS`] sequences to their ends.
-    fn read_some(
-        &self,
-        first: usize,
-        sequences: &[&[u32]],
-        spare: &mut (Trainer, Vec<f32>),
-        visit: &mut dyn FnMut(usize, usize, &[f32]),
-    ) {
-        let (model, log_probabilities) = spare;
-        model.forget();
-        let (rows, vocabulary) = (sequences.len(), self.model.config.vocabulary);
-        let longest = sequences.iter().map(|s| s.len()).max().unwrap_or(0);
-        let mut inputs = Vec::with_capacity(ROWS * STEPS);
-        for start in (0..longest).step_by(STEPS) {
-            inputs.clear();
-            for position in start..(start + STEPS).min(longest) {
-                inputs.extend(sequences.iter().map(|s| s.get(position).copied().unwrap_or(EOS)));
+    /// The path that its kernels take.
+    #[must_use]
+    pub const fn path(&self) -> KernelPath {
+        self.path
+    }
+
+    fn embedding(&self, id: u32) -> &[f32] {
+        let size = self.config.embedding;
+        &self.parameters[self.embedding.clone()][id as usize * size..][..size]
+    }
+
+    fn output_embedding(&self) -> &[f32] {
+        &self.parameters[self.output_embedding.clone()]
+    }
+
+    /// Reads one more token of each of the first rows; returns what the last layer shows, padded rows.
+    fn step<'a>(&self, inputs: &[u32], state: &'a mut [State], scratch: &mut Scratch) -> &'a [f32] {
+        for (n, layer) in self.layers.iter().enumerate() {
+            let (below, own) = state.split_at_mut(n);
+            match below.last() {
+                None => scratch.enter(layer, inputs.iter().map(|id| self.embedding(*id))),
+                Some(below) => scratch.enter(layer, below.shown_rows(inputs.len())),
             }
-            let batch = Batch { rows, inputs: &inputs, targets: &[], context: &[] };
-            model.predict(&batch, log_probabilities);
-            for (token, line) in log_probabilities.chunks_exact(vocabulary).take(inputs.len()).enumerate() {
-                let (row, position) = (token % rows, start + token / rows);
-                if position < sequences[row].len() {
-                    visit(first + row, position, line);
-                }
-            }
+            layer.step(self.path, inputs.len(), &mut own[0], scratch);
         }
+        state.last().map_or(&[], |top| top.shown(inputs.len()))
+    }
+
+    fn states(&self, rows: usize) -> Vec<State> {
+        self.layers.iter().map(|layer| State::zero(layer, rows)).collect()
     }
 }
 
 impl LanguageModel for Network {
     fn vocabulary(&self) -> usize {
-        self.model.config.vocabulary
+        self.config.vocabulary
     }
 
+    /// The longest sequences come first, so that those that go on are always the first rows.
     fn read(&self, sequences: &[&[u32]], visit: &mut dyn FnMut(usize, usize, &[f32])) {
-        let mut spare = (self.model.clone(), vec![0.0; ROWS * STEPS * self.vocabulary()]);
-        for (n, some) in sequences.chunks(ROWS).enumerate() {
-            self.read_some(n * ROWS, some, &mut spare, visit);
+        let mut order: Vec<usize> = (0..sequences.len()).collect();
+        order.sort_by_key(|s| std::cmp::Reverse(sequences[*s].len()));
+        let mut scratch = Scratch::new(&self.layers, ROWS);
+        let mut lines = self.output.lines(TOKENS);
+        for some in order.chunks(ROWS) {
+            let mut state = self.states(some.len());
+            let longest = sequences[some[0]].len();
+            for position in 0..longest {
+                let going = some.iter().take_while(|s| sequences[**s].len() > position).count();
+                let inputs: Vec<u32> = some[..going].iter().map(|s| sequences[*s][position]).collect();
+                let shown = self.step(&inputs, &mut state, &mut scratch);
+                if lines.room() < going {
+                    self.output.finish(self.path, self.output_embedding(), &mut lines, visit);
+                }
+                self.output.append(self.path, shown, some[..going].iter().map(|s| (*s, position)), &mut lines);
+            }
         }
+        self.output.finish(self.path, self.output_embedding(), &mut lines, visit);
+    }
+
+    fn reader(&self) -> Box<dyn Reader + '_> {
+        Box::new(reader::NetworkReader::new(self))
     }
 }

@@ -1,7 +1,9 @@
 //! The output: an optional dense layer, then a softmax over the vocabulary and its loss.
 //!
-//! The vocabulary is walked in tiles. For a tile of entries the logits of all tokens are computed, raised to a power and
-//! added up, and their product with the tile is added to the gradient, while all of it is in the cache.
+//! The vocabulary is walked in tiles, once a step. A tile of entries first makes the move that the step before left it;
+//! then the logits of all tokens are computed, raised to a power and added up, and their product with the tile is added to
+//! the gradient, while all of it is in the cache. The move of this step needs the sums over all tiles, so it waits for the
+//! next walk ([`Move`]); a row that is read before is moved where it is read.
 
 use super::{
     super::{
@@ -9,12 +11,14 @@ use super::{
         parameters::{ParameterLayout, Role},
         reference::Batch,
     },
-    packed::Table,
+    packed::{Panels, Table},
 };
 use crate::kernels::{
     KernelPath,
-    matrix::{Into, Left, Product, padded, transpose},
-    softmax::{ExpAndSum, SumPowers, largest},
+    matrix::{Into, Left, Product, padded},
+    rows::{Dot, NormaliseRows},
+    softmax::{ExpAndSum, largest},
+    transpose::transpose,
 };
 
 /// Entries of the vocabulary that are worked on at a time.
@@ -36,20 +40,36 @@ pub(super) struct Output {
     /// The same in units of ln 2.
     bias_bits: Vec<f32>,
     out: Vec<f32>,
+    /// How far the rows of what has a column for each token are apart.
+    row: usize,
     /// The output transposed, in units of ln 2: `[width][token]`.
     out_back: Vec<f32>,
     /// Unnormalised probabilities, `[entry][token]`.
     powers: Vec<f32>,
+    pending: Move,
+    /// Whether rows have norm 1 after every move.
+    unit_norm: bool,
     sums: Vec<f32>,
     shift: Vec<f32>,
     d_out: Vec<f32>,
     d_in: Vec<f32>,
 }
 
+/// A move of the table that has not been made: less `powers` times `out`, and less `powers` times `factors` for the bias.
+#[derive(Debug, Clone)]
+struct Move {
+    /// Tokens of the step; 0 if nothing is left to do.
+    tokens: usize,
+    /// The output times each token's factor, `[token][width]`.
+    out: Vec<f32>,
+    /// Each token's factor; 0 beyond the last.
+    factors: Vec<f32>,
+}
+
 #[derive(Debug, Clone)]
 struct Dense {
-    forward: Table,
-    back: Vec<f32>,
+    forward: Panels,
+    back: Panels,
     bias: Vec<f32>,
 }
 
@@ -58,8 +78,8 @@ impl Output {
         let (show, width) = (padded(config.shown()), padded(config.output()));
         let zeros = |len: usize| vec![0.0; len];
         let dense = config.dense.map(|size| Dense {
-            forward: Table::new(show, size),
-            back: zeros(width * show),
+            forward: Panels::new(show, padded(size)),
+            back: Panels::new(padded(size), show),
             bias: zeros(width),
         });
         let biases = if config.output_bias { config.vocabulary } else { 0 };
@@ -72,8 +92,11 @@ impl Output {
             bias: zeros(biases),
             bias_bits: zeros(biases),
             out: zeros(tokens * width),
+            row,
             out_back: zeros(width * row),
             powers: zeros(config.vocabulary * row),
+            pending: Move { tokens: 0, out: zeros(tokens * width), factors: zeros(row) },
+            unit_norm: config.unit_norm,
             sums: zeros(row),
             shift: zeros(row),
             d_out: zeros(tokens * width),
@@ -82,19 +105,22 @@ impl Output {
         }
     }
 
-    pub(super) fn load(&mut self, layout: &ParameterLayout, parameters: &[f32]) {
+    pub(super) fn load(&mut self, path: KernelPath, layout: &ParameterLayout, parameters: &[f32]) {
         if let Some(own) = &mut self.own {
             own.load(&parameters[layout.range(Role::OutputEmbedding)]);
         }
         if let Some(dense) = &mut self.dense {
-            dense.forward.load(&parameters[layout.range(Role::DenseKernel)]);
             let bias = &parameters[layout.range(Role::DenseBias)];
             dense.bias[..bias.len()].copy_from_slice(bias);
-            transpose(&dense.forward.values, self.width, self.show, self.width, &mut dense.back, self.show);
+            let kernel = parameters[layout.range(Role::DenseKernel)].chunks_exact(bias.len());
+            kernel.enumerate().for_each(|(row, from)| dense.forward.set(row, 0, from));
+            dense.back.set_transposed(path, &dense.forward);
         }
+        self.pending.tokens = 0;
         self.bias.copy_from_slice(&parameters[layout.range(Role::OutputBias)]);
     }
 
+    /// Gives the parameters; nothing may be pending.
     pub(super) fn store(&self, layout: &ParameterLayout, parameters: &mut [f32]) {
         if let Some(own) = &self.own {
             own.store(&mut parameters[layout.range(Role::OutputEmbedding)]);
@@ -103,7 +129,7 @@ impl Output {
             let range = layout.range(Role::DenseKernel);
             let columns = layout.range(Role::DenseBias).len();
             for (row, to) in parameters[range].chunks_exact_mut(columns).enumerate() {
-                to.copy_from_slice(dense.forward.row(row));
+                dense.forward.get(row, 0, to);
             }
             let range = layout.range(Role::DenseBias);
             parameters[range].copy_from_slice(&dense.bias[..columns]);
@@ -131,71 +157,81 @@ impl Output {
         let tokens = batch.inputs.len();
         self.compute_output(path, shown, tokens);
         let mut own = self.own.take();
-        let loss = match tied.or(own.as_mut()) {
-            Some(table) => {
-                self.sum_powers_safely(path, table, tokens);
-                let loss = self.loss(table, batch);
-                self.finish_gradient(table, batch);
-                self.move_table(path, table, batch, rate);
-                loss
-            }
-            None => 0.0,
-        };
+        let loss = tied.or(own.as_mut()).map_or(0.0, |table| {
+            self.sum_powers_safely(path, table, tokens);
+            let loss = self.loss(table, batch);
+            self.finish_gradient(table, batch);
+            self.move_later(table, batch, rate);
+            loss
+        });
         self.own = own;
         self.back_through_dense(path, shown, tokens, rate);
         loss
     }
 
-    /// The summed loss of a batch.
-    pub(super) fn measure(&mut self, path: KernelPath, batch: &Batch<'_>, shown: &[f32], tied: Option<&Table>) -> f32 {
+    /// The summed loss of a batch. Whatever is pending moves.
+    pub(super) fn measure(
+        &mut self,
+        path: KernelPath,
+        batch: &Batch<'_>,
+        shown: &[f32],
+        tied: Option<&mut Table>,
+    ) -> f32 {
         let tokens = batch.inputs.len();
         self.compute_output(path, shown, tokens);
-        let own = self.own.take();
-        let loss = match tied.or(own.as_ref()) {
-            Some(table) => {
-                self.sum_powers_safely(path, table, tokens);
-                self.loss(table, batch)
-            }
-            None => 0.0,
-        };
+        let mut own = self.own.take();
+        let loss = tied.or(own.as_mut()).map_or(0.0, |table| {
+            self.sum_powers_safely(path, table, tokens);
+            self.loss(table, batch)
+        });
         self.own = own;
         loss
     }
 
-    /// The natural logarithms of the probabilities of all entries, `[token][entry]`.
-    pub(super) fn log_probabilities(
-        &mut self,
-        path: KernelPath,
-        shown: &[f32],
-        tied: Option<&Table>,
-        tokens: usize,
-        log_probabilities: &mut [f32],
-    ) {
-        self.compute_output(path, shown, tokens);
-        let own = self.own.take();
-        if let Some(table) = tied.or(own.as_ref()) {
-            let row = padded(tokens);
+    /// Makes the move that is pending, all of it.
+    pub(super) fn settle(&mut self, path: KernelPath, tied: Option<&mut Table>) {
+        let mut own = self.own.take();
+        if let Some(table) = tied.or(own.as_mut()) {
             for start in (0..self.vocabulary).step_by(TILE) {
-                self.logits(path, table, start, TILE.min(self.vocabulary - start), row);
-            }
-            transpose(&self.powers, row, self.vocabulary, tokens, log_probabilities, self.vocabulary);
-            for line in log_probabilities.chunks_exact_mut(self.vocabulary).take(tokens) {
-                self.normalise(path, line);
+                self.settle_entries(path, table, start, TILE.min(self.vocabulary - start));
             }
         }
         self.own = own;
+        self.pending.tokens = 0;
     }
 
-    /// From logits in units of ln 2, without bias, to the natural logarithms of probabilities.
-    fn normalise(&mut self, path: KernelPath, line: &mut [f32]) {
-        line.iter_mut().zip(&self.bias_bits).for_each(|(l, b)| *l += b);
-        let largest = line.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let spare = &mut self.powers[..padded(line.len())];
-        spare[..line.len()].copy_from_slice(line);
-        spare[line.len()..].fill(f32::NEG_INFINITY);
-        let sum = path.run(SumPowers { values: spare, largest }).unwrap_or(1.0);
-        let log_sum = largest + libm::log2f(sum);
-        line.iter_mut().for_each(|l| *l = (*l - log_sum) * std::f32::consts::LN_2);
+    /// Writes an entry of the table, padded, as it will be once the pending move is made: the very same bits.
+    pub(super) fn read_settled(&self, path: KernelPath, table: &Table, entry: usize, to: &mut [f32]) {
+        to.copy_from_slice(table.padded_row(entry));
+        self.make_move(path, entry, 1, to);
+    }
+
+    fn settle_entries(&mut self, path: KernelPath, table: &mut Table, start: usize, entries: usize) {
+        let (tokens, width, row) = (self.pending.tokens, self.width, self.row);
+        self.make_move(path, start, entries, &mut table.values[start * width..(start + entries) * width]);
+        let factors = &self.pending.factors;
+        let powers = &self.powers[start * row..(start + entries) * row];
+        if let Some(bias) = self.bias.get_mut(start..start + entries) {
+            let factors = &factors[..padded(tokens)];
+            for (bias, powers) in bias.iter_mut().zip(powers.chunks_exact(row)) {
+                *bias -= path.run(Dot { a: &powers[..factors.len()], b: factors }).unwrap_or(0.0);
+            }
+        }
+    }
+
+    /// Moves padded rows, which stand for entries of the table.
+    fn make_move(&self, path: KernelPath, start: usize, entries: usize, rows: &mut [f32]) {
+        let Move { tokens: k, out: b, .. } = &self.pending;
+        let (k, width, row) = (*k, self.width, self.row);
+        if k == 0 {
+            return;
+        }
+        let a = Left { values: &self.powers[start * row..(start + entries) * row], row, column: 1 };
+        let into = Into::AddScaled(-1.0);
+        path.compute(Product { m: entries, n: width, k, a, b, b_row: width, c: rows, c_row: width, into });
+        if self.unit_norm {
+            path.compute(NormaliseRows { values: rows, width });
+        }
     }
 
     fn compute_output(&mut self, path: KernelPath, shown: &[f32], tokens: usize) {
@@ -206,58 +242,70 @@ impl Output {
                 for out in self.out.chunks_exact_mut(width).take(tokens) {
                     out.copy_from_slice(&dense.bias);
                 }
-                let a = Left { values: shown, row: show, column: 1 };
-                let (b, c) = (&dense.forward.values, &mut self.out);
-                run(path, Product { m: tokens, n: width, k: show, a, b, b_row: width, c, c_row: width, into: Into::Add });
+                let shown = Left { values: shown, row: show, column: 1 };
+                dense.forward.multiply(path, tokens, shown, &mut self.out, width, Into::Add);
             }
         }
-        let row = padded(tokens);
-        self.out_back[..width * row].fill(0.0);
-        transpose(&self.out, width, tokens, width, &mut self.out_back, row);
-        self.out_back[..width * row].iter_mut().for_each(|o| *o *= std::f32::consts::LOG2_E);
-        self.bias_bits.iter_mut().zip(&self.bias).for_each(|(bits, b)| *bits = b * std::f32::consts::LOG2_E);
+        let row = self.row;
+        self.out_back.fill(0.0);
+        transpose(path, &self.out, width, [tokens, width], &mut self.out_back, row);
+        self.out_back.iter_mut().for_each(|o| *o *= std::f32::consts::LOG2_E);
     }
 
-    fn sum_powers_safely(&mut self, path: KernelPath, table: &Table, tokens: usize) {
-        let row = padded(tokens);
-        self.shift[..row].fill(0.0);
+    fn bias_in_bits(&mut self, start: usize, entries: usize) {
+        let bias = self.bias.iter().skip(start).take(entries);
+        self.bias_bits.iter_mut().skip(start).zip(bias).for_each(|(bits, b)| *bits = b * std::f32::consts::LOG2_E);
+    }
+
+    /// Powers, sums and the product with the table; the largest logit is taken off where a sum would not be safe without.
+    fn sum_powers_safely(&mut self, path: KernelPath, table: &mut Table, tokens: usize) {
+        self.shift.fill(0.0);
         self.sum_powers(path, table, tokens);
         if self.sums[..tokens].iter().all(|s| SAFE.contains(s)) {
             return;
         }
-        self.shift[..row].fill(f32::NEG_INFINITY);
+        self.shift.fill(f32::NEG_INFINITY);
+        let row = self.row;
         for start in (0..self.vocabulary).step_by(TILE) {
             let entries = TILE.min(self.vocabulary - start);
-            self.logits(path, table, start, entries, row);
+            self.logits(path, table, start, entries, tokens);
             let bias = self.bias_bits.get(start..start + entries).unwrap_or_default();
-            largest(&self.powers[start * row..(start + entries) * row], row, bias, &mut self.shift[..row]);
+            largest(&self.powers[start * row..(start + entries) * row], row, bias, &mut self.shift[..tokens]);
         }
+        self.shift[tokens..].fill(0.0);
         self.sum_powers(path, table, tokens);
     }
 
-    fn logits(&mut self, path: KernelPath, table: &Table, start: usize, entries: usize, row: usize) {
+    fn logits(&mut self, path: KernelPath, table: &Table, start: usize, entries: usize, tokens: usize) {
+        let (row, k) = (self.row, self.width);
         let a = Left { values: &table.values[start * table.width..], row: table.width, column: 1 };
         let c = &mut self.powers[start * row..(start + entries) * row];
-        let b = &self.out_back;
-        run(path, Product { m: entries, n: row, k: self.width, a, b, b_row: row, c, c_row: row, into: Into::Set });
+        let (n, b) = (padded(tokens), &self.out_back);
+        path.compute(Product { m: entries, n, k, a, b, b_row: row, c, c_row: row, into: Into::Set });
     }
 
-    fn sum_powers(&mut self, path: KernelPath, table: &Table, tokens: usize) {
-        let (row, width) = (padded(tokens), self.width);
-        self.sums[..row].fill(0.0);
+    /// The walk over the vocabulary.
+    fn sum_powers(&mut self, path: KernelPath, table: &mut Table, tokens: usize) {
+        let (row, width) = (self.row, self.width);
+        self.sums.fill(0.0);
         self.d_out[..tokens * width].fill(0.0);
         for start in (0..self.vocabulary).step_by(TILE) {
             let entries = TILE.min(self.vocabulary - start);
-            self.logits(path, table, start, entries, row);
+            self.settle_entries(path, table, start, entries);
+            self.bias_in_bits(start, entries);
+            self.logits(path, table, start, entries, tokens);
             let logits = &mut self.powers[start * row..(start + entries) * row];
             let bias = self.bias_bits.get(start..start + entries).unwrap_or_default();
-            let (shift, sums) = (&self.shift[..row], &mut self.sums[..row]);
-            path.run(ExpAndSum { logits, row, bias, shift, sums });
+            let used = padded(tokens);
+            let (shift, sums) = (&self.shift[..used], &mut self.sums[..used]);
+            path.compute(ExpAndSum { logits, row, bias, shift, sums });
             let a = Left { values: &self.powers[start * row..(start + entries) * row], row: 1, column: row };
             let b = &table.values[start * width..(start + entries) * width];
             let c = &mut self.d_out;
-            run(path, Product { m: tokens, n: width, k: entries, a, b, b_row: width, c, c_row: width, into: Into::Add });
+            let into = Into::Add;
+            path.compute(Product { m: tokens, n: width, k: entries, a, b, b_row: width, c, c_row: width, into });
         }
+        self.pending.tokens = 0;
     }
 
     fn loss(&self, table: &Table, batch: &Batch<'_>) -> f32 {
@@ -290,16 +338,10 @@ impl Output {
         }
     }
 
-    /// The step of the output embedding and of the bias.
-    fn move_table(&mut self, path: KernelPath, table: &mut Table, batch: &Batch<'_>, rate: f32) {
+    /// Moves the table and the bias towards the targets, and leaves the rest of the step for later.
+    fn move_later(&mut self, table: &mut Table, batch: &Batch<'_>, rate: f32) {
         let (tokens, width) = (batch.inputs.len(), self.width);
-        let row = padded(tokens);
         let weight = 1.0 / batch.counted().max(1) as f32;
-        if !self.bias.is_empty() {
-            for (bias, powers) in self.bias.iter_mut().zip(self.powers.chunks_exact(row)) {
-                *bias -= rate * powers.iter().zip(&self.sums[..tokens]).map(|(p, f)| p * f).sum::<f32>();
-            }
-        }
         for (t, target) in batch.targets.iter().enumerate().filter(|(_, target)| **target != Batch::NONE) {
             let out = &self.out[t * width..(t + 1) * width];
             table.row_mut(*target as usize).iter_mut().zip(out).for_each(|(w, o)| *w += rate * weight * o);
@@ -307,33 +349,27 @@ impl Output {
                 *bias += rate * weight;
             }
         }
-        for (out, factor) in self.out.chunks_exact_mut(width).zip(&self.sums[..tokens]) {
-            out.iter_mut().for_each(|o| *o *= factor);
+        let Move { tokens: pending, out: moves, factors } = &mut self.pending;
+        *pending = tokens;
+        factors.fill(0.0);
+        factors.iter_mut().zip(&self.sums[..tokens]).for_each(|(factor, f)| *factor = rate * f);
+        let rows = moves.chunks_exact_mut(width).zip(self.out.chunks_exact(width));
+        for ((moves, out), factor) in rows.zip(&factors[..tokens]) {
+            moves.iter_mut().zip(out).for_each(|(m, o)| *m = factor * o);
         }
-        let a = Left { values: &self.powers, row, column: 1 };
-        let (b, c) = (&self.out, &mut table.values);
-        let into = Into::AddScaled(-rate);
-        run(path, Product { m: self.vocabulary, n: width, k: tokens, a, b, b_row: width, c, c_row: width, into });
     }
 
     fn back_through_dense(&mut self, path: KernelPath, shown: &[f32], tokens: usize, rate: f32) {
         let (show, width) = (self.show, self.width);
         let Some(dense) = &mut self.dense else { return };
-        let a = Left { values: &self.d_out, row: width, column: 1 };
-        let (b, c) = (&dense.back, &mut self.d_in);
-        run(path, Product { m: tokens, n: show, k: width, a, b, b_row: show, c, c_row: show, into: Into::Set });
         let d_out = &self.d_out[..tokens * width];
-        let a = Left { values: shown, row: 1, column: show };
-        let (b, c, into) = (d_out, &mut dense.forward.values, Into::AddScaled(-rate));
-        run(path, Product { m: show, n: width, k: tokens, a, b, b_row: width, c, c_row: width, into });
+        let left = Left { values: d_out, row: width, column: 1 };
+        dense.back.multiply(path, tokens, left, &mut self.d_in, show, Into::Set);
+        let shown = Left { values: shown, row: 1, column: show };
+        dense.forward.add_product(path, tokens, shown, d_out, width, -rate);
         for d in d_out.chunks_exact(width) {
             dense.bias.iter_mut().zip(d).for_each(|(b, d)| *b -= rate * d);
         }
-        transpose(&dense.forward.values, width, show, width, &mut dense.back, show);
+        dense.back.set_transposed(path, &dense.forward);
     }
-}
-
-fn run(path: KernelPath, product: Product<'_>) {
-    let done = path.run(product);
-    debug_assert!(done.is_some());
 }

@@ -1,0 +1,23 @@
+//! Ctrl-C: the first asks long work to stop at the next good place, the second ends the process at once.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What a shell says of a program that was interrupted.
+pub(crate) const EXIT_CODE: i32 = 130;
+
+static REQUESTED: AtomicBool = AtomicBool::new(false);
+
+/// Takes note of Ctrl-C from now on.
+pub(crate) fn watch() -> anyhow::Result<()> {
+    ctrlc::set_handler(|| {
+        if REQUESTED.swap(true, Ordering::Relaxed) {
+            std::process::exit(EXIT_CODE);
+        }
+    })?;
+    Ok(())
+}
+
+/// Whether Ctrl-C was pressed.
+pub(crate) fn requested() -> bool {
+    REQUESTED.load(Ordering::Relaxed)
+}

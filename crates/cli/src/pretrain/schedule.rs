@@ -1,0 +1,89 @@
+//! How the text is walked: batches, epochs and the learning rate.
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::BadInput;
+
+/// What a run that is resumed must have in common with the one that was stopped.
+#[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Schedule {
+    /// Times to read the text; 0 writes the model as training would begin with it.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub(super) epochs: u32,
+    /// Sequences in a batch.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(super) batch: usize,
+    /// Tokens of a sequence in a batch.
+    #[arg(long, value_name = "N", default_value_t = 35)]
+    pub(super) unroll: usize,
+    /// Learning rate of plain SGD on the mean loss of a batch's tokens.
+    #[arg(long, value_name = "RATE", default_value_t = 1.0)]
+    pub(super) learning_rate: f32,
+    /// Epochs before the learning rate begins to fall.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub(super) decay_after: u32,
+    /// What the learning rate is multiplied with before each later epoch.
+    #[arg(long, value_name = "FACTOR", default_value_t = 0.5)]
+    pub(super) decay: f32,
+    /// Seed of the first parameters and of dropout.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) seed: u64,
+}
+
+impl Schedule {
+    /// Refuses what cannot be walked.
+    pub(super) fn check(&self) -> Result<(), BadInput> {
+        let sizes = [("batch", self.batch, 1 << 16), ("unroll", self.unroll, 1 << 16)];
+        if let Some((field, got, most)) = sizes.into_iter().find(|(_, got, most)| !(1..=*most).contains(got)) {
+            return Err(BadInput::wrong(field, format!("must be from 1 to {most}, got {got}")));
+        }
+        for (field, rate) in [("learning_rate", self.learning_rate), ("decay", self.decay)] {
+            if !(rate.is_finite() && rate > 0.0) {
+                return Err(BadInput::wrong(field, format!("must be finite and above 0, got {rate}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The learning rate of an epoch, counted from 1.
+    pub(super) fn rate(&self, epoch: u32) -> f32 {
+        (self.decay_after..epoch).fold(self.learning_rate, |rate, _| rate * self.decay)
+    }
+
+    /// What this differs in from the schedule that a run was begun with, as flags; epochs may be added.
+    pub(super) fn difference(&self, begun: &Self) -> Option<String> {
+        let pairs = [
+            ("batch", begun.batch.to_string(), self.batch.to_string()),
+            ("unroll", begun.unroll.to_string(), self.unroll.to_string()),
+            ("learning-rate", begun.learning_rate.to_string(), self.learning_rate.to_string()),
+            ("decay-after", begun.decay_after.to_string(), self.decay_after.to_string()),
+            ("decay", begun.decay.to_string(), self.decay.to_string()),
+            ("seed", begun.seed.to_string(), self.seed.to_string()),
+        ];
+        let differing = pairs.into_iter().find(|(_, before, now)| before != now);
+        differing.map(|(flag, before, now)| format!("the run was begun with --{flag} {before}, not {now}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schedule() -> Schedule {
+        Schedule { epochs: 6, batch: 20, unroll: 35, learning_rate: 2.0, decay_after: 3, decay: 0.5, seed: 1 }
+    }
+
+    #[test]
+    fn the_learning_rate_falls_when_it_should() {
+        let rates: Vec<f32> = (1..=6).map(|epoch| schedule().rate(epoch)).collect();
+        assert_eq!(rates, [2.0, 2.0, 2.0, 1.0, 0.5, 0.25]);
+    }
+
+    #[test]
+    fn only_epochs_may_differ() {
+        assert_eq!(Schedule { epochs: 9, ..schedule() }.difference(&schedule()), None);
+        let other = Schedule { decay: 0.25, ..schedule() }.difference(&schedule());
+        assert_eq!(other.as_deref(), Some("the run was begun with --decay 0.5, not 0.25"));
+    }
+}
