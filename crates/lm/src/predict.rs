@@ -26,31 +26,31 @@ pub(crate) const FIRST_WORD: usize = UNK as usize + 1;
 
 /// The words of a vocabulary in alphabetical order, to be found by their first letters.
 #[derive(Debug, Clone)]
-pub struct Keyboard {
+pub struct Keyboard<'a> {
     /// In the order of their ids, the special entries included.
-    words: Vec<String>,
+    words: Vec<&'a str>,
     /// Ids of all words, in the order of their bytes, which keeps words with a common beginning together.
     sorted: Vec<u32>,
     /// Ids of entries that are not suggested, besides the special ones.
     hidden: Vec<u32>,
 }
 
-impl Keyboard {
+impl<'a> Keyboard<'a> {
     /// A keyboard for the entries of a vocabulary in the order of their ids, the three special ones first.
     #[must_use]
-    pub fn new<S: Into<String>>(entries: impl IntoIterator<Item = S>) -> Self {
-        let words: Vec<String> = entries.into_iter().map(Into::into).collect();
+    pub fn new(entries: impl IntoIterator<Item = &'a str>) -> Self {
+        let words: Vec<&str> = entries.into_iter().collect();
         let ids = (0..words.len() as u32).skip(FIRST_WORD);
         let (hidden, mut sorted): (Vec<u32>, Vec<u32>) =
-            ids.partition(|id| [NUMBER, ADDRESS].contains(&words[*id as usize].as_str()));
-        sorted.sort_by(|a, b| words[*a as usize].cmp(&words[*b as usize]));
+            ids.partition(|id| [NUMBER, ADDRESS].contains(&words[*id as usize]));
+        sorted.sort_unstable_by_key(|id| words[*id as usize]);
         Self { words, sorted, hidden }
     }
 
     /// The word with an id; empty where there is none.
     #[must_use]
-    pub fn word(&self, id: u32) -> &str {
-        self.words.get(id as usize).map_or("", String::as_str)
+    pub fn word(&self, id: u32) -> &'a str {
+        self.words.get(id as usize).copied().unwrap_or_default()
     }
 
     /// The ids of all words that begin with `typed`, in alphabetical order.
@@ -160,7 +160,7 @@ pub struct Suggestion {
 pub struct Predictor<'a> {
     reader: Box<dyn Reader + 'a>,
     vocabulary: &'a Vocabulary,
-    keyboard: Keyboard,
+    keyboard: Keyboard<'a>,
     rules: Rules,
 }
 

@@ -1,6 +1,8 @@
 //! Folders come back as they were written, and every kind of damage has its own message.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
+use std::io::{ErrorKind, Read};
+
 use keyhush_lm::{
     kernels::KernelPath,
     folder::{Files, Folder, FolderError, Guarantee, Source, Weights},
@@ -98,7 +100,7 @@ fn models_come_back_to_the_bit() {
             panic!("a recurrent model came back as another")
         };
         assert_eq!((a, x), (b, y));
-        assert_eq!(again.into_model(KernelPath::best()).unwrap().after(&[0, 5]).unwrap().len(), 9);
+        assert_eq!(again.weights.into_model(KernelPath::best()).unwrap().after(&[0, 5]).unwrap().len(), 9);
     }
 }
 
@@ -109,7 +111,7 @@ fn ngrams_come_back_too() {
     let files = folder.write().unwrap();
     let again = read(&files).unwrap();
     assert_eq!(again.guarantee, Guarantee::public_text());
-    assert_eq!(again.into_model(KernelPath::best()).unwrap().after(&[0, 5]), model.after(&[0, 5]));
+    assert_eq!(again.weights.into_model(KernelPath::best()).unwrap().after(&[0, 5]), model.after(&[0, 5]));
 }
 
 #[test]
@@ -225,6 +227,96 @@ fn another_configuration_or_card_says_so() {
     assert!(read(&edited).is_ok(), "the rest of a card may be edited");
 }
 
+/// A write that is cut short leaves some files of one model and some of another. Whatever they are, what reads as a model is
+/// one of the two.
+#[test]
+fn files_of_two_models_never_make_a_third() {
+    let changed = |change: &dyn Fn(&mut Folder)| {
+        let mut folder = small();
+        change(&mut folder);
+        folder
+    };
+    let others = [
+        changed(&|f| f.vocabulary = Vocabulary::new(["other", "words", "of", "mine"]).unwrap()),
+        changed(&|f| f.rules = Rules::Characters1),
+        changed(&|f| f.name = "Another test".into()),
+        changed(&|f| f.guarantee = Guarantee::public_text()),
+        changed(&|f| {
+            if let Guarantee::Private { ledger_head, .. } = &mut f.guarantee {
+                *ledger_head = HEAD.replace('8', "9");
+            }
+        }),
+        changed(&|f| {
+            if let Weights::Recurrent { values, .. } = &mut f.weights {
+                values[5] += 1.0;
+            }
+        }),
+        ngrams(),
+    ];
+    for (n, other) in others.iter().enumerate() {
+        let (ours, theirs) = (small().write().unwrap(), other.write().unwrap());
+        assert_ne!(ours, theirs);
+        for mixture in 0..16 {
+            let from = |bit: u32| if mixture >> bit & 1 == 0 { &ours } else { &theirs };
+            let mixed = Files {
+                weights: from(0).weights.clone(),
+                config: from(1).config.clone(),
+                vocabulary: from(2).vocabulary.clone(),
+                card: from(3).card.clone(),
+            };
+            if let Ok(folder) = read(&mixed) {
+                let again = folder.write().unwrap();
+                assert!(again == ours || again == theirs, "model {n}, mixture {mixture:04b}");
+                assert!(mixed == ours || mixed == theirs, "model {n}, mixture {mixture:04b}");
+            }
+        }
+    }
+}
+
+/// Python's `safetensors` writes tensors in an order of its own.
+#[test]
+fn tensors_may_come_in_any_order() {
+    let files = small().write().unwrap();
+    let (header, data) = taken_apart(&files.weights);
+    let mut names: Vec<&String> = header.as_object().unwrap().keys().filter(|name| *name != "__metadata__").collect();
+    names.sort_by(|a, b| b.cmp(a));
+    let (mut turned, mut bytes) = (json!({ "__metadata__": header["__metadata__"] }), Vec::new());
+    for name in names {
+        let offset = |n: usize| header[name]["data_offsets"][n].as_u64().unwrap() as usize;
+        let start = bytes.len();
+        bytes.extend_from_slice(&data[offset(0)..offset(1)]);
+        turned[name] = header[name].clone();
+        turned[name]["data_offsets"] = json!([start, bytes.len()]);
+    }
+    assert_ne!(bytes, data);
+    let again = read(&Files { weights: put_together(&turned, &bytes), ..files.clone() }).unwrap();
+    assert_eq!(again.write().unwrap(), files);
+}
+
+/// A stream that gives little at a time, is interrupted, and fails in the end.
+struct Broken<'a>(&'a [u8], usize);
+
+impl Read for Broken<'_> {
+    fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+        self.1 += 1;
+        match self.1 % 3 {
+            0 => Err(ErrorKind::Interrupted.into()),
+            _ if self.0.is_empty() => Err(std::io::Error::other("the disk is gone")),
+            _ => (&mut self.0).take(7).read(to),
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_fails_says_so() {
+    let Files { weights, config, vocabulary, card } = small().write().unwrap();
+    for len in [5, 100, weights.len() - 1] {
+        let mut broken = Broken(&weights[..len], 0);
+        let source = Source { weights: &mut broken, config: &config, vocabulary: &vocabulary, card: &card };
+        assert_eq!(Folder::read(source).unwrap_err(), FolderError::Io("the disk is gone".into()), "{len}");
+    }
+}
+
 #[test]
 fn what_does_not_fit_together_is_not_written() {
     let folder = Folder { vocabulary: vocabulary(9), ..small() };
@@ -248,7 +340,7 @@ fn damage_anywhere_does_no_harm() {
             let mut damaged = files.clone();
             damaged.weights[at] ^= 0x51;
             if let Ok(folder) = read(&damaged) {
-                folder.into_model(KernelPath::best()).unwrap().after(&[0, 3]).unwrap();
+                folder.weights.into_model(KernelPath::best()).unwrap().after(&[0, 3]).unwrap();
             }
         }
     }

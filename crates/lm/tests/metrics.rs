@@ -148,7 +148,7 @@ fn metrics_equal_their_definitions() {
         let (model, words) = (Noise { vocabulary }, words(vocabulary));
         let all = sequences(vocabulary, 150);
         let by_frequency: Vec<u32> = (3..vocabulary as u32).rev().collect();
-        let keyboard = Keyboard::new(words.clone());
+        let keyboard = Keyboard::new(words.iter().map(String::as_str));
         let measure = Measure::new(HeadWords::new(by_frequency.iter().copied())).with_keyboard(&keyboard);
         let letters: Vec<Vec<u32>> = all.iter().map(|ids| letters(ids, &words)).collect();
         let pairs = all.iter().zip(&letters);
@@ -183,7 +183,7 @@ fn counts_add_up_to_the_bit_in_any_order() {
     let (model, words) = (Noise { vocabulary: 90 }, words(90));
     let all = sequences(90, 200);
     let letters: Vec<Vec<u32>> = all.iter().map(|ids| letters(ids, &words)).collect();
-    let keyboard = Keyboard::new(words);
+    let keyboard = Keyboard::new(words.iter().map(String::as_str));
     let measure = Measure::new(HeadWords::in_order(90)).with_keyboard(&keyboard);
     let given: Vec<Sequence<'_>> = all.iter().zip(&letters).map(|(ids, letters)| Sequence { ids, letters }).collect();
     let whole = measure.count(&model, &given).unwrap();

@@ -23,7 +23,8 @@ fn vocabulary() -> Vocabulary {
 }
 
 fn suggested(log_probabilities: &[f32], typed: &str, count: usize) -> Vec<String> {
-    let keyboard = Keyboard::new(vocabulary().words());
+    let vocabulary = vocabulary();
+    let keyboard = Keyboard::new(vocabulary.words());
     keyboard.suggest(log_probabilities, typed, count).iter().map(|id| keyboard.word(*id).to_owned()).collect()
 }
 

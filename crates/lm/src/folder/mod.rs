@@ -244,6 +244,18 @@ impl Weights {
         }
     }
 
+    /// The model, ready to predict with the kernels of a path.
+    ///
+    /// # Errors
+    /// When this machine does not have the path, or the parameters are not those of the configuration; the latter never for
+    /// a folder that was read.
+    pub fn into_model(self, path: KernelPath) -> Result<Box<dyn LanguageModel>, NetworkError> {
+        match self {
+            Self::Ngrams(model) => Ok(Box::new(model)),
+            Self::Recurrent { config, values } => Ok(Box::new(Network::new(&config, values, path)?)),
+        }
+    }
+
     fn architecture(&self) -> Architecture {
         match self {
             Self::Recurrent { config, .. } => Architecture::Recurrent(config.clone()),
@@ -299,18 +311,6 @@ impl Folder {
             }
         };
         Ok(Self { name, rules: config.tokenizer, vocabulary, weights, guarantee })
-    }
-
-    /// The model, ready to predict with the kernels of a path.
-    ///
-    /// # Errors
-    /// When this machine does not have the path, or the parameters are not those of the configuration; the latter never for
-    /// a folder that was read.
-    pub fn into_model(self, path: KernelPath) -> Result<Box<dyn LanguageModel>, NetworkError> {
-        match self.weights {
-            Weights::Ngrams(model) => Ok(Box::new(model)),
-            Weights::Recurrent { config, values } => Ok(Box::new(Network::new(&config, values, path)?)),
-        }
     }
 }
 

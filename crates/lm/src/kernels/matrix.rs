@@ -61,7 +61,6 @@ impl WithSimd for Product<'_> {
         let (c, _) = S::as_mut_simd_f32s(self.c);
         let mut work = Tiles {
             simd,
-            m: self.m,
             k: self.k,
             a: self.a,
             b,
@@ -80,7 +79,6 @@ impl WithSimd for Product<'_> {
 
 struct Tiles<'a, S: Simd> {
     simd: S,
-    m: usize,
     k: usize,
     a: Left<'a>,
     b: &'a [S::f32s],
@@ -161,9 +159,8 @@ impl<S: Simd> Tiles<'_, S> {
         let mut sums = [[self.simd.splat_f32s(0.0); NV]; MR];
         let Left { values, row: a_row, .. } = self.a;
         let a: [&[f32]; MR] = std::array::from_fn(|r| &values[(row + r) * a_row..][..self.k]);
-        for next in values[(row + MR).min(self.m) * a_row..].chunks(a_row).take(MR) {
-            prefetch(&next[..self.k.min(next.len())]);
-        }
+        let next = values.get((row + MR) * a_row..).unwrap_or_default();
+        next.chunks(a_row).take(MR).for_each(|a| prefetch(&a[..self.k.min(a.len())]));
         for (k, b) in self.b[at..].chunks(self.b_row).take(self.k).enumerate() {
             let Some(b) = b.first_chunk::<NV>() else { break };
             for (a, sums) in a.iter().zip(&mut sums) {

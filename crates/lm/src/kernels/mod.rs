@@ -5,6 +5,7 @@
 
 pub(crate) mod activation;
 pub(crate) mod cell;
+pub(crate) mod gru;
 pub(crate) mod matrix;
 mod prefetch;
 pub(crate) mod rows;
@@ -87,4 +88,22 @@ struct Nothing;
 impl WithSimd for Nothing {
     type Output = ();
     fn with_simd<S: Simd>(self, _: S) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On WebAssembly vectors are chosen when compiling: this fails if the tests were built without them.
+    #[test]
+    fn phones_and_browsers_have_their_vectors() {
+        let best = KernelPath::best();
+        assert!(best.is_available() && KernelPath::Scalar.is_available());
+        if cfg!(target_arch = "aarch64") {
+            assert_eq!(best, KernelPath::Neon);
+        }
+        if cfg!(target_family = "wasm") {
+            assert_eq!(best, KernelPath::Simd128, "build with RUSTFLAGS=\"-C target-feature=+simd128\"");
+        }
+    }
 }

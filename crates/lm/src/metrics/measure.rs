@@ -98,7 +98,7 @@ impl HeadWords {
 #[derive(Debug, Clone)]
 pub struct Measure<'a> {
     head: HeadWords,
-    keyboard: Option<&'a Keyboard>,
+    keyboard: Option<&'a Keyboard<'a>>,
 }
 
 impl<'a> Measure<'a> {
@@ -110,7 +110,7 @@ impl<'a> Measure<'a> {
 
     /// Also measures keystrokes, on a keyboard with the model's vocabulary.
     #[must_use]
-    pub fn with_keyboard(self, keyboard: &'a Keyboard) -> Self {
+    pub fn with_keyboard(self, keyboard: &'a Keyboard<'a>) -> Self {
         Self { keyboard: Some(keyboard), ..self }
     }
 

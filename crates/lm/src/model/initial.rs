@@ -11,7 +11,8 @@ use chacha20::{
 
 use super::{
     config::{ConfigError, Gate, ModelConfig},
-    parameters::{Parameter, ParameterLayout, Role},
+    parameters::{ParameterLayout, Role},
+    unit_norm::renormalise,
 };
 
 /// The first parameters of a model.
@@ -28,15 +29,13 @@ pub fn initial_parameters(config: &ModelConfig, seed: u64) -> Result<Vec<f32>, C
             Role::GateBias { .. } | Role::DenseBias | Role::OutputBias => {}
             Role::Embedding | Role::OutputEmbedding => {
                 fill(part, seed, number, libm::sqrtf(3.0 / parameter.columns as f32));
-                if config.unit_norm {
-                    normalise(part, parameter);
-                }
             }
             Role::GateKernel { .. } | Role::Projection { .. } | Role::DenseKernel => {
                 fill(part, seed, number, libm::sqrtf(6.0 / (parameter.rows + parameter.columns) as f32));
             }
         }
     }
+    renormalise(config, &layout, &mut values);
     Ok(values)
 }
 
@@ -54,13 +53,6 @@ fn fill(part: &mut [f32], seed: u64, number: usize, limit: f32) {
             let unit = (u32::from_le_bytes(*word) >> 8) as f32 / 8_388_608.0 - 1.0;
             *value = unit * limit;
         }
-    }
-}
-
-fn normalise(part: &mut [f32], parameter: &Parameter) {
-    for row in part.chunks_exact_mut(parameter.columns) {
-        let norm = libm::sqrtf(row.iter().map(|v| v * v).sum());
-        row.iter_mut().for_each(|v| *v /= norm.max(f32::MIN_POSITIVE));
     }
 }
 

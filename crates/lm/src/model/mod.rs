@@ -6,3 +6,4 @@ pub mod fast;
 pub mod initial;
 pub mod parameters;
 pub mod reference;
+pub mod unit_norm;

@@ -8,6 +8,9 @@ use std::ops::Range;
 
 use super::config::{ConfigError, Gate, ModelConfig};
 
+/// The most parameters of a model: a GiB of them, which 32-bit machines can address too.
+const MOST_PARAMETERS: usize = 1 << 28;
+
 /// One parameter: a matrix (or a row) of the flat vector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parameter {
@@ -94,6 +97,9 @@ impl ParameterLayout {
         if config.output_bias {
             layout.push("output.bias".into(), Role::OutputBias, 1, config.vocabulary);
         }
+        if layout.len > MOST_PARAMETERS {
+            return Err(ConfigError::Size { field: "parameters", most: MOST_PARAMETERS, got: layout.len });
+        }
         Ok(layout)
     }
 
@@ -112,7 +118,7 @@ impl ParameterLayout {
 
     fn push(&mut self, name: String, role: Role, rows: usize, columns: usize) {
         self.parameters.push(Parameter { name, role, rows, columns, offset: self.len });
-        self.len += rows * columns;
+        self.len = self.len.saturating_add(rows.saturating_mul(columns));
     }
 
     /// All parameters, in their order.
@@ -184,6 +190,21 @@ mod tests {
         }
         let mcmahan = ParameterLayout::new(&ModelConfig::preset("mcmahan2018").unwrap()).unwrap();
         assert_eq!(mcmahan.parameters().len(), 11, "McMahan et al. 2018: 11 parameter vectors");
+    }
+
+    /// On a 32-bit machine these sizes multiply to more than a number holds.
+    #[test]
+    fn a_model_that_no_memory_holds_is_refused() {
+        let tiny = ModelConfig::preset("tiny").unwrap();
+        let count = |embedding, vocabulary| {
+            let config = ModelConfig { embedding, dense: Some(embedding), tied: true, ..tiny.clone() };
+            ParameterLayout::new(&config.with_vocabulary(vocabulary)).map(|layout| layout.len())
+        };
+        assert!(count(96, 1 << 21).is_ok());
+        for (embedding, vocabulary) in [(96, 1 << 22), (1 << 8, 1 << 24), (1 << 16, 1 << 24)] {
+            let refused = count(embedding, vocabulary).unwrap_err();
+            assert!(matches!(refused, ConfigError::Size { field: "parameters", .. }), "{refused}");
+        }
     }
 
     #[test]

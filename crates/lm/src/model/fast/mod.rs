@@ -19,7 +19,7 @@ pub use self::network::{Network, NetworkError};
 
 use self::{layer::Layer, output::Output, packed::Table};
 use super::{
-    config::{Cell, ConfigError, ModelConfig},
+    config::{ConfigError, ModelConfig},
     parameters::{ParameterLayout, Role},
     reference::{Batch, Masks},
 };
@@ -47,12 +47,6 @@ pub enum TrainerError {
     /// The model cannot be built.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// There is no fast path for this cell.
-    #[error("there is no fast path for {cell:?} cells; use the reference")]
-    Cell {
-        /// The cell.
-        cell: Cell,
-    },
     /// This machine does not have the instructions.
     #[error("this machine has no {}", path.name())]
     Path {
@@ -68,9 +62,6 @@ impl Trainer {
     /// When the model cannot be built or has no fast path here.
     pub fn new(config: &ModelConfig, rows: usize, steps: usize, path: KernelPath) -> Result<Self, TrainerError> {
         let layout = ParameterLayout::new(config)?;
-        if config.cell == Cell::Gru {
-            return Err(TrainerError::Cell { cell: config.cell });
-        }
         if !path.is_available() {
             return Err(TrainerError::Path { path });
         }

@@ -1,8 +1,8 @@
 //! A trained model that predicts: a test set, many sequences side by side, or a keyboard's text, token by token.
 //!
-//! It keeps the flat vector of parameters and reads the embeddings where they lie; only the layers between them are copied
-//! into the form that the kernels like. So a keyboard has its model in memory once, and nothing that only training needs.
-//! A user's context, where the model takes one, is zero.
+//! It keeps the flat vector of parameters and reads everything large where it lies, so that a keyboard has its model in
+//! memory once, and nothing that only training needs. For a test set the layers are copied into the form that products
+//! like. A user's context, where the model takes one, is zero.
 
 mod layer;
 mod output;
@@ -13,7 +13,7 @@ use std::ops::Range;
 use thiserror::Error;
 
 use self::{
-    layer::{Layer, Scratch, State},
+    layer::{Layer, Scratch, State, Step, Weights},
     output::Output,
 };
 use crate::{
@@ -82,7 +82,7 @@ impl Network {
             path,
             embedding: layout.range(Role::Embedding),
             output_embedding: layout.output_embedding(),
-            layers: (0..config.layers).map(|layer| Layer::new(config, layer, &layout, &parameters)).collect(),
+            layers: (0..config.layers).map(|layer| Layer::new(config, layer, &layout)).collect(),
             output: Output::new(config, &layout, &parameters),
             parameters,
             config: config.clone(),
@@ -105,16 +105,22 @@ impl Network {
     }
 
     /// Reads one more token of each of the first rows; returns what the last layer shows, padded rows.
-    fn step<'a>(&self, inputs: &[u32], state: &'a mut [State], scratch: &mut Scratch) -> &'a [f32] {
-        for (n, layer) in self.layers.iter().enumerate() {
+    fn step<'a>(&self, by: &[Step<'_>], inputs: &[u32], state: &'a mut [State], scratch: &mut Scratch) -> &'a [f32] {
+        for (n, (layer, by)) in self.layers.iter().zip(by).enumerate() {
             let (below, own) = state.split_at_mut(n);
             match below.last() {
                 None => scratch.enter(layer, inputs.iter().map(|id| self.embedding(*id))),
                 Some(below) => scratch.enter(layer, below.shown_rows(inputs.len())),
             }
-            layer.step(self.path, inputs.len(), &mut own[0], scratch);
+            layer.step(by, inputs.len(), &mut own[0], scratch);
         }
         state.last().map_or(&[], |top| top.shown(inputs.len()))
+    }
+
+    /// What each layer computes with.
+    fn steps(&self, weights: impl Fn(&Layer) -> Weights) -> Vec<Step<'_>> {
+        let step = |layer| Step { path: self.path, parameters: &self.parameters, weights: weights(layer) };
+        self.layers.iter().map(step).collect()
     }
 
     fn states(&self, rows: usize) -> Vec<State> {
@@ -131,6 +137,7 @@ impl LanguageModel for Network {
     fn read(&self, sequences: &[&[u32]], visit: &mut dyn FnMut(usize, usize, &[f32])) {
         let mut order: Vec<usize> = (0..sequences.len()).collect();
         order.sort_by_key(|s| std::cmp::Reverse(sequences[*s].len()));
+        let by = self.steps(|layer| Weights::Packed(layer.pack(&self.parameters)));
         let mut scratch = Scratch::new(&self.layers, ROWS);
         let mut lines = self.output.lines(TOKENS);
         for some in order.chunks(ROWS) {
@@ -139,7 +146,7 @@ impl LanguageModel for Network {
             for position in 0..longest {
                 let going = some.iter().take_while(|s| sequences[**s].len() > position).count();
                 let inputs: Vec<u32> = some[..going].iter().map(|s| sequences[*s][position]).collect();
-                let shown = self.step(&inputs, &mut state, &mut scratch);
+                let shown = self.step(&by, &inputs, &mut state, &mut scratch);
                 if lines.room() < going {
                     self.output.finish(self.path, self.output_embedding(), &mut lines, visit);
                 }

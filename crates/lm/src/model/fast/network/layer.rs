@@ -1,21 +1,26 @@
 //! One recurrent layer that only reads: LSTM, CIFG or GRU, one token of some sequences at a time.
+//!
+//! Of many sequences, the weights are packed first: products want the gates side by side and rows padded. For a keyboard's
+//! one sequence they are used where they lie, so that they are in memory once.
+
+use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
 use crate::{
     kernels::{
         KernelPath,
-        activation::{sigmoid, tanh},
         cell::Forward,
+        gru::{Reset, Update},
         matrix::{Into, Left, Product, padded},
     },
     model::{
-        config::{Cell, ModelConfig},
+        config::{Cell, Gate, ModelConfig},
         parameters::{ParameterLayout, Role},
     },
 };
 
-/// Weights in the form that the kernels like: the gates side by side, rows padded.
+/// The sizes of a layer, and where its weights lie in the flat vector.
 #[derive(Debug, Clone)]
 pub(super) struct Layer {
     cell: Cell,
@@ -24,11 +29,33 @@ pub(super) struct Layer {
     /// Units and what is shown of them, without padding.
     hidden: usize,
     shown: usize,
+    gates: Vec<GatePlace>,
+    projection: Option<Range<usize>>,
+}
+
+/// A kernel, `[input, then shown][unit]`, and a bias.
+#[derive(Debug, Clone)]
+struct GatePlace {
+    kernel: Range<usize>,
+    bias: Range<usize>,
+}
+
+/// The weights of a layer.
+#[derive(Debug, Clone)]
+pub(super) enum Weights {
+    /// As they lie in the flat vector: for one row.
+    InPlace,
+    /// As the kernels like them: for many rows.
+    Packed(Packed),
+}
+
+/// The gates side by side, rows padded.
+#[derive(Debug, Clone)]
+pub(super) struct Packed {
     /// `[input, then shown][gate][unit]`.
     kernel: Vec<f32>,
-    bias: Vec<f32>,
-    /// `[unit][shown]`.
-    projection: Option<Vec<f32>>,
+    /// `[unit][shown]`; empty without a projection.
+    projection: Vec<f32>,
 }
 
 /// What is carried along sequences: `[row][unit]` and `[row][shown]`, padded.
@@ -74,7 +101,7 @@ impl Scratch {
         let most = |size: fn(&Layer) -> usize| vec![0.0; rows * layers.iter().map(size).max().unwrap_or(0)];
         Self {
             entered: most(Layer::entered),
-            gates: most(|layer| layer.bias.len()),
+            gates: most(Layer::wide),
             cells: most(Layer::units),
             tanh_cells: most(Layer::units),
             units: most(Layer::units),
@@ -91,26 +118,33 @@ impl Scratch {
 }
 
 impl Layer {
-    pub(super) fn new(config: &ModelConfig, layer: usize, layout: &ParameterLayout, parameters: &[f32]) -> Self {
-        let (input, hidden, shown) = (config.layer_input(layer), config.hidden, config.shown());
-        let (units, gates) = (padded(hidden), config.cell.gates());
-        let wide = gates.len() * units;
-        let (mut kernel, mut bias) = (vec![0.0; (input + shown) * wide], vec![0.0; wide]);
-        for (n, gate) in gates.iter().copied().enumerate() {
-            let from = &parameters[layout.range(Role::GateKernel { layer, gate })];
-            for (to, from) in kernel.chunks_exact_mut(wide).zip(from.chunks_exact(hidden)) {
-                to[n * units..][..hidden].copy_from_slice(from);
-            }
-            bias[n * units..][..hidden].copy_from_slice(&parameters[layout.range(Role::GateBias { layer, gate })]);
+    pub(super) fn new(config: &ModelConfig, layer: usize, layout: &ParameterLayout) -> Self {
+        let place = |gate: &Gate| GatePlace {
+            kernel: layout.range(Role::GateKernel { layer, gate: *gate }),
+            bias: layout.range(Role::GateBias { layer, gate: *gate }),
+        };
+        Self {
+            cell: config.cell,
+            input: config.layer_input(layer),
+            hidden: config.hidden,
+            shown: config.shown(),
+            gates: config.cell.gates().iter().map(place).collect(),
+            projection: config.recurrent_projection.map(|_| layout.range(Role::Projection { layer })),
         }
-        let projection = config.recurrent_projection.map(|size| {
-            let from = parameters[layout.range(Role::Projection { layer })].chunks_exact(size);
-            let mut projection = vec![0.0; hidden * padded(size)];
-            let rows = projection.chunks_exact_mut(padded(size)).zip(from);
-            rows.for_each(|(to, from)| to[..size].copy_from_slice(from));
-            projection
-        });
-        Self { cell: config.cell, input, hidden, shown, kernel, bias, projection }
+    }
+
+    /// The weights for many rows.
+    pub(super) fn pack(&self, parameters: &[f32]) -> Packed {
+        let (units, wide) = (self.units(), self.wide());
+        let mut kernel = vec![0.0; self.entered() * wide];
+        for (n, gate) in self.gates.iter().enumerate() {
+            let from = parameters[gate.kernel.clone()].chunks_exact(self.hidden);
+            for (to, from) in kernel.chunks_exact_mut(wide).zip(from) {
+                to[n * units..][..self.hidden].copy_from_slice(from);
+            }
+        }
+        let projection = self.projection.clone().map_or(&[][..], |place| &parameters[place]);
+        Packed { kernel, projection: pad_rows(projection, self.shown) }
     }
 
     const fn entered(&self) -> usize {
@@ -121,34 +155,50 @@ impl Layer {
         padded(self.hidden)
     }
 
+    fn wide(&self) -> usize {
+        self.gates.len() * self.units()
+    }
+
     /// One token of each row, which has entered; the state moves on.
-    pub(super) fn step(&self, path: KernelPath, rows: usize, state: &mut State, scratch: &mut Scratch) {
+    pub(super) fn step(&self, by: &Step<'_>, rows: usize, state: &mut State, scratch: &mut Scratch) {
         let entered = scratch.entered.chunks_exact_mut(self.entered());
         for (entered, shown) in entered.zip(state.shown_rows(rows)) {
             entered[self.input..].copy_from_slice(shown);
         }
-        for gates in scratch.gates.chunks_exact_mut(self.bias.len()).take(rows) {
-            gates.copy_from_slice(&self.bias);
+        for gates in scratch.gates.chunks_exact_mut(self.wide()).take(rows) {
+            for (sums, gate) in gates.chunks_exact_mut(self.units()).zip(&self.gates) {
+                sums[..self.hidden].copy_from_slice(&by.parameters[gate.bias.clone()]);
+                sums[self.hidden..].fill(0.0);
+            }
         }
         match self.cell {
-            Cell::Lstm | Cell::Cifg => self.step_with_cells(path, rows, state, scratch),
-            Cell::Gru => self.step_gru(path, rows, state, scratch),
+            Cell::Lstm | Cell::Cifg => self.step_with_cells(by, rows, state, scratch),
+            Cell::Gru => self.step_gru(by, rows, state, scratch),
         }
     }
 
     /// Adds the product of what entered with the kernel of some gates to their sums.
-    fn add_product(&self, path: KernelPath, rows: usize, gates: std::ops::Range<usize>, scratch: &mut Scratch) {
-        let (wide, units) = (self.bias.len(), self.units());
-        let (at, n) = (gates.start * units, gates.len() * units);
-        let k = self.entered();
-        let a = Left { values: &scratch.entered, row: k, column: 1 };
-        let (b, c) = (&self.kernel[at..], &mut scratch.gates[at..]);
-        run(path, Product { m: rows, n, k, a, b, b_row: wide, c, c_row: wide, into: Into::Add });
+    fn add_product(&self, by: &Step<'_>, rows: usize, gates: Range<usize>, scratch: &mut Scratch) {
+        let (wide, units, k) = (self.wide(), self.units(), self.entered());
+        match &by.weights {
+            Weights::InPlace => {
+                for n in gates {
+                    let (vector, matrix) = (&scratch.entered[..k], &by.parameters[self.gates[n].kernel.clone()]);
+                    run(by.path, VectorMatrix { vector, matrix, to: &mut scratch.gates[n * units..][..self.hidden] });
+                }
+            }
+            Weights::Packed(packed) => {
+                let (at, n) = (gates.start * units, gates.len() * units);
+                let a = Left { values: &scratch.entered, row: k, column: 1 };
+                let (b, c) = (&packed.kernel[at..], &mut scratch.gates[at..]);
+                run(by.path, Product { m: rows, n, k, a, b, b_row: wide, c, c_row: wide, into: Into::Add });
+            }
+        }
     }
 
-    fn step_with_cells(&self, path: KernelPath, rows: usize, state: &mut State, scratch: &mut Scratch) {
-        let (wide, units) = (self.bias.len(), self.units());
-        self.add_product(path, rows, 0..self.cell.gates().len(), scratch);
+    fn step_with_cells(&self, by: &Step<'_>, rows: usize, state: &mut State, scratch: &mut Scratch) {
+        let (wide, units) = (self.wide(), self.units());
+        self.add_product(by, rows, 0..self.gates.len(), scratch);
         let gates = &mut scratch.gates[..rows * wide];
         let coupled = self.cell == Cell::Cifg;
         let (cell_before, cell) = (&state.cells[..rows * units], &mut scratch.cells[..rows * units]);
@@ -157,69 +207,94 @@ impl Layer {
             None => &mut state.shown[..rows * units],
             Some(_) => &mut scratch.units[..rows * units],
         };
-        run(path, Forward { units, gate_row: wide, coupled, gates, cell_before, cell, tanh_cell, shown });
+        run(by.path, Forward { units, gate_row: wide, coupled, gates, cell_before, cell, tanh_cell, shown });
         state.cells[..rows * units].copy_from_slice(&scratch.cells[..rows * units]);
-        if let Some(projection) = &self.projection {
-            let width = padded(self.shown);
-            let a = Left { values: &scratch.units, row: units, column: 1 };
-            let (k, b, c) = (self.hidden, projection, &mut state.shown);
-            run(path, Product { m: rows, n: width, k, a, b, b_row: width, c, c_row: width, into: Into::Set });
+        if let Some(place) = &self.projection {
+            self.project(by, rows, place, state, scratch);
         }
     }
 
-    fn step_gru(&self, path: KernelPath, rows: usize, state: &mut State, scratch: &mut Scratch) {
-        let (wide, units) = (self.bias.len(), self.units());
-        self.add_product(path, rows, 0..2, scratch);
-        run(path, OpenGates { gates: &mut scratch.gates[..rows * wide], units });
-        let entered = scratch.entered.chunks_exact_mut(self.entered());
-        for (entered, gates) in entered.zip(scratch.gates.chunks_exact(wide)).take(rows) {
-            let reset = &gates[units..][..self.hidden];
-            entered[self.input..].iter_mut().zip(reset).for_each(|(h, r)| *h *= r);
-        }
-        self.add_product(path, rows, 2..3, scratch);
-        let shown = &mut state.shown[..rows * units];
-        run(path, Update { gates: &scratch.gates[..rows * wide], units, shown });
-    }
-}
-
-/// The update and the reset gate of a GRU, `[row][gate][unit]`: sums in, activated gates out.
-struct OpenGates<'a> {
-    gates: &'a mut [f32],
-    units: usize,
-}
-
-impl WithSimd for OpenGates<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        for gates in self.gates.chunks_exact_mut(3 * self.units) {
-            let (gates, _) = S::as_mut_simd_f32s(&mut gates[..2 * self.units]);
-            gates.iter_mut().for_each(|g| *g = sigmoid(simd, *g));
-        }
-    }
-}
-
-/// What a GRU shows: `(1 - z) h + z tanh(candidate)`.
-struct Update<'a> {
-    gates: &'a [f32],
-    units: usize,
-    shown: &'a mut [f32],
-}
-
-impl WithSimd for Update<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let rows = self.gates.chunks_exact(3 * self.units).zip(self.shown.chunks_exact_mut(self.units));
-        for (gates, shown) in rows {
-            let (update, _) = S::as_simd_f32s(&gates[..self.units]);
-            let (candidate, _) = S::as_simd_f32s(&gates[2 * self.units..]);
-            let (shown, _) = S::as_mut_simd_f32s(shown);
-            for ((h, z), n) in shown.iter_mut().zip(update).zip(candidate) {
-                *h = simd.mul_add_e_f32s(*z, simd.sub_f32s(tanh(simd, *n), *h), *h);
+    fn project(&self, by: &Step<'_>, rows: usize, place: &Range<usize>, state: &mut State, scratch: &Scratch) {
+        match &by.weights {
+            Weights::InPlace => {
+                state.shown.fill(0.0);
+                let (vector, matrix) = (&scratch.units[..self.hidden], &by.parameters[place.clone()]);
+                run(by.path, VectorMatrix { vector, matrix, to: &mut state.shown[..self.shown] });
             }
+            Weights::Packed(packed) => {
+                let (k, width) = (self.hidden, padded(self.shown));
+                let a = Left { values: &scratch.units, row: self.units(), column: 1 };
+                let (b, c) = (&packed.projection, &mut state.shown);
+                run(by.path, Product { m: rows, n: width, k, a, b, b_row: width, c, c_row: width, into: Into::Set });
+            }
+        }
+    }
+
+    fn step_gru(&self, by: &Step<'_>, rows: usize, state: &mut State, scratch: &mut Scratch) {
+        let (wide, units) = (self.wide(), self.units());
+        self.add_product(by, rows, 0..2, scratch);
+        let (gates, before) = (&mut scratch.gates[..rows * wide], &state.shown[..rows * units]);
+        run(by.path, Reset { units, gate_row: wide, gates, before, seen: &mut scratch.units[..rows * units] });
+        let entered = scratch.entered.chunks_exact_mut(self.entered());
+        for (entered, seen) in entered.zip(scratch.units.chunks_exact(units)).take(rows) {
+            entered[self.input..].copy_from_slice(&seen[..self.hidden]);
+        }
+        self.add_product(by, rows, 2..3, scratch);
+        let (gates, shown) = (&mut scratch.gates[..rows * wide], &mut scratch.units[..rows * units]);
+        run(by.path, Update { units, gate_row: wide, gates, before, shown });
+        state.shown[..rows * units].copy_from_slice(shown);
+    }
+}
+
+/// What a step is computed with.
+pub(super) struct Step<'a> {
+    pub(super) path: KernelPath,
+    pub(super) parameters: &'a [f32],
+    pub(super) weights: Weights,
+}
+
+/// A matrix with its rows padded.
+pub(super) fn pad_rows(matrix: &[f32], columns: usize) -> Vec<f32> {
+    let padding = padded(columns) - columns;
+    let rows = matrix.chunks_exact(columns);
+    rows.flat_map(|row| row.iter().copied().chain(std::iter::repeat_n(0.0, padding))).collect()
+}
+
+/// `to += vector matrix`, the matrix row by row as it is.
+struct VectorMatrix<'a> {
+    vector: &'a [f32],
+    matrix: &'a [f32],
+    to: &'a mut [f32],
+}
+
+impl WithSimd for VectorMatrix<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let columns = self.to.len();
+        let (to, to_rest) = S::as_mut_simd_f32s(self.to);
+        // Four rows at a time, so that sums are read and written a fourth as often.
+        let fours = self.vector.chunks_exact(4).zip(self.matrix.chunks_exact(4 * columns));
+        for (factors, rows) in fours {
+            let rows: [&[f32]; 4] = std::array::from_fn(|r| &rows[r * columns..][..columns]);
+            let [a, b, c, d] = rows.map(S::as_simd_f32s);
+            let f: [S::f32s; 4] = std::array::from_fn(|i| simd.splat_f32s(factors[i]));
+            for ((((to, a), b), c), d) in to.iter_mut().zip(a.0).zip(b.0).zip(c.0).zip(d.0) {
+                let even = simd.mul_add_e_f32s(f[0], *a, simd.mul_f32s(f[1], *b));
+                let odd = simd.mul_add_e_f32s(f[2], *c, simd.mul_f32s(f[3], *d));
+                *to = simd.add_f32s(*to, simd.add_f32s(even, odd));
+            }
+            for (i, to) in to_rest.iter_mut().enumerate() {
+                *to += factors[0] * a.1[i] + factors[1] * b.1[i] + factors[2] * c.1[i] + factors[3] * d.1[i];
+            }
+        }
+        let done = self.vector.len() / 4 * 4;
+        for (factor, row) in self.vector[done..].iter().zip(self.matrix[done * columns..].chunks_exact(columns)) {
+            let (row, row_rest) = S::as_simd_f32s(row);
+            let f = simd.splat_f32s(*factor);
+            to.iter_mut().zip(row).for_each(|(to, a)| *to = simd.mul_add_e_f32s(f, *a, *to));
+            to_rest.iter_mut().zip(row_rest).for_each(|(to, a)| *to += factor * a);
         }
     }
 }

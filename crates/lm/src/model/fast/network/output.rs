@@ -6,7 +6,7 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::layer::run;
+use super::layer::{pad_rows, run};
 use crate::{
     kernels::{
         KernelPath,
@@ -65,16 +65,15 @@ impl Lines {
 
 impl Output {
     pub(super) fn new(config: &ModelConfig, layout: &ParameterLayout, parameters: &[f32]) -> Self {
-        let (shown, size, width) = (config.shown(), config.output(), padded(config.output()));
+        let (shown, size) = (config.shown(), config.output());
         let with_padding = |from: &[f32]| {
             let mut to = vec![0.0; padded(from.len())];
             to[..from.len()].copy_from_slice(from);
             to
         };
-        let dense = config.dense.map(|_| {
-            let rows = parameters[layout.range(Role::DenseKernel)].chunks_exact(size);
-            let kernel = rows.flat_map(|row| row.iter().copied().chain(std::iter::repeat_n(0.0, width - size)));
-            Dense { kernel: kernel.collect(), bias: with_padding(&parameters[layout.range(Role::DenseBias)]) }
+        let dense = config.dense.map(|_| Dense {
+            kernel: pad_rows(&parameters[layout.range(Role::DenseKernel)], size),
+            bias: with_padding(&parameters[layout.range(Role::DenseBias)]),
         });
         let bias = with_padding(&parameters[layout.range(Role::OutputBias)]);
         Self { vocabulary: config.vocabulary, shown, size, dense, bias }

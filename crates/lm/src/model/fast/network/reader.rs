@@ -2,7 +2,7 @@
 
 use super::{
     Network,
-    layer::{Scratch, State},
+    layer::{Scratch, State, Step, Weights},
 };
 use crate::{kernels::matrix::padded, language_model::Reader};
 
@@ -10,9 +10,9 @@ use crate::{kernels::matrix::padded, language_model::Reader};
 const KEPT: usize = 32;
 
 /// Reads one sequence.
-#[derive(Debug)]
 pub(super) struct NetworkReader<'a> {
     network: &'a Network,
+    by: Vec<Step<'a>>,
     /// What was read.
     read: Vec<u32>,
     /// How many tokens were read when the first state was kept; each of the others is one token later.
@@ -27,6 +27,7 @@ impl<'a> NetworkReader<'a> {
     pub(super) fn new(network: &'a Network) -> Self {
         Self {
             network,
+            by: network.steps(|_| Weights::InPlace),
             read: Vec::new(),
             first: 0,
             states: vec![network.states(1)],
@@ -50,7 +51,7 @@ impl<'a> NetworkReader<'a> {
 
     fn read_one(&mut self, id: u32) {
         let Some(mut state) = self.states.last().cloned() else { return };
-        self.network.step(&[id], &mut state, &mut self.scratch);
+        self.network.step(&self.by, &[id], &mut state, &mut self.scratch);
         self.read.push(id);
         self.states.push(state);
         if self.states.len() > KEPT {

@@ -1,17 +1,21 @@
-//! One recurrent layer: LSTM or CIFG, with or without a recurrent projection.
+//! One recurrent layer: LSTM or CIFG, with or without a recurrent projection, or GRU.
 //!
-//! | here      | shape                 | what                                                             |
-//! |-----------|-----------------------|------------------------------------------------------------------|
+//! | here      | shape                  | what                                                            |
+//! |-----------|------------------------|-----------------------------------------------------------------|
 //! | `from_x`  | input x gates * units  | kernel rows for what enters from below                          |
 //! | `from_h`  | shown x gates * units  | kernel rows for what the layer showed before                    |
 //! | `shown`   | (steps + 1) * rows     | what was shown; the first rows are carried over                 |
 //! | `d_gates` | tokens x gates * units | gradients of the gates' sums                                    |
 //!
-//! What is read backwards has a transposed copy, written anew after every step.
+//! Of a GRU, `from_h` has update and reset gate only. What is read backwards has a transposed copy, written anew after every step.
 
+mod cells;
+mod gru;
+
+use self::gru::Candidate;
 use super::{
     super::{
-        config::{Cell, ModelConfig},
+        config::{Cell, Gate, ModelConfig},
         parameters::{ParameterLayout, Role},
         reference::Batch,
     },
@@ -20,7 +24,6 @@ use super::{
 };
 use crate::kernels::{
     KernelPath,
-    cell::{Backward, Forward},
     matrix::{Into, Left, padded},
     rows::SubtractRows,
 };
@@ -44,6 +47,7 @@ pub(super) struct Layer {
     from_x_back: Panels,
     from_h_back: Panels,
     projection: Option<Projection>,
+    candidate: Option<Candidate>,
     x: Vec<f32>,
     gates: Vec<f32>,
     cells: Vec<f32>,
@@ -70,6 +74,7 @@ impl Layer {
         let [input, units, show] = sizes.map(padded);
         let wide = config.cell.gates().len() * units;
         let gate_row = odd_lines(wide);
+        let from_before = if config.cell == Cell::Gru { 2 * units } else { wide };
         let tokens = rows * steps;
         let zeros = |len: usize| vec![0.0; len];
         let projection = config.recurrent_projection.map(|size| Projection {
@@ -85,10 +90,10 @@ impl Layer {
             show,
             gate_row,
             from_x: Panels::new(input, wide),
-            from_h: Panels::new(show, wide),
+            from_h: Panels::new(show, from_before),
             bias: zeros(gate_row),
             from_x_back: Panels::new(wide, input),
-            from_h_back: Panels::new(wide, show),
+            from_h_back: Panels::new(from_before, show),
             x: zeros(tokens * input),
             gates: zeros(tokens * gate_row),
             cells: zeros((tokens + rows) * units),
@@ -101,6 +106,7 @@ impl Layer {
             d_cells: zeros(rows * units),
             d_x: zeros(tokens * input),
             projection,
+            candidate: (config.cell == Cell::Gru).then(|| Candidate::new(units, rows, steps)),
             carried_rows: 0,
         }
     }
@@ -127,8 +133,11 @@ impl Layer {
         for (n, gate) in self.cell.gates().iter().copied().enumerate() {
             let kernel = &parameters[layout.range(Role::GateKernel { layer: self.layer, gate })];
             for (row, from) in kernel.chunks_exact(hidden).enumerate() {
-                let (to, row) = if row < input { (&mut self.from_x, row) } else { (&mut self.from_h, row - input) };
-                to.set(row, n * units, from);
+                match (row.checked_sub(input), &mut self.candidate) {
+                    (None, _) => self.from_x.set(row, n * units, from),
+                    (Some(row), Some(candidate)) if gate == Gate::Candidate => candidate.from_seen.set(row, 0, from),
+                    (Some(row), _) => self.from_h.set(row, n * units, from),
+                }
             }
             let bias = &parameters[layout.range(Role::GateBias { layer: self.layer, gate })];
             self.bias[n * units..][..hidden].copy_from_slice(bias);
@@ -146,8 +155,11 @@ impl Layer {
         for (n, gate) in self.cell.gates().iter().copied().enumerate() {
             let kernel = &mut parameters[layout.range(Role::GateKernel { layer: self.layer, gate })];
             for (row, to) in kernel.chunks_exact_mut(hidden).enumerate() {
-                let (from, row) = if row < input { (&self.from_x, row) } else { (&self.from_h, row - input) };
-                from.get(row, n * units, to);
+                match (row.checked_sub(input), &self.candidate) {
+                    (None, _) => self.from_x.get(row, n * units, to),
+                    (Some(row), Some(candidate)) if gate == Gate::Candidate => candidate.from_seen.get(row, 0, to),
+                    (Some(row), _) => self.from_h.get(row, n * units, to),
+                }
             }
             let bias = &mut parameters[layout.range(Role::GateBias { layer: self.layer, gate })];
             bias.copy_from_slice(&self.bias[n * units..][..hidden]);
@@ -164,6 +176,9 @@ impl Layer {
         self.from_h_back.set_transposed(path, &self.from_h);
         if let Some(projection) = &mut self.projection {
             projection.back.set_transposed(path, &projection.forward);
+        }
+        if let Some(candidate) = &mut self.candidate {
+            candidate.from_seen_back.set_transposed(path, &candidate.from_seen);
         }
     }
 
@@ -211,73 +226,35 @@ impl Layer {
     /// Runs over the batch that was read.
     pub(super) fn forward(&mut self, path: KernelPath, rows: usize, tokens: usize) {
         self.carried_rows = rows;
-        let (gate_row, units, show) = (self.gate_row, self.units, self.show);
-        let coupled = self.cell == Cell::Cifg;
+        let (gate_row, show) = (self.gate_row, self.show);
         for gates in self.gates.chunks_exact_mut(gate_row).take(tokens) {
             gates.copy_from_slice(&self.bias);
         }
         let x = Left { values: &self.x, row: self.input, column: 1 };
         self.from_x.multiply(path, tokens, x, &mut self.gates, gate_row, Into::Add);
-        for step in 0..tokens / rows {
-            let at = step * rows;
+        for at in (0..tokens).step_by(rows) {
             let gates = &mut self.gates[at * gate_row..(at + rows) * gate_row];
             let before = Left { values: &self.shown[at * show..(at + rows) * show], row: show, column: 1 };
             self.from_h.multiply(path, rows, before, gates, gate_row, Into::Add);
-            let (cell_before, cell) = self.cells[at * units..(at + 2 * rows) * units].split_at_mut(rows * units);
-            let tanh_cell = &mut self.tanh_cells[at * units..(at + rows) * units];
-            let after = &mut self.shown[(at + rows) * show..(at + 2 * rows) * show];
-            match &self.projection {
-                None => {
-                    path.compute(Forward {
-                        units,
-                        gate_row,
-                        coupled,
-                        gates,
-                        cell_before,
-                        cell,
-                        tanh_cell,
-                        shown: after,
-                    });
-                }
-                Some(projection) => {
-                    let shown = &mut self.unit_values[at * units..(at + rows) * units];
-                    path.compute(Forward { units, gate_row, coupled, gates, cell_before, cell, tanh_cell, shown });
-                    let values = Left { values: shown, row: units, column: 1 };
-                    projection.forward.multiply(path, rows, values, after, show, Into::Set);
-                }
+            match self.cell {
+                Cell::Lstm | Cell::Cifg => self.forward_cells(path, at, rows),
+                Cell::Gru => self.forward_gru(path, at, rows),
             }
         }
     }
 
-    /// Back through the batch: `d_shown` is the gradient of what was shown at each token. The weights move against their
+    /// Back through the batch: `d_above` is the gradient of what was shown at each token. The weights move against their
     /// gradients.
     pub(super) fn backward(&mut self, path: KernelPath, rows: usize, tokens: usize, d_above: &[f32], rate: f32) {
-        let (gate_row, units, show) = (self.gate_row, self.units, self.show);
-        let coupled = self.cell == Cell::Cifg;
+        let (gate_row, show) = (self.gate_row, self.show);
         self.d_shown[..tokens * show].copy_from_slice(&d_above[..tokens * show]);
         self.d_cells.fill(0.0);
-        for step in (0..tokens / rows).rev() {
-            let at = step * rows;
-            let d_units = match &self.projection {
-                None => &self.d_shown[at * show..(at + rows) * show],
-                Some(projection) => {
-                    let shown = Left { values: &self.d_shown[at * show..(at + rows) * show], row: show, column: 1 };
-                    projection.back.multiply(path, rows, shown, &mut self.d_units, units, Into::Set);
-                    &self.d_units[..rows * units]
-                }
-            };
-            path.compute(Backward {
-                units,
-                gate_row,
-                coupled,
-                gates: &self.gates[at * gate_row..(at + rows) * gate_row],
-                cell_before: &self.cells[at * units..(at + rows) * units],
-                tanh_cell: &self.tanh_cells[at * units..(at + rows) * units],
-                d_units,
-                d_cell: &mut self.d_cells[..rows * units],
-                d_gates: &mut self.d_gates[at * gate_row..(at + rows) * gate_row],
-            });
-            if step > 0 {
+        for at in (0..tokens).step_by(rows).rev() {
+            match self.cell {
+                Cell::Lstm | Cell::Cifg => self.backward_cells(path, at, rows),
+                Cell::Gru => self.backward_gru(path, at, rows),
+            }
+            if at > 0 {
                 let d_gates = Left { values: &self.d_gates[at * gate_row..], row: gate_row, column: 1 };
                 let d_before = &mut self.d_shown[(at - rows) * show..at * show];
                 self.from_h_back.multiply(path, rows, d_gates, d_before, show, Into::Add);
@@ -297,6 +274,10 @@ impl Layer {
         self.from_x.add_product(path, tokens, x, d_gates, gate_row, -rate);
         let shown = Left { values: &self.shown, row: 1, column: show };
         self.from_h.add_product(path, tokens, shown, d_gates, gate_row, -rate);
+        if let Some(Candidate { from_seen, seen, .. }) = &mut self.candidate {
+            let seen = Left { values: seen, row: 1, column: units };
+            from_seen.add_product(path, tokens, seen, &d_gates[2 * units..], gate_row, -rate);
+        }
         path.compute(SubtractRows { to: &mut self.bias, from: d_gates, rate });
         if let Some(projection) = &mut self.projection {
             let values = Left { values: &self.unit_values, row: 1, column: units };
