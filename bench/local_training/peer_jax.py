@@ -49,7 +49,7 @@ def mean_loss(model, unroll, p, state, inputs, targets):
 def trainer(model, way):
     """A function of a user's number that trains on the user's tokens."""
     first = {name: jnp.asarray(value) for name, value in work.first_parameters(model).items()}
-    unroll = work.STEPS if way == "unrolled" else 1
+    unroll = model["steps"] if way == "unrolled" else 1
 
     @jax.jit
     def train_on(first, inputs, targets):
@@ -60,7 +60,7 @@ def trainer(model, way):
             p = jax.tree.map(lambda value, g: value - work.LEARNING_RATE * g, p, gradient)
             return (p, state), loss
 
-        state = (jnp.zeros((work.ROWS, model["hidden"])), jnp.zeros((work.ROWS, work.shown(model))))
+        state = (jnp.zeros((model["rows"], model["hidden"])), jnp.zeros((model["rows"], work.shown(model))))
         (p, _), losses = jax.lax.scan(batch, (first, state), (inputs, targets))
         change = jax.tree.map(jnp.subtract, p, first)
         norm = jnp.sqrt(sum(jnp.sum(part * part) for part in jax.tree.leaves(change)))
@@ -71,7 +71,7 @@ def trainer(model, way):
 
     def train(user):
         if user not in data:
-            data[user] = [jnp.asarray(part) for part in work.tokens(model["vocabulary"], user)]
+            data[user] = [jnp.asarray(part) for part in work.tokens(model, user)]
         return jax.block_until_ready(train_on(first, *data[user]))[1:]
 
     return train

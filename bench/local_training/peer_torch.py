@@ -98,10 +98,10 @@ def trainer(model, way):
 
     def train(user):
         if user not in data:
-            data[user] = [torch.from_numpy(part) for part in work.tokens(model["vocabulary"], user)]
+            data[user] = [torch.from_numpy(part) for part in work.tokens(model, user)]
         with torch.no_grad():
             torch._foreach_copy_(trained, first)
-        state = (torch.zeros(work.ROWS, model["hidden"]), torch.zeros(work.ROWS, work.shown(model)))
+        state = (torch.zeros(model["rows"], model["hidden"]), torch.zeros(model["rows"], work.shown(model)))
         losses = []
         for inputs, targets in zip(*data[user]):
             loss, state = step(inputs, targets, state)

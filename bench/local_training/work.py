@@ -1,7 +1,7 @@
 """What every side of this benchmark does: the models, one user's tokens, the first parameters, and the passes.
 
-One user: 8 rows of 200 tokens, read 10 at a time with carried state; after each of the 20 batches a step of SGD along
-the gradient of the mean loss; then what has changed, its L2 norm, and the change scaled down to the clip.
+One user: 8 rows of 200 tokens, read 10 at a time with carried state (other cases say otherwise); after each of the 20
+batches a step of SGD along the gradient of the mean loss; then what has changed, its L2 norm, and the change scaled down to the clip.
 """
 
 import json
@@ -11,12 +11,12 @@ import time
 
 import numpy
 
-ROWS, STEPS, BATCHES = 8, 10, 20
-TOKENS = ROWS * STEPS * BATCHES
 LEARNING_RATE, CLIP = 0.5, 1.0
 
+SHAPE = {"rows": 8, "steps": 10, "batches": 20}
+
 # The presets of crates/lm/src/model/config.rs; `dense` has a bias, `bias` is the output's.
-MODELS = {
+PRESETS = {
     "mcmahan2018": {
         "vocabulary": 10_000, "embedding": 96, "cell": "lstm", "hidden": 256, "projection": None, "dense": 96,
         "tied": True, "bias": False,
@@ -31,23 +31,40 @@ MODELS = {
     },
 }  # fmt: skip
 
+# What is measured: the presets, and one of them with other vocabularies, batches and unrolls.
+MODELS = {name: {"preset": name} | SHAPE | preset for name, preset in PRESETS.items()} | {
+    name: {"preset": "mcmahan2018"} | SHAPE | PRESETS["mcmahan2018"] | change
+    for name, change in {
+        "4,003 words, 5 x 7": {"vocabulary": 4_003, "rows": 5, "steps": 7},
+        "10,000 words, 16 x 20": {"rows": 16, "steps": 20, "batches": 5},
+        "30,011 words, 8 x 10": {"vocabulary": 30_011, "batches": 7},
+        "10,000 words, 1 x 20": {"rows": 1, "steps": 20},
+    }.items()
+}
 
-def tokens(vocabulary, user):
+
+def token_count(model):
+    return model["rows"] * model["steps"] * model["batches"]
+
+
+def tokens(model, user):
     """Inputs and targets of a user, each [batch][step][row].
 
     The tokens are those of `keyhush bench local-training`: token i is V^u - 1 for a u in [0, 1) that is a hash of i and
-    the user, which is Zipf's law. Rows are consecutive parts of the 1,600; a target is the token that follows.
+    the user, which is Zipf's law. Rows are consecutive parts of them; a target is the token that follows.
     """
+    vocabulary, count = model["vocabulary"], token_count(model)
 
     def token(i):
         x = ((i ^ user * 0x9E3779B9) * 0x85EBCA6B) % 2**32
         x = ((x ^ x >> 15) * 0xC2B2AE35) % 2**32
         return min(int(vocabulary ** ((x >> 8) / 2**24)) - 1, vocabulary - 1)
 
-    read = numpy.array([token(i) for i in range(TOKENS + 1)])
+    read = numpy.array([token(i) for i in range(count + 1)])
 
     def batches(part):
-        return numpy.ascontiguousarray(part.reshape(ROWS, BATCHES, STEPS).transpose(1, 2, 0))
+        shape = model["rows"], model["batches"], model["steps"]
+        return numpy.ascontiguousarray(part.reshape(shape).transpose(1, 2, 0))
 
     return batches(read[:-1]), batches(read[1:])
 
@@ -93,7 +110,7 @@ def gflop(model):
     """10^9 multiplications and additions of one user's matrix products: each product forward and twice back."""
     matrices = {name: math.prod(shape) for name, shape in shapes(model).items() if len(shape) == 2}
     tables = matrices.pop("embedding"), matrices.pop("output", 0)
-    return 6 * TOKENS * (sum(matrices.values()) + (tables[0] if model["tied"] else tables[1])) / 1e9
+    return 6 * token_count(model) * (sum(matrices.values()) + (tables[0] if model["tied"] else tables[1])) / 1e9
 
 
 def serve(train, users, about):

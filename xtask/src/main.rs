@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod packages;
+mod portable;
 mod test;
 
 use std::path::PathBuf;
@@ -14,6 +15,8 @@ use anyhow::{Context, Result, bail};
 const HELP: &str = "\
 cargo xtask test [--long]        everything that must hold before a change is merged
                                  --long also runs the tests marked #[ignore]
+cargo xtask test --portable      instead: the tests of the crates lm and privacy for aarch64 (NEON) under qemu
+                                 and for WebAssembly (simd128) under Node
 cargo xtask bench NAME [ARGS]    runs bench/NAME/run.sh with ARGS
 cargo xtask help                 this text
 ";
@@ -26,8 +29,9 @@ fn main() -> ExitCode {
             print!("{HELP}");
             Ok(())
         }
-        ["test"] => test::run(false),
-        ["test", "--long"] => test::run(true),
+        ["test"] => test::run(test::steps(false)),
+        ["test", "--long"] => test::run(test::steps(true)),
+        ["test", "--portable"] => test::run(portable::steps()),
         ["bench", name, rest @ ..] if !name.starts_with('-') => bench(name, rest),
         _ => {
             eprint!("xtask does not know `{}`\n\n{HELP}", words.join(" "));

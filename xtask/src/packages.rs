@@ -1,4 +1,4 @@
-//! The Debian packages that building and testing need, and how to get those that are missing.
+//! The commands that building and testing need, and how to get those that are missing as Debian packages.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,24 +6,16 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// A command that must be on the path, and the packages that bring it.
-struct Needed {
-    command: &'static str,
-    packages: &'static [&'static str],
+pub(crate) struct Needed {
+    pub(crate) command: &'static str,
+    pub(crate) packages: &'static [&'static str],
 }
 
-/// `cc` links every binary; `git` lists the files that the tidy test reads; `strace` kills the process that writes a
-/// ledger at each of its syncs.
-const NEEDED: &[Needed] = &[
-    Needed { command: "cc", packages: &["gcc", "libc6-dev"] },
-    Needed { command: "git", packages: &["git"] },
-    Needed { command: "strace", packages: &["strace"] },
-];
-
 /// Makes sure that every needed command is there: installs as root, otherwise says what to run and fails.
-pub(crate) fn install_missing() -> Result<()> {
-    let missing: Vec<&Needed> = NEEDED.iter().filter(|n| !on_path(n.command)).collect();
+pub(crate) fn install_missing(needed: &[Needed]) -> Result<()> {
+    let missing: Vec<&Needed> = needed.iter().filter(|n| !on_path(n.command)).collect();
     if missing.is_empty() {
-        let commands: Vec<&str> = NEEDED.iter().map(|n| n.command).collect();
+        let commands: Vec<&str> = needed.iter().map(|n| n.command).collect();
         println!("all there: {}", commands.join(", "));
         return Ok(());
     }

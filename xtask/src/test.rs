@@ -9,15 +9,24 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{packages, root};
+use crate::packages::{self, Needed};
+use crate::root;
+
+/// `cc` links every binary; `git` lists the files that the tidy test reads; `strace` kills the process that writes a
+/// ledger at each of its syncs.
+const NEEDED: &[Needed] = &[
+    Needed { command: "cc", packages: &["gcc", "libc6-dev"] },
+    Needed { command: "git", packages: &["git"] },
+    Needed { command: "strace", packages: &["strace"] },
+];
 
 /// One thing to do, under one heading.
-struct Step {
-    name: &'static str,
-    work: Work,
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    pub(crate) work: Work,
 }
 
-enum Work {
+pub(crate) enum Work {
     /// A function of this program.
     Call(fn() -> Result<()>),
     /// `cargo` with these arguments and, if any, one more variable in its environment.
@@ -25,10 +34,10 @@ enum Work {
 }
 
 /// Runs all steps in order and stops at the first that fails; the table of seconds comes in either case.
-pub(crate) fn run(long: bool) -> Result<()> {
+pub(crate) fn run(steps: Vec<Step>) -> Result<()> {
     let mut seconds = Vec::new();
     let mut failed = None;
-    for step in steps(long, has_subcommand("nextest")) {
+    for step in steps {
         println!("\n=== {} ===", heading(&step));
         let start = Instant::now();
         let outcome = perform(&step.work);
@@ -46,7 +55,11 @@ pub(crate) fn run(long: bool) -> Result<()> {
 }
 
 /// What there is to do. Without nextest, which a machine with only Rust on it lacks, cargo's own runner does.
-fn steps(long: bool, nextest: bool) -> Vec<Step> {
+pub(crate) fn steps(long: bool) -> Vec<Step> {
+    steps_with(long, has_subcommand("nextest"))
+}
+
+fn steps_with(long: bool, nextest: bool) -> Vec<Step> {
     const CI: [&str; 4] = ["--workspace", "--profile", "ci", "--locked"];
     const NEXTEST: [&str; 7] = ["nextest", "run", "--no-fail-fast", "--workspace", "--cargo-profile", "ci", "--locked"];
     let cargo = |name, parts: &[&[&'static str]]| Step { name, work: Work::Cargo { args: parts.concat(), env: None } };
@@ -62,7 +75,7 @@ fn steps(long: bool, nextest: bool) -> Vec<Step> {
         *env = Some(("RUSTDOCFLAGS", "-D warnings"));
     }
     vec![
-        Step { name: "packages", work: Work::Call(packages::install_missing) },
+        Step { name: "packages", work: Work::Call(|| packages::install_missing(NEEDED)) },
         Step { name: "components", work: Work::Call(components) },
         cargo("format", &[&["fmt", "--all", "--check"]]),
         cargo("clippy", &[&["clippy", "--all-targets"], &CI, &["--", "-D", "warnings"]]),
@@ -107,7 +120,7 @@ fn has_subcommand(name: &str) -> bool {
 }
 
 /// The cargo that started this program.
-fn cargo() -> Command {
+pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
@@ -138,7 +151,7 @@ mod tests {
     #[test]
     fn every_compiling_step_is_locked_and_uses_the_profile_ci() {
         for (long, nextest) in [(false, false), (false, true), (true, false), (true, true)] {
-            for step in steps(long, nextest) {
+            for step in steps_with(long, nextest) {
                 let Work::Cargo { args, .. } = &step.work else { continue };
                 if step.name != "format" {
                     assert!(args.contains(&"--locked") && args.contains(&"ci"), "{}", heading(&step));
@@ -149,14 +162,14 @@ mod tests {
 
     #[test]
     fn long_runs_the_ignored_tests_too() {
-        assert!(!line(&steps(false, true), "tests").contains("ignored"));
-        assert!(line(&steps(true, true), "tests").ends_with("--run-ignored all"));
-        assert!(line(&steps(true, false), "tests").ends_with("-- --include-ignored"));
+        assert!(!line(&steps_with(false, true), "tests").contains("ignored"));
+        assert!(line(&steps_with(true, true), "tests").ends_with("--run-ignored all"));
+        assert!(line(&steps_with(true, false), "tests").ends_with("-- --include-ignored"));
     }
 
     #[test]
     fn benches_are_built_and_never_run() {
-        let steps = steps(true, false);
+        let steps = steps_with(true, false);
         assert!(line(&steps, "build").contains("build --all-targets"));
         assert!(!steps.iter().any(|s| heading(s).contains("cargo bench")));
         assert!(!line(&steps, "tests").contains("--all-targets"));

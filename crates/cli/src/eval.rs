@@ -13,6 +13,7 @@ use clap::{Args, ValueEnum};
 use corpus::store::{Part, Split, Store};
 use indicatif::{ProgressBar, ProgressStyle};
 use lm::{
+    folder::Folder,
     language_model::LanguageModel,
     metrics::{Counts, HEADS, HeadWords, Measure, Metrics, MetricsError, Sequence, average_perplexity, batches},
     predict::Keyboard,
@@ -104,12 +105,11 @@ pub(crate) fn eval(args: &EvalArgs) -> anyhow::Result<()> {
     let threads = args.threads()?;
     let split = args.split.as_deref().map(|text| data::split(text, args.salt)).transpose()?;
     let users = split.map(|split| (split, args.part.into()));
-    let folder = model_folder::read(&args.model)?;
-    let (vocabulary, tokenizer) = (folder.vocabulary.clone(), Tokenizer::new(folder.rules));
-    let model = folder.into_model(kernels::chosen()?)?;
+    let Folder { vocabulary, rules, weights, .. } = model_folder::read(&args.model)?;
+    let (model, tokenizer) = (weights.into_model(kernels::chosen()?)?, Tokenizer::new(rules));
     let keyboard = Keyboard::new(vocabulary.words());
     let measure = Measure::new(HeadWords::in_order(vocabulary.len()));
-    let measure = match tokenizer.rules() {
+    let measure = match rules {
         Rules::Words1 => measure.with_keyboard(&keyboard),
         Rules::Characters1 => measure, // there are no words to suggest
     };
@@ -158,7 +158,8 @@ impl Set {
 /// Refuses a store whose ids mean something else to the model.
 fn check_store(path: &Path, store: &Store, vocabulary: &Vocabulary, tokenizer: Tokenizer) -> Result<(), BadInput> {
     let other = |what: String| {
-        let remedy = "import the text again with the model's vocabulary";
+        let remedy =
+            "import the text again with the model's vocabulary, from `keyhush data vocab --from-list MODEL/vocab.txt`";
         Err(BadInput::wrong("store", format!("{} {what}; {remedy}", path.display())))
     };
     let theirs = store.vocabulary();
@@ -218,7 +219,10 @@ impl Work<'_> {
             if users.is_none_or(|(split, part)| split.part(user.tag()) == part) {
                 for post in user.posts().filter(|post| !post.is_empty()) {
                     tokens += post.len();
-                    lines.push(Line { ids: [BOS].into_iter().chain(post.iter()).chain([EOS]).collect(), letters: Vec::new() });
+                    lines.push(Line {
+                        ids: [BOS].into_iter().chain(post.iter()).chain([EOS]).collect(),
+                        letters: Vec::new(),
+                    });
                 }
             }
             if tokens >= TOKENS {

@@ -7,10 +7,11 @@ use lm::{
     folder::{Folder, Guarantee, Weights},
     ngram::{KneserNey, NgramError},
     tokenizer::Tokenizer,
-    vocabulary::{Counts, Vocabulary},
+    vocabulary::{Counts, Vocabulary, VocabularyError},
 };
+use serde::Serialize;
 
-use crate::{failure::BadInput, model_folder};
+use crate::{failure::BadInput, model_folder, pretrain::given_vocabulary};
 
 /// Arguments of `keyhush ngram`.
 #[derive(Args)]
@@ -25,11 +26,23 @@ pub(crate) struct NgramArgs {
     #[arg(long, value_name = "N", default_value_t = 3)]
     order: usize,
     /// Entries of the vocabulary: the most frequent words of the text, and BOS, EOS and UNK
-    #[arg(long, value_name = "ENTRIES", default_value_t = 10_000, conflicts_with = "vocabulary")]
-    size: usize,
-    /// A vocabulary to be taken instead, as in `vocab.txt` of a model
+    #[arg(long, value_name = "N", default_value_t = 10_000, conflicts_with = "vocab")]
+    vocabulary_size: usize,
+    /// A vocabulary of `keyhush data vocab`, or the `vocab.txt` of a model, to be taken instead
     #[arg(long, value_name = "FILE")]
-    vocabulary: Option<PathBuf>,
+    vocab: Option<PathBuf>,
+    /// Answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is printed.
+#[derive(Serialize)]
+struct Counted {
+    sequences: usize,
+    vocabulary: usize,
+    /// Of one word, of two, and so on.
+    ngrams: Vec<usize>,
 }
 
 pub(crate) fn ngram(args: &NgramArgs) -> anyhow::Result<()> {
@@ -42,7 +55,7 @@ pub(crate) fn ngram(args: &NgramArgs) -> anyhow::Result<()> {
         NgramError::Order { .. } => BadInput::wrong("order", error),
         _ => BadInput::wrong("text", error),
     })?;
-    let ngrams: Vec<String> = (1..=model.order()).map(|n| format!("{} {n}-grams", model.ngrams(n))).collect();
+    let ngrams: Vec<usize> = (1..=model.order()).map(|n| model.ngrams(n)).collect();
     let folder = Folder {
         name: format!("Kneser-Ney {}-grams", model.order()),
         rules: tokenizer.rules(),
@@ -51,19 +64,28 @@ pub(crate) fn ngram(args: &NgramArgs) -> anyhow::Result<()> {
         guarantee: Guarantee::public_text(),
     };
     model_folder::write(&folder, &args.out)?;
-    println!("{} sequences, {} entries, {}", lines.len(), folder.vocabulary.len(), ngrams.join(", "));
+    let counted = Counted { sequences: lines.len(), vocabulary: folder.vocabulary.len(), ngrams };
+    if args.json {
+        println!("{}", serde_json::to_string(&counted)?);
+        return Ok(());
+    }
+    let ngrams: Vec<String> = (1..).zip(&counted.ngrams).map(|(n, count)| format!("{count} {n}-grams")).collect();
+    println!("{} sequences, {} entries, {}", counted.sequences, counted.vocabulary, ngrams.join(", "));
     Ok(())
 }
 
 impl NgramArgs {
     fn vocabulary(&self, texts: &[String], tokenizer: Tokenizer) -> Result<Vocabulary, BadInput> {
-        if let Some(path) = &self.vocabulary {
-            let text = model_folder::read_text("vocabulary", path)?;
-            return Vocabulary::parse(&text)
-                .map_err(|e| BadInput::wrong("vocabulary", format!("{}: {e}", path.display())));
+        if let Some(path) = &self.vocab {
+            let text = model_folder::read_text("vocab", path)?;
+            return given_vocabulary(&text, tokenizer)
+                .map_err(|error| BadInput::wrong("vocab", format!("{}: {error}", path.display())));
         }
         let mut counts = Counts::new();
         texts.iter().for_each(|text| counts.add(tokenizer, text));
-        counts.vocabulary(self.size).map_err(|error| BadInput::wrong("size", error))
+        counts.vocabulary(self.vocabulary_size).map_err(|error| match error {
+            VocabularyError::TooSmall { .. } => BadInput::wrong("vocabulary_size", error),
+            _ => BadInput::wrong("text", error),
+        })
     }
 }

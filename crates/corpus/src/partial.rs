@@ -27,6 +27,10 @@ impl Partial {
     /// When the name is taken and not to be replaced ([`io::ErrorKind::AlreadyExists`]), or the folder cannot be written.
     pub fn create(path: &Path, replace: bool) -> io::Result<Self> {
         refuse_taken(path, replace)?;
+        if !folder(path).is_dir() {
+            let problem = format!("there is no folder {}", folder(path).display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, problem));
+        }
         remove_left_behind(folder(path));
         let file = tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder(path))?;
         // Where files cannot be locked nobody can tell that this one is left behind either.

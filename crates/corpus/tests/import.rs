@@ -8,7 +8,7 @@ use std::{
 
 use keyhush_corpus::{
     import::{self, BadLineReason, Format, ImportError, ImportPlan, Input, OnBadLine, Summary},
-    origin::{KnownVocabulary, Origin},
+    origin::{KnownVocabulary, Origin, SourceFile},
     store::Store,
     synth::{Crowd, Dialect, SynthPlan},
 };
@@ -40,6 +40,90 @@ fn run(plan: &ImportPlan) -> Result<Summary, ImportError> {
 fn text_of(store: &Store, user: &str) -> Vec<String> {
     let user = store.user(store.find(user).unwrap().unwrap()).unwrap();
     user.posts().map(|post| store.vocabulary().decode(store.tokenizer(), post.iter())).collect()
+}
+
+/// A file that another program wrote; `testdata/parquet.json` says which and how.
+#[cfg(feature = "parquet")]
+fn parquet(name: &str) -> Vec<u8> {
+    let all: serde_json::Value = serde_json::from_str(include_str!("../testdata/parquet.json")).unwrap();
+    let digits = all["files"][name].as_str().unwrap();
+    (0..digits.len()).step_by(2).map(|i| u8::from_str_radix(&digits[i..i + 2], 16).unwrap()).collect()
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn parquet_files_of_another_program_are_read() {
+    for name in ["none", "snappy", "gzip", "zstd"] {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = plan(folder.path(), &[("a.parquet", &parquet(name))]);
+        let summary = run(&plan).unwrap();
+        assert_eq!((summary.users, summary.posts, summary.tokens, summary.bad_lines), (2, 3, 7, 1), "{name}");
+        assert_eq!((summary.first_bad_lines[0].line, &summary.first_bad_lines[0].reason), (4, &BadLineReason::NoUser));
+        assert_eq!(text_of(&Store::open(&plan.out).unwrap(), "ann"), ["hello, world!", "hello again"], "{name}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let summary = run(&plan(folder.path(), &[("a.parquet", &parquet("numbers"))])).unwrap();
+    assert_eq!((summary.users, summary.first_bad_lines[0].reason.clone()), (1, BadLineReason::NotUtf8));
+    assert_eq!(text_of(&Store::open(&folder.path().join("out.store")).unwrap(), "7"), ["hello"]);
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn damaged_parquet_files_give_errors_and_no_panic() {
+    let whole = parquet("snappy");
+    for at in (0..whole.len()).step_by(3) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut changed = whole.clone();
+        changed[at] ^= 0x55;
+        let _ = run(&plan(folder.path(), &[("a.parquet", &changed)]));
+        if at % 15 == 0 {
+            let cut = run(&plan(folder.path(), &[("cut.parquet", &whole[..at])]));
+            assert!(
+                matches!(cut, Err(ImportError::Malformed { format: "Parquet", .. } | ImportError::Store(_))),
+                "{at}"
+            );
+        }
+    }
+}
+
+#[test]
+fn rows_that_are_not_like_the_header_are_bad_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = b"user,text\nann,hello\nbob\ncy,a,b\n\"\xff\",hello\n,hello\nann,\"world\nagain\"\n";
+    let plan = plan(folder.path(), &[("a.csv", text)]);
+    let summary = run(&plan).unwrap();
+    assert_eq!((summary.users, summary.posts, summary.bad_lines), (1, 2, 4));
+    let shown: Vec<String> = summary.first_bad_lines.iter().map(ToString::to_string).collect();
+    let expected = [
+        "a.csv:3: it has 1 fields and the header 2",
+        "a.csv:4: it has 3 fields and the header 2",
+        "a.csv:5: it is not UTF-8",
+        "a.csv:6: its user is empty",
+    ];
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn absurd_lengths_are_bad_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = |length: usize| format!("{{\"user\":\"ann\",\"text\":\"{}\"}}\n", "a".repeat(length));
+    let lines = [text(5 << 20), text(17 << 20), text(3)].concat();
+    let summary = run(&plan(folder.path(), &[("a.jsonl", lines.as_bytes())])).unwrap();
+    let shown: Vec<String> = summary.first_bad_lines.iter().map(ToString::to_string).collect();
+    let expected =
+        ["a.jsonl:1: its text has more than 4194304 bytes", "a.jsonl:2: its line has more than 16777216 bytes"];
+    assert_eq!((summary.posts, &shown[..]), (1, &expected.map(String::from)[..]));
+}
+
+#[test]
+fn a_vocabulary_of_the_same_text_is_not_public() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut plan = plan(folder.path(), &[("copy.jsonl", JSONL.as_bytes()), ("posts.jsonl", JSONL.as_bytes())]);
+    plan.vocabulary.origin =
+        Origin::PublicText { files: vec![SourceFile::of(&folder.path().join("copy.jsonl")).unwrap()] };
+    let error = run(&plan).unwrap_err();
+    assert!(matches!(&error, ImportError::NotPublic(path) if path.ends_with("copy.jsonl")), "{error}");
+    assert_no_store(folder.path(), 2);
 }
 
 /// Nothing but what was there before.

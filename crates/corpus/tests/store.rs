@@ -121,6 +121,44 @@ fn other_files_are_refused() {
     assert!(matches!(Store::open(&path), Err(StoreError::Version { got: 9, .. })));
 }
 
+#[test]
+fn another_vocabulary_is_refused_and_the_error_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&sample(folder.path())).unwrap();
+    store.require_vocabulary(Rules::Words1, &vocabulary(10)).unwrap();
+    let other = store.require_vocabulary(Rules::Words1, &vocabulary(11)).unwrap_err().to_string();
+    assert!(other.contains("another vocabulary: its own is words-1 with 10 entries"), "{other}");
+    assert!(store.require_vocabulary(Rules::Characters1, &vocabulary(10)).is_err());
+    let swapped = Vocabulary::new((3..10).rev().map(|i| format!("w{i}"))).unwrap();
+    assert!(store.require_vocabulary(Rules::Words1, &swapped).is_err());
+}
+
+/// A store of 200,000 users and 10,000 words; what is read of a user does not depend on how many there are.
+#[test]
+fn a_store_opens_in_milliseconds_and_a_user_in_constant_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.store");
+    let mut tags: Vec<UserTag> = (0..200_000).map(|i| UserTag::of(&i.to_string())).collect();
+    tags.sort();
+    let mut writer = StoreWriter::create(&path, false, false, &meta(), &vocabulary(10_000)).unwrap();
+    tags.iter().for_each(|tag| writer.user(*tag, "", &[3, 4, 5], &[2, 3]).unwrap());
+    writer.finish().unwrap();
+    let timed = |work: &dyn Fn()| {
+        let once = || {
+            let start = std::time::Instant::now();
+            work();
+            start.elapsed()
+        };
+        (0..10).map(|_| once()).min().unwrap().as_secs_f64()
+    };
+    // Some 2 ms with optimisation; the rest is for tests without, and for busy machines.
+    let opening = timed(&|| drop(Store::open(&path).unwrap()));
+    assert!(opening < 0.2, "{opening} s");
+    let store = Store::open(&path).unwrap();
+    let (first, last) = (timed(&|| drop(store.user(0))), timed(&|| drop(store.user(199_999))));
+    assert!(first < 1e-4 && last < 1e-4, "{first} s and {last} s");
+}
+
 /// Reads all there is; what matters is that it returns.
 fn read_all(path: &Path) -> Result<(), StoreError> {
     let store = Store::open(path)?;

@@ -4,8 +4,8 @@
 use std::io::{ErrorKind, Read};
 
 use keyhush_lm::{
-    kernels::KernelPath,
     folder::{Files, Folder, FolderError, Guarantee, Source, Weights},
+    kernels::KernelPath,
     language_model::LanguageModel,
     model::{
         config::{Cell, ModelConfig},
@@ -86,8 +86,15 @@ fn with_header(files: &Files, change: impl Fn(&mut Value)) -> Files {
 fn models_come_back_to_the_bit() {
     for cell in [Cell::Lstm, Cell::Cifg, Cell::Gru] {
         let projection = (cell != Cell::Gru).then_some(3);
-        let config = ModelConfig { cell, recurrent_projection: projection, dense: None, tied: false, output_bias: true, layers: 2,
-            ..ModelConfig::preset("tiny").unwrap().with_vocabulary(9) };
+        let config = ModelConfig {
+            cell,
+            recurrent_projection: projection,
+            dense: None,
+            tied: false,
+            output_bias: true,
+            layers: 2,
+            ..ModelConfig::preset("tiny").unwrap().with_vocabulary(9)
+        };
         let folder = recurrent(config);
         let files = folder.write().unwrap();
         assert_eq!(folder.write().unwrap(), files, "the same model gives the same bytes");
@@ -122,14 +129,20 @@ fn names_shapes_and_metadata_are_as_documented() {
     assert_eq!(header["layers.0.forget_gate.bias"], json!({"dtype": "F32", "shape": [4], "data_offsets": [324, 340]}));
     assert_eq!(header["dense.kernel"]["shape"], json!([4, 3]));
     let said = &header["__metadata__"];
-    assert_eq!((said["ledger_head"].as_str(), said["epsilon"].as_str(), said["delta"].as_str()), (Some(HEAD), Some("1.7163"), Some("1e-10")));
+    assert_eq!(
+        (said["ledger_head"].as_str(), said["epsilon"].as_str(), said["delta"].as_str()),
+        (Some(HEAD), Some("1.7163"), Some("1e-10"))
+    );
     assert_eq!((files.weights.len() - data.len()) % 8, 0, "tensors are aligned");
 }
 
 #[test]
 fn the_card_says_what_is_guaranteed() {
     let card = small().write().unwrap().card;
-    assert!(card.starts_with("---\nlibrary_name: keyhush\n") && card.contains("\n- differential-privacy\n---\n\n# A test\n"));
+    assert!(
+        card.starts_with("---\nlibrary_name: keyhush\n")
+            && card.contains("\n- differential-privacy\n---\n\n# A test\n")
+    );
     assert!(card.contains("**(1.7163, 1e-10)-differentially private**") && card.contains(HEAD));
     assert!(card.contains("One device: all the text on it."));
     let card = ngrams().write().unwrap().card;
@@ -144,18 +157,26 @@ fn truncated_files_say_so() {
         for len in 0..whole {
             let cut = Files { weights: files.weights[..len].to_vec(), ..files.clone() };
             match read(&cut).unwrap_err() {
-                FolderError::Truncated { got, want } => assert!(got == len as u64 && want <= whole as u64 && got < want),
+                FolderError::Truncated { got, want } => {
+                    assert!(got == len as u64 && want <= whole as u64 && got < want)
+                }
                 other => assert_eq!(len, 8, "cut to {len} bytes: {other}"),
             }
         }
         let longer = Files { weights: [&files.weights[..], &[0; 5]].concat(), ..files.clone() };
-        assert_eq!(refused(&longer), format!("model.safetensors has {} bytes, and its tensors end after {whole}", whole + 5));
+        assert_eq!(
+            refused(&longer),
+            format!("model.safetensors has {} bytes, and its tensors end after {whole}", whole + 5)
+        );
     }
     let files = small().write().unwrap();
     let cut = Files { weights: files.weights[..files.weights.len() - 1].to_vec(), ..files.clone() };
     let (got, want) = (cut.weights.len(), files.weights.len());
     assert_eq!(refused(&cut), format!("model.safetensors is truncated: {got} bytes of {want}"));
-    assert!(refused(&Files { weights: b"PK\x03\x04 something else".to_vec(), ..files }).contains("is not a safetensors file"));
+    assert!(
+        refused(&Files { weights: b"PK\x03\x04 something else".to_vec(), ..files })
+            .contains("is not a safetensors file")
+    );
 }
 
 #[test]
@@ -171,7 +192,10 @@ fn wrong_tensors_say_which() {
         h["dense.bias2"] = tensor;
     };
     assert_eq!(change(&rename), "model.safetensors has a tensor \"dense.bias2\" that the model does not have");
-    assert_eq!(change(&|h| h["dense.bias"]["dtype"] = json!("I32")), "tensor \"dense.bias\" has the type I32, and F32 is read");
+    assert_eq!(
+        change(&|h| h["dense.bias"]["dtype"] = json!("I32")),
+        "tensor \"dense.bias\" has the type I32, and F32 is read"
+    );
     assert!(change(&|h| h["dense.bias"]["shape"] = json!([4])).contains("is not a safetensors file"));
     let (mut header, data) = taken_apart(&files.weights);
     header.as_object_mut().unwrap().remove("dense.bias");
@@ -209,7 +233,9 @@ fn another_configuration_or_card_says_so() {
         config("keyhush-model-1", "keyhush-model-7"),
         "config.json: this is format \"keyhush-model-7\", and this version reads \"keyhush-model-1\""
     );
-    assert!(config("\"hidden\": 4", "\"hidden\": 5").starts_with("tensor \"layers.0.input_gate.kernel\" has the shape"));
+    assert!(
+        config("\"hidden\": 4", "\"hidden\": 5").starts_with("tensor \"layers.0.input_gate.kernel\" has the shape")
+    );
     assert!(config("\"unit_norm\": false", "\"unit_norm\": true").starts_with("config.json is another one"));
     assert_eq!(config("\"hidden\": 4", "\"hidden\": 0"), "config.json: hidden must be from 1 to 65536, got 0");
     assert!(config("\"hidden\"", "\"hiden\"").starts_with("config.json: unknown field `hiden`"));

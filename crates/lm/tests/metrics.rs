@@ -158,7 +158,10 @@ fn metrics_equal_their_definitions() {
         let slow = measure_slowly(&model, &all, &words, &by_frequency);
 
         let [ends, unknown, known] = slow.targets;
-        assert!(unknown > 0.0 && (vocabulary > 50 || slow.hits[1][2] > 0.0), "the test must have UNK as truth and as prediction");
+        assert!(
+            unknown > 0.0 && (vocabulary > 50 || slow.hits[1][2] > 0.0),
+            "the test must have UNK as truth and as prediction"
+        );
         for top in 0..3 {
             let [end, _, word] = slow.hits.map(|h| h[top]);
             near(got.accuracy.unwrap()[top], (end + word) / (ends + unknown + known));

@@ -24,7 +24,11 @@ fn text(vocabulary: u32, sequences: u32, seed: u64) -> Vec<Vec<u32>> {
         let mut ids = vec![BOS];
         for _ in 0..next() % 12 {
             let last = ids[ids.len() - 1];
-            let word = if next() % 3 == 0 { (last * 7 + next() % 3) % (vocabulary - 2) } else { next() % (1 + next() % (vocabulary - 2)) };
+            let word = if next() % 3 == 0 {
+                (last * 7 + next() % 3) % (vocabulary - 2)
+            } else {
+                next() % (1 + next() % (vocabulary - 2))
+            };
             ids.push(2 + word);
         }
         ids.push(EOS);
@@ -62,7 +66,7 @@ impl Slow {
         let discounts = |n: usize| {
             let y = t(n, 1.0) / (t(n, 1.0) + 2.0 * t(n, 2.0));
             let d = [1.0, 2.0, 3.0].map(|k| k - (k + 1.0) * y * t(n, k + 1.0) / t(n, k));
-            let fine = d.iter().zip([1.0, 2.0, 3.0]).all(|(d, k)| *d > 0.0 && *d <= k);
+            let fine = d.iter().zip([1.0, 2.0, 3.0]).all(|(d, k)| *d > 0.0 && *d < k);
             if fine { d } else { [0.5, 1.0, 1.5] }
         };
         let discounts = (1..=order).map(discounts).collect();
@@ -80,7 +84,8 @@ impl Slow {
     fn probability(&self, context: &[u32], word: u32) -> f64 {
         let context = &context[context.len().saturating_sub(self.order - 1)..];
         let n = context.len() + 1;
-        let shorter = || if n == 1 { 1.0 / (self.vocabulary as f64 - 1.0) } else { self.probability(&context[1..], word) };
+        let shorter =
+            || if n == 1 { 1.0 / (self.vocabulary as f64 - 1.0) } else { self.probability(&context[1..], word) };
         let all: Vec<f64> = (1..self.vocabulary as u32).map(|w| self.count(context, w)).collect();
         let total: f64 = all.iter().sum();
         if total == 0.0 {
@@ -110,7 +115,10 @@ fn check(order: usize, vocabulary: usize, train: &[Vec<u32>], contexts: &[Vec<u3
         assert!((sum - 1.0).abs() < 1e-6, "the probabilities after {context:?} sum to {sum}");
         for word in 1..vocabulary as u32 {
             let (got, want) = (f64::from(log_probabilities[word as usize]), slow.probability(context, word).ln());
-            assert!((got - want).abs() < 2e-6 * (1.0 + want.abs()), "order {order}, {word} after {context:?}: {got} {want}");
+            assert!(
+                (got - want).abs() < 2e-6 * (1.0 + want.abs()),
+                "order {order}, {word} after {context:?}: {got} {want}"
+            );
         }
     });
 }

@@ -74,7 +74,8 @@ fn the_current_word_ends_where_the_tokenizer_says() {
 
 /// Models of every kind of part, with parameters that look random.
 fn networks() -> Vec<(ModelConfig, Vec<f32>)> {
-    let plain = ModelConfig { hidden: 21, embedding: 10, dense: None, tied: false, ..ModelConfig::preset("tiny").unwrap() };
+    let plain =
+        ModelConfig { hidden: 21, embedding: 10, dense: None, tied: false, ..ModelConfig::preset("tiny").unwrap() };
     let plain = plain.with_vocabulary(150);
     let dense = ModelConfig { dense: Some(10), tied: true, ..plain.clone() };
     let configs = [
@@ -119,7 +120,11 @@ fn a_network_that_reads_along_says_what_the_reference_says() {
             for way in ways {
                 let want = want(way);
                 assert!(close(reader.after(way), &want), "{path:?} {config:?}, one by one, {} tokens", way.len());
-                assert!(close(&network.after(way).unwrap(), &want), "{path:?} {config:?}, at once, {} tokens", way.len());
+                assert!(
+                    close(&network.after(way).unwrap(), &want),
+                    "{path:?} {config:?}, at once, {} tokens",
+                    way.len()
+                );
             }
         }
     }
@@ -162,7 +167,9 @@ fn letters_do_not_ask_the_model_and_capitals_stay() {
     let (model, vocabulary) = (Counting::default(), vocabulary());
     let mut predictor = Predictor::new(&model, &vocabulary, Rules::Words1);
     let mut words = |text: &str| -> Vec<String> { predictor.suggest(text, 3).into_iter().map(|s| s.word).collect() };
-    for (typed, want) in [("", vec!["the", "he", "hello"]), ("h", vec!["he", "hello", "help"]), ("HEL", vec!["hello", "help", "held"])] {
+    for (typed, want) in
+        [("", vec!["the", "he", "hello"]), ("h", vec!["he", "hello", "help"]), ("HEL", vec!["hello", "help", "held"])]
+    {
         assert_eq!(words(typed), want);
     }
     assert_eq!(model.0.load(Ordering::Relaxed), 1, "the words before are the same");

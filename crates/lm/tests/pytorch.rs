@@ -1,14 +1,19 @@
 //! Whole training steps against PyTorch: `testdata/pytorch-2.15.0`, whose `generate.py` says what is in it.
 //!
 //! Every cell, layer and output that a configuration can have takes three steps of truncated backpropagation with
-//! carried state. In `f64` both sides must agree to rounding; in `f32` to what that float can hold.
+//! carried state. In `f64` the reference must agree to rounding, in `f32` to what that float can hold, and so must the fast
+//! path on every set of kernels that this machine has.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-use keyhush_lm::model::{
-    config::ModelConfig,
-    parameters::ParameterLayout,
-    reference::{Batch, Masks, Real, Reference, State},
+use keyhush_lm::{
+    kernels::KernelPath,
+    model::{
+        config::ModelConfig,
+        fast::Trainer,
+        parameters::{ParameterLayout, Role},
+        reference::{Batch, Masks, Real, Reference, State},
+    },
 };
 use serde::Deserialize;
 
@@ -87,26 +92,35 @@ fn cases() -> Vec<Case> {
     serde_json::from_str::<File>(text).unwrap().cases
 }
 
-/// Takes a case's steps; says what is not as recorded.
+impl Recorded {
+    /// Inputs, targets and masks, flat.
+    fn flat(&self) -> (Vec<u32>, Vec<u32>, Option<Masks>) {
+        let targets = self.targets.iter().flatten().map(|t| u32::try_from(*t).unwrap_or(Batch::NONE)).collect();
+        let masks = self.masks.as_ref().map(|places| places.iter().map(|p| flat(p)).collect());
+        (self.inputs.concat(), targets, masks)
+    }
+}
+
+/// Takes a case's steps with the reference; says what is not as recorded.
 fn check<T: Real>(case: &Case, tolerance: f64) -> Result<(), String> {
     let layout = ParameterLayout::new(&case.model).unwrap();
     assert_eq!(layout.len(), case.parameters, "{}", case.name);
     let start = values(layout.len(), case.seed).into_iter().map(T::of).collect();
-    let mut model = Reference::new(case.model.clone(), layout, start);
+    let mut model = Reference::new(case.model.clone(), layout.clone(), start);
     let mut state = State::zero(&case.model, case.rows);
     for (b, recorded) in case.batches.iter().enumerate() {
         let what = format!("{}, batch {b}", case.name);
-        let targets: Vec<u32> =
-            recorded.targets.iter().flatten().map(|t| u32::try_from(*t).unwrap_or(Batch::NONE)).collect();
-        let masks: Option<Masks> = recorded.masks.as_ref().map(|places| places.iter().map(|p| flat(p)).collect());
-        let batch =
-            Batch { rows: case.rows, inputs: &recorded.inputs.concat(), targets: &targets, context: &case.context };
+        let (inputs, targets, masks) = recorded.flat();
+        let batch = Batch { rows: case.rows, inputs: &inputs, targets: &targets, context: &case.context };
         let mut gradient = vec![T::of(0.0); case.parameters];
         let loss = model.loss_and_gradient(&batch, &mut state, masks.as_ref(), &mut gradient);
         close(loss.to_f64(), recorded.loss, 0.0, tolerance, &format!("{what}: loss"))?;
         recorded.gradient.check(&gradient, tolerance, &format!("{what}: gradient"))?;
         let rate = T::of(case.learning_rate);
         model.values.iter_mut().zip(gradient).for_each(|(v, g)| *v = *v - rate * g);
+        if case.model.unit_norm {
+            renormalise(&layout, &mut model.values);
+        }
     }
     case.trained.check(&model.values, tolerance, &format!("{}: trained parameters", case.name))?;
     let nothing = vec![Batch::NONE; case.rows];
@@ -118,6 +132,54 @@ fn check<T: Real>(case: &Case, tolerance: f64) -> Result<(), String> {
     Ok(())
 }
 
+/// Every embedding to norm 1, in any float.
+fn renormalise<T: Real>(layout: &ParameterLayout, values: &mut [T]) {
+    for table in layout.parameters().iter().filter(|p| matches!(p.role, Role::Embedding | Role::OutputEmbedding)) {
+        for row in values[table.range()].chunks_exact_mut(table.columns) {
+            let norm = row.iter().map(|v| v.to_f64() * v.to_f64()).sum::<f64>().sqrt();
+            row.iter_mut().for_each(|v| *v = T::of(v.to_f64() / norm));
+        }
+    }
+}
+
+/// Takes a case's steps with the fast path; says what is not as recorded.
+fn check_fast(case: &Case, path: KernelPath, tolerance: f64) -> Result<(), String> {
+    let name = format!("{} on {}", case.name, path.name());
+    let start: Vec<f32> = values(case.parameters, case.seed).into_iter().map(|v| v as f32).collect();
+    let mut trainer = Trainer::new(&case.model, case.rows, case.batches[0].inputs.len(), path).unwrap();
+    trainer.load(&start);
+    for (b, recorded) in case.batches.iter().enumerate() {
+        let (inputs, targets, masks) = recorded.flat();
+        let batch = Batch { rows: case.rows, inputs: &inputs, targets: &targets, context: &case.context };
+        let loss = trainer.step_without(&batch, case.learning_rate as f32, masks.as_ref());
+        close(f64::from(loss), recorded.loss, 0.0, tolerance, &format!("{name}, batch {b}: loss"))?;
+    }
+    let mut trained = vec![0.0; case.parameters];
+    trainer.store(&mut trained);
+    case.trained.check(&trained, tolerance, &format!("{name}: trained parameters"))?;
+    // How far they moved tells more than where they are.
+    let moves: Vec<(usize, f64)> =
+        case.trained.picked.iter().map(|(i, end)| (*i, end - f64::from(start[*i]))).collect();
+    let typical = (moves.iter().map(|(_, m)| m * m).sum::<f64>() / moves.len() as f64).sqrt();
+    for (i, want) in moves {
+        close(f64::from(trained[i] - start[i]), want, typical, tolerance, &format!("{name}: move of entry {i}"))?;
+    }
+    // Each entry in turn as what comes next, in every row: the carried state, and the probabilities of all entries.
+    let state = trainer.state();
+    for entry in 0..case.model.vocabulary {
+        let targets = vec![entry as u32; case.rows];
+        let next = Batch { rows: case.rows, inputs: &case.next_inputs, targets: &targets, context: &case.context };
+        trainer.set_state(&state);
+        let want: f64 = case.next_probabilities.iter().map(|row| -row[entry].ln()).sum();
+        close(f64::from(trainer.loss(&next)), want, 0.0, tolerance, &format!("{name}: loss of entry {entry} next"))?;
+    }
+    Ok(())
+}
+
+fn paths() -> impl Iterator<Item = KernelPath> {
+    KernelPath::ALL.into_iter().filter(|path| path.is_available())
+}
+
 /// `[step][row][unit]` as one vector.
 fn flat(steps: &[Vec<Vec<f32>>]) -> Vec<f32> {
     steps.concat().concat()
@@ -126,13 +188,20 @@ fn flat(steps: &[Vec<Vec<f32>>]) -> Vec<f32> {
 #[test]
 fn training_steps_in_f64_are_those_of_pytorch() {
     let cases = cases();
-    assert_eq!(cases.len(), 10);
+    assert_eq!(cases.len(), 12);
     cases.iter().for_each(|case| check::<f64>(case, 1e-10).unwrap());
 }
 
 #[test]
 fn training_steps_in_f32_are_those_of_pytorch() {
     cases().iter().for_each(|case| check::<f32>(case, 1e-4).unwrap());
+}
+
+#[test]
+fn fast_training_steps_are_those_of_pytorch_on_every_path() {
+    for path in paths() {
+        cases().iter().for_each(|case| check_fast(case, path, 2e-4).unwrap());
+    }
 }
 
 /// What would make the comparison worthless: something wrong that passes.
@@ -151,6 +220,18 @@ fn a_small_mistake_is_seen() {
             make(&mut case);
             assert!(check::<f64>(&case, 1e-10).is_err(), "{}: {what}", case.name);
         }
+    }
+    for mut case in cases() {
+        let path = KernelPath::best();
+        let rate = std::mem::replace(&mut case.learning_rate, 0.501);
+        assert!(check_fast(&case, path, 2e-4).is_err(), "{}: another learning rate", case.name);
+        case.learning_rate = rate;
+        case.next_inputs[0] = (case.next_inputs[0] + 1) % 11;
+        assert!(check_fast(&case, path, 2e-4).is_err(), "{}: another token after the last state", case.name);
+    }
+    for mut case in with(|c| c.model.unit_norm) {
+        case.model.unit_norm = false;
+        assert!(check_fast(&case, KernelPath::best(), 2e-4).is_err(), "{}: without unit norm", case.name);
     }
     let (masked, with_context) = (with(|c| c.model.dropout.is_some()), with(|c| !c.context.is_empty()));
     assert!(masked.len() >= 5 && with_context.len() >= 3);

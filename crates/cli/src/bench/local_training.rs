@@ -28,6 +28,9 @@ pub(crate) struct LocalTrainingArgs {
     /// The model: a preset such as mcmahan2018, gboard or so-nwp.
     #[arg(long, default_value = "mcmahan2018")]
     model: String,
+    /// Entries of the vocabulary, instead of the preset's.
+    #[arg(long)]
+    vocabulary: Option<usize>,
     /// Users that each thread trains.
     #[arg(long, default_value_t = 10)]
     users: u32,
@@ -69,7 +72,9 @@ struct Answer {
 }
 
 pub(crate) fn run(args: &LocalTrainingArgs) -> anyhow::Result<()> {
-    let config = ModelConfig::preset(&args.model).map_err(|e| BadInput::Refused(e.to_string()))?;
+    let mut config = ModelConfig::preset(&args.model).map_err(|e| BadInput::wrong("model", e.to_string()))?;
+    config.vocabulary = args.vocabulary.unwrap_or(config.vocabulary);
+    config.check().map_err(|e| BadInput::Refused(e.to_string()))?;
     for (field, value) in
         [("users", args.users as usize), ("threads", args.threads), ("batch", args.batch), ("unroll", args.unroll)]
     {
@@ -148,14 +153,14 @@ fn user_tokens(vocabulary: u32, user: u32, len: usize) -> Vec<u32> {
 }
 
 /// CPU time of this thread, or, where the system does not say, time.
-fn cpu_seconds(since: Instant) -> f64 {
+pub(super) fn cpu_seconds(since: Instant) -> f64 {
     let account = fs::read_to_string("/proc/thread-self/schedstat").ok();
     let nanoseconds = account.as_deref().and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
     nanoseconds.map_or_else(|| since.elapsed().as_secs_f64(), |ns| ns * 1e-9)
 }
 
 /// Floating-point operations of one token of training: three passes over every matrix.
-fn operations_per_token(config: &ModelConfig) -> f64 {
+pub(super) fn operations_per_token(config: &ModelConfig) -> f64 {
     let gates = match config.cell {
         Cell::Lstm => 4,
         Cell::Cifg | Cell::Gru => 3,

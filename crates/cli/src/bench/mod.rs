@@ -1,5 +1,6 @@
 //! `keyhush bench`: how fast this machine does the work.
 
+mod device;
 mod local_training;
 mod predict;
 
@@ -8,6 +9,8 @@ use clap::Subcommand;
 /// The subcommands of `keyhush bench`.
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    /// Train on one user's 20 kB of text, as Popov et al. 2018 did on a phone: seconds, and memory.
+    Device(device::DeviceArgs),
     /// Train users one after the other, as a device or a simulator does: milliseconds of CPU time a user.
     LocalTraining(local_training::LocalTrainingArgs),
     /// Type with a model, as a keyboard does: milliseconds a prediction, and memory.
@@ -17,6 +20,7 @@ pub(crate) enum Command {
 /// Runs a subcommand.
 pub(crate) fn run(command: Command) -> anyhow::Result<()> {
     match command {
+        Command::Device(args) => device::run(&args),
         Command::LocalTraining(args) => local_training::run(&args),
         Command::Predict(args) => predict::run(&args),
     }

@@ -8,6 +8,7 @@ use std::{path::Path, time::Instant};
 
 use clap::Args;
 use lm::{
+    folder::Folder,
     kernels::KernelPath,
     language_model::LanguageModel,
     model::{
@@ -93,9 +94,8 @@ pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<()> {
 /// A trained model where there is such a folder, else a preset.
 fn load(model: &str, path: KernelPath) -> anyhow::Result<(Box<dyn LanguageModel>, Vocabulary, Rules)> {
     if Path::new(model).is_dir() {
-        let folder = model_folder::read(Path::new(model))?;
-        let (vocabulary, rules) = (folder.vocabulary.clone(), folder.rules);
-        return Ok((folder.into_model(path)?, vocabulary, rules));
+        let Folder { vocabulary, rules, weights, .. } = model_folder::read(Path::new(model))?;
+        return Ok((weights.into_model(path)?, vocabulary, rules));
     }
     let config = ModelConfig::preset(model).map_err(|error| BadInput::wrong("model", error))?;
     let (rules, first, letters) = match config.token {
@@ -132,7 +132,8 @@ fn median(values: &mut [f64]) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-fn peak_mb() -> Option<f64> {
+/// The most memory that this process ever had, where the system says.
+pub(super) fn peak_mb() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok()? * 1024.0 / 1e6)

@@ -12,7 +12,8 @@ use crate::failure::BadInput;
 /// What to import, and how.
 #[derive(Args)]
 pub(crate) struct ImportArgs {
-    /// The files, in the order of time: .jsonl, .csv, .tsv, .parquet, RC_* (Reddit); also .gz and .zst
+    /// The files, in the order of time: .jsonl, .csv, .tsv, .parquet, RC_* (Reddit), with --format leaf those of LEAF; also
+    /// .gz and .zst
     #[arg(required = true, value_name = "IN")]
     inputs: Vec<PathBuf>,
     /// The store to make

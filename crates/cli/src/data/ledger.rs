@@ -26,7 +26,7 @@ const STREAM: &str = "vocabulary";
 #[derive(Args)]
 pub(crate) struct LedgerOfWordsArgs {
     /// The ledger that records the users' words as released without privacy; it is begun if it is not there
-    #[arg(long, value_name = "FILE", requires = "from_users_non_privately")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from_list", "from_public_text"])]
     ledger: Option<PathBuf>,
     /// How many users there are, as declared: a ledger that is begun says so
     #[arg(long, value_name = "N", requires = "ledger")]
@@ -37,12 +37,15 @@ pub(crate) struct LedgerOfWordsArgs {
 pub(super) struct LedgerOfWords(Ledger<FileStore>);
 
 impl LedgerOfWordsArgs {
-    /// Opens the ledger, or begins it, if there is to be one.
-    pub(super) fn open(&self, size: usize) -> anyhow::Result<Option<LedgerOfWords>> {
-        let Some(path) = &self.ledger else { return Ok(None) };
+    /// Opens the ledger, or begins it.
+    pub(super) fn open(&self, size: usize) -> anyhow::Result<LedgerOfWords> {
+        let Some(path) = &self.ledger else {
+            let why = "the users' words are released without privacy, and a ledger must say so".to_owned();
+            return Err(BadInput::Missing { field: "ledger", why }.into());
+        };
         let place = Place::new(path);
         if path.exists() {
-            return Ok(Some(LedgerOfWords(place.open(&[])?.0)));
+            return Ok(LedgerOfWords(place.open(&[])?.0));
         }
         let Some(population) = self.population else {
             let why = format!(
@@ -52,7 +55,7 @@ impl LedgerOfWordsArgs {
             return Err(BadInput::Missing { field: "population", why }.into());
         };
         let (ledger, _) = place.create(plan(population, size)?, now())?;
-        Ok(Some(LedgerOfWords(ledger)))
+        Ok(LedgerOfWords(ledger))
     }
 }
 

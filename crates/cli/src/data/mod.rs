@@ -25,7 +25,8 @@ use crate::failure::BadInput;
 pub(crate) enum Command {
     /// Import posts of many users into a store.
     ///
-    /// Reads JSON lines, CSV and TSV with a header, Reddit dumps and LEAF files, plain or as .gz or .zst, and Parquet. Posts may come in any order; they are grouped by user, on disk, and stay in the order of the files.
+    /// Reads JSON lines, CSV and TSV with a header, Reddit dumps and LEAF files, plain or as .gz or .zst, and Parquet. Posts
+    /// may come in any order; they are grouped by user, on disk, and stay in the order of the files.
     Import(import::ImportArgs),
     /// Make up a crowd: users with their own topics, slang, typos and habits.
     Synth(synth::SynthArgs),
@@ -66,7 +67,9 @@ fn sorted(error: ImportError) -> anyhow::Error {
         | ImportError::NoParquet(_)
         | ImportError::NotPublic(_)
         | ImportError::Store(StoreError::Exists(_)) => BadInput::Refused(error.to_string()).into(),
-        ImportError::Read { error: ref io, .. } if io.kind() == std::io::ErrorKind::NotFound => {
+        ImportError::Read { error: ref io, .. } | ImportError::Store(StoreError::Io { error: ref io, .. })
+            if io.kind() == std::io::ErrorKind::NotFound =>
+        {
             BadInput::Refused(error.to_string()).into()
         }
         error => error.into(),

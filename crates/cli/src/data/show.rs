@@ -10,14 +10,15 @@ use crate::failure::BadInput;
 
 /// Whose text.
 #[derive(Args)]
+#[command(group(clap::ArgGroup::new("whose").required(true)))]
 pub(crate) struct ShowArgs {
     /// The store
     store: PathBuf,
     /// The user's key, as it was imported
-    #[arg(long, value_name = "KEY", required_unless_present = "index")]
+    #[arg(long, value_name = "KEY", group = "whose")]
     user: Option<String>,
     /// The user's number in the store, from 0
-    #[arg(long, value_name = "N", conflicts_with = "user")]
+    #[arg(long, value_name = "N", group = "whose")]
     index: Option<u64>,
     /// Show at most this many posts
     #[arg(long, value_name = "N")]

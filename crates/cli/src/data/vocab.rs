@@ -33,7 +33,7 @@ pub(crate) struct VocabArgs {
     from_public_text: Vec<PathBuf>,
     /// The users' own posts. This releases which words they use without any privacy: it needs a ledger, which says so,
     /// and the epsilon of every run with this vocabulary is infinite
-    #[arg(long, value_name = "FILE", group = "from", num_args = 1.., requires = "ledger")]
+    #[arg(long, value_name = "FILE", group = "from", num_args = 1..)]
     from_users_non_privately: Vec<PathBuf>,
     #[command(flatten)]
     ledger: LedgerOfWordsArgs,
@@ -82,7 +82,8 @@ pub(super) fn vocab(args: &VocabArgs) -> anyhow::Result<()> {
     }
     let tokenizer = if args.characters { Tokenizer::characters() } else { Tokenizer::words() };
     // The ledger is there before the users' text is opened, and has the event before anybody sees a word.
-    let mut ledger = args.ledger.open(args.size)?;
+    let users = !args.from_users_non_privately.is_empty();
+    let mut ledger = users.then(|| args.ledger.open(args.size)).transpose()?;
     let (vocabulary, origin) = build(args, tokenizer)?;
     let known = KnownVocabulary { vocabulary, rules: tokenizer.rules(), origin };
     let text = known.to_file();

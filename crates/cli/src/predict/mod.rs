@@ -9,7 +9,10 @@ use std::{
 };
 
 use clap::Args;
-use lm::predict::{Predictor, SHOWN, Suggestion};
+use lm::{
+    folder::Folder,
+    predict::{Predictor, SHOWN, Suggestion},
+};
 use serde::Serialize;
 
 use crate::{failure::BadInput, kernels, model_folder};
@@ -32,9 +35,8 @@ pub(crate) fn predict(args: &PredictArgs) -> anyhow::Result<()> {
     if !(1..=9).contains(&args.suggestions) {
         return Err(BadInput::wrong("suggestions", format!("from 1 to 9, got {}", args.suggestions)).into());
     }
-    let folder = model_folder::read(&args.model)?;
-    let (rules, vocabulary) = (folder.rules, folder.vocabulary.clone());
-    let model = folder.into_model(kernels::chosen()?)?;
+    let Folder { vocabulary, rules, weights, .. } = model_folder::read(&args.model)?;
+    let model = weights.into_model(kernels::chosen()?)?;
     let mut predictor = Predictor::new(model.as_ref(), &vocabulary, rules);
     if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !args.json {
         return terminal::run(&mut predictor, args.suggestions);

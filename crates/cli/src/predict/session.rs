@@ -28,19 +28,24 @@ pub(super) enum Effect {
     Left,
 }
 
+/// Signs that stand without a space before them.
+const CLOSING: [char; 6] = ['.', ',', '!', '?', ';', ':'];
+
 /// Somebody typing.
 pub(super) struct Session<'a, 'm> {
     predictor: &'a mut Predictor<'m>,
     /// How many suggestions are shown.
     shown: usize,
     text: String,
+    /// Whether the last character is the space after a suggestion that was taken.
+    spaced: bool,
     suggestions: Vec<Suggestion>,
 }
 
 impl<'a, 'm> Session<'a, 'm> {
     pub(super) fn new(predictor: &'a mut Predictor<'m>, shown: usize) -> Self {
         let suggestions = predictor.suggest("", shown);
-        Self { predictor, shown, text: String::new(), suggestions }
+        Self { predictor, shown, text: String::new(), spaced: false, suggestions }
     }
 
     pub(super) fn text(&self) -> &str {
@@ -52,6 +57,7 @@ impl<'a, 'm> Session<'a, 'm> {
     }
 
     pub(super) fn press(&mut self, key: Key) -> Effect {
+        let spaced = std::mem::take(&mut self.spaced);
         let finished = match key {
             Key::Leave => return Effect::Left,
             Key::Enter => Some(std::mem::take(&mut self.text)),
@@ -66,6 +72,9 @@ impl<'a, 'm> Session<'a, 'm> {
             Key::Character(c) => {
                 let number = c.to_digit(10).and_then(|n| (n as usize).checked_sub(1));
                 if !number.is_some_and(|n| self.accept(n)) {
+                    if spaced && CLOSING.contains(&c) {
+                        self.text.pop();
+                    }
                     self.text.push(c);
                 }
                 None
@@ -79,6 +88,7 @@ impl<'a, 'm> Session<'a, 'm> {
     fn accept(&mut self, number: usize) -> bool {
         let Some(Suggestion { word, .. }) = self.suggestions.get(number) else { return false };
         self.text = self.predictor.accept(&self.text, word);
+        self.spaced = self.text.ends_with(' ');
         true
     }
 }
@@ -125,7 +135,10 @@ mod tests {
         session.press(Key::Backspace);
         session.press(Key::Tab);
         assert_eq!(session.text(), "Help the ");
-        assert_eq!(session.press(Key::Enter), Effect::Finished("Help the ".into()));
+        session.press(Key::Character(','));
+        assert_eq!(session.text(), "Help the,", "a sign takes the place of the space");
+        session.press(Key::Character('!'));
+        assert_eq!(session.press(Key::Enter), Effect::Finished("Help the,!".into()));
         assert_eq!(session.text(), "");
         assert_eq!(session.press(Key::Leave), Effect::Left);
     }

@@ -30,7 +30,7 @@ impl Drop for Raw {
 }
 
 pub(super) fn run(predictor: &mut Predictor<'_>, shown: usize) -> anyhow::Result<()> {
-    println!("Tab takes the first suggestion, numbers take theirs, Enter begins anew, Esc leaves.");
+    println!("Tab or a number takes a suggestion, Enter begins anew, Esc leaves.");
     let _raw = Raw::new()?;
     let mut out = std::io::stdout();
     let mut session = Session::new(predictor, shown);
@@ -74,8 +74,9 @@ fn draw(session: &Session<'_, '_>, out: &mut Stdout) -> std::io::Result<()> {
     let typed: Vec<char> = session.text().chars().collect();
     let shown: String = typed[typed.len().saturating_sub(width - 3)..].iter().collect();
     let numbered = session.suggestions().iter().enumerate();
+    let percent = |p: f64| if p < 0.01 { "<1 %".to_owned() } else { format!("{:.0} %", 100.0 * p) };
     let suggestions: String =
-        numbered.map(|(i, s)| format!("{} {} {:.0} %   ", i + 1, s.word, 100.0 * s.probability)).collect();
+        numbered.map(|(i, s)| format!("{} {} {}   ", i + 1, s.word, percent(s.probability))).collect();
     let suggestions: String = suggestions.chars().take(width - 1).collect();
     queue!(out, MoveToColumn(0), Clear(ClearType::FromCursorDown), Print("\r\n"), Print(suggestions))?;
     queue!(out, MoveToPreviousLine(1), Print("> "), Print(shown))?;

@@ -6,7 +6,7 @@
 
 mod checkpoint;
 mod schedule;
-mod stream;
+pub(crate) mod stream;
 mod training;
 mod watch;
 
@@ -16,7 +16,7 @@ use clap::Args;
 use corpus::origin::{KnownVocabulary, VocabularyFileError};
 use lm::{
     model::{
-        config::{ModelConfig, Token},
+        config::{Dropout, DropoutKind, ModelConfig, Token},
         parameters::ParameterLayout,
     },
     tokenizer::Tokenizer,
@@ -31,7 +31,18 @@ use self::{
 };
 use crate::{failure::BadInput, interrupt, kernels, model_folder};
 
+const EXAMPLES: &str = "\
+Examples:
+  keyhush pretrain --data wiki.txt --valid wiki-valid.txt --model mcmahan2018 --out pretrained
+  keyhush pretrain --data wiki.txt --valid wiki-valid.txt --model mcmahan2018 --out pretrained --resume
+  keyhush pretrain --data wiki.txt --model zaremba650 --hidden 200 --embedding 200 --dropout 0.2 --out small
+
+Ctrl-C writes a checkpoint and stops; a process that was killed left its last one. In either case the same command
+with --resume goes on to the same model, to the bit, as if nothing had happened. Gradients are not clipped: when the
+loss is no longer a number, begin again with a smaller learning rate.";
+
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct PretrainArgs {
     /// Public text, one sequence a line; may be repeated.
     #[arg(long, required = true, value_name = "TEXT")]
@@ -48,7 +59,8 @@ pub(crate) struct PretrainArgs {
     /// Size of the embedding, instead of the preset's.
     #[arg(long, value_name = "N")]
     embedding: Option<usize>,
-    /// The chance of a unit to be left out of a step, instead of the preset's; 0 for none.
+    /// The chance of a unit to be left out of a step, instead of the preset's; 0 for none. Where the preset has no dropout,
+    /// units are drawn at every token.
     #[arg(long, value_name = "RATE")]
     dropout: Option<f32>,
     /// A vocabulary of `keyhush data vocab`, or the `vocab.txt` of a model; otherwise it is made of the most frequent words
@@ -146,7 +158,7 @@ fn config(args: &PretrainArgs) -> Result<ModelConfig, BadInput> {
     match (args.dropout, &mut config.dropout) {
         (Some(0.0), dropout) => *dropout = None,
         (Some(rate), Some(dropout)) => dropout.rate = rate,
-        (Some(_), None) => return Err(BadInput::wrong("dropout", format!("{} has none", args.model))),
+        (Some(rate), none) => *none = Some(Dropout { rate, kind: DropoutKind::PerStep }),
         (None, _) => {}
     }
     Ok(config)
@@ -166,7 +178,7 @@ fn vocabulary(args: &PretrainArgs, tokenizer: Tokenizer, size: usize) -> Result<
 }
 
 /// A vocabulary file that says where it came from, or one of a model folder, which does not.
-fn given_vocabulary(text: &str, tokenizer: Tokenizer) -> Result<Vocabulary, String> {
+pub(crate) fn given_vocabulary(text: &str, tokenizer: Tokenizer) -> Result<Vocabulary, String> {
     let known = match KnownVocabulary::parse(text) {
         Ok(known) => known,
         Err(VocabularyFileError::NoOrigin) => return Vocabulary::parse(text).map_err(|e| e.to_string()),

@@ -8,49 +8,60 @@ use serde::{Deserialize, Serialize};
 use crate::{failure::BadInput, model_folder};
 
 /// Text as what is read and what is to be predicted.
-pub(super) struct Stream {
+pub(crate) struct Stream {
     inputs: Vec<u32>,
     targets: Vec<u32>,
 }
 
 /// What tells one stream from another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Fingerprint {
+pub(crate) struct Fingerprint {
     tokens: usize,
     /// FNV-1a over the ids.
     hash: String,
 }
 
 impl Stream {
-    /// Reads files, one sequence a line; refuses what has fewer tokens than `least`.
-    pub(super) fn read(
+    /// Text, one sequence a line.
+    pub(crate) fn new<'a>(
+        texts: impl IntoIterator<Item = &'a str>,
+        tokenizer: Tokenizer,
+        vocabulary: &Vocabulary,
+    ) -> Self {
+        let mut stream = Self { inputs: Vec::new(), targets: Vec::new() };
+        for line in texts.into_iter().flat_map(|text| model_folder::lines(text, tokenizer, vocabulary)) {
+            stream.inputs.extend_from_slice(&line.ids[..line.ids.len() - 1]);
+            stream.targets.extend_from_slice(&line.ids[1..]);
+        }
+        stream
+    }
+
+    /// Reads files; refuses what has fewer tokens than `least`.
+    pub(crate) fn read(
         paths: &[PathBuf],
         field: &'static str,
         tokenizer: Tokenizer,
         vocabulary: &Vocabulary,
         least: usize,
     ) -> Result<Self, BadInput> {
-        let mut stream = Self { inputs: Vec::new(), targets: Vec::new() };
-        for path in paths {
-            for line in model_folder::lines(&model_folder::read_text(field, path)?, tokenizer, vocabulary) {
-                stream.inputs.extend_from_slice(&line.ids[..line.ids.len() - 1]);
-                stream.targets.extend_from_slice(&line.ids[1..]);
-            }
-        }
+        let texts = paths.iter().map(|path| model_folder::read_text(field, path)).collect::<Result<Vec<_>, _>>()?;
+        let stream = Self::new(texts.iter().map(String::as_str), tokenizer, vocabulary);
         if stream.tokens() < least {
-            let problem =
-                format!("{} tokens are too few, it takes {least}: one for each sequence of a batch", stream.tokens());
+            let problem = match stream.tokens() {
+                0 => "no tokens were found".to_owned(),
+                few => format!("a batch has {least} sequences, and there are {few} tokens in all"),
+            };
             return Err(BadInput::wrong(field, problem));
         }
         Ok(stream)
     }
 
     /// Tokens to predict.
-    pub(super) fn tokens(&self) -> usize {
+    pub(crate) fn tokens(&self) -> usize {
         self.targets.len()
     }
 
-    pub(super) fn fingerprint(&self) -> Fingerprint {
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
         let bytes = self.inputs.iter().chain(&self.targets).flat_map(|id| id.to_le_bytes());
         let hash =
             bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
@@ -58,13 +69,13 @@ impl Stream {
     }
 
     /// How many batches an epoch has.
-    pub(super) fn batch_count(&self, rows: usize, unroll: usize) -> usize {
+    pub(crate) fn batch_count(&self, rows: usize, unroll: usize) -> usize {
         (self.inputs.len() / rows).div_ceil(unroll)
     }
 
     /// The batches of one epoch from the `first` on, inputs and targets `[step][row]`: `rows` parts of the stream side by
     /// side.
-    pub(super) fn batches(
+    pub(crate) fn batches(
         &self,
         rows: usize,
         unroll: usize,

@@ -175,7 +175,7 @@ pub enum ImportError {
     #[error("{0}; nothing was imported (--on-bad-line skip counts such lines and goes on)")]
     BadLine(BadLine),
     /// Nothing could be read.
-    #[error("no post could be read ({bad} bad lines{}): check the user and text keys", first.as_ref().map(|line| format!(", the first {line}")).unwrap_or_default())]
+    #[error("no post could be read (bad lines: {bad}{}): check the keys of the user and the text, and the format", first.as_ref().map(|line| format!(", the first {line}")).unwrap_or_default())]
     Nothing {
         /// How many lines were bad.
         bad: u64,

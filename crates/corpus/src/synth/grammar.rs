@@ -247,7 +247,7 @@ impl Speaker<'_> {
         if self.draws.chance(350) {
             self.draws.pick(&self.person.adjectives)
         } else {
-            *lexicon.adjectives.draw(self.draws)
+            lexicon.adjectives.draw(self.draws)
         }
     }
 

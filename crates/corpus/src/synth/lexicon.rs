@@ -170,9 +170,9 @@ impl Lexicon {
         all
     }
 
-    /// Frequent words of the language, each a single token: what canaries are made of.
+    /// Words of the lists, each a single token: what canaries are made of.
     pub(super) fn plain_words(&self) -> Vec<&'static str> {
-        let nouns = self.topics.iter().flat_map(|topic| topic.nouns.items.iter().take(40).map(|noun| noun.one));
+        let nouns = self.topics.iter().flat_map(|topic| topic.nouns.items.iter().take(14).map(|noun| noun.one));
         let all: BTreeSet<&'static str> = nouns.chain(self.verbs.items.iter().map(|verb| verb.base)).collect();
         all.into_iter().collect()
     }

@@ -172,7 +172,7 @@ pub(super) const COMING_TIMES: &str = "tomorrow | today | tonight | this weekend
     before lunch | in the evening | as soon as possible | at the same time | next summer";
 
 /// Phrases that people type as a whole; `{...}` is filled in.
-pub(super) const PHRASES: &str = "how are you | how are you doing today | see you {soon} | thank you so much | \
+pub(super) const PHRASES: &str = "hello {name} | how are you | how are you doing today | see you {soon} | thank you so much | \
     thanks for the {noun} | what are you doing {soon} | i love you | i miss you so much | happy birthday {name} | \
     let me know if you need anything | let me know when you get there | talk to you later | no problem at all | \
     sounds good to me | i will be there in {number} minutes | on my way home | are you free {soon} | \

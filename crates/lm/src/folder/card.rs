@@ -87,14 +87,15 @@ impl Guarantee {
     }
 }
 
-/// Refuses the card of another model: it must say the name and the whole guarantee. The rest may be edited.
-pub(super) fn check(card: &str, name: &str, guarantee: &Guarantee) -> Result<(), FolderError> {
-    let missing = [title(name)].into_iter().chain(guarantee.sentences()).find(|said| !card.contains(said.as_str()));
+/// Refuses the card of another model: it must say what this one is, and the whole guarantee. The rest may be edited.
+pub(super) fn check(card: &str, folder: &Folder) -> Result<(), FolderError> {
+    let said = [title(folder), what_it_is(folder)].into_iter().chain(folder.guarantee.sentences());
+    let missing = said.into_iter().find(|said| !card.contains(said.as_str()));
     missing.map_or(Ok(()), |missing| Err(FolderError::OtherCard { missing }))
 }
 
-fn title(name: &str) -> String {
-    format!("# {}\n", name.replace(['\n', '\r'], " "))
+fn title(folder: &Folder) -> String {
+    format!("# {}\n", folder.name.replace(['\n', '\r'], " "))
 }
 
 /// The card of a model.
@@ -112,7 +113,7 @@ fn write_card(folder: &Folder, out: &mut String) -> std::fmt::Result {
     };
     writeln!(out, "---\nlibrary_name: keyhush\npipeline_tag: text-generation")?;
     writeln!(out, "tags:\n- keyboard\n- next-word-prediction{privacy}\n---\n")?;
-    writeln!(out, "{}\n{}\n", title(&folder.name), what_it_is(folder))?;
+    writeln!(out, "{}\n{}\n", title(folder), what_it_is(folder))?;
     writeln!(out, "## Guarantee\n\n{}", folder.guarantee.sentences().join("\n\n"))?;
     writeln!(out, "\n## Files\n\n- `model.safetensors`: the parameters. The guarantee is repeated in its metadata.")?;
     writeln!(out, "- `config.json`: what the model is made of.")?;

@@ -44,7 +44,9 @@ impl KneserNeyConfig {
             return Ok(());
         }
         let (order, vocabulary) = (model.order(), model.vocabulary());
-        Err(FolderError::Json(format!("the n-grams are of order {order} with {vocabulary} entries, and this says {self:?}")))
+        Err(FolderError::Json(format!(
+            "the n-grams are of order {order} with {vocabulary} entries, and this says {self:?}"
+        )))
     }
 }
 

@@ -119,10 +119,10 @@ pub enum FolderError {
     },
     /// A model that cannot be built.
     #[error("config.json: {0}")]
-    Config(#[from] ConfigError),
+    Config(ConfigError),
     /// A file that is no vocabulary.
     #[error("vocab.txt: {0}")]
-    Vocabulary(#[from] VocabularyError),
+    Vocabulary(VocabularyError),
     /// A vocabulary of another size.
     #[error("vocab.txt has {words} entries, and the model is made for {model}")]
     VocabularySize {
@@ -234,6 +234,19 @@ pub enum FolderError {
     Ngrams(#[from] NgramError),
 }
 
+// Not `#[from]`: that would make them sources too, and who prints the chain of errors would print them twice.
+impl From<ConfigError> for FolderError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+impl From<VocabularyError> for FolderError {
+    fn from(error: VocabularyError) -> Self {
+        Self::Vocabulary(error)
+    }
+}
+
 impl Weights {
     /// Entries of the vocabulary.
     #[must_use]
@@ -301,7 +314,7 @@ impl Folder {
         check_size(&vocabulary, config.model.vocabulary())?;
         let tensors = tensors::Reader::new(source.weights)?;
         config.model.expect(&tensors)?;
-        let (name, guarantee) = check_metadata(&tensors, source.config, source.vocabulary, source.card)?;
+        let (name, guarantee) = check_metadata(&tensors, source.config, source.vocabulary)?;
         let weights = match config.model {
             Architecture::Recurrent(model) => read_parameters(model, tensors)?,
             Architecture::KneserNey(header) => {
@@ -310,7 +323,9 @@ impl Folder {
                 Weights::Ngrams(model)
             }
         };
-        Ok(Self { name, rules: config.tokenizer, vocabulary, weights, guarantee })
+        let folder = Self { name, rules: config.tokenizer, vocabulary, weights, guarantee };
+        card::check(source.card, &folder)?;
+        Ok(folder)
     }
 }
 
@@ -377,7 +392,6 @@ fn check_metadata(
     tensors: &tensors::Reader<'_>,
     config: &str,
     vocabulary: &str,
-    card: &str,
 ) -> Result<(String, Guarantee), FolderError> {
     let said = |key| tensors.metadata(key).ok_or(FolderError::Metadata { key });
     if said("format")? != FORMAT {
@@ -391,9 +405,7 @@ fn check_metadata(
     if got != want {
         return Err(FolderError::OtherVocabulary { got, want });
     }
-    let (name, guarantee) = (said("name")?.to_owned(), Guarantee::from_metadata(said)?);
-    card::check(card, &name, &guarantee)?;
-    Ok((name, guarantee))
+    Ok((said("name")?.to_owned(), Guarantee::from_metadata(said)?))
 }
 
 fn sha256(text: &str) -> String {

@@ -10,8 +10,8 @@
 //!
 //! `a` is the count of an n-gram of the highest order, and of one that begins with BOS; for any other it is the number of
 //! different words that were seen before it. `Nk(h)` is how many words follow h with `a = k`. `D` has three values for
-//! each order, estimated from how many n-grams have `a` = 1, 2, 3 and 4; where those do not admit an estimate (tiny
-//! corpora), 0.5, 1 and 1.5 are taken. Treatment of BOS and of unigrams as in KenLM (Heafield et al. 2013, section 3).
+//! each order, estimated from how many n-grams have `a` = 1, 2, 3 and 4; where there is none with one of these, or the
+//! estimate is not between 0 and k (tiny corpora), 0.5, 1 and 1.5 are taken. Treatment of BOS and of unigrams as in KenLM (Heafield et al. 2013, section 3).
 //!
 //! UNK is an entry like any other: text is mapped to the vocabulary before it is counted. BOS is never predicted.
 
@@ -70,7 +70,9 @@ pub enum NgramError {
     #[error("this is no n-gram model of keyhush (the first bytes are others)")]
     NotNgrams,
     /// Fewer or more bytes than the header says.
-    #[error("the n-gram file is {got} bytes long, and its header asks for {want}: it was cut or something was appended")]
+    #[error(
+        "the n-gram file is {got} bytes long, and its header asks for {want}: it was cut or something was appended"
+    )]
     Length {
         /// What the header says.
         want: u64,
@@ -214,7 +216,8 @@ fn discounts(t: &[u64; 4]) -> [f64; 3] {
     let t = t.map(|t| t as f64);
     let y = t[0] / (t[0] + 2.0 * t[1]);
     let found = std::array::from_fn(|i| (i + 1) as f64 - (i + 2) as f64 * y * t[i + 1] / t[i]);
-    let admitted = |(i, d): (usize, &f64)| *d > 0.0 && *d <= (i + 1) as f64; // false for NaN
+    // All of a count taken away, for want of a single n-gram with the next count, is no estimate. False for NaN.
+    let admitted = |(i, d): (usize, &f64)| *d > 0.0 && *d < (i + 1) as f64;
     if found.iter().enumerate().all(admitted) { found } else { FALLBACK }
 }
 

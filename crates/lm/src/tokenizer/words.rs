@@ -218,7 +218,9 @@ impl<F: FnMut(&str, usize)> Scanner<'_, F> {
 fn web_address(text: &str) -> usize {
     let stops = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '<' | '>' | '"' | '\u{201C}' | '\u{201D}');
     let address = &text[..text.find(stops).unwrap_or(text.len())];
-    address.trim_end_matches(['.', ',', '!', '?', ';', ':', ')', ']', '}', '\'', '\u{2019}', '\u{2026}', '*', '_']).len()
+    address
+        .trim_end_matches(['.', ',', '!', '?', ';', ':', ')', ']', '}', '\'', '\u{2019}', '\u{2026}', '*', '_'])
+        .len()
 }
 
 /// The length of the mail address at the start, if there is one.

@@ -8,7 +8,8 @@ layer is one that PyTorch has (an LSTM, with or without recurrent projection), t
 torch.nn.LSTM and must give the same losses, gradients and states.
 
 Each case reads three batches one after the other with carried state; after each the parameters take a step of plain
-SGD along the gradient of the mean loss over the targets that count. Then every row reads one more token.
+SGD along the gradient of the mean loss over the targets that count, and where the model has unit norm, every row of its
+embeddings is divided by its norm. Then every row of the batch reads one more token.
 
 - Parameters lie in one vector, in the order of crates/lm/src/model/parameters.rs. Their first values are numbers of a
   linear congruential generator, see `values`.
@@ -44,6 +45,9 @@ CASES = {
     "cifg-projection": ({"cell": "cifg", "recurrent_projection": 5}, False, False, []),
     "cifg-projection-tied": (
         {"cell": "cifg", "recurrent_projection": 5, "tied": True, "user_context": 3}, True, True, [0.5, -0.125, 1.0]),
+    "lstm-dense-tied-unit-norm": ({"cell": "lstm", "dense": 5, "tied": True, "unit_norm": True}, False, False, []),
+    "cifg-projection-unit-norm": (
+        {"cell": "cifg", "layers": 2, "recurrent_projection": 4, "unit_norm": True, "output_bias": True}, True, True, []),
     "gru": ({"cell": "gru", "layers": 2, "output_bias": True}, True, True, []),
     "gru-dense-tied": ({"cell": "gru", "dense": 5, "tied": True, "user_context": 1}, False, True, [-0.5]),
 }  # fmt: skip
@@ -166,6 +170,17 @@ def loss_and_gradient(model, flat, run_layer, batch, state, context):
     return loss.item(), flat.grad, after
 
 
+def renormalised(model, flat):
+    """With every embedding of norm 1, where the model says so."""
+    if not model.get("unit_norm"):
+        return flat
+    flat = flat.clone()
+    for name, table in views(model, flat).items():
+        if name in ("embedding", "output.embedding"):
+            table /= table.norm(dim=1, keepdim=True)
+    return flat
+
+
 def batch_of(model, numbers, dropped, unscored):
     """Inputs, targets and masks."""
 
@@ -216,7 +231,7 @@ def case(name, seed):
             theirs = loss_and_gradient(model, flat, library_layer, batch, state, context)
             torch.testing.assert_close(theirs, (loss, gradient, after), rtol=1e-12, atol=1e-14)
         batches.append(batch | {"loss": loss, "gradient": described(model, gradient)})
-        flat, state = flat - rate * gradient, after
+        flat, state = renormalised(model, flat - rate * gradient), after
     more = {"inputs": [[next(numbers) % model["vocabulary"] for _ in range(ROWS)]]}
     logits, _ = forward(model, views(model, flat), own_layer, more, state, context)
     return {

@@ -1,0 +1,160 @@
+//! `keyhush eval` and `keyhush ngram` as a user calls them.
+#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
+
+mod model_story;
+
+use model_story::{Story, TEXT};
+use serde_json::Value;
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap()
+}
+
+#[test]
+fn a_model_is_measured_the_same_on_any_number_of_threads() {
+    let story = Story::new();
+    let counted = story.json("ngram --text text.txt --out model --order 2");
+    assert_eq!(counted["sequences"], 5);
+    let line = "eval --model model --text text.txt";
+    let one = story.out(&format!("{line} --json --threads 1"));
+    assert_eq!(one, story.out(&format!("{line} --json --threads 3")));
+    assert_eq!(one, story.out(&format!("{line} --json")));
+    let set: Value = serde_json::from_str::<Value>(&one).unwrap()["sets"][0].clone();
+    // 34 words, 5 signs and 5 ends; all are known.
+    assert_eq!((&set["tokens"], &set["words"], &set["unknown"]), (&44.into(), &39.into(), &0.into()));
+    assert!(number(&set["perplexity"]) < 10.0 && number(&set["keystroke_saving"]) > 0.5);
+    assert_eq!(set["perplexity"], set["perplexity_without_unk"], "nothing is unknown");
+    let shown = story.out(line);
+    assert!(shown.contains("tokens              44: 39 words, of which 0 unknown, and 5 ends"), "{shown}");
+}
+
+#[test]
+fn unknown_words_are_typed_in_full() {
+    let story = Story::new();
+    story.out("ngram --text text.txt --out model");
+    story.write("odd.txt", "zebras 1,000\n");
+    let set = story.json("eval --model model --text odd.txt")["sets"][0].clone();
+    assert_eq!((&set["words"], &set["unknown"], number(&set["keystroke_saving"])), (&2.into(), &2.into(), 0.0));
+    assert_eq!(set["accuracy_in_vocabulary"], Value::Null, "there is no known word");
+}
+
+#[test]
+fn several_sets_have_popovs_average() {
+    let story = Story::new();
+    story.out("ngram --text text.txt --out model");
+    story.write("other.txt", "the cat ran to a strange log\n");
+    let both = story.json("eval --model model --text text.txt --text other.txt");
+    let set = |n: usize, key: &str| number(&both["sets"][n][key]);
+    let nats = |n: usize| set(n, "tokens") * set(n, "perplexity").ln();
+    let want = ((nats(0) + nats(1)) / (set(0, "tokens") + set(1, "tokens"))).exp();
+    assert!((number(&both["average_perplexity"]) / want - 1.0).abs() < 1e-12);
+    story.write("both.txt", format!("{TEXT}the cat ran to a strange log\n"));
+    let joined = story.json("eval --model model --text both.txt")["sets"][0].clone();
+    assert!((number(&joined["perplexity"]) / want - 1.0).abs() < 1e-9, "it is the perplexity of both as one");
+}
+
+/// The same posts as text and as a store give the same numbers.
+#[test]
+fn a_store_is_measured_like_its_text() {
+    let story = Story::new();
+    story.out("ngram --text text.txt --out model");
+    let post = |(n, line): (usize, &str)| format!("{{\"user\":\"user{}\",\"text\":\"{line}\"}}\n", n % 3);
+    story.write("posts.jsonl", TEXT.lines().chain(["An unknown cat"]).enumerate().map(post).collect::<String>());
+    story.write("posts.txt", format!("{TEXT}An unknown cat\n"));
+    story.out("data vocab --from-list model/vocab.txt --out words.vocab");
+    story.out("data import posts.jsonl --vocab words.vocab --out posts.store");
+    let mut text = story.json("eval --model model --text posts.txt")["sets"][0].clone();
+    let mut store = story.json("eval --model model --store posts.store")["sets"][0].clone();
+    assert_eq!(store["keystroke_saving"], Value::Null, "a store has no letters");
+    for key in ["set", "keystroke_saving"] {
+        text[key] = Value::Null;
+        store[key] = Value::Null;
+    }
+    assert_eq!(text, store);
+    // Users are split, so the parts have the tokens of the whole.
+    let tokens = |part: &str| {
+        let line = format!("eval --model model --store posts.store --split 300:300 --part {part}");
+        let output = story.json(&line);
+        output["sets"][0]["tokens"].as_u64().unwrap()
+    };
+    let (code, message) = story.error("eval --model model --store posts.store --split 1:1 --part test");
+    assert_eq!((code, message.as_str()), (2, "error: --store: posts.store has no posts of such users\n"));
+    assert_eq!(tokens("train") + tokens("test") + tokens("validation"), text["tokens"].as_u64().unwrap());
+}
+
+#[test]
+fn a_store_with_another_vocabulary_is_refused() {
+    let story = Story::new();
+    story.out("ngram --text text.txt --out model");
+    story.write("posts.jsonl", "{\"user\":\"ann\",\"text\":\"the cat\"}\n");
+    story.write("list.txt", "the\ncat\n");
+    story.out("data vocab --from-list list.txt --out small.vocab");
+    story.out("data import posts.jsonl --vocab small.vocab --out small.store");
+    let (code, message) = story.error("eval --model model --store small.store");
+    assert!(
+        code == 2 && message.contains("small.store has another vocabulary: 5 entries, and the model has 19"),
+        "{message}"
+    );
+    let words = std::fs::read_to_string(story.path("model/vocab.txt")).unwrap();
+    story.write("list.txt", words.replace("\nmat\n", "\nrug\n"));
+    story.out("data vocab --from-list list.txt --out other.vocab");
+    story.out("data import posts.jsonl --vocab other.vocab --out other.store");
+    let (code, message) = story.error("eval --model model --store other.store");
+    assert!(code == 2 && message.contains("is \"rug\", and the model's is \"mat\""), "{message}");
+    story.out("data import posts.jsonl --characters --out letters.store");
+    let (code, message) = story.error("eval --model model --store letters.store");
+    assert!(code == 2 && message.contains("was made by the rules characters-1, and the model by words-1"), "{message}");
+}
+
+#[test]
+fn bad_input_is_named() {
+    let story = Story::new();
+    story.out("ngram --text text.txt --out model");
+    story.write("empty.txt", "\n  \n");
+    story.write("bytes.txt", b"\xff\xfe");
+    for (line, want) in [
+        ("eval --model nowhere --text text.txt", "error: --model: there is no folder nowhere\n"),
+        ("eval --model model --text empty.txt", "error: --text: empty.txt has no words\n"),
+        (
+            "eval --model model --text nowhere.txt",
+            "error: --text: nowhere.txt: No such file or directory (os error 2)\n",
+        ),
+        ("eval --model model --store nowhere.store", "error: there is no store nowhere.store\n"),
+        ("eval --model model --text text.txt --threads 0", "error: --threads: at least one is needed\n"),
+        (
+            "eval --model model --store text.txt --split 1",
+            "error: --split: \"1\" is not two numbers per thousand, such as 50:100\n",
+        ),
+        ("ngram --text text.txt --out x --order 9", "error: --order: the order must be from 2 to 5, got 9\n"),
+        ("ngram --text empty.txt --out x", "error: --text: no words were found\n"),
+        (
+            "ngram --text text.txt --out x --vocabulary-size 3",
+            "error: --vocabulary-size: a vocabulary of 3 has no room for words: <bos>, <eos> and <unk> count among its entries\n",
+        ),
+    ] {
+        assert_eq!(story.error(line), (2, want.to_owned()), "{line}");
+    }
+    let (code, message) = story.error("eval --model model --text bytes.txt");
+    assert!(code == 2 && message.starts_with("error: --text: bytes.txt: not UTF-8: "), "{message}");
+    assert!(!story.path("x").exists(), "what fails writes nothing");
+}
+
+/// Kernels are chosen by the environment; the scalar ones give the same text.
+#[test]
+fn a_network_is_measured_on_the_kernels_that_are_named() {
+    let story = Story::new();
+    story.out("pretrain --data text.txt --model tiny --out model --epochs 1 --batch 2 --unroll 4");
+    let run = |kernels: &str| {
+        let mut command = assert_cmd::Command::cargo_bin("keyhush").unwrap();
+        let model = story.path("model");
+        let text = story.path("text.txt");
+        command.arg("eval").arg("--model").arg(model).arg("--text").arg(text).env("KEYHUSH_KERNELS", kernels);
+        command.output().unwrap()
+    };
+    let scalar = run("scalar");
+    assert!(scalar.status.success(), "{}", String::from_utf8_lossy(&scalar.stderr));
+    let unknown = run("abacus");
+    assert_eq!(unknown.status.code(), Some(2));
+    let message = String::from_utf8(unknown.stderr).unwrap();
+    assert!(message.starts_with("error: KEYHUSH_KERNELS=abacus: this machine has ") && message.contains("scalar"));
+}
