@@ -78,9 +78,13 @@ struct Answer {
 pub(crate) fn run(args: &DeviceArgs) -> anyhow::Result<()> {
     let config = ModelConfig::preset(&args.model).map_err(|e| BadInput::wrong("model", e.to_string()))?;
     if config.token != Token::Word {
-        return Err(BadInput::wrong("model", format!("{} reads characters, and this text is of words", args.model)).into());
+        return Err(
+            BadInput::wrong("model", format!("{} reads characters, and this text is of words", args.model)).into()
+        );
     }
-    for (field, value, most) in [("batch", args.batch, 1 << 12), ("unroll", args.unroll, 1 << 12), ("bytes", args.bytes, 1 << 30)] {
+    for (field, value, most) in
+        [("batch", args.batch, 1 << 12), ("unroll", args.unroll, 1 << 12), ("bytes", args.bytes, 1 << 30)]
+    {
         if !(1..=most).contains(&value) {
             return Err(BadInput::wrong(field, format!("must be from 1 to {most}, got {value}")).into());
         }
@@ -90,10 +94,12 @@ pub(crate) fn run(args: &DeviceArgs) -> anyhow::Result<()> {
     let vocabulary = synth::vocabulary(config.vocabulary)?;
     let stream = Stream::new([text.as_str()], Tokenizer::words(), &vocabulary);
     if stream.tokens() < args.batch {
-        let problem = format!("{} bytes are {} tokens, and a batch has {} sequences", args.bytes, stream.tokens(), args.batch);
+        let problem =
+            format!("{} bytes are {} tokens, and a batch has {} sequences", args.bytes, stream.tokens(), args.batch);
         return Err(BadInput::wrong("bytes", problem).into());
     }
-    let mut trainer = Trainer::new(&config, args.batch, args.unroll, path).map_err(|e| BadInput::wrong("model", e.to_string()))?;
+    let mut trainer =
+        Trainer::new(&config, args.batch, args.unroll, path).map_err(|e| BadInput::wrong("model", e.to_string()))?;
     trainer.load(&initial_parameters(&config, 1)?);
     let answer = train(args, &config, path, &mut trainer, &stream);
     print(&answer, args.json)

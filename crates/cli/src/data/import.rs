@@ -41,7 +41,7 @@ pub(super) struct MakingArgs {
     /// A vocabulary made by `keyhush data vocab` [default: the public list of the synthetic language]
     #[arg(long, value_name = "FILE")]
     vocab: Option<PathBuf>,
-    /// Entries of the default vocabulary, <bos>, <eos> and <unk> among them [default: 10000]
+    /// Entries of the default vocabulary; BOS, EOS and UNK are among them [default: 10000]
     #[arg(long, value_name = "N", conflicts_with = "vocab")]
     vocab_size: Option<usize>,
     /// Characters instead of words, with the printable ones as the default vocabulary

@@ -43,7 +43,7 @@ pub(crate) struct VocabArgs {
     /// The field with the text [default: text; body for Reddit]
     #[arg(long, value_name = "T", conflicts_with = "from_list")]
     text_key: Option<String>,
-    /// Entries, <bos>, <eos> and <unk> among them
+    /// Entries; BOS, EOS and UNK are among them
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     size: usize,
     /// Characters instead of words

@@ -112,7 +112,7 @@ pub(crate) fn run(args: &PretrainArgs) -> anyhow::Result<()> {
     interrupt::watch()?;
     while run.epochs() < args.schedule.epochs {
         match run.epoch()? {
-            Ended::Whole(epoch) => announce(&epoch, args.json)?,
+            Ended::Whole(epoch) => announce(&epoch, args, task.config.vocabulary)?,
             Ended::Interrupted => {
                 eprintln!("interrupted; nothing is lost: go on with the same command and --resume");
                 std::process::exit(interrupt::EXIT_CODE);
@@ -193,15 +193,21 @@ pub(crate) fn given_vocabulary(text: &str, tokenizer: Tokenizer) -> Result<Vocab
     }
 }
 
-fn announce(epoch: &Epoch, json: bool) -> anyhow::Result<()> {
-    if json {
+fn announce(epoch: &Epoch, args: &PretrainArgs, vocabulary: usize) -> anyhow::Result<()> {
+    if args.json {
         println!("{}", serde_json::to_string(epoch)?);
-        return Ok(());
+    } else {
+        let valid = epoch.valid_perplexity.map_or(String::new(), |p| format!(", valid {}", shown(p)));
+        let train = shown(epoch.train_perplexity);
+        let Epoch { epoch, learning_rate, tokens_per_s, .. } = epoch;
+        println!("epoch {epoch:3}  perplexity {train}{valid}  ({tokens_per_s:.0} tokens/s, learning rate {learning_rate})");
     }
-    let valid = epoch.valid_perplexity.map_or(String::new(), |p| format!(", valid {p:.2}"));
-    println!(
-        "epoch {:3}  perplexity {:.2}{valid}  ({:.0} tokens/s, learning rate {})",
-        epoch.epoch, epoch.train_perplexity, epoch.tokens_per_s, epoch.learning_rate
-    );
+    if !args.quiet && epoch.train_perplexity > vocabulary as f64 {
+        eprintln!("note: that is worse than guessing among {vocabulary} entries; a smaller --learning-rate may help");
+    }
     Ok(())
+}
+
+fn shown(perplexity: f64) -> String {
+    if perplexity < 1e6 { format!("{perplexity:.2}") } else { format!("{perplexity:.2e}") }
 }

@@ -104,6 +104,18 @@ mod tests {
         assert!(tags.iter().any(|tag| split.part(*tag) != other.part(*tag)));
     }
 
+    /// Written down once: a user who changed parts between versions would be trained on and tested with.
+    #[test]
+    fn users_stay_where_they_are() {
+        let split = Split::new(7, 200, 300).unwrap();
+        let part = |i: u32| match split.part(UserTag::of(&format!("user {i}"))) {
+            Part::Train => 'a',
+            Part::Validation => 'v',
+            Part::Test => 't',
+        };
+        assert_eq!((0..20).map(part).collect::<String>(), "taavavavtvtttaaaaava");
+    }
+
     #[test]
     fn a_split_that_leaves_nobody_is_refused_from_json_too() {
         assert!(Split::new(0, 500, 500).is_err());

@@ -6,13 +6,13 @@
 //!
 //! | module      | what it is                                                                     |
 //! |-------------|--------------------------------------------------------------------------------|
-//! | [`words`]   | the lists of words, written by hand                                            |
-//! | [`lexicon`] | the lists as one language: forms, rarer words for the long tail, Zipf tables   |
-//! | [`grammar`] | sentences: phrases, clauses, what a word is likely to be followed by           |
-//! | [`person`]  | who somebody is: topics, friends, habits                                       |
-//! | [`typing`]  | how a sentence leaves somebody's fingers: slang, typos, capitals, emoji        |
-//! | [`canary`]  | secrets planted in chosen users, to see whether a model learns them            |
-//! | [`draw`]    | random draws that repeat                                                       |
+//! | `words`     | the lists of words, written by hand                                            |
+//! | `lexicon`   | the lists as one language: forms, rarer words for the long tail, Zipf tables   |
+//! | `grammar`   | sentences: phrases, clauses, what a word is likely to be followed by           |
+//! | `person`    | who somebody is: topics, friends, habits                                       |
+//! | `typing`    | how a sentence leaves somebody's fingers: slang, typos, capitals, emoji        |
+//! | `canary`    | secrets planted in chosen users, to see whether a model learns them            |
+//! | `draw`      | random draws that repeat                                                       |
 
 mod canary;
 mod draw;

@@ -56,7 +56,7 @@ impl WithSimd for Product<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let lanes = S::F32_LANES;
-        debug_assert!(self.n % lanes == 0 && self.b_row % lanes == 0 && self.c_row % lanes == 0);
+        debug_assert!([self.n, self.b_row, self.c_row].iter().all(|len| len.is_multiple_of(lanes)));
         let (b, _) = S::as_simd_f32s(self.b);
         let (c, _) = S::as_mut_simd_f32s(self.c);
         let mut work = Tiles {

@@ -234,8 +234,11 @@ impl ModelConfig {
     }
 }
 
+/// How a preset is made.
+pub type Preset = fn() -> ModelConfig;
+
 /// Every preset: its name and how it is made.
-pub const PRESETS: [(&str, fn() -> ModelConfig); 10] = [
+pub const PRESETS: [(&str, Preset); 10] = [
     ("tiny", tiny),
     ("mcmahan2018", mcmahan2018),
     ("mcmahan2018-gru", mcmahan2018_gru),

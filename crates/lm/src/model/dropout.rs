@@ -86,10 +86,8 @@ mod tests {
     #[test]
     fn masks_leave_out_as_many_as_said_and_share_what_they_should() {
         for (kind, shared) in [(DropoutKind::PerStep, false), (DropoutKind::Variational, true)] {
-            let config = ModelConfig {
-                dropout: Some(Dropout { rate: 0.3, kind }),
-                ..ModelConfig::preset("tiny").unwrap()
-            };
+            let config =
+                ModelConfig { dropout: Some(Dropout { rate: 0.3, kind }), ..ModelConfig::preset("tiny").unwrap() };
             let mut masks = Masks::new();
             let mut drawer = MaskDrawer::new(&config, 5).unwrap();
             drawer.draw(20, 30, &mut masks);

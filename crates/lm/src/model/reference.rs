@@ -299,9 +299,8 @@ impl<T: Real> Reference<T> {
             Cell::Lstm | Cell::Cifg => {
                 let gates: Vec<Vec<T>> = config.cell.gates().iter().map(|g| gate(*g, &entered)).collect();
                 let [input, forget, candidate, output] = lstm_gates(config.cell, &gates);
-                let cell: Vec<T> = (0..cell_before.len())
-                    .map(|j| forget(j) * cell_before[j] + input(j) * candidate(j))
-                    .collect();
+                let cell: Vec<T> =
+                    (0..cell_before.len()).map(|j| forget(j) * cell_before[j] + input(j) * candidate(j)).collect();
                 let units = cell.iter().enumerate().map(|(j, c)| output(j) * c.tanh()).collect();
                 drop((input, forget, candidate, output));
                 (gates, cell, units)
@@ -330,8 +329,11 @@ impl<T: Real> Reference<T> {
                 out
             }
         };
-        let mut logits =
-            if config.output_bias { self.get(Role::OutputBias).repeat(rows) } else { vec![T::of(0.0); rows * config.vocabulary] };
+        let mut logits = if config.output_bias {
+            self.get(Role::OutputBias).repeat(rows)
+        } else {
+            vec![T::of(0.0); rows * config.vocabulary]
+        };
         let embedding = &self.values[self.layout.output_embedding()];
         multiply_transposed_add(&mut logits, &output, embedding, config.vocabulary, config.output());
         let log_sums = logits.chunks_exact_mut(config.vocabulary).map(softmax).collect();
@@ -349,7 +351,8 @@ impl<T: Real> Reference<T> {
             apply_mask(&mut d_above, masks, config.layers, t);
             for layer in (0..config.layers).rev() {
                 d_shown[layer].iter_mut().zip(&d_above).for_each(|(d, a)| *d += *a);
-                d_above = self.backward_layer(layer, &step.layers[layer], &mut d_cells[layer], &mut d_shown[layer], gradient);
+                d_above =
+                    self.backward_layer(layer, &step.layers[layer], &mut d_cells[layer], &mut d_shown[layer], gradient);
                 apply_mask(&mut d_above, masks, layer, t);
             }
             let below = config.layer_input(0);
@@ -384,7 +387,13 @@ impl<T: Real> Reference<T> {
         outer_add(&mut gradient[table], &d_logits, &step.output, config.vocabulary, size);
         let Some(dense) = config.dense else { return d_output };
         add_rows(&mut gradient[self.layout.range(Role::DenseBias)], &d_output);
-        outer_add(&mut gradient[self.layout.range(Role::DenseKernel)], &step.output_in, &d_output, config.shown(), dense);
+        outer_add(
+            &mut gradient[self.layout.range(Role::DenseKernel)],
+            &step.output_in,
+            &d_output,
+            config.shown(),
+            dense,
+        );
         let mut d_in = vec![T::of(0.0); step.output_in.len()];
         multiply_transposed_add(&mut d_in, &d_output, self.get(Role::DenseKernel), config.shown(), dense);
         d_in
@@ -434,12 +443,13 @@ impl<T: Real> Reference<T> {
                 let mut d_reset_entered = vec![T::of(0.0); step.entered.len()];
                 back(Gate::Candidate, &entered, &d_candidate, &mut d_reset_entered);
                 let d_reset_state = |j: usize| d_reset_entered[(j / hidden) * (below + shown) + below + j % hidden];
-                let d_reset: Vec<T> = (0..d_units.len())
-                    .map(|j| d_reset_state(j) * before(j) * reset[j] * (one - reset[j]))
-                    .collect();
+                let d_reset: Vec<T> =
+                    (0..d_units.len()).map(|j| d_reset_state(j) * before(j) * reset[j] * (one - reset[j])).collect();
                 back(Gate::Update, &step.entered, &d_update, &mut d_entered);
                 back(Gate::Reset, &step.entered, &d_reset, &mut d_entered);
-                for (d, from) in d_entered.chunks_exact_mut(below + shown).zip(d_reset_entered.chunks_exact(below + shown)) {
+                for (d, from) in
+                    d_entered.chunks_exact_mut(below + shown).zip(d_reset_entered.chunks_exact(below + shown))
+                {
                     d[..below].iter_mut().zip(from).for_each(|(d, f)| *d += *f);
                 }
                 for (j, d) in d_before.iter_mut().enumerate() {
@@ -558,7 +568,7 @@ mod tests {
         let inputs: Vec<u32> = (0..10).map(|i| (i * 3) % 7).collect();
         let mut targets: Vec<u32> = (0..10).map(|i| (i * 5 + 2) % 7).collect();
         targets[3] = Batch::NONE;
-        let context = vec![0.3, -0.7];
+        let context = [0.3, -0.7];
         let context = &context[..config.user_context.unwrap_or(0)];
         let batch = Batch { rows, inputs: &inputs, targets: &targets, context };
         let mut start = State::zero(&config, rows);
@@ -573,18 +583,14 @@ mod tests {
         let mut gradient = vec![0.0; layout.len()];
         model.loss_and_gradient(&batch, &mut start.clone(), masks, &mut gradient);
         let step = 1e-5;
-        for i in 0..layout.len() {
+        for (i, (v, base)) in gradient.iter().zip(values(layout.len(), 1)).enumerate() {
             let mut at = |value: f64| {
                 let kept = std::mem::replace(&mut model.values[i], value);
                 let loss = model.loss(&batch, &mut start.clone(), masks) / batch.counted() as f64;
                 model.values[i] = kept;
                 loss
             };
-            let v = gradient[i];
-            let here = {
-                let base = values(layout.len(), 1)[i];
-                (at(base + step) - at(base - step)) / (2.0 * step)
-            };
+            let here = (at(base + step) - at(base - step)) / (2.0 * step);
             assert!((v - here).abs() < 1e-8 + 1e-6 * here.abs(), "{:?} parameter {i}: {v} against {here}", config.cell);
         }
     }
@@ -597,7 +603,8 @@ mod tests {
         }
         for cell in [Cell::Lstm, Cell::Cifg] {
             check_gradient(ModelConfig { recurrent_projection: Some(3), ..config(cell) }, true);
-            let tied = ModelConfig { dense: Some(3), tied: true, output_bias: false, user_context: Some(2), ..config(cell) };
+            let tied =
+                ModelConfig { dense: Some(3), tied: true, output_bias: false, user_context: Some(2), ..config(cell) };
             check_gradient(tied, true);
         }
     }
