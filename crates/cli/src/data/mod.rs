@@ -18,7 +18,7 @@ use corpus::{
 };
 
 pub(crate) use self::stats::split;
-use crate::failure::BadInput;
+use crate::{failure::BadInput, interrupt};
 
 /// The subcommands of `keyhush data`.
 #[derive(Subcommand)]
@@ -38,9 +38,6 @@ pub(crate) enum Command {
     Vocab(vocab::VocabArgs),
 }
 
-/// What a shell says of a program that was interrupted.
-const INTERRUPTED: i32 = 130;
-
 /// Runs a subcommand.
 pub(crate) fn run(command: Command) -> anyhow::Result<()> {
     let outcome = match command {
@@ -54,7 +51,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
         && let Some(ImportError::Interrupted) = error.downcast_ref()
     {
         eprintln!("{error}");
-        std::process::exit(INTERRUPTED);
+        std::process::exit(interrupt::EXIT_CODE);
     }
     outcome
 }

@@ -2,17 +2,16 @@
 
 use std::{
     io::IsTerminal,
-    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
 use corpus::import::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::interrupt;
+
 /// Without a terminal a line comes this often.
 const EVERY: Duration = Duration::from_secs(5);
-
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// Shows progress and notices Ctrl-C.
 pub(super) struct Watch {
@@ -26,7 +25,7 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn new(quiet: bool, unit: &'static str) -> anyhow::Result<Self> {
-        ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed))?;
+        interrupt::watch()?;
         let terminal = std::io::stderr().is_terminal();
         let target = if quiet || !terminal { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(Some(0), target);
@@ -63,7 +62,7 @@ impl Watch {
                 100.0 * done as f64 / total.max(1) as f64
             );
         }
-        !interrupted()
+        !interrupt::requested()
     }
 
     /// Takes the bar away; says how many seconds it took.
@@ -71,9 +70,4 @@ impl Watch {
         self.bar.finish_and_clear();
         self.started.elapsed().as_secs_f64()
     }
-}
-
-/// Whether Ctrl-C was pressed.
-pub(super) fn interrupted() -> bool {
-    INTERRUPTED.load(Ordering::Relaxed)
 }

@@ -200,7 +200,9 @@ fn announce(epoch: &Epoch, args: &PretrainArgs, vocabulary: usize) -> anyhow::Re
         let valid = epoch.valid_perplexity.map_or(String::new(), |p| format!(", valid {}", shown(p)));
         let train = shown(epoch.train_perplexity);
         let Epoch { epoch, learning_rate, tokens_per_s, .. } = epoch;
-        println!("epoch {epoch:3}  perplexity {train}{valid}  ({tokens_per_s:.0} tokens/s, learning rate {learning_rate})");
+        println!(
+            "epoch {epoch:3}  perplexity {train}{valid}  ({tokens_per_s:.0} tokens/s, learning rate {learning_rate})"
+        );
     }
     if !args.quiet && epoch.train_perplexity > vocabulary as f64 {
         eprintln!("note: that is worse than guessing among {vocabulary} entries; a smaller --learning-rate may help");

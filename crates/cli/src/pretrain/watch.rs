@@ -33,6 +33,7 @@ impl Watch {
             ProgressStyle::with_template("{prefix} [{bar:32}] {percent}% {msg}, {eta} left")?.progress_chars("=> "),
         );
         bar.set_prefix(format!("epoch {epoch}"));
+        bar.set_message("begins");
         bar.reset_eta();
         let started = Instant::now();
         Ok(Self { bar, epoch, batches, started, first, next_line: (!quiet && !terminal).then(|| started + EVERY) })
