@@ -1,0 +1,99 @@
+//! One user's part of a round: train, weigh, clip, encode (steps 2 to 4 of the way of the data).
+
+use lm::{kernels::KernelPath, model::config::ModelConfig};
+use privacy::{
+    encoding::{Encoding, EncodingError},
+    rng::RandomWords,
+    stages::{ClipRuleError, Clipping, Contribution, Encoded, Update},
+};
+use thiserror::Error;
+
+use crate::{
+    local::{LocalError, LocalPlan, LocalTrainer},
+    text::UserText,
+};
+
+/// What the server says to every user of a round.
+#[derive(Debug, Clone, Copy)]
+pub struct Task<'a> {
+    /// The model as it is.
+    pub model: &'a [f32],
+    /// How updates are bounded, and what the clip bit compares with.
+    pub clipping: &'a Clipping,
+    /// How they become integers.
+    pub encoding: &'a Encoding,
+    /// w_hat: a user with at least so many tokens has weight 1, one with fewer a share of it; none for weight 1 for all.
+    pub full_weight_tokens: Option<f64>,
+}
+
+/// What is random in a user's part, derived from the run's key by round and user.
+pub struct Drawn {
+    /// For rounding.
+    pub rounding: RandomWords,
+    /// Which batch FedSGD takes.
+    pub batch: u64,
+}
+
+/// What leaves, and what a simulation may look at.
+#[derive(Debug)]
+pub struct Part {
+    /// What leaves.
+    pub encoded: Encoded,
+    /// What must not.
+    pub exact: Exact,
+}
+
+/// Numbers that depend on one user's text alone: for diagnostics of simulations, which say that they are not private.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Exact {
+    /// Tokens that were predicted.
+    pub tokens: usize,
+    /// Their summed loss before learning from them.
+    pub loss: f64,
+    /// The norm of the update before clipping; not a number where training ran away.
+    pub norm: f64,
+}
+
+/// Why a user has no part.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum PartError {
+    /// Training failed.
+    #[error(transparent)]
+    Local(#[from] LocalError),
+    /// The clip does not fit.
+    #[error(transparent)]
+    Clip(#[from] ClipRuleError),
+    /// The update does not fit the encoding.
+    #[error(transparent)]
+    Encoding(#[from] EncodingError),
+}
+
+/// Does users' parts of rounds, one after the other.
+#[derive(Debug)]
+pub struct Worker {
+    trainer: LocalTrainer,
+}
+
+impl Worker {
+    /// A worker for users of a plan.
+    ///
+    /// # Errors
+    /// When plan or model cannot be carried out.
+    pub fn new(config: &ModelConfig, plan: LocalPlan, path: KernelPath) -> Result<Self, LocalError> {
+        Ok(Self { trainer: LocalTrainer::new(config, plan, path)? })
+    }
+
+    /// One user's part. A user who typed nothing, or whose training ran away, has a part that is zero.
+    ///
+    /// # Errors
+    /// When task, plan and model do not fit together.
+    pub fn part(&mut self, task: Task<'_>, text: &UserText, mut drawn: Drawn) -> Result<Part, PartError> {
+        let learned = self.trainer.train(task.model, text, task.clipping.rule(), drawn.batch)?;
+        let norm = learned.difference.iter().map(|d| f64::from(*d) * f64::from(*d)).sum::<f64>().sqrt();
+        let weight = task.full_weight_tokens.map_or(1.0, |full| (learned.tokens as f64 / full).min(1.0));
+        let said = Contribution { weight, projected: learned.projected, counts: Vec::new() };
+        let exact = Exact { tokens: learned.tokens, loss: learned.loss, norm };
+        let clipped = Update::new(learned.difference).clip(task.clipping, said)?;
+        Ok(Part { encoded: clipped.encode(task.encoding, &mut drawn.rounding)?, exact })
+    }
+}

@@ -1,0 +1,163 @@
+//! Local training against the reference model, step by step as Algorithm 1 of McMahan et al. 2018 says it.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
+
+use keyhush_device::{
+    local::{Algorithm, LocalPlan, LocalTrainer},
+    text::{Room, UserText},
+};
+use lm::{
+    kernels::KernelPath,
+    model::{
+        config::ModelConfig,
+        initial::initial_parameters,
+        parameters::ParameterLayout,
+        reference::{Reference, State},
+    },
+};
+use privacy::{ClipNorm, stages::ClipRule};
+
+fn config() -> ModelConfig {
+    ModelConfig { hidden: 12, ..ModelConfig::preset("tiny").unwrap().with_vocabulary(60) }
+}
+
+fn plan(algorithm: Algorithm) -> LocalPlan {
+    LocalPlan {
+        algorithm,
+        batch: 3,
+        unroll: 4,
+        learning_rate: 0.3,
+        most_tokens: None,
+        greedy: false,
+        update_penalty: 0.0,
+    }
+}
+
+fn text() -> UserText {
+    let mut text = UserText::new();
+    for post in 0..5u32 {
+        text.push(&(0..4 + post).map(|i| 3 + (i * 7 + post * 11) % 57).collect::<Vec<_>>());
+    }
+    text
+}
+
+fn flat(bound: f64) -> ClipRule {
+    ClipRule::Flat(ClipNorm::new(bound).unwrap())
+}
+
+fn norm(values: &[f32]) -> f64 {
+    values.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>().sqrt()
+}
+
+/// The obvious way: gradients of the reference in f64; `each` moves the parameters after every batch.
+fn by_the_book(epochs: u32, mut each: impl FnMut(&mut Vec<f64>, &[f64], usize)) -> Vec<f64> {
+    let (config, text) = (config(), text());
+    let layout = ParameterLayout::new(&config).unwrap();
+    let start: Vec<f64> = initial_parameters(&config, 1).unwrap().iter().map(|v| f64::from(*v)).collect();
+    let mut model = Reference::new(config.clone(), layout.clone(), start.clone());
+    let cut = text.cut(3, 4);
+    for _ in 0..epochs {
+        let mut state = State::zero(&config, 3);
+        for number in 0..cut.batches() {
+            let mut room = Room::default();
+            let batch = cut.batch(number, &mut room);
+            let mut gradient = vec![0.0; layout.len()];
+            model.loss_and_gradient(&batch, &mut state, None, &mut gradient);
+            each(&mut model.values, &gradient, batch.counted());
+        }
+    }
+    model.values.iter().zip(&start).map(|(v, s)| v - s).collect()
+}
+
+fn assert_close(got: &[f32], want: &[f64]) {
+    let off: f64 = got.iter().zip(want).map(|(g, w)| (f64::from(*g) - w).powi(2)).sum();
+    let size: f64 = want.iter().map(|w| w * w).sum();
+    assert!(size > 0.0 && (off / size).sqrt() < 1e-4, "{}", (off / size).sqrt());
+}
+
+fn train(plan: LocalPlan, clip: &ClipRule, drawn: u64) -> (Vec<f32>, bool) {
+    let start = initial_parameters(&config(), 1).unwrap();
+    let mut trainer = LocalTrainer::new(&config(), plan, KernelPath::best()).unwrap();
+    let learned = trainer.train(&start, &text(), clip, drawn).unwrap();
+    let again = trainer.train(&start, &text(), clip, drawn).unwrap();
+    assert_eq!(learned, again, "a user leaves nothing behind");
+    assert!(learned.loss > 0.0 && learned.tokens == text().tokens());
+    (learned.difference, learned.projected)
+}
+
+#[test]
+fn fedavg_takes_a_step_for_every_batch() {
+    let want = by_the_book(2, |values, gradient, _| values.iter_mut().zip(gradient).for_each(|(v, g)| *v -= 0.3 * g));
+    let (got, projected) = train(plan(Algorithm::FedAvg { epochs: 2 }), &flat(1e9), 0);
+    assert_close(&got, &want);
+    assert!(!projected);
+}
+
+#[test]
+fn fedsgd_on_all_text_is_one_step_of_the_mean_gradient() {
+    let mut sum = Vec::new();
+    let mut count = 0;
+    by_the_book(1, |_, gradient, counted| {
+        sum.resize(gradient.len(), 0.0);
+        sum.iter_mut().zip(gradient).for_each(|(s, g)| *s += g * counted as f64);
+        count += counted;
+    });
+    let want: Vec<f64> = sum.iter().map(|s| -0.3 * s / f64::from(u32::try_from(count).unwrap())).collect();
+    assert_close(&train(plan(Algorithm::FedSgdAll), &flat(1e9), 0).0, &want);
+}
+
+#[test]
+fn fedsgd_on_a_batch_takes_the_one_that_is_drawn() {
+    let mut first = Vec::new();
+    by_the_book(1, |_, gradient, _| {
+        if first.is_empty() {
+            first = gradient.iter().map(|g| -0.3 * g).collect();
+        }
+    });
+    let batches = text().cut(3, 4).batches() as u64;
+    let (zeroth, around) =
+        (train(plan(Algorithm::FedSgdBatch), &flat(1e9), 0), train(plan(Algorithm::FedSgdBatch), &flat(1e9), batches));
+    assert_close(&zeroth.0, &first);
+    assert_eq!(zeroth, around);
+    assert_ne!(zeroth, train(plan(Algorithm::FedSgdBatch), &flat(1e9), 1));
+}
+
+#[test]
+fn greedy_clipping_stays_within_the_bound_after_every_step() {
+    let bound = 0.05;
+    let want = {
+        let start: Vec<f64> = initial_parameters(&config(), 1).unwrap().iter().map(|v| f64::from(*v)).collect();
+        by_the_book(1, |values, gradient, _| {
+            values.iter_mut().zip(gradient).for_each(|(v, g)| *v -= 0.3 * g);
+            let size: f64 = values.iter().zip(&start).map(|(v, s)| (v - s).powi(2)).sum::<f64>().sqrt();
+            let factor = (bound / size).min(1.0);
+            values.iter_mut().zip(&start).for_each(|(v, s)| *v = s + factor * (*v - s));
+        })
+    };
+    let (got, projected) = train(LocalPlan { greedy: true, ..plan(Algorithm::FedAvg { epochs: 1 }) }, &flat(bound), 0);
+    assert!(projected && norm(&got) < bound * 1.000_1);
+    assert_close(&got, &want);
+}
+
+#[test]
+fn the_penalty_pulls_the_difference_towards_zero() {
+    let penalty = 0.4;
+    let start: Vec<f64> = initial_parameters(&config(), 1).unwrap().iter().map(|v| f64::from(*v)).collect();
+    let want = by_the_book(1, |values, gradient, _| {
+        for ((v, g), s) in values.iter_mut().zip(gradient).zip(&start) {
+            *v -= 0.3 * (g + 2.0 * f64::from(penalty) * (*v - s));
+        }
+    });
+    let (got, _) = train(LocalPlan { update_penalty: penalty, ..plan(Algorithm::FedAvg { epochs: 1 }) }, &flat(1e9), 0);
+    assert_close(&got, &want);
+    assert!(norm(&got) < norm(&train(plan(Algorithm::FedAvg { epochs: 1 }), &flat(1e9), 0).0));
+}
+
+#[test]
+fn somebody_who_typed_nothing_changes_nothing() {
+    let start = initial_parameters(&config(), 1).unwrap();
+    for algorithm in [Algorithm::FedAvg { epochs: 1 }, Algorithm::FedSgdBatch, Algorithm::FedSgdAll] {
+        let mut trainer = LocalTrainer::new(&config(), plan(algorithm), KernelPath::best()).unwrap();
+        let learned = trainer.train(&start, &UserText::new(), &flat(1.0), 5).unwrap();
+        assert!(learned.difference.iter().all(|d| *d == 0.0) && learned.tokens == 0);
+    }
+}

@@ -1,0 +1,74 @@
+//! Who does the local training of a round, and how the sum comes about.
+
+pub mod threads;
+
+use device::{
+    local::LocalPlan,
+    round::{PartError, Task},
+};
+use privacy::{encoding::EncodingError, rng::NoiseSource, stages::Sum};
+use thiserror::Error;
+
+/// What a fleet is asked to do.
+#[derive(Debug, Clone, Copy)]
+pub struct RoundTask<'a> {
+    /// Which step of the run; every attempt of a step has the same users and the same draws.
+    pub round: u64,
+    /// What every user does.
+    pub local: &'a LocalPlan,
+    /// What every user is told.
+    pub task: Task<'a>,
+    /// Who takes part, where the fleet does not decide.
+    pub cohort: &'a [u64],
+    /// Where the randomness of users comes from, in simulations.
+    pub source: &'a NoiseSource,
+}
+
+/// What comes back.
+#[derive(Debug)]
+pub struct Collected {
+    /// The sum over the users who took part.
+    pub sum: Sum,
+    /// What a simulation may look at; a real fleet has none.
+    pub exact: Vec<(u64, device::round::Exact)>,
+    /// Seconds that the threads worked, all together.
+    pub busy_s: f64,
+    /// Seconds from the first to the last.
+    pub wall_s: f64,
+}
+
+/// Why a round came to nothing.
+#[derive(Debug, Error)]
+pub enum FleetError {
+    /// A user's part failed.
+    #[error("user {user}: {problem}")]
+    Part {
+        /// Who.
+        user: u64,
+        /// Why.
+        problem: PartError,
+    },
+    /// A user's text cannot be read.
+    #[error("user {user}: {problem}")]
+    Text {
+        /// Who.
+        user: u64,
+        /// Why.
+        problem: corpus::store::StoreError,
+    },
+    /// Parts do not add up.
+    #[error(transparent)]
+    Sum(#[from] EncodingError),
+    /// A thread died.
+    #[error("a thread of the fleet died; nothing was released")]
+    Died,
+}
+
+/// Trains the users of a round and adds up what they send. A fleet that fails has released nothing.
+pub trait Fleet {
+    /// One round.
+    ///
+    /// # Errors
+    /// When the sum is not whole.
+    fn round(&mut self, task: &RoundTask<'_>) -> Result<Collected, FleetError>;
+}
