@@ -1,13 +1,14 @@
 //! The fast path: the same models as [`super::reference`], with vector kernels and no allocation in the loop.
 //!
-//! [`Trainer`] holds a model in the layout that the kernels like (gates side by side, rows padded, transposed copies of
-//! what is read backwards) together with all the memory that a step needs. `load` takes the flat vector, `step` is one
-//! step of SGD on a batch, `difference` gives what training changed. One thread trains one user; the same path gives the
-//! same bits every time.
+//! [`Trainer`] holds a model in the layout that the kernels like (gates side by side, weights in panels, transposed copies
+//! of what is read backwards) together with all the memory that a step needs. `load` takes the flat vector, `step` is one
+//! step of SGD on a batch, `store` gives the vector back. One thread trains one user; the same path gives the same bits
+//! every time. [`Network`] is a model that predicts and does not learn.
 //!
-//! What it does differently from the textbook, after measuring (docs/ARCHITECTURE.md says where): the softmax is never
-//! normalised over the vocabulary, only over tokens, since `dO = (e^T emb) / s` and `dE = e (o / s)`; no maximum is
-//! subtracted unless a sum leaves the safe range; updates are folded into the products.
+//! What it does differently from the textbook: the softmax is never normalised over the vocabulary, only over tokens, since
+//! `dO = (e^T emb) / s` and `dE = e (o / s)`; no maximum is subtracted unless a sum leaves the safe range; updates are folded
+//! into the products; the vocabulary is walked once a step, with the update of the step before. bench/local_training measures
+//! what that gives beside PyTorch and JAX.
 
 mod layer;
 mod network;
