@@ -82,6 +82,10 @@ pub(crate) fn run(args: &LocalTrainingArgs) -> anyhow::Result<()> {
             return Err(BadInput::Refused(format!("--{field} must be at least 1")).into());
         }
     }
+    if args.tokens < args.batch {
+        let problem = format!("{} are fewer than the {} sequences of a batch", args.tokens, args.batch);
+        return Err(BadInput::wrong("tokens", problem).into());
+    }
     let path = kernels::chosen()?;
     let start = initial_parameters(&config, 1)?;
     let results: Vec<anyhow::Result<Vec<(f64, f32)>>> = thread::scope(|scope| {
