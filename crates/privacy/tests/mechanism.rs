@@ -15,7 +15,7 @@ use keyhush_privacy::{
     mechanism::{Correlation, Mechanism, MechanismError, MechanismPlan},
     rng::{NoiseKey, NoiseSource, Randomness, SimulationKey},
     sensitivity,
-    stages::Sum,
+    stages::{Released, Sum},
 };
 
 fn source() -> Arc<NoiseSource> {
@@ -90,6 +90,30 @@ fn p7_within_a_segment_the_clip_does_not_move() {
         let plan = mechanism.plan().clone();
         let mut mechanism = Mechanism::restore(plan, here.layout(), source(), &saved[..]).unwrap();
         assert_eq!(mechanism.release(Sum::zero(&here)).unwrap_err(), MechanismError::EncodingMoved);
+    }
+}
+
+/// Rule P13: a run that crashed after the ledger had a release and before its checkpoint goes on behind that release, with the
+/// noise that an unbroken run would have had.
+#[test]
+fn p13_a_recorded_step_is_passed_and_not_released_again() {
+    let encoding = encoding(5.0);
+    let segments = vec![Segment::of(3), Segment::of(4)];
+    let independent = MechanismPlan { correlation: Correlation::Independent, ..plan(blt(), segments.clone()) };
+    let correlated = [NoiseMatrix::Tree, NoiseMatrix::Banded { coefficients: vec![1.0, 0.5, 0.25] }, blt()];
+    for plan in correlated.map(|matrix| plan(matrix, segments.clone())).into_iter().chain([independent]) {
+        let start = || Mechanism::init(plan.clone(), encoding.layout(), source()).unwrap();
+        let mut unbroken = start();
+        let releases: Vec<Released> = (0..7).map(|_| unbroken.release(Sum::zero(&encoding)).unwrap()).collect();
+        for crashed_at in 0..7 {
+            let mut resumed = start();
+            for known in &releases[..crashed_at] {
+                assert!(resumed.pass(&releases[6]).is_err(), "another step is refused");
+                resumed.pass(known).unwrap();
+            }
+            let next = resumed.release(Sum::zero(&encoding)).unwrap();
+            assert_eq!(next.to_bytes(), releases[crashed_at].to_bytes());
+        }
     }
 }
 

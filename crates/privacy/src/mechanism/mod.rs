@@ -92,6 +92,12 @@ pub enum MechanismError {
     /// The sum is not laid out as the mechanism expects.
     #[error("the sum has another layout than the mechanism")]
     Layout,
+    /// A release that is not the next step's.
+    #[error("the release is not that of step {step} of this mechanism")]
+    NotNext {
+        /// The next step.
+        step: u64,
+    },
     /// All planned steps have been released.
     #[error("all {rounds} planned rounds have been released")]
     Finished {
@@ -326,6 +332,25 @@ impl Mechanism {
         };
         self.restart_if_due();
         Ok(Released::new(values, layout, encoding, event, self.source.randomness(), step))
+    }
+
+    /// Moves on past a step that was released and recorded before this state was saved again: after a crash the recorded
+    /// release is used, and the step is never released anew (rule P13).
+    ///
+    /// # Errors
+    /// When the release is not that of the next step, or contradicts the segment; the state stays as it is.
+    pub fn pass(&mut self, released: &Released) -> Result<(), MechanismError> {
+        let (step, encoding) = (self.step(), released.encoding());
+        if released.step() != step || *released.layout() != self.layout {
+            return Err(MechanismError::NotNext { step });
+        }
+        if self.plan.correlation != Correlation::Independent && self.encoding.is_some_and(|e| e != encoding) {
+            return Err(MechanismError::EncodingMoved);
+        }
+        self.next(&mut vec![0; self.layout.len()])?;
+        self.encoding = Some(encoding);
+        self.restart_if_due();
+        Ok(())
     }
 
     /// The noise of the next step alone, added to the values.

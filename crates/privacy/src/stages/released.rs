@@ -73,6 +73,14 @@ impl Released {
         self.facts.step
     }
 
+    pub(crate) const fn encoding(&self) -> EncodingId {
+        self.facts.encoding
+    }
+
+    pub(crate) const fn layout(&self) -> &Layout {
+        &self.facts.layout
+    }
+
     /// The integers, in grid steps.
     #[must_use]
     pub fn values(&self) -> &[i64] {
