@@ -168,7 +168,7 @@ fn print(answer: &Answer, json: bool) -> anyhow::Result<()> {
     }
     println!("GFLOP/s           {:.1}", answer.gflops);
     if let Some(paper) = answer.paper_seconds {
-        println!("Popov et al. 2018 {paper:.0} seconds, on the four cores of a phone of 2.31 GHz");
+        println!("Popov et al. 2018 {paper:.0} seconds, on a phone with a quad-core CPU of 2.31 GHz");
     }
     Ok(())
 }
