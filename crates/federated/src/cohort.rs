@@ -14,30 +14,12 @@ mod order;
 
 use std::collections::BTreeSet;
 
+use self::order::Order;
 use privacy::{
     Participation,
     participation::ParticipationError,
     rng::{NoiseSource, Purpose, RandomWords},
 };
-use thiserror::Error;
-
-use self::order::Order;
-
-/// Why nobody can be drawn.
-#[derive(Debug, Clone, PartialEq, Error)]
-pub enum CohortError {
-    /// The participation contradicts itself or the population.
-    #[error(transparent)]
-    Participation(#[from] ParticipationError),
-    /// The declared population is not that of the data.
-    #[error("the plan declares a population of {declared}, the data has {there}")]
-    Population {
-        /// In the plan.
-        declared: u64,
-        /// In the data.
-        there: u64,
-    },
-}
 
 /// Draws cohorts.
 #[derive(Debug, Clone)]
@@ -53,7 +35,12 @@ impl Sampler {
     ///
     /// # Errors
     /// When the population is too small for it.
-    pub fn new(participation: Participation, population: u64, goal: u64, rounds: u64) -> Result<Self, CohortError> {
+    pub fn new(
+        participation: Participation,
+        population: u64,
+        goal: u64,
+        rounds: u64,
+    ) -> Result<Self, ParticipationError> {
         participation.check_feasible(population, goal, rounds)?;
         Ok(Self { participation, population, goal })
     }
@@ -241,7 +228,7 @@ mod tests {
         }
         let separation = MinSeparation::rounds_between(1000).unwrap();
         let tight = Participation::MinSeparation { separation, max_participations: 9 };
-        assert!(matches!(Sampler::new(tight, 500, 7, 2000), Err(CohortError::Participation(_))));
+        assert!(matches!(Sampler::new(tight, 500, 7, 2000), Err(ParticipationError::SeparationInfeasible { .. })));
     }
 
     #[test]

@@ -2,10 +2,7 @@
 
 pub mod threads;
 
-use device::{
-    local::LocalPlan,
-    round::{PartError, Task},
-};
+use device::round::{PartError, Task};
 use privacy::{encoding::EncodingError, rng::NoiseSource, stages::Sum};
 use thiserror::Error;
 
@@ -14,8 +11,6 @@ use thiserror::Error;
 pub struct RoundTask<'a> {
     /// Which step of the run; every attempt of a step has the same users and the same draws.
     pub round: u64,
-    /// What every user does.
-    pub local: &'a LocalPlan,
     /// What every user is told.
     pub task: Task<'a>,
     /// Who takes part, where the fleet does not decide.

@@ -13,7 +13,7 @@ use std::{
 };
 
 use device::{
-    local::LocalError,
+    local::{LocalError, LocalPlan},
     round::{Drawn, Exact, Worker},
     text::UserText,
 };
@@ -38,7 +38,7 @@ impl<'a> ThreadFleet<'a> {
     pub fn new(
         population: &'a dyn Population,
         config: &ModelConfig,
-        local: &device::local::LocalPlan,
+        local: &LocalPlan,
         path: KernelPath,
         threads: usize,
     ) -> Result<Self, LocalError> {

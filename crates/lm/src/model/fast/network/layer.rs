@@ -184,14 +184,18 @@ impl Layer {
             Weights::InPlace => {
                 for n in gates {
                     let (vector, matrix) = (&scratch.entered[..k], &by.parameters[self.gates[n].kernel.clone()]);
-                    run(by.path, VectorMatrix { vector, matrix, to: &mut scratch.gates[n * units..][..self.hidden] });
+                    by.path.compute(VectorMatrix {
+                        vector,
+                        matrix,
+                        to: &mut scratch.gates[n * units..][..self.hidden],
+                    });
                 }
             }
             Weights::Packed(packed) => {
                 let (at, n) = (gates.start * units, gates.len() * units);
                 let a = Left { values: &scratch.entered, row: k, column: 1 };
                 let (b, c) = (&packed.kernel[at..], &mut scratch.gates[at..]);
-                run(by.path, Product { m: rows, n, k, a, b, b_row: wide, c, c_row: wide, into: Into::Add });
+                by.path.compute(Product { m: rows, n, k, a, b, b_row: wide, c, c_row: wide, into: Into::Add });
             }
         }
     }
@@ -207,7 +211,7 @@ impl Layer {
             None => &mut state.shown[..rows * units],
             Some(_) => &mut scratch.units[..rows * units],
         };
-        run(by.path, Forward { units, gate_row: wide, coupled, gates, cell_before, cell, tanh_cell, shown });
+        by.path.compute(Forward { units, gate_row: wide, coupled, gates, cell_before, cell, tanh_cell, shown });
         state.cells[..rows * units].copy_from_slice(&scratch.cells[..rows * units]);
         if let Some(place) = &self.projection {
             self.project(by, rows, place, state, scratch);
@@ -219,13 +223,13 @@ impl Layer {
             Weights::InPlace => {
                 state.shown.fill(0.0);
                 let (vector, matrix) = (&scratch.units[..self.hidden], &by.parameters[place.clone()]);
-                run(by.path, VectorMatrix { vector, matrix, to: &mut state.shown[..self.shown] });
+                by.path.compute(VectorMatrix { vector, matrix, to: &mut state.shown[..self.shown] });
             }
             Weights::Packed(packed) => {
                 let (k, width) = (self.hidden, padded(self.shown));
                 let a = Left { values: &scratch.units, row: self.units(), column: 1 };
                 let (b, c) = (&packed.projection, &mut state.shown);
-                run(by.path, Product { m: rows, n: width, k, a, b, b_row: width, c, c_row: width, into: Into::Set });
+                by.path.compute(Product { m: rows, n: width, k, a, b, b_row: width, c, c_row: width, into: Into::Set });
             }
         }
     }
@@ -234,14 +238,14 @@ impl Layer {
         let (wide, units) = (self.wide(), self.units());
         self.add_product(by, rows, 0..2, scratch);
         let (gates, before) = (&mut scratch.gates[..rows * wide], &state.shown[..rows * units]);
-        run(by.path, Reset { units, gate_row: wide, gates, before, seen: &mut scratch.units[..rows * units] });
+        by.path.compute(Reset { units, gate_row: wide, gates, before, seen: &mut scratch.units[..rows * units] });
         let entered = scratch.entered.chunks_exact_mut(self.entered());
         for (entered, seen) in entered.zip(scratch.units.chunks_exact(units)).take(rows) {
             entered[self.input..].copy_from_slice(&seen[..self.hidden]);
         }
         self.add_product(by, rows, 2..3, scratch);
         let (gates, shown) = (&mut scratch.gates[..rows * wide], &mut scratch.units[..rows * units]);
-        run(by.path, Update { units, gate_row: wide, gates, before, shown });
+        by.path.compute(Update { units, gate_row: wide, gates, before, shown });
         state.shown[..rows * units].copy_from_slice(shown);
     }
 }
@@ -297,10 +301,4 @@ impl WithSimd for VectorMatrix<'_> {
             to_rest.iter_mut().zip(row_rest).for_each(|(to, a)| *to += factor * a);
         }
     }
-}
-
-/// Runs a kernel; the path was found to be there when the network was made.
-pub(super) fn run<W: WithSimd<Output = ()>>(path: KernelPath, op: W) {
-    let done = path.run(op);
-    debug_assert!(done.is_some());
 }

@@ -6,7 +6,7 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::layer::{pad_rows, run};
+use super::layer::pad_rows;
 use crate::{
     kernels::{
         KernelPath,
@@ -102,7 +102,17 @@ impl Output {
                 out.chunks_exact_mut(width).take(rows).for_each(|out| out.copy_from_slice(&dense.bias));
                 let a = Left { values: shown, row: show, column: 1 };
                 let (k, b) = (self.shown, &dense.kernel);
-                run(path, Product { m: rows, n: width, k, a, b, b_row: width, c: out, c_row: width, into: Into::Add });
+                path.compute(Product {
+                    m: rows,
+                    n: width,
+                    k,
+                    a,
+                    b,
+                    b_row: width,
+                    c: out,
+                    c_row: width,
+                    into: Into::Add,
+                });
             }
         }
     }
@@ -134,7 +144,7 @@ impl Output {
         for (n, entries) in embedding.chunks(TILE * self.size).enumerate() {
             let a = Left { values: entries, row: self.size, column: 1 };
             let (m, k, b, c) = (entries.len() / self.size, self.size, &lines.turned, &mut lines.tile);
-            run(path, Product { m, n: row, k, a, b, b_row: row, c, c_row: row, into: Into::Set });
+            path.compute(Product { m, n: row, k, a, b, b_row: row, c, c_row: row, into: Into::Set });
             transpose(path, &lines.tile, row, [m, tokens], &mut lines.lines[n * TILE..], line);
         }
         for ((sequence, position), line) in lines.waiting.drain(..).zip(lines.lines.chunks_exact_mut(line)) {
@@ -146,13 +156,13 @@ impl Output {
     /// The log-probabilities for one token: what the last layer shows in, a padded line out.
     pub(super) fn one(&self, path: KernelPath, embedding: &[f32], shown: &[f32], out: &mut [f32], line: &mut [f32]) {
         self.meet(path, shown, out);
-        run(path, Dots { rows: embedding, vector: &out[..self.size], to: line });
+        path.compute(Dots { rows: embedding, vector: &out[..self.size], to: line });
         self.normalise(path, line);
     }
 
     fn normalise(&self, path: KernelPath, line: &mut [f32]) {
         line[self.vocabulary..].fill(f32::NEG_INFINITY);
-        run(path, LogSoftmax { line, bias: &self.bias });
+        path.compute(LogSoftmax { line, bias: &self.bias });
     }
 }
 
