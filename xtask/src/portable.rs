@@ -21,10 +21,10 @@ const CRATES: [&str; 2] = ["lm", "privacy"];
 
 /// `cc` links what runs while building; the rest compiles for the other machines and stands in for them.
 const NEEDED: &[Needed] = &[
-    Needed { command: "cc", packages: &["gcc", "libc6-dev"] },
-    Needed { command: "aarch64-linux-gnu-gcc", packages: &["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"] },
-    Needed { command: "qemu-aarch64", packages: &["qemu-user"] },
-    Needed { command: "node", packages: &["nodejs"] },
+    Needed::command("cc", &["gcc", "libc6-dev"]),
+    Needed::command("aarch64-linux-gnu-gcc", &["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"]),
+    Needed::command("qemu-aarch64", &["qemu-user"]),
+    Needed::command("node", &["nodejs"]),
 ];
 
 /// A machine that is not this one.

@@ -1,24 +1,30 @@
 //! `cargo xtask test`: the steps that must pass before a change is merged, each with its seconds.
 //!
 //! Everything is compiled with the profile `ci`. The step "build" makes the libraries, the binaries that tests run, the
-//! tests and the benches in one go; the test steps after it name the same packages and the same profile, so cargo finds
-//! all of it fresh and compiles nothing again. Benches are built here and never run.
+//! tests and the benches in one go; the test steps after it name the same packages, the same profile and the same features,
+//! so cargo finds all of it fresh and compiles nothing again. Benches are built here and never run.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::packages::{self, Needed};
+use crate::packages::{self, Needed, What};
 use crate::root;
 
 /// `cc` links every binary; `git` lists the files that the tidy test reads; `strace` kills the process that writes a
-/// ledger at each of its syncs.
+/// ledger at each of its syncs. `mpicc` and libclang build the MPI fleet, `mpirun` runs it.
 const NEEDED: &[Needed] = &[
-    Needed { command: "cc", packages: &["gcc", "libc6-dev"] },
-    Needed { command: "git", packages: &["git"] },
-    Needed { command: "strace", packages: &["strace"] },
+    Needed::command("cc", &["gcc", "libc6-dev"]),
+    Needed::command("git", &["git"]),
+    Needed::command("strace", &["strace"]),
+    Needed::command("mpicc", &["libopenmpi-dev"]),
+    Needed::command("mpirun", &["openmpi-bin"]),
+    Needed { what: What::LibClang, packages: &["libclang-dev"] },
 ];
+
+/// The features that are off by default: what is tested has them all.
+const FEATURES: &str = "--features=keyhush/mpi";
 
 /// One thing to do, under one heading.
 pub(crate) struct Step {
@@ -60,8 +66,9 @@ pub(crate) fn steps(long: bool) -> Vec<Step> {
 }
 
 fn steps_with(long: bool, nextest: bool) -> Vec<Step> {
-    const CI: [&str; 4] = ["--workspace", "--profile", "ci", "--locked"];
-    const NEXTEST: [&str; 7] = ["nextest", "run", "--no-fail-fast", "--workspace", "--cargo-profile", "ci", "--locked"];
+    const CI: [&str; 5] = ["--workspace", "--profile", "ci", "--locked", FEATURES];
+    const NEXTEST: [&str; 8] =
+        ["nextest", "run", "--no-fail-fast", "--workspace", "--cargo-profile", "ci", "--locked", FEATURES];
     let cargo = |name, parts: &[&[&'static str]]| Step { name, work: Work::Cargo { args: parts.concat(), env: None } };
 
     let tests: Vec<&[&str]> = match (nextest, long) {
@@ -149,12 +156,13 @@ mod tests {
     }
 
     #[test]
-    fn every_compiling_step_is_locked_and_uses_the_profile_ci() {
+    fn every_compiling_step_is_locked_and_uses_the_profile_ci_with_all_features() {
         for (long, nextest) in [(false, false), (false, true), (true, false), (true, true)] {
             for step in steps_with(long, nextest) {
                 let Work::Cargo { args, .. } = &step.work else { continue };
                 if step.name != "format" {
-                    assert!(args.contains(&"--locked") && args.contains(&"ci"), "{}", heading(&step));
+                    let all = ["--locked", "ci", FEATURES].iter().all(|word| args.contains(word));
+                    assert!(all, "{}", heading(&step));
                 }
             }
         }

@@ -3,19 +3,16 @@
 use std::{
     io::Write,
     path::{Path, PathBuf},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
 };
 
 use clap::{Args, ValueEnum};
 use corpus::store::{Part, Split, Store};
+use federated::evaluate;
 use indicatif::{ProgressBar, ProgressStyle};
 use lm::{
     folder::Folder,
     language_model::LanguageModel,
-    metrics::{Counts, HEADS, HeadWords, Measure, Metrics, MetricsError, Sequence, average_perplexity, batches},
+    metrics::{Counts, HEADS, HeadWords, Measure, Metrics, MetricsError, Sequence, average_perplexity},
     predict::Keyboard,
     tokenizer::{Rules, Tokenizer},
     vocabulary::{BOS, EOS, Vocabulary},
@@ -29,8 +26,6 @@ use crate::{
     model_folder::{self, Line},
 };
 
-/// Sequences that a thread takes at a time.
-const ROWS: usize = 64;
 /// Tokens of a store that are in memory at a time.
 const TOKENS: usize = 1 << 20;
 
@@ -185,28 +180,9 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Batches do not depend on the number of threads and counts add up exactly, so neither does the result.
     fn count(&self, lines: &[Line], done: impl Fn(u64) + Sync) -> Result<Counts, MetricsError> {
-        let lengths: Vec<usize> = lines.iter().map(|line| line.ids.len()).collect();
-        let batches = batches(&lengths, ROWS);
-        let next = AtomicUsize::new(0);
-        let total = Mutex::new(Ok(Counts::default()));
-        let work = || {
-            while let Some(batch) = batches.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let sequence = |i: &usize| Sequence { ids: &lines[*i].ids, letters: &lines[*i].letters };
-                let sequences: Vec<Sequence<'_>> = batch.iter().map(sequence).collect();
-                let counted = self.measure.count(self.model, &sequences);
-                done(batch.len() as u64);
-                let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
-                match (total.as_mut(), counted) {
-                    (Ok(sum), Ok(counts)) => sum.merge(&counts),
-                    (Ok(_), Err(error)) => *total = Err(error),
-                    (Err(_), _) => {}
-                }
-            }
-        };
-        std::thread::scope(|scope| (0..self.threads.min(batches.len())).for_each(|_| drop(scope.spawn(work))));
-        total.into_inner().unwrap_or_else(PoisonError::into_inner)
+        let sequences: Vec<_> = lines.iter().map(|line| Sequence { ids: &line.ids, letters: &line.letters }).collect();
+        evaluate::count(self.model, &self.measure, &sequences, self.threads, done)
     }
 
     /// The posts of all users, or of a part of them.

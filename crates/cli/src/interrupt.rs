@@ -1,6 +1,9 @@
 //! Ctrl-C: the first asks long work to stop at the next good place, the second ends the process at once.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicBool, Ordering},
+};
 
 /// What a shell says of a program that was interrupted.
 pub(crate) const EXIT_CODE: i32 = 130;
@@ -15,6 +18,12 @@ pub(crate) fn watch() -> anyhow::Result<()> {
         }
     })?;
     Ok(())
+}
+
+/// The same, where one process does several runs.
+pub(crate) fn watch_once() -> anyhow::Result<()> {
+    static WATCHED: OnceLock<()> = OnceLock::new();
+    if WATCHED.set(()).is_ok() { watch() } else { Ok(()) }
 }
 
 /// Whether Ctrl-C was pressed.

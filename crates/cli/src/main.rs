@@ -14,6 +14,7 @@ mod ngram;
 mod predict;
 mod pretrain;
 mod privacy;
+mod train;
 
 use std::process::ExitCode;
 
@@ -29,6 +30,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Train a model on users' text, with a proof of how little any one of them can have influenced it.
+    Train(Box<train::TrainArgs>),
     /// Text by user: import it, look at it, make it up.
     #[command(subcommand)]
     Data(Box<data::Command>),
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
+        Command::Train(args) => train::train(&args),
         Command::Data(command) => data::run(*command),
         Command::Privacy(command) => privacy::run(*command),
         Command::Pretrain(args) => pretrain::run(&args),

@@ -3,6 +3,15 @@
 
 mod model_story;
 
+use corpus::synth::{Crowd, Dialect, SynthPlan};
+use federated::{evaluate::Evaluator, population::SyntheticPopulation};
+use lm::{
+    folder::{CARD_FILE, CONFIG_FILE, Folder, Guarantee, VOCABULARY_FILE, WEIGHTS_FILE, Weights},
+    kernels::KernelPath,
+    metrics::Metrics,
+    model::{config::ModelConfig, initial::initial_parameters},
+    tokenizer::Tokenizer,
+};
 use model_story::{Story, TEXT};
 use serde_json::Value;
 
@@ -80,6 +89,37 @@ fn a_store_is_measured_like_its_text() {
     let (code, message) = story.error("eval --model model --store posts.store --split 1:1 --part test");
     assert_eq!((code, message.as_str()), (2, "error: --store: posts.store has no posts of such users\n"));
     assert_eq!(tokens("train") + tokens("test") + tokens("validation"), text["tokens"].as_u64().unwrap());
+}
+
+/// What training says of its held-out users is what this command says of their text.
+#[test]
+fn a_run_in_training_is_measured_like_its_model() {
+    let story = Story::new();
+    let vocabulary = corpus::synth::vocabulary(300).unwrap();
+    let config = ModelConfig::preset("tiny").unwrap().with_vocabulary(vocabulary.len());
+    let values = initial_parameters(&config, 1).unwrap();
+    let crowd = Crowd::new(SynthPlan::new(2, 50, Dialect::Informal)).unwrap();
+    story.write("posts.txt", (40..50).flat_map(|user| crowd.posts(user)).map(|post| post + "\n").collect::<String>());
+    let population = SyntheticPopulation::new(crowd, Tokenizer::words(), &vocabulary);
+    let evaluator = Evaluator::new(&population, 40..50, usize::MAX, vocabulary.len()).unwrap();
+    let counts = evaluator.evaluate(&config, &values, KernelPath::best(), 2).unwrap();
+    let folder = Folder {
+        name: "a test".to_owned(),
+        rules: Tokenizer::words().rules(),
+        weights: Weights::Recurrent { config, values },
+        guarantee: Guarantee::public_text(),
+        vocabulary: vocabulary.clone(),
+    };
+    let files = folder.write().unwrap();
+    std::fs::create_dir(story.path("model")).unwrap();
+    story.write(&format!("model/{WEIGHTS_FILE}"), files.weights);
+    story.write(&format!("model/{CONFIG_FILE}"), files.config);
+    story.write(&format!("model/{VOCABULARY_FILE}"), files.vocabulary);
+    story.write(&format!("model/{CARD_FILE}"), files.card);
+    let mut said = story.json("eval --model model --text posts.txt")["sets"][0].clone();
+    said["keystroke_saving"] = Value::Null; // training does not measure letters
+    said.as_object_mut().unwrap().remove("set");
+    assert_eq!(said, serde_json::to_value(Metrics::from(&counts)).unwrap());
 }
 
 #[test]

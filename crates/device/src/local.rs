@@ -43,8 +43,6 @@ pub struct LocalPlan {
     pub batch: usize,
     /// Tokens of a sequence in a batch.
     pub unroll: usize,
-    /// The step.
-    pub learning_rate: f32,
     /// Tokens of a user that are read; none for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_tokens: Option<usize>,
@@ -81,16 +79,23 @@ impl LocalPlan {
                 return Err(LocalPlanError { field, range: "from 1 to 2^24", got: got as f64 });
             }
         }
-        if !(self.learning_rate.is_finite() && self.learning_rate > 0.0) {
-            let got = f64::from(self.learning_rate);
-            return Err(LocalPlanError { field: "learning_rate", range: "finite and above 0", got });
-        }
         if !(self.update_penalty.is_finite() && self.update_penalty >= 0.0) {
             let got = f64::from(self.update_penalty);
             return Err(LocalPlanError { field: "update_penalty", range: "finite and at least 0", got });
         }
         Ok(())
     }
+}
+
+/// Refuses a step without meaning.
+///
+/// # Errors
+/// When it is not a number above 0.
+pub fn check_learning_rate(rate: f32) -> Result<(), LocalPlanError> {
+    if rate.is_finite() && rate > 0.0 {
+        return Ok(());
+    }
+    Err(LocalPlanError { field: "learning_rate", range: "finite and above 0", got: f64::from(rate) })
 }
 
 /// Why a user could not be trained.
@@ -148,7 +153,7 @@ impl LocalTrainer {
     /// What the user's text makes of a model. `drawn` decides which batch FedSGD takes.
     ///
     /// # Errors
-    /// When the clip is not one of this model.
+    /// When the clip is not one of this model, or the learning rate no number above 0.
     ///
     /// # Panics
     /// When the parameters are not those of the model.
@@ -157,10 +162,13 @@ impl LocalTrainer {
         model: &[f32],
         text: &UserText,
         clip: &ClipRule,
+        rate: f32,
         drawn: u64,
     ) -> Result<Learned, LocalError> {
+        check_learning_rate(rate)?;
         let Self { plan, trainer, room } = self;
-        let mut user = User { plan, trainer, model, clip, cut: text.cut(plan.batch, plan.unroll), projected: false };
+        let mut user =
+            User { plan, rate, trainer, model, clip, cut: text.cut(plan.batch, plan.unroll), projected: false };
         let mut difference = vec![0.0; model.len()];
         let mut loss = 0.0;
         match plan.algorithm {
@@ -187,6 +195,7 @@ impl LocalTrainer {
 /// One user's training.
 struct User<'a> {
     plan: &'a LocalPlan,
+    rate: f32,
     trainer: &'a mut Trainer,
     model: &'a [f32],
     clip: &'a ClipRule,
@@ -205,9 +214,9 @@ impl User<'_> {
             if self.plan.update_penalty > 0.0 {
                 self.difference(&mut before);
             }
-            loss += f64::from(self.trainer.step(&batch, self.plan.learning_rate));
+            loss += f64::from(self.trainer.step(&batch, self.rate));
             if self.plan.update_penalty > 0.0 {
-                let pull = 2.0 * self.plan.learning_rate * self.plan.update_penalty;
+                let pull = 2.0 * self.rate * self.plan.update_penalty;
                 self.difference(spare);
                 spare.iter_mut().zip(&before).for_each(|(d, b)| *d -= pull * b);
                 self.put_back(spare);
@@ -232,7 +241,7 @@ impl User<'_> {
         for number in batches {
             let batch: Batch<'_> = self.cut.batch(number, room);
             let share = batch.counted() as f32 / counted.max(1) as f32;
-            loss += f64::from(self.trainer.step(&batch, self.plan.learning_rate * share));
+            loss += f64::from(self.trainer.step(&batch, self.rate * share));
             self.trainer.store(&mut now);
             let moved = now.iter().zip(self.model).map(|(n, m)| n - m);
             difference.iter_mut().zip(moved).for_each(|(d, moved)| *d += moved);

@@ -24,6 +24,8 @@ pub struct Task<'a> {
     pub encoding: &'a Encoding,
     /// w_hat: a user with at least so many tokens has weight 1, one with fewer a share of it; none for weight 1 for all.
     pub full_weight_tokens: Option<f64>,
+    /// The step of local training, which may change from round to round.
+    pub learning_rate: f32,
 }
 
 /// What is random in a user's part, derived from the run's key by round and user.
@@ -88,7 +90,7 @@ impl Worker {
     /// # Errors
     /// When task, plan and model do not fit together.
     pub fn part(&mut self, task: Task<'_>, text: &UserText, mut drawn: Drawn) -> Result<Part, PartError> {
-        let learned = self.trainer.train(task.model, text, task.clipping.rule(), drawn.batch)?;
+        let learned = self.trainer.train(task.model, text, task.clipping.rule(), task.learning_rate, drawn.batch)?;
         let norm = learned.difference.iter().map(|d| f64::from(*d) * f64::from(*d)).sum::<f64>().sqrt();
         let weight = task.full_weight_tokens.map_or(1.0, |full| (learned.tokens as f64 / full).min(1.0));
         let said = Contribution { weight, projected: learned.projected, counts: Vec::new() };

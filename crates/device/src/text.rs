@@ -50,6 +50,19 @@ impl UserText {
         self.targets.len()
     }
 
+    /// The posts, each as `BOS w1 ... wn EOS`; one that was cut has no EOS. What is visited is valid for the visit only.
+    pub fn for_each_post(&self, mut visit: impl FnMut(&[u32])) {
+        let starts = (0..self.inputs.len()).filter(|i| self.inputs[*i] == BOS);
+        let ends = starts.clone().skip(1).chain([self.inputs.len()]);
+        let mut post = Vec::new();
+        for (start, end) in starts.zip(ends) {
+            post.clear();
+            post.extend_from_slice(&self.inputs[start..end]);
+            post.push(self.targets[end - 1]);
+            visit(&post);
+        }
+    }
+
     /// Cuts the stream into `rows` sequences of one length; the last may end early.
     #[must_use]
     pub fn cut(&self, rows: usize, unroll: usize) -> Cut<'_> {
@@ -112,6 +125,23 @@ mod tests {
         let text = text(&[&[7, 8], &[], &[9]]);
         assert_eq!(text.inputs, [BOS, 7, 8, BOS, 9]);
         assert_eq!(text.targets, [7, 8, EOS, 9, EOS]);
+    }
+
+    #[test]
+    fn posts_come_back_as_they_were_and_a_cut_one_has_no_end() {
+        let mut text = text(&[&[7, 8], &[9]]);
+        let posts = |text: &UserText| {
+            let mut posts = Vec::new();
+            text.for_each_post(|post| posts.push(post.to_vec()));
+            posts
+        };
+        assert_eq!(posts(&text), [vec![BOS, 7, 8, EOS], vec![BOS, 9, EOS]]);
+        text.truncate(4);
+        assert_eq!(posts(&text), [vec![BOS, 7, 8, EOS], vec![BOS, 9]]);
+        text.truncate(2);
+        assert_eq!(posts(&text), [vec![BOS, 7, 8]]);
+        text.clear();
+        assert!(posts(&text).is_empty());
     }
 
     /// Every token is predicted once, whatever the shape; what is padded is not.

@@ -21,15 +21,7 @@ fn config() -> ModelConfig {
 }
 
 fn plan(algorithm: Algorithm) -> LocalPlan {
-    LocalPlan {
-        algorithm,
-        batch: 3,
-        unroll: 4,
-        learning_rate: 0.3,
-        most_tokens: None,
-        greedy: false,
-        update_penalty: 0.0,
-    }
+    LocalPlan { algorithm, batch: 3, unroll: 4, most_tokens: None, greedy: false, update_penalty: 0.0 }
 }
 
 fn text() -> UserText {
@@ -77,8 +69,8 @@ fn assert_close(got: &[f32], want: &[f64]) {
 fn train(plan: LocalPlan, clip: &ClipRule, drawn: u64) -> (Vec<f32>, bool) {
     let start = initial_parameters(&config(), 1).unwrap();
     let mut trainer = LocalTrainer::new(&config(), plan, KernelPath::best()).unwrap();
-    let learned = trainer.train(&start, &text(), clip, drawn).unwrap();
-    let again = trainer.train(&start, &text(), clip, drawn).unwrap();
+    let learned = trainer.train(&start, &text(), clip, 0.3, drawn).unwrap();
+    let again = trainer.train(&start, &text(), clip, 0.3, drawn).unwrap();
     assert_eq!(learned, again, "a user leaves nothing behind");
     assert!(learned.loss > 0.0 && learned.tokens == text().tokens());
     (learned.difference, learned.projected)
@@ -157,7 +149,7 @@ fn somebody_who_typed_nothing_changes_nothing() {
     let start = initial_parameters(&config(), 1).unwrap();
     for algorithm in [Algorithm::FedAvg { epochs: 1 }, Algorithm::FedSgdBatch, Algorithm::FedSgdAll] {
         let mut trainer = LocalTrainer::new(&config(), plan(algorithm), KernelPath::best()).unwrap();
-        let learned = trainer.train(&start, &UserText::new(), &flat(1.0), 5).unwrap();
+        let learned = trainer.train(&start, &UserText::new(), &flat(1.0), 0.3, 5).unwrap();
         assert!(learned.difference.iter().all(|d| *d == 0.0) && learned.tokens == 0);
     }
 }

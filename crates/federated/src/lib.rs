@@ -3,12 +3,39 @@
 //!
 //! | module         | what it is                                                              |
 //! |----------------|-------------------------------------------------------------------------|
+//! | [`run`]        | a run is a folder: begun, resumed, ended                                |
+//! | [`round`]      | the loop: open this file first                                          |
+//! | [`config`]     | what a run is, as a person writes it                                    |
+//! | [`chart`]      | line charts as SVG                                                      |
+//! | [`plan`]       | everything that was decided before the first round, from one place      |
 //! | [`cohort`]     | who takes part in a round                                               |
 //! | [`population`] | whose text a simulation trains on                                       |
+//! | [`evaluate`]   | how well a model predicts, on all cores                                 |
 //! | [`fleet`]      | who does the local training of a round, and how the sum comes about     |
+//! | [`checkpoint`] | the state of a run as a file                                           |
+//! | [`model_folder`] | models on disk                                                       |
+//! | [`calendar`]   | seconds as dates                                                       |
+//! | [`files`]      | files that are there whole or not at all                               |
+//! | [`metrics`]    | what a run measures, as the lines of its files                          |
+//! | [`report`]     | a run on one page, and several over one another                         |
+//! | [`tensorboard`] | what a run measured, for TensorBoard                                   |
 //! | [`optimizer`]  | what the server does with a released average                            |
 
+pub mod calendar;
+pub mod chart;
+pub mod checkpoint;
 pub mod cohort;
+pub mod config;
+pub mod evaluate;
+pub mod files;
 pub mod fleet;
+mod markup;
+pub mod metrics;
+pub mod model_folder;
 pub mod optimizer;
+pub mod plan;
 pub mod population;
+pub mod report;
+pub mod round;
+pub mod run;
+pub mod tensorboard;

@@ -1,11 +1,13 @@
-//! Whose text a simulation trains on: a synthetic crowd, made on demand, or a store.
+//! Whose text a simulation trains on: a synthetic crowd, made on demand, or a store; by users, or, where the unit of privacy
+//! is an example, by posts.
 
 use corpus::{
-    store::{Store, StoreError},
+    store::{Store, StoreError, Tokens},
     synth::Crowd,
 };
 use device::text::UserText;
 use lm::{tokenizer::Tokenizer, vocabulary::Vocabulary};
+use thiserror::Error;
 
 /// Users by number, each with their text. Asked from many threads at once.
 pub trait Population: Sync {
@@ -17,6 +19,21 @@ pub trait Population: Sync {
     /// # Errors
     /// When it cannot be read.
     fn read(&self, user: u64, text: &mut UserText) -> Result<(), StoreError>;
+}
+
+/// A population whose posts can be asked for one by one.
+pub trait Posts: Population {
+    /// How many posts a user has.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    fn number_of_posts(&self, user: u64) -> Result<u64, StoreError>;
+
+    /// Writes one post of a user.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn read_post(&self, user: u64, post: u64, text: &mut UserText) -> Result<(), StoreError>;
 }
 
 /// A synthetic crowd, read with a vocabulary.
@@ -33,6 +50,12 @@ impl<'a> SyntheticPopulation<'a> {
     pub const fn new(crowd: Crowd, tokenizer: Tokenizer, vocabulary: &'a Vocabulary) -> Self {
         Self { crowd, tokenizer, vocabulary }
     }
+
+    fn push(&self, post: &str, ids: &mut Vec<u32>, text: &mut UserText) {
+        ids.clear();
+        self.tokenizer.for_each(post, |token| ids.push(self.vocabulary.id(token)));
+        text.push(ids);
+    }
 }
 
 impl Population for SyntheticPopulation<'_> {
@@ -43,10 +66,20 @@ impl Population for SyntheticPopulation<'_> {
     fn read(&self, user: u64, text: &mut UserText) -> Result<(), StoreError> {
         text.clear();
         let mut ids = Vec::new();
-        for post in self.crowd.posts(user) {
-            ids.clear();
-            self.tokenizer.for_each(&post, |token| ids.push(self.vocabulary.id(token)));
-            text.push(&ids);
+        self.crowd.posts(user).iter().for_each(|post| self.push(post, &mut ids, text));
+        Ok(())
+    }
+}
+
+impl Posts for SyntheticPopulation<'_> {
+    fn number_of_posts(&self, user: u64) -> Result<u64, StoreError> {
+        Ok(self.crowd.number_of_posts(user))
+    }
+
+    fn read_post(&self, user: u64, post: u64, text: &mut UserText) -> Result<(), StoreError> {
+        text.clear();
+        if let Some(post) = self.crowd.post(user, post) {
+            self.push(&post, &mut Vec::new(), text);
         }
         Ok(())
     }
@@ -65,6 +98,13 @@ impl<'a> StoredPopulation<'a> {
     pub const fn new(store: &'a Store, users: Vec<u64>) -> Self {
         Self { store, users }
     }
+
+    /// The posts of a user; nobody has none.
+    fn posts(&self, user: u64) -> Result<impl Iterator<Item = Tokens<'a>> + use<'a>, StoreError> {
+        let index = usize::try_from(user).ok().and_then(|user| self.users.get(user));
+        let user = index.map(|index| self.store.user(*index)).transpose()?;
+        Ok(user.into_iter().flat_map(|user| user.posts()))
+    }
 }
 
 impl Population for StoredPopulation<'_> {
@@ -74,13 +114,196 @@ impl Population for StoredPopulation<'_> {
 
     fn read(&self, user: u64, text: &mut UserText) -> Result<(), StoreError> {
         text.clear();
-        let Some(index) = usize::try_from(user).ok().and_then(|u| self.users.get(u)) else { return Ok(()) };
         let mut ids = Vec::new();
-        for post in self.store.user(*index)?.posts() {
+        for post in self.posts(user)? {
             ids.clear();
             post.copy_into(&mut ids);
             text.push(&ids);
         }
         Ok(())
+    }
+}
+
+impl Posts for StoredPopulation<'_> {
+    fn number_of_posts(&self, user: u64) -> Result<u64, StoreError> {
+        Ok(self.posts(user)?.count() as u64)
+    }
+
+    fn read_post(&self, user: u64, post: u64, text: &mut UserText) -> Result<(), StoreError> {
+        text.clear();
+        let post = usize::try_from(post).ok().map(|post| Ok(self.posts(user)?.nth(post))).transpose()?.flatten();
+        if let Some(post) = post {
+            let mut ids = Vec::new();
+            post.copy_into(&mut ids);
+            text.push(&ids);
+        }
+        Ok(())
+    }
+}
+
+/// The most users whose posts are counted: a few seconds' work.
+pub const MOST_USERS: u64 = 10_000_000;
+/// Users of a block: a post is found among them one by one.
+const BLOCK: u64 = 8;
+
+/// Why posts cannot be the units.
+#[derive(Debug, Error)]
+pub enum ExamplesError {
+    /// More users than are counted.
+    #[error(
+        "the posts of {users} users would have to be counted one user after the other, and at most {MOST_USERS} are: \
+         take fewer users, or `unit = user`"
+    )]
+    TooMany {
+        /// How many there are.
+        users: u64,
+    },
+    /// Posts that cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// `unit = example`: every post is somebody. The users' posts are counted once, a number is kept for every few users, and
+/// whose post it is follows from them.
+#[derive(Debug)]
+pub struct Examples<P> {
+    population: P,
+    /// Posts of all users before each block of users.
+    before: Vec<u64>,
+    posts: u64,
+}
+
+impl<P: Posts> Examples<P> {
+    /// Counts the posts of a population.
+    ///
+    /// # Errors
+    /// When there are more than [`MOST_USERS`] users, or they cannot be read.
+    pub fn new(population: P) -> Result<Self, ExamplesError> {
+        let users = population.users();
+        if users > MOST_USERS {
+            return Err(ExamplesError::TooMany { users });
+        }
+        let (mut before, mut posts) = (Vec::with_capacity(users.div_ceil(BLOCK) as usize), 0);
+        for user in 0..users {
+            if user % BLOCK == 0 {
+                before.push(posts);
+            }
+            posts += population.number_of_posts(user)?;
+        }
+        Ok(Self { population, before, posts })
+    }
+
+    /// The user of a post, and which of theirs it is.
+    fn place(&self, example: u64) -> Result<(u64, u64), StoreError> {
+        let block = self.before.partition_point(|before| *before <= example).saturating_sub(1);
+        let (mut user, mut rest) = (block as u64 * BLOCK, example - self.before.get(block).copied().unwrap_or(0));
+        while user < self.population.users() {
+            let posts = self.population.number_of_posts(user)?;
+            if rest < posts {
+                break;
+            }
+            rest -= posts;
+            user += 1;
+        }
+        Ok((user, rest))
+    }
+}
+
+impl<P: Posts> Population for Examples<P> {
+    fn users(&self) -> u64 {
+        self.posts
+    }
+
+    fn read(&self, user: u64, text: &mut UserText) -> Result<(), StoreError> {
+        let (user, post) = self.place(user)?;
+        self.population.read_post(user, post, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corpus::{
+        origin::Origin,
+        store::{Meta, StoreWriter, UserTag},
+        synth::{Canaries, Dialect, SynthPlan, vocabulary},
+    };
+    use lm::tokenizer::Rules;
+
+    use super::*;
+
+    fn crowd(users: u64) -> Crowd {
+        let canaries = Some(Canaries { count: 3, users: 1, repeats: 4, words: 5 });
+        Crowd::new(SynthPlan { canaries, posts_per_user: 5, ..SynthPlan::new(4, users, Dialect::Informal) }).unwrap()
+    }
+
+    fn text(population: &impl Population, user: u64) -> UserText {
+        let mut text = UserText::new();
+        population.read(user, &mut text).unwrap();
+        text
+    }
+
+    /// Every post of every user is one example, in order, and nothing else is.
+    #[test]
+    fn an_example_is_a_post() {
+        let words = vocabulary(2000).unwrap();
+        for users in [1, 2, 7, 8, 9, 50] {
+            let crowd = crowd(users);
+            let posts: Vec<String> = (0..users).flat_map(|user| crowd.posts(user)).collect();
+            let population = SyntheticPopulation::new(crowd, Tokenizer::words(), &words);
+            let examples = Examples::new(population).unwrap();
+            assert_eq!(examples.users(), posts.len() as u64);
+            for (example, post) in (0..).zip(&posts) {
+                let mut want = UserText::new();
+                let mut ids = Vec::new();
+                words.encode(Tokenizer::words(), post, &mut ids);
+                want.push(&ids);
+                assert_eq!(text(&examples, example), want, "example {example} of {users} users");
+            }
+            assert_eq!(text(&examples, posts.len() as u64).tokens(), 0, "there is nobody after the last");
+        }
+    }
+
+    #[test]
+    fn an_example_of_a_store_is_a_post_of_the_chosen_users() {
+        let words = Vocabulary::new((3..50).map(|i| format!("w{i}"))).unwrap();
+        let meta = Meta {
+            rules: Rules::Words1,
+            vocabulary: Origin::BuiltIn,
+            non_private: Vec::new(),
+            tokens_per_user: None,
+            sources: Vec::new(),
+            crowd: None,
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.store");
+        let mut writer = StoreWriter::create(&path, false, false, &meta, &words).unwrap();
+        let mut tags: Vec<UserTag> = (0..20).map(|n| UserTag::of(&n.to_string())).collect();
+        tags.sort_unstable();
+        // User n has n posts of one token, n.
+        for (n, tag) in (0..20u32).zip(tags) {
+            let ends: Vec<u32> = (1..=n).collect();
+            writer.user(tag, "", &vec![n + 3; n as usize], &ends).unwrap();
+        }
+        writer.finish().unwrap();
+        let store = Store::open(&path).unwrap();
+        let users = vec![3, 0, 19, 7];
+        let examples = Examples::new(StoredPopulation::new(&store, users.clone())).unwrap();
+        let want: Vec<u32> = users.iter().flat_map(|n| vec![*n as u32 + 3; *n as usize]).collect();
+        assert_eq!(examples.users(), want.len() as u64);
+        for (example, token) in (0..).zip(want) {
+            let mut post = UserText::new();
+            post.push(&[token]);
+            assert_eq!(text(&examples, example), post, "example {example}");
+        }
+        assert_eq!(text(&examples, 29).tokens(), 0);
+    }
+
+    #[test]
+    fn too_many_users_are_not_counted() {
+        let words = vocabulary(100).unwrap();
+        let crowd = Crowd::new(SynthPlan::new(4, 100_000_000, Dialect::Informal)).unwrap();
+        let population = SyntheticPopulation::new(crowd, Tokenizer::words(), &words);
+        let refused = Examples::new(population).unwrap_err().to_string();
+        assert!(refused.contains("100000000 users") && refused.contains("unit = user"), "{refused}");
     }
 }

@@ -8,7 +8,7 @@ use device::{
     text::UserText,
 };
 use keyhush_federated::{
-    fleet::{Fleet, RoundTask, threads::ThreadFleet},
+    fleet::{Fleet, RoundTask, threads::ThreadFleet, users_key},
     population::{Population, SyntheticPopulation},
 };
 use lm::{
@@ -28,7 +28,6 @@ fn local() -> LocalPlan {
         algorithm: Algorithm::FedAvg { epochs: 1 },
         batch: 4,
         unroll: 5,
-        learning_rate: 0.3,
         most_tokens: Some(100),
         greedy: false,
         update_penalty: 0.0,
@@ -46,12 +45,19 @@ fn the_sum_is_the_same_for_any_number_of_threads_and_is_that_of_the_parts() {
     let clipping = Clipping::new(ClipRule::Flat(clip), ClipBit::None).unwrap();
     let plan = VectorPlan::of_update(model.len(), 16);
     let encoding = Encoding::new(plan, clip, None, Adjacency::AddOrRemove).unwrap();
-    let task = Task { model: &model, clipping: &clipping, encoding: &encoding, full_weight_tokens: Some(80.0) };
+    let task = Task {
+        model: &model,
+        clipping: &clipping,
+        encoding: &encoding,
+        full_weight_tokens: Some(80.0),
+        learning_rate: 0.3,
+    };
     let source = NoiseSource::from(SimulationKey::new(5));
     let cohort = [5, 17, 400_000, 999_999, 12, 13, 14];
     let sum = |threads: usize| {
         let mut fleet = ThreadFleet::new(&population, &config, &local(), KernelPath::best(), threads).unwrap();
-        let round = RoundTask { round: 9, task, cohort: &cohort, source: &source };
+        let users = users_key(&source, 9);
+        let round = RoundTask { round: 9, task, cohort: &cohort, users: &users };
         let collected = fleet.round(&round).unwrap();
         assert_eq!(collected.exact.len(), cohort.len());
         collected.sum.release_without_privacy(0, "a test", Randomness::Simulated { seed: 5 }).values().to_vec()
@@ -65,8 +71,8 @@ fn the_sum_is_the_same_for_any_number_of_threads_and_is_that_of_the_parts() {
         let mut text = UserText::new();
         population.read(user, &mut text).unwrap();
         text.truncate(100);
-        let stream = source.stream(Purpose::Rounding, &[9, user]);
-        let drawn = Drawn { rounding: stream.chunk(0), batch: 0 };
+        let mut words = source.stream(Purpose::Rounding, &[9]).chunk(user);
+        let drawn = Drawn { batch: words.next_word(), rounding: words };
         by_hand.add(&worker.part(task, &text, drawn).unwrap().encoded).unwrap();
     }
     let by_hand = by_hand.release_without_privacy(0, "a test", Randomness::Simulated { seed: 5 });

@@ -197,6 +197,18 @@ impl StreamKey {
         RandomWords::new(ChaCha20::new(&self.0.into(), &nonce.into()))
     }
 
+    /// The key as another process of the run gave it by [`StreamKey::secret_bytes`].
+    #[must_use]
+    pub fn from_secret_bytes(bytes: Zeroizing<[u8; 32]>) -> Self {
+        Self(*bytes)
+    }
+
+    /// The key itself, for another process of the same run. It opens this purpose and position and no other.
+    #[must_use]
+    pub fn secret_bytes(&self) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(self.0)
+    }
+
     /// The key itself, for what is public anyway: the seed of a rotation.
     #[must_use]
     pub fn public_seed(&self) -> [u8; 32] {

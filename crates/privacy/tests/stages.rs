@@ -347,6 +347,44 @@ fn sums_do_not_mix_and_do_not_depend_on_order() {
 }
 
 #[test]
+fn sums_of_several_processes_are_added_where_they_could_be_sums() {
+    let encoding = full_encoding(50, None);
+    let largest = i64::from(encoding.layout().segments()[0].largest);
+    let of_all = |value: i64, all: u64| {
+        Sum::zero(&encoding).across_processes(|values, users| -> Result<(), EncodingError> {
+            assert_eq!((values.len(), *users), (54, 0));
+            values[7] += value;
+            *users += all;
+            Ok(())
+        })
+    };
+    let sum = of_all(-3 * largest, 3).unwrap().release_without_privacy(0, "a test", Randomness::Secret);
+    assert_eq!(sum.values().iter().sum::<i64>(), -3 * largest);
+    assert!(matches!(of_all(3 * largest + 1, 3).unwrap_err(), EncodingError::Bound { .. }));
+    assert_eq!(of_all(0, 1 << 32).unwrap_err(), EncodingError::TooManyUsers);
+    let failed = Sum::zero(&encoding).across_processes(|_, _| Err(EncodingError::Other));
+    assert_eq!(failed.unwrap_err(), EncodingError::Other);
+}
+
+#[test]
+fn rules_of_clipping_arrive_as_they_left_and_are_checked() {
+    let layers = ClipRule::even_layers(clip(0.3), &[2, 3]).unwrap();
+    for (rule, bit) in [
+        (ClipRule::Flat(clip(0.1)), ClipBit::None),
+        (ClipRule::Flat(clip(0.1)), ClipBit::NormAtMost(clip(0.7))),
+        (ClipRule::Flat(clip(0.1)), ClipBit::NeverProjected),
+        (layers, ClipBit::None),
+    ] {
+        let sent = Clipping::new(rule, bit).unwrap();
+        let text = serde_json::to_string(&sent).unwrap();
+        assert_eq!(serde_json::from_str::<Clipping>(&text).unwrap(), sent, "{text}");
+    }
+    let layers_with_a_bit = r#"{"rule":{"per_layer":[{"len":2,"bound":0.1}]},"bit":"never_projected"}"#;
+    let refused = serde_json::from_str::<Clipping>(layers_with_a_bit).unwrap_err().to_string();
+    assert!(refused.contains(&ClipRuleError::AdaptiveLayers.to_string()), "{refused}");
+}
+
+#[test]
 fn p12_nothing_of_a_user_is_shown() {
     let clipping = Clipping::new(ClipRule::Flat(clip(1.0)), ClipBit::None).unwrap();
     let update = Update::new(vec![0.123_456, 0.5]);

@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn an_arrow_that_is_not_in_the_picture_is_flagged() {
         let house = |from: &str, to: &str| {
-            let all = ["privacy", "secagg", "lm", "device", "corpus", "federated", "server", "agent"];
+            let all = ["privacy", "secagg", "lm", "device", "corpus", "federated", "cluster", "server", "agent"];
             let with = |n: &&str| if *n == from { vec![to.to_owned(), "serde".to_owned()] } else { Vec::new() };
             let crates = all.iter().map(|n| Member {
                 package: format!("keyhush-{n}"),
@@ -165,13 +165,19 @@ mod tests {
             ("privacy", "keyhush-device"),
             ("device", "keyhush-corpus"),
             ("federated", "keyhush-server"),
+            ("federated", "keyhush-cluster"),
             ("server", "keyhush-agent"),
             ("lm", "keyhush"),
             ("privacy", "xtask"),
         ] {
             assert_eq!(house(from, to), 1, "{from} -> {to}");
         }
-        for (from, to) in [("federated", "keyhush-privacy"), ("device", "keyhush-lm"), ("server", "keyhush-corpus")] {
+        for (from, to) in [
+            ("cluster", "keyhush-federated"),
+            ("federated", "keyhush-privacy"),
+            ("device", "keyhush-lm"),
+            ("server", "keyhush-corpus"),
+        ] {
             assert_eq!(house(from, to), 0, "{from} -> {to}");
         }
     }

@@ -148,6 +148,29 @@ impl Crowd {
         posts
     }
 
+    /// How many posts a user typed: much cheaper than typing them.
+    #[must_use]
+    pub fn number_of_posts(&self, user: u64) -> u64 {
+        if user >= self.plan.users {
+            return 0;
+        }
+        let repeats = self.plan.canaries.as_ref().map_or(0, |canaries| u64::from(canaries.repeats));
+        let planted = self.holders.get(&user).map_or(0, |held| held.len() as u64 * repeats);
+        u64::from(Person::meet(&self.plan, user).posts) + planted
+    }
+
+    /// One post of a user, counted from 0 as in [`Self::posts`]; nothing if there is no such post.
+    #[must_use]
+    pub fn post(&self, user: u64, post: u64) -> Option<String> {
+        if user >= self.plan.users || self.holders.contains_key(&user) {
+            // Who holds a canary has it anywhere among the other posts.
+            return self.posts(user).into_iter().nth(usize::try_from(post).ok()?);
+        }
+        let person = Person::meet(&self.plan, user);
+        let post = u32::try_from(post).ok().filter(|post| *post < person.posts)?;
+        Some(person.post(&self.plan, user, post))
+    }
+
     /// The canaries that are planted, with their holders.
     #[must_use]
     pub fn canaries(&self) -> Vec<Canary> {

@@ -21,6 +21,19 @@ fn a_user_is_a_function_of_the_seed_and_the_number() {
     assert!(small.posts(100).is_empty());
 }
 
+/// With canaries, which stand among the other posts.
+#[test]
+fn a_post_alone_is_the_one_among_all() {
+    let canaries = Some(Canaries { count: 2, users: 3, repeats: 4, words: 5 });
+    let crowd = crowd(SynthPlan { canaries, ..SynthPlan::new(1, 8, Dialect::Informal) });
+    for user in 0..10 {
+        let posts = crowd.posts(user);
+        assert_eq!(crowd.number_of_posts(user), posts.len() as u64);
+        let alone: Vec<String> = (0..).map_while(|post| crowd.post(user, post)).collect();
+        assert_eq!(alone, posts);
+    }
+}
+
 /// The text itself, so that a platform or a change that speaks differently is noticed.
 #[test]
 fn the_first_posts_are_these() {

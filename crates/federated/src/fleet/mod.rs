@@ -2,8 +2,12 @@
 
 pub mod threads;
 
-use device::round::{PartError, Task};
-use privacy::{encoding::EncodingError, rng::NoiseSource, stages::Sum};
+use device::round::{Drawn, PartError, Task};
+use privacy::{
+    encoding::EncodingError,
+    rng::{NoiseSource, Purpose, StreamKey},
+    stages::Sum,
+};
 use thiserror::Error;
 
 /// What a fleet is asked to do.
@@ -15,8 +19,23 @@ pub struct RoundTask<'a> {
     pub task: Task<'a>,
     /// Who takes part, where the fleet does not decide.
     pub cohort: &'a [u64],
-    /// Where the randomness of users comes from, in simulations.
-    pub source: &'a NoiseSource,
+    /// The key of the users' randomness in this round, in simulations: [`users_key`]. It opens nothing else of the run, so
+    /// another process of the run may have it.
+    pub users: &'a StreamKey,
+}
+
+/// The key of the users' randomness in a round.
+#[must_use]
+pub fn users_key(source: &NoiseSource, round: u64) -> StreamKey {
+    source.stream(Purpose::Rounding, &[round])
+}
+
+/// What is random in one user's part: the stream of their number, whose first word decides the batch.
+#[must_use]
+pub fn drawn(users: &StreamKey, user: u64) -> Drawn {
+    let mut words = users.chunk(user);
+    let batch = words.next_word();
+    Drawn { rounding: words, batch }
 }
 
 /// What comes back.
@@ -57,6 +76,14 @@ pub enum FleetError {
     /// A thread died.
     #[error("a thread of the fleet died; nothing was released")]
     Died,
+    /// Another process of the fleet failed.
+    #[error("rank {rank}: {problem}")]
+    Rank {
+        /// Which.
+        rank: usize,
+        /// What it said.
+        problem: String,
+    },
 }
 
 /// Trains the users of a round and adds up what they send. A fleet that fails has released nothing.

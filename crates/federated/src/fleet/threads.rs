@@ -5,22 +5,19 @@
 //! integers.
 
 use std::{
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     time::Instant,
 };
 
 use device::{
     local::{LocalError, LocalPlan},
-    round::{Drawn, Exact, Worker},
+    round::{Exact, Worker},
     text::UserText,
 };
 use lm::{kernels::KernelPath, model::config::ModelConfig};
-use privacy::{rng::Purpose, stages::Sum};
+use privacy::stages::Sum;
 
-use super::{Collected, Fleet, FleetError, RoundTask};
+use super::{Collected, Fleet, FleetError, RoundTask, drawn};
 use crate::population::Population;
 
 /// Threads over a population.
@@ -59,20 +56,12 @@ impl Fleet for ThreadFleet<'_> {
     fn round(&mut self, task: &RoundTask<'_>) -> Result<Collected, FleetError> {
         let began = Instant::now();
         let next = AtomicUsize::new(0);
-        let shares = Mutex::new(Vec::new());
         let (population, most_tokens) = (self.population, self.most_tokens);
-        std::thread::scope(|scope| {
-            for worker in &mut self.workers {
-                scope.spawn(|| {
-                    let share = train_some(population, most_tokens, worker, task, &next);
-                    shares.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(share);
-                });
-            }
+        let shares: Vec<Result<Share, FleetError>> = std::thread::scope(|scope| {
+            let train = |worker| scope.spawn(|| train_some(population, most_tokens, worker, task, &next));
+            let threads: Vec<_> = self.workers.iter_mut().map(train).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap_or(Err(FleetError::Died))).collect()
         });
-        let shares = shares.into_inner().map_err(|_| FleetError::Died)?;
-        if shares.len() < self.workers.len() {
-            return Err(FleetError::Died);
-        }
         let mut all = Collected { sum: Sum::zero(task.task.encoding), exact: Vec::new(), busy_s: 0.0, wall_s: 0.0 };
         for share in shares {
             let Share { sum, exact, busy_s } = share?;
@@ -86,7 +75,7 @@ impl Fleet for ThreadFleet<'_> {
     }
 }
 
-/// Trains users until none is left.
+/// Trains users until none is left. Who fails takes the rest off the list, so that the other threads stop too.
 fn train_some(
     population: &dyn Population,
     most_tokens: Option<usize>,
@@ -98,14 +87,25 @@ fn train_some(
     let mut share = Share { sum: Sum::zero(task.task.encoding), exact: Vec::new(), busy_s: 0.0 };
     let mut text = UserText::new();
     while let Some(user) = task.cohort.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
-        population.read(user, &mut text).map_err(|problem| FleetError::Text { user, problem })?;
-        text.truncate(most_tokens.unwrap_or(usize::MAX));
-        let stream = task.source.stream(Purpose::Rounding, &[task.round, user]);
-        let drawn = Drawn { rounding: stream.chunk(0), batch: stream.chunk(1).next_word() };
-        let part = worker.part(task.task, &text, drawn).map_err(|problem| FleetError::Part { user, problem })?;
+        let trained = read(population, user, most_tokens, &mut text).and_then(|()| {
+            let part = worker.part(task.task, &text, drawn(task.users, user));
+            part.map_err(|problem| FleetError::Part { user, problem })
+        });
+        let part = trained.inspect_err(|_| next.store(task.cohort.len(), Ordering::Relaxed))?;
         share.sum.add(&part.encoded)?;
         share.exact.push((user, part.exact));
     }
     share.busy_s = began.elapsed().as_secs_f64();
     Ok(share)
+}
+
+fn read(
+    population: &dyn Population,
+    user: u64,
+    most_tokens: Option<usize>,
+    text: &mut UserText,
+) -> Result<(), FleetError> {
+    population.read(user, text).map_err(|problem| FleetError::Text { user, problem })?;
+    text.truncate(most_tokens.unwrap_or(usize::MAX));
+    Ok(())
 }

@@ -26,6 +26,8 @@ pub enum SegmentKind {
     Weight,
     /// Capped counts, such as tokens or right predictions.
     Counts,
+    /// The update divided by the weight, in the update's place: see [`Quotient`](crate::stages::Quotient).
+    Quotient,
 }
 
 /// A run of coordinates with one sensitivity and one noise.
@@ -36,25 +38,33 @@ pub struct LayoutSegment {
     pub kind: SegmentKind,
     /// How many coordinates.
     pub len: usize,
-    /// The largest squared L2 norm of one user's part, in squared grid steps.
+    /// The largest squared L2 norm of one user's part, in squared grid steps; of a quotient, which has no such parts, the
+    /// square of how far one user more or less can move it.
     pub norm_squared: u64,
-    /// The largest absolute value of one user's coordinate.
+    /// The largest absolute value of one user's coordinate; of a quotient, how far one user can move a coordinate.
     pub largest: u32,
     /// The parameter of its discrete Gaussian noise, in grid steps; 0 is no noise.
     pub sigma: u64,
 }
 
 impl LayoutSegment {
-    /// How far one user can move it, in grid steps: the norm, or twice the norm where users are replaced (rule P1).
+    /// How far one user can move it, in grid steps: the norm, or twice the norm where users are replaced (rule P1). Of a
+    /// quotient that is rounded, the rounding counts once: who is replaced is not rounded a second time.
     #[must_use]
     pub fn sensitivity(&self, adjacency: Adjacency) -> f64 {
         let norm = sqrt_up(self.norm_squared);
-        if adjacency == Adjacency::ReplaceOne { 2.0 * norm } else { norm }
+        match (adjacency, self.kind) {
+            (Adjacency::ReplaceOne, SegmentKind::Quotient) => {
+                (2.0 * norm - libm::sqrt(self.len as f64)) * (1.0 + 4.0 * f64::EPSILON)
+            }
+            (Adjacency::ReplaceOne, _) => 2.0 * norm,
+            _ => norm,
+        }
     }
 }
 
 /// The square root, rounded up.
-fn sqrt_up(squared: u64) -> f64 {
+pub(crate) fn sqrt_up(squared: u64) -> f64 {
     libm::sqrt(squared as f64) * (1.0 + 4.0 * f64::EPSILON)
 }
 

@@ -6,6 +6,7 @@
 //! is spread over its padded coordinates and each is clipped; only the update is rotated, clip bit, weight and counts are
 //! appended as exact integers (rule P19).
 
+mod carried;
 pub mod layout;
 pub mod rotation;
 mod rounding;
@@ -85,6 +86,9 @@ pub enum EncodingError {
         /// What is wrong.
         problem: String,
     },
+    /// An encoding that arrived is not the one that was sent.
+    #[error("the encoding that arrived is not the one that was sent: run the same version on both sides")]
+    Other,
     /// Vectors of different encodings cannot be added.
     #[error("vectors of different encodings cannot be added")]
     Mixed,
@@ -210,13 +214,7 @@ impl Encoding {
         adjacency: Adjacency,
     ) -> Result<Self, EncodingError> {
         check_plan(&plan)?;
-        let rotation = match plan.rotation_seed {
-            Some(seed) => Some(
-                Rotation::new(plan.dimension, seed)
-                    .map_err(|e| EncodingError::Plan { field: "dimension", problem: e.to_string() })?,
-            ),
-            None => None,
-        };
+        let rotation = rotation_of(&plan)?;
         let mut segments = segments_of(&plan, rotation.as_ref());
         set_noise(&mut segments, noise, adjacency)?;
         let layout = Layout { segments };
@@ -270,6 +268,38 @@ impl Encoding {
         &self.plan
     }
 
+    /// How the quotient of this encoding's sums by their weight is read: a segment on a grid of its own in the update's
+    /// place, no weight, and all else as it is.
+    pub(crate) fn quotient(
+        &self,
+        quotient: LayoutSegment,
+        grid_bits: u32,
+        noise: Option<&NoisePlan>,
+        adjacency: Adjacency,
+    ) -> Result<Self, EncodingError> {
+        let plan = VectorPlan { grid_bits, weight: false, ..self.plan.clone() };
+        let kept =
+            self.layout.segments.iter().filter(|s| ![SegmentKind::Update, SegmentKind::Weight].contains(&s.kind));
+        let mut segments: Vec<LayoutSegment> = [quotient].into_iter().chain(kept.copied()).collect();
+        set_noise(&mut segments, noise, adjacency)?;
+        let layout = Layout { segments };
+        let id = id_of(&plan, self.clip, &layout);
+        Ok(Self { plan, clip: self.clip, rotation: self.rotation.clone(), layout, id })
+    }
+
+    /// The smallest weight that covers an update's integers: their norm is at most the weight's share of the bound. It is
+    /// never more than [`FULL_WEIGHT`], since the integers keep the bound.
+    pub(crate) fn least_weight(&self, update: &[i32]) -> u32 {
+        let (norm_squared, bound) = (rounding::norm_squared(update), self.layout.segments[0].norm_squared);
+        let share = norm_squared as f64 / bound as f64;
+        let mut weight = libm::floor(f64::from(FULL_WEIGHT) * libm::sqrt(share)) as u32;
+        weight = weight.saturating_sub(1);
+        while !covers(weight, norm_squared, bound) && weight < FULL_WEIGHT {
+            weight += 1;
+        }
+        weight
+    }
+
     /// The update's integers: scaled to the grid, rotated, clipped in every coordinate, rounded within the bound.
     pub(crate) fn encode_update(&self, values: &[f32], weight: f64, words: &mut RandomWords) -> Vec<i32> {
         let scale = weight * grid_norm(self.plan.grid_bits) / self.clip.get();
@@ -310,8 +340,25 @@ impl Encoding {
             check_segment(segment, &values[start..start + segment.len])?;
             start += segment.len;
         }
-        Ok(())
+        self.check_weight(values)
     }
+
+    /// A user's update is at most the weight's share of the bound (rule P10), so that weighted averages are bounded too.
+    fn check_weight(&self, values: &[i32]) -> Result<(), EncodingError> {
+        let Some((_, at)) = self.layout.find(SegmentKind::Weight) else { return Ok(()) };
+        let update = self.layout.segments[0];
+        let (weight, least) = (values[at.start].unsigned_abs(), self.least_weight(&values[..update.len]));
+        if weight >= least {
+            return Ok(());
+        }
+        let problem = format!("a weight of {weight} does not cover the update, which needs {least}");
+        Err(EncodingError::Bound { segment: SegmentKind::Weight, problem })
+    }
+}
+
+/// Whether a squared norm is at most the weight's share of the bound, exactly.
+fn covers(weight: u32, norm_squared: u128, bound: u64) -> bool {
+    norm_squared * u128::from(FULL_WEIGHT).pow(2) <= u128::from(weight).pow(2) * u128::from(bound)
 }
 
 fn grid_norm(grid_bits: u32) -> f64 {
@@ -335,6 +382,11 @@ fn check_plan(plan: &VectorPlan) -> Result<(), EncodingError> {
         Some(Counts { len, .. }) if len > 1 << 14 => refuse("counts", "there can be at most 2^14"),
         _ => Ok(()),
     }
+}
+
+fn rotation_of(plan: &VectorPlan) -> Result<Option<Rotation>, EncodingError> {
+    let rotation = plan.rotation_seed.map(|seed| Rotation::new(plan.dimension, seed)).transpose();
+    rotation.map_err(|e| EncodingError::Plan { field: "dimension", problem: e.to_string() })
 }
 
 fn segments_of(plan: &VectorPlan, rotation: Option<&Rotation>) -> Vec<LayoutSegment> {
@@ -387,7 +439,7 @@ fn set_noise(
     let mut others = Vec::new();
     for segment in segments.iter_mut() {
         let z = match segment.kind {
-            SegmentKind::Update => continue,
+            SegmentKind::Update | SegmentKind::Quotient => continue,
             SegmentKind::ClipBit => match noise.clip_count_stddev {
                 // Noise of 2 h sigma_b on values of +-h: a multiplier of 2 sigma_b.
                 Some(sigma_b) if sigma_b.is_finite() && sigma_b > 0.0 => 2.0 * sigma_b,
@@ -429,6 +481,7 @@ fn check_segment(segment: &LayoutSegment, values: &[i32]) -> Result<(), Encoding
         SegmentKind::ClipBit if !values.iter().all(|v| [-half, 0, half].contains(v)) => {
             refuse(format!("a clip bit is {half}, -{half} or 0"))
         }
+        SegmentKind::Quotient => refuse("a quotient is made of a sum: no user sends one".to_owned()),
         SegmentKind::Weight | SegmentKind::Counts if values.iter().any(|v| *v < 0) => {
             refuse("weights and counts are not negative".to_owned())
         }

@@ -26,7 +26,7 @@ pub use self::{banded::FRACTIONAL_BITS as BANDED_FRACTIONAL_BITS, saved::Restore
 use crate::{
     encoding::{
         EncodingId,
-        layout::{Layout, LayoutSegment},
+        layout::{Layout, LayoutSegment, SegmentKind},
     },
     event::{Adjacency, EventError, Noise, NoiseMatrix, PrivacyEvent, Segment, check_segments},
     noise::discrete_gaussian::SigmaError,
@@ -98,6 +98,9 @@ pub enum MechanismError {
         /// The next step.
         step: u64,
     },
+    /// Correlated noise hides sums over rounds, and quotients with different denominators do not add up (rule P10).
+    #[error("the clipped denominator needs independent noise; with correlated noise take a fixed denominator")]
+    Quotient,
     /// All planned steps have been released.
     #[error("all {rounds} planned rounds have been released")]
     Finished {
@@ -176,6 +179,9 @@ impl MechanismPlan {
         if self.correlation == Correlation::Independent {
             return Ok(());
         }
+        if layout.find(SegmentKind::Quotient).is_some() {
+            return Err(MechanismError::Quotient);
+        }
         let most = MOST_CORRELATED_SIGMA;
         if let Some(s) = layout.segments().iter().find(|s| s.sigma > most) {
             return Err(MechanismError::TooMuchNoise { sigma: s.sigma, most });
@@ -186,6 +192,24 @@ impl MechanismPlan {
             NoiseMatrix::Blt { output_scale, .. } => (output_scale.iter().sum::<f64>(), 1.0),
         };
         if sum <= most { Ok(()) } else { Err(MechanismError::Coefficients { sum, most }) }
+    }
+
+    /// What the first rounds of the run amount to, all planned ones or fewer.
+    ///
+    /// # Errors
+    /// When the plan cannot be accounted for.
+    pub fn event(&self, rounds: u64, layout: &Layout) -> Result<PrivacyEvent, MechanismError> {
+        let mut left = rounds.clamp(1, self.rounds().max(1));
+        let mut segment = 0;
+        while segment + 1 < self.segments.len() && left > self.segments[segment].rounds {
+            left -= self.segments[segment].rounds;
+            segment += 1;
+        }
+        let event = self.event_at(segment, left, layout)?;
+        match event {
+            PrivacyEvent::SampledGaussian { .. } => Ok(event.times(rounds)),
+            _ => Ok(event),
+        }
     }
 
     /// What all steps up to and with `rounds` rounds of a segment amount to; for independent noise on a sampled cohort,
@@ -302,6 +326,17 @@ impl Mechanism {
     #[must_use]
     pub const fn at_restart(&self) -> bool {
         self.rounds == 0
+    }
+
+    /// What the next release will say that it costs: for the ledger to be asked before the round.
+    ///
+    /// # Errors
+    /// When all steps have been released.
+    pub fn next_event(&self) -> Result<PrivacyEvent, MechanismError> {
+        if self.segment == self.plan.segments.len() {
+            return Err(MechanismError::Finished { rounds: self.plan.rounds() });
+        }
+        self.plan.event_at(self.segment, self.rounds + 1, &self.layout)
     }
 
     /// What it does over the whole run.

@@ -6,6 +6,7 @@
 //! is. An update with a coordinate that is not finite becomes zero in every coordinate, clip bit and weight included: the
 //! comparison `norm > bound` would let a NaN pass.
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::Encoded;
@@ -22,7 +23,8 @@ use crate::{
 pub struct Update(Vec<f32>);
 
 /// The bound on one layer.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LayerClip {
     /// Coordinates of the layer.
     pub len: usize,
@@ -31,7 +33,8 @@ pub struct LayerClip {
 }
 
 /// How an update is bounded.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ClipRule {
     /// The norm of the whole update.
     Flat(ClipNorm),
@@ -69,7 +72,8 @@ impl ClipRule {
 }
 
 /// What decides the clip bit (rule P9).
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ClipBit {
     /// There is no clip bit.
     None,
@@ -99,10 +103,27 @@ pub enum ClipRuleError {
 }
 
 /// A checked rule of clipping and of the clip bit.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "UncheckedClipping")]
 pub struct Clipping {
     rule: ClipRule,
     bit: ClipBit,
+}
+
+/// A rule as it arrives.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UncheckedClipping {
+    rule: ClipRule,
+    bit: ClipBit,
+}
+
+impl TryFrom<UncheckedClipping> for Clipping {
+    type Error = ClipRuleError;
+
+    fn try_from(said: UncheckedClipping) -> Result<Self, ClipRuleError> {
+        Self::new(said.rule, said.bit)
+    }
 }
 
 impl Clipping {
@@ -281,7 +302,10 @@ impl Clipped {
             integers.push(self.side);
         }
         if plan.weight {
-            integers.push((self.weight * f64::from(FULL_WEIGHT)).round_ties_even() as i32);
+            // Rounding can make the update a little longer than its weight's share: then the weight is that much more.
+            let least = encoding.least_weight(&integers[..encoding.layout().segments()[0].len]);
+            let weight = (self.weight * f64::from(FULL_WEIGHT)).round_ties_even() as u32;
+            integers.push(weight.max(least) as i32);
         }
         if let Some(counts) = plan.counts {
             let said = |i: usize| self.counts.get(i).copied().unwrap_or(0).min(counts.cap);

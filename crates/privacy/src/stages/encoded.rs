@@ -59,7 +59,7 @@ impl std::fmt::Debug for Encoded {
 /// length and nothing else.
 pub struct Sum {
     pub(super) values: Vec<i64>,
-    id: EncodingId,
+    pub(super) id: EncodingId,
     layout: Layout,
     users: u64,
 }
@@ -110,18 +110,44 @@ impl Sum {
         if values.len() != sum.values.len() {
             return Err(EncodingError::Length { expected: sum.values.len(), got: values.len() });
         }
+        sum.values = values;
         sum.admit(encoding.id(), users)?;
+        sum.check_size()?;
+        Ok(sum)
+    }
+
+    /// The sum over all processes of one run, by a collective of theirs. `add` is given the integers of this process and
+    /// how many users they are of, and leaves in place of both those of all processes, or what it was given where another
+    /// process gets the sum. The one place where integers without noise leave and come back: it is for processes that
+    /// trust each other as threads do, each with a sum of the same encoding, and not for a network of strangers.
+    ///
+    /// # Errors
+    /// What `add` says; or that there are more users than a sum takes, or a coordinate is larger than they could make it.
+    pub fn across_processes<E: From<EncodingError>>(
+        mut self,
+        add: impl FnOnce(&mut [i64], &mut u64) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        add(&mut self.values, &mut self.users)?;
+        if self.users > MOST_USERS {
+            return Err(EncodingError::TooManyUsers.into());
+        }
+        self.check_size()?;
+        Ok(self)
+    }
+
+    /// Refuses coordinates that are larger than the users could make them.
+    fn check_size(&self) -> Result<(), EncodingError> {
         let mut start = 0;
-        for segment in sum.layout.segments() {
-            let most = users * u64::from(segment.largest);
-            if let Some(v) = values[start..start + segment.len].iter().find(|v| v.unsigned_abs() > most) {
-                let problem = format!("{users} users cannot add up to {v}");
+        for segment in self.layout.segments() {
+            let most = self.users * u64::from(segment.largest);
+            let mut values = self.values[start..start + segment.len].iter();
+            if let Some(v) = values.find(|v| v.unsigned_abs() > most) {
+                let problem = format!("{} users cannot add up to {v}", self.users);
                 return Err(EncodingError::Bound { segment: segment.kind, problem });
             }
             start += segment.len;
         }
-        sum.values = values;
-        Ok(sum)
+        Ok(())
     }
 
     /// The sum as it is, for runs without privacy: the event is [`PrivacyEvent::NonPrivate`] and costs infinity.

@@ -3,8 +3,9 @@
 //! Each step consumes the type before it, and no type can be made in another way, so a step cannot be left out: what
 //! the optimizer takes is a [`Released`], which only a mechanism makes, from a [`Sum`], which holds nothing but
 //! [`Encoded`] vectors whose integer norm was checked, exactly, against the bound that the accountant uses. To audit,
-//! look for three words: [`Sum::assertion`] (a securely aggregated sum, whose parts nobody can check),
-//! [`Sum::release_without_privacy`] and [`Released::restore`].
+//! look for four words: [`Sum::assertion`] (a securely aggregated sum, whose parts nobody can check),
+//! [`Sum::across_processes`] (sums of several processes of one run), [`Sum::release_without_privacy`] and
+//! [`Released::restore`]. Between sum and release, a [`Quotient`] may divide by the weight.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -69,10 +70,12 @@
 
 mod clipped;
 mod encoded;
+mod quotient;
 mod released;
 
 pub use self::{
     clipped::{ClipBit, ClipRule, ClipRuleError, Clipped, Clipping, Contribution, LayerClip, Update, project},
     encoded::{Encoded, Sum},
+    quotient::Quotient,
     released::{Released, RestoreError},
 };

@@ -99,7 +99,8 @@ impl Released {
         if encoding.id() != self.facts.encoding {
             return Err(EncodingError::Mixed);
         }
-        Ok(encoding.decode_update(self.segment(SegmentKind::Update).unwrap_or_default()))
+        let update = self.segment(SegmentKind::Update).or_else(|| self.segment(SegmentKind::Quotient));
+        Ok(encoding.decode_update(update.unwrap_or_default()))
     }
 
     /// The noised fraction of users under the tracked clip, `1/2 + sum / (2 h m)` with the planned number of users m,

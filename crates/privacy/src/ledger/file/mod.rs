@@ -10,6 +10,7 @@
 //! | `FILE.lock`                      | held by the one writer                                                     |
 //! | `secret/NAME.signing-key`        | the signing key (mode 0600, the folder 0700)                               |
 //! | `secret/NAME.pseudonym-key`      | the key of the pseudonyms, until the ledger is closed                      |
+//! | `secret/NAME.noise-key`          | the noise key of the run, where it has one (mode 0600)                     |
 //!
 //! **Durable in this order**, each step synced before the next begins: the vector and its folder; the participations; the
 //! entry (and, once, the folder of the file); the head, by a rename, and the folder; then the caller is told. So after
@@ -39,6 +40,7 @@ use super::{
     participants::{KeyDestroyed, PseudonymKey},
     plan::Plan,
 };
+use crate::rng::NoiseKey;
 use disk::{Disk, OsDisk};
 use secret::Secrets;
 
@@ -69,6 +71,19 @@ impl Place {
     pub fn with_witness(mut self, witness: impl Into<PathBuf>) -> Self {
         self.witnesses.push(witness.into());
         self
+    }
+
+    /// Whether a ledger was begun here: its first entry was acknowledged.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn is_begun(&self) -> Result<bool, LedgerError> {
+        for witness in &self.witnesses {
+            if self.disk.reader(witness).map_err(failed("look at", witness))?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Draws keys and begins a ledger.
@@ -109,6 +124,25 @@ impl Place {
     /// When it is missing, or others can read it.
     pub fn signing_key(&self) -> Result<SigningKey, LedgerError> {
         Secrets::new(self).signing_key()
+    }
+
+    /// Draws the noise key of a run into `secret/`, before its ledger is begun.
+    ///
+    /// # Errors
+    /// When there is a ledger already, which may have releases, or the disk fails.
+    pub fn draw_noise_key(&self) -> Result<NoiseKey, LedgerError> {
+        if self.is_begun()? {
+            return Err(LedgerError::Exists { place: self.ledger.display().to_string() });
+        }
+        Secrets::new(self).draw_noise_key()
+    }
+
+    /// The noise key of a run that is resumed.
+    ///
+    /// # Errors
+    /// When it is missing, or others can read it.
+    pub fn noise_key(&self) -> Result<NoiseKey, LedgerError> {
+        Secrets::new(self).noise_key()
     }
 
     /// Destroys the key of the pseudonyms: overwritten, synced, removed, the folder synced. Nothing happens if it is

@@ -1,4 +1,5 @@
-//! The folder `secret/`: the signing key and, until the ledger is closed, the key of the pseudonyms (rule P13).
+//! The folder `secret/`: the signing key, the run's noise key and, until the ledger is closed, the key of the pseudonyms
+//! (rule P13).
 
 use std::{
     path::{Path, PathBuf},
@@ -12,10 +13,14 @@ use super::{
     disk::{Disk, How},
     failed, folder,
 };
-use crate::ledger::{
-    error::LedgerError,
-    keys::SigningKey,
-    participants::{KeyDestroyed, PseudonymKey},
+use crate::{
+    ledger::{
+        digest::{hex, unhex},
+        error::LedgerError,
+        keys::{KeyError, SigningKey},
+        participants::{KeyDestroyed, PseudonymKey},
+    },
+    rng::NoiseKey,
 };
 
 /// The secrets of a ledger.
@@ -24,6 +29,7 @@ pub(super) struct Secrets {
     folder: PathBuf,
     signing: PathBuf,
     pseudonyms: PathBuf,
+    noise: PathBuf,
 }
 
 impl Secrets {
@@ -34,6 +40,7 @@ impl Secrets {
             disk: Arc::clone(&place.disk),
             signing: beside(&named, ".signing-key"),
             pseudonyms: beside(&named, ".pseudonym-key"),
+            noise: beside(&named, ".noise-key"),
             folder: secret,
         }
     }
@@ -41,16 +48,37 @@ impl Secrets {
     /// Draws both keys and makes them durable. Keys of a creation that was not finished are replaced: they signed
     /// nothing.
     pub(super) fn draw(&self) -> Result<(SigningKey, PseudonymKey), LedgerError> {
-        if self.disk.create_folder(&self.folder, true).map_err(failed("make", &self.folder))? {
-            let above = folder(&self.folder);
-            self.disk.sync_folder(&above).map_err(failed("sync", &above))?;
-        }
-        self.refuse_loose(&self.folder, 0o700)?;
+        self.make_folder()?;
         let (signing, pseudonyms) = (SigningKey::generate()?, PseudonymKey::generate()?);
         self.write(&self.signing, &signing.to_secret_text())?;
         self.write(&self.pseudonyms, &pseudonyms.to_secret_text())?;
         self.disk.sync_folder(&self.folder).map_err(failed("sync", &self.folder))?;
         Ok((signing, pseudonyms))
+    }
+
+    /// Draws the noise key of a run and makes it durable. One that is there is replaced: it is drawn before the ledger is
+    /// begun, so nothing was released with it.
+    pub(super) fn draw_noise_key(&self) -> Result<NoiseKey, LedgerError> {
+        self.make_folder()?;
+        let key = NoiseKey::generate().map_err(KeyError::Randomness)?;
+        self.write(&self.noise, &Zeroizing::new(hex(&*key.secret_bytes())))?;
+        self.disk.sync_folder(&self.folder).map_err(failed("sync", &self.folder))?;
+        Ok(key)
+    }
+
+    pub(super) fn noise_key(&self) -> Result<NoiseKey, LedgerError> {
+        let missing = || LedgerError::SecretMissing { place: self.noise.display().to_string() };
+        let text = self.read(&self.noise)?.ok_or_else(missing)?;
+        let bytes: [u8; 32] = unhex(text.trim()).map_err(|_| missing())?;
+        Ok(NoiseKey::from_secret_bytes(Zeroizing::new(bytes)))
+    }
+
+    fn make_folder(&self) -> Result<(), LedgerError> {
+        if self.disk.create_folder(&self.folder, true).map_err(failed("make", &self.folder))? {
+            let above = folder(&self.folder);
+            self.disk.sync_folder(&above).map_err(failed("sync", &above))?;
+        }
+        self.refuse_loose(&self.folder, 0o700)
     }
 
     pub(super) fn signing_key(&self) -> Result<SigningKey, LedgerError> {

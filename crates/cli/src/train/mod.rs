@@ -1,0 +1,225 @@
+//! `keyhush train`: federated training with user-level differential privacy, simulated on this machine.
+
+mod watch;
+
+use std::{
+    path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use clap::Args;
+use federated::{
+    calendar::Moment,
+    config::{Config, ConfigError, Document},
+    fleet::threads::ThreadFleet,
+    metrics::Metrics,
+    plan::Plan,
+    report::REPORT_FILE,
+    run::{self, Ending, Means, Opened, Run, RunError},
+};
+
+use self::watch::Watch;
+use crate::{failure::BadInput, interrupt, kernels, model_folder};
+
+/// What is trained when nothing is said.
+pub(crate) const FIRST_RUN: &str = include_str!("first-run.toml");
+
+const EXAMPLES: &str = "\
+Examples:
+  keyhush train                                   a private model of a made-up crowd, in two minutes
+  keyhush init > run.toml && keyhush train run.toml
+  keyhush train run.toml --set privacy.noise_multiplier=0.5 --set rounds=500 --out runs/less-noise
+  keyhush train run.toml --from pretrained --public \"Wikipedia\"
+  keyhush train --resume runs/less-noise
+
+Ctrl-C ends after the round with a checkpoint; a process that was killed lost nothing. In either case --resume goes on, to
+the same model, metrics and ledger events as if nothing had happened. KEYHUSH_KERNELS chooses the kernels.";
+
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct TrainArgs {
+    /// The settings, in TOML (see `keyhush init`) [default: a small run on a made-up crowd]
+    #[arg(value_name = "CONFIG")]
+    config: Option<PathBuf>,
+    /// Another value for a setting, such as privacy.noise_multiplier=0.5; without a value it is taken away
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// The folder of the run [default: runs/<date>-<time>]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Go on with the run in this folder
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["config", "set", "out", "from", "public"])]
+    resume: Option<PathBuf>,
+    /// Start from this model, or from the model of this run
+    #[arg(long, value_name = "DIR")]
+    from: Option<PathBuf>,
+    /// Why the model to start from may be taken for public, where it has no ledger
+    #[arg(long, value_name = "WHY", requires = "from")]
+    public: Option<String>,
+    #[command(flatten)]
+    machine: MachineArgs,
+    /// Print what came of it as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What of this machine is used; no number depends on it.
+#[derive(Args, Clone)]
+pub(crate) struct MachineArgs {
+    /// Threads; the results do not depend on it [default: one for each core]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+    /// Show no progress
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+impl MachineArgs {
+    /// Kernels and threads.
+    pub(crate) fn means(&self) -> anyhow::Result<Means> {
+        let threads = match self.threads {
+            Some(0) => return Err(BadInput::wrong("threads", "at least one is needed").into()),
+            Some(threads) => threads,
+            None => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        };
+        Ok(Means { kernels: kernels::chosen()?, threads })
+    }
+}
+
+pub(crate) fn train(args: &TrainArgs) -> anyhow::Result<()> {
+    let means = args.machine.means()?;
+    let (config, document, folder) = match &args.resume {
+        Some(folder) => (run::settings(folder).map_err(refused)?, None, folder.clone()),
+        None => {
+            let document = document(args)?;
+            (document.config().map_err(|e| of_config(&e))?, Some(document), out(args))
+        }
+    };
+    let located = |error: RunError| {
+        refused(match (error, &document) {
+            (RunError::Config(error), Some(document)) => document.locate(error).into(),
+            (other, _) => other,
+        })
+    };
+    let opened = Opened::new(&config).map_err(located)?;
+    let plan = Plan::new(config, &opened.setting()).map_err(|e| located(e.into()))?;
+    if !args.machine.quiet {
+        plan.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        eprintln!("{}", introduction(&plan, &folder, means));
+    }
+    let ending = carry_out(&plan, &opened, &folder, means, args.resume.is_some(), args.machine.quiet)?;
+    announce(&ending, &folder, args.json)
+}
+
+/// Trains to the end and writes what is left behind.
+pub(crate) fn carry_out(
+    plan: &Plan,
+    opened: &Opened,
+    folder: &Path,
+    means: Means,
+    resume: bool,
+    quiet: bool,
+) -> anyhow::Result<Ending> {
+    let population = opened.population(plan.config.unit).map_err(refused)?;
+    let mut fleet = ThreadFleet::new(population.as_ref(), &plan.model, &plan.local, means.kernels, means.threads)?;
+    let begin = if resume { Run::resume } else { Run::begin };
+    let mut run = begin(folder, plan, opened, means).map_err(refused)?;
+    if !quiet {
+        run.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
+    }
+    interrupt::watch_once()?;
+    let mut watch = Watch::new(quiet, plan.config.rounds, run.state().round, run.history().last())?;
+    loop {
+        let step = run.step(&mut fleet)?;
+        watch.tick(run.state().round, step.metrics.as_ref());
+        if step.over.is_some() {
+            break;
+        }
+        if interrupt::requested() {
+            run.checkpoint()?;
+            run.report()?;
+            watch.finish();
+            eprintln!("interrupted after round {}; nothing is lost", run.state().round);
+            eprintln!("go on with: keyhush train --resume {}", folder.display());
+            std::process::exit(interrupt::EXIT_CODE);
+        }
+    }
+    watch.finish();
+    Ok(run.finish()?)
+}
+
+/// The settings with what was said beside them.
+fn document(args: &TrainArgs) -> Result<Document, BadInput> {
+    let text = match &args.config {
+        Some(path) => model_folder::read_text("config", path)?,
+        None => FIRST_RUN.to_owned(),
+    };
+    let mut set = Vec::new();
+    if let Some(from) = &args.from {
+        set.push("model.preset=".to_owned());
+        set.push(format!("model.from={}", quoted(&from.display().to_string())?));
+    }
+    if let Some(why) = &args.public {
+        set.push(format!("model.public={}", quoted(why)?));
+    }
+    set.extend(args.set.iter().cloned());
+    Document::new(&text, &set).map_err(|e| of_config(&e))
+}
+
+/// A string as TOML has it: as JSON has it.
+fn quoted(text: &str) -> Result<String, BadInput> {
+    serde_json::to_string(text).map_err(|e| BadInput::wrong("from", e))
+}
+
+fn out(args: &TrainArgs) -> PathBuf {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    args.out.clone().unwrap_or_else(|| Path::new("runs").join(Moment::new(now).stamp()))
+}
+
+/// What is wrong with settings is bad input.
+pub(crate) fn of_config(error: &ConfigError) -> BadInput {
+    BadInput::Refused(error.to_string())
+}
+
+/// Settings, folders and files that a person named are bad input; the rest has failed.
+pub(crate) fn refused(error: RunError) -> anyhow::Error {
+    match error {
+        RunError::Config(error) => of_config(&error).into(),
+        taken @ (RunError::Taken { .. } | RunError::NoRun { .. }) => BadInput::Refused(taken.to_string()).into(),
+        other => other.into(),
+    }
+}
+
+fn introduction(plan: &Plan, folder: &Path, means: Means) -> String {
+    let Config { rounds, participation, .. } = &plan.config;
+    let (parameters, cohort, population) = (plan.parameters.len(), participation.cohort, participation.population);
+    let (kernels, threads, folder) = (means.kernels.name(), means.threads, folder.display());
+    format!(
+        "{parameters} parameters, {rounds} rounds of {cohort} of {population} users, {threads} threads, {kernels} kernels; the run is in {folder}"
+    )
+}
+
+fn announce(ending: &Ending, folder: &Path, json: bool) -> anyhow::Result<()> {
+    if json {
+        println!("{}", serde_json::to_string_pretty(ending)?);
+        return Ok(());
+    }
+    if let Some(why) = &ending.stopped {
+        println!("Stopped after round {}: {why}.", ending.rounds);
+    }
+    println!("{}", ending.sentence);
+    if let Some(projected) = ending.metrics.projected_epsilon {
+        println!(
+            "Projected epsilon with the cohort that this one stands for: {projected} (not a guarantee of this run)."
+        );
+    }
+    println!("Report: {}", folder.join(REPORT_FILE).display());
+    Ok(())
+}
+
+/// Accuracy and price, as progress shows them.
+fn shown(metrics: &Metrics) -> String {
+    let epsilon = metrics.epsilon.get();
+    let epsilon = if epsilon.is_finite() { format!("{epsilon:.2}") } else { "infinite".to_owned() };
+    format!("top-1 {:.1} %, epsilon {epsilon}", 100.0 * metrics.accuracy_top1)
+}

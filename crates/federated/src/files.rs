@@ -1,0 +1,177 @@
+//! Files that are there whole or not at all.
+
+use std::{
+    fs,
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+
+/// A file that cannot be read or written.
+#[derive(Debug, Error)]
+#[error("cannot {what} {}: {error}", path.display())]
+pub struct FileError {
+    /// What was tried.
+    pub what: &'static str,
+    /// With which file.
+    pub path: PathBuf,
+    /// What came of it.
+    pub error: io::Error,
+}
+
+/// Says what was tried with which file.
+pub fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
+    move |error| FileError { what, path: path.to_owned(), error }
+}
+
+/// Writes a file under another name, makes it durable, and renames it: what has its name is whole.
+///
+/// # Errors
+/// When the disk fails; then the old file is still there.
+pub fn write_with(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), FileError> {
+    let new = hidden(path);
+    let all = || {
+        let mut out = BufWriter::with_capacity(1 << 20, fs::File::create(&new)?);
+        write(&mut out)?;
+        out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        fs::rename(&new, path)
+    };
+    all().map_err(failed("write", path))?;
+    sync_folder(folder(path))
+}
+
+/// Makes the names in a folder durable.
+///
+/// # Errors
+/// When the disk fails.
+pub fn sync_folder(folder: &Path) -> Result<(), FileError> {
+    fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed("sync", folder))
+}
+
+/// The same for bytes.
+///
+/// # Errors
+/// As [`write_with`].
+pub fn write(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    write_with(path, |out| out.write_all(bytes))
+}
+
+/// Makes a folder and those above it.
+///
+/// # Errors
+/// When the disk fails.
+pub fn make_folder(path: &Path) -> Result<(), FileError> {
+    fs::create_dir_all(path).map_err(failed("make", path))
+}
+
+/// A text file.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn read_text(path: &Path) -> Result<String, FileError> {
+    fs::read_to_string(path).map_err(failed("read", path))
+}
+
+/// Where a file is written before it has its name.
+fn hidden(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.new"))
+}
+
+/// The folder in which a path lies.
+#[must_use]
+pub fn folder(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Lines of JSON, one appended at a time.
+#[derive(Debug)]
+pub struct Lines {
+    path: PathBuf,
+    file: fs::File,
+}
+
+impl Lines {
+    /// Goes on with a file, or begins it. Only whole lines that `keep` wants stay: what was being written in a crash, and
+    /// what will be written again, goes.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn open(path: &Path, keep: impl Fn(&str) -> bool) -> Result<Self, FileError> {
+        let old = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(failed("read", path)(error)),
+        };
+        let kept: String = old.split_inclusive('\n').filter(|l| l.ends_with('\n') && keep(l.trim_end())).collect();
+        if kept != old || !path.exists() {
+            write(path, kept.as_bytes())?;
+        }
+        let file = fs::OpenOptions::new().append(true).open(path).map_err(failed("open", path))?;
+        Ok(Self { path: path.to_owned(), file })
+    }
+
+    /// Appends a line.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn append(&mut self, line: &impl serde::Serialize) -> Result<(), FileError> {
+        let mut all = || {
+            let mut line = serde_json::to_vec(line)?;
+            line.push(b'\n');
+            self.file.write_all(&line)
+        };
+        all().map_err(failed("write", &self.path))
+    }
+
+    /// Makes what was appended durable.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn sync(&self) -> Result<(), FileError> {
+        self.file.sync_data().map_err(failed("sync", &self.path))
+    }
+}
+
+/// The lines of a file of JSON.
+///
+/// # Errors
+/// When it cannot be read, or a line is none of these.
+pub fn read_lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, FileError> {
+    let text = read_text(path)?;
+    let lines: Result<Vec<T>, _> = text.lines().map(serde_json::from_str).collect();
+    lines.map_err(|error| failed("understand", path)(error.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_were_being_written_or_will_be_again_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        let mut lines = Lines::open(&path, |_| true).unwrap();
+        (0..4).for_each(|n| lines.append(&n).unwrap());
+        lines.sync().unwrap();
+        fs::write(&path, "0\n1\n2\n3\n4").unwrap();
+        let mut lines = Lines::open(&path, |line| line != "3").unwrap();
+        lines.append(&7).unwrap();
+        assert_eq!(read_lines::<u32>(&path).unwrap(), [0, 1, 2, 7]);
+        assert!(read_lines::<bool>(&path).unwrap_err().to_string().contains("cannot understand"));
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_the_old_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        write(&path, b"old").unwrap();
+        let error = write_with(&path, |out| {
+            out.write_all(b"new and")?;
+            Err(io::Error::other("the disk is full"))
+        });
+        assert!(error.unwrap_err().to_string().contains("the disk is full"));
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+    }
+}

@@ -1,0 +1,412 @@
+//! One plan, fail closed: participation, clip, denominator, noise and privacy event of a run, from one place.
+//!
+//! [`Plan::new`] takes a [`Config`] and either gives everything that the loop, the fleets and the ledger need, or says which
+//! key is wrong and why, before any work. What cannot be accounted for cannot be planned: rules P1, P6, P7, P9 to P11 and P14
+//! to P16 are refusals here.
+//!
+//! | module    | what it is                                                             |
+//! |-----------|------------------------------------------------------------------------|
+//! | `phases`  | releases that are accounted for as one: encoding, noise, mechanism       |
+//! | `stages`  | what holds from a round on: clip, cohort, learning rates                 |
+//! | `checks`  | what has no meaning together, in terms of keys                           |
+
+mod checks;
+mod phases;
+mod stages;
+#[cfg(test)]
+mod tests;
+
+use device::local::{Algorithm, LocalPlan, check_learning_rate};
+use lm::model::{config::ModelConfig, parameters::ParameterLayout};
+use privacy::{
+    Adjacency, ClipNorm, Delta, Epsilon, NoiseMultiplier, Participation, PrivacyEvent,
+    clip::{AdaptiveClipPlan, ClipStep},
+    ledger::{self, Aggregation, Budget, PublicData, Start},
+    rng::Randomness,
+    stages::{ClipRule, ClipRuleError},
+};
+
+pub(crate) use self::phases::no_noise;
+pub use self::{
+    phases::{BEFORE, Coding, Phase},
+    stages::Stage,
+};
+use crate::{
+    config::{
+        ClipKind, Config, ConfigError, EstimatorKind, LocalAlgorithm, MechanismKind, ParticipationKind, ServerOptimizer,
+    },
+    optimizer::OptimizerKind,
+};
+
+/// What a plan must know of what is opened elsewhere. None of it is measured on users.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// What the model is made of.
+    pub model: ModelConfig,
+    /// What it was before.
+    pub start: Start,
+    /// What was released of the users' text before the run, without privacy: a vocabulary that was counted from it.
+    pub non_private: Option<String>,
+    /// Other data that is taken to be public.
+    pub public_data: Vec<PublicData>,
+}
+
+/// All that was decided before the first round.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// As it was written.
+    pub config: Config,
+    /// What the model is made of.
+    pub model: ModelConfig,
+    /// Its parameters.
+    pub parameters: ParameterLayout,
+    /// What users do.
+    pub local: LocalPlan,
+    /// What the server does.
+    pub optimizer: OptimizerKind,
+    /// How the clip follows a quantile, if it does.
+    pub adaptive: Option<AdaptiveClipPlan>,
+    /// What the ledger begins with.
+    pub ledger: ledger::Plan,
+    /// What is not wrong, and should be known.
+    pub warnings: Vec<String>,
+    /// What was released before the run, without privacy.
+    pub non_private: Option<String>,
+    phases: Vec<Phase>,
+    stages: Vec<Stage>,
+}
+
+/// What [`Phase`]s and [`Stage`]s are made from.
+struct Draft<'a> {
+    config: &'a Config,
+    parameters: &'a ParameterLayout,
+    adjacency: Adjacency,
+}
+
+impl Plan {
+    /// The plan of a configuration.
+    ///
+    /// # Errors
+    /// The first key that is wrong, or cannot be accounted for together with another.
+    pub fn new(config: Config, setting: &Setting) -> Result<Self, ConfigError> {
+        checks::check(&config)?;
+        let parameters = ParameterLayout::new(&setting.model).map_err(|e| ConfigError::new("model", e))?;
+        let local = local(&config)?;
+        let optimizer = optimizer(&config)?;
+        let adaptive = adaptive(&config)?;
+        let draft = Draft { config: &config, parameters: &parameters, adjacency: adjacency(config.participation.kind) };
+        let (phases, stages) = stages::split(&draft)?;
+        let ledger = ledger_plan(&draft, &phases, setting)?;
+        ledger.check().map_err(|e| of_ledger(&e))?;
+        let warnings = checks::warnings(&config, &phases);
+        let (model, non_private) = (setting.model.clone(), setting.non_private.clone());
+        Ok(Self {
+            model,
+            parameters,
+            local,
+            optimizer,
+            adaptive,
+            ledger,
+            warnings,
+            non_private,
+            phases,
+            stages,
+            config,
+        })
+    }
+
+    /// What makes neighbours.
+    #[must_use]
+    pub const fn adjacency(&self) -> Adjacency {
+        self.ledger.adjacency
+    }
+
+    /// What holds in a round.
+    #[must_use]
+    pub fn stage(&self, round: u64) -> &Stage {
+        let after = self.stages.partition_point(|s| s.from <= round);
+        &self.stages[after.max(1) - 1]
+    }
+
+    /// The releases to which a round's belongs.
+    #[must_use]
+    pub fn phase(&self, round: u64) -> &Phase {
+        &self.phases[self.stage(round).phase]
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn phases(&self) -> &[Phase] {
+        &self.phases
+    }
+
+    /// What holds from when on.
+    #[must_use]
+    pub fn stages(&self) -> &[Stage] {
+        &self.stages
+    }
+
+    /// Whether noise is added.
+    #[must_use]
+    pub fn is_private(&self) -> bool {
+        self.config.privacy.mechanism != MechanismKind::None && self.non_private.is_none()
+    }
+
+    /// Where the randomness comes from.
+    #[must_use]
+    pub const fn randomness(&self) -> Randomness {
+        self.ledger.randomness
+    }
+
+    /// Participations before a round, as planned.
+    #[must_use]
+    pub fn planned_participations(&self, round: u64) -> u64 {
+        let ends = self.stages[1..].iter().map(|s| s.from).chain([self.config.rounds]);
+        self.stages.iter().zip(ends).map(|(s, end)| s.cohort * end.min(round).saturating_sub(s.from)).sum()
+    }
+
+    /// How updates are bounded by a clip norm.
+    ///
+    /// # Errors
+    /// When the model has no parameters.
+    pub fn rule(&self, clip: ClipNorm) -> Result<ClipRule, ClipRuleError> {
+        rule(&self.config, &self.parameters, clip)
+    }
+
+    /// What all releases before a round amount to, what the run started from left out.
+    ///
+    /// # Errors
+    /// Never for a plan that was made; the mechanism's check repeats.
+    pub fn event(&self, rounds: u64) -> Result<PrivacyEvent, ConfigError> {
+        let before = self.non_private.iter().map(|what| PrivacyEvent::NonPrivate { what: what.clone() });
+        let mut events: Vec<PrivacyEvent> = before.collect();
+        for phase in &self.phases {
+            let done = rounds.saturating_sub(phase.first).min(phase.rounds);
+            if done > 0 {
+                events.push(phase.event(done)?);
+            }
+        }
+        Ok(PrivacyEvent::Compose { events })
+    }
+
+    /// What they cost, by the plan's accountant.
+    ///
+    /// # Errors
+    /// When that accountant cannot judge them.
+    pub fn epsilon(&self, rounds: u64) -> Result<Epsilon, ConfigError> {
+        let (delta, group) = (self.ledger.delta, self.ledger.group);
+        let judged = self.ledger.accountant.judge_group(&self.event(rounds)?, delta, group);
+        judged.map(|j| j.epsilon).map_err(|e| ConfigError::new("privacy.accountant", e))
+    }
+
+    /// What the releases before a round would cost with the large cohort that the small one stands for (rule P16).
+    ///
+    /// # Errors
+    /// When the plan's accountant cannot judge them.
+    pub fn projected_epsilon(&self, rounds: u64) -> Result<Option<Epsilon>, ConfigError> {
+        let Some(large) = self.projected_event(rounds)? else { return Ok(None) };
+        let (delta, group) = (self.ledger.delta, self.ledger.group);
+        let judged = self.ledger.accountant.judge_group(&large, delta, group);
+        judged.map(|j| Some(j.epsilon)).map_err(|e| ConfigError::new("stands_for", e))
+    }
+
+    fn projected_event(&self, rounds: u64) -> Result<Option<PrivacyEvent>, ConfigError> {
+        let Some(large) = &self.config.stands_for else { return Ok(None) };
+        let mut events = Vec::new();
+        for phase in &self.phases {
+            let done = rounds.saturating_sub(phase.first).min(phase.rounds);
+            if done == 0 {
+                continue;
+            }
+            let z =
+                phase.projected_noise.ok_or_else(|| ConfigError::new("stands_for", "there is no noise to scale"))?;
+            let (kind, adjacency) = (self.config.participation.kind, self.adjacency());
+            let participation = sampled(kind, large.population, large.cohort, "stands_for")?;
+            let one = PrivacyEvent::SampledGaussian { adjacency, participation, noise: z.into() };
+            events.push(one.times(done));
+        }
+        Ok(Some(PrivacyEvent::Compose { events }))
+    }
+}
+
+/// Adjacencies by how users come to take part (rule P1): no two of them mix.
+const fn adjacency(kind: ParticipationKind) -> Adjacency {
+    match kind {
+        ParticipationKind::Poisson => Adjacency::AddOrRemove,
+        ParticipationKind::FixedSize => Adjacency::ReplaceOne,
+        ParticipationKind::Arrival | ParticipationKind::Once => Adjacency::ZeroOut,
+    }
+}
+
+fn sampled(
+    kind: ParticipationKind,
+    population: u64,
+    cohort: u64,
+    key: &'static str,
+) -> Result<Participation, ConfigError> {
+    let cohort_key = || format!("{key}.cohort");
+    let participation = match kind {
+        ParticipationKind::FixedSize => Participation::FixedSize { population, cohort },
+        _ => {
+            let rate = privacy::SamplingRate::new(cohort as f64 / population as f64)
+                .map_err(|e| ConfigError::new(cohort_key(), format!("the sampling rate {}", e.problem())))?;
+            Participation::Poisson { rate }
+        }
+    };
+    participation.check().map_err(|e| ConfigError::new(cohort_key(), e))?;
+    Ok(participation)
+}
+
+fn local(config: &Config) -> Result<LocalPlan, ConfigError> {
+    let from = &config.local;
+    let algorithm = match from.algorithm {
+        LocalAlgorithm::Fedavg => Algorithm::FedAvg { epochs: from.epochs.unwrap_or(1) },
+        LocalAlgorithm::FedsgdBatch => Algorithm::FedSgdBatch,
+        LocalAlgorithm::FedsgdAll => Algorithm::FedSgdAll,
+    };
+    let plan = LocalPlan {
+        algorithm,
+        batch: from.batch,
+        unroll: from.unroll,
+        most_tokens: from.most_tokens,
+        greedy: config.clip.greedy,
+        update_penalty: from.update_penalty,
+    };
+    plan.check().map_err(|e| ConfigError::new(format!("local.{}", e.field), e))?;
+    check_learning_rate(from.learning_rate).map_err(|e| ConfigError::new("local.learning_rate", e))?;
+    Ok(plan)
+}
+
+fn optimizer(config: &Config) -> Result<OptimizerKind, ConfigError> {
+    let from = &config.server;
+    let (beta1, beta2, tau) = (from.beta1.unwrap_or(0.9), from.beta2.unwrap_or(0.99), from.tau.unwrap_or(1e-3));
+    let missing = || ConfigError::new("server.momentum", "is missing: optimizer = \"momentum\" needs it");
+    let kind = match from.optimizer {
+        ServerOptimizer::Sgd => OptimizerKind::Sgd,
+        ServerOptimizer::Momentum => OptimizerKind::Momentum { momentum: from.momentum.ok_or_else(missing)? },
+        ServerOptimizer::Adam => OptimizerKind::Adam { beta1, beta2, tau },
+        ServerOptimizer::Adagrad => OptimizerKind::Adagrad { tau },
+        ServerOptimizer::Yogi => OptimizerKind::Yogi { beta1, beta2, tau },
+    };
+    kind.check().map_err(|e| ConfigError::new("server", e))?;
+    checks::server_rate("server.learning_rate", from.learning_rate)?;
+    Ok(kind)
+}
+
+fn clip_norm(key: &str, norm: f64) -> Result<ClipNorm, ConfigError> {
+    ClipNorm::new(norm).map_err(|e| ConfigError::new(key, e.problem()))
+}
+
+fn noise_multiplier(key: &str, z: f64) -> Result<NoiseMultiplier, ConfigError> {
+    NoiseMultiplier::new(z).map_err(|e| ConfigError::new(key, e.problem()))
+}
+
+/// How the clip follows a quantile, in the first stage; m follows the cohort.
+fn adaptive(config: &Config) -> Result<Option<AdaptiveClipPlan>, ConfigError> {
+    let clip = &config.clip;
+    if clip.kind != ClipKind::Adaptive {
+        return Ok(None);
+    }
+    let missing = |key: &str, why: &str| ConfigError::new(format!("clip.{key}"), format!("is missing: {why}"));
+    let quantile = clip.quantile.ok_or_else(|| missing("quantile", "an adaptive clip follows one"))?;
+    let norm = clip.norm.ok_or_else(|| missing("norm", "an adaptive clip begins with one, such as 0.1"))?;
+    let plan = AdaptiveClipPlan {
+        quantile,
+        learning_rate: clip.learning_rate.unwrap_or(0.2),
+        initial: clip_norm("clip.norm", norm)?,
+        step: clip.step.unwrap_or(ClipStep::Geometric),
+        planned_users: config.participation.cohort as f64,
+    };
+    let key = |field: &str| if field == "initial" { "clip.norm".to_owned() } else { format!("clip.{field}") };
+    plan.check().map_err(|e| ConfigError::new(key(e.field), e))?;
+    Ok(Some(plan))
+}
+
+/// How updates are bounded by a clip norm.
+fn rule(config: &Config, parameters: &ParameterLayout, clip: ClipNorm) -> Result<ClipRule, ClipRuleError> {
+    match config.clip.kind {
+        ClipKind::Flat | ClipKind::Adaptive => Ok(ClipRule::Flat(clip)),
+        ClipKind::PerLayer => {
+            let lens: Vec<usize> = parameters.parameters().iter().map(|p| p.rows * p.columns).collect();
+            ClipRule::even_layers(clip, &lens)
+        }
+    }
+}
+
+/// The first entry of the run's ledger (rules P11, P14, P15 and P17).
+fn ledger_plan(draft: &Draft<'_>, phases: &[Phase], setting: &Setting) -> Result<ledger::Plan, ConfigError> {
+    let Draft { config, adjacency, .. } = *draft;
+    let population = config.participation.population;
+    let delta = delta(config)?;
+    let randomness = match (config.noise_seed, config.floating_point_noise) {
+        (None, _) => Randomness::Secret,
+        (Some(seed), false) => Randomness::Simulated { seed },
+        (Some(seed), true) => Randomness::SimulatedFloatingPoint { seed },
+    };
+    let mut ledger_phases: Vec<ledger::Phase> = Vec::new();
+    if let Some(what) = &setting.non_private {
+        ledger_phases.push(phases::released_before(what));
+    }
+    for phase in phases {
+        ledger_phases.push(phase.of_ledger(config)?);
+    }
+    Ok(ledger::Plan {
+        software: concat!("keyhush ", env!("CARGO_PKG_VERSION")).to_owned(),
+        unit: config.unit,
+        adjacency,
+        population,
+        delta,
+        phases: ledger_phases,
+        accountant: config.privacy.accountant,
+        group: config.privacy.group,
+        budget: budget(config, delta)?,
+        start: setting.start.clone(),
+        public_data: setting.public_data.clone(),
+        randomness,
+        aggregation: Aggregation::Plain { sees_updates: "the program that simulates the devices".to_owned() },
+    })
+}
+
+fn delta(config: &Config) -> Result<Delta, ConfigError> {
+    let said = match (config.privacy.delta, config.privacy.mechanism) {
+        (Some(delta), _) => delta,
+        // With an infinite epsilon it means nothing, but a ledger has one, below 1/population.
+        (None, MechanismKind::None) => 0.5 / config.participation.population as f64,
+        (None, _) => {
+            let why = "is missing: a guarantee has one, well below 1/population";
+            return Err(ConfigError::new("privacy.delta", why));
+        }
+    };
+    Delta::new(said).map_err(|e| ConfigError::new("privacy.delta", e.problem()))
+}
+
+/// The budget: of a plan that is fixed in advance, or a filter where the run may end early by what was released (rule P14).
+fn budget(config: &Config, delta: Delta) -> Result<Option<Budget>, ConfigError> {
+    let Some(max) = config.privacy.max_epsilon else { return Ok(None) };
+    let wrong = |problem: String| ConfigError::new("privacy.max_epsilon", problem);
+    let max_epsilon = Epsilon::new(max).map_err(|e| wrong(e.problem()))?;
+    if config.evaluation.stop_at_accuracy.is_none() {
+        return Ok(Some(Budget::Fixed { max_epsilon }));
+    }
+    Budget::zcdp_filter(max_epsilon, delta, config.privacy.group).map(Some).map_err(|e| wrong(e.to_string()))
+}
+
+/// What the ledger refuses, in terms of keys.
+fn of_ledger(error: &ledger::LedgerError) -> ConfigError {
+    let ledger::LedgerError::Plan { field, problem } = error else { return ConfigError::new("privacy", error) };
+    let key = match *field {
+        "population" => "participation.population",
+        "delta" => "privacy.delta",
+        "group" => "privacy.group",
+        "max_epsilon" | "budget" | "max_rho" => "privacy.max_epsilon",
+        "start" | "public_data" => "model.from",
+        "participation" => "participation",
+        _ => "privacy",
+    };
+    ConfigError::new(key, problem)
+}
+
+/// Whether what is divided by is known before the round.
+const fn divides_by_weight(kind: EstimatorKind) -> bool {
+    matches!(kind, EstimatorKind::Clipped | EstimatorKind::Average)
+}

@@ -1,0 +1,330 @@
+//! Releases that are accounted for as one: the rounds that share participation and noise.
+//!
+//! A run with one z and one cohort has one phase. Under independent noise every change of them begins another, with a stream
+//! of its own in the ledger; correlated noise cannot change either (rule P7).
+
+use std::collections::BTreeMap;
+
+use privacy::{
+    Adjacency, ClipNorm, MinSeparation, NoiseMatrix, NoiseMultiplier, Participation, PrivacyEvent, Segment,
+    encoding::{Encoding, NoisePlan, Rounding, VectorLayout, VectorPlan},
+    factorization::{Objective, Setting as Factorizes, optimise_banded, optimise_blt},
+    ledger,
+    mechanism::{Correlation, MechanismPlan},
+    rng::{NoiseSource, Purpose, SimulationKey},
+    stages::Quotient,
+};
+
+use super::{Draft, divides_by_weight, noise_multiplier, sampled};
+use crate::config::{ClipKind, Config, ConfigError, EstimatorKind, MechanismKind, ParticipationKind};
+
+/// The stream of a run with one phase.
+const STREAM: &str = "model";
+/// What a grid has if nothing is said: noise of a few thousandths of the clip is still hundreds of grid steps.
+const GRID_BITS: u32 = 20;
+
+/// Releases that are accounted for as one.
+#[derive(Debug, Clone)]
+pub struct Phase {
+    /// Its name in the ledger.
+    pub stream: String,
+    /// Its first round.
+    pub first: u64,
+    /// Its rounds.
+    pub rounds: u64,
+    /// Who takes part.
+    pub participation: Participation,
+    /// Users of a round.
+    pub cohort: u64,
+    /// z, where there is noise: of the release as it is made.
+    pub noise: Option<NoiseMultiplier>,
+    /// z of the large cohort that this one stands for (rule P16).
+    pub projected_noise: Option<NoiseMultiplier>,
+    /// The mechanism, where there is noise.
+    pub mechanism: Option<MechanismPlan>,
+    /// The encoding of the users' vectors, for the clip of the phase's first round.
+    encoding: Encoding,
+    /// The noise of what is released.
+    noise_plan: Option<NoisePlan>,
+    /// q W_min of the clipped denominator.
+    least_weight: Option<f64>,
+    adjacency: Adjacency,
+}
+
+/// What a round encodes with, and what its sum is divided by where that is part of the release.
+#[derive(Debug, Clone)]
+pub struct Coding {
+    /// Of the users' vectors.
+    pub encoding: Encoding,
+    /// The clipped denominator (rule P10).
+    pub quotient: Option<Quotient>,
+}
+
+impl Coding {
+    /// The encoding of what is released.
+    #[must_use]
+    pub fn released(&self) -> &Encoding {
+        self.quotient.as_ref().map_or(&self.encoding, Quotient::encoding)
+    }
+}
+
+/// What distinguishes a phase from the next.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Span {
+    pub(super) first: u64,
+    pub(super) rounds: u64,
+    pub(super) cohort: u64,
+    pub(super) noise_multiplier: Option<f64>,
+    pub(super) clip: ClipNorm,
+    /// Whether it is the only one.
+    pub(super) alone: bool,
+}
+
+impl Phase {
+    pub(super) fn new(draft: &Draft<'_>, number: usize, span: Span) -> Result<Self, ConfigError> {
+        let Draft { config, parameters, adjacency } = *draft;
+        let participation = participation(config, span.cohort)?;
+        let (population, rounds) = (config.participation.population, config.rounds);
+        participation
+            .check_feasible(population, span.cohort, rounds)
+            .map_err(|e| ConfigError::new(infeasible_key(&e), e))?;
+        let projected_noise =
+            span.noise_multiplier.map(|z| noise_multiplier("privacy.noise_multiplier", z)).transpose()?;
+        let noise = projected_noise.map(|z| scaled(config, span.cohort, z)).transpose()?;
+        let noise_plan = noise.map(|multiplier| noise_plan(config, span.cohort, multiplier));
+        let clipped = config.estimator.kind == EstimatorKind::Clipped;
+        let least_weight = clipped.then(|| least_weight(config, span.cohort));
+        let of_sum = noise_plan.as_ref().filter(|_| !clipped);
+        let rule = super::rule(config, parameters, span.clip).map_err(|e| ConfigError::new("clip", e))?;
+        let encoding = Encoding::new(vector(config, parameters.len()), rule.bound(), of_sum, adjacency)
+            .map_err(|e| ConfigError::new("privacy", e))?;
+        let stream = if span.alone {
+            STREAM.to_owned()
+        } else {
+            format!("{STREAM}, rounds {} to {}", span.first, span.first + span.rounds - 1)
+        };
+        let mut phase = Self {
+            stream,
+            first: span.first,
+            rounds: span.rounds,
+            participation,
+            cohort: span.cohort,
+            noise,
+            projected_noise: config.stands_for.as_ref().and(projected_noise),
+            mechanism: None,
+            encoding,
+            noise_plan,
+            least_weight,
+            adjacency,
+        };
+        if noise.is_some() {
+            phase.mechanism = Some(phase.mechanism_plan(config, number)?);
+        }
+        Ok(phase)
+    }
+
+    fn mechanism_plan(&self, config: &Config, number: usize) -> Result<MechanismPlan, ConfigError> {
+        let plan = MechanismPlan {
+            stream: number as u64,
+            adjacency: self.adjacency,
+            participation: self.participation,
+            correlation: correlation(config, self.participation)?,
+            segments: segments(config, self.rounds),
+        };
+        plan.check(&self.released_layout()?).map_err(|e| ConfigError::new("privacy", e))?;
+        Ok(plan)
+    }
+
+    /// What rounds with a clip norm encode with; the bound of the whole update where layers have their own.
+    ///
+    /// # Errors
+    /// Never for a plan that was made.
+    pub fn coding(&self, clip: ClipNorm) -> Result<Coding, ConfigError> {
+        let encoding = if clip == self.encoding.clip() { self.encoding.clone() } else { self.encoding.with_clip(clip) };
+        let quotient = match self.least_weight {
+            None => None,
+            Some(least) => Some(
+                Quotient::new(&encoding, least, self.noise_plan.as_ref(), self.adjacency)
+                    .map_err(|e| ConfigError::new("estimator", e))?,
+            ),
+        };
+        Ok(Coding { encoding, quotient })
+    }
+
+    /// What its first rounds amount to.
+    ///
+    /// # Errors
+    /// Never for a plan that was made.
+    pub fn event(&self, rounds: u64) -> Result<PrivacyEvent, ConfigError> {
+        let Some(mechanism) = &self.mechanism else { return Ok(PrivacyEvent::NonPrivate { what: no_noise() }) };
+        mechanism.event(rounds, &self.released_layout()?).map_err(|e| ConfigError::new("privacy", e))
+    }
+
+    /// Bytes that the mechanism keeps.
+    #[must_use]
+    pub fn mechanism_memory(&self) -> u64 {
+        self.mechanism.as_ref().zip(self.released_layout().ok()).map_or(0, |(m, layout)| m.memory(&layout))
+    }
+
+    /// What is released, segment by segment; it does not depend on the clip.
+    ///
+    /// # Errors
+    /// Never for a plan that was made.
+    pub fn released_layout(&self) -> Result<VectorLayout, ConfigError> {
+        Ok(self.coding(self.encoding.clip())?.released().layout().clone())
+    }
+
+    /// Coordinates of what a user sends.
+    #[must_use]
+    pub fn coordinates(&self) -> usize {
+        self.encoding.layout().len()
+    }
+
+    /// As the ledger's first entry has it.
+    pub(super) fn of_ledger(&self, config: &Config) -> Result<ledger::Phase, ConfigError> {
+        let mut parameters = BTreeMap::new();
+        let mut say = |key: &str, value: String| _ = parameters.insert(key.to_owned(), value);
+        if let Some(z) = self.noise {
+            say("noise_multiplier", z.to_string());
+        }
+        say("cohort", self.cohort.to_string());
+        say("grid_bits", config.privacy.grid_bits.unwrap_or(GRID_BITS).to_string());
+        let clip = self.encoding.clip();
+        match config.clip.kind {
+            ClipKind::Flat => say("clip_norm", clip.to_string()),
+            ClipKind::PerLayer => say("clip_norm", format!("{clip}, evenly over the layers")),
+            ClipKind::Adaptive => say("clip_norm", format!("adaptive, from {clip}")),
+        }
+        say("estimator", format!("{:?}", config.estimator.kind).to_lowercase());
+        Ok(ledger::Phase {
+            stream: self.stream.clone(),
+            mechanism: words(config).to_owned(),
+            parameters,
+            participation: self.participation,
+            rounds: self.rounds,
+            event: self.event(self.rounds)?,
+        })
+    }
+}
+
+/// What is said of a run without noise.
+pub(crate) fn no_noise() -> String {
+    "the updates of every round, summed without noise".to_owned()
+}
+
+/// The stream in the ledger of what was released before the run, without privacy.
+pub const BEFORE: &str = "before";
+
+/// Its phase.
+pub(super) fn released_before(what: &str) -> ledger::Phase {
+    ledger::Phase {
+        stream: BEFORE.to_owned(),
+        mechanism: "released before the run, without noise".to_owned(),
+        parameters: BTreeMap::new(),
+        participation: Participation::Once,
+        rounds: 1,
+        event: PrivacyEvent::NonPrivate { what: what.to_owned() },
+    }
+}
+
+const fn words(config: &Config) -> &'static str {
+    match config.privacy.mechanism {
+        MechanismKind::None => "no noise",
+        MechanismKind::Gaussian => "independent Gaussian noise in every round",
+        MechanismKind::Tree => "DP-FTRL with tree-aggregated noise",
+        MechanismKind::Banded => "DP-FTRL with banded matrix noise",
+        MechanismKind::Blt => "DP-FTRL with buffered linear Toeplitz noise",
+    }
+}
+
+fn participation(config: &Config, cohort: u64) -> Result<Participation, ConfigError> {
+    let from = &config.participation;
+    match from.kind {
+        ParticipationKind::Poisson | ParticipationKind::FixedSize => {
+            sampled(from.kind, from.population, cohort, "participation")
+        }
+        ParticipationKind::Once => Ok(Participation::Once),
+        ParticipationKind::Arrival => {
+            let missing = |key: &str, why: &str| ConfigError::new(key, format!("is missing: {why}"));
+            let between = from
+                .min_separation
+                .ok_or_else(|| missing("participation.min_separation", "devices wait so many rounds (MinS)"))?;
+            let max_participations = from
+                .max_participations
+                .ok_or_else(|| missing("participation.max_participations", "devices come at most so often (MaxP)"))?;
+            let separation = MinSeparation::rounds_between(between)
+                .map_err(|e| ConfigError::new("participation.min_separation", e.problem()))?;
+            Ok(Participation::MinSeparation { separation, max_participations })
+        }
+    }
+}
+
+fn infeasible_key(error: &privacy::participation::ParticipationError) -> &'static str {
+    use privacy::participation::ParticipationError as E;
+    match error {
+        E::Cohort { .. } => "participation.cohort",
+        E::NoParticipations | E::ParticipationsInfeasible { .. } => "participation.max_participations",
+        E::SeparationInfeasible { .. } => "participation.min_separation",
+    }
+}
+
+/// The multiplier of a small cohort whose average has the noise that a large one's would have (rule P16).
+fn scaled(config: &Config, cohort: u64, z: NoiseMultiplier) -> Result<NoiseMultiplier, ConfigError> {
+    let Some(large) = &config.stands_for else { return Ok(z) };
+    noise_multiplier("stands_for.cohort", z.get() * cohort as f64 / large.cohort as f64)
+}
+
+fn noise_plan(config: &Config, cohort: u64, multiplier: NoiseMultiplier) -> NoisePlan {
+    let adaptive = config.clip.kind == ClipKind::Adaptive;
+    let clip_count_stddev = adaptive.then(|| config.clip.count_stddev.unwrap_or(cohort as f64 / 20.0));
+    NoisePlan { clip_count_stddev, ..NoisePlan::of_update(multiplier) }
+}
+
+/// q W_min.
+fn least_weight(config: &Config, cohort: u64) -> f64 {
+    let population = config.participation.population as f64;
+    config.estimator.least_total_weight.unwrap_or(population) * cohort as f64 / population
+}
+
+fn vector(config: &Config, dimension: usize) -> VectorPlan {
+    // Public: the signs of the rotation follow from the seed of the first parameters.
+    let seed = || NoiseSource::from(SimulationKey::new(config.seed)).stream(Purpose::Rotation, &[]).public_seed();
+    VectorPlan {
+        rounding: Rounding::Nearest,
+        rotation_seed: config.privacy.rotation.then(seed),
+        clip_bit: config.clip.kind == ClipKind::Adaptive,
+        weight: divides_by_weight(config.estimator.kind),
+        ..VectorPlan::of_update(dimension, config.privacy.grid_bits.unwrap_or(GRID_BITS))
+    }
+}
+
+/// The rounds between restarts.
+fn segments(config: &Config, rounds: u64) -> Vec<Segment> {
+    let ends = config.privacy.restarts.iter().copied().chain([rounds]);
+    let one = |rounds| {
+        if config.privacy.tree_completion { Segment::completed(rounds) } else { Segment::of(rounds) }
+    };
+    let mut first = 0;
+    ends.map(|end| one(end - std::mem::replace(&mut first, end))).collect()
+}
+
+fn correlation(config: &Config, participation: Participation) -> Result<Correlation, ConfigError> {
+    let longest = segments(config, config.rounds).iter().map(|s| s.rounds).max().unwrap_or(1);
+    let wrong = |key: &str, e: &dyn std::fmt::Display| ConfigError::new(format!("privacy.{key}"), e);
+    let matrix = match config.privacy.mechanism {
+        MechanismKind::None | MechanismKind::Gaussian => return Ok(Correlation::Independent),
+        MechanismKind::Tree => NoiseMatrix::Tree,
+        MechanismKind::Banded => {
+            let setting = Factorizes::new(longest, participation).map_err(|e| wrong("mechanism", &e))?;
+            let bands =
+                config.privacy.bands.ok_or_else(|| wrong("bands", &"is missing: mechanism = \"banded\" needs it"))?;
+            optimise_banded(&setting, bands, Objective::Mean).map_err(|e| wrong("bands", &e))?.matrix
+        }
+        MechanismKind::Blt => {
+            let setting = Factorizes::new(longest, participation).map_err(|e| wrong("mechanism", &e))?;
+            let buffers = config.privacy.buffers.unwrap_or(4);
+            optimise_blt(&setting, buffers, Objective::Mean).map_err(|e| wrong("buffers", &e))?.matrix
+        }
+    };
+    Ok(Correlation::Matrix(matrix))
+}

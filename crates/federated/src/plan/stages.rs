@@ -1,0 +1,131 @@
+//! What holds from a round on: clip, cohort and learning rates, as the schedule says.
+
+use privacy::ClipNorm;
+
+use super::{
+    Draft, clip_norm,
+    phases::{Phase, Span},
+};
+use crate::config::{Change, ClipKind, Config, ConfigError, EstimatorKind, MechanismKind, ParticipationKind};
+
+/// What holds from a round on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stage {
+    /// Its first round.
+    pub from: u64,
+    /// The bound on an update, where it does not follow a quantile.
+    pub clip: ClipNorm,
+    /// Users of a round.
+    pub cohort: u64,
+    /// The users' step.
+    pub local_learning_rate: f32,
+    /// The server's step.
+    pub server_learning_rate: f32,
+    /// What the released sum is divided by; none where the release says its weight.
+    pub denominator: Option<f64>,
+    /// The phase to which its releases belong.
+    pub phase: usize,
+}
+
+/// The stages of a run, and the phases to which they belong.
+pub(super) fn split(draft: &Draft<'_>) -> Result<(Vec<Phase>, Vec<Stage>), ConfigError> {
+    let config = draft.config;
+    let mut stages = vec![first(config)?];
+    let mut noise = vec![said_noise(config)?];
+    for (number, change) in config.schedule.iter().enumerate() {
+        let (stage, z) = after(stages[number], noise[number], change, number)?;
+        stages.push(stage);
+        noise.push(z);
+    }
+    let (mut phases, mut spans): (Vec<Phase>, Vec<Span>) = (Vec::new(), Vec::new());
+    for number in 0..stages.len() {
+        let (stage, z) = (stages[number], noise[number]);
+        let end = stages.get(number + 1).map_or(config.rounds, |s| s.from);
+        let rounds = end - stage.from;
+        match spans.last_mut() {
+            Some(span) if span.cohort == stage.cohort && span.noise_multiplier == z => span.rounds += rounds,
+            _ => {
+                let (first, cohort, clip) = (stage.from, stage.cohort, stage.clip);
+                spans.push(Span { first, rounds, cohort, noise_multiplier: z, clip, alone: true });
+            }
+        }
+        stages[number].phase = spans.len() - 1;
+        stages[number].denominator = denominator(config, stage.cohort)?;
+    }
+    let alone = spans.len() == 1;
+    for (number, span) in spans.into_iter().enumerate() {
+        phases.push(Phase::new(draft, number, Span { alone, ..span })?);
+    }
+    Ok((phases, stages))
+}
+
+fn first(config: &Config) -> Result<Stage, ConfigError> {
+    let Some(norm) = config.clip.norm else {
+        let why = match config.clip.kind {
+            ClipKind::Adaptive => "an adaptive clip begins with one, such as 0.1",
+            _ => "without a bound nothing is known about how far one user moves the sum",
+        };
+        return Err(ConfigError::new("clip.norm", format!("is missing: {why}")));
+    };
+    Ok(Stage {
+        from: 0,
+        clip: clip_norm("clip.norm", norm)?,
+        cohort: config.participation.cohort,
+        local_learning_rate: config.local.learning_rate,
+        server_learning_rate: config.server.learning_rate,
+        denominator: None,
+        phase: 0,
+    })
+}
+
+/// z of the first stage; none where there is no noise.
+fn said_noise(config: &Config) -> Result<Option<f64>, ConfigError> {
+    match (config.privacy.mechanism, config.privacy.noise_multiplier) {
+        (MechanismKind::None, None) => Ok(None),
+        (MechanismKind::None, Some(_)) => {
+            Err(ConfigError::new("privacy.noise_multiplier", "does not go with mechanism = \"none\""))
+        }
+        (_, Some(z)) => Ok(Some(z)),
+        (_, None) => {
+            let why = "is missing: it is the noise's standard deviation over the sensitivity";
+            Err(ConfigError::new("privacy.noise_multiplier", why))
+        }
+    }
+}
+
+fn after(before: Stage, z: Option<f64>, change: &Change, number: usize) -> Result<(Stage, Option<f64>), ConfigError> {
+    let key = |field: &str| format!("schedule.{number}.{field}");
+    let stage = Stage {
+        from: change.from,
+        clip: change.clip_norm.map(|norm| clip_norm(&key("clip_norm"), norm)).transpose()?.unwrap_or(before.clip),
+        cohort: change.cohort.unwrap_or(before.cohort),
+        local_learning_rate: change.local_learning_rate.unwrap_or(before.local_learning_rate),
+        server_learning_rate: change.server_learning_rate.unwrap_or(before.server_learning_rate),
+        ..before
+    };
+    super::check_learning_rate(stage.local_learning_rate)
+        .map_err(|e| ConfigError::new(key("local_learning_rate"), e))?;
+    super::checks::server_rate(&key("server_learning_rate"), stage.server_learning_rate)?;
+    Ok((stage, change.noise_multiplier.or(z)))
+}
+
+/// What a sum is divided by: q W, or under DP-FTRL the report goal (rules P10 and P11).
+fn denominator(config: &Config, cohort: u64) -> Result<Option<f64>, ConfigError> {
+    let (estimator, population) = (&config.estimator, config.participation.population as f64);
+    match (estimator.kind, config.participation.kind) {
+        (EstimatorKind::Average, _) => Ok(None),
+        (EstimatorKind::Clipped, _) => Ok(Some(1.0)),
+        (EstimatorKind::Fixed, ParticipationKind::Arrival | ParticipationKind::Once) => Ok(Some(cohort as f64)),
+        (EstimatorKind::Fixed, _) => {
+            let total = match (estimator.total_weight, estimator.full_weight_tokens) {
+                (Some(total), _) => total,
+                (None, None) => population,
+                (None, Some(_)) => {
+                    let why = "is missing: with weights, what they add up to over all users is declared, not measured";
+                    return Err(ConfigError::new("estimator.total_weight", why));
+                }
+            };
+            Ok(Some(total * cohort as f64 / population))
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Every refusal of a plan, by rule.

@@ -1,0 +1,365 @@
+//! The loop: Algorithm 1 of McMahan et al. 2018, of Andrew et al. 2021 and of Xu et al. 2023, for every fleet.
+//!
+//! ```text
+//! draw the cohort -> fleet (train, clip, encode, sum) -> release -> record -> server optimizer -> next clip
+//! ```
+//!
+//! A round is a function from [`State`] to [`State`], and its last half a function of what was released alone: the optimizer
+//! takes a `Released` and nothing else, and the ledger has it, durably, before the optimizer sees it. After a crash the rounds
+//! that the ledger has are applied again from there ([`Loop::replay`]); none is released a second time (rule P13).
+
+use std::{sync::Arc, time::Instant};
+
+use device::round::{Exact, Task};
+use lm::model::unit_norm;
+use privacy::{
+    ClipNorm,
+    clip::{AdaptiveClip, ClipError},
+    encoding::EncodingError,
+    ledger::{Attempt, Ledger, LedgerError, LedgerStore},
+    mechanism::{Correlation, Mechanism, MechanismError},
+    participation::ParticipationError,
+    rng::NoiseSource,
+    stages::{ClipBit, ClipRuleError, Clipping, Released, Sum},
+};
+use thiserror::Error;
+
+use crate::{
+    cohort::Sampler,
+    config::ConfigError,
+    fleet::{Collected, Fleet, FleetError, RoundTask, users_key},
+    metrics::{Diagnostics, Timing},
+    optimizer::{Optimizer, OptimizerError},
+    plan::{Coding, Plan, no_noise},
+};
+
+/// Why a round came to nothing.
+#[derive(Debug, Error)]
+pub enum RoundError {
+    /// Local training or the sum failed; nothing was released.
+    #[error(transparent)]
+    Fleet(#[from] FleetError),
+    /// The noise failed; nothing was released.
+    #[error(transparent)]
+    Mechanism(#[from] MechanismError),
+    /// The release could not be recorded, and must not be used.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The release does not fit the model.
+    #[error(transparent)]
+    Optimizer(#[from] OptimizerError),
+    /// The sum does not fit its encoding.
+    #[error(transparent)]
+    Encoding(#[from] EncodingError),
+    /// The noised fraction is no number.
+    #[error(transparent)]
+    Clip(#[from] ClipError),
+    /// The rule of clipping does not fit the model.
+    #[error(transparent)]
+    Rule(#[from] ClipRuleError),
+    /// The population cannot fill the round.
+    #[error(transparent)]
+    Participation(#[from] ParticipationError),
+    /// The plan contradicts itself.
+    #[error(transparent)]
+    Plan(#[from] ConfigError),
+    /// A release that was recorded is no longer stored.
+    #[error("round {round} was released, and what was released is no longer stored; a newer checkpoint is needed")]
+    Gone {
+        /// Which.
+        round: u64,
+    },
+}
+
+/// Where a run stands: all of it follows from the plan and from what was released.
+#[derive(Debug)]
+pub struct State {
+    /// Rounds that were done.
+    pub round: u64,
+    /// The model.
+    pub model: Vec<f32>,
+    /// What the server's optimizer remembers.
+    pub optimizer: Optimizer,
+    /// The clip, where it follows a quantile.
+    pub clip: Option<AdaptiveClip>,
+    /// The noised share of users under the tracked clip, of the last round.
+    pub fraction_below_clip: Option<f64>,
+    /// The mechanism of the phase of the next round; none before its first round and where there is no noise.
+    pub mechanism: Option<Mechanism>,
+}
+
+impl State {
+    /// The state before the first round.
+    ///
+    /// # Errors
+    /// When the plan's numbers have no meaning.
+    pub fn new(plan: &Plan, model: Vec<f32>) -> Result<Self, RoundError> {
+        let optimizer = Optimizer::new(plan.optimizer, model.len())?;
+        let clip = plan.adaptive.map(AdaptiveClip::new).transpose()?;
+        Ok(Self { round: 0, model, optimizer, clip, fraction_below_clip: None, mechanism: None })
+    }
+}
+
+/// What became of a round.
+#[derive(Debug)]
+pub enum Round {
+    /// It was released, recorded and applied.
+    Done(Box<Done>),
+    /// It would have cost more than the budget, and did not begin (rule P14).
+    OutOfBudget(LedgerError),
+}
+
+/// What a round that was done leaves behind.
+#[derive(Debug)]
+pub struct Done {
+    /// Where the time went.
+    pub timing: Timing,
+    /// What its users did, exactly. Not private: for simulations.
+    pub diagnostics: Diagnostics,
+}
+
+/// A run in its rounds.
+pub struct Loop<'a, S> {
+    plan: &'a Plan,
+    source: Arc<NoiseSource>,
+    ledger: Ledger<S>,
+    state: State,
+    /// What the last round encoded with.
+    coding: Option<(usize, ClipNorm, Coding)>,
+    threads: usize,
+}
+
+impl<'a, S: LedgerStore> Loop<'a, S> {
+    /// The loop of a plan, from a state on.
+    pub const fn new(
+        plan: &'a Plan,
+        source: Arc<NoiseSource>,
+        ledger: Ledger<S>,
+        state: State,
+        threads: usize,
+    ) -> Self {
+        Self { plan, source, ledger, state, coding: None, threads }
+    }
+
+    /// Where it stands.
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The ledger.
+    pub const fn ledger(&self) -> &Ledger<S> {
+        &self.ledger
+    }
+
+    /// The ledger, to let go of what a checkpoint holds.
+    pub const fn ledger_mut(&mut self) -> &mut Ledger<S> {
+        &mut self.ledger
+    }
+
+    /// The norm that updates of the next round are clipped to.
+    #[must_use]
+    pub fn clip(&self) -> ClipNorm {
+        let of_plan = self.plan.stage(self.state.round).clip;
+        self.state.clip.map_or(of_plan, |clip| clip.active())
+    }
+
+    /// One round. `time` is in seconds since 1970.
+    ///
+    /// # Errors
+    /// When nothing was released, or what was released could not be recorded.
+    pub fn round(&mut self, fleet: &mut dyn Fleet, time: u64) -> Result<Round, RoundError> {
+        let watch = Instant::now();
+        self.enter_phase()?;
+        if let Some(refused) = self.beyond_budget()? {
+            return Ok(Round::OutOfBudget(refused));
+        }
+        let cohort = self.cohort()?;
+        let sample_s = watch.elapsed().as_secs_f64();
+
+        let clip = self.clip();
+        let collected = self.collect(fleet, &cohort)?;
+        let Collected { sum, exact, busy_s, wall_s } = collected;
+        let diagnostics = diagnose(self.state.round, &exact, clip.get());
+
+        let watch = Instant::now();
+        let released = self.release(sum)?;
+        let release_s = watch.elapsed().as_secs_f64();
+
+        let watch = Instant::now();
+        self.record(&released, time)?;
+        let ledger_s = watch.elapsed().as_secs_f64();
+
+        let watch = Instant::now();
+        let round = self.state.round;
+        self.apply(&released)?;
+        let optimizer_s = watch.elapsed().as_secs_f64();
+
+        let timing = Timing {
+            round,
+            sample_s,
+            train_s: wall_s,
+            train_busy_s: busy_s,
+            threads: self.threads,
+            release_s,
+            ledger_s,
+            optimizer_s,
+            evaluate_s: 0.0,
+            checkpoint_s: 0.0,
+        };
+        Ok(Round::Done(Box::new(Done { timing, diagnostics })))
+    }
+
+    /// Applies a round that the ledger has and this state has not; says whether there was one.
+    ///
+    /// # Errors
+    /// When what was released is not stored, or does not fit.
+    pub fn replay(&mut self) -> Result<bool, RoundError> {
+        let round = self.state.round;
+        if round == self.plan.config.rounds {
+            return Ok(false);
+        }
+        let phase = self.plan.phase(round);
+        let (stream, step) = (phase.stream.clone(), round - phase.first);
+        if self.ledger.released_in(&stream, step).is_none() {
+            return Ok(false);
+        }
+        let released = self.ledger.restore(&stream, step)?.ok_or(RoundError::Gone { round })?;
+        self.enter_phase()?;
+        if let Some(mechanism) = &mut self.state.mechanism {
+            mechanism.pass(&released)?;
+        }
+        self.code()?;
+        self.apply(&released)?;
+        Ok(true)
+    }
+
+    /// At the first round of a phase its mechanism begins.
+    fn enter_phase(&mut self) -> Result<(), RoundError> {
+        let phase = self.plan.phase(self.state.round);
+        if phase.first == self.state.round {
+            self.state.mechanism = match &phase.mechanism {
+                None => None,
+                Some(plan) => Some(Mechanism::init(plan.clone(), &phase.released_layout()?, Arc::clone(&self.source))?),
+            };
+        }
+        Ok(())
+    }
+
+    /// Why the next release would not be admitted, if it is for its cost.
+    fn beyond_budget(&self) -> Result<Option<LedgerError>, RoundError> {
+        let (Some(_), Some(mechanism)) = (self.ledger.budget(), &self.state.mechanism) else { return Ok(None) };
+        let phase = self.plan.phase(self.state.round);
+        match self.ledger.check(&phase.stream, mechanism.step(), &mechanism.next_event()?) {
+            Ok(()) => Ok(None),
+            Err(refused @ LedgerError::BudgetExceeded { .. }) => Ok(Some(refused)),
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    fn cohort(&self) -> Result<Vec<u64>, RoundError> {
+        let phase = self.plan.phase(self.state.round);
+        let population = self.plan.config.participation.population;
+        let sampler = Sampler::new(phase.participation, population, phase.cohort, self.plan.config.rounds)?;
+        Ok(sampler.cohort(&self.source, self.state.round))
+    }
+
+    /// Has the coding of the next round ready.
+    fn code(&mut self) -> Result<(), RoundError> {
+        let number = self.plan.stage(self.state.round).phase;
+        let clip = self.plan.rule(self.clip())?.bound();
+        if !matches!(&self.coding, Some((n, c, _)) if *n == number && *c == clip) {
+            self.coding = Some((number, clip, self.plan.phases()[number].coding(clip)?));
+        }
+        Ok(())
+    }
+
+    /// What the fleet adds up.
+    fn collect(&mut self, fleet: &mut dyn Fleet, cohort: &[u64]) -> Result<Collected, RoundError> {
+        self.code()?;
+        let Some((_, _, coding)) = &self.coding else { return Err(FleetError::Died.into()) };
+        let clipping = Clipping::new(self.plan.rule(self.clip())?, self.clip_bit())?;
+        let round = self.state.round;
+        let task = Task {
+            model: &self.state.model,
+            clipping: &clipping,
+            encoding: &coding.encoding,
+            full_weight_tokens: self.plan.config.estimator.full_weight_tokens,
+            learning_rate: self.plan.stage(round).local_learning_rate,
+        };
+        let users = users_key(&self.source, round);
+        Ok(fleet.round(&RoundTask { round, task, cohort, users: &users })?)
+    }
+
+    /// Rule P9.
+    fn clip_bit(&self) -> ClipBit {
+        match self.state.clip {
+            None => ClipBit::None,
+            Some(_) if self.plan.local.greedy => ClipBit::NeverProjected,
+            Some(clip) => ClipBit::NormAtMost(clip.tracked()),
+        }
+    }
+
+    /// From the sum to what anyone may see.
+    fn release(&mut self, sum: Sum) -> Result<Released, RoundError> {
+        let quotient = self.coding.as_ref().and_then(|(_, _, coding)| coding.quotient.as_ref());
+        let sum = match quotient {
+            Some(quotient) => quotient.divide(sum)?,
+            None => sum,
+        };
+        match &mut self.state.mechanism {
+            Some(mechanism) => Ok(mechanism.release(sum)?),
+            None => {
+                let step = self.state.round - self.plan.phase(self.state.round).first;
+                Ok(sum.release_without_privacy(step, &no_noise(), self.plan.randomness()))
+            }
+        }
+    }
+
+    fn record(&mut self, released: &Released, time: u64) -> Result<(), RoundError> {
+        let phase = self.plan.phase(self.state.round);
+        let attempt = Attempt { stream: &phase.stream, number: 0, declared: phase.cohort, participations: None, time };
+        let _receipt = self.ledger.record(released, attempt)?;
+        Ok(())
+    }
+
+    /// What follows from a release: the server's step, the next clip.
+    fn apply(&mut self, released: &Released) -> Result<(), RoundError> {
+        let stage = *self.plan.stage(self.state.round);
+        let Some((_, _, coding)) = &self.coding else { return Err(FleetError::Died.into()) };
+        let State { model, optimizer, clip, fraction_below_clip, mechanism, round } = &mut self.state;
+        // The true average divides by the weight of who came; nobody came where it is 0.
+        let denominator = stage.denominator.or_else(|| released.weight().filter(|w| *w > 0.0)).unwrap_or(1.0);
+        optimizer.step(model, released, coding.released(), denominator, stage.server_learning_rate)?;
+        unit_norm::renormalise(&self.plan.model, &self.plan.parameters, model);
+        if let (Some(clip), Some(fraction)) = (clip, released.fraction_under_clip(stage.cohort as f64)) {
+            *fraction_below_clip = Some(fraction);
+            clip.follow(fraction)?;
+            let may_move =
+                mechanism.as_ref().is_none_or(|m| m.plan().correlation == Correlation::Independent || m.at_restart());
+            if may_move {
+                clip.activate();
+            }
+        }
+        *round += 1;
+        Ok(())
+    }
+}
+
+/// What the users of a round did, exactly.
+fn diagnose(round: u64, exact: &[(u64, Exact)], clip: f64) -> Diagnostics {
+    let tokens: usize = exact.iter().map(|(_, e)| e.tokens).sum();
+    let loss: f64 = exact.iter().map(|(_, e)| e.loss).sum();
+    let mut norms: Vec<f64> = exact.iter().map(|(_, e)| e.norm).filter(|n| n.is_finite()).collect();
+    norms.sort_unstable_by(f64::total_cmp);
+    let quantile = |share: f64| norms[((norms.len() - 1) as f64 * share).round() as usize];
+    let longer = norms.iter().filter(|n| **n > clip).count();
+    Diagnostics {
+        round,
+        users: exact.len() as u64,
+        tokens: tokens as u64,
+        loss: (tokens > 0).then(|| loss / tokens as f64).filter(|l| l.is_finite()),
+        norm_quantiles: (!norms.is_empty()).then(|| [0.0, 0.1, 0.5, 0.9, 1.0].map(quantile)),
+        clipped_share: (!norms.is_empty()).then(|| longer as f64 / norms.len() as f64),
+        not_finite: (exact.len() - norms.len()) as u64,
+    }
+}

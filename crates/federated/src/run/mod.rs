@@ -1,0 +1,512 @@
+//! A run is a folder: begun, gone on with after any crash, and ended.
+//!
+//! | file                | what it holds                                                                        |
+//! |---------------------|--------------------------------------------------------------------------------------|
+//! | `config.toml`       | the settings, resolved                                                               |
+//! | `ledger.jsonl`      | every release, with what belongs to it beside it ([`privacy::ledger::file`])         |
+//! | `secret/`           | keys; stays with the run                                                             |
+//! | `metrics.jsonl`     | a line an evaluation                                                                 |
+//! | `timing.jsonl`      | a line a round                                                                       |
+//! | `diagnostics.jsonl` | exact losses and norms, a line a round; simulations only, not private                |
+//! | `checkpoints/`      | the two newest states                                                                |
+//! | `model/`            | the model at the end                                                                 |
+//! | `statement.md`, `.json` | the guarantee, from the ledger                                                   |
+//! | `report.html`       | all of it on one page                                                                |
+//! | `events.out.tfevents.keyhush` | for TensorBoard                                                            |
+//!
+//! Killed at any moment, a run goes on from its newest checkpoint: what the ledger has beyond it is applied again, never
+//! released again, and evaluated where that was due. So it ends with the same model, metrics and events.
+
+mod ending;
+mod opened;
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
+
+use lm::kernels::KernelPath;
+use privacy::{
+    Epsilon, PrivacyEvent, Rho,
+    ledger::{
+        Attempt, Ledger, LedgerError, Publication,
+        file::{FileStore, Place},
+    },
+    rng::{NoiseSource, Randomness, SimulationKey},
+};
+use thiserror::Error;
+
+pub use self::{ending::Ending, opened::Opened};
+use crate::{
+    checkpoint::Checkpoints,
+    config::{Config, ConfigError, Document},
+    evaluate::{EvaluateError, Evaluator},
+    files::{self, FileError, Lines},
+    fleet::Fleet,
+    metrics::{DIAGNOSTICS_FILE, DiagnosticsHead, METRICS_FILE, Metrics, TIMING_FILE, Timing},
+    model_folder::ModelFolderError,
+    plan::{BEFORE, Plan},
+    population::ExamplesError,
+    round::{Done, Loop, Round, RoundError, State},
+    tensorboard,
+};
+
+/// The resolved settings.
+pub const CONFIG_FILE: &str = "config.toml";
+/// The ledger.
+pub const LEDGER_FILE: &str = "ledger.jsonl";
+/// The model.
+pub const MODEL_FOLDER: &str = "model";
+/// The guarantee in words.
+pub const STATEMENT_FILE: &str = "statement.md";
+const CHECKPOINTS: &str = "checkpoints";
+
+/// Why a run cannot go on.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The settings are wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A model's folder.
+    #[error(transparent)]
+    Model(#[from] ModelFolderError),
+    /// The text.
+    #[error(transparent)]
+    Text(#[from] corpus::store::StoreError),
+    /// Posts as units.
+    #[error(transparent)]
+    Examples(#[from] ExamplesError),
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// A round.
+    #[error(transparent)]
+    Round(#[from] RoundError),
+    /// An evaluation.
+    #[error(transparent)]
+    Evaluate(#[from] EvaluateError),
+    /// A page.
+    #[error(transparent)]
+    Chart(#[from] crate::chart::ChartError),
+    /// There is a run already.
+    #[error("{0} holds a run already: go on with --resume {0}, or choose another folder", path.display())]
+    Taken {
+        /// Where.
+        path: PathBuf,
+    },
+    /// There is no run.
+    #[error("there is no run to go on with in {}", path.display())]
+    NoRun {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The settings of the folder are not those of its ledger.
+    #[error("{} is not what the ledger was begun with; a plan is fixed before its first round", path.display())]
+    OtherPlan {
+        /// The settings.
+        path: PathBuf,
+    },
+}
+
+/// With what a run is computed; nothing of it changes a bit of the result but the kernels, which are recorded.
+#[derive(Debug, Clone, Copy)]
+pub struct Means {
+    /// The kernels.
+    pub kernels: KernelPath,
+    /// Threads, for training and evaluation.
+    pub threads: usize,
+}
+
+/// Why a run is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Over {
+    /// All rounds are done.
+    Done,
+    /// The next round would cost more than the budget.
+    Budget(String),
+    /// The accuracy that was asked for is reached.
+    Accurate,
+}
+
+/// What a step of a run came to.
+#[derive(Debug)]
+pub struct Step {
+    /// The round that was done, unless it was a step after a crash.
+    pub done: Option<Box<Done>>,
+    /// The evaluation after it, where there was one.
+    pub metrics: Option<Metrics>,
+    /// Whether the run is over.
+    pub over: Option<Over>,
+}
+
+/// A run.
+pub struct Run<'a> {
+    folder: PathBuf,
+    plan: &'a Plan,
+    opened: &'a Opened,
+    means: Means,
+    evaluator: Evaluator,
+    rounds: Loop<'a, FileStore>,
+    checkpoints: Checkpoints,
+    metrics: Lines,
+    timing: Lines,
+    diagnostics: Option<Lines>,
+    history: Vec<Metrics>,
+    started: u64,
+    warnings: Vec<String>,
+    over: Option<Over>,
+    /// Tokens that were read by users, exactly; for simulations.
+    tokens: u64,
+}
+
+/// Reads the settings of a run that is there.
+///
+/// # Errors
+/// When there is none.
+pub fn settings(folder: &Path) -> Result<Config, RunError> {
+    let path = folder.join(CONFIG_FILE);
+    if !path.is_file() {
+        return Err(RunError::NoRun { path: folder.to_owned() });
+    }
+    Ok(Document::new(&files::read_text(&path)?, &[])?.config()?)
+}
+
+impl<'a> Run<'a> {
+    /// Begins a run in a folder that holds none.
+    ///
+    /// # Errors
+    /// When there is one, or something cannot be made.
+    pub fn begin(folder: &Path, plan: &'a Plan, opened: &'a Opened, means: Means) -> Result<Self, RunError> {
+        let place = place(folder);
+        if folder.join(CONFIG_FILE).exists() || place.is_begun()? {
+            return Err(RunError::Taken { path: folder.to_owned() });
+        }
+        files::make_folder(folder)?;
+        let source = match plan.randomness() {
+            Randomness::Secret => NoiseSource::from(place.draw_noise_key()?),
+            simulated => simulation(simulated),
+        };
+        let source = Arc::new(source);
+        files::write(&folder.join(CONFIG_FILE), plan.config.to_toml().as_bytes())?;
+        let ledger = begin_ledger(&place, plan, opened)?;
+        let state = State::new(plan, opened.first_parameters().to_vec())?;
+        let mut run = Self::with(folder, plan, opened, means, source, ledger, state, None)?;
+        run.evaluate_if_due()?;
+        run.checkpoint()?;
+        Ok(run)
+    }
+
+    /// Goes on with a run; what the ledger has beyond the newest checkpoint is applied again.
+    ///
+    /// # Errors
+    /// When there is none, it was begun with other settings, or it is damaged.
+    pub fn resume(folder: &Path, plan: &'a Plan, opened: &'a Opened, means: Means) -> Result<Self, RunError> {
+        let place = place(folder);
+        if !place.is_begun()? {
+            // Nothing was recorded: it was killed while it was begun.
+            let config = folder.join(CONFIG_FILE);
+            fs::remove_file(&config).map_err(files::failed("remove", &config))?;
+            return Self::begin(folder, plan, opened, means);
+        }
+        let source = match plan.randomness() {
+            Randomness::Secret => NoiseSource::from(place.noise_key()?),
+            simulated => simulation(simulated),
+        };
+        let source = Arc::new(source);
+        let checkpoints = Checkpoints::new(folder.join(CHECKPOINTS), plan, means.kernels.name());
+        let (found, mut warnings) = checkpoints.newest(plan, &source)?;
+        let heads: Vec<_> = found.iter().map(|f| f.head).collect();
+        let (mut ledger, _) = place.open(&heads)?;
+        if *ledger.plan() != plan.ledger {
+            return Err(RunError::OtherPlan { path: folder.join(CONFIG_FILE) });
+        }
+        finish_beginning(&mut ledger, plan, opened)?;
+        warnings.extend(ledger.warnings().iter().cloned());
+        let kept = found.as_ref().map(|f| f.state.round);
+        let state = match found {
+            Some(found) => found.state,
+            None => State::new(plan, opened.first_parameters().to_vec())?,
+        };
+        let mut run = Self::with(folder, plan, opened, means, source, ledger, state, kept)?;
+        run.warnings = warnings;
+        run.replay()?;
+        Ok(run)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the two ways to a run, once")]
+    fn with(
+        folder: &Path,
+        plan: &'a Plan,
+        opened: &'a Opened,
+        means: Means,
+        source: Arc<NoiseSource>,
+        ledger: Ledger<FileStore>,
+        state: State,
+        kept: Option<u64>,
+    ) -> Result<Self, RunError> {
+        let simulated = plan.randomness() != Randomness::Secret;
+        let started = ledger.entries()?.next().transpose()?.map_or(0, |entry| entry.time());
+        let path = |name: &str| folder.join(name);
+        let of_round = |line: &str| serde_json::from_str::<Metrics>(line).ok().map(|m| m.round);
+        let metrics =
+            Lines::open(&path(METRICS_FILE), |line| of_round(line).is_some_and(|r| kept.is_some_and(|k| r <= k)))?;
+        let history = files::read_lines(&path(METRICS_FILE))?;
+        // Rounds that the ledger has are not run again, and keep their lines.
+        let recorded = ledger.releases().iter().filter(|(s, _)| *s != BEFORE).map(|(_, n)| n).sum::<u64>();
+        let of_round = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok()?.get("round")?.as_u64();
+        let keep = |line: &str| of_round(line).is_some_and(|round| round < recorded);
+        let timing = Lines::open(&path(TIMING_FILE), keep)?;
+        let diagnostics = if simulated { Some(diagnostics(&path(DIAGNOSTICS_FILE), keep)?) } else { None };
+        let tokens = if simulated { tokens(&path(DIAGNOSTICS_FILE))? } else { 0 };
+        Ok(Self {
+            folder: folder.to_owned(),
+            checkpoints: Checkpoints::new(folder.join(CHECKPOINTS), plan, means.kernels.name()),
+            evaluator: opened.evaluator(&plan.config)?,
+            rounds: Loop::new(plan, source, ledger, state, means.threads),
+            plan,
+            opened,
+            means,
+            metrics,
+            timing,
+            diagnostics,
+            history,
+            started,
+            warnings: Vec::new(),
+            over: None,
+            tokens,
+        })
+    }
+
+    /// Applies what the ledger has beyond the checkpoint.
+    fn replay(&mut self) -> Result<(), RunError> {
+        self.evaluate_if_due()?;
+        while self.rounds.replay()? {
+            self.evaluate_if_due()?;
+        }
+        Ok(())
+    }
+
+    /// One round, with the evaluation and the checkpoint that are due after it.
+    ///
+    /// # Errors
+    /// When the run cannot go on; what was recorded is not lost.
+    pub fn step(&mut self, fleet: &mut dyn Fleet) -> Result<Step, RunError> {
+        self.over = self.is_over();
+        if let Some(over) = &self.over {
+            return Ok(Step { done: None, metrics: None, over: Some(over.clone()) });
+        }
+        let mut done = match self.rounds.round(fleet, now())? {
+            Round::OutOfBudget(why) => {
+                self.over = Some(Over::Budget(why.to_string()));
+                return Ok(Step { done: None, metrics: self.evaluate_now()?, over: self.over.clone() });
+            }
+            Round::Done(done) => done,
+        };
+        let watch = Instant::now();
+        let metrics = self.evaluate_if_due()?;
+        done.timing.evaluate_s = watch.elapsed().as_secs_f64();
+        let watch = Instant::now();
+        if self.rounds.state().round.is_multiple_of(self.plan.config.checkpoint.every) {
+            self.checkpoint()?;
+        }
+        done.timing.checkpoint_s = watch.elapsed().as_secs_f64();
+        self.note(&done)?;
+        self.over = self.is_over();
+        Ok(Step { done: Some(done), metrics, over: self.over.clone() })
+    }
+
+    fn note(&mut self, done: &Done) -> Result<(), RunError> {
+        self.timing.append(&done.timing)?;
+        if let Some(diagnostics) = &mut self.diagnostics {
+            diagnostics.append(&done.diagnostics)?;
+            self.tokens += done.diagnostics.tokens;
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> Option<Over> {
+        let round = self.rounds.state().round;
+        let reached =
+            |line: &Metrics| self.plan.config.evaluation.stop_at_accuracy.is_some_and(|a| line.accuracy_top1 >= a);
+        if let Some(over @ Over::Budget(_)) = &self.over {
+            return Some(over.clone());
+        }
+        if round == self.plan.config.rounds {
+            return Some(Over::Done);
+        }
+        self.history.last().filter(|line| line.round == round && reached(line)).map(|_| Over::Accurate)
+    }
+
+    /// Measures where that is due and was not done.
+    fn evaluate_if_due(&mut self) -> Result<Option<Metrics>, RunError> {
+        let round = self.rounds.state().round;
+        let due = round.is_multiple_of(self.plan.config.evaluation.every) || round == self.plan.config.rounds;
+        if due { self.evaluate_now() } else { Ok(None) }
+    }
+
+    fn evaluate_now(&mut self) -> Result<Option<Metrics>, RunError> {
+        if self.history.last().is_some_and(|line| line.round >= self.rounds.state().round) {
+            return Ok(None);
+        }
+        let line = self.measure()?;
+        self.metrics.append(&line)?;
+        self.metrics.sync()?;
+        self.history.push(line.clone());
+        let path = self.folder.join(tensorboard::EVENTS_FILE);
+        let events = tensorboard::events(&self.history, &self.timings()?, self.started as f64);
+        tensorboard::save(&path, &events).map_err(files::failed("write", &path))?;
+        Ok(Some(line))
+    }
+
+    fn measure(&self) -> Result<Metrics, RunError> {
+        let (plan, state) = (self.plan, self.rounds.state());
+        let Means { kernels, threads } = self.means;
+        let counts = self.evaluator.evaluate(&plan.model, &state.model, kernels, threads)?;
+        let measured = lm::metrics::Metrics::from(&counts);
+        let [top1, top3, _] = measured.accuracy.unwrap_or_default();
+        let (epsilon, rho) = self.spent(state.round)?;
+        Ok(Metrics {
+            round: state.round,
+            accuracy_top1: top1,
+            accuracy_top3: top3,
+            accuracy_in_vocabulary: measured.accuracy_in_vocabulary.unwrap_or_default(),
+            perplexity: measured.perplexity.filter(|p| p.is_finite()),
+            targets: measured.tokens,
+            clip_norm: Some(self.rounds.clip().get()),
+            tracked_clip_norm: state.clip.map(|clip| clip.tracked().get()),
+            fraction_below_clip: state.fraction_below_clip,
+            server_learning_rate: f64::from(plan.stage(state.round).server_learning_rate),
+            planned_participations: plan.planned_participations(state.round),
+            epsilon,
+            rho,
+            projected_epsilon: if state.round > 0 { plan.projected_epsilon(state.round)? } else { None },
+        })
+    }
+
+    /// What the releases before a round cost, the model that the run started from included. It is asked of the plan, so that a
+    /// run that was resumed says the same; at the end the statement asks the ledger.
+    fn spent(&self, round: u64) -> Result<(Epsilon, Option<Rho>), RunError> {
+        let start = self.opened.import().map(|import| import.event.clone());
+        let events = start.into_iter().chain([self.plan.event(round)?]).collect();
+        let ledger = &self.plan.ledger;
+        let judged = ledger
+            .accountant
+            .judge_group(&PrivacyEvent::Compose { events }, ledger.delta, ledger.group)
+            .map_err(|e| ConfigError::new("privacy.accountant", e))?;
+        Ok((judged.epsilon, judged.rho))
+    }
+
+    /// Keeps the state; what the ledger stored for rounds before the older checkpoint goes.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn checkpoint(&mut self) -> Result<(), RunError> {
+        let head = self.rounds.ledger().head();
+        let kept = self.checkpoints.write(self.rounds.state(), head)?;
+        if let [_, older, ..] = kept[..]
+            && older < self.plan.config.rounds
+        {
+            let phase = self.plan.phase(older);
+            let entry = self.rounds.ledger().released_in(&phase.stream, older - phase.first);
+            if let Some(entry) = entry {
+                self.rounds.ledger_mut().discard_released(entry)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn timings(&self) -> Result<Vec<Timing>, RunError> {
+        Ok(files::read_lines(&self.folder.join(TIMING_FILE))?)
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub const fn state(&self) -> &State {
+        self.rounds.state()
+    }
+
+    /// The ledger.
+    #[must_use]
+    pub const fn ledger(&self) -> &Ledger<FileStore> {
+        self.rounds.ledger()
+    }
+
+    /// Its evaluations so far.
+    #[must_use]
+    pub fn history(&self) -> &[Metrics] {
+        &self.history
+    }
+
+    /// What was noticed when it was resumed.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}
+
+fn place(folder: &Path) -> Place {
+    Place::new(folder.join(LEDGER_FILE))
+}
+
+fn simulation(randomness: Randomness) -> NoiseSource {
+    match randomness {
+        Randomness::SimulatedFloatingPoint { seed } => SimulationKey::with_floating_point_noise(seed).into(),
+        Randomness::Simulated { seed } => SimulationKey::new(seed).into(),
+        Randomness::Secret => unreachable!("a secret key is read, not made of a seed"),
+    }
+}
+
+/// The ledger, and in it what was paid for before the first round.
+fn begin_ledger(place: &Place, plan: &Plan, opened: &Opened) -> Result<Ledger<FileStore>, RunError> {
+    let (mut ledger, _) = place.create(plan.ledger.clone(), now())?;
+    finish_beginning(&mut ledger, plan, opened)?;
+    Ok(ledger)
+}
+
+/// Records what the run starts from, and what was released of its users before (rules P11 and P15), unless it is there.
+fn finish_beginning(ledger: &mut Ledger<FileStore>, plan: &Plan, opened: &Opened) -> Result<(), RunError> {
+    if let Some(import) = opened.import()
+        && ledger.imports().is_empty()
+    {
+        let _receipt = ledger.record_import(import.clone(), now())?;
+    }
+    if let Some(what) = &plan.non_private {
+        let event = PrivacyEvent::NonPrivate { what: what.clone() };
+        let bytes = what.as_bytes().into();
+        let publication = Publication { event: &event, randomness: plan.randomness(), step: 0, bytes };
+        let declared = plan.ledger.population;
+        let attempt = Attempt { stream: BEFORE, number: 0, declared, participations: None, time: now() };
+        let _receipt = ledger.publish(&publication, attempt)?;
+    }
+    Ok(())
+}
+
+/// The file of exact numbers, with its warning first.
+fn diagnostics(path: &Path, keep: impl Fn(&str) -> bool) -> Result<Lines, FileError> {
+    let is_head = |line: &str| serde_json::from_str::<DiagnosticsHead>(line).is_ok();
+    let mut lines = Lines::open(path, |line| is_head(line) || keep(line))?;
+    if fs::metadata(path).map_err(files::failed("look at", path))?.len() == 0 {
+        lines.append(&DiagnosticsHead::default())?;
+    }
+    Ok(lines)
+}
+
+/// Tokens that users have read so far, exactly.
+fn tokens(path: &Path) -> Result<u64, FileError> {
+    let text = match files::read_text(path) {
+        Err(FileError { error, .. }) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        other => other?,
+    };
+    let of_line = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok()?.get("tokens")?.as_u64();
+    Ok(text.lines().filter_map(of_line).sum())
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

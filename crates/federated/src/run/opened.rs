@@ -1,0 +1,341 @@
+//! What a run's settings name, opened: the text, the vocabulary, the model to start from.
+
+use std::path::{Path, PathBuf};
+
+use corpus::{
+    origin::KnownVocabulary,
+    store::{Part, Split, Store},
+    synth::{Crowd, Dialect, SynthPlan},
+};
+use lm::{
+    folder::{Folder, Weights},
+    model::{
+        config::{ModelConfig, Token},
+        initial::initial_parameters,
+    },
+    tokenizer::{Rules, Tokenizer},
+    vocabulary::Vocabulary,
+};
+use privacy::{
+    ledger::{Head, Import, ImportKind, PublicData, Start, Unit, file::Place},
+    rng::Randomness,
+};
+
+use super::{LEDGER_FILE, MODEL_FOLDER, RunError};
+use crate::{
+    config::{Config, ConfigError, DataKind},
+    evaluate::Evaluator,
+    model_folder,
+    plan::Setting,
+    population::{Examples, Population, StoredPopulation, SyntheticPopulation},
+};
+
+/// Held-out users of a thousand, if nothing is said.
+const HELD_OUT_PER_MILLE: u32 = 100;
+
+/// What the settings name, opened.
+pub struct Opened {
+    text: Text,
+    vocabulary: Vocabulary,
+    rules: Rules,
+    model: ModelConfig,
+    first: Vec<f32>,
+    start: Start,
+    public_data: Vec<PublicData>,
+    import: Option<Import>,
+}
+
+/// Whose text.
+enum Text {
+    Crowd { plan: SynthPlan, held_out: u64 },
+    Store { store: Box<Store>, train: Vec<u64>, held_out: Vec<u64> },
+}
+
+impl Opened {
+    /// Opens everything.
+    ///
+    /// # Errors
+    /// When something is not there, damaged, or does not go with something else.
+    pub fn new(config: &Config) -> Result<Self, RunError> {
+        let store = match config.data.kind {
+            DataKind::Store => Some(open_store(config)?),
+            DataKind::Synthetic => None,
+        };
+        let Origin { known, model, first, start, import } = origin(config, store.as_ref())?;
+        let public_data = match &known {
+            Known::BuiltIn => Vec::new(),
+            Known::Named(what) => vec![PublicData { what: "the vocabulary".into(), why: what.clone() }],
+        };
+        let (vocabulary, rules) = match (&store, import_vocabulary(config)?) {
+            (Some(store), _) => (store.vocabulary().clone(), store.meta().rules),
+            (None, Some(of_model)) => of_model,
+            (None, None) => {
+                let built_in = built_in(&model)?;
+                (built_in.vocabulary, built_in.rules)
+            }
+        };
+        let text = match store {
+            Some(store) => split(config, store)?,
+            None => crowd(config)?,
+        };
+        let opened = Self { text, vocabulary, rules, model, first, start, public_data, import };
+        opened.check_declared(config)?;
+        Ok(opened)
+    }
+
+    /// What a plan must know.
+    #[must_use]
+    pub fn setting(&self) -> Setting {
+        let non_private = match &self.text {
+            Text::Store { store, .. } => store.meta().non_private.clone(),
+            Text::Crowd { .. } => Vec::new(),
+        };
+        Setting {
+            model: self.model.clone(),
+            start: self.start.clone(),
+            non_private: (!non_private.is_empty()).then(|| non_private.join("; ")),
+            public_data: self.public_data.clone(),
+        }
+    }
+
+    /// The parameters before the first round.
+    #[must_use]
+    pub fn first_parameters(&self) -> &[f32] {
+        &self.first
+    }
+
+    /// The vocabulary.
+    #[must_use]
+    pub const fn vocabulary(&self) -> &Vocabulary {
+        &self.vocabulary
+    }
+
+    /// How text becomes tokens.
+    #[must_use]
+    pub const fn rules(&self) -> Rules {
+        self.rules
+    }
+
+    /// The cost of the model that the run starts from, where it has a ledger (rule P15).
+    #[must_use]
+    pub const fn import(&self) -> Option<&Import> {
+        self.import.as_ref()
+    }
+
+    /// Who can take part.
+    ///
+    /// # Errors
+    /// When posts are the units and cannot be counted.
+    pub fn population(&self, unit: Unit) -> Result<Box<dyn Population + '_>, RunError> {
+        let examples = unit == Unit::Example;
+        Ok(match &self.text {
+            Text::Crowd { plan, .. } => {
+                let users = self.synthetic(plan.clone())?;
+                if examples { Box::new(Examples::new(users)?) } else { Box::new(users) }
+            }
+            Text::Store { store, train, .. } => {
+                let users = StoredPopulation::new(store, train.clone());
+                if examples { Box::new(Examples::new(users)?) } else { Box::new(users) }
+            }
+        })
+    }
+
+    /// The text of the users that are held out.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn evaluator(&self, config: &Config) -> Result<Evaluator, RunError> {
+        let (users, tokens) = (config.evaluation.users, config.evaluation.most_tokens);
+        Ok(match &self.text {
+            Text::Crowd { plan, held_out } => {
+                let all = self.synthetic(SynthPlan { users: plan.users + held_out, ..plan.clone() })?;
+                Evaluator::new(&all, plan.users..plan.users + held_out, tokens, self.vocabulary.len())?
+            }
+            Text::Store { store, held_out, .. } => {
+                let all = StoredPopulation::new(store, held_out.clone());
+                Evaluator::new(&all, 0..users.min(held_out.len() as u64), tokens, self.vocabulary.len())?
+            }
+        })
+    }
+
+    fn synthetic(&self, plan: SynthPlan) -> Result<SyntheticPopulation<'_>, RunError> {
+        let crowd = Crowd::new(plan).map_err(|e| ConfigError::new("data", e))?;
+        Ok(SyntheticPopulation::new(crowd, Tokenizer::new(self.rules), &self.vocabulary))
+    }
+
+    /// The population is declared (rule P11): nobody outside of it may be there.
+    fn check_declared(&self, config: &Config) -> Result<(), RunError> {
+        let (declared, there) = (config.participation.population, self.population(config.unit)?.users());
+        if there > declared {
+            let units = if config.unit == Unit::Example { "posts" } else { "users" };
+            let why =
+                format!("{declared} are declared, and there are more {units} to train on: declare at least {there}");
+            return Err(ConfigError::new("participation.population", why).into());
+        }
+        Ok(())
+    }
+}
+
+fn open_store(config: &Config) -> Result<Store, RunError> {
+    let path = config.data.path.clone().unwrap_or_default();
+    Store::open(&path).map_err(|e| ConfigError::new("data.path", e).into())
+}
+
+/// Who of a store is trained on, and who is held out.
+fn split(config: &Config, store: Store) -> Result<Text, RunError> {
+    let per_mille = config.data.held_out_per_mille.unwrap_or(HELD_OUT_PER_MILLE);
+    let split = Split::new(config.data.salt.unwrap_or(0), per_mille, 0)
+        .map_err(|e| ConfigError::new("data.held_out_per_mille", e))?;
+    let (mut train, mut held_out) = (Vec::new(), Vec::new());
+    for user in 0..store.users() {
+        let to = if split.part(store.user(user)?.tag()) == Part::Train { &mut train } else { &mut held_out };
+        to.push(user);
+    }
+    Ok(Text::Store { store: Box::new(store), train, held_out })
+}
+
+fn crowd(config: &Config) -> Result<Text, RunError> {
+    let users =
+        if config.unit == Unit::Example { config.data.users.unwrap_or(1) } else { config.participation.population };
+    let dialect = config.data.dialect.unwrap_or(Dialect::Informal);
+    let mut plan = SynthPlan::new(config.data.seed.unwrap_or(1), users, dialect);
+    plan.posts_per_user = config.data.posts_per_user.unwrap_or(plan.posts_per_user);
+    Crowd::new(plan.clone()).map_err(|e| ConfigError::new("data", e))?;
+    Ok(Text::Crowd { plan, held_out: config.evaluation.users })
+}
+
+/// Where the words come from.
+enum Known {
+    BuiltIn,
+    Named(String),
+}
+
+/// What the model is and was.
+struct Origin {
+    known: Known,
+    model: ModelConfig,
+    first: Vec<f32>,
+    start: Start,
+    import: Option<Import>,
+}
+
+fn origin(config: &Config, store: Option<&Store>) -> Result<Origin, RunError> {
+    let known = store.map_or(Known::BuiltIn, |store| Known::Named(store.meta().vocabulary.to_string()));
+    if config.model.from.is_some() {
+        return started(config, store, known);
+    }
+    if config.model.public.is_some() {
+        return Err(ConfigError::new("model.public", "does not go without model.from").into());
+    }
+    let model = preset(config, store)?;
+    let first = initial_parameters(&model, config.seed).map_err(|e| ConfigError::new("model", e))?;
+    Ok(Origin { known, model, first, start: Start::Random, import: None })
+}
+
+/// The preset with what was said to be otherwise.
+fn preset(config: &Config, store: Option<&Store>) -> Result<ModelConfig, RunError> {
+    let from = &config.model;
+    let missing = || ConfigError::new("model.preset", "is missing: a preset such as \"tiny\", or model.from");
+    let name = from.preset.as_deref().ok_or_else(missing)?;
+    let mut model = ModelConfig::preset(name).map_err(|e| ConfigError::new("model.preset", e))?;
+    model.hidden = from.hidden.unwrap_or(model.hidden);
+    model.tied = from.tied.unwrap_or(model.tied);
+    if let Some(size) = from.embedding {
+        model.embedding = size;
+        if model.tied {
+            model.dense = model.dense.map(|_| size);
+            model.recurrent_projection = model.recurrent_projection.map(|_| size);
+        }
+    }
+    // Users train without dropout, as the papers do.
+    model.dropout = None;
+    if let Some(store) = store {
+        model.vocabulary = store.vocabulary().len();
+        check_rules(store.meta().rules, model.token)?;
+    } else {
+        model.vocabulary = from.vocabulary.unwrap_or(model.vocabulary);
+        model.vocabulary = built_in(&model)?.vocabulary.len();
+    }
+    model.check().map_err(|e| ConfigError::new("model", e))?;
+    Ok(model)
+}
+
+fn check_rules(rules: Rules, token: Token) -> Result<(), RunError> {
+    match (rules, token) {
+        (Rules::Words1, Token::Word) | (Rules::Characters1, Token::Character) => Ok(()),
+        _ => Err(ConfigError::new("model.preset", format!("the store has tokens by the rules {rules}")).into()),
+    }
+}
+
+fn built_in(model: &ModelConfig) -> Result<KnownVocabulary, RunError> {
+    let known = match model.token {
+        Token::Word => KnownVocabulary::built_in(model.vocabulary),
+        Token::Character => KnownVocabulary::built_in_characters(),
+    };
+    known.map_err(|e| ConfigError::new("model.vocabulary", e).into())
+}
+
+/// Where the model of a folder lies, and its ledger, if it has one: a folder of a run has both.
+fn places(from: &Path) -> (PathBuf, Option<PathBuf>) {
+    let of_run = from.join(LEDGER_FILE);
+    if of_run.is_file() {
+        return (from.join(MODEL_FOLDER), Some(of_run));
+    }
+    let beside = from.canonicalize().ok().and_then(|p| p.parent().map(|p| p.join(LEDGER_FILE)));
+    (from.to_owned(), beside.filter(|path| path.is_file()))
+}
+
+fn import_vocabulary(config: &Config) -> Result<Option<(Vocabulary, Rules)>, RunError> {
+    let Some(from) = &config.model.from else { return Ok(None) };
+    let Folder { vocabulary, rules, .. } = model_folder::read(&places(from).0)?;
+    Ok(Some((vocabulary, rules)))
+}
+
+/// A run that starts from a model: with its ledger, or from what is taken to be public (rule P15).
+fn started(config: &Config, store: Option<&Store>, known: Known) -> Result<Origin, RunError> {
+    let wrong = |problem: String| RunError::from(ConfigError::new("model.from", problem));
+    let from = config.model.from.clone().unwrap_or_default();
+    if config.model.preset.is_some() {
+        return Err(
+            ConfigError::new("model.preset", "does not go with model.from, which says what the model is").into()
+        );
+    }
+    let (folder, ledger) = places(&from);
+    let Folder { vocabulary, rules, weights, guarantee, .. } = model_folder::read(&folder)?;
+    let Weights::Recurrent { config: model, values } = weights else {
+        return Err(wrong("an n-gram model cannot be trained further".into()));
+    };
+    if let Some(store) = store {
+        store.require_vocabulary(rules, &vocabulary).map_err(|e| wrong(e.to_string()))?;
+    }
+    let model = ModelConfig { dropout: None, ..model };
+    let head: Option<Head> = guarantee.ledger_head().and_then(|head| head.parse().ok());
+    let what = from.display().to_string();
+    let (start, import) = match (ledger, &config.model.public) {
+        (Some(_), Some(_)) => {
+            return Err(ConfigError::new("model.public", "does not go with a model that has a ledger").into());
+        }
+        (Some(path), None) => {
+            let heads: Vec<Head> = head.into_iter().collect();
+            let ledger = Place::new(path).read(&heads)?;
+            let import = ledger.as_import(ImportKind::StartingModel, format!("the model {what}"), head.is_some());
+            (Start::Ledger { head: import.head }, Some(import))
+        }
+        (None, _) if head.is_some() => {
+            return Err(wrong(
+                "the model has a guarantee, and its ledger is not beside it: name the folder of its run".into(),
+            ));
+        }
+        (None, Some(why)) => (Start::Public(PublicData { what, why: why.clone() }), None),
+        (None, None) => {
+            let why = "is missing: the model has no ledger, so say why it may be taken for public";
+            return Err(ConfigError::new("model.public", why).into());
+        }
+    };
+    Ok(Origin { known, model, first: values, start, import })
+}
+
+/// Whether an import's noise could be repeated.
+pub(super) fn is_simulated(import: &Import) -> bool {
+    import.randomness != Randomness::Secret
+}

@@ -1,0 +1,245 @@
+//! The report of a run and the comparison of runs: what a reader finds in them, whatever stands in the run's files.
+//!
+//! The pages of `a_run_is_reported` and `runs_are_compared` stay in the folder for temporary files of the build, to be
+//! looked at.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
+
+use std::{fs, path::Path};
+
+use keyhush_federated::{
+    metrics::{Metrics, Timing},
+    report::{Cost, Report, overlay},
+    tensorboard,
+};
+use privacy::{Delta, Epsilon, Rho};
+
+/// Numbers in [-1, 1) that look random and are the same every time.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    }
+}
+
+/// A run of 200 rounds with an evaluation every ten.
+fn sample(seed: u64, speed: f64) -> Vec<Metrics> {
+    let mut noise = Noise(seed);
+    (0..=20)
+        .map(|i| {
+            let round = i * 10;
+            let learned = 1.0 - (-speed * round as f64 / 60.0).exp();
+            let top1 = 0.002 + 0.148 * learned + 0.004 * noise.next() * learned;
+            let clip = 1.0 - 0.55 * learned + 0.02 * noise.next();
+            Metrics {
+                round,
+                accuracy_top1: top1,
+                accuracy_top3: top1 * 1.7,
+                accuracy_in_vocabulary: top1 * 1.2,
+                perplexity: Some(2000.0 * (-2.3 * learned + 0.02 * noise.next()).exp()),
+                targets: 48_211,
+                clip_norm: Some(clip),
+                tracked_clip_norm: None,
+                fraction_below_clip: (i > 0).then(|| 0.5 + 0.08 * noise.next()),
+                server_learning_rate: 1.0,
+                planned_participations: round * 300,
+                epsilon: Epsilon::new(if round == 0 { 0.0 } else { 1.1 + 0.29 * (round as f64).sqrt() }).unwrap(),
+                rho: Some(Rho::new(0.001 * round as f64).unwrap()),
+                projected_epsilon: None,
+            }
+        })
+        .collect()
+}
+
+fn timing() -> Vec<Timing> {
+    let mut noise = Noise(5);
+    (0..200)
+        .map(|round| Timing {
+            round,
+            sample_s: 2.1e-5,
+            train_s: 0.41 + 0.02 * noise.next(),
+            train_busy_s: 0.80,
+            threads: 2,
+            release_s: 0.011,
+            ledger_s: 0.007,
+            optimizer_s: 0.002,
+            evaluate_s: if round % 10 == 9 { 0.31 } else { 0.0 },
+            checkpoint_s: if round % 10 == 9 { 0.02 } else { 0.0 },
+        })
+        .collect()
+}
+
+const SETTINGS: &str =
+    "# A first run\n[model]\npreset = \"tiny\"\n\n[privacy]\nunit = \"user\"\nnoise_multiplier = 1.0\n";
+
+const STATEMENT: &str = "# Privacy statement\n\n**No guarantee: simulated.** The noise comes from the seed 7 and could be \
+    recomputed by whoever knows it.\n\n## Data accesses covered\n\n- `updates`: gaussian; 200 of 200 planned steps \
+    released; clip = 0.5.\n- No attempt failed.\n\n## Not covered\n\nWhat people type later.\n";
+
+fn report<'a>(metrics: &'a [Metrics], timing: &'a [Timing]) -> Report<'a> {
+    Report {
+        title: "first-run",
+        started: "2026-11-02 10:14 UTC",
+        sentence: "A next-word model of 1,000,000 simulated users, top-1 accuracy 14.6 %, epsilon 5.21 at delta 1e-8.",
+        simulated: true,
+        delta: Delta::new(1e-8).unwrap(),
+        settings: SETTINGS,
+        metrics,
+        timing,
+        cost: Cost {
+            population: 1_000_000,
+            planned_participations: 60_000,
+            most_tokens: Some(96_000_000),
+            simulated_tokens: Some(31_415_926),
+        },
+        statement: STATEMENT,
+        ledger_head: "9f2b6c1de0a84755b0c3d2f1e6a79488c5d0e1f2a3b4c5d6e7f8091a2b3c4d5e",
+    }
+}
+
+/// Where pages are kept to be looked at.
+fn keep(name: &str, content: impl AsRef<[u8]>) {
+    fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name), content).unwrap();
+}
+
+/// Every tag that is opened is closed in turn, but for those that have no content.
+fn assert_well_formed(html: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    let without_style = html.split_once("<style>").map(|(a, b)| [a, b.split_once("</style>").unwrap().1]);
+    for part in without_style.unwrap().into_iter().flat_map(|text| text.split('<').skip(1)) {
+        let tag = part.split_once('>').unwrap_or_else(|| panic!("a tag is not closed: {part}")).0;
+        let name = tag.split_whitespace().next().unwrap();
+        if let Some(name) = name.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name), "{part}");
+        } else if !tag.ends_with('/') && !["!DOCTYPE", "meta"].contains(&name) {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
+
+#[test]
+fn a_run_is_reported() {
+    let (metrics, timing) = (sample(1, 1.0), timing());
+    let html = report(&metrics, &timing).html().unwrap();
+    keep("report.html", &html);
+    keep(tensorboard::EVENTS_FILE, tensorboard::events(&metrics, &timing, 1_790_000_000.0));
+    assert_well_formed(&html);
+    assert_eq!(html.matches("<svg ").count(), 6);
+    for wanted in [
+        "simulation: repeatable noise, no guarantee",
+        "if the noise were secret",
+        "at delta 1e-8",
+        "mean of the last 5 evaluations",
+        "<dd class=\"value\">200</dd>",
+        "<title>Top-1 accuracy, mean of 5 evaluations (faint: each): percent over rounds</title>",
+        "local training",
+        "31,415,926",
+        "noise_multiplier = 1.0",
+        "<h2>Privacy statement</h2>",
+        "<li><code>updates</code>",
+        "9f2b6c1de0a84755",
+    ] {
+        assert!(html.contains(wanted), "{wanted} is missing");
+    }
+    let smooth: f64 = metrics[16..].iter().map(|m| m.accuracy_top1).sum::<f64>() / 5.0;
+    assert!(html.contains(&format!("<dd class=\"value\">{:.2} %</dd>", smooth * 100.0)));
+}
+
+#[test]
+fn a_report_needs_nothing_but_itself_and_is_the_same_every_time() {
+    let (metrics, timing) = (sample(1, 1.0), timing());
+    let html = report(&metrics, &timing).html().unwrap();
+    assert_eq!(html, report(&metrics, &timing).html().unwrap());
+    for outside in ["<script", "<link", "<img", "url(", "@import", "src=", "href="] {
+        assert!(!html.contains(outside), "{outside}");
+    }
+    assert!(!html.replace("http://www.w3.org/2000/svg", "").contains("://"));
+}
+
+#[test]
+fn runs_are_compared() {
+    let (slow, fast) = (sample(2, 0.6), sample(3, 1.5));
+    let mut open = sample(4, 2.0);
+    open.iter_mut().for_each(|m| m.epsilon = Epsilon::INFINITE);
+    let runs: [(&str, &[Metrics]); 4] =
+        [("noise 2, fixed clip", &slow), ("noise 1", &fast), ("without noise", &open), ("just begun", &[])];
+    let html = overlay(&runs).unwrap();
+    keep("compare.html", &html);
+    assert_well_formed(&html);
+    assert_eq!(html, overlay(&runs).unwrap());
+    assert_eq!(html.matches("<svg ").count(), 6);
+    assert!(html.contains("no privacy: infinite") && html.contains("nothing yet"));
+    assert!(html.matches("noise 2, fixed clip").count() > 4);
+    assert_well_formed(&overlay(&[]).unwrap());
+}
+
+#[test]
+fn what_stands_in_the_files_is_never_markup() {
+    let evil = "</pre></script><script>alert(1)</script>\"'&";
+    let metrics = sample(1, 1.0);
+    let html = Report {
+        title: evil,
+        started: evil,
+        sentence: evil,
+        settings: evil,
+        statement: &format!("# {evil}\n\n- **{evil}**\n\n`{evil}`"),
+        ledger_head: evil,
+        ..report(&metrics, &[])
+    };
+    let html = html.html().unwrap();
+    assert_well_formed(&html);
+    assert!(!html.contains("<script"));
+    assert_eq!(html.matches("&lt;script&gt;alert(1)").count(), 9);
+    let compared = overlay(&[(evil, &metrics), ("b", &metrics)]).unwrap();
+    assert_well_formed(&compared);
+    assert!(!compared.contains("<script"));
+}
+
+#[test]
+fn no_privacy_is_said_plainly() {
+    let mut metrics = sample(1, 1.0);
+    metrics.iter_mut().for_each(|m| (m.epsilon, m.rho) = (Epsilon::INFINITE, None));
+    let html = Report { simulated: false, ..report(&metrics, &[]) }.html().unwrap();
+    assert!(html.contains("<dd class=\"value\">no privacy: infinite</dd>"));
+    assert!(!html.contains("<title>Epsilon") && !html.contains("if the noise were secret"));
+    assert!(!html.contains("repeatable noise"));
+    assert_eq!(html.matches("<svg ").count(), 4);
+}
+
+#[test]
+fn a_projected_epsilon_is_called_projected() {
+    let mut metrics = sample(1, 1.0);
+    metrics.iter_mut().for_each(|m| m.projected_epsilon = Some(Epsilon::new(m.epsilon.get() / 4.0).unwrap()));
+    let html = report(&metrics, &[]).html().unwrap();
+    keep("projected.html", &html);
+    assert_well_formed(&html);
+    assert!(html.contains("; projected to the large cohort: 1.3004"));
+    assert!(html.contains("of this run") && html.matches("projected to the large cohort").count() == 2);
+}
+
+#[test]
+fn a_run_that_has_hardly_begun_is_reported() {
+    let html = report(&[], &[]).html().unwrap();
+    assert_well_formed(&html);
+    assert!(html.contains("Nothing was measured yet") && html.contains("No round was timed"));
+    let metrics = sample(1, 1.0);
+    let html = report(&metrics[..1], &timing()[..1]).html().unwrap();
+    keep("begun.html", &html);
+    assert_well_formed(&html);
+    assert!(html.contains("the only evaluation"));
+}
+
+#[test]
+fn a_run_that_diverged_is_reported() {
+    let mut metrics = sample(1, 1.0);
+    for line in &mut metrics[8..] {
+        (line.perplexity, line.clip_norm) = (None, Some(f64::MAX));
+        (line.accuracy_top1, line.fraction_below_clip) = (f64::NAN, Some(f64::NEG_INFINITY));
+    }
+    let html = report(&metrics, &timing()).html().unwrap();
+    keep("diverged.html", &html);
+    assert_well_formed(&html);
+    assert!(!html.contains("NaN") && !html.contains(">inf<"), "a number that is none");
+}
