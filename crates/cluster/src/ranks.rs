@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// How long a rank sleeps before it looks again whether the others have come: MPI itself would burn a core meanwhile.
-const NAP: Duration = Duration::from_micros(250);
+const NAP: Duration = Duration::from_millis(1);
 /// Coordinates that one collective takes, so that their number fits what MPI counts with and the room for them is small.
 const PIECE: usize = 1 << 24;
 /// What a process ends with that panicked.

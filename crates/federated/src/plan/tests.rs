@@ -1,1 +1,321 @@
-//! Every refusal of a plan, by rule.
+//! Every refusal of a plan, and the rules of PRIVACY.md that it keeps, by number.
+
+use lm::model::config::ModelConfig;
+use privacy::{
+    AccountantKind, Adjacency, Delta, NoiseMultiplier, PrivacyEvent, SamplingRate,
+    event::Noise,
+    ledger::{Budget, PublicData, Start},
+};
+
+use super::{Plan, Setting};
+use crate::config::{ConfigError, Document};
+
+const TEXT: &str = r#"
+rounds = 60
+
+[data]
+kind = "synthetic"
+
+[model]
+preset = "tiny"
+
+[local]
+batch = 8
+unroll = 10
+learning_rate = 0.5
+
+[participation]
+kind = "poisson"
+population = 100_000
+cohort = 200
+
+[clip]
+kind = "flat"
+norm = 0.8
+
+[privacy]
+mechanism = "gaussian"
+noise_multiplier = 1.0
+delta = 1e-6
+
+[server]
+optimizer = "sgd"
+learning_rate = 1.0
+"#;
+
+/// Settings of a tree on arrivals, as `--set` says them.
+const TREE: [&str; 4] = [
+    "privacy.mechanism=tree",
+    "participation.kind=arrival",
+    "participation.min_separation=20",
+    "participation.max_participations=3",
+];
+
+fn setting() -> Setting {
+    let model = ModelConfig::preset("tiny").unwrap().with_vocabulary(100);
+    Setting { model, start: Start::Random, non_private: None, public_data: Vec::new() }
+}
+
+fn plan_of(set: &[&str]) -> Result<Plan, ConfigError> {
+    let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
+    let document = Document::new(TEXT, &set)?;
+    Plan::new(document.config()?, &setting())
+}
+
+fn plan(set: &[&str]) -> Plan {
+    plan_of(set).unwrap_or_else(|e| panic!("{set:?}: {e}"))
+}
+
+fn refused(set: &[&str]) -> (String, String) {
+    let error = plan_of(set).map(|_| ()).expect_err(&format!("{set:?} was not refused"));
+    (error.key, error.problem)
+}
+
+/// The multiplier that the accountant sees for a release.
+fn multiplier(event: &PrivacyEvent) -> f64 {
+    let flat = event.flatten().unwrap();
+    let (PrivacyEvent::SampledGaussian { noise, .. } | PrivacyEvent::CorrelatedGaussian { noise, .. }) =
+        flat.leaves[0].0
+    else {
+        panic!("{event:?}")
+    };
+    match noise {
+        Noise::Gaussian(z) => z.get(),
+        other => other.multiplier().get(),
+    }
+}
+
+#[test]
+fn p1_the_multiplier_is_relative_to_the_sensitivity_under_the_plans_adjacency() {
+    for (kind, adjacency) in [("poisson", Adjacency::AddOrRemove), ("fixed-size", Adjacency::ReplaceOne)] {
+        let plan = plan(&[&format!("participation.kind={kind}")]);
+        assert_eq!(plan.adjacency(), adjacency);
+        let z = multiplier(&plan.event(1).unwrap());
+        assert!((1.0..1.000_01).contains(&z), "{kind}: {z}");
+    }
+    // The same z is twice the noise where a user is replaced: the sum can move by 2C.
+    let sigma = |kind: &str| {
+        let plan = plan(&[&format!("participation.kind={kind}")]);
+        plan.phase(0).released_layout().unwrap().segments()[0].sigma as f64
+    };
+    assert!((sigma("fixed-size") / sigma("poisson") - 2.0).abs() < 1e-5);
+    assert_eq!(plan(&TREE).adjacency(), Adjacency::ZeroOut);
+}
+
+#[test]
+fn the_accountant_judges_what_the_sampler_draws() {
+    let plan = plan(&[]);
+    let rate = SamplingRate::new(200.0 / 100_000.0).unwrap();
+    let by_hand = PrivacyEvent::poisson(rate, NoiseMultiplier::new(1.0).unwrap()).times(60);
+    let want = AccountantKind::Best.judge(&by_hand, Delta::new(1e-6).unwrap()).unwrap().epsilon.get();
+    let got = plan.epsilon(60).unwrap().get();
+    assert!((got / want - 1.0).abs() < 1e-3, "{got} instead of {want}");
+    assert!(plan.epsilon(30).unwrap() < plan.epsilon(60).unwrap());
+}
+
+#[test]
+fn p6_p7_what_a_tree_needs() {
+    assert_eq!(refused(&["privacy.mechanism=tree"]).0, "privacy.mechanism");
+    let with = |more: &[&'static str]| [&TREE[..], more].concat();
+    plan(&with(&[]));
+    assert_eq!(refused(&with(&["participation.min_separation="])).0, "participation.min_separation");
+    assert_eq!(refused(&with(&["participation.max_participations="])).0, "participation.max_participations");
+    // 200 users a round with 600 rounds between need 120,200.
+    assert_eq!(refused(&with(&["rounds=2000", "participation.min_separation=600"])).0, "participation.min_separation");
+    let (key, why) = refused(&with(&["rounds=1501"]));
+    assert!(key == "participation.max_participations" && why.contains("1501 rounds"), "{key}: {why}");
+    plan(&with(&["rounds=1500"]));
+    // Within a segment nothing changes.
+    let change = r#"schedule=[{ from = 20, clip_norm = 0.4 }]"#;
+    assert_eq!(refused(&with(&[change])).0, "schedule.0.clip_norm");
+    plan(&with(&[change, "privacy.restarts=[20]"]));
+    assert_eq!(refused(&with(&["schedule=[{ from = 20, noise_multiplier = 2.0 }]"])).0, "schedule.0.noise_multiplier");
+    assert_eq!(refused(&with(&["schedule=[{ from = 20, cohort = 100 }]"])).0, "schedule.0.cohort");
+    assert_eq!(refused(&with(&["privacy.restarts=[20, 20]"])).0, "privacy.restarts");
+    assert_eq!(refused(&["privacy.restarts=[20]"]).0, "privacy.restarts");
+    for mechanism in ["banded", "blt"] {
+        let set = with(&["privacy.bands=8"]);
+        let mut set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
+        set.push(format!("privacy.mechanism={mechanism}"));
+        if mechanism == "blt" {
+            set.push("privacy.bands=".into());
+        }
+        plan(&set.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn p9_the_clip_bit_is_paid_for_out_of_the_same_noise() {
+    let adaptive = ["clip.kind=adaptive", "clip.quantile=0.5", "clip.norm=0.1"];
+    let plan_with_bit = plan(&adaptive);
+    let layout = plan_with_bit.phase(0).released_layout().unwrap();
+    assert_eq!(layout.segments().len(), 2, "{layout:?}");
+    // The whole release has the multiplier that was asked for, and the update a little more noise (Theorem 1).
+    let without = plan(&[]).phase(0).released_layout().unwrap().segments()[0].sigma;
+    assert!(layout.segments()[0].sigma > without);
+    let z = multiplier(&plan_with_bit.event(1).unwrap());
+    assert!((1.0..1.000_1).contains(&z), "{z}");
+    // sigma_b is a twentieth of the cohort: noise of 2 h sigma_b.
+    assert!((layout.segments()[1].sigma as f64 / (2.0 * 32768.0 * 10.0) - 1.0).abs() < 1e-3);
+    assert_eq!(refused(&["clip.kind=adaptive", "clip.norm=0.1"]).0, "clip.quantile");
+    assert_eq!(refused(&["clip.quantile=0.5"]).0, "clip.quantile");
+    assert_eq!(refused(&["clip.kind=adaptive", "clip.quantile=1.5"]).0, "clip.quantile");
+    // A bit that takes more than all of the release may spend.
+    assert_eq!(refused(&[&adaptive[..], &["clip.count_stddev=0.4"]].concat()).0, "privacy");
+}
+
+#[test]
+fn p10_estimators_and_where_they_are_refused() {
+    let plan_fixed = plan(&["estimator.full_weight_tokens=400", "estimator.total_weight=60000"]);
+    assert_eq!(plan_fixed.stage(0).denominator, Some(60_000.0 * 0.002));
+    assert_eq!(plan(&[]).stage(0).denominator, Some(200.0));
+    assert_eq!(refused(&["estimator.full_weight_tokens=400"]).0, "estimator.total_weight");
+    let clipped = plan(&["estimator.kind=clipped", "estimator.least_total_weight=50000"]);
+    assert_eq!(clipped.stage(0).denominator, Some(1.0));
+    let layout = clipped.phase(0).released_layout().unwrap();
+    assert_eq!(layout.segments().len(), 1, "the weight is never released: {layout:?}");
+    let z = multiplier(&clipped.event(1).unwrap());
+    assert!((1.0..1.000_1).contains(&z), "{z}");
+    let with = |more: &[&'static str]| [&TREE[..], more].concat();
+    assert_eq!(refused(&with(&["estimator.kind=clipped"])).0, "estimator.kind");
+    assert_eq!(refused(&["estimator.kind=average"]).0, "estimator.kind");
+    let no_noise = ["privacy.mechanism=none", "privacy.noise_multiplier="];
+    let average = plan(&[&no_noise[..], &["estimator.kind=average"]].concat());
+    assert_eq!(average.stage(0).denominator, None);
+    assert!(!average.epsilon(1).unwrap().is_finite());
+}
+
+#[test]
+fn p11_what_is_declared_is_not_measured_and_the_goal_is_the_denominator() {
+    assert_eq!(plan(&TREE).stage(0).denominator, Some(200.0));
+    assert_eq!(refused(&[&TREE[..], &["estimator.total_weight=100"]].concat()).0, "estimator.total_weight");
+    assert_eq!(refused(&["participation.population=0"]).0, "participation.population");
+    assert_eq!(refused(&["participation.cohort=100001"]).0, "participation.cohort");
+    assert_eq!(refused(&["privacy.delta=1e-4"]).0, "privacy.delta");
+    // A vocabulary that was counted from the users' text is an event of its own, and costs infinity.
+    let mut counted = setting();
+    counted.non_private = Some("the vocabulary was counted without noise".into());
+    let plan = Plan::new(Document::new(TEXT, &[]).unwrap().config().unwrap(), &counted).unwrap();
+    assert!(!plan.epsilon(1).unwrap().is_finite() && !plan.is_private());
+    assert_eq!(plan.ledger.phases.len(), 2);
+}
+
+#[test]
+fn privacy_keys_have_no_defaults() {
+    for key in ["privacy.noise_multiplier", "privacy.delta", "clip.norm"] {
+        let (refused_key, why) = refused(&[&format!("{key}=")]);
+        assert_eq!(refused_key, key);
+        assert!(why.contains("is missing"), "{why}");
+    }
+    for key in ["privacy.mechanism", "clip.kind", "participation.kind", "participation.population"] {
+        let error = plan_of(&[&format!("{key}=")]).map(|_| ()).unwrap_err();
+        assert!(error.problem.contains("missing field"), "{error}");
+    }
+    for (key, bad) in [
+        ("privacy.noise_multiplier", "0"),
+        ("privacy.noise_multiplier", "nan"),
+        ("privacy.delta", "0"),
+        ("clip.norm", "-1"),
+        ("clip.norm", "inf"),
+        ("local.learning_rate", "0"),
+        ("local.batch", "0"),
+        ("server.learning_rate", "nan"),
+        ("rounds", "0"),
+        ("evaluation.every", "0"),
+    ] {
+        assert_eq!(refused(&[&format!("{key}={bad}")]).0, key);
+    }
+}
+
+#[test]
+fn p14_a_budget_is_fixed_in_advance_or_a_filter() {
+    let fixed = plan(&["privacy.max_epsilon=2"]);
+    assert!(matches!(fixed.ledger.budget, Some(Budget::Fixed { .. })));
+    let (key, why) = refused(&["evaluation.stop_at_accuracy=0.2"]);
+    assert!(key == "evaluation.stop_at_accuracy" && why.contains("filter"), "{key}: {why}");
+    // Sampling has no rho, so there is no filter for it.
+    assert_eq!(refused(&["evaluation.stop_at_accuracy=0.2", "privacy.max_epsilon=2"]).0, "privacy.max_epsilon");
+    let filter = [&TREE[..], &["evaluation.stop_at_accuracy=0.2", "privacy.max_epsilon=9"]].concat();
+    assert!(matches!(plan(&filter).ledger.budget, Some(Budget::ZcdpFilter { .. })));
+    assert_eq!(
+        refused(&["privacy.mechanism=none", "privacy.noise_multiplier=", "privacy.max_epsilon=2"]).0,
+        "privacy.max_epsilon"
+    );
+}
+
+#[test]
+fn p15_a_start_is_in_the_ledger() {
+    let mut public = setting();
+    public.start = Start::Public(PublicData { what: "a model".into(), why: "Wikipedia".into() });
+    let config = Document::new(TEXT, &[]).unwrap().config().unwrap();
+    assert_eq!(Plan::new(config.clone(), &public).unwrap().ledger.start, public.start);
+    public.start = Start::Public(PublicData { what: "a model".into(), why: " ".into() });
+    assert_eq!(Plan::new(config, &public).map(|_| ()).unwrap_err().key, "model.from");
+}
+
+#[test]
+fn p16_a_small_cohort_has_its_own_epsilon_and_projects_the_other() {
+    let plan = plan(&["stands_for={ population = 10_000_000, cohort = 5000 }"]);
+    // The noise of the average is that of the large cohort.
+    let phase = plan.phase(0);
+    assert!((phase.noise.unwrap().get() - 200.0 / 5000.0).abs() < 1e-12);
+    let rate = SamplingRate::new(5000.0 / 10_000_000.0).unwrap();
+    let large = PrivacyEvent::poisson(rate, NoiseMultiplier::new(1.0).unwrap()).times(60);
+    let want = AccountantKind::Best.judge(&large, Delta::new(1e-6).unwrap()).unwrap().epsilon;
+    assert_eq!(plan.projected_epsilon(60).unwrap(), Some(want));
+    assert!(plan.epsilon(60).unwrap().get() > 100.0, "the run as it was is not private, and says so");
+    assert!(plan.warnings.iter().any(|w| w.contains("vacuous")), "{:?}", plan.warnings);
+    assert_eq!(refused(&["stands_for={ population = 10_000_000, cohort = 100 }"]).0, "stands_for.cohort");
+    let tree = [&TREE[..], &["stands_for={ population = 10_000_000, cohort = 5000 }"]].concat();
+    assert_eq!(refused(&tree).0, "stands_for");
+}
+
+#[test]
+fn schedules_split_a_run_and_accounting_follows() {
+    // At a fixed z a clip and its noise change together, and the event stays (Figure 4).
+    let clips = plan(&["schedule=[{ from = 20, clip_norm = 0.4 }]"]);
+    assert_eq!((clips.phases().len(), clips.stages().len()), (1, 2));
+    assert_eq!(clips.epsilon(60).unwrap(), plan(&[]).epsilon(60).unwrap());
+    assert_eq!((clips.stage(19).clip.get(), clips.stage(20).clip.get()), (0.8, 0.4));
+    // Another cohort or another z is another phase.
+    let cohorts = plan(&["schedule=[{ from = 20, cohort = 1000 }, { from = 50, noise_multiplier = 2.0 }]"]);
+    assert_eq!(cohorts.phases().iter().map(|p| (p.first, p.rounds)).collect::<Vec<_>>(), [(0, 20), (20, 30), (50, 10)]);
+    assert_eq!(cohorts.planned_participations(60), 20 * 200 + 40 * 1000);
+    assert_eq!(cohorts.planned_participations(21), 20 * 200 + 1000);
+    assert!(cohorts.epsilon(60).unwrap() > plan(&[]).epsilon(60).unwrap());
+    assert_eq!(cohorts.stage(59).denominator, Some(1000.0));
+    assert_eq!(refused(&["schedule=[{ from = 60 }]"]).0, "schedule.0.from");
+    assert_eq!(refused(&["schedule=[{ from = 20 }, { from = 10 }]"]).0, "schedule.1.from");
+}
+
+#[test]
+fn a_learning_rate_that_changes_without_the_clip_is_a_warning() {
+    let warned = |set: &[&str]| plan(set).warnings.iter().any(|w| w.contains("clip"));
+    assert!(warned(&["schedule=[{ from = 20, local_learning_rate = 0.1 }]"]));
+    assert!(!warned(&["schedule=[{ from = 20, local_learning_rate = 0.1, clip_norm = 0.2 }]"]));
+    assert!(!warned(&[]));
+}
+
+#[test]
+fn what_has_no_meaning_is_refused() {
+    for (set, key) in [
+        ("local.epochs=0", "local.epochs"),
+        ("server.momentum=0.9", "server.momentum"),
+        ("server.optimizer=momentum", "server.momentum"),
+        ("server.tau=0.1", "server.tau"),
+        ("participation.min_separation=3", "participation.min_separation"),
+        ("data.path=x.store", "data.path"),
+        ("data.kind=store", "data.path"),
+        ("unit=device", "unit"),
+        ("unit=example", "data.users"),
+        ("floating_point_noise=true", "floating_point_noise"),
+        ("privacy.bands=3", "privacy.bands"),
+        ("privacy.group=0", "privacy.group"),
+        ("privacy.grid_bits=40", "privacy"),
+        ("estimator.least_total_weight=3", "estimator.least_total_weight"),
+    ] {
+        assert_eq!(refused(&[set]).0, key, "{set}");
+    }
+    let no_noise = ["privacy.mechanism=none"];
+    assert_eq!(refused(&no_noise).0, "privacy.noise_multiplier");
+}

@@ -152,7 +152,7 @@ impl Run<'_> {
         let price = if guaranteed == Epsilon::INFINITE {
             "with no privacy at all (epsilon is infinite)".to_owned()
         } else {
-            let (epsilon, delta) = (rounded_up(guaranteed.get()), statement.guarantee.delta);
+            let (epsilon, delta) = (rounded_up(guaranteed.get()), format!("{:e}", statement.guarantee.delta.get()));
             format!("with {unit}-level ({epsilon}, {delta})-differential privacy ({adjacency})")
         };
         let who = format!("{rounds} rounds of {} of {population} {unit}s", self.plan.stage(*rounds).cohort);

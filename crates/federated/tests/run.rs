@@ -1,0 +1,366 @@
+//! Runs as folders: through every mechanism, killed anywhere and resumed, and what each leaves behind.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
+
+use std::{fs, path::Path};
+
+use keyhush_federated::{
+    config::Document,
+    fleet::threads::ThreadFleet,
+    metrics::{DIAGNOSTICS_FILE, METRICS_FILE, Metrics},
+    model_folder,
+    plan::Plan,
+    run::{self, Ending, LEDGER_FILE, MODEL_FOLDER, Means, Opened, Over, Run, RunError},
+};
+use lm::{folder::Weights, kernels::KernelPath};
+use privacy::{
+    PrivacyEvent,
+    ledger::{Body, ImportKind, file::Place},
+    rng::Randomness,
+};
+
+const TEXT: &str = r#"
+rounds = 11
+noise_seed = 3
+
+[data]
+kind = "synthetic"
+posts_per_user = 6
+
+[model]
+preset = "tiny"
+vocabulary = 120
+hidden = 8
+embedding = 8
+
+[local]
+batch = 4
+unroll = 5
+learning_rate = 0.5
+most_tokens = 60
+
+[participation]
+kind = "poisson"
+population = 2000
+cohort = 12
+
+[clip]
+kind = "flat"
+norm = 0.5
+
+[privacy]
+mechanism = "gaussian"
+noise_multiplier = 0.5
+delta = 1e-5
+
+[server]
+optimizer = "momentum"
+momentum = 0.9
+learning_rate = 0.5
+
+[evaluation]
+every = 3
+users = 6
+most_tokens = 300
+
+[checkpoint]
+every = 4
+"#;
+
+const ARRIVAL: [&str; 3] =
+    ["participation.kind=arrival", "participation.min_separation=4", "participation.max_participations=3"];
+
+fn plan(set: &[&str]) -> (Plan, Opened) {
+    let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
+    let config = Document::new(TEXT, &set).unwrap().config().unwrap();
+    let opened = Opened::new(&config).unwrap();
+    let plan = Plan::new(config, &opened.setting()).unwrap();
+    (plan, opened)
+}
+
+fn means(threads: usize) -> Means {
+    Means { kernels: KernelPath::best(), threads }
+}
+
+fn fleet<'a>(
+    plan: &Plan,
+    population: &'a dyn keyhush_federated::population::Population,
+    threads: usize,
+) -> ThreadFleet<'a> {
+    ThreadFleet::new(population, &plan.model, &plan.local, KernelPath::best(), threads).unwrap()
+}
+
+/// A run that nothing happens to.
+fn whole(folder: &Path, set: &[&str], threads: usize) -> Ending {
+    let (plan, opened) = plan(set);
+    let population = opened.population(plan.config.unit).unwrap();
+    let mut fleet = fleet(&plan, population.as_ref(), threads);
+    let mut run = Run::begin(folder, &plan, &opened, means(threads)).unwrap();
+    while run.step(&mut fleet).unwrap().over.is_none() {}
+    run.finish().unwrap()
+}
+
+/// A run that ends without a word after every few rounds, and goes on with what is on disk.
+fn broken(folder: &Path, set: &[&str], lives: &[u64]) -> Vec<String> {
+    let (plan, opened) = plan(set);
+    let population = opened.population(plan.config.unit).unwrap();
+    let mut fleet = fleet(&plan, population.as_ref(), 1);
+    let mut warnings = Vec::new();
+    for (number, steps) in lives.iter().chain([&u64::MAX]).enumerate() {
+        let begin = if number == 0 { Run::begin } else { Run::resume };
+        let mut run = begin(folder, &plan, &opened, means(1)).unwrap();
+        warnings.extend(run.warnings().iter().cloned());
+        for _ in 0..*steps {
+            if run.step(&mut fleet).unwrap().over.is_some() {
+                run.finish().unwrap();
+                return warnings;
+            }
+        }
+    }
+    warnings
+}
+
+/// What must be the same: the model, the metrics, the events of the ledger with the digests of what was released.
+fn left(folder: &Path) -> (Vec<f32>, String, Vec<String>) {
+    let Weights::Recurrent { values, .. } = model_folder::read(&folder.join(MODEL_FOLDER)).unwrap().weights else {
+        panic!("another model")
+    };
+    let ledger = Place::new(folder.join(LEDGER_FILE)).read(&[]).unwrap();
+    let events = ledger
+        .entries()
+        .unwrap()
+        .filter_map(|entry| match entry.unwrap().body() {
+            Body::Release(release) => Some(serde_json::to_string(release).unwrap()),
+            _ => None,
+        })
+        .collect();
+    (values, fs::read_to_string(folder.join(METRICS_FILE)).unwrap(), events)
+}
+
+fn metrics(folder: &Path) -> Vec<Metrics> {
+    let text = fs::read_to_string(folder.join(METRICS_FILE)).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn all_kinds() -> Vec<(&'static str, Vec<&'static str>)> {
+    let arrival = |more: &[&'static str]| [&ARRIVAL[..], more].concat();
+    let adaptive = ["clip.kind=adaptive", "clip.quantile=0.5", "clip.norm=0.1", "clip.count_stddev=1.0"];
+    vec![
+        ("gaussian", vec![]),
+        ("adaptive", adaptive.to_vec()),
+        ("fixed size, by layer", vec!["participation.kind=fixed-size", "clip.kind=per-layer"]),
+        ("greedy, adaptive", [&adaptive[..], &["clip.greedy=true"]].concat()),
+        (
+            "clipped",
+            vec!["estimator.kind=clipped", "estimator.full_weight_tokens=40", "estimator.least_total_weight=1000"],
+        ),
+        ("tree", arrival(&["privacy.mechanism=tree"])),
+        (
+            "tree that restarts",
+            arrival(&[&adaptive[..], &["privacy.mechanism=tree", "privacy.restarts=[3, 8]"]].concat()),
+        ),
+        (
+            "banded",
+            arrival(&["privacy.mechanism=banded", "privacy.bands=3", "server.optimizer=adam", "server.momentum="]),
+        ),
+        ("blt", arrival(&["privacy.mechanism=blt", "privacy.buffers=2", "privacy.rotation=true"])),
+        ("independent arrivals", arrival(&["local.algorithm=fedsgd-all"])),
+        ("once", vec!["participation.kind=once", "privacy.mechanism=tree"]),
+        (
+            "scheduled",
+            vec![
+                "schedule=[{ from = 2, clip_norm = 0.3 }, { from = 5, cohort = 20 }, { from = 8, noise_multiplier = 1.0, server_learning_rate = 0.2 }]",
+            ],
+        ),
+        ("no noise", vec!["privacy.mechanism=none", "privacy.noise_multiplier=", "estimator.kind=average"]),
+        ("examples", vec!["unit=example", "data.users=200", "local.algorithm=fedsgd-batch"]),
+    ]
+}
+
+#[test]
+fn a_run_that_was_killed_ends_as_one_that_was_not() {
+    for (name, set) in all_kinds() {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b, c) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("c"));
+        whole(&a, &set, 1);
+        let lines = metrics(&a);
+        assert_eq!(lines.iter().map(|l| l.round).collect::<Vec<_>>(), [0, 3, 6, 9, 11], "{name}");
+        broken(&b, &set, &[0, 1, 4, 2, 0, 3]);
+        assert_eq!(left(&a), left(&b), "{name}: killed");
+        whole(&c, &set, 3);
+        assert_eq!(left(&a), left(&c), "{name}: on three threads");
+    }
+}
+
+#[test]
+fn a_damaged_checkpoint_is_named_and_the_one_before_it_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    whole(&a, &[], 1);
+    broken(&b, &[], &[]); // to the end, and then once more from a damaged end
+    let newest = b.join("checkpoints/round-00000011.state");
+    let mut bytes = fs::read(&newest).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&newest, bytes).unwrap();
+    fs::remove_dir_all(b.join(MODEL_FOLDER)).unwrap();
+    let (plan, opened) = plan(&[]);
+    let mut run = Run::resume(&b, &plan, &opened, means(1)).unwrap();
+    assert!(
+        run.warnings().iter().any(|w| w.contains("round-00000011.state") && w.contains("damaged")),
+        "{:?}",
+        run.warnings()
+    );
+    assert_eq!(run.state().round, 11, "what was released is applied again");
+    run.finish().unwrap();
+    assert_eq!(left(&a), left(&b));
+}
+
+#[test]
+fn checkpoints_of_other_settings_and_a_shortened_ledger_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = folder.path().join("a");
+    whole(&a, &[], 1);
+    let (other, opened) = plan(&["privacy.noise_multiplier=0.4"]);
+    assert!(matches!(Run::resume(&a, &other, &opened, means(1)), Err(RunError::OtherPlan { .. })));
+    assert!(matches!(Run::begin(&a, &other, &opened, means(1)), Err(RunError::Taken { .. })));
+    let nowhere = folder.path().join("nowhere");
+    assert!(matches!(run::settings(&nowhere), Err(RunError::NoRun { .. })));
+    let ledger = fs::read_to_string(a.join(LEDGER_FILE)).unwrap();
+    let cut: String = ledger.split_inclusive('\n').take(6).collect();
+    fs::write(a.join(LEDGER_FILE), cut).unwrap();
+    let (same, opened) = plan(&[]);
+    let error = Run::resume(&a, &same, &opened, means(1)).map(|_| ()).unwrap_err();
+    assert!(matches!(error, RunError::Ledger(_)), "{error}");
+}
+
+#[test]
+fn p12_only_what_was_released_is_printed_unless_it_is_a_simulation() {
+    let folder = tempfile::tempdir().unwrap();
+    let (secret, simulated) = (folder.path().join("secret"), folder.path().join("simulated"));
+    let adaptive = ["clip.kind=adaptive", "clip.quantile=0.5", "clip.norm=0.1", "clip.count_stddev=1.0"];
+    whole(&secret, &[&adaptive[..], &["noise_seed="]].concat(), 1);
+    whole(&simulated, &adaptive, 1);
+    assert!(!secret.join(DIAGNOSTICS_FILE).exists());
+    let text = fs::read_to_string(simulated.join(DIAGNOSTICS_FILE)).unwrap();
+    let first: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    assert_eq!(first["private"], false);
+    assert!(first["note"].as_str().unwrap().starts_with("not private"));
+    assert_eq!(text.lines().count(), 1 + 11);
+    // The fraction that is printed is the noised one: with 12 users and this noise it is no twelfth of anything.
+    let fractions: Vec<f64> = metrics(&secret).iter().filter_map(|m| m.fraction_below_clip).collect();
+    assert!(fractions.len() == 4 && fractions.iter().all(|f| (f * 12.0).fract().abs() > 1e-9), "{fractions:?}");
+    // No file but those of the ledger's vectors and the simulation's diagnostics is of one user or of a sum.
+    for name in ["report.html", METRICS_FILE, "statement.md"] {
+        let text = fs::read_to_string(secret.join(name)).unwrap();
+        assert!(!text.contains("norm_quantiles") && !text.contains("clipped_share"), "{name}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn p13_the_key_is_secret_and_drawn_once() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    broken(&a, &["noise_seed="], &[3, 2]);
+    whole(&b, &["noise_seed="], 1);
+    let key = a.join("secret").join(format!("{LEDGER_FILE}.noise-key"));
+    assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+    let key = fs::read_to_string(key).unwrap();
+    for entry in fs::read_dir(&a).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_file()) {
+        let bytes = fs::read(&entry).unwrap();
+        assert!(!bytes.windows(key.len()).any(|w| w == key.as_bytes()), "{}", entry.display());
+    }
+    assert_ne!(left(&a).0, left(&b).0, "two runs draw two keys");
+    let ledger = Place::new(a.join(LEDGER_FILE)).read(&[]).unwrap();
+    assert_eq!(ledger.plan().randomness, Randomness::Secret);
+    let simulated = folder.path().join("c");
+    whole(&simulated, &[], 1);
+    let ledger = Place::new(simulated.join(LEDGER_FILE)).read(&[]).unwrap();
+    assert_eq!(ledger.plan().randomness, Randomness::Simulated { seed: 3 });
+    let statement = fs::read_to_string(simulated.join("statement.md")).unwrap();
+    assert!(statement.contains("No guarantee: simulated"));
+}
+
+#[test]
+fn p14_a_run_stops_before_the_round_that_would_cost_too_much() {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    whole(&a, &[], 1);
+    let limit = metrics(&a).iter().find(|m| m.round == 6).unwrap().epsilon.get();
+    let set = format!("privacy.max_epsilon={limit}");
+    let ending = whole(&b, &[&set], 1);
+    assert!((6..9).contains(&ending.rounds), "{}", ending.rounds);
+    assert!(ending.metrics.epsilon.get() <= limit && ending.metrics.round == ending.rounds);
+    assert!(ending.stopped.unwrap().contains("budget"));
+    // It stays over when it is resumed.
+    let (plan, opened) = plan(&[&set]);
+    let population = opened.population(plan.config.unit).unwrap();
+    let mut run = Run::resume(&b, &plan, &opened, means(1)).unwrap();
+    let step = run.step(&mut fleet(&plan, population.as_ref(), 1)).unwrap();
+    assert!(matches!(step.over, Some(Over::Budget(_))));
+}
+
+#[test]
+fn p15_a_run_that_starts_from_another_counts_its_cost() {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    let first = whole(&a, &[], 1);
+    let from = format!("model.from={}", a.display());
+    let start = [from.as_str(), "model.preset=", "model.vocabulary=", "model.hidden=", "model.embedding="];
+    let second = whole(&b, &start, 1);
+    let lines = metrics(&b);
+    assert_eq!(lines[0].epsilon, first.metrics.epsilon, "before its first round it has cost what the other cost");
+    assert!((lines[0].accuracy_top1 - first.metrics.accuracy_top1).abs() < 1e-12);
+    assert!(second.metrics.epsilon > first.metrics.epsilon);
+    let ledger = Place::new(b.join(LEDGER_FILE)).read(&[]).unwrap();
+    assert_eq!(ledger.imports().len(), 1);
+    assert_eq!(ledger.imports()[0].kind, ImportKind::StartingModel);
+    let composed = ledger.epsilon(ledger.plan().delta).unwrap().epsilon.get();
+    assert!((composed / second.metrics.epsilon.get() - 1.0).abs() < 1e-6, "the statement and the metrics agree");
+    // Under another adjacency it does not compose (rule P2).
+    let (tree, opened) = plan(&[&start[..], &ARRIVAL[..], &["privacy.mechanism=tree"]].concat());
+    let refused = Run::begin(&folder.path().join("c"), &tree, &opened, means(1)).map(|_| ()).unwrap_err();
+    assert!(refused.to_string().contains("add-or-remove"), "{refused}");
+    // A model without a ledger is public, and somebody says why.
+    let alone = folder.path().join("alone");
+    fs::create_dir(&alone).unwrap();
+    let model = alone.join("inner");
+    fs::create_dir(&model).unwrap();
+    for entry in fs::read_dir(a.join(MODEL_FOLDER)).unwrap().map(Result::unwrap) {
+        fs::copy(entry.path(), model.join(entry.file_name())).unwrap();
+    }
+    let from = format!("model.from={}", model.display());
+    let set: Vec<String> = [from.as_str()].iter().chain(&start[1..]).map(|s| (*s).to_owned()).collect();
+    let config = Document::new(TEXT, &set).unwrap().config().unwrap();
+    let refused = Opened::new(&config).map(|_| ()).unwrap_err().to_string();
+    assert!(refused.contains("model.public"), "{refused}");
+}
+
+#[test]
+fn the_ledger_and_the_metrics_agree_on_the_price() {
+    for (name, set) in all_kinds() {
+        let folder = tempfile::tempdir().unwrap();
+        let ending = whole(folder.path(), &set, 2);
+        let ledger = Place::new(folder.path().join(LEDGER_FILE)).read(&[]).unwrap();
+        let judged = ledger.epsilon(ledger.plan().delta).unwrap().epsilon.get();
+        let said = ending.metrics.epsilon.get();
+        assert!(judged == said || (judged / said - 1.0).abs() < 1e-6, "{name}: {judged} and {said}");
+        let planned = privacy::AccountantKind::Best
+            .judge(&PrivacyEvent::Compose { events: vec![ledger.plan().event()] }, ledger.plan().delta)
+            .unwrap();
+        assert!(planned.epsilon.get() >= judged * 0.999_999 || name == "no noise", "{name}");
+    }
+}
+
+#[test]
+fn without_noise_epsilon_is_infinite_and_the_model_learns() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = ["privacy.mechanism=none", "privacy.noise_multiplier=", "rounds=30", "server.learning_rate=1.0"];
+    let ending = whole(folder.path(), &set, 2);
+    assert!(!ending.metrics.epsilon.is_finite());
+    assert!(ending.sentence.contains("no privacy at all"), "{}", ending.sentence);
+    let lines = metrics(folder.path());
+    let (first, last) = (lines[0].perplexity.unwrap(), lines.last().unwrap().perplexity.unwrap());
+    assert!(last < 0.7 * first, "{first} to {last}");
+}
