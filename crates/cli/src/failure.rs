@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use privacy::UnitError;
 use thiserror::Error;
 
+use crate::interrupt;
+
 /// Something the user typed that cannot be meant.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub(crate) enum BadInput {
@@ -69,12 +71,21 @@ impl BadInput {
     }
 }
 
+/// Work that stopped because somebody asked for it, and what they should know.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub(crate) struct Interrupted(pub(crate) String);
+
 /// Prints the error and says how to exit.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if let Some(io) = error.downcast_ref::<std::io::Error>()
         && io.kind() == std::io::ErrorKind::BrokenPipe
     {
         return ExitCode::SUCCESS; // the reader has seen enough
+    }
+    if let Some(Interrupted(said)) = error.downcast_ref() {
+        eprintln!("{said}");
+        return ExitCode::from(interrupt::EXIT_CODE);
     }
     match error.downcast_ref::<BadInput>() {
         Some(bad) => {

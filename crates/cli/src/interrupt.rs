@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 /// What a shell says of a program that was interrupted.
-pub(crate) const EXIT_CODE: i32 = 130;
+pub(crate) const EXIT_CODE: u8 = 130;
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
@@ -14,7 +14,7 @@ static REQUESTED: AtomicBool = AtomicBool::new(false);
 pub(crate) fn watch() -> anyhow::Result<()> {
     ctrlc::set_handler(|| {
         if REQUESTED.swap(true, Ordering::Relaxed) {
-            std::process::exit(EXIT_CODE);
+            std::process::exit(i32::from(EXIT_CODE));
         }
     })?;
     Ok(())

@@ -18,7 +18,7 @@ use corpus::{
 };
 
 pub(crate) use self::stats::split;
-use crate::{failure::BadInput, interrupt};
+use crate::failure::{BadInput, Interrupted};
 
 /// The subcommands of `keyhush data`.
 #[derive(Subcommand)]
@@ -50,8 +50,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
     if let Err(error) = &outcome
         && let Some(ImportError::Interrupted) = error.downcast_ref()
     {
-        eprintln!("{error}");
-        std::process::exit(interrupt::EXIT_CODE);
+        return Err(Interrupted(error.to_string()).into());
     }
     outcome
 }

@@ -29,7 +29,10 @@ use self::{
     stream::Stream,
     training::{Ended, Run},
 };
-use crate::{failure::BadInput, interrupt, kernels, model_folder};
+use crate::{
+    failure::{BadInput, Interrupted},
+    interrupt, kernels, model_folder,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -114,8 +117,8 @@ pub(crate) fn run(args: &PretrainArgs) -> anyhow::Result<()> {
         match run.epoch()? {
             Ended::Whole(epoch) => announce(&epoch, args, task.config.vocabulary)?,
             Ended::Interrupted => {
-                eprintln!("interrupted; nothing is lost: go on with the same command and --resume");
-                std::process::exit(interrupt::EXIT_CODE);
+                let said = "interrupted; nothing is lost: go on with the same command and --resume";
+                return Err(Interrupted(said.into()).into());
             }
         }
     }

@@ -1,5 +1,6 @@
 //! `keyhush train`: federated training with user-level differential privacy, simulated on this machine.
 
+mod ranks;
 mod watch;
 
 use std::{
@@ -11,15 +12,19 @@ use clap::Args;
 use federated::{
     calendar::Moment,
     config::{Config, ConfigError, Document},
-    fleet::threads::ThreadFleet,
+    fleet::{Fleet, threads::ThreadFleet},
     metrics::Metrics,
     plan::Plan,
+    population::Population,
     report::REPORT_FILE,
     run::{self, Ending, Means, Opened, Run, RunError},
 };
 
-use self::watch::Watch;
-use crate::{failure::BadInput, interrupt, kernels, model_folder};
+use self::{ranks::Ranks, watch::Watch};
+use crate::{
+    failure::{BadInput, Interrupted},
+    interrupt, kernels, model_folder,
+};
 
 /// What is trained when nothing is said.
 pub(crate) const FIRST_RUN: &str = include_str!("first-run.toml");
@@ -87,50 +92,102 @@ impl MachineArgs {
 }
 
 pub(crate) fn train(args: &TrainArgs) -> anyhow::Result<()> {
-    let means = args.machine.means()?;
-    let (config, document, folder) = match &args.resume {
-        Some(folder) => (run::settings(folder).map_err(refused)?, None, folder.clone()),
-        None => {
-            let document = document(args)?;
-            (document.config().map_err(|e| of_config(&e))?, Some(document), out(args))
+    let ranks = ranks::join()?;
+    match ranks.as_ref().filter(|_| !ranks::leads(ranks.as_ref())) {
+        Some(others) => {
+            // What goes wrong here the first process hears, and says.
+            follow(args, others).unwrap_or_else(|problem| ranks::refuse(others, &problem));
+            Ok(())
         }
-    };
-    let located = |error: RunError| {
-        refused(match (error, &document) {
-            (RunError::Config(error), Some(document)) => document.locate(error).into(),
-            (other, _) => other,
-        })
-    };
-    let opened = Opened::new(&config).map_err(located)?;
-    let plan = Plan::new(config, &opened.setting()).map_err(|e| located(e.into()))?;
+        None => lead(args, ranks.as_ref()),
+    }
+}
+
+/// What a run is about to do.
+struct Task {
+    folder: PathBuf,
+    opened: Opened,
+    plan: Plan,
+    means: Means,
+}
+
+impl Task {
+    fn new(args: &TrainArgs) -> anyhow::Result<Self> {
+        let means = args.machine.means()?;
+        let (config, document, folder) = match &args.resume {
+            Some(folder) => (run::settings(folder).map_err(refused)?, None, folder.clone()),
+            None => {
+                let document = document(args)?;
+                (document.config().map_err(|e| of_config(&e))?, Some(document), out(args))
+            }
+        };
+        let located = |error: RunError| match (error, &document) {
+            (RunError::Config(error), Some(document)) => refused(document.locate(error).into()),
+            (other, _) => refused(other),
+        };
+        let opened = Opened::new(&config).map_err(located)?;
+        let plan = Plan::new(config, &opened.setting()).map_err(|e| located(e.into()))?;
+        Ok(Self { folder, opened, plan, means })
+    }
+
+    fn fleet<'a>(&self, population: &'a dyn Population) -> anyhow::Result<ThreadFleet<'a>> {
+        let Self { plan, means, .. } = self;
+        Ok(ThreadFleet::new(population, &plan.model, &plan.local, means.kernels, means.threads)?)
+    }
+}
+
+/// The process that runs the loop.
+fn lead(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<()> {
+    let task = Task::new(args)?;
+    let Task { folder, opened, plan, means } = &task;
     if !args.machine.quiet {
         plan.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
-        eprintln!("{}", introduction(&plan, &folder, means));
+        eprintln!("{}", introduction(plan, folder, *means));
     }
-    let ending = carry_out(&plan, &opened, &folder, means, args.resume.is_some(), args.machine.quiet)?;
-    announce(&ending, &folder, args.json)
+    let population = opened.population(plan.config.unit).map_err(refused)?;
+    let own = task.fleet(population.as_ref())?;
+    let description = opened.description(&plan.config);
+    let ending = ranks::lead(ranks, own, *means, &description, |fleet| {
+        carry_out(plan, opened, folder, *means, fleet, args.resume.is_some(), args.machine.quiet)
+    })?;
+    announce(&ending, folder, args.json)
+}
+
+/// The other processes, if there are any.
+fn follow(args: &TrainArgs, ranks: &Ranks) -> anyhow::Result<()> {
+    let task = Task::new(args)?;
+    let population = task.opened.population(task.plan.config.unit).map_err(refused)?;
+    let mut own = task.fleet(population.as_ref())?;
+    ranks::serve(ranks, &mut own, task.means, &task.opened.description(&task.plan.config));
+    Ok(())
+}
+
+/// Trains on the threads of this process to the end.
+pub(crate) fn alone(plan: &Plan, opened: &Opened, folder: &Path, means: Means, resume: bool) -> anyhow::Result<Ending> {
+    let population = opened.population(plan.config.unit).map_err(refused)?;
+    let mut fleet = ThreadFleet::new(population.as_ref(), &plan.model, &plan.local, means.kernels, means.threads)?;
+    carry_out(plan, opened, folder, means, &mut fleet, resume, true)
 }
 
 /// Trains to the end and writes what is left behind.
-pub(crate) fn carry_out(
+fn carry_out(
     plan: &Plan,
     opened: &Opened,
     folder: &Path,
     means: Means,
+    fleet: &mut dyn Fleet,
     resume: bool,
     quiet: bool,
 ) -> anyhow::Result<Ending> {
-    let population = opened.population(plan.config.unit).map_err(refused)?;
-    let mut fleet = ThreadFleet::new(population.as_ref(), &plan.model, &plan.local, means.kernels, means.threads)?;
+    interrupt::watch_once()?;
     let begin = if resume { Run::resume } else { Run::begin };
     let mut run = begin(folder, plan, opened, means).map_err(refused)?;
     if !quiet {
         run.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
     }
-    interrupt::watch_once()?;
     let mut watch = Watch::new(quiet, plan.config.rounds, run.state().round, run.history().last())?;
     loop {
-        let step = run.step(&mut fleet)?;
+        let step = run.step(fleet)?;
         watch.tick(run.state().round, step.metrics.as_ref());
         if step.over.is_some() {
             break;
@@ -139,9 +196,11 @@ pub(crate) fn carry_out(
             run.checkpoint()?;
             run.report()?;
             watch.finish();
-            eprintln!("interrupted after round {}; nothing is lost", run.state().round);
-            eprintln!("go on with: keyhush train --resume {}", folder.display());
-            std::process::exit(interrupt::EXIT_CODE);
+            let (round, folder) = (run.state().round, folder.display());
+            let said = format!(
+                "interrupted after round {round}; nothing is lost\ngo on with: keyhush train --resume {folder}"
+            );
+            return Err(Interrupted(said).into());
         }
     }
     watch.finish();

@@ -104,7 +104,7 @@ fn log_ticks(span: &Range<f64>, ticks: f64) -> Vec<f64> {
         (first..=last)
             .filter(|decade| decade % every == 0)
             .flat_map(|decade| places.iter().map(move |p| f64::from(decade) + p))
-            .filter(|p| span.contains(p))
+            .filter(|p| *p >= span.start - 1e-9 && *p <= span.end + 1e-9)
             .collect()
     };
     let one_two_five = inside(&[0.0, libm::log10(2.0), libm::log10(5.0)], 1);
@@ -150,6 +150,7 @@ mod tests {
     fn logarithmic_ticks_suit_the_span() {
         assert_eq!(labels(&[1.0, 1000.0], true, 5.0), ["1", "10", "100", "1000"]);
         assert_eq!(labels(&[3.0, 300.0], true, 6.0), ["5", "10", "20", "50", "100", "200"]);
+        assert_eq!(log_ticks(&(0.0..4.0), 6.0), [0.0, 1.0, 2.0, 3.0, 4.0]);
         // Not one of 1, 2, 5 times a power of ten but 500 is here.
         assert_eq!(labels(&[410.0, 690.0], true, 5.0), ["400", "500", "600", "700"]);
         assert_eq!(labels(&[1e-9, 1e12], true, 5.0), ["1e-10", "1e-5", "1", "1e5", "1e10"]);

@@ -87,6 +87,9 @@ fn train_some(
     let mut share = Share { sum: Sum::zero(task.task.encoding), exact: Vec::new(), busy_s: 0.0 };
     let mut text = UserText::new();
     while let Some(user) = task.cohort.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
+        if user >= population.users() {
+            continue; // declared, and not there: nothing comes of them, not even a clip bit (rule P9)
+        }
         let trained = read(population, user, most_tokens, &mut text).and_then(|()| {
             let part = worker.part(task.task, &text, drawn(task.users, user));
             part.map_err(|problem| FleetError::Part { user, problem })

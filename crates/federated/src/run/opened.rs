@@ -98,6 +98,20 @@ impl Opened {
         }
     }
 
+    /// All that decides what a user's training comes to, in words: the settings, the vocabulary, which text. Processes that
+    /// work together have the same.
+    #[must_use]
+    pub fn description(&self, config: &Config) -> String {
+        let words = corpus::origin::fingerprint(self.rules, &self.vocabulary);
+        let text = match &self.text {
+            Text::Crowd { .. } => String::new(),
+            Text::Store { store, .. } => {
+                format!("{} users, {} posts, {} tokens", store.users(), store.posts(), store.tokens())
+            }
+        };
+        [&config.to_toml(), &words, &text].map(String::as_str).join("\n")
+    }
+
     /// The parameters before the first round.
     #[must_use]
     pub fn first_parameters(&self) -> &[f32] {

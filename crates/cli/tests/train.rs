@@ -1,0 +1,239 @@
+//! `keyhush train` as a process: killed, interrupted, resumed; what it prints and what it refuses.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+const SETTINGS: &str = r#"rounds = 40
+noise_seed = 3
+
+[data]
+kind = "synthetic"
+posts_per_user = 6
+
+[model]
+preset = "tiny"
+vocabulary = 200
+
+[local]
+batch = 4
+unroll = 5
+learning_rate = 0.5
+most_tokens = 60
+
+[participation]
+kind = "arrival"
+population = 2000
+cohort = 24
+min_separation = 4
+max_participations = 3
+
+[clip]
+kind = "adaptive"
+norm = 0.1
+quantile = 0.5
+count_stddev = 2.0
+
+[privacy]
+mechanism = "banded"
+bands = 4
+restarts = [16]
+noise_multiplier = 2.0
+delta = 1e-5
+
+[server]
+optimizer = "momentum"
+momentum = 0.9
+learning_rate = 0.5
+
+[evaluation]
+every = 4
+users = 6
+most_tokens = 300
+
+[checkpoint]
+every = 3
+"#;
+
+/// A folder with settings in it.
+struct Bench {
+    folder: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("run.toml"), SETTINGS).unwrap();
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_keyhush"));
+        command.current_dir(self.folder.path()).arg("train").args(arguments);
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The message of a command that is refused.
+    fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
+        errors
+    }
+}
+
+/// What must be the same, however often a run was killed.
+fn left(folder: &Path) -> (Vec<u8>, String, Vec<Value>) {
+    let ledger = fs::read_to_string(folder.join("ledger.jsonl")).unwrap();
+    let releases = ledger.lines().filter_map(|line| {
+        let entry: Value = serde_json::from_str(line).unwrap();
+        let release = entry["entry"]["body"]["release"].clone();
+        (!release.is_null()).then_some(release)
+    });
+    let model = fs::read(folder.join("model/model.safetensors")).unwrap();
+    (model, fs::read_to_string(folder.join("metrics.jsonl")).unwrap(), releases.collect())
+}
+
+#[test]
+fn killed_at_any_moment_it_ends_as_if_it_had_not_been() {
+    let bench = Bench::new();
+    bench.ok(&["run.toml", "--out", "whole", "--quiet", "--threads", "1"]);
+    let mut killed = 0;
+    for life in 0u64.. {
+        let mut command = if life == 0 {
+            bench.command(&["run.toml", "--out", "killed", "--quiet"])
+        } else {
+            bench.command(&["--resume", "killed", "--quiet"])
+        };
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        // From the first moments of a process to many rounds later, and longer each time, so that it comes to an end.
+        thread::sleep(Duration::from_millis(3 + (life * life * 37) % 90 + 12 * life));
+        if child.try_wait().unwrap().is_some() {
+            let output = child.wait_with_output().unwrap();
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            if life == 0 || output.status.success() {
+                assert!(output.status.success(), "{errors}");
+                break;
+            }
+            // Killed before there was anything to go on with.
+            assert!(errors.contains("no run to go on with"), "{errors}");
+            bench.command(&["run.toml", "--out", "killed", "--quiet"]).stderr(Stdio::null()).output().unwrap();
+            continue;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        killed += 1;
+    }
+    assert!(killed >= 3, "{killed}");
+    assert_eq!(left(&bench.path("whole")), left(&bench.path("killed")));
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_after_the_round_and_says_how_to_go_on() {
+    let bench = Bench::new();
+    bench.ok(&["run.toml", "--out", "whole", "--quiet"]);
+    let mut child =
+        bench.command(&["run.toml", "--out", "stopped"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    while !bench.path("stopped/timing.jsonl").exists() {
+        thread::sleep(Duration::from_millis(2));
+        assert!(child.try_wait().unwrap().is_none());
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(130), "{errors}");
+    assert!(errors.contains("go on with: keyhush train --resume stopped"), "{errors}");
+    assert!(bench.path("stopped/report.html").is_file());
+    let done = bench.ok(&["--resume", "stopped", "--quiet"]);
+    assert!(done.contains("Report: stopped/report.html"), "{done}");
+    assert_eq!(left(&bench.path("whole")), left(&bench.path("stopped")));
+}
+
+#[test]
+fn without_arguments_it_trains_on_the_crowd_that_comes_with_it() {
+    let bench = Bench::new();
+    let said = bench.ok(&["--set", "rounds=2", "--set", "evaluation.every=1", "--quiet"]);
+    assert!(said.starts_with("In simulation, the model predicts"), "{said}");
+    assert!(said.contains("of 1000000 users") && said.contains("Report: runs/"), "{said}");
+    let folder = fs::read_dir(bench.path("runs")).unwrap().next().unwrap().unwrap().path();
+    let report = fs::read_to_string(folder.join("report.html")).unwrap();
+    assert!(report.contains("<svg") && report.contains("simulation"));
+    let lines = fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
+    let rounds: Vec<u64> =
+        lines.lines().map(|l| serde_json::from_str::<Value>(l).unwrap()["round"].as_u64().unwrap()).collect();
+    assert_eq!(rounds, [0, 1, 2]);
+    for name in ["config.toml", "statement.md", "timing.jsonl", "diagnostics.jsonl", "model/README.md"] {
+        assert!(folder.join(name).is_file(), "{name}");
+    }
+}
+
+#[test]
+fn json_has_every_number() {
+    let bench = Bench::new();
+    let said =
+        bench.ok(&["run.toml", "--out", "a", "--set", "rounds=4", "--set", "privacy.restarts=", "--json", "--quiet"]);
+    let answer: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(answer["rounds"], 4);
+    assert_eq!(answer["metrics"]["round"], 4);
+    assert!(answer["metrics"]["epsilon"].as_f64().unwrap() > 0.0 && answer["simulated"] == true);
+}
+
+#[test]
+fn bad_settings_are_refused_before_any_work_with_line_and_reason() {
+    let bench = Bench::new();
+    let with = |from: &str, to: &str| {
+        assert!(SETTINGS.contains(from), "{from}");
+        fs::write(bench.path("bad.toml"), SETTINGS.replace(from, to)).unwrap();
+        let said = bench.refused(&["bad.toml", "--out", "bad"]);
+        assert!(!bench.path("bad").exists(), "{said}");
+        said
+    };
+    let line = |key: &str| SETTINGS.lines().position(|l| l.starts_with(key)).unwrap() + 1;
+    let unknown = with("quantile = 0.5", "quantil = 0.5");
+    assert!(unknown.contains(&format!("line {}: unknown field `quantil`", line("quantile"))), "{unknown}");
+    let clip = with("norm = 0.1\n", "");
+    assert!(clip.contains(&format!("line {}: clip.norm: is missing", line("[clip]"))), "{clip}");
+    let between = "min_separation = 4\nmax_participations = 3\n";
+    let tree = with(
+        &format!("kind = \"arrival\"\npopulation = 2000\ncohort = 24\n{between}"),
+        "kind = \"poisson\"\npopulation = 2000\ncohort = 24\n",
+    );
+    assert!(tree.contains(&format!("line {}: privacy.mechanism", line("mechanism") - 2)), "{tree}");
+    let rounds = with("rounds = 40", "rounds = 300");
+    let want = format!("line {}: participation.max_participations", line("max_participations"));
+    assert!(rounds.contains(&want) && rounds.contains("300 rounds"), "{rounds}");
+    let syntax = with("[clip]", "[clip");
+    assert!(syntax.contains(&format!("line {}", line("[clip]"))), "{syntax}");
+    let set = bench.refused(&["run.toml", "--set", "clip.nrom=3"]);
+    assert!(set.contains("unknown field `nrom`"), "{set}");
+    let missing = bench.refused(&["nowhere.toml"]);
+    assert!(missing.contains("nowhere.toml"), "{missing}");
+    let resumed = bench.refused(&["--resume", "nowhere"]);
+    assert!(resumed.contains("there is no run to go on with in nowhere"), "{resumed}");
+    bench.ok(&["run.toml", "--out", "taken", "--set", "rounds=4", "--set", "privacy.restarts=", "--quiet"]);
+    let taken = bench.refused(&["run.toml", "--out", "taken"]);
+    assert!(taken.contains("--resume taken"), "{taken}");
+}
