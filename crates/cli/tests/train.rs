@@ -150,6 +150,44 @@ fn killed_at_any_moment_it_ends_as_if_it_had_not_been() {
     assert_eq!(left(&bench.path("whole")), left(&bench.path("killed")));
 }
 
+/// `mpirun -n R keyhush train` with the real `mpirun`: the same for any number of ranks and threads.
+#[cfg(feature = "mpi")]
+#[test]
+fn ranks_of_mpirun_come_to_the_same_as_one_process() {
+    let bench = Bench::new();
+    bench.ok(&["run.toml", "--out", "whole", "--quiet", "--threads", "2"]);
+    for (ranks, threads) in [("1", "1"), ("2", "1"), ("2", "2"), ("3", "1")] {
+        let out = format!("ranks-{ranks}-{threads}");
+        let mut command = Command::new("mpirun");
+        command.current_dir(bench.folder.path()).args(["--oversubscribe", "--bind-to", "none", "-n", ranks]);
+        // Containers run tests as root, which Open MPI refuses unless told.
+        command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
+        command.arg(env!("CARGO_BIN_EXE_keyhush")).args([
+            "train",
+            "run.toml",
+            "--quiet",
+            "--out",
+            &out,
+            "--threads",
+            threads,
+        ]);
+        let output = command.output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{errors}");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(said.matches("Report:").count(), 1, "only the first rank speaks: {said}");
+        assert_eq!(left(&bench.path("whole")), left(&bench.path(&out)), "{out}");
+    }
+    // Settings that one rank refuses are refused by all, once, and nothing hangs.
+    let mut command = Command::new("mpirun");
+    command.current_dir(bench.folder.path()).args(["--oversubscribe", "-n", "2"]);
+    command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
+    let output =
+        command.arg(env!("CARGO_BIN_EXE_keyhush")).args(["train", "run.toml", "--set", "clip.norm="]).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && errors.contains("clip.norm: is missing"), "{errors}");
+}
+
 #[cfg(unix)]
 #[test]
 fn ctrl_c_ends_after_the_round_and_says_how_to_go_on() {

@@ -3,6 +3,7 @@
 mod device;
 mod local_training;
 mod predict;
+mod round;
 
 use clap::Subcommand;
 
@@ -13,6 +14,8 @@ pub(crate) enum Command {
     Device(device::DeviceArgs),
     /// Train users one after the other, as a device or a simulator does: milliseconds of CPU time a user.
     LocalTraining(local_training::LocalTrainingArgs),
+    /// Run whole rounds: what they cost beside the users' training, and what a second thread costs.
+    Round(round::RoundArgs),
     /// Type with a model, as a keyboard does: milliseconds a prediction, and memory.
     Predict(predict::PredictArgs),
 }
@@ -22,6 +25,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Device(args) => device::run(&args),
         Command::LocalTraining(args) => local_training::run(&args),
+        Command::Round(args) => round::run(&args),
         Command::Predict(args) => predict::run(&args),
     }
 }

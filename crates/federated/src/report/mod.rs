@@ -12,9 +12,10 @@ use std::fmt::Write;
 
 use privacy::Delta;
 
+pub(crate) use self::page::grouped;
 use self::{
     compare::epsilon,
-    page::{accuracy, figures, four_digits, grouped, page, table},
+    page::{accuracy, figures, four_digits, page, table},
 };
 pub use self::{
     compare::overlay,

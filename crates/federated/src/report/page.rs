@@ -61,7 +61,7 @@ pub(super) fn accuracy(value: f64) -> String {
 }
 
 /// A whole number with its thousands apart.
-pub(super) fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
     for (i, digit) in digits.chars().enumerate() {

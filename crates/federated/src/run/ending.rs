@@ -14,7 +14,7 @@ use crate::{
     files,
     metrics::Metrics,
     model_folder,
-    report::{Cost, REPORT_FILE, Report},
+    report::{Cost, REPORT_FILE, Report, grouped},
 };
 
 /// What a run came to, for people and programs.
@@ -155,7 +155,8 @@ impl Run<'_> {
             let (epsilon, delta) = (rounded_up(guaranteed.get()), format!("{:e}", statement.guarantee.delta.get()));
             format!("with {unit}-level ({epsilon}, {delta})-differential privacy ({adjacency})")
         };
-        let who = format!("{rounds} rounds of {} of {population} {unit}s", self.plan.stage(*rounds).cohort);
+        let (cohort, population) = (grouped(self.plan.stage(*rounds).cohort), grouped(population));
+        let who = format!("{rounds} rounds of {cohort} of {population} {unit}s");
         let mood = if *simulated { "In simulation, the model predicts" } else { "The model predicts" };
         format!("{mood} {accuracy:.1} % of the next words of held-out users after {who}, {price}.")
     }
