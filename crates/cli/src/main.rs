@@ -4,16 +4,22 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)] // printing is this crate's job
 
 mod bench;
+mod columns;
+mod compare;
 mod data;
 mod eval;
+mod experiment;
 mod failure;
+mod init;
 mod interrupt;
 mod kernels;
 mod model_folder;
 mod ngram;
+mod plan;
 mod predict;
 mod pretrain;
 mod privacy;
+mod sweep;
 mod train;
 
 use std::process::ExitCode;
@@ -32,6 +38,10 @@ struct Cli {
 enum Command {
     /// Train a model on users' text, with a proof of how little any one of them can have influenced it.
     Train(Box<train::TrainArgs>),
+    /// Write settings to begin with, every key explained.
+    Init(init::InitArgs),
+    /// Before any work: what a run would cost, or which settings a target asks for.
+    Plan(Box<plan::PlanArgs>),
     /// Text by user: import it, look at it, make it up.
     #[command(subcommand)]
     Data(Box<data::Command>),
@@ -40,6 +50,13 @@ enum Command {
     Privacy(Box<privacy::Command>),
     /// Train a model on public text.
     Pretrain(Box<pretrain::PretrainArgs>),
+    /// Run every combination of some settings, each with several seeds.
+    Sweep(Box<sweep::SweepArgs>),
+    /// Lay runs over one another.
+    Compare(compare::CompareArgs),
+    /// The papers' tables and figures, run here.
+    #[command(subcommand)]
+    Experiment(Box<experiment::Command>),
     /// How fast this machine does the work.
     #[command(subcommand)]
     Bench(bench::Command),
@@ -69,9 +86,14 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Train(args) => train::train(&args),
+        Command::Init(args) => init::init(&args),
+        Command::Plan(args) => plan::plan(&args),
         Command::Data(command) => data::run(*command),
         Command::Privacy(command) => privacy::run(*command),
         Command::Pretrain(args) => pretrain::run(&args),
+        Command::Sweep(args) => sweep::sweep(&args),
+        Command::Compare(args) => compare::compare(&args),
+        Command::Experiment(command) => experiment::run(&command),
         Command::Bench(command) => bench::run(command),
         Command::Eval(args) => eval::eval(&args),
         Command::Predict(args) => predict::predict(&args),

@@ -91,11 +91,10 @@ impl Worker {
     /// When task, plan and model do not fit together.
     pub fn part(&mut self, task: Task<'_>, text: &UserText, mut drawn: Drawn) -> Result<Part, PartError> {
         let learned = self.trainer.train(task.model, text, task.clipping.rule(), task.learning_rate, drawn.batch)?;
-        let norm = learned.difference.iter().map(|d| f64::from(*d) * f64::from(*d)).sum::<f64>().sqrt();
         let weight = task.full_weight_tokens.map_or(1.0, |full| (learned.tokens as f64 / full).min(1.0));
         let said = Contribution { weight, projected: learned.projected, counts: Vec::new() };
-        let exact = Exact { tokens: learned.tokens, loss: learned.loss, norm };
         let clipped = Update::new(learned.difference).clip(task.clipping, said)?;
+        let exact = Exact { tokens: learned.tokens, loss: learned.loss, norm: clipped.norm_before() };
         Ok(Part { encoded: clipped.encode(task.encoding, &mut drawn.rounding)?, exact })
     }
 }

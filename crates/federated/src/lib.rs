@@ -8,6 +8,7 @@
 //! | [`config`]     | what a run is, as a person writes it                                    |
 //! | [`chart`]      | line charts as SVG                                                      |
 //! | [`plan`]       | everything that was decided before the first round, from one place      |
+//! | [`propose`]    | what a target asks for, by the recipes of the papers                    |
 //! | [`cohort`]     | who takes part in a round                                               |
 //! | [`population`] | whose text a simulation trains on                                       |
 //! | [`evaluate`]   | how well a model predicts, on all cores                                 |
@@ -18,6 +19,7 @@
 //! | [`files`]      | files that are there whole or not at all                               |
 //! | [`metrics`]    | what a run measures, as the lines of its files                          |
 //! | [`report`]     | a run on one page, and several over one another                         |
+//! | [`sweep`]      | many runs of one question, and what comes of them together              |
 //! | [`tensorboard`] | what a run measured, for TensorBoard                                   |
 //! | [`optimizer`]  | what the server does with a released average                            |
 
@@ -35,7 +37,9 @@ pub mod model_folder;
 pub mod optimizer;
 pub mod plan;
 pub mod population;
+pub mod propose;
 pub mod report;
 pub mod round;
 pub mod run;
+pub mod sweep;
 pub mod tensorboard;

@@ -1,30 +1,33 @@
 //! `keyhush bench round`: what a round costs beside the users' training, and what a second thread costs.
 //!
-//! The whole loop runs in a folder of its own, ledger and all, on users of the synthetic crowd; then the same users are
-//! trained again by the trainer alone. What the first took more in CPU time is everything else: drawing the cohort, reading
-//! the text, clipping, encoding, adding up, noise, ledger, optimizer.
+//! The whole loop runs in a folder of its own, ledger and all, on users of the synthetic crowd. Then each user of a round is
+//! read, trained by the trainer alone, and does a whole part of the round, in turn, so that a machine that becomes slower
+//! slows all of them: what the part takes more in CPU time than the training is clipping, encoding and adding up.
 
 use std::{fs, time::Instant};
 
 use clap::Args;
-use device::{local::LocalTrainer, text::UserText};
+use device::{
+    local::LocalTrainer,
+    round::{Task, Worker},
+    text::UserText,
+};
 use federated::{
     cohort::Sampler,
     config::Document,
-    fleet::threads::ThreadFleet,
+    fleet::{drawn, threads::ThreadFleet, users_key},
     metrics::Timing,
     plan::Plan,
-    population::Population,
     run::{Means, Opened, Run},
 };
 use lm::kernels::KernelPath;
 use privacy::{
-    ClipNorm,
     rng::{NoiseSource, SimulationKey},
-    stages::ClipRule,
+    stages::{ClipBit, ClipRule, Clipping, Sum},
 };
 use serde::Serialize;
 
+use super::local_training::cpu_seconds;
 use crate::{failure::BadInput, kernels, train};
 
 const SETTINGS: &str = include_str!("round.toml");
@@ -60,26 +63,33 @@ struct Answer {
     kernels: KernelPath,
     users: u64,
     rounds: u64,
-    /// CPU seconds of a round on one thread.
-    round_s: f64,
-    /// Those of its users' training alone.
+    /// CPU seconds of a round's training.
     training_s: f64,
-    /// What is not training, of a round's CPU time.
+    /// Seconds of everything else.
+    beside_s: f64,
+    /// Its share of the round.
     share_beside_training: f64,
-    /// Seconds of the parts of a round that are timed by themselves.
+    /// Its parts.
     parts: Parts,
     /// Several threads beside one.
     threads: Threads,
 }
 
-/// Seconds a round, by the wall; clipping, encoding and adding up are what users took beyond training.
+/// Seconds a round: CPU time of what users do, time by the wall of what one thread does alone, waiting for the disk included.
 #[derive(Serialize)]
 struct Parts {
     sample_s: f64,
-    read_clip_encode_sum_s: f64,
+    read_s: f64,
+    clip_encode_sum_s: f64,
     noise_s: f64,
     ledger_s: f64,
     optimizer_s: f64,
+}
+
+impl Parts {
+    fn all(&self) -> f64 {
+        self.sample_s + self.read_s + self.clip_encode_sum_s + self.noise_s + self.ledger_s + self.optimizer_s
+    }
 }
 
 #[derive(Serialize)]
@@ -116,8 +126,8 @@ pub(crate) fn run(args: &RoundArgs) -> anyhow::Result<()> {
     let plan = Plan::new(config, &opened.setting()).map_err(|e| train::of_config(&e))?;
     let one = rounds(&plan, &opened, means(1)?)?;
     let several = rounds(&plan, &opened, means(args.threads)?)?;
-    let training_s = training(&plan, &opened, means(1)?)?;
-    report(args, &one, &several, training_s, means(1)?.kernels)
+    let kernels = means(1)?.kernels;
+    report(args, &one, &several, &users(&plan, &opened, kernels)?, kernels)
 }
 
 /// The loop, as `keyhush train` runs it, without the evaluations at both ends.
@@ -144,81 +154,98 @@ fn rounds(plan: &Plan, opened: &Opened, means: Means) -> anyhow::Result<Took> {
     }
 }
 
-/// CPU seconds of the same users' training by the trainer alone, their text being at hand.
-fn training(plan: &Plan, opened: &Opened, means: Means) -> anyhow::Result<f64> {
+/// CPU seconds of users, all together.
+#[derive(Default)]
+struct OfUsers {
+    read_s: f64,
+    training_s: f64,
+    /// Training again, clipping, encoding, adding up.
+    part_s: f64,
+}
+
+/// The users of all rounds, one after the other, on this thread.
+fn users(plan: &Plan, opened: &Opened, kernels: KernelPath) -> anyhow::Result<OfUsers> {
     let population = opened.population(plan.config.unit).map_err(train::refused)?;
-    let mut trainer = LocalTrainer::new(&plan.model, plan.local.clone(), means.kernels)?;
+    let mut trainer = LocalTrainer::new(&plan.model, plan.local.clone(), kernels)?;
+    let mut worker = Worker::new(&plan.model, plan.local.clone(), kernels)?;
     let source = NoiseSource::from(SimulationKey::new(SEED));
-    let rule = ClipRule::Flat(ClipNorm::new(1.0)?);
-    let clock = Instant::now();
-    let mut cpu_s = 0.0;
+    let (clock, mut all) = (Instant::now(), OfUsers::default());
     for round in 0..plan.config.rounds {
-        let texts = texts(plan, population.as_ref(), &source, round)?;
-        let before = process_cpu_seconds(clock);
-        for text in &texts {
-            let _learned = trainer.train(opened.first_parameters(), text, &rule, plan.config.local.learning_rate, 0)?;
+        let (phase, stage) = (plan.phase(round), plan.stage(round));
+        let coding = phase.coding(stage.clip)?;
+        let clipping = Clipping::new(ClipRule::Flat(stage.clip), ClipBit::None)?;
+        let task = Task {
+            model: opened.first_parameters(),
+            clipping: &clipping,
+            encoding: &coding.encoding,
+            full_weight_tokens: None,
+            learning_rate: stage.local_learning_rate,
+        };
+        let (mut sum, key) = (Sum::zero(&coding.encoding), users_key(&source, round));
+        let population_size = plan.config.participation.population;
+        let sampler = Sampler::new(phase.participation, population_size, phase.cohort, plan.config.rounds)?;
+        for user in sampler.cohort(&source, round) {
+            let mut text = UserText::new();
+            let began = cpu_seconds(clock);
+            population.read(user, &mut text)?;
+            text.truncate(plan.local.most_tokens.unwrap_or(usize::MAX));
+            let read = cpu_seconds(clock);
+            let _learned = trainer.train(task.model, &text, clipping.rule(), task.learning_rate, 0)?;
+            let trained = cpu_seconds(clock);
+            sum.add(&worker.part(task, &text, drawn(&key, user))?.encoded)?;
+            let done = cpu_seconds(clock);
+            all.read_s += read - began;
+            all.training_s += trained - read;
+            all.part_s += done - trained;
         }
-        cpu_s += process_cpu_seconds(clock) - before;
     }
-    Ok(cpu_s)
+    Ok(all)
 }
 
-/// The text of a round's users.
-fn texts(plan: &Plan, population: &dyn Population, source: &NoiseSource, round: u64) -> anyhow::Result<Vec<UserText>> {
-    let phase = plan.phase(round);
-    let sampler =
-        Sampler::new(phase.participation, plan.config.participation.population, phase.cohort, plan.config.rounds)?;
-    let mut texts = Vec::new();
-    for user in sampler.cohort(source, round) {
-        let mut text = UserText::new();
-        population.read(user, &mut text)?;
-        text.truncate(plan.local.most_tokens.unwrap_or(usize::MAX));
-        texts.push(text);
-    }
-    Ok(texts)
-}
-
-fn report(args: &RoundArgs, one: &Took, several: &Took, training_s: f64, kernels: KernelPath) -> anyhow::Result<()> {
+fn report(args: &RoundArgs, one: &Took, several: &Took, users: &OfUsers, kernels: KernelPath) -> anyhow::Result<()> {
     let rounds = args.rounds as f64;
     let mean = |part: fn(&Timing) -> f64| one.timings.iter().map(part).sum::<f64>() / rounds;
     let busy: f64 = several.timings.iter().map(|t| t.train_busy_s).sum();
     let wall: f64 = several.timings.iter().map(|t| t.train_s * t.threads as f64).sum();
+    let parts = Parts {
+        sample_s: mean(|t| t.sample_s),
+        read_s: users.read_s / rounds,
+        clip_encode_sum_s: (users.part_s - users.training_s) / rounds,
+        noise_s: mean(|t| t.release_s),
+        ledger_s: mean(|t| t.ledger_s),
+        optimizer_s: mean(|t| t.optimizer_s),
+    };
+    let training_s = users.training_s / rounds;
+    let beside_s = parts.all();
     let answer = Answer {
         model: args.model.clone(),
         kernels,
         users: args.users,
         rounds: args.rounds,
-        round_s: one.cpu_s / rounds,
-        training_s: training_s / rounds,
-        share_beside_training: 1.0 - training_s / one.cpu_s,
-        parts: Parts {
-            sample_s: mean(|t| t.sample_s),
-            read_clip_encode_sum_s: mean(|t| t.train_busy_s) - training_s / rounds,
-            noise_s: mean(|t| t.release_s),
-            ledger_s: mean(|t| t.ledger_s),
-            optimizer_s: mean(|t| t.optimizer_s),
-        },
+        training_s,
+        beside_s,
+        share_beside_training: beside_s / (training_s + beside_s),
+        parts,
         threads: Threads { threads: args.threads, cpu_ratio: several.cpu_s / one.cpu_s, busy: busy / wall },
     };
     if args.json {
         println!("{}", serde_json::to_string_pretty(&answer)?);
         return Ok(());
     }
-    let Answer { round_s, training_s, share_beside_training, parts, threads, .. } = &answer;
-    println!("{} users of {}, {} kernels", args.users, args.model, kernels.name());
-    println!("a round            {round_s:10.3} s of CPU time on one thread");
-    println!("  its training     {training_s:10.3} s");
-    println!("  everything else  {:10.2} % of the round", 100.0 * share_beside_training);
-    println!("    drawing users  {:10.4} s", parts.sample_s);
-    println!("    text, clip, encode, sum {:.4} s", parts.read_clip_encode_sum_s);
-    println!("    noise          {:10.4} s", parts.noise_s);
-    println!("    ledger         {:10.4} s", parts.ledger_s);
-    println!("    optimizer      {:10.4} s", parts.optimizer_s);
+    let Answer { training_s, share_beside_training, parts, threads, .. } = &answer;
+    println!("{} users of {}, {} kernels; seconds of a round", args.users, args.model, kernels.name());
+    println!("local training     {training_s:10.4}");
+    println!("reading text       {:10.4}", parts.read_s);
+    println!("clip, encode, sum  {:10.4}", parts.clip_encode_sum_s);
+    println!("drawing users      {:10.4}", parts.sample_s);
+    println!("noise              {:10.4}", parts.noise_s);
+    println!("ledger             {:10.4}", parts.ledger_s);
+    println!("optimizer          {:10.4}", parts.optimizer_s);
+    println!("beside training    {:10.2} %", 100.0 * share_beside_training);
+    let Threads { threads, cpu_ratio, busy } = threads;
     println!(
-        "{} threads         {:10.3} times the CPU time of one, busy {:.1} % of training",
-        threads.threads,
-        threads.cpu_ratio,
-        100.0 * threads.busy
+        "{threads} threads take {cpu_ratio:.3} times the CPU time of one, and are busy {:.1} % of training",
+        100.0 * busy
     );
     Ok(())
 }

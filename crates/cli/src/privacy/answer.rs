@@ -85,6 +85,11 @@ impl Answer {
         }
     }
 
+    /// What the run costs.
+    pub(crate) const fn epsilon(&self) -> Epsilon {
+        self.epsilon
+    }
+
     /// Adds to what must be true.
     pub(crate) fn add_assumption(&mut self, assumption: String) {
         self.assumes.push(assumption);

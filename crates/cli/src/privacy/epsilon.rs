@@ -53,7 +53,7 @@ pub(crate) fn epsilon(args: &EpsilonArgs) -> anyhow::Result<()> {
 }
 
 /// The epsilon that Xu et al. print for a run: that of a Gaussian whose rho is rounded to two decimals (rule P8).
-fn as_published(query: &Query) -> Result<Answer, BadInput> {
+pub(crate) fn as_published(query: &Query) -> Result<Answer, BadInput> {
     let event = query.event()?;
     let delta = query.delta()?;
     let (rho, adjacency) = rho_of(&event, query.group())?;
@@ -70,7 +70,7 @@ fn as_published(query: &Query) -> Result<Answer, BadInput> {
     Ok(answer)
 }
 
-fn rho_of(event: &PrivacyEvent, group: u32) -> Result<(f64, Option<privacy::Adjacency>), BadInput> {
+pub(crate) fn rho_of(event: &PrivacyEvent, group: u32) -> Result<(f64, Option<privacy::Adjacency>), BadInput> {
     // Any delta will do: rho does not depend on it.
     let delta = Delta::new(1e-6).map_err(|e| BadInput::Refused(e.to_string()))?;
     let judgement =

@@ -1,12 +1,12 @@
 //! `keyhush privacy`: what a run costs, what a target needs, and what a ledger guarantees.
 
-mod answer;
-mod epsilon;
+pub(crate) mod answer;
+pub(crate) mod epsilon;
 mod ledger;
 mod matrix;
 mod plot;
-mod query;
-mod solve;
+pub(crate) mod query;
+pub(crate) mod solve;
 mod statement;
 mod table;
 mod verify;

@@ -65,6 +65,6 @@ fn row((name, metrics): &Run<'_>) -> Vec<String> {
 }
 
 /// Never flattering, and plain where there is no privacy.
-pub(super) fn epsilon(epsilon: Epsilon) -> String {
+pub(crate) fn epsilon(epsilon: Epsilon) -> String {
     if epsilon.is_finite() { rounded_up(epsilon.get()) } else { "no privacy: infinite".into() }
 }

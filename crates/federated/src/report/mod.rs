@@ -12,14 +12,14 @@ use std::fmt::Write;
 
 use privacy::Delta;
 
-pub(crate) use self::page::grouped;
-use self::{
+pub(crate) use self::{
     compare::epsilon,
-    page::{accuracy, figures, four_digits, page, table},
+    page::{accuracy, figures, grouped, page, table},
 };
 pub use self::{
     compare::overlay,
     curves::{SMOOTHED_OVER, smoothed},
+    page::four_digits,
 };
 use crate::{
     chart::ChartError,

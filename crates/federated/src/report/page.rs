@@ -8,7 +8,7 @@ use crate::{
 const STYLE: &str = include_str!("page.css");
 
 /// A whole page.
-pub(super) fn page(title: &str, body: &str) -> String {
+pub(crate) fn page(title: &str, body: &str) -> String {
     let title = escaped(title);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -25,7 +25,7 @@ fn height(chart: &Chart) -> u32 {
 }
 
 /// Charts beside one another; those without a point are left out.
-pub(super) fn figures(charts: &[Chart]) -> Result<String, ChartError> {
+pub(crate) fn figures(charts: &[Chart]) -> Result<String, ChartError> {
     let drawn = charts.iter().filter(|chart| !chart.is_empty());
     let figures = drawn.map(|chart| Ok(format!("<figure>\n{}</figure>\n", chart.svg(520, height(chart))?)));
     let figures = figures.collect::<Result<String, ChartError>>()?;
@@ -37,7 +37,7 @@ pub(super) fn figures(charts: &[Chart]) -> Result<String, ChartError> {
 }
 
 /// A table with a head and a first column that names the rows. Everything is escaped here.
-pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let head: String = head.iter().map(|cell| format!("<th scope=\"col\">{}</th>", escaped(cell))).collect();
     let row = |cells: &Vec<String>| {
         let cell = |(i, cell): (usize, &String)| match i {
@@ -56,7 +56,7 @@ pub(super) fn percent(share: f64) -> String {
 }
 
 /// An accuracy in percent, as the papers give it.
-pub(super) fn accuracy(value: f64) -> String {
+pub(crate) fn accuracy(value: f64) -> String {
     if value.is_finite() { format!("{:.2} %", value * 100.0) } else { "none".into() }
 }
 
@@ -74,7 +74,8 @@ pub(crate) fn grouped(number: u64) -> String {
 }
 
 /// Four digits of a number.
-pub(super) fn four_digits(value: f64) -> String {
+#[must_use]
+pub fn four_digits(value: f64) -> String {
     let size = value.abs();
     match size {
         _ if !value.is_finite() => "infinite".into(),

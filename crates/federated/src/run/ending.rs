@@ -8,7 +8,7 @@ use privacy::{
 };
 use serde::Serialize;
 
-use super::{MODEL_FOLDER, Over, Run, RunError, STATEMENT_FILE, opened::is_simulated};
+use super::{MODEL_FOLDER, Over, Run, RunError, STATEMENT_FILE, STATEMENT_JSON, opened::is_simulated};
 use crate::{
     calendar::Moment,
     files,
@@ -51,7 +51,7 @@ impl Run<'_> {
         let markdown = statement.to_markdown();
         files::write(&self.folder.join(STATEMENT_FILE), markdown.as_bytes())?;
         let json = serde_json::to_vec_pretty(&statement).unwrap_or_default(); // numbers and words serialise
-        files::write(&self.folder.join("statement.json"), &json)?;
+        files::write(&self.folder.join(STATEMENT_JSON), &json)?;
         let ending = self.ending(&statement)?;
         let title = self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let participations = ending.metrics.planned_participations;

@@ -31,7 +31,7 @@ use lm::kernels::KernelPath;
 use privacy::{
     Epsilon, PrivacyEvent, Rho,
     ledger::{
-        Attempt, Ledger, LedgerError, Publication,
+        Attempt, Import, Ledger, LedgerError, Publication,
         file::{FileStore, Place},
     },
     rng::{NoiseSource, Randomness, SimulationKey},
@@ -61,6 +61,8 @@ pub const LEDGER_FILE: &str = "ledger.jsonl";
 pub const MODEL_FOLDER: &str = "model";
 /// The guarantee in words.
 pub const STATEMENT_FILE: &str = "statement.md";
+/// The guarantee for programs.
+pub const STATEMENT_JSON: &str = "statement.json";
 const CHECKPOINTS: &str = "checkpoints";
 
 /// Why a run cannot go on.
@@ -440,6 +442,19 @@ impl<'a> Run<'a> {
     #[must_use]
     pub fn history(&self) -> &[Metrics] {
         &self.history
+    }
+
+    /// Records what another run of the same sweep cost (rule P15), unless it is there.
+    ///
+    /// # Errors
+    /// When it protects something else, or the disk fails.
+    pub fn count_sweep_run(&mut self, other: Import) -> Result<(), RunError> {
+        // The head of a run moves when it is itself chosen; its key and what it released stay.
+        let is_there = |known: &Import| known.key == other.key && known.event == other.event;
+        if !self.ledger().imports().iter().any(is_there) {
+            let _receipt = self.rounds.ledger_mut().record_import(other, now())?;
+        }
+        Ok(())
     }
 
     /// What was noticed when it was resumed.

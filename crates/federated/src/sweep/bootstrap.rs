@@ -48,8 +48,7 @@ impl Estimate {
         let mut words = key.chunk(0);
         // The bias is below 2^-50 for so few values.
         let mut draw = || values[((u128::from(words.next_word()) * seeds as u128) >> 64) as usize];
-        let mut means: Vec<f64> =
-            (0..RESAMPLES).map(|_| self::mean((0..seeds).map(|_| draw()), seeds)).collect();
+        let mut means: Vec<f64> = (0..RESAMPLES).map(|_| self::mean((0..seeds).map(|_| draw()), seeds)).collect();
         means.sort_by(f64::total_cmp);
         let below = (TAIL * RESAMPLES as f64) as usize;
         Self { mean, low: means[below], high: means[RESAMPLES - 1 - below], seeds }

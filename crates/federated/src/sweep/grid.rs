@@ -119,9 +119,12 @@ mod tests {
 
     #[test]
     fn what_is_no_axis_is_refused() {
-        for (text, want) in
-            [("clip.norm", "KEY=V1"), ("=1,2", "key is missing"), ("a=1,,2", "a value is missing"), ("a=1,2,1", "1 comes twice")]
-        {
+        for (text, want) in [
+            ("clip.norm", "KEY=V1"),
+            ("=1,2", "key is missing"),
+            ("a=1,,2", "a value is missing"),
+            ("a=1,2,1", "1 comes twice"),
+        ] {
             let error = Axis::parse(text).unwrap_err().to_string();
             assert!(error.contains(want) && error.contains("--grid"), "{error}");
         }

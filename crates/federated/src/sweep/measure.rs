@@ -60,10 +60,7 @@ impl Measure {
     /// Whether it is a share, which people read in percent.
     #[must_use]
     pub const fn is_share(self) -> bool {
-        matches!(
-            self,
-            Self::AccuracyTop1 | Self::AccuracyTop3 | Self::AccuracyInVocabulary | Self::FractionBelowClip
-        )
+        matches!(self, Self::AccuracyTop1 | Self::AccuracyTop3 | Self::AccuracyInVocabulary | Self::FractionBelowClip)
     }
 
     /// Whether more of it is better.

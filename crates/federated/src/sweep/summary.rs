@@ -77,7 +77,7 @@ impl Runs {
 }
 
 /// The place of the largest number; the first of equal ones.
-pub(super) fn best(values: impl Iterator<Item = f64>) -> Option<usize> {
+pub fn best(values: impl Iterator<Item = f64>) -> Option<usize> {
     let larger = |best: Option<(usize, f64)>, (place, value): (usize, f64)| match best {
         Some((_, known)) if known >= value || value.is_nan() => best,
         _ => Some((place, value)),
@@ -114,11 +114,8 @@ pub(super) mod tests {
 
     #[test]
     fn ends_are_smoothed_means_over_the_seeds() {
-        let runs = Runs {
-            name: "a".into(),
-            set: Vec::new(),
-            seeds: vec![run(&[0.0, 0.1, 0.2]), run(&[0.0, 0.3, 0.6])],
-        };
+        let runs =
+            Runs { name: "a".into(), set: Vec::new(), seeds: vec![run(&[0.0, 0.1, 0.2]), run(&[0.0, 0.3, 0.6])] };
         let Summary { accuracy_top1, perplexity, epsilon } = runs.summary();
         assert!((accuracy_top1.mean - 0.2).abs() < 1e-12 && accuracy_top1.seeds == 2);
         assert_eq!((perplexity.mean, epsilon.mean), (50.0, 2.0));

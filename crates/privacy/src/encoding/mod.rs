@@ -304,14 +304,18 @@ impl Encoding {
     pub(crate) fn encode_update(&self, values: &[f32], weight: f64, words: &mut RandomWords) -> Vec<i32> {
         let scale = weight * grid_norm(self.plan.grid_bits) / self.clip.get();
         let update = self.layout.segments[0];
+        let limits = Limits { norm_squared: update.norm_squared, largest: update.largest };
+        let mut integers = Vec::with_capacity(self.layout.len());
+        let plain = self.rotation.is_none() && self.plan.rounding == Rounding::Nearest;
+        if plain && rounding::scaled_to_nearest(values, scale, limits, &mut integers) {
+            return integers;
+        }
         let mut scaled: Vec<f32> = values.iter().map(|v| (f64::from(*v) * scale) as f32).collect();
         if let Some(rotation) = &self.rotation {
             scaled.resize(update.len, 0.0);
             rotation.forward(&mut scaled);
         }
         rotation::clamp_linf(&mut scaled, u64::from(update.largest));
-        let limits = Limits { norm_squared: update.norm_squared, largest: update.largest };
-        let mut integers = Vec::with_capacity(self.layout.len());
         rounding::round(&scaled, self.plan.rounding, limits, words, &mut integers);
         integers
     }

@@ -7,6 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::rotation::{clamped, linf_limit};
 use crate::rng::RandomWords;
 
 /// The alpha of Xu et al. 2023, `exp(-0.5)`: the factor `sqrt(2 ln(1/alpha))` is 1.
@@ -54,13 +55,22 @@ pub(super) struct Limits {
     pub(super) largest: u32,
 }
 
+/// Scales by a factor, clips every coordinate and rounds to nearest in one pass, if that keeps the limits: the usual way
+/// of [`round`], which does the same in steps.
+pub(super) fn scaled_to_nearest(values: &[f32], scale: f64, limits: Limits, out: &mut Vec<i32>) -> bool {
+    let limit = linf_limit(u64::from(limits.largest));
+    out.clear();
+    out.extend(values.iter().map(|v| nearest(clamped((f64::from(*v) * scale) as f32, limit))));
+    keeps(out, limits)
+}
+
 /// Rounds into `out` so that the limits hold exactly, whatever the input.
 pub(super) fn round(values: &[f32], rounding: Rounding, limits: Limits, words: &mut RandomWords, out: &mut Vec<i32>) {
     let attempts = if rounding == Rounding::Nearest { 1 } else { ATTEMPTS };
     for _ in 0..attempts {
         out.clear();
         match rounding {
-            Rounding::Nearest => out.extend(values.iter().map(|v| v.round_ties_even() as i32)),
+            Rounding::Nearest => out.extend(values.iter().map(|v| nearest(*v))),
             Rounding::ConditionalStochastic { .. } => out.extend(values.iter().map(|v| up_or_down(*v, words))),
         }
         if keeps(out, limits) {
@@ -68,6 +78,15 @@ pub(super) fn round(values: &[f32], rounding: Rounding, limits: Limits, words: &
         }
     }
     cut(values, limits, out);
+}
+
+/// The nearest integer, ties to even, of a value below 2^31: beside 1.5 * 2^52 a float has no room for fractions. As a
+/// vector this is a conversion and an addition; `round_ties_even` is a call a value where the processor's rounding may not be
+/// assumed.
+#[inline]
+fn nearest(value: f32) -> i32 {
+    const ROOM: f64 = (3u64 << 51) as f64;
+    (f64::from(value) + ROOM).to_bits() as i32
 }
 
 #[inline]
@@ -95,12 +114,72 @@ fn cut(values: &[f32], limits: Limits, out: &mut Vec<i32>) {
 
 /// Whether the integers keep the limits, in exact arithmetic.
 pub(super) fn keeps(values: &[i32], limits: Limits) -> bool {
-    values.iter().all(|v| v.unsigned_abs() <= limits.largest) && norm_squared(values) <= u128::from(limits.norm_squared)
+    let Size { largest, norm_squared } = size(values);
+    largest <= limits.largest && norm_squared <= u128::from(limits.norm_squared)
 }
 
 /// The squared norm, exactly.
 pub(super) fn norm_squared(values: &[i32]) -> u128 {
-    let square = |v: &i32| u64::from(v.unsigned_abs()).pow(2);
-    // Four squares of 31 bits fit a word.
-    values.chunks(4).map(|four| u128::from(four.iter().map(square).sum::<u64>())).sum()
+    size(values).norm_squared
+}
+
+/// How large integers are, exactly.
+struct Size {
+    largest: u32,
+    norm_squared: u128,
+}
+
+/// One pass: a block at a time, which stays in the processor.
+fn size(values: &[i32]) -> Size {
+    let mut all = Size { largest: 0, norm_squared: 0 };
+    let (blocks, rest) = values.as_chunks::<64>();
+    for block in blocks.iter().map(<[i32; 64]>::as_slice).chain([rest]) {
+        let largest = block.iter().fold(0, |most, v| v.unsigned_abs().max(most));
+        // 64 squares of at most 29 bits fit a word; larger ones are added with more room.
+        all.norm_squared += if largest < 1 << 29 {
+            u128::from(block.iter().map(square).sum::<u64>())
+        } else {
+            block.iter().map(|v| u128::from(square(v))).sum()
+        };
+        all.largest = all.largest.max(largest);
+    }
+    all
+}
+
+#[inline]
+fn square(v: &i32) -> u64 {
+    u64::from(v.unsigned_abs()).pow(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_is_round_ties_even_below_2_31() {
+        let mut words = crate::rng::NoiseSource::from(crate::rng::SimulationKey::new(1))
+            .stream(crate::rng::Purpose::Rounding, &[])
+            .chunk(0);
+        let special = [0.0, -0.0, 0.5, 1.5, -0.5, -2.5, 8_388_607.5, 2_147_483_520.0, -2_147_483_520.0, 1e-40];
+        let drawn = (0..100_000).map(|_| {
+            let word = words.next_word();
+            (word as i32 as f32) * (-((word >> 32 & 31) as f32)).exp2()
+        });
+        for value in special.into_iter().chain(drawn).filter(|v| v.abs() < 2_147_483_648.0) {
+            assert_eq!(nearest(value), value.round_ties_even() as i32, "{value}");
+        }
+    }
+
+    #[test]
+    fn norms_are_exact_for_any_integers() {
+        let large = vec![i32::MIN; 200];
+        assert_eq!(norm_squared(&large), 200 * (1u128 << 62));
+        let mixed: Vec<i32> = (0..333).map(|i| if i % 7 == 0 { (1 << 29) - 1 - i } else { i - 160 }).collect();
+        let want: u128 = mixed.iter().map(|v| u128::from(v.unsigned_abs()) * u128::from(v.unsigned_abs())).sum();
+        assert_eq!(norm_squared(&mixed), want);
+        let limits = Limits { norm_squared: u64::MAX, largest: (1 << 29) - 1 };
+        assert!(keeps(&mixed, limits) && !keeps(&large, limits));
+        let tight = Limits { norm_squared: want as u64 - 1, ..limits };
+        assert!(!keeps(&mixed, tight));
+    }
 }

@@ -179,7 +179,8 @@ impl Update {
         let Some(norm_squared) = norm_squared(&self.0) else {
             check_layers(&self.0, &clipping.rule)?;
             self.0.fill(0.0);
-            return Ok(Clipped { values: self.0, bound, side: 0, weight: 0.0, counts: Vec::new() });
+            let norm = f64::NAN;
+            return Ok(Clipped { values: self.0, bound, norm, side: 0, weight: 0.0, counts: Vec::new() });
         };
         let under = match clipping.bit {
             ClipBit::None => None,
@@ -191,9 +192,14 @@ impl Update {
             Some(true) => HALF_BIT as i32,
             Some(false) => -(HALF_BIT as i32),
         };
-        project(&mut self.0, &clipping.rule)?;
+        match clipping.rule {
+            // The first pass of the projection was just done.
+            ClipRule::Flat(bound) => _ = project_from(&mut self.0, bound, Some(norm_squared)),
+            ClipRule::PerLayer(_) => _ = project(&mut self.0, &clipping.rule)?,
+        }
+        let norm = libm::sqrt(norm_squared);
         let weight = if said.weight >= 0.0 { said.weight.min(1.0) } else { 0.0 };
-        Ok(Clipped { values: self.0, bound, side, weight, counts: said.counts })
+        Ok(Clipped { values: self.0, bound, norm, side, weight, counts: said.counts })
     }
 }
 
@@ -235,20 +241,28 @@ pub fn project(values: &mut [f32], rule: &ClipRule) -> Result<bool, ClipRuleErro
 }
 
 fn project_one(values: &mut [f32], bound: ClipNorm) -> bool {
+    let first = norm_squared(values);
+    project_from(values, bound, first)
+}
+
+/// The same, where the squared norm is known.
+fn project_from(values: &mut [f32], bound: ClipNorm, first: Option<f64>) -> bool {
     let bound = bound.get();
     // At most the exact square.
     let bound_squared = bound * bound * (1.0 - f64::EPSILON);
     let mut moved = false;
+    let mut known = first;
     // A pass brings the norm to within 2^-21 below the bound; denormal numbers may need another.
     for _ in 0..8 {
-        let Some(norm_squared) = norm_squared(values).map(|sum| at_least(sum, values.len())) else { break };
-        if norm_squared <= bound_squared {
+        let Some(least) = known.map(|sum| at_least(sum, values.len())) else { break };
+        if least <= bound_squared {
             return moved;
         }
         moved = true;
         // Rounding to f32 adds at most 2^-24 of a coordinate.
-        let factor = bound / libm::sqrt(norm_squared) * (1.0 - 2.0f64.powi(-22));
+        let factor = bound / libm::sqrt(least) * (1.0 - 2.0f64.powi(-22));
         values.iter_mut().for_each(|v| *v = (f64::from(*v) * factor) as f32);
+        known = norm_squared(values);
     }
     values.fill(0.0);
     true
@@ -279,12 +293,20 @@ fn at_least(sum: f64, len: usize) -> f64 {
 pub struct Clipped {
     values: Vec<f32>,
     bound: ClipNorm,
+    norm: f64,
     side: i32,
     weight: f64,
     counts: Vec<u32>,
 }
 
 impl Clipped {
+    /// The norm before it was clipped, exactly; not a number where a coordinate was not finite. Not private: for the
+    /// diagnostics of simulations.
+    #[must_use]
+    pub const fn norm_before(&self) -> f64 {
+        self.norm
+    }
+
     /// Rounds to integers whose norm is checked exactly. Rounding draws from the user's own stream.
     ///
     /// # Errors

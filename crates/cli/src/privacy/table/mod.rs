@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use privacy::{AccountantKind, Delta, NoiseMultiplier, PrivacyEvent, SamplingRate};
 use serde_json::{Value, json};
 
-use crate::failure::BadInput;
+use crate::{columns, failure::BadInput};
 
 /// Arguments of `keyhush privacy table`.
 #[derive(Args)]
@@ -76,14 +76,8 @@ pub(crate) fn table(args: &TableArgs) -> anyhow::Result<()> {
 impl Section {
     fn print(&self, out: &mut impl Write) -> std::io::Result<()> {
         writeln!(out, "{}", self.title)?;
-        let rows = || std::iter::once(&self.header).chain(&self.rows);
-        let widths: Vec<usize> = (0..self.header.len())
-            .map(|column| rows().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0))
-            .collect();
-        for row in rows() {
-            let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
-            writeln!(out, "  {}", cells.join("  ").trim_end())?;
-        }
+        let rows: Vec<Vec<String>> = std::iter::once(&self.header).chain(&self.rows).cloned().collect();
+        columns::write(out, &rows, columns::Align::Right)?;
         for note in &self.notes {
             writeln!(out, "  {note}")?;
         }

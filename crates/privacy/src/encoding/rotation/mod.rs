@@ -305,11 +305,20 @@ fn paper_bound(scaled_clip: f64, dimension: usize) -> f64 {
 ///
 /// Cutting never raises the L2 norm. A bound above 2^24 that `f32` cannot hold is rounded down.
 pub fn clamp_linf(values: &mut [f32], bound: u64) {
+    let limit = linf_limit(bound);
+    values.iter_mut().for_each(|value| *value = clamped(*value, limit));
+}
+
+/// The largest float that is at most the bound.
+pub(super) fn linf_limit(bound: u64) -> f32 {
     let nearest = bound as f32;
-    let limit = if nearest as u128 > u128::from(bound) { nearest.next_down() } else { nearest };
-    for value in values {
-        *value = if value.is_nan() { 0.0 } else { value.clamp(-limit, limit) };
-    }
+    if nearest as u128 > u128::from(bound) { nearest.next_down() } else { nearest }
+}
+
+/// A value within the limit; what is not a number is 0.
+#[inline]
+pub(super) fn clamped(value: f32, limit: f32) -> f32 {
+    if value.is_nan() { 0.0 } else { value.clamp(-limit, limit) }
 }
 
 /// The smallest c * 2^a that is at least `dimension`, as c and 2^a.

@@ -1,0 +1,110 @@
+//! `keyhush compare`: runs over one another.
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use federated::{
+    files,
+    metrics::{METRICS_FILE, Metrics},
+    report::{four_digits, overlay},
+    sweep::{self, measure::Measure},
+};
+use privacy::statement::rounded_up;
+use serde::Serialize;
+
+use crate::{columns, failure::BadInput};
+
+/// Arguments of `keyhush compare`.
+#[derive(Args)]
+pub(crate) struct CompareArgs {
+    /// The folders of the runs
+    #[arg(value_name = "RUN", required = true)]
+    runs: Vec<PathBuf>,
+    /// Where the page goes
+    #[arg(long, value_name = "FILE.html", default_value = "compare.html")]
+    out: PathBuf,
+    /// Print the last values as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where a run ended.
+#[derive(Serialize)]
+struct Compared<'a> {
+    run: &'a str,
+    smoothed_accuracy_top1: f64,
+    last: Option<&'a Metrics>,
+}
+
+pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<()> {
+    let names = names(&args.runs);
+    let mut runs: Vec<(&str, Vec<Metrics>)> = Vec::new();
+    for (name, folder) in names.iter().zip(&args.runs) {
+        if !folder.join(METRICS_FILE).is_file() {
+            return Err(BadInput::Refused(format!("there is no run in {}", folder.display())).into());
+        }
+        runs.push((name, sweep::metrics(folder)?));
+    }
+    let of_page: Vec<(&str, &[Metrics])> = runs.iter().map(|(name, metrics)| (*name, &metrics[..])).collect();
+    files::make_folder(files::folder(&args.out))?;
+    files::write(&args.out, overlay(&of_page)?.as_bytes())?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        let compared = runs.iter().map(|(run, metrics)| Compared {
+            run,
+            smoothed_accuracy_top1: Measure::AccuracyTop1.last(metrics),
+            last: metrics.last(),
+        });
+        writeln!(out, "{}", serde_json::to_string_pretty(&compared.collect::<Vec<_>>())?)?;
+        return Ok(());
+    }
+    let head = ["run", "rounds", "top 1, smoothed", "top 1", "top 3", "perplexity", "clip norm", "epsilon"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    rows.extend(runs.iter().map(|(name, metrics)| row(name, metrics)));
+    columns::write(&mut out, &rows, columns::Align::Numbers)?;
+    writeln!(out, "Page: {}", args.out.display())?;
+    Ok(())
+}
+
+fn row(name: &str, metrics: &[Metrics]) -> Vec<String> {
+    let Some(last) = metrics.last() else { return vec![name.to_owned(), "nothing yet".into()] };
+    let percent = |share: f64| format!("{:.2} %", 100.0 * share);
+    let epsilon = last.epsilon.get();
+    vec![
+        name.to_owned(),
+        last.round.to_string(),
+        percent(Measure::AccuracyTop1.last(metrics)),
+        percent(last.accuracy_top1),
+        percent(last.accuracy_top3),
+        last.perplexity.map_or_else(|| "infinite".into(), four_digits),
+        last.clip_norm.map_or_else(|| "none".into(), four_digits),
+        if epsilon.is_finite() { rounded_up(epsilon) } else { "infinite".into() },
+    ]
+}
+
+/// The names of folders without what they have in common at their beginnings.
+fn names(folders: &[PathBuf]) -> Vec<String> {
+    let parts = |path: &Path| path.components().map(|c| c.as_os_str().to_string_lossy().into_owned()).collect();
+    let all: Vec<Vec<String>> = folders.iter().map(|folder| parts(folder)).collect();
+    let shortest = all.iter().map(Vec::len).min().unwrap_or(0);
+    // The last part always stays.
+    let common = (0..shortest.saturating_sub(1)).take_while(|i| all.iter().all(|path| path[*i] == all[0][*i])).count();
+    all.iter().map(|path| path[common..].join("/")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_what_differs() {
+        let of = |paths: &[&str]| names(&paths.iter().map(PathBuf::from).collect::<Vec<_>>());
+        assert_eq!(of(&["runs/a/seed-0", "runs/a/seed-1"]), ["seed-0", "seed-1"]);
+        assert_eq!(of(&["runs/a/seed-0", "runs/b/seed-0"]), ["a/seed-0", "b/seed-0"]);
+        assert_eq!(of(&["runs/a"]), ["a"]);
+        assert_eq!(of(&["x", "runs/a"]), ["x", "runs/a"]);
+    }
+}

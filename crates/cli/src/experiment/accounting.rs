@@ -1,0 +1,175 @@
+//! Experiments that compute: rows of a paper's table, each a question of `keyhush privacy`, beside what was printed.
+
+use federated::chart::{Chart, Series};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    format::{Experiment, Plot},
+    verdict::{self, Verdict},
+};
+use crate::{
+    failure::BadInput,
+    privacy::{answer::Answer, epsilon, query::Query, solve},
+};
+
+/// What a row says besides the fields of its query.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    name: String,
+    /// What is computed.
+    #[serde(default)]
+    value: Value,
+    /// With `value = "cohort"` or `"noise_multiplier"` or `"rounds"`: what the run may cost.
+    target_epsilon: Option<f64>,
+    /// With `value = "cohort"`: z / m, which stays.
+    noise_ratio: Option<f64>,
+    /// As printed; without it nothing is asserted.
+    paper: Option<f64>,
+    tolerance: Option<f64>,
+    relative_tolerance: Option<f64>,
+    /// The line of a picture that it belongs to.
+    line: Option<String>,
+}
+
+/// The fields of [`Row`]; the others are its query's.
+const OWN: [&str; 8] =
+    ["name", "value", "target_epsilon", "noise_ratio", "paper", "tolerance", "relative_tolerance", "line"];
+
+/// What is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Value {
+    #[default]
+    Epsilon,
+    /// Epsilon of a Gaussian whose rho was rounded to two decimals, as Xu et al. 2023 did.
+    EpsilonAsPublished,
+    Rho,
+    /// The smallest cohort with a fixed ratio of noise to it.
+    Cohort,
+    NoiseMultiplier,
+    Rounds,
+}
+
+/// What came of a row.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Computed {
+    pub(super) name: String,
+    pub(super) what: Value,
+    #[serde(serialize_with = "federated::sweep::bootstrap::number")]
+    pub(super) ours: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) paper: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) verdict: Option<Verdict>,
+    #[serde(skip)]
+    line: Option<String>,
+    #[serde(skip)]
+    fields: toml::Table,
+}
+
+/// Computes all rows.
+pub(super) fn run(experiment: &Experiment) -> Result<Vec<Computed>, BadInput> {
+    experiment.row.iter().enumerate().map(|(number, table)| row(experiment, number, table)).collect()
+}
+
+fn row(experiment: &Experiment, number: usize, table: &toml::Table) -> Result<Computed, BadInput> {
+    let name = table.get("name").and_then(toml::Value::as_str).map_or_else(|| (number + 1).to_string(), str::to_owned);
+    let wrong = |problem: &dyn std::fmt::Display| BadInput::Refused(format!("row {name}: {problem}"));
+    let (own, mut fields) = (table.clone(), experiment.query.clone());
+    let (own, of_query): (toml::Table, toml::Table) = own.into_iter().partition(|(key, _)| OWN.contains(&key.as_str()));
+    fields.extend(of_query);
+    let row: Row = own.try_into().map_err(|e: toml::de::Error| wrong(&e.message()))?;
+    let query: Query = fields.clone().try_into().map_err(|e: toml::de::Error| wrong(&e.message()))?;
+    let ours = compute(&row, &query).map_err(|e| wrong(&e))?;
+    let tolerance = match (row.tolerance, row.relative_tolerance) {
+        (None, None) => (experiment.tolerance, experiment.relative_tolerance),
+        own => own,
+    };
+    let verdict = match (row.paper, tolerance) {
+        (None, _) => None,
+        (Some(paper), (Some(absolute), None)) => Some(verdict::near(&name, ours, paper, absolute)),
+        (Some(paper), (None, Some(share))) => Some(verdict::near(&name, ours, paper, share * paper.abs())),
+        (Some(_), (None, None)) => return Err(wrong(&"tolerance is missing: how far from the paper it may be")),
+        (Some(_), (Some(_), Some(_))) => return Err(wrong(&"give tolerance or relative_tolerance, not both")),
+    };
+    Ok(Computed { name: row.name, what: row.value, ours, paper: row.paper, verdict, line: row.line, fields })
+}
+
+fn compute(row: &Row, query: &Query) -> Result<f64, BadInput> {
+    let solves = matches!(row.value, Value::Cohort | Value::NoiseMultiplier | Value::Rounds);
+    let target = || {
+        row.target_epsilon.ok_or_else(|| BadInput::Missing {
+            field: "target_epsilon",
+            why: "what is sought follows from what the run may cost".into(),
+        })
+    };
+    if !solves && row.target_epsilon.is_some() {
+        return Err(BadInput::OutOfPlace {
+            field: "target_epsilon",
+            with: "a value that nothing is sought for".into(),
+        });
+    }
+    if row.value != Value::Cohort && row.noise_ratio.is_some() {
+        return Err(BadInput::OutOfPlace { field: "noise_ratio", with: "anything but value = \"cohort\"".into() });
+    }
+    Ok(match row.value {
+        Value::Epsilon => Answer::to(query)?.epsilon().get(),
+        Value::EpsilonAsPublished => epsilon::as_published(query)?.epsilon().get(),
+        Value::Rho => epsilon::rho_of(&query.event()?, query.group())?.0,
+        Value::Cohort => {
+            let ratio = solve::noise_ratio(query, row.noise_ratio)?;
+            solve::find_cohort(query, target()?, ratio)?.1.value as f64
+        }
+        Value::NoiseMultiplier => solve::find_noise(query, target()?)?.1.value.get(),
+        Value::Rounds => solve::find_rounds(query, target()?)?.1.value as f64,
+    })
+}
+
+/// One picture: the values over a field of the queries; what the paper printed is a line of its own.
+pub(super) fn draw(title: &str, plot: &Plot, rows: &[Computed]) -> Chart {
+    let mut lines: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    let mut add = |name: String, point: (f64, f64)| match lines.iter_mut().find(|(known, _)| *known == name) {
+        Some((_, points)) => points.push(point),
+        None => lines.push((name, vec![point])),
+    };
+    for row in rows {
+        let number = |value: &toml::Value| value.as_float().or_else(|| value.as_integer().map(|i| i as f64));
+        let Some(x) = row.fields.get(&plot.x).and_then(number) else { continue };
+        let line = match (&row.line, plot.lines.as_ref().and_then(|key| Some((key, row.fields.get(key)?)))) {
+            (Some(line), _) => line.clone(),
+            (None, Some((key, value))) => format!("{} = {value}", key.replace('_', " ")),
+            (None, None) => String::new(),
+        };
+        let named = |who: &str| if line.is_empty() { who.to_owned() } else { format!("{line}, {who}") };
+        add(named("computed"), (x, row.ours));
+        if let Some(paper) = row.paper {
+            add(named("printed"), (x, paper));
+        }
+    }
+    let series = lines.into_iter().map(|(name, mut points)| {
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Series::new(name, points)
+    });
+    Chart {
+        title: plot.title.clone().unwrap_or_else(|| title.to_owned()),
+        x_label: plot.x.replace('_', " "),
+        y_label: rows.first().map_or("", |row| row.what.label()).to_owned(),
+        log_x: plot.log_x,
+        log_y: plot.log_y,
+        series: series.collect(),
+        ..Chart::default()
+    }
+}
+
+impl Value {
+    pub(super) const fn label(self) -> &'static str {
+        match self {
+            Self::Epsilon | Self::EpsilonAsPublished => "epsilon",
+            Self::Rho => "rho",
+            Self::Cohort => "cohort",
+            Self::NoiseMultiplier => "noise multiplier",
+            Self::Rounds => "rounds",
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! `experiment.toml`: what a paper did, what it printed, and what must hold here.
+//!
+//! ```toml
+//! title = "Cohort size: 100 against 1250 users a round"
+//! paper = "McMahan et al. 2018, Figure 5"
+//! says = "with more users a round the same accuracy needs fewer rounds"
+//! kind = "training"
+//! config = "config.toml"          # beside this file; `keyhush train` reads it too
+//! seeds = 2
+//! plot = { x = "round", y = "accuracy_top1" }
+//!
+//! [[variant]]
+//! name = "C = 100"
+//! set = ["participation.cohort=100"]
+//!
+//! [[variant]]
+//! name = "C = 1250"
+//! set = ["participation.cohort=1250"]
+//!
+//! [[paper_value]]
+//! name = "C = 5000, top-1 accuracy"
+//! value = 17.5
+//! unit = "%"
+//!
+//! [[expect]]
+//! what = "accuracy_top1"
+//! higher = "C = 1250"
+//! lower = "C = 100"
+//! ```
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use federated::sweep::grid;
+use serde::{Deserialize, Deserializer, de::Error};
+
+use super::what::What;
+use crate::failure::BadInput;
+
+/// The file in the folder of an experiment.
+pub(super) const FILE: &str = "experiment.toml";
+
+/// An experiment.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Experiment {
+    /// What is compared.
+    pub(super) title: String,
+    /// Where.
+    pub(super) paper: String,
+    /// What the paper says about it, in a sentence.
+    pub(super) says: String,
+    pub(super) kind: Kind,
+
+    /// Of training: the settings that all variants change, beside this file.
+    pub(super) config: Option<PathBuf>,
+    /// Of training: runs of each variant.
+    #[serde(default = "one")]
+    pub(super) seeds: u64,
+    /// Of training: every combination is a variant, as in `keyhush sweep`; comes before those that are named.
+    #[serde(default)]
+    pub(super) grid: Vec<String>,
+    /// Of training: also set where the users of a store are trained on.
+    #[serde(default)]
+    pub(super) with_store: Vec<String>,
+    /// Of training: the columns of the table.
+    #[serde(default = "columns")]
+    pub(super) columns: Vec<What>,
+    #[serde(default)]
+    pub(super) variant: Vec<Variant>,
+
+    /// Of accounting: what all rows have in common, as `keyhush privacy epsilon` asks for it.
+    #[serde(default)]
+    pub(super) query: toml::Table,
+    /// Of accounting: how far from the printed value a row may be.
+    pub(super) tolerance: Option<f64>,
+    /// Of accounting: the same, as a share of the printed value.
+    pub(super) relative_tolerance: Option<f64>,
+    #[serde(default)]
+    pub(super) row: Vec<toml::Table>,
+
+    /// What is drawn: one picture or several.
+    #[serde(default, deserialize_with = "one_or_several")]
+    pub(super) plot: Vec<Plot>,
+    #[serde(default)]
+    pub(super) paper_value: Vec<PaperValue>,
+    #[serde(default)]
+    pub(super) expect: Vec<Expect>,
+}
+
+const fn one() -> u64 {
+    1
+}
+
+fn columns() -> Vec<What> {
+    vec![What::AccuracyTop1, What::Perplexity, What::Epsilon]
+}
+
+/// What is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Kind {
+    /// Models are trained.
+    Training,
+    /// Epsilons and the like are computed.
+    Accounting,
+}
+
+impl Kind {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Training => "training",
+            Self::Accounting => "accounting",
+        }
+    }
+}
+
+/// Runs that differ in their seeds alone.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Variant {
+    pub(super) name: String,
+    /// Other settings than those of the experiment, beside its file.
+    pub(super) config: Option<PathBuf>,
+    /// What it changes, as `--set` does.
+    #[serde(default)]
+    pub(super) set: Vec<String>,
+    /// Every combination is a variant of its own, named after this one and its values.
+    #[serde(default)]
+    pub(super) grid: Vec<String>,
+    /// Also set where the users of a store are trained on.
+    #[serde(default)]
+    pub(super) with_store: Vec<String>,
+    /// Stays with the made-up crowd where others train on the users of a store.
+    #[serde(default)]
+    pub(super) keeps_crowd: bool,
+    /// A variant above, from whose model it starts; its cost is composed (rule P15).
+    pub(super) from: Option<String>,
+    /// With `from`: why that model may be taken for public. Then its cost is not composed.
+    pub(super) public: Option<String>,
+    /// Settings that say on whose held-out text the last model is measured, where that is not who it was trained on.
+    #[serde(default)]
+    pub(super) evaluate_on: Vec<String>,
+    /// The line of a picture that it belongs to.
+    pub(super) line: Option<String>,
+}
+
+/// A picture.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Plot {
+    /// `round`, a key that the variants set, or something that is measured; of accounting, a field of the queries.
+    pub(super) x: String,
+    /// What is measured; of accounting it is the value of the rows.
+    #[serde(default)]
+    pub(super) y: What,
+    /// Whether curves over rounds are smoothed; accuracies are, if nothing is said.
+    pub(super) smoothed: Option<bool>,
+    #[serde(default)]
+    pub(super) log_x: bool,
+    #[serde(default)]
+    pub(super) log_y: bool,
+    /// The key or field by which points are put into lines, where variants do not name theirs.
+    pub(super) lines: Option<String>,
+    /// Of several points of a line with the same x only the best is drawn.
+    #[serde(default)]
+    pub(super) best: bool,
+    /// The variants that are drawn; all if nothing is said.
+    pub(super) only: Option<Vec<String>>,
+    pub(super) title: Option<String>,
+}
+
+/// A number that the paper printed.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PaperValue {
+    pub(super) name: String,
+    pub(super) value: f64,
+    #[serde(default)]
+    pub(super) unit: String,
+    /// The variant whose number stands beside it.
+    pub(super) variant: Option<String>,
+    /// Which number; the top-1 accuracy if nothing is said.
+    #[serde(default)]
+    pub(super) what: What,
+    /// At this round; at the end if nothing is said.
+    pub(super) at: Option<u64>,
+}
+
+/// What must hold, for the mean over the seeds.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Expect {
+    pub(super) what: What,
+    /// At this round; at the end if nothing is said.
+    pub(super) at: Option<u64>,
+    /// Not the number itself, but the rounds after which it is reached.
+    pub(super) reach: Option<f64>,
+    /// This variant's is higher than `lower`'s.
+    pub(super) higher: Option<String>,
+    pub(super) lower: Option<String>,
+    /// At least by so much; 0 if nothing is said.
+    pub(super) by: Option<f64>,
+    /// It is at least so many times `lower`'s.
+    pub(super) ratio: Option<f64>,
+    /// This variant's lies within `least` and `most`.
+    pub(super) of: Option<String>,
+    pub(super) least: Option<f64>,
+    pub(super) most: Option<f64>,
+}
+
+fn one_or_several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Plot>, D::Error> {
+    let plots = match toml::Value::deserialize(deserializer)? {
+        toml::Value::Array(several) => several,
+        one => vec![one],
+    };
+    plots.into_iter().map(|plot| plot.try_into().map_err(D::Error::custom)).collect()
+}
+
+impl Experiment {
+    /// Reads and checks the experiment of a folder.
+    pub(super) fn read(folder: &Path) -> Result<Self, BadInput> {
+        let path = folder.join(FILE);
+        let wrong = |problem: &dyn std::fmt::Display| BadInput::Refused(format!("{}: {problem}", path.display()));
+        let text = fs::read_to_string(&path).map_err(|error| wrong(&error))?;
+        let mut experiment: Self = toml::from_str(&text).map_err(|error| wrong(&error.to_string().trim_end()))?;
+        experiment.multiply().and_then(|()| experiment.check()).map_err(|problem| wrong(&problem))?;
+        Ok(experiment)
+    }
+
+    /// Puts every combination of a grid into the place of its grid.
+    fn multiply(&mut self) -> Result<(), String> {
+        let whole = Variant { grid: std::mem::take(&mut self.grid), ..Variant::default() };
+        let named = std::mem::take(&mut self.variant);
+        let whole = if whole.grid.is_empty() { None } else { Some(whole) };
+        for variant in whole.into_iter().chain(named) {
+            if variant.grid.is_empty() {
+                self.variant.push(variant);
+                continue;
+            }
+            let axes = variant.grid.iter().map(|text| grid::Axis::parse(text)).collect::<Result<Vec<_>, _>>();
+            let combinations = axes.and_then(|axes| grid::combinations(&axes)).map_err(|e| e.to_string())?;
+            self.variant.extend(combinations.into_iter().map(|combination| {
+                let name = if variant.name.is_empty() {
+                    combination.name
+                } else {
+                    format!("{}, {}", variant.name, combination.name)
+                };
+                let set = variant.set.iter().cloned().chain(combination.set).collect();
+                Variant { name, set, grid: Vec::new(), ..variant.clone() }
+            }));
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), String> {
+        match self.kind {
+            Kind::Training => self.check_training()?,
+            Kind::Accounting => self.check_accounting()?,
+        }
+        self.expect.iter().try_for_each(|expect| self.check_expect(expect))?;
+        for value in &self.paper_value {
+            value.variant.iter().try_for_each(|name| self.require(name, "paper_value"))?;
+        }
+        for plot in &self.plot {
+            plot.only.iter().flatten().try_for_each(|name| self.require(name, "plot.only"))?;
+        }
+        Ok(())
+    }
+
+    fn check_training(&self) -> Result<(), String> {
+        let accounting = [
+            ("row", !self.row.is_empty()),
+            ("query", !self.query.is_empty()),
+            ("tolerance", self.tolerance.is_some()),
+            ("relative_tolerance", self.relative_tolerance.is_some()),
+        ];
+        if let Some((field, _)) = accounting.iter().find(|(_, given)| *given) {
+            return Err(format!("{field} does not go with kind = \"training\""));
+        }
+        if self.seeds == 0 {
+            return Err("seeds: at least one is needed".into());
+        }
+        if self.variant.is_empty() {
+            return Err("variant is missing: say what is compared, with [[variant]] or grid".into());
+        }
+        for (number, variant) in self.variant.iter().enumerate() {
+            let above = &self.variant[..number];
+            let name = &variant.name;
+            if name.is_empty() {
+                return Err("variant: a name is missing".into());
+            }
+            if above.iter().any(|other| other.name == *name) {
+                return Err(format!("variant {name:?} comes twice"));
+            }
+            if self.config.is_none() && variant.config.is_none() {
+                return Err("config is missing: the settings that the variants change".into());
+            }
+            if let Some(from) = &variant.from
+                && !above.iter().any(|other| other.name == *from)
+            {
+                return Err(format!("variant {name:?}: there is no variant {from:?} above it to start from"));
+            }
+            if variant.public.is_some() && variant.from.is_none() {
+                return Err(format!("variant {name:?}: public goes with from"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_accounting(&self) -> Result<(), String> {
+        let training = [
+            ("config", self.config.is_some()),
+            ("variant", !self.variant.is_empty()),
+            ("with_store", !self.with_store.is_empty()),
+            ("expect", !self.expect.is_empty()),
+        ];
+        if let Some((field, _)) = training.iter().find(|(_, given)| *given) {
+            return Err(format!("{field} does not go with kind = \"accounting\""));
+        }
+        if self.row.is_empty() {
+            return Err("row is missing: what is computed".into());
+        }
+        Ok(())
+    }
+
+    fn check_expect(&self, expect: &Expect) -> Result<(), String> {
+        let Expect { what, at, reach, higher, lower, by, ratio, of, least, most } = expect;
+        match (higher, lower, of) {
+            (Some(higher), Some(lower), None) => {
+                if by.is_some() && ratio.is_some() {
+                    return Err("expect: give by or ratio, not both".into());
+                }
+                if least.is_some() || most.is_some() {
+                    return Err("expect: least and most go with of".into());
+                }
+                [higher, lower].into_iter().try_for_each(|name| self.require(name, "expect"))?;
+            }
+            (None, None, Some(of)) => {
+                if least.is_none() && most.is_none() {
+                    return Err("expect: with of, give least or most".into());
+                }
+                if by.is_some() || ratio.is_some() {
+                    return Err("expect: by and ratio go with higher and lower".into());
+                }
+                self.require(of, "expect")?;
+            }
+            _ => return Err("expect: give higher and lower, or of with least or most".into()),
+        }
+        if reach.is_some() && at.is_some() {
+            return Err("expect: give at or reach, not both".into());
+        }
+        if (reach.is_some() || at.is_some()) && what.measure().is_none() {
+            return Err(format!("expect: {} is measured at the end only", what.label()));
+        }
+        Ok(())
+    }
+
+    fn require(&self, name: &str, field: &str) -> Result<(), String> {
+        if self.variant.iter().any(|variant| variant.name == name) {
+            return Ok(());
+        }
+        let names: Vec<String> = self.variant.iter().map(|variant| format!("{:?}", variant.name)).collect();
+        Err(format!("{field}: there is no variant {name:?}; there are {}", names.join(", ")))
+    }
+}

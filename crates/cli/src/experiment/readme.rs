@@ -1,0 +1,142 @@
+//! The part of an experiment's `README.md` that is written by running it; the rest is written by hand and stays.
+
+use std::fmt::Write;
+
+use federated::report::four_digits;
+
+use super::{format::Experiment, results::Results, what::What};
+
+/// The part, without its marks.
+pub(super) fn part(results: &Results, experiment: &Experiment, command: &str, pictures: &[String]) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "`{command}` (keyhush {}{}):\n", results.keyhush, kernels(results));
+    if !results.variants.is_empty() {
+        text.push_str(&variants(results, experiment));
+    }
+    if !results.rows.is_empty() {
+        text.push_str(&rows(results));
+    }
+    for (number, picture) in pictures.iter().enumerate() {
+        let name = experiment.plot.get(number).and_then(|plot| plot.title.as_ref()).unwrap_or(&results.title);
+        let _ = writeln!(text, "![{name}]({picture})\n");
+    }
+    if !results.paper_values.is_empty() {
+        text.push_str(&paper_values(results));
+    }
+    for note in &results.notes {
+        let _ = writeln!(text, "Note: {note}.\n");
+    }
+    for verdict in &results.expectations {
+        let word = if verdict.holds { "holds" } else { "**does not hold**" };
+        let _ = writeln!(text, "- {word}: {}", verdict.text);
+    }
+    text.trim_end().to_owned()
+}
+
+fn kernels(results: &Results) -> String {
+    results.kernels.as_ref().map_or_else(String::new, |kernels| format!(", {kernels} kernels"))
+}
+
+fn table(head: &[String], rows: &[Vec<String>]) -> String {
+    let row = |cells: &[String]| {
+        let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let line = format!("|---{}|\n", "|---:".repeat(head.len() - 1));
+    let rows: String = rows.iter().map(|cells| row(cells)).collect();
+    format!("{}{line}{rows}\n", row(head))
+}
+
+/// The rows of the table of variants, its head first: for the page and for the terminal.
+pub(super) fn cells(results: &Results, columns: &[What]) -> Vec<Vec<String>> {
+    let mut rows = vec![vec!["variant".to_owned()]];
+    rows[0].extend(columns.iter().map(|what| what.label().to_owned()));
+    for variant in &results.variants {
+        let ends =
+            columns.iter().map(|what| variant.ends.get(&what.name()).map_or_else(String::new, |e| what.estimated(e)));
+        rows.push(std::iter::once(variant.name.clone()).chain(ends).collect());
+    }
+    rows
+}
+
+fn variants(results: &Results, experiment: &Experiment) -> String {
+    let rows = cells(results, &experiment.columns);
+    let mut text = table(&rows[0], &rows[1..]);
+    let seeds = results.variants.iter().map(|variant| variant.seeds.len()).max().unwrap_or(0);
+    if seeds > 1 {
+        let _ = writeln!(
+            text,
+            "Means over {seeds} seeds, with bootstrapped 95 % intervals; accuracies are smoothed over five evaluations.\n"
+        );
+    }
+    text
+}
+
+/// The rows of the table of what was computed, its head first.
+pub(super) fn computed(results: &Results) -> Vec<Vec<String>> {
+    let mut rows = vec![["", "what", "printed", "computed", ""].map(str::to_owned).to_vec()];
+    for row in &results.rows {
+        let holds = row.verdict.as_ref().map_or("", |verdict| if verdict.holds { "agrees" } else { "differs" });
+        let printed = row.paper.map_or_else(String::new, |paper| paper.to_string());
+        rows.push(vec![row.name.clone(), row.what.label().into(), printed, four_digits(row.ours), holds.into()]);
+    }
+    rows
+}
+
+fn rows(results: &Results) -> String {
+    let rows = computed(results);
+    table(&rows[0], &rows[1..])
+}
+
+fn paper_values(results: &Results) -> String {
+    let head = ["", "paper", "here"].map(str::to_owned);
+    let row = |value: &super::results::Beside| {
+        let unit = if value.unit.is_empty() { String::new() } else { format!(" {}", value.unit) };
+        let ours = value.ours.as_ref().map_or_else(String::new, |ours| value.what.estimated(ours));
+        vec![value.name.clone(), format!("{}{unit}", value.paper), ours]
+    };
+    table(&head, &results.paper_values.iter().map(row).collect::<Vec<_>>())
+}
+
+/// The text with the part between its marks replaced, or put at the end where it has none.
+pub(super) fn replaced(text: &str, mark: &str, part: &str) -> String {
+    let (open, close) = (format!("<!-- {mark} -->"), format!("<!-- /{mark} -->"));
+    let marked = format!("{open}\n{part}\n{close}");
+    if let Some((before, rest)) = text.split_once(&open)
+        && let Some((_, after)) = rest.split_once(&close)
+    {
+        return format!("{before}{marked}{after}");
+    }
+    format!("{}\n\n{marked}\n", text.trim_end())
+}
+
+/// What a README begins with until somebody writes it.
+pub(super) fn begun(experiment: &Experiment) -> String {
+    let Experiment { title, paper, says, .. } = experiment;
+    format!("# {title}\n\n{paper}: {says}.\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_of_a_readme_stays() {
+        let text = "# A\n\nby hand\n\n<!-- results -->\nold\n<!-- /results -->\n\nmore\n";
+        let new = replaced(text, "results", "new");
+        assert_eq!(new, "# A\n\nby hand\n\n<!-- results -->\nnew\n<!-- /results -->\n\nmore\n");
+        assert_eq!(replaced(&new, "results", "new"), new);
+        let both = replaced(&new, "results-store", "of the store");
+        assert!(both.starts_with(new.trim_end()) && both.ends_with("<!-- /results-store -->\n"), "{both}");
+        assert_eq!(replaced(&both, "results", "new"), both);
+    }
+
+    #[test]
+    fn bars_in_names_do_not_divide_cells() {
+        assert_eq!(
+            table(&["a".into(), "b".into()], &[vec!["x|y".into(), "1".into()]]),
+            "| a | b |\n|---|---:|\n| x\\|y | 1 |\n\n"
+        );
+    }
+}

@@ -1,0 +1,222 @@
+//! Experiments that train: every variant with every seed, each a run of `keyhush train` that is gone on with where it stopped.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use federated::{
+    config::{Config, Document},
+    files, model_folder,
+    run::{MODEL_FOLDER, Means, Opened},
+    sweep::{self, bootstrap::Estimate, folder_name, summary::Runs},
+};
+use lm::{
+    folder::{Folder, Weights},
+    metrics::Metrics,
+};
+
+use super::{
+    format::{Experiment, Variant},
+    what::What,
+};
+use crate::{
+    failure::BadInput,
+    sweep::Progress,
+    train::{of_config, refused},
+};
+
+/// How an experiment is run.
+pub(super) struct Job<'a> {
+    pub(super) experiment: &'a Experiment,
+    /// Where it stands.
+    pub(super) folder: &'a Path,
+    /// Where its runs go.
+    pub(super) runs: &'a Path,
+    pub(super) store: Option<&'a Path>,
+    pub(super) set: &'a [String],
+    pub(super) seeds: u64,
+    pub(super) means: Means,
+    pub(super) quiet: bool,
+}
+
+/// What came of a variant.
+pub(super) struct Outcome<'a> {
+    pub(super) variant: &'a Variant,
+    /// The settings of its first run.
+    pub(super) config: Config,
+    pub(super) runs: Runs,
+    /// What the last models were asked, where anything was.
+    pub(super) ends: Vec<Metrics>,
+}
+
+impl Outcome<'_> {
+    /// A number, the mean over the seeds, at a round or at the end.
+    pub(super) fn estimate(&self, what: What, at: Option<u64>) -> Estimate {
+        let of_end = |end: &Metrics| match what {
+            What::AccuracyTop1 => end.accuracy.map(|a| a[0]),
+            What::AccuracyTop3 => end.accuracy.map(|a| a[1]),
+            What::AccuracyInVocabulary => end.accuracy_in_vocabulary,
+            What::Perplexity => end.perplexity,
+            other => {
+                let shares = end.headedness?[other.head()?];
+                Some(shares.iter().enumerate().map(|(words, share)| words as f64 * share).sum())
+            }
+        };
+        let asked = what.head().is_some() || !self.variant.evaluate_on.is_empty();
+        let ends: Option<Vec<f64>> = self.ends.iter().map(of_end).collect();
+        match (what.measure(), ends) {
+            (_, Some(ends)) if asked && at.is_none() && !ends.is_empty() => Estimate::of(&ends),
+            (Some(measure), _) => self.runs.at(measure, at.unwrap_or(u64::MAX)),
+            (None, _) => Estimate::of(&[]),
+        }
+    }
+}
+
+/// Runs everything.
+pub(super) fn run<'a>(job: &Job<'a>) -> anyhow::Result<(Vec<Outcome<'a>>, Vec<String>)> {
+    let variants = &job.experiment.variant;
+    let mut notes = Vec::new();
+    // All that can be known to be wrong is said before any work.
+    for variant in variants {
+        job.config(variant, None, &mut notes)?;
+    }
+    notes.clear();
+    let asks_heads = job.asks_heads();
+    let mut progress = Progress::new(variants.len() as u64 * job.seeds, job.quiet);
+    let mut outcomes: Vec<Outcome<'a>> = Vec::new();
+    let mut folders: Vec<(String, Vec<PathBuf>)> = Vec::new();
+    for variant in variants {
+        let (mut of_variant, mut runs, mut ends, mut first) = (Vec::new(), Vec::new(), Vec::new(), None);
+        for seed in 0..job.seeds {
+            let from = job.start(variant, seed, &folders)?;
+            let config = sweep::with_seed(&job.config(variant, from.as_deref(), &mut notes)?, seed);
+            let folder = job.place(variant, &config, seed);
+            let label = format!("{}, seed {seed}", variant.name);
+            runs.push(progress.run(&label, &config, &folder, job.means)?);
+            if asks_heads || !variant.evaluate_on.is_empty() {
+                ends.push(job.end(variant, &folder)?);
+            }
+            first.get_or_insert(config);
+            of_variant.push(folder);
+        }
+        folders.push((variant.name.clone(), of_variant));
+        let Some(config) = first else { continue };
+        let runs = Runs { name: variant.name.clone(), set: variant.set.clone(), seeds: runs };
+        outcomes.push(Outcome { variant, config, runs, ends });
+    }
+    notes.dedup();
+    Ok((outcomes, notes))
+}
+
+impl Job<'_> {
+    /// Whether anything is asked that needs the last models.
+    fn asks_heads(&self) -> bool {
+        let Experiment { columns, paper_value, expect, plot, .. } = self.experiment;
+        let asked = columns.iter().chain(paper_value.iter().map(|v| &v.what)).chain(expect.iter().map(|e| &e.what));
+        asked.chain(plot.iter().map(|p| &p.y)).any(|what| what.head().is_some())
+    }
+
+    /// The settings of a variant, started from a model or not.
+    fn config(&self, variant: &Variant, from: Option<&Path>, notes: &mut Vec<String>) -> Result<Config, BadInput> {
+        let of_variant = |problem: String| BadInput::Refused(format!("variant {:?}: {problem}", variant.name));
+        let file = variant.config.as_ref().or(self.experiment.config.as_ref());
+        let path = self.folder.join(file.cloned().unwrap_or_default());
+        let text = fs::read_to_string(&path).map_err(|e| of_variant(format!("{}: {e}", path.display())))?;
+        let mut set = Vec::new();
+        let store = self.store.filter(|_| !variant.keeps_crowd);
+        if let Some(store) = store {
+            set.extend(to_store(&text, store, notes).map_err(|e| of_variant(e.to_string()))?);
+            set.extend(self.experiment.with_store.iter().cloned());
+        }
+        set.extend(variant.set.iter().cloned());
+        if store.is_some() {
+            set.extend(variant.with_store.iter().cloned());
+        }
+        set.extend(self.set.iter().cloned());
+        if let Some(from) = from {
+            set.extend(start_from(from, variant.public.as_deref()));
+        }
+        let document = Document::new(&text, &set).map_err(|e| of_variant(e.to_string()))?;
+        document.config().map_err(|e| of_variant(e.to_string()))
+    }
+
+    /// The model that a variant starts from. One that is taken for public is put away from its ledger.
+    fn start(
+        &self,
+        variant: &Variant,
+        seed: u64,
+        folders: &[(String, Vec<PathBuf>)],
+    ) -> anyhow::Result<Option<PathBuf>> {
+        let Some(name) = &variant.from else { return Ok(None) };
+        let found = folders.iter().find(|(known, _)| known == name).and_then(|(_, runs)| runs.get(seed as usize));
+        let run = found.ok_or_else(|| BadInput::Refused(format!("there is no run of {name:?} to start from")))?;
+        if variant.public.is_none() {
+            return Ok(Some(run.clone()));
+        }
+        let stem = run.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
+        let copy = self.runs.join("public").join(format!("{stem}-seed-{seed}"));
+        model_folder::write(&model_folder::read(&run.join(MODEL_FOLDER))?, &copy)?;
+        Ok(Some(copy))
+    }
+
+    /// Where a run goes: the same settings, the same place.
+    fn place(&self, variant: &Variant, config: &Config, seed: u64) -> PathBuf {
+        let print = sweep::fingerprint(config, self.means.kernels);
+        self.runs.join(format!("{}-{print}", folder_name(&variant.name))).join(format!("seed-{seed}"))
+    }
+
+    /// What the last model of a run predicts of whoever it is to be measured on.
+    fn end(&self, variant: &Variant, folder: &Path) -> anyhow::Result<Metrics> {
+        let text = files::read_text(&folder.join(federated::run::CONFIG_FILE))?;
+        let mut set = variant.evaluate_on.clone();
+        set.extend(start_from(folder, None));
+        let other =
+            |e: &dyn std::fmt::Display| BadInput::Refused(format!("variant {:?}: evaluate_on: {e}", variant.name));
+        let document = Document::new(&text, &set).map_err(|e| other(&e))?;
+        let config = document.config().map_err(|e| other(&e))?;
+        let opened = Opened::new(&config).map_err(refused)?;
+        let evaluator = opened.evaluator(&config).map_err(refused)?;
+        let Folder { weights, .. } = model_folder::read(&folder.join(MODEL_FOLDER))?;
+        let Weights::Recurrent { config: model, values } = weights else {
+            anyhow::bail!("{} holds no model that was trained", folder.display());
+        };
+        let counts = evaluator.evaluate(&model, &values, self.means.kernels, self.means.threads)?;
+        Ok(Metrics::from(&counts))
+    }
+}
+
+/// Settings that start from a model.
+fn start_from(from: &Path, public: Option<&str>) -> Vec<String> {
+    let gone = ["preset", "vocabulary", "hidden", "embedding", "tied", "public"];
+    let mut set: Vec<String> = gone.iter().map(|key| format!("model.{key}=")).collect();
+    set.push(format!("model.from={}", quoted(&from.display().to_string())));
+    set.extend(public.map(|why| format!("model.public={}", quoted(why))));
+    set
+}
+
+/// A string as TOML has it.
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
+/// Settings that train on the users of a store: as many as there are, at a delta that fits them.
+fn to_store(text: &str, store: &Path, notes: &mut Vec<String>) -> anyhow::Result<Vec<String>> {
+    let gone = ["data.seed", "data.dialect", "data.users", "data.posts_per_user", "model.vocabulary"];
+    let mut set: Vec<String> = gone.iter().map(|key| format!("{key}=")).collect();
+    set.push("data.kind=store".into());
+    set.push(format!("data.path={}", quoted(&store.display().to_string())));
+    let all = [&set[..], &[format!("participation.population={}", i64::MAX)]].concat();
+    let document = Document::new(text, &all).map_err(|e| of_config(&e))?;
+    let config = document.config().map_err(|e| of_config(&e))?;
+    let users = Opened::new(&config).map_err(refused)?.population(config.unit).map_err(refused)?.users();
+    set.push(format!("participation.population={users}"));
+    if let Some(delta) = config.privacy.delta
+        && delta >= 1.0 / users as f64
+    {
+        let smaller = format!("{:.0e}", 0.5 / users as f64);
+        notes.push(format!("delta is {smaller}, because {delta:e} is not below 1 / {users} users"));
+        set.push(format!("privacy.delta={smaller}"));
+    }
+    Ok(set)
+}

@@ -1,0 +1,445 @@
+//! `keyhush init`: settings to begin with, every key explained.
+
+use std::{io::Write, path::PathBuf};
+
+use clap::{Args, ValueEnum};
+use federated::{
+    config::{Clip, ClipKind, Config, Document, MechanismKind, ParticipationKind},
+    propose::{Ask, Candidate, ProposeError, propose},
+};
+use privacy::{Delta, Epsilon, clip::ClipStep};
+use serde::Serialize;
+
+use crate::{
+    failure::BadInput,
+    train::{FIRST_RUN, of_config},
+};
+
+/// Noise that is this small a part of the cohort leaves room for the clip bit (Andrew et al. 2021, Theorem 1).
+const ADAPTIVE_UNTIL: f64 = 0.03;
+
+/// Which noise the settings are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// Users drawn at random, independent noise (McMahan et al. 2018)
+    Gaussian,
+    /// Users as they come, the noise of a tree (Xu et al. 2023)
+    Tree,
+    /// Users as they come, noise correlated by a banded matrix
+    Banded,
+    /// Users as they come, noise correlated by a buffered linear Toeplitz matrix
+    Blt,
+}
+
+impl From<Kind> for MechanismKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Gaussian => Self::Gaussian,
+            Kind::Tree => Self::Tree,
+            Kind::Banded => Self::Banded,
+            Kind::Blt => Self::Blt,
+        }
+    }
+}
+
+/// Arguments of `keyhush init`.
+#[derive(Args)]
+pub(crate) struct InitArgs {
+    /// Which noise, and with it who takes part
+    #[arg(long, value_enum, default_value = "gaussian")]
+    kind: Kind,
+    /// Where to write the settings; what is there is not overwritten [default: standard output]
+    #[arg(long, short, value_name = "FILE.toml")]
+    out: Option<PathBuf>,
+}
+
+pub(crate) fn init(args: &InitArgs) -> anyhow::Result<()> {
+    let config = beginning(args.kind)?;
+    let head = [
+        "The settings of a run. `keyhush plan FILE` shows what it would cost, `keyhush train FILE` trains.",
+        "What stands behind # could be said and is not; what privacy rests on has no defaults.",
+    ];
+    let text = commented(&config, &head.map(str::to_owned))?;
+    match &args.out {
+        None => std::io::stdout().write_all(text.as_bytes())?,
+        Some(path) => write_new(path, &text)?,
+    }
+    Ok(())
+}
+
+/// Writes a file that is not there yet.
+pub(crate) fn write_new(path: &std::path::Path, text: &str) -> Result<(), BadInput> {
+    let wrong = |error: std::io::Error| BadInput::wrong("out", format!("{}: {error}", path.display()));
+    let mut file = std::fs::File::create_new(path).map_err(wrong)?;
+    file.write_all(text.as_bytes()).map_err(wrong)?;
+    eprintln!("wrote {}", path.display());
+    Ok(())
+}
+
+/// A small run that learns within minutes.
+fn beginning(kind: Kind) -> Result<Config, BadInput> {
+    let first = Config { noise_seed: None, ..first_run()? };
+    if kind == Kind::Gaussian {
+        return Ok(first);
+    }
+    let units = |error: privacy::UnitError| BadInput::Refused(error.to_string());
+    let ask = Ask {
+        delta: Delta::new(1e-6).map_err(units)?,
+        cohort: Some(first.participation.cohort),
+        mechanism: Some(kind.into()),
+        ..Ask::new(Epsilon::new(8.0).map_err(units)?, 50_000, first.rounds).map_err(refused)?
+    };
+    let chosen = propose(&ask).map_err(refused)?.chosen;
+    let config = of_candidate(&ask, &chosen)?;
+    Ok(Config { privacy: federated::config::Privacy { max_epsilon: None, ..config.privacy }, ..config })
+}
+
+/// What `keyhush train` does when nothing is said.
+fn first_run() -> Result<Config, BadInput> {
+    Document::new(FIRST_RUN, &[]).and_then(|document| document.config()).map_err(|e| of_config(&e))
+}
+
+/// A proposal that was refused, in terms of flags.
+pub(crate) fn refused(error: ProposeError) -> BadInput {
+    match error {
+        ProposeError::Refused { field, problem } => BadInput::wrong(field, problem),
+        other => BadInput::Refused(other.to_string()),
+    }
+}
+
+/// The settings of a proposal; what it does not say is that of the first run.
+pub(crate) fn of_candidate(ask: &Ask, chosen: &Candidate) -> Result<Config, BadInput> {
+    let mut config = Config { rounds: ask.rounds, noise_seed: None, ..first_run()? };
+    let sampled = chosen.mechanism == MechanismKind::Gaussian;
+    config.participation = federated::config::Participants {
+        kind: if sampled { ParticipationKind::Poisson } else { ParticipationKind::Arrival },
+        population: ask.population,
+        cohort: chosen.cohort,
+        min_separation: chosen.min_separation,
+        max_participations: chosen.max_participations,
+    };
+    // Andrew et al. clip to the median; Xu et al. fix the clip for the final run, which correlated noise asks for.
+    if sampled && chosen.noise_ratio <= ADAPTIVE_UNTIL {
+        config.clip = Clip { kind: ClipKind::Adaptive, norm: Some(0.1), quantile: Some(0.5), ..config.clip };
+    }
+    config.privacy.mechanism = chosen.mechanism;
+    config.privacy.noise_multiplier = Some(chosen.noise_multiplier);
+    config.privacy.delta = Some(ask.delta.get());
+    config.privacy.max_epsilon = Some(ask.epsilon.get());
+    config.privacy.bands = chosen.bands;
+    config.privacy.buffers = chosen.buffers;
+    Ok(config)
+}
+
+/// A key with its value, or with an example of one where it is not set.
+struct Line {
+    assignment: String,
+    says: &'static str,
+}
+
+/// The text of settings, section by section.
+struct Page {
+    text: Vec<Line>,
+}
+
+impl Page {
+    fn plain(&mut self, text: String) {
+        self.text.push(Line { assignment: text, says: "" });
+    }
+
+    /// A section, with what it is about above it.
+    fn section(&mut self, name: &str, about: &str) {
+        self.plain(String::new());
+        about.lines().for_each(|line| self.plain(format!("# {line}")));
+        self.plain(name.to_owned());
+    }
+
+    fn set(&mut self, key: &str, value: impl Serialize, says: &'static str) -> anyhow::Result<()> {
+        self.text.push(Line { assignment: format!("{key} = {}", written(&value)?), says });
+        Ok(())
+    }
+
+    /// What may be missing.
+    fn may(
+        &mut self,
+        key: &str,
+        value: Option<impl Serialize>,
+        example: impl Serialize,
+        says: &'static str,
+    ) -> anyhow::Result<()> {
+        match value {
+            Some(value) => self.set(key, value, says),
+            None => {
+                self.text.push(Line { assignment: format!("# {key} = {}", written(&example)?), says });
+                Ok(())
+            }
+        }
+    }
+
+    /// Explanations stand one below the other.
+    fn lined_up(&self) -> String {
+        let said = self.text.iter().filter(|line| !line.says.is_empty());
+        let width = said.map(|line| line.assignment.chars().count()).max().unwrap_or(0);
+        let line = |Line { assignment, says }: &Line| match says.is_empty() {
+            true => format!("{assignment}\n"),
+            false => format!("{assignment:<width$}  # {says}\n"),
+        };
+        self.text.iter().map(line).collect()
+    }
+}
+
+/// A value as TOML has it: as JSON has it, with room between thousands.
+fn written(value: &impl Serialize) -> anyhow::Result<String> {
+    let json = serde_json::to_string(value)?;
+    if json.len() < 5 || !json.bytes().all(|b| b.is_ascii_digit()) {
+        return Ok(json);
+    }
+    let groups: Vec<&str> = json.as_bytes().rchunks(3).rev().filter_map(|g| std::str::from_utf8(g).ok()).collect();
+    Ok(groups.join("_"))
+}
+
+/// Settings without a schedule as text, every key explained; what is not set stands behind #.
+pub(crate) fn commented(config: &Config, head: &[String]) -> anyhow::Result<String> {
+    let mut page = Page { text: Vec::new() };
+    head.iter().for_each(|line| page.plain(format!("# {line}")));
+    page.plain(String::new());
+    page.set("rounds", config.rounds, "T: rounds")?;
+    page.set("unit", config.unit, "what is protected as one: \"user\", or \"example\", a single post")?;
+    page.set("seed", config.seed, "the first parameters follow from it; public")?;
+    page.may("noise_seed", config.noise_seed, 1, "a simulation: repeatable noise, and so no guarantee")?;
+    let fast = config.floating_point_noise.then_some(true);
+    page.may("floating_point_noise", fast, true, "of a simulation: faster noise, not exact")?;
+    data(&mut page, config)?;
+    model(&mut page, config)?;
+    local(&mut page, config)?;
+    participation(&mut page, config)?;
+    estimator(&mut page, config)?;
+    clip(&mut page, config)?;
+    privacy(&mut page, config)?;
+    server(&mut page, config)?;
+    rest(&mut page, config)?;
+    Ok(page.lined_up())
+}
+
+fn data(page: &mut Page, config: &Config) -> anyhow::Result<()> {
+    let data = &config.data;
+    page.section("[data]", "Whose text: a crowd that is made up, or a store.");
+    page.set("kind", data.kind, "\"synthetic\", or \"store\": what `keyhush data import` made")?;
+    page.may("seed", data.seed, 1, "of a crowd: it follows from it")?;
+    page.may("dialect", data.dialect, "informal", "of a crowd: \"informal\" or \"general\"")?;
+    page.may("posts_per_user", data.posts_per_user, 40, "of a crowd: on average")?;
+    page.may("users", data.users, 1000, "of a crowd with unit = \"example\": how many people typed the posts")?;
+    page.may("path", data.path.as_ref(), "users.store", "of a store: its file")?;
+    page.may("held_out_per_mille", data.held_out_per_mille, 100, "of a store: users of a thousand to evaluate on")?;
+    page.may("salt", data.salt, 0, "of a store: which ones")
+}
+
+fn model(page: &mut Page, config: &Config) -> anyhow::Result<()> {
+    let model = &config.model;
+    page.section("[model]", "Which model: a preset, or one to start from.");
+    page.may(
+        "preset",
+        model.preset.as_ref(),
+        "tiny",
+        "tiny, mcmahan2018, gboard, so-nwp, ... as in `keyhush pretrain`",
+    )?;
+    page.may("vocabulary", model.vocabulary, 1000, "instead of the preset's; a store has its own")?;
+    page.may("hidden", model.hidden, 64, "units of a layer, instead of the preset's")?;
+    page.may("embedding", model.embedding, 32, "its size, instead of the preset's")?;
+    page.may("tied", model.tied, true, "whether the output shares the embedding, instead of the preset's choice")?;
+    page.may("from", model.from.as_ref(), "pretrained", "instead of a preset: the folder of a model or a run")?;
+    page.may("public", model.public.as_ref(), "Wikipedia", "why that model may be taken for public, without a ledger")
+}
+
+fn local(page: &mut Page, config: &Config) -> anyhow::Result<()> {
+    let local = &config.local;
+    page.section("[local]", "What users do (McMahan et al. 2018, Algorithm 1).");
+    page.set("algorithm", local.algorithm, "\"fedavg\", \"fedsgd-batch\" or \"fedsgd-all\"")?;
+    page.may("epochs", local.epochs, 1, "E: readings of the text, of FedAvg")?;
+    page.set("batch", local.batch, "B: sequences in a batch")?;
+    page.set("unroll", local.unroll, "tokens of a sequence in a batch")?;
+    page.set("learning_rate", local.learning_rate, "eta: the step")?;
+    page.may("most_tokens", local.most_tokens, 400, "tokens of a user that are read; all if not said")?;
+    let penalty = Some(local.update_penalty).filter(|p| *p > 0.0);
+    page.may("update_penalty", penalty, 0.01, "weight of the squared norm of the update in the loss")
+}
+
+fn participation(page: &mut Page, config: &Config) -> anyhow::Result<()> {
+    let from = &config.participation;
+    page.section("[participation]", "Who takes part: declared before the data is opened, not measured.");
+    page.set("kind", from.kind, "\"poisson\", \"fixed-size\", \"arrival\" (as devices come), \"once\"")?;
+    page.set("population", from.population, "N: how many users there are")?;
+    page.set("cohort", from.cohort, "users of a round: expected, exact, or the report goal")?;
+    page.may("min_separation", from.min_separation, 99, "of \"arrival\": MinS, rounds between two participations")?;
+    page.may("max_participations", from.max_participations, 2, "of \"arrival\": MaxP, the most of one user")
+}
+
+fn estimator(page: &mut Page, config: &Config) -> anyhow::Result<()> {
+    let (estimator, all) = (&config.estimator, config.participation.population as f64);
+    page.section("[estimator]", "What the sum of a round is divided by (McMahan et al. 2018, section 2).");
+    page.set("kind", estimator.kind, "\"fixed\" (expected weight), \"clipped\", \"average\" (without privacy)")?;
+    page.may("full_weight_tokens", estimator.full_weight_tokens, 200.0, "w_hat: fewer tokens weigh less than 1")?;
+    page.may("total_weight", estimator.total_weight, 0.8 * all, "W of \"fixed\": all weights together, declared")?;
+    page.may("least_total_weight", estimator.least_total_weight, 0.5 * all, "W_min of \"clipped\": at least so much")
+}
+
+const CLIP: &str = "\
+How far one user may move the sum. To clip to the median (Andrew et al. 2021): kind = \"adaptive\", norm = 0.1,
+quantile = 0.5; with correlated noise the clip moves at privacy.restarts only.";
+
+fn clip(page: &mut Page, config: &Config) -> anyhow::Result<()> {
+    let clip = &config.clip;
+    page.section("[clip]", CLIP);
+    page.set("kind", clip.kind, "\"flat\", \"per-layer\" or \"adaptive\"")?;
+    page.may("norm", clip.norm, 1.0, "S: the bound on an update; of \"adaptive\" the first")?;
+    page.may("greedy", clip.greedy.then_some(true), true, "bring every local step within the bound")?;
+    page.may("quantile", clip.quantile, 0.5, "gamma of \"adaptive\": the share of updates under the clip")?;
+    page.may("learning_rate", clip.learning_rate, 0.2, "eta_C of \"adaptive\"")?;
+    let noise = config.participation.cohort as f64 / 20.0;
+    page.may(
+        "count_stddev",
+        clip.count_stddev,
+        noise,
+        "sigma_b of \"adaptive\": a twentieth of the cohort if not said",
+    )?;
+    page.may("step", clip.step, ClipStep::Geometric, "of \"adaptive\": \"geometric\" or \"linear\"")
+}
+
+fn privacy(page: &mut Page, config: &Config) -> anyhow::Result<()> {
+    let privacy = &config.privacy;
+    page.section("[privacy]", "What is added to the sum, and what that is worth.");
+    page.set(
+        "mechanism",
+        privacy.mechanism,
+        "\"gaussian\" with sampling; \"tree\", \"banded\", \"blt\" with arrival; \"none\"",
+    )?;
+    page.may("noise_multiplier", privacy.noise_multiplier, 1.0, "z: standard deviation over sensitivity")?;
+    page.may("delta", privacy.delta, 1e-7, "well below 1/population")?;
+    page.set("accountant", privacy.accountant, "\"best\", or one by name, as in `keyhush privacy epsilon`")?;
+    page.set("group", privacy.group, "units that are protected together, such as one person's devices")?;
+    page.may("max_epsilon", privacy.max_epsilon, 8.0, "the run ends before the round that would cost more")?;
+    let restarts = Some(&privacy.restarts).filter(|r| !r.is_empty());
+    page.may("restarts", restarts, [128], "rounds at which correlated noise begins anew")?;
+    page.may("tree_completion", privacy.tree_completion.then_some(true), true, "fill up trees with empty rounds")?;
+    page.may("bands", privacy.bands, 16, "of \"banded\"")?;
+    page.may("buffers", privacy.buffers, 4, "of \"blt\"")?;
+    page.may("grid_bits", privacy.grid_bits, 20, "k: updates are rounded to the clip over 2^k")?;
+    page.may("rotation", privacy.rotation.then_some(true), true, "rotate updates first (Xu et al. 2023, Algorithm 2)")
+}
+
+fn server(page: &mut Page, config: &Config) -> anyhow::Result<()> {
+    let server = &config.server;
+    page.section("[server]", "What the server does with the average.");
+    page.set("optimizer", server.optimizer, "\"sgd\", \"momentum\", \"adam\", \"adagrad\" or \"yogi\"")?;
+    page.set("learning_rate", server.learning_rate, "eta_s: the step")?;
+    page.may("momentum", server.momentum, 0.9, "of \"momentum\"")?;
+    page.may("beta1", server.beta1, 0.9, "of \"adam\" and \"yogi\"")?;
+    page.may("beta2", server.beta2, 0.99, "of \"adam\" and \"yogi\"")?;
+    page.may("tau", server.tau, 0.001, "of \"adam\", \"adagrad\" and \"yogi\"")
+}
+
+fn rest(page: &mut Page, config: &Config) -> anyhow::Result<()> {
+    let (evaluation, none) = (&config.evaluation, None::<u64>);
+    page.section("[evaluation]", "When accuracy is measured, on users that are held out.");
+    page.set("every", evaluation.every, "rounds; also before the first and after the last")?;
+    page.set("users", evaluation.users, "held-out users, at most")?;
+    page.set("most_tokens", evaluation.most_tokens, "tokens of all of them, at most")?;
+    page.may("stop_at_accuracy", evaluation.stop_at_accuracy, 0.2, "end there; needs max_epsilon, as a filter")?;
+    page.section("[checkpoint]", "When the state is kept; a crash loses no release in any case.");
+    page.set("every", config.checkpoint.every, "rounds")?;
+    page.section("# [[schedule]]", "What changes in the midst of the run, as often as needed.");
+    page.may("from", none, config.rounds / 2, "the first round, from 0")?;
+    page.may("clip_norm", none, 0.5, "S; the noise follows it, at the same z")?;
+    page.may("noise_multiplier", none, 2.0, "z; not with correlated noise")?;
+    page.may("cohort", none, 2 * config.participation.cohort, "users of a round; with sampling")?;
+    page.may("local_learning_rate", none, 0.5, "the users' step")?;
+    page.may("server_learning_rate", none, 0.5, "the server's step")?;
+    page.section(
+        "# [stands_for]",
+        "The large cohort for which a small one stands, with the noise it would have; a simulation.",
+    );
+    page.may("population", none, 100 * config.participation.population, "its population")?;
+    page.may("cohort", none, 10 * config.participation.cohort, "its users of a round")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KINDS: [Kind; 4] = [Kind::Gaussian, Kind::Tree, Kind::Banded, Kind::Blt];
+
+    fn parsed(text: &str) -> Result<Config, String> {
+        Document::new(text, &[]).and_then(|d| d.config()).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn what_is_written_is_read_as_it_was() {
+        for kind in KINDS {
+            let config = beginning(kind).unwrap();
+            let text = commented(&config, &["a line".into()]).unwrap();
+            assert_eq!(parsed(&text).unwrap(), config, "{text}");
+            assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+        }
+    }
+
+    /// What serde would have accepted in a section, from what it says of a key that it does not know.
+    fn keys(section: &str) -> Vec<String> {
+        let whole = commented(&beginning(Kind::Gaussian).unwrap(), &[]).unwrap();
+        let header = match section {
+            "" => String::new(),
+            "schedule" => "[[schedule]]\n".to_owned(),
+            other => format!("[{other}]\n"),
+        };
+        let text = if whole.contains(&format!("\n{header}")) && !header.is_empty() {
+            whole.replace(&header, &format!("{header}zzz = 1\n"))
+        } else if header.is_empty() {
+            format!("zzz = 1\n{whole}")
+        } else {
+            format!("{whole}\n{header}zzz = 1\n")
+        };
+        let said = parsed(&text).unwrap_err();
+        assert!(said.contains("unknown field `zzz`"), "{section}: {said}");
+        said.split('`').skip(3).step_by(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn no_key_is_left_out() {
+        let text = commented(&beginning(Kind::Gaussian).unwrap(), &[]).unwrap();
+        let top = keys("");
+        assert!(top.len() > 10, "{top:?}");
+        for key in &top {
+            let there = [format!("\n{key} = "), format!("\n# {key} = "), format!("[{key}]\n")];
+            assert!(there.iter().any(|line| text.contains(line)), "{key}");
+        }
+        let of_values = ["rounds", "unit", "seed", "noise_seed", "floating_point_noise"];
+        for section in top.iter().filter(|key| !of_values.contains(&key.as_str())) {
+            let part = text.split(&format!("[{section}]")).nth(1).unwrap_or_else(|| panic!("{section}"));
+            let part = part.split("\n[").next().unwrap().split("\n# [").next().unwrap();
+            for key in keys(section) {
+                let there = part.contains(&format!("\n{key} = ")) || part.contains(&format!("\n# {key} = "));
+                assert!(there, "{section}.{key} is not explained");
+            }
+        }
+    }
+
+    #[test]
+    fn examples_are_of_their_keys() {
+        // Every line behind # is legal TOML of its section: as a value of its kind, if not together with the others.
+        let text = commented(&beginning(Kind::Tree).unwrap(), &[]).unwrap();
+        let mut section = String::new();
+        for line in text.lines() {
+            if let Some(name) = line.strip_prefix("# ").unwrap_or(line).strip_prefix('[') {
+                section = name.trim_matches(['[', ']']).to_owned();
+            }
+            let Some((key, value)) = line.strip_prefix("# ").and_then(|l| l.split_once(" = ")) else { continue };
+            if key.contains(' ') || matches!(section.as_str(), "schedule" | "stands_for") {
+                continue;
+            }
+            let value = value.split("  #").next().unwrap().trim();
+            let path = if section.is_empty() { key.to_owned() } else { format!("{section}.{key}") };
+            let set = [format!("{path}={value}")];
+            let read = Document::new(&text, &set).and_then(|d| d.config());
+            assert!(read.is_ok(), "{path} = {value}: {read:?}");
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! `keyhush plan --epsilon E --population N --rounds T`: which settings meet a target.
+
+use std::{collections::BTreeSet, io::Write};
+
+use clap::Args;
+use federated::{
+    chart::{Chart, Series},
+    config::{Config, Document, MechanismKind},
+    plan::Plan,
+    propose::{Ask, Candidate, Proposal, ROUNDS_PER_DAY, SERVED, propose},
+    run::Opened,
+};
+use privacy::{Delta, Epsilon};
+use serde::Serialize;
+
+use super::{Written, words, write_chart, write_settings};
+use crate::{
+    columns::{self, Align},
+    failure::BadInput,
+    init::{self, Kind, commented, of_candidate},
+    train::{of_config, refused},
+};
+
+/// A target, and what is known besides.
+#[derive(Args)]
+#[command(next_help_heading = "Settings for a target")]
+pub(super) struct TargetArgs {
+    /// The most that a run may cost: propose settings for it
+    #[arg(long, value_name = "E")]
+    epsilon: Option<f64>,
+    /// N: how many users there are
+    #[arg(long, value_name = "N")]
+    population: Option<u64>,
+    /// T: rounds that the model needs
+    #[arg(long, value_name = "T")]
+    rounds: Option<u64>,
+    /// [default: N^-1.1]
+    #[arg(long, value_name = "D")]
+    delta: Option<f64>,
+    /// The largest report goal that the system can serve [default: 6500, as in Xu et al. 2023]
+    #[arg(long, value_name = "M", conflicts_with = "cohort")]
+    cohort_cap: Option<u64>,
+    /// This report goal, instead of the smallest that will do
+    #[arg(long, value_name = "M")]
+    cohort: Option<u64>,
+    /// This mechanism [default: the least noise for devices that come when they can]
+    #[arg(long, value_enum)]
+    mechanism: Option<Kind>,
+    /// MinS [default: the largest that the population allows]
+    #[arg(long, value_name = "ROUNDS")]
+    min_separation: Option<u64>,
+    /// MaxP, at most [default: what MinS allows]
+    #[arg(long, value_name = "TIMES")]
+    max_participations: Option<u64>,
+    /// z / m that the model bears in small experiments on public text, with --mechanism [default: the papers']
+    #[arg(long, value_name = "Z/M")]
+    noise_ratio: Option<f64>,
+    /// Rounds that the system completes in a day, for the timer [default: 86, the median of Xu et al. 2023]
+    #[arg(long, value_name = "R")]
+    rounds_per_day: Option<f64>,
+}
+
+impl TargetArgs {
+    /// What is asked; nothing without an epsilon.
+    pub(super) fn ask(&self) -> Result<Option<Ask>, BadInput> {
+        let Some(epsilon) = self.epsilon else {
+            let beside = [
+                ("population", self.population.is_some()),
+                ("rounds", self.rounds.is_some()),
+                ("delta", self.delta.is_some()),
+                ("cohort_cap", self.cohort_cap.is_some()),
+                ("cohort", self.cohort.is_some()),
+                ("mechanism", self.mechanism.is_some()),
+                ("min_separation", self.min_separation.is_some()),
+                ("max_participations", self.max_participations.is_some()),
+                ("noise_ratio", self.noise_ratio.is_some()),
+                ("rounds_per_day", self.rounds_per_day.is_some()),
+            ];
+            return match beside.into_iter().find(|(_, given)| *given) {
+                Some((field, _)) => Err(BadInput::wrong(field, "belongs to a target: give --epsilon too, or --set")),
+                None => Ok(None),
+            };
+        };
+        let missing = |field, why: &str| BadInput::Missing { field, why: why.to_owned() };
+        let epsilon = Epsilon::new(epsilon).map_err(|e| BadInput::illegal("epsilon", &e))?;
+        let population = self.population.ok_or_else(|| missing("population", "how many users there are"))?;
+        let rounds = self.rounds.ok_or_else(|| missing("rounds", "how many the model needs"))?;
+        let mut ask = Ask::new(epsilon, population, rounds).map_err(init::refused)?;
+        if let Some(delta) = self.delta {
+            ask.delta = Delta::new(delta).map_err(|e| BadInput::illegal("delta", &e))?;
+        }
+        ask.largest_cohort = self.cohort_cap.unwrap_or(SERVED).min(population);
+        ask.rounds_per_day = self.rounds_per_day.unwrap_or(ROUNDS_PER_DAY);
+        Ok(Some(Ask {
+            cohort: self.cohort,
+            min_separation: self.min_separation,
+            max_participations: self.max_participations,
+            noise_ratio: self.noise_ratio,
+            mechanism: self.mechanism.map(MechanismKind::from),
+            ..ask
+        }))
+    }
+}
+
+/// As JSON.
+#[derive(Serialize)]
+struct Answer<'a> {
+    /// What the plan of the settings costs.
+    epsilon: Epsilon,
+    #[serde(flatten)]
+    proposal: &'a Proposal,
+    settings: &'a Config,
+}
+
+pub(super) fn show(ask: &Ask, written: &Written, json: bool) -> anyhow::Result<()> {
+    let proposal = propose(ask).map_err(init::refused)?;
+    let config = of_candidate(ask, &proposal.chosen)?;
+    let epsilon = planned(&config)?;
+    let text = commented(&config, &head(&proposal, epsilon))?;
+    if let Some(path) = &written.chart {
+        write_chart(path, &chart(&proposal))?;
+    }
+    if let Some(path) = &written.settings {
+        write_settings(path, &text)?;
+    }
+    let mut out = std::io::stdout().lock();
+    if json {
+        let answer = Answer { epsilon, proposal: &proposal, settings: &config };
+        writeln!(out, "{}", serde_json::to_string_pretty(&answer)?)?;
+        return Ok(());
+    }
+    print(&mut out, &proposal, epsilon)?;
+    match &written.settings {
+        Some(path) => writeln!(out, "\nNext: keyhush plan {0}, then keyhush train {0}", path.display())?,
+        None => write!(out, "\nThe settings (--out FILE.toml writes them):\n\n{text}")?,
+    }
+    Ok(())
+}
+
+/// What the settings cost, by the same plan that `keyhush train` makes of them.
+fn planned(config: &Config) -> anyhow::Result<Epsilon> {
+    // What is written is what is judged.
+    let config = Document::new(&config.to_toml(), &[]).and_then(|d| d.config()).map_err(|e| of_config(&e))?;
+    let opened = Opened::new(&config).map_err(refused)?;
+    let plan = Plan::new(config, &opened.setting()).map_err(|e| of_config(&e))?;
+    Ok(plan.epsilon(plan.config.rounds).map_err(|e| of_config(&e))?)
+}
+
+/// What stands above the settings.
+fn head(proposal: &Proposal, epsilon: Epsilon) -> Vec<String> {
+    let Ask { population, rounds, delta, .. } = &proposal.asked;
+    let mut lines = vec![format!(
+        "Proposed for epsilon {} at delta {:e} with {population} users and {rounds} rounds; it costs {:.4}.",
+        proposal.asked.epsilon,
+        delta.get(),
+        epsilon.get()
+    )];
+    if let Some(hours) = proposal.timer_hours {
+        lines.push(format!("Timer of the devices: {hours} h."));
+    }
+    lines.push("Data, model and learning rates are those of a small example: put in your own.".to_owned());
+    lines
+}
+
+fn print(out: &mut impl Write, proposal: &Proposal, epsilon: Epsilon) -> anyhow::Result<()> {
+    let Proposal { asked, chosen, .. } = proposal;
+    let mut rows = vec![
+        ("mechanism", words_of(chosen)),
+        ("report goal", format!("{} of {} users a round", chosen.cohort, asked.population)),
+        ("noise multiplier", format!("{} (z / m = {:.3e})", chosen.noise_multiplier, chosen.noise_ratio)),
+    ];
+    if let (Some(min_s), Some(max_p)) = (chosen.min_separation, chosen.max_participations) {
+        rows.push(("MinS", format!("{min_s} rounds between two participations")));
+        rows.push(("MaxP", format!("{max_p} participations of one user in {} rounds", asked.rounds)));
+    }
+    if let Some(hours) = proposal.timer_hours {
+        let rate = asked.rounds_per_day;
+        rows.push(("timer", format!("{hours} h, at {rate} rounds a day; MinS is counted in rounds all the same")));
+    }
+    rows.push(("epsilon", format!("{:.4} at delta {:.3e}", epsilon.get(), asked.delta.get())));
+    writeln!(out, "Proposed")?;
+    for (name, value) in rows {
+        writeln!(out, "  {name:<16}  {value}")?;
+    }
+    writeln!(out, "\n{}", words::folded("", &proposal.reason))?;
+    writeln!(
+        out,
+        "\n{}",
+        words::folded(
+            "",
+            &format!(
+                "The trade-off: the noise multiplier z that epsilon {} needs, and in brackets how many times the noise it is that a model bears (1 or less is good)",
+                asked.epsilon
+            )
+        )
+    )?;
+    columns::write(out, &table(&proposal.trade_off), Align::Right)?;
+    writeln!(
+        out,
+        "{}",
+        words::folded(
+            "",
+            "Borne in the papers: z / m = 0.01 / 100 with independent noise (Andrew et al. 2021, Figure 7), 0.54 / 500 with the tree (Xu et al. 2023, section 2.2); for other matrices what is as much noise in the model as that of the tree."
+        )
+    )?;
+    for warning in &proposal.warnings {
+        writeln!(out, "\n{}", words::folded("warning: ", warning))?;
+    }
+    Ok(())
+}
+
+fn words_of(chosen: &Candidate) -> String {
+    match (chosen.mechanism, chosen.bands, chosen.buffers) {
+        (MechanismKind::Gaussian, ..) => "gaussian: independent noise, users drawn at random".to_owned(),
+        (MechanismKind::Banded, Some(bands), _) => format!("banded, {bands} bands: DP-FTRL, users as they come"),
+        (MechanismKind::Blt, _, Some(buffers)) => format!("blt, {buffers} buffers: DP-FTRL, users as they come"),
+        _ => "tree: DP-FTRL, users as they come".to_owned(),
+    }
+}
+
+fn name(mechanism: MechanismKind) -> String {
+    format!("{mechanism:?}").to_lowercase()
+}
+
+/// Mechanisms in the order in which they were tried.
+fn mechanisms(all: &[Candidate]) -> Vec<MechanismKind> {
+    let mut mechanisms: Vec<MechanismKind> = Vec::new();
+    for one in all {
+        if !mechanisms.contains(&one.mechanism) {
+            mechanisms.push(one.mechanism);
+        }
+    }
+    mechanisms
+}
+
+/// A row for every report goal, a column for every mechanism.
+fn table(all: &[Candidate]) -> Vec<Vec<String>> {
+    let mechanisms = mechanisms(all);
+    let limited = all.iter().any(|one| one.min_separation.is_some());
+    let mut head = vec!["report goal".to_owned()];
+    if limited {
+        head.extend(["MinS", "MaxP"].map(str::to_owned));
+    }
+    head.extend(mechanisms.iter().map(|m| name(*m)));
+    let goals: BTreeSet<u64> = all.iter().map(|one| one.cohort).collect();
+    let row = |goal: u64| {
+        let at: Vec<&Candidate> = all.iter().filter(|one| one.cohort == goal).collect();
+        let limit = |of: fn(&Candidate) -> Option<u64>| {
+            at.iter().find_map(|one| of(one)).map_or_else(String::new, |n| n.to_string())
+        };
+        let mut row = vec![goal.to_string()];
+        if limited {
+            row.extend([limit(|one| one.min_separation), limit(|one| one.max_participations)]);
+        }
+        row.extend(mechanisms.iter().map(|m| {
+            let one = at.iter().find(|one| one.mechanism == *m);
+            one.map_or_else(String::new, |one| format!("{} [{}]", one.noise_multiplier, times(one.times_bearable())))
+        }));
+        row
+    };
+    std::iter::once(head).chain(goals.into_iter().map(row)).collect()
+}
+
+fn times(times: f64) -> String {
+    if times < 9.95 { format!("{times:.2}") } else { format!("{times:.0}") }
+}
+
+/// Figure 4 of Xu et al. 2023: what a report goal costs when the noise is as much as a model bears.
+fn chart(proposal: &Proposal) -> Chart {
+    let of = |mechanism: MechanismKind| {
+        let points = proposal.trade_off.iter().filter(|one| one.mechanism == mechanism);
+        let points = points.map(|one| (one.cohort as f64, one.epsilon_if_bearable.get()));
+        Series::new(name(mechanism), points.collect())
+    };
+    let Ask { population, rounds, delta, epsilon, .. } = &proposal.asked;
+    Chart {
+        title: format!("Noise that a model bears, {population} users, {rounds} rounds"),
+        x_label: "report goal".into(),
+        y_label: format!("epsilon at delta {:.3e}", delta.get()),
+        log_x: true,
+        log_y: true,
+        series: mechanisms(&proposal.trade_off).into_iter().map(of).collect(),
+        reference: vec![("asked for".to_owned(), epsilon.get())],
+    }
+}

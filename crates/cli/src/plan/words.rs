@@ -1,0 +1,93 @@
+//! Bytes, seconds, numbers and long sentences, for people.
+
+/// Columns of what is printed, at most.
+const COLUMNS: usize = 100;
+
+/// Bytes with three digits.
+pub(super) fn bytes(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "kB", "MB", "GB", "TB"] {
+        if value < 999.5 {
+            return if unit == "B" { format!("{bytes} B") } else { format!("{} {unit}", digits(value)) };
+        }
+        value /= 1000.0;
+    }
+    format!("{} PB", digits(value))
+}
+
+fn digits(value: f64) -> String {
+    match value {
+        v if v < 9.995 => format!("{v:.2}"),
+        v if v < 99.95 => format!("{v:.1}"),
+        v => format!("{v:.0}"),
+    }
+}
+
+/// Seconds in units that fit.
+pub(super) fn seconds(seconds: f64) -> String {
+    let whole = seconds.round();
+    match seconds {
+        s if s < 0.0995 => format!("{} ms", digits(s * 1000.0)),
+        s if s < 99.5 => format!("{} s", digits(s)),
+        _ if whole < 3600.0 => format!("{} min {} s", (whole / 60.0).floor(), whole % 60.0),
+        _ if whole < 172_800.0 => format!("{} h {} min", (whole / 3600.0).floor(), (whole % 3600.0 / 60.0).round()),
+        _ => format!("{} days", digits(whole / 86_400.0)),
+    }
+}
+
+/// Epsilon with as many digits as are of use.
+pub(super) fn epsilon(value: f64) -> String {
+    match value {
+        v if v.is_infinite() => "infinite".to_owned(),
+        v if v < 100.0 => format!("{v:.3}"),
+        v if v < 1e6 => format!("{v:.0}"),
+        v => format!("{v:.1e}"),
+    }
+}
+
+/// A sentence over several lines, those after the first set in as far as the words before it.
+pub(super) fn folded(before: &str, sentence: &str) -> String {
+    let indent = before.chars().count();
+    let (mut text, mut line) = (before.to_owned(), indent);
+    for word in sentence.split_whitespace() {
+        let length = word.chars().count();
+        if line > indent && line + 1 + length > COLUMNS {
+            text.push('\n');
+            text.push_str(&" ".repeat(indent));
+            line = indent;
+        } else if line > indent {
+            text.push(' ');
+            line += 1;
+        }
+        text.push_str(word);
+        line += length;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_fit_their_units() {
+        assert_eq!(
+            [0, 999, 1000, 120_064, 999_600, 64_000_000_000].map(bytes),
+            ["0 B", "999 B", "1.00 kB", "120 kB", "1.00 MB", "64.0 GB"]
+        );
+        assert_eq!(
+            [0.0123, 1.0, 59.96, 100.0, 3600.0, 7290.0, 200_000.0].map(seconds),
+            ["12.3 ms", "1.00 s", "60.0 s", "1 min 40 s", "1 h 0 min", "2 h 2 min", "2.31 days"]
+        );
+        assert_eq!([1.23456, 1234.5, 1e9, f64::INFINITY].map(epsilon), ["1.235", "1234", "1.0e9", "infinite"]);
+    }
+
+    #[test]
+    fn sentences_are_folded_between_words() {
+        let text = folded("warning: ", &"word ".repeat(40));
+        assert!(text.lines().all(|l| l.len() <= COLUMNS), "{text}");
+        assert!(text.lines().skip(1).all(|l| l.starts_with("         word")), "{text}");
+        assert_eq!(text.split_whitespace().count(), 41);
+        assert_eq!(folded("a ", ""), "a ");
+    }
+}

@@ -1,0 +1,356 @@
+//! `keyhush sweep`: every combination of some settings, each with several seeds.
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use clap::Args;
+use federated::{
+    calendar::Moment,
+    config::{Config, DataKind, Document},
+    files,
+    metrics::Metrics,
+    plan::Plan,
+    report::REPORT_FILE,
+    run::{self, CONFIG_FILE, Ending, Means, Opened},
+    sweep::{
+        self, choice, folder_name,
+        grid::{Axis, Variant, combinations},
+        measure::Measure,
+        page,
+        summary::{Runs, Summary},
+    },
+};
+use privacy::statement::rounded_up;
+use serde::Serialize;
+
+use crate::{
+    columns,
+    failure::BadInput,
+    model_folder,
+    train::{self, MachineArgs, of_config, refused},
+};
+
+/// The file of the numbers in the folder of a sweep.
+const NUMBERS_FILE: &str = "sweep.json";
+
+const EXAMPLES: &str = "\
+Examples:
+  keyhush sweep run.toml --grid clip.norm=0.1,0.3,1 --seeds 3 --out runs/clips
+  keyhush sweep run.toml --grid clip.norm=0.3,1 --grid privacy.noise_multiplier=0.5,1 --out runs/both
+
+Each run is a folder, VARIANT/seed-N, as keyhush train makes them. The first seed is the settings as they stand; the others add 1, 2,
+... to seed and noise_seed. A sweep that was stopped goes on with the same command: runs that are done are not done again. Over the
+users of a store, the run that is chosen records what all runs of the folder cost together.";
+
+/// Arguments of `keyhush sweep`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SweepArgs {
+    /// The settings, in TOML
+    #[arg(value_name = "CONFIG")]
+    config: PathBuf,
+    /// A key and its values; with several keys every combination is run
+    #[arg(long, value_name = "KEY=V1,V2,...")]
+    grid: Vec<String>,
+    /// Runs of each combination
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seeds: u64,
+    /// Another value for a setting, in all runs
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// The combination to choose, as the table names it [default: the most accurate]
+    #[arg(long, value_name = "VARIANT")]
+    choose: Option<String>,
+    /// The folder of the sweep [default: runs/sweep-<date>-<time>]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    machine: MachineArgs,
+    /// Print the numbers as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `sweep.json`.
+#[derive(Serialize)]
+struct Numbers {
+    /// The version of keyhush.
+    keyhush: &'static str,
+    kernels: &'static str,
+    set: Vec<String>,
+    variants: Vec<OfVariant>,
+    chosen: Chosen,
+}
+
+#[derive(Serialize)]
+struct OfVariant {
+    name: String,
+    set: Vec<String>,
+    #[serde(flatten)]
+    summary: Summary,
+    runs: Vec<OfRun>,
+}
+
+#[derive(Serialize)]
+struct OfRun {
+    /// Within the folder of the sweep.
+    folder: String,
+    /// Smoothed over the last evaluations.
+    smoothed_accuracy_top1: f64,
+    last: Option<Metrics>,
+}
+
+/// The run that is kept.
+#[derive(Serialize)]
+struct Chosen {
+    variant: String,
+    /// Within the folder of the sweep.
+    folder: String,
+    /// What it came to, over private data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ending: Option<Ending>,
+    /// What all runs of the folder cost together, over private data (rule P15).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sweep_epsilon: Option<privacy::Epsilon>,
+    /// In words.
+    note: String,
+}
+
+/// A sweep that was planned.
+struct Sweep {
+    axes: Vec<Axis>,
+    variants: Vec<Variant>,
+    /// The settings of each.
+    configs: Vec<Config>,
+    out: PathBuf,
+    seeds: u64,
+    means: Means,
+}
+
+pub(crate) fn sweep(args: &SweepArgs) -> anyhow::Result<()> {
+    let sweep = Sweep::plan(args)?;
+    let mut progress = Progress::new(sweep.variants.len() as u64 * sweep.seeds, args.machine.quiet);
+    let mut runs = Vec::new();
+    for (number, variant) in sweep.variants.iter().enumerate() {
+        let mut of_variant = Runs { name: variant.name.clone(), set: variant.set.clone(), seeds: Vec::new() };
+        for seed in 0..sweep.seeds {
+            let config = sweep::with_seed(&sweep.configs[number], seed);
+            let label = format!("{}, seed {seed}", variant.name);
+            let folder = sweep.out.join(sweep.place(number, seed));
+            of_variant.seeds.push(progress.run(&label, &config, &folder, sweep.means)?);
+        }
+        runs.push(of_variant);
+    }
+    let chosen = sweep.choose(&runs, args.choose.as_deref())?;
+    let html = page::html(&sweep.axes, &sweep.variants, &runs, &chosen.note)?;
+    files::write(&sweep.out.join(page::PAGE_FILE), html.as_bytes())?;
+    let numbers = sweep.numbers(args, &runs, chosen);
+    let mut json = serde_json::to_vec_pretty(&numbers)?;
+    json.push(b'\n');
+    files::write(&sweep.out.join(NUMBERS_FILE), &json)?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        out.write_all(&json)?;
+        return Ok(());
+    }
+    columns::write(&mut out, &page::cells(&runs), columns::Align::Numbers)?;
+    writeln!(out, "{}", numbers.chosen.note)?;
+    writeln!(out, "Page: {}", sweep.out.join(page::PAGE_FILE).display())?;
+    Ok(())
+}
+
+impl Sweep {
+    /// Everything that can be refused is refused here, before any work.
+    fn plan(args: &SweepArgs) -> anyhow::Result<Self> {
+        let means = args.machine.means()?;
+        if args.seeds == 0 {
+            return Err(BadInput::wrong("seeds", "at least one is needed").into());
+        }
+        let axes = args.grid.iter().map(|text| Axis::parse(text)).collect::<Result<Vec<_>, _>>();
+        let axes = axes.map_err(|e| of_config(&e))?;
+        let variants = combinations(&axes).map_err(|e| of_config(&e))?;
+        if let Some(name) = &args.choose
+            && !variants.iter().any(|variant| variant.name == *name)
+        {
+            let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
+            return Err(BadInput::wrong("choose", format!("there is no {name:?}; there are {names:?}")).into());
+        }
+        let text = model_folder::read_text("config", &args.config)?;
+        let mut configs = Vec::new();
+        let mut protects = None;
+        for variant in &variants {
+            let (config, plan) = planned(&text, &[&args.set[..], &variant.set[..]].concat(), &variant.name)?;
+            if !args.machine.quiet {
+                plan.warnings.iter().for_each(|warning| eprintln!("warning: {}: {warning}", variant.name));
+            }
+            if config.data.kind == DataKind::Store {
+                let this = (plan.ledger.unit, plan.ledger.adjacency);
+                if *protects.get_or_insert(this) != this {
+                    let why = "all runs over private data are accounted together, and those with different units or \
+                               adjacencies do not compose: make a sweep of each";
+                    return Err(BadInput::Refused(format!("{}: {why}", variant.name)).into());
+                }
+            }
+            configs.push(config);
+        }
+        let out = args.out.clone().unwrap_or_else(default_folder);
+        let sweep = Self { axes, variants, configs, out, seeds: args.seeds, means };
+        sweep.check_names()?;
+        Ok(sweep)
+    }
+
+    fn check_names(&self) -> Result<(), BadInput> {
+        for (number, variant) in self.variants.iter().enumerate() {
+            let folder = folder_name(&variant.name);
+            if let Some(other) = self.variants[..number].iter().find(|v| folder_name(&v.name) == folder) {
+                let (a, b) = (&other.name, &variant.name);
+                return Err(BadInput::wrong("grid", format!("{a} and {b} would share the folder {folder}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The folder of a run, within that of the sweep.
+    fn place(&self, variant: usize, seed: u64) -> PathBuf {
+        Path::new(&folder_name(&self.variants[variant].name)).join(format!("seed-{seed}"))
+    }
+
+    /// The run that is kept; over private data it records what all cost (rule P15).
+    fn choose(&self, runs: &[Runs], wanted: Option<&str>) -> anyhow::Result<Chosen> {
+        let means: Vec<f64> = runs.iter().map(|runs| runs.last(Measure::AccuracyTop1).mean).collect();
+        let best = match wanted {
+            Some(name) => runs.iter().position(|runs| runs.name == name),
+            None => sweep::summary::best(means.into_iter()),
+        };
+        let number = best.unwrap_or(0);
+        let seed = runs[number].best_seed().unwrap_or(0) as u64;
+        let (variant, place) = (runs[number].name.clone(), self.place(number, seed));
+        let why = if wanted.is_some() { "as asked" } else { "the most accurate" };
+        let mut note = format!("Chosen, {why}: {variant}, seed {seed}.");
+        let private = self.configs.iter().any(|config| config.data.kind == DataKind::Store);
+        let (mut ending, mut sweep_epsilon) = (None, None);
+        if private {
+            let chosen = self.out.join(&place);
+            let others = choice::begun(&self.out).map_err(refused)?;
+            let others: Vec<PathBuf> = others.into_iter().filter(|run| *run != chosen).collect();
+            let (of_run, together) = choice::record(&chosen, &others, self.means).map_err(refused)?;
+            if let Some(together) = together {
+                let all = others.len() + 1;
+                note = format!(
+                    "{note} {} All {all} runs of the sweep together cost epsilon {}; report: {}",
+                    of_run.sentence,
+                    rounded_up(together.get()),
+                    chosen.join(REPORT_FILE).display()
+                );
+            }
+            (ending, sweep_epsilon) = (Some(of_run), together);
+        }
+        Ok(Chosen { variant, folder: place.display().to_string(), ending, sweep_epsilon, note })
+    }
+
+    fn numbers(&self, args: &SweepArgs, runs: &[Runs], chosen: Chosen) -> Numbers {
+        let of_run = |number: usize, (seed, run): (usize, &Vec<Metrics>)| OfRun {
+            folder: self.place(number, seed as u64).display().to_string(),
+            smoothed_accuracy_top1: Measure::AccuracyTop1.last(run),
+            last: run.last().cloned(),
+        };
+        let variant = |(number, runs): (usize, &Runs)| OfVariant {
+            name: runs.name.clone(),
+            set: runs.set.clone(),
+            summary: runs.summary(),
+            runs: runs.seeds.iter().enumerate().map(|run| of_run(number, run)).collect(),
+        };
+        Numbers {
+            keyhush: env!("CARGO_PKG_VERSION"),
+            kernels: self.means.kernels.name(),
+            set: args.set.clone(),
+            variants: runs.iter().enumerate().map(variant).collect(),
+            chosen,
+        }
+    }
+}
+
+/// Settings and the plan that they make.
+fn planned(text: &str, set: &[String], name: &str) -> anyhow::Result<(Config, Plan)> {
+    let of_variant = |problem: String| BadInput::Refused(format!("{name}: {problem}"));
+    let document = Document::new(text, set).map_err(|e| of_variant(e.to_string()))?;
+    let config = document.config().map_err(|e| of_variant(e.to_string()))?;
+    let located = |error: run::RunError| match error {
+        run::RunError::Config(error) => of_variant(document.locate(error).to_string()).into(),
+        other => refused(other),
+    };
+    let opened = Opened::new(&config).map_err(located)?;
+    let plan = Plan::new(config.clone(), &opened.setting()).map_err(|e| located(e.into()))?;
+    Ok((config, plan))
+}
+
+fn default_folder() -> PathBuf {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    Path::new("runs").join(format!("sweep-{}", Moment::new(now).stamp()))
+}
+
+/// Runs one after the other, with a line for each.
+pub(crate) struct Progress {
+    runs: u64,
+    done: u64,
+    /// Runs that this process did, and how long they took.
+    own: u64,
+    spent: Duration,
+    quiet: bool,
+}
+
+impl Progress {
+    pub(crate) const fn new(runs: u64, quiet: bool) -> Self {
+        Self { runs, done: 0, own: 0, spent: Duration::ZERO, quiet }
+    }
+
+    /// The evaluations of a run in its folder: begun, gone on with, or taken as it is where it is done.
+    pub(crate) fn run(
+        &mut self,
+        label: &str,
+        config: &Config,
+        folder: &Path,
+        means: Means,
+    ) -> anyhow::Result<Vec<Metrics>> {
+        let begun = folder.join(CONFIG_FILE).is_file();
+        if begun && run::settings(folder).map_err(refused)? != *config {
+            let why = "holds a run with other settings: choose another folder, or remove it";
+            return Err(BadInput::Refused(format!("{} {why}", folder.display())).into());
+        }
+        let finished = sweep::is_finished(folder);
+        let watch = Instant::now();
+        if !finished {
+            let of_run = |error: anyhow::Error| match error.downcast::<BadInput>() {
+                Ok(bad) => BadInput::Refused(format!("{label}: {bad}")).into(),
+                Err(other) => other,
+            };
+            let opened = Opened::new(config).map_err(|e| of_run(refused(e)))?;
+            let plan = Plan::new(config.clone(), &opened.setting()).map_err(|e| of_run(refused(e.into())))?;
+            train::alone(&plan, &opened, folder, means, begun)?;
+            self.own += 1;
+            self.spent += watch.elapsed();
+        }
+        let metrics = sweep::metrics(folder)?;
+        self.done += 1;
+        if !self.quiet {
+            self.line(label, &metrics, finished, watch.elapsed());
+        }
+        Ok(metrics)
+    }
+
+    fn line(&self, label: &str, metrics: &[Metrics], finished: bool, took: Duration) {
+        let accuracy = 100.0 * Measure::AccuracyTop1.last(metrics);
+        let epsilon = Measure::Epsilon.last(metrics);
+        let epsilon = if epsilon.is_finite() { format!("{epsilon:.2}") } else { "infinite".to_owned() };
+        let took = if finished { "done before".to_owned() } else { format!("{:.0} s", took.as_secs_f64()) };
+        let left = match (self.own, self.runs - self.done) {
+            (0, _) | (_, 0) => String::new(),
+            (own, left) => format!(", about {:.0} s left", self.spent.as_secs_f64() / own as f64 * left as f64),
+        };
+        let (done, runs) = (self.done, self.runs);
+        eprintln!("[{done}/{runs}] {label}: top-1 {accuracy:.2} %, epsilon {epsilon} ({took}{left})");
+    }
+}

@@ -1,0 +1,198 @@
+//! One way to meet a target: a mechanism, a report goal, and the noise that both need together.
+
+use privacy::{
+    AccountantKind, Adjacency, Epsilon, MinSeparation, NoiseMatrix, NoiseMultiplier, Participation, PrivacyEvent,
+    SamplingRate,
+    calibrate::Target,
+    factorization::{Errors, Objective, Setting, evaluate, optimise_banded, optimise_blt},
+};
+use serde::Serialize;
+
+use super::{Ask, ProposeError};
+use crate::config::MechanismKind;
+
+/// The pair of noise and cohort that a next-word model bore in Andrew et al. 2021, Figure 7 (SO-NWP): z* at 100 users.
+const BORNE_BY_GAUSSIAN: (f64, f64) = (0.01, 100.0);
+/// The pair that Xu et al. 2023, section 2.2, trained with before they scaled it up to 7 at 6500.
+const BORNE_BY_TREE: (f64, f64) = (0.54, 500.0);
+/// Buffers of a proposed BLT: more gain next to nothing.
+pub(super) const BUFFERS: usize = 4;
+/// Bands of a proposed banded matrix, at most: each costs the memory of a model.
+const MOST_BANDS: u64 = 32;
+/// Calibrated noise is raised by this part, more than an exact release on a grid loses to it.
+const MARGIN: f64 = 1e-4;
+
+/// A way to meet the target.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Candidate {
+    /// Which noise.
+    pub mechanism: MechanismKind,
+    /// m: the report goal, or with sampling the expected cohort.
+    pub cohort: u64,
+    /// MinS: rounds strictly between two participations; none with sampling.
+    pub min_separation: Option<u64>,
+    /// MaxP: the most participations of one user; none with sampling.
+    pub max_participations: Option<u64>,
+    /// Bands of banded noise.
+    pub bands: Option<usize>,
+    /// Buffers of BLT noise.
+    pub buffers: Option<usize>,
+    /// z: what the target needs.
+    pub noise_multiplier: f64,
+    /// z / m.
+    pub noise_ratio: f64,
+    /// z / m that a model bears, by the experiments of the papers or the asker.
+    pub bearable_noise_ratio: f64,
+    /// The noise in the sum of all updates so far, root mean square over the rounds, in clip norms: it makes mechanisms
+    /// comparable, which their z does not.
+    pub model_noise: f64,
+    /// What the same report goal would cost with noise that a model bears (Xu et al. 2023, Figure 4).
+    pub epsilon_if_bearable: Epsilon,
+    /// The zCDP parameter of that, where there is one.
+    pub rho_if_bearable: Option<f64>,
+}
+
+impl Candidate {
+    /// Whether a model bears the noise.
+    #[must_use]
+    pub fn is_bearable(&self) -> bool {
+        self.noise_ratio <= self.bearable_noise_ratio
+    }
+
+    /// How many times the noise is that a model bears.
+    #[must_use]
+    pub fn times_bearable(&self) -> f64 {
+        self.noise_ratio / self.bearable_noise_ratio
+    }
+}
+
+/// What one mechanism needs at any report goal.
+pub(super) struct Family<'a> {
+    ask: &'a Ask,
+    pub(super) mechanism: MechanismKind,
+    /// z of one release of sensitivity 1 that costs all of the target: correlated noise is one such release.
+    whole: f64,
+}
+
+impl<'a> Family<'a> {
+    pub(super) fn new(ask: &'a Ask, mechanism: MechanismKind) -> Result<Self, ProposeError> {
+        let whole = target(ask).noise_multiplier(|z| PrivacyEvent::gaussian(Adjacency::ZeroOut, z))?;
+        Ok(Self { ask, mechanism, whole: whole.value.get() })
+    }
+
+    pub(super) const fn is_sampled(&self) -> bool {
+        matches!(self.mechanism, MechanismKind::Gaussian)
+    }
+
+    /// The largest report goal that the population allows, whatever the system can serve.
+    pub(super) fn most(&self) -> u64 {
+        let Ask { population, rounds, min_separation, max_participations, .. } = *self.ask;
+        if self.is_sampled() {
+            return population;
+        }
+        let by_separation = min_separation.map_or(population, |s| population / s.saturating_add(1).min(rounds));
+        let by_count = max_participations
+            .map_or(u128::from(population), |p| u128::from(population) * u128::from(p) / u128::from(rounds));
+        by_separation.min(u64::try_from(by_count).unwrap_or(population))
+    }
+
+    /// What the target needs at a report goal.
+    pub(super) fn at(&self, cohort: u64) -> Result<Candidate, ProposeError> {
+        if self.is_sampled() { self.sampled(cohort) } else { self.correlated(cohort) }
+    }
+
+    /// Independent noise, users drawn at random.
+    fn sampled(&self, cohort: u64) -> Result<Candidate, ProposeError> {
+        let Ask { population, rounds, .. } = *self.ask;
+        let rate = SamplingRate::new(cohort as f64 / population as f64).map_err(ProposeError::unit("cohort"))?;
+        let event = |z: NoiseMultiplier| PrivacyEvent::poisson(rate, z).times(rounds);
+        let z = round_up(target(self.ask).noise_multiplier(event)?.value.get());
+        let bearable = self.ask.noise_ratio.unwrap_or(BORNE_BY_GAUSSIAN.0 / BORNE_BY_GAUSSIAN.1);
+        let at_bearable = NoiseMultiplier::new(bearable * cohort as f64).map_err(ProposeError::unit("noise_ratio"))?;
+        // With next to no noise accountants give up, and the answer is no guarantee.
+        let epsilon = judge(self.ask, &event(at_bearable)).unwrap_or(Epsilon::INFINITE);
+        let rows = f64::midpoint(rounds as f64, 1.0).sqrt();
+        Ok(Candidate {
+            mechanism: self.mechanism,
+            cohort,
+            min_separation: None,
+            max_participations: None,
+            bands: None,
+            buffers: None,
+            noise_multiplier: z,
+            noise_ratio: z / cohort as f64,
+            bearable_noise_ratio: bearable,
+            model_noise: z * rows / cohort as f64,
+            epsilon_if_bearable: epsilon,
+            rho_if_bearable: None,
+        })
+    }
+
+    /// Correlated noise, users as they come (Xu et al. 2023, section 2.5): MinS as large as the population allows, MaxP what
+    /// follows from it.
+    fn correlated(&self, cohort: u64) -> Result<Candidate, ProposeError> {
+        let Ask { population, rounds, min_separation, max_participations, .. } = *self.ask;
+        let distance = min_separation.map_or(population / cohort, |s| s.saturating_add(1)).clamp(1, rounds);
+        let often = rounds.div_ceil(distance).min(max_participations.unwrap_or(u64::MAX));
+        let separation = MinSeparation::distance(distance).map_err(ProposeError::unit("min_separation"))?;
+        let participation = Participation::MinSeparation { separation, max_participations: often };
+        let setting = Setting::new(rounds, participation)?;
+        let tree = evaluate(&NoiseMatrix::Tree, &setting)?;
+        let (mut bands, mut buffers) = (None, None);
+        let errors = match self.mechanism {
+            MechanismKind::Banded => {
+                let wide = usize::try_from(distance.min(MOST_BANDS)).unwrap_or(1);
+                bands = Some(wide);
+                optimise_banded(&setting, wide, Objective::Mean)?.errors
+            }
+            MechanismKind::Blt => {
+                buffers = Some(BUFFERS);
+                optimise_blt(&setting, BUFFERS, Objective::Mean)?.errors
+            }
+            _ => tree,
+        };
+        let z = round_up(self.whole * errors.sensitivity());
+        // What a model bears under the tree is noise in the sum of its updates; another matrix may add as much.
+        let borne = BORNE_BY_TREE.0 / BORNE_BY_TREE.1 * rows(&tree) / rows(&errors);
+        let bearable = self.ask.noise_ratio.unwrap_or(borne);
+        let mu = errors.sensitivity() / (bearable * cohort as f64);
+        let one = NoiseMultiplier::new(mu.recip()).map_err(ProposeError::unit("noise_ratio"))?;
+        Ok(Candidate {
+            mechanism: self.mechanism,
+            cohort,
+            min_separation: Some(separation.as_rounds_between()),
+            max_participations: Some(often),
+            bands,
+            buffers,
+            noise_multiplier: z,
+            noise_ratio: z / cohort as f64,
+            bearable_noise_ratio: bearable,
+            model_noise: z * rows(&errors) / cohort as f64,
+            epsilon_if_bearable: judge(self.ask, &PrivacyEvent::gaussian(Adjacency::ZeroOut, one))?,
+            rho_if_bearable: Some(mu * mu / 2.0),
+        })
+    }
+}
+
+/// How much noise of standard deviation 1 becomes in the prefix sums, root mean square.
+fn rows(errors: &Errors) -> f64 {
+    errors.mean() / errors.sensitivity()
+}
+
+fn target(ask: &Ask) -> Target {
+    Target { epsilon: ask.epsilon, delta: ask.delta, accountant: AccountantKind::Best, group: 1 }
+}
+
+fn judge(ask: &Ask, event: &PrivacyEvent) -> Result<Epsilon, ProposeError> {
+    let judged = AccountantKind::Best.judge(event, ask.delta).map_err(privacy::calibrate::CalibrateError::from)?;
+    Ok(judged.epsilon)
+}
+
+/// Four digits, never less than what is needed.
+fn round_up(z: f64) -> f64 {
+    let z = z * (1.0 + MARGIN);
+    let digits = 3 - z.log10().floor() as i32;
+    // Divided by a power of ten, decimals come out as they are written.
+    let rounded = if digits >= 0 { (z * 10f64.powi(digits)).ceil() / 10f64.powi(digits) } else { z.ceil() };
+    rounded.max(z)
+}

@@ -1,0 +1,151 @@
+//! `sweep.html`: where the combinations ended, against what was changed, and their curves.
+
+use super::{
+    bootstrap::Estimate,
+    grid::{Axis, Variant},
+    measure::Measure,
+    summary::{Runs, Summary},
+};
+use crate::{
+    chart::{Chart, ChartError, Series},
+    report::{accuracy, epsilon, figures, four_digits, page, table},
+};
+use privacy::Epsilon;
+
+/// The name of the file in the folder of a sweep.
+pub const PAGE_FILE: &str = "sweep.html";
+
+/// The page. `note` says what was chosen.
+///
+/// # Errors
+/// When a chart cannot be drawn.
+pub fn html(axes: &[Axis], variants: &[Variant], runs: &[Runs], note: &str) -> Result<String, ChartError> {
+    let rows = cells(runs);
+    let head: Vec<&str> = rows[0].iter().map(String::as_str).collect();
+    let mut charts: Vec<Chart> = ends(axes, variants, runs).into_iter().collect();
+    charts.extend([
+        curves("Top-1 accuracy, smoothed", Measure::AccuracyTop1, runs),
+        Chart { log_y: true, ..curves("Perplexity", Measure::Perplexity, runs) },
+        curves("Epsilon", Measure::Epsilon, runs),
+    ]);
+    let body = format!(
+        "<p class=\"soft\">Means over the seeds, with bootstrapped 95 % intervals where there are several. Accuracy is \
+         smoothed over five evaluations.</p>\n<p>{}</p>\n<h2>Where they ended</h2>\n{}<h2>Curves</h2>\n{}",
+        crate::markup::escaped(note),
+        table(&head, &rows[1..]),
+        figures(&charts)?
+    );
+    Ok(page("Sweep", &body))
+}
+
+/// The table, its head first: for the page and for the terminal.
+#[must_use]
+pub fn cells(runs: &[Runs]) -> Vec<Vec<String>> {
+    let mut rows = vec![["variant", "seeds", "top 1, smoothed", "perplexity", "epsilon"].map(str::to_owned).to_vec()];
+    rows.extend(runs.iter().map(|runs| {
+        let Summary { accuracy_top1, perplexity, epsilon: price } = runs.summary();
+        vec![
+            runs.name.clone(),
+            runs.seeds.len().to_string(),
+            with_interval(&accuracy_top1, accuracy),
+            with_interval(&perplexity, four_digits),
+            with_interval(&price, |value| Epsilon::new(value).map_or_else(|_| "none".into(), epsilon)),
+        ]
+    }));
+    rows
+}
+
+fn with_interval(estimate: &Estimate, shown: impl Fn(f64) -> String) -> String {
+    if !estimate.is_interval() {
+        return shown(estimate.mean);
+    }
+    let bare = |value: f64| shown(value).trim_end_matches(" %").to_owned();
+    format!("{} ({} to {})", shown(estimate.mean), bare(estimate.low), bare(estimate.high))
+}
+
+fn curves(title: &str, measure: Measure, runs: &[Runs]) -> Chart {
+    Chart {
+        title: title.into(),
+        x_label: "rounds".into(),
+        y_label: if measure.is_share() { "percent" } else { measure.label() }.into(),
+        series: runs.iter().map(|runs| runs.series(measure, measure.is_smoothed())).collect(),
+        ..Chart::default()
+    }
+}
+
+/// The final accuracy over the axis of numbers that has most of them; a line for each combination of the others.
+fn ends(axes: &[Axis], variants: &[Variant], runs: &[Runs]) -> Option<Chart> {
+    let numbers: Vec<(usize, Vec<f64>)> = axes
+        .iter()
+        .enumerate()
+        .filter_map(|(i, axis)| Some((i, axis.numbers()?)))
+        .filter(|(_, n)| n.len() > 1)
+        .collect();
+    let (axis, values) = numbers.iter().rev().max_by_key(|(_, values)| values.len())?;
+    let mut lines: Vec<(String, Vec<(f64, Estimate)>)> = Vec::new();
+    for (variant, runs) in variants.iter().zip(runs) {
+        let others = variant.set.iter().enumerate().filter(|(i, _)| i != axis).map(|(_, pair)| pair.as_str());
+        let line = others.collect::<Vec<&str>>().join(", ");
+        let point = (values[*variant.place.get(*axis)?], runs.last(Measure::AccuracyTop1));
+        match lines.iter_mut().find(|(known, _)| *known == line) {
+            Some((_, points)) => points.push(point),
+            None => lines.push((line, vec![point])),
+        }
+    }
+    let series = lines.into_iter().map(|(name, mut points)| {
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let line = Series::new(name, points.iter().map(|(x, e)| (*x, 100.0 * e.mean)).collect());
+        let several = points.iter().any(|(_, e)| e.is_interval());
+        let band = || points.iter().map(|(x, e)| (*x, 100.0 * e.low, 100.0 * e.high)).collect();
+        if several { line.with_band(band()) } else { line }
+    });
+    let (least, most) = values.iter().fold((f64::INFINITY, 0.0_f64), |(l, m), v| (l.min(*v), m.max(*v)));
+    Some(Chart {
+        title: format!("Top-1 accuracy at the end, by {}", axes[*axis].key),
+        x_label: axes[*axis].key.clone(),
+        y_label: "percent".into(),
+        log_x: least > 0.0 && most / least >= 20.0,
+        series: series.collect(),
+        ..Chart::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{grid::combinations, summary::tests::run},
+        *,
+    };
+
+    fn sweep(texts: &[&str]) -> (Vec<Axis>, Vec<Variant>, Vec<Runs>) {
+        let axes: Vec<Axis> = texts.iter().map(|text| Axis::parse(text).unwrap()).collect();
+        let variants = combinations(&axes).unwrap();
+        let runs = variants.iter().enumerate().map(|(i, variant)| Runs {
+            name: variant.name.clone(),
+            set: variant.set.clone(),
+            seeds: vec![run(&[0.0, 0.1 * i as f64]), run(&[0.0, 0.2 * i as f64])],
+        });
+        let runs = runs.collect();
+        (axes, variants, runs)
+    }
+
+    #[test]
+    fn ends_are_drawn_over_the_numbers_with_a_line_for_the_rest() {
+        let (axes, variants, runs) = sweep(&["server.optimizer=sgd,adam", "clip.norm=8,0.1,1"]);
+        let chart = ends(&axes, &variants, &runs).unwrap();
+        let names: Vec<&str> = chart.series.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["server.optimizer=sgd", "server.optimizer=adam"]);
+        assert_eq!(chart.series[0].points.iter().map(|p| p.0).collect::<Vec<_>>(), [0.1, 1.0, 8.0]);
+        assert!(chart.log_x && chart.series[0].band.is_some());
+        let (axes, variants, runs) = sweep(&["server.optimizer=sgd,adam"]);
+        assert_eq!(ends(&axes, &variants, &runs), None);
+    }
+
+    #[test]
+    fn the_page_has_a_row_for_each_combination() {
+        let (axes, variants, runs) = sweep(&["clip.norm=1,2"]);
+        let html = html(&axes, &variants, &runs, "The best <one>.").unwrap();
+        assert!(html.contains("The best &lt;one&gt;.") && html.matches("<svg").count() == 4, "{html}");
+        assert!(html.contains("clip.norm=2") && html.contains(" to "));
+    }
+}
