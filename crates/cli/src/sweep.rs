@@ -28,7 +28,7 @@ use serde::Serialize;
 
 use crate::{
     columns,
-    failure::BadInput,
+    failure::{BadInput, Interrupted},
     model_folder,
     train::{self, MachineArgs, of_config, refused},
 };
@@ -132,7 +132,7 @@ struct Sweep {
 
 pub(crate) fn sweep(args: &SweepArgs) -> anyhow::Result<()> {
     let sweep = Sweep::plan(args)?;
-    let mut progress = Progress::new(sweep.variants.len() as u64 * sweep.seeds, args.machine.quiet);
+    let mut progress = Progress::new(sweep.variants.len() as u64 * sweep.seeds, args.machine.quiet, sweep.again());
     let mut runs = Vec::new();
     for (number, variant) in sweep.variants.iter().enumerate() {
         let mut of_variant = Runs { name: variant.name.clone(), set: variant.set.clone(), seeds: Vec::new() };
@@ -202,6 +202,11 @@ impl Sweep {
         Ok(sweep)
     }
 
+    /// How to go on.
+    fn again(&self) -> String {
+        format!("the same command goes on, with --out {}", self.out.display())
+    }
+
     fn check_names(&self) -> Result<(), BadInput> {
         for (number, variant) in self.variants.iter().enumerate() {
             let folder = folder_name(&variant.name);
@@ -230,7 +235,7 @@ impl Sweep {
         let (variant, place) = (runs[number].name.clone(), self.place(number, seed));
         let why = if wanted.is_some() { "as asked" } else { "the most accurate" };
         let mut note = format!("Chosen, {why}: {variant}, seed {seed}.");
-        let private = self.configs.iter().any(|config| config.data.kind == DataKind::Store);
+        let private = self.configs[number].data.kind == DataKind::Store;
         let (mut ending, mut sweep_epsilon) = (None, None);
         if private {
             let chosen = self.out.join(&place);
@@ -300,11 +305,13 @@ pub(crate) struct Progress {
     own: u64,
     spent: Duration,
     quiet: bool,
+    /// How to go on after Ctrl-C.
+    again: String,
 }
 
 impl Progress {
-    pub(crate) const fn new(runs: u64, quiet: bool) -> Self {
-        Self { runs, done: 0, own: 0, spent: Duration::ZERO, quiet }
+    pub(crate) fn new(runs: u64, quiet: bool, again: impl Into<String>) -> Self {
+        Self { runs, done: 0, own: 0, spent: Duration::ZERO, quiet, again: again.into() }
     }
 
     /// The evaluations of a run in its folder: begun, gone on with, or taken as it is where it is done.
@@ -329,7 +336,7 @@ impl Progress {
             };
             let opened = Opened::new(config).map_err(|e| of_run(refused(e)))?;
             let plan = Plan::new(config.clone(), &opened.setting()).map_err(|e| of_run(refused(e.into())))?;
-            train::alone(&plan, &opened, folder, means, begun)?;
+            train::alone(&plan, &opened, folder, means, begun).map_err(|error| self.interrupted(label, error))?;
             self.own += 1;
             self.spent += watch.elapsed();
         }
@@ -339,6 +346,14 @@ impl Progress {
             self.line(label, &metrics, finished, watch.elapsed());
         }
         Ok(metrics)
+    }
+
+    /// Who interrupts a run wants to go on with all of them.
+    fn interrupted(&self, label: &str, error: anyhow::Error) -> anyhow::Error {
+        match error.downcast::<Interrupted>() {
+            Ok(_) => Interrupted(format!("interrupted in {label}; nothing is lost: {}", self.again)).into(),
+            Err(other) => other,
+        }
     }
 
     fn line(&self, label: &str, metrics: &[Metrics], finished: bool, took: Duration) {

@@ -83,7 +83,7 @@ pub(super) fn run<'a>(job: &Job<'a>) -> anyhow::Result<(Vec<Outcome<'a>>, Vec<St
     }
     notes.clear();
     let asks_heads = job.asks_heads();
-    let mut progress = Progress::new(variants.len() as u64 * job.seeds, job.quiet);
+    let mut progress = Progress::new(variants.len() as u64 * job.seeds, job.quiet, "the same command goes on");
     let mut outcomes: Vec<Outcome<'a>> = Vec::new();
     let mut folders: Vec<(String, Vec<PathBuf>)> = Vec::new();
     for variant in variants {

@@ -171,11 +171,16 @@ fn print(out: &mut impl Write, proposal: &Proposal, epsilon: Epsilon) -> anyhow:
     ];
     if let (Some(min_s), Some(max_p)) = (chosen.min_separation, chosen.max_participations) {
         rows.push(("MinS", format!("{min_s} rounds between two participations")));
-        rows.push(("MaxP", format!("{max_p} participations of one user in {} rounds", asked.rounds)));
+        let times = if max_p == 1 { "participation" } else { "participations" };
+        rows.push(("MaxP", format!("{max_p} {times} of one user in {} rounds", asked.rounds)));
     }
-    if let Some(hours) = proposal.timer_hours {
-        let rate = asked.rounds_per_day;
-        rows.push(("timer", format!("{hours} h, at {rate} rounds a day; MinS is counted in rounds all the same")));
+    match (proposal.timer_hours, chosen.max_participations) {
+        (Some(hours), _) => {
+            let rate = asked.rounds_per_day;
+            rows.push(("timer", format!("{hours} h, at {rate} rounds a day; MinS is counted in rounds all the same")));
+        }
+        (None, Some(_)) => rows.push(("timer", "none: nobody comes back within the run".to_owned())),
+        (None, None) => {}
     }
     rows.push(("epsilon", format!("{:.4} at delta {:.3e}", epsilon.get(), asked.delta.get())));
     writeln!(out, "Proposed")?;

@@ -104,7 +104,8 @@ fn thrown_away(plan: &Plan) -> Plan {
 fn source(randomness: Randomness) -> Arc<NoiseSource> {
     Arc::new(match randomness {
         Randomness::SimulatedFloatingPoint { seed } => SimulationKey::with_floating_point_noise(seed).into(),
-        _ => SimulationKey::new(0).into(),
+        Randomness::Simulated { seed } => SimulationKey::new(seed).into(),
+        Randomness::Secret => SimulationKey::new(0).into(),
     })
 }
 
@@ -160,14 +161,9 @@ impl Fleet for Few<'_> {
             return Ok(collected);
         }
         // The first users warmed it up; more and more follow, so that what the last wait for does not count.
-        loop {
-            let enough = began.elapsed() >= TRAINING;
-            if enough && self.trained > 0 {
-                return Ok(collected);
-            }
-            if !enough || self.trained == 0 {
-                let spent = began.elapsed() < TRAINING / 4;
-                self.at_a_time = if spent { self.at_a_time * 2 } else { self.at_a_time };
+        while self.trained == 0 || began.elapsed() < TRAINING {
+            if began.elapsed() < TRAINING / 4 {
+                self.at_a_time *= 2;
             }
             let users = self.some(task.cohort, self.at_a_time);
             collected = self.fleet.round(&RoundTask { cohort: &users, ..*task })?;
@@ -175,5 +171,6 @@ impl Fleet for Few<'_> {
             self.tokens += collected.exact.iter().map(|(_, exact)| exact.tokens as u64).sum::<u64>();
             self.seconds += collected.wall_s;
         }
+        Ok(collected)
     }
 }

@@ -161,7 +161,8 @@ pub struct Proposal {
     pub chosen: Candidate,
     /// Why.
     pub reason: String,
-    /// How long a device waits after it took part, in hours, so that it is back for its next round; none with sampling.
+    /// How long a device waits after it took part, in hours, so that it is back for its next round; none with sampling, and
+    /// where nobody comes back.
     pub timer_hours: Option<f64>,
     /// What every mechanism would be proposed with.
     pub best: Vec<Candidate>,
@@ -202,7 +203,8 @@ pub fn propose(ask: &Ask) -> Result<Proposal, ProposeError> {
     }
     let warnings = warnings(ask, family, &chosen)?;
     let reason = reason(ask, &chosen, &best);
-    let timer_hours = chosen.min_separation.map(|rounds| timer(rounds, ask.rounds_per_day));
+    let comes_back = chosen.max_participations.is_some_and(|often| often > 1);
+    let timer_hours = chosen.min_separation.filter(|_| comes_back).map(|rounds| timer(rounds, ask.rounds_per_day));
     Ok(Proposal { asked: ask.clone(), chosen, reason, timer_hours, best, trade_off, warnings })
 }
 
@@ -365,19 +367,13 @@ fn warnings(ask: &Ask, family: &Family<'_>, chosen: &Candidate) -> Result<Vec<St
 
 /// Why the chosen one, in a sentence.
 fn reason(ask: &Ask, chosen: &Candidate, best: &[Candidate]) -> String {
-    let goal = chosen.cohort;
+    let (goal, noise) = (chosen.cohort, name(chosen.mechanism));
     let mut why = match (ask.cohort, chosen.is_bearable()) {
-        (Some(_), _) => format!("At the report goal that was asked for, {}", name(chosen.mechanism)),
-        (None, true) => format!(
-            "A report goal of {goal} is the smallest at which a model bears the noise of {}",
-            name(chosen.mechanism)
-        ),
-        (None, false) => {
-            format!(
-                "Noise that a model bears well needs more than {goal} users a round; with {}",
-                name(chosen.mechanism)
-            )
+        (Some(_), _) => format!("With {noise} at the report goal that was asked for,"),
+        (None, true) => {
+            format!("A report goal of {goal} is the smallest at which a model bears the {noise} of the target")
         }
+        (None, false) => format!("Noise that a model bears well needs more than {goal} users a round; with {noise}"),
     };
     let tree = best.iter().find(|one| one.mechanism == MechanismKind::Tree && one.mechanism != chosen.mechanism);
     if let (None, Some(tree)) = (ask.mechanism, tree) {
@@ -404,7 +400,7 @@ const fn name(mechanism: MechanismKind) -> &'static str {
     match mechanism {
         MechanismKind::None => "no noise",
         MechanismKind::Gaussian => "independent noise",
-        MechanismKind::Tree => "the tree",
+        MechanismKind::Tree => "tree noise",
         MechanismKind::Banded => "banded noise",
         MechanismKind::Blt => "BLT noise",
     }
