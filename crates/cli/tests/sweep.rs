@@ -80,6 +80,71 @@ fn a_killed_sweep_goes_on() {
 fn p15_the_chosen_run_states_what_all_runs_of_the_sweep_cost() {
     let toy = Toy::new();
     toy.make_store();
-    let numbers = sweep(&toy, &["--out", "s", "--set", "noise_seed=", "--choose", "clip.norm=0.2"].map(|a| a).as_slice());
-    let _ = numbers;
+    let sweep = |more: &[&str]| -> Value {
+        let arguments = ["sweep", "store.toml", "--grid", "clip.norm=0.2,0.8", "--out", "s", "--json", "--quiet"];
+        serde_json::from_str(&toy.ok(&[&arguments, more].concat())).unwrap()
+    };
+    let guarantee = |chosen: &Value| -> Value {
+        let statement = toy.read(&format!("s/{}/statement.json", chosen["folder"].as_str().unwrap()));
+        serde_json::from_str::<Value>(&statement).unwrap()["guarantee"].clone()
+    };
+    let first = sweep(&["--seeds", "2", "--choose", "clip.norm=0.2"]);
+    let of_first = guarantee(&first["chosen"]);
+    let (one, all) = (of_first["epsilon"].as_f64().unwrap(), of_first["sweep_epsilon"].as_f64().unwrap());
+    assert_eq!((of_first["sweep_runs"].as_u64(), &of_first["holds"]), (Some(3), &true.into()));
+    assert!(0.0 < one && 1.5 * one < all, "{one} {all}");
+    assert_eq!(first["chosen"]["sweep_epsilon"].as_f64(), Some(all));
+    let folder = first["chosen"]["folder"].as_str().unwrap();
+    assert!(folder.starts_with("clip.norm=0.2/"), "{folder}");
+    let (report, statement) =
+        (toy.read(&format!("s/{folder}/report.html")), toy.read(&format!("s/{folder}/statement.md")));
+    assert!(report.contains("all runs of its sweep together") && statement.contains("This run is one of 4"));
+    // The model names the ledger as it is now, and the ledger is as it says.
+    let ledger = format!("s/{folder}/ledger.jsonl");
+    let head = first["chosen"]["ending"]["ledger_head"].as_str().unwrap().to_owned();
+    assert!(toy.read(&format!("s/{folder}/model/README.md")).contains(&head));
+    toy.ok(&["privacy", "verify", &ledger, "--head", &head]);
+    // Done again nothing is counted twice, and who is chosen instead has all of it too.
+    assert_eq!(guarantee(&sweep(&["--seeds", "2", "--choose", "clip.norm=0.2"])["chosen"]), of_first);
+    let other = guarantee(&sweep(&["--seeds", "2", "--choose", "clip.norm=0.8"])["chosen"]);
+    assert_eq!(other["sweep_runs"].as_u64(), Some(3));
+    assert!((other["sweep_epsilon"].as_f64().unwrap() - all).abs() < 1e-6);
+    assert_eq!(
+        guarantee(&sweep(&["--seeds", "2", "--choose", "clip.norm=0.2"])["chosen"])["sweep_epsilon"],
+        of_first["sweep_epsilon"]
+    );
+    // Runs of an earlier grid have looked at the same users.
+    let more = toy.ok(&["sweep", "store.toml", "--grid", "clip.norm=3", "--out", "s", "--quiet"]);
+    assert!(more.contains("All 5 runs of the sweep together"), "{more}");
+}
+
+#[test]
+fn p15_runs_that_do_not_compose_are_refused_before_any_work() {
+    let toy = Toy::new();
+    toy.make_store();
+    let said = toy.refused(&["sweep", "store.toml", "--grid", "participation.kind=poisson,fixed-size", "--out", "s"]);
+    assert!(said.contains("participation.kind=fixed-size") && said.contains("do not compose"), "{said}");
+    assert!(!toy.path("s").exists());
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_before_any_work() {
+    let toy = Toy::new();
+    for (arguments, want) in [
+        (&["--grid", "clip.nrom=1,2"][..], "clip.nrom=1: unknown field `nrom`"),
+        (&["--grid", "clip.norm=1,-2"], "clip.norm=-2: line 25: clip.norm"),
+        (&["--grid", "clip.norm=1,1"], "1 comes twice"),
+        (&["--grid", "clip.norm"], "KEY=V1,V2"),
+        (&["--seeds", "0"], "--seeds: at least one"),
+        (&["--grid", "clip.norm=1,2", "--choose", "clip.norm=3"], "--choose: there is no \"clip.norm=3\""),
+    ] {
+        let said = toy.refused(&[&["sweep", "run.toml", "--out", "s", "--quiet"], arguments].concat());
+        assert!(said.contains(want), "{said}");
+        assert!(!toy.path("s").exists(), "{arguments:?}");
+    }
+    toy.ok(&["sweep", "run.toml", "--set", "rounds=2", "--out", "s", "--quiet"]);
+    let other = toy.refused(&["sweep", "run.toml", "--set", "rounds=3", "--out", "s", "--quiet"]);
+    assert!(other.contains("s/as_given/seed-0 holds a run with other settings"), "{other}");
+    let none = toy.refused(&["compare", "s"]);
+    assert!(none.contains("there is no run in s"), "{none}");
 }
