@@ -216,6 +216,19 @@ fn a_damaged_checkpoint_is_named_and_the_one_before_it_used() {
 }
 
 #[test]
+fn without_a_whole_checkpoint_it_says_what_is_wrong_with_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = folder.path().join("a");
+    whole(&a, &["checkpoint.every=2"], 1);
+    for entry in fs::read_dir(a.join("checkpoints")).unwrap().map(Result::unwrap) {
+        fs::write(entry.path(), "nothing").unwrap();
+    }
+    let (plan, opened) = plan(&["checkpoint.every=2"]);
+    let error = Run::resume(&a, &plan, &opened, means(1)).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("no checkpoint can be used") && error.contains("round-00000010.state"), "{error}");
+}
+
+#[test]
 fn checkpoints_of_other_settings_and_a_shortened_ledger_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let a = folder.path().join("a");

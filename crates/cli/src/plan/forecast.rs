@@ -74,6 +74,24 @@ struct Memory {
     total: u64,
 }
 
+impl Memory {
+    fn words(&self, threads: usize) -> String {
+        let bytes = words::bytes;
+        let plural = if threads == 1 { "" } else { "s" };
+        let kept = match self.mechanism {
+            0 => String::new(),
+            mechanism => format!(", noise of earlier rounds {}", bytes(mechanism)),
+        };
+        format!(
+            "about {}: training {} on {threads} thread{plural}, server {}{kept}, evaluation {}",
+            bytes(self.total),
+            bytes(self.training),
+            bytes(self.server),
+            bytes(self.evaluation),
+        )
+    }
+}
+
 /// Models and updates as 32-bit numbers, before any compression.
 #[derive(Serialize)]
 struct Traffic {
@@ -156,18 +174,7 @@ impl Forecast {
         let Self { memory_bytes: memory, traffic_bytes: traffic, time, .. } = self;
         let bytes = words::bytes;
         let rows = [
-            (
-                "Memory",
-                format!(
-                    "{}: training {} on {} threads, server {}, noise of earlier rounds {}, evaluation {}",
-                    bytes(memory.total),
-                    bytes(memory.training),
-                    time.threads,
-                    bytes(memory.server),
-                    bytes(memory.mechanism),
-                    bytes(memory.evaluation),
-                ),
-            ),
+            ("Memory", memory.words(time.threads)),
             (
                 "Bytes",
                 format!(

@@ -279,7 +279,7 @@ fn chart(proposal: &Proposal) -> Chart {
     };
     let Ask { population, rounds, delta, epsilon, .. } = &proposal.asked;
     Chart {
-        title: format!("Noise that a model bears, {population} users, {rounds} rounds"),
+        title: format!("Epsilon with as much noise as a model bears: {population} users, {rounds} rounds"),
         x_label: "report goal".into(),
         y_label: format!("epsilon at delta {:.3e}", delta.get()),
         log_x: true,

@@ -118,7 +118,8 @@ impl Task {
             Some(folder) => (run::settings(folder).map_err(refused)?, None, folder.clone()),
             None => {
                 let document = document(args)?;
-                (document.config().map_err(|e| of_config(&e))?, Some(document), out(args))
+                let config = document.config().map_err(|e| of_config(&e))?;
+                (from_anywhere(config), Some(document), out(args))
             }
         };
         let located = |error: RunError| match (error, &document) {
@@ -134,6 +135,17 @@ impl Task {
         let Self { plan, means, .. } = self;
         Ok(ThreadFleet::new(population, &plan.model, &plan.local, means.kernels, means.threads)?)
     }
+}
+
+/// The same settings with whole paths, so that the run can be resumed from another folder. What is not there is named as it
+/// was written.
+fn from_anywhere(mut config: Config) -> Config {
+    for path in [&mut config.data.path, &mut config.model.from].into_iter().flatten() {
+        if let Ok(whole) = path.canonicalize() {
+            *path = whole;
+        }
+    }
+    config
 }
 
 /// The process that runs the loop.

@@ -107,6 +107,12 @@ pub enum RunError {
         /// Where.
         path: PathBuf,
     },
+    /// No checkpoint can be used.
+    #[error("no checkpoint can be used: {problems}")]
+    NoCheckpoint {
+        /// What is wrong with each.
+        problems: String,
+    },
     /// The settings of the folder are not those of its ledger.
     #[error("{} is not what the ledger was begun with; a plan is fixed before its first round", path.display())]
     OtherPlan {
@@ -236,8 +242,12 @@ impl<'a> Run<'a> {
         };
         let mut run = Self::with(folder, plan, opened, means, source, ledger, state, kept)?;
         run.warnings = warnings;
-        run.replay()?;
-        Ok(run)
+        match run.replay() {
+            Err(RunError::Round(RoundError::Gone { .. })) if !run.warnings.is_empty() => {
+                Err(RunError::NoCheckpoint { problems: run.warnings.join("; ") })
+            }
+            other => other.map(|()| run),
+        }
     }
 
     #[allow(clippy::too_many_arguments, reason = "the two ways to a run, once")]

@@ -1,0 +1,309 @@
+//! `keyhush experiment` as a process: at toy size end to end, what must hold, and what is refused.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
+
+mod toy;
+
+use serde_json::Value;
+use toy::Toy;
+
+const HEAD: &str = r#"title = "More noise"
+paper = "A paper, Figure 1"
+says = "noise costs"
+kind = "training"
+config = "../../run.toml"
+"#;
+
+const VARIANTS: &str = r#"
+[[variant]]
+name = "little noise"
+set = ["privacy.noise_multiplier=0.1"]
+
+[[variant]]
+name = "much noise"
+set = ["privacy.noise_multiplier=20"]
+"#;
+
+const EXPECT: &str = r#"
+[[expect]]
+what = "epsilon"
+higher = "little noise"
+lower = "much noise"
+by = 1
+"#;
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn two_variants_end_to_end() {
+    let toy = Toy::new();
+    let more = r#"seeds = 2
+plot = { x = "round", y = "perplexity", log_y = true }
+[[paper_value]]
+name = "accuracy"
+value = 17.5
+unit = "%"
+variant = "little noise"
+[[expect]]
+what = "epsilon"
+of = "little noise"
+least = 1
+"#;
+    // In TOML what is not in a table comes first.
+    toy.write("experiments/noise/experiment.toml", &format!("{HEAD}{more}{VARIANTS}{EXPECT}"));
+    toy.write("experiments/noise/README.md", "# By hand\n\n<!-- results -->\n<!-- /results -->\n\nThe end.\n");
+    let said = toy.ok(&["experiment", "run", "noise"]);
+    assert!(said.contains("little noise") && said.contains("holds: epsilon of little noise"), "{said}");
+    let readme = toy.read("experiments/noise/README.md");
+    assert!(readme.starts_with("# By hand\n") && readme.ends_with("The end.\n"), "{readme}");
+    for want in
+        ["| much noise |", "![More noise](results/plot.svg)", "| accuracy | 17.5 % |", "- holds: epsilon of", "2 seeds"]
+    {
+        assert!(readme.contains(want), "{want}: {readme}");
+    }
+    let results = toy.read("experiments/noise/results/results.json");
+    let folder = toy.path("").display().to_string();
+    assert!(!results.contains(&folder) && !readme.contains(&folder), "no machine's paths");
+    let results = json(&results);
+    assert_eq!(results["variants"][0]["seeds"].as_array().unwrap().len(), 2);
+    assert_eq!(results["variants"][1]["set"][0], "privacy.noise_multiplier=20");
+    assert_eq!(results["expectations"].as_array().unwrap().len(), 2);
+    assert!(toy.read("experiments/noise/results/plot.svg").contains("much noise"));
+    // What was run is not run again, and is told from other settings.
+    let again = toy.command(&["experiment", "run", "noise"]).output().unwrap();
+    assert_eq!(String::from_utf8(again.stderr).unwrap().matches("done before").count(), 4);
+    let other = toy.command(&["experiment", "run", "noise", "--set", "rounds=4", "--out", "o"]).output().unwrap();
+    assert_eq!(String::from_utf8(other.stderr).unwrap().matches("done before").count(), 0);
+    assert_eq!(toy.read("experiments/noise/README.md"), readme, "--out leaves the README as it is");
+    assert!(toy.read("o/README.md").contains("--set rounds=4"));
+    let list = json(&toy.ok(&["experiment", "list", "--json"]));
+    assert_eq!((&list[0]["name"], &list[0]["kind"]), (&"noise".into(), &"training".into()));
+}
+
+#[test]
+fn what_does_not_hold_fails() {
+    let toy = Toy::new();
+    let wrong =
+        EXPECT.replace("by = 1", "").replace("little", "MUCH").replace("much", "little").replace("MUCH", "much");
+    let reach = "[[expect]]\nwhat = \"accuracy_top1\"\nreach = 2.0\nof = \"much noise\"\nmost = 5\n";
+    toy.write("experiments/noise/experiment.toml", &format!("{HEAD}{VARIANTS}{wrong}{reach}"));
+    let said = toy.failed(&["experiment", "run", "noise", "--quiet"]);
+    assert!(said.contains("does not hold: epsilon of much noise is higher than that of little noise"), "{said}");
+    assert!(said.contains("the rounds to a top-1 accuracy of 200.00 % of much noise is at most 5: never"), "{said}");
+    let readme = toy.read("experiments/noise/README.md");
+    assert!(readme.starts_with("# More noise\n") && readme.contains("**does not hold**"), "{readme}");
+}
+
+#[test]
+fn variants_start_from_others_and_are_measured_elsewhere() {
+    let toy = Toy::new();
+    let text = format!(
+        r#"{HEAD}columns = ["accuracy_top1", "perplexity", "epsilon", "head10", "head100"]
+grid = ["clip.norm=0.2,0.5", "server.learning_rate=0.1,0.5"]
+plot = [{{ x = "clip.norm", y = "perplexity", lines = "server.learning_rate" }}, {{ x = "round", y = "perplexity" }}]
+
+[[variant]]
+name = "public"
+set = ["data.dialect=general", "privacy.mechanism=none", "privacy.noise_multiplier="]
+evaluate_on = ["data.dialect=informal"]
+
+[[variant]]
+name = "continued"
+from = "clip.norm=0.5, server.learning_rate=0.5"
+
+[[variant]]
+name = "pretrained"
+from = "public"
+public = "the general crowd is made up"
+
+[[expect]]
+what = "epsilon"
+higher = "continued"
+lower = "pretrained"
+by = 0.1
+
+[[expect]]
+what = "head100"
+of = "public"
+least = 1
+most = 10
+"#
+    );
+    toy.write("experiments/e/experiment.toml", &text);
+    let results = json(&toy.ok(&["experiment", "run", "e", "--json", "--quiet"]));
+    let variants = results["variants"].as_array().unwrap();
+    let names: Vec<&str> = variants.iter().map(|v| v["name"].as_str().unwrap()).collect();
+    assert_eq!(names.len(), 7);
+    assert_eq!(names[1], "clip.norm=0.2, server.learning_rate=0.5");
+    let end = |name: &str, what: &str| {
+        let at = names.iter().position(|n| *n == name).unwrap();
+        variants[at]["ends"][what]["mean"].as_f64().unwrap()
+    };
+    // Another crowd was measured on than at the last evaluation.
+    let at = names.iter().position(|n| *n == "public").unwrap();
+    assert_ne!(variants[at]["seeds"][0]["perplexity"].as_f64(), Some(end("public", "perplexity")));
+    // A start that is composed costs; one that is public does not.
+    let plain = end("clip.norm=0.5, server.learning_rate=0.5", "epsilon");
+    assert!((end("pretrained", "epsilon") - plain).abs() < 1e-9);
+    assert!(end("continued", "epsilon") > plain);
+    assert!(end("continued", "head10") <= end("continued", "head100"));
+    let (ends, curves) = (toy.read("experiments/e/results/plot.svg"), toy.read("experiments/e/results/plot-2.svg"));
+    assert!(ends.contains("server.learning_rate = 0.1") && curves.contains("continued"));
+}
+
+#[test]
+fn the_users_of_a_store_are_trained_on_instead() {
+    let toy = Toy::new();
+    toy.make_store();
+    let head = HEAD.replace("config = \"../../run.toml\"", "config = \"config.toml\"\nwith_store = [\"rounds=3\"]");
+    toy.write("experiments/noise/experiment.toml", &format!("{head}{VARIANTS}{EXPECT}"));
+    toy.write("experiments/noise/config.toml", &toy::SETTINGS.replace("delta = 1e-4", "delta = 1e-2"));
+    let refused = toy.refused(&["experiment", "run", "noise", "--quiet", "--set", "participation.population=20"]);
+    assert!(refused.contains("variant") || refused.contains("little noise"), "{refused}");
+    let store = toy.path("crowd.khs").display().to_string();
+    toy.write("experiments/noise/config.toml", &toy::SETTINGS.replace("delta = 1e-4", "delta = 4e-4"));
+    let said = toy.ok(&["experiment", "run", "noise", "--store", &store, "--quiet", "--set", "privacy.delta=1e-3"]);
+    assert!(said.contains("experiments/noise/results-store"), "{said}");
+    let results = toy.read("experiments/noise/results-store/results.json");
+    let readme = toy.read("experiments/noise/README.md");
+    assert!(!results.contains(&store) && !readme.contains(&store), "no machine's paths");
+    assert!(readme.contains("<!-- results-store -->") && readme.contains("--store crowd.khs"), "{readme}");
+    let results = json(&results);
+    assert_eq!((&results["store"], &results["variants"][0]["seeds"][0]["rounds"]), (&"crowd.khs".into(), &3.into()));
+    // Of 300 people some are held out, and delta must be below one over the others.
+    toy.write("experiments/noise/config.toml", &toy::SETTINGS.replace("delta = 1e-4", "delta = 4e-3"));
+    let noted = toy.ok(&["experiment", "run", "noise", "--store", &store, "--quiet"]);
+    assert!(noted.contains("note: delta is") && noted.contains("0.004") || noted.contains("4e-3"), "{noted}");
+}
+
+#[test]
+fn accounting_rows_are_computed_and_compared() {
+    let toy = Toy::new();
+    let text = r#"title = "Table"
+paper = "A paper, Table 1"
+says = "something"
+kind = "accounting"
+tolerance = 0.0005
+plot = { x = "cohort" }
+[query]
+mechanism = "poisson"
+accountant = "moments"
+population = 763_430
+noise_multiplier = 1.0
+rounds = 5000
+delta = 1e-9
+[[row]]
+name = "small"
+cohort = 1250
+paper = 2.038
+[[row]]
+name = "large"
+cohort = 5000
+paper = 4.634
+[[row]]
+name = "not printed"
+value = "rho"
+mechanism = "gaussian"
+rounds = 2
+"#;
+    let text = text.replace("mechanism = \"gaussian\"\nrounds = 2\n", "");
+    let text = text.replace("[[row]]\nname = \"not printed\"\nvalue = \"rho\"\n", "");
+    toy.write("experiments/table/experiment.toml", &text);
+    let said = toy.ok(&["experiment", "run", "table"]);
+    assert!(said.contains("agrees"), "{said}");
+    let results = json(&toy.read("experiments/table/results/results.json"));
+    assert!((results["rows"][1]["ours"].as_f64().unwrap() - 4.6338).abs() < 1e-3);
+    let with = |from: &str, to: &str| {
+        assert!(text.contains(from), "{from}");
+        toy.write("experiments/table/experiment.toml", &text.replace(from, to));
+    };
+    with("paper = 4.634", "paper = 4.7");
+    assert!(toy.failed(&["experiment", "run", "table"]).contains("large is 4.7 within 0.0005: 4.634"));
+    for (from, to, want) in [
+        ("cohort = 5000", "cohrt = 5000", "row large: unknown field `cohrt`"),
+        ("tolerance = 0.0005\n", "", "row small: tolerance is missing"),
+        ("cohort = 5000", "target_epsilon = 1", "target_epsilon does not go with"),
+        ("kind = \"accounting\"\n", "kind = \"accounting\"\nconfig = \"x\"\n", "config does not go with"),
+        ("rounds = 5000\n", "", "row small: rounds is missing"),
+    ] {
+        with(from, to);
+        let said = toy.refused(&["experiment", "run", "table"]);
+        assert!(said.contains(want), "{want}: {said}");
+    }
+    with(
+        "paper = 4.634",
+        "value = \"cohort\"\nnoise_ratio = 0.001\ntarget_epsilon = 5\npaper = 1000\nrelative_tolerance = 0.9",
+    );
+    let with_noise = toy.read("experiments/table/experiment.toml").replace("noise_multiplier = 1.0\n", "");
+    let with_noise =
+        with_noise.replace("cohort = 1250\n", "cohort = 1250\nnoise_multiplier = 1.0\n").replace("cohort = 5000\n", "");
+    toy.write("experiments/table/experiment.toml", &with_noise);
+    let results = json(&toy.ok(&["experiment", "run", "table", "--json"]));
+    assert_eq!(results["rows"][1]["what"], "cohort");
+    assert!(toy.refused(&["experiment", "run", "table", "--seeds", "2"]).contains("trains nothing"));
+}
+
+#[test]
+fn what_is_no_experiment_is_refused() {
+    let toy = Toy::new();
+    let missing = toy.refused(&["experiment", "list"]);
+    assert!(missing.contains("--experiments: experiments"), "{missing}");
+    let whole = format!("{HEAD}{VARIANTS}{EXPECT}");
+    for (from, to, want) in [
+        ("kind = ", "sort = ", "unknown field `sort`"),
+        ("kind = \"training\"", "kind = \"trainin\"", "unknown variant `trainin`"),
+        (
+            "higher = \"little noise\"",
+            "higher = \"no noise\"",
+            "expect: there is no variant \"no noise\"; there are \"little noise\"",
+        ),
+        ("name = \"much noise\"", "name = \"little noise\"", "\"little noise\" comes twice"),
+        ("by = 1", "by = 1\nratio = 2", "give by or ratio"),
+        ("by = 1", "least = 2", "go with of"),
+        ("what = \"epsilon\"", "what = \"epsilom\"", "unknown variant `epsilom`"),
+        ("higher = \"little noise\"\n", "", "give higher and lower"),
+        ("config = \"../../run.toml\"\n", "", "config is missing"),
+        ("config = \"../../run.toml\"\n", "config = \"../../run.toml\"\nseeds = 0\n", "seeds: at least one"),
+        ("config = \"../../run.toml\"\n", "config = \"nowhere.toml\"\n", "nowhere.toml"),
+        (
+            "config = \"../../run.toml\"\n",
+            "config = \"../../run.toml\"\nplot = { x = \"round\", z = 1 }\n",
+            "unknown field `z`",
+        ),
+        ("config = \"../../run.toml\"\n", "config = \"../../run.toml\"\ntolerance = 1\n", "tolerance does not go with"),
+        (
+            "set = [\"privacy.noise_multiplier=20\"]",
+            "set = [\"privacy.nois=20\"]",
+            "variant \"much noise\": unknown field `nois`",
+        ),
+        (
+            "set = [\"privacy.noise_multiplier=20\"]",
+            "from = \"much noise\"",
+            "there is no variant \"much noise\" above it",
+        ),
+        ("set = [\"privacy.noise_multiplier=20\"]", "public = \"x\"", "public goes with from"),
+    ] {
+        assert!(whole.contains(from), "{from}");
+        toy.write("experiments/e/experiment.toml", &whole.replacen(from, to, 1));
+        let said = toy.refused(&["experiment", "run", "e", "--quiet"]);
+        assert!(said.contains(want), "{want}: {said}");
+        assert!(!toy.path("runs").exists(), "{to}");
+    }
+    let unknown = toy.refused(&["experiment", "run", "f"]);
+    assert!(unknown.contains("there is no experiment \"f\"; there are e"), "{unknown}");
+}
+
+/// Those of the repository can be read, and what can be computed at once is as it was printed.
+#[test]
+fn the_experiments_of_the_repository_are_in_order() {
+    let toy = Toy::new();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments");
+    let list = json(&toy.ok(&["experiment", "list", "--experiments", folder, "--json"]));
+    let accounting = list.as_array().unwrap().iter().filter(|e| e["kind"] == "accounting");
+    for (number, experiment) in accounting.enumerate() {
+        let name = experiment["name"].as_str().unwrap();
+        toy.ok(&["experiment", "run", name, "--experiments", folder, "--out", &format!("out-{number}")]);
+    }
+    assert!(list.as_array().unwrap().iter().any(|e| e["name"] == "first-run"));
+}
