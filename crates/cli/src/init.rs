@@ -70,7 +70,12 @@ pub(crate) fn init(args: &InitArgs) -> anyhow::Result<()> {
 /// Writes a file that is not there yet.
 pub(crate) fn write_new(path: &std::path::Path, text: &str) -> Result<(), BadInput> {
     let wrong = |error: std::io::Error| BadInput::wrong("out", format!("{}: {error}", path.display()));
-    let mut file = std::fs::File::create_new(path).map_err(wrong)?;
+    let mut file = std::fs::File::create_new(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            BadInput::wrong("out", format!("{} is there already: choose another name, or remove it", path.display()))
+        }
+        _ => wrong(error),
+    })?;
     file.write_all(text.as_bytes()).map_err(wrong)?;
     eprintln!("wrote {}", path.display());
     Ok(())

@@ -103,7 +103,7 @@ fn p15_the_chosen_run_states_what_all_runs_of_the_sweep_cost() {
     let ledger = format!("s/{folder}/ledger.jsonl");
     let head = first["chosen"]["ending"]["ledger_head"].as_str().unwrap().to_owned();
     assert!(toy.read(&format!("s/{folder}/model/README.md")).contains(&head));
-    toy.ok(&["privacy", "verify", &ledger, "--head", &head]);
+    toy.ok(&["privacy", "verify", "--ledger", &ledger, "--head", &head]);
     // Done again nothing is counted twice, and who is chosen instead has all of it too.
     assert_eq!(guarantee(&sweep(&["--seeds", "2", "--choose", "clip.norm=0.2"])["chosen"]), of_first);
     let other = guarantee(&sweep(&["--seeds", "2", "--choose", "clip.norm=0.8"])["chosen"]);
@@ -132,7 +132,7 @@ fn what_cannot_be_meant_is_refused_before_any_work() {
     let toy = Toy::new();
     for (arguments, want) in [
         (&["--grid", "clip.nrom=1,2"][..], "clip.nrom=1: unknown field `nrom`"),
-        (&["--grid", "clip.norm=1,-2"], "clip.norm=-2: line 25: clip.norm"),
+        (&["--grid", "clip.norm=1,-2"], "clip.norm=-2: line 27: clip.norm"),
         (&["--grid", "clip.norm=1,1"], "1 comes twice"),
         (&["--grid", "clip.norm"], "KEY=V1,V2"),
         (&["--seeds", "0"], "--seeds: at least one"),

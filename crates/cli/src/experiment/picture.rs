@@ -10,9 +10,7 @@ pub(super) const SIZE: (u32, u32) = (720, 440);
 
 /// One picture.
 pub(super) fn draw(title: &str, plot: &Plot, outcomes: &[Outcome<'_>]) -> Result<Chart, BadInput> {
-    let drawn = |outcome: &&Outcome<'_>| {
-        plot.only.as_ref().is_none_or(|only| only.iter().any(|name| *name == outcome.variant.name))
-    };
+    let drawn = |outcome: &&Outcome<'_>| plot.only.as_ref().is_none_or(|only| only.contains(&outcome.variant.name));
     let outcomes: Vec<&Outcome<'_>> = outcomes.iter().filter(drawn).collect();
     let smooth = plot.smoothed.unwrap_or_else(|| plot.y.is_good());
     let unit = if plot.y.is_share() { " in percent" } else { "" };

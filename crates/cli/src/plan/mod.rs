@@ -66,6 +66,9 @@ pub(crate) fn plan(args: &PlanArgs) -> anyhow::Result<()> {
             let with = "settings: a target asks for some, and settings are judged as they are".to_owned();
             return Err(BadInput::OutOfPlace { field: "epsilon", with }.into());
         }
+        if !args.machine.quiet {
+            eprintln!("comparing report goals and mechanisms ...");
+        }
         return proposal::show(&ask, &written, args.json);
     }
     if written.settings.is_some() {

@@ -167,12 +167,11 @@ fn print(out: &mut impl Write, proposal: &Proposal, epsilon: Epsilon) -> anyhow:
     let mut rows = vec![
         ("mechanism", words_of(chosen)),
         ("report goal", format!("{} of {} users a round", chosen.cohort, asked.population)),
-        ("noise multiplier", format!("{} (z / m = {:.3e})", chosen.noise_multiplier, chosen.noise_ratio)),
+        ("noise multiplier", format!("{} (z/m = {:.3e})", chosen.noise_multiplier, chosen.noise_ratio)),
     ];
     if let (Some(min_s), Some(max_p)) = (chosen.min_separation, chosen.max_participations) {
-        rows.push(("MinS", format!("{min_s} rounds between two participations")));
-        let times = if max_p == 1 { "participation" } else { "participations" };
-        rows.push(("MaxP", format!("{max_p} {times} of one user in {} rounds", asked.rounds)));
+        rows.push(("MinS", format!("{min_s} (rounds between two participations of a user)")));
+        rows.push(("MaxP", format!("{max_p} (participations of a user in {} rounds)", asked.rounds)));
     }
     match (proposal.timer_hours, chosen.max_participations) {
         (Some(hours), _) => {
@@ -182,7 +181,7 @@ fn print(out: &mut impl Write, proposal: &Proposal, epsilon: Epsilon) -> anyhow:
         (None, Some(_)) => rows.push(("timer", "none: nobody comes back within the run".to_owned())),
         (None, None) => {}
     }
-    rows.push(("epsilon", format!("{:.4} at delta {:.3e}", epsilon.get(), asked.delta.get())));
+    rows.push(("epsilon", format!("{:.4} at delta {:e}", epsilon.get(), asked.delta.get())));
     writeln!(out, "Proposed")?;
     for (name, value) in rows {
         writeln!(out, "  {name:<16}  {value}")?;
@@ -205,7 +204,7 @@ fn print(out: &mut impl Write, proposal: &Proposal, epsilon: Epsilon) -> anyhow:
         "{}",
         words::folded(
             "",
-            "Borne in the papers: z / m = 0.01 / 100 with independent noise (Andrew et al. 2021, Figure 7), 0.54 / 500 with the tree (Xu et al. 2023, section 2.2); for other matrices what is as much noise in the model as that of the tree."
+            "Borne in the papers: z/m = 0.01/100 with independent noise (Andrew et al. 2021, Figure 7), 0.54/500 with the tree (Xu et al. 2023, section 2.2); for other matrices what is as much noise in the model as that of the tree."
         )
     )?;
     for warning in &proposal.warnings {
@@ -281,7 +280,7 @@ fn chart(proposal: &Proposal) -> Chart {
     Chart {
         title: format!("Epsilon with as much noise as a model bears: {population} users, {rounds} rounds"),
         x_label: "report goal".into(),
-        y_label: format!("epsilon at delta {:.3e}", delta.get()),
+        y_label: format!("epsilon at delta {:e}", delta.get()),
         log_x: true,
         log_y: true,
         series: mechanisms(&proposal.trade_off).into_iter().map(of).collect(),

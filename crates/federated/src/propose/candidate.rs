@@ -1,5 +1,7 @@
 //! One way to meet a target: a mechanism, a report goal, and the noise that both need together.
 
+use std::{cell::RefCell, collections::BTreeMap};
+
 use privacy::{
     AccountantKind, Adjacency, Epsilon, MinSeparation, NoiseMatrix, NoiseMultiplier, Participation, PrivacyEvent,
     SamplingRate,
@@ -72,12 +74,23 @@ pub(super) struct Family<'a> {
     pub(super) mechanism: MechanismKind,
     /// z of one release of sensitivity 1 that costs all of the target: correlated noise is one such release.
     whole: f64,
+    /// Matrices that were found before, by the limits they are for: many report goals share them.
+    found: RefCell<BTreeMap<(u64, u64), Found>>,
+}
+
+/// A matrix for some limits, and that of the tree.
+#[derive(Clone, Copy)]
+struct Found {
+    errors: Errors,
+    tree: Errors,
+    bands: Option<usize>,
+    buffers: Option<usize>,
 }
 
 impl<'a> Family<'a> {
     pub(super) fn new(ask: &'a Ask, mechanism: MechanismKind) -> Result<Self, ProposeError> {
         let whole = target(ask).noise_multiplier(|z| PrivacyEvent::gaussian(Adjacency::ZeroOut, z))?;
-        Ok(Self { ask, mechanism, whole: whole.value.get() })
+        Ok(Self { ask, mechanism, whole: whole.value.get(), found: RefCell::default() })
     }
 
     pub(super) const fn is_sampled(&self) -> bool {
@@ -135,22 +148,7 @@ impl<'a> Family<'a> {
         let distance = min_separation.map_or(population / cohort, |s| s.saturating_add(1)).clamp(1, rounds);
         let often = rounds.div_ceil(distance).min(max_participations.unwrap_or(u64::MAX));
         let separation = MinSeparation::distance(distance).map_err(ProposeError::unit("min_separation"))?;
-        let participation = Participation::MinSeparation { separation, max_participations: often };
-        let setting = Setting::new(rounds, participation)?;
-        let tree = evaluate(&NoiseMatrix::Tree, &setting)?;
-        let (mut bands, mut buffers) = (None, None);
-        let errors = match self.mechanism {
-            MechanismKind::Banded => {
-                let wide = usize::try_from(distance.min(MOST_BANDS)).unwrap_or(1);
-                bands = Some(wide);
-                optimise_banded(&setting, wide, Objective::Mean)?.errors
-            }
-            MechanismKind::Blt => {
-                buffers = Some(BUFFERS);
-                optimise_blt(&setting, BUFFERS, Objective::Mean)?.errors
-            }
-            _ => tree,
-        };
+        let Found { errors, tree, bands, buffers } = self.matrix(separation, often)?;
         let z = round_up(self.whole * errors.sensitivity());
         // What a model bears under the tree is noise in the sum of its updates; another matrix may add as much.
         let borne = BORNE_BY_TREE.0 / BORNE_BY_TREE.1 * rows(&tree) / rows(&errors);
@@ -171,6 +169,31 @@ impl<'a> Family<'a> {
             epsilon_if_bearable: judge(self.ask, &PrivacyEvent::gaussian(Adjacency::ZeroOut, one))?,
             rho_if_bearable: Some(mu * mu / 2.0),
         })
+    }
+
+    /// The matrix for some limits.
+    fn matrix(&self, separation: MinSeparation, max_participations: u64) -> Result<Found, ProposeError> {
+        let limits = (separation.as_distance(), max_participations);
+        if let Some(found) = self.found.borrow().get(&limits) {
+            return Ok(*found);
+        }
+        let setting = Setting::new(self.ask.rounds, Participation::MinSeparation { separation, max_participations })?;
+        let tree = evaluate(&NoiseMatrix::Tree, &setting)?;
+        let mut found = Found { errors: tree, tree, bands: None, buffers: None };
+        match self.mechanism {
+            MechanismKind::Banded => {
+                let bands = usize::try_from(limits.0.min(MOST_BANDS)).unwrap_or(1);
+                found.bands = Some(bands);
+                found.errors = optimise_banded(&setting, bands, Objective::Mean)?.errors;
+            }
+            MechanismKind::Blt => {
+                found.buffers = Some(BUFFERS);
+                found.errors = optimise_blt(&setting, BUFFERS, Objective::Mean)?.errors;
+            }
+            _ => {}
+        }
+        self.found.borrow_mut().insert(limits, found);
+        Ok(found)
     }
 }
 

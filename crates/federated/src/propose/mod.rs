@@ -27,6 +27,8 @@ pub const SERVED: u64 = 6500;
 pub const ROUNDS_PER_DAY: f64 = 86.0;
 /// A proposal that needs more than so many times the noise that a model bears is none.
 const HOPELESS: f64 = 10.0;
+/// An epsilon that is no alternative.
+const VACUOUS: f64 = 100.0;
 /// Report goals of the trade-off, in steps of one, two and five; the largest is what the system can serve.
 const GOALS: usize = 8;
 /// Mechanisms for users who come when they can.
@@ -60,7 +62,7 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// A target with nothing else said; delta is N^-1.1 as in Andrew et al. 2021.
+    /// A target with nothing else said; delta is N^-1.1 as in Andrew et al. 2021, rounded down to three digits.
     ///
     /// # Errors
     /// When there are fewer than two users.
@@ -70,7 +72,7 @@ impl Ask {
         }
         Ok(Self {
             epsilon,
-            delta: Delta::new((population as f64).powf(-1.1)).map_err(ProposeError::unit("delta"))?,
+            delta: Delta::new(three_digits((population as f64).powf(-1.1))).map_err(ProposeError::unit("delta"))?,
             population,
             rounds,
             largest_cohort: SERVED.min(population),
@@ -186,13 +188,13 @@ pub fn propose(ask: &Ask) -> Result<Proposal, ProposeError> {
     let mut families = shown.into_iter().map(|one| Family::new(ask, one)).collect::<Result<Vec<_>, _>>()?;
     check_feasible(ask, &families)?;
     families.sort_by_key(|family| u8::from(!family.is_sampled()));
-    let best = families.iter().map(|family| smallest(ask, family)).collect::<Result<Vec<_>, _>>()?;
     let trade_off = trade_off(ask, &families)?;
+    let best = families.iter().map(|family| smallest(ask, family, &trade_off)).collect::<Result<Vec<_>, _>>()?;
     let (number, chosen) = choose(ask, &best)?;
     let family = &families[number];
     if chosen.times_bearable() > HOPELESS {
         let problem = format!(
-            "at a report goal of {} it needs {:.0} times the noise that a model bears (z / m = {:.2e} instead of {:.2e}); {}",
+            "at a report goal of {} it needs {:.0} times the noise that a model bears (z/m = {:.2e} instead of {:.2e}); {}",
             chosen.cohort,
             chosen.times_bearable(),
             chosen.noise_ratio,
@@ -242,19 +244,24 @@ fn check_feasible(ask: &Ask, families: &[Family<'_>]) -> Result<(), ProposeError
     Err(ProposeError::new("rounds", problem))
 }
 
-/// The smallest report goal, to two digits, at which a model bears the noise, or the largest that can be served.
-fn smallest(ask: &Ask, family: &Family<'_>) -> Result<Candidate, ProposeError> {
+/// The smallest report goal, to two digits, at which a model bears the noise, or else the one that comes closest: for all but
+/// the smallest populations the largest that can be served.
+fn smallest(ask: &Ask, family: &Family<'_>, trade_off: &[Candidate]) -> Result<Candidate, ProposeError> {
     if let Some(cohort) = ask.cohort {
         return family.at(cohort);
     }
-    let most = largest(ask, family);
-    let last = family.at(most)?;
-    if !last.is_bearable() { Ok(last) } else { smallest_bearable(family, last) }
+    let own: Vec<&Candidate> = trade_off.iter().filter(|one| one.mechanism == family.mechanism).collect();
+    if let Some(first) = own.iter().position(|one| one.is_bearable()) {
+        let too_few = first.checked_sub(1).map_or(0, |before| own[before].cohort);
+        return smallest_bearable(family, too_few, own[first].clone());
+    }
+    let closest = own.into_iter().min_by(|a, b| a.times_bearable().total_cmp(&b.times_bearable()));
+    closest.map_or_else(|| family.at(largest(ask, family)), |one| Ok(one.clone()))
 }
 
-/// Bisects between nothing and a report goal that will do.
-fn smallest_bearable(family: &Family<'_>, mut enough: Candidate) -> Result<Candidate, ProposeError> {
-    let (mut too_few, mut high) = (0, two_digits_above(enough.cohort));
+/// Bisects between a report goal that will not do and one that will.
+fn smallest_bearable(family: &Family<'_>, too_few: u64, mut enough: Candidate) -> Result<Candidate, ProposeError> {
+    let (mut too_few, mut high) = (place(too_few), place(enough.cohort));
     while high > too_few + 1 {
         let middle = too_few.midpoint(high);
         let one = family.at(two_digits(middle).min(family.most()))?;
@@ -268,6 +275,13 @@ fn smallest_bearable(family: &Family<'_>, mut enough: Candidate) -> Result<Candi
     Ok(enough)
 }
 
+/// Rounded down, and read as it would be written.
+fn three_digits(number: f64) -> f64 {
+    let exponent = number.log10().floor() as i32 - 2;
+    let mantissa = (number / 10f64.powi(exponent)).floor();
+    format!("{mantissa}e{exponent}").parse().unwrap_or(number)
+}
+
 /// The numbers of two digits, in their order: 1 to 99, then 100, 110, ...
 fn two_digits(place: u64) -> u64 {
     if place < 100 {
@@ -277,9 +291,9 @@ fn two_digits(place: u64) -> u64 {
     10u64.saturating_pow(u32::try_from(decade).unwrap_or(u32::MAX).saturating_add(1)).saturating_mul(10 + rest)
 }
 
-/// The place of the first that is at least so large.
-fn two_digits_above(number: u64) -> u64 {
-    (0..).find(|place| two_digits(*place) >= number).unwrap_or(0)
+/// The place of the first that is at least so large; 0 comes before all.
+fn place(number: u64) -> u64 {
+    if number == 0 { 0 } else { (1..).find(|place| two_digits(*place) >= number).unwrap_or(0) }
 }
 
 /// What the target needs over a range of report goals (Xu et al. 2023, Figure 4).
@@ -313,7 +327,7 @@ fn choose(ask: &Ask, best: &[Candidate]) -> Result<(usize, Candidate), ProposeEr
 /// What of the ask would have to change so that a model bears the noise.
 fn instead(ask: &Ask, family: &Family<'_>, chosen: &Candidate) -> Result<String, ProposeError> {
     let mut ways = Vec::new();
-    if chosen.epsilon_if_bearable.is_finite() {
+    if chosen.epsilon_if_bearable.get() < VACUOUS {
         ways.push(format!("an epsilon of {:.3}", chosen.epsilon_if_bearable.get()));
     }
     if let Some(rounds) = fewer_rounds(ask, family.mechanism, chosen.cohort)? {
@@ -321,7 +335,7 @@ fn instead(ask: &Ask, family: &Family<'_>, chosen: &Candidate) -> Result<String,
     }
     let most = family.at(family.most())?;
     if ask.cohort.is_none() && most.is_bearable() {
-        ways.push(format!("a report goal of {}", smallest_bearable(family, most)?.cohort));
+        ways.push(format!("a report goal of {}", smallest_bearable(family, chosen.cohort, most)?.cohort));
     }
     if chosen.max_participations != Some(1) {
         ways.push("a larger population".to_owned());
@@ -332,7 +346,7 @@ fn instead(ask: &Ask, family: &Family<'_>, chosen: &Candidate) -> Result<String,
 
 /// The most rounds, to two digits, that are paid for by noise that a model bears.
 fn fewer_rounds(ask: &Ask, mechanism: MechanismKind, cohort: u64) -> Result<Option<u64>, ProposeError> {
-    let (mut enough, mut too_many) = (0, two_digits_above(ask.rounds));
+    let (mut enough, mut too_many) = (0, place(ask.rounds));
     while too_many > enough + 1 {
         let middle = enough.midpoint(too_many);
         let shorter = Ask { rounds: two_digits(middle), ..ask.clone() };
@@ -371,14 +385,15 @@ fn reason(ask: &Ask, chosen: &Candidate, best: &[Candidate]) -> String {
     let mut why = match (ask.cohort, chosen.is_bearable()) {
         (Some(_), _) => format!("With {noise} at the report goal that was asked for,"),
         (None, true) => {
-            format!("A report goal of {goal} is the smallest at which a model bears the {noise} of the target")
+            format!("A report goal of {goal} is the smallest at which a model bears the {noise} that the target needs")
         }
         (None, false) => format!("Noise that a model bears well needs more than {goal} users a round; with {noise}"),
     };
     let tree = best.iter().find(|one| one.mechanism == MechanismKind::Tree && one.mechanism != chosen.mechanism);
     if let (None, Some(tree)) = (ask.mechanism, tree) {
         why += &if ask.cohort.is_none() && chosen.is_bearable() {
-            format!("; the tree would need {}{}", if tree.is_bearable() { "" } else { "more than " }, tree.cohort)
+            let more = if tree.is_bearable() { "" } else { "more than " };
+            format!("; the tree would need {more}{}", tree.cohort)
         } else {
             format!(
                 " the sum of the updates has {:.1} times less noise than with the tree",
@@ -410,5 +425,5 @@ const fn name(mechanism: MechanismKind) -> &'static str {
 /// 2.2), and rounded down, since who is late leaves a round unfilled. MinS is kept by counting rounds all the same.
 fn timer(rounds: u64, rounds_per_day: f64) -> f64 {
     let days = rounds as f64 / rounds_per_day;
-    if days >= 1.0 { 24.0 * days.floor() } else { (24.0 * days).floor() }
+    if days >= 1.0 { 24.0 * days.floor() } else { (240.0 * days).floor() / 10.0 }
 }

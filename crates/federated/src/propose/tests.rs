@@ -101,7 +101,29 @@ fn the_smallest_report_goal_that_will_do_is_proposed() {
     let trees: Vec<_> = trade_off.iter().filter(|one| one.mechanism == MechanismKind::Tree).collect();
     assert!(trees.len() >= 6 && trees.last().unwrap().cohort == SERVED);
     assert!(trees.windows(2).all(|pair| pair[1].rho_if_bearable < pair[0].rho_if_bearable));
-    assert_eq!(timer_hours.unwrap() % 24.0, 0.0);
+    assert_eq!((chosen.max_participations, timer_hours), (Some(1), None), "nobody comes back");
+}
+
+#[test]
+fn a_timer_is_in_days_where_it_is_one() {
+    let timer = |rounds_per_day| {
+        let cohort = Some(SERVED);
+        let ask = Ask { cohort, rounds_per_day, ..Ask::new(epsilon(9.0), 3_240_000, 930).unwrap() };
+        propose(&ask).unwrap().timer_hours.unwrap()
+    };
+    // MinS is 497.
+    assert_eq!([100.0, 86.0, 1000.0, 5000.0].map(timer), [96.0, 120.0, 11.9, 2.3]);
+}
+
+/// Limits on participation jump with the report goal, and with them the noise: what is proposed is the smallest all the same.
+#[test]
+fn a_population_that_is_used_up_is_no_trap() {
+    let mechanism = Some(MechanismKind::Tree);
+    let ask = Ask { mechanism, noise_ratio: Some(0.01), ..Ask::new(epsilon(10.0), 10_000, 200).unwrap() };
+    let Proposal { chosen, trade_off, .. } = propose(&ask).unwrap();
+    assert!(!trade_off.last().unwrap().is_bearable(), "all of them are too many: {trade_off:?}");
+    assert!(trade_off.iter().filter(|one| one.is_bearable()).all(|one| one.cohort >= chosen.cohort));
+    assert!(chosen.is_bearable(), "{chosen:?}");
 }
 
 #[test]
@@ -122,7 +144,7 @@ fn what_cannot_be_had_is_refused_with_what_can() {
     assert!(field == "min_separation" && why.contains("at most 199"), "{why}");
     assert_eq!(refused(&Ask { cohort: Some(200_000), ..ask.clone() }).0, "cohort");
     assert_eq!(refused(&Ask { max_participations: Some(1), rounds: 200_000, ..ask.clone() }).0, "rounds");
-    let (field, why) = refused(&Ask::new(epsilon(0.01), 10_000, 2000).unwrap());
+    let (field, why) = refused(&Ask::new(epsilon(0.3), 1_000_000, 2000).unwrap());
     assert!(field == "epsilon" && why.contains("what would do: an epsilon of"), "{why}");
     for (wrong, field) in [
         (Ask { epsilon: Epsilon::INFINITE, ..ask.clone() }, "epsilon"),
@@ -142,5 +164,6 @@ fn what_cannot_be_had_is_refused_with_what_can() {
 #[test]
 fn report_goals_have_two_digits() {
     assert_eq!([0, 1, 99, 100, 101, 189, 190, 191].map(two_digits), [1, 1, 99, 100, 110, 990, 1000, 1100]);
-    assert_eq!([1, 99, 100, 101, 6500].map(|n| two_digits(two_digits_above(n))), [1, 99, 100, 110, 6500]);
+    assert_eq!([1, 99, 100, 101, 6500].map(|n| two_digits(place(n))), [1, 99, 100, 110, 6500]);
+    assert_eq!(three_digits(1e6f64.powf(-1.1)), 2.51e-7);
 }
