@@ -289,8 +289,8 @@ fn estimator(page: &mut Page, config: &Config) -> anyhow::Result<()> {
 }
 
 const CLIP: &str = "\
-How far one user may move the sum. To clip to the median (Andrew et al. 2021): kind = \"adaptive\", norm = 0.1,
-quantile = 0.5; with correlated noise the clip moves at privacy.restarts only.";
+How far one user may move the sum. Andrew et al. 2021 clip to the median of the updates' norms:
+that is kind = \"adaptive\", norm = 0.1, quantile = 0.5; with correlated noise the clip moves at restarts only.";
 
 fn clip(page: &mut Page, config: &Config) -> anyhow::Result<()> {
     let clip = &config.clip;
@@ -413,7 +413,7 @@ mod tests {
         let top = keys("");
         assert!(top.len() > 10, "{top:?}");
         for key in &top {
-            let there = [format!("\n{key} = "), format!("\n# {key} = "), format!("[{key}]\n")];
+            let there = [format!("\n{key} = "), format!("\n# {key} = "), format!("[{key}]")];
             assert!(there.iter().any(|line| text.contains(line)), "{key}");
         }
         let of_values = ["rounds", "unit", "seed", "noise_seed", "floating_point_noise"];

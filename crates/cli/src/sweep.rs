@@ -64,7 +64,7 @@ pub(crate) struct SweepArgs {
     /// The combination to choose, as the table names it [default: the most accurate]
     #[arg(long, value_name = "VARIANT")]
     choose: Option<String>,
-    /// The folder of the sweep [default: runs/sweep-<date>-<time>]
+    /// The folder of the sweep [default: runs/sweep-DATE-TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]

@@ -49,7 +49,7 @@ pub(crate) struct TrainArgs {
     /// Another value for a setting, such as privacy.noise_multiplier=0.5; without a value it is taken away
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// The folder of the run [default: runs/<date>-<time>]
+    /// The folder of the run [default: runs/DATE-TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Go on with the run in this folder
