@@ -123,6 +123,7 @@ impl Forecast {
             eprintln!("measuring how long a user takes here ...");
         }
         let measured = rehearse(plan, opened, means)?;
+        let before = plan.non_private.iter().map(|what| format!("epsilon is infinite, whatever the noise: {what}"));
         Ok(Self {
             epsilon,
             delta: plan.ledger.delta.get(),
@@ -132,7 +133,7 @@ impl Forecast {
             memory_bytes: memory(plan, means),
             traffic_bytes: traffic(plan, rounds),
             time: time(plan, rounds, means, measured),
-            warnings: plan.warnings.clone(),
+            warnings: before.chain(plan.warnings.iter().cloned()).collect(),
         })
     }
 

@@ -118,7 +118,9 @@ fn evaluation(
     means: Means,
 ) -> anyhow::Result<f64> {
     let wanted = &plan.config.evaluation;
-    let all = (wanted.most_tokens as f64).min(wanted.users as f64 * tokens_per_user);
+    // Whole users are evaluated, also where posts are the units.
+    let there = if plan.config.unit == Unit::Example { f64::INFINITY } else { wanted.users as f64 * tokens_per_user };
+    let all = there.min(wanted.most_tokens as f64);
     let few = Evaluator::new(crowd, 0..crowd.users(), wanted.most_tokens.min(EVALUATED), plan.model.vocabulary)?;
     if few.tokens() == 0 {
         return Ok(0.0);
