@@ -119,17 +119,18 @@ fn left(folder: &Path) -> (Vec<u8>, String, Vec<Value>) {
 #[test]
 fn killed_at_any_moment_it_ends_as_if_it_had_not_been() {
     let bench = Bench::new();
-    bench.ok(&["run.toml", "--out", "whole", "--quiet", "--threads", "1"]);
+    let long = ["run.toml", "--set", "rounds=200", "--quiet", "--out"]; // so that it is killed often on a fast machine
+    bench.ok(&[&long[..], &["whole", "--threads", "1"]].concat());
     let mut killed = 0;
     for life in 0u64.. {
         let mut command = if life == 0 {
-            bench.command(&["run.toml", "--out", "killed", "--quiet"])
+            bench.command(&[&long[..], &["killed"]].concat())
         } else {
             bench.command(&["--resume", "killed", "--quiet"])
         };
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         // From the first moments of a process to many rounds later, and longer each time, so that it comes to an end.
-        thread::sleep(Duration::from_millis(3 + (life * life * 37) % 90 + 12 * life));
+        thread::sleep(Duration::from_millis(3 + (life * life * 37) % 90 + 4 * life));
         if child.try_wait().unwrap().is_some() {
             let output = child.wait_with_output().unwrap();
             let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -139,7 +140,7 @@ fn killed_at_any_moment_it_ends_as_if_it_had_not_been() {
             }
             // Killed before there was anything to go on with.
             assert!(errors.contains("no run to go on with"), "{errors}");
-            bench.command(&["run.toml", "--out", "killed", "--quiet"]).stderr(Stdio::null()).output().unwrap();
+            bench.command(&[&long[..], &["killed"]].concat()).stderr(Stdio::null()).output().unwrap();
             continue;
         }
         child.kill().unwrap();
@@ -215,7 +216,7 @@ fn without_arguments_it_trains_on_the_crowd_that_comes_with_it() {
     let bench = Bench::new();
     let said = bench.ok(&["--set", "rounds=2", "--set", "evaluation.every=1", "--quiet"]);
     assert!(said.starts_with("In simulation, the model predicts"), "{said}");
-    assert!(said.contains("of 1000000 users") && said.contains("Report: runs/"), "{said}");
+    assert!(said.contains("of 1,000,000 users") && said.contains("Report: runs/"), "{said}");
     let folder = fs::read_dir(bench.path("runs")).unwrap().next().unwrap().unwrap().path();
     let report = fs::read_to_string(folder.join("report.html")).unwrap();
     assert!(report.contains("<svg") && report.contains("simulation"));
