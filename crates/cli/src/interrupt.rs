@@ -10,20 +10,18 @@ pub(crate) const EXIT_CODE: u8 = 130;
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// Takes note of Ctrl-C from now on.
+/// Takes note of Ctrl-C from now on; asked again, it does so already.
 pub(crate) fn watch() -> anyhow::Result<()> {
+    static WATCHED: OnceLock<()> = OnceLock::new();
+    if WATCHED.set(()).is_err() {
+        return Ok(());
+    }
     ctrlc::set_handler(|| {
         if REQUESTED.swap(true, Ordering::Relaxed) {
             std::process::exit(i32::from(EXIT_CODE));
         }
     })?;
     Ok(())
-}
-
-/// The same, where one process does several runs.
-pub(crate) fn watch_once() -> anyhow::Result<()> {
-    static WATCHED: OnceLock<()> = OnceLock::new();
-    if WATCHED.set(()).is_ok() { watch() } else { Ok(()) }
 }
 
 /// Whether Ctrl-C was pressed.

@@ -1,6 +1,6 @@
 //! The `keyhush` command: parses, wires, reports. What it computes lives in the libraries.
 //!
-//! Exit codes: 0 done, 1 failed, 2 bad input.
+//! Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // printing is this crate's job
 
 mod bench;

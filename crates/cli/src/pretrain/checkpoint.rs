@@ -5,11 +5,11 @@
 
 use std::{
     fs,
-    io::Write,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, ensure};
+use federated::files;
 use lm::{
     folder::{CONFIG_FILE, Folder},
     kernels::KernelPath,
@@ -84,7 +84,7 @@ impl Progress {
         model_folder::write(model, &folder)?;
         if self.part.batches > 0 {
             let bytes: Vec<u8> = state.iter().flat_map(|value| value.to_le_bytes()).collect();
-            write_whole(&folder.join(STATE_FILE), &bytes)?;
+            files::write(&folder.join(STATE_FILE), &bytes)?;
         }
         self.write(out)?;
         self.remove_others(out)
@@ -99,7 +99,7 @@ impl Progress {
     }
 
     fn write(&self, out: &Path) -> anyhow::Result<()> {
-        write_whole(&out.join(PROGRESS_FILE), &serde_json::to_vec_pretty(self)?)
+        Ok(files::write(&out.join(PROGRESS_FILE), &serde_json::to_vec_pretty(self)?)?)
     }
 
     /// Removes the checkpoints that are not named, those of a process that was killed too.
@@ -150,16 +150,4 @@ fn read_state(path: &Path) -> anyhow::Result<Vec<f32>> {
     let (values, rest) = bytes.as_chunks::<4>();
     ensure!(rest.is_empty(), "{} is damaged", path.display());
     Ok(values.iter().map(|value| f32::from_le_bytes(*value)).collect())
-}
-
-/// Writes a file so that it is there whole or not at all.
-fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let new = path.with_extension("new");
-    let write = || {
-        let mut file = fs::File::create(&new)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&new, path)
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
 }

@@ -152,11 +152,7 @@ fn config(args: &PretrainArgs) -> Result<ModelConfig, BadInput> {
     config.vocabulary = args.vocabulary_size.unwrap_or(config.vocabulary);
     config.hidden = args.hidden.unwrap_or(config.hidden);
     if let Some(size) = args.embedding {
-        config.embedding = size;
-        if config.tied {
-            config.dense = config.dense.map(|_| size);
-            config.recurrent_projection = config.recurrent_projection.map(|_| size);
-        }
+        config = config.with_embedding(size);
     }
     match (args.dropout, &mut config.dropout) {
         (Some(0.0), dropout) => *dropout = None,

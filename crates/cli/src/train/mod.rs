@@ -191,7 +191,7 @@ fn carry_out(
     resume: bool,
     quiet: bool,
 ) -> anyhow::Result<Ending> {
-    interrupt::watch_once()?;
+    interrupt::watch()?;
     let begin = if resume { Run::resume } else { Run::begin };
     let mut run = begin(folder, plan, opened, means).map_err(refused)?;
     if !quiet {

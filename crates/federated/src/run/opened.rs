@@ -61,19 +61,11 @@ impl Opened {
             DataKind::Store => Some(open_store(config)?),
             DataKind::Synthetic => None,
         };
-        let Origin { known, model, first, start, import } = origin(config, store.as_ref())?;
-        let public_data = match &known {
-            Known::BuiltIn => Vec::new(),
-            Known::Named(what) => vec![PublicData { what: "the vocabulary".into(), why: what.clone() }],
-        };
-        let (vocabulary, rules) = match (&store, import_vocabulary(config)?) {
-            (Some(store), _) => (store.vocabulary().clone(), store.meta().rules),
-            (None, Some(of_model)) => of_model,
-            (None, None) => {
-                let built_in = built_in(&model)?;
-                (built_in.vocabulary, built_in.rules)
-            }
-        };
+        let Origin { words: (vocabulary, rules), model, first, start, import } = origin(config, store.as_ref())?;
+        // A vocabulary that was counted from the users' own text is not public: the plan has an event for it.
+        let public_words = store.iter().map(|s| &s.meta().vocabulary).filter(|o| o.non_private_event().is_none());
+        let public_data =
+            public_words.map(|o| PublicData { what: "the vocabulary".into(), why: o.to_string() }).collect();
         let text = match store {
             Some(store) => split(config, store)?,
             None => crowd(config)?,
@@ -218,15 +210,9 @@ fn crowd(config: &Config) -> Result<Text, RunError> {
     Ok(Text::Crowd { plan, held_out: config.evaluation.users })
 }
 
-/// Where the words come from.
-enum Known {
-    BuiltIn,
-    Named(String),
-}
-
 /// What the model is and was.
 struct Origin {
-    known: Known,
+    words: (Vocabulary, Rules),
     model: ModelConfig,
     first: Vec<f32>,
     start: Start,
@@ -234,16 +220,22 @@ struct Origin {
 }
 
 fn origin(config: &Config, store: Option<&Store>) -> Result<Origin, RunError> {
-    let known = store.map_or(Known::BuiltIn, |store| Known::Named(store.meta().vocabulary.to_string()));
     if config.model.from.is_some() {
-        return started(config, store, known);
+        return started(config, store);
     }
     if config.model.public.is_some() {
         return Err(ConfigError::new("model.public", "does not go without model.from").into());
     }
     let model = preset(config, store)?;
     let first = initial_parameters(&model, config.seed).map_err(|e| ConfigError::new("model", e))?;
-    Ok(Origin { known, model, first, start: Start::Random, import: None })
+    let words = match store {
+        Some(store) => (store.vocabulary().clone(), store.meta().rules),
+        None => {
+            let KnownVocabulary { vocabulary, rules, .. } = built_in(&model)?;
+            (vocabulary, rules)
+        }
+    };
+    Ok(Origin { words, model, first, start: Start::Random, import: None })
 }
 
 /// The preset with what was said to be otherwise.
@@ -255,11 +247,7 @@ fn preset(config: &Config, store: Option<&Store>) -> Result<ModelConfig, RunErro
     model.hidden = from.hidden.unwrap_or(model.hidden);
     model.tied = from.tied.unwrap_or(model.tied);
     if let Some(size) = from.embedding {
-        model.embedding = size;
-        if model.tied {
-            model.dense = model.dense.map(|_| size);
-            model.recurrent_projection = model.recurrent_projection.map(|_| size);
-        }
+        model = model.with_embedding(size);
     }
     // Users train without dropout, as the papers do.
     model.dropout = None;
@@ -299,14 +287,8 @@ fn places(from: &Path) -> (PathBuf, Option<PathBuf>) {
     (from.to_owned(), beside.filter(|path| path.is_file()))
 }
 
-fn import_vocabulary(config: &Config) -> Result<Option<(Vocabulary, Rules)>, RunError> {
-    let Some(from) = &config.model.from else { return Ok(None) };
-    let Folder { vocabulary, rules, .. } = model_folder::read(&places(from).0)?;
-    Ok(Some((vocabulary, rules)))
-}
-
 /// A run that starts from a model: with its ledger, or from what is taken to be public (rule P15).
-fn started(config: &Config, store: Option<&Store>, known: Known) -> Result<Origin, RunError> {
+fn started(config: &Config, store: Option<&Store>) -> Result<Origin, RunError> {
     let wrong = |problem: String| RunError::from(ConfigError::new("model.from", problem));
     let from = config.model.from.clone().unwrap_or_default();
     if config.model.preset.is_some() {
@@ -346,7 +328,7 @@ fn started(config: &Config, store: Option<&Store>, known: Known) -> Result<Origi
             return Err(ConfigError::new("model.public", why).into());
         }
     };
-    Ok(Origin { known, model, first: values, start, import })
+    Ok(Origin { words: (vocabulary, rules), model, first: values, start, import })
 }
 
 /// Whether an import's noise could be repeated.

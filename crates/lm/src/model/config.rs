@@ -227,6 +227,18 @@ impl ModelConfig {
         })
     }
 
+    /// The same model with an embedding of another size. Where the output shares the embedding, what comes before it has that
+    /// size too.
+    #[must_use]
+    pub fn with_embedding(mut self, size: usize) -> Self {
+        self.embedding = size;
+        if self.tied {
+            self.dense = self.dense.map(|_| size);
+            self.recurrent_projection = self.recurrent_projection.map(|_| size);
+        }
+        self
+    }
+
     /// The same model for another vocabulary.
     #[must_use]
     pub fn with_vocabulary(self, vocabulary: usize) -> Self {
