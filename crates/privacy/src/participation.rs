@@ -95,6 +95,18 @@ impl Participation {
         }
     }
 
+    /// The most of so many rounds that one user can take part in.
+    #[must_use]
+    pub fn most_participations(&self, rounds: u64) -> u64 {
+        match *self {
+            Self::Poisson { .. } | Self::FixedSize { .. } => rounds,
+            Self::MinSeparation { separation, max_participations } => {
+                rounds.div_ceil(separation.as_distance()).min(max_participations)
+            }
+            Self::Once => rounds.min(1),
+        }
+    }
+
     /// Refuses a run that the population cannot fill (rule P6): `population >= m (MinS + 1)` and
     /// `population * MaxP >= m * rounds`.
     ///

@@ -107,9 +107,10 @@ impl<'a> Reduced<'a> {
                 l2: k * l2_sensitivity,
             },
             PrivacyEvent::Zcdp { rho, .. } => Release::Zcdp { rho: k * k * rho.get() },
-            PrivacyEvent::NonPrivate { .. } | PrivacyEvent::Repeat { .. } | PrivacyEvent::Compose { .. } => {
-                unreachable!("flatten takes these apart")
-            }
+            PrivacyEvent::NonPrivate { .. }
+            | PrivacyEvent::LimitedRounds { .. }
+            | PrivacyEvent::Repeat { .. }
+            | PrivacyEvent::Compose { .. } => unreachable!("flatten takes these apart"),
         })
     }
 

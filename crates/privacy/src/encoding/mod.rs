@@ -7,6 +7,7 @@
 //! appended as exact integers (rule P19).
 
 mod carried;
+mod distributed;
 pub mod layout;
 pub mod rotation;
 mod rounding;
@@ -21,6 +22,7 @@ use self::{
     rounding::Limits,
 };
 pub use self::{
+    distributed::{DistributedNoise, Survivors},
     layout::{Layout as VectorLayout, SegmentKind as VectorSegment},
     rounding::{Rounding, XU_ALPHA},
 };
@@ -95,6 +97,42 @@ pub enum EncodingError {
     /// More users than a sum can hold without overflow.
     #[error("a sum holds at most 2^31 users")]
     TooManyUsers,
+    /// A sum that nobody checked, where every part must be known to keep its bounds.
+    #[error(
+        "the sum was not made of checked vectors, and the clipped denominator needs every update to be known to keep to its weight; take a fixed denominator"
+    )]
+    Asserted,
+    /// Residues of more bits than there are.
+    #[error(
+        "sums of {most_inputs} vectors need residues of {bits} bits, and 32 is the most: turn on privacy.rotation, or take fewer grid_bits or a smaller cohort"
+    )]
+    Modulus {
+        /// The bits that are needed.
+        bits: u32,
+        /// The vectors of a round.
+        most_inputs: u64,
+    },
+    /// A number that is no residue.
+    #[error("{got} is no residue of {bits} bits")]
+    Residue {
+        /// What arrived.
+        got: u32,
+        /// Bits of the modulus.
+        bits: u32,
+    },
+    /// Fewer or more users than a sum may be of.
+    #[error("a sum of {got} users, where at least {least} and at most {most} are foreseen")]
+    Survivors {
+        /// Of how many it is.
+        got: u64,
+        /// The fewest whose noise is enough.
+        least: u64,
+        /// The most that do not overflow.
+        most: u64,
+    },
+    /// Vectors with noise where they have none, or without it.
+    #[error("{0}")]
+    Noised(&'static str),
 }
 
 /// Capped counts beside the update.
@@ -423,10 +461,23 @@ fn set_noise(
     adjacency: Adjacency,
 ) -> Result<(), EncodingError> {
     let Some(noise) = noise else { return Ok(()) };
-    let missing = |field| EncodingError::Plan {
-        field,
-        problem: "the vector has such a segment, so its noise must be given".into(),
+    let discrete_gaussian = |wanted: f64| {
+        let sigma = sigma_for(wanted)?;
+        Ok((sigma, sigma as f64 * sigma as f64 - 9.0))
     };
+    let sigmas = parameters(segments, noise, adjacency, discrete_gaussian)?;
+    segments.iter_mut().zip(sigmas).for_each(|(segment, sigma)| segment.sigma = sigma);
+    Ok(())
+}
+
+/// Each segment's parameter of noise, such that the joint multiplier is at least the one asked for. `of` says for a
+/// standard deviation which parameter has it, and which variance an accountant grants that one.
+fn parameters(
+    segments: &[LayoutSegment],
+    noise: &NoisePlan,
+    adjacency: Adjacency,
+    of: impl Fn(f64) -> Result<(u64, f64), EncodingError>,
+) -> Result<Vec<u64>, EncodingError> {
     let has = |kind| segments.iter().any(|s| s.kind == kind);
     for (field, given, kind) in [
         ("clip_count_stddev", noise.clip_count_stddev.is_some(), SegmentKind::ClipBit),
@@ -440,32 +491,38 @@ fn set_noise(
             });
         }
     }
-    let mut others = Vec::new();
-    for segment in segments.iter_mut() {
-        let z = match segment.kind {
-            SegmentKind::Update | SegmentKind::Quotient => continue,
-            SegmentKind::ClipBit => match noise.clip_count_stddev {
-                // Noise of 2 h sigma_b on values of +-h: a multiplier of 2 sigma_b.
-                Some(sigma_b) if sigma_b.is_finite() && sigma_b > 0.0 => 2.0 * sigma_b,
-                Some(_) => {
-                    let problem = "must be finite and above 0".into();
-                    return Err(EncodingError::Plan { field: "clip_count_stddev", problem });
-                }
-                None => return Err(missing("clip_count_stddev")),
-            },
-            SegmentKind::Weight => noise.weight.ok_or_else(|| missing("weight"))?.get(),
-            SegmentKind::Counts => noise.counts.ok_or_else(|| missing("counts"))?.get(),
-        };
+    let (mut others, mut found) = (Vec::new(), vec![0]);
+    for segment in &segments[1..] {
+        let z = multiplier_beside_the_update(segment.kind, noise)?;
         // sigma_b is relative to one user's half bit whatever the adjacency: P1's factor is the accountant's.
         let unit =
             segment.sensitivity(if segment.kind == SegmentKind::ClipBit { Adjacency::ZeroOut } else { adjacency });
-        segment.sigma = sigma_for(z, unit)?;
-        let sensitivity = segment.sensitivity(adjacency);
-        others.push(libm::sqrt(segment.sigma as f64 * segment.sigma as f64 - 9.0) / sensitivity);
+        let (parameter, variance) = of(z * unit)?;
+        found.push(parameter);
+        others.push(libm::sqrt(variance) / segment.sensitivity(adjacency));
     }
     let update = split(noise.multiplier, &others)?;
-    segments[0].sigma = sigma_for(update.get(), segments[0].sensitivity(adjacency))?;
-    Ok(())
+    found[0] = of(update.get() * segments[0].sensitivity(adjacency))?.0;
+    Ok(found)
+}
+
+/// The multiplier that the plan gives a segment beside the update.
+fn multiplier_beside_the_update(kind: SegmentKind, noise: &NoisePlan) -> Result<f64, EncodingError> {
+    let (field, given) = match kind {
+        // Noise of 2 h sigma_b on values of +-h: a multiplier of 2 sigma_b.
+        SegmentKind::ClipBit => ("clip_count_stddev", noise.clip_count_stddev.map(|sigma_b| 2.0 * sigma_b)),
+        SegmentKind::Weight => ("weight", noise.weight.map(NoiseMultiplier::get)),
+        SegmentKind::Counts => ("counts", noise.counts.map(NoiseMultiplier::get)),
+        SegmentKind::Update | SegmentKind::Quotient => unreachable!("these come first"),
+    };
+    match given {
+        Some(z) if z.is_finite() && z > 0.0 => Ok(z),
+        Some(_) => Err(EncodingError::Plan { field, problem: "must be finite and above 0".into() }),
+        None => Err(EncodingError::Plan {
+            field,
+            problem: "the vector has such a segment, so its noise must be given".into(),
+        }),
+    }
 }
 
 fn check_segment(segment: &LayoutSegment, values: &[i32]) -> Result<(), EncodingError> {

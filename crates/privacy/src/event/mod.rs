@@ -175,6 +175,17 @@ pub enum PrivacyEvent {
         /// L2 sensitivity in grid steps.
         l2_sensitivity: f64,
     },
+    /// All rounds of a run of fresh noise whose users take part within limits ([`Participation::MinSeparation`] or
+    /// [`Participation::Once`]): each round is `event` for whoever takes part in it, and nothing for everybody else. It
+    /// costs `event` as often as a user can take part in so many rounds; nothing is amplified.
+    LimitedRounds {
+        /// How many rounds there were.
+        rounds: u64,
+        /// The limits that were enforced.
+        participation: Participation,
+        /// One round, for a user who takes part in it.
+        event: Box<PrivacyEvent>,
+    },
     /// Something known only by its zCDP parameter.
     Zcdp {
         /// What makes neighbours here.
@@ -280,6 +291,7 @@ impl PrivacyEvent {
             Self::CorrelatedGaussian { matrix, .. } => matrix.name(),
             Self::Skellam { .. } => "skellam",
             Self::DistributedSkellam { .. } => "distributed skellam",
+            Self::LimitedRounds { .. } => "limited rounds",
             Self::Zcdp { .. } => "zcdp",
             Self::Repeat { .. } => "repeat",
             Self::Compose { .. } => "compose",
@@ -314,7 +326,22 @@ impl PrivacyEvent {
             | Self::Skellam { adjacency, .. }
             | Self::DistributedSkellam { adjacency, .. }
             | Self::Zcdp { adjacency, .. } => Some(adjacency),
-            Self::NonPrivate { .. } | Self::Repeat { .. } | Self::Compose { .. } => None,
+            Self::NonPrivate { .. } | Self::LimitedRounds { .. } | Self::Repeat { .. } | Self::Compose { .. } => None,
+        }
+    }
+
+    /// How users come to take part, wherever the event says so.
+    pub(crate) fn participations(&self) -> Vec<Participation> {
+        match self {
+            Self::SampledGaussian { participation, .. } | Self::CorrelatedGaussian { participation, .. } => {
+                vec![*participation]
+            }
+            Self::LimitedRounds { participation, event, .. } => {
+                std::iter::once(*participation).chain(event.participations()).collect()
+            }
+            Self::Repeat { event, .. } => event.participations(),
+            Self::Compose { events } => events.iter().flat_map(Self::participations).collect(),
+            _ => Vec::new(),
         }
     }
 
@@ -353,6 +380,18 @@ fn check_sampling(adjacency: Adjacency, participation: &Participation) -> Result
         Participation::MinSeparation { .. } | Participation::Once => {
             Err(EventError::ParticipationKind { event: "sampled gaussian", needs: "poisson or fixed-size" })
         }
+    }
+}
+
+/// Refuses limits that are none, and rounds that say themselves who takes part in them.
+fn check_limited(participation: &Participation, round: &PrivacyEvent) -> Result<(), EventError> {
+    participation.check()?;
+    if !matches!(participation, Participation::MinSeparation { .. } | Participation::Once) {
+        return Err(EventError::ParticipationKind { event: "limited rounds", needs: "minimum-separation or once" });
+    }
+    match round.participations()[..] {
+        [] => Ok(()),
+        _ => Err(EventError::ParticipationKind { event: "each of limited rounds", needs: "no other" }),
     }
 }
 
@@ -457,6 +496,11 @@ impl<'a> Flattened<'a> {
             PrivacyEvent::Compose { events } => events.iter().try_for_each(|e| self.add(e, times)),
             PrivacyEvent::Repeat { times: inner, event } => {
                 self.add(event, times.checked_mul(*inner).ok_or(EventError::TooMany)?)
+            }
+            PrivacyEvent::LimitedRounds { rounds, participation, event } => {
+                check_limited(participation, event)?;
+                let most = participation.most_participations(*rounds);
+                self.add(event, times.checked_mul(most).ok_or(EventError::TooMany)?)
             }
             PrivacyEvent::NonPrivate { what } => {
                 if times > 0 {

@@ -12,7 +12,7 @@ use super::{
     extends::extends,
     plan::{Plan, Start, spoken},
 };
-use crate::{event::PrivacyEvent, participation::Participation, statement::assumptions::participation_words};
+use crate::{event::PrivacyEvent, statement::assumptions::participation_words};
 
 /// All that a ledger says, added up.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ struct Stream {
     steps: BTreeMap<u64, Step>,
     /// Events that add up, each with how often.
     additional: Vec<(PrivacyEvent, u64)>,
-    /// The event that stands for all steps of correlated noise.
+    /// The event that stands for all steps up to the last.
     cumulative: Option<PrivacyEvent>,
 }
 
@@ -173,10 +173,8 @@ impl Account {
         if step >= phase.rounds {
             return Err(LedgerError::BeyondPlan { stream: stream.to_owned(), step, rounds: phase.rounds });
         }
-        let flat = event.flatten()?;
-        self.check_adjacency(flat.adjacency)?;
-        let other = flat.leaves.iter().filter_map(|(leaf, _)| participation(leaf)).find(|p| *p != phase.participation);
-        match other {
+        self.check_adjacency(event.flatten()?.adjacency)?;
+        match event.participations().into_iter().find(|p| *p != phase.participation) {
             None => Ok(()),
             Some(other) => Err(LedgerError::Participation {
                 stream: stream.to_owned(),
@@ -292,14 +290,5 @@ impl Stream {
             _ => event.clone().times(*times),
         });
         grouped.chain(self.cumulative.clone()).collect()
-    }
-}
-
-/// How users come to take part in an event, where it says so.
-fn participation(leaf: &PrivacyEvent) -> Option<Participation> {
-    match leaf {
-        PrivacyEvent::SampledGaussian { participation, .. }
-        | PrivacyEvent::CorrelatedGaussian { participation, .. } => Some(*participation),
-        _ => None,
     }
 }

@@ -95,11 +95,12 @@ pub enum Charge {
 }
 
 impl Charge {
-    /// How an event counts: correlated noise has one event for all its steps.
+    /// How an event counts: correlated noise has one event for all its steps, and so have rounds with limits on who takes
+    /// part in them.
     #[must_use]
     pub fn of(event: &PrivacyEvent) -> Self {
         match event {
-            PrivacyEvent::CorrelatedGaussian { .. } => Self::Cumulative,
+            PrivacyEvent::CorrelatedGaussian { .. } | PrivacyEvent::LimitedRounds { .. } => Self::Cumulative,
             PrivacyEvent::Compose { events } if events.iter().any(|e| Self::of(e) == Self::Cumulative) => {
                 Self::Cumulative
             }

@@ -1,4 +1,4 @@
-//! Whether an event of correlated noise goes on from the one before it, so that only the later one counts.
+//! Whether an event that stands for a run up to a step goes on from the one before it, so that only the later one counts.
 
 use crate::event::{PrivacyEvent, Segment};
 
@@ -9,21 +9,28 @@ pub(super) fn extends(before: &PrivacyEvent, after: &PrivacyEvent) -> Result<(),
 
 /// Whether `after` is more than `before`; an error if it is something else, or less.
 fn contains(before: &PrivacyEvent, after: &PrivacyEvent) -> Result<bool, String> {
-    use PrivacyEvent::{Compose, CorrelatedGaussian, Repeat};
+    use PrivacyEvent::{Compose, CorrelatedGaussian, LimitedRounds, Repeat};
     match (before, after) {
         (
             CorrelatedGaussian { adjacency: a, matrix, segments, participation, noise },
             CorrelatedGaussian { adjacency: b, matrix: matrix_b, segments: more, participation: who, noise: noise_b },
         ) => {
-            let same = [
+            all_same(&[
                 (a == b, "another adjacency"),
                 (matrix == matrix_b, "another matrix"),
                 (participation == who, "another participation"),
                 (noise == noise_b, "another noise"),
-            ];
-            match same.iter().find(|(equal, _)| !equal) {
-                Some((_, what)) => Err((*what).into()),
-                None => grown(segments, more),
+            ])?;
+            grown(segments, more)
+        }
+        (
+            LimitedRounds { rounds, participation, event },
+            LimitedRounds { rounds: more, participation: who, event: after },
+        ) => {
+            all_same(&[(participation == who, "another participation"), (event == after, "another event of a round")])?;
+            match more >= rounds {
+                true => Ok(more > rounds),
+                false => Err(format!("{more} rounds after {rounds}")),
             }
         }
         (Compose { events }, Compose { events: more }) => {
@@ -42,6 +49,11 @@ fn contains(before: &PrivacyEvent, after: &PrivacyEvent) -> Result<bool, String>
         (before, after) if before == after => Ok(false),
         (before, after) => Err(format!("{} after {}", after.name(), before.name())),
     }
+}
+
+/// Says the first thing that differs.
+fn all_same(parts: &[(bool, &str)]) -> Result<(), String> {
+    parts.iter().find(|(equal, _)| !equal).map_or(Ok(()), |(_, what)| Err((*what).into()))
 }
 
 /// Whether segments became longer or more. Those before the last that was open may not change.

@@ -27,9 +27,9 @@ use super::{
 use crate::rng::RandomWords;
 
 /// The least variance: that of the least discrete Gaussian.
-const LEAST_VARIANCE: u64 = 32 * 32;
+pub(crate) const LEAST_VARIANCE: u64 = 32 * 32;
 /// The most: distances from the top stay far below what machine words and floats hold.
-const MOST_VARIANCE: u64 = 1 << 60;
+pub(crate) const MOST_VARIANCE: u64 = 1 << 60;
 /// Bounds from floats are widened by this part of them.
 const MARGIN: f64 = 1.0 / (1u64 << 36) as f64;
 
@@ -39,6 +39,14 @@ const MARGIN: f64 = 1.0 / (1u64 << 36) as f64;
 pub struct VarianceError {
     /// What was refused.
     pub got: u64,
+}
+
+/// Refuses a variance that is odd, below 1024 or above 2^60.
+pub(crate) fn check_variance(variance: u64) -> Result<(), VarianceError> {
+    if !(LEAST_VARIANCE..=MOST_VARIANCE).contains(&variance) || variance % 2 == 1 {
+        return Err(VarianceError { got: variance });
+    }
+    Ok(())
 }
 
 /// Draws from the Skellam law of one variance.
@@ -53,9 +61,7 @@ impl SkellamSampler {
     /// # Errors
     /// When the variance is odd, below 1024 or above 2^60.
     pub fn new(variance: u64) -> Result<Self, VarianceError> {
-        if !(LEAST_VARIANCE..=MOST_VARIANCE).contains(&variance) || variance % 2 == 1 {
-            return Err(VarianceError { got: variance });
-        }
+        check_variance(variance)?;
         Ok(Self { poisson: CentredPoisson::new(variance / 2) })
     }
 

@@ -10,12 +10,12 @@ use crate::{
 };
 
 /// Users that a sum takes at most, so that no coordinate overflows.
-const MOST_USERS: u64 = 1 << 31;
+pub(super) const MOST_USERS: u64 = 1 << 31;
 
 /// Integers on the grid, every bound of the layout checked exactly. `Debug` shows the length and nothing else.
 pub struct Encoded {
-    values: Vec<i32>,
-    id: EncodingId,
+    pub(super) values: Vec<i32>,
+    pub(super) id: EncodingId,
 }
 
 impl Encoded {
@@ -42,7 +42,7 @@ impl Encoded {
         self.values.iter().flat_map(|v| v.to_le_bytes()).collect()
     }
 
-    /// The integers, for secure aggregation to mask.
+    /// The integers; secure aggregation masks them as [`Residues`](super::Residues).
     #[must_use]
     pub fn values(&self) -> &[i32] {
         &self.values
@@ -62,6 +62,8 @@ pub struct Sum {
     pub(super) id: EncodingId,
     layout: Layout,
     users: u64,
+    /// Whether any part of it came by [`Sum::assertion`].
+    pub(super) asserted: bool,
 }
 
 impl Sum {
@@ -69,7 +71,7 @@ impl Sum {
     #[must_use]
     pub fn zero(encoding: &Encoding) -> Self {
         let layout = encoding.layout().clone();
-        Self { values: vec![0; layout.len()], id: encoding.id(), layout, users: 0 }
+        Self { values: vec![0; layout.len()], id: encoding.id(), layout, users: 0, asserted: false }
     }
 
     /// Adds one user.
@@ -89,6 +91,7 @@ impl Sum {
     pub fn merge(&mut self, other: Self) -> Result<(), EncodingError> {
         self.admit(other.id, other.users)?;
         self.values.iter_mut().zip(&other.values).for_each(|(sum, v)| *sum += v);
+        self.asserted |= other.asserted;
         Ok(())
     }
 
@@ -101,7 +104,7 @@ impl Sum {
     }
 
     /// A sum whose parts nobody can check: that each was encoded within its bounds is asserted by the caller, not shown.
-    /// The one way around [`Encoded`], for secure aggregation.
+    /// The one way around [`Encoded`], for secure aggregation: [`Residues::sum`](super::Residues::sum) calls it.
     ///
     /// # Errors
     /// When the length is not the encoding's, or a coordinate is larger than `users` honest users could make it.
@@ -110,7 +113,7 @@ impl Sum {
         if values.len() != sum.values.len() {
             return Err(EncodingError::Length { expected: sum.values.len(), got: values.len() });
         }
-        sum.values = values;
+        (sum.values, sum.asserted) = (values, true);
         sum.admit(encoding.id(), users)?;
         sum.check_size()?;
         Ok(sum)

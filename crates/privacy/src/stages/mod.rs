@@ -2,10 +2,14 @@
 //!
 //! Each step consumes the type before it, and no type can be made in another way, so a step cannot be left out: what
 //! the optimizer takes is a [`Released`], which only a mechanism makes, from a [`Sum`], which holds nothing but
-//! [`Encoded`] vectors whose integer norm was checked, exactly, against the bound that the accountant uses. To audit,
-//! look for four words: [`Sum::assertion`] (a securely aggregated sum, whose parts nobody can check),
+//! [`Encoded`] vectors whose integer norm was checked, exactly, against the bound that the accountant uses. Between sum
+//! and release, a [`Quotient`] may divide by the weight. Where users add the noise themselves, the way is
+//! `Update -> Clipped -> Encoded -> NoisedSum -> Released`, and there is never a sum without noise.
+//!
+//! To audit, look for five words: [`Sum::assertion`] (a securely aggregated sum, whose parts nobody can check; called by
+//! [`Residues::sum`] and by tests), [`Residues::noised_sum`] (the same, and nobody can check that its noise is there),
 //! [`Sum::across_processes`] (sums of several processes of one run), [`Sum::release_without_privacy`] and
-//! [`Released::restore`]. Between sum and release, a [`Quotient`] may divide by the weight.
+//! [`Released::restore`].
 //!
 //! ```
 //! use std::sync::Arc;
@@ -72,10 +76,12 @@ mod clipped;
 mod encoded;
 mod quotient;
 mod released;
+mod residues;
 
 pub use self::{
     clipped::{ClipBit, ClipRule, ClipRuleError, Clipped, Clipping, Contribution, LayerClip, Update, project},
     encoded::{Encoded, Sum},
     quotient::Quotient,
     released::{Released, RestoreError},
+    residues::{NoisedSum, Residues},
 };

@@ -92,10 +92,14 @@ impl Quotient {
     /// The weighted average, on the grid, to the nearest; what else the sum has stays, the weight goes.
     ///
     /// # Errors
-    /// When the sum is of another encoding, or an asserted one has more update than its weight allows.
+    /// When the sum is of another encoding, when it is asserted, since nobody checked then that updates keep to their
+    /// weights, or when processes added up more update than its weight allows.
     pub fn divide(&self, mut sum: Sum) -> Result<Sum, EncodingError> {
         if sum.id != self.sums.id() {
             return Err(EncodingError::Mixed);
+        }
+        if sum.asserted {
+            return Err(EncodingError::Asserted);
         }
         let (from, to) = (self.sums.plan().grid_bits, self.quotients.plan().grid_bits);
         let denominator = i128::from(sum.values[self.weight].max(self.least_weight)) << from;

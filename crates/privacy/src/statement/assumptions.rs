@@ -13,6 +13,9 @@ pub fn of(event: &PrivacyEvent) -> Vec<String> {
     words
 }
 
+/// Of Gaussian rounds, unless something else says who takes part in them.
+const EVERY_ROUND: &str = "every user may take part in every round";
+
 fn collect(event: &PrivacyEvent, words: &mut Vec<String>) {
     let mut say = |sentence: String| {
         if !words.contains(&sentence) {
@@ -22,7 +25,7 @@ fn collect(event: &PrivacyEvent, words: &mut Vec<String>) {
     match event {
         PrivacyEvent::NonPrivate { what } => say(format!("{what} costs infinity")),
         PrivacyEvent::Gaussian { adjacency, noise } => {
-            say("every user may take part in every round".into());
+            say(EVERY_ROUND.into());
             say(noise_words(noise, *adjacency));
         }
         PrivacyEvent::SampledGaussian { adjacency, participation, noise } => {
@@ -41,6 +44,10 @@ fn collect(event: &PrivacyEvent, words: &mut Vec<String>) {
         PrivacyEvent::DistributedSkellam { honest_survivors, .. } => {
             say(format!("no sum is opened with the noise of fewer than {honest_survivors} honest participants in it"));
             say("sensitivities hold exactly on the integer grid; no amplification by sampling".into());
+        }
+        PrivacyEvent::LimitedRounds { participation, event, .. } => {
+            say(participation_words(participation));
+            of(event).into_iter().filter(|sentence| sentence != EVERY_ROUND).for_each(say);
         }
         PrivacyEvent::Zcdp { rho, .. } => say(format!("something else shows that the release is {rho}-zCDP")),
         PrivacyEvent::Repeat { event, .. } => collect(event, words),

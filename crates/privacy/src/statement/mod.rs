@@ -314,7 +314,11 @@ fn non_private(event: &PrivacyEvent) -> Vec<String> {
     fn collect(event: &PrivacyEvent, found: &mut Vec<String>) {
         match event {
             PrivacyEvent::NonPrivate { what } if !found.contains(what) => found.push(what.clone()),
-            PrivacyEvent::Repeat { times, event } if *times > 0 => collect(event, found),
+            PrivacyEvent::Repeat { times: often, event } | PrivacyEvent::LimitedRounds { rounds: often, event, .. }
+                if *often > 0 =>
+            {
+                collect(event, found)
+            }
             PrivacyEvent::Compose { events } => events.iter().for_each(|event| collect(event, found)),
             _ => {}
         }

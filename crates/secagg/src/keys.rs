@@ -1,0 +1,280 @@
+//! A client's keys of one round, what two clients agree on, and what is derived from it. Everything is bound to the session,
+//! which stands for parameters, model and directory: clients who were shown different ones share no key.
+
+use aes_gcm::{
+    Aes256Gcm, KeyInit,
+    aead::{Aead, Payload},
+};
+use hkdf::Hkdf;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use x25519_dalek::{PublicKey, StaticSecret};
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::{
+    entropy::{Entropy, NoRandomness},
+    masks::MaskKey,
+    session::SessionId,
+};
+
+/// Bytes of a nonce.
+const NONCE: usize = 12;
+/// Bytes that sealing adds.
+pub(crate) const SEAL_OVERHEAD: usize = NONCE + 16;
+
+/// What a client says of its keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PublicKeys {
+    /// For shares on their way to one neighbour.
+    pub sealing: [u8; 32],
+    /// For the masks that two neighbours share.
+    pub masking: [u8; 32],
+}
+
+/// A key that would make the same secret with everyone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WeakKey;
+
+impl PublicKeys {
+    /// Refuses keys of low order, whose agreed secret anyone knows, and one key for both uses.
+    pub(crate) fn check(&self) -> Result<(), WeakKey> {
+        let probe = SecretKey(StaticSecret::from([1; 32]));
+        probe.agree(&self.sealing)?;
+        probe.agree(&self.masking)?;
+        if self.sealing == self.masking { Err(WeakKey) } else { Ok(()) }
+    }
+}
+
+/// One secret key. It is zeroized on drop, and `Debug` does not show it.
+pub(crate) struct SecretKey(StaticSecret);
+
+impl SecretKey {
+    pub(crate) fn draw(entropy: &mut dyn Entropy) -> Result<Self, NoRandomness> {
+        let mut bytes = Zeroizing::new([0; 32]);
+        entropy.fill(&mut *bytes)?;
+        Ok(Self::from_bytes(&bytes))
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8; 32]) -> Self {
+        Self(StaticSecret::from(*bytes))
+    }
+
+    pub(crate) fn to_bytes(&self) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(self.0.to_bytes())
+    }
+
+    pub(crate) fn public(&self) -> [u8; 32] {
+        PublicKey::from(&self.0).to_bytes()
+    }
+
+    /// What two agree on (X25519); refused where the other key leaves no choice.
+    pub(crate) fn agree(&self, other: &[u8; 32]) -> Result<Agreed, WeakKey> {
+        let shared = self.0.diffie_hellman(&PublicKey::from(*other));
+        if shared.was_contributory() { Ok(Agreed(Zeroizing::new(shared.to_bytes()))) } else { Err(WeakKey) }
+    }
+}
+
+impl std::fmt::Debug for SecretKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SecretKey(secret)")
+    }
+}
+
+/// What two clients agreed on.
+pub(crate) struct Agreed(Zeroizing<[u8; 32]>);
+
+impl Agreed {
+    /// The mask that the clients at two positions share.
+    pub(crate) fn pair_mask(&self, session: &SessionId, a: u32, b: u32) -> MaskKey {
+        MaskKey::new(derive(&self.0, session, b"pair", &[a.min(b), a.max(b)]))
+    }
+
+    /// The key of what one sends the other.
+    fn sealing(&self, session: &SessionId, from: u32, to: u32) -> Aes256Gcm {
+        let mut key = derive(&self.0, session, b"share", &[from, to]);
+        let cipher = Aes256Gcm::new(&key.into());
+        key.zeroize();
+        cipher
+    }
+
+    /// Seals what one sends the other: a nonce, then the ciphertext. The nonce is drawn, so that nothing that is repeated after
+    /// a crash can use one twice.
+    pub(crate) fn seal(
+        &self,
+        session: &SessionId,
+        from: u32,
+        to: u32,
+        plain: &[u8],
+        entropy: &mut dyn Entropy,
+    ) -> Result<Vec<u8>, NoRandomness> {
+        let mut nonce = [0; NONCE];
+        entropy.fill(&mut nonce)?;
+        let (cipher, aad) = (self.sealing(session, from, to), associated(session, from, to));
+        let sealed = cipher
+            .encrypt(&nonce.into(), Payload { msg: plain, aad: &aad })
+            .expect("a few bytes are within what AES-GCM seals");
+        Ok([&nonce[..], &sealed].concat())
+    }
+
+    /// Opens it; none where it is not what the one sealed for the other in this session.
+    pub(crate) fn open(&self, session: &SessionId, from: u32, to: u32, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        let (nonce, sealed) = sealed.split_first_chunk::<NONCE>()?;
+        let (cipher, aad) = (self.sealing(session, from, to), associated(session, from, to));
+        cipher.decrypt(&(*nonce).into(), Payload { msg: sealed, aad: &aad }).ok().map(Zeroizing::new)
+    }
+}
+
+impl std::fmt::Debug for Agreed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Agreed(secret)")
+    }
+}
+
+/// b_i: what a client's own mask is made of.
+pub(crate) struct SelfSeed(Zeroizing<[u8; 32]>);
+
+impl SelfSeed {
+    pub(crate) fn draw(entropy: &mut dyn Entropy) -> Result<Self, NoRandomness> {
+        let mut bytes = Zeroizing::new([0; 32]);
+        entropy.fill(&mut *bytes)?;
+        Ok(Self(bytes))
+    }
+
+    pub(crate) const fn from_bytes(bytes: Zeroizing<[u8; 32]>) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    pub(crate) fn mask(&self, session: &SessionId, position: u32) -> MaskKey {
+        MaskKey::new(derive(&self.0, session, b"self", &[position]))
+    }
+
+    /// What a client says of its seed before anyone could need it, so that a reconstructed one can be checked.
+    pub(crate) fn commitment(&self, session: &SessionId, position: u32) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        hash.update(b"keyhush secagg self seed v1");
+        hash.update(session.0);
+        hash.update(position.to_le_bytes());
+        hash.update(*self.0);
+        hash.finalize().into()
+    }
+
+    pub(crate) fn opens(&self, commitment: &[u8; 32], session: &SessionId, position: u32) -> bool {
+        self.commitment(session, position).ct_eq(commitment).into()
+    }
+}
+
+impl std::fmt::Debug for SelfSeed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SelfSeed(secret)")
+    }
+}
+
+fn derive(secret: &[u8; 32], session: &SessionId, label: &[u8], positions: &[u32]) -> [u8; 32] {
+    let mut info = [b"keyhush secagg v1 ", label].concat();
+    positions.iter().for_each(|p| info.extend_from_slice(&p.to_le_bytes()));
+    let mut key = [0; 32];
+    Hkdf::<Sha256>::new(Some(&session.0), secret)
+        .expand(&info, &mut key)
+        .expect("32 bytes are within what HKDF-SHA-256 gives");
+    key
+}
+
+/// Session and direction: a ciphertext means nothing elsewhere.
+fn associated(session: &SessionId, from: u32, to: u32) -> Vec<u8> {
+    [&session.0[..], &from.to_le_bytes(), &to.to_le_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entropy::SimulatedEntropy;
+
+    fn agreed() -> (Agreed, Agreed) {
+        let mut entropy = SimulatedEntropy::from_seed(1);
+        let (a, b) = (SecretKey::draw(&mut entropy).unwrap(), SecretKey::draw(&mut entropy).unwrap());
+        (a.agree(&b.public()).unwrap(), b.agree(&a.public()).unwrap())
+    }
+
+    #[test]
+    fn what_is_sealed_opens_for_its_recipient_in_its_session_and_nowhere_else() {
+        let (ours, theirs) = agreed();
+        let (session, other) = (SessionId([7; 32]), SessionId([8; 32]));
+        let sealed = ours.seal(&session, 3, 5, b"two shares", &mut SimulatedEntropy::from_seed(2)).unwrap();
+        assert_eq!(sealed.len(), SEAL_OVERHEAD + 10);
+        assert_eq!(theirs.open(&session, 3, 5, &sealed).unwrap().as_slice(), b"two shares");
+        assert!(theirs.open(&session, 5, 3, &sealed).is_none(), "sender and recipient swapped");
+        assert!(theirs.open(&session, 3, 6, &sealed).is_none(), "another recipient");
+        assert!(theirs.open(&other, 3, 5, &sealed).is_none(), "replayed from another session");
+        for bit in 0..8 * sealed.len() {
+            let mut flipped = sealed.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(theirs.open(&session, 3, 5, &flipped).is_none(), "bit {bit}");
+        }
+        for len in 0..sealed.len() {
+            assert!(theirs.open(&session, 3, 5, &sealed[..len]).is_none(), "{len} bytes");
+        }
+        let wrong_key = SecretKey::from_bytes(&[9; 32]).agree(&SecretKey::from_bytes(&[4; 32]).public()).unwrap();
+        assert!(wrong_key.open(&session, 3, 5, &sealed).is_none());
+    }
+
+    #[test]
+    fn a_pair_has_one_mask_whoever_derives_it_and_another_in_every_session() {
+        let (ours, theirs) = agreed();
+        let key = |agreed: &Agreed, session: u8, a, b| {
+            let mut lanes = vec![0; 1024];
+            let streams = [(agreed.pair_mask(&SessionId([session; 32]), a, b), crate::masks::Sign::Plus)];
+            crate::masks::apply(&mut lanes, 0, 32, &streams).unwrap();
+            lanes
+        };
+        assert_eq!(key(&ours, 1, 4, 2), key(&theirs, 1, 2, 4));
+        assert_ne!(key(&ours, 1, 4, 2), key(&ours, 2, 4, 2));
+        assert_ne!(key(&ours, 1, 4, 2), key(&ours, 1, 4, 3));
+    }
+
+    /// The points of low order of Curve25519, as every implementation must refuse them (RFC 7748, section 6.1).
+    #[test]
+    fn keys_of_low_order_are_refused() {
+        let good = SecretKey::from_bytes(&[5; 32]).public();
+        let one = {
+            let mut k = [0; 32];
+            k[0] = 1;
+            k
+        };
+        let p_minus_one = {
+            let mut k = [0xff; 32];
+            k[0] = 0xec;
+            k[31] = 0x7f;
+            k
+        };
+        for weak in [[0; 32], one, p_minus_one] {
+            assert!(PublicKeys { sealing: weak, masking: good }.check().is_err());
+            assert!(PublicKeys { sealing: good, masking: weak }.check().is_err());
+        }
+        assert!(PublicKeys { sealing: good, masking: good }.check().is_err(), "one key for two uses");
+        let other = SecretKey::from_bytes(&[6; 32]).public();
+        assert!(PublicKeys { sealing: good, masking: other }.check().is_ok());
+    }
+
+    #[test]
+    fn a_commitment_opens_with_its_seed_position_and_session_only() {
+        let seed = SelfSeed::draw(&mut SimulatedEntropy::from_seed(3)).unwrap();
+        let session = SessionId([1; 32]);
+        let commitment = seed.commitment(&session, 4);
+        assert!(seed.opens(&commitment, &session, 4));
+        assert!(!seed.opens(&commitment, &session, 5));
+        assert!(!seed.opens(&commitment, &SessionId([2; 32]), 4));
+        assert!(!SelfSeed::draw(&mut SimulatedEntropy::from_seed(4)).unwrap().opens(&commitment, &session, 4));
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let mut entropy = SimulatedEntropy::from_seed(1);
+        assert_eq!(format!("{:?}", SecretKey::draw(&mut entropy).unwrap()), "SecretKey(secret)");
+        assert_eq!(format!("{:?}", SelfSeed::draw(&mut entropy).unwrap()), "SelfSeed(secret)");
+        assert_eq!(format!("{:?}", agreed().0), "Agreed(secret)");
+    }
+}

@@ -1,0 +1,68 @@
+//! Adding masks to lanes, without ever writing a mask down.
+
+use zeroize::Zeroize;
+
+use super::{
+    BLOCK, MaskError, MaskKey, Sign,
+    packing::{check_bits, check_blocks, packed_len, unpack_with},
+    stream::{CIPHER_BLOCK, Keystream},
+};
+
+/// The lanes that are worked on at a time: 32 KiB of them, which stay near while many masks are added.
+///
+/// Their keystream is 64 b cipher blocks, a multiple of what the widest implementation of AES encrypts at once.
+const CHUNK: usize = 8 * BLOCK;
+
+/// The masks that are added in one pass over the lanes; their key schedules are kept that long.
+const TILE: usize = 64;
+
+/// Adds the masks of many keys to the lanes, or subtracts them.
+///
+/// The lanes are whole blocks of a vector, the first of them number `first_block`. They wrap: [`super::reduce`] or
+/// [`super::pack`] them at the end.
+///
+/// # Errors
+/// If lanes are not whole blocks, bits not 1 to 32, or the blocks beyond every vector; no lane is changed then.
+pub fn apply(lanes: &mut [u32], first_block: u64, bits: u32, streams: &[(MaskKey, Sign)]) -> Result<(), MaskError> {
+    let bits = check_bits(bits)?;
+    let len = check_blocks(lanes, bits)?;
+    let position = position(first_block, len, bits).ok_or(MaskError::Position { first_block })?;
+    let mut buffer = Buffer::new();
+    for tile in streams.chunks(TILE) {
+        let mut keystreams: Vec<_> = tile.iter().map(|(key, sign)| (Keystream::new(key, position), *sign)).collect();
+        for chunk in lanes.chunks_mut(CHUNK) {
+            let packed = &mut buffer.0[..packed_len(chunk.len(), bits)];
+            for (keystream, sign) in &mut keystreams {
+                keystream.write(packed);
+                match sign {
+                    Sign::Plus => unpack_with(chunk, packed, bits, |lane, mask| *lane = lane.wrapping_add(mask)),
+                    Sign::Minus => unpack_with(chunk, packed, bits, |lane, mask| *lane = lane.wrapping_sub(mask)),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The cipher block at which a mask's `first_block` begins, if `len` bytes can follow it.
+fn position(first_block: u64, len: usize, bits: usize) -> Option<u64> {
+    let position = first_block.checked_mul((packed_len(BLOCK, bits) / CIPHER_BLOCK) as u64)?;
+    position.checked_add((len / CIPHER_BLOCK) as u64)?;
+    Some(position)
+}
+
+/// The keystream of a chunk of lanes, on the boundary of a cache line.
+#[repr(align(64))]
+struct Buffer([u8; packed_len(CHUNK, 32)]);
+
+impl Buffer {
+    fn new() -> Box<Self> {
+        Box::new(Self([0; _]))
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}

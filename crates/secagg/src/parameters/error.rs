@@ -1,0 +1,150 @@
+//! Why parameters are refused, and what to change.
+
+use thiserror::Error;
+
+use super::{Adversary, LEAST_CLIENTS, MOST_BITS, MOST_CLIENTS};
+
+/// Parameters or assumptions that are refused.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum ParameterError {
+    /// A fraction that is none.
+    #[error("the {what} fraction must be at least 0 and less than 1, not {value}")]
+    Fraction {
+        /// Of which clients.
+        what: &'static str,
+        /// What was given.
+        value: f64,
+    },
+    /// A number of bits that cannot be kept.
+    #[error("the {what} bits must be from {least} to {MOST_BITS}, not {value}")]
+    Bits {
+        /// Of what.
+        what: &'static str,
+        /// The fewest.
+        least: u32,
+        /// What was given.
+        value: u32,
+    },
+    /// Assumptions that no graph withstands.
+    #[error(
+        "a {adversary} server with a fraction {corrupted} corrupted and {dropout} dropping out leaves no threshold: {} must come to at most 0.9; \
+         over-select so that fewer drop out, or assume fewer corrupted",
+        match adversary { Adversary::Curious => "corrupted + dropout", Adversary::SemiMalicious => "corrupted + 2 dropout" }
+    )]
+    TooAdverse {
+        /// What the server does.
+        adversary: Adversary,
+        /// The corrupted fraction.
+        corrupted: f64,
+        /// The drop-out fraction.
+        dropout: f64,
+    },
+    /// Too few or too many clients for any graph.
+    #[error(
+        "from {LEAST_CLIENTS} to {MOST_CLIENTS} clients can aggregate, not {clients}; change the size of the cohort"
+    )]
+    Clients {
+        /// How many there are.
+        clients: u32,
+    },
+    /// Nobody is sure to have company.
+    #[error(
+        "of {clients} clients {corrupted} may be corrupted and {dropped} may drop out: two honest ones are not sure to remain, \
+         and a sum of one input hides nothing; take more clients, or plan for fewer drop-outs or fewer corrupted"
+    )]
+    NoCompany {
+        /// How many there are.
+        clients: u32,
+        /// How many may be corrupted.
+        corrupted: u32,
+        /// How many may drop out.
+        dropped: u32,
+    },
+    /// Secrecy needs a threshold that drop-outs do not leave, whatever the graph.
+    #[error(
+        "{clients} clients cannot keep secrets and survive drop-outs: even when each shares with all others, a {adversary} server \
+         with {corrupted} corrupted clients calls for a threshold of {threshold}, and with {dropped} dropped only {alive} others \
+         are sure to be there; take more clients, or plan for fewer drop-outs or fewer corrupted"
+    )]
+    NoThreshold {
+        /// How many there are.
+        clients: u32,
+        /// What the server does.
+        adversary: Adversary,
+        /// How many may be corrupted.
+        corrupted: u32,
+        /// How many may drop out.
+        dropped: u32,
+        /// What secrecy calls for.
+        threshold: u32,
+        /// What remains.
+        alive: u32,
+    },
+    /// No graph has this degree.
+    #[error(
+        "{clients} clients cannot have {degree} neighbours each: the degree must be {}, all others, or even and less than that",
+        clients.saturating_sub(1)
+    )]
+    Degree {
+        /// How many clients there are.
+        clients: u32,
+        /// What was given.
+        degree: u32,
+    },
+    /// No sharing has this threshold.
+    #[error("a secret shared among {degree} neighbours can have a threshold from 2 to {degree}, not {threshold}")]
+    Threshold {
+        /// Among how many a secret is shared.
+        degree: u32,
+        /// What was given.
+        threshold: u32,
+    },
+    /// Fewer clients than a device agrees to hide among.
+    #[error("a sum of {clients} inputs is below this device's floor of {floor}; the server must select more clients")]
+    FewClients {
+        /// How many there are.
+        clients: u32,
+        /// How many the device wants.
+        floor: u32,
+    },
+    /// The honest clients that remain could fall apart into groups, each with a sum of its own.
+    #[error(
+        "below this device's floor: with {degree} neighbours each, {gone} corrupted or dropped of {clients} clients part the others \
+         into groups with a chance that is not below 2^-{bits}; the server must raise the degree"
+    )]
+    Disconnected {
+        /// How many there are.
+        clients: u32,
+        /// Neighbours of each.
+        degree: u32,
+        /// How many may be corrupted or drop out.
+        gone: u32,
+        /// Bits of security.
+        bits: u32,
+    },
+    /// The server could open both secrets of a client.
+    #[error(
+        "below this device's floor: with {degree} neighbours each and a threshold of {threshold}, a {adversary} server with {corrupted} of \
+         {clients} clients on its side opens some client's input with a chance that is not below 2^-{bits}; the server must raise the \
+         threshold, or the degree with it"
+    )]
+    Exposed {
+        /// How many there are.
+        clients: u32,
+        /// Neighbours of each.
+        degree: u32,
+        /// Shares that open a secret.
+        threshold: u32,
+        /// What the server does.
+        adversary: Adversary,
+        /// How many may be corrupted.
+        corrupted: u32,
+        /// Bits of security.
+        bits: u32,
+    },
+}
+
+/// Not the name of an adversary.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("the adversary must be `curious` or `semi-malicious`, not `{0}`")]
+pub struct UnknownAdversary(pub String);

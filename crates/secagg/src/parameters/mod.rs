@@ -1,0 +1,425 @@
+//! How many neighbours each client shares its secrets with, and how many of them open one.
+//!
+//! Of n clients a fraction gamma may be corrupted (they tell the server all they know) and a fraction delta may drop out.
+//! Each client has k neighbours on a random ring, among whom its two secrets are shared with threshold t (Bell et al.,
+//! CCS 2020). The server may open one secret of each client: which one depends on whether it dropped out. With both it
+//! would see the client's input. So (n, k, t) must keep three promises:
+//!
+//! - *secrecy*: no honest client has so many corrupted neighbours that both its secrets can be opened. With c of them, a
+//!   curious server needs t <= c. A semi-malicious one lies about who dropped out, gets one share from each honest
+//!   neighbour, of the kind that it likes, and both from each corrupted one: it needs 2 t <= k + c.
+//! - *connectivity*: the honest clients that remain are one connected graph, so that only the sum over all of them is
+//!   free of masks.
+//! - *correctness*: each client has t neighbours that remain.
+//!
+//! The first two fail with a chance of at most 2^-sigma together, the third with at most 2^-eta. [`Parameters::find`] takes
+//! the smallest degree that keeps all three, and for the few clients that no ring can serve the complete graph, where
+//! nothing is left to chance. [`Parameters::check_floor`] is what a device asks of parameters, whoever proposes them.
+//!
+//! Fractions of clients are rounded down: 5 % of 19 clients is nobody.
+
+mod error;
+#[cfg(test)]
+mod exact;
+mod hypergeometric;
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, str::FromStr};
+
+pub use self::error::{ParameterError, UnknownAdversary};
+use self::hypergeometric::{Hypergeometric, ln_choose};
+
+/// The fewest clients that can aggregate: each needs two others to share a secret with.
+pub const LEAST_CLIENTS: u32 = 3;
+
+/// The most clients of one sum.
+pub const MOST_CLIENTS: u32 = 1 << 20;
+
+/// The most bits of security, or against failure, that can be asked for.
+pub const MOST_BITS: u32 = 128;
+
+/// Bounds on chances are kept with this much to spare in their logarithm, so that rounding never decides for the unsafe
+/// side: with 2^20 clients the logarithm of a factorial is 1.4e7, and its last digit 2e-9.
+const TO_SPARE: f64 = 1e-6;
+
+/// A fraction that means a whole number of clients may be so much short of it: 0.29 * 100 is 28.999999999999996.
+const ROUNDING: f64 = 1e-14;
+
+/// What the server does to learn more than the sum, together with the corrupted clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Adversary {
+    /// It follows the protocol, and looks at everything that it sees.
+    Curious,
+    /// It also lies about who dropped out, to each client as it likes.
+    SemiMalicious,
+}
+
+impl Adversary {
+    /// The most corrupted neighbours with which a client's input is still safe; none if it never is.
+    fn withstood(self, degree: u32, threshold: u32) -> Option<u32> {
+        match self {
+            Self::Curious => threshold.checked_sub(1),
+            Self::SemiMalicious => (2 * threshold).checked_sub(degree + 1),
+        }
+    }
+
+    /// The least threshold with which a client's input is safe in spite of `corrupted` neighbours.
+    fn threshold(self, degree: u32, corrupted: u32) -> u32 {
+        match self {
+            // A threshold of 1 would give each neighbour the secret itself.
+            Self::Curious => (corrupted + 1).max(2),
+            Self::SemiMalicious => (degree + corrupted) / 2 + 1,
+        }
+    }
+}
+
+impl fmt::Display for Adversary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Curious => "curious",
+            Self::SemiMalicious => "semi-malicious",
+        })
+    }
+}
+
+impl FromStr for Adversary {
+    type Err = UnknownAdversary;
+    fn from_str(text: &str) -> Result<Self, UnknownAdversary> {
+        [Self::Curious, Self::SemiMalicious]
+            .into_iter()
+            .find(|a| a.to_string() == text)
+            .ok_or_else(|| UnknownAdversary(text.chars().take(40).collect()))
+    }
+}
+
+/// What a round must withstand.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Assumptions {
+    /// delta: the fraction of clients that may drop out after they have sent their keys.
+    pub dropout: f64,
+    /// gamma: the fraction of clients that may be on the server's side.
+    pub corrupted: f64,
+    /// sigma: secrecy fails with a chance of at most 2^-sigma.
+    pub security_bits: u32,
+    /// eta: a round whose drop-outs are within the bound fails with a chance of at most 2^-eta.
+    pub failure_bits: u32,
+    /// What the server does.
+    pub adversary: Adversary,
+}
+
+impl Assumptions {
+    /// With 40 bits of security and 20 against failure.
+    #[must_use]
+    pub fn new(dropout: f64, corrupted: f64, adversary: Adversary) -> Self {
+        Self { dropout, corrupted, security_bits: 40, failure_bits: 20, adversary }
+    }
+
+    /// Refuses what has no meaning, and what no graph withstands, however many clients there are.
+    ///
+    /// # Errors
+    /// Which number is out of range.
+    pub fn check(&self) -> Result<(), ParameterError> {
+        let Self { dropout, corrupted, adversary, .. } = *self;
+        check_fractions(corrupted, dropout)?;
+        check_bits("security", 1, self.security_bits)?;
+        check_bits("failure", 1, self.failure_bits)?;
+        let together = match adversary {
+            Adversary::Curious => corrupted + dropout,
+            Adversary::SemiMalicious => corrupted + 2.0 * dropout,
+        };
+        if together > 0.9 + ROUNDING {
+            return Err(ParameterError::TooAdverse { adversary, corrupted, dropout });
+        }
+        Ok(())
+    }
+
+    /// The most of `clients` that may drop out.
+    #[must_use]
+    pub fn most_dropped(&self, clients: u32) -> u32 {
+        part(self.dropout, clients)
+    }
+
+    /// The most of `clients` that may be corrupted.
+    #[must_use]
+    pub fn most_corrupted(&self, clients: u32) -> u32 {
+        part(self.corrupted, clients)
+    }
+}
+
+/// The least that a device asks of the parameters of a round, whatever the server says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Floor {
+    /// The fewest clients.
+    pub clients: u32,
+    /// The fraction of clients that may be on the server's side.
+    pub corrupted: f64,
+    /// The fraction of clients that may drop out.
+    pub dropout: f64,
+    /// Secrecy fails with a chance of at most 2^-`security_bits`.
+    pub security_bits: u32,
+    /// What the server may do.
+    pub adversary: Adversary,
+}
+
+impl Default for Floor {
+    /// A hundred clients, since in a smaller sum an input is not well hidden however it is masked; one in ten of them
+    /// corrupted and one in twenty dropped, below which no deployment should plan; 40 bits; a server that is curious, since that is
+    /// what most deployments assume. A device that does not trust the server's word on drop-outs raises the last.
+    fn default() -> Self {
+        Self { clients: 100, corrupted: 0.1, dropout: 0.05, security_bits: 40, adversary: Adversary::Curious }
+    }
+}
+
+impl Floor {
+    /// Insecure: asks for nothing. For benchmarks.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { clients: 0, corrupted: 0.0, dropout: 0.0, security_bits: 0, adversary: Adversary::Curious }
+    }
+
+    /// Refuses what has no meaning.
+    ///
+    /// # Errors
+    /// Which number is out of range.
+    pub fn check(&self) -> Result<(), ParameterError> {
+        check_fractions(self.corrupted, self.dropout)?;
+        check_bits("security", 0, self.security_bits)
+    }
+}
+
+/// The graph of a round and the threshold of its secrets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Parameters {
+    clients: u32,
+    degree: u32,
+    threshold: u32,
+}
+
+impl Parameters {
+    /// Those of the smallest degree that withstand the assumptions.
+    ///
+    /// # Errors
+    /// When the assumptions have no meaning, or nothing withstands them: which condition cannot hold, and what to change.
+    pub fn find(clients: u32, assumptions: &Assumptions) -> Result<Self, ParameterError> {
+        assumptions.check()?;
+        check_clients(clients)?;
+        let adversity = Adversity::of_assumptions(clients, assumptions);
+        adversity.check_company()?;
+        let Adversity { corrupted, dropped, adversary, .. } = adversity;
+        let complete = clients - 1;
+
+        // The larger the degree, the surer the connection.
+        let (mut disconnected, mut least) = (0, complete.div_ceil(2));
+        while disconnected + 1 < least {
+            let middle = disconnected.midpoint(least);
+            if adversity.is_connected(2 * middle) {
+                least = middle;
+            } else {
+                disconnected = middle;
+            }
+        }
+        // It is more likely than not that a client has as many corrupted neighbours as it has on average, rounded down.
+        let average = u64::from(2 * least) * u64::from(corrupted) / u64::from(clients);
+        let mut neighbours = u32::try_from(average).unwrap_or(corrupted);
+        for degree in (2 * least..complete).step_by(2).chain([complete]) {
+            // More neighbours have as many corrupted ones among them, or more.
+            while !adversity.has_at_most(degree, neighbours) {
+                neighbours += 1;
+            }
+            let threshold = adversary.threshold(degree, neighbours);
+            if adversity.leaves(degree, threshold, assumptions.failure_bits) {
+                return Ok(Self { clients, degree, threshold });
+            }
+        }
+        let (threshold, alive) = (adversary.threshold(complete, corrupted), complete.saturating_sub(dropped));
+        Err(ParameterError::NoThreshold { clients, adversary, corrupted, dropped, threshold, alive })
+    }
+
+    /// Those that somebody proposes. They have a meaning, and nothing more is known of them: see
+    /// [`Self::check_floor`].
+    ///
+    /// # Errors
+    /// Which of them has no meaning.
+    pub fn from_parts(clients: u32, degree: u32, threshold: u32) -> Result<Self, ParameterError> {
+        check_clients(clients)?;
+        let complete = clients - 1;
+        if degree != complete && (degree == 0 || degree > complete || !degree.is_multiple_of(2)) {
+            return Err(ParameterError::Degree { clients, degree });
+        }
+        if !(2..=degree).contains(&threshold) {
+            return Err(ParameterError::Threshold { degree, threshold });
+        }
+        Ok(Self { clients, degree, threshold })
+    }
+
+    /// Insecure: those that a benchmark likes, whatever they withstand.
+    ///
+    /// # Errors
+    /// Which of them has no meaning.
+    pub fn insecure(clients: u32, degree: u32, threshold: u32) -> Result<Self, ParameterError> {
+        Self::from_parts(clients, degree, threshold)
+    }
+
+    /// Refuses what is below a device's floor: too few clients, or secrecy or connectivity that fails too often. It is not asked whether
+    /// the round survives drop-outs, which is the server's concern.
+    ///
+    /// # Errors
+    /// What is below the floor.
+    pub fn check_floor(&self, floor: &Floor) -> Result<(), ParameterError> {
+        floor.check()?;
+        let Self { clients, degree, threshold } = *self;
+        if clients < floor.clients {
+            return Err(ParameterError::FewClients { clients, floor: floor.clients });
+        }
+        let adversity = Adversity::of_floor(clients, floor);
+        adversity.check_company()?;
+        let Adversity { corrupted, dropped, security_bits: bits, adversary, .. } = adversity;
+        if !adversity.is_connected(degree) {
+            return Err(ParameterError::Disconnected { clients, degree, gone: corrupted + dropped, bits });
+        }
+        let withstood = adversary.withstood(degree, threshold);
+        if !withstood.is_some_and(|neighbours| adversity.has_at_most(degree, neighbours)) {
+            return Err(ParameterError::Exposed { clients, degree, threshold, adversary, corrupted, bits });
+        }
+        Ok(())
+    }
+
+    /// n: clients.
+    #[must_use]
+    pub fn clients(&self) -> u32 {
+        self.clients
+    }
+
+    /// k: neighbours of each client, among whom its secrets are shared.
+    #[must_use]
+    pub fn degree(&self) -> u32 {
+        self.degree
+    }
+
+    /// t: shares that open a secret.
+    #[must_use]
+    pub fn threshold(&self) -> u32 {
+        self.threshold
+    }
+
+    /// Whether everybody is everybody's neighbour.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.degree == self.clients - 1
+    }
+}
+
+/// Assumptions, or a floor, in numbers of clients.
+#[derive(Debug, Clone, Copy)]
+struct Adversity {
+    clients: u32,
+    corrupted: u32,
+    dropped: u32,
+    security_bits: u32,
+    adversary: Adversary,
+}
+
+impl Adversity {
+    fn of_assumptions(clients: u32, assumptions: &Assumptions) -> Self {
+        let Assumptions { security_bits, adversary, .. } = *assumptions;
+        let (corrupted, dropped) = (assumptions.most_corrupted(clients), assumptions.most_dropped(clients));
+        Self { clients, corrupted, dropped, security_bits, adversary }
+    }
+
+    fn of_floor(clients: u32, floor: &Floor) -> Self {
+        let Floor { security_bits, adversary, .. } = *floor;
+        let (corrupted, dropped) = (part(floor.corrupted, clients), part(floor.dropout, clients));
+        Self { clients, corrupted, dropped, security_bits, adversary }
+    }
+
+    /// Whether two honest clients are sure to remain.
+    fn check_company(&self) -> Result<(), ParameterError> {
+        let Self { clients, corrupted, dropped, .. } = *self;
+        if clients < corrupted + dropped + 2 {
+            return Err(ParameterError::NoCompany { clients, corrupted, dropped });
+        }
+        Ok(())
+    }
+
+    fn is_complete(&self, degree: u32) -> bool {
+        degree == self.clients - 1
+    }
+
+    /// Whether the honest clients that remain are connected, except with half the chance that secrecy may fail with.
+    ///
+    /// A ring falls apart only if in two places k/2 clients in a row are gone. There are n (n - k - 1) / 2 such pairs of places,
+    /// and the k clients of each are all gone with a chance of C(gone, k) / C(n, k).
+    fn is_connected(&self, degree: u32) -> bool {
+        if self.is_complete(degree) {
+            return true;
+        }
+        let pairs = f64::from(self.clients) * f64::from(self.clients - degree - 1) / 2.0;
+        let gone = ln_choose(self.corrupted + self.dropped, degree) - ln_choose(self.clients, degree);
+        libm::log(pairs) + gone + TO_SPARE < self.ln_half_security()
+    }
+
+    /// Whether every honest client has at most so many corrupted neighbours, except with half the chance that secrecy may fail
+    /// with.
+    ///
+    /// The neighbours of a client are a random k of all n, if one does not know whether it is honest itself. So n P[Hyp(n, corrupted,
+    /// k) > neighbours] is the number of clients, corrupted ones included, that are expected to have more.
+    fn has_at_most(&self, degree: u32, neighbours: u32) -> bool {
+        if self.is_complete(degree) {
+            return self.corrupted <= neighbours;
+        }
+        let more = Hypergeometric::new(self.clients, self.corrupted, degree).ln_above(neighbours);
+        self.ln_clients() + more + TO_SPARE <= self.ln_half_security()
+    }
+
+    /// Whether every client has so many neighbours that remain, except with a chance of 2^-bits.
+    fn leaves(&self, degree: u32, neighbours: u32, bits: u32) -> bool {
+        if self.is_complete(degree) {
+            return self.dropped + neighbours <= degree;
+        }
+        let fewer = Hypergeometric::new(self.clients, self.clients - self.dropped, degree).ln_below(neighbours);
+        self.ln_clients() + fewer + TO_SPARE <= ln_power_of_half(bits)
+    }
+
+    fn ln_clients(&self) -> f64 {
+        libm::log(f64::from(self.clients))
+    }
+
+    fn ln_half_security(&self) -> f64 {
+        ln_power_of_half(self.security_bits + 1)
+    }
+}
+
+/// ln 2^-bits.
+fn ln_power_of_half(bits: u32) -> f64 {
+    -f64::from(bits) * std::f64::consts::LN_2
+}
+
+/// A fraction of the clients, rounded down.
+fn part(fraction: f64, clients: u32) -> u32 {
+    // A cast takes what is below zero, or no number, for zero.
+    (((fraction + ROUNDING) * f64::from(clients)) as u32).min(clients)
+}
+
+fn check_clients(clients: u32) -> Result<(), ParameterError> {
+    match clients {
+        LEAST_CLIENTS..=MOST_CLIENTS => Ok(()),
+        _ => Err(ParameterError::Clients { clients }),
+    }
+}
+
+fn check_fractions(corrupted: f64, dropout: f64) -> Result<(), ParameterError> {
+    for (what, value) in [("corrupted", corrupted), ("drop-out", dropout)] {
+        if !(0.0..1.0).contains(&value) {
+            return Err(ParameterError::Fraction { what, value });
+        }
+    }
+    Ok(())
+}
+
+fn check_bits(what: &'static str, least: u32, value: u32) -> Result<(), ParameterError> {
+    match value {
+        _ if value < least || value > MOST_BITS => Err(ParameterError::Bits { what, least, value }),
+        _ => Ok(()),
+    }
+}

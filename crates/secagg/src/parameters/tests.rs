@@ -1,0 +1,466 @@
+//! The finder against tables, against counting, and against every set of clients that can be corrupted or drop out.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::graph::Graph;
+
+const ADVERSARIES: [Adversary; 2] = [Adversary::Curious, Adversary::SemiMalicious];
+
+fn find(clients: u32, corrupted: f64, dropout: f64, adversary: Adversary) -> Result<(u32, u32), ParameterError> {
+    Parameters::find(clients, &Assumptions::new(dropout, corrupted, adversary)).map(|p| (p.degree, p.threshold))
+}
+
+/// (n, gamma, delta, curious, semi-malicious), a row of the table.
+type Row = (u32, f64, f64, (u32, u32), (u32, u32));
+
+fn table() -> Vec<Row> {
+    let lines = include_str!("../../testdata/parameters.tsv").lines().filter(|l| !l.starts_with('#')).skip(1);
+    let row = |line: &str| {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [n, gamma, delta, numbers @ ..] = fields.as_slice() else { panic!("{line}") };
+        let gamma = if *gamma == "0.333" { 1.0 / 3.0 } else { gamma.parse().unwrap() };
+        let numbers: Vec<u32> = numbers.iter().map(|f| f.parse().unwrap()).collect();
+        let [k, t, semi_k, semi_t] = numbers[..] else { panic!("{line}") };
+        (n.parse().unwrap(), gamma, delta.parse().unwrap(), (k, t), (semi_k, semi_t))
+    };
+    lines.map(row).collect()
+}
+
+#[test]
+fn the_table_of_an_independent_port_is_met() {
+    let table = table();
+    assert_eq!(table.len(), 120);
+    for (n, gamma, delta, curious, semi_malicious) in table {
+        assert_eq!(find(n, gamma, delta, Adversary::Curious), Ok(curious), "{n} {gamma} {delta}");
+        assert_eq!(find(n, gamma, delta, Adversary::SemiMalicious), Ok(semi_malicious), "{n} {gamma} {delta}");
+    }
+}
+
+#[test]
+fn the_table_of_the_design_is_met() {
+    let third = 1.0 / 3.0;
+    for (n, gamma, delta, curious, semi_malicious) in [
+        (100, third, 0.05, (34, 29), (42, 37)),
+        (100, third, 0.1, (42, 32), (54, 44)),
+        (300, third, 0.1, (78, 56), (130, 103)),
+        (1000, third, 0.05, (78, 60), (138, 114)),
+        (1000, third, 0.1, (102, 72), (218, 171)),
+        (6500, third, 0.05, (92, 70), (174, 143)),
+        (6500, third, 0.1, (124, 87), (302, 236)),
+        (6500, 0.2, 0.1, (78, 50), (176, 130)),
+        (6500, 0.1, 0.1, (54, 31), (118, 82)),
+        (6500, 0.05, 0.1, (42, 21), (92, 61)),
+    ] {
+        assert_eq!(find(n, gamma, delta, Adversary::Curious), Ok(curious), "{n} {gamma} {delta}");
+        assert_eq!(find(n, gamma, delta, Adversary::SemiMalicious), Ok(semi_malicious), "{n} {gamma} {delta}");
+    }
+}
+
+#[test]
+fn what_no_graph_withstands_is_refused_with_the_reason() {
+    let third = 1.0 / 3.0;
+    for (n, gamma, delta, adversary, reason) in [
+        (0, 0.1, 0.1, Adversary::Curious, "from 3 to 1048576 clients can aggregate, not 0"),
+        (2, 0.0, 0.0, Adversary::Curious, "from 3 to 1048576 clients can aggregate, not 2"),
+        (MOST_CLIENTS + 1, 0.0, 0.0, Adversary::Curious, "change the size of the cohort"),
+        (u32::MAX, 0.0, 0.0, Adversary::Curious, "change the size of the cohort"),
+        (1000, 0.1, 1.0, Adversary::Curious, "the drop-out fraction must be at least 0 and less than 1, not 1"),
+        (1000, 0.1, -1.0, Adversary::Curious, "the drop-out fraction must be at least 0 and less than 1, not -1"),
+        (1000, f64::NAN, 0.1, Adversary::Curious, "the corrupted fraction must be at least 0 and less than 1, not NaN"),
+        (1000, 0.1, f64::INFINITY, Adversary::Curious, "less than 1, not inf"),
+        (1000, 0.5, 0.5, Adversary::Curious, "corrupted + dropout must come to at most 0.9"),
+        (1000, 0.5, 0.5, Adversary::SemiMalicious, "corrupted + 2 dropout must come to at most 0.9"),
+        (1000, 0.33, 0.33, Adversary::SemiMalicious, "over-select so that fewer drop out"),
+        (3, third, third, Adversary::Curious, "two honest ones are not sure to remain"),
+        (10, 0.5, 0.4, Adversary::Curious, "take more clients, or plan for fewer drop-outs"),
+        (3, 0.0, 0.4, Adversary::Curious, "a threshold of 2, and with 1 dropped only 1 others"),
+        (
+            4,
+            0.3,
+            0.25,
+            Adversary::SemiMalicious,
+            "a semi-malicious server with 1 corrupted clients calls for a threshold of 3",
+        ),
+    ] {
+        let refused = find(n, gamma, delta, adversary).unwrap_err().to_string();
+        assert!(refused.contains(reason), "{refused}");
+    }
+}
+
+#[test]
+fn bits_out_of_range_are_refused() {
+    let assumptions = Assumptions::new(0.1, 0.1, Adversary::Curious);
+    for (security_bits, failure_bits, reason) in [
+        (0, 20, "the security bits must be from 1 to 128, not 0"),
+        (129, 20, "the security bits must be from 1 to 128, not 129"),
+        (40, 0, "the failure bits must be from 1 to 128, not 0"),
+        (40, u32::MAX, "the failure bits must be from 1 to 128"),
+    ] {
+        let refused = Parameters::find(100, &Assumptions { security_bits, failure_bits, ..assumptions }).unwrap_err();
+        assert!(refused.to_string().contains(reason), "{refused}");
+    }
+    let floor = Floor { security_bits: 129, ..Floor::default() };
+    let parameters = Parameters::find(1000, &assumptions).unwrap();
+    assert_eq!(
+        parameters.check_floor(&floor).unwrap_err().to_string(),
+        "the security bits must be from 0 to 128, not 129"
+    );
+    let floor = Floor { corrupted: f64::NAN, ..Floor::default() };
+    assert!(matches!(parameters.check_floor(&floor), Err(ParameterError::Fraction { what: "corrupted", .. })));
+}
+
+/// Fractions that are whole numbers of clients for some n, and others.
+const FRACTIONS: [f64; 10] = [0.0, 0.01, 0.05, 0.1, 0.2, 0.25, 1.0 / 3.0, 0.4, 0.5, 0.8];
+
+#[test]
+fn few_clients_get_what_counting_gives_them_or_a_reason() {
+    let (mut found, mut refused, mut complete) = (0, 0, 0);
+    for n in 3..=80 {
+        for (gamma, delta) in FRACTIONS.iter().flat_map(|g| FRACTIONS.map(|d| (*g, d))) {
+            for adversary in ADVERSARIES {
+                let assumptions = Assumptions::new(delta, gamma, adversary);
+                if assumptions.check().is_err() {
+                    continue;
+                }
+                let fast = Parameters::find(n, &assumptions);
+                let slow = exact::find(n, &assumptions);
+                assert_eq!(fast.clone().ok().map(|p| (p.degree, p.threshold)), slow, "{n} {assumptions:?}");
+                match fast {
+                    Ok(p) => {
+                        found += 1;
+                        complete += u32::from(p.is_complete());
+                        assert_eq!(Parameters::from_parts(n, p.degree, p.threshold), Ok(p));
+                    }
+                    Err(ParameterError::NoCompany { .. } | ParameterError::NoThreshold { .. }) => refused += 1,
+                    Err(e) => panic!("{n} {assumptions:?}: {e}"),
+                }
+            }
+        }
+    }
+    assert!(found > 5000 && refused > 10 && complete > 100, "{found} {refused} {complete}");
+}
+
+#[test]
+fn other_bits_get_what_counting_gives_them() {
+    for (security_bits, failure_bits) in [(1, 1), (3, 5), (10, 3), (20, 30)] {
+        for (n, adversary) in (3..=70).flat_map(|n| ADVERSARIES.map(|a| (n, a))) {
+            for (gamma, delta) in [(0.1, 0.1), (0.3, 0.05), (0.25, 0.2), (0.0, 0.3)] {
+                let assumptions =
+                    Assumptions { security_bits, failure_bits, ..Assumptions::new(delta, gamma, adversary) };
+                let fast = Parameters::find(n, &assumptions).ok().map(|p| (p.degree, p.threshold));
+                assert_eq!(fast, exact::find(n, &assumptions), "{n} {assumptions:?}");
+            }
+        }
+    }
+}
+
+/// All sets of `size` of the first `n` numbers, as bits.
+fn sets(n: u32, size: u32) -> impl Iterator<Item = u32> {
+    (0_u32..1 << n).filter(move |set| set.count_ones() == size)
+}
+
+/// The neighbours of each client, as bits.
+fn neighbourhoods(graph: &Graph, n: u32) -> Vec<u32> {
+    (0..n).map(|i| graph.neighbours(i).into_iter().fold(0, |set, j| set | 1 << j)).collect()
+}
+
+fn is_connected(neighbours: &[u32], among: u32) -> bool {
+    let mut reached = among & among.wrapping_neg();
+    loop {
+        let next =
+            (0..neighbours.len()).filter(|i| reached >> i & 1 == 1).fold(reached, |r, i| r | neighbours[i] & among);
+        if next == reached {
+            return reached == among;
+        }
+        reached = next;
+    }
+}
+
+#[test]
+fn with_few_clients_no_set_of_corrupted_and_dropped_does_harm() {
+    // With so few clients anything that can happen at all is likelier than 2^-40 or 2^-20 / n, so nothing bad may be possible.
+    for n in 3..=11 {
+        for (gamma, delta) in [(0.0, 0.0), (0.1, 0.1), (0.2, 0.1), (1.0 / 3.0, 0.1), (0.1, 0.3), (0.4, 0.2), (0.0, 0.4)]
+        {
+            for adversary in ADVERSARIES {
+                let assumptions = Assumptions::new(delta, gamma, adversary);
+                let Ok(parameters) = Parameters::find(n, &assumptions) else { continue };
+                let neighbours = neighbourhoods(&Graph::new(&parameters, &[7; 32]), n);
+                let (k, t) = (parameters.degree, parameters.threshold);
+                let everybody = (1 << n) - 1;
+                for corrupted in sets(n, assumptions.most_corrupted(n)) {
+                    for i in (0..n as usize).filter(|i| corrupted >> i & 1 == 0) {
+                        let c = (neighbours[i] & corrupted).count_ones();
+                        let open = match adversary {
+                            Adversary::Curious => t <= c,
+                            Adversary::SemiMalicious => 2 * t <= k + c,
+                        };
+                        assert!(!open, "{n} {assumptions:?}");
+                    }
+                    for dropped in sets(n, assumptions.most_dropped(n)) {
+                        assert!(is_connected(&neighbours, everybody & !corrupted & !dropped), "{n} {assumptions:?}");
+                    }
+                }
+                for dropped in sets(n, assumptions.most_dropped(n)) {
+                    let fewest = neighbours.iter().map(|of| (of & !dropped).count_ones()).min().unwrap();
+                    assert!(fewest >= t, "{n} {assumptions:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_bounds_hold_for_every_ring_that_can_be_counted() {
+    // The chance over all sets of corrupted or gone clients, which is the chance over all rings for one set.
+    for (n, k) in (5..=11).flat_map(|n| (2..n - 1).step_by(2).map(move |k| (n, k))) {
+        let graph = Graph::new(&Parameters::insecure(n, k, 2).unwrap(), &[3; 32]);
+        let neighbours = neighbourhoods(&graph, n);
+        for bad in 0..n - 1 {
+            let all = exact::choose(n, bad) as f64;
+            let apart =
+                sets(n, bad).filter(|set| !is_connected(&neighbours, !set & ((1 << n) - 1))).count() as f64 / all;
+            let pairs = f64::from(n * (n - k - 1)) / 2.0;
+            let bound = pairs * libm::exp(ln_choose(bad, k) - ln_choose(n, k));
+            assert!(apart <= bound + 1e-9, "{n} {k} {bad}: {apart} {bound}");
+            for c in 0..=k {
+                let exposed = |set: &u32| {
+                    let honest = (0..n as usize).filter(|i| set >> i & 1 == 0);
+                    honest.filter(|i| (neighbours[*i] & set).count_ones() > c).count() as f64
+                };
+                let expected = sets(n, bad).map(|set| exposed(&set)).sum::<f64>() / all;
+                let bound = f64::from(n) * libm::exp(Hypergeometric::new(n, bad, k).ln_above(c));
+                assert!(expected <= bound + 1e-9, "{n} {k} {bad} {c}: {expected} {bound}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_fraction_that_means_whole_clients_is_not_rounded_away() {
+    let of = |fraction, clients| Assumptions::new(fraction, fraction, Adversary::Curious).most_dropped(clients);
+    assert!(0.29 * 100.0 < 29.0, "the case that this is about");
+    for hundredth in 0..90 {
+        let fraction = f64::from(hundredth) / 100.0;
+        assert_eq!(of(fraction, 100), hundredth);
+        assert_eq!(of(fraction, 1_000_000), hundredth * 10_000);
+    }
+    assert_eq!(of(1.0 / 3.0, 300), 100);
+    assert_eq!(of(1.0 / 3.0, 299), 99);
+    assert_eq!(of(0.05, 19), 0);
+    assert_eq!(of(7.0, 19), 19);
+    assert_eq!(of(f64::NAN, 19), 0);
+}
+
+#[test]
+fn a_million_clients_are_no_trouble() {
+    for (gamma, delta, adversary) in [(0.45, 0.45, Adversary::Curious), (0.3, 0.3, Adversary::SemiMalicious)] {
+        let assumptions = Assumptions::new(delta, gamma, adversary);
+        let parameters = Parameters::find(MOST_CLIENTS, &assumptions).unwrap();
+        assert!(parameters.degree < 20_000, "{parameters:?}");
+        let floor = Floor { clients: MOST_CLIENTS, corrupted: gamma, dropout: delta, security_bits: 40, adversary };
+        assert_eq!(parameters.check_floor(&floor), Ok(()));
+    }
+}
+
+#[test]
+fn parts_without_a_meaning_are_refused() {
+    for (n, k, t) in [(3, 2, 2), (4, 2, 2), (4, 3, 3), (100, 34, 29), (100, 99, 50), (101, 100, 100), (100, 98, 2)] {
+        let parameters = Parameters::from_parts(n, k, t).unwrap();
+        assert_eq!((parameters.clients(), parameters.degree(), parameters.threshold()), (n, k, t));
+        assert_eq!(parameters.is_complete(), k == n - 1);
+        assert_eq!(Parameters::insecure(n, k, t), Ok(parameters));
+    }
+    for (n, k, t, reason) in [
+        (0, 0, 0, "clients can aggregate"),
+        (2, 1, 1, "clients can aggregate"),
+        (u32::MAX, 2, 2, "clients can aggregate"),
+        (100, 33, 20, "the degree must be 99, all others, or even and less than that"),
+        (100, 100, 20, "the degree must be 99"),
+        (100, 0, 0, "the degree must be 99"),
+        (100, u32::MAX, 2, "the degree must be 99"),
+        (100, 34, 1, "a threshold from 2 to 34, not 1"),
+        (100, 34, 0, "a threshold from 2 to 34, not 0"),
+        (100, 34, 35, "a threshold from 2 to 34, not 35"),
+        (100, 34, u32::MAX, "a threshold from 2 to 34"),
+    ] {
+        let refused = Parameters::from_parts(n, k, t).unwrap_err().to_string();
+        assert!(refused.contains(reason), "{refused}");
+    }
+}
+
+fn floor_of(assumptions: &Assumptions) -> Floor {
+    let Assumptions { dropout, corrupted, security_bits, adversary, .. } = *assumptions;
+    Floor { clients: 3, corrupted, dropout, security_bits, adversary }
+}
+
+#[test]
+fn a_floor_takes_what_the_finder_gives_and_nothing_less() {
+    for (n, gamma, delta, ..) in table() {
+        for adversary in ADVERSARIES {
+            let assumptions = Assumptions::new(delta, gamma, adversary);
+            let parameters = Parameters::find(n, &assumptions).unwrap();
+            let floor = floor_of(&assumptions);
+            assert_eq!(parameters.check_floor(&floor), Ok(()), "{n} {assumptions:?}");
+            let lower = Parameters { threshold: parameters.threshold - 1, ..parameters };
+            assert!(matches!(lower.check_floor(&floor), Err(ParameterError::Exposed { .. })), "{n} {assumptions:?}");
+        }
+    }
+}
+
+#[test]
+fn a_floor_refuses_too_few_clients() {
+    let tiny = Parameters::from_parts(3, 2, 2).unwrap();
+    let refused = tiny.check_floor(&Floor::default()).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "a sum of 3 inputs is below this device's floor of 100; the server must select more clients"
+    );
+    let complete = Parameters::from_parts(99, 98, 98).unwrap();
+    assert_eq!(complete.check_floor(&Floor::default()), Err(ParameterError::FewClients { clients: 99, floor: 100 }));
+    let floor = Floor { clients: 0, corrupted: 0.4, dropout: 0.4, ..Floor::default() };
+    let refused = tiny.check_floor(&floor).unwrap_err();
+    assert_eq!(refused, ParameterError::NoCompany { clients: 3, corrupted: 1, dropped: 1 });
+}
+
+#[test]
+fn a_floor_refuses_few_neighbours_and_low_thresholds() {
+    let floor = Floor::default();
+    let refused = |n, k, t| Parameters::from_parts(n, k, t).unwrap().check_floor(&floor).unwrap_err();
+    assert!(matches!(refused(1000, 2, 2), ParameterError::Disconnected { gone: 150, .. }));
+    assert!(matches!(refused(1000, 16, 16), ParameterError::Disconnected { .. }));
+    assert!(matches!(refused(1000, 100, 2), ParameterError::Exposed { corrupted: 100, .. }));
+    assert!(matches!(refused(1000, 999, 100), ParameterError::Exposed { .. }));
+    let complete = Parameters::from_parts(1000, 999, 101).unwrap();
+    assert_eq!(complete.check_floor(&floor), Ok(()));
+}
+
+#[test]
+fn a_curious_graph_is_refused_by_a_semi_malicious_floor() {
+    for (n, gamma, delta, (k, t), _) in table() {
+        let parameters = Parameters::from_parts(n, k, t).unwrap();
+        let mut floor = floor_of(&Assumptions::new(delta, gamma, Adversary::Curious));
+        assert_eq!(parameters.check_floor(&floor), Ok(()));
+        floor.adversary = Adversary::SemiMalicious;
+        // With few drop-outs the threshold of a curious graph can be high enough by itself.
+        if 2 * t <= k {
+            assert!(
+                matches!(parameters.check_floor(&floor), Err(ParameterError::Exposed { .. })),
+                "{n} {gamma} {delta}"
+            );
+        }
+    }
+    let parameters = Parameters::find(1000, &Assumptions::new(0.05, 1.0 / 3.0, Adversary::Curious)).unwrap();
+    let floor = Floor { adversary: Adversary::SemiMalicious, corrupted: 1.0 / 3.0, ..Floor::default() };
+    let refused = parameters.check_floor(&floor).unwrap_err().to_string();
+    assert!(refused.contains("a semi-malicious server with 333 of 1000 clients on its side"), "{refused}");
+    assert!(refused.contains("the server must raise the threshold"), "{refused}");
+}
+
+#[test]
+fn the_default_floor_takes_what_a_deployment_plans_for() {
+    for (n, gamma, delta, curious, semi_malicious) in table() {
+        for (k, t) in [curious, semi_malicious] {
+            let parameters = Parameters::from_parts(n, k, t).unwrap();
+            if gamma >= 0.1 {
+                assert_eq!(parameters.check_floor(&Floor::default()), Ok(()), "{n} {gamma} {delta}");
+            }
+            assert_eq!(parameters.check_floor(&Floor::none()), Ok(()));
+        }
+    }
+    for (n, k, t) in [(3, 2, 2), (50, 8, 5), (1000, 2, 2), (MOST_CLIENTS, MOST_CLIENTS - 1, 2)] {
+        assert_eq!(Parameters::insecure(n, k, t).unwrap().check_floor(&Floor::none()), Ok(()));
+    }
+}
+
+#[test]
+fn an_adversary_has_a_name_and_a_rank() {
+    for adversary in ADVERSARIES {
+        assert_eq!(adversary.to_string().parse(), Ok(adversary));
+    }
+    assert!(Adversary::SemiMalicious > Adversary::Curious);
+    assert_eq!("semi-malicious".parse(), Ok(Adversary::SemiMalicious));
+    for wrong in ["", "Curious", "semimalicious", "malicious", " curious"] {
+        assert_eq!(wrong.parse::<Adversary>(), Err(UnknownAdversary(wrong.to_string())));
+    }
+    assert!("x".repeat(1000).parse::<Adversary>().unwrap_err().to_string().len() < 200);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn who_assumes_more_withstands_less(
+        n in 100_u32..20_000,
+        corrupted in 0.0..0.3,
+        dropout in 0.0..0.2,
+        less in (0.0..1.0, 0.0..1.0, 0_u32..40),
+        both in any::<bool>(),
+    ) {
+        let adversary = if both { Adversary::SemiMalicious } else { Adversary::Curious };
+        let parameters = Parameters::find(n, &Assumptions::new(dropout, corrupted, adversary)).unwrap();
+        let floor = Floor { clients: n, corrupted, dropout, security_bits: 40, adversary };
+        prop_assert_eq!(parameters.check_floor(&floor), Ok(()));
+        let lower = Floor {
+            corrupted: corrupted * less.0, dropout: dropout * less.1, security_bits: less.2, adversary: Adversary::Curious, ..floor
+        };
+        prop_assert_eq!(parameters.check_floor(&lower), Ok(()));
+        // What a lower assumption needs is never more.
+        let fewer = Assumptions::new(lower.dropout, lower.corrupted, Adversary::Curious);
+        prop_assert!(Parameters::find(n, &fewer).unwrap().degree <= parameters.degree);
+    }
+
+    #[test]
+    fn a_higher_threshold_is_never_less_secret(k in 1_u32..400, t in 2_u32..800, n in 801_u32..5000, corrupted in 0.0..0.9) {
+        let floor = Floor { corrupted, dropout: 0.0, ..Floor::default() };
+        for adversary in ADVERSARIES {
+            let floor = Floor { adversary, ..floor };
+            let check = |t| Parameters::from_parts(n, 2 * k, t).map(|p| p.check_floor(&floor).is_ok());
+            if let (Ok(low), Ok(high)) = (check(t), check(t + 1)) {
+                prop_assert!(high || !low);
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_panics(n in any::<u32>(), k in any::<u32>(), t in any::<u32>(), corrupted in any::<f64>(), dropout in any::<f64>(), bits in any::<u32>()) {
+        let floor = Floor { clients: 0, corrupted, dropout, security_bits: bits, adversary: Adversary::SemiMalicious };
+        for n in [n, n % 200, n % 2000] {
+            for k in [k, k % 200, n.wrapping_sub(1)] {
+                for t in [t, t % 200] {
+                    if let Ok(parameters) = Parameters::from_parts(n, k, t) {
+                        let _ = parameters.check_floor(&floor);
+                        let _ = parameters.check_floor(&Floor { corrupted: corrupted.fract().abs(), dropout: 0.1, security_bits: 40, ..floor });
+                    }
+                }
+            }
+            let assumptions = Assumptions { dropout, corrupted, security_bits: bits, failure_bits: bits, adversary: Adversary::Curious };
+            let _ = Parameters::find(n, &assumptions);
+        }
+    }
+}
+
+#[test]
+fn zz_temporary_timing() {
+    for (n, g, d, a) in [(100_000, 0.45, 0.45, Adversary::Curious), (100_000, 0.3, 0.3, Adversary::SemiMalicious), (1_000_000, 0.3, 0.3, Adversary::SemiMalicious),(1_000_000, 0.45, 0.45, Adversary::Curious), (6500, 1.0/3.0, 0.1, Adversary::SemiMalicious),(100_000, 1.0/3.0, 0.1, Adversary::Curious)] {
+        let t = std::time::Instant::now();
+        let p = Parameters::find(n, &Assumptions::new(d, g, a)).unwrap();
+        let found = t.elapsed();
+        let floor = Floor { clients: 3, corrupted: g, dropout: d, security_bits: 40, adversary: a };
+        let t = std::time::Instant::now();
+        for _ in 0..100 { std::hint::black_box(&p).check_floor(&floor).unwrap(); }
+        println!("TIMING {n} {g} {d} {a}: {p:?} {found:?} check_floor {:?}", t.elapsed() / 100);
+    }
+    if let Ok(text) = std::fs::read_to_string("/tmp/fcp.tsv") {
+        let (mut same, mut lower, mut other) = (0, 0, 0);
+        for line in text.lines() {
+            let f: Vec<&str> = line.split('\t').collect();
+            let a = if f[3] == "SEMI_MALICIOUS_SERVER" { Adversary::SemiMalicious } else { Adversary::Curious };
+            let got = find(f[0].parse().unwrap(), f[1].parse().unwrap(), f[2].parse().unwrap(), a);
+            let want: (u32, u32) = (f[4].parse().unwrap(), f[5].parse().unwrap());
+            match got { Ok(g) if g == want => same += 1, Ok((k, t)) if k == want.0 && t <= want.1 => { lower += 1; println!("LOWER {line} {got:?}") } _ => { other += 1; println!("DIFF {line} {got:?}") } }
+        }
+        println!("FCP same {same} lower {lower} other {other}");
+    }
+}

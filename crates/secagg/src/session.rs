@@ -1,0 +1,204 @@
+//! What a round of secure aggregation is for, and the one hash that everything in it is bound to.
+
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+use crate::{
+    masks::Shape,
+    modulus::Modulus,
+    parameters::{Adversary, Assumptions, Parameters},
+    wire::{Reader, WireError},
+};
+
+/// The version of the protocol: of every message and every label.
+pub const VERSION: u8 = 1;
+
+/// What is to be summed, and what the sum is to withstand.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Terms {
+    /// The digest of the task: what devices compute.
+    pub task: [u8; 32],
+    /// The digest of the model that they begin with.
+    pub model: [u8; 32],
+    /// Which round of the task.
+    pub round: u64,
+    /// What the graph is to withstand.
+    pub assumptions: Assumptions,
+    /// Clients that are admitted at most: the modulus is for so many.
+    pub most_clients: u32,
+    /// Inputs below which no sum is opened.
+    pub least_survivors: u32,
+    /// Coordinates.
+    pub dimension: u32,
+    /// b: sums are mod 2^b.
+    pub bits: u32,
+    /// The largest coordinate of an input.
+    pub largest: u32,
+    /// Whether inputs carry noise of their own, and with it any residue.
+    pub noised: bool,
+}
+
+/// What the server asks devices to take part in. A device that takes part has bound its masks to all of it: a server that
+/// shows somebody another model, task or parameter gets masks that do not cancel.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Offer {
+    /// What is to be summed.
+    pub terms: Terms,
+    /// Drawn for this attempt.
+    pub nonce: [u8; 32],
+    /// The digest of the coin that decides, with the directory, who is whose neighbour.
+    pub coin: CoinCommitment,
+}
+
+/// Terms that nobody can take up.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{field}: {problem}")]
+pub struct TermsError {
+    /// Which part.
+    pub field: &'static str,
+    /// What is wrong.
+    pub problem: String,
+}
+
+/// The digest of an offer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OfferHash(pub [u8; 32]);
+
+/// What all keys and ciphertexts of a round are bound to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionId(pub [u8; 32]);
+
+/// The server's share of the randomness of the graph, which it commits to before it knows any key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Coin(pub [u8; 32]);
+
+/// Its digest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CoinCommitment(pub [u8; 32]);
+
+impl Coin {
+    /// What the offer says of it.
+    #[must_use]
+    pub fn commitment(&self) -> CoinCommitment {
+        CoinCommitment(digest(b"keyhush secagg coin v1", &[&self.0]))
+    }
+
+    /// The seed of the graph's permutation. The root is not known when the coin is drawn, nor the coin when keys are.
+    pub(crate) fn permutation(&self, root: &[u8; 32]) -> [u8; 32] {
+        digest(b"keyhush secagg graph v1", &[&self.0, root])
+    }
+}
+
+/// The session of an offer, once the directory is closed.
+pub(crate) fn session(offer: &OfferHash, root: &[u8; 32], parameters: &Parameters, coin: &Coin) -> SessionId {
+    let numbers = [parameters.clients(), parameters.degree(), parameters.threshold()].map(u32::to_le_bytes).concat();
+    SessionId(digest(b"keyhush secagg session v1", &[&offer.0, root, &numbers, &coin.0]))
+}
+
+fn digest(label: &[u8], parts: &[&[u8]]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update(label);
+    parts.iter().for_each(|p| hash.update(p));
+    hash.finalize().into()
+}
+
+impl Terms {
+    /// Refuses what has no meaning; what is left cannot wrap.
+    ///
+    /// # Errors
+    /// Which part is wrong.
+    pub fn check(&self) -> Result<(), TermsError> {
+        let wrong = |field, problem: String| Err(TermsError { field, problem });
+        if let Err(e) = self.assumptions.check() {
+            return wrong("assumptions", e.to_string());
+        }
+        if let Err(e) = Modulus::from_bits(self.bits, self.largest, self.most_clients) {
+            return wrong("bits", e.to_string());
+        }
+        if let Err(e) = self.shape() {
+            return wrong("dimension", e.to_string());
+        }
+        if !(2..=self.most_clients).contains(&self.least_survivors) {
+            return wrong("least_survivors", format!("must be from 2 to {}, the most clients", self.most_clients));
+        }
+        Ok(())
+    }
+
+    /// How its vectors are laid out.
+    pub(crate) fn shape(&self) -> Result<Shape, crate::masks::MaskError> {
+        Shape::new(self.dimension as usize, self.bits)
+    }
+
+    /// The largest coordinate that a client may send.
+    pub(crate) const fn largest_input(&self) -> u32 {
+        if self.noised { u32::MAX >> (32 - self.bits) } else { self.largest }
+    }
+}
+
+impl Offer {
+    /// Its digest.
+    #[must_use]
+    pub fn hash(&self) -> OfferHash {
+        OfferHash(digest(b"keyhush secagg offer v1", &[&self.encode()]))
+    }
+
+    /// Its bytes: the same for everybody.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let Self { terms, nonce, coin } = self;
+        let mut out = vec![VERSION];
+        for digest in [nonce, &terms.task, &terms.model] {
+            out.extend_from_slice(digest);
+        }
+        out.extend_from_slice(&terms.round.to_le_bytes());
+        let Assumptions { dropout, corrupted, security_bits, failure_bits, adversary } = terms.assumptions;
+        out.extend_from_slice(&dropout.to_bits().to_le_bytes());
+        out.extend_from_slice(&corrupted.to_bits().to_le_bytes());
+        out.extend_from_slice(&security_bits.to_le_bytes());
+        out.extend_from_slice(&failure_bits.to_le_bytes());
+        out.push(match adversary {
+            Adversary::Curious => 0,
+            Adversary::SemiMalicious => 1,
+        });
+        for number in [terms.most_clients, terms.least_survivors, terms.dimension, terms.bits, terms.largest] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.push(u8::from(terms.noised));
+        out.extend_from_slice(&coin.0);
+        out
+    }
+
+    /// An offer that arrived.
+    ///
+    /// # Errors
+    /// When the bytes are not an offer's. [`Terms::check`] says whether it can be taken up.
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
+        let mut reader = Reader::new(bytes);
+        let version = reader.u8()?;
+        if version != VERSION {
+            return Err(WireError::Version { got: version, ours: VERSION });
+        }
+        let (nonce, task, model) = (reader.array()?, reader.array()?, reader.array()?);
+        let round = reader.u64()?;
+        let (dropout, corrupted) = (f64::from_bits(reader.u64()?), f64::from_bits(reader.u64()?));
+        let (security_bits, failure_bits) = (reader.u32()?, reader.u32()?);
+        let adversary = match reader.u8()? {
+            0 => Adversary::Curious,
+            1 => Adversary::SemiMalicious,
+            _ => return Err(WireError::Value { what: "the adversary" }),
+        };
+        let [most_clients, least_survivors, dimension, bits, largest] =
+            [reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?];
+        let noised = match reader.u8()? {
+            0 => false,
+            1 => true,
+            _ => return Err(WireError::Value { what: "whether inputs carry noise" }),
+        };
+        let coin = CoinCommitment(reader.array()?);
+        reader.end()?;
+        let assumptions = Assumptions { dropout, corrupted, security_bits, failure_bits, adversary };
+        let terms =
+            Terms { task, model, round, assumptions, most_clients, least_survivors, dimension, bits, largest, noised };
+        Ok(Self { terms, nonce, coin })
+    }
+}
