@@ -1,4 +1,89 @@
-#![doc = include_str!("../README.md")]
+//! Secure aggregation: a server learns the sum of many clients' vectors and nothing else, although clients drop out.
+//!
+//! SecAgg+ (Bell et al., CCS 2020; Bonawitz et al., CCS 2017) on a sparse random graph. Each client masks its vector with one
+//! mask of its own and one for each neighbour, which the neighbour takes off again; shares of what the masks are made of lie
+//! with the neighbours, so that the masks of those who vanish can be removed. `docs/SECAGG.md` says what it protects against.
+//!
+//! Vectors are residues mod 2^b. What they mean, how they were bounded and what noise is in them is the business of others.
+//! Nothing here sends, waits, reads a clock or starts a thread: messages go in, messages come out.
+//!
+//! | module       | what it is                                                       |
+//! |--------------|------------------------------------------------------------------|
+//! | `session`    | what a round is for, and the hash that binds everything to it    |
+//! | `client`     | a device's side, one type for each state                          |
+//! | `server`     | the other side, one type for each state                           |
+//! | `message`    | what they say, and its bytes; `wire` reads and writes them        |
+//! | `parameters` | degree and threshold from what the round is to withstand; a device's floor |
+//! | `graph`, `directory` | who is whose neighbour; whose keys are whose              |
+//! | `keys`, `shamir`, `masks`, `modulus`, `entropy` | the arithmetic                     |
+//!
+//! A whole round of forty:
+//!
+//! ```
+//! use keyhush_secagg::{
+//!     ClientId,
+//!     client::Client,
+//!     directory::Everybody,
+//!     entropy::OsEntropy,
+//!     parameters::{Adversary, Assumptions, Floor},
+//!     server::{CollectKeys, Connect, Serial},
+//!     session::{Inputs, Terms},
+//! };
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let assumptions = Assumptions::new(0.1, 0.2, Adversary::Curious); // a tenth may vanish, a fifth may be corrupted
+//! let terms = Terms {
+//!     task: [1; 32],
+//!     model: [2; 32],
+//!     round: 7,
+//!     assumptions,
+//!     most_clients: 40,
+//!     least_survivors: 36,
+//!     dimension: 3,
+//!     bits: 16,
+//!     inputs: Inputs::Bounded { largest: 1000 },
+//! };
+//! let mut server = CollectKeys::open(terms, &mut OsEntropy)?;
+//!
+//! // Devices are offered the round. Each has a floor of its own, and answers with fresh keys.
+//! let floor = Floor { clients: 30, corrupted: 0.2, ..Floor::default() };
+//! let mut clients = Vec::new();
+//! for id in (0..40).map(ClientId) {
+//!     let (client, keys) = Client::begin(*server.offer(), id, floor, &Everybody, &mut OsEntropy)?;
+//!     server.receive(id, &keys, &Everybody)?;
+//!     clients.push((id, client));
+//! }
+//!
+//! // The directory closes. Each learns its neighbours, checks them, and seals shares for them.
+//! let mut server = server.close(Connect::Found)?;
+//! for (id, client) in &mut clients {
+//!     let neighbourhood = server.neighbourhood(*id).ok_or("not in the directory")?;
+//!     let shares = client.receive(&neighbourhood, &Everybody, &mut OsEntropy)?.ok_or("no answer")?;
+//!     server.receive(*id, &shares)?;
+//! }
+//!
+//! // The shares are delivered, inputs are masked and added up. Client 7 vanishes.
+//! let mut server = server.close()?;
+//! clients.retain(|(id, _)| id.0 != 7);
+//! for (id, client) in &mut clients {
+//!     client.receive(&server.delivery(*id).ok_or("not shared")?, &Everybody, &mut OsEntropy)?;
+//!     let masked = client.mask(&[id.0 as u32, 1, 1000])?;
+//!     server.receive(*id, &masked)?;
+//! }
+//!
+//! // Survivors open one share of each neighbour, and the masks come off.
+//! let mut server = server.close()?;
+//! for (id, client) in &mut clients {
+//!     let request = server.request(*id).ok_or("no input")?;
+//!     let shares = client.receive(&request, &Everybody, &mut OsEntropy)?.ok_or("no answer")?;
+//!     server.receive(*id, &shares)?;
+//! }
+//! let outcome = server.close(&Serial)?;
+//! assert_eq!(outcome.survivors.len(), 39);
+//! assert_eq!(outcome.sum, [780 - 7, 39, 39_000]);
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod client;
 pub mod directory;

@@ -19,7 +19,8 @@ pub enum ModulusError {
     NoInputs,
     /// More than a word holds.
     #[error(
-        "a sum of {inputs} inputs up to {largest}{} needs {needed} bits, and a word has {MOST_BITS}; take a coarser grid or a rotation, or fewer inputs",
+        "a sum of {inputs} inputs up to {largest}{} needs {needed} bits, and a word has {MOST_BITS}; \
+         take a coarser grid or a rotation, or fewer inputs",
         if *reach == 0 { String::new() } else { format!(", with noise up to {reach}") }
     )]
     TooLarge {
@@ -57,8 +58,9 @@ impl Modulus {
         Self::with_noise(largest, most_inputs, 0)
     }
 
-    /// The least for such a sum with noise from -`reach` to `reach` in it: from -`reach` to `largest * most_inputs + reach` no two
-    /// sums are the same residue. The residues above `largest * most_inputs + reach` are the sums below zero.
+    /// The least for such a sum with noise from -`reach` to `reach` in it: from -`reach` to
+    /// `largest * most_inputs + reach` no two sums have the same residue. A residue above that range is of a sum below
+    /// zero.
     ///
     /// # Errors
     /// When there are no inputs, or their sum needs more than 32 bits.
@@ -206,7 +208,8 @@ mod tests {
         let refused = Modulus::new(1 << 20, 1 << 20).unwrap_err().to_string();
         assert_eq!(
             refused,
-            "a sum of 1048576 inputs up to 1048576 needs 41 bits, and a word has 32; take a coarser grid or a rotation, or fewer inputs"
+            "a sum of 1048576 inputs up to 1048576 needs 41 bits, and a word has 32; \
+             take a coarser grid or a rotation, or fewer inputs"
         );
         let refused = Modulus::with_noise(1, 1, 1 << 40).unwrap_err().to_string();
         assert!(
@@ -217,7 +220,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_the_least_that_does_not_wrap(largest in any::<u32>(), inputs in 1..=u32::MAX, reach in any::<u64>(), shift in (0_u32..32, 0_u32..32, 0_u32..64)) {
+        fn it_is_the_least_that_does_not_wrap(
+            largest in any::<u32>(),
+            inputs in any::<u32>(),
+            reach in any::<u64>(),
+            shift in (0_u32..32, 0_u32..32, 0_u32..64),
+        ) {
             let (largest, inputs, reach) = (largest >> shift.0, (inputs >> shift.1).max(1), reach >> shift.2);
             let widest = u128::from(largest) * u128::from(inputs) + 2 * u128::from(reach);
             match Modulus::with_noise(largest, inputs, reach) {

@@ -32,10 +32,20 @@ pub struct Terms {
     pub dimension: u32,
     /// b: sums are mod 2^b.
     pub bits: u32,
-    /// The largest coordinate of an input.
-    pub largest: u32,
-    /// Whether inputs carry noise of their own, and with it any residue.
-    pub noised: bool,
+    /// What a coordinate of an input can be.
+    pub inputs: Inputs,
+}
+
+/// What a coordinate of an input can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inputs {
+    /// At most so much, and so little that no sum wraps.
+    Bounded {
+        /// The largest.
+        largest: u32,
+    },
+    /// Any residue: inputs carry noise of their own, which has no bound. Who chose b has left room for the noise of all.
+    Noised,
 }
 
 /// What the server asks devices to take part in. A device that takes part has bound its masks to all of it: a server that
@@ -112,7 +122,9 @@ impl Terms {
         if let Err(e) = self.assumptions.check() {
             return wrong("assumptions", e.to_string());
         }
-        if let Err(e) = Modulus::from_bits(self.bits, self.largest, self.most_clients) {
+        if let Inputs::Bounded { largest } = self.inputs
+            && let Err(e) = Modulus::from_bits(self.bits, largest, self.most_clients)
+        {
             return wrong("bits", e.to_string());
         }
         if let Err(e) = self.shape() {
@@ -131,7 +143,10 @@ impl Terms {
 
     /// The largest coordinate that a client may send.
     pub(crate) const fn largest_input(&self) -> u32 {
-        if self.noised { u32::MAX >> (32 - self.bits) } else { self.largest }
+        match self.inputs {
+            Inputs::Bounded { largest } => largest,
+            Inputs::Noised => u32::MAX >> (32 - self.bits),
+        }
     }
 }
 
@@ -160,10 +175,14 @@ impl Offer {
             Adversary::Curious => 0,
             Adversary::SemiMalicious => 1,
         });
-        for number in [terms.most_clients, terms.least_survivors, terms.dimension, terms.bits, terms.largest] {
+        let (noised, largest) = match terms.inputs {
+            Inputs::Bounded { largest } => (0, largest),
+            Inputs::Noised => (1, 0),
+        };
+        for number in [terms.most_clients, terms.least_survivors, terms.dimension, terms.bits, largest] {
             out.extend_from_slice(&number.to_le_bytes());
         }
-        out.push(u8::from(terms.noised));
+        out.push(noised);
         out.extend_from_slice(&coin.0);
         out
     }
@@ -189,16 +208,15 @@ impl Offer {
         };
         let [most_clients, least_survivors, dimension, bits, largest] =
             [reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?];
-        let noised = match reader.u8()? {
-            0 => false,
-            1 => true,
-            _ => return Err(WireError::Value { what: "whether inputs carry noise" }),
+        let inputs = match (reader.u8()?, largest) {
+            (0, largest) => Inputs::Bounded { largest },
+            (1, 0) => Inputs::Noised,
+            _ => return Err(WireError::Value { what: "the kind of inputs" }),
         };
         let coin = CoinCommitment(reader.array()?);
         reader.end()?;
         let assumptions = Assumptions { dropout, corrupted, security_bits, failure_bits, adversary };
-        let terms =
-            Terms { task, model, round, assumptions, most_clients, least_survivors, dimension, bits, largest, noised };
+        let terms = Terms { task, model, round, assumptions, most_clients, least_survivors, dimension, bits, inputs };
         Ok(Self { terms, nonce, coin })
     }
 }

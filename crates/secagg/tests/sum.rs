@@ -7,7 +7,7 @@ use keyhush_secagg::{
     ClientId,
     parameters::{Adversary, Assumptions, Parameters},
     server::{Connect, RoundFailure},
-    session::Terms,
+    session::{Inputs, Terms},
 };
 use proptest::prelude::*;
 use story::{POINTS, Vanishes, plain_sum, round, survivors, terms};
@@ -128,9 +128,10 @@ fn a_secret_out_of_reach_fails_the_round_before_shares_are_opened() {
 fn the_largest_sum_does_not_wrap() {
     for bits in [5, 19, 32] {
         let largest = ((1u64 << bits) / 31 - u64::from((1u64 << bits) % 31 == 0)) as u32;
-        let terms = Terms { bits, largest, dimension: 3, ..terms(31, Adversary::Curious) };
+        let inputs = Inputs::Bounded { largest };
+        let terms = Terms { bits, inputs, dimension: 3, ..terms(31, Adversary::Curious) };
         assert!(terms.check().is_ok() && u64::from(largest) * 31 < 1 << bits);
-        assert!(Terms { largest: largest + 1, ..terms }.check().is_err(), "{bits}");
+        assert!(Terms { inputs: Inputs::Bounded { largest: largest + 1 }, ..terms }.check().is_err(), "{bits}");
         let outcome = round(terms, Connect::Found, &[Vanishes::Never; 31], 8).unwrap();
         assert_eq!(outcome.sum, plain_sum(&terms, 0..31));
     }

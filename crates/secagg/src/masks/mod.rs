@@ -16,6 +16,27 @@
 //! key makes one mask, in one session.
 //!
 //! Time and memory access depend on lengths and b only, which are public, never on keys or lanes.
+//!
+//! ```
+//! use keyhush_secagg::masks::{MaskKey, Shape, Sign, add_packed, apply, pack, reduce};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let shape = Shape::new(2_000, 20)?;
+//! let mut sum = vec![0; shape.padded()];
+//! for (value, sign) in [(3, Sign::Plus), (4, Sign::Minus)] {
+//!     let mut lanes = vec![value; shape.dimension()];
+//!     lanes.resize(shape.padded(), 0);
+//!     apply(&mut lanes, 0, shape.bits(), &[(MaskKey::new([9; 32]), sign)])?;
+//!     let mut packed = Vec::with_capacity(shape.packed_len());
+//!     pack(&lanes, shape.bits(), &mut packed)?; // looks random, alone
+//!     add_packed(&mut sum, &packed, shape.bits())?;
+//! }
+//! reduce(&mut sum, shape.bits())?;
+//! assert!(sum[..2_000].iter().all(|lane| *lane == 7));
+//! assert!(sum[2_000..].iter().all(|lane| *lane == 0)); // the canary
+//! # Ok(())
+//! # }
+//! ```
 
 mod expand;
 mod packing;

@@ -27,9 +27,12 @@ pub enum ParameterError {
     },
     /// Assumptions that no graph withstands.
     #[error(
-        "a {adversary} server with a fraction {corrupted} corrupted and {dropout} dropping out leaves no threshold: {} must come to at most 0.9; \
-         over-select so that fewer drop out, or assume fewer corrupted",
-        match adversary { Adversary::Curious => "corrupted + dropout", Adversary::SemiMalicious => "corrupted + 2 dropout" }
+        "a {adversary} server with a fraction {corrupted} corrupted and {dropout} dropping out leaves no threshold: \
+         {} must come to at most 0.9; over-select so that fewer drop out, or assume fewer corrupted",
+        match adversary {
+            Adversary::Curious => "corrupted + dropout",
+            Adversary::SemiMalicious => "corrupted + 2 dropout",
+        }
     )]
     TooAdverse {
         /// What the server does.
@@ -49,8 +52,8 @@ pub enum ParameterError {
     },
     /// Nobody is sure to have company.
     #[error(
-        "of {clients} clients {corrupted} may be corrupted and {dropped} may drop out: two honest ones are not sure to remain, \
-         and a sum of one input hides nothing; take more clients, or plan for fewer drop-outs or fewer corrupted"
+        "of {clients} clients {corrupted} may be corrupted and {dropped} may drop out: two honest ones are not sure to \
+         remain, and a sum of one input hides nothing; take more clients, or plan for fewer drop-outs or corrupted"
     )]
     NoCompany {
         /// How many there are.
@@ -62,9 +65,10 @@ pub enum ParameterError {
     },
     /// Secrecy needs a threshold that drop-outs do not leave, whatever the graph.
     #[error(
-        "{clients} clients cannot keep secrets and survive drop-outs: even when each shares with all others, a {adversary} server \
-         with {corrupted} corrupted clients calls for a threshold of {threshold}, and with {dropped} dropped only {alive} others \
-         are sure to be there; take more clients, or plan for fewer drop-outs or fewer corrupted"
+        "{clients} clients cannot keep secrets and survive drop-outs: even when each shares with all others, a \
+         {adversary} server with {corrupted} corrupted clients calls for a threshold of {threshold}, and with \
+         {dropped} dropped only {alive} others are sure to be there; take more clients, or plan for fewer drop-outs or \
+         corrupted"
     )]
     NoThreshold {
         /// How many there are.
@@ -82,7 +86,8 @@ pub enum ParameterError {
     },
     /// No graph has this degree.
     #[error(
-        "{clients} clients cannot have {degree} neighbours each: the degree must be {}, all others, or even and less than that",
+        "{clients} clients cannot have {degree} neighbours each: the degree must be {}, all others, or even and less \
+         than that",
         clients.saturating_sub(1)
     )]
     Degree {
@@ -109,8 +114,8 @@ pub enum ParameterError {
     },
     /// The honest clients that remain could fall apart into groups, each with a sum of its own.
     #[error(
-        "below this device's floor: with {degree} neighbours each, {gone} corrupted or dropped of {clients} clients part the others \
-         into groups with a chance that is not below 2^-{bits}; the server must raise the degree"
+        "below this device's floor: with {degree} neighbours each, {gone} corrupted or dropped of {clients} clients \
+         part the others into groups too often for {bits} bits of security; the server must raise the degree"
     )]
     Disconnected {
         /// How many there are.
@@ -124,9 +129,9 @@ pub enum ParameterError {
     },
     /// The server could open both secrets of a client.
     #[error(
-        "below this device's floor: with {degree} neighbours each and a threshold of {threshold}, a {adversary} server with {corrupted} of \
-         {clients} clients on its side opens some client's input with a chance that is not below 2^-{bits}; the server must raise the \
-         threshold, or the degree with it"
+        "below this device's floor: with {degree} neighbours each and a threshold of {threshold}, a {adversary} server \
+         with {corrupted} of {clients} clients on its side opens somebody's input too often for {bits} bits of \
+         security; the server must raise the threshold, or the degree with it"
     )]
     Exposed {
         /// How many there are.

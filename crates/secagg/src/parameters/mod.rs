@@ -1,20 +1,25 @@
 //! How many neighbours each client shares its secrets with, and how many of them open one.
 //!
-//! Of n clients a fraction gamma may be corrupted (they tell the server all they know) and a fraction delta may drop out.
-//! Each client has k neighbours on a random ring, among whom its two secrets are shared with threshold t (Bell et al.,
-//! CCS 2020). The server may open one secret of each client: which one depends on whether it dropped out. With both it
-//! would see the client's input. So (n, k, t) must keep three promises:
+//! Of n clients a fraction gamma may be corrupted (they tell the server all they know) and a fraction delta may drop
+//! out. Each client has k neighbours on a random ring, among whom its two secrets are shared with threshold t (Bell et
+//! al., CCS 2020). The server may open one secret of each client: which one depends on whether it dropped out. With
+//! both it would see the client's input. So (n, k, t) must keep three promises:
 //!
-//! - *secrecy*: no honest client has so many corrupted neighbours that both its secrets can be opened. With c of them, a
-//!   curious server needs t <= c. A semi-malicious one lies about who dropped out, gets one share from each honest
+//! - *secrecy*: no honest client has so many corrupted neighbours that both its secrets can be opened. With c of them,
+//!   a curious server needs t <= c. A semi-malicious one lies about who dropped out, gets one share from each honest
 //!   neighbour, of the kind that it likes, and both from each corrupted one: it needs 2 t <= k + c.
 //! - *connectivity*: the honest clients that remain are one connected graph, so that only the sum over all of them is
 //!   free of masks.
 //! - *correctness*: each client has t neighbours that remain.
 //!
-//! The first two fail with a chance of at most 2^-sigma together, the third with at most 2^-eta. [`Parameters::find`] takes
-//! the smallest degree that keeps all three, and for the few clients that no ring can serve the complete graph, where
-//! nothing is left to chance. [`Parameters::check_floor`] is what a device asks of parameters, whoever proposes them.
+//! The first two fail with a chance of at most 2^-sigma together, the third with at most 2^-eta. [`Parameters::find`]
+//! takes the smallest degree that keeps all three, and for the few clients that no ring can serve the complete graph,
+//! where nothing is left to chance. [`Parameters::check_floor`] is what a device asks of parameters, whoever proposes
+//! them.
+//!
+//! Connectivity is that of drop-outs which do not depend on the ring, and of which all clients are told the same. It is
+//! no promise against a server that tells each client of other drop-outs, to cut some of them off: that takes clients who
+//! compare what they were told.
 //!
 //! Fractions of clients are rounded down: 5 % of 19 clients is nobody.
 
@@ -164,8 +169,8 @@ pub struct Floor {
 
 impl Default for Floor {
     /// A hundred clients, since in a smaller sum an input is not well hidden however it is masked; one in ten of them
-    /// corrupted and one in twenty dropped, below which no deployment should plan; 40 bits; a server that is curious, since that is
-    /// what most deployments assume. A device that does not trust the server's word on drop-outs raises the last.
+    /// corrupted and one in twenty dropped, below which no deployment should plan; 40 bits; a curious server, which is
+    /// where deployments begin. A device that does not take the server's word on drop-outs raises the last.
     fn default() -> Self {
         Self { clients: 100, corrupted: 0.1, dropout: 0.05, security_bits: 40, adversary: Adversary::Curious }
     }
@@ -200,7 +205,7 @@ impl Parameters {
     /// Those of the smallest degree that withstand the assumptions.
     ///
     /// # Errors
-    /// When the assumptions have no meaning, or nothing withstands them: which condition cannot hold, and what to change.
+    /// When the assumptions have no meaning or nothing withstands them: which condition cannot hold, what to change.
     pub fn find(clients: u32, assumptions: &Assumptions) -> Result<Self, ParameterError> {
         assumptions.check()?;
         check_clients(clients)?;
@@ -261,8 +266,8 @@ impl Parameters {
         Self::from_parts(clients, degree, threshold)
     }
 
-    /// Refuses what is below a device's floor: too few clients, or secrecy or connectivity that fails too often. It is not asked whether
-    /// the round survives drop-outs, which is the server's concern.
+    /// Refuses what is below a device's floor: too few clients, or secrecy or connectivity that fails too often.
+    /// Whether the round survives drop-outs is the server's concern.
     ///
     /// # Errors
     /// What is below the floor.
@@ -348,8 +353,8 @@ impl Adversity {
 
     /// Whether the honest clients that remain are connected, except with half the chance that secrecy may fail with.
     ///
-    /// A ring falls apart only if in two places k/2 clients in a row are gone. There are n (n - k - 1) / 2 such pairs of places,
-    /// and the k clients of each are all gone with a chance of C(gone, k) / C(n, k).
+    /// A ring falls apart only if in two places k/2 clients in a row are gone. There are n (n - k - 1) / 2 such pairs
+    /// of places, and the k clients of each are all gone with a chance of C(gone, k) / C(n, k).
     fn is_connected(&self, degree: u32) -> bool {
         if self.is_complete(degree) {
             return true;
@@ -359,11 +364,12 @@ impl Adversity {
         libm::log(pairs) + gone + TO_SPARE < self.ln_half_security()
     }
 
-    /// Whether every honest client has at most so many corrupted neighbours, except with half the chance that secrecy may fail
-    /// with.
+    /// Whether every honest client has at most so many corrupted neighbours, except with half the chance that secrecy
+    /// may fail with.
     ///
-    /// The neighbours of a client are a random k of all n, if one does not know whether it is honest itself. So n P[Hyp(n, corrupted,
-    /// k) > neighbours] is the number of clients, corrupted ones included, that are expected to have more.
+    /// The neighbours of a client are a random k of all n, if one does not know whether it is honest itself. So
+    /// n P[Hyp(n, corrupted, k) > neighbours] is the number of clients, corrupted ones included, that are expected to
+    /// have more.
     fn has_at_most(&self, degree: u32, neighbours: u32) -> bool {
         if self.is_complete(degree) {
             return self.corrupted <= neighbours;

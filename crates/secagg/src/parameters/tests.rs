@@ -179,7 +179,7 @@ fn is_connected(neighbours: &[u32], among: u32) -> bool {
 
 #[test]
 fn with_few_clients_no_set_of_corrupted_and_dropped_does_harm() {
-    // With so few clients anything that can happen at all is likelier than 2^-40 or 2^-20 / n, so nothing bad may be possible.
+    // With so few clients whatever can happen at all is likelier than 2^-20 / n: nothing bad may be possible.
     for n in 3..=11 {
         for (gamma, delta) in [(0.0, 0.0), (0.1, 0.1), (0.2, 0.1), (1.0 / 3.0, 0.1), (0.1, 0.3), (0.4, 0.2), (0.0, 0.4)]
         {
@@ -240,7 +240,7 @@ fn the_bounds_hold_for_every_ring_that_can_be_counted() {
 #[test]
 fn a_fraction_that_means_whole_clients_is_not_rounded_away() {
     let of = |fraction, clients| Assumptions::new(fraction, fraction, Adversary::Curious).most_dropped(clients);
-    assert!(0.29 * 100.0 < 29.0, "the case that this is about");
+    // Among them 0.29, of which a hundred are 28.999999999999996.
     for hundredth in 0..90 {
         let fraction = f64::from(hundredth) / 100.0;
         assert_eq!(of(fraction, 100), hundredth);
@@ -403,7 +403,11 @@ proptest! {
         let floor = Floor { clients: n, corrupted, dropout, security_bits: 40, adversary };
         prop_assert_eq!(parameters.check_floor(&floor), Ok(()));
         let lower = Floor {
-            corrupted: corrupted * less.0, dropout: dropout * less.1, security_bits: less.2, adversary: Adversary::Curious, ..floor
+            corrupted: corrupted * less.0,
+            dropout: dropout * less.1,
+            security_bits: less.2,
+            adversary: Adversary::Curious,
+            ..floor
         };
         prop_assert_eq!(parameters.check_floor(&lower), Ok(()));
         // What a lower assumption needs is never more.
@@ -412,7 +416,12 @@ proptest! {
     }
 
     #[test]
-    fn a_higher_threshold_is_never_less_secret(k in 1_u32..400, t in 2_u32..800, n in 801_u32..5000, corrupted in 0.0..0.9) {
+    fn a_higher_threshold_is_never_less_secret(
+        k in 1_u32..400,
+        t in 2_u32..800,
+        n in 801_u32..5000,
+        corrupted in 0.0..0.9,
+    ) {
         let floor = Floor { corrupted, dropout: 0.0, ..Floor::default() };
         for adversary in ADVERSARIES {
             let floor = Floor { adversary, ..floor };
@@ -424,43 +433,27 @@ proptest! {
     }
 
     #[test]
-    fn nothing_panics(n in any::<u32>(), k in any::<u32>(), t in any::<u32>(), corrupted in any::<f64>(), dropout in any::<f64>(), bits in any::<u32>()) {
+    fn nothing_panics(
+        [n, k, t, bits] in any::<[u32; 4]>(),
+        [corrupted, dropout] in any::<[f64; 2]>(),
+        sane in 0.0..0.9,
+    ) {
         let floor = Floor { clients: 0, corrupted, dropout, security_bits: bits, adversary: Adversary::SemiMalicious };
         for n in [n, n % 200, n % 2000] {
             for k in [k, k % 200, n.wrapping_sub(1)] {
                 for t in [t, t % 200] {
                     if let Ok(parameters) = Parameters::from_parts(n, k, t) {
                         let _ = parameters.check_floor(&floor);
-                        let _ = parameters.check_floor(&Floor { corrupted: corrupted.fract().abs(), dropout: 0.1, security_bits: 40, ..floor });
+                        let sane = Floor { corrupted: sane, dropout: 0.1, security_bits: 40, ..floor };
+                        let _ = parameters.check_floor(&sane);
                     }
                 }
             }
-            let assumptions = Assumptions { dropout, corrupted, security_bits: bits, failure_bits: bits, adversary: Adversary::Curious };
-            let _ = Parameters::find(n, &assumptions);
+            for (dropout, corrupted) in [(dropout, corrupted), (sane / 2.0, sane / 2.0)] {
+                let assumptions = Assumptions::new(dropout, corrupted, Adversary::Curious);
+                let _ = Parameters::find(n, &assumptions);
+                let _ = Parameters::find(n, &Assumptions { security_bits: bits, failure_bits: bits, ..assumptions });
+            }
         }
-    }
-}
-
-#[test]
-fn zz_temporary_timing() {
-    for (n, g, d, a) in [(100_000, 0.45, 0.45, Adversary::Curious), (100_000, 0.3, 0.3, Adversary::SemiMalicious), (1_000_000, 0.3, 0.3, Adversary::SemiMalicious),(1_000_000, 0.45, 0.45, Adversary::Curious), (6500, 1.0/3.0, 0.1, Adversary::SemiMalicious),(100_000, 1.0/3.0, 0.1, Adversary::Curious)] {
-        let t = std::time::Instant::now();
-        let p = Parameters::find(n, &Assumptions::new(d, g, a)).unwrap();
-        let found = t.elapsed();
-        let floor = Floor { clients: 3, corrupted: g, dropout: d, security_bits: 40, adversary: a };
-        let t = std::time::Instant::now();
-        for _ in 0..100 { std::hint::black_box(&p).check_floor(&floor).unwrap(); }
-        println!("TIMING {n} {g} {d} {a}: {p:?} {found:?} check_floor {:?}", t.elapsed() / 100);
-    }
-    if let Ok(text) = std::fs::read_to_string("/tmp/fcp.tsv") {
-        let (mut same, mut lower, mut other) = (0, 0, 0);
-        for line in text.lines() {
-            let f: Vec<&str> = line.split('\t').collect();
-            let a = if f[3] == "SEMI_MALICIOUS_SERVER" { Adversary::SemiMalicious } else { Adversary::Curious };
-            let got = find(f[0].parse().unwrap(), f[1].parse().unwrap(), f[2].parse().unwrap(), a);
-            let want: (u32, u32) = (f[4].parse().unwrap(), f[5].parse().unwrap());
-            match got { Ok(g) if g == want => same += 1, Ok((k, t)) if k == want.0 && t <= want.1 => { lower += 1; println!("LOWER {line} {got:?}") } _ => { other += 1; println!("DIFF {line} {got:?}") } }
-        }
-        println!("FCP same {same} lower {lower} other {other}");
     }
 }

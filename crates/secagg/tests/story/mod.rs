@@ -10,7 +10,7 @@ use keyhush_secagg::{
     entropy::SimulatedEntropy,
     parameters::{Adversary, Assumptions, Floor},
     server::{CollectKeys, Connect, Outcome, RoundFailure, Serial},
-    session::Terms,
+    session::{Inputs, Terms},
 };
 
 /// The points at which a client can vanish.
@@ -37,8 +37,7 @@ pub(crate) fn terms(clients: u32, adversary: Adversary) -> Terms {
         least_survivors: 2,
         dimension: 100,
         bits: 20,
-        largest: ((1u64 << 20) / u64::from(clients) - 1) as u32,
-        noised: false,
+        inputs: Inputs::Bounded { largest: ((1u64 << 20) / u64::from(clients) - 1) as u32 },
     }
 }
 
@@ -51,7 +50,11 @@ pub(crate) fn input(terms: &Terms, id: u64) -> Vec<u32> {
         state ^= state << 17;
         (state >> 20) as u32
     };
-    (0..terms.dimension).map(|_| next() % (terms.largest + 1)).collect()
+    let largest = match terms.inputs {
+        Inputs::Bounded { largest } => largest,
+        Inputs::Noised => 1000,
+    };
+    (0..terms.dimension).map(|_| next() % (largest + 1)).collect()
 }
 
 /// The plain sum of some clients' inputs.
