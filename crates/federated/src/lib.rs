@@ -10,6 +10,7 @@
 //! | [`plan`]       | everything that was decided before the first round, from one place      |
 //! | [`propose`]    | what a target asks for, by the recipes of the papers                    |
 //! | [`cohort`]     | who takes part in a round                                               |
+//! | [`vanishing`]  | who vanishes in the midst of a round                                    |
 //! | [`population`] | whose text a simulation trains on                                       |
 //! | [`evaluate`]   | how well a model predicts, on all cores                                 |
 //! | [`fleet`]      | who does the local training of a round, and how the sum comes about     |
@@ -43,3 +44,4 @@ pub mod round;
 pub mod run;
 pub mod sweep;
 pub mod tensorboard;
+pub mod vanishing;

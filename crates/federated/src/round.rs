@@ -19,18 +19,24 @@ use privacy::{
     ledger::{Attempt, Ledger, LedgerError, LedgerStore},
     mechanism::{Correlation, Mechanism, MechanismError},
     participation::ParticipationError,
-    rng::NoiseSource,
-    stages::{ClipBit, ClipRuleError, Clipping, Released, Sum},
+    rng::{NoiseSource, Purpose},
+    stages::{ClipBit, ClipRuleError, Clipping, NoisedSum, Released, Residues, Sum},
 };
+use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::{
     cohort::Sampler,
     config::ConfigError,
-    fleet::{Collected, Fleet, FleetError, RoundTask, users_key},
+    fleet::{
+        Collected, Fleet, FleetError, RoundTask,
+        secure::{SecureTask, Secured},
+        users_key,
+    },
     metrics::{Diagnostics, Timing},
     optimizer::{Optimizer, OptimizerError},
-    plan::{Coding, Plan, no_noise},
+    plan::{Coding, Plan, Secure, no_noise},
+    vanishing::{Vanishes, Vanishing},
 };
 
 /// Why a round came to nothing.
@@ -118,6 +124,20 @@ pub struct Done {
     pub diagnostics: Diagnostics,
 }
 
+/// What a fleet added up.
+struct Gathered {
+    sum: Added,
+    exact: Vec<(u64, Exact)>,
+    busy_s: f64,
+    wall_s: f64,
+}
+
+/// A sum, with or without the noise that users added.
+enum Added {
+    Sum(Sum),
+    Noised(NoisedSum),
+}
+
 /// A run in its rounds.
 pub struct Loop<'a, S> {
     plan: &'a Plan,
@@ -126,19 +146,16 @@ pub struct Loop<'a, S> {
     state: State,
     /// What the last round encoded with.
     coding: Option<(usize, ClipNorm, Coding)>,
+    /// The digest of the settings, to which secure aggregation is bound.
+    digest: [u8; 32],
     threads: usize,
 }
 
 impl<'a, S: LedgerStore> Loop<'a, S> {
     /// The loop of a plan, from a state on.
-    pub const fn new(
-        plan: &'a Plan,
-        source: Arc<NoiseSource>,
-        ledger: Ledger<S>,
-        state: State,
-        threads: usize,
-    ) -> Self {
-        Self { plan, source, ledger, state, coding: None, threads }
+    pub fn new(plan: &'a Plan, source: Arc<NoiseSource>, ledger: Ledger<S>, state: State, threads: usize) -> Self {
+        let digest = Sha256::digest(plan.config.to_toml()).into();
+        Self { plan, source, ledger, state, coding: None, digest, threads }
     }
 
     /// Where it stands.
@@ -177,8 +194,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         let sample_s = watch.elapsed().as_secs_f64();
 
         let clip = self.clip();
-        let collected = self.collect(fleet, &cohort)?;
-        let Collected { sum, exact, busy_s, wall_s } = collected;
+        let Gathered { sum, exact, busy_s, wall_s } = self.collect(fleet, &cohort)?;
         let diagnostics = diagnose(self.state.round, &exact, clip.get());
 
         let watch = Instant::now();
@@ -273,8 +289,8 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         Ok(())
     }
 
-    /// What the fleet adds up.
-    fn collect(&mut self, fleet: &mut dyn Fleet, cohort: &[u64]) -> Result<Collected, RoundError> {
+    /// What the fleet adds up of those who do not vanish on the way.
+    fn collect(&mut self, fleet: &mut dyn Fleet, cohort: &[u64]) -> Result<Gathered, RoundError> {
         self.code()?;
         let Some((_, _, coding)) = &self.coding else { return Err(FleetError::Died.into()) };
         let clipping = Clipping::new(self.plan.rule(self.clip())?, self.clip_bit())?;
@@ -287,7 +303,37 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
             learning_rate: self.plan.stage(round).local_learning_rate,
         };
         let users = users_key(&self.source, round);
-        Ok(fleet.round(&RoundTask { round, task, cohort, users: &users })?)
+        let vanish = self.plan.config.participation.vanish.unwrap_or(0.0);
+        let vanishing = Vanishing::new(&self.source, round, vanish);
+        if let (Some(secure), Some(residues)) = (&self.plan.phase(round).secure, &coding.residues) {
+            let task = RoundTask { round, task, cohort, users: &users };
+            return self.collect_securely(fleet, &task, secure, residues, &vanishing);
+        }
+        let sending: Vec<u64> = cohort.iter().copied().filter(|user| vanishing.of(*user).sends()).collect();
+        let collected = fleet.round(&RoundTask { round, task, cohort: &sending, users: &users })?;
+        let Collected { sum, exact, busy_s, wall_s } = collected;
+        Ok(Gathered { sum: Added::Sum(sum), exact, busy_s, wall_s })
+    }
+
+    fn collect_securely(
+        &self,
+        fleet: &mut dyn Fleet,
+        task: &RoundTask<'_>,
+        secure: &Secure,
+        residues: &Residues,
+        vanishing: &Vanishing,
+    ) -> Result<Gathered, RoundError> {
+        let vanishes: Vec<Vanishes> = task.cohort.iter().map(|user| vanishing.of(*user)).collect();
+        let terms = secure.terms(residues, task.round, self.digest, model_digest(task.task.model));
+        let noise = self.source.stream(Purpose::UserNoise, &[task.round]);
+        let secured =
+            fleet.secure_round(task, &SecureTask { secure, residues, terms, vanishes: &vanishes, noise: &noise })?;
+        let Secured { sum, survivors, exact, busy_s, wall_s } = secured;
+        let sum = match secure.noise {
+            None => Added::Sum(residues.sum(&sum, survivors)?),
+            Some(_) => Added::Noised(residues.noised_sum(&sum, survivors)?),
+        };
+        Ok(Gathered { sum, exact, busy_s, wall_s })
     }
 
     /// Rule P9.
@@ -300,7 +346,12 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
     }
 
     /// From the sum to what anyone may see.
-    fn release(&mut self, sum: Sum) -> Result<Released, RoundError> {
+    fn release(&mut self, sum: Added) -> Result<Released, RoundError> {
+        let sum = match (sum, &mut self.state.mechanism) {
+            (Added::Sum(sum), _) => sum,
+            (Added::Noised(sum), Some(mechanism)) => return Ok(mechanism.release_noised(sum)?),
+            (Added::Noised(_), None) => return Err(MechanismError::OtherNoise.into()),
+        };
         let quotient = self.coding.as_ref().and_then(|(_, _, coding)| coding.quotient.as_ref());
         let sum = match quotient {
             Some(quotient) => quotient.divide(sum)?,
@@ -343,6 +394,15 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         *round += 1;
         Ok(())
     }
+}
+
+/// The digest of a model.
+fn model_digest(model: &[f32]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for values in model.chunks(1024) {
+        hash.update(values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>());
+    }
+    hash.finalize().into()
 }
 
 /// What the users of a round did, exactly.

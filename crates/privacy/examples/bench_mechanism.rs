@@ -56,6 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             participation: Participation::MinSeparation { separation, max_participations: 4 },
             correlation,
             segments: vec![Segment::of(rounds)],
+            distributed: None,
         };
         let memory = plan.memory(encoding.layout());
         let mut mechanism = Mechanism::init(plan, encoding.layout(), Arc::new(source))?;

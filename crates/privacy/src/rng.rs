@@ -131,8 +131,12 @@ pub enum Purpose {
     Noise,
     /// Rounding of one user's update.
     Rounding,
+    /// Noise that one user adds.
+    UserNoise,
     /// Who is sampled.
     Cohort,
+    /// Who vanishes in the midst of a round, in simulations.
+    Vanishing,
     /// The signs of the random rotation.
     Rotation,
 }
@@ -142,7 +146,9 @@ impl Purpose {
         match self {
             Self::Noise => b"noise",
             Self::Rounding => b"rounding",
+            Self::UserNoise => b"user noise",
             Self::Cohort => b"cohort",
+            Self::Vanishing => b"vanishing",
             Self::Rotation => b"rotation",
         }
     }

@@ -51,6 +51,7 @@ fn one_of_each() -> Vec<PrivacyEvent> {
         correlated(blt, &[Segment::of(8), Segment::of(9)], Participation::Once, 2.0),
         skellam(),
         distributed_skellam(),
+        PrivacyEvent::LimitedRounds { rounds: 9, participation: separated(2, 3), event: Box::new(skellam()) },
         bare_rho(),
         gaussian(3.0).times(7),
         PrivacyEvent::Compose { events: vec![gaussian(3.0), poisson(0.5, 2.0, 3)] },

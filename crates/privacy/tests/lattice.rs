@@ -81,6 +81,7 @@ fn released(x: &[Vec<i64>; 2], encoding: &Encoding, coefficient: f64, seed: u64)
         },
         correlation: Correlation::Matrix(NoiseMatrix::Banded { coefficients: vec![1.0, coefficient, 0.5] }),
         segments: vec![Segment::of(2)],
+        distributed: None,
     };
     let source = Arc::new(NoiseSource::from(SimulationKey::new(seed)));
     let mut mechanism = Mechanism::init(plan, encoding.layout(), source).expect("a legal plan");

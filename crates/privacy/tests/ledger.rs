@@ -143,6 +143,7 @@ fn p13_what_a_mechanism_releases_is_recorded_and_restored() {
         participation: limits(),
         correlation: Correlation::Matrix(NoiseMatrix::Tree),
         segments: vec![Segment::of(3), Segment::completed(3)],
+        distributed: None,
     };
     let source = Arc::new(NoiseSource::from(SimulationKey::new(5)));
     let mut mechanism = Mechanism::init(planned, encoding.layout(), source).unwrap();

@@ -35,6 +35,7 @@ fn plan(matrix: NoiseMatrix, segments: Vec<Segment>) -> MechanismPlan {
         participation: shorthand::separated(3, 4),
         correlation: Correlation::Matrix(matrix),
         segments,
+        distributed: None,
     }
 }
 

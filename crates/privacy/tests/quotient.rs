@@ -219,6 +219,7 @@ fn mechanism_plan(correlation: Correlation) -> MechanismPlan {
         },
         correlation,
         segments: vec![Segment::of(10)],
+        distributed: None,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Who is whose neighbour: clients on a random ring, each next to k/2 on either side, or everybody next to everybody.
 //!
-//! The ring (a Harary graph) follows from a seed, and everybody who knows the seed can draw it: the keystream of AES-256
-//! in counter mode (64 bits, little-endian, from zero) with the seed as the key, read as little-endian 32-bit words,
-//! decides a Fisher-Yates shuffle from the last place to the second.
+//! The ring (a Harary graph) follows from a seed, and everybody who knows the seed can draw it: the keystream of
+//! AES-256 in counter mode (64 bits, little-endian, from zero) with the seed as the key, read as little-endian 32-bit
+//! words, decides a Fisher-Yates shuffle from the last place to the second.
 
 use aes::Aes256;
 use ctr::cipher::{KeyIvInit, StreamCipher};

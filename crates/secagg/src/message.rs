@@ -19,7 +19,7 @@ use crate::{
     ClientId,
     directory::Member,
     keys::{PublicKeys, SEAL_OVERHEAD},
-    parameters::Parameters,
+    parameters::{MOST_CLIENTS, Parameters},
     session::{Coin, OfferHash, SessionId, VERSION},
     shamir::Share,
     wire::{Bits, Reader, WireError},
@@ -280,10 +280,13 @@ impl Delivery {
     }
 }
 
-/// How many bits, and those.
+/// How many bits, and those: no more than there are clients in any round, since each can stand for much more than a bit.
 fn read_bits(reader: &mut Reader<'_>) -> Result<Bits, WireError> {
-    let count = reader.u32()? as usize;
-    Bits::read(reader, count)
+    let count = reader.u32()?;
+    if count > MOST_CLIENTS {
+        return Err(WireError::Value { what: "a neighbourhood of more than all clients" });
+    }
+    Bits::read(reader, count as usize)
 }
 
 fn write_bits(bits: &Bits, out: &mut Vec<u8>) {

@@ -37,6 +37,7 @@
 //! Sections are flat: what a `kind` needs and what has no meaning with it is said by [`crate::plan::Plan::new`], in terms of
 //! keys, and [`Document`] knows the line of each key.
 
+mod aggregation;
 mod document;
 
 use std::path::PathBuf;
@@ -46,7 +47,10 @@ use privacy::{AccountantKind, clip::ClipStep, ledger::Unit};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-pub use self::document::Document;
+pub use self::{
+    aggregation::{AdversaryKind, AggregationKind, NoisePlace, SecAgg},
+    document::Document,
+};
 
 /// A run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -67,6 +71,9 @@ pub struct Config {
     /// Floating-point noise instead of exact: faster, for simulations alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub floating_point_noise: bool,
+    /// How a round's updates are added up.
+    #[serde(default, skip_serializing_if = "AggregationKind::is_plain")]
+    pub aggregation: AggregationKind,
     /// Whose text.
     pub data: Data,
     /// Which model.
@@ -75,6 +82,9 @@ pub struct Config {
     pub local: Local,
     /// Who takes part.
     pub participation: Participants,
+    /// What secure aggregation is to withstand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secagg: Option<SecAgg>,
     /// What the sum is divided by.
     #[serde(default)]
     pub estimator: Estimator,
@@ -206,7 +216,7 @@ pub enum LocalAlgorithm {
 }
 
 /// Who takes part. All of it is declared, none of it measured (rule P11).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Participants {
     /// How users come to take part.
@@ -221,6 +231,9 @@ pub struct Participants {
     /// MaxP: the most participations of one user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_participations: Option<u64>,
+    /// The share of a round's users that vanish on the way, in the simulation; none if not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vanish: Option<f64>,
 }
 
 /// How users come to take part.

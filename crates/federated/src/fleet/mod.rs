@@ -1,5 +1,6 @@
 //! Who does the local training of a round, and how the sum comes about.
 
+pub mod secure;
 pub mod threads;
 
 use device::round::{Drawn, PartError, Task};
@@ -9,6 +10,8 @@ use privacy::{
     stages::Sum,
 };
 use thiserror::Error;
+
+use self::secure::{SecureError, SecureTask, Secured};
 
 /// What a fleet is asked to do.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +76,12 @@ pub enum FleetError {
     /// Parts do not add up.
     #[error(transparent)]
     Sum(#[from] EncodingError),
+    /// Secure aggregation failed; nobody learned anything.
+    #[error(transparent)]
+    Secure(#[from] SecureError),
+    /// A fleet that adds up in the clear.
+    #[error("these processes add up in the clear: run aggregation = \"secagg\" in one process, without mpirun")]
+    NotSecure,
     /// A thread died.
     #[error("a thread of the fleet died; nothing was released")]
     Died,
@@ -93,4 +102,12 @@ pub trait Fleet {
     /// # Errors
     /// When the sum is not whole.
     fn round(&mut self, task: &RoundTask<'_>) -> Result<Collected, FleetError>;
+
+    /// One round by secure aggregation.
+    ///
+    /// # Errors
+    /// When there is no sum, or this fleet has no secure aggregation.
+    fn secure_round(&mut self, _task: &RoundTask<'_>, _secure: &SecureTask<'_>) -> Result<Secured, FleetError> {
+        Err(FleetError::NotSecure)
+    }
 }

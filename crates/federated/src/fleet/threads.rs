@@ -11,13 +11,16 @@ use std::{
 
 use device::{
     local::{LocalError, LocalPlan},
-    round::{Exact, Worker},
+    round::{Exact, Part, Worker},
     text::UserText,
 };
 use lm::{kernels::KernelPath, model::config::ModelConfig};
 use privacy::stages::Sum;
 
-use super::{Collected, Fleet, FleetError, RoundTask, drawn};
+use super::{
+    Collected, Fleet, FleetError, RoundTask, drawn,
+    secure::{self, SecureTask, Secured},
+};
 use crate::population::Population;
 
 /// Threads over a population.
@@ -73,6 +76,10 @@ impl Fleet for ThreadFleet<'_> {
         all.wall_s = began.elapsed().as_secs_f64();
         Ok(all)
     }
+
+    fn secure_round(&mut self, task: &RoundTask<'_>, secure: &SecureTask<'_>) -> Result<Secured, FleetError> {
+        secure::round(self.population, self.most_tokens, &mut self.workers, task, secure)
+    }
 }
 
 /// Trains users until none is left. Who fails takes the rest off the list, so that the other threads stop too.
@@ -90,16 +97,27 @@ fn train_some(
         if user >= population.users() {
             continue; // declared, and not there: nothing comes of them, not even a clip bit (rule P9)
         }
-        let trained = read(population, user, most_tokens, &mut text).and_then(|()| {
-            let part = worker.part(task.task, &text, drawn(task.users, user));
-            part.map_err(|problem| FleetError::Part { user, problem })
-        });
+        let trained = train_one(population, most_tokens, worker, &mut text, task, user);
         let part = trained.inspect_err(|_| next.store(task.cohort.len(), Ordering::Relaxed))?;
         share.sum.add(&part.encoded)?;
         share.exact.push((user, part.exact));
     }
     share.busy_s = began.elapsed().as_secs_f64();
     Ok(share)
+}
+
+/// One user's part.
+pub(super) fn train_one(
+    population: &dyn Population,
+    most_tokens: Option<usize>,
+    worker: &mut Worker,
+    text: &mut UserText,
+    task: &RoundTask<'_>,
+    user: u64,
+) -> Result<Part, FleetError> {
+    read(population, user, most_tokens, text)?;
+    let part = worker.part(task.task, text, drawn(task.users, user));
+    part.map_err(|problem| FleetError::Part { user, problem })
 }
 
 fn read(

@@ -4,8 +4,8 @@ use privacy::{Participation, ledger::Unit};
 
 use super::phases::Phase;
 use crate::config::{
-    ClipKind, Config, ConfigError, DataKind, EstimatorKind, LocalAlgorithm, MechanismKind, ParticipationKind,
-    ServerOptimizer,
+    AggregationKind, ClipKind, Config, ConfigError, DataKind, EstimatorKind, LocalAlgorithm, MechanismKind, NoisePlace,
+    ParticipationKind, ServerOptimizer,
 };
 
 /// Rounds of a run at most: what the accountants and factorisations are tested to.
@@ -22,6 +22,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     mechanism(config)?;
     schedule(config)?;
     stands_for(config)?;
+    aggregation(config)?;
     stops(config)
 }
 
@@ -115,6 +116,9 @@ fn participation(config: &Config) -> Result<(), ConfigError> {
     let from = &config.participation;
     if from.population == 0 || from.population > 1 << 53 {
         return refuse("participation.population", "must be from 1 to 2^53");
+    }
+    if from.vanish.is_some_and(|share| !(0.0..1.0).contains(&share)) {
+        return refuse("participation.vanish", "must be at least 0 and below 1");
     }
     if from.kind != ParticipationKind::Arrival {
         let with = "another kind than \"arrival\"";
@@ -281,6 +285,32 @@ fn stands_for(config: &Config) -> Result<(), ConfigError> {
         return refuse("stands_for.cohort", "must be at least participation.cohort and at most stands_for.population");
     }
     Ok(())
+}
+
+/// Rules P3, P10 and P19.
+fn aggregation(config: &Config) -> Result<(), ConfigError> {
+    if config.aggregation == AggregationKind::Plain {
+        return unused(config.secagg.is_some(), "secagg", "aggregation = \"plain\"");
+    }
+    if config.estimator.kind == EstimatorKind::Clipped {
+        let why = "the clipped denominator needs every update to be covered by its weight, which nobody can check in a secure sum: take estimator.kind = \"fixed\"";
+        return refuse("estimator.kind", why);
+    }
+    if config.secagg.as_ref().map(|s| s.noise) != Some(NoisePlace::Distributed) {
+        return Ok(());
+    }
+    match config.privacy.mechanism {
+        MechanismKind::Gaussian if !is_sampled(config.participation.kind) => Ok(()),
+        MechanismKind::Gaussian => refuse(
+            "secagg.noise",
+            "noise that devices add is accounted for without amplification, so sampling brings nothing: take participation.kind = \"arrival\" or \"once\"",
+        ),
+        MechanismKind::None => refuse("secagg.noise", "there is none to add with mechanism = \"none\""),
+        MechanismKind::Tree | MechanismKind::Banded | MechanismKind::Blt => refuse(
+            "secagg.noise",
+            "correlated noise takes off in later rounds what it added before, and the devices that added it are gone by then: take privacy.mechanism = \"gaussian\", or secagg.noise = \"central\"",
+        ),
+    }
 }
 
 /// Rule P14: a run that may end early by what was released needs a filter.

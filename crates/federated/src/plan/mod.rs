@@ -7,11 +7,13 @@
 //! | module    | what it is                                                             |
 //! |-----------|------------------------------------------------------------------------|
 //! | `phases`  | releases that are accounted for as one: encoding, noise, mechanism       |
+//! | `secure`  | how sums are made securely: how many devices, whose noise                |
 //! | `stages`  | what holds from a round on: clip, cohort, learning rates                 |
 //! | `checks`  | what has no meaning together, in terms of keys                           |
 
 mod checks;
 mod phases;
+mod secure;
 mod stages;
 #[cfg(test)]
 mod tests;
@@ -29,6 +31,7 @@ use privacy::{
 pub(crate) use self::phases::no_noise;
 pub use self::{
     phases::{BEFORE, Coding, Phase},
+    secure::Secure,
     stages::Stage,
 };
 use crate::{
@@ -363,8 +366,22 @@ fn ledger_plan(draft: &Draft<'_>, phases: &[Phase], setting: &Setting) -> Result
         start: setting.start.clone(),
         public_data: setting.public_data.clone(),
         randomness,
-        aggregation: Aggregation::Plain { sees_updates: "the program that simulates the devices".to_owned() },
+        aggregation: aggregation(phases),
     })
+}
+
+/// Who sees what. In a simulation one program sees everything; what is said of the sum is what the protocol makes of it.
+fn aggregation(phases: &[Phase]) -> Aggregation {
+    match phases.iter().find_map(|p| p.secure.as_ref()) {
+        None => Aggregation::Plain { sees_updates: "the program that simulates the devices".to_owned() },
+        Some(secure) => Aggregation::Secure {
+            protocol: secure.words(),
+            sees_sum: match secure.noise {
+                None => "the server, which adds the noise".to_owned(),
+                Some(_) => "nobody: the devices add the noise".to_owned(),
+            },
+        },
+    }
 }
 
 fn delta(config: &Config) -> Result<Delta, ConfigError> {

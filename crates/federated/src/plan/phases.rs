@@ -12,10 +12,13 @@ use privacy::{
     ledger,
     mechanism::{Correlation, MechanismPlan},
     rng::{NoiseSource, Purpose, SimulationKey},
-    stages::Quotient,
+    stages::{Quotient, Residues},
 };
 
-use super::{Draft, divides_by_weight, noise_multiplier, sampled};
+use super::{
+    Draft, divides_by_weight, noise_multiplier, sampled,
+    secure::{Secure, is_distributed},
+};
 use crate::config::{ClipKind, Config, ConfigError, EstimatorKind, MechanismKind, ParticipationKind};
 
 /// The stream of a run with one phase.
@@ -42,6 +45,8 @@ pub struct Phase {
     pub projected_noise: Option<NoiseMultiplier>,
     /// The mechanism, where there is noise.
     pub mechanism: Option<MechanismPlan>,
+    /// How its sums are made securely, where they are.
+    pub secure: Option<Secure>,
     /// The encoding of the users' vectors, for the clip of the phase's first round.
     encoding: Encoding,
     /// The noise of what is released.
@@ -58,6 +63,8 @@ pub struct Coding {
     pub encoding: Encoding,
     /// The clipped denominator (rule P10).
     pub quotient: Option<Quotient>,
+    /// How they become residues, where they are added up securely.
+    pub residues: Option<Residues>,
 }
 
 impl Coding {
@@ -94,10 +101,15 @@ impl Phase {
         let noise_plan = noise.map(|multiplier| noise_plan(config, span.cohort, multiplier));
         let clipped = config.estimator.kind == EstimatorKind::Clipped;
         let least_weight = clipped.then(|| least_weight(config, span.cohort));
-        let of_sum = noise_plan.as_ref().filter(|_| !clipped);
+        let distributed = is_distributed(config);
+        let of_sum = noise_plan.as_ref().filter(|_| !clipped && !distributed);
         let rule = super::rule(config, parameters, span.clip).map_err(|e| ConfigError::new("clip", e))?;
         let encoding = Encoding::new(vector(config, parameters.len()), rule.bound(), of_sum, adjacency)
             .map_err(|e| ConfigError::new("privacy", e))?;
+        let secure = match (Secure::new(config, span.cohort)?, &noise_plan) {
+            (Some(secure), Some(noise)) if distributed => Some(secure.with_noise(&encoding, noise, adjacency)?),
+            (secure, _) => secure,
+        };
         let stream = if span.alone {
             STREAM.to_owned()
         } else {
@@ -112,11 +124,14 @@ impl Phase {
             noise,
             projected_noise: config.stands_for.as_ref().and(projected_noise),
             mechanism: None,
+            secure,
             encoding,
             noise_plan,
             least_weight,
             adjacency,
         };
+        // What cannot be carried out is refused now.
+        phase.coding(phase.encoding.clip())?;
         if noise.is_some() {
             phase.mechanism = Some(phase.mechanism_plan(config, number)?);
         }
@@ -130,6 +145,7 @@ impl Phase {
             participation: self.participation,
             correlation: correlation(config, self.participation)?,
             segments: segments(config, self.rounds),
+            distributed: self.secure.as_ref().and_then(|s| s.noise.clone()),
         };
         plan.check(&self.released_layout()?).map_err(|e| ConfigError::new("privacy", e))?;
         Ok(plan)
@@ -148,7 +164,8 @@ impl Phase {
                     .map_err(|e| ConfigError::new("estimator", e))?,
             ),
         };
-        Ok(Coding { encoding, quotient })
+        let residues = self.secure.as_ref().map(|secure| secure.residues(&encoding)).transpose()?;
+        Ok(Coding { encoding, quotient, residues })
     }
 
     /// What its first rounds amount to.
@@ -227,9 +244,12 @@ pub(super) fn released_before(what: &str) -> ledger::Phase {
     }
 }
 
-const fn words(config: &Config) -> &'static str {
+fn words(config: &Config) -> &'static str {
     match config.privacy.mechanism {
         MechanismKind::None => "no noise",
+        MechanismKind::Gaussian if is_distributed(config) => {
+            "independent Skellam noise in every round, added by the devices"
+        }
         MechanismKind::Gaussian => "independent Gaussian noise in every round",
         MechanismKind::Tree => "DP-FTRL with tree-aggregated noise",
         MechanismKind::Banded => "DP-FTRL with banded matrix noise",

@@ -217,3 +217,56 @@ impl From<DistributedNoise> for DistributedNoiseForm {
         Self { layout, local_variances, survivors }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `P[|X| >= r]` of a Skellam variable, as the convolution of two Poisson laws.
+    fn tail(variance: f64, r: i64) -> f64 {
+        let mean = variance / 2.0;
+        let poisson = |k: i64| libm::exp(k as f64 * libm::log(mean) - mean - libm::lgamma(k as f64 + 1.0));
+        let far = mean as i64 + 40 * libm::sqrt(mean) as i64;
+        let law: Vec<f64> = (0..far).map(poisson).collect();
+        let at = |n: i64| (n..far).map(|k| law[k as usize] * law[(k - n) as usize]).sum::<f64>();
+        2.0 * (r..r + 400).map(at).sum::<f64>()
+    }
+
+    #[test]
+    fn noise_reaches_farther_less_than_once_in_2_to_the_61() {
+        for (local_variance, users) in [(1024, 1), (1024, 3), (4096, 2)] {
+            let (variance, reach) = ((local_variance * users) as f64, DistributedNoise::reach(local_variance, users));
+            let rare = 2.0f64.powi(-61);
+            assert!(tail(variance, reach as i64) < rare, "{variance}: {}", tail(variance, reach as i64));
+            assert!(tail(variance, (0.85 * reach) as i64) > rare, "{variance}: far too far");
+        }
+    }
+
+    /// The bound that the derivation begins with, `exp(V (cosh t - 1) - t r)` at its best t, for variances that cannot be
+    /// added up.
+    #[test]
+    fn the_reach_is_beyond_what_chernoff_asks_for() {
+        for bits in 10..=90 {
+            let (local, users) = if bits <= 60 { (1u64 << bits, 1) } else { (1 << 60, 1u64 << (bits - 60)) };
+            let (v, r) = (2.0f64.powi(bits), DistributedNoise::reach(local, users));
+            let t = libm::asinh(r / v);
+            // cosh t - 1 = 2 sinh^2(t/2), without cancellation.
+            let exponent = t * r - v * 2.0 * libm::sinh(t / 2.0).powi(2);
+            assert!((43.0..48.0).contains(&exponent), "2^{bits}: {exponent}");
+        }
+    }
+
+    #[test]
+    fn local_variances_are_even_enough_and_no_more() {
+        for wanted in [1.0, 500.0, 1234.5, 1e6, 1e9] {
+            for honest in [1.0, 3.0, 4333.0] {
+                let Ok(got) = local_variance(wanted, honest) else {
+                    assert!(wanted * wanted / honest > 2.0f64.powi(59));
+                    continue;
+                };
+                assert!(check_variance(got).is_ok() && got as f64 * honest >= wanted * wanted);
+                assert!(got == LEAST_VARIANCE || (got as f64 - 2.0) * honest <= wanted * wanted * (1.0 + 1e-12));
+            }
+        }
+    }
+}

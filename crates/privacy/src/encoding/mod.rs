@@ -16,15 +16,15 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use self::{
-    layout::{FULL_WEIGHT, HALF_BIT, Layout, LayoutSegment, SegmentKind, sigma_for},
-    rotation::Rotation,
-    rounding::Limits,
-};
 pub use self::{
     distributed::{DistributedNoise, Survivors},
     layout::{Layout as VectorLayout, SegmentKind as VectorSegment},
     rounding::{Rounding, XU_ALPHA},
+};
+use self::{
+    layout::{FULL_WEIGHT, HALF_BIT, Layout, LayoutSegment, SegmentKind, sigma_for},
+    rotation::Rotation,
+    rounding::Limits,
 };
 use crate::{
     event::Adjacency,

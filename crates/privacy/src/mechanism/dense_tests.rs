@@ -29,7 +29,7 @@ fn encoding(dimension: usize) -> Encoding {
 fn plan(correlation: Correlation, segments: Vec<Segment>) -> MechanismPlan {
     let separation = MinSeparation::rounds_between(2).unwrap();
     let participation = Participation::MinSeparation { separation, max_participations: 3 };
-    MechanismPlan { stream: 7, adjacency: Adjacency::ZeroOut, participation, correlation, segments }
+    MechanismPlan { stream: 7, adjacency: Adjacency::ZeroOut, participation, correlation, segments, distributed: None }
 }
 
 /// Sums that are as unlike noise as can be.

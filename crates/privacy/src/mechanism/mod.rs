@@ -3,7 +3,9 @@
 //! One contract for all of them, `StreamingMatrix`: `init` makes the state before the first step, `next` adds the
 //! integer noise of the next step, its correlation with the steps before included; a restart begins a new segment (rule
 //! P7). The dense matrix is the test of each. [`Mechanism`] is what runs use: it binds a plan, a layout and the run's
-//! key, and [`Mechanism::release`] is the only way from a [`Sum`] to a private [`Released`].
+//! key, and [`Mechanism::release`] is the only way from a [`Sum`] to a private [`Released`]. Where the users add the noise
+//! themselves ([`MechanismPlan::distributed`]) a mechanism adds none: it takes [`NoisedSum`]s, counts the steps and says
+//! what they amount to.
 //!
 //! A step is released once: the state moves on, and the ledger refuses a second release of a step (rule P13). A state can
 //! be saved and restored byte for byte; for independent noise and for the tree it is a counter, since all noise can be
@@ -11,6 +13,7 @@
 
 mod banded;
 mod blt;
+mod distributed;
 mod draws;
 mod identity;
 mod saved;
@@ -25,7 +28,7 @@ use self::{banded::Banded, blt::Blt, identity::Identity, tree::Tree};
 pub use self::{banded::FRACTIONAL_BITS as BANDED_FRACTIONAL_BITS, saved::RestoreError};
 use crate::{
     encoding::{
-        EncodingId,
+        DistributedNoise, EncodingId,
         layout::{Layout, LayoutSegment, SegmentKind},
     },
     event::{Adjacency, EventError, Noise, NoiseMatrix, PrivacyEvent, Segment, check_segments},
@@ -92,6 +95,27 @@ pub enum MechanismError {
     /// The sum is not laid out as the mechanism expects.
     #[error("the sum has another layout than the mechanism")]
     Layout,
+    /// Noise that users add cannot be correlated over rounds.
+    #[error(
+        "users can add independent noise only: what correlated noise adds in one round it takes off again in later ones, and whoever added it is gone by then; take independent noise, or let the server add it"
+    )]
+    DistributedCorrelated,
+    /// Noise that users add is not amplified by sampling (rule P3).
+    #[error(
+        "noise that users add is accounted for without amplification, so drawing the cohort at random brings nothing; take minimum-separation or once participation"
+    )]
+    DistributedSampled,
+    /// There is no fast noise for users to add.
+    #[error(
+        "users add exact noise, also in simulations; a simulation with floating-point noise cannot have them do it"
+    )]
+    DistributedFloatingPoint,
+    /// The noise that users add is not the plan's.
+    #[error("the noise that the users added is not that of the plan")]
+    OtherNoise,
+    /// A sum without noise, where users were to add it.
+    #[error("the users of this mechanism add the noise themselves, and it adds none: it releases noised sums only")]
+    NotNoised,
     /// A release that is not the next step's.
     #[error("the release is not that of step {step} of this mechanism")]
     NotNext {
@@ -139,6 +163,9 @@ pub struct MechanismPlan {
     pub correlation: Correlation,
     /// The rounds between restarts; independent noise has one segment.
     pub segments: Vec<Segment>,
+    /// The noise that the users add themselves; none where the mechanism adds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distributed: Option<DistributedNoise>,
 }
 
 impl MechanismPlan {
@@ -175,6 +202,9 @@ impl MechanismPlan {
             Correlation::Matrix(matrix) => matrix,
         };
         check_segments(matrix, &self.segments)?;
+        if let Some(noise) = &self.distributed {
+            self.check_distributed(noise, layout)?;
+        }
         self.event_at(self.segments.len() - 1, u64::MAX, layout)?.flatten()?;
         if self.correlation == Correlation::Independent {
             return Ok(());
@@ -215,6 +245,9 @@ impl MechanismPlan {
     /// What all steps up to and with `rounds` rounds of a segment amount to; for independent noise on a sampled cohort,
     /// what the one step amounts to.
     fn event_at(&self, segment: usize, rounds: u64, layout: &Layout) -> Result<PrivacyEvent, MechanismError> {
+        if let Some(noise) = &self.distributed {
+            return Ok(self.distributed_event(noise, segment, rounds));
+        }
         let noise = layout.noise(self.adjacency, |s| self.slack(s, layout)).ok_or(SigmaError { got: 0 })?;
         let sampled = matches!(self.participation, Participation::Poisson { .. } | Participation::FixedSize { .. });
         let matrix = match &self.correlation {
@@ -295,7 +328,8 @@ pub struct Mechanism {
     plan: MechanismPlan,
     layout: Layout,
     source: Arc<NoiseSource>,
-    matrix: Matrix,
+    /// What makes the noise; none where the users add it.
+    matrix: Option<Matrix>,
     segment: usize,
     /// Rounds of the segment that were released.
     rounds: u64,
@@ -311,7 +345,13 @@ impl Mechanism {
     /// When the plan cannot be accounted for or carried out.
     pub fn init(plan: MechanismPlan, layout: &Layout, source: Arc<NoiseSource>) -> Result<Self, MechanismError> {
         plan.check(layout)?;
-        let matrix = Matrix::init(&plan, layout)?;
+        let matrix = match plan.distributed {
+            None => Some(Matrix::init(&plan, layout)?),
+            Some(_) => {
+                distributed::check_source(&source)?;
+                None
+            }
+        };
         let layout = layout.clone();
         Ok(Self { plan, layout, source, matrix, segment: 0, rounds: 0, encoding: None, broken: false })
     }
@@ -345,12 +385,16 @@ impl Mechanism {
         &self.plan
     }
 
-    /// Adds the noise of the next step to a sum. The only way to a private [`Released`].
+    /// Adds the noise of the next step to a sum. The only way to a private [`Released`], but for
+    /// [`Mechanism::release_noised`].
     ///
     /// # Errors
-    /// When the sum is laid out differently, all steps have been released, or the noise overflowed; nothing is released
-    /// then, and the sum is gone.
+    /// When the sum is laid out differently, the users were to add the noise, all steps have been released, or the noise
+    /// overflowed; nothing is released then, and the sum is gone.
     pub fn release(&mut self, sum: Sum) -> Result<Released, MechanismError> {
+        if self.matrix.is_none() {
+            return Err(MechanismError::NotNoised);
+        }
         if *sum.layout() != self.layout {
             return Err(MechanismError::Layout);
         }
@@ -358,15 +402,20 @@ impl Mechanism {
         if self.plan.correlation != Correlation::Independent && self.encoding.is_some_and(|e| e != encoding) {
             return Err(MechanismError::EncodingMoved);
         }
-        let step = self.step();
         self.next(&mut values)?;
+        Ok(self.released(values, layout, encoding))
+    }
+
+    /// What was released at the step that was just made.
+    fn released(&mut self, values: Vec<i64>, layout: Layout, encoding: EncodingId) -> Released {
+        let step = self.step() - 1;
         self.encoding = Some(encoding);
         let event = match self.plan.event_at(self.segment, self.rounds, &self.layout) {
             Ok(event) => event,
             Err(e) => unreachable!("the event of the whole run was checked by init: {e}"),
         };
         self.restart_if_due();
-        Ok(Released::new(values, layout, encoding, event, self.source.randomness(), step))
+        Released::new(values, layout, encoding, event, self.source.randomness(), step)
     }
 
     /// Moves on past a step that was released and recorded before this state was saved again: after a crash the recorded
@@ -388,7 +437,7 @@ impl Mechanism {
         Ok(())
     }
 
-    /// The noise of the next step alone, added to the values.
+    /// The next step: its noise, if the mechanism makes any, is added to the values.
     fn next(&mut self, values: &mut [i64]) -> Result<(), MechanismError> {
         if self.broken {
             return Err(MechanismError::Broken);
@@ -396,17 +445,19 @@ impl Mechanism {
         if self.segment == self.plan.segments.len() {
             return Err(MechanismError::Finished { rounds: self.plan.rounds() });
         }
-        let position = [self.plan.stream, self.segment as u64, self.rounds];
-        self.broken = true;
-        self.matrix.streaming().next(&self.source, position, values)?;
-        self.broken = false;
+        if let Some(matrix) = &mut self.matrix {
+            let position = [self.plan.stream, self.segment as u64, self.rounds];
+            self.broken = true;
+            matrix.streaming().next(&self.source, position, values)?;
+            self.broken = false;
+        }
         self.rounds += 1;
         Ok(())
     }
 
     fn restart_if_due(&mut self) {
         if self.rounds == self.plan.segments[self.segment].rounds {
-            self.matrix.streaming().restart();
+            self.matrix.iter_mut().for_each(|matrix| matrix.streaming().restart());
             self.segment += 1;
             self.rounds = 0;
             self.encoding = None;

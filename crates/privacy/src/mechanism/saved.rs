@@ -2,7 +2,7 @@
 //!
 //! The length of a header, the header as JSON, the stored noise as little-endian integers, and the SHA-256 of all before.
 //! Independent noise and the tree store no noise: a counter and the run's key are enough, the tree draws its nodes again
-//! (two vectors a round).
+//! (two vectors a round). Noise that users add is not here at all.
 
 use std::{
     io::{self, Read, Write},
@@ -67,9 +67,11 @@ impl Mechanism {
         out.write_all(&(header.len() as u64).to_le_bytes())?;
         out.write_all(&header)?;
         match &self.matrix {
-            Matrix::Identity(_) | Matrix::Tree(_) => {}
-            Matrix::Banded(banded) => banded.state().try_for_each(|v| write_integers(&mut out, v, i32::to_le_bytes))?,
-            Matrix::Blt(blt) => blt.state().try_for_each(|v| write_integers(&mut out, v, i64::to_le_bytes))?,
+            None | Some(Matrix::Identity(_) | Matrix::Tree(_)) => {}
+            Some(Matrix::Banded(banded)) => {
+                banded.state().try_for_each(|v| write_integers(&mut out, v, i32::to_le_bytes))?
+            }
+            Some(Matrix::Blt(blt)) => blt.state().try_for_each(|v| write_integers(&mut out, v, i64::to_le_bytes))?,
         }
         let digest = out.hash.finalize();
         out.inner.write_all(&digest)
@@ -97,17 +99,17 @@ impl Mechanism {
         }
         (mechanism.segment, mechanism.rounds, mechanism.encoding) = (header.segment, header.rounds, header.encoding);
         match &mut mechanism.matrix {
-            Matrix::Identity(_) | Matrix::Tree(_) => {}
-            Matrix::Banded(banded) => {
+            None | Some(Matrix::Identity(_) | Matrix::Tree(_)) => {}
+            Some(Matrix::Banded(banded)) => {
                 let state = banded.state_mut(header.rounds);
                 state.into_iter().try_for_each(|v| read_integers(&mut from, v, i32::from_le_bytes))?;
             }
-            Matrix::Blt(blt) => {
+            Some(Matrix::Blt(blt)) => {
                 blt.state_mut().try_for_each(|v| read_integers(&mut from, v, i64::from_le_bytes))?;
             }
         }
         check_digest(from)?;
-        if let Matrix::Tree(tree) = &mut mechanism.matrix {
+        if let Some(Matrix::Tree(tree)) = &mut mechanism.matrix {
             tree.restore(&mechanism.source, mechanism.plan.stream, header.segment as u64, header.rounds)?;
         }
         Ok(mechanism)

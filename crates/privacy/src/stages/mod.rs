@@ -33,6 +33,7 @@
 //!     participation: Participation::Once,
 //!     correlation: Correlation::Matrix(NoiseMatrix::Tree),
 //!     segments: vec![Segment::of(1000)],
+//!     distributed: None,
 //! };
 //! let mut mechanism = Mechanism::init(plan, encoding.layout(), Arc::clone(&source))?;
 //!

@@ -167,8 +167,7 @@ impl Residues {
             let sampler = SkellamSampler::new(*variance)
                 .map_err(|e| EncodingError::Plan { field: "local_variances", problem: e.to_string() })?;
             let (here, rest) = values.split_at(*len);
-            // A draw is below 2^63 - 2^62, so nothing overflows before the modulus.
-            let residue = |v: &i32| (i64::from(*v) + shift + sampler.draw(words)) as u32 & self.mask();
+            let residue = |v: &i32| (i64::from(*v) + shift).wrapping_add(sampler.draw(words)) as u32 & self.mask();
             residues.extend(here.iter().map(residue));
             values = rest;
         }
@@ -245,13 +244,12 @@ impl Residues {
     }
 }
 
-/// The least b with `most + 1 <= 2^b`. Below 2^53 floats are exact, and above 2^32 all is refused.
+/// The least b with `most + 1 <= 2^b`; up to 2^53, far beyond what is taken, floats are exact.
 fn bits_for(most: f64, most_inputs: u64) -> Result<u32, EncodingError> {
     if !(1..=MOST_USERS).contains(&most_inputs) {
         let problem = "must be at least 1 and at most 2^31".to_owned();
         return Err(EncodingError::Plan { field: "most_inputs", problem });
     }
-    // Not as much as 2^64: one user's largest is below 2^32, and noise that reaches so far has been refused.
     let bits = (most as u64).checked_ilog2().map_or(1, |b| b + 1);
     if bits > MOST_BITS { Err(EncodingError::Modulus { bits, most_inputs }) } else { Ok(bits) }
 }

@@ -118,6 +118,7 @@ impl Tracking {
             participation: Participation::Once,
             correlation: self.correlation.clone(),
             segments: self.segments.clone(),
+            distributed: None,
         }
     }
 

@@ -74,9 +74,7 @@ pub enum MaskError {
         got: usize,
     },
     /// Truncated or overlong.
-    #[error(
-        "packed bytes of {got} where these lanes have {wanted}: the buffer is cut short or belongs to another vector"
-    )]
+    #[error("{got} packed bytes where these lanes have {wanted}: the buffer is cut short or belongs to another vector")]
     PackedLength {
         /// The bytes that the lanes have.
         wanted: usize,

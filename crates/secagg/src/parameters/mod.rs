@@ -18,8 +18,8 @@
 //! them.
 //!
 //! Connectivity is that of drop-outs which do not depend on the ring, and of which all clients are told the same. It is
-//! no promise against a server that tells each client of other drop-outs, to cut some of them off: that takes clients who
-//! compare what they were told.
+//! no promise against a server that tells each client of other drop-outs, to cut some of them off: that takes clients
+//! who compare what they were told.
 //!
 //! Fractions of clients are rounded down: 5 % of 19 clients is nobody.
 

@@ -36,6 +36,12 @@ impl CollectMasked {
         self.round.positions.iter().filter_map(shared)
     }
 
+    /// Whether a client shared.
+    #[must_use]
+    pub fn shared(&self, client: ClientId) -> bool {
+        self.sender(client).is_ok()
+    }
+
     /// The [`Delivery`] for a client that shared.
     #[must_use]
     pub fn delivery(&self, client: ClientId) -> Option<Vec<u8>> {

@@ -1,16 +1,20 @@
 //! Whole rounds, message by message through their bytes, with clients that vanish where a test says.
 #![allow(dead_code, reason = "not every test uses everything")]
 
+pub(crate) mod hostile;
+pub(crate) mod recorded;
+
 use std::collections::BTreeMap;
 
 use keyhush_secagg::{
     ClientId,
-    client::Client,
+    client::{Client, ClientError},
     directory::Everybody,
     entropy::SimulatedEntropy,
+    message::Neighbourhood,
     parameters::{Adversary, Assumptions, Floor},
-    server::{CollectKeys, Connect, Outcome, RoundFailure, Serial},
-    session::{Inputs, Terms},
+    server::{CollectKeys, CollectMasked, CollectShares, CollectUnmask, Connect, Outcome, RoundFailure, Serial},
+    session::{Inputs, Offer, Terms},
 };
 
 /// The points at which a client can vanish.
@@ -72,54 +76,103 @@ pub(crate) struct Device {
     pub(crate) entropy: SimulatedEntropy,
 }
 
-/// A round of clients 0, 1, .. who vanish as they are told.
-pub(crate) fn round(terms: Terms, connect: Connect, vanishes: &[Vanishes], seed: u64) -> Result<Outcome, RoundFailure> {
-    let mut server = CollectKeys::open(terms, &mut SimulatedEntropy::from_seed(seed))?;
-    let offer = *server.offer();
-    let fate = |id: &ClientId| vanishes[id.0 as usize];
-
-    // Every device that is there takes up the offer and advertises its keys.
-    let mut devices: BTreeMap<ClientId, Device> = BTreeMap::new();
-    for id in (0..vanishes.len() as u64).map(ClientId).filter(|id| fate(id) > Vanishes::BeforeKeys) {
+impl Device {
+    /// Takes up an offer; gives the keys.
+    pub(crate) fn begin(offer: Offer, id: ClientId, seed: u64) -> (Self, Vec<u8>) {
         let mut entropy = SimulatedEntropy::from_seed(1000 * (seed + 1) + id.0);
         let (client, keys) = Client::begin(offer, id, Floor::none(), &Everybody, &mut entropy).unwrap();
-        server.receive(id, &keys, &Everybody).unwrap();
-        devices.insert(id, Device { client, entropy });
+        (Self { client, entropy }, keys)
     }
 
-    // The directory closes. Each learns its neighbours and sends shares for them.
-    let mut server = server.close(connect)?;
-    devices.retain(|id, device| {
-        let neighbourhood = server.neighbourhood(*id).unwrap();
-        let shares = device.client.receive(&neighbourhood, &Everybody, &mut device.entropy).unwrap().unwrap();
-        let stays = fate(id) > Vanishes::BeforeShares;
-        if stays {
-            server.receive(*id, &shares).unwrap();
-        }
-        stays
-    });
+    pub(crate) fn receive(&mut self, message: &[u8]) -> Result<Option<Vec<u8>>, ClientError> {
+        self.client.receive(message, &Everybody, &mut self.entropy)
+    }
+}
 
-    // Shares are delivered. Each masks its input and sends it.
-    let mut server = server.close()?;
+pub(crate) type Devices = BTreeMap<ClientId, Device>;
+
+/// What a client really says, given what it should: nothing if it vanishes.
+pub(crate) trait Says: FnMut(ClientId, Vec<u8>) -> Option<Vec<u8>> {}
+impl<F: FnMut(ClientId, Vec<u8>) -> Option<Vec<u8>>> Says for F {}
+
+/// Everybody says what it should.
+pub(crate) fn honestly(_: ClientId, message: Vec<u8>) -> Option<Vec<u8>> {
+    Some(message)
+}
+
+/// Devices take up the offer and advertise their keys.
+pub(crate) fn advertise(server: &mut CollectKeys, ids: impl Iterator<Item = u64>, seed: u64) -> Devices {
+    let mut devices = Devices::new();
+    for id in ids.map(ClientId) {
+        let (device, keys) = Device::begin(*server.offer(), id, seed);
+        server.receive(id, &keys, &Everybody).unwrap();
+        devices.insert(id, device);
+    }
+    devices
+}
+
+/// Each learns its neighbours and sends shares for them.
+pub(crate) fn share(server: &mut CollectShares, devices: &mut Devices, mut says: impl Says) {
+    devices.retain(|id, device| {
+        let shares = device.receive(&server.neighbourhood(*id).unwrap()).unwrap().unwrap();
+        says(*id, shares).is_some_and(|shares| server.receive(*id, &shares).map(|()| true).unwrap())
+    });
+}
+
+/// Shares are delivered. Each masks its input and sends it.
+pub(crate) fn mask(server: &mut CollectMasked, devices: &mut Devices, terms: &Terms, mut says: impl Says) {
     devices.retain(|id, device| {
         let Some(delivery) = server.delivery(*id) else { return false };
-        assert_eq!(device.client.receive(&delivery, &Everybody, &mut device.entropy).unwrap(), None);
-        let masked = device.client.mask(&input(&terms, id.0)).unwrap();
-        let stays = fate(id) > Vanishes::BeforeInput;
-        if stays {
-            server.receive(*id, &masked).unwrap();
-        }
-        stays
+        assert_eq!(device.receive(&delivery).unwrap(), None);
+        let masked = device.client.mask(&input(terms, id.0)).unwrap();
+        says(*id, masked).is_some_and(|masked| server.receive(*id, &masked).map(|()| true).unwrap())
     });
+}
 
-    // Survivors open one share of each neighbour.
+/// Survivors open one share of each neighbour.
+pub(crate) fn unmask(server: &mut CollectUnmask, devices: &mut Devices, mut says: impl Says) {
+    devices.retain(|id, device| {
+        let shares = device.receive(&server.request(*id).unwrap()).unwrap().unwrap();
+        says(*id, shares).is_some_and(|shares| server.receive(*id, &shares).map(|()| true).unwrap())
+    });
+}
+
+/// A round of clients 0, 1, .. who vanish as they are told.
+pub(crate) fn round(terms: Terms, connect: Connect, vanishes: &[Vanishes], seed: u64) -> Result<Outcome, RoundFailure> {
+    let after = |point| move |id: ClientId, message| (vanishes[id.0 as usize] > point).then_some(message);
+    let mut server = CollectKeys::open(terms, &mut SimulatedEntropy::from_seed(seed))?;
+    let there = (0..vanishes.len() as u64).filter(|id| vanishes[*id as usize] > Vanishes::BeforeKeys);
+    let mut devices = advertise(&mut server, there, seed);
+    let mut server = server.close(connect)?;
+    share(&mut server, &mut devices, after(Vanishes::BeforeShares));
     let mut server = server.close()?;
-    for (id, device) in devices.iter_mut().filter(|(id, _)| fate(id) > Vanishes::BeforeUnmask) {
-        let request = server.request(*id).unwrap();
-        let shares = device.client.receive(&request, &Everybody, &mut device.entropy).unwrap().unwrap();
-        server.receive(*id, &shares).unwrap();
-    }
+    mask(&mut server, &mut devices, &terms, after(Vanishes::BeforeInput));
+    let mut server = server.close()?;
+    unmask(&mut server, &mut devices, after(Vanishes::BeforeUnmask));
     server.close(&Serial)
+}
+
+/// Of each client 0, 1, ..: its neighbours, in the order of their positions.
+pub(crate) fn neighbours(server: &CollectShares) -> Vec<Vec<u64>> {
+    let of = |id| Neighbourhood::decode(&server.neighbourhood(id).unwrap()).unwrap().neighbours;
+    server.clients().map(|id| of(id).iter().map(|n| n.member.client.0).collect()).collect()
+}
+
+/// A round that is over in its sharing: everybody has shared.
+pub(crate) fn shared(terms: Terms, connect: Connect, seed: u64) -> (CollectShares, Devices) {
+    let mut server = CollectKeys::open(terms, &mut SimulatedEntropy::from_seed(seed)).unwrap();
+    let mut devices = advertise(&mut server, 0..u64::from(terms.most_clients), seed);
+    let mut server = server.close(connect).unwrap();
+    share(&mut server, &mut devices, honestly);
+    (server, devices)
+}
+
+/// A round in which everybody has sent its input.
+pub(crate) fn masked(terms: Terms, connect: Connect, seed: u64) -> (CollectMasked, Devices) {
+    let (server, mut devices) = shared(terms, connect, seed);
+    let mut server = server.close().unwrap();
+    mask(&mut server, &mut devices, &terms, honestly);
+    (server, devices)
 }
 
 /// Whose inputs are in the sum.

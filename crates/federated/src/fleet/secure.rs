@@ -1,0 +1,316 @@
+//! A round by the real protocol of secure aggregation between simulated devices, drop-outs included.
+//!
+//! Every device is a client of its own, every message goes through its bytes, and the server adds up masked vectors as they
+//! arrive: beside the model there is one vector for each thread and one for the server, whatever the cohort. What comes out
+//! are the residues of the survivors' sum; since integers add up to the same in any order and under any masks, they are
+//! those of the plain sum. Keys and masks come from the operating system also in simulations: no result depends on them.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Instant,
+};
+
+use device::{
+    round::{Exact, Worker},
+    text::UserText,
+};
+use privacy::{
+    encoding::EncodingError,
+    rng::StreamKey,
+    stages::{Encoded, Residues},
+};
+use secagg::{
+    ClientId,
+    client::{Client, ClientError},
+    directory::Everybody,
+    entropy::OsEntropy,
+    parameters::Floor,
+    server::{CollectKeys, CollectMasked, CollectUnmask, Connect, Job, Outcome, Parallel, Refusal, RoundFailure},
+    session::{Offer, Terms},
+};
+use zeroize::Zeroizing;
+
+use super::{FleetError, RoundTask, drawn, threads::train_one};
+use crate::{plan::Secure, population::Population, vanishing::Vanishes};
+
+/// Attempts at a round whose graph had bad luck; the next one has another graph.
+const ATTEMPTS: u32 = 3;
+
+/// What a fleet is told of a secure round.
+#[derive(Debug, Clone, Copy)]
+pub struct SecureTask<'a> {
+    /// For how many devices, and against whom.
+    pub secure: &'a Secure,
+    /// How vectors become residues.
+    pub residues: &'a Residues,
+    /// The terms that devices are offered.
+    pub terms: Terms,
+    /// When each of the cohort vanishes.
+    pub vanishes: &'a [Vanishes],
+    /// The key of the noise that users add, in simulations.
+    pub noise: &'a StreamKey,
+}
+
+/// What comes back from a secure round.
+#[derive(Debug)]
+pub struct Secured {
+    /// The sum of the survivors' residues.
+    pub sum: Zeroizing<Vec<u32>>,
+    /// How many they are.
+    pub survivors: u64,
+    /// What a simulation may look at; a real fleet has none.
+    pub exact: Vec<(u64, Exact)>,
+    /// Seconds that the threads worked, all together.
+    pub busy_s: f64,
+    /// Seconds from the first to the last.
+    pub wall_s: f64,
+}
+
+/// Why a secure round came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum SecureError {
+    /// The protocol says so.
+    #[error("secure aggregation: {0}")]
+    Failed(#[from] RoundFailure),
+    /// A simulated device did not go on.
+    #[error("a simulated device left: {0}")]
+    Left(#[from] ClientError),
+    /// The server did not take what a simulated device said.
+    #[error("the server refused a simulated device: {0}")]
+    Refused(#[from] Refusal),
+    /// Devices and plan do not fit.
+    #[error(transparent)]
+    Encoding(#[from] EncodingError),
+}
+
+/// Threads for the server's arithmetic.
+#[derive(Debug, Clone, Copy)]
+pub struct Threads(pub usize);
+
+impl Parallel for Threads {
+    fn width(&self) -> usize {
+        self.0.max(1)
+    }
+
+    fn run(&self, jobs: Vec<Job<'_>>) {
+        std::thread::scope(|scope| jobs.into_iter().for_each(|job| _ = scope.spawn(job)));
+    }
+}
+
+/// A device that takes part.
+struct Device {
+    user: u64,
+    vanishes: Vanishes,
+    client: Client,
+}
+
+impl Device {
+    fn begin(offer: Offer, floor: Floor, user: u64, vanishes: Vanishes) -> Result<(Self, Vec<u8>), FleetError> {
+        let begun = Client::begin(offer, ClientId(user), floor, &Everybody, &mut OsEntropy);
+        let (client, keys) = begun.map_err(SecureError::Left)?;
+        Ok((Self { user, vanishes, client }, keys))
+    }
+
+    const fn id(&self) -> ClientId {
+        ClientId(self.user)
+    }
+
+    /// Its answer to a message that has one.
+    fn answer(&mut self, message: Option<Vec<u8>>) -> Result<Vec<u8>, FleetError> {
+        let message = message.ok_or(SecureError::Refused(Refusal::Stranger(self.id())))?;
+        let answer = self.client.receive(&message, &Everybody, &mut OsEntropy).map_err(SecureError::Left)?;
+        Ok(answer.unwrap_or_default())
+    }
+}
+
+/// One round, with whoever of the cohort is there.
+pub(super) fn round(
+    population: &dyn Population,
+    most_tokens: Option<usize>,
+    workers: &mut [Worker],
+    task: &RoundTask<'_>,
+    secure: &SecureTask<'_>,
+) -> Result<Secured, FleetError> {
+    let began = Instant::now();
+    let mut attempt = 1;
+    loop {
+        let mut round = Attempt { population, most_tokens, task, secure, busy_s: 0.0 };
+        match round.run(workers) {
+            // More of one device's neighbours vanished than happens in a million rounds.
+            Err(FleetError::Secure(SecureError::Failed(RoundFailure::OutOfReach { .. }))) if attempt < ATTEMPTS => {
+                attempt += 1;
+            }
+            Err(other) => return Err(other),
+            Ok((outcome, mut exact)) => {
+                exact.sort_unstable_by_key(|(user, _)| *user);
+                let (sum, survivors) = (Zeroizing::new(outcome.sum), outcome.survivors.len() as u64);
+                let wall_s = began.elapsed().as_secs_f64();
+                return Ok(Secured { sum, survivors, exact, busy_s: round.busy_s, wall_s });
+            }
+        }
+    }
+}
+
+/// One attempt at a round.
+struct Attempt<'a, 'b> {
+    population: &'a dyn Population,
+    most_tokens: Option<usize>,
+    task: &'a RoundTask<'b>,
+    secure: &'a SecureTask<'b>,
+    busy_s: f64,
+}
+
+impl Attempt<'_, '_> {
+    fn run(&mut self, workers: &mut [Worker]) -> Result<(Outcome, Vec<(u64, Exact)>), FleetError> {
+        let threads = workers.len();
+        let mut server = CollectKeys::open(self.secure.terms, &mut OsEntropy).map_err(SecureError::Failed)?;
+
+        // Whoever is there takes up the offer and advertises its keys.
+        let offer = *server.offer();
+        let mut there = self.there();
+        let floor = self.secure.secure.floor();
+        let begun = self.each(threads, &mut there, |(user, vanishes)| Device::begin(offer, floor, *user, *vanishes))?;
+        let mut devices = Vec::with_capacity(begun.len());
+        for (device, keys) in begun {
+            server.receive(device.id(), &keys, &Everybody).map_err(SecureError::Refused)?;
+            devices.push(device);
+        }
+
+        // The directory closes; each checks its neighbours and shares its keys among them.
+        let mut server = server.close(Connect::Found).map_err(SecureError::Failed)?;
+        devices.retain(|device| device.vanishes > Vanishes::BeforeShares);
+        let shares = self.each(threads, &mut devices, |device| device.answer(server.neighbourhood(device.id())))?;
+        for (device, shares) in devices.iter().zip(shares) {
+            server.receive(device.id(), &shares).map_err(SecureError::Refused)?;
+        }
+
+        // Shares are delivered; each trains, masks what it learned and sends it.
+        let server = server.close().map_err(SecureError::Failed)?;
+        devices.retain(|device| device.vanishes.sends() && server.shared(device.id()));
+        let (server, mut devices, exact) = self.train(workers, server, devices)?;
+
+        // Those who are still there open one share of each neighbour.
+        let mut server: CollectUnmask = server.close().map_err(SecureError::Failed)?;
+        devices.retain(|device| device.vanishes > Vanishes::BeforeUnmask);
+        let opened = self.each(threads, &mut devices, |device| device.answer(server.request(device.id())))?;
+        for (device, opened) in devices.iter().zip(opened) {
+            server.receive(device.id(), &opened).map_err(SecureError::Refused)?;
+        }
+        let watch = Instant::now();
+        let outcome = server.close(&Threads(threads)).map_err(SecureError::Failed)?;
+        self.busy_s += watch.elapsed().as_secs_f64() * threads as f64;
+        Ok((outcome, exact))
+    }
+
+    /// Who of the cohort says anything at all.
+    fn there(&self) -> Vec<(u64, Vanishes)> {
+        let both = self.task.cohort.iter().copied().zip(self.secure.vanishes.iter().copied());
+        both.filter(|(user, vanishes)| *user < self.population.users() && *vanishes > Vanishes::BeforeKeys).collect()
+    }
+
+    /// Does something with every item, on all threads; results in the order of the items.
+    fn each<T: Send, R: Send>(
+        &mut self,
+        threads: usize,
+        items: &mut [T],
+        f: impl Fn(&mut T) -> Result<R, FleetError> + Sync,
+    ) -> Result<Vec<R>, FleetError> {
+        let size = items.len().div_ceil(threads.max(1)).max(1);
+        let piece = |items: &mut [T]| -> (Result<Vec<R>, FleetError>, f64) {
+            let began = Instant::now();
+            (items.iter_mut().map(&f).collect(), began.elapsed().as_secs_f64())
+        };
+        let pieces: Vec<_> = std::thread::scope(|scope| {
+            let running: Vec<_> = items.chunks_mut(size).map(|items| scope.spawn(|| piece(items))).collect();
+            running.into_iter().map(|t| t.join().unwrap_or((Err(FleetError::Died), 0.0))).collect()
+        });
+        let mut all = Vec::new();
+        for (piece, busy_s) in pieces {
+            all.extend(piece?);
+            self.busy_s += busy_s;
+        }
+        Ok(all)
+    }
+
+    /// Trains all devices that send an input, and adds up what they send.
+    fn train(
+        &mut self,
+        workers: &mut [Worker],
+        server: CollectMasked,
+        devices: Vec<Device>,
+    ) -> Result<(CollectMasked, Vec<Device>, Vec<(u64, Exact)>), FleetError> {
+        let (server, queue) = (Mutex::new(server), Mutex::new(devices.into_iter()));
+        let this = &*self;
+        let shares: Vec<Result<Trained, FleetError>> = std::thread::scope(|scope| {
+            let running: Vec<_> =
+                workers.iter_mut().map(|worker| scope.spawn(|| this.train_some(worker, &server, &queue))).collect();
+            running.into_iter().map(|t| t.join().unwrap_or(Err(FleetError::Died))).collect()
+        });
+        let (mut devices, mut exact) = (Vec::new(), Vec::new());
+        for share in shares {
+            let share = share?;
+            devices.extend(share.devices);
+            exact.extend(share.exact);
+            self.busy_s += share.busy_s;
+        }
+        Ok((server.into_inner().unwrap_or_else(PoisonError::into_inner), devices, exact))
+    }
+
+    /// Trains devices until none is left. Who fails empties the queue, so that the other threads stop too.
+    fn train_some(
+        &self,
+        worker: &mut Worker,
+        server: &Mutex<CollectMasked>,
+        queue: &Mutex<std::vec::IntoIter<Device>>,
+    ) -> Result<Trained, FleetError> {
+        let began = Instant::now();
+        let mut trained = Trained { devices: Vec::new(), exact: Vec::new(), busy_s: 0.0 };
+        let mut text = UserText::new();
+        loop {
+            let next = lock(queue).next();
+            let Some(mut device) = next else { break };
+            let exact = self.send_input(worker, &mut text, &mut device, server);
+            let exact = exact.inspect_err(|_| lock(queue).by_ref().for_each(drop))?;
+            trained.exact.push((device.user, exact));
+            trained.devices.push(device);
+        }
+        trained.busy_s = began.elapsed().as_secs_f64();
+        Ok(trained)
+    }
+
+    /// One device: shares delivered, trained, masked, sent.
+    fn send_input(
+        &self,
+        worker: &mut Worker,
+        text: &mut UserText,
+        device: &mut Device,
+        server: &Mutex<CollectMasked>,
+    ) -> Result<Exact, FleetError> {
+        let delivery = lock(server).delivery(device.id());
+        device.answer(delivery)?;
+        let part = train_one(self.population, self.most_tokens, worker, text, self.task, device.user)?;
+        let input = self.residues(part.encoded, device.user).map_err(SecureError::Encoding)?;
+        let masked = device.client.mask(&input).map_err(SecureError::Left)?;
+        lock(server).receive(device.id(), &masked).map_err(SecureError::Refused)?;
+        Ok(part.exact)
+    }
+
+    fn residues(&self, encoded: Encoded, user: u64) -> Result<Zeroizing<Vec<u32>>, EncodingError> {
+        match self.secure.secure.noise {
+            None => self.secure.residues.of(&encoded),
+            Some(_) => self.secure.residues.noised(encoded, &mut drawn(self.secure.noise, user).rounding),
+        }
+    }
+}
+
+/// What one thread came to.
+struct Trained {
+    devices: Vec<Device>,
+    exact: Vec<(u64, Exact)>,
+    busy_s: f64,
+}
+
+/// A thread that died holding the lock ends the round by itself.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,186 @@
+//! How the sums of a phase are made securely: for how many devices, down to how many, and with whose noise.
+//!
+//! The graph's parameters are found when it is known how many devices came; here it is made sure that there are some for
+//! every number that may come, that no sum can wrap, and that what vanishes in the simulation is within the plan.
+
+use privacy::{
+    Adjacency,
+    encoding::{DistributedNoise, Encoding, NoisePlan, Survivors},
+    stages::Residues,
+};
+use secagg::{
+    parameters::{Adversary, Assumptions, Floor, Parameters},
+    session::{Inputs, Terms},
+};
+
+use crate::config::{AdversaryKind, AggregationKind, Config, ConfigError, NoisePlace, ParticipationKind, SecAgg};
+
+/// Standard deviations of the number of devices that are planned for: they are exceeded once in 10^8 rounds or less.
+const DEVIATIONS: f64 = 6.0;
+
+/// How the sums of a phase are made securely.
+#[derive(Debug, Clone)]
+pub struct Secure {
+    /// What the graph is to withstand.
+    pub assumptions: Assumptions,
+    /// Devices of a round at most.
+    pub most_clients: u32,
+    /// Devices below which no sum is opened.
+    pub least_survivors: u32,
+    /// The noise that devices add, where they do.
+    pub noise: Option<DistributedNoise>,
+}
+
+impl Secure {
+    /// For a phase with so many users a round, if the configuration asks for it.
+    pub(super) fn new(config: &Config, cohort: u64) -> Result<Option<Self>, ConfigError> {
+        if config.aggregation == AggregationKind::Plain {
+            return Ok(None);
+        }
+        let said = config.secagg.clone().unwrap_or_default();
+        let assumptions = assumptions(&said);
+        assumptions.check().map_err(|e| ConfigError::new("secagg", e))?;
+        let (fewest, most_clients) = range(config, cohort)?;
+        let left = fewest - assumptions.most_dropped(fewest);
+        let least_survivors = said.least_survivors.map_or(Ok(left.max(2)), |least| least_survivors(least, left))?;
+        for clients in [fewest, most_clients] {
+            Parameters::find(clients, &assumptions).map_err(|e| {
+                ConfigError::new("secagg", format!("no graph of {clients} devices withstands that: {e}"))
+            })?;
+        }
+        check_vanishing(config, &assumptions, fewest)?;
+        Ok(Some(Self { assumptions, most_clients, least_survivors, noise: None }))
+    }
+
+    /// With noise that the devices add: as much as `noise` says, of the honest survivors alone.
+    pub(super) fn with_noise(
+        self,
+        encoding: &Encoding,
+        noise: &NoisePlan,
+        adjacency: Adjacency,
+    ) -> Result<Self, ConfigError> {
+        let corrupted = u64::from(self.assumptions.most_corrupted(self.most_clients));
+        let survivors = Survivors { least: self.least_survivors.into(), corrupted };
+        let noise = DistributedNoise::new(encoding, noise, adjacency, survivors)
+            .map_err(|e| ConfigError::new("secagg.noise", e))?;
+        Ok(Self { noise: Some(noise), ..self })
+    }
+
+    /// How vectors of an encoding become residues.
+    ///
+    /// # Errors
+    /// When sums need more bits than there are.
+    pub fn residues(&self, encoding: &Encoding) -> Result<Residues, ConfigError> {
+        let most = self.most_clients.into();
+        match &self.noise {
+            None => Residues::new(encoding, most),
+            Some(noise) => Residues::with_noise(encoding, most, noise),
+        }
+        .map_err(|e| ConfigError::new("aggregation", e))
+    }
+
+    /// What devices of a round are offered.
+    #[must_use]
+    pub fn terms(&self, residues: &Residues, round: u64, task: [u8; 32], model: [u8; 32]) -> Terms {
+        let inputs = match self.noise {
+            None => Inputs::Bounded { largest: residues.largest() },
+            Some(_) => Inputs::Noised,
+        };
+        Terms {
+            task,
+            model,
+            round,
+            assumptions: self.assumptions,
+            most_clients: self.most_clients,
+            least_survivors: self.least_survivors,
+            dimension: residues.len() as u32,
+            bits: residues.bits(),
+            inputs,
+        }
+    }
+
+    /// What simulated devices ask for, whatever they are offered: what the plan promises them.
+    #[must_use]
+    pub const fn floor(&self) -> Floor {
+        let Assumptions { dropout, corrupted, security_bits, adversary, .. } = self.assumptions;
+        Floor { clients: self.least_survivors, corrupted, dropout, security_bits, adversary }
+    }
+
+    /// The protocol in words, and whom it trusts for what.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let Assumptions { dropout, corrupted, security_bits, adversary, .. } = self.assumptions;
+        format!(
+            "SecAgg+ between simulated devices, which the program that simulates them sees; {adversary} server, {:.1} % of \
+             devices corrupted, {:.1} % dropping out, {security_bits} bits, no sum of fewer than {}",
+            100.0 * corrupted,
+            100.0 * dropout,
+            self.least_survivors
+        )
+    }
+}
+
+fn assumptions(said: &SecAgg) -> Assumptions {
+    Assumptions {
+        dropout: said.dropout,
+        corrupted: said.corrupted,
+        security_bits: said.security_bits,
+        failure_bits: said.failure_bits,
+        adversary: match said.adversary {
+            AdversaryKind::Curious => Adversary::Curious,
+            AdversaryKind::SemiMalicious => Adversary::SemiMalicious,
+        },
+    }
+}
+
+/// The fewest and the most devices of a round. A Poisson cohort is of any size; so small or large ones do not happen.
+fn range(config: &Config, cohort: u64) -> Result<(u32, u32), ConfigError> {
+    let (mean, population) = (cohort as f64, config.participation.population as f64);
+    let slack = match config.participation.kind {
+        ParticipationKind::Poisson => libm::ceil(DEVIATIONS * libm::sqrt(mean)) + DEVIATIONS,
+        _ => 0.0,
+    };
+    let most = (mean + slack).min(population);
+    if most > f64::from(1u32 << 24) {
+        return Err(ConfigError::new("participation.cohort", "secure aggregation is for at most 2^24 devices a round"));
+    }
+    let fewest = mean - slack;
+    if fewest < 3.0 {
+        let why = format!(
+            "a Poisson cohort of {cohort} can be so small that nothing hides an update in it: take participation.kind = \"fixed-size\" or a larger cohort"
+        );
+        return Err(ConfigError::new("participation.cohort", why));
+    }
+    Ok((fewest as u32, most as u32))
+}
+
+fn least_survivors(least: u64, left: u32) -> Result<u32, ConfigError> {
+    u32::try_from(least).ok().filter(|least| (2..=left).contains(least)).ok_or_else(|| {
+        let why = format!("must be from 2 to {left}, what is left of the smallest round when as many vanish as may");
+        ConfigError::new("secagg.least_survivors", why)
+    })
+}
+
+/// A simulation in which more vanish than the graph is for would end in a failed round.
+fn check_vanishing(config: &Config, assumptions: &Assumptions, clients: u32) -> Result<(), ConfigError> {
+    let share = config.participation.vanish.unwrap_or(0.0);
+    let n = f64::from(clients);
+    let many = share + DEVIATIONS * libm::sqrt(share * (1.0 - share) / n);
+    if share > 0.0 && many * n > f64::from(assumptions.most_dropped(clients)) {
+        let why = format!(
+            "of {clients} devices up to {:.0} can vanish in one of many rounds, and secagg.dropout = {} allows {}: raise it to {:.2} or more, or let fewer vanish",
+            libm::ceil(many * n),
+            assumptions.dropout,
+            assumptions.most_dropped(clients),
+            libm::ceil((many + 1.0 / n) * 100.0) / 100.0
+        );
+        return Err(ConfigError::new("participation.vanish", why));
+    }
+    Ok(())
+}
+
+/// Whether devices are to add the noise.
+pub(super) fn is_distributed(config: &Config) -> bool {
+    let place = config.secagg.as_ref().map(|s| s.noise).unwrap_or_default();
+    config.aggregation == AggregationKind::Secagg && place == NoisePlace::Distributed
+}

@@ -1,0 +1,184 @@
+//! Secure aggregation in a run: the same model, byte for byte, as the plain sum of the survivors; noise that devices add.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
+
+use std::{fs, path::Path};
+
+use keyhush_federated::{
+    config::Document,
+    fleet::{FleetError, secure::SecureError, threads::ThreadFleet},
+    metrics::METRICS_FILE,
+    plan::Plan,
+    round::RoundError,
+    run::{Ending, LEDGER_FILE, MODEL_FOLDER, Means, Opened, Run, RunError},
+};
+use lm::kernels::KernelPath;
+use privacy::{
+    PrivacyEvent,
+    ledger::{Aggregation, Body, file::Place},
+};
+use secagg::server::RoundFailure;
+
+const TEXT: &str = r#"
+rounds = 4
+noise_seed = 3
+
+[data]
+kind = "synthetic"
+posts_per_user = 6
+
+[model]
+preset = "tiny"
+vocabulary = 100
+hidden = 6
+embedding = 6
+
+[local]
+batch = 4
+unroll = 5
+learning_rate = 0.5
+most_tokens = 40
+
+[participation]
+kind = "fixed-size"
+population = 2000
+cohort = 40
+
+[clip]
+kind = "flat"
+norm = 0.5
+
+[privacy]
+mechanism = "gaussian"
+noise_multiplier = 0.5
+delta = 1e-5
+
+[server]
+optimizer = "momentum"
+momentum = 0.9
+learning_rate = 0.5
+
+[evaluation]
+every = 2
+users = 6
+most_tokens = 300
+"#;
+
+const ARRIVAL: [&str; 3] =
+    ["participation.kind=arrival", "participation.min_separation=2", "participation.max_participations=2"];
+
+fn plan(set: &[&str]) -> (Plan, Opened) {
+    let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
+    let config = Document::new(TEXT, &set).unwrap().config().unwrap();
+    let opened = Opened::new(&config).unwrap();
+    let plan = Plan::new(config, &opened.setting()).unwrap();
+    (plan, opened)
+}
+
+fn run(folder: &Path, set: &[&str], threads: usize) -> Result<Ending, RunError> {
+    let (plan, opened) = plan(set);
+    let population = opened.population(plan.config.unit)?;
+    let path = KernelPath::best();
+    let mut fleet = ThreadFleet::new(population.as_ref(), &plan.model, &plan.local, path, threads).unwrap();
+    let mut run = Run::begin(folder, &plan, &opened, Means { kernels: path, threads })?;
+    while run.step(&mut fleet)?.over.is_none() {}
+    run.finish()
+}
+
+fn model(folder: &Path) -> Vec<u8> {
+    fs::read(folder.join(MODEL_FOLDER).join("model.safetensors")).unwrap()
+}
+
+fn with<'a>(set: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    set.iter().chain(more).copied().collect()
+}
+
+/// Rule P19: rotated or not, with a clip bit or a weight beside the update, with drop-outs at all four points, on one thread
+/// or on three, for every mechanism: what secure aggregation gives is the plain integer sum of the survivors.
+#[test]
+fn p19_the_model_is_that_of_the_plain_sum_of_the_survivors() {
+    let vanish = ["participation.vanish=0.08", "participation.cohort=100"];
+    let secagg = ["aggregation=secagg", "secagg.dropout=0.35", "secagg.corrupted=0.2"];
+    let adaptive = ["clip.kind=adaptive", "clip.quantile=0.5", "clip.norm=0.1"];
+    let kinds: [(&str, Vec<&str>); 5] = [
+        ("fixed size", vec![]),
+        ("rotated, adaptive", with(&["privacy.rotation=true"], &adaptive)),
+        ("poisson", vec!["participation.kind=poisson", "participation.population=20000", "participation.vanish=0.02"]),
+        ("tree", with(&["privacy.mechanism=tree"], &ARRIVAL)),
+        ("average", vec!["privacy.mechanism=none", "privacy.noise_multiplier", "privacy.delta", "estimator.kind=average"]),
+    ];
+    for (name, set) in kinds {
+        let set = with(&vanish, &set);
+        let folder = tempfile::tempdir().unwrap();
+        let [plain, secure] = ["plain", "secure"].map(|f| folder.path().join(f));
+        run(&plain, &set, 1).unwrap();
+        run(&secure, &with(&set, &secagg), if name == "tree" { 3 } else { 2 }).unwrap();
+        assert!(model(&plain) == model(&secure), "{name}: another model");
+        let metrics = |folder: &Path| fs::read_to_string(folder.join(METRICS_FILE)).unwrap();
+        assert_eq!(metrics(&plain), metrics(&secure), "{name}");
+    }
+}
+
+/// Who vanishes makes a difference, and the same users vanish in every run.
+#[test]
+fn vanishing_users_are_not_in_the_sum() {
+    let folder = tempfile::tempdir().unwrap();
+    let [all, some, again] = ["all", "some", "again"].map(|f| folder.path().join(f));
+    run(&all, &[], 1).unwrap();
+    run(&some, &["participation.vanish=0.2"], 1).unwrap();
+    run(&again, &["participation.vanish=0.2"], 2).unwrap();
+    assert!(model(&all) != model(&some));
+    assert!(model(&some) == model(&again));
+}
+
+/// How many releases the ledger of a run has.
+fn releases(folder: &Path) -> usize {
+    let ledger = Place::new(folder.join(LEDGER_FILE)).read(&[]).unwrap();
+    ledger.entries().unwrap().filter(|e| matches!(e.as_ref().unwrap().body(), Body::Release(_))).count()
+}
+
+/// Rule P3: the devices' noise is accounted for by Skellam's own bound, for the honest survivors at the threshold.
+#[test]
+fn p3_noise_that_devices_add_is_in_the_ledger_and_in_the_model() {
+    let set = with(&ARRIVAL, &["aggregation=secagg", "secagg.noise=distributed", "privacy.noise_multiplier=1.0"]);
+    let folder = tempfile::tempdir().unwrap();
+    let [one, two, central] = ["one", "two", "central"].map(|f| folder.path().join(f));
+    run(&one, &set, 1).unwrap();
+    run(&two, &with(&set, &["participation.vanish=0"]), 2).unwrap();
+    assert!(model(&one) == model(&two), "the same on every number of threads");
+    run(&central, &with(&set, &["secagg.noise=central"]), 2).unwrap();
+    assert!(model(&one) != model(&central));
+
+    let (plan, _) = plan(&set);
+    let secure = plan.phases()[0].secure.as_ref().unwrap();
+    // Of 40 devices 4 may vanish and 13 may be corrupted.
+    assert_eq!((secure.most_clients, secure.least_survivors), (40, 36));
+    let honest = |event: &PrivacyEvent| serde_json::to_value(event).unwrap().to_string().contains("\"honest_survivors\":23");
+    assert!(honest(&plan.event(4).unwrap()));
+    assert!(matches!(&plan.ledger.aggregation, Aggregation::Secure { sees_sum, .. } if sees_sum.contains("nobody")));
+
+    // Two participations of four rounds, each a little worse than a Gaussian of the same multiplier, never better.
+    let epsilon = plan.epsilon(4).unwrap().get();
+    let gaussian = self::plan(&with(&set, &["secagg.noise=central"])).0.epsilon(4).unwrap().get();
+    assert!(epsilon >= gaussian && epsilon < 1.25 * gaussian, "{epsilon} against {gaussian}");
+    assert_eq!(releases(&one), 4);
+}
+
+#[test]
+fn a_round_below_the_least_number_fails_and_releases_nothing() {
+    // A plan in which so many vanish is refused; here they do all the same.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let (mut plan, opened) = plan(&["aggregation=secagg", "secagg.least_survivors=36"]);
+    plan.config.participation.vanish = Some(0.5);
+    let population = opened.population(plan.config.unit).unwrap();
+    let kernels = KernelPath::best();
+    let mut fleet = ThreadFleet::new(population.as_ref(), &plan.model, &plan.local, kernels, 2).unwrap();
+    let mut run = Run::begin(&path, &plan, &opened, Means { kernels, threads: 2 }).unwrap();
+    let error = run.step(&mut fleet).unwrap_err();
+    let RunError::Round(RoundError::Fleet(FleetError::Secure(SecureError::Failed(failure)))) = &error else {
+        panic!("{error}")
+    };
+    assert!(matches!(failure, RoundFailure::TooFew { needed: 36, .. }), "{failure}");
+    drop(run);
+    assert_eq!(releases(&path), 0);
+}

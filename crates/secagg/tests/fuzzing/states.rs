@@ -1,0 +1,163 @@
+//! A client and a server of the recorded round, in each state, get arbitrary bytes where a message should come.
+
+use std::cell::Cell;
+
+use keyhush_secagg::{
+    client::{Client, ClientError},
+    directory::Everybody,
+    message::{Delivery, MaskedInput, ShareKeys, UnmaskResponse},
+    server::{CollectKeys, CollectMasked, CollectShares, CollectUnmask, RoundFailure, Serial},
+    wire::WireError,
+};
+
+use super::recorded::{
+    Device, FUZZED, RECORDED, begin, collect_keys, collect_masked, collect_shares, collect_unmask, input, plain_sum,
+    receive, survivors, take,
+};
+
+/// Bytes for a client that waits for its neighbourhood.
+pub(crate) fn client_neighbourhood(bytes: &[u8]) -> bool {
+    let (mut device, _) = begin(FUZZED);
+    let answer = feed(&mut device, bytes);
+    if let Some(answer) = &answer {
+        let shares = answer.as_ref().expect("shares are sent");
+        assert!(ShareKeys::decode(shares).is_ok());
+        assert!(matches!(device.client, Client::AwaitDelivery(_)));
+    }
+    answer.is_some()
+}
+
+/// Bytes for a client that waits for shares. Where it takes them it can mask.
+pub(crate) fn client_delivery(bytes: &[u8]) -> bool {
+    let mut device = await_delivery();
+    let answer = feed(&mut device, bytes);
+    if answer.is_some() {
+        assert!(matches!(device.client, Client::Ready(_)));
+        assert_nothing_is_expected(&mut device, bytes);
+        let masked = device.client.mask(&input(FUZZED)).expect("a client that is ready masks");
+        assert!(MaskedInput::decode(&masked).is_ok());
+    }
+    answer.is_some()
+}
+
+/// Bytes for a client that waits for the question who is alive. It answers once.
+pub(crate) fn client_unmask(bytes: &[u8]) -> bool {
+    let mut device = await_delivery();
+    receive(&mut device, &RECORDED.deliveries[&FUZZED]);
+    device.client.mask(&input(FUZZED)).expect("a client that is ready masks");
+    let answer = feed(&mut device, bytes);
+    if let Some(answer) = &answer {
+        let shares = answer.as_ref().expect("shares are sent");
+        assert!(UnmaskResponse::decode(shares).is_ok());
+        assert!(matches!(device.client, Client::Done));
+        assert_nothing_is_expected(&mut device, bytes);
+    }
+    answer.is_some()
+}
+
+fn await_delivery() -> Device {
+    let (mut device, _) = begin(FUZZED);
+    receive(&mut device, &RECORDED.neighbourhoods[&FUZZED]);
+    device
+}
+
+/// The answer of a client that takes the bytes. One that does not has given up, unless they are another message.
+fn feed(device: &mut Device, bytes: &[u8]) -> Option<Option<Vec<u8>>> {
+    let before = std::mem::discriminant(&device.client);
+    match device.client.receive(bytes, &Everybody, &mut device.entropy) {
+        Ok(answer) => Some(answer),
+        Err(ClientError::Wire(WireError::Kind { .. })) => {
+            assert_eq!(std::mem::discriminant(&device.client), before, "another message changes nothing");
+            None
+        }
+        Err(_) => {
+            assert!(matches!(device.client, Client::Aborted));
+            assert_nothing_is_expected(device, bytes);
+            None
+        }
+    }
+}
+
+fn assert_nothing_is_expected(device: &mut Device, bytes: &[u8]) {
+    let answer = device.client.receive(bytes, &Everybody, &mut device.entropy);
+    assert!(matches!(answer, Err(ClientError::Over(_))), "{answer:?}");
+}
+
+thread_local! {
+    // What is refused changes nothing: a server that refused is there for the next bytes, since it takes long to build.
+    static KEYS: Cell<Option<CollectKeys>> = const { Cell::new(None) };
+    static SHARES: Cell<Option<CollectShares>> = const { Cell::new(None) };
+    static MASKED: Cell<Option<CollectMasked>> = const { Cell::new(None) };
+    static UNMASK: Cell<Option<CollectUnmask>> = const { Cell::new(None) };
+}
+
+/// Bytes for a server that collects keys.
+pub(crate) fn server_keys(bytes: &[u8]) -> bool {
+    let mut server = KEYS.take().unwrap_or_else(|| collect_keys(&RECORDED, Some(FUZZED)));
+    let before = server.arrived();
+    let taken = server.receive(FUZZED, bytes, &Everybody).is_ok();
+    assert_eq!(server.arrived(), before + usize::from(taken));
+    if taken {
+        assert!(server.receive(FUZZED, bytes, &Everybody).is_err(), "keys are taken once");
+    } else {
+        KEYS.set(Some(server));
+    }
+    taken
+}
+
+/// Bytes for a server that collects shares. It passes on whatever is sealed in them.
+pub(crate) fn server_shares(bytes: &[u8]) -> bool {
+    let mut server = SHARES.take().unwrap_or_else(|| collect_shares(&RECORDED, Some(FUZZED)));
+    let before = server.arrived();
+    let taken = server.receive(FUZZED, bytes).is_ok();
+    assert_eq!(server.arrived(), before + usize::from(taken));
+    if taken {
+        assert!(server.receive(FUZZED, bytes).is_err(), "shares are taken once");
+        let server = server.close().expect("enough have shared");
+        for client in server.clients() {
+            let delivery = server.delivery(client).expect("who shared gets what others shared");
+            assert!(Delivery::decode(&delivery).is_ok());
+        }
+    } else {
+        SHARES.set(Some(server));
+    }
+    taken
+}
+
+/// Bytes for a server that adds up masked inputs. A sum of anything but a vector that was masked as it should does not open.
+pub(crate) fn server_masked(bytes: &[u8]) -> bool {
+    let mut server = MASKED.take().unwrap_or_else(|| collect_masked(&RECORDED, Some(FUZZED)));
+    let before = server.arrived();
+    let taken = server.receive(FUZZED, bytes).is_ok();
+    assert_eq!(server.arrived(), before + usize::from(taken));
+    if taken {
+        assert!(server.receive(FUZZED, bytes).is_err(), "an input is taken once");
+        let mut server = server.close().expect("shares of everybody are within reach");
+        take(&RECORDED.responses, Some(FUZZED), |id, response| server.receive(id, response).expect("it was asked for"));
+        match server.close(&Serial) {
+            Ok(outcome) => assert!(outcome.survivors.into_iter().eq(survivors())),
+            Err(failure) => assert_eq!(failure, RoundFailure::NotCancelled),
+        }
+    } else {
+        MASKED.set(Some(server));
+    }
+    taken
+}
+
+/// Bytes for a server that puts secrets together. Whatever shares one client sends, the sum is right, and nobody else is
+/// blamed.
+pub(crate) fn server_unmask(bytes: &[u8]) -> bool {
+    let mut server = UNMASK.take().unwrap_or_else(|| collect_unmask(&RECORDED));
+    let taken = server.receive(FUZZED, bytes).is_ok();
+    assert_eq!(server.arrived(), usize::from(taken));
+    if taken {
+        assert!(server.receive(FUZZED, bytes).is_err(), "shares are taken once");
+        take(&RECORDED.responses, Some(FUZZED), |id, response| server.receive(id, response).expect("it was asked for"));
+        let outcome = server.close(&Serial).expect("one client's wrong shares are corrected");
+        assert_eq!(outcome.sum, plain_sum());
+        assert!(outcome.wrong_shares.iter().all(|wrong| wrong.holder == FUZZED));
+    } else {
+        UNMASK.set(Some(server));
+    }
+    taken
+}

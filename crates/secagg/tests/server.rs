@@ -1,0 +1,355 @@
+//! A server among liars: what is not as it must be is refused, changes nothing, and the sum of the others is exact.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod story;
+
+use keyhush_secagg::{
+    ClientId,
+    directory::Everybody,
+    entropy::SimulatedEntropy,
+    message::{AdvertiseKeys, Delivery, MaskedInput, Opened, ShareKeys, UnmaskResponse},
+    parameters::Adversary,
+    server::{CollectKeys, CollectMasked, CollectShares, CollectUnmask, Connect, Outcome, Refusal, RoundFailure, Serial},
+    session::{OfferHash, SessionId},
+    wire::WireError,
+};
+use proptest::prelude::*;
+use story::{Device, Devices, advertise, honestly, mask, masked, plain_sum, share, shared, terms, unmask};
+
+/// Everybody is everybody's neighbour, and three shares open a secret.
+const SEVEN: Connect = Connect::Insecure { degree: 6, threshold: 3 };
+
+fn open(clients: u32, seed: u64) -> CollectKeys {
+    CollectKeys::open(terms(clients, Adversary::Curious), &mut SimulatedEntropy::from_seed(seed)).unwrap()
+}
+
+fn finish_masked(mut server: CollectMasked, mut devices: Devices) -> Outcome {
+    mask(&mut server, &mut devices, &terms(7, Adversary::Curious), honestly);
+    let mut server = server.close().unwrap();
+    unmask(&mut server, &mut devices, honestly);
+    server.close(&Serial).unwrap()
+}
+
+fn finish_shares(mut server: CollectShares, mut devices: Devices) -> Outcome {
+    share(&mut server, &mut devices, honestly);
+    finish_masked(server.close().unwrap(), devices)
+}
+
+#[test]
+fn keys_that_cannot_take_part_are_refused() {
+    let mut server = open(7, 1);
+    let mut devices = advertise(&mut server, 0..6, 1);
+    let (device, good) = Device::begin(*server.offer(), ClientId(6), 1);
+    let good = AdvertiseKeys::decode(&good).unwrap();
+    let others = AdvertiseKeys::decode(&Device::begin(*server.offer(), ClientId(0), 1).1).unwrap().keys;
+    let six = ClientId(6);
+    let mut refused = |change: &dyn Fn(&mut AdvertiseKeys)| {
+        let mut message = good.clone();
+        change(&mut message);
+        server.receive(six, &message.encode(), &Everybody).unwrap_err()
+    };
+    assert_eq!(refused(&|m| m.offer = OfferHash([0; 32])), Refusal::OtherSession);
+    let twice: [&dyn Fn(&mut AdvertiseKeys); 7] = [
+        &|m| m.keys.sealing = [0; 32],
+        &|m| m.keys.masking = [0; 32],
+        &|m| m.keys.masking = m.keys.sealing,
+        &|m| m.keys = others,
+        &|m| m.keys.sealing = others.sealing,
+        &|m| m.keys.masking = others.masking,
+        &|m| m.keys.masking = others.sealing,
+    ];
+    for change in twice {
+        assert_eq!(refused(change), Refusal::Key(six));
+    }
+    assert!(matches!(server.receive(six, &good.encode()[1..], &Everybody), Err(Refusal::Wire(_))));
+    assert_eq!(server.receive(ClientId(5), &good.encode(), &Everybody), Err(Refusal::Repeated(ClientId(5))));
+    assert_eq!(server.arrived(), 6);
+    server.receive(six, &good.encode(), &Everybody).unwrap();
+    devices.insert(six, device);
+    let late = Device::begin(*server.offer(), ClientId(7), 1).1;
+    assert_eq!(server.receive(ClientId(7), &late, &Everybody), Err(Refusal::Full { most: 7 }));
+    let outcome = finish_shares(server.close(SEVEN).unwrap(), devices);
+    assert_eq!(outcome.sum, plain_sum(&terms(7, Adversary::Curious), 0..7));
+}
+
+#[test]
+fn a_round_without_enough_clients_does_not_begin() {
+    let mut server = open(7, 1);
+    advertise(&mut server, 0..1, 1);
+    assert_eq!(server.close(SEVEN).unwrap_err(), RoundFailure::TooFew { got: 1, needed: 2 });
+    let mut server = open(7, 1);
+    advertise(&mut server, 0..2, 1);
+    assert!(matches!(server.close(Connect::Found), Err(RoundFailure::Parameters(_))));
+}
+
+#[test]
+fn shares_that_are_not_of_this_step_are_refused() {
+    let mut server = open(7, 2);
+    let mut devices = advertise(&mut server, 0..7, 2);
+    let keys = Device::begin(*server.offer(), ClientId(0), 2).1;
+    let mut server = server.close(SEVEN).unwrap();
+    assert!(server.neighbourhood(ClientId(9)).is_none());
+    let (mut replayed, mut silent) = (Vec::new(), 0);
+    let message_of = |id: &ClientId, device: &mut Device, server: &CollectShares| {
+        device.receive(&server.neighbourhood(*id).unwrap()).unwrap().unwrap()
+    };
+    devices.retain(|id, device| {
+        let message = message_of(id, device, &server);
+        let good = ShareKeys::decode(&message).unwrap();
+        let mut refused = |change: fn(&mut ShareKeys)| {
+            let mut message = good.clone();
+            change(&mut message);
+            server.receive(*id, &message.encode()).unwrap_err()
+        };
+        assert_eq!(refused(|m| m.session = SessionId([0; 32])), Refusal::OtherSession);
+        assert_eq!(refused(|m| m.sealed.truncate(5)), Refusal::Count { expected: 6, got: 5 });
+        assert_eq!(refused(|m| m.sealed.push([0; _])), Refusal::Count { expected: 6, got: 7 });
+        assert_eq!(server.receive(ClientId(9), &message), Err(Refusal::Stranger(ClientId(9))));
+        assert!(matches!(server.receive(*id, &keys), Err(Refusal::Wire(WireError::Kind { got: 1, .. }))));
+        // Client 3 never gets beyond refusals: it is as good as silent.
+        if id.0 == 3 {
+            silent += 1;
+            return false;
+        }
+        server.receive(*id, &message).unwrap();
+        assert_eq!(server.receive(*id, &message), Err(Refusal::Repeated(*id)));
+        replayed = message;
+        true
+    });
+    assert_eq!((server.arrived(), silent), (6, 1));
+    let mut server = server.close().unwrap();
+    assert!(server.delivery(ClientId(3)).is_none());
+    assert!(matches!(server.receive(ClientId(6), &replayed), Err(Refusal::Wire(WireError::Kind { got: 3, .. }))));
+    let outcome = finish_masked(server, devices);
+    assert_eq!(outcome.sum, plain_sum(&terms(7, Adversary::Curious), [0, 1, 2, 4, 5, 6].into_iter()));
+}
+
+/// The bytes of a masked input.
+fn encode(session: &SessionId, complaints: &[bool], packed: &[u8]) -> Vec<u8> {
+    let mut bits = vec![0; complaints.len().div_ceil(8)];
+    complaints.iter().enumerate().for_each(|(i, c)| bits[i / 8] |= u8::from(*c) << (i % 8));
+    [&[1, 5][..], &session.0, &(complaints.len() as u32).to_le_bytes(), &bits, packed].concat()
+}
+
+#[test]
+fn inputs_that_are_not_of_this_step_are_refused() {
+    let terms = terms(7, Adversary::Curious);
+    let mut server = open(7, 3);
+    let mut devices = advertise(&mut server, 0..7, 3);
+    let mut server = server.close(SEVEN).unwrap();
+    // Client 6 does not share.
+    share(&mut server, &mut devices, |id: ClientId, message| (id.0 != 6).then_some(message));
+    let mut server = server.close().unwrap();
+    devices.retain(|id, device| {
+        device.receive(&server.delivery(*id).unwrap()).unwrap();
+        let message = device.client.mask(&story::input(&terms, id.0)).unwrap();
+        let MaskedInput { session, complaints, packed } = MaskedInput::decode(&message).unwrap();
+        let none: Vec<bool> = complaints.iter().collect();
+        assert_eq!(encode(&session, &none, packed), message);
+        let expected = packed.len();
+        let about_the_absent: Vec<bool> = (0..6).map(|slot| slot == 5).collect();
+        for (message, refusal) in [
+            (encode(&SessionId([0; 32]), &none, packed), Refusal::OtherSession),
+            (encode(&session, &none[1..], packed), Refusal::Count { expected: 6, got: 5 }),
+            (encode(&session, &[&none[..], &[false]].concat(), packed), Refusal::Count { expected: 6, got: 7 }),
+            (encode(&session, &about_the_absent, packed), Refusal::Complaint(ClientId(6))),
+            (encode(&session, &none, &packed[1..]), Refusal::Length { expected, got: expected - 1 }),
+            (encode(&session, &none, &[packed, &[0]].concat()), Refusal::Length { expected, got: expected + 1 }),
+            (encode(&session, &none, &[]), Refusal::Length { expected, got: 0 }),
+        ] {
+            assert_eq!(server.receive(*id, &message), Err(refusal));
+        }
+        for stranger in [6, 9].map(ClientId) {
+            assert_eq!(server.receive(stranger, &message), Err(Refusal::Stranger(stranger)));
+        }
+        server.receive(*id, &message).unwrap();
+        assert_eq!(server.receive(*id, &message), Err(Refusal::Repeated(*id)), "counted once");
+        true
+    });
+    assert_eq!(server.arrived(), 6);
+    let mut server = server.close().unwrap();
+    unmask(&mut server, &mut devices, honestly);
+    assert_eq!(server.close(&Serial).unwrap().sum, plain_sum(&terms, 0..6));
+}
+
+/// A round of seven: client 6 does not share, client 5 sends no input.
+fn until_unmask() -> (CollectUnmask, Devices) {
+    let mut server = open(7, 4);
+    let mut devices = advertise(&mut server, 0..7, 4);
+    let mut server = server.close(SEVEN).unwrap();
+    share(&mut server, &mut devices, |id: ClientId, message| (id.0 != 6).then_some(message));
+    let mut server = server.close().unwrap();
+    let five_vanishes = |id: ClientId, message| (id.0 != 5).then_some(message);
+    mask(&mut server, &mut devices, &terms(7, Adversary::Curious), five_vanishes);
+    (server.close().unwrap(), devices)
+}
+
+#[test]
+fn answers_that_are_not_what_was_asked_are_refused() {
+    let (mut server, mut devices) = until_unmask();
+    for gone in [5, 6, 9].map(ClientId) {
+        assert!(server.request(gone).is_none());
+    }
+    devices.retain(|id, device| {
+        let message = device.receive(&server.request(*id).unwrap()).unwrap().unwrap();
+        let good = UnmaskResponse::decode(&message).unwrap();
+        let mut refused = |change: &dyn Fn(&mut UnmaskResponse)| {
+            let mut message = good.clone();
+            change(&mut message);
+            server.receive(*id, &message.encode()).unwrap_err()
+        };
+        let Opened::SelfSeed(share) = &good.opened[0] else { unreachable!() };
+        let first = ClientId(u64::from(id.0 == 0));
+        assert_eq!(refused(&|m| m.session = SessionId([0; 32])), Refusal::OtherSession);
+        assert_eq!(refused(&|m| m.opened.truncate(5)), Refusal::Count { expected: 6, got: 5 });
+        assert_eq!(refused(&|m| m.opened.push(Opened::Nothing)), Refusal::Count { expected: 6, got: 7 });
+        assert_eq!(refused(&|m| m.opened[0] = Opened::MaskKey(share.clone())), Refusal::Share(first));
+        assert_eq!(refused(&|m| m.opened[0] = Opened::Nothing), Refusal::Share(first));
+        assert_eq!(refused(&|m| m.opened[4] = Opened::SelfSeed(share.clone())), Refusal::Share(ClientId(5)));
+        assert_eq!(refused(&|m| m.opened[5] = Opened::SelfSeed(share.clone())), Refusal::Share(ClientId(6)));
+        assert_eq!(refused(&|m| m.opened[5] = Opened::MaskKey(share.clone())), Refusal::Share(ClientId(6)));
+        assert_eq!(refused(&|m| m.opened[0] = Opened::SelfSeed([0xff; 40].into())), Refusal::Share(first));
+        for stranger in [5, 6, 9].map(ClientId) {
+            assert_eq!(server.receive(stranger, &message), Err(Refusal::Stranger(stranger)));
+        }
+        server.receive(*id, &message).unwrap();
+        assert_eq!(server.receive(*id, &message), Err(Refusal::Repeated(*id)));
+        true
+    });
+    assert_eq!(server.close(&Serial).unwrap().sum, plain_sum(&terms(7, Adversary::Curious), 0..5));
+}
+
+/// The same answer three times is one answer: a threshold is of different clients.
+#[test]
+fn one_client_thrice_is_not_a_threshold() {
+    let (mut server, mut devices) = until_unmask();
+    let mut answers = Vec::new();
+    devices.retain(|id, device| {
+        answers.push((*id, device.receive(&server.request(*id).unwrap()).unwrap().unwrap()));
+        true
+    });
+    for _ in 0..3 {
+        let _ = server.receive(answers[0].0, &answers[0].1);
+    }
+    // Nor is its answer another's.
+    assert!(server.receive(answers[1].0, &answers[0].1).is_ok_and(|()| true));
+    assert_eq!(server.arrived(), 2);
+    assert!(!server.is_enough());
+    assert!(matches!(server.close(&Serial), Err(RoundFailure::OutOfReach { needed: 3, .. })));
+}
+
+/// Enough is when every secret has a threshold of shares: of five survivors each holds a share of each other.
+#[test]
+fn a_round_can_end_as_soon_as_there_is_enough() {
+    let (mut server, mut devices) = until_unmask();
+    let mut enough = Vec::new();
+    devices.retain(|id, device| {
+        let answer = device.receive(&server.request(*id).unwrap()).unwrap().unwrap();
+        if id.0 < 4 {
+            server.receive(*id, &answer).unwrap();
+            enough.push(server.is_enough());
+        }
+        true
+    });
+    assert_eq!(enough, [false, false, false, true], "three others for each of four, four for the fifth");
+    assert_eq!(server.close(&Serial).unwrap().sum, plain_sum(&terms(7, Adversary::Curious), 0..5));
+}
+
+/// What a neighbour holds less than a threshold of cannot be taken off: whoever is left so is left out before masks are made.
+#[test]
+fn who_has_lost_its_neighbours_is_left_out_in_time() {
+    let terms = terms(12, Adversary::Curious);
+    let (server, _) = shared(terms, Connect::Insecure { degree: 4, threshold: 3 }, 8);
+    let neighbours = story::neighbours(&server);
+    let mut server = open(12, 8);
+    let mut devices = advertise(&mut server, 0..12, 8);
+    let mut server = server.close(Connect::Insecure { degree: 4, threshold: 3 }).unwrap();
+    // Two of client 0's four neighbours do not share.
+    let gone = [neighbours[0][0], neighbours[0][1]];
+    share(&mut server, &mut devices, |id: ClientId, message| (!gone.contains(&id.0)).then_some(message));
+    let server = server.close().unwrap();
+    assert!(server.delivery(ClientId(0)).is_none());
+    let left: Vec<u64> = server.clients().map(|id| id.0).collect();
+    // Everybody left has a threshold of neighbours left, and nobody is told of shares of those who are not.
+    for id in &left {
+        let there = neighbours[*id as usize].iter().filter(|n| left.contains(n)).count();
+        let delivered = Delivery::decode(&server.delivery(ClientId(*id)).unwrap()).unwrap();
+        assert!(there >= 3 && delivered.sealed.iter().flatten().count() == there);
+    }
+    if left.len() >= 2 {
+        let mut server = server;
+        mask(&mut server, &mut devices, &terms, honestly);
+        let mut server = server.close().unwrap();
+        unmask(&mut server, &mut devices, honestly);
+        assert_eq!(server.close(&Serial).unwrap().sum, plain_sum(&terms, left.into_iter()));
+    }
+}
+
+#[test]
+fn an_abort_after_the_input_does_not_take_it_back() {
+    let terms = terms(7, Adversary::Curious);
+    let (server, mut devices) = masked(terms, SEVEN, 5);
+    let mut server = server.close().unwrap();
+    unmask(&mut server, &mut devices, |id: ClientId, message| (id.0 > 1).then_some(message));
+    let outcome = server.close(&Serial).unwrap();
+    assert_eq!((outcome.survivors.len(), outcome.sum), (7, plain_sum(&terms, 0..7)));
+}
+
+/// The order in which a network brings messages.
+type Order = Vec<usize>;
+
+fn order() -> impl Strategy<Value = Order> {
+    Just((0..7).collect::<Order>()).prop_shuffle()
+}
+
+/// A round in which messages arrive in these orders, some of them twice, and those of the step before late.
+fn in_order(orders: &[Order; 4]) -> Outcome {
+    let terms = terms(7, Adversary::Curious);
+    let mut server = open(7, 6);
+    let mut begun: Vec<_> = (0..7).map(|id| Device::begin(*server.offer(), ClientId(id), 6)).collect();
+    for at in &orders[0] {
+        server.receive(ClientId(*at as u64), &begun[*at].1, &Everybody).unwrap();
+        assert!(server.receive(ClientId(*at as u64), &begun[*at].1, &Everybody).is_err());
+    }
+    let mut server = server.close(SEVEN).unwrap();
+    let mut late: Vec<Vec<u8>> = begun.iter().map(|(_, keys)| keys.clone()).collect();
+    for at in &orders[1] {
+        let id = ClientId(*at as u64);
+        assert!(server.receive(id, &late[*at]).is_err());
+        late[*at] = begun[*at].0.receive(&server.neighbourhood(id).unwrap()).unwrap().unwrap();
+        if *at != 0 {
+            server.receive(id, &late[*at]).unwrap();
+        }
+    }
+    let mut server = server.close().unwrap();
+    for at in orders[2].iter().filter(|at| **at != 0) {
+        let id = ClientId(*at as u64);
+        assert!(server.receive(id, &late[*at]).is_err());
+        begun[*at].0.receive(&server.delivery(id).unwrap()).unwrap();
+        late[*at] = begun[*at].0.client.mask(&story::input(&terms, id.0)).unwrap();
+        if *at != 1 {
+            server.receive(id, &late[*at]).unwrap();
+        }
+    }
+    let mut server = server.close().unwrap();
+    assert!(server.receive(ClientId(1), &late[1]).is_err(), "too late");
+    for at in orders[3].iter().filter(|at| **at > 1) {
+        let id = ClientId(*at as u64);
+        assert!(server.receive(id, &late[*at]).is_err());
+        let answer = begun[*at].0.receive(&server.request(id).unwrap()).unwrap().unwrap();
+        server.receive(id, &answer).unwrap();
+    }
+    server.close(&Serial).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn the_order_of_arrival_does_not_matter(orders in prop::array::uniform4(order())) {
+        let outcome = in_order(&orders);
+        prop_assert_eq!(&outcome.sum, &plain_sum(&terms(7, Adversary::Curious), 2..7));
+        let straight = std::array::from_fn(|_| (0..7).collect());
+        prop_assert_eq!(outcome, in_order(&straight));
+    }
+}

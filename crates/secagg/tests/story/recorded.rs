@@ -1,0 +1,126 @@
+//! What one client and its server said in a round: to be said again, later, otherwise.
+
+use keyhush_secagg::{
+    ClientId,
+    client::Client,
+    entropy::SimulatedEntropy,
+    message::{AdvertiseKeys, Delivery, Kind, MaskedInput, Neighbourhood, ShareKeys, UnmaskRequest, UnmaskResponse},
+    parameters::Adversary,
+    server::{CollectKeys, Connect},
+    session::{Offer, Terms},
+};
+
+use super::{Device, advertise, input, mask, share, terms, unmask};
+
+const SEED: u64 = 77;
+const ME: ClientId = ClientId(2);
+
+/// How far a client has come.
+pub(crate) const STATES: [&str; 5] = ["AwaitNeighbourhood", "AwaitDelivery", "Ready", "AwaitUnmask", "Done"];
+
+/// A round of five in which everybody is everybody's neighbour, the threshold is three, and client 1 vanishes before its
+/// input; as client 2 saw it.
+pub(crate) struct Recorded {
+    pub(crate) terms: Terms,
+    pub(crate) offer: Offer,
+    /// In the order of their numbers: client and server take turns.
+    pub(crate) messages: [Vec<u8>; 7],
+}
+
+impl Recorded {
+    pub(crate) fn new() -> Self {
+        let terms = terms(5, Adversary::Curious);
+        let mut server = CollectKeys::open(terms, &mut SimulatedEntropy::from_seed(SEED)).unwrap();
+        let offer = *server.offer();
+        let keys = Device::begin(offer, ME, SEED).1;
+        let mut devices = advertise(&mut server, 0..5, SEED);
+        let mut server = server.close(Connect::Insecure { degree: 4, threshold: 3 }).unwrap();
+        let neighbourhood = server.neighbourhood(ME).unwrap();
+        let mut said = Vec::new();
+        let mut hear = |id, message: Vec<u8>| {
+            said.extend((id == ME).then(|| message.clone()));
+            Some(message)
+        };
+        share(&mut server, &mut devices, &mut hear);
+        let mut server = server.close().unwrap();
+        let delivery = server.delivery(ME).unwrap();
+        mask(&mut server, &mut devices, &terms, |id: ClientId, message| hear(id, message).filter(|_| id.0 != 1));
+        let mut server = server.close().unwrap();
+        let request = server.request(ME).unwrap();
+        unmask(&mut server, &mut devices, &mut hear);
+        let [shares, masked, response] = said.try_into().unwrap();
+        Self { terms, offer, messages: [keys, neighbourhood, shares, delivery, masked, request, response] }
+    }
+
+    pub(crate) fn message(&self, kind: Kind) -> &[u8] {
+        &self.messages[kind as usize - 1]
+    }
+
+    pub(crate) fn neighbourhood(&self) -> Neighbourhood {
+        Neighbourhood::decode(self.message(Kind::Neighbourhood)).unwrap()
+    }
+
+    pub(crate) fn delivery(&self) -> Delivery {
+        Delivery::decode(self.message(Kind::Delivery)).unwrap()
+    }
+
+    pub(crate) fn request(&self) -> UnmaskRequest {
+        UnmaskRequest::decode(self.message(Kind::UnmaskRequest)).unwrap()
+    }
+
+    /// The client again, as it was in a state.
+    pub(crate) fn device(&self, state: &str) -> Device {
+        let mut device = Device::begin(self.offer, ME, SEED).0;
+        while name(&device.client) != state {
+            self.step(&mut device).unwrap();
+        }
+        device
+    }
+
+    /// Says to a client, or does with it, what comes next; gives its answer.
+    pub(crate) fn step(&self, device: &mut Device) -> Option<Vec<u8>> {
+        let next = match &device.client {
+            Client::AwaitNeighbourhood(_) => Kind::Neighbourhood,
+            Client::AwaitDelivery(_) => Kind::Delivery,
+            Client::Ready(_) => return Some(device.client.mask(&input(&self.terms, ME.0)).unwrap()),
+            Client::AwaitUnmask(_) => Kind::UnmaskRequest,
+            Client::Done | Client::Aborted => return None,
+        };
+        Some(device.receive(self.message(next)).unwrap().unwrap_or_default())
+    }
+
+    /// Whether each message is one that its decoder reads.
+    pub(crate) fn decodes(kind: usize, bytes: &[u8]) -> bool {
+        match kind {
+            0 => AdvertiseKeys::decode(bytes).is_ok_and(|m| m.encode() == bytes),
+            1 => Neighbourhood::decode(bytes).is_ok_and(|m| m.encode() == bytes),
+            2 => ShareKeys::decode(bytes).is_ok_and(|m| m.encode() == bytes),
+            3 => Delivery::decode(bytes).is_ok_and(|m| m.encode() == bytes),
+            4 => MaskedInput::decode(bytes).is_ok(),
+            5 => UnmaskRequest::decode(bytes).is_ok_and(|m| m.encode() == bytes),
+            6 => UnmaskResponse::decode(bytes).is_ok_and(|m| m.encode() == bytes),
+            _ => Offer::decode(bytes).is_ok_and(|m| m.encode() == bytes),
+        }
+    }
+}
+
+/// The state that a client is in.
+pub(crate) fn name(client: &Client) -> &'static str {
+    match client {
+        Client::AwaitNeighbourhood(_) => STATES[0],
+        Client::AwaitDelivery(_) => STATES[1],
+        Client::Ready(_) => STATES[2],
+        Client::AwaitUnmask(_) => STATES[3],
+        Client::Done => STATES[4],
+        Client::Aborted => "Aborted",
+    }
+}
+
+/// The whole rest of a client's story from where it is: what it says, unmolested.
+pub(crate) fn finish(recorded: &Recorded, device: &mut Device) -> Vec<Vec<u8>> {
+    let mut said = Vec::new();
+    while let Some(answer) = recorded.step(device) {
+        said.extend(Some(answer).filter(|a| !a.is_empty()));
+    }
+    said
+}
