@@ -14,6 +14,7 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::{
     entropy::{Entropy, NoRandomness},
     masks::MaskKey,
+    message::Voucher,
     session::SessionId,
 };
 
@@ -87,6 +88,19 @@ impl Agreed {
     /// The mask that the clients at two positions share.
     pub(crate) fn pair_mask(&self, session: &SessionId, a: u32, b: u32) -> MaskKey {
         MaskKey::new(derive(&self.0, session, b"pair", &[a.min(b), a.max(b)]))
+    }
+
+    /// That one was shown a view, for the other to check.
+    pub(crate) fn voucher(&self, session: &SessionId, from: u32, to: u32, view: &[u8; 32]) -> Voucher {
+        let label = [b"agree ", &view[..]].concat();
+        let mut voucher = Voucher::default();
+        voucher.copy_from_slice(&derive(&self.0, session, &label, &[from, to])[..16]);
+        voucher
+    }
+
+    /// Whether a voucher is the one that it should be.
+    pub(crate) fn vouches(&self, session: &SessionId, from: u32, to: u32, view: &[u8; 32], got: &Voucher) -> bool {
+        self.voucher(session, from, to, view).ct_eq(got).into()
     }
 
     /// The key of what one sends the other.
@@ -219,6 +233,17 @@ mod tests {
         }
         let wrong_key = SecretKey::from_bytes(&[9; 32]).agree(&SecretKey::from_bytes(&[4; 32]).public()).unwrap();
         assert!(wrong_key.open(&session, 3, 5, &sealed).is_none());
+    }
+
+    #[test]
+    fn a_voucher_holds_for_its_view_direction_and_session_only() {
+        let (ours, theirs) = agreed();
+        let session = SessionId([7; 32]);
+        let voucher = ours.voucher(&session, 3, 5, &[1; 32]);
+        assert!(theirs.vouches(&session, 3, 5, &[1; 32], &voucher));
+        assert!(!theirs.vouches(&session, 5, 3, &[1; 32], &voucher));
+        assert!(!theirs.vouches(&session, 3, 5, &[2; 32], &voucher));
+        assert!(!theirs.vouches(&SessionId([8; 32]), 3, 5, &[1; 32], &voucher));
     }
 
     #[test]

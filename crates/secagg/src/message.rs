@@ -7,12 +7,17 @@
 //! | [`ShareKeys`]      | client  | a commitment to my own mask; two shares for each neighbour, sealed |
 //! | [`Delivery`]       | server  | which neighbours shared, and what they sealed for you            |
 //! | [`MaskedInput`]    | client  | whose shares were no good; my vector, masked                     |
-//! | [`UnmaskRequest`]  | server  | which neighbours' vectors arrived                                |
+//! | [`View`]           | server  | who shared, and whose vectors arrived, of everybody (*)          |
+//! | [`Agreement`]      | client  | for each neighbour: that I was shown this view (*)               |
+//! | [`UnmaskRequest`]  | server  | which neighbours' vectors arrived; that they were shown it too (*) |
 //! | [`UnmaskResponse`] | client  | one share of each: of the own mask if it did, of the mask key if not |
+//!
+//! (*) against a semi-malicious server only.
 //!
 //! Each begins with the protocol's version and its own number; those after the first name the session. Lists of neighbours
 //! are in the order of their positions, which both sides know: nobody can be named twice, and nobody who is not one.
 
+use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use crate::{
@@ -42,10 +47,14 @@ pub enum Kind {
     Delivery = 4,
     /// [`MaskedInput`].
     MaskedInput = 5,
+    /// [`View`].
+    View = 6,
+    /// [`Agreement`].
+    Agreement = 7,
     /// [`UnmaskRequest`].
-    UnmaskRequest = 6,
+    UnmaskRequest = 8,
     /// [`UnmaskResponse`].
-    UnmaskResponse = 7,
+    UnmaskResponse = 9,
 }
 
 impl Kind {
@@ -56,6 +65,8 @@ impl Kind {
             Self::ShareKeys => "ShareKeys",
             Self::Delivery => "Delivery",
             Self::MaskedInput => "MaskedInput",
+            Self::View => "View",
+            Self::Agreement => "Agreement",
             Self::UnmaskRequest => "UnmaskRequest",
             Self::UnmaskResponse => "UnmaskResponse",
         }
@@ -325,6 +336,92 @@ impl<'a> MaskedInput<'a> {
     }
 }
 
+/// What became of everybody, as the server says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    /// Which session.
+    pub session: SessionId,
+    /// Who shared, by position.
+    pub present: Bits,
+    /// Whose vectors arrived, by position.
+    pub alive: Bits,
+}
+
+impl View {
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Kind::View.begin(Some(&self.session));
+        write_bits(&self.present, &mut out);
+        write_bits(&self.alive, &mut out);
+        out
+    }
+
+    /// From bytes.
+    ///
+    /// # Errors
+    /// When they are not such a message's.
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
+        let mut reader = Kind::View.open(bytes)?;
+        let session = SessionId(reader.array()?);
+        let (present, alive) = (read_bits(&mut reader)?, read_bits(&mut reader)?);
+        reader.end()?;
+        Ok(Self { session, present, alive })
+    }
+
+    /// What clients vouch for.
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        hash.update(b"keyhush secagg view v1");
+        hash.update(self.encode());
+        hash.finalize().into()
+    }
+}
+
+/// That one neighbour was shown a view, for another to check.
+pub type Voucher = [u8; 16];
+
+/// That a client was shown a view.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agreement {
+    /// Which session.
+    pub session: SessionId,
+    /// For each neighbour, if it is alive.
+    pub vouchers: Vec<Option<Voucher>>,
+}
+
+impl Agreement {
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Kind::Agreement.begin(Some(&self.session));
+        write_vouchers(&self.vouchers, &mut out);
+        out
+    }
+
+    /// From bytes.
+    ///
+    /// # Errors
+    /// When they are not such a message's.
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
+        let mut reader = Kind::Agreement.open(bytes)?;
+        let session = SessionId(reader.array()?);
+        let vouchers = read_vouchers(&mut reader)?;
+        reader.end()?;
+        Ok(Self { session, vouchers })
+    }
+}
+
+fn write_vouchers(vouchers: &[Option<Voucher>], out: &mut Vec<u8>) {
+    write_bits(&Bits::new(vouchers.iter().map(Option::is_some).collect()), out);
+    vouchers.iter().flatten().for_each(|v| out.extend_from_slice(v));
+}
+
+fn read_vouchers(reader: &mut Reader<'_>) -> Result<Vec<Option<Voucher>>, WireError> {
+    let there = read_bits(reader)?;
+    there.iter().map(|there| if there { reader.array().map(Some) } else { Ok(None) }).collect()
+}
+
 /// Whose vectors arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnmaskRequest {
@@ -332,6 +429,8 @@ pub struct UnmaskRequest {
     pub session: SessionId,
     /// Of the client's neighbours.
     pub alive: Bits,
+    /// Of each neighbour, that it was shown what the client was shown; none are there where the server is taken at its word.
+    pub vouchers: Vec<Option<Voucher>>,
 }
 
 impl UnmaskRequest {
@@ -340,6 +439,7 @@ impl UnmaskRequest {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Kind::UnmaskRequest.begin(Some(&self.session));
         write_bits(&self.alive, &mut out);
+        write_vouchers(&self.vouchers, &mut out);
         out
     }
 
@@ -351,8 +451,9 @@ impl UnmaskRequest {
         let mut reader = Kind::UnmaskRequest.open(bytes)?;
         let session = SessionId(reader.array()?);
         let alive = read_bits(&mut reader)?;
+        let vouchers = read_vouchers(&mut reader)?;
         reader.end()?;
-        Ok(Self { session, alive })
+        Ok(Self { session, alive, vouchers })
     }
 }
 

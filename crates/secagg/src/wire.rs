@@ -119,6 +119,12 @@ impl Bits {
         self.0.iter().copied()
     }
 
+    /// Whether it is true of one; of one that is not there it is not.
+    #[must_use]
+    pub fn get(&self, number: usize) -> bool {
+        self.0.get(number).copied().unwrap_or(false)
+    }
+
     /// How many things there are.
     #[must_use]
     pub fn len(&self) -> usize {

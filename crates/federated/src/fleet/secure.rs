@@ -189,9 +189,18 @@ impl Attempt<'_, '_> {
         devices.retain(|device| device.vanishes.sends() && server.shared(device.id()));
         let (server, mut devices, exact) = self.train(workers, server, devices)?;
 
+        // Where the server is not taken at its word, they vouch to each other for what became of everybody.
+        let mut server = server.close().map_err(SecureError::Failed)?;
+        devices.retain(|device| device.vanishes > Vanishes::BeforeUnmask);
+        if server.is_needed() {
+            let vouchers = self.each(threads, &mut devices, |device| device.answer(server.view(device.id())))?;
+            for (device, vouchers) in devices.iter().zip(vouchers) {
+                server.receive(device.id(), &vouchers).map_err(SecureError::Refused)?;
+            }
+        }
+
         // Those who are still there open one share of each neighbour.
         let mut server: CollectUnmask = server.close().map_err(SecureError::Failed)?;
-        devices.retain(|device| device.vanishes > Vanishes::BeforeUnmask);
         let opened = self.each(threads, &mut devices, |device| device.answer(server.request(device.id())))?;
         for (device, opened) in devices.iter().zip(opened) {
             server.receive(device.id(), &opened).map_err(SecureError::Refused)?;

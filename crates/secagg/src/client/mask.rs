@@ -3,11 +3,13 @@
 
 use zeroize::{Zeroize, Zeroizing};
 
-use super::{AwaitDelivery, AwaitUnmask, ClientError};
+use super::{AwaitDelivery, AwaitUnmask, AwaitView, ClientError, Neighbour};
 use crate::{
+    graph::Graph,
     keys::Agreed,
     masks::{self, MaskKey, Shape, Sign},
     message::{Delivery, MaskedInput, SEALED},
+    parameters::Adversary,
     session::{SessionId, Terms},
     shamir::Share,
     wire::Bits,
@@ -31,9 +33,21 @@ pub(super) enum Held {
 pub struct Ready {
     terms: Terms,
     session: SessionId,
+    graph: Graph,
+    position: u32,
     threshold: usize,
+    neighbours: Vec<Neighbour>,
     held: Vec<Held>,
     streams: Vec<(MaskKey, Sign)>,
+}
+
+/// A client that has sent its input: what it waits for depends on how far it trusts the server.
+#[derive(Debug)]
+pub enum Sent {
+    /// To be shown what became of everybody.
+    View(AwaitView),
+    /// To be told whose inputs arrived.
+    Unmask(AwaitUnmask),
 }
 
 impl std::fmt::Debug for Ready {
@@ -71,7 +85,8 @@ impl AwaitDelivery {
             let sign = if neighbour.position > self.position { Sign::Plus } else { Sign::Minus };
             streams.push((agreed.pair_mask(&self.session, self.position, neighbour.position), sign));
         }
-        Ok(Ready { terms: self.terms, session: self.session, threshold: self.threshold, held, streams })
+        let Self { terms, session, graph, position, threshold, neighbours, .. } = self;
+        Ok(Ready { terms, session, graph, position, threshold, neighbours, held, streams })
     }
 }
 
@@ -88,7 +103,7 @@ impl Ready {
     ///
     /// # Errors
     /// When the input does not fit the offer.
-    pub fn mask(self, input: &[u32]) -> Result<(AwaitUnmask, Vec<u8>), ClientError> {
+    pub fn mask(self, input: &[u32]) -> Result<(Sent, Vec<u8>), ClientError> {
         let (expected, got) = (self.terms.dimension as usize, input.len());
         if got != expected {
             return Err(ClientError::Length { expected, got });
@@ -103,7 +118,18 @@ impl Ready {
         let mut message = MaskedInput::begin(&self.session, &complaints);
         message.reserve_exact(shape.packed_len());
         mask_in_chunks(&shape, input, &self.streams, &mut message);
-        Ok((AwaitUnmask { session: self.session, threshold: self.threshold, held: self.held }, message))
+        Ok((self.sent(), message))
+    }
+
+    fn sent(self) -> Sent {
+        let Self { terms, session, graph, position, threshold, neighbours, held, .. } = self;
+        match terms.assumptions.adversary {
+            Adversary::Curious => Sent::Unmask(AwaitUnmask { session, threshold, held, agreed: None }),
+            Adversary::SemiMalicious => {
+                let least_survivors = terms.least_survivors as usize;
+                Sent::View(AwaitView { session, graph, position, threshold, least_survivors, neighbours, held })
+            }
+        }
     }
 }
 

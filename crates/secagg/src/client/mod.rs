@@ -5,22 +5,32 @@
 //!        | AdvertiseKeys                  | ShareKeys                         | MaskedInput       | UnmaskResponse
 //! ```
 //!
+//! Against a semi-malicious server there is a step between input and unmasking: `AwaitView --View--> AwaitUnmask`, in which
+//! neighbours vouch to each other that they were shown the same drop-outs.
+//!
 //! Each step consumes the state before it, so there is no way to say a second time what may be said once: a client that has
 //! answered an [`UnmaskRequest`](crate::message::UnmaskRequest) no longer exists, and its secrets are zeroized. No state can
 //! be written down or copied: a device that crashes has dropped out. A server that breaks the rules gets an error and no
 //! client any more; [`Client`] holds whichever state there is, and outlives messages that belong to another one.
 
+mod agree;
 mod mask;
 mod neighbourhood;
 mod unmask;
 
 use thiserror::Error;
 
-pub use self::{mask::Ready, neighbourhood::AwaitNeighbourhood, unmask::AwaitUnmask};
+pub use self::{
+    agree::AwaitView,
+    mask::{Ready, Sent},
+    neighbourhood::AwaitNeighbourhood,
+    unmask::AwaitUnmask,
+};
 use crate::{
     ClientId,
     directory::Admission,
     entropy::{Entropy, NoRandomness},
+    graph::Graph,
     keys::{Agreed, SecretKey, SelfSeed},
     parameters::{Floor, ParameterError},
     session::{Offer, SessionId, Terms, TermsError},
@@ -92,6 +102,23 @@ pub enum ClientError {
         /// Which.
         slot: usize,
     },
+    /// A view of the round that contradicts itself or what the client knows.
+    #[error("the server's view is refused: {0}")]
+    View(&'static str),
+    /// Drop-outs other than those of the view.
+    #[error("neighbour {slot} is not what the server's view said")]
+    OtherView {
+        /// Which.
+        slot: usize,
+    },
+    /// Too few neighbours were shown the same view.
+    #[error("{got} neighbours vouch for the server's view, {needed} are needed")]
+    NotAgreed {
+        /// How many do.
+        got: usize,
+        /// The threshold.
+        needed: usize,
+    },
     /// So few neighbours that a sum could be of too few.
     #[error("{got} neighbours are left, {needed} are needed")]
     TooFew {
@@ -141,6 +168,7 @@ struct Neighbour {
 pub struct AwaitDelivery {
     terms: Terms,
     session: SessionId,
+    graph: Graph,
     position: u32,
     threshold: usize,
     neighbours: Vec<Neighbour>,
@@ -157,7 +185,9 @@ pub enum Client {
     AwaitDelivery(AwaitDelivery),
     /// It can mask its input.
     Ready(Ready),
-    /// It has sent its masked input.
+    /// It has sent its masked input, and does not take the server's word on drop-outs.
+    AwaitView(AwaitView),
+    /// It has sent its masked input, and may be asked for shares.
     AwaitUnmask(AwaitUnmask),
     /// It has answered everything.
     Done,
@@ -204,6 +234,13 @@ impl Client {
                 Ok(message) => (Self::Ready(client.deliver(&message)?), None),
                 Err(e) => return self.stay_if_elsewhere(Self::AwaitDelivery(client), e),
             },
+            Self::AwaitView(client) => match crate::message::View::decode(bytes) {
+                Ok(message) => {
+                    let (client, answer) = client.agree(&message)?;
+                    (Self::AwaitUnmask(client), Some(answer.encode()))
+                }
+                Err(e) => return self.stay_if_elsewhere(Self::AwaitView(client), e),
+            },
             Self::AwaitUnmask(client) => match crate::message::UnmaskRequest::decode(bytes) {
                 Ok(message) => (Self::Done, Some(client.unmask(&message)?.encode())),
                 Err(e) => return self.stay_if_elsewhere(Self::AwaitUnmask(client), e),
@@ -229,8 +266,11 @@ impl Client {
     pub fn mask(&mut self, input: &[u32]) -> Result<Vec<u8>, ClientError> {
         match std::mem::replace(self, Self::Aborted) {
             Self::Ready(client) => {
-                let (client, message) = client.mask(input)?;
-                *self = Self::AwaitUnmask(client);
+                let (sent, message) = client.mask(input)?;
+                *self = match sent {
+                    Sent::View(client) => Self::AwaitView(client),
+                    Sent::Unmask(client) => Self::AwaitUnmask(client),
+                };
                 Ok(message)
             }
             other => {

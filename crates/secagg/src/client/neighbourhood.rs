@@ -61,7 +61,8 @@ impl AwaitNeighbourhood {
         admission: &dyn Admission,
         entropy: &mut dyn Entropy,
     ) -> Result<(AwaitDelivery, ShareKeys), ClientError> {
-        let positions = self.check(message, admission)?;
+        let graph = self.check(message, admission)?;
+        let positions = graph.neighbours(message.position);
         let session = session(&self.hash, &message.root, &message.parameters, &message.coin);
         let mut neighbours = Vec::with_capacity(positions.len());
         for (slot, (position, listing)) in positions.iter().zip(&message.neighbours).enumerate() {
@@ -75,6 +76,7 @@ impl AwaitNeighbourhood {
         let client = AwaitDelivery {
             terms: offer.terms,
             session,
+            graph,
             position: message.position,
             threshold,
             neighbours,
@@ -85,8 +87,8 @@ impl AwaitNeighbourhood {
         Ok((client, answer))
     }
 
-    /// Everything that a client can check of a directory that it does not see whole. Gives its neighbours' positions.
-    fn check(&self, message: &Neighbourhood, admission: &dyn Admission) -> Result<Vec<u32>, ClientError> {
+    /// Everything that a client can check of a directory that it does not see whole. Gives the graph.
+    fn check(&self, message: &Neighbourhood, admission: &dyn Admission) -> Result<Graph, ClientError> {
         let parameters = &message.parameters;
         let clients = parameters.clients();
         if clients > self.offer.terms.most_clients {
@@ -118,7 +120,7 @@ impl AwaitNeighbourhood {
                 return Err(ClientError::Evidence { slot });
             }
         }
-        Ok(positions)
+        Ok(graph)
     }
 }
 

@@ -1,8 +1,8 @@
 //! The last answer: of each neighbour one share, of one kind.
 
-use super::{ClientError, mask::Held};
+use super::{ClientError, Neighbour, agree::Agreed, mask::Held};
 use crate::{
-    message::{Opened, UnmaskRequest, UnmaskResponse},
+    message::{Opened, UnmaskRequest, UnmaskResponse, Voucher},
     session::SessionId,
 };
 
@@ -12,6 +12,8 @@ pub struct AwaitUnmask {
     pub(super) session: SessionId,
     pub(super) threshold: usize,
     pub(super) held: Vec<Held>,
+    /// What was vouched for, where the server is not taken at its word.
+    pub(super) agreed: Option<Agreed>,
 }
 
 impl AwaitUnmask {
@@ -28,6 +30,9 @@ impl AwaitUnmask {
         if message.alive.len() != self.held.len() {
             return Err(ClientError::Count { expected: self.held.len(), got: message.alive.len() });
         }
+        if let Some(agreed) = &self.agreed {
+            self.check_agreement(agreed, message)?;
+        }
         let alive = message.alive.ones();
         if alive < self.threshold {
             return Err(ClientError::TooFew { got: alive, needed: self.threshold });
@@ -40,5 +45,23 @@ impl AwaitUnmask {
         };
         let opened = self.held.iter().zip(message.alive.iter()).enumerate().map(one).collect::<Result<_, _>>()?;
         Ok(UnmaskResponse { session: self.session, opened })
+    }
+
+    /// The drop-outs are those of the view, and a threshold of living neighbours was shown the same one.
+    fn check_agreement(&self, agreed: &Agreed, message: &UnmaskRequest) -> Result<(), ClientError> {
+        if let Some(slot) = agreed.alive.iter().zip(message.alive.iter()).position(|(view, now)| view != now) {
+            return Err(ClientError::OtherView { slot });
+        }
+        let (expected, got) = (agreed.neighbours.len(), message.vouchers.len());
+        if expected != got {
+            return Err(ClientError::Count { expected, got });
+        }
+        let Agreed { position, neighbours, alive, digest } = agreed;
+        let vouches = |(slot, (neighbour, voucher)): (usize, (&Neighbour, &Option<Voucher>))| {
+            let of_neighbour = |v| neighbour.sealing.vouches(&self.session, neighbour.position, *position, digest, v);
+            alive.get(slot) && voucher.as_ref().is_some_and(of_neighbour)
+        };
+        let got = neighbours.iter().zip(&message.vouchers).enumerate().filter(|both| vouches(*both)).count();
+        if got < self.threshold { Err(ClientError::NotAgreed { got, needed: self.threshold }) } else { Ok(()) }
     }
 }

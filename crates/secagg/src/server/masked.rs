@@ -1,6 +1,6 @@
 //! Masked inputs, added up as they arrive: memory is that of one vector, however many clients there are.
 
-use super::{CollectUnmask, Refusal, Round, RoundFailure, check_count, shares::Dealt};
+use super::{CollectAgreement, CollectUnmask, Refusal, Round, RoundFailure, check_count, shares::Dealt};
 use crate::{
     ClientId,
     masks::{self, Shape},
@@ -97,9 +97,10 @@ impl CollectMasked {
     ///
     /// # Errors
     /// When too few are left, or somebody's masks could not be taken off: before anybody is asked for a share.
-    pub fn close(self) -> Result<CollectUnmask, RoundFailure> {
+    pub fn close(self) -> Result<CollectAgreement, RoundFailure> {
         self.round.enough(self.arrived())?;
         let commitments = self.dealt.into_iter().map(|d| d.map(|d| d.commitment)).collect();
-        CollectUnmask::new(self.round, self.shape, commitments, self.arrived, self.lanes)
+        let unmask = CollectUnmask::new(self.round, self.shape, commitments, self.arrived, self.lanes)?;
+        Ok(CollectAgreement::new(unmask))
     }
 }

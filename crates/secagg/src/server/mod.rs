@@ -1,14 +1,19 @@
 //! The server's side of a round: one type for each thing that it can be collecting.
 //!
 //! ```text
-//! CollectKeys --close--> CollectShares --close--> CollectMasked --close--> CollectUnmask --close--> Outcome
+//! CollectKeys --close--> CollectShares --close--> CollectMasked --close--> CollectAgreement --close--> CollectUnmask
+//!                                                                                             --close--> Outcome
 //! ```
+//!
+//! Where the server is taken at its word on drop-outs (curious), there is nothing to agree on: `CollectAgreement` has nobody
+//! to ask and is closed at once.
 //!
 //! Each takes messages until whoever drives it closes it, when enough have come or it is late: there is no clock here. What
 //! the server has to say next is asked of the next state, client by client, so that nothing is kept for those who are gone.
 //! A message that is not as it must be is refused and changes nothing; its sender is as good as silent. A round that cannot
 //! be finished fails, and has learned nothing.
 
+mod agreement;
 mod keys;
 mod masked;
 mod parallel;
@@ -20,6 +25,7 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 pub use self::{
+    agreement::CollectAgreement,
     keys::{CollectKeys, Connect},
     masked::CollectMasked,
     parallel::{Job, Parallel, Serial},

@@ -10,7 +10,7 @@ use crate::{
     ClientId,
     keys::{SecretKey, SelfSeed},
     masks::{self, BLOCK, MaskKey, Shape, Sign},
-    message::{Opened, UnmaskRequest, UnmaskResponse},
+    message::{Opened, UnmaskRequest, UnmaskResponse, View, Voucher},
     shamir::{self, Share},
     wire::Bits,
 };
@@ -66,13 +66,15 @@ impl std::fmt::Debug for Outcome {
 
 /// A round that collects shares of the secrets that masks are made of.
 pub struct CollectUnmask {
-    round: Round,
+    pub(super) round: Round,
     shape: Shape,
     commitments: Vec<Option<[u8; 32]>>,
     fates: Vec<Fate>,
     /// Of each survivor: about which neighbours it complained.
     complaints: Vec<Option<Vec<bool>>>,
     lanes: Vec<u32>,
+    /// Of each survivor: its vouchers for its neighbours, where they had to agree.
+    vouchers: Option<Vec<Option<Vec<Option<Voucher>>>>>,
     answered: Vec<bool>,
     /// Of each client's secret: the shares that have come, each with the number of its holder.
     shares: Vec<Vec<(u32, Share)>>,
@@ -100,9 +102,23 @@ impl CollectUnmask {
         let fates: Vec<Fate> = commitments.iter().zip(&complaints).map(fate).collect();
         let count = fates.len();
         let (answered, shares) = (vec![false; count], (0..count).map(|_| Vec::new()).collect());
-        let unmask = Self { round, shape, commitments, fates, complaints, lanes, answered, shares };
+        let unmask = Self { round, shape, commitments, fates, complaints, lanes, vouchers: None, answered, shares };
         unmask.check_within_reach()?;
         Ok(unmask)
+    }
+
+    /// With the vouchers that came: whoever sent none is gone, and cannot be asked.
+    pub(super) fn with_vouchers(mut self, vouchers: Vec<Option<Vec<Option<Voucher>>>>) -> Result<Self, RoundFailure> {
+        self.vouchers = Some(vouchers);
+        self.check_within_reach()?;
+        Ok(self)
+    }
+
+    /// What became of everybody.
+    pub(super) fn view(&self) -> View {
+        let bits = |is: fn(&Fate) -> bool| Bits::new(self.fates.iter().map(is).collect());
+        let (present, alive) = (bits(|f| *f != Fate::Absent), bits(|f| *f == Fate::Alive));
+        View { session: self.round.session, present, alive }
     }
 
     /// Every secret that is needed has enough holders alive. Otherwise the round fails here, before any share is opened.
@@ -131,7 +147,9 @@ impl CollectUnmask {
     fn asks(&self, holder: u32, dealer: u32) -> bool {
         let complained =
             |complaints: &Vec<bool>| self.round.graph.slot(holder, dealer).is_none_or(|slot| complaints[slot]);
+        let agreed = |vouchers: &Vec<Option<_>>| vouchers[holder as usize].is_some();
         self.fates[dealer as usize] != Fate::Absent
+            && self.vouchers.as_ref().is_none_or(agreed)
             && self.complaints[holder as usize].as_ref().is_some_and(|c| !complained(c))
     }
 
@@ -143,15 +161,31 @@ impl CollectUnmask {
     /// The [`UnmaskRequest`] for a survivor.
     #[must_use]
     pub fn request(&self, client: ClientId) -> Option<Vec<u8>> {
-        let position = self.survivor(client).ok()?;
+        let position = self.asked(client).ok()?;
         let alive = |at: u32| self.fates[at as usize] == Fate::Alive;
-        let alive = Bits::new(self.round.graph.neighbours(position).into_iter().map(alive).collect());
-        Some(UnmaskRequest { session: self.round.session, alive }.encode())
+        let neighbours = self.round.graph.neighbours(position);
+        let alive = Bits::new(neighbours.iter().copied().map(alive).collect());
+        let vouchers = self.vouchers.as_ref().map(|all| neighbours.iter().map(|n| self.voucher(all, *n, position)));
+        let vouchers = vouchers.into_iter().flatten().collect();
+        Some(UnmaskRequest { session: self.round.session, alive, vouchers }.encode())
     }
 
-    fn survivor(&self, client: ClientId) -> Result<u32, Refusal> {
+    /// What one survivor said for another to check.
+    fn voucher(&self, all: &[Option<Vec<Option<Voucher>>>], from: u32, to: u32) -> Option<Voucher> {
+        let slot = self.round.graph.slot(from, to)?;
+        all[from as usize].as_ref()?[slot]
+    }
+
+    pub(super) fn survivor(&self, client: ClientId) -> Result<u32, Refusal> {
         let position = self.round.position(client)?;
         if self.fates[position as usize] == Fate::Alive { Ok(position) } else { Err(Refusal::Stranger(client)) }
+    }
+
+    /// A survivor that can be asked for shares: one that agreed, where they had to.
+    fn asked(&self, client: ClientId) -> Result<u32, Refusal> {
+        let position = self.survivor(client)?;
+        let agreed = |vouchers: &Vec<Option<_>>| vouchers[position as usize].is_some();
+        if self.vouchers.as_ref().is_none_or(agreed) { Ok(position) } else { Err(Refusal::Stranger(client)) }
     }
 
     /// Takes a survivor's [`UnmaskResponse`].
@@ -159,7 +193,7 @@ impl CollectUnmask {
     /// # Errors
     /// When it is not one, or does not hold exactly what was asked for.
     pub fn receive(&mut self, from: ClientId, bytes: &[u8]) -> Result<(), Refusal> {
-        let position = self.survivor(from)?;
+        let position = self.asked(from)?;
         let UnmaskResponse { session, opened } = UnmaskResponse::decode(bytes)?;
         if session != self.round.session {
             return Err(Refusal::OtherSession);
