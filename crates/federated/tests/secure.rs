@@ -104,7 +104,10 @@ fn p19_the_model_is_that_of_the_plain_sum_of_the_survivors() {
         ("rotated, adaptive", with(&["privacy.rotation=true"], &adaptive)),
         ("poisson", vec!["participation.kind=poisson", "participation.population=20000", "participation.vanish=0.02"]),
         ("tree", with(&["privacy.mechanism=tree"], &ARRIVAL)),
-        ("average", vec!["privacy.mechanism=none", "privacy.noise_multiplier", "privacy.delta", "estimator.kind=average"]),
+        (
+            "average",
+            vec!["privacy.mechanism=none", "privacy.noise_multiplier=", "privacy.delta=", "estimator.kind=average"],
+        ),
     ];
     for (name, set) in kinds {
         let set = with(&vanish, &set);
@@ -152,7 +155,8 @@ fn p3_noise_that_devices_add_is_in_the_ledger_and_in_the_model() {
     let secure = plan.phases()[0].secure.as_ref().unwrap();
     // Of 40 devices 4 may vanish and 13 may be corrupted.
     assert_eq!((secure.most_clients, secure.least_survivors), (40, 36));
-    let honest = |event: &PrivacyEvent| serde_json::to_value(event).unwrap().to_string().contains("\"honest_survivors\":23");
+    let honest =
+        |event: &PrivacyEvent| serde_json::to_value(event).unwrap().to_string().contains("\"honest_survivors\":23");
     assert!(honest(&plan.event(4).unwrap()));
     assert!(matches!(&plan.ledger.aggregation, Aggregation::Secure { sees_sum, .. } if sees_sum.contains("nobody")));
 

@@ -24,7 +24,8 @@ use crate::{
     ClientId,
     directory::Member,
     keys::{PublicKeys, SEAL_OVERHEAD},
-    parameters::{MOST_CLIENTS, Parameters},
+    masks::Shape,
+    parameters::{Adversary, MOST_CLIENTS, Parameters},
     session::{Coin, OfferHash, SessionId, VERSION},
     shamir::Share,
     wire::{Bits, Reader, WireError},
@@ -85,6 +86,40 @@ impl Kind {
             (VERSION, got) => Err(WireError::Kind { expected: self.name(), got }),
             (got, _) => Err(WireError::Version { got, ours: VERSION }),
         }
+    }
+}
+
+/// Bytes of a client's messages in a round, evidence left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Traffic {
+    /// From the client.
+    pub up: usize,
+    /// To the client, the offer left out.
+    pub down: usize,
+}
+
+impl Traffic {
+    /// Of a round in which nobody vanishes.
+    #[must_use]
+    pub fn of(parameters: &Parameters, shape: &Shape, adversary: Adversary) -> Self {
+        let (clients, degree) = (parameters.clients() as usize, parameters.degree() as usize);
+        let (begin, bits) = (2 + 32, |count: usize| 4 + count.div_ceil(8));
+        let keys = 2 + 32 + 64 + 1;
+        let shares = begin + 32 + 4 + degree * SEALED;
+        let input = begin + bits(degree) + shape.packed_len();
+        let opened = begin + 4 + degree * (1 + Share::SIZE);
+        // A proof has at most as many levels as it takes to tell the clients apart.
+        let proof = 2 + 32 * clients.next_power_of_two().ilog2() as usize;
+        let neighbourhood = 2 + 12 + 64 + 4 + proof + 4 + degree * (8 + 64 + 1 + proof);
+        let delivery = begin + bits(degree) + degree * SEALED;
+        let vouchers = bits(degree) + degree * size_of::<Voucher>();
+        let (agreement, view, vouched) = match adversary {
+            Adversary::Curious => (0, 0, bits(0)),
+            Adversary::SemiMalicious => (begin + vouchers, begin + 2 * bits(clients), vouchers),
+        };
+        let request = begin + bits(degree) + vouched;
+        let up = keys + shares + input + agreement + opened;
+        Self { up, down: neighbourhood + delivery + view + request }
     }
 }
 

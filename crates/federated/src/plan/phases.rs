@@ -14,6 +14,7 @@ use privacy::{
     rng::{NoiseSource, Purpose, SimulationKey},
     stages::{Quotient, Residues},
 };
+use secagg::message::Traffic;
 
 use super::{
     Draft, divides_by_weight, noise_multiplier, sampled,
@@ -189,6 +190,15 @@ impl Phase {
     /// Never for a plan that was made.
     pub fn released_layout(&self) -> Result<VectorLayout, ConfigError> {
         Ok(self.coding(self.encoding.clip())?.released().layout().clone())
+    }
+
+    /// What a device of a round of the planned size sends and gets beside the model, where it is added up securely.
+    ///
+    /// # Errors
+    /// Never for a plan that was made.
+    pub fn secure_traffic(&self) -> Result<Option<Traffic>, ConfigError> {
+        let Some(secure) = &self.secure else { return Ok(None) };
+        secure.traffic(&secure.residues(&self.encoding)?, self.cohort).map(Some)
     }
 
     /// Coordinates of what a user sends.

@@ -9,6 +9,8 @@ use privacy::{
     stages::Residues,
 };
 use secagg::{
+    masks::Shape,
+    message::Traffic,
     parameters::{Adversary, Assumptions, Floor, Parameters},
     session::{Inputs, Terms},
 };
@@ -43,13 +45,12 @@ impl Secure {
         let (fewest, most_clients) = range(config, cohort)?;
         let left = fewest - assumptions.most_dropped(fewest);
         let least_survivors = said.least_survivors.map_or(Ok(left.max(2)), |least| least_survivors(least, left))?;
-        for clients in [fewest, most_clients] {
-            Parameters::find(clients, &assumptions).map_err(|e| {
-                ConfigError::new("secagg", format!("no graph of {clients} devices withstands that: {e}"))
-            })?;
-        }
         check_vanishing(config, &assumptions, fewest)?;
-        Ok(Some(Self { assumptions, most_clients, least_survivors, noise: None }))
+        let secure = Self { assumptions, most_clients, least_survivors, noise: None };
+        for clients in [fewest, most_clients] {
+            secure.parameters(clients.into())?;
+        }
+        Ok(Some(secure))
     }
 
     /// With noise that the devices add: as much as `noise` says, of the honest survivors alone.
@@ -97,6 +98,27 @@ impl Secure {
             bits: residues.bits(),
             inputs,
         }
+    }
+
+    /// What a device sends and gets, beside the model, in a round of so many.
+    ///
+    /// # Errors
+    /// Never for a plan that was made.
+    pub fn traffic(&self, residues: &Residues, clients: u64) -> Result<Traffic, ConfigError> {
+        let wrong = |e: &dyn std::fmt::Display| ConfigError::new("aggregation", e);
+        let parameters = self.parameters(clients)?;
+        let shape = Shape::new(residues.len(), residues.bits()).map_err(|e| wrong(&e))?;
+        Ok(Traffic::of(&parameters, &shape, self.assumptions.adversary))
+    }
+
+    /// How so many devices are connected.
+    ///
+    /// # Errors
+    /// When no graph of them withstands what it is to.
+    pub fn parameters(&self, clients: u64) -> Result<Parameters, ConfigError> {
+        let clients = u32::try_from(clients).unwrap_or(u32::MAX);
+        let wrong = |e| ConfigError::new("secagg", format!("no graph of {clients} devices withstands that: {e}"));
+        Parameters::find(clients, &self.assumptions).map_err(wrong)
     }
 
     /// What simulated devices ask for, whatever they are offered: what the plan promises them.

@@ -319,3 +319,50 @@ fn what_has_no_meaning_is_refused() {
     let no_noise = ["privacy.mechanism=none"];
     assert_eq!(refused(&no_noise).0, "privacy.noise_multiplier");
 }
+
+#[test]
+fn p19_what_secure_aggregation_needs() {
+    let secagg = |more: &[&'static str]| [&["aggregation=secagg"], more].concat();
+    let secure = plan(&secagg(&[])).phases()[0].secure.clone().unwrap();
+    // 200 by chance, six standard deviations either way; a tenth of the fewest may vanish.
+    assert_eq!((secure.most_clients, secure.least_survivors), (291, 99));
+    let exact = plan(&secagg(&["participation.kind=fixed-size"])).phases()[0].secure.clone().unwrap();
+    assert_eq!((exact.most_clients, exact.least_survivors), (200, 180));
+
+    assert_eq!(refused(&["secagg.dropout=0.05"]).0, "secagg");
+    assert_eq!(refused(&secagg(&["secagg.dropout=0.8"])).0, "secagg");
+    assert_eq!(refused(&secagg(&["secagg.least_survivors=150"])).0, "secagg.least_survivors");
+    assert_eq!(refused(&secagg(&["participation.cohort=30"])).0, "participation.cohort");
+    let (key, why) = refused(&secagg(&["participation.vanish=0.09"]));
+    assert!(key == "participation.vanish" && why.contains("secagg.dropout"), "{key}: {why}");
+    plan(&secagg(&["participation.vanish=0.01", "secagg.dropout=0.2"]));
+    assert_eq!(refused(&["participation.vanish=1.0"]).0, "participation.vanish");
+    // A sum that does not fit 32 bits; rotated it does.
+    let (key, why) = refused(&secagg(&["privacy.grid_bits=24"]));
+    assert!(key == "aggregation" && why.contains("rotation"), "{key}: {why}");
+    plan(&secagg(&["privacy.grid_bits=24", "privacy.rotation=true"]));
+    let clipped = refused(&secagg(&["estimator.kind=clipped", "estimator.least_total_weight=50000.0"]));
+    assert!(clipped.0 == "estimator.kind" && clipped.1.contains("nobody can check"), "{clipped:?}");
+}
+
+#[test]
+fn p3_noise_that_devices_add_needs_independent_rounds_without_sampling() {
+    let with = |set: &[&'static str]| [&["aggregation=secagg", "secagg.noise=distributed"], set].concat();
+    let arrival = ["participation.kind=arrival", "participation.min_separation=20", "participation.max_participations=3"];
+    let plan = plan(&with(&arrival));
+    let noise = plan.phases()[0].secure.as_ref().unwrap().noise.as_ref().unwrap();
+    // A tenth of 200 may vanish, a third may be corrupted.
+    assert_eq!((noise.survivors().least, noise.survivors().corrupted), (180, 66));
+    assert!(plan.epsilon(60).unwrap().get().is_finite());
+    for (set, says) in [
+        (with(&[]), "sampling brings nothing"),
+        (with(&TREE), "the devices that added it are gone"),
+        (with(&["privacy.mechanism=none", "privacy.noise_multiplier="]), "none to add"),
+    ] {
+        let (key, why) = refused(&set);
+        assert!(key == "secagg.noise" && why.contains(says), "{key}: {why}");
+    }
+    // Nobody's noise is left where as many may be corrupted as survive.
+    let (key, _) = refused(&[&with(&arrival)[..], &["secagg.least_survivors=60"]].concat());
+    assert_eq!(key, "secagg.noise");
+}
