@@ -4,7 +4,7 @@
 //! integer noise of the next step, its correlation with the steps before included; a restart begins a new segment (rule
 //! P7). The dense matrix is the test of each. [`Mechanism`] is what runs use: it binds a plan, a layout and the run's
 //! key, and [`Mechanism::release`] is the only way from a [`Sum`] to a private [`Released`]. Where the users add the noise
-//! themselves ([`MechanismPlan::distributed`]) a mechanism adds none: it takes [`NoisedSum`]s, counts the steps and says
+//! themselves ([`MechanismPlan::distributed`]) a mechanism adds none: it takes noised sums, counts the steps and says
 //! what they amount to.
 //!
 //! A step is released once: the state moves on, and the ledger refuses a second release of a step (rule P13). A state can

@@ -66,6 +66,13 @@
 //! }
 //! ```
 //!
+//! ```compile_fail,E0308
+//! use keyhush_privacy::{mechanism::Mechanism, stages::{Released, Sum}};
+//! fn without_its_noise(mechanism: &mut Mechanism, sum: Sum) -> Released {
+//!     mechanism.release_noised(sum).unwrap()
+//! }
+//! ```
+//!
 //! ```compile_fail,E0382
 //! use keyhush_privacy::{mechanism::Mechanism, stages::{Released, Sum}};
 //! fn repeated(mechanism: &mut Mechanism, sum: Sum) -> [Released; 2] {

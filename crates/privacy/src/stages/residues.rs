@@ -24,6 +24,57 @@ use crate::{
 const MOST_BITS: u32 = 32;
 
 /// How the vectors of a round become residues mod 2^b, and residues a sum.
+///
+/// A round whose users add the noise themselves:
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use keyhush_privacy::{
+///     Adjacency, ClipNorm, NoiseMultiplier, Participation, Segment,
+///     encoding::{DistributedNoise, Encoding, NoisePlan, Survivors, VectorPlan},
+///     mechanism::{Correlation, Mechanism, MechanismPlan},
+///     rng::{NoiseKey, NoiseSource, Purpose},
+///     stages::{ClipBit, ClipRule, Clipping, Contribution, Residues, Update},
+/// };
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let clip = ClipNorm::new(0.5)?;
+/// let encoding = Encoding::new(VectorPlan::of_update(3, 12), clip, None, Adjacency::ZeroOut)?;
+/// let wanted = NoisePlan::of_update(NoiseMultiplier::new(1.0)?);
+/// let survivors = Survivors { least: 3, corrupted: 1 };
+/// let noise = DistributedNoise::new(&encoding, &wanted, Adjacency::ZeroOut, survivors)?;
+/// let residues = Residues::with_noise(&encoding, 4, &noise)?;
+///
+/// // Each user, on a device of its own.
+/// let clipping = Clipping::new(ClipRule::Flat(clip), ClipBit::None)?;
+/// let mut sum = vec![0u32; residues.len()];
+/// for user in 0..4u64 {
+///     let own = NoiseSource::from(NoiseKey::generate()?);
+///     let mut rounding = own.stream(Purpose::Rounding, &[user]).chunk(0);
+///     let clipped = Update::new(vec![0.1, -0.2, 0.0]).clip(&clipping, Contribution::default())?;
+///     let encoded = clipped.encode(&encoding, &mut rounding)?;
+///     let vector = residues.noised(encoded, &mut own.stream(Purpose::UserNoise, &[user]).chunk(0))?;
+///     // Secure aggregation adds mod 2^b.
+///     sum.iter_mut().zip(vector.iter()).for_each(|(s, v)| *s = s.wrapping_add(*v) & residues.largest());
+/// }
+///
+/// // The server, which never held a sum without noise.
+/// let plan = MechanismPlan {
+///     stream: 0,
+///     adjacency: Adjacency::ZeroOut,
+///     participation: Participation::Once,
+///     correlation: Correlation::Independent,
+///     segments: vec![Segment::of(1000)],
+///     distributed: Some(noise),
+/// };
+/// let source = Arc::new(NoiseSource::from(NoiseKey::generate()?));
+/// let mut mechanism = Mechanism::init(plan, encoding.layout(), source)?;
+/// let released = mechanism.release_noised(residues.noised_sum(&sum, 4)?)?;
+/// assert_eq!(released.update(&encoding)?.len(), 3); // (0.4, -0.8, 0.0) plus noise of standard deviation 0.7
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Residues {
     encoding: Encoding,
