@@ -126,7 +126,7 @@ mod tour {
             randomness,
             aggregation: Aggregation::Secure {
                 protocol: "pairwise masks; a third of the devices may collude with the server".into(),
-                sees_sum: "the server".into(),
+                sees_sum: Some("the server".into()),
             },
         })
     }

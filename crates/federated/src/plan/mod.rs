@@ -376,10 +376,7 @@ fn aggregation(phases: &[Phase]) -> Aggregation {
         None => Aggregation::Plain { sees_updates: "the program that simulates the devices".to_owned() },
         Some(secure) => Aggregation::Secure {
             protocol: secure.words(),
-            sees_sum: match secure.noise {
-                None => "the server, which adds the noise".to_owned(),
-                Some(_) => "nobody: the devices add the noise".to_owned(),
-            },
+            sees_sum: secure.noise.is_none().then(|| "the server, which adds the noise".to_owned()),
         },
     }
 }

@@ -348,7 +348,8 @@ fn p19_what_secure_aggregation_needs() {
 #[test]
 fn p3_noise_that_devices_add_needs_independent_rounds_without_sampling() {
     let with = |set: &[&'static str]| [&["aggregation=secagg", "secagg.noise=distributed"], set].concat();
-    let arrival = ["participation.kind=arrival", "participation.min_separation=20", "participation.max_participations=3"];
+    let arrival =
+        ["participation.kind=arrival", "participation.min_separation=20", "participation.max_participations=3"];
     let plan = plan(&with(&arrival));
     let noise = plan.phases()[0].secure.as_ref().unwrap().noise.as_ref().unwrap();
     // A tenth of 200 may vanish, a third may be corrupted.

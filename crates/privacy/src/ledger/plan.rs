@@ -94,8 +94,9 @@ pub enum Aggregation {
     Secure {
         /// The protocol, and whom it trusts for what.
         protocol: String,
-        /// Who sees the sum before noise is added, if anyone does.
-        sees_sum: String,
+        /// Who sees the sum before noise is added; nobody where the devices add it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sees_sum: Option<String>,
     },
 }
 
@@ -230,7 +231,7 @@ impl Plan {
             Aggregation::Plain { sees_updates } => spoken("aggregation", sees_updates),
             Aggregation::Secure { protocol, sees_sum } => {
                 spoken("aggregation", protocol)?;
-                spoken("aggregation", sees_sum)
+                sees_sum.as_ref().map_or(Ok(()), |who| spoken("aggregation", who))
             }
         }
     }

@@ -86,9 +86,14 @@ fn setting(aggregation: &Aggregation) -> String {
                 "Central: updates are summed in the clear and noise is added to the sum. Single updates are seen by {sees_updates}."
             )
         }
-        Aggregation::Secure { protocol, sees_sum } => {
+        Aggregation::Secure { protocol, sees_sum: Some(who) } => {
             format!(
-                "Central, with secure aggregation ({protocol}). Single updates are seen by nobody; the sum before noise is seen by {sees_sum}."
+                "Central, with secure aggregation ({protocol}). Single updates are seen by nobody; the sum before noise is seen by {who}."
+            )
+        }
+        Aggregation::Secure { protocol, sees_sum: None } => {
+            format!(
+                "Distributed, with secure aggregation ({protocol}). The devices add the noise themselves: neither single updates nor a sum without noise are seen by anybody."
             )
         }
     }

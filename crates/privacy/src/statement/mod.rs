@@ -287,8 +287,12 @@ fn not_covered(plan: &Plan) -> Vec<String> {
         Aggregation::Plain { sees_updates } => {
             format!("What is seen before noise is added: single updates are in the clear to {sees_updates}.")
         }
-        Aggregation::Secure { sees_sum, .. } => {
-            format!("What is seen before noise is added: the sum of a round is in the clear to {sees_sum}.")
+        Aggregation::Secure { sees_sum: Some(who), .. } => {
+            format!("What is seen before noise is added: the sum of a round is in the clear to {who}.")
+        }
+        Aggregation::Secure { sees_sum: None, .. } => {
+            "What more corrupted devices than were planned for know: the noise that they added is not noise to them."
+                .into()
         }
     });
     let why = "What was taken to be public is not protected";
