@@ -1,8 +1,9 @@
-//! The chores of the project: `cargo xtask test` and `cargo xtask bench NAME`.
+//! The chores of the project: `cargo xtask test`, `cargo xtask fuzz` and `cargo xtask bench NAME`.
 
 // This program talks to a person at a terminal; printing is its job.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod fuzz;
 mod packages;
 mod portable;
 mod test;
@@ -17,6 +18,8 @@ cargo xtask test [--long]        everything that must hold before a change is me
                                  --long also runs the tests marked #[ignore]
 cargo xtask test --portable      instead: the tests of the crates lm and privacy for aarch64 (NEON) under qemu
                                  and for WebAssembly (simd128) under Node
+cargo xtask fuzz [TARGET]        feeds made-up messages to every decoder of secure aggregation, or to one target,
+                 [--seconds N]   for a minute each or for N seconds; fuzz/README.md says more
 cargo xtask bench NAME [ARGS]    runs bench/NAME/run.sh with ARGS
 cargo xtask help                 this text
 ";
@@ -32,11 +35,12 @@ fn main() -> ExitCode {
         ["test"] => test::run(test::steps(false)),
         ["test", "--long"] => test::run(test::steps(true)),
         ["test", "--portable"] => test::run(portable::steps()),
+        ["fuzz", rest @ ..] => match fuzz::Asked::parse(rest) {
+            Some(asked) => fuzz::run(&asked),
+            None => return unknown(&words),
+        },
         ["bench", name, rest @ ..] if !name.starts_with('-') => bench(name, rest),
-        _ => {
-            eprint!("xtask does not know `{}`\n\n{HELP}", words.join(" "));
-            return ExitCode::from(2);
-        }
+        _ => return unknown(&words),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -45,6 +49,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn unknown(words: &[&str]) -> ExitCode {
+    eprint!("xtask does not know `{}`\n\n{HELP}", words.join(" "));
+    ExitCode::from(2)
 }
 
 /// Runs `bench/NAME/run.sh`, which prepares what it compares with and measures.

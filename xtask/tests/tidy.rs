@@ -7,6 +7,8 @@
 mod arrows;
 #[path = "tidy/documents.rs"]
 mod documents;
+#[path = "tidy/locks.rs"]
+mod locks;
 #[path = "tidy/manifests.rs"]
 mod manifests;
 #[path = "tidy/source.rs"]
@@ -62,7 +64,16 @@ fn dependency_arrows_are_those_of_the_picture() {
 
 #[test]
 fn every_version_is_kept_in_the_workspace() {
-    judge(|f| f.path.ends_with("/Cargo.toml") && !f.path.starts_with("bench/"), manifests::dependencies);
+    // What lies in these folders is no member.
+    let member = |f: &File| !["bench/", "fuzz/"].iter().any(|folder| f.path.starts_with(folder));
+    judge(|f| f.path.ends_with("/Cargo.toml") && member(f), manifests::dependencies);
+}
+
+#[test]
+fn what_is_fuzzed_has_the_versions_that_are_shipped() {
+    let files = files();
+    let lock = |path: &str| files.iter().find(|f| f.path == path).expect("there is a lock");
+    report(locks::other_versions(lock("Cargo.lock"), lock("fuzz/Cargo.lock")));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Every input that is kept for the fuzzer goes through its target here, so that what was once found stays mended.
 //!
 //! The seeds among them follow from the code. Where they no longer do, this writes them again:
-//! `SEEDS=overwrite cargo test -p keyhush-secagg --profile ci --test fuzz`
+//! `SEEDS=overwrite cargo test -p keyhush-secagg --profile ci --test fuzz the_kept_seeds`
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod fuzzing;

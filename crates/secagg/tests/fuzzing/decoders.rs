@@ -3,9 +3,12 @@
 use keyhush_secagg::{
     entropy::SimulatedEntropy,
     masks::{BLOCK, add_packed, pack, reduce, unpack},
-    message::{AdvertiseKeys, Delivery, Kind, MaskedInput, Neighbourhood, ShareKeys, UnmaskRequest, UnmaskResponse},
+    message::{
+        AdvertiseKeys, Agreement, Delivery, Kind, MaskedInput, Neighbourhood, ShareKeys, UnmaskRequest, UnmaskResponse,
+        View,
+    },
     parameters::{Adversary, Assumptions, Floor, Parameters},
-    session::Offer,
+    session::{Offer, VERSION},
     shamir::{Share, correct, deal, reconstruct},
 };
 
@@ -30,22 +33,27 @@ messages! {
     neighbourhood: Neighbourhood,
     share_keys: ShareKeys,
     delivery: Delivery,
+    view: View,
+    agreement: Agreement,
     unmask_request: UnmaskRequest,
     unmask_response: UnmaskResponse,
 }
 
-/// A masked input, which is written in parts: up to the vector it is as long as a request about as many neighbours.
+/// A masked input, which the library writes in parts as it masks. Here all is written at once.
 pub(crate) fn masked_input(bytes: &[u8]) -> bool {
     let Ok(MaskedInput { session, complaints, packed }) = MaskedInput::decode(bytes) else { return false };
-    let mut encoded = UnmaskRequest { session, alive: complaints }.encode();
-    encoded[1] = Kind::MaskedInput as u8;
+    let mut encoded = vec![VERSION, Kind::MaskedInput as u8];
+    encoded.extend_from_slice(&session.0);
+    encoded.extend_from_slice(&(complaints.len() as u32).to_le_bytes());
+    let complaints: Vec<bool> = complaints.iter().collect();
+    encoded.extend(complaints.chunks(8).map(|eight| eight.iter().rev().fold(0, |byte, bit| 2 * byte + u8::from(*bit))));
     encoded.extend_from_slice(packed);
     assert_eq!(encoded, bytes);
     true
 }
 
-/// Parameters that somebody proposes, and a floor: n, k, t; then the floor's clients, corrupted, drop-out, bits and adversary.
-/// Where such a floor can be met, what is found meets it.
+/// Parameters that somebody proposes, and a floor: n, k, t; then the floor's clients, corrupted, drop-out, bits and
+/// adversary. Where such a floor can be met, what is found meets it.
 pub(crate) fn parameters(mut bytes: &[u8]) -> bool {
     let mut read = || -> Option<(Option<Parameters>, u32, Floor)> {
         let [n, k, t] = [number(&mut bytes)?, number(&mut bytes)?, number(&mut bytes)?];
@@ -67,8 +75,8 @@ pub(crate) fn parameters(mut bytes: &[u8]) -> bool {
     proposed.is_some_and(|proposed| proposed.check_floor(&floor).is_ok())
 }
 
-/// b, the number of blocks and the lanes beyond those; then a packed vector. Taken if it has the right length. Then the same
-/// bytes as lanes, which are packed and come back reduced.
+/// b, the number of blocks and the lanes beyond those; then a packed vector. Taken if it has the right length. Then the
+/// same bytes as lanes, which are packed and come back reduced.
 pub(crate) fn packing(mut bytes: &[u8]) -> bool {
     let Some([bits, blocks, beyond]) = take(&mut bytes) else { return false };
     let bits = u32::from(bits);
@@ -98,8 +106,8 @@ pub(crate) fn share(bytes: &[u8]) -> bool {
     Share::from_bytes(bytes).inspect(|share| assert_eq!(share.to_bytes().as_slice(), bytes)).is_ok()
 }
 
-/// A threshold; then shares, each after the number of its holder, that nobody dealt. Taken if they give a secret: then those
-/// that are not called wrong give it alone.
+/// A threshold; then shares, each after the number of its holder, that nobody dealt. Taken if they give a secret: then
+/// those that are not called wrong give it alone.
 pub(crate) fn shares_any(mut bytes: &[u8]) -> bool {
     let Some([threshold]) = take(&mut bytes) else { return false };
     let threshold = usize::from(threshold);
@@ -119,8 +127,8 @@ pub(crate) fn shares_any(mut bytes: &[u8]) -> bool {
     true
 }
 
-/// A threshold and how many more hold shares of a secret; then changes to those: holder, limb, number. Taken if so few are wrong
-/// that they must be found.
+/// A threshold and how many more hold shares of a secret; then changes to those: holder, limb, number. Taken if so few
+/// are wrong that they must be found.
 pub(crate) fn shares_dealt(mut bytes: &[u8]) -> bool {
     let Some([threshold, more]) = take(&mut bytes) else { return false };
     let threshold = usize::from(threshold % 16) + 1;

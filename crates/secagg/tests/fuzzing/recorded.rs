@@ -1,8 +1,9 @@
 //! A small round with every message that was sent in it, and both sides of it in every state, built again from those.
 //!
 //! Ten clients on a ring, each with eight neighbours, of whose shares three open a secret. Client 8 vanishes before it
-//! shares, client 9 before it sends its input. Of everybody's neighbours at least six are left, so that one of them may send
-//! wrong shares and do no harm. All follows from seeds: a message that was kept in a file is one of this round.
+//! shares, client 9 before it sends its input. Of everybody's neighbours at least six are left, so that one of them may
+//! send wrong shares and do no harm. The server is not taken at its word. All follows from seeds: a message that was
+//! kept in a file is one of this round.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -12,7 +13,7 @@ use keyhush_secagg::{
     directory::Everybody,
     entropy::SimulatedEntropy,
     parameters::{Adversary, Assumptions, Floor},
-    server::{CollectKeys, CollectMasked, CollectShares, CollectUnmask, Connect},
+    server::{CollectAgreement, CollectKeys, CollectMasked, CollectShares, CollectUnmask, Connect},
     session::{Inputs, Offer, Terms},
 };
 
@@ -34,6 +35,8 @@ pub(crate) struct Recorded {
     pub(crate) shares: Messages,
     pub(crate) deliveries: Messages,
     pub(crate) masked: Messages,
+    pub(crate) views: Messages,
+    pub(crate) agreements: Messages,
     pub(crate) requests: Messages,
     pub(crate) responses: Messages,
 }
@@ -56,7 +59,7 @@ const TERMS: Terms = Terms {
         corrupted: 0.2,
         security_bits: 40,
         failure_bits: 20,
-        adversary: Adversary::Curious,
+        adversary: Adversary::SemiMalicious,
     },
     most_clients: CLIENTS as u32,
     least_survivors: 2,
@@ -124,9 +127,16 @@ pub(crate) fn collect_masked(recorded: &Recorded, but: Option<ClientId>) -> Coll
     server
 }
 
+/// A step later, with vouchers.
+pub(crate) fn collect_agreement(recorded: &Recorded, but: Option<ClientId>) -> CollectAgreement {
+    let mut server = collect_masked(recorded, None).close().unwrap();
+    take(&recorded.agreements, but, |id, bytes| server.receive(id, bytes).unwrap());
+    server
+}
+
 /// The last step, with no answers yet.
 pub(crate) fn collect_unmask(recorded: &Recorded) -> CollectUnmask {
-    collect_masked(recorded, None).close().unwrap()
+    collect_agreement(recorded, None).close().unwrap()
 }
 
 /// Hands messages on, but for those of one.
@@ -157,6 +167,13 @@ fn record() -> Recorded {
         recorded.deliveries.insert(*id, delivery);
     }
     recorded.masked.remove(&DEAD);
+    let server = collect_agreement(&recorded, None);
+    for id in survivors() {
+        let view = server.view(id).unwrap();
+        let device = devices.get_mut(&id).unwrap();
+        recorded.agreements.insert(id, receive(device, &view).unwrap());
+        recorded.views.insert(id, view);
+    }
     let server = collect_unmask(&recorded);
     for id in survivors() {
         let request = server.request(id).unwrap();

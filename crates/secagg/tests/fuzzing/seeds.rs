@@ -40,6 +40,8 @@ fn message(target: &str) -> Vec<u8> {
         "share_keys" | "server_shares" => &RECORDED.shares,
         "delivery" | "client_delivery" => &RECORDED.deliveries,
         "masked_input" | "server_masked" => &RECORDED.masked,
+        "view" | "client_view" => &RECORDED.views,
+        "agreement" | "server_agreement" => &RECORDED.agreements,
         "unmask_request" | "client_unmask" => &RECORDED.requests,
         "unmask_response" | "server_unmask" => &RECORDED.responses,
         _ => panic!("the target {target} has no seeds: add them here"),

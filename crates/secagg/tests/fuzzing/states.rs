@@ -5,14 +5,14 @@ use std::cell::Cell;
 use keyhush_secagg::{
     client::{Client, ClientError},
     directory::Everybody,
-    message::{Delivery, MaskedInput, ShareKeys, UnmaskResponse},
-    server::{CollectKeys, CollectMasked, CollectShares, CollectUnmask, RoundFailure, Serial},
+    message::{Agreement, Delivery, MaskedInput, ShareKeys, UnmaskRequest, UnmaskResponse},
+    server::{CollectAgreement, CollectKeys, CollectMasked, CollectShares, CollectUnmask, RoundFailure, Serial},
     wire::WireError,
 };
 
 use super::recorded::{
-    Device, FUZZED, RECORDED, begin, collect_keys, collect_masked, collect_shares, collect_unmask, input, plain_sum,
-    receive, survivors, take,
+    Device, FUZZED, RECORDED, begin, collect_agreement, collect_keys, collect_masked, collect_shares, collect_unmask,
+    input, plain_sum, receive, survivors, take,
 };
 
 /// Bytes for a client that waits for its neighbourhood.
@@ -40,11 +40,22 @@ pub(crate) fn client_delivery(bytes: &[u8]) -> bool {
     answer.is_some()
 }
 
+/// Bytes for a client that waits to be shown who dropped out.
+pub(crate) fn client_view(bytes: &[u8]) -> bool {
+    let mut device = await_view();
+    let answer = feed(&mut device, bytes);
+    if let Some(answer) = &answer {
+        let vouchers = answer.as_ref().expect("vouchers are sent");
+        assert!(Agreement::decode(vouchers).is_ok());
+        assert!(matches!(device.client, Client::AwaitUnmask(_)));
+    }
+    answer.is_some()
+}
+
 /// Bytes for a client that waits for the question who is alive. It answers once.
 pub(crate) fn client_unmask(bytes: &[u8]) -> bool {
-    let mut device = await_delivery();
-    receive(&mut device, &RECORDED.deliveries[&FUZZED]);
-    device.client.mask(&input(FUZZED)).expect("a client that is ready masks");
+    let mut device = await_view();
+    receive(&mut device, &RECORDED.views[&FUZZED]);
     let answer = feed(&mut device, bytes);
     if let Some(answer) = &answer {
         let shares = answer.as_ref().expect("shares are sent");
@@ -58,6 +69,13 @@ pub(crate) fn client_unmask(bytes: &[u8]) -> bool {
 fn await_delivery() -> Device {
     let (mut device, _) = begin(FUZZED);
     receive(&mut device, &RECORDED.neighbourhoods[&FUZZED]);
+    device
+}
+
+fn await_view() -> Device {
+    let mut device = await_delivery();
+    receive(&mut device, &RECORDED.deliveries[&FUZZED]);
+    device.client.mask(&input(FUZZED)).expect("a client that is ready masks");
     device
 }
 
@@ -88,6 +106,7 @@ thread_local! {
     static KEYS: Cell<Option<CollectKeys>> = const { Cell::new(None) };
     static SHARES: Cell<Option<CollectShares>> = const { Cell::new(None) };
     static MASKED: Cell<Option<CollectMasked>> = const { Cell::new(None) };
+    static AGREEMENT: Cell<Option<CollectAgreement>> = const { Cell::new(None) };
     static UNMASK: Cell<Option<CollectUnmask>> = const { Cell::new(None) };
 }
 
@@ -124,7 +143,7 @@ pub(crate) fn server_shares(bytes: &[u8]) -> bool {
     taken
 }
 
-/// Bytes for a server that adds up masked inputs. A sum of anything but a vector that was masked as it should does not open.
+/// Bytes for a server that adds up masked inputs. The round ends with a sum of all who survived, or with none.
 pub(crate) fn server_masked(bytes: &[u8]) -> bool {
     let mut server = MASKED.take().unwrap_or_else(|| collect_masked(&RECORDED, Some(FUZZED)));
     let before = server.arrived();
@@ -132,6 +151,10 @@ pub(crate) fn server_masked(bytes: &[u8]) -> bool {
     assert_eq!(server.arrived(), before + usize::from(taken));
     if taken {
         assert!(server.receive(FUZZED, bytes).is_err(), "an input is taken once");
+        let mut server = server.close().expect("shares of everybody are within reach");
+        take(&RECORDED.agreements, Some(FUZZED), |id, vouchers| {
+            server.receive(id, vouchers).expect("it was asked for")
+        });
         let mut server = server.close().expect("shares of everybody are within reach");
         take(&RECORDED.responses, Some(FUZZED), |id, response| server.receive(id, response).expect("it was asked for"));
         match server.close(&Serial) {
@@ -144,8 +167,29 @@ pub(crate) fn server_masked(bytes: &[u8]) -> bool {
     taken
 }
 
-/// Bytes for a server that puts secrets together. Whatever shares one client sends, the sum is right, and nobody else is
-/// blamed.
+/// Bytes for a server that collects vouchers. It passes on whatever they are, and the sum does not depend on them.
+pub(crate) fn server_agreement(bytes: &[u8]) -> bool {
+    let mut server = AGREEMENT.take().unwrap_or_else(|| collect_agreement(&RECORDED, Some(FUZZED)));
+    let before = server.arrived();
+    let taken = server.receive(FUZZED, bytes).is_ok();
+    assert_eq!(server.arrived(), before + usize::from(taken));
+    if taken {
+        assert!(server.receive(FUZZED, bytes).is_err(), "vouchers are taken once");
+        let mut server = server.close().expect("shares of everybody are within reach");
+        for client in survivors() {
+            let request = server.request(client).expect("who vouched is asked");
+            assert!(UnmaskRequest::decode(&request).is_ok());
+        }
+        take(&RECORDED.responses, None, |id, response| server.receive(id, response).expect("it was asked for"));
+        assert_eq!(server.close(&Serial).map(|outcome| outcome.sum), Ok(plain_sum()));
+    } else {
+        AGREEMENT.set(Some(server));
+    }
+    taken
+}
+
+/// Bytes for a server that puts secrets together. Whatever shares one client sends, the sum is right, and nobody else
+/// is blamed.
 pub(crate) fn server_unmask(bytes: &[u8]) -> bool {
     let mut server = UNMASK.take().unwrap_or_else(|| collect_unmask(&RECORDED));
     let taken = server.receive(FUZZED, bytes).is_ok();

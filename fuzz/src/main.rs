@@ -1,0 +1,69 @@
+//! The fuzzer: one target of `crates/secagg/tests/fuzzing`, named by the variable `TARGET`, under libFuzzer.
+#![no_main]
+
+#[path = "../../crates/secagg/tests/fuzzing/mod.rs"]
+mod fuzzing;
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::{
+        OnceLock,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use fuzzing::{TARGETS, Target, target};
+use libfuzzer_sys::fuzz_target;
+
+/// What one input of a few kilobytes may allocate in all, states that are built for it included. libFuzzer has such a
+/// limit too, which works with a sanitizer only; and those need a nightly compiler.
+const MOST_BYTES: usize = 4 << 20;
+
+/// The system's allocator, until an input has used up what it may: then there is no memory, and the process aborts.
+struct Limited;
+
+/// What may still be allocated.
+static LEFT: AtomicUsize = AtomicUsize::new(MOST_BYTES);
+
+// SAFETY: every call is passed on as it is, or answered as the trait allows where there is no memory.
+unsafe impl GlobalAlloc for Limited {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if LEFT.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(layout.size())).is_err() {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: the caller keeps to the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the pointer comes from `alloc` above, which is the system's.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Limited = Limited;
+
+static CHOSEN: OnceLock<Target> = OnceLock::new();
+
+/// The target that the variable names. The first call of it builds what all calls use, and is made here.
+fn choose() -> Target {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        LEFT.store(usize::MAX, Relaxed); // for the backtrace
+        hook(panic);
+    }));
+    let name = std::env::var("TARGET").unwrap_or_default();
+    let Some(chosen) = target(&name) else {
+        let names: Vec<&str> = TARGETS.iter().map(|(name, _)| *name).collect();
+        panic!("TARGET={name} is none of {}: run `cargo xtask fuzz`", names.join(", "));
+    };
+    chosen(&[]);
+    chosen
+}
+
+fuzz_target!(|input: &[u8]| {
+    let chosen = CHOSEN.get_or_init(choose);
+    LEFT.store(MOST_BYTES, Relaxed);
+    chosen(input);
+});
