@@ -4,7 +4,7 @@ use std::{io::Write, path::PathBuf};
 
 use clap::{Args, ValueEnum};
 use federated::{
-    config::{Clip, ClipKind, Config, Document, MechanismKind, ParticipationKind},
+    config::{Clip, ClipKind, Config, Document, MechanismKind, ParticipationKind, SecAgg},
     propose::{Ask, Candidate, ProposeError, propose},
 };
 use privacy::{Delta, Epsilon, clip::ClipStep};
@@ -122,6 +122,7 @@ pub(crate) fn of_candidate(ask: &Ask, chosen: &Candidate) -> Result<Config, BadI
         cohort: chosen.cohort,
         min_separation: chosen.min_separation,
         max_participations: chosen.max_participations,
+        vanish: None,
     };
     // Andrew et al. clip to the median; Xu et al. fix the clip for the final run, which correlated noise asks for.
     if sampled && chosen.noise_ratio <= ADAPTIVE_UNTIL {
@@ -214,10 +215,12 @@ pub(crate) fn commented(config: &Config, head: &[String]) -> anyhow::Result<Stri
     page.may("noise_seed", config.noise_seed, 1, "a simulation: repeatable noise, and so no guarantee")?;
     let fast = config.floating_point_noise.then_some(true);
     page.may("floating_point_noise", fast, true, "of a simulation: faster noise, not exact")?;
+    page.set("aggregation", config.aggregation, "\"plain\", or \"secagg\": nobody sees a single update")?;
     data(&mut page, config)?;
     model(&mut page, config)?;
     local(&mut page, config)?;
     participation(&mut page, config)?;
+    secagg(&mut page, config)?;
     estimator(&mut page, config)?;
     clip(&mut page, config)?;
     privacy(&mut page, config)?;
@@ -276,7 +279,33 @@ fn participation(page: &mut Page, config: &Config) -> anyhow::Result<()> {
     page.set("population", from.population, "N: how many users there are")?;
     page.set("cohort", from.cohort, "users of a round: expected, exact, or the report goal")?;
     page.may("min_separation", from.min_separation, 99, "of \"arrival\": MinS, rounds between two participations")?;
-    page.may("max_participations", from.max_participations, 2, "of \"arrival\": MaxP, the most of one user")
+    page.may("max_participations", from.max_participations, 2, "of \"arrival\": MaxP, the most of one user")?;
+    page.may("vanish", from.vanish, 0.02, "the share of a round's users that vanish on the way, in the simulation")
+}
+
+fn secagg(page: &mut Page, config: &Config) -> anyhow::Result<()> {
+    let (said, usual) = (config.secagg.as_ref(), SecAgg::default());
+    let header = if said.is_some() { "[secagg]" } else { "# [secagg]" };
+    page.section(header, "Of aggregation = \"secagg\": what it withstands, and who adds the noise (docs/SECAGG.md).");
+    let adversary = "the server: \"curious\", or \"semi-malicious\", which lies about who vanished";
+    page.may("adversary", said.map(|s| s.adversary), usual.adversary, adversary)?;
+    page.may("dropout", said.map(|s| s.dropout), usual.dropout, "the share of devices that may vanish")?;
+    page.may(
+        "corrupted",
+        said.map(|s| s.corrupted),
+        0.33,
+        "the share that may be on the server's side; a third if not said",
+    )?;
+    page.may(
+        "security_bits",
+        said.map(|s| s.security_bits),
+        usual.security_bits,
+        "an update is seen once in 2^this rounds",
+    )?;
+    page.may("failure_bits", said.map(|s| s.failure_bits), usual.failure_bits, "a round fails once in 2^this")?;
+    let least = said.and_then(|s| s.least_survivors);
+    page.may("least_survivors", least, config.participation.cohort * 9 / 10, "devices below which no sum is opened")?;
+    page.may("noise", said.map(|s| s.noise), usual.noise, "\"central\", or \"distributed\": the devices add it")
 }
 
 fn estimator(page: &mut Page, config: &Config) -> anyhow::Result<()> {

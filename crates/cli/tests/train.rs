@@ -180,13 +180,41 @@ fn ranks_of_mpirun_come_to_the_same_as_one_process() {
         assert_eq!(left(&bench.path("whole")), left(&bench.path(&out)), "{out}");
     }
     // Settings that one rank refuses are refused by all, once, and nothing hangs.
-    let mut command = Command::new("mpirun");
-    command.current_dir(bench.folder.path()).args(["--oversubscribe", "-n", "2"]);
-    command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
-    let output =
-        command.arg(env!("CARGO_BIN_EXE_keyhush")).args(["train", "run.toml", "--set", "clip.norm="]).output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && errors.contains("clip.norm: is missing"), "{errors}");
+    for (set, says) in [("clip.norm=", "clip.norm: is missing"), ("aggregation=secagg", "without mpirun")] {
+        let mut command = Command::new("mpirun");
+        command.current_dir(bench.folder.path()).args(["--oversubscribe", "-n", "2"]);
+        command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
+        command.arg(env!("CARGO_BIN_EXE_keyhush")).args(["train", "run.toml", "--set", set]);
+        let output = command.output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && errors.contains(says), "{errors}");
+    }
+}
+
+/// Nobody's update is seen, some devices vanish, the process is resumed in the midst, and the model is the same.
+#[test]
+fn secure_aggregation_comes_to_the_same_as_the_plain_sum() {
+    let bench = Bench::new();
+    let rest = [
+        "run.toml",
+        "--quiet",
+        "--set",
+        "participation.vanish=0.01",
+        "--set",
+        "rounds=6",
+        "--set",
+        "privacy.restarts=",
+    ];
+    bench.ok(&[&rest[..], &["--out", "plain"]].concat());
+    let secure =
+        [&rest[..], &["--secagg", "--set", "secagg.dropout=0.3", "--set", "secagg.adversary=semi-malicious"]].concat();
+    let said = bench.ok(&[&secure[..], &["--out", "secure"]].concat());
+    assert!(said.contains("differential privacy"), "{said}");
+    assert_eq!(left(&bench.path("plain")), left(&bench.path("secure")));
+    let ledger = fs::read_to_string(bench.path("secure/ledger.jsonl")).unwrap();
+    assert!(ledger.lines().next().unwrap().contains("semi-malicious server"), "{ledger}");
+    let refused = bench.refused(&["run.toml", "--secagg", "--set", "participation.vanish=0.2"]);
+    assert!(refused.contains("participation.vanish") && refused.contains("secagg.dropout"), "{refused}");
 }
 
 #[cfg(unix)]

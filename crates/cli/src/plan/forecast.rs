@@ -4,7 +4,7 @@ use std::io::Write;
 
 use federated::{
     chart::{Chart, Series},
-    config::{DataKind, MechanismKind},
+    config::{AggregationKind, ConfigError, DataKind, MechanismKind},
     plan::Plan,
     run::{Means, Opened},
 };
@@ -131,7 +131,7 @@ impl Forecast {
             rounds,
             participations: plan.planned_participations(rounds),
             memory_bytes: memory(plan, means),
-            traffic_bytes: traffic(plan, rounds),
+            traffic_bytes: traffic(plan, rounds).map_err(|e| of_config(&e))?,
             time: time(plan, rounds, means, measured),
             warnings: before.chain(plan.warnings.iter().cloned()).collect(),
         })
@@ -179,11 +179,12 @@ impl Forecast {
             (
                 "Bytes",
                 format!(
-                    "{} down and {} up for a user, {} a round, {} in all (32-bit numbers, not compressed)",
+                    "{} down and {} up for a user, {} a round, {} in all ({})",
                     bytes(traffic.down_per_user),
                     bytes(traffic.up_per_user),
                     bytes(traffic.per_round),
                     bytes(traffic.total),
+                    packing(plan),
                 ),
             ),
             (
@@ -331,16 +332,27 @@ fn memory(plan: &Plan, means: Means) -> Memory {
     Memory { training, server, mechanism, evaluation, total: training + server + mechanism + evaluation }
 }
 
-fn traffic(plan: &Plan, rounds: u64) -> Traffic {
-    let down_per_user = 4 * plan.parameters.len() as u64;
-    let up_per_user = 4 * plan.phase(0).coordinates() as u64;
+/// How vectors travel.
+fn packing(plan: &Plan) -> &'static str {
+    match plan.config.aggregation {
+        AggregationKind::Plain => "32-bit numbers, not compressed",
+        AggregationKind::Secagg => "masked numbers of as many bits as their sum needs, keys and shares included",
+    }
+}
+
+fn traffic(plan: &Plan, rounds: u64) -> Result<Traffic, ConfigError> {
+    let model = 4 * plan.parameters.len() as u64;
+    let (down_per_user, up_per_user) = match plan.phase(0).secure_traffic()? {
+        None => (model, 4 * plan.phase(0).coordinates() as u64),
+        Some(secure) => (model + secure.down as u64, secure.up as u64),
+    };
     let each = down_per_user + up_per_user;
-    Traffic {
+    Ok(Traffic {
         down_per_user,
         up_per_user,
         per_round: each * plan.config.participation.cohort,
         total: each.saturating_mul(plan.planned_participations(rounds)),
-    }
+    })
 }
 
 fn time(plan: &Plan, rounds: u64, means: Means, measured: Rehearsal) -> Time {

@@ -10,6 +10,7 @@
 mod forecast;
 mod proposal;
 mod rehearsal;
+mod securely;
 mod words;
 
 use std::path::{Path, PathBuf};

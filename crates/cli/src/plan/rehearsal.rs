@@ -14,7 +14,11 @@ use corpus::synth::{Crowd, Dialect, SynthPlan};
 use federated::{
     config::DataKind,
     evaluate::Evaluator,
-    fleet::{Collected, Fleet, FleetError, RoundTask, threads::ThreadFleet},
+    fleet::{
+        Collected, Fleet, FleetError, RoundTask,
+        secure::{SecureTask, Secured},
+        threads::ThreadFleet,
+    },
     metrics::Timing,
     plan::Plan,
     population::{Examples, Population, SyntheticPopulation},
@@ -46,7 +50,7 @@ pub(super) struct Rehearsal {
     pub(super) tokens_per_user: f64,
     /// Seconds of a user, all threads together at work.
     pub(super) seconds_per_user: f64,
-    /// Seconds of a round besides training: drawing, noise, ledger, server.
+    /// Seconds of a round besides training: drawing, noise, ledger, server, secure aggregation.
     pub(super) seconds_per_round: f64,
     /// Seconds of an evaluation.
     pub(super) seconds_per_evaluation: f64,
@@ -72,6 +76,7 @@ pub(super) fn rehearse(plan: &Plan, opened: &Opened, means: Means) -> anyhow::Re
         let Timing { sample_s, release_s, ledger_s, optimizer_s, .. } = done.timing;
         seconds_per_round = seconds_per_round.min(sample_s + release_s + ledger_s + optimizer_s);
     }
+    seconds_per_round += super::securely::seconds(plan, means)?;
     let Few { trained, tokens, seconds, .. } = fleet;
     let tokens_per_user = tokens as f64 / trained.max(1) as f64;
     Ok(Rehearsal {
@@ -174,5 +179,13 @@ impl Fleet for Few<'_> {
             self.seconds += collected.wall_s;
         }
         Ok(collected)
+    }
+
+    /// The same users, whose sum nobody looks at; how long secure aggregation takes is measured apart from it.
+    fn secure_round(&mut self, task: &RoundTask<'_>, secure: &SecureTask<'_>) -> Result<Secured, FleetError> {
+        let Collected { exact, busy_s, wall_s, .. } = self.round(task)?;
+        let survivors = u64::from(secure.secure.least_survivors);
+        let sum = vec![0; secure.residues.len()].into();
+        Ok(Secured { sum, survivors, exact, busy_s, wall_s })
     }
 }

@@ -11,8 +11,8 @@ use std::{
 use clap::Args;
 use federated::{
     calendar::Moment,
-    config::{Config, ConfigError, Document},
-    fleet::{Fleet, threads::ThreadFleet},
+    config::{AggregationKind, Config, ConfigError, Document},
+    fleet::{Fleet, FleetError, threads::ThreadFleet},
     metrics::Metrics,
     plan::Plan,
     population::Population,
@@ -35,6 +35,7 @@ Examples:
   keyhush init > run.toml && keyhush train run.toml
   keyhush train run.toml --set privacy.noise_multiplier=0.5 --set rounds=500 --out runs/less-noise
   keyhush train run.toml --from pretrained --public \"Wikipedia\"
+  keyhush train --secagg --set participation.vanish=0.02    nobody's update is seen; some devices vanish
   keyhush train --resume runs/less-noise
 
 Ctrl-C ends after the round with a checkpoint; a process that was killed lost nothing. In either case --resume goes on, to
@@ -53,7 +54,7 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Go on with the run in this folder
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["config", "set", "out", "from", "public"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["config", "set", "out", "from", "public", "secagg"])]
     resume: Option<PathBuf>,
     /// Start from this model, or from the model of this run
     #[arg(long, value_name = "DIR")]
@@ -61,6 +62,9 @@ pub(crate) struct TrainArgs {
     /// Why the model to start from may be taken for public, where it has no ledger
     #[arg(long, value_name = "WHY", requires = "from")]
     public: Option<String>,
+    /// Add up by secure aggregation: the same as --set aggregation=secagg
+    #[arg(long)]
+    secagg: bool,
     #[command(flatten)]
     machine: MachineArgs,
     /// Print what came of it as JSON
@@ -131,6 +135,14 @@ impl Task {
         Ok(Self { folder, opened, plan, means })
     }
 
+    /// Refuses what several processes cannot do together; all of them do, so that none waits for another.
+    fn check_together(&self) -> Result<(), BadInput> {
+        match self.plan.config.aggregation {
+            AggregationKind::Plain => Ok(()),
+            AggregationKind::Secagg => Err(BadInput::wrong("aggregation", FleetError::NotSecure)),
+        }
+    }
+
     fn fleet<'a>(&self, population: &'a dyn Population) -> anyhow::Result<ThreadFleet<'a>> {
         let Self { plan, means, .. } = self;
         Ok(ThreadFleet::new(population, &plan.model, &plan.local, means.kernels, means.threads)?)
@@ -152,6 +164,9 @@ fn from_anywhere(mut config: Config) -> Config {
 fn lead(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<()> {
     let task = Task::new(args)?;
     let Task { folder, opened, plan, means } = &task;
+    if ranks.is_some() {
+        task.check_together()?;
+    }
     if !args.machine.quiet {
         plan.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
         eprintln!("{}", introduction(plan, folder, *means));
@@ -168,6 +183,7 @@ fn lead(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<()> {
 /// The other processes, if there are any.
 fn follow(args: &TrainArgs, ranks: &Ranks) -> anyhow::Result<()> {
     let task = Task::new(args)?;
+    task.check_together()?;
     let population = task.opened.population(task.plan.config.unit).map_err(refused)?;
     let mut own = task.fleet(population.as_ref())?;
     ranks::serve(ranks, &mut own, task.means, &task.opened.description(&task.plan.config));
@@ -233,6 +249,9 @@ fn document(args: &TrainArgs) -> Result<Document, BadInput> {
     if let Some(why) = &args.public {
         set.push(format!("model.public={}", quoted(why)?));
     }
+    if args.secagg {
+        set.push("aggregation=secagg".to_owned());
+    }
     set.extend(args.set.iter().cloned());
     Document::new(&text, &set).map_err(|e| of_config(&e))
 }
@@ -265,8 +284,9 @@ fn introduction(plan: &Plan, folder: &Path, means: Means) -> String {
     let Config { rounds, participation, .. } = &plan.config;
     let (parameters, cohort, population) = (plan.parameters.len(), participation.cohort, participation.population);
     let (kernels, threads, folder) = (means.kernels.name(), means.threads, folder.display());
+    let secure = if plan.config.aggregation == AggregationKind::Secagg { " added up securely," } else { "" };
     format!(
-        "{parameters} parameters, {rounds} rounds of {cohort} of {population} users, {threads} threads, {kernels} kernels; the run is in {folder}"
+        "{parameters} parameters, {rounds} rounds of {cohort} of {population} users,{secure} {threads} threads, {kernels} kernels; the run is in {folder}"
     )
 }
 
