@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 const HELP: &str = "\
 cargo xtask test [--long]        everything that must hold before a change is merged
                                  --long also runs the tests marked #[ignore]
-cargo xtask test --portable      instead: the tests of the crates lm and privacy for aarch64 (NEON) under qemu
+cargo xtask test --portable      instead: the tests of lm, privacy and secagg for aarch64 (NEON) under qemu
                                  and for WebAssembly (simd128) under Node
 cargo xtask fuzz [TARGET]        feeds made-up messages to every decoder of secure aggregation, or to one target,
                  [--seconds N]   for a minute each or for N seconds; fuzz/README.md says more
