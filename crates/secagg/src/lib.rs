@@ -71,8 +71,9 @@
 //!     server.receive(*id, &masked)?;
 //! }
 //!
-//! // Survivors open one share of each neighbour, and the masks come off.
-//! let mut server = server.close()?;
+//! // A curious server is taken at its word on who dropped out: there is nothing to agree on. Survivors open one share of
+//! // each neighbour, and the masks come off.
+//! let mut server = server.close()?.close()?;
 //! for (id, client) in &mut clients {
 //!     let request = server.request(*id).ok_or("no input")?;
 //!     let shares = client.receive(&request, &Everybody, &mut OsEntropy)?.ok_or("no answer")?;

@@ -6,9 +6,8 @@
 //! and opens nothing before a threshold of its neighbours has vouched that they were shown the same. A threshold is more than
 //! half of the honest neighbours, and neighbourhoods on the ring overlap: one story is left.
 
-use super::{AwaitUnmask, ClientError, Neighbour, mask::Held};
+use super::{AwaitUnmask, ClientError, Drawn, Neighbour, mask::Held};
 use crate::{
-    graph::Graph,
     message::{Agreement, View},
     session::SessionId,
     wire::Bits,
@@ -18,7 +17,7 @@ use crate::{
 #[derive(Debug)]
 pub struct AwaitView {
     pub(super) session: SessionId,
-    pub(super) graph: Graph,
+    pub(super) drawn: Drawn,
     pub(super) position: u32,
     pub(super) threshold: usize,
     pub(super) least_survivors: usize,
@@ -58,7 +57,7 @@ impl AwaitView {
         if *session != self.session {
             return Err(ClientError::OtherSession);
         }
-        let clients = self.graph.clients() as usize;
+        let clients = self.drawn.parameters.clients() as usize;
         if present.len() != clients || alive.len() != clients {
             return Err(ClientError::View("it is not of this many clients"));
         }
@@ -83,9 +82,10 @@ impl AwaitView {
     /// This client and each of its neighbours in the sum has a threshold of neighbours in the sum.
     fn check_company(&self, alive: &Bits) -> Result<(), ClientError> {
         let there = |at: &u32| alive.get(*at as usize);
+        let graph = self.drawn.graph();
         let around = self.neighbours.iter().map(|n| n.position).filter(there).chain([self.position]);
         for at in around {
-            let (got, needed) = (self.graph.neighbours(at).iter().filter(|n| there(n)).count(), self.threshold);
+            let (got, needed) = (graph.neighbours(at).iter().filter(|n| there(n)).count(), self.threshold);
             if got < needed {
                 return Err(ClientError::TooFew { got, needed });
             }

@@ -3,9 +3,8 @@
 
 use zeroize::{Zeroize, Zeroizing};
 
-use super::{AwaitDelivery, AwaitUnmask, AwaitView, ClientError, Neighbour};
+use super::{AwaitDelivery, AwaitUnmask, AwaitView, ClientError, Drawn, Neighbour};
 use crate::{
-    graph::Graph,
     keys::Agreed,
     masks::{self, MaskKey, Shape, Sign},
     message::{Delivery, MaskedInput, SEALED},
@@ -33,7 +32,7 @@ pub(super) enum Held {
 pub struct Ready {
     terms: Terms,
     session: SessionId,
-    graph: Graph,
+    drawn: Drawn,
     position: u32,
     threshold: usize,
     neighbours: Vec<Neighbour>,
@@ -85,8 +84,8 @@ impl AwaitDelivery {
             let sign = if neighbour.position > self.position { Sign::Plus } else { Sign::Minus };
             streams.push((agreed.pair_mask(&self.session, self.position, neighbour.position), sign));
         }
-        let Self { terms, session, graph, position, threshold, neighbours, .. } = self;
-        Ok(Ready { terms, session, graph, position, threshold, neighbours, held, streams })
+        let Self { terms, session, drawn, position, threshold, neighbours, .. } = self;
+        Ok(Ready { terms, session, drawn, position, threshold, neighbours, held, streams })
     }
 }
 
@@ -122,12 +121,12 @@ impl Ready {
     }
 
     fn sent(self) -> Sent {
-        let Self { terms, session, graph, position, threshold, neighbours, held, .. } = self;
+        let Self { terms, session, drawn, position, threshold, neighbours, held, .. } = self;
         match terms.assumptions.adversary {
             Adversary::Curious => Sent::Unmask(AwaitUnmask { session, threshold, held, agreed: None }),
             Adversary::SemiMalicious => {
                 let least_survivors = terms.least_survivors as usize;
-                Sent::View(AwaitView { session, graph, position, threshold, least_survivors, neighbours, held })
+                Sent::View(AwaitView { session, drawn, position, threshold, least_survivors, neighbours, held })
             }
         }
     }

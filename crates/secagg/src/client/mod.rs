@@ -32,7 +32,7 @@ use crate::{
     entropy::{Entropy, NoRandomness},
     graph::Graph,
     keys::{Agreed, SecretKey, SelfSeed},
-    parameters::{Floor, ParameterError},
+    parameters::{Floor, ParameterError, Parameters},
     session::{Offer, SessionId, Terms, TermsError},
     shamir::ShamirError,
     wire::WireError,
@@ -163,12 +163,26 @@ struct Neighbour {
     sealing: Agreed,
 }
 
+/// What the graph follows from. The graph itself has a place for everybody: a machine that simulates all clients has no
+/// room for one in each.
+#[derive(Debug, Clone, Copy)]
+struct Drawn {
+    parameters: Parameters,
+    permutation_seed: [u8; 32],
+}
+
+impl Drawn {
+    fn graph(&self) -> Graph {
+        Graph::new(&self.parameters, &self.permutation_seed)
+    }
+}
+
 /// What a client knows once it has shared its keys, until what neighbours sealed for it is delivered.
 #[derive(Debug)]
 pub struct AwaitDelivery {
     terms: Terms,
     session: SessionId,
-    graph: Graph,
+    drawn: Drawn,
     position: u32,
     threshold: usize,
     neighbours: Vec<Neighbour>,

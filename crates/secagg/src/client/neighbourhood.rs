@@ -4,12 +4,11 @@ use std::collections::HashSet;
 
 use zeroize::Zeroizing;
 
-use super::{AwaitDelivery, ClientError, Neighbour};
+use super::{AwaitDelivery, ClientError, Drawn, Neighbour};
 use crate::{
     ClientId,
     directory::{Admission, Member, holds, statement},
     entropy::Entropy,
-    graph::Graph,
     keys::{PublicKeys, SecretKey, SelfSeed},
     message::{AdvertiseKeys, Listing, Neighbourhood, SEALED, ShareKeys},
     parameters::Floor,
@@ -61,8 +60,9 @@ impl AwaitNeighbourhood {
         admission: &dyn Admission,
         entropy: &mut dyn Entropy,
     ) -> Result<(AwaitDelivery, ShareKeys), ClientError> {
-        let graph = self.check(message, admission)?;
-        let positions = graph.neighbours(message.position);
+        let permutation_seed = message.coin.permutation(&message.root);
+        let drawn = Drawn { parameters: message.parameters, permutation_seed };
+        let positions = self.check(message, &drawn, admission)?;
         let session = session(&self.hash, &message.root, &message.parameters, &message.coin);
         let mut neighbours = Vec::with_capacity(positions.len());
         for (slot, (position, listing)) in positions.iter().zip(&message.neighbours).enumerate() {
@@ -76,7 +76,7 @@ impl AwaitNeighbourhood {
         let client = AwaitDelivery {
             terms: offer.terms,
             session,
-            graph,
+            drawn,
             position: message.position,
             threshold,
             neighbours,
@@ -87,8 +87,14 @@ impl AwaitNeighbourhood {
         Ok((client, answer))
     }
 
-    /// Everything that a client can check of a directory that it does not see whole. Gives the graph.
-    fn check(&self, message: &Neighbourhood, admission: &dyn Admission) -> Result<Graph, ClientError> {
+    /// Everything that a client can check of a directory that it does not see whole. Gives its neighbours'
+    /// positions.
+    fn check(
+        &self,
+        message: &Neighbourhood,
+        drawn: &Drawn,
+        admission: &dyn Admission,
+    ) -> Result<Vec<u32>, ClientError> {
         let parameters = &message.parameters;
         let clients = parameters.clients();
         if clients > self.offer.terms.most_clients {
@@ -101,8 +107,7 @@ impl AwaitNeighbourhood {
         if !holds(&message.root, clients, message.position, &self.own, &message.own_proof) {
             return Err(ClientError::NotListed);
         }
-        let graph = Graph::new(parameters, &message.coin.permutation(&message.root));
-        let positions = graph.neighbours(message.position);
+        let positions = drawn.graph().neighbours(message.position);
         if message.neighbours.len() != positions.len() {
             return Err(ClientError::Count { expected: positions.len(), got: message.neighbours.len() });
         }
@@ -120,7 +125,7 @@ impl AwaitNeighbourhood {
                 return Err(ClientError::Evidence { slot });
             }
         }
-        Ok(graph)
+        Ok(positions)
     }
 }
 

@@ -133,6 +133,9 @@ pub enum RoundFailure {
         /// Whose mask.
         client: ClientId,
     },
+    /// Whoever was to do the arithmetic did not.
+    #[error("some of the masks were not taken off: the driver left work undone")]
+    Unfinished,
     /// The padding of the sum is not zero.
     #[error("the masks do not cancel: some client masked otherwise than it said")]
     NotCancelled,

@@ -255,7 +255,9 @@ impl CollectUnmask {
             let dealer = self.round.client(*at);
             wrong_shares.extend(wrong.into_iter().map(|x| WrongShare { holder: self.holder(*at, x), dealer }));
         }
-        self.take_off(&streams, parallel);
+        if !self.take_off(&streams, parallel) {
+            return Err(RoundFailure::Unfinished);
+        }
         let sum = self.sum()?;
         let (survivors, complaints) = (self.clients().collect(), self.complaints());
         Ok(Outcome { sum, survivors, wrong_shares, complaints, masks: streams.len() })
@@ -317,8 +319,8 @@ impl CollectUnmask {
         self.round.graph.neighbours(at).into_iter().filter(alive).map(of_pair).collect()
     }
 
-    /// Takes masks off, slice by slice of the vector.
-    fn take_off(&mut self, streams: &[(MaskKey, Sign)], parallel: &dyn Parallel) {
+    /// Takes masks off, slice by slice of the vector; says whether all of it was done.
+    fn take_off(&mut self, streams: &[(MaskKey, Sign)], parallel: &dyn Parallel) -> bool {
         let bits = self.shape.bits();
         let blocks = (self.shape.padded() / BLOCK).div_ceil(parallel.width().max(1));
         let slices = self.lanes.chunks_mut(blocks * BLOCK).enumerate();
@@ -327,7 +329,7 @@ impl CollectUnmask {
                 masks::apply(lanes, (number * blocks) as u64, bits, streams).expect("slices are whole blocks");
             })
         };
-        parallel.run(slices.map(job).collect());
+        parallel::run_all(parallel, slices.map(job).collect())
     }
 
     /// The sum, if its padding is zero: no client put anything there, so what is there is a mask that was not taken off.
