@@ -19,7 +19,7 @@ use story::{
     Device,
     hostile::{self, Puppet},
     input,
-    recorded::{Recorded, STATES, finish, name},
+    recorded::{ME, Recorded, SEED, STATES, finish, name},
     terms,
 };
 
@@ -27,7 +27,7 @@ use story::{
 fn a_message_that_no_state_waits_for_changes_nothing() {
     let recorded = Recorded::new();
     let whole = finish(&recorded, &mut recorded.device(STATES[0]));
-    for (state, waits_for) in STATES.iter().zip([Some(2), Some(4), None, Some(6), None]) {
+    for (state, waits_for) in STATES.iter().zip([Some(2), Some(4), None, Some(6), Some(8), None]) {
         for (kind, message) in (1..).zip(&recorded.messages) {
             let mut device = recorded.device(state);
             if waits_for != Some(kind) {
@@ -48,7 +48,7 @@ fn a_message_that_no_state_waits_for_changes_nothing() {
 #[test]
 fn whoever_has_left_does_not_come_back() {
     let recorded = Recorded::new();
-    for (state, kind) in [(0, Kind::Neighbourhood), (1, Kind::Delivery), (3, Kind::UnmaskRequest)] {
+    for (state, kind) in [(0, Kind::Neighbourhood), (1, Kind::Delivery), (3, Kind::View), (4, Kind::UnmaskRequest)] {
         let mut device = recorded.device(STATES[state]);
         let message = recorded.message(kind);
         assert!(device.receive(&message[..message.len() - 1]).is_err());
@@ -240,15 +240,14 @@ fn a_delivery_of_another_neighbourhood_is_refused() {
     assert_eq!(refused(|m| m.sealed[..2].fill(None)), ClientError::TooFew { got: 2, needed: 3 });
 }
 
-/// Delivers, masks and opens with everybody alive: about whom a client complains, and what it opens of each.
+/// Delivers, masks and opens as recorded: about whom a client complains, and what it opens of each.
 fn complaints(recorded: &Recorded, delivery: &Delivery) -> (Vec<bool>, UnmaskResponse) {
     let mut device = recorded.device("AwaitDelivery");
     assert_eq!(device.receive(&delivery.encode()), Ok(None));
     let masked = device.client.mask(&input(&recorded.terms, 2)).unwrap();
     let complaints = MaskedInput::decode(&masked).unwrap().complaints.iter().collect();
-    let alive = Bits::new(delivery.sealed.iter().map(Option::is_some).collect());
-    let request = UnmaskRequest { session: delivery.session, alive };
-    let answer = device.receive(&request.encode()).unwrap().unwrap();
+    device.receive(recorded.message(Kind::View)).unwrap();
+    let answer = device.receive(recorded.message(Kind::UnmaskRequest)).unwrap().unwrap();
     (complaints, UnmaskResponse::decode(&answer).unwrap())
 }
 
@@ -309,45 +308,111 @@ fn an_input_that_does_not_fit_the_offer_is_never_masked() {
     assert!(recorded.device("Ready").client.mask(&[largest; 100]).is_ok());
 }
 
+/// What a client says to a view that a server changed.
+fn shown(recorded: &Recorded, change: impl FnOnce(&mut Vec<bool>, &mut Vec<bool>)) -> Result<(), ClientError> {
+    let mut view = recorded.view();
+    let (mut present, mut alive) = (view.present.iter().collect(), view.alive.iter().collect());
+    change(&mut present, &mut alive);
+    (view.present, view.alive) = (Bits::new(present), Bits::new(alive));
+    let mut device = recorded.device("AwaitView");
+    let answer = device.receive(&view.encode());
+    assert_eq!(name(&device.client), if answer.is_ok() { "AwaitUnmask" } else { "Aborted" });
+    answer.map(|_| ())
+}
+
+#[test]
+fn a_view_that_contradicts_what_a_client_knows_is_refused() {
+    let recorded = Recorded::new();
+    assert_eq!(recorded.view().alive.iter().collect::<Vec<_>>(), [true, false, true, true, true], "client 1 vanished");
+    assert_eq!(shown(&recorded, |_, _| ()), Ok(()));
+    assert_eq!(shown(&recorded, |_, alive| alive[1] = true), Ok(()));
+    let refused = |change: fn(&mut Vec<bool>, &mut Vec<bool>)| shown(&recorded, change).unwrap_err();
+    assert!(matches!(refused(|present, _| present.truncate(4)), ClientError::View(_)));
+    assert!(matches!(refused(|_, alive| alive.push(true)), ClientError::View(_)));
+    assert!(matches!(refused(|present, alive| (present[0], alive[0]) = (false, true)), ClientError::View(_)));
+    assert!(matches!(refused(|_, alive| alive[2] = false), ClientError::View(_)), "it is alive itself");
+    let hidden = refused(|present, alive| (present[3], alive[3]) = (false, false));
+    assert_eq!(hidden, ClientError::OtherView { slot: 2 }, "who shared, shared");
+    let few = refused(|_, alive| alive[3] = false);
+    assert_eq!(few, ClientError::TooFew { got: 2, needed: 3 });
+    let mut other = recorded.view();
+    other.session.0[0] ^= 1;
+    assert_eq!(recorded.device("AwaitView").receive(&other.encode()), Err(ClientError::OtherSession));
+}
+
+#[test]
+fn below_the_offers_least_no_view_is_agreed_to() {
+    // Client 2 knows that the offer said 4 at least, and is shown 3 besides those who vanished.
+    let recorded = Recorded::with(Terms { least_survivors: 4, ..terms(5, Adversary::SemiMalicious) }, 2);
+    let few = |_: &mut Vec<bool>, alive: &mut Vec<bool>| alive[3] = false;
+    assert_eq!(shown(&recorded, few), Err(ClientError::TooFew { got: 3, needed: 4 }));
+}
+
 #[test]
 fn a_request_of_another_neighbourhood_is_refused_and_opens_nothing() {
     let recorded = Recorded::new();
     let good = recorded.request();
     assert_eq!(good.alive.iter().collect::<Vec<_>>(), [true, false, true, true], "client 1 vanished");
-    for (session, alive, refused) in [
-        (SessionId([0; 32]), vec![true; 4], ClientError::OtherSession),
-        (good.session, vec![true; 3], ClientError::Count { expected: 4, got: 3 }),
-        (good.session, vec![true; 5], ClientError::Count { expected: 4, got: 5 }),
-        (good.session, vec![true, true, false, false], ClientError::TooFew { got: 2, needed: 3 }),
-        (good.session, vec![false; 4], ClientError::TooFew { got: 0, needed: 3 }),
-    ] {
+    let refused = |change: fn(&mut UnmaskRequest)| {
+        let mut request = good.clone();
+        change(&mut request);
         let mut device = recorded.device("AwaitUnmask");
-        let request = UnmaskRequest { session, alive: Bits::new(alive) };
-        assert_eq!(device.receive(&request.encode()), Err(refused));
+        let refused = device.receive(&request.encode()).unwrap_err();
         assert_eq!(device.receive(&good.encode()), Err(ClientError::Over("aborted")), "no second question");
+        refused
+    };
+    assert_eq!(refused(|r| r.session = SessionId([0; 32])), ClientError::OtherSession);
+    assert_eq!(refused(|r| r.alive = Bits::new(vec![true; 3])), ClientError::Count { expected: 4, got: 3 });
+    assert_eq!(refused(|r| r.alive = Bits::new(vec![true; 5])), ClientError::Count { expected: 4, got: 5 });
+    assert_eq!(refused(|r| r.alive = Bits::new(vec![true; 4])), ClientError::OtherView { slot: 1 });
+    assert_eq!(refused(|r| r.alive = Bits::new(vec![false; 4])), ClientError::OtherView { slot: 0 });
+    assert_eq!(refused(|r| r.vouchers.truncate(3)), ClientError::Count { expected: 4, got: 3 });
+    assert_eq!(refused(|r| r.vouchers.clear()), ClientError::Count { expected: 4, got: 0 });
+    let two = ClientError::NotAgreed { got: 2, needed: 3 };
+    assert_eq!(refused(|r| r.vouchers[0] = None), two);
+    assert_eq!(refused(|r| r.vouchers[0].as_mut().unwrap()[15] ^= 1), two);
+    assert_eq!(refused(|r| r.vouchers[0] = r.vouchers[2]), two, "somebody else's voucher");
+    // Who vanished vouches for nothing.
+    let dead = |r: &mut UnmaskRequest| (r.vouchers[0], r.vouchers[1]) = (None, r.vouchers[0]);
+    assert_eq!(refused(dead), two);
+}
+
+/// Where the server is taken at its word, it must still leave a threshold alive.
+#[test]
+fn a_client_that_trusts_the_servers_word_asks_for_a_threshold() {
+    let recorded = Recorded::with(terms(5, Adversary::Curious), 3);
+    for (alive, refused) in [
+        ([true, true, false, false], Some(ClientError::TooFew { got: 2, needed: 3 })),
+        ([false; 4], Some(ClientError::TooFew { got: 0, needed: 3 })),
+        ([true, true, true, false], None),
+    ] {
+        let request = UnmaskRequest { alive: Bits::new(alive.to_vec()), ..recorded.request() };
+        assert_eq!(recorded.device("AwaitUnmask").receive(&request.encode()).err(), refused);
     }
 }
 
 #[test]
 fn nobody_rises_from_the_dead() {
-    let recorded = Recorded::new();
+    let recorded = Recorded::with(terms(5, Adversary::Curious), 3);
     let mut delivery = recorded.delivery();
     delivery.sealed[2] = None;
     let mut device = recorded.device("AwaitDelivery");
     device.receive(&delivery.encode()).unwrap();
     device.client.mask(&input(&recorded.terms, 2)).unwrap();
-    let request = UnmaskRequest { session: delivery.session, alive: Bits::new(vec![true; 4]) };
+    let request = UnmaskRequest { alive: Bits::new(vec![true; 4]), ..recorded.request() };
     assert_eq!(device.receive(&request.encode()), Err(ClientError::Risen { slot: 2 }));
 }
 
 #[test]
 fn a_question_is_answered_once() {
-    let recorded = Recorded::new();
-    let mut device = recorded.device("AwaitUnmask");
-    assert!(device.receive(&recorded.request().encode()).unwrap().is_some());
-    let other = UnmaskRequest { alive: Bits::new(vec![true; 4]), ..recorded.request() };
-    for again in [recorded.request(), other] {
-        assert_eq!(device.receive(&again.encode()), Err(ClientError::Over("done")));
+    for adversary in [Adversary::Curious, Adversary::SemiMalicious] {
+        let recorded = Recorded::with(terms(5, adversary), 3);
+        let mut device = recorded.device("AwaitUnmask");
+        assert!(device.receive(&recorded.request().encode()).unwrap().is_some());
+        let other = UnmaskRequest { alive: Bits::new(vec![true; 4]), ..recorded.request() };
+        for again in [recorded.request(), other] {
+            assert_eq!(device.receive(&again.encode()), Err(ClientError::Over("done")));
+        }
     }
 }
 
@@ -355,7 +420,7 @@ fn a_question_is_answered_once() {
 #[test]
 fn a_device_that_comes_back_is_somebody_else() {
     let recorded = Recorded::new();
-    let (mut device, keys) = Device::begin(recorded.offer, ClientId(2), 1234);
+    let (mut device, keys) = Device::begin(recorded.offer, ME, 1234);
     assert_ne!(keys, recorded.message(Kind::AdvertiseKeys));
     assert_eq!(device.receive(recorded.message(Kind::Neighbourhood)), Err(ClientError::NotListed));
 }
@@ -374,14 +439,13 @@ impl Entropy for Remembered {
 #[test]
 fn no_state_shows_its_secrets() {
     let recorded = Recorded::new();
-    let mut entropy = Remembered(SimulatedEntropy::from_seed(1000 * 78 + 2), Vec::new());
-    let (mut client, keys) =
-        Client::begin(recorded.offer, ClientId(2), Floor::none(), &Everybody, &mut entropy).unwrap();
+    let mut entropy = Remembered(Device::entropy(SEED, ME), Vec::new());
+    let (mut client, keys) = Client::begin(recorded.offer, ME, Floor::none(), &Everybody, &mut entropy).unwrap();
     assert_eq!(keys, recorded.message(Kind::AdvertiseKeys), "the same client");
     let mut shown = Vec::new();
-    for kind in [Kind::Neighbourhood, Kind::Delivery, Kind::UnmaskRequest] {
+    for kind in [Kind::Neighbourhood, Kind::Delivery, Kind::View, Kind::UnmaskRequest] {
         shown.push(format!("{client:?}"));
-        if kind == Kind::UnmaskRequest {
+        if kind == Kind::View {
             client.mask(&input(&recorded.terms, 2)).unwrap();
             shown.push(format!("{client:?}"));
         }

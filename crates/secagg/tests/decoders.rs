@@ -11,7 +11,8 @@ use keyhush_secagg::{
     directory::Everybody,
     entropy::SimulatedEntropy,
     message::{
-        AdvertiseKeys, Delivery, Kind, MaskedInput, Neighbourhood, Opened, ShareKeys, UnmaskRequest, UnmaskResponse,
+        AdvertiseKeys, Agreement, Delivery, Kind, MaskedInput, Neighbourhood, Opened, ShareKeys, UnmaskRequest,
+        UnmaskResponse, View,
     },
     parameters::Adversary,
     server::{CollectKeys, Connect, Serial},
@@ -27,10 +28,12 @@ use story::{
 
 static RECORDED: LazyLock<Recorded> = LazyLock::new(Recorded::new);
 
-/// The seven messages and the offer.
-fn samples() -> [Vec<u8>; 8] {
-    let [a, b, c, d, e, f, g] = RECORDED.messages.clone();
-    [a, b, c, d, e, f, g, RECORDED.offer.encode()]
+/// The same round, with a server that is taken at its word.
+static TRUSTED: LazyLock<Recorded> = LazyLock::new(|| Recorded::with(terms(5, Adversary::Curious), 3));
+
+/// The nine messages and the offer.
+fn samples() -> Vec<Vec<u8>> {
+    [&RECORDED.messages[..], &[RECORDED.offer.encode()]].concat()
 }
 
 /// What is done to bytes on their way.
@@ -83,7 +86,7 @@ fn decode_all(bytes: &[u8]) {
             }
         )*};
     }
-    decode!(AdvertiseKeys, Neighbourhood, ShareKeys, Delivery, UnmaskRequest, UnmaskResponse, Offer);
+    decode!(AdvertiseKeys, Neighbourhood, ShareKeys, Delivery, View, Agreement, UnmaskRequest, UnmaskResponse, Offer);
     if let Ok(message) = MaskedInput::decode(bytes) {
         assert!(bytes.ends_with(message.packed));
     }
@@ -92,7 +95,7 @@ fn decode_all(bytes: &[u8]) {
 #[test]
 fn messages_decode_to_what_was_encoded_and_no_other_decoder_reads_them() {
     for (kind, message) in samples().iter().enumerate() {
-        for decoder in 0..8 {
+        for decoder in 0..10 {
             assert_eq!(Recorded::decodes(decoder, message), decoder == kind, "{kind} read as {decoder}");
         }
     }
@@ -126,13 +129,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn any_bytes_are_read_or_refused(kind in 0..9_u8, bytes in vec(any::<u8>(), 0..300)) {
+    fn any_bytes_are_read_or_refused(kind in 0..11_u8, bytes in vec(any::<u8>(), 0..300)) {
         decode_all(&bytes);
         decode_all(&[&[1, kind][..], &bytes].concat());
     }
 
     #[test]
-    fn damaged_messages_are_read_or_refused(which in 0..8_usize, damages in vec(damage(), 1..4)) {
+    fn damaged_messages_are_read_or_refused(which in 0..10_usize, damages in vec(damage(), 1..4)) {
         decode_all(&damaged(&samples()[which], &damages));
     }
 }
@@ -145,7 +148,9 @@ enum Word {
     Damaged(usize, Vec<Damage>),
     /// Somebody else's shares, or nobody's.
     Delivery([Option<usize>; 4]),
-    /// Any alive set, of this session or another.
+    /// Anybody dead.
+    View(Vec<bool>),
+    /// Any alive set, of this session or another, with the vouchers that there are.
     Request(Vec<bool>, bool),
     /// Not a word: the device masks its input.
     Mask,
@@ -154,28 +159,30 @@ enum Word {
 
 fn word() -> impl Strategy<Value = Word> {
     prop_oneof![
-        4 => (0..7_usize).prop_map(Word::Recorded),
-        2 => (0..7_usize, vec(damage(), 1..3)).prop_map(|(which, damages)| Word::Damaged(which, damages)),
+        4 => (0..9_usize).prop_map(Word::Recorded),
+        2 => (0..9_usize, vec(damage(), 1..3)).prop_map(|(which, damages)| Word::Damaged(which, damages)),
         1 => prop::array::uniform4(prop::option::weighted(0.9, 0..4_usize)).prop_map(Word::Delivery),
         6 => (prop_oneof![4 => vec(prop::bool::weighted(0.8), 4), 1 => vec(any::<bool>(), 0..9)], prop::bool::weighted(0.95))
             .prop_map(|(alive, ours)| Word::Request(alive, ours)),
+        3 => vec(prop::bool::weighted(0.8), 5).prop_map(Word::View),
         3 => Just(Word::Mask),
         1 => vec(any::<u8>(), 0..60).prop_map(Word::Noise),
     ]
 }
 
-fn bytes_of(word: &Word) -> Vec<u8> {
-    let session = RECORDED.delivery().session;
+fn bytes_of(recorded: &Recorded, word: &Word) -> Vec<u8> {
+    let session = recorded.delivery().session;
     match word {
-        Word::Recorded(which) => RECORDED.messages[*which].clone(),
-        Word::Damaged(which, damages) => damaged(&RECORDED.messages[*which], damages),
+        Word::Recorded(which) => recorded.messages[*which].clone(),
+        Word::Damaged(which, damages) => damaged(&recorded.messages[*which], damages),
         Word::Delivery(from) => {
-            let sealed = RECORDED.delivery().sealed;
+            let sealed = recorded.delivery().sealed;
             Delivery { session, sealed: from.map(|slot| slot.and_then(|s| sealed[s])).to_vec() }.encode()
         }
+        Word::View(alive) => View { session, alive: Bits::new(alive.clone()), ..RECORDED.view() }.encode(),
         Word::Request(alive, ours) => {
             let session = if *ours { session } else { SessionId([3; 32]) };
-            UnmaskRequest { session, alive: Bits::new(alive.clone()) }.encode()
+            UnmaskRequest { session, alive: Bits::new(alive.clone()), ..recorded.request() }.encode()
         }
         Word::Mask => Vec::new(),
         Word::Noise(bytes) => bytes.clone(),
@@ -187,13 +194,18 @@ proptest! {
 
     /// The one thing that a client must never do.
     #[test]
-    fn nobody_ever_gets_both_shares_of_a_neighbour(begins in 0..4_usize, words in vec(word(), 1..12)) {
-        let mut device = RECORDED.device(STATES[begins]);
+    fn nobody_ever_gets_both_shares_of_a_neighbour(
+        trusted in any::<bool>(), begins in 0..5_usize, words in vec(word(), 1..12),
+    ) {
+        let recorded: &Recorded = if trusted { &TRUSTED } else { &RECORDED };
+        // Who takes the server at its word waits for no view.
+        let begins = if trusted && begins == 3 { 4 } else { begins };
+        let mut device = recorded.device(STATES[begins]);
         let (mut responses, mut seeds, mut keys) = (0, [0; 4], [0; 4]);
         for word in &words {
             let answer = match word {
-                Word::Mask => device.client.mask(&input(&RECORDED.terms, 2)).ok(),
-                word => device.receive(&bytes_of(word)).ok().flatten(),
+                Word::Mask => device.client.mask(&input(&recorded.terms, 2)).ok(),
+                word => device.receive(&bytes_of(recorded, word)).ok().flatten(),
             };
             let Some(response) = answer.and_then(|a| UnmaskResponse::decode(&a).ok()) else { continue };
             responses += 1;
@@ -209,8 +221,8 @@ proptest! {
 }
 
 /// A round of five for damaged messages: those of clients 0 and 1 arrive damaged, and then as they are.
-fn round_with(damages: &[Vec<Damage>; 4]) {
-    let terms = terms(5, Adversary::Curious);
+fn round_with(damages: &[Vec<Damage>; 5]) {
+    let terms = terms(5, Adversary::SemiMalicious);
     let mut server = CollectKeys::open(terms, &mut SimulatedEntropy::from_seed(3)).unwrap();
     // What is refused changes nothing; what is taken for the client's word, damage and all, was its word.
     for id in [90, 91].map(ClientId) {
@@ -238,8 +250,14 @@ fn round_with(damages: &[Vec<Damage>; 4]) {
     });
     let Ok(mut server) = server.close() else { return };
     devices.retain(|id, device| {
-        let shares = device.receive(&server.request(*id).unwrap()).unwrap().unwrap();
-        noisy(*id, &damages[3], &shares, &mut |m| server.receive(*id, m).is_ok())
+        let vouchers = device.receive(&server.view(*id).unwrap()).unwrap().unwrap();
+        noisy(*id, &damages[3], &vouchers, &mut |m| server.receive(*id, m).is_ok())
+    });
+    let mut server = server.close().unwrap();
+    devices.retain(|id, device| {
+        // Who gets too few vouchers, since those of two were damaged, says nothing.
+        let Ok(Some(shares)) = device.receive(&server.request(*id).unwrap()) else { return false };
+        noisy(*id, &damages[4], &shares, &mut |m| server.receive(*id, m).is_ok())
     });
     let outcome = server.close(&Serial);
     if taken == 0 {
@@ -251,7 +269,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn a_server_takes_or_refuses_anything(damages in prop::array::uniform4(vec(damage(), 1..4))) {
+    fn a_server_takes_or_refuses_anything(damages in prop::array::uniform5(vec(damage(), 1..4))) {
         round_with(&damages);
     }
 }
@@ -259,5 +277,5 @@ proptest! {
 /// The test above would not notice a server that takes nothing.
 #[test]
 fn what_is_not_damaged_is_taken() {
-    round_with(&[const { Vec::new() }; 4]);
+    round_with(&[const { Vec::new() }; 5]);
 }

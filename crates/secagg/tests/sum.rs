@@ -127,7 +127,7 @@ fn a_secret_out_of_reach_fails_the_round_before_shares_are_opened() {
 #[test]
 fn the_largest_sum_does_not_wrap() {
     for bits in [5, 19, 32] {
-        let largest = ((1u64 << bits) / 31 - u64::from((1u64 << bits) % 31 == 0)) as u32;
+        let largest = ((1u64 << bits) / 31 - u64::from((1u64 << bits).is_multiple_of(31))) as u32;
         let inputs = Inputs::Bounded { largest };
         let terms = Terms { bits, inputs, dimension: 3, ..terms(31, Adversary::Curious) };
         assert!(terms.check().is_ok() && u64::from(largest) * 31 < 1 << bits);

@@ -11,7 +11,7 @@ use keyhush_secagg::{
     directory::Member,
     graph::Graph,
     masks::MaskKey,
-    message::{Listing, Neighbourhood},
+    message::{Listing, Neighbourhood, View, Voucher},
     parameters::Parameters,
     session::{Coin, Offer, SessionId, Terms},
 };
@@ -39,7 +39,13 @@ impl Puppet {
     }
 
     /// Seals anything for somebody, as the protocol would.
-    pub(crate) fn seal<const N: usize>(&self, session: &SessionId, way: [u32; 2], to: &[u8; 32], plain: &[u8]) -> [u8; N] {
+    pub(crate) fn seal<const N: usize>(
+        &self,
+        session: &SessionId,
+        way: [u32; 2],
+        to: &[u8; 32],
+        plain: &[u8],
+    ) -> [u8; N] {
         let agreed = self.sealing.diffie_hellman(&PublicKey::from(*to)).to_bytes();
         let cipher = Aes256Gcm::new(&derive(&agreed, session, b"share", &way).into());
         let aad = [&session.0[..], &way[0].to_le_bytes(), &way[1].to_le_bytes()].concat();
@@ -58,6 +64,13 @@ pub(crate) fn pair_mask(secret: [u8; 32], other: &[u8; 32], session: &SessionId,
 /// The mask of a client's own, for who holds its seed.
 pub(crate) fn self_mask(seed: [u8; 32], session: &SessionId, position: u32) -> MaskKey {
     MaskKey::new(derive(&seed, session, b"self", &[position]))
+}
+
+/// That somebody was shown a view, for who holds its sealing key, whatever it was shown.
+pub(crate) fn voucher(secret: [u8; 32], other: &[u8; 32], session: &SessionId, way: [u32; 2], view: &View) -> Voucher {
+    let agreed = StaticSecret::from(secret).diffie_hellman(&PublicKey::from(*other)).to_bytes();
+    let digest = sha256(&[b"keyhush secagg view v1", &view.encode()]);
+    *derive(&agreed, session, &[b"agree ", &digest[..]].concat(), &way).first_chunk().unwrap()
 }
 
 fn derive(secret: &[u8; 32], session: &SessionId, label: &[u8], positions: &[u32]) -> [u8; 32] {

@@ -13,7 +13,10 @@ use keyhush_secagg::{
     entropy::SimulatedEntropy,
     message::Neighbourhood,
     parameters::{Adversary, Assumptions, Floor},
-    server::{CollectKeys, CollectMasked, CollectShares, CollectUnmask, Connect, Outcome, RoundFailure, Serial},
+    server::{
+        CollectAgreement, CollectKeys, CollectMasked, CollectShares, CollectUnmask, Connect, Outcome, RoundFailure,
+        Serial,
+    },
     session::{Inputs, Offer, Terms},
 };
 
@@ -79,9 +82,14 @@ pub(crate) struct Device {
 impl Device {
     /// Takes up an offer; gives the keys.
     pub(crate) fn begin(offer: Offer, id: ClientId, seed: u64) -> (Self, Vec<u8>) {
-        let mut entropy = SimulatedEntropy::from_seed(1000 * (seed + 1) + id.0);
+        let mut entropy = Self::entropy(seed, id);
         let (client, keys) = Client::begin(offer, id, Floor::none(), &Everybody, &mut entropy).unwrap();
         (Self { client, entropy }, keys)
+    }
+
+    /// What it draws its secrets from.
+    pub(crate) fn entropy(seed: u64, id: ClientId) -> SimulatedEntropy {
+        SimulatedEntropy::from_seed(1000 * (seed + 1) + id.0)
     }
 
     pub(crate) fn receive(&mut self, message: &[u8]) -> Result<Option<Vec<u8>>, ClientError> {
@@ -129,6 +137,15 @@ pub(crate) fn mask(server: &mut CollectMasked, devices: &mut Devices, terms: &Te
     });
 }
 
+/// Survivors agree on who dropped out, where they have to.
+pub(crate) fn agree(server: &mut CollectAgreement, devices: &mut Devices, mut says: impl Says) {
+    devices.retain(|id, device| {
+        let Some(view) = server.view(*id) else { return true };
+        let vouchers = device.receive(&view).unwrap().unwrap();
+        says(*id, vouchers).is_some_and(|vouchers| server.receive(*id, &vouchers).map(|()| true).unwrap())
+    });
+}
+
 /// Survivors open one share of each neighbour.
 pub(crate) fn unmask(server: &mut CollectUnmask, devices: &mut Devices, mut says: impl Says) {
     devices.retain(|id, device| {
@@ -147,6 +164,8 @@ pub(crate) fn round(terms: Terms, connect: Connect, vanishes: &[Vanishes], seed:
     share(&mut server, &mut devices, after(Vanishes::BeforeShares));
     let mut server = server.close()?;
     mask(&mut server, &mut devices, &terms, after(Vanishes::BeforeInput));
+    let mut server = server.close()?;
+    agree(&mut server, &mut devices, honestly);
     let mut server = server.close()?;
     unmask(&mut server, &mut devices, after(Vanishes::BeforeUnmask));
     server.close(&Serial)

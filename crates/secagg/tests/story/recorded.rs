@@ -4,37 +4,45 @@ use keyhush_secagg::{
     ClientId,
     client::Client,
     entropy::SimulatedEntropy,
-    message::{AdvertiseKeys, Delivery, Kind, MaskedInput, Neighbourhood, ShareKeys, UnmaskRequest, UnmaskResponse},
+    message::{
+        AdvertiseKeys, Agreement, Delivery, Kind, MaskedInput, Neighbourhood, ShareKeys, UnmaskRequest, UnmaskResponse,
+        View,
+    },
     parameters::Adversary,
     server::{CollectKeys, Connect},
     session::{Offer, Terms},
 };
 
-use super::{Device, advertise, input, mask, share, terms, unmask};
+use super::{Device, advertise, agree, input, mask, share, terms, unmask};
 
-const SEED: u64 = 77;
-const ME: ClientId = ClientId(2);
+pub(crate) const SEED: u64 = 77;
+pub(crate) const ME: ClientId = ClientId(2);
 
 /// How far a client has come.
-pub(crate) const STATES: [&str; 5] = ["AwaitNeighbourhood", "AwaitDelivery", "Ready", "AwaitUnmask", "Done"];
+pub(crate) const STATES: [&str; 6] =
+    ["AwaitNeighbourhood", "AwaitDelivery", "Ready", "AwaitView", "AwaitUnmask", "Done"];
 
 /// A round of five in which everybody is everybody's neighbour, the threshold is three, and client 1 vanishes before its
-/// input; as client 2 saw it.
+/// input; as client 2 saw it, who does not take the server at its word.
 pub(crate) struct Recorded {
     pub(crate) terms: Terms,
     pub(crate) offer: Offer,
     /// In the order of their numbers: client and server take turns.
-    pub(crate) messages: [Vec<u8>; 7],
+    pub(crate) messages: [Vec<u8>; 9],
 }
 
 impl Recorded {
     pub(crate) fn new() -> Self {
-        let terms = terms(5, Adversary::Curious);
+        Self::with(terms(5, Adversary::SemiMalicious), 3)
+    }
+
+    /// The same on other terms. Messages that are not said on them are empty.
+    pub(crate) fn with(terms: Terms, threshold: u32) -> Self {
         let mut server = CollectKeys::open(terms, &mut SimulatedEntropy::from_seed(SEED)).unwrap();
         let offer = *server.offer();
         let keys = Device::begin(offer, ME, SEED).1;
         let mut devices = advertise(&mut server, 0..5, SEED);
-        let mut server = server.close(Connect::Insecure { degree: 4, threshold: 3 }).unwrap();
+        let mut server = server.close(Connect::Insecure { degree: 4, threshold }).unwrap();
         let neighbourhood = server.neighbourhood(ME).unwrap();
         let mut said = Vec::new();
         let mut hear = |id, message: Vec<u8>| {
@@ -46,10 +54,20 @@ impl Recorded {
         let delivery = server.delivery(ME).unwrap();
         mask(&mut server, &mut devices, &terms, |id: ClientId, message| hear(id, message).filter(|_| id.0 != 1));
         let mut server = server.close().unwrap();
+        let view = server.view(ME).unwrap_or_default();
+        agree(&mut server, &mut devices, &mut hear);
+        let mut server = server.close().unwrap();
         let request = server.request(ME).unwrap();
         unmask(&mut server, &mut devices, &mut hear);
-        let [shares, masked, response] = said.try_into().unwrap();
-        Self { terms, offer, messages: [keys, neighbourhood, shares, delivery, masked, request, response] }
+        let [shares, masked, agreement, response] = match <[_; 4]>::try_from(said) {
+            Ok(all) => all,
+            Err(all) => {
+                let [shares, masked, response] = all.try_into().unwrap();
+                [shares, masked, Vec::new(), response]
+            }
+        };
+        let messages = [keys, neighbourhood, shares, delivery, masked, view, agreement, request, response];
+        Self { terms, offer, messages }
     }
 
     pub(crate) fn message(&self, kind: Kind) -> &[u8] {
@@ -62,6 +80,10 @@ impl Recorded {
 
     pub(crate) fn delivery(&self) -> Delivery {
         Delivery::decode(self.message(Kind::Delivery)).unwrap()
+    }
+
+    pub(crate) fn view(&self) -> View {
+        View::decode(self.message(Kind::View)).unwrap()
     }
 
     pub(crate) fn request(&self) -> UnmaskRequest {
@@ -83,6 +105,7 @@ impl Recorded {
             Client::AwaitNeighbourhood(_) => Kind::Neighbourhood,
             Client::AwaitDelivery(_) => Kind::Delivery,
             Client::Ready(_) => return Some(device.client.mask(&input(&self.terms, ME.0)).unwrap()),
+            Client::AwaitView(_) => Kind::View,
             Client::AwaitUnmask(_) => Kind::UnmaskRequest,
             Client::Done | Client::Aborted => return None,
         };
@@ -97,8 +120,10 @@ impl Recorded {
             2 => ShareKeys::decode(bytes).is_ok_and(|m| m.encode() == bytes),
             3 => Delivery::decode(bytes).is_ok_and(|m| m.encode() == bytes),
             4 => MaskedInput::decode(bytes).is_ok(),
-            5 => UnmaskRequest::decode(bytes).is_ok_and(|m| m.encode() == bytes),
-            6 => UnmaskResponse::decode(bytes).is_ok_and(|m| m.encode() == bytes),
+            5 => View::decode(bytes).is_ok_and(|m| m.encode() == bytes),
+            6 => Agreement::decode(bytes).is_ok_and(|m| m.encode() == bytes),
+            7 => UnmaskRequest::decode(bytes).is_ok_and(|m| m.encode() == bytes),
+            8 => UnmaskResponse::decode(bytes).is_ok_and(|m| m.encode() == bytes),
             _ => Offer::decode(bytes).is_ok_and(|m| m.encode() == bytes),
         }
     }
@@ -110,8 +135,9 @@ pub(crate) fn name(client: &Client) -> &'static str {
         Client::AwaitNeighbourhood(_) => STATES[0],
         Client::AwaitDelivery(_) => STATES[1],
         Client::Ready(_) => STATES[2],
-        Client::AwaitUnmask(_) => STATES[3],
-        Client::Done => STATES[4],
+        Client::AwaitView(_) => STATES[3],
+        Client::AwaitUnmask(_) => STATES[4],
+        Client::Done => STATES[5],
         Client::Aborted => "Aborted",
     }
 }

@@ -1,0 +1,103 @@
+//! Gboard's scale against a server that is not taken at its word: thousands of clients with hundreds of neighbours each.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod story;
+
+use std::thread;
+
+use keyhush_secagg::{
+    ClientId,
+    entropy::SimulatedEntropy,
+    parameters::{Adversary, Assumptions},
+    server::{CollectKeys, Connect, Job, Parallel},
+    session::{Inputs, Terms},
+};
+use story::{Device, Vanishes, advertise, input, plain_sum, survivors, terms};
+
+/// As many threads as there are processors.
+struct Threads(usize);
+
+impl Parallel for Threads {
+    fn width(&self) -> usize {
+        self.0
+    }
+
+    fn run(&self, jobs: Vec<Job<'_>>) {
+        thread::scope(|scope| jobs.into_iter().for_each(|job| drop(scope.spawn(job))));
+    }
+}
+
+/// What each device says to what it is told, in the order of the devices; computed on all processors.
+fn answers(
+    threads: &Threads,
+    devices: &mut [(ClientId, Device)],
+    says: impl Fn(ClientId, &mut Device) -> Vec<u8> + Sync,
+) -> Vec<Vec<u8>> {
+    let piece = devices.len().div_ceil(threads.width());
+    thread::scope(|scope| {
+        let says = &says;
+        let work = |devices| move || -> Vec<Vec<u8>> { said_by(devices, says) };
+        let running: Vec<_> = devices.chunks_mut(piece).map(|devices| scope.spawn(work(devices))).collect();
+        running.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+fn said_by(devices: &mut [(ClientId, Device)], says: &impl Fn(ClientId, &mut Device) -> Vec<u8>) -> Vec<Vec<u8>> {
+    devices.iter_mut().map(|(id, device)| says(*id, device)).collect()
+}
+
+/// A tenth may drop out and a third may be corrupted: 302 neighbours each, of whom 236 open a secret.
+#[test]
+#[ignore = "minutes: four million key agreements"]
+fn thousands_of_clients_with_hundreds_of_neighbours() {
+    const CLIENTS: u32 = 6500;
+    let threads = Threads(thread::available_parallelism().map_or(1, usize::from));
+    let terms = Terms {
+        assumptions: Assumptions::new(0.1, 1.0 / 3.0, Adversary::SemiMalicious),
+        least_survivors: 5800,
+        inputs: Inputs::Bounded { largest: 100 },
+        ..terms(CLIENTS, Adversary::SemiMalicious)
+    };
+    // One in fifty vanishes at each of three points.
+    let point = |id: usize| [Vanishes::BeforeShares, Vanishes::BeforeInput, Vanishes::BeforeUnmask].get(id % 50);
+    let vanishes: Vec<Vanishes> = (0..CLIENTS as usize).map(|id| *point(id).unwrap_or(&Vanishes::Never)).collect();
+    let stays = |id: ClientId, point| vanishes[id.0 as usize] > point;
+
+    let mut server = CollectKeys::open(terms, &mut SimulatedEntropy::from_seed(1)).unwrap();
+    let mut devices: Vec<_> = advertise(&mut server, 0..u64::from(CLIENTS), 1).into_iter().collect();
+    let mut server = server.close(Connect::Found).unwrap();
+    assert_eq!((server.parameters().degree(), server.parameters().threshold()), (302, 236));
+
+    let told = |id, device: &mut Device| device.receive(&server.neighbourhood(id).unwrap()).unwrap().unwrap();
+    let shares = answers(&threads, &mut devices, told);
+    for ((id, _), shares) in devices.iter().zip(shares).filter(|((id, _), _)| stays(*id, Vanishes::BeforeShares)) {
+        server.receive(*id, &shares).unwrap();
+    }
+    devices.retain(|(id, _)| stays(*id, Vanishes::BeforeShares));
+
+    let mut server = server.close().unwrap();
+    let masked = answers(&threads, &mut devices, |id, device| {
+        device.receive(&server.delivery(id).unwrap()).unwrap();
+        device.client.mask(&input(&terms, id.0)).unwrap()
+    });
+    for ((id, _), masked) in devices.iter().zip(masked).filter(|((id, _), _)| stays(*id, Vanishes::BeforeInput)) {
+        server.receive(*id, &masked).unwrap();
+    }
+    devices.retain(|(id, _)| stays(*id, Vanishes::BeforeInput));
+
+    let mut server = server.close().unwrap();
+    let shown = |id, device: &mut Device| device.receive(&server.view(id).unwrap()).unwrap().unwrap();
+    let vouchers = answers(&threads, &mut devices, shown);
+    devices.iter().zip(vouchers).for_each(|((id, _), vouchers)| server.receive(*id, &vouchers).unwrap());
+
+    let mut server = server.close().unwrap();
+    devices.retain(|(id, _)| stays(*id, Vanishes::BeforeUnmask));
+    let asked = |id, device: &mut Device| device.receive(&server.request(id).unwrap()).unwrap().unwrap();
+    let opened = answers(&threads, &mut devices, asked);
+    devices.iter().zip(opened).for_each(|((id, _), opened)| server.receive(*id, &opened).unwrap());
+
+    let outcome = server.close(&threads).unwrap();
+    assert_eq!(outcome.survivors.len(), survivors(&vanishes).count());
+    assert_eq!(outcome.sum, plain_sum(&terms, survivors(&vanishes)));
+    assert!(outcome.wrong_shares.is_empty() && outcome.complaints.is_empty());
+}
