@@ -46,7 +46,7 @@
 //! let mut server = CollectKeys::open(terms, &mut OsEntropy)?;
 //!
 //! // Devices are offered the round. Each has a floor of its own, and answers with fresh keys.
-//! let floor = Floor { clients: 30, corrupted: 0.2, ..Floor::default() };
+//! let floor = Floor { clients: 30, survivors: 30, corrupted: 0.2, ..Floor::default() };
 //! let mut clients = Vec::new();
 //! for id in (0..40).map(ClientId) {
 //!     let (client, keys) = Client::begin(*server.offer(), id, floor, &Everybody, &mut OsEntropy)?;

@@ -174,7 +174,7 @@ fn no_mask_is_made_with_a_weak_key() {
 #[test]
 fn parameters_below_the_floor_are_refused_whatever_the_server_says() {
     let proposed = |clients, degree, threshold| {
-        let terms = Terms { least_survivors: 2, ..terms(200, Adversary::Curious) };
+        let terms = Terms { least_survivors: 100, ..terms(200, Adversary::Curious) };
         let parameters = Parameters::from_parts(clients, degree, threshold).unwrap();
         let members = |own| [own].into_iter().chain(puppets(1..clients.into())).collect();
         match surrounded(terms, Floor::default(), parameters, members) {
@@ -192,8 +192,9 @@ fn parameters_below_the_floor_are_refused_whatever_the_server_says() {
 
 #[test]
 fn an_offer_below_the_floor_is_not_taken_up() {
-    let floor = Floor { clients: 50, corrupted: 0.2, dropout: 0.1, security_bits: 40, adversary: Adversary::Curious };
-    let good = terms(50, Adversary::Curious);
+    let adversary = Adversary::Curious;
+    let floor = Floor { clients: 50, survivors: 45, corrupted: 0.2, dropout: 0.1, security_bits: 40, adversary };
+    let good = Terms { least_survivors: 45, ..terms(50, adversary) };
     let begin = |terms, floor| {
         let mut entropy = SimulatedEntropy::from_seed(1);
         Client::begin(hostile::offer(terms), ClientId(1), floor, &Everybody, &mut entropy).map(|_| ())
@@ -201,7 +202,8 @@ fn an_offer_below_the_floor_is_not_taken_up() {
     assert_eq!(begin(good, floor), Ok(()));
     let stricter = Floor { adversary: Adversary::SemiMalicious, ..floor };
     assert_eq!(begin(good, stricter), Err(ClientError::BelowFloor("adversary")));
-    assert_eq!(begin(terms(50, Adversary::SemiMalicious), stricter), Ok(()));
+    let semi_malicious = Terms { least_survivors: 45, ..terms(50, Adversary::SemiMalicious) };
+    assert_eq!(begin(semi_malicious, stricter), Ok(()));
     let assuming = |change: fn(&mut Terms)| {
         let mut terms = good;
         change(&mut terms);
@@ -210,6 +212,7 @@ fn an_offer_below_the_floor_is_not_taken_up() {
     assert_eq!(assuming(|t| t.assumptions.corrupted = 0.19), ClientError::BelowFloor("corrupted"));
     assert_eq!(assuming(|t| t.assumptions.security_bits = 39), ClientError::BelowFloor("security_bits"));
     assert_eq!(assuming(|t| t.most_clients = 49), ClientError::BelowFloor("most_clients"));
+    assert_eq!(assuming(|t| t.least_survivors = 44), ClientError::BelowFloor("least_survivors"));
     for (what, change) in [
         ("bits", (|t| t.inputs = Inputs::Bounded { largest: (1 << 20) / 50 + 1 }) as fn(&mut Terms)),
         ("bits", |t| t.bits = 0),

@@ -125,7 +125,14 @@ impl Secure {
     #[must_use]
     pub const fn floor(&self) -> Floor {
         let Assumptions { dropout, corrupted, security_bits, adversary, .. } = self.assumptions;
-        Floor { clients: self.least_survivors, corrupted, dropout, security_bits, adversary }
+        Floor {
+            clients: self.least_survivors,
+            survivors: self.least_survivors,
+            corrupted,
+            dropout,
+            security_bits,
+            adversary,
+        }
     }
 
     /// The protocol in words, and whom it trusts for what.

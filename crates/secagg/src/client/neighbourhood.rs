@@ -137,6 +137,7 @@ fn check_floor(terms: &Terms, floor: &Floor) -> Result<(), ClientError> {
         ("corrupted", promised.corrupted < floor.corrupted),
         ("security_bits", promised.security_bits < floor.security_bits),
         ("most_clients", terms.most_clients < floor.clients),
+        ("least_survivors", terms.least_survivors < floor.survivors),
     ] {
         if below {
             return Err(ClientError::BelowFloor(what));

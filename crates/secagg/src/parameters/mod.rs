@@ -157,6 +157,8 @@ impl Assumptions {
 pub struct Floor {
     /// The fewest clients.
     pub clients: u32,
+    /// The fewest of whom a sum may be opened.
+    pub survivors: u32,
     /// The fraction of clients that may be on the server's side.
     pub corrupted: f64,
     /// The fraction of clients that may drop out.
@@ -168,11 +170,19 @@ pub struct Floor {
 }
 
 impl Default for Floor {
-    /// A hundred clients, since in a smaller sum an input is not well hidden however it is masked; one in ten of them
+    /// A hundred clients and no sum of fewer than fifty, since in a smaller sum an input is not well hidden however it is
+    /// masked; one in ten of them
     /// corrupted and one in twenty dropped, below which no deployment should plan; 40 bits; a curious server, which is
     /// where deployments begin. A device that does not take the server's word on drop-outs raises the last.
     fn default() -> Self {
-        Self { clients: 100, corrupted: 0.1, dropout: 0.05, security_bits: 40, adversary: Adversary::Curious }
+        Self {
+            clients: 100,
+            survivors: 50,
+            corrupted: 0.1,
+            dropout: 0.05,
+            security_bits: 40,
+            adversary: Adversary::Curious,
+        }
     }
 }
 
@@ -180,7 +190,7 @@ impl Floor {
     /// Insecure: asks for nothing. For benchmarks.
     #[must_use]
     pub fn none() -> Self {
-        Self { clients: 0, corrupted: 0.0, dropout: 0.0, security_bits: 0, adversary: Adversary::Curious }
+        Self { clients: 0, survivors: 0, corrupted: 0.0, dropout: 0.0, security_bits: 0, adversary: Adversary::Curious }
     }
 
     /// Refuses what has no meaning.

@@ -259,7 +259,14 @@ fn a_million_clients_are_no_trouble() {
         let assumptions = Assumptions::new(delta, gamma, adversary);
         let parameters = Parameters::find(MOST_CLIENTS, &assumptions).unwrap();
         assert!(parameters.degree < 20_000, "{parameters:?}");
-        let floor = Floor { clients: MOST_CLIENTS, corrupted: gamma, dropout: delta, security_bits: 40, adversary };
+        let floor = Floor {
+            clients: MOST_CLIENTS,
+            survivors: 0,
+            corrupted: gamma,
+            dropout: delta,
+            security_bits: 40,
+            adversary,
+        };
         assert_eq!(parameters.check_floor(&floor), Ok(()));
     }
 }
@@ -292,7 +299,7 @@ fn parts_without_a_meaning_are_refused() {
 
 fn floor_of(assumptions: &Assumptions) -> Floor {
     let Assumptions { dropout, corrupted, security_bits, adversary, .. } = *assumptions;
-    Floor { clients: 3, corrupted, dropout, security_bits, adversary }
+    Floor { clients: 3, survivors: 0, corrupted, dropout, security_bits, adversary }
 }
 
 #[test]
@@ -319,7 +326,7 @@ fn a_floor_refuses_too_few_clients() {
     );
     let complete = Parameters::from_parts(99, 98, 98).unwrap();
     assert_eq!(complete.check_floor(&Floor::default()), Err(ParameterError::FewClients { clients: 99, floor: 100 }));
-    let floor = Floor { clients: 0, corrupted: 0.4, dropout: 0.4, ..Floor::default() };
+    let floor = Floor { clients: 0, survivors: 0, corrupted: 0.4, dropout: 0.4, ..Floor::default() };
     let refused = tiny.check_floor(&floor).unwrap_err();
     assert_eq!(refused, ParameterError::NoCompany { clients: 3, corrupted: 1, dropped: 1 });
 }
@@ -400,7 +407,7 @@ proptest! {
     ) {
         let adversary = if both { Adversary::SemiMalicious } else { Adversary::Curious };
         let parameters = Parameters::find(n, &Assumptions::new(dropout, corrupted, adversary)).unwrap();
-        let floor = Floor { clients: n, corrupted, dropout, security_bits: 40, adversary };
+        let floor = Floor { clients: n, survivors: 0, corrupted, dropout, security_bits: 40, adversary };
         prop_assert_eq!(parameters.check_floor(&floor), Ok(()));
         let lower = Floor {
             corrupted: corrupted * less.0,
@@ -438,7 +445,7 @@ proptest! {
         [corrupted, dropout] in any::<[f64; 2]>(),
         sane in 0.0..0.9,
     ) {
-        let floor = Floor { clients: 0, corrupted, dropout, security_bits: bits, adversary: Adversary::SemiMalicious };
+        let floor = Floor { clients: 0, survivors: 0, corrupted, dropout, security_bits: bits, adversary: Adversary::SemiMalicious };
         for n in [n, n % 200, n % 2000] {
             for k in [k, k % 200, n.wrapping_sub(1)] {
                 for t in [t, t % 200] {

@@ -62,7 +62,7 @@ pub(crate) fn parameters(mut bytes: &[u8]) -> bool {
         let security_bits = number(&mut bytes)?;
         let [adversary] = take(&mut bytes)?;
         let adversary = if adversary == 0 { Adversary::Curious } else { Adversary::SemiMalicious };
-        let floor = Floor { clients, corrupted, dropout, security_bits, adversary };
+        let floor = Floor { clients, survivors: 0, corrupted, dropout, security_bits, adversary };
         Some((Parameters::from_parts(n, k, t).ok(), n, floor))
     };
     let Some((proposed, clients, floor)) = read() else { return false };
