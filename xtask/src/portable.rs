@@ -44,7 +44,17 @@ const NEON: Target = Target {
     rustflags: "-C linker=aarch64-linux-gnu-gcc",
     runner: &["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"],
     left_out: &[
-        "client", "collusion", "contract", "decoders", "factorization", "fuzz", "properties", "server", "shares", "sum", "tight",
+        "client",
+        "collusion",
+        "contract",
+        "decoders",
+        "factorization",
+        "fuzz",
+        "properties",
+        "server",
+        "shares",
+        "sum",
+        "tight",
     ],
 };
 
@@ -142,7 +152,10 @@ mod tests {
     #[test]
     fn every_file_of_tests_is_there_but_for_those_left_out() {
         let all = test_files(&root(), &[]).unwrap();
-        assert!(["fast", "pytorch", "rotation", "transcript"].iter().all(|name| all.iter().any(|a| a == name)), "{all:?}");
+        assert!(
+            ["fast", "pytorch", "rotation", "transcript"].iter().all(|name| all.iter().any(|a| a == name)),
+            "{all:?}"
+        );
         for target in [NEON, SIMD128] {
             let some = test_files(&root(), target.left_out).unwrap();
             assert_eq!(all.len(), some.len() + target.left_out.len(), "a file that is left out no longer exists");
