@@ -1,6 +1,6 @@
 //! Masked inputs, added up as they arrive: memory is that of one vector, however many clients there are.
 
-use super::{CollectAgreement, CollectUnmask, Refusal, Round, RoundFailure, check_count, shares::Dealt};
+use super::{CollectAgreement, CollectUnmask, Complaints, Refusal, Round, RoundFailure, check_count, shares::Dealt};
 use crate::{
     ClientId,
     masks::{self, Shape},
@@ -12,8 +12,9 @@ pub struct CollectMasked {
     round: Round,
     shape: Shape,
     dealt: Vec<Option<Dealt>>,
-    /// Of those whose input arrived: about which neighbours they complain.
-    arrived: Vec<Option<Vec<bool>>>,
+    /// Whose input arrived.
+    arrived: Vec<bool>,
+    complaints: Complaints,
     lanes: Vec<u32>,
 }
 
@@ -26,8 +27,8 @@ impl std::fmt::Debug for CollectMasked {
 impl CollectMasked {
     pub(super) fn new(round: Round, dealt: Vec<Option<Dealt>>) -> Self {
         let shape = round.terms.shape().expect("the terms were checked when the round was opened");
-        let arrived = dealt.iter().map(|_| None).collect();
-        Self { round, shape, dealt, arrived, lanes: vec![0; shape.padded()] }
+        let arrived = vec![false; dealt.len()];
+        Self { round, shape, dealt, arrived, complaints: Complaints::new(), lanes: vec![0; shape.padded()] }
     }
 
     /// Who shared, and can send an input.
@@ -69,28 +70,30 @@ impl CollectMasked {
         if session != self.round.session {
             return Err(Refusal::OtherSession);
         }
-        if self.arrived[position as usize].is_some() {
+        if self.arrived[position as usize] {
             return Err(Refusal::Repeated(from));
         }
         let neighbours = self.round.graph.neighbours(position);
         check_count(neighbours.len(), complaints.len())?;
-        for (neighbour, complaint) in neighbours.iter().zip(complaints.iter()) {
-            if complaint && self.dealt[*neighbour as usize].is_none() {
-                return Err(Refusal::Complaint(self.round.client(*neighbour)));
-            }
+        let about =
+            neighbours.iter().copied().zip(complaints.iter()).filter_map(|(n, complaint)| complaint.then_some(n));
+        let about: Vec<u32> = about.collect();
+        if let Some(absent) = about.iter().find(|n| self.dealt[**n as usize].is_none()) {
+            return Err(Refusal::Complaint(self.round.client(*absent)));
         }
         let (expected, got) = (self.shape.packed_len(), packed.len());
         if masks::add_packed(&mut self.lanes, packed, self.shape.bits()).is_err() {
             return Err(Refusal::Length { expected, got });
         }
-        self.arrived[position as usize] = Some(complaints.iter().collect());
+        self.arrived[position as usize] = true;
+        self.complaints.extend(about.into_iter().map(|n| (position, n)));
         Ok(())
     }
 
     /// How many inputs have arrived.
     #[must_use]
     pub fn arrived(&self) -> usize {
-        self.arrived.iter().flatten().count()
+        self.arrived.iter().filter(|arrived| **arrived).count()
     }
 
     /// Ends the collection. Whoever shared and sent no input has dropped out, and its masks are to be taken off.
@@ -100,7 +103,8 @@ impl CollectMasked {
     pub fn close(self) -> Result<CollectAgreement, RoundFailure> {
         self.round.enough(self.arrived())?;
         let commitments = self.dealt.into_iter().map(|d| d.map(|d| d.commitment)).collect();
-        let unmask = CollectUnmask::new(self.round, self.shape, commitments, self.arrived, self.lanes)?;
+        let Self { round, shape, arrived, complaints, lanes, .. } = self;
+        let unmask = CollectUnmask::new(round, shape, commitments, &arrived, complaints, lanes)?;
         Ok(CollectAgreement::new(unmask))
     }
 }

@@ -20,7 +20,7 @@ mod parallel;
 mod shares;
 mod unmask;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use thiserror::Error;
 
@@ -140,6 +140,9 @@ pub enum RoundFailure {
     #[error("the masks do not cancel: some client masked otherwise than it said")]
     NotCancelled,
 }
+
+/// Positions of who said that whose shares were no good.
+type Complaints = BTreeSet<(u32, u32)>;
 
 /// What is known of a round once its directory is closed.
 #[derive(Debug)]

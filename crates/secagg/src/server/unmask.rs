@@ -3,7 +3,7 @@
 use zeroize::{Zeroize, Zeroizing};
 
 use super::{
-    Parallel, Refusal, Round, RoundFailure, check_count,
+    Complaints, Parallel, Refusal, Round, RoundFailure, check_count,
     parallel::{self, Job},
 };
 use crate::{
@@ -70,8 +70,7 @@ pub struct CollectUnmask {
     shape: Shape,
     commitments: Vec<Option<[u8; 32]>>,
     fates: Vec<Fate>,
-    /// Of each survivor: about which neighbours it complained.
-    complaints: Vec<Option<Vec<bool>>>,
+    complaints: Complaints,
     lanes: Vec<u32>,
     /// Of each survivor: its vouchers for its neighbours, where they had to agree.
     vouchers: Option<Vec<Option<Vec<Option<Voucher>>>>>,
@@ -91,15 +90,16 @@ impl CollectUnmask {
         round: Round,
         shape: Shape,
         commitments: Vec<Option<[u8; 32]>>,
-        complaints: Vec<Option<Vec<bool>>>,
+        arrived: &[bool],
+        complaints: Complaints,
         lanes: Vec<u32>,
     ) -> Result<Self, RoundFailure> {
-        let fate = |(shared, input): (&Option<_>, &Option<_>)| match (shared, input) {
+        let fate = |(shared, arrived): (&Option<_>, &bool)| match (shared, arrived) {
             (None, _) => Fate::Absent,
-            (Some(_), None) => Fate::Dead,
-            (Some(_), Some(_)) => Fate::Alive,
+            (Some(_), false) => Fate::Dead,
+            (Some(_), true) => Fate::Alive,
         };
-        let fates: Vec<Fate> = commitments.iter().zip(&complaints).map(fate).collect();
+        let fates: Vec<Fate> = commitments.iter().zip(arrived).map(fate).collect();
         let count = fates.len();
         let (answered, shares) = (vec![false; count], (0..count).map(|_| Vec::new()).collect());
         let unmask = Self { round, shape, commitments, fates, complaints, lanes, vouchers: None, answered, shares };
@@ -145,12 +145,11 @@ impl CollectUnmask {
 
     /// Whether a holder can be asked for a share of a dealer's secret.
     fn asks(&self, holder: u32, dealer: u32) -> bool {
-        let complained =
-            |complaints: &Vec<bool>| self.round.graph.slot(holder, dealer).is_none_or(|slot| complaints[slot]);
         let agreed = |vouchers: &Vec<Option<_>>| vouchers[holder as usize].is_some();
-        self.fates[dealer as usize] != Fate::Absent
+        self.fates[holder as usize] == Fate::Alive
+            && self.fates[dealer as usize] != Fate::Absent
             && self.vouchers.as_ref().is_none_or(agreed)
-            && self.complaints[holder as usize].as_ref().is_some_and(|c| !complained(c))
+            && !self.complaints.contains(&(holder, dealer))
     }
 
     /// Whose inputs arrived, and who are asked.
@@ -269,14 +268,7 @@ impl CollectUnmask {
     }
 
     fn complaints(&self) -> Vec<(ClientId, ClientId)> {
-        let mut all = Vec::new();
-        for (at, complaints) in self.complaints.iter().enumerate() {
-            let Some(complaints) = complaints.as_ref().filter(|c| c.contains(&true)) else { continue };
-            let neighbours = self.round.graph.neighbours(at as u32);
-            let about = neighbours.iter().zip(complaints).filter(|(_, complaint)| **complaint);
-            all.extend(about.map(|(whose, _)| (self.round.client(at as u32), self.round.client(*whose))));
-        }
-        all
+        self.complaints.iter().map(|(who, whose)| (self.round.client(*who), self.round.client(*whose))).collect()
     }
 
     /// A client's secret, and the masks that it opens.
