@@ -74,14 +74,14 @@ fn plan(set: &[&str]) -> (Plan, Opened) {
     (plan, opened)
 }
 
-fn run(folder: &Path, set: &[&str], threads: usize) -> Result<Ending, RunError> {
+fn run(folder: &Path, set: &[&str], threads: usize) -> Ending {
     let (plan, opened) = plan(set);
-    let population = opened.population(plan.config.unit)?;
+    let population = opened.population(plan.config.unit).unwrap();
     let path = KernelPath::best();
     let mut fleet = ThreadFleet::new(population.as_ref(), &plan.model, &plan.local, path, threads).unwrap();
-    let mut run = Run::begin(folder, &plan, &opened, Means { kernels: path, threads })?;
-    while run.step(&mut fleet)?.over.is_none() {}
-    run.finish()
+    let mut run = Run::begin(folder, &plan, &opened, Means { kernels: path, threads }).unwrap();
+    while run.step(&mut fleet).unwrap().over.is_none() {}
+    run.finish().unwrap()
 }
 
 fn model(folder: &Path) -> Vec<u8> {
@@ -113,8 +113,8 @@ fn p19_the_model_is_that_of_the_plain_sum_of_the_survivors() {
         let set = with(&vanish, &set);
         let folder = tempfile::tempdir().unwrap();
         let [plain, secure] = ["plain", "secure"].map(|f| folder.path().join(f));
-        run(&plain, &set, 1).unwrap();
-        run(&secure, &with(&set, &secagg), if name == "tree" { 3 } else { 2 }).unwrap();
+        run(&plain, &set, 1);
+        run(&secure, &with(&set, &secagg), if name == "tree" { 3 } else { 2 });
         assert!(model(&plain) == model(&secure), "{name}: another model");
         let metrics = |folder: &Path| fs::read_to_string(folder.join(METRICS_FILE)).unwrap();
         assert_eq!(metrics(&plain), metrics(&secure), "{name}");
@@ -126,9 +126,9 @@ fn p19_the_model_is_that_of_the_plain_sum_of_the_survivors() {
 fn vanishing_users_are_not_in_the_sum() {
     let folder = tempfile::tempdir().unwrap();
     let [all, some, again] = ["all", "some", "again"].map(|f| folder.path().join(f));
-    run(&all, &[], 1).unwrap();
-    run(&some, &["participation.vanish=0.2"], 1).unwrap();
-    run(&again, &["participation.vanish=0.2"], 2).unwrap();
+    run(&all, &[], 1);
+    run(&some, &["participation.vanish=0.2"], 1);
+    run(&again, &["participation.vanish=0.2"], 2);
     assert!(model(&all) != model(&some));
     assert!(model(&some) == model(&again));
 }
@@ -145,10 +145,10 @@ fn p3_noise_that_devices_add_is_in_the_ledger_and_in_the_model() {
     let set = with(&ARRIVAL, &["aggregation=secagg", "secagg.noise=distributed", "privacy.noise_multiplier=1.0"]);
     let folder = tempfile::tempdir().unwrap();
     let [one, two, central] = ["one", "two", "central"].map(|f| folder.path().join(f));
-    run(&one, &set, 1).unwrap();
-    run(&two, &with(&set, &["participation.vanish=0"]), 2).unwrap();
+    run(&one, &set, 1);
+    run(&two, &with(&set, &["participation.vanish=0"]), 2);
     assert!(model(&one) == model(&two), "the same on every number of threads");
-    run(&central, &with(&set, &["secagg.noise=central"]), 2).unwrap();
+    run(&central, &with(&set, &["secagg.noise=central"]), 2);
     assert!(model(&one) != model(&central));
 
     let (plan, _) = plan(&set);

@@ -187,7 +187,7 @@ impl Attempt<'_, '_> {
         // Shares are delivered; each trains, masks what it learned and sends it.
         let server = server.close().map_err(SecureError::Failed)?;
         devices.retain(|device| device.vanishes.sends() && server.shared(device.id()));
-        let (server, mut devices, exact) = self.train(workers, server, devices)?;
+        let (server, Trained { mut devices, exact, .. }) = self.train(workers, server, devices)?;
 
         // Where the server is not taken at its word, they vouch to each other for what became of everybody.
         let mut server = server.close().map_err(SecureError::Failed)?;
@@ -247,7 +247,7 @@ impl Attempt<'_, '_> {
         workers: &mut [Worker],
         server: CollectMasked,
         devices: Vec<Device>,
-    ) -> Result<(CollectMasked, Vec<Device>, Vec<(u64, Exact)>), FleetError> {
+    ) -> Result<(CollectMasked, Trained), FleetError> {
         let (server, queue) = (Mutex::new(server), Mutex::new(devices.into_iter()));
         let this = &*self;
         let shares: Vec<Result<Trained, FleetError>> = std::thread::scope(|scope| {
@@ -255,14 +255,15 @@ impl Attempt<'_, '_> {
                 workers.iter_mut().map(|worker| scope.spawn(|| this.train_some(worker, &server, &queue))).collect();
             running.into_iter().map(|t| t.join().unwrap_or(Err(FleetError::Died))).collect()
         });
-        let (mut devices, mut exact) = (Vec::new(), Vec::new());
+        let mut all = Trained::default();
         for share in shares {
-            let share = share?;
-            devices.extend(share.devices);
-            exact.extend(share.exact);
-            self.busy_s += share.busy_s;
+            let Trained { devices, exact, busy_s } = share?;
+            all.devices.extend(devices);
+            all.exact.extend(exact);
+            all.busy_s += busy_s;
         }
-        Ok((server.into_inner().unwrap_or_else(PoisonError::into_inner), devices, exact))
+        self.busy_s += all.busy_s;
+        Ok((server.into_inner().unwrap_or_else(PoisonError::into_inner), all))
     }
 
     /// Trains devices until none is left. Who fails empties the queue, so that the other threads stop too.
@@ -273,7 +274,7 @@ impl Attempt<'_, '_> {
         queue: &Mutex<std::vec::IntoIter<Device>>,
     ) -> Result<Trained, FleetError> {
         let began = Instant::now();
-        let mut trained = Trained { devices: Vec::new(), exact: Vec::new(), busy_s: 0.0 };
+        let mut trained = Trained::default();
         let mut text = UserText::new();
         loop {
             let next = lock(queue).next();
@@ -312,7 +313,8 @@ impl Attempt<'_, '_> {
     }
 }
 
-/// What one thread came to.
+/// What training came to.
+#[derive(Default)]
 struct Trained {
     devices: Vec<Device>,
     exact: Vec<(u64, Exact)>,
