@@ -69,6 +69,7 @@ fn transcript() -> String {
 #[test]
 fn a_round_is_said_to_the_byte_as_it_always_was() {
     let golden = include_str!("../testdata/transcript.txt");
+    let (_, golden) = golden.split_once('\n').unwrap(); // where it comes from
     let said = transcript();
     assert!(said == golden, "the round is now:\n{said}");
 }
