@@ -23,8 +23,8 @@ use lm::{
 use serde::Serialize;
 
 use super::{
-    local_training::{cpu_seconds, operations_per_token},
-    predict::peak_mb,
+    clock::{peak_mb, thread_seconds},
+    local_training::operations_per_token,
 };
 use crate::{failure::BadInput, kernels, pretrain::stream::Stream};
 
@@ -127,7 +127,7 @@ fn train(args: &DeviceArgs, config: &ModelConfig, path: KernelPath, trainer: &mu
     let mut masks = Masks::new();
     let (mut loss, mut tokens) = (0.0, 0);
     let clock = Instant::now();
-    let before = cpu_seconds(clock);
+    let before = thread_seconds();
     for (inputs, targets) in stream.batches(args.batch, args.unroll, 0) {
         let batch = Batch { rows: args.batch, inputs: &inputs, targets: &targets, context: &[] };
         if let Some(drawer) = &mut drawer {
@@ -136,7 +136,7 @@ fn train(args: &DeviceArgs, config: &ModelConfig, path: KernelPath, trainer: &mu
         loss += f64::from(trainer.step_without(&batch, args.learning_rate, drawer.is_some().then_some(&masks)));
         tokens += targets.len();
     }
-    let (cpu_seconds, wall_seconds) = (cpu_seconds(clock) - before, clock.elapsed().as_secs_f64());
+    let (cpu_seconds, wall_seconds) = (thread_seconds() - before, clock.elapsed().as_secs_f64());
     let as_in_the_paper = (args.model.as_str(), args.bytes, args.batch, args.unroll) == PAPER;
     Answer {
         model: args.model.clone(),

@@ -3,7 +3,7 @@
 //! A user has 1,600 tokens: 20 steps of SGD on batches of 8 sequences unrolled over 10 tokens, state carried, then the
 //! difference to the start is clipped (McMahan et al. 2018). Tokens follow Zipf's law, the same for every peer.
 
-use std::{fs, thread, time::Instant};
+use std::thread;
 
 use clap::Args;
 use lm::{
@@ -21,6 +21,7 @@ use privacy::{
 };
 use serde::Serialize;
 
+use super::{at_least_one, clock::thread_seconds};
 use crate::{failure::BadInput, kernels};
 
 #[derive(Args)]
@@ -75,13 +76,12 @@ pub(crate) fn run(args: &LocalTrainingArgs) -> anyhow::Result<()> {
     let mut config = ModelConfig::preset(&args.model).map_err(|e| BadInput::wrong("model", e.to_string()))?;
     config.vocabulary = args.vocabulary.unwrap_or(config.vocabulary);
     config.check().map_err(|e| BadInput::Refused(e.to_string()))?;
-    for (field, value) in
-        [("users", args.users as usize), ("threads", args.threads), ("batch", args.batch), ("unroll", args.unroll)]
-    {
-        if value == 0 {
-            return Err(BadInput::Refused(format!("--{field} must be at least 1")).into());
-        }
-    }
+    at_least_one([
+        ("users", args.users as usize),
+        ("threads", args.threads),
+        ("batch", args.batch),
+        ("unroll", args.unroll),
+    ])?;
     if args.tokens < args.batch {
         let problem = format!("{} are fewer than the {} sequences of a batch", args.tokens, args.batch);
         return Err(BadInput::wrong("tokens", problem).into());
@@ -111,17 +111,16 @@ fn train_users(
     let mut trainer = Trainer::new(config, args.batch, args.unroll, path)?;
     let mut update = vec![0.0; start.len()];
     let rule = ClipRule::Flat(ClipNorm::new(1.0)?);
-    let clock = Instant::now();
     let mut users = Vec::new();
     for user in first..first + args.users {
         let tokens = user_tokens(config.vocabulary as u32, user, args.tokens + 1);
-        let before = cpu_seconds(clock);
+        let before = thread_seconds();
         trainer.load(start);
         let loss = train_user(&mut trainer, &tokens, args);
         trainer.store(&mut update);
         update.iter_mut().zip(start).for_each(|(u, s)| *u -= s);
         project(&mut update, &rule)?;
-        users.push(((cpu_seconds(clock) - before) * 1e3, loss));
+        users.push(((thread_seconds() - before) * 1e3, loss));
     }
     Ok(users)
 }
@@ -154,13 +153,6 @@ fn user_tokens(vocabulary: u32, user: u32, len: usize) -> Vec<u32> {
             (f64::from(vocabulary).powf(uniform) as u32 - 1).min(vocabulary - 1)
         })
         .collect()
-}
-
-/// CPU time of this thread, or, where the system does not say, time.
-pub(super) fn cpu_seconds(since: Instant) -> f64 {
-    let account = fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let nanoseconds = account.as_deref().and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
-    nanoseconds.map_or_else(|| since.elapsed().as_secs_f64(), |ns| ns * 1e-9)
 }
 
 /// Floating-point operations of one token of training: three passes over every matrix.

@@ -1,11 +1,15 @@
 //! `keyhush bench`: how fast this machine does the work.
 
+mod clock;
 mod device;
 mod local_training;
 mod predict;
 mod round;
+mod secagg;
 
 use clap::Subcommand;
+
+use crate::failure::BadInput;
 
 /// The subcommands of `keyhush bench`.
 #[derive(Subcommand)]
@@ -16,6 +20,8 @@ pub(crate) enum Command {
     LocalTraining(local_training::LocalTrainingArgs),
     /// Run whole rounds: what they cost beside the users' training, and what a second thread costs.
     Round(round::RoundArgs),
+    /// Sum vectors by secure aggregation: what a round costs a client and the server, and whether the sum is exact.
+    Secagg(secagg::SecaggArgs),
     /// Type with a model, as a keyboard does: milliseconds a prediction, and memory.
     Predict(predict::PredictArgs),
 }
@@ -26,6 +32,13 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
         Command::Device(args) => device::run(&args),
         Command::LocalTraining(args) => local_training::run(&args),
         Command::Round(args) => round::run(&args),
+        Command::Secagg(args) => secagg::run(&args),
         Command::Predict(args) => predict::run(&args),
     }
+}
+
+/// Refuses to do something no times.
+fn at_least_one<const N: usize>(fields: [(&'static str, usize); N]) -> Result<(), BadInput> {
+    let illegal = |field| BadInput::Illegal { field, problem: "must be at least 1".to_owned() };
+    fields.into_iter().find(|(_, value)| *value == 0).map_or(Ok(()), |(field, _)| Err(illegal(field)))
 }

@@ -22,6 +22,7 @@ use lm::{
 };
 use serde::Serialize;
 
+use super::{at_least_one, clock::peak_mb};
 use crate::{failure::BadInput, kernels, model_folder};
 
 /// Words of a sentence.
@@ -57,9 +58,7 @@ struct Answer {
 }
 
 pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<()> {
-    if args.words == 0 {
-        return Err(BadInput::wrong("words", "must be at least 1").into());
-    }
+    at_least_one([("words", args.words as usize)])?;
     let path = kernels::chosen()?;
     let (model, vocabulary, rules) = load(&args.model, path)?;
     let mut predictor = Predictor::new(model.as_ref(), &vocabulary, rules);
@@ -130,13 +129,6 @@ fn word(vocabulary: &Vocabulary, n: u32) -> &str {
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
-}
-
-/// The most memory that this process ever had, where the system says.
-pub(super) fn peak_mb() -> Option<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    Some(line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok()? * 1024.0 / 1e6)
 }
 
 fn print(answer: &Answer, json: bool) -> anyhow::Result<()> {

@@ -4,8 +4,6 @@
 //! read, trained by the trainer alone, and does a whole part of the round, in turn, so that a machine that becomes slower
 //! slows all of them: what the part takes more in CPU time than the training is clipping, encoding and adding up.
 
-use std::{fs, time::Instant};
-
 use clap::Args;
 use device::{
     local::LocalTrainer,
@@ -27,8 +25,11 @@ use privacy::{
 };
 use serde::Serialize;
 
-use super::local_training::cpu_seconds;
-use crate::{failure::BadInput, kernels, train};
+use super::{
+    at_least_one,
+    clock::{process_seconds, thread_seconds},
+};
+use crate::{kernels, train};
 
 const SETTINGS: &str = include_str!("round.toml");
 /// The seed of the simulation.
@@ -108,11 +109,7 @@ struct Took {
 }
 
 pub(crate) fn run(args: &RoundArgs) -> anyhow::Result<()> {
-    for (field, value) in [("users", args.users), ("rounds", args.rounds), ("threads", args.threads as u64)] {
-        if value == 0 {
-            return Err(BadInput::Refused(format!("--{field} must be at least 1")).into());
-        }
-    }
+    at_least_one([("users", args.users as usize), ("rounds", args.rounds as usize), ("threads", args.threads)])?;
     let means = |threads| -> anyhow::Result<Means> { Ok(Means { kernels: kernels::chosen()?, threads }) };
     let set = [
         format!("model.preset={}", args.model),
@@ -136,12 +133,11 @@ fn rounds(plan: &Plan, opened: &Opened, means: Means) -> anyhow::Result<Took> {
     let population = opened.population(plan.config.unit).map_err(train::refused)?;
     let mut fleet = ThreadFleet::new(population.as_ref(), &plan.model, &plan.local, means.kernels, means.threads)?;
     let mut run = Run::begin(&folder.path().join("run"), plan, opened, means)?;
-    let clock = Instant::now();
     let (mut cpu_s, mut timings) = (0.0, Vec::new());
     loop {
-        let before = process_cpu_seconds(clock);
+        let before = process_seconds();
         let step = run.step(&mut fleet)?;
-        let took = process_cpu_seconds(clock) - before;
+        let took = process_seconds() - before;
         if let Some(done) = step.done {
             // An evaluation or a checkpoint is not a part of every round.
             let beside = done.timing.evaluate_s * means.threads as f64 + done.timing.checkpoint_s;
@@ -169,7 +165,7 @@ fn users(plan: &Plan, opened: &Opened, kernels: KernelPath) -> anyhow::Result<Of
     let mut trainer = LocalTrainer::new(&plan.model, plan.local.clone(), kernels)?;
     let mut worker = Worker::new(&plan.model, plan.local.clone(), kernels)?;
     let source = NoiseSource::from(SimulationKey::new(SEED));
-    let (clock, mut all) = (Instant::now(), OfUsers::default());
+    let mut all = OfUsers::default();
     for round in 0..plan.config.rounds {
         let (phase, stage) = (plan.phase(round), plan.stage(round));
         let coding = phase.coding(stage.clip)?;
@@ -186,14 +182,14 @@ fn users(plan: &Plan, opened: &Opened, kernels: KernelPath) -> anyhow::Result<Of
         let sampler = Sampler::new(phase.participation, population_size, phase.cohort, plan.config.rounds)?;
         for user in sampler.cohort(&source, round) {
             let mut text = UserText::new();
-            let began = cpu_seconds(clock);
+            let began = thread_seconds();
             population.read(user, &mut text)?;
             text.truncate(plan.local.most_tokens.unwrap_or(usize::MAX));
-            let read = cpu_seconds(clock);
+            let read = thread_seconds();
             let _learned = trainer.train(task.model, &text, clipping.rule(), task.learning_rate, 0)?;
-            let trained = cpu_seconds(clock);
+            let trained = thread_seconds();
             sum.add(&worker.part(task, &text, drawn(&key, user))?.encoded)?;
-            let done = cpu_seconds(clock);
+            let done = thread_seconds();
             all.read_s += read - began;
             all.training_s += trained - read;
             all.part_s += done - trained;
@@ -248,17 +244,4 @@ fn report(args: &RoundArgs, one: &Took, several: &Took, users: &OfUsers, kernels
         100.0 * busy
     );
     Ok(())
-}
-
-/// CPU time of all threads of this process; where the system does not tell, the time that went by.
-fn process_cpu_seconds(clock: Instant) -> f64 {
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Fields are counted after the name, which may hold blanks; user and system time are the 12th and 13th from there.
-    let fields: Vec<u64> = stat
-        .rsplit_once(')')
-        .map_or(Vec::new(), |(_, rest)| rest.split_whitespace().map(|f| f.parse().unwrap_or(0)).collect());
-    match fields.get(11..13) {
-        Some([user, system]) => (user + system) as f64 / 100.0,
-        _ => clock.elapsed().as_secs_f64(),
-    }
 }

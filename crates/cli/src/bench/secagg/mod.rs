@@ -1,0 +1,191 @@
+//! `keyhush bench secagg`: a whole round of secure aggregation between simulated clients, message by message through their
+//! bytes, and what it costs whom.
+//!
+//! Clients draw their secrets as devices do, from the operating system. Their inputs follow from their numbers, and are made
+//! when it is their turn, so that memory is that of a few vectors and of what all clients know between two messages. The
+//! sum is compared with the plain sum of the survivors' inputs: a round that is fast and wrong is an error.
+
+mod answer;
+mod round;
+mod sample;
+mod workers;
+
+use std::fmt;
+
+use clap::{Args, ValueEnum};
+use secagg::{
+    modulus::Modulus,
+    parameters::{Adversary, Assumptions, Parameters},
+    server::Connect,
+    session::{Inputs, Terms},
+};
+use serde::Serialize;
+
+use super::at_least_one;
+use crate::failure::BadInput;
+
+/// The variance that rounding may add to an update on the lattice, as a part of the clip norm's square: it decides how
+/// large coordinates are when nobody says.
+const ROUNDING: f64 = 0.01;
+
+#[derive(Args)]
+pub(crate) struct SecaggArgs {
+    /// Clients of the round
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    clients: u32,
+    /// Coordinates of an input
+    #[arg(long, value_name = "N", default_value_t = 2_400_000)]
+    dimension: u32,
+    /// The fraction of clients that may vanish, and does
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.05)]
+    dropout: f64,
+    /// Before what they vanish
+    #[arg(long, value_enum, value_name = "STEP", default_value_t = VanishAt::Input)]
+    vanish_at: VanishAt,
+    /// The fraction of clients that may be on the server's side
+    #[arg(long, value_name = "FRACTION", default_value_t = 1.0 / 3.0)]
+    corrupted: f64,
+    /// What the server may do: curious or semi-malicious
+    #[arg(long, value_name = "CLASS", default_value_t = Adversary::Curious)]
+    adversary: Adversary,
+    /// Insecure: so many neighbours a client, whatever they protect
+    #[arg(long, value_name = "N", requires = "threshold")]
+    degree: Option<u32>,
+    /// Insecure: so many shares to open a secret
+    #[arg(long, value_name = "N", requires = "degree")]
+    threshold: Option<u32>,
+    /// The largest coordinate; unless given, as rounding by 1 % of the clip norm needs it
+    #[arg(long, value_name = "N")]
+    largest: Option<u32>,
+    /// Sums are mod 2^BITS; unless given, as few as the largest sum needs
+    #[arg(long, value_name = "BITS")]
+    bits: Option<u32>,
+    /// Threads that take masks off the sum
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: usize,
+    /// No round: take so many masks off a vector, and say how long all masks of such a round would take
+    #[arg(long, value_name = "N")]
+    streams_sample: Option<u32>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Before what clients vanish.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum VanishAt {
+    /// Their shares: nobody has a mask with them
+    Shares,
+    /// Their input, which leaves a mask with each neighbour to be taken off: the costly point
+    Input,
+    /// Their answer to the last question: their input counts
+    Unmask,
+}
+
+impl fmt::Display for VanishAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Shares => "shares",
+            Self::Input => "input",
+            Self::Unmask => "unmask",
+        })
+    }
+}
+
+/// What is measured: everything that has been checked before any work.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    terms: Terms,
+    connect: Connect,
+    parameters: Parameters,
+    largest: u32,
+    dropped: u32,
+    vanish_at: VanishAt,
+    threads: usize,
+}
+
+impl Case {
+    fn new(args: &SecaggArgs) -> Result<Self, BadInput> {
+        at_least_one([("threads", args.threads), ("dimension", args.dimension as usize)])?;
+        let refused = |error: &dyn fmt::Display| BadInput::Refused(error.to_string());
+        let assumptions = Assumptions::new(args.dropout, args.corrupted, args.adversary);
+        assumptions.check().map_err(|e| refused(&e))?;
+        let (connect, parameters) = match args.degree.zip(args.threshold) {
+            Some((degree, threshold)) => (
+                Connect::Insecure { degree, threshold },
+                Parameters::insecure(args.clients, degree, threshold).map_err(|e| refused(&e))?,
+            ),
+            None => (Connect::Found, Parameters::find(args.clients, &assumptions).map_err(|e| refused(&e))?),
+        };
+        let largest = args.largest.unwrap_or_else(|| largest(args.dimension));
+        let modulus = Modulus::new(largest, args.clients).map_err(|e| BadInput::wrong("largest", e))?;
+        let bits = args.bits.unwrap_or(modulus.bits());
+        modulus.widened(bits).map_err(|e| BadInput::wrong("bits", e))?;
+        let dropped = assumptions.most_dropped(args.clients);
+        let terms = Terms {
+            task: [1; 32],
+            model: [2; 32],
+            round: 1,
+            assumptions,
+            most_clients: args.clients,
+            least_survivors: (args.clients - dropped).max(2),
+            dimension: args.dimension,
+            bits,
+            inputs: Inputs::Bounded { largest },
+        };
+        terms.check().map_err(|e| refused(&e))?;
+        Ok(Self { terms, connect, parameters, largest, dropped, vanish_at: args.vanish_at, threads: args.threads })
+    }
+
+    /// Whether a client vanishes: they are spread evenly over the numbers, and so at random over the graph.
+    fn vanishes(&self, client: u64) -> bool {
+        let (clients, dropped) = (u64::from(self.terms.most_clients), u64::from(self.dropped));
+        (client + 1) * dropped / clients > client * dropped / clients
+    }
+}
+
+/// Twice the largest coordinate of an update on the lattice, `2 ln d` standard deviations, where rounding adds
+/// [`ROUNDING`] (Xu et al. 2023, Algorithm 2).
+fn largest(dimension: u32) -> u32 {
+    let bound = 2.0 * f64::from(dimension).ln() / (2.0 * ROUNDING.sqrt());
+    2 * (bound.ceil() as u32).max(1)
+}
+
+pub(crate) fn run(args: &SecaggArgs) -> anyhow::Result<()> {
+    let case = Case::new(args)?;
+    match args.streams_sample {
+        Some(streams) => sample::run(&case, streams)?.print(args.json),
+        None => round::run(&case)?.print(args.json),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn coordinates_are_as_large_as_the_design_has_them() {
+        assert_eq!(largest(2_400_000), 2 * 147);
+        assert_eq!(largest(1), 2);
+    }
+
+    #[test]
+    fn as_many_vanish_as_are_told_to() {
+        for (clients, dropout, dropped) in [(50, 0.06, 3), (1000, 0.05, 50), (60, 0.0, 0)] {
+            let args = args(clients, dropout);
+            let case = Case::new(&args).unwrap();
+            assert_eq!((0..u64::from(clients)).filter(|c| case.vanishes(*c)).count(), dropped, "{clients} {dropout}");
+        }
+    }
+
+    fn args(clients: u32, dropout: f64) -> SecaggArgs {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: SecaggArgs,
+        }
+        let flags = ["bench", "--clients", &clients.to_string(), "--dropout", &dropout.to_string()].map(String::from);
+        <Line as clap::Parser>::parse_from(flags).args
+    }
+}

@@ -1,0 +1,268 @@
+//! One round, every message through its bytes, with a clock at every step.
+
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use secagg::{
+    ClientId,
+    client::Client,
+    directory::Everybody,
+    entropy::OsEntropy,
+    parameters::Floor,
+    server::{CollectAgreement, CollectKeys, CollectMasked, CollectShares, CollectUnmask},
+    session::Offer,
+};
+
+use super::{
+    super::clock::{peak_mb, thread_seconds},
+    Case, VanishAt,
+    answer::{About, Bytes, ClientSeconds, RoundAnswer, ServerSeconds, Traffic},
+    workers::Workers,
+};
+
+/// CPU time of something that is done again and again.
+#[derive(Default)]
+pub(super) struct Clock {
+    pub(super) total_s: f64,
+    pub(super) max_s: f64,
+    pub(super) times: u32,
+}
+
+impl Clock {
+    fn time<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let before = thread_seconds();
+        let result = work();
+        let took = thread_seconds() - before;
+        self.total_s += took;
+        self.max_s = self.max_s.max(took);
+        self.times += 1;
+        result
+    }
+}
+
+/// Bytes of a message in both directions.
+#[derive(Default)]
+struct Carried {
+    up: u64,
+    down: u64,
+    clients: u64,
+}
+
+impl Carried {
+    fn add(&mut self, down: &[u8], up: &[u8]) {
+        self.down += down.len() as u64;
+        self.up += up.len() as u64;
+        self.clients += 1;
+    }
+
+    fn mean(&self) -> Bytes {
+        let clients = self.clients.max(1) as f64;
+        Bytes { up: self.up as f64 / clients, down: self.down as f64 / clients }
+    }
+}
+
+/// What clients take: one clock for each message that they answer.
+#[derive(Default)]
+pub(super) struct Clients {
+    pub(super) keys: Clock,
+    pub(super) shares: Clock,
+    pub(super) deliver: Clock,
+    pub(super) mask: Clock,
+    pub(super) agree: Clock,
+    pub(super) unmask: Clock,
+}
+
+/// What the server takes.
+#[derive(Default)]
+pub(super) struct Server {
+    /// Keys that arrive, checked.
+    pub(super) keys: Clock,
+    /// The directory: parameters, tree, graph.
+    pub(super) directory: Clock,
+    /// Neighbourhoods, shares and deliveries on their way.
+    pub(super) route: Clock,
+    /// Masked inputs, added.
+    pub(super) add: Clock,
+    /// Vouchers, requests and answers.
+    pub(super) answers: Clock,
+    /// The end, without what other threads do.
+    pub(super) finish: Clock,
+}
+
+struct Bench<'a> {
+    case: &'a Case,
+    offer: Offer,
+    /// Who is still there. A client's number is its id.
+    clients: Vec<Option<Client>>,
+    client: Clients,
+    server: Server,
+    carried: [Carried; 5],
+    /// The plain sum of the inputs that the server has.
+    plain: Vec<u32>,
+    bar: ProgressBar,
+}
+
+/// Runs a round.
+pub(super) fn run(case: &Case) -> anyhow::Result<RoundAnswer> {
+    let began = Instant::now();
+    let keys = CollectKeys::open(case.terms, &mut OsEntropy)?;
+    let mut bench = Bench {
+        case,
+        offer: *keys.offer(),
+        clients: Vec::new(),
+        client: Clients::default(),
+        server: Server::default(),
+        carried: Default::default(),
+        plain: vec![0; case.terms.dimension as usize],
+        bar: progress(5 * u64::from(case.terms.most_clients)),
+    };
+    let shares = bench.keys(keys)?;
+    let inputs = bench.shares(shares)?;
+    let agreement = bench.inputs(inputs)?;
+    let answers = bench.agreement(agreement)?;
+    bench.unmask(answers, began)
+}
+
+impl Bench<'_> {
+    /// Everybody takes up the offer.
+    fn keys(&mut self, mut server: CollectKeys) -> anyhow::Result<CollectShares> {
+        self.bar.set_message("advertise keys");
+        let offered = self.offer.encode();
+        for id in (0..self.case.terms.most_clients).map(u64::from).map(ClientId) {
+            let begin = || -> anyhow::Result<_> {
+                Ok(Client::begin(Offer::decode(&offered)?, id, Floor::none(), &Everybody, &mut OsEntropy)?)
+            };
+            let (client, message) = self.client.keys.time(begin)?;
+            self.server.keys.time(|| server.receive(id, &message, &Everybody))?;
+            self.carried[0].add(&offered, &message);
+            self.clients.push(Some(client));
+            self.bar.inc(1);
+        }
+        Ok(self.server.directory.time(|| server.close(self.case.connect))?)
+    }
+
+    /// Everybody shares its secrets.
+    fn shares(&mut self, mut server: CollectShares) -> anyhow::Result<CollectMasked> {
+        self.bar.set_message("share keys");
+        self.vanish(VanishAt::Shares);
+        for (id, slot) in ids(&mut self.clients) {
+            let Some(client) = slot else { continue };
+            let neighbourhood = self.server.route.time(|| server.neighbourhood(id)).context("no neighbourhood")?;
+            let answer = self.client.shares.time(|| client.receive(&neighbourhood, &Everybody, &mut OsEntropy))?;
+            let message = answer.context("no shares")?;
+            self.server.route.time(|| server.receive(id, &message))?;
+            self.carried[1].add(&neighbourhood, &message);
+            self.bar.inc(1);
+        }
+        Ok(self.server.route.time(|| server.close())?)
+    }
+
+    /// Everybody masks its input. One input is in memory at a time.
+    fn inputs(&mut self, mut server: CollectMasked) -> anyhow::Result<CollectAgreement> {
+        self.bar.set_message("mask inputs");
+        self.vanish(VanishAt::Input);
+        let mut input = vec![0; self.plain.len()];
+        for (id, slot) in ids(&mut self.clients) {
+            let Some(client) = slot else { continue };
+            fill(&mut input, self.case.largest, id);
+            self.plain.iter_mut().zip(&input).for_each(|(sum, value)| *sum += value);
+            let delivery = self.server.route.time(|| server.delivery(id)).context("no delivery")?;
+            self.client.deliver.time(|| client.receive(&delivery, &Everybody, &mut OsEntropy))?;
+            let message = self.client.mask.time(|| client.mask(&input))?;
+            self.server.add.time(|| server.receive(id, &message))?;
+            self.carried[2].add(&delivery, &message);
+            self.bar.inc(1);
+        }
+        Ok(self.server.answers.time(|| server.close())?)
+    }
+
+    /// Where the server is not taken at its word, everybody vouches for what it was shown.
+    fn agreement(&mut self, mut server: CollectAgreement) -> anyhow::Result<CollectUnmask> {
+        self.bar.set_message("agree");
+        let is_needed = server.is_needed();
+        for (id, slot) in ids(&mut self.clients).filter(|_| is_needed) {
+            let Some(client) = slot else { continue };
+            let view = self.server.answers.time(|| server.view(id)).context("no view")?;
+            let answer = self.client.agree.time(|| client.receive(&view, &Everybody, &mut OsEntropy))?;
+            let message = answer.context("no vouchers")?;
+            self.server.answers.time(|| server.receive(id, &message))?;
+            self.carried[3].add(&view, &message);
+            self.bar.inc(1);
+        }
+        Ok(self.server.answers.time(|| server.close())?)
+    }
+
+    /// Those who are left open what is needed; the server takes the masks off.
+    fn unmask(mut self, mut server: CollectUnmask, began: Instant) -> anyhow::Result<RoundAnswer> {
+        self.bar.set_message("open shares");
+        self.vanish(VanishAt::Unmask);
+        for (id, slot) in ids(&mut self.clients) {
+            let Some(mut client) = slot.take() else { continue };
+            let request = self.server.answers.time(|| server.request(id)).context("no request")?;
+            let answer = self.client.unmask.time(|| client.receive(&request, &Everybody, &mut OsEntropy))?;
+            let message = answer.context("no opened shares")?;
+            self.server.answers.time(|| server.receive(id, &message))?;
+            self.carried[4].add(&request, &message);
+            self.bar.inc(1);
+        }
+        self.bar.set_message("take masks off");
+        let workers = Workers::new(self.case.threads);
+        let outcome = self.server.finish.time(|| server.close(&workers))?;
+        self.bar.finish_and_clear();
+        if outcome.sum != self.plain {
+            bail!("the sum is not that of the survivors' inputs: this is a bug in secure aggregation");
+        }
+        let batches = workers.batches();
+        let [reconstruct_s, expand_s] = batches[..] else { bail!("expected two batches of work, got {batches:?}") };
+        let elements = outcome.masks as f64 * f64::from(self.case.terms.dimension);
+        let server = ServerSeconds::new(&self.server, reconstruct_s, expand_s);
+        let client = ClientSeconds::new(&self.client);
+        Ok(RoundAnswer {
+            about: About::new(self.case),
+            exact: true,
+            survivors: outcome.survivors.len(),
+            masks: outcome.masks,
+            ns_per_mask_element: expand_s * 1e9 / elements,
+            cpu_s: client.all_clients_s + server.total_s,
+            client,
+            server,
+            bytes: Traffic::new(self.carried.map(|carried| carried.mean())),
+            peak_mb: peak_mb(),
+            wall_s: began.elapsed().as_secs_f64(),
+        })
+    }
+
+    /// Those who vanish here are gone.
+    fn vanish(&mut self, step: VanishAt) {
+        if self.case.vanish_at == step {
+            let case = self.case;
+            ids(&mut self.clients).filter(|(id, _)| case.vanishes(id.0)).for_each(|(_, client)| *client = None);
+        }
+    }
+}
+
+fn ids(clients: &mut [Option<Client>]) -> impl Iterator<Item = (ClientId, &mut Option<Client>)> {
+    (0..).map(ClientId).zip(clients)
+}
+
+/// A client's input: numbers from 0 to the largest that follow from its own (SplitMix64), all with the same chance.
+fn fill(input: &mut [u32], largest: u32, client: ClientId) {
+    let count = u64::from(largest) + 1;
+    let mut state = client.0.wrapping_mul(0xd1b5_4a32_d192_ed03);
+    for value in input {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        *value = (((z >> 32) * count) >> 32) as u32;
+    }
+}
+
+/// Shown in a terminal only.
+fn progress(steps: u64) -> ProgressBar {
+    let bar = ProgressBar::new(steps);
+    match ProgressStyle::with_template("{msg:<15} {wide_bar} {percent} %, {eta} left") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
