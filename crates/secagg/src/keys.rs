@@ -5,10 +5,10 @@ use aes_gcm::{
     Aes256Gcm, KeyInit,
     aead::{Aead, Payload},
 };
+use curve25519_dalek::MontgomeryPoint;
 use hkdf::Hkdf;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-use x25519_dalek::{PublicKey, StaticSecret};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::{
@@ -39,15 +39,38 @@ pub(crate) struct WeakKey;
 impl PublicKeys {
     /// Refuses keys of low order, whose agreed secret anyone knows, and one key for both uses.
     pub(crate) fn check(&self) -> Result<(), WeakKey> {
-        let probe = SecretKey(StaticSecret::from([1; 32]));
-        probe.agree(&self.sealing)?;
-        probe.agree(&self.masking)?;
-        if self.sealing == self.masking { Err(WeakKey) } else { Ok(()) }
+        let weak = is_of_low_order(&self.sealing) || is_of_low_order(&self.masking) || self.sealing == self.masking;
+        if weak { Err(WeakKey) } else { Ok(()) }
     }
 }
 
-/// One secret key. It is zeroized on drop, and `Debug` does not show it.
-pub(crate) struct SecretKey(StaticSecret);
+/// Whether a public key is a point of low order: 0, 1, the two of order 8, -1, and 0 and 1 as they should not be written.
+/// The highest bit of a key does not count (RFC 7748, section 5).
+fn is_of_low_order(key: &[u8; 32]) -> bool {
+    const MIDDLE: [u8; 30] = [0xff; 30];
+    let (mut key, last) = (*key, key[31] & 0x7f);
+    key[31] = last;
+    match (key[0], &key[1..31], last) {
+        (0 | 1, middle, 0) if middle == [0; 30] => true,
+        (0xec..=0xee, middle, 0x7f) if middle == MIDDLE => true,
+        _ => ORDER_EIGHT.contains(&key),
+    }
+}
+
+/// The points of order 8.
+const ORDER_EIGHT: [[u8; 32]; 2] = [
+    [
+        0xe0, 0xeb, 0x7a, 0x7c, 0x3b, 0x41, 0xb8, 0xae, 0x16, 0x56, 0xe3, 0xfa, 0xf1, 0x9f, 0xc4, 0x6a, 0xda, 0x09,
+        0x8d, 0xeb, 0x9c, 0x32, 0xb1, 0xfd, 0x86, 0x62, 0x05, 0x16, 0x5f, 0x49, 0xb8, 0x00,
+    ],
+    [
+        0x5f, 0x9c, 0x95, 0xbc, 0xa3, 0x50, 0x8c, 0x24, 0xb1, 0xd0, 0xb1, 0x55, 0x9c, 0x83, 0xef, 0x5b, 0x04, 0x44,
+        0x5c, 0xc4, 0x58, 0x1c, 0x8e, 0x86, 0xd8, 0x22, 0x4e, 0xdd, 0xd0, 0x9f, 0x11, 0x57,
+    ],
+];
+
+/// One secret key of X25519 (RFC 7748). It is zeroized on drop, and `Debug` does not show it.
+pub(crate) struct SecretKey(Zeroizing<[u8; 32]>);
 
 impl SecretKey {
     pub(crate) fn draw(entropy: &mut dyn Entropy) -> Result<Self, NoRandomness> {
@@ -57,21 +80,28 @@ impl SecretKey {
     }
 
     pub(crate) fn from_bytes(bytes: &[u8; 32]) -> Self {
-        Self(StaticSecret::from(*bytes))
+        Self(Zeroizing::new(*bytes))
     }
 
     pub(crate) fn to_bytes(&self) -> Zeroizing<[u8; 32]> {
-        Zeroizing::new(self.0.to_bytes())
+        self.0.clone()
     }
 
     pub(crate) fn public(&self) -> [u8; 32] {
-        PublicKey::from(&self.0).to_bytes()
+        MontgomeryPoint::mul_base_clamped(*self.0).to_bytes()
     }
 
-    /// What two agree on (X25519); refused where the other key leaves no choice.
+    /// What two agree on; refused where the other key leaves no choice. X25519 by way of the Edwards form of the curve, whose
+    /// arithmetic has vectors: a round of many clients is mostly this. A key on the twist, which no honest client has, goes
+    /// the usual way. Either takes the same time whatever the secret is.
     pub(crate) fn agree(&self, other: &[u8; 32]) -> Result<Agreed, WeakKey> {
-        let shared = self.0.diffie_hellman(&PublicKey::from(*other));
-        if shared.was_contributory() { Ok(Agreed(Zeroizing::new(shared.to_bytes()))) } else { Err(WeakKey) }
+        let point = MontgomeryPoint(*other);
+        let shared = match point.to_edwards(0) {
+            Some(edwards) => edwards.mul_clamped(*self.0).to_montgomery(),
+            None => point.mul_clamped(*self.0),
+        };
+        let shared = Zeroizing::new(shared.to_bytes());
+        if bool::from(shared.ct_eq(&[0; 32])) { Err(WeakKey) } else { Ok(Agreed(shared)) }
     }
 }
 
@@ -213,6 +243,28 @@ mod tests {
         (a.agree(&b.public()).unwrap(), b.agree(&a.public()).unwrap())
     }
 
+    /// Our way and the usual way come to the same, whatever is agreed with: points of the curve, of the twist, of low order.
+    #[test]
+    fn agreement_is_that_of_x25519() {
+        let mut entropy = SimulatedEntropy::from_seed(5);
+        let mut draw = || {
+            let mut bytes = [0; 32];
+            entropy.fill(&mut bytes).unwrap();
+            bytes
+        };
+        let (mut on_curve, mut on_twist) = (0, 0);
+        for _ in 0..60 {
+            let (secret, other) = (draw(), draw());
+            let usual = x25519_dalek::StaticSecret::from(secret).diffie_hellman(&other.into());
+            let ours = SecretKey::from_bytes(&secret).agree(&other).unwrap();
+            assert_eq!(*ours.0, usual.to_bytes());
+            let public = x25519_dalek::PublicKey::from(&x25519_dalek::StaticSecret::from(secret));
+            assert_eq!(SecretKey::from_bytes(&secret).public(), public.to_bytes());
+            *(if MontgomeryPoint(other).to_edwards(0).is_some() { &mut on_curve } else { &mut on_twist }) += 1;
+        }
+        assert!(on_curve > 10 && on_twist > 10, "{on_curve} and {on_twist}");
+    }
+
     #[test]
     fn what_is_sealed_opens_for_its_recipient_in_its_session_and_nowhere_else() {
         let (ours, theirs) = agreed();
@@ -264,20 +316,21 @@ mod tests {
     #[test]
     fn keys_of_low_order_are_refused() {
         let good = SecretKey::from_bytes(&[5; 32]).public();
-        let one = {
-            let mut k = [0; 32];
-            k[0] = 1;
-            k
-        };
-        let p_minus_one = {
-            let mut k = [0xff; 32];
-            k[0] = 0xec;
-            k[31] = 0x7f;
-            k
-        };
-        for weak in [[0; 32], one, p_minus_one] {
-            assert!(PublicKeys { sealing: weak, masking: good }.check().is_err());
-            assert!(PublicKeys { sealing: good, masking: weak }.check().is_err());
+        let probe = SecretKey::from_bytes(&[9; 32]);
+        // 2^255 - 19 less 1, itself, and one more; what is above is the same points again, and not of low order.
+        let near_p = |first: u8| std::array::from_fn(|i| if i == 0 { first } else { 0xff });
+        let small = |first: u8| std::array::from_fn(|i| if i == 0 { first } else { 0 });
+        let weak = [small(0), small(1), near_p(0xec), near_p(0xed), near_p(0xee), ORDER_EIGHT[0], ORDER_EIGHT[1]];
+        for mut key in weak {
+            for last in [key[31] & 0x7f, key[31] | 0x80] {
+                key[31] = last;
+                assert!(probe.agree(&key).is_err(), "X25519 itself says so: {key:x?}");
+                assert!(PublicKeys { sealing: key, masking: good }.check().is_err());
+                assert!(PublicKeys { sealing: good, masking: key }.check().is_err());
+            }
+        }
+        for strong in [small(2), small(9), near_p(0xeb), near_p(0xef), good] {
+            assert!(!is_of_low_order(&strong) && probe.agree(&strong).is_ok(), "{strong:x?}");
         }
         assert!(PublicKeys { sealing: good, masking: good }.check().is_err(), "one key for two uses");
         let other = SecretKey::from_bytes(&[6; 32]).public();

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Elements that are masked at a time: what is in the clear and half masked stays small.
-const CHUNK: usize = 64 * masks::BLOCK;
+const CHUNK: usize = 128 * masks::BLOCK;
 
 /// What a client holds for a neighbour.
 #[derive(Debug)]
@@ -107,16 +107,12 @@ impl Ready {
         if got != expected {
             return Err(ClientError::Length { expected, got });
         }
-        let most = self.terms.largest_input();
-        if let Some(got) = input.iter().copied().find(|v| *v > most) {
-            return Err(ClientError::Range { got, most });
-        }
         // Terms that were checked have a shape.
         let shape = self.terms.shape().map_err(|_| ClientError::Length { expected, got })?;
         let complaints = Bits::new(self.held.iter().map(|h| matches!(h, Held::Useless)).collect());
         let mut message = MaskedInput::begin(&self.session, &complaints);
         message.reserve_exact(shape.packed_len());
-        mask_in_chunks(&shape, input, &self.streams, &mut message);
+        mask_in_chunks(&shape, input, self.terms.largest_input(), &self.streams, &mut message)?;
         Ok((self.sent(), message))
     }
 
@@ -132,18 +128,29 @@ impl Ready {
     }
 }
 
-/// Appends the masked input, packed.
-fn mask_in_chunks(shape: &Shape, input: &[u32], streams: &[(MaskKey, Sign)], message: &mut Vec<u8>) {
+/// Appends the masked input, packed, if no coordinate is above the most.
+fn mask_in_chunks(
+    shape: &Shape,
+    input: &[u32],
+    most: u32,
+    streams: &[(MaskKey, Sign)],
+    message: &mut Vec<u8>,
+) -> Result<(), ClientError> {
     let bits = shape.bits();
     let mut lanes = Zeroizing::new(vec![0; CHUNK.min(shape.padded())]);
     for start in (0..shape.padded()).step_by(CHUNK) {
         let lanes = &mut lanes[..CHUNK.min(shape.padded() - start)];
         let there = input.get(start..).unwrap_or_default();
         let there = &there[..there.len().min(lanes.len())];
+        let got = there.iter().copied().fold(0, u32::max);
+        if got > most {
+            return Err(ClientError::Range { got, most });
+        }
         lanes[..there.len()].copy_from_slice(there);
         lanes[there.len()..].zeroize();
         let first = (start / masks::BLOCK) as u64;
         masks::apply(lanes, first, bits, streams).expect("chunks are whole blocks");
         masks::pack(lanes, bits, message).expect("chunks are whole blocks");
     }
+    Ok(())
 }

@@ -122,6 +122,11 @@ pub(super) fn unpack_with(lanes: &mut [u32], packed: &[u8], bits: usize, op: imp
     Arch::new().dispatch(Unpack { lanes, packed, bits, op });
 }
 
+/// The same with the values of two vectors.
+pub(super) fn unpack_two_with(lanes: &mut [u32], packed: [&[u8]; 2], bits: usize, op: impl Fn(&mut u32, u32, u32)) {
+    Arch::new().dispatch(UnpackTwo { lanes, packed, bits, op });
+}
+
 /// The bytes of packed lanes, which are whole blocks.
 pub(super) const fn packed_len(lanes: usize, bits: usize) -> usize {
     lanes / BLOCK * ROW_BYTES * bits
@@ -192,14 +197,7 @@ impl<F: Fn(&mut u32, u32)> WithSimd for Unpack<'_, F> {
         let Self { lanes, packed, bits, op } = self;
         for (block, rows) in lanes.chunks_exact_mut(BLOCK).zip(rows(packed).chunks_exact(bits)) {
             for (i, lanes) in block.as_chunks_mut::<COLUMNS>().0.iter_mut().enumerate() {
-                let (row, shift) = place(i, bits);
-                let mut values = words(&rows[row]).map(|word| word >> shift);
-                if shift + bits > COLUMNS {
-                    let high = words(&rows[row + 1]);
-                    for l in 0..COLUMNS {
-                        values[l] |= high[l] << (COLUMNS - shift);
-                    }
-                }
+                let values = values(rows, i, bits);
                 for l in 0..COLUMNS {
                     op(&mut lanes[l], values[l]);
                 }
@@ -208,7 +206,47 @@ impl<F: Fn(&mut u32, u32)> WithSimd for Unpack<'_, F> {
     }
 }
 
-/// What [`pack`] runs on the instruction set that was found; the bytes are zero.
+/// What [`unpack_two_with`] runs on the instruction set that was found.
+struct UnpackTwo<'a, F> {
+    lanes: &'a mut [u32],
+    packed: [&'a [u8]; 2],
+    bits: usize,
+    op: F,
+}
+
+impl<F: Fn(&mut u32, u32, u32)> WithSimd for UnpackTwo<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { lanes, packed: [a, b], bits, op } = self;
+        let rows = rows(a).chunks_exact(bits).zip(rows(b).chunks_exact(bits));
+        for (block, (a, b)) in lanes.chunks_exact_mut(BLOCK).zip(rows) {
+            for (i, lanes) in block.as_chunks_mut::<COLUMNS>().0.iter_mut().enumerate() {
+                let (a, b) = (values(a, i, bits), values(b, i, bits));
+                for l in 0..COLUMNS {
+                    op(&mut lanes[l], a[l], b[l]);
+                }
+            }
+        }
+    }
+}
+
+/// The 32 values of a block from lane 32 i on.
+#[inline(always)]
+fn values(rows: &[Row], i: usize, bits: usize) -> [u32; COLUMNS] {
+    let (row, shift) = place(i, bits);
+    let mut values = words(&rows[row]).map(|word| word >> shift);
+    if shift + bits > COLUMNS {
+        let high = words(&rows[row + 1]);
+        for l in 0..COLUMNS {
+            values[l] |= high[l] << (COLUMNS - shift);
+        }
+    }
+    values
+}
+
+/// What [`pack`] runs on the instruction set that was found.
 pub(super) struct Pack<'a> {
     pub(super) lanes: &'a [u32],
     pub(super) packed: &'a mut [u8],
@@ -224,24 +262,24 @@ impl WithSimd for Pack<'_> {
         let mask = mask(bits);
         let rows = packed.as_chunks_mut().0.as_chunks_mut::<COLUMNS>().0;
         for (block, rows) in lanes.chunks_exact(BLOCK).zip(rows.chunks_exact_mut(bits)) {
-            for (i, lanes) in block.as_chunks::<COLUMNS>().0.iter().enumerate() {
-                let (row, shift) = place(i, bits);
+            // A row is filled by lanes until one does not fit; what is left of it begins the next.
+            let (mut row, mut words, mut filled) = (0, [0; COLUMNS], 0);
+            for lanes in block.as_chunks::<COLUMNS>().0 {
                 let values = lanes.map(|lane| lane & mask);
-                or(&mut rows[row], values.map(|value| value << shift));
-                if shift + bits > COLUMNS {
-                    or(&mut rows[row + 1], values.map(|value| value >> (COLUMNS - shift)));
+                for l in 0..COLUMNS {
+                    words[l] |= values[l] << filled;
                 }
+                filled += bits;
+                if filled < COLUMNS {
+                    continue;
+                }
+                rows[row] = words.map(u32::to_le_bytes);
+                (row, filled) = (row + 1, filled - COLUMNS);
+                words = match filled {
+                    0 => [0; COLUMNS],
+                    _ => values.map(|value| value >> (bits - filled)),
+                };
             }
         }
     }
-}
-
-/// Sets bits of a row.
-#[inline(always)]
-fn or(row: &mut Row, bits: [u32; COLUMNS]) {
-    let mut words = words(row);
-    for l in 0..COLUMNS {
-        words[l] |= bits[l];
-    }
-    *row = words.map(u32::to_le_bytes);
 }
