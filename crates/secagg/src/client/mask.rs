@@ -142,7 +142,7 @@ fn mask_in_chunks(
         let lanes = &mut lanes[..CHUNK.min(shape.padded() - start)];
         let there = input.get(start..).unwrap_or_default();
         let there = &there[..there.len().min(lanes.len())];
-        let got = there.iter().copied().fold(0, u32::max);
+        let got = masks::largest(there);
         if got > most {
             return Err(ClientError::Range { got, most });
         }

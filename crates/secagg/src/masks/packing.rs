@@ -115,6 +115,24 @@ pub fn reduce(lanes: &mut [u32], bits: u32) -> Result<(), MaskError> {
     Ok(())
 }
 
+/// The largest of some numbers; 0 of none.
+#[must_use]
+pub fn largest(numbers: &[u32]) -> u32 {
+    Arch::new().dispatch(Largest(numbers))
+}
+
+/// What [`largest`] runs on the instruction set that was found.
+struct Largest<'a>(&'a [u32]);
+
+impl WithSimd for Largest<'_> {
+    type Output = u32;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> u32 {
+        self.0.iter().copied().fold(0, u32::max)
+    }
+}
+
 /// Calls `op` with every lane and the value packed for it, whose bits from b on are undefined.
 ///
 /// The lengths were checked.

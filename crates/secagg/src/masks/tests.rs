@@ -187,6 +187,16 @@ fn agrees_on(simd: impl Simd) {
 }
 
 #[test]
+fn the_largest_is_found_wherever_it_is() {
+    assert_eq!(largest(&[]), 0);
+    for at in 0..200 {
+        let mut numbers = vec![7; 200];
+        numbers[at] = u32::MAX - 1;
+        assert_eq!(largest(&numbers), u32::MAX - 1, "at {at}");
+    }
+}
+
+#[test]
 fn plain_instructions_give_the_layout() {
     agrees_on(Scalar);
 }
