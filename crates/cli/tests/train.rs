@@ -191,7 +191,7 @@ fn ranks_of_mpirun_come_to_the_same_as_one_process() {
     }
 }
 
-/// Nobody's update is seen, some devices vanish, the process is resumed in the midst, and the model is the same.
+/// Nobody's update is seen, some devices vanish, and the model, the metrics and the ledger's events are the same.
 #[test]
 fn secure_aggregation_comes_to_the_same_as_the_plain_sum() {
     let bench = Bench::new();

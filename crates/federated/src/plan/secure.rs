@@ -170,9 +170,6 @@ fn range(config: &Config, cohort: u64) -> Result<(u32, u32), ConfigError> {
         _ => 0.0,
     };
     let most = (mean + slack).min(population);
-    if most > f64::from(1u32 << 24) {
-        return Err(ConfigError::new("participation.cohort", "secure aggregation is for at most 2^24 devices a round"));
-    }
     let fewest = mean - slack;
     if fewest < 3.0 {
         let why = format!(
