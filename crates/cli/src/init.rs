@@ -445,7 +445,7 @@ mod tests {
             let there = [format!("\n{key} = "), format!("\n# {key} = "), format!("[{key}]")];
             assert!(there.iter().any(|line| text.contains(line)), "{key}");
         }
-        let of_values = ["rounds", "unit", "seed", "noise_seed", "floating_point_noise"];
+        let of_values = ["rounds", "unit", "seed", "noise_seed", "floating_point_noise", "aggregation"];
         for section in top.iter().filter(|key| !of_values.contains(&key.as_str())) {
             let part = text.split(&format!("[{section}]")).nth(1).unwrap_or_else(|| panic!("{section}"));
             let part = part.split("\n[").next().unwrap().split("\n# [").next().unwrap();

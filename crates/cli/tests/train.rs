@@ -207,7 +207,7 @@ fn secure_aggregation_comes_to_the_same_as_the_plain_sum() {
     ];
     bench.ok(&[&rest[..], &["--out", "plain"]].concat());
     let secure =
-        [&rest[..], &["--secagg", "--set", "secagg.dropout=0.3", "--set", "secagg.adversary=semi-malicious"]].concat();
+        [&rest[..], &["--secagg", "--set", "secagg.dropout=0.2", "--set", "secagg.adversary=semi-malicious"]].concat();
     let said = bench.ok(&[&secure[..], &["--out", "secure"]].concat());
     assert!(said.contains("differential privacy"), "{said}");
     assert_eq!(left(&bench.path("plain")), left(&bench.path("secure")));
