@@ -51,7 +51,7 @@ impl Graph {
     /// The neighbours of a client in ascending order. Who is not in the round has none.
     #[must_use]
     pub fn neighbours(&self, position: u32) -> Vec<u32> {
-        let mut neighbours: Vec<u32> = self.unsorted(position).collect();
+        let mut neighbours: Vec<u32> = self.around(position).collect();
         neighbours.sort_unstable();
         neighbours
     }
@@ -59,7 +59,7 @@ impl Graph {
     /// Which of the neighbours of `of`, in ascending order and from 0, `neighbour` is; nothing if it is none.
     #[must_use]
     pub fn slot(&self, of: u32, neighbour: u32) -> Option<usize> {
-        self.are_neighbours(of, neighbour).then(|| self.unsorted(of).filter(|&other| other < neighbour).count())
+        self.are_neighbours(of, neighbour).then(|| self.around(of).filter(|&other| other < neighbour).count())
     }
 
     /// Whether two clients are neighbours. Nobody is its own, and who is not in the round is nobody's.
@@ -74,7 +74,8 @@ impl Graph {
         })
     }
 
-    fn unsorted(&self, position: u32) -> impl Iterator<Item = u32> {
+    /// The neighbours of a client in any order: to count them costs nothing more.
+    pub(crate) fn around(&self, position: u32) -> impl Iterator<Item = u32> {
         let known = position < self.clients;
         let others = self.ring.is_none() && known;
         let everybody = (0..if others { self.clients } else { 0 }).filter(move |other| *other != position);

@@ -48,7 +48,6 @@ fn said_by(devices: &mut [(ClientId, Device)], says: &impl Fn(ClientId, &mut Dev
 
 /// A tenth may drop out and a third may be corrupted: 302 neighbours each, of whom 236 open a secret.
 #[test]
-#[ignore = "minutes: four million key agreements"]
 fn thousands_of_clients_with_hundreds_of_neighbours() {
     const CLIENTS: u32 = 6500;
     let threads = Threads(thread::available_parallelism().map_or(1, usize::from));

@@ -85,7 +85,7 @@ impl AwaitView {
         let graph = self.drawn.graph();
         let around = self.neighbours.iter().map(|n| n.position).filter(there).chain([self.position]);
         for at in around {
-            let (got, needed) = (graph.neighbours(at).iter().filter(|n| there(n)).count(), self.threshold);
+            let (got, needed) = (graph.around(at).filter(there).count(), self.threshold);
             if got < needed {
                 return Err(ClientError::TooFew { got, needed });
             }

@@ -97,7 +97,7 @@ impl CollectShares {
         loop {
             let is_lonely = |at: &u32| {
                 let present = |at: &u32| self.dealt[*at as usize].is_some();
-                present(at) && self.round.graph.neighbours(*at).iter().filter(|n| present(n)).count() < threshold
+                present(at) && self.round.graph.around(*at).filter(|n| present(n)).count() < threshold
             };
             let lonely: Vec<u32> = (0..self.round.parameters.clients()).filter(is_lonely).collect();
             if lonely.is_empty() {

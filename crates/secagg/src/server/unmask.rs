@@ -126,7 +126,7 @@ impl CollectUnmask {
         let needed = self.round.threshold();
         for at in self.needed() {
             let holds = |holder: &u32| self.asks(*holder, at);
-            let got = self.round.graph.neighbours(at).iter().filter(|holder| holds(holder)).count();
+            let got = self.round.graph.around(at).filter(holds).count();
             if got < needed {
                 return Err(RoundFailure::OutOfReach { client: self.round.client(at), got, needed });
             }
@@ -139,7 +139,7 @@ impl CollectUnmask {
         (0..self.round.parameters.clients()).filter(|at| match self.fates[*at as usize] {
             Fate::Absent => false,
             Fate::Alive => true,
-            Fate::Dead => self.round.graph.neighbours(*at).iter().any(|n| self.fates[*n as usize] == Fate::Alive),
+            Fate::Dead => self.round.graph.around(*at).any(|n| self.fates[n as usize] == Fate::Alive),
         })
     }
 
