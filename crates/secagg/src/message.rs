@@ -14,7 +14,7 @@
 //!
 //! (*) against a semi-malicious server only.
 //!
-//! Each begins with the protocol's version and its own number; those after the first name the session. Lists of neighbours
+//! Each begins with the protocol's version and its own number; from [`ShareKeys`] on the session follows. Lists of neighbours
 //! are in the order of their positions, which both sides know: nobody can be named twice, and nobody who is not one.
 
 use sha2::{Digest, Sha256};
