@@ -4,7 +4,7 @@ use std::{io::Write, path::PathBuf};
 
 use clap::{Args, ValueEnum};
 use federated::{
-    config::{Clip, ClipKind, Config, Document, MechanismKind, ParticipationKind, SecAgg},
+    config::{Clip, ClipKind, Config, Document, MechanismKind, ParticipationKind, RoundingKind, SecAgg},
     propose::{Ask, Candidate, ProposeError, propose},
 };
 use privacy::{Delta, Epsilon, clip::ClipStep};
@@ -358,7 +358,14 @@ fn privacy(page: &mut Page, config: &Config) -> anyhow::Result<()> {
     page.may("bands", privacy.bands, 16, "of \"banded\"")?;
     page.may("buffers", privacy.buffers, 4, "of \"blt\"")?;
     page.may("grid_bits", privacy.grid_bits, 20, "k: updates are rounded to the clip over 2^k")?;
-    page.may("rotation", privacy.rotation.then_some(true), true, "rotate updates first (Xu et al. 2023, Algorithm 2)")
+    page.may("rotation", privacy.rotation.then_some(true), true, "rotate updates first (Xu et al. 2023, Algorithm 2)")?;
+    let rounding = Some(privacy.rounding).filter(|r| *r != RoundingKind::Nearest);
+    page.may(
+        "rounding",
+        rounding,
+        RoundingKind::Conditional,
+        "\"conditional\": at random, without bias, for a coarse grid",
+    )
 }
 
 fn server(page: &mut Page, config: &Config) -> anyhow::Result<()> {

@@ -101,7 +101,10 @@ fn p19_the_model_is_that_of_the_plain_sum_of_the_survivors() {
     let adaptive = ["clip.kind=adaptive", "clip.quantile=0.5", "clip.norm=0.1"];
     let kinds: [(&str, Vec<&str>); 5] = [
         ("fixed size", vec![]),
-        ("rotated, adaptive", with(&["privacy.rotation=true"], &adaptive)),
+        (
+            "Algorithm 2, adaptive",
+            with(&["privacy.rotation=true", "privacy.rounding=conditional", "privacy.grid_bits=10"], &adaptive),
+        ),
         ("poisson", vec!["participation.kind=poisson", "participation.population=20000", "participation.vanish=0.02"]),
         ("tree", with(&["privacy.mechanism=tree"], &ARRIVAL)),
         (

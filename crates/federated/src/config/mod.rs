@@ -358,6 +358,27 @@ pub struct Privacy {
     /// Whether updates are rotated before they are rounded (Xu et al. 2023, Algorithm 2).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rotation: bool,
+    /// How updates are rounded to the grid.
+    #[serde(default, skip_serializing_if = "RoundingKind::is_nearest")]
+    pub rounding: RoundingKind,
+}
+
+/// How updates are rounded to the grid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RoundingKind {
+    /// To the nearest integer: for a fine grid.
+    #[default]
+    Nearest,
+    /// Up or down at random, without bias, until the norm is within its bound: for a coarse grid (Xu et al. 2023,
+    /// Algorithm 2).
+    Conditional,
+}
+
+impl RoundingKind {
+    fn is_nearest(&self) -> bool {
+        *self == Self::Nearest
+    }
 }
 
 const fn best() -> AccountantKind {

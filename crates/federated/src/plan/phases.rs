@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use privacy::{
     Adjacency, ClipNorm, MinSeparation, NoiseMatrix, NoiseMultiplier, Participation, PrivacyEvent, Segment,
-    encoding::{Encoding, NoisePlan, Rounding, VectorLayout, VectorPlan},
+    encoding::{Encoding, NoisePlan, Rounding, VectorLayout, VectorPlan, XU_ALPHA},
     factorization::{Objective, Setting as Factorizes, optimise_banded, optimise_blt},
     ledger,
     mechanism::{Correlation, MechanismPlan},
@@ -20,7 +20,7 @@ use super::{
     Draft, divides_by_weight, noise_multiplier, sampled,
     secure::{Secure, is_distributed},
 };
-use crate::config::{ClipKind, Config, ConfigError, EstimatorKind, MechanismKind, ParticipationKind};
+use crate::config::{ClipKind, Config, ConfigError, EstimatorKind, MechanismKind, ParticipationKind, RoundingKind};
 
 /// The stream of a run with one phase.
 const STREAM: &str = "model";
@@ -320,7 +320,10 @@ fn vector(config: &Config, dimension: usize) -> VectorPlan {
     // Public: the signs of the rotation follow from the seed of the first parameters.
     let seed = || NoiseSource::from(SimulationKey::new(config.seed)).stream(Purpose::Rotation, &[]).public_seed();
     VectorPlan {
-        rounding: Rounding::Nearest,
+        rounding: match config.privacy.rounding {
+            RoundingKind::Nearest => Rounding::Nearest,
+            RoundingKind::Conditional => Rounding::ConditionalStochastic { alpha: XU_ALPHA },
+        },
         rotation_seed: config.privacy.rotation.then(seed),
         clip_bit: config.clip.kind == ClipKind::Adaptive,
         weight: divides_by_weight(config.estimator.kind),
