@@ -27,8 +27,8 @@ mod tour {
         AccountantKind, Adjacency, Delta, Epsilon, MinSeparation, NoiseMatrix, NoiseMultiplier, Participation,
         PrivacyEvent, Segment,
         ledger::{
-            Aggregation, Attempt, Budget, FailureReason, ImportKind, Ledger, LedgerStore, Phase, Plan, PublicData,
-            Publication, SigningKey, Start, Unit, file::Place,
+            Aggregation, Attempt, Budget, Ended, FailureReason, ImportKind, Ledger, LedgerStore, NoiseDestroyed, Phase,
+            Plan, PublicData, Publication, SigningKey, Start, Unit, file::Place,
         },
         rng::Randomness,
         statement::Statement,
@@ -62,7 +62,8 @@ mod tour {
             let record = key.record("model", step, 1, [[b"ada", b"bob", b"cyd", b"dan"][step as usize].as_slice()])?;
             release(&mut ledger, step, Some(&record))?;
         }
-        let _ = ledger.close(place.destroy_pseudonym_key()?, 1_735_700_000)?;
+        let _ =
+            ledger.close(Ended::ByHand, place.destroy_pseudonym_key()?, NoiseDestroyed::assertion(), 1_735_700_000)?;
         println!("{}", Statement::of(&ledger)?.to_markdown());
         Ok(())
     }

@@ -9,8 +9,9 @@ use keyhush_privacy::{
     Adjacency, ClipNorm, Epsilon, NoiseMatrix, NoiseMultiplier, PrivacyEvent, Segment,
     encoding::{Encoding, NoisePlan, VectorPlan},
     ledger::{
-        Attempt, Body, Budget, Charge, Digest, Entry, FailureReason, ImportKind, KeyDestroyed, Ledger, LedgerError,
-        LedgerStore, MemoryStore, Plan, PseudonymKey, PublicData, Publication, SigningKey, Start,
+        Attempt, Body, Budget, Charge, Digest, Ended, Entry, FailureReason, ImportKind, KeyDestroyed, Ledger,
+        LedgerError, LedgerStore, MemoryStore, NoiseDestroyed, Plan, PseudonymKey, PublicData, Publication, SigningKey,
+        Start,
     },
     mechanism::{Correlation, Mechanism, MechanismPlan},
     rng::{NoiseSource, Randomness, SimulationKey},
@@ -347,10 +348,13 @@ fn p17_an_entry_signed_by_another_key_is_refused() {
 fn p17_closing_ends_a_ledger() {
     let mut ledger = ledger(plan());
     let _ = model_step(&mut ledger, 0).unwrap();
-    let _ = ledger.close(KeyDestroyed::assertion(), 9).unwrap();
+    let _ = ledger.close(Ended::PlanDone, KeyDestroyed::assertion(), NoiseDestroyed::assertion(), 9).unwrap();
     assert!(ledger.is_closed() && ledger.pseudonym_key_destroyed());
     assert!(matches!(model_step(&mut ledger, 1), Err(LedgerError::Closed { entry: 2 })));
-    assert!(matches!(ledger.close(KeyDestroyed::assertion(), 9), Err(LedgerError::Closed { entry: 2 })));
+    assert!(matches!(
+        ledger.close(Ended::PlanDone, KeyDestroyed::assertion(), NoiseDestroyed::assertion(), 9),
+        Err(LedgerError::Closed { entry: 2 })
+    ));
     // What was released may still be asked for, and recorded again without effect.
     assert!(model_step(&mut ledger, 0).unwrap().repeated);
 }

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use keyhush_privacy::ledger::{Head, Ledger, LedgerError, file::FileStore, file::Place};
+use keyhush_privacy::ledger::{Ended, Head, Ledger, LedgerError, NoiseDestroyed, file::FileStore, file::Place};
 use ledger_story::{content, model_step, plan, publish_with, tree};
 use proptest::prelude::*;
 
@@ -201,7 +201,7 @@ fn p17_closing_destroys_the_key_of_the_pseudonyms() {
     assert!(key.is_some());
     let destroyed = run.place().destroy_pseudonym_key().unwrap();
     assert!(!run.folder.path().join("secret/ledger.jsonl.pseudonym-key").exists());
-    let _ = ledger.close(destroyed, 5).unwrap();
+    let _ = ledger.close(Ended::PlanDone, destroyed, NoiseDestroyed::assertion(), 5).unwrap();
     drop(ledger);
     let (ledger, key) = run.place().open(&[]).unwrap();
     assert!(key.is_none() && ledger.is_closed() && ledger.pseudonym_key_destroyed());

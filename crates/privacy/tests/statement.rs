@@ -5,7 +5,10 @@ mod ledger_story;
 
 use keyhush_privacy::{
     Epsilon, PrivacyEvent,
-    ledger::{Budget, ImportKind, KeyDestroyed, Ledger, MemoryStore, Plan, PublicData, SigningKey, Start, Unit},
+    ledger::{
+        Budget, Ended, ImportKind, KeyDestroyed, Ledger, MemoryStore, NoiseDestroyed, Plan, PublicData, SigningKey,
+        Start, Unit,
+    },
     rng::Randomness,
     statement::{Basis, Statement, rounded_up},
 };
@@ -142,7 +145,7 @@ fn p15_public_data_stands_there_with_its_why() {
 fn p17_a_statement_carries_the_head_and_says_whether_more_may_come() {
     let mut ledger = ledger(plan());
     assert!(Statement::of(&ledger).unwrap().to_markdown().contains("The ledger is open"));
-    let head = ledger.close(KeyDestroyed::assertion(), 1).unwrap().head;
+    let head = ledger.close(Ended::PlanDone, KeyDestroyed::assertion(), NoiseDestroyed::assertion(), 1).unwrap().head;
     let statement = Statement::of(&ledger).unwrap();
     assert_eq!(statement.ledger.head, head);
     assert!(statement.to_markdown().contains("The ledger is closed, and the key"));

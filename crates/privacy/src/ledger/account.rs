@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::{
     digest::Digest,
-    entry::{Body, Charge, FailedAttempt, Import, ImportKind, Opening, Release},
+    entry::{Body, Charge, Closing, DataChanged, FailedAttempt, Import, ImportKind, Opening, Release},
     error::LedgerError,
     extends::extends,
     plan::{Plan, Start, spoken},
@@ -23,8 +23,8 @@ pub(super) struct Account {
     failed_attempts: u64,
     /// The digests of the side records that entries name, with the entry and whether it released something.
     participations: Vec<(u64, Digest, bool)>,
-    closed_by: Option<u64>,
-    pseudonym_key_destroyed: bool,
+    data_changes: Vec<DataChanged>,
+    closed_by: Option<(u64, Closing)>,
 }
 
 /// What was released in one stream.
@@ -56,8 +56,8 @@ impl Account {
             imports: Vec::new(),
             failed_attempts: 0,
             participations: Vec::new(),
+            data_changes: Vec::new(),
             closed_by: None,
-            pseudonym_key_destroyed: false,
         })
     }
 
@@ -77,12 +77,15 @@ impl Account {
         self.failed_attempts
     }
 
-    pub(super) const fn is_closed(&self) -> bool {
-        self.closed_by.is_some()
+    pub(super) const fn closing(&self) -> Option<&Closing> {
+        match &self.closed_by {
+            Some((_, closing)) => Some(closing),
+            None => None,
+        }
     }
 
-    pub(super) const fn pseudonym_key_destroyed(&self) -> bool {
-        self.pseudonym_key_destroyed
+    pub(super) fn data_changes(&self) -> &[DataChanged] {
+        &self.data_changes
     }
 
     /// The side records that entries name: (entry, digest, whether it released something).
@@ -106,7 +109,7 @@ impl Account {
 
     /// Refuses what may not follow.
     pub(super) fn admit(&self, body: &Body) -> Result<(), LedgerError> {
-        if let Some(entry) = self.closed_by {
+        if let Some((entry, _)) = self.closed_by {
             return Err(LedgerError::Closed { entry });
         }
         match body {
@@ -114,6 +117,7 @@ impl Account {
             Body::Release(release) => self.admit_release(release),
             Body::FailedAttempt(failed) => self.admit_failed(failed),
             Body::Import(import) => self.admit_import(import),
+            Body::DataChanged(changed) => spoken("data_changed", &changed.why),
             Body::Closing(_) => Ok(()),
         }
     }
@@ -233,10 +237,8 @@ impl Account {
                 self.failed_attempts += 1;
             }
             Body::Import(import) => self.imports.push(import.clone()),
-            Body::Closing(closing) => {
-                self.closed_by = Some(entry);
-                self.pseudonym_key_destroyed = closing.pseudonym_key_destroyed;
-            }
+            Body::DataChanged(changed) => self.data_changes.push(changed.clone()),
+            Body::Closing(closing) => self.closed_by = Some((entry, *closing)),
         }
     }
 

@@ -8,13 +8,13 @@ use super::{
     chain::Chain,
     digest::Digest,
     entry::{
-        Body, Charge, Closing, Content, Entry, FORMAT, FailedAttempt, FailureReason, Import, ImportKind, MAX_LINE,
-        Opening, ParticipationNote, Release,
+        Body, Charge, Closing, Content, DataChanged, Ended, Entry, FORMAT, FailedAttempt, FailureReason, Import,
+        ImportKind, MAX_LINE, Opening, ParticipationNote, Release,
     },
     error::LedgerError,
     head::Head,
     keys::{SigningKey, VerifyingKey, random_seed},
-    participants::{KeyDestroyed, ParticipationRecord},
+    participants::{KeyDestroyed, NoiseDestroyed, ParticipationRecord},
     plan::{Budget, Plan},
     store::{Attached, LedgerStore},
 };
@@ -205,12 +205,29 @@ impl<S: LedgerStore> Ledger<S> {
         self.append(body, time, Attached::default())
     }
 
-    /// Closes the ledger: nothing can be recorded after this. The pseudonym key must be gone before.
+    /// Records that the users' data is no longer what the run began with, and why.
+    ///
+    /// # Errors
+    /// When no reason is given, or the entry could not be made durable.
+    pub fn record_data_changed(&mut self, why: impl Into<String>, time: u64) -> Result<Receipt, LedgerError> {
+        let body = Body::DataChanged(DataChanged { why: why.into() });
+        self.admit(&body)?;
+        self.append(body, time, Attached::default())
+    }
+
+    /// Closes the ledger: nothing can be recorded after this. The pseudonym key, the noise key and all noise state must be
+    /// gone before.
     ///
     /// # Errors
     /// When it is closed already, or the entry could not be made durable.
-    pub fn close(&mut self, _destroyed: KeyDestroyed, time: u64) -> Result<Receipt, LedgerError> {
-        let body = Body::Closing(Closing { pseudonym_key_destroyed: true });
+    pub fn close(
+        &mut self,
+        because: Ended,
+        _pseudonyms: KeyDestroyed,
+        _noise: NoiseDestroyed,
+        time: u64,
+    ) -> Result<Receipt, LedgerError> {
+        let body = Body::Closing(Closing { because, noise_destroyed: true, pseudonym_key_destroyed: true });
         self.admit(&body)?;
         self.append(body, time, Attached::default())
     }
@@ -357,13 +374,25 @@ impl<S: LedgerStore> Ledger<S> {
     /// Whether it was closed.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
-        self.account.is_closed()
+        self.closing().is_some()
+    }
+
+    /// How it was closed; none if it is open.
+    #[must_use]
+    pub const fn closing(&self) -> Option<&Closing> {
+        self.account.closing()
+    }
+
+    /// Why the users' data changed in the midst of the run, each time.
+    #[must_use]
+    pub fn data_changes(&self) -> &[DataChanged] {
+        self.account.data_changes()
     }
 
     /// Whether it says that the key of the participants' pseudonyms is gone.
     #[must_use]
     pub const fn pseudonym_key_destroyed(&self) -> bool {
-        self.account.pseudonym_key_destroyed()
+        matches!(self.closing(), Some(Closing { pseudonym_key_destroyed: true, .. }))
     }
 
     /// What the store noticed when it was opened: a torn record that was dropped.

@@ -28,7 +28,7 @@ const CLOSES: &str = "\"}";
 const SIGNATURE_DIGITS: usize = 128;
 
 /// The version of this format, in every first entry.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 
 /// No line is longer than this.
 pub(crate) const MAX_LINE: usize = 4 << 20;
@@ -66,6 +66,8 @@ pub enum Body {
     FailedAttempt(FailedAttempt),
     /// Another ledger's cost belongs to this one's.
     Import(Import),
+    /// The users' data is no longer what the run began with.
+    DataChanged(DataChanged),
     /// Nothing follows.
     Closing(Closing),
 }
@@ -204,10 +206,37 @@ pub struct Import {
     pub event: PrivacyEvent,
 }
 
+/// The users' data is no longer what the run began with, and the run goes on: somebody asked to be erased. Recorded before
+/// anything is released from the changed data (rule P21).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DataChanged {
+    /// Why, in the words of whoever goes on.
+    pub why: String,
+}
+
+/// Why a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// All planned steps were released.
+    PlanDone,
+    /// The next release would have cost more than the budget.
+    BudgetSpent,
+    /// The target that the plan names was reached.
+    TargetReached,
+    /// A person ended it before its plan was done. Why is not known: it may have been for what was released.
+    ByHand,
+}
+
 /// Nothing follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Closing {
+    /// Why.
+    pub because: Ended,
+    /// The run's noise key and all noise state are gone: nobody can draw its noise again (rule P20).
+    pub noise_destroyed: bool,
     /// The key of the participants' pseudonyms is gone.
     pub pseudonym_key_destroyed: bool,
 }

@@ -42,12 +42,13 @@ mod verify;
 pub use book::{Attempt, Ledger, Publication, Receipt};
 pub use digest::{Digest, HexError};
 pub use entry::{
-    Body, Charge, Closing, Entry, FailedAttempt, FailureReason, Import, ImportKind, Opening, ParticipationNote, Release,
+    Body, Charge, Closing, DataChanged, Ended, Entry, FailedAttempt, FailureReason, Import, ImportKind, Opening,
+    ParticipationNote, Release,
 };
 pub use error::LedgerError;
 pub use head::{Head, HeadError};
 pub use keys::{KeyError, SigningKey, VerifyingKey};
-pub use participants::{KeyDestroyed, Observed, ParticipationRecord, PseudonymKey};
+pub use participants::{KeyDestroyed, NoiseDestroyed, Observed, ParticipationRecord, PseudonymKey};
 pub use plan::{Aggregation, Budget, Phase, Plan, PublicData, Start, Unit};
 pub use store::{Attached, LedgerStore, MemoryStore, Participations};
 pub use verify::{HeadCheck, Verification};

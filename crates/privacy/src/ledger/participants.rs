@@ -40,6 +40,19 @@ impl KeyDestroyed {
     }
 }
 
+/// That the noise key of a run and all that its noise could be drawn again from are gone. Only the file store makes one by
+/// doing it; anyone else asserts it.
+#[derive(Debug)]
+pub struct NoiseDestroyed(());
+
+impl NoiseDestroyed {
+    /// Says that every copy is gone, or that there never was a secret one: the word to audit.
+    #[must_use]
+    pub const fn assertion() -> Self {
+        Self(())
+    }
+}
+
 /// One attempt's participants, ready to be appended to the side file.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ParticipationRecord {

@@ -23,7 +23,10 @@ use super::{
 use crate::{
     accountant::AccountantKind,
     event::{Adjacency, PrivacyEvent},
-    ledger::{Aggregation, Attempt, Digest, FailureReason, LedgerError, Phase, Plan, Publication, Start, Unit},
+    ledger::{
+        Aggregation, Attempt, Digest, Ended, FailureReason, LedgerError, NoiseDestroyed, Phase, Plan, Publication,
+        Start, Unit,
+    },
     participation::Participation,
     rng::Randomness,
     units::{Delta, NoiseMultiplier},
@@ -352,7 +355,7 @@ fn story(place: &Place, told: &mut Told) -> Result<(), LedgerError> {
     }
     let destroyed = place.destroy_pseudonym_key()?;
     told.key_destroyed = true;
-    told.entries = ledger.close(destroyed, 9)?.head.length;
+    told.entries = ledger.close(Ended::PlanDone, destroyed, NoiseDestroyed::assertion(), 9)?.head.length;
     Ok(())
 }
 
