@@ -30,7 +30,7 @@ use crate::{
     columns,
     failure::{BadInput, Interrupted},
     model_folder,
-    train::{self, MachineArgs, of_config, refused},
+    train::{self, After, MachineArgs, of_config, refused},
 };
 
 /// The file of the numbers in the folder of a sweep.
@@ -140,7 +140,9 @@ pub(crate) fn sweep(args: &SweepArgs) -> anyhow::Result<()> {
             let config = sweep::with_seed(&sweep.configs[number], seed);
             let label = format!("{}, seed {seed}", variant.name);
             let folder = sweep.out.join(sweep.place(number, seed));
-            of_variant.seeds.push(progress.run(&label, &config, &folder, sweep.means)?);
+            // Over private data the ledger stays open until the choice is counted in it (rule P22).
+            let after = if config.data.kind == DataKind::Store { After::Choose } else { After::Close };
+            of_variant.seeds.push(progress.run(&label, &config, &folder, sweep.means, after)?);
         }
         runs.push(of_variant);
     }
@@ -321,6 +323,7 @@ impl Progress {
         config: &Config,
         folder: &Path,
         means: Means,
+        after: After,
     ) -> anyhow::Result<Vec<Metrics>> {
         let begun = folder.join(CONFIG_FILE).is_file();
         if begun && run::settings(folder).map_err(refused)? != *config {
@@ -336,7 +339,8 @@ impl Progress {
             };
             let opened = Opened::new(config).map_err(|e| of_run(refused(e)))?;
             let plan = Plan::new(config.clone(), &opened.setting()).map_err(|e| of_run(refused(e.into())))?;
-            train::alone(&plan, &opened, folder, means, begun).map_err(|error| self.interrupted(label, error))?;
+            train::alone(&plan, &opened, folder, means, begun, after)
+                .map_err(|error| self.interrupted(label, error))?;
             self.own += 1;
             self.spent += watch.elapsed();
         }

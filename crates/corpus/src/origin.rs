@@ -196,7 +196,7 @@ impl KnownVocabulary {
     #[must_use]
     pub fn to_file(&self) -> String {
         let header = Header { rules: self.rules, origin: self.origin.clone() };
-        let header = serde_json::to_string(&header).unwrap_or_default(); // strings and unit variants always serialise
+        let header = serde_json::to_string(&header).expect("strings and unit variants serialise");
         format!("{MARK}{header}\n{}", self.vocabulary.to_text())
     }
 }

@@ -1,21 +1,20 @@
 //! The state of a run as a file, and the newest one that can be read.
 //!
-//! The length of a header, the header as JSON, the model and the optimizer's memory as little-endian floats, the mechanism's
-//! own bytes, and the SHA-256 of all before. The two newest are kept: if one is damaged, it is named and the one before it
-//! is used; the ledger has every release since.
+//! The length of a header, the header as JSON, the model and the optimizer's memory as little-endian floats, and the SHA-256
+//! of all before. The two newest are kept: if one is damaged, it is named and the one before it is used; the ledger has
+//! every release since. All of it follows from what was released: of the mechanism there is a counter and no noise
+//! (rule P20).
 
 use std::{
     fs,
     io::{self, BufReader, Read, Write},
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use privacy::{
     clip::AdaptiveClip,
-    ledger::Head,
-    mechanism::{Mechanism, RestoreError},
-    rng::NoiseSource,
+    ledger::{self, Head},
+    mechanism::{Mechanism, MechanismError, Position},
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -28,7 +27,7 @@ use crate::{
     round::State,
 };
 
-const FORMAT: &str = "keyhush checkpoint 1";
+const FORMAT: &str = "keyhush checkpoint 2";
 /// The header holds at most so many bytes.
 const LONGEST_HEADER: u64 = 1 << 20;
 /// Checkpoints that are kept.
@@ -39,8 +38,8 @@ const KEPT: usize = 2;
 #[serde(deny_unknown_fields)]
 struct Header {
     format: String,
-    /// Of the plan: a checkpoint of another run is none of this one.
-    plan: String,
+    /// The id of the run's ledger: a checkpoint of another run is none of this one.
+    run: ledger::Digest,
     /// The kernels: a run repeats to the bit on the same ones only.
     kernels: String,
     round: u64,
@@ -49,7 +48,7 @@ struct Header {
     fraction_below_clip: Option<f64>,
     parameters: u64,
     memory: [u64; 2],
-    mechanism: bool,
+    mechanism: Option<Position>,
 }
 
 /// A checkpoint that cannot be used.
@@ -66,7 +65,7 @@ pub enum CheckpointError {
     Other(String),
     /// Its mechanism cannot be taken up.
     #[error(transparent)]
-    Mechanism(#[from] RestoreError),
+    Mechanism(#[from] MechanismError),
 }
 
 /// A state that was found.
@@ -82,27 +81,27 @@ pub struct Found {
 #[derive(Debug, Clone)]
 pub struct Checkpoints {
     folder: PathBuf,
-    plan: String,
+    run: ledger::Digest,
     kernels: String,
 }
 
 impl Checkpoints {
-    /// Those of a plan, in a folder.
+    /// Those of a run, by the id of its ledger, in a folder.
     #[must_use]
-    pub fn new(folder: PathBuf, plan: &Plan, kernels: &str) -> Self {
-        let words = (plan.config.to_toml(), &plan.model, &plan.ledger);
-        let bytes = serde_json::to_vec(&words).unwrap_or_default(); // plain numbers and names serialise
-        let plan = Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect();
-        Self { folder, plan, kernels: kernels.to_owned() }
+    pub fn new(folder: PathBuf, run: ledger::Digest, kernels: &str) -> Self {
+        Self { folder, run, kernels: kernels.to_owned() }
     }
 
-    /// Writes the state, durably, and removes all but the newest. Gives the rounds of those that are kept.
+    /// Writes the state, durably, and removes all but the newest. Gives the rounds of those that are kept. Where it is said,
+    /// the file has that time, in seconds since 1970, and not the time at which the round was done.
     ///
     /// # Errors
     /// When the disk fails.
-    pub fn write(&self, state: &State, head: Head) -> Result<Vec<u64>, FileError> {
+    pub fn write(&self, state: &State, head: Head, time: Option<u64>) -> Result<Vec<u64>, FileError> {
         files::make_folder(&self.folder)?;
-        files::write_with(&self.path(state.round), |out| self.write_to(state, head, out))?;
+        let path = self.path(state.round);
+        files::write_with(&path, |out| self.write_to(state, head, out))?;
+        time.map_or(Ok(()), |time| files::set_time(&path, time))?;
         let rounds = self.rounds()?;
         let (kept, old) = rounds.split_at(rounds.len().min(KEPT));
         for round in old {
@@ -117,7 +116,7 @@ impl Checkpoints {
         let [first, second] = state.optimizer.memory();
         let header = serde_json::to_vec(&Header {
             format: FORMAT.to_owned(),
-            plan: self.plan.clone(),
+            run: self.run,
             kernels: self.kernels.clone(),
             round: state.round,
             ledger_head: head,
@@ -125,15 +124,12 @@ impl Checkpoints {
             fraction_below_clip: state.fraction_below_clip,
             parameters: state.model.len() as u64,
             memory: [first.len() as u64, second.len() as u64],
-            mechanism: state.mechanism.is_some(),
+            mechanism: state.mechanism.as_ref().map(Mechanism::position),
         })?;
         out.write_all(&(header.len() as u64).to_le_bytes())?;
         out.write_all(&header)?;
         for values in [&state.model[..], first, second] {
             write_floats(&mut out, values)?;
-        }
-        if let Some(mechanism) = &state.mechanism {
-            mechanism.save(&mut out)?;
         }
         let digest = out.hash.finalize();
         out.inner.write_all(&digest)
@@ -143,10 +139,10 @@ impl Checkpoints {
     ///
     /// # Errors
     /// When the folder cannot be read.
-    pub fn newest(&self, plan: &Plan, source: &Arc<NoiseSource>) -> Result<(Option<Found>, Vec<String>), FileError> {
+    pub fn newest(&self, plan: &Plan) -> Result<(Option<Found>, Vec<String>), FileError> {
         let mut wrong = Vec::new();
         for round in self.rounds()? {
-            match self.read(round, plan, source) {
+            match self.read(round, plan) {
                 Ok(found) => return Ok((Some(found), wrong)),
                 Err(error) => wrong.push(format!("the checkpoint {}: {error}", self.path(round).display())),
             }
@@ -154,13 +150,13 @@ impl Checkpoints {
         Ok((None, wrong))
     }
 
-    fn read(&self, round: u64, plan: &Plan, source: &Arc<NoiseSource>) -> Result<Found, CheckpointError> {
+    fn read(&self, round: u64, plan: &Plan) -> Result<Found, CheckpointError> {
         let path = self.path(round);
         check_digest(&path)?;
         let mut from = BufReader::with_capacity(1 << 20, fs::File::open(&path)?);
         let header = read_header(&mut from)?;
-        if header.plan != self.plan {
-            return Err(CheckpointError::Other("its settings are not these".into()));
+        if header.run != self.run {
+            return Err(CheckpointError::Other("its ledger is not this one".into()));
         }
         if header.kernels != self.kernels {
             let (theirs, ours) = (&header.kernels, &self.kernels);
@@ -178,7 +174,7 @@ impl Checkpoints {
         }
         let memory = [read_floats(&mut from, lens[0])?, read_floats(&mut from, lens[1])?];
         let optimizer = fresh.remember(memory).ok_or_else(|| damaged("it has the memory of another optimizer"))?;
-        let mechanism = if header.mechanism { Some(mechanism(round, plan, source, from)?) } else { None };
+        let mechanism = header.mechanism.map(|position| mechanism(round, plan, position)).transpose()?;
         let Header { clip, fraction_below_clip, ledger_head: head, .. } = header;
         if clip.is_some() != plan.adaptive.is_some() {
             return Err(damaged("its clip is of another kind"));
@@ -211,19 +207,16 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// The mechanism of the round before: at the first round of the next phase another begins.
-fn mechanism(
-    round: u64,
-    plan: &Plan,
-    source: &Arc<NoiseSource>,
-    from: impl Read,
-) -> Result<Mechanism, CheckpointError> {
+fn mechanism(round: u64, plan: &Plan, position: Position) -> Result<Mechanism, CheckpointError> {
     let phase = plan.phase(round.saturating_sub(1));
     let damaged = |what: String| CheckpointError::Damaged(what);
     let of_plan = phase.mechanism.clone().ok_or_else(|| damaged("it has noise, and the plan has none".into()))?;
     let layout = phase.released_layout().map_err(|e| damaged(e.to_string()))?;
-    // What follows the mechanism is the digest of the file, which was checked.
-    let saved = BeforeDigest::new(from)?;
-    Ok(Mechanism::restore(of_plan, &layout, Arc::clone(source), saved)?)
+    let mechanism = Mechanism::at(of_plan, &layout, plan.randomness(), position)?;
+    if mechanism.step() != round - phase.first {
+        return Err(damaged("its noise stands at another round".into()));
+    }
+    Ok(mechanism)
 }
 
 /// Everything but the last 32 bytes.

@@ -57,6 +57,16 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     write_with(path, |out| out.write_all(bytes))
 }
 
+/// Gives a file a time, in seconds since 1970.
+///
+/// # Errors
+/// When the disk fails.
+pub fn set_time(path: &Path, time: u64) -> Result<(), FileError> {
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(time);
+    let set = || fs::OpenOptions::new().write(true).open(path)?.set_modified(time);
+    set().map_err(failed("set the time of", path))
+}
+
 /// Makes a folder and those above it.
 ///
 /// # Errors

@@ -39,6 +39,7 @@ pub mod optimizer;
 pub mod plan;
 pub mod population;
 pub mod propose;
+pub mod randomness;
 pub mod report;
 pub mod round;
 pub mod run;

@@ -8,7 +8,7 @@
 //! takes a `Released` and nothing else, and the ledger has it, durably, before the optimizer sees it. After a crash the rounds
 //! that the ledger has are applied again from there ([`Loop::replay`]); none is released a second time (rule P13).
 
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
 use device::round::{Exact, Task};
 use lm::model::unit_norm;
@@ -19,8 +19,8 @@ use privacy::{
     ledger::{Attempt, Ledger, LedgerError, LedgerStore},
     mechanism::{Correlation, Mechanism, MechanismError},
     participation::ParticipationError,
-    rng::{NoiseSource, Purpose},
-    stages::{ClipBit, ClipRuleError, Clipping, NoisedSum, Released, Residues, Sum},
+    rng::Purpose,
+    stages::{ClipBit, ClipRuleError, Clipping, NoisedSum, Released, Sum},
 };
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -35,7 +35,8 @@ use crate::{
     },
     metrics::{Diagnostics, Timing},
     optimizer::{Optimizer, OptimizerError},
-    plan::{Coding, Plan, Secure, no_noise},
+    plan::{Coding, Plan, no_noise},
+    randomness::{OfRound, RandomnessError, RunRandomness},
     vanishing::{Vanishes, Vanishing},
 };
 
@@ -66,6 +67,9 @@ pub enum RoundError {
     /// The population cannot fill the round.
     #[error(transparent)]
     Participation(#[from] ParticipationError),
+    /// There is nothing to draw from.
+    #[error(transparent)]
+    Randomness(#[from] RandomnessError),
     /// The plan contradicts itself.
     #[error(transparent)]
     Plan(#[from] ConfigError),
@@ -141,7 +145,7 @@ enum Added {
 /// A run in its rounds.
 pub struct Loop<'a, S> {
     plan: &'a Plan,
-    source: Arc<NoiseSource>,
+    randomness: RunRandomness,
     ledger: Ledger<S>,
     state: State,
     /// What the last round encoded with.
@@ -153,9 +157,9 @@ pub struct Loop<'a, S> {
 
 impl<'a, S: LedgerStore> Loop<'a, S> {
     /// The loop of a plan, from a state on.
-    pub fn new(plan: &'a Plan, source: Arc<NoiseSource>, ledger: Ledger<S>, state: State, threads: usize) -> Self {
-        let digest = Sha256::digest(plan.config.to_toml()).into();
-        Self { plan, source, ledger, state, coding: None, digest, threads }
+    pub fn new(plan: &'a Plan, randomness: RunRandomness, ledger: Ledger<S>, state: State, threads: usize) -> Self {
+        let digest = Sha256::digest(&plan.settings).into();
+        Self { plan, randomness, ledger, state, coding: None, digest, threads }
     }
 
     /// Where it stands.
@@ -171,6 +175,11 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
     /// The ledger, to let go of what a checkpoint holds.
     pub const fn ledger_mut(&mut self) -> &mut Ledger<S> {
         &mut self.ledger
+    }
+
+    /// Lets go of what the run draws from: nothing more is released.
+    pub fn end(&mut self) {
+        self.randomness = RunRandomness::over();
     }
 
     /// The norm that updates of the next round are clipped to.
@@ -190,11 +199,12 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         if let Some(refused) = self.beyond_budget()? {
             return Ok(Round::OutOfBudget(refused));
         }
-        let cohort = self.cohort()?;
+        let drawn = self.randomness.of_round(self.state.round, &self.plan.phase(self.state.round).participation)?;
+        let cohort = self.cohort(&drawn)?;
         let sample_s = watch.elapsed().as_secs_f64();
 
         let clip = self.clip();
-        let Gathered { sum, exact, busy_s, wall_s } = self.collect(fleet, &cohort)?;
+        let Gathered { sum, exact, busy_s, wall_s } = self.collect(fleet, &cohort, &drawn)?;
         let diagnostics = diagnose(self.state.round, &exact, clip.get());
 
         let watch = Instant::now();
@@ -255,10 +265,22 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         if phase.first == self.state.round {
             self.state.mechanism = match &phase.mechanism {
                 None => None,
-                Some(plan) => Some(Mechanism::init(plan.clone(), &phase.released_layout()?, Arc::clone(&self.source))?),
+                Some(plan) => Some(Mechanism::init(plan.clone(), &phase.released_layout()?, self.plan.randomness())?),
             };
         }
         Ok(())
+    }
+
+    /// Why there is no next round, if it is for its cost (rule P14).
+    ///
+    /// # Errors
+    /// When the plan contradicts itself.
+    pub fn out_of_budget(&mut self) -> Result<Option<LedgerError>, RoundError> {
+        if self.state.round == self.plan.config.rounds {
+            return Ok(None);
+        }
+        self.enter_phase()?;
+        self.beyond_budget()
     }
 
     /// Why the next release would not be admitted, if it is for its cost.
@@ -272,11 +294,11 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         }
     }
 
-    fn cohort(&self) -> Result<Vec<u64>, RoundError> {
+    fn cohort(&self, drawn: &OfRound) -> Result<Vec<u64>, RoundError> {
         let phase = self.plan.phase(self.state.round);
         let population = self.plan.config.participation.population;
         let sampler = Sampler::new(phase.participation, population, phase.cohort, self.plan.config.rounds)?;
-        Ok(sampler.cohort(&self.source, self.state.round))
+        Ok(sampler.cohort(&drawn.cohort, self.state.round))
     }
 
     /// Has the coding of the next round ready.
@@ -290,7 +312,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
     }
 
     /// What the fleet adds up of those who do not vanish on the way.
-    fn collect(&mut self, fleet: &mut dyn Fleet, cohort: &[u64]) -> Result<Gathered, RoundError> {
+    fn collect(&mut self, fleet: &mut dyn Fleet, cohort: &[u64], drawn: &OfRound) -> Result<Gathered, RoundError> {
         self.code()?;
         let Some((_, _, coding)) = &self.coding else { return Err(FleetError::Died.into()) };
         let clipping = Clipping::new(self.plan.rule(self.clip())?, self.clip_bit())?;
@@ -302,38 +324,21 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
             full_weight_tokens: self.plan.config.estimator.full_weight_tokens,
             learning_rate: self.plan.stage(round).local_learning_rate,
         };
-        let users = users_key(&self.source, round);
+        let users = users_key(&drawn.users, round);
         let vanish = self.plan.config.participation.vanish.unwrap_or(0.0);
-        let vanishing = Vanishing::new(&self.source, round, vanish);
+        let vanishing = Vanishing::new(&drawn.vanishing, round, vanish);
         if let (Some(secure), Some(residues)) = (&self.plan.phase(round).secure, &coding.residues) {
             let task = RoundTask { round, task, cohort, users: &users };
-            return self.collect_securely(fleet, &task, secure, residues, &vanishing);
+            let noise = drawn.users.stream(Purpose::UserNoise, &[round]);
+            let vanishes: Vec<Vanishes> = cohort.iter().map(|user| vanishing.of(*user)).collect();
+            let terms = secure.terms(residues, round, self.digest, model_digest(task.task.model));
+            let secure = SecureTask { secure, residues, terms, vanishes: &vanishes, noise: &noise };
+            return collect_securely(fleet, &task, &secure);
         }
         let sending: Vec<u64> = cohort.iter().copied().filter(|user| vanishing.of(*user).sends()).collect();
         let collected = fleet.round(&RoundTask { round, task, cohort: &sending, users: &users })?;
         let Collected { sum, exact, busy_s, wall_s } = collected;
         Ok(Gathered { sum: Added::Sum(sum), exact, busy_s, wall_s })
-    }
-
-    fn collect_securely(
-        &self,
-        fleet: &mut dyn Fleet,
-        task: &RoundTask<'_>,
-        secure: &Secure,
-        residues: &Residues,
-        vanishing: &Vanishing,
-    ) -> Result<Gathered, RoundError> {
-        let vanishes: Vec<Vanishes> = task.cohort.iter().map(|user| vanishing.of(*user)).collect();
-        let terms = secure.terms(residues, task.round, self.digest, model_digest(task.task.model));
-        let noise = self.source.stream(Purpose::UserNoise, &[task.round]);
-        let secured =
-            fleet.secure_round(task, &SecureTask { secure, residues, terms, vanishes: &vanishes, noise: &noise })?;
-        let Secured { sum, survivors, exact, busy_s, wall_s } = secured;
-        let sum = match secure.noise {
-            None => Added::Sum(residues.sum(&sum, survivors)?),
-            Some(_) => Added::Noised(residues.noised_sum(&sum, survivors)?),
-        };
-        Ok(Gathered { sum, exact, busy_s, wall_s })
     }
 
     /// Rule P9.
@@ -358,7 +363,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
             None => sum,
         };
         match &mut self.state.mechanism {
-            Some(mechanism) => Ok(mechanism.release(sum)?),
+            Some(mechanism) => Ok(mechanism.release(sum, self.randomness.steps()?)?),
             None => {
                 let step = self.state.round - self.plan.phase(self.state.round).first;
                 Ok(sum.release_without_privacy(step, &no_noise(), self.plan.randomness()))
@@ -370,7 +375,8 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         let phase = self.plan.phase(self.state.round);
         let attempt = Attempt { stream: &phase.stream, number: 0, declared: phase.cohort, participations: None, time };
         let _receipt = self.ledger.record(released, attempt)?;
-        Ok(())
+        let noise = phase.mechanism.as_ref().and_then(|mechanism| mechanism.last_step(released.step()));
+        Ok(self.randomness.recorded(noise)?)
     }
 
     /// What follows from a release: the server's step, the next clip.
@@ -394,6 +400,20 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         *round += 1;
         Ok(())
     }
+}
+
+/// What the fleet adds up by secure aggregation.
+fn collect_securely(
+    fleet: &mut dyn Fleet,
+    task: &RoundTask<'_>,
+    secure: &SecureTask<'_>,
+) -> Result<Gathered, RoundError> {
+    let Secured { sum, survivors, exact, busy_s, wall_s } = fleet.secure_round(task, secure)?;
+    let sum = match secure.secure.noise {
+        None => Added::Sum(secure.residues.sum(&sum, survivors)?),
+        Some(_) => Added::Noised(secure.residues.noised_sum(&sum, survivors)?),
+    };
+    Ok(Gathered { sum, exact, busy_s, wall_s })
 }
 
 /// The digest of a model.

@@ -271,12 +271,15 @@ fn p12_only_what_was_released_is_printed_unless_it_is_a_simulation() {
 
 #[cfg(unix)]
 #[test]
-fn p13_the_key_is_secret_and_drawn_once() {
+fn p13_the_key_is_secret_and_in_no_other_file() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let (a, b) = (folder.path().join("a"), folder.path().join("b"));
-    broken(&a, &["noise_seed="], &[3, 2]);
-    whole(&b, &["noise_seed="], 1);
+    let (plan, opened) = plan(&["noise_seed="]);
+    let population = opened.population(plan.config.unit).unwrap();
+    let mut fleet = fleet(&plan, population.as_ref(), 1);
+    let mut run = Run::begin(&a, &plan, &opened, means(1)).unwrap();
+    (0..5).for_each(|_| _ = run.step(&mut fleet).unwrap());
     let key = a.join("secret").join(format!("{LEDGER_FILE}.noise-key"));
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     let key = fs::read_to_string(key).unwrap();
@@ -284,6 +287,9 @@ fn p13_the_key_is_secret_and_drawn_once() {
         let bytes = fs::read(&entry).unwrap();
         assert!(!bytes.windows(key.len()).any(|w| w == key.as_bytes()), "{}", entry.display());
     }
+    while run.step(&mut fleet).unwrap().over.is_none() {}
+    run.finish().unwrap();
+    whole(&b, &["noise_seed="], 1);
     assert_ne!(left(&a).0, left(&b).0, "two runs draw two keys");
     let ledger = Place::new(a.join(LEDGER_FILE)).read(&[]).unwrap();
     assert_eq!(ledger.plan().randomness, Randomness::Secret);

@@ -2,14 +2,15 @@
 
 #![allow(clippy::print_stdout, reason = "printing is what this program does")]
 
-use std::{fs, sync::Arc, thread, time::Instant};
+use std::{fs, thread, time::Instant};
 
 use keyhush_privacy::{
     Adjacency, ClipNorm, MinSeparation, NoiseMatrix, NoiseMultiplier, Participation, Segment,
     encoding::{Encoding, NoisePlan, VectorPlan},
     mechanism::{Correlation, Mechanism, MechanismPlan},
-    rng::{NoiseKey, NoiseSource, SimulationKey},
+    rng::{NoiseKey, SimulationKey},
     stages::Sum,
+    step_keys::{MemoryShelf, SecretSteps, StepAt, StepKeys},
 };
 
 const DIMENSION: usize = 2_400_000;
@@ -44,10 +45,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("banded, 32 bands", Correlation::Matrix(banded(32)), 40, false),
     ];
     for (name, correlation, rounds, floating_point) in kinds {
-        let source: NoiseSource = if floating_point {
-            SimulationKey::with_floating_point_noise(1).into()
+        let mut keys: Box<dyn StepKeys> = if floating_point {
+            Box::new(SimulationKey::with_floating_point_noise(1))
         } else {
-            NoiseKey::generate()?.into()
+            Box::new(SecretSteps::new(NoiseKey::generate()?, MemoryShelf::default()))
         };
         let separation = MinSeparation::rounds_between(100)?;
         let plan = MechanismPlan {
@@ -59,12 +60,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             distributed: None,
         };
         let memory = plan.memory(encoding.layout());
-        let mut mechanism = Mechanism::init(plan, encoding.layout(), Arc::new(source))?;
+        let mut mechanism = Mechanism::init(plan, encoding.layout(), keys.randomness())?;
         let (begun, mut seconds) = (Instant::now(), 0.0);
-        for _ in 0..rounds {
+        for step in 0..rounds {
             let sum = Sum::zero(&encoding);
             let before = cpu_seconds(begun);
-            let released = mechanism.release(sum)?;
+            let released = mechanism.release(sum, &mut *keys)?;
+            keys.recorded(StepAt { stream: 0, segment: 0, step }, mechanism.needs_noise_again())?;
             seconds += cpu_seconds(begun) - before;
             assert_eq!(released.values().len(), DIMENSION + 1);
         }

@@ -31,6 +31,7 @@
 //! | [`stages`]      | update, clipped, encoded, sum, released: each consumes the one before   |
 //! | [`encoding`]    | from floats to checked integers: grid, rounding, rotation               |
 //! | [`rng`]         | the run's key and the streams drawn from it                             |
+//! | [`step_keys`]   | the keys of a run's noise, one a step                                   |
 //! | [`noise`]       | exact discrete Gaussian and Skellam samplers                            |
 //! | [`mechanism`]   | independent, tree, banded and BLT noise, one step at a time              |
 //! | [`factorization`] | the coefficients that make correlated noise small                     |
@@ -52,6 +53,7 @@ pub mod rng;
 pub mod sensitivity;
 pub mod stages;
 pub mod statement;
+pub mod step_keys;
 pub mod units;
 
 pub use accountant::{AccountError, AccountantKind, Judgement};

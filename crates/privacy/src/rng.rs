@@ -1,10 +1,10 @@
-//! The run's key, and the streams drawn from it (rule P13).
+//! Keys, and the streams drawn from them (rule P13).
 //!
-//! A run has one 256-bit [`NoiseKey`], drawn from the operating system when the run is created and kept in `secret/`.
-//! Everything random in a run is a ChaCha20 stream whose key is derived from it (HKDF-SHA-256) by purpose and position,
-//! so a step can be drawn again after a crash, bit for bit, and no two purposes ever share a stream. A repeatable
-//! experiment uses a [`SimulationKey`], another type, and whatever comes of it is stamped [`Randomness::Simulated`]:
-//! there is no way to make a [`NoiseKey`] from a seed.
+//! A run with secret noise has a 256-bit [`NoiseKey`], drawn from the operating system when the run is created and kept in
+//! `secret/` until it ends. It goes into the key of every step's noise ([`crate::step_keys`]) and is never enough to draw
+//! any noise again. Whatever else is random is a ChaCha20 stream whose key is derived (HKDF-SHA-256) by purpose and position,
+//! so no two purposes ever share a stream. A repeatable experiment uses a [`SimulationKey`], another type, and whatever
+//! comes of it is stamped [`Randomness::Simulated`]: there is no way to make a [`NoiseKey`] from a seed.
 
 use chacha20::{
     ChaCha20,
@@ -100,6 +100,10 @@ impl SimulationKey {
     #[must_use]
     pub const fn with_floating_point_noise(seed: u64) -> Self {
         Self { seed, floating_point: true }
+    }
+
+    pub(crate) const fn is_floating_point(self) -> bool {
+        self.floating_point
     }
 }
 

@@ -5,8 +5,6 @@
 mod ledger_story;
 mod shorthand;
 
-use std::sync::Arc;
-
 use keyhush_privacy::{
     AccountantKind, Adjacency, ClipNorm, Epsilon, NoiseMatrix, NoiseMultiplier, Participation, PrivacyEvent,
     SamplingRate, Segment,
@@ -16,7 +14,7 @@ use keyhush_privacy::{
     ledger::{Budget, Charge, Ledger, LedgerError, MemoryStore, Phase, Plan},
     mechanism::{Correlation, Mechanism, MechanismError, MechanismPlan},
     noise::SkellamSampler,
-    rng::{NoiseKey, NoiseSource, Purpose, RandomWords, Randomness, SimulationKey},
+    rng::{NoiseSource, Purpose, RandomWords, Randomness, SimulationKey},
     sensitivity::of_matrix,
     stages::{Encoded, NoisedSum, Quotient, Released, Residues, Sum},
     statement::Statement,
@@ -78,9 +76,7 @@ fn plan(noise: &DistributedNoise, participation: Participation, rounds: u64) -> 
     }
 }
 
-fn source() -> Arc<NoiseSource> {
-    Arc::new(SimulationKey::new(1).into())
-}
+const RANDOMNESS: Randomness = Randomness::Simulated { seed: 1 };
 
 fn epsilon(accountant: AccountantKind, event: &PrivacyEvent) -> f64 {
     shorthand::epsilon(accountant, event, 1e-6)
@@ -111,7 +107,7 @@ fn p19_a_noised_sum_is_what_was_sent_and_what_was_drawn() {
             let sum = noised_sum(&residues, &encoding, &values, users);
             assert_eq!(format!("{sum:?}"), "NoisedSum(54 integers)");
             let mut mechanism =
-                Mechanism::init(plan(&noise, Participation::Once, 5), encoding.layout(), source()).unwrap();
+                Mechanism::init(plan(&noise, Participation::Once, 5), encoding.layout(), RANDOMNESS).unwrap();
             let released = mechanism.release_noised(sum).unwrap();
             assert_eq!(released.values(), want);
             assert!(end == 0 || released.values()[0].signum() == i64::from(end.signum()), "a sum on its side of zero");
@@ -127,7 +123,8 @@ fn p19_the_noise_is_that_of_the_survivors() {
     let sensitivity = encoding.layout().segments()[0].sensitivity(Adjacency::ZeroOut);
     for users in [8, 12] {
         let sum = noised_sum(&residues, &encoding, &vec![0; 20_000], users);
-        let mut mechanism = Mechanism::init(plan(&noise, Participation::Once, 5), encoding.layout(), source()).unwrap();
+        let mut mechanism =
+            Mechanism::init(plan(&noise, Participation::Once, 5), encoding.layout(), RANDOMNESS).unwrap();
         let released = mechanism.release_noised(sum).unwrap();
         let squares = released.values().iter().map(|v| (*v as f64).powi(2)).sum::<f64>() / 20_000.0;
         let want = users as f64 * noise.local_variances()[0] as f64;
@@ -279,7 +276,7 @@ fn p14_the_ledger_counts_a_user_as_often_as_the_limits_allow() {
     let randomness = Randomness::Simulated { seed: 1 };
     let plan = Plan { phases: vec![phase], randomness, budget, ..ledger_story::plan() };
     let mut ledger = Ledger::create(MemoryStore::new(), plan, key(), 0).unwrap();
-    let mut mechanism = Mechanism::init(planned, encoding.layout(), source()).unwrap();
+    let mut mechanism = Mechanism::init(planned, encoding.layout(), RANDOMNESS).unwrap();
     for step in 0..8 {
         let next = mechanism.next_event().unwrap();
         assert_eq!(Charge::of(&next), Charge::Cumulative);
@@ -332,12 +329,12 @@ fn p14_an_event_that_does_not_go_on_is_refused() {
 
 /// Rule P13: a run goes on behind what was recorded, and from what was saved.
 #[test]
-fn p13_steps_are_passed_saved_and_restored() {
+fn p13_steps_are_passed_and_taken_up_again() {
     let (encoding, asked) = full();
     let noise = noise_of(&encoding, &asked);
     let residues = Residues::with_noise(&encoding, 12, &noise).unwrap();
     let planned = MechanismPlan { segments: vec![Segment::of(2), Segment::of(3)], ..plan(&noise, separated(2, 3), 5) };
-    let start = || Mechanism::init(planned.clone(), encoding.layout(), source()).unwrap();
+    let start = || Mechanism::init(planned.clone(), encoding.layout(), RANDOMNESS).unwrap();
     let release =
         |mechanism: &mut Mechanism| mechanism.release_noised(noised_sum(&residues, &encoding, &[0; 54], 9)).unwrap();
     let mut unbroken = start();
@@ -352,12 +349,8 @@ fn p13_steps_are_passed_saved_and_restored() {
         for known in &releases[..crashed_at] {
             assert!(resumed.pass(&releases[4]).is_err(), "another step is refused");
             resumed.pass(known).unwrap();
-            let mut saved = Vec::new();
-            resumed.save(&mut saved).unwrap();
-            let louder = noise_of(&encoding, &NoisePlan { multiplier: z(2.0), ..asked });
-            let other = MechanismPlan { distributed: Some(louder), ..planned.clone() };
-            assert!(Mechanism::restore(other, encoding.layout(), source(), &saved[..]).is_err());
-            resumed = Mechanism::restore(planned.clone(), encoding.layout(), source(), &saved[..]).unwrap();
+            let position = resumed.position();
+            resumed = Mechanism::at(planned.clone(), encoding.layout(), RANDOMNESS, position).unwrap();
         }
         assert_eq!(resumed.step(), crashed_at as u64);
         assert_eq!(release(&mut resumed).to_bytes(), releases[crashed_at].to_bytes());
@@ -369,7 +362,7 @@ fn p13_steps_are_passed_saved_and_restored() {
 fn p9_the_clip_may_move() {
     let (encoding, asked) = full();
     let noise = noise_of(&encoding, &asked);
-    let mut mechanism = Mechanism::init(plan(&noise, separated(1, 9), 9), encoding.layout(), source()).unwrap();
+    let mut mechanism = Mechanism::init(plan(&noise, separated(1, 9), 9), encoding.layout(), RANDOMNESS).unwrap();
     for clip in [1.0, 0.3, 2.0] {
         let moved = encoding.with_clip(ClipNorm::new(clip).unwrap());
         let residues = Residues::with_noise(&moved, 12, &noise).unwrap();
@@ -408,8 +401,11 @@ fn p19_sums_with_noise_and_without_do_not_mix() {
     let shorter = encoding_of(VectorPlan::of_update(50, 12));
     assert_eq!(Residues::with_noise(&shorter, 12, &noise).unwrap_err(), EncodingError::Mixed);
     // A mechanism whose users add the noise adds none itself, and the other way round.
-    let mut by_users = Mechanism::init(plan(&noise, Participation::Once, 5), encoding.layout(), source()).unwrap();
-    assert_eq!(by_users.release(Sum::zero(&encoding)).unwrap_err(), MechanismError::NotNoised);
+    let mut by_users = Mechanism::init(plan(&noise, Participation::Once, 5), encoding.layout(), RANDOMNESS).unwrap();
+    assert_eq!(
+        by_users.release(Sum::zero(&encoding), &mut SimulationKey::new(1)).unwrap_err(),
+        MechanismError::NotNoised
+    );
     let louder = noise_of(&encoding, &NoisePlan { multiplier: z(2.0), ..asked });
     let others = Residues::with_noise(&encoding, 12, &louder).unwrap();
     let sum = || noised_sum(&others, &encoding, &[0; 54], 9);
@@ -418,7 +414,7 @@ fn p19_sums_with_noise_and_without_do_not_mix() {
     let central = NoisePlan::of_update(z(1.0));
     let central = Encoding::new(VectorPlan::of_update(50, 12), clip, Some(&central), Adjacency::ZeroOut).unwrap();
     let by_server = MechanismPlan { distributed: None, ..plan(&noise, Participation::Once, 5) };
-    let mut by_server = Mechanism::init(by_server, central.layout(), source()).unwrap();
+    let mut by_server = Mechanism::init(by_server, central.layout(), RANDOMNESS).unwrap();
     assert_eq!(by_server.release_noised(sum()).unwrap_err(), MechanismError::OtherNoise);
     assert_eq!(by_users.step(), 0, "nothing was released");
 }
@@ -453,7 +449,7 @@ fn p10_p19_what_users_cannot_add_is_refused_with_the_reason() {
 
     let noise = noise_of(&encoding, &asked);
     let good = plan(&noise, Participation::Once, 8);
-    let refused = |plan: MechanismPlan| Mechanism::init(plan, encoding.layout(), source()).unwrap_err();
+    let refused = |plan: MechanismPlan| Mechanism::init(plan, encoding.layout(), RANDOMNESS).unwrap_err();
     for matrix in [NoiseMatrix::Tree, NoiseMatrix::Banded { coefficients: vec![1.0, 0.5] }] {
         let correlated = refused(MechanismPlan { correlation: Correlation::Matrix(matrix), ..good.clone() });
         assert_eq!(correlated, MechanismError::DistributedCorrelated);
@@ -469,13 +465,12 @@ fn p10_p19_what_users_cannot_add_is_refused_with_the_reason() {
     }
     let add_or_remove = refused(MechanismPlan { adjacency: Adjacency::AddOrRemove, ..good.clone() });
     assert!(matches!(add_or_remove, MechanismError::Event(EventError::Adjacency { needs: "zero-out", .. })));
-    let mistaken = Mechanism::init(good.clone(), weighted.layout(), source()).unwrap_err();
+    let mistaken = Mechanism::init(good.clone(), weighted.layout(), RANDOMNESS).unwrap_err();
     assert_eq!(mistaken, MechanismError::OtherNoise);
-    let fast = Arc::new(NoiseSource::from(SimulationKey::with_floating_point_noise(1)));
+    let fast = Randomness::SimulatedFloatingPoint { seed: 1 };
     let fast = Mechanism::init(good.clone(), encoding.layout(), fast).unwrap_err();
     assert_eq!(fast, MechanismError::DistributedFloatingPoint);
-    let secret = Arc::new(NoiseSource::from(NoiseKey::generate().unwrap()));
-    assert!(Mechanism::init(good.clone(), encoding.layout(), secret).is_ok());
+    assert!(Mechanism::init(good.clone(), encoding.layout(), Randomness::Secret).is_ok());
     assert_eq!(good.memory(encoding.layout()), 0);
 }
 

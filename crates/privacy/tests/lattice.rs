@@ -4,14 +4,12 @@
 //! integer and C is not, `C (x + C^-1 Z) = C x + Z` shows the fractional part of `C x`: that of `c_1 x_0` in step 1, which
 //! no noise covers. The attack below looks for the x_0 that has that fractional part.
 
-use std::sync::Arc;
-
 use keyhush_privacy::{
     Adjacency, ClipNorm, MinSeparation, NoiseMatrix, NoiseMultiplier, Participation, Segment,
     encoding::{Encoding, NoisePlan, VectorPlan},
     mechanism::{BANDED_FRACTIONAL_BITS, Correlation, Mechanism, MechanismPlan},
     noise::DiscreteGaussianSampler,
-    rng::{NoiseSource, Purpose, SimulationKey},
+    rng::{NoiseSource, Purpose, Randomness, SimulationKey},
     stages::Sum,
 };
 
@@ -83,11 +81,11 @@ fn released(x: &[Vec<i64>; 2], encoding: &Encoding, coefficient: f64, seed: u64)
         segments: vec![Segment::of(2)],
         distributed: None,
     };
-    let source = Arc::new(NoiseSource::from(SimulationKey::new(seed)));
-    let mut mechanism = Mechanism::init(plan, encoding.layout(), source).expect("a legal plan");
+    let (mut keys, randomness) = (SimulationKey::new(seed), Randomness::Simulated { seed });
+    let mut mechanism = Mechanism::init(plan, encoding.layout(), randomness).expect("a legal plan");
     [0, 1].map(|t| {
         let sum = Sum::assertion(x[t].clone(), 64, encoding).expect("64 users can sum to it");
-        mechanism.release(sum).expect("a planned step").values().iter().map(|v| *v as f64).collect()
+        mechanism.release(sum, &mut keys).expect("a planned step").values().iter().map(|v| *v as f64).collect()
     })
 }
 

@@ -3,7 +3,7 @@
 
 mod ledger_story;
 
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
 
 use keyhush_privacy::{
     Adjacency, ClipNorm, Epsilon, NoiseMatrix, NoiseMultiplier, PrivacyEvent, Segment,
@@ -14,7 +14,7 @@ use keyhush_privacy::{
         Start,
     },
     mechanism::{Correlation, Mechanism, MechanismPlan},
-    rng::{NoiseSource, Randomness, SimulationKey},
+    rng::{Randomness, SimulationKey},
     stages::Sum,
 };
 use ledger_story::{attempt, content, delta, gaussian, key, limits, model_step, plan, publish, publish_with, tree};
@@ -146,12 +146,12 @@ fn p13_what_a_mechanism_releases_is_recorded_and_restored() {
         segments: vec![Segment::of(3), Segment::completed(3)],
         distributed: None,
     };
-    let source = Arc::new(NoiseSource::from(SimulationKey::new(5)));
-    let mut mechanism = Mechanism::init(planned, encoding.layout(), source).unwrap();
-    let mut ledger = ledger(Plan { randomness: Randomness::Simulated { seed: 5 }, ..plan() });
+    let (mut keys, randomness) = (SimulationKey::new(5), Randomness::Simulated { seed: 5 });
+    let mut mechanism = Mechanism::init(planned, encoding.layout(), randomness).unwrap();
+    let mut ledger = ledger(Plan { randomness, ..plan() });
     let mut last = None;
     for step in 0..6 {
-        let released = mechanism.release(Sum::zero(&encoding)).unwrap();
+        let released = mechanism.release(Sum::zero(&encoding), &mut keys).unwrap();
         assert_eq!(ledger.record(&released, attempt("model")).unwrap().entry, step + 1);
         assert_eq!(ledger.restore("model", step).unwrap().unwrap(), released);
         last = Some(released);

@@ -4,8 +4,6 @@
 
 mod shorthand;
 
-use std::sync::Arc;
-
 use keyhush_privacy::{
     AccountantKind, Adjacency, ClipNorm, Delta, Noise, NoiseMatrix, NoiseMultiplier, Participation, PrivacyEvent,
     SamplingRate, Segment,
@@ -13,13 +11,16 @@ use keyhush_privacy::{
     event::EventError,
     factorization::{Factorization, Objective, Setting, optimise_banded, optimise_blt},
     mechanism::{Correlation, Mechanism, MechanismError, MechanismPlan},
-    rng::{NoiseKey, NoiseSource, Randomness, SimulationKey},
+    rng::{NoiseKey, Randomness, SimulationKey},
     sensitivity,
     stages::{Released, Sum},
+    step_keys::{MemoryShelf, SecretSteps, StepKeys},
 };
 
-fn source() -> Arc<NoiseSource> {
-    Arc::new(SimulationKey::new(1).into())
+const RANDOMNESS: Randomness = Randomness::Simulated { seed: 1 };
+
+fn keys() -> SimulationKey {
+    SimulationKey::new(1)
 }
 
 fn encoding(z: f64) -> Encoding {
@@ -56,12 +57,13 @@ fn segments_of(event: &PrivacyEvent) -> Vec<Segment> {
 fn p7_the_event_carries_segments_and_completion() {
     let encoding = encoding(5.0);
     let planned = vec![Segment::of(3), Segment::completed(5), Segment::of(2)];
-    let mut mechanism = Mechanism::init(plan(NoiseMatrix::Tree, planned.clone()), encoding.layout(), source()).unwrap();
+    let mut mechanism =
+        Mechanism::init(plan(NoiseMatrix::Tree, planned.clone()), encoding.layout(), RANDOMNESS).unwrap();
     let mut events = Vec::new();
     for step in 0..10 {
         assert_eq!(mechanism.step(), step);
         assert_eq!(mechanism.at_restart(), [0, 3, 8].contains(&step));
-        let released = mechanism.release(Sum::zero(&encoding)).unwrap();
+        let released = mechanism.release(Sum::zero(&encoding), &mut keys()).unwrap();
         assert_eq!((released.step(), released.randomness()), (step, Randomness::Simulated { seed: 1 }));
         events.push(released.event().clone());
     }
@@ -81,16 +83,14 @@ fn p7_within_a_segment_the_clip_does_not_move() {
     let moved = here.with_clip(ClipNorm::new(0.5).unwrap());
     for matrix in [NoiseMatrix::Tree, NoiseMatrix::Banded { coefficients: vec![1.0, 0.5] }, blt()] {
         let planned = vec![Segment::of(2), Segment::of(2)];
-        let mut mechanism = Mechanism::init(plan(matrix, planned), here.layout(), source()).unwrap();
-        let _ = mechanism.release(Sum::zero(&here)).unwrap();
-        assert_eq!(mechanism.release(Sum::zero(&moved)).unwrap_err(), MechanismError::EncodingMoved);
-        let _ = mechanism.release(Sum::zero(&here)).unwrap();
-        let _ = mechanism.release(Sum::zero(&moved)).unwrap();
-        let mut saved = Vec::new();
-        mechanism.save(&mut saved).unwrap();
-        let plan = mechanism.plan().clone();
-        let mut mechanism = Mechanism::restore(plan, here.layout(), source(), &saved[..]).unwrap();
-        assert_eq!(mechanism.release(Sum::zero(&here)).unwrap_err(), MechanismError::EncodingMoved);
+        let mut mechanism = Mechanism::init(plan(matrix, planned), here.layout(), RANDOMNESS).unwrap();
+        let _ = mechanism.release(Sum::zero(&here), &mut keys()).unwrap();
+        assert_eq!(mechanism.release(Sum::zero(&moved), &mut keys()).unwrap_err(), MechanismError::EncodingMoved);
+        let _ = mechanism.release(Sum::zero(&here), &mut keys()).unwrap();
+        let _ = mechanism.release(Sum::zero(&moved), &mut keys()).unwrap();
+        let (plan, position) = (mechanism.plan().clone(), mechanism.position());
+        let mut mechanism = Mechanism::at(plan, here.layout(), RANDOMNESS, position).unwrap();
+        assert_eq!(mechanism.release(Sum::zero(&here), &mut keys()).unwrap_err(), MechanismError::EncodingMoved);
     }
 }
 
@@ -103,16 +103,17 @@ fn p13_a_recorded_step_is_passed_and_not_released_again() {
     let independent = MechanismPlan { correlation: Correlation::Independent, ..plan(blt(), segments.clone()) };
     let correlated = [NoiseMatrix::Tree, NoiseMatrix::Banded { coefficients: vec![1.0, 0.5, 0.25] }, blt()];
     for plan in correlated.map(|matrix| plan(matrix, segments.clone())).into_iter().chain([independent]) {
-        let start = || Mechanism::init(plan.clone(), encoding.layout(), source()).unwrap();
+        let start = || Mechanism::init(plan.clone(), encoding.layout(), RANDOMNESS).unwrap();
         let mut unbroken = start();
-        let releases: Vec<Released> = (0..7).map(|_| unbroken.release(Sum::zero(&encoding)).unwrap()).collect();
+        let releases: Vec<Released> =
+            (0..7).map(|_| unbroken.release(Sum::zero(&encoding), &mut keys()).unwrap()).collect();
         for crashed_at in 0..7 {
             let mut resumed = start();
             for known in &releases[..crashed_at] {
                 assert!(resumed.pass(&releases[6]).is_err(), "another step is refused");
                 resumed.pass(known).unwrap();
             }
-            let next = resumed.release(Sum::zero(&encoding)).unwrap();
+            let next = resumed.release(Sum::zero(&encoding), &mut keys()).unwrap();
             assert_eq!(next.to_bytes(), releases[crashed_at].to_bytes());
         }
     }
@@ -130,8 +131,8 @@ fn the_event_has_the_multiplier_that_was_asked_for() {
             ..plan(NoiseMatrix::Tree, vec![Segment::of(10)])
         };
         for plan in [correlated, independent] {
-            let mut mechanism = Mechanism::init(plan, encoding.layout(), source()).unwrap();
-            let released = mechanism.release(Sum::zero(&encoding)).unwrap();
+            let mut mechanism = Mechanism::init(plan, encoding.layout(), RANDOMNESS).unwrap();
+            let released = mechanism.release(Sum::zero(&encoding), &mut keys()).unwrap();
             let (PrivacyEvent::CorrelatedGaussian { noise, .. } | PrivacyEvent::SampledGaussian { noise, .. }) =
                 released.event()
             else {
@@ -151,9 +152,9 @@ fn independent_noise_for_users_who_come_on_their_own() {
     let encoding = encoding(5.0);
     let independent =
         MechanismPlan { correlation: Correlation::Independent, ..plan(NoiseMatrix::Tree, vec![Segment::of(100)]) };
-    let mut mechanism = Mechanism::init(independent, encoding.layout(), source()).unwrap();
+    let mut mechanism = Mechanism::init(independent, encoding.layout(), RANDOMNESS).unwrap();
     let mut last = None;
-    (0..100).for_each(|_| last = Some(mechanism.release(Sum::zero(&encoding)).unwrap().event().clone()));
+    (0..100).for_each(|_| last = Some(mechanism.release(Sum::zero(&encoding), &mut keys()).unwrap().event().clone()));
     let PrivacyEvent::CorrelatedGaussian { matrix, segments, participation, .. } = last.unwrap() else { panic!() };
     let squared = sensitivity::of_matrix(&matrix, &segments, &participation).unwrap().squared;
     assert!((squared - 4.0).abs() < 1e-9, "{squared}");
@@ -163,7 +164,7 @@ fn independent_noise_for_users_who_come_on_their_own() {
 fn what_cannot_be_accounted_for_does_not_start() {
     let encoding = encoding(5.0);
     let tree = plan(NoiseMatrix::Tree, vec![Segment::of(8)]);
-    let refused = |plan: MechanismPlan| Mechanism::init(plan, encoding.layout(), source()).unwrap_err();
+    let refused = |plan: MechanismPlan| Mechanism::init(plan, encoding.layout(), RANDOMNESS).unwrap_err();
     let poisson = Participation::Poisson { rate: SamplingRate::new(0.1).unwrap() };
     let sampled_tree = MechanismPlan { participation: poisson, ..tree.clone() };
     assert!(matches!(refused(sampled_tree), MechanismError::Event(EventError::ParticipationKind { .. })));
@@ -181,30 +182,31 @@ fn what_cannot_be_accounted_for_does_not_start() {
     // A vector whose noise was never set.
     let silent =
         Encoding::new(VectorPlan::of_update(20, 14), ClipNorm::new(1.0).unwrap(), None, Adjacency::ZeroOut).unwrap();
-    let refused = Mechanism::init(tree.clone(), silent.layout(), source()).unwrap_err();
+    let refused = Mechanism::init(tree.clone(), silent.layout(), RANDOMNESS).unwrap_err();
     assert!(matches!(refused, MechanismError::Sigma(_)), "{refused}");
     // A sum of another layout.
-    let mut mechanism = Mechanism::init(tree, encoding.layout(), source()).unwrap();
-    assert_eq!(mechanism.release(Sum::zero(&silent)).unwrap_err(), MechanismError::Layout);
+    let mut mechanism = Mechanism::init(tree, encoding.layout(), RANDOMNESS).unwrap();
+    assert_eq!(mechanism.release(Sum::zero(&silent), &mut keys()).unwrap_err(), MechanismError::Layout);
 }
 
-/// The same key and step give the same noise, another key another.
+/// The same seed and step give the same noise, another seed another; a secret key never gives the same twice.
 #[test]
-fn p13_noise_is_the_keys() {
+fn p13_noise_is_the_seeds_or_nobodys() {
     let encoding = encoding(5.0);
-    let first = |source: Arc<NoiseSource>| {
+    let first = |keys: &mut dyn StepKeys| {
         let plan = plan(NoiseMatrix::Tree, vec![Segment::of(8)]);
-        let mut mechanism = Mechanism::init(plan, encoding.layout(), source).unwrap();
-        mechanism.release(Sum::zero(&encoding)).unwrap()
+        let mut mechanism = Mechanism::init(plan, encoding.layout(), keys.randomness()).unwrap();
+        mechanism.release(Sum::zero(&encoding), keys).unwrap()
     };
+    assert_eq!(first(&mut SimulationKey::new(1)), first(&mut SimulationKey::new(1)));
+    assert_ne!(first(&mut SimulationKey::new(1)).values(), first(&mut SimulationKey::new(2)).values());
+    let float = first(&mut SimulationKey::with_floating_point_noise(1));
+    assert_eq!(float.randomness(), Randomness::SimulatedFloatingPoint { seed: 1 });
     let key = NoiseKey::generate().unwrap();
     let again = NoiseKey::from_secret_bytes(key.secret_bytes());
-    let (one, two) = (first(Arc::new(key.into())), first(Arc::new(again.into())));
-    assert_eq!(one, two);
+    let [one, two] = [key, again].map(|key| first(&mut SecretSteps::new(key, MemoryShelf::default())));
     assert_eq!(one.randomness(), Randomness::Secret);
-    assert_ne!(one.values(), first(Arc::new(NoiseKey::generate().unwrap().into())).values());
-    let float = first(Arc::new(SimulationKey::with_floating_point_noise(1).into()));
-    assert_eq!(float.randomness(), Randomness::SimulatedFloatingPoint { seed: 1 });
+    assert_ne!(one.values(), two.values());
 }
 
 /// The coefficients that `factorization` finds are taken as they are, and the noise of the sums is as small as it says.
@@ -221,11 +223,11 @@ fn computed_coefficients_make_the_noise_they_promise() {
         let clip = ClipNorm::new(1.0).unwrap();
         let encoding = Encoding::new(vector, clip, Some(&noise), Adjacency::ZeroOut).unwrap();
         let planned = MechanismPlan { participation, ..plan(matrix.clone(), vec![Segment::of(rounds)]) };
-        let mut mechanism = Mechanism::init(planned, encoding.layout(), source()).unwrap();
+        let mut mechanism = Mechanism::init(planned, encoding.layout(), RANDOMNESS).unwrap();
         let mut prefix = vec![0i64; 20_000];
         let mut squares = 0.0;
         for _ in 0..rounds {
-            let released = mechanism.release(Sum::zero(&encoding)).unwrap();
+            let released = mechanism.release(Sum::zero(&encoding), &mut keys()).unwrap();
             prefix.iter_mut().zip(released.values()).for_each(|(p, v)| *p += v);
             squares = prefix.iter().map(|p| (*p as f64) * (*p as f64)).sum::<f64>() / 20_000.0;
         }

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-use std::sync::Arc;
-
 use keyhush_privacy::{
     Adjacency, ClipNorm, NoiseMatrix, NoiseMultiplier, Participation, SamplingRate, Segment,
     encoding::{Encoding, EncodingError, NoisePlan, Rounding, VectorPlan, layout},
@@ -230,22 +228,18 @@ fn p10_the_noise_is_on_the_quotient_and_not_correlated() {
     let plan = VectorPlan { weight: true, clip_bit: true, ..VectorPlan::of_update(2000, 20) };
     let encoding = Encoding::new(plan.clone(), clip(0.5), None, Adjacency::AddOrRemove).unwrap();
     let quotient = Quotient::new(&encoding, 100.0, Some(&noise), Adjacency::AddOrRemove).unwrap();
-    let source = Arc::new(NoiseSource::from(SimulationKey::new(1)));
+    let (mut keys, randomness) = (SimulationKey::new(1), Randomness::Simulated { seed: 1 });
     let independent = mechanism_plan(Correlation::Independent);
-    let mut mechanism =
-        Mechanism::init(independent.clone(), quotient.encoding().layout(), Arc::clone(&source)).unwrap();
-    let released = mechanism.release(quotient.divide(Sum::zero(&encoding)).unwrap()).unwrap();
+    let mut mechanism = Mechanism::init(independent.clone(), quotient.encoding().layout(), randomness).unwrap();
+    let released = mechanism.release(quotient.divide(Sum::zero(&encoding)).unwrap(), &mut keys).unwrap();
     let noised = released.update(quotient.encoding()).unwrap();
     let deviation = (noised.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / 2000.0).sqrt();
     // The update's share of the multiplier is a little more than 1.5 (Andrew et al. 2021, Theorem 1); 2 S / (q W_min) is 0.01.
     let want = 0.01 / (1.5f64.powi(-2) - 0.01).sqrt();
     assert!((deviation / want - 1.0).abs() < 5.0 / (2.0f64 * 2000.0).sqrt(), "{deviation} instead of {want}");
     // The sum itself has no noise, so that no mechanism releases it.
-    assert!(matches!(
-        Mechanism::init(independent, encoding.layout(), Arc::clone(&source)),
-        Err(MechanismError::Sigma(_))
-    ));
-    assert!(matches!(mechanism.release(Sum::zero(&encoding)), Err(MechanismError::Layout)));
+    assert!(matches!(Mechanism::init(independent, encoding.layout(), randomness), Err(MechanismError::Sigma(_))));
+    assert!(matches!(mechanism.release(Sum::zero(&encoding), &mut keys), Err(MechanismError::Layout)));
     let matrices = [
         NoiseMatrix::Tree,
         NoiseMatrix::Banded { coefficients: vec![1.0, 0.5] },
@@ -254,7 +248,7 @@ fn p10_the_noise_is_on_the_quotient_and_not_correlated() {
     for matrix in matrices {
         let plan = mechanism_plan(Correlation::Matrix(matrix));
         assert_eq!(plan.check(quotient.encoding().layout()), Err(MechanismError::Quotient));
-        assert!(Mechanism::init(plan, quotient.encoding().layout(), Arc::clone(&source)).is_err());
+        assert!(Mechanism::init(plan, quotient.encoding().layout(), randomness).is_err());
     }
 
     let refused = |encoding: &Encoding, least: f64, noise: &NoisePlan| match Quotient::new(

@@ -108,7 +108,7 @@ fn place(outcome: &Outcome<'_>, x: &str) -> Option<f64> {
 
 /// A setting of a variant.
 fn setting(outcome: &Outcome<'_>, key: &str) -> Option<toml::Value> {
-    let settings: toml::Table = toml::from_str(&outcome.config.to_toml()).ok()?;
+    let settings: toml::Table = toml::from_str(&outcome.config.to_toml().ok()?).ok()?;
     key.split('.').try_fold(toml::Value::Table(settings), |value, part| value.get(part).cloned())
 }
 

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     failure::BadInput,
     sweep::Progress,
-    train::{of_config, refused},
+    train::{After, of_config, refused},
 };
 
 /// How an experiment is run.
@@ -91,9 +91,9 @@ pub(super) fn run<'a>(job: &Job<'a>) -> anyhow::Result<(Vec<Outcome<'a>>, Vec<St
         for seed in 0..job.seeds {
             let from = job.start(variant, seed, &folders)?;
             let config = sweep::with_seed(&job.config(variant, from.as_deref(), &mut notes)?, seed);
-            let folder = job.place(variant, &config, seed);
+            let folder = job.place(variant, &config, seed)?;
             let label = format!("{}, seed {seed}", variant.name);
-            runs.push(progress.run(&label, &config, &folder, job.means)?);
+            runs.push(progress.run(&label, &config, &folder, job.means, After::Close)?);
             if asks_heads || !variant.evaluate_on.is_empty() {
                 ends.push(job.end(variant, &folder)?);
             }
@@ -161,9 +161,9 @@ impl Job<'_> {
     }
 
     /// Where a run goes: the same settings, the same place.
-    fn place(&self, variant: &Variant, config: &Config, seed: u64) -> PathBuf {
-        let print = sweep::fingerprint(config, self.means.kernels);
-        self.runs.join(format!("{}-{print}", folder_name(&variant.name))).join(format!("seed-{seed}"))
+    fn place(&self, variant: &Variant, config: &Config, seed: u64) -> anyhow::Result<PathBuf> {
+        let print = sweep::fingerprint(config, self.means.kernels)?;
+        Ok(self.runs.join(format!("{}-{print}", folder_name(&variant.name))).join(format!("seed-{seed}")))
     }
 
     /// What the last model of a run predicts of whoever it is to be measured on.

@@ -140,7 +140,11 @@ pub(super) fn show(ask: &Ask, written: &Written, json: bool) -> anyhow::Result<(
 /// What the settings cost, by the same plan that `keyhush train` makes of them.
 fn planned(config: &Config) -> anyhow::Result<Epsilon> {
     // What is written is what is judged.
-    let config = Document::new(&config.to_toml(), &[]).and_then(|d| d.config()).map_err(|e| of_config(&e))?;
+    let config = config
+        .to_toml()
+        .and_then(|text| Document::new(&text, &[]))
+        .and_then(|d| d.config())
+        .map_err(|e| of_config(&e))?;
     let opened = Opened::new(&config).map_err(refused)?;
     let plan = Plan::new(config, &opened.setting()).map_err(|e| of_config(&e))?;
     Ok(plan.epsilon(plan.config.rounds).map_err(|e| of_config(&e))?)

@@ -5,10 +5,7 @@
 //! again until there is something to measure, and the rest is a matter of their number. Releases go into a ledger on disk
 //! that is thrown away, and their noise follows from a seed.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use corpus::synth::{Crowd, Dialect, SynthPlan};
 use federated::{
@@ -22,13 +19,14 @@ use federated::{
     metrics::Timing,
     plan::Plan,
     population::{Examples, Population, SyntheticPopulation},
+    randomness::RunRandomness,
     round::{Loop, Round, State},
     run::{Means, Opened},
 };
 use lm::tokenizer::Tokenizer;
 use privacy::{
     ledger::{Start, Unit, file::Place},
-    rng::{NoiseSource, Randomness, SimulationKey},
+    rng::{Randomness, SimulationKey},
 };
 use serde::Serialize;
 
@@ -69,7 +67,7 @@ pub(super) fn rehearse(plan: &Plan, opened: &Opened, means: Means) -> anyhow::Re
     let folder = tempfile::tempdir()?;
     let (ledger, _) = Place::new(folder.path().join("ledger.jsonl")).create(plan.ledger.clone(), 0)?;
     let state = State::new(plan, opened.first_parameters().to_vec())?;
-    let mut rounds = Loop::new(plan, source(plan.randomness()), ledger, state, means.threads);
+    let mut rounds = Loop::new(plan, randomness(plan.randomness()), ledger, state, means.threads);
     let mut seconds_per_round = f64::INFINITY;
     for _ in 0..ROUNDS.min(plan.config.rounds) {
         let Round::Done(done) = rounds.round(&mut fleet, 0)? else { break };
@@ -106,11 +104,11 @@ fn thrown_away(plan: &Plan) -> Plan {
     plan
 }
 
-fn source(randomness: Randomness) -> Arc<NoiseSource> {
-    Arc::new(match randomness {
-        Randomness::SimulatedFloatingPoint { seed } => SimulationKey::with_floating_point_noise(seed).into(),
-        Randomness::Simulated { seed } => SimulationKey::new(seed).into(),
-        Randomness::Secret => SimulationKey::new(0).into(),
+fn randomness(randomness: Randomness) -> RunRandomness {
+    RunRandomness::simulated(match randomness {
+        Randomness::SimulatedFloatingPoint { seed } => SimulationKey::with_floating_point_noise(seed),
+        Randomness::Simulated { seed } => SimulationKey::new(seed),
+        Randomness::Secret => SimulationKey::new(0),
     })
 }
 

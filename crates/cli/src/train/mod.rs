@@ -37,9 +37,12 @@ Examples:
   keyhush train run.toml --from pretrained --public \"Wikipedia\"
   keyhush train --secagg --set participation.vanish=0.02    nobody's update is seen; some devices vanish
   keyhush train --resume runs/less-noise
+  keyhush train --end runs/less-noise
 
-Ctrl-C ends after the round with a checkpoint; a process that was killed lost nothing. In either case --resume goes on, to
-the same model, metrics and ledger events as if nothing had happened. KEYHUSH_KERNELS chooses the kernels.";
+Ctrl-C ends after the round with a checkpoint; a process that was killed lost nothing. In either case --resume goes on: a
+simulation (noise_seed) to the same model, metrics and ledger events as if nothing had happened; with secret noise what was
+recorded stays, and a round that was not is drawn anew. A run that is over is closed: its ledger takes nothing more and its
+noise keys are destroyed. KEYHUSH_KERNELS chooses the kernels.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -56,6 +59,13 @@ pub(crate) struct TrainArgs {
     /// Go on with the run in this folder
     #[arg(long, value_name = "DIR", conflicts_with_all = ["config", "set", "out", "from", "public", "secagg"])]
     resume: Option<PathBuf>,
+    /// With --resume: why the store is not the one that the run began with; the ledger keeps the reason
+    #[arg(long, value_name = "WHY", requires = "resume")]
+    data_changed: Option<String>,
+    /// End the run in this folder for good, as far as it is: model and statement are written, the ledger is closed, the noise
+    /// keys are destroyed
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["config", "set", "out", "from", "public", "secagg", "resume"])]
+    end: Option<PathBuf>,
     /// Start from this model, or from the model of this run
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
@@ -118,7 +128,7 @@ struct Task {
 impl Task {
     fn new(args: &TrainArgs) -> anyhow::Result<Self> {
         let means = args.machine.means()?;
-        let (config, document, folder) = match &args.resume {
+        let (config, document, folder) = match args.resume.as_ref().or(args.end.as_ref()) {
             Some(folder) => (run::settings(folder).map_err(refused)?, None, folder.clone()),
             None => {
                 let document = document(args)?;
@@ -173,9 +183,15 @@ fn lead(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<()> {
     }
     let population = opened.population(plan.config.unit).map_err(refused)?;
     let own = task.fleet(population.as_ref())?;
-    let description = opened.description(&plan.config);
+    let description = opened.description(plan);
+    let way = match (&args.end, &args.resume, &args.data_changed) {
+        (Some(_), ..) => Way::End,
+        (None, Some(_), Some(why)) => Way::ResumeWithChangedData(why),
+        (None, Some(_), None) => Way::Resume,
+        (None, None, _) => Way::Begin,
+    };
     let ending = ranks::lead(ranks, own, *means, &description, |fleet| {
-        carry_out(plan, opened, folder, *means, fleet, args.resume.is_some(), args.machine.quiet)
+        carry_out(plan, opened, folder, *means, fleet, way, After::Close, args.machine.quiet)
     })?;
     announce(&ending, folder, args.json)
 }
@@ -186,32 +202,68 @@ fn follow(args: &TrainArgs, ranks: &Ranks) -> anyhow::Result<()> {
     task.check_together()?;
     let population = task.opened.population(task.plan.config.unit).map_err(refused)?;
     let mut own = task.fleet(population.as_ref())?;
-    ranks::serve(ranks, &mut own, task.means, &task.opened.description(&task.plan.config));
+    ranks::serve(ranks, &mut own, task.means, &task.opened.description(&task.plan));
     Ok(())
 }
 
+/// How a run is taken up.
+#[derive(Clone, Copy)]
+enum Way<'a> {
+    Begin,
+    Resume,
+    /// With the reason.
+    ResumeWithChangedData(&'a str),
+    /// To end it as it stands.
+    End,
+}
+
+/// What becomes of the ledger when all rounds are done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum After {
+    /// It is closed.
+    Close,
+    /// It stays open until the choice among the runs of a sweep is counted in it.
+    Choose,
+}
+
 /// Trains on the threads of this process to the end.
-pub(crate) fn alone(plan: &Plan, opened: &Opened, folder: &Path, means: Means, resume: bool) -> anyhow::Result<Ending> {
+pub(crate) fn alone(
+    plan: &Plan,
+    opened: &Opened,
+    folder: &Path,
+    means: Means,
+    resume: bool,
+    after: After,
+) -> anyhow::Result<Ending> {
     let population = opened.population(plan.config.unit).map_err(refused)?;
     let mut fleet = ThreadFleet::new(population.as_ref(), &plan.model, &plan.local, means.kernels, means.threads)?;
-    carry_out(plan, opened, folder, means, &mut fleet, resume, true)
+    let way = if resume { Way::Resume } else { Way::Begin };
+    carry_out(plan, opened, folder, means, &mut fleet, way, after, true)
 }
 
 /// Trains to the end and writes what is left behind.
+#[allow(clippy::too_many_arguments, reason = "the one place where all of it comes together")]
 fn carry_out(
     plan: &Plan,
     opened: &Opened,
     folder: &Path,
     means: Means,
     fleet: &mut dyn Fleet,
-    resume: bool,
+    way: Way<'_>,
+    after: After,
     quiet: bool,
 ) -> anyhow::Result<Ending> {
     interrupt::watch()?;
-    let begin = if resume { Run::resume } else { Run::begin };
-    let mut run = begin(folder, plan, opened, means).map_err(refused)?;
-    if !quiet {
-        run.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
+    let run = match way {
+        Way::Begin => Run::begin(folder, plan, opened, means),
+        Way::Resume | Way::End => Run::resume(folder, plan, opened, means),
+        Way::ResumeWithChangedData(why) => Run::resume_with_changed_data(folder, plan, opened, means, why),
+    };
+    let mut run = run.map_err(refused)?;
+    // Shown also to who wants no progress: they say that something is not as it should be.
+    run.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
+    if matches!(way, Way::End) {
+        return Ok(run.finish()?);
     }
     let mut watch = Watch::new(quiet, plan.config.rounds, run.state().round, run.history().last())?;
     loop {
@@ -232,7 +284,10 @@ fn carry_out(
         }
     }
     watch.finish();
-    Ok(run.finish()?)
+    Ok(match after {
+        After::Close => run.finish()?,
+        After::Choose => run.finish_undecided()?,
+    })
 }
 
 /// The settings with what was said beside them.
@@ -275,7 +330,13 @@ pub(crate) fn of_config(error: &ConfigError) -> BadInput {
 pub(crate) fn refused(error: RunError) -> anyhow::Error {
     match error {
         RunError::Config(error) => of_config(&error).into(),
-        taken @ (RunError::Taken { .. } | RunError::NoRun { .. }) => BadInput::Refused(taken.to_string()).into(),
+        bad @ (RunError::Taken { .. }
+        | RunError::NoRun { .. }
+        | RunError::OtherPlan { .. }
+        | RunError::SettingsChanged { .. }
+        | RunError::StartChanged
+        | RunError::DataChanged
+        | RunError::UsersChanged) => BadInput::Refused(bad.to_string()).into(),
         other => other.into(),
     }
 }

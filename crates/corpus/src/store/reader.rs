@@ -126,6 +126,16 @@ impl Store {
         })
     }
 
+    /// All that it holds, in pieces: who digests them can tell this store from any other.
+    pub fn content(&self) -> impl Iterator<Item = &[u8]> {
+        SECTIONS.iter().map(|(section, _)| self.bytes(*section))
+    }
+
+    /// Who is in it and in which order, in pieces.
+    pub fn roll(&self) -> impl Iterator<Item = &[u8]> {
+        std::iter::once(self.bytes(Section::Tags))
+    }
+
     /// A user, in constant time.
     ///
     /// # Errors

@@ -162,7 +162,7 @@ clip_norm = 0.4
     #[test]
     fn a_config_survives_being_written_and_read() {
         let config = Document::new(TEXT, &[]).unwrap().config().unwrap();
-        let again = Document::new(&config.to_toml(), &[]).unwrap().config().unwrap();
+        let again = Document::new(&config.to_toml().unwrap(), &[]).unwrap().config().unwrap();
         assert_eq!(again, config);
     }
 

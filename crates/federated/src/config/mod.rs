@@ -491,6 +491,18 @@ pub struct Evaluation {
     pub stop_at_accuracy: Option<f64>,
 }
 
+impl EstimatorKind {
+    /// As it is written.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fixed => "fixed",
+            Self::Clipped => "clipped",
+            Self::Average => "average",
+        }
+    }
+}
+
 impl Default for Evaluation {
     fn default() -> Self {
         Self { every: 10, users: 200, most_tokens: 20_000, stop_at_accuracy: None }
@@ -536,9 +548,15 @@ impl ConfigError {
 
 impl Config {
     /// The configuration as TOML, with nothing left out that is not a default.
-    #[must_use]
-    pub fn to_toml(&self) -> String {
-        // Numbers, names and sections always serialise.
-        toml::to_string(self).unwrap_or_default()
+    ///
+    /// # Errors
+    /// When a path is not text.
+    pub fn to_toml(&self) -> Result<String, ConfigError> {
+        let paths = [("data.path", &self.data.path), ("model.from", &self.model.from)];
+        if let Some((key, path)) = paths.iter().find(|(_, path)| path.as_ref().is_some_and(|p| p.to_str().is_none())) {
+            let shown = path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+            return Err(ConfigError::new(*key, format!("{shown} is not text (UTF-8): give it a name that is")));
+        }
+        toml::to_string(self).map_err(|e| ConfigError::new("", format!("the settings cannot be written: {e}")))
     }
 }

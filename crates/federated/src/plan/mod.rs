@@ -59,6 +59,8 @@ pub struct Setting {
 pub struct Plan {
     /// As it was written.
     pub config: Config,
+    /// The same as text, with everything resolved: what a run is bound to.
+    pub settings: String,
     /// What the model is made of.
     pub model: ModelConfig,
     /// Its parameters.
@@ -93,6 +95,7 @@ impl Plan {
     /// The first key that is wrong, or cannot be accounted for together with another.
     pub fn new(config: Config, setting: &Setting) -> Result<Self, ConfigError> {
         checks::check(&config)?;
+        let settings = config.to_toml()?;
         let parameters = ParameterLayout::new(&setting.model).map_err(|e| ConfigError::new("model", e))?;
         let local = local(&config)?;
         let optimizer = optimizer(&config)?;
@@ -114,6 +117,7 @@ impl Plan {
             non_private,
             phases,
             stages,
+            settings,
             config,
         })
     }

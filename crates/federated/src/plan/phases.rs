@@ -222,7 +222,7 @@ impl Phase {
             ClipKind::PerLayer => say("clip_norm", format!("{clip}, evenly over the layers")),
             ClipKind::Adaptive => say("clip_norm", format!("adaptive, from {clip}")),
         }
-        say("estimator", format!("{:?}", config.estimator.kind).to_lowercase());
+        say("estimator", config.estimator.kind.name().to_owned());
         Ok(ledger::Phase {
             stream: self.stream.clone(),
             mechanism: words(config).to_owned(),

@@ -3,6 +3,7 @@
 use lm::folder::{Folder, Guarantee, Weights};
 use privacy::{
     Epsilon,
+    ledger::LedgerError,
     rng::Randomness,
     statement::{Statement, rounded_up},
 };
@@ -50,7 +51,7 @@ impl Run<'_> {
         let statement = Statement::of(self.ledger())?;
         let markdown = statement.to_markdown();
         files::write(&self.folder.join(STATEMENT_FILE), markdown.as_bytes())?;
-        let json = serde_json::to_vec_pretty(&statement).unwrap_or_default(); // numbers and words serialise
+        let json = serde_json::to_vec_pretty(&statement).map_err(|e| LedgerError::storage("the statement", e))?;
         files::write(&self.folder.join(STATEMENT_JSON), &json)?;
         let ending = self.ending(&statement)?;
         let title = self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -61,7 +62,7 @@ impl Run<'_> {
             sentence: &ending.sentence,
             simulated: ending.simulated,
             delta: self.plan.ledger.delta,
-            settings: &self.plan.config.to_toml(),
+            settings: &self.plan.settings,
             metrics: &self.history,
             timing: &self.timings()?,
             cost: Cost {
@@ -77,13 +78,32 @@ impl Run<'_> {
         Ok(ending)
     }
 
-    /// Ends the run: the model, then the report.
+    /// Ends the run for good: the last evaluation, the ledger closed and what its noise was drawn from destroyed, the report,
+    /// then the model.
     ///
     /// # Errors
     /// When the disk fails.
     pub fn finish(&mut self) -> Result<Ending, RunError> {
         self.evaluate_now()?;
         self.checkpoint()?;
+        self.find_out_whether_over()?;
+        self.close()?;
+        self.leave()
+    }
+
+    /// The same for a run of a sweep, whose ledger stays open until the choice among the runs is counted in it.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn finish_undecided(&mut self) -> Result<Ending, RunError> {
+        self.evaluate_now()?;
+        self.checkpoint()?;
+        self.find_out_whether_over()?;
+        self.leave()
+    }
+
+    /// Writes report and model.
+    fn leave(&self) -> Result<Ending, RunError> {
         let ending = self.report()?;
         let statement = Statement::of(self.ledger())?;
         let guarantee = if statement.guarantee.holds {
@@ -122,6 +142,7 @@ impl Run<'_> {
             None | Some(Over::Done) => None,
             Some(Over::Budget(why)) => Some(format!("the budget: {why}")),
             Some(Over::Accurate) => Some("the accuracy that was asked for is reached".into()),
+            Some(Over::ByHand) => Some("it was ended by hand".into()),
         };
         let mut ending = Ending {
             folder: self.folder.display().to_string(),

@@ -6,7 +6,7 @@
 //! | `ledger.jsonl`      | every release, with what belongs to it beside it ([`privacy::ledger::file`])         |
 //! | `secret/`           | keys; stays with the run                                                             |
 //! | `metrics.jsonl`     | a line an evaluation                                                                 |
-//! | `timing.jsonl`      | a line a round                                                                       |
+//! | `timing.jsonl`      | a line a round; simulations only: how long a round took tells how many took part      |
 //! | `diagnostics.jsonl` | exact losses and norms, a line a round; simulations only, not private                |
 //! | `checkpoints/`      | the two newest states                                                                |
 //! | `model/`            | the model at the end                                                                 |
@@ -15,29 +15,33 @@
 //! | `events.out.tfevents.keyhush` | for TensorBoard                                                            |
 //!
 //! Killed at any moment, a run goes on from its newest checkpoint: what the ledger has beyond it is applied again, never
-//! released again, and evaluated where that was due. So it ends with the same model, metrics and events.
+//! released again, and evaluated where that was due. So a simulation ends with the same model, metrics and events. With secret
+//! noise what was recorded stays, and a step that was not is drawn anew (rule P21). A run that ends is closed: its noise
+//! cannot be drawn again by anyone (rule P20).
 
+mod beginning;
 mod ending;
 mod opened;
 
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::Arc,
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use lm::kernels::KernelPath;
 use privacy::{
-    Epsilon, PrivacyEvent, Rho,
+    Epsilon, Participation, PrivacyEvent, Rho,
     ledger::{
-        Attempt, Import, Ledger, LedgerError, Publication,
+        Attempt, Ended, Import, Ledger, LedgerError, PseudonymKey, Publication,
         file::{FileStore, Place},
     },
-    rng::{NoiseSource, Randomness, SimulationKey},
+    rng::{Randomness, SimulationKey},
+    step_keys::LastStep,
 };
 use thiserror::Error;
 
+use self::beginning::{Beginning, Changed};
 pub use self::{ending::Ending, opened::Opened};
 use crate::{
     checkpoint::Checkpoints,
@@ -49,6 +53,7 @@ use crate::{
     model_folder::ModelFolderError,
     plan::{BEFORE, Plan},
     population::ExamplesError,
+    randomness::RunRandomness,
     round::{Done, Loop, Round, RoundError, State},
     tensorboard,
 };
@@ -119,6 +124,47 @@ pub enum RunError {
         /// The settings.
         path: PathBuf,
     },
+    /// The settings are not those that the run began with.
+    #[error(
+        "the settings are not those that the run began with: {}. Put config.toml back as it was, or begin another run",
+        changes.join("; ")
+    )]
+    SettingsChanged {
+        /// What changed.
+        changes: Vec<String>,
+    },
+    /// The model that the run started from is another.
+    #[error("the model that the run started from is not what it was: put it back, or begin another run")]
+    StartChanged,
+    /// The store is not what it was.
+    #[error(
+        "the store is not the one that the run began with: put it back, or, if it had to change (somebody asked to be erased), say why with --data-changed \"...\", which the ledger and the statement will repeat"
+    )]
+    DataChanged,
+    /// Other users, where who took part and how often is counted by them.
+    #[error(
+        "the users of the store are not those that the run began with, so it cannot be told how often each of them took part, and the limits of this plan cannot be kept: leave erased users in the store without any text, or begin another run"
+    )]
+    UsersChanged,
+    /// A run of a sweep that was chosen and closed, and does not count a later one.
+    #[error(
+        "{} was closed before {other} was made, and its statement does not count that one: choose one of the later runs, or make the sweep in another folder",
+        path.display()
+    )]
+    ChosenBefore {
+        /// The run.
+        path: PathBuf,
+        /// The one that it does not count.
+        other: String,
+    },
+    /// What the run began with is not kept.
+    #[error(
+        "secret/ does not say what the run began with, so it cannot be told whether data and settings are the same: put back {place}"
+    )]
+    BeginningMissing {
+        /// The file.
+        place: &'static str,
+    },
 }
 
 /// With what a run is computed; nothing of it changes a bit of the result but the kernels, which are recorded.
@@ -139,6 +185,30 @@ pub enum Over {
     Budget(String),
     /// The accuracy that was asked for is reached.
     Accurate,
+    /// Somebody ended it.
+    ByHand,
+}
+
+impl From<Ended> for Over {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::PlanDone => Self::Done,
+            Ended::BudgetSpent => Self::Budget("the next round would have cost more than the budget".into()),
+            Ended::TargetReached => Self::Accurate,
+            Ended::ByHand => Self::ByHand,
+        }
+    }
+}
+
+impl From<&Over> for Ended {
+    fn from(over: &Over) -> Self {
+        match over {
+            Over::Done => Self::PlanDone,
+            Over::Budget(_) => Self::BudgetSpent,
+            Over::Accurate => Self::TargetReached,
+            Over::ByHand => Self::ByHand,
+        }
+    }
 }
 
 /// What a step of a run came to.
@@ -162,7 +232,7 @@ pub struct Run<'a> {
     rounds: Loop<'a, FileStore>,
     checkpoints: Checkpoints,
     metrics: Lines,
-    timing: Lines,
+    timing: Option<Lines>,
     diagnostics: Option<Lines>,
     history: Vec<Metrics>,
     started: u64,
@@ -195,15 +265,15 @@ impl<'a> Run<'a> {
             return Err(RunError::Taken { path: folder.to_owned() });
         }
         files::make_folder(folder)?;
-        let source = match plan.randomness() {
-            Randomness::Secret => NoiseSource::from(place.draw_noise_key()?),
-            simulated => simulation(simulated),
-        };
-        let source = Arc::new(source);
-        files::write(&folder.join(CONFIG_FILE), plan.config.to_toml().as_bytes())?;
-        let ledger = begin_ledger(&place, plan, opened)?;
+        if plan.randomness() == Randomness::Secret {
+            place.draw_noise_key()?;
+        }
+        files::write(&folder.join(CONFIG_FILE), plan.settings.as_bytes())?;
+        let (ledger, key) = begin_ledger(&place, plan, opened)?;
+        Beginning::of(&key, plan, opened.first_parameters(), opened.store()).keep(&place)?;
         let state = State::new(plan, opened.first_parameters().to_vec())?;
-        let mut run = Self::with(folder, plan, opened, means, source, ledger, state, None)?;
+        let randomness = randomness(&place, plan, &ledger)?;
+        let mut run = Self::with(folder, plan, opened, means, randomness, ledger, state, None)?;
         run.evaluate_if_due()?;
         run.checkpoint()?;
         Ok(run)
@@ -212,8 +282,32 @@ impl<'a> Run<'a> {
     /// Goes on with a run; what the ledger has beyond the newest checkpoint is applied again.
     ///
     /// # Errors
-    /// When there is none, it was begun with other settings, or it is damaged.
+    /// When there is none, it was begun with other settings or other data, or it is damaged.
     pub fn resume(folder: &Path, plan: &'a Plan, opened: &'a Opened, means: Means) -> Result<Self, RunError> {
+        Self::go_on(folder, plan, opened, means, None)
+    }
+
+    /// The same with a store that had to change, for a reason that the ledger keeps.
+    ///
+    /// # Errors
+    /// As [`Run::resume`]; and when the limits on participation could not be kept.
+    pub fn resume_with_changed_data(
+        folder: &Path,
+        plan: &'a Plan,
+        opened: &'a Opened,
+        means: Means,
+        why: &str,
+    ) -> Result<Self, RunError> {
+        Self::go_on(folder, plan, opened, means, Some(why))
+    }
+
+    fn go_on(
+        folder: &Path,
+        plan: &'a Plan,
+        opened: &'a Opened,
+        means: Means,
+        data_changed: Option<&str>,
+    ) -> Result<Self, RunError> {
         let place = place(folder);
         if !place.is_begun()? {
             // Nothing was recorded: it was killed while it was begun.
@@ -221,26 +315,25 @@ impl<'a> Run<'a> {
             fs::remove_file(&config).map_err(files::failed("remove", &config))?;
             return Self::begin(folder, plan, opened, means);
         }
-        let source = match plan.randomness() {
-            Randomness::Secret => NoiseSource::from(place.noise_key()?),
-            simulated => simulation(simulated),
-        };
-        let source = Arc::new(source);
-        let checkpoints = Checkpoints::new(folder.join(CHECKPOINTS), plan, means.kernels.name());
-        let (found, mut warnings) = checkpoints.newest(plan, &source)?;
-        let heads: Vec<_> = found.iter().map(|f| f.head).collect();
-        let (mut ledger, _) = place.open(&heads)?;
-        if *ledger.plan() != plan.ledger {
+        let (mut ledger, key) = place.open(&[])?;
+        if let Some(key) = &key {
+            recognise(&place, &mut ledger, key, plan, opened, data_changed)?;
+        }
+        if !ledger.plan().is_same_run(&plan.ledger) {
             return Err(RunError::OtherPlan { path: folder.join(CONFIG_FILE) });
         }
+        let checkpoints = Checkpoints::new(folder.join(CHECKPOINTS), ledger.opening().id, means.kernels.name());
+        let (found, mut warnings) = checkpoints.newest(plan)?;
+        found.iter().try_for_each(|found| ledger.check_head(&found.head))?;
         finish_beginning(&mut ledger, plan, opened)?;
         warnings.extend(ledger.warnings().iter().cloned());
+        let randomness = randomness(&place, plan, &ledger)?;
         let kept = found.as_ref().map(|f| f.state.round);
         let state = match found {
             Some(found) => found.state,
             None => State::new(plan, opened.first_parameters().to_vec())?,
         };
-        let mut run = Self::with(folder, plan, opened, means, source, ledger, state, kept)?;
+        let mut run = Self::with(folder, plan, opened, means, randomness, ledger, state, kept)?;
         run.warnings = warnings;
         match run.replay() {
             Err(RunError::Round(RoundError::Gone { .. })) if !run.warnings.is_empty() => {
@@ -256,7 +349,7 @@ impl<'a> Run<'a> {
         plan: &'a Plan,
         opened: &'a Opened,
         means: Means,
-        source: Arc<NoiseSource>,
+        randomness: RunRandomness,
         ledger: Ledger<FileStore>,
         state: State,
         kept: Option<u64>,
@@ -272,14 +365,14 @@ impl<'a> Run<'a> {
         let recorded = ledger.releases().iter().filter(|(s, _)| *s != BEFORE).map(|(_, n)| n).sum::<u64>();
         let of_round = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok()?.get("round")?.as_u64();
         let keep = |line: &str| of_round(line).is_some_and(|round| round < recorded);
-        let timing = Lines::open(&path(TIMING_FILE), keep)?;
+        let timing = if simulated { Some(Lines::open(&path(TIMING_FILE), keep)?) } else { None };
         let diagnostics = if simulated { Some(diagnostics(&path(DIAGNOSTICS_FILE), keep)?) } else { None };
         let tokens = if simulated { tokens(&path(DIAGNOSTICS_FILE))? } else { 0 };
         Ok(Self {
             folder: folder.to_owned(),
-            checkpoints: Checkpoints::new(folder.join(CHECKPOINTS), plan, means.kernels.name()),
+            checkpoints: Checkpoints::new(folder.join(CHECKPOINTS), ledger.opening().id, means.kernels.name()),
             evaluator: opened.evaluator(&plan.config)?,
-            rounds: Loop::new(plan, source, ledger, state, means.threads),
+            rounds: Loop::new(plan, randomness, ledger, state, means.threads),
             plan,
             opened,
             means,
@@ -312,7 +405,7 @@ impl<'a> Run<'a> {
         if let Some(over) = &self.over {
             return Ok(Step { done: None, metrics: None, over: Some(over.clone()) });
         }
-        let mut done = match self.rounds.round(fleet, now())? {
+        let mut done = match self.rounds.round(fleet, self.time())? {
             Round::OutOfBudget(why) => {
                 self.over = Some(Over::Budget(why.to_string()));
                 return Ok(Step { done: None, metrics: self.evaluate_now()?, over: self.over.clone() });
@@ -333,7 +426,9 @@ impl<'a> Run<'a> {
     }
 
     fn note(&mut self, done: &Done) -> Result<(), RunError> {
-        self.timing.append(&done.timing)?;
+        if let Some(timing) = &mut self.timing {
+            timing.append(&done.timing)?;
+        }
         if let Some(diagnostics) = &mut self.diagnostics {
             diagnostics.append(&done.diagnostics)?;
             self.tokens += done.diagnostics.tokens;
@@ -348,10 +443,22 @@ impl<'a> Run<'a> {
         if let Some(over @ Over::Budget(_)) = &self.over {
             return Some(over.clone());
         }
+        if let Some(closing) = self.ledger().closing() {
+            return Some(closing.because.into());
+        }
         if round == self.plan.config.rounds {
             return Some(Over::Done);
         }
         self.history.last().filter(|line| line.round == round && reached(line)).map(|_| Over::Accurate)
+    }
+
+    /// Why the run is over, where that was not found out by its last step.
+    fn find_out_whether_over(&mut self) -> Result<(), RunError> {
+        self.over = self.over.take().or_else(|| self.is_over());
+        if self.over.is_none() && !self.ledger().is_closed() {
+            self.over = self.rounds.out_of_budget()?.map(|why| Over::Budget(why.to_string()));
+        }
+        Ok(())
     }
 
     /// Measures where that is due and was not done.
@@ -419,7 +526,8 @@ impl<'a> Run<'a> {
     /// When the disk fails.
     pub fn checkpoint(&mut self) -> Result<(), RunError> {
         let head = self.rounds.ledger().head();
-        let kept = self.checkpoints.write(self.rounds.state(), head)?;
+        let coarse = (self.plan.randomness() == Randomness::Secret).then(|| self.time());
+        let kept = self.checkpoints.write(self.rounds.state(), head, coarse)?;
         if let [_, older, ..] = kept[..]
             && older < self.plan.config.rounds
         {
@@ -432,8 +540,31 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// None where the noise is secret.
     fn timings(&self) -> Result<Vec<Timing>, RunError> {
-        Ok(files::read_lines(&self.folder.join(TIMING_FILE))?)
+        match self.timing {
+            Some(_) => Ok(files::read_lines(&self.folder.join(TIMING_FILE))?),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The time as the ledger has it.
+    fn time(&self) -> u64 {
+        ledger_time(self.plan)
+    }
+
+    /// Ends the run for good: what its noise was drawn from is destroyed and the ledger closed (rule P20). Nothing happens if
+    /// that was done before.
+    fn close(&mut self) -> Result<(), RunError> {
+        if self.ledger().is_closed() {
+            return Ok(());
+        }
+        let place = place(&self.folder);
+        let over = self.over.get_or_insert(Over::ByHand);
+        let because = place.closing_begun()?.unwrap_or_else(|| Ended::from(&*over));
+        let time = self.time();
+        self.rounds.end();
+        Ok(place.close(self.rounds.ledger_mut(), because, time)?)
     }
 
     /// Where it stands.
@@ -462,7 +593,11 @@ impl<'a> Run<'a> {
         // The head of a run moves when it is itself chosen; its key and what it released stay.
         let is_there = |known: &Import| known.key == other.key && known.event == other.event;
         if !self.ledger().imports().iter().any(is_there) {
-            let _receipt = self.rounds.ledger_mut().record_import(other, now())?;
+            if self.ledger().is_closed() {
+                return Err(RunError::ChosenBefore { path: self.folder.clone(), other: other.what });
+            }
+            let time = self.time();
+            let _receipt = self.rounds.ledger_mut().record_import(other, time)?;
         }
         Ok(())
     }
@@ -478,19 +613,67 @@ fn place(folder: &Path) -> Place {
     Place::new(folder.join(LEDGER_FILE))
 }
 
-fn simulation(randomness: Randomness) -> NoiseSource {
-    match randomness {
-        Randomness::SimulatedFloatingPoint { seed } => SimulationKey::with_floating_point_noise(seed).into(),
-        Randomness::Simulated { seed } => SimulationKey::new(seed).into(),
-        Randomness::Secret => unreachable!("a secret key is read, not made of a seed"),
+/// What the run draws from, as far as its ledger goes.
+fn randomness(place: &Place, plan: &Plan, ledger: &Ledger<FileStore>) -> Result<RunRandomness, RunError> {
+    if ledger.is_closed() || place.closing_begun()?.is_some() {
+        return Ok(RunRandomness::over());
+    }
+    Ok(match plan.randomness() {
+        Randomness::Simulated { seed } => RunRandomness::simulated(SimulationKey::new(seed)),
+        Randomness::SimulatedFloatingPoint { seed } => {
+            RunRandomness::simulated(SimulationKey::with_floating_point_noise(seed))
+        }
+        Randomness::Secret => RunRandomness::secret(place.clone(), last_step(plan, ledger))?,
+    })
+}
+
+/// The last release of a ledger whose noise the run drew.
+fn last_step(plan: &Plan, ledger: &Ledger<FileStore>) -> Option<LastStep> {
+    let released = ledger.releases();
+    plan.phases().iter().rev().find_map(|phase| {
+        let steps = released.get(&phase.stream)?;
+        phase.mechanism.as_ref()?.last_step(steps.checked_sub(1)?)
+    })
+}
+
+/// Refuses other settings and other data than the run began with, unless somebody says why the data had to change.
+fn recognise(
+    place: &Place,
+    ledger: &mut Ledger<FileStore>,
+    key: &PseudonymKey,
+    plan: &Plan,
+    opened: &Opened,
+    data_changed: Option<&str>,
+) -> Result<(), RunError> {
+    let now = Beginning::of(key, plan, opened.first_parameters(), opened.store());
+    let Some(began) = Beginning::read(place)? else {
+        // It was killed while it was begun, or somebody took the file away.
+        return if ledger.releases().keys().all(|stream| stream == BEFORE) {
+            now.keep(place)
+        } else {
+            Err(RunError::BeginningMissing { place: "ledger.jsonl.beginning" })
+        };
+    };
+    let counted = plan
+        .phases()
+        .iter()
+        .any(|phase| matches!(phase.participation, Participation::MinSeparation { .. } | Participation::Once));
+    match (began.compare(key, &now, &plan.config)?, data_changed) {
+        (Changed::Nothing, _) => Ok(()),
+        (Changed::Users, _) if counted => Err(RunError::UsersChanged),
+        (_, None) => Err(RunError::DataChanged),
+        (_, Some(why)) => {
+            let _receipt = ledger.record_data_changed(why, ledger_time(plan))?;
+            now.keep(place)
+        }
     }
 }
 
-/// The ledger, and in it what was paid for before the first round.
-fn begin_ledger(place: &Place, plan: &Plan, opened: &Opened) -> Result<Ledger<FileStore>, RunError> {
-    let (mut ledger, _) = place.create(plan.ledger.clone(), now())?;
+/// The ledger, and in it what was paid for before the first round; and the key of what the run must recognise.
+fn begin_ledger(place: &Place, plan: &Plan, opened: &Opened) -> Result<(Ledger<FileStore>, PseudonymKey), RunError> {
+    let (mut ledger, key) = place.create(plan.ledger.clone(), ledger_time(plan))?;
     finish_beginning(&mut ledger, plan, opened)?;
-    Ok(ledger)
+    Ok((ledger, key))
 }
 
 /// Records what the run starts from, and what was released of its users before (rules P11 and P15), unless it is there.
@@ -498,14 +681,14 @@ fn finish_beginning(ledger: &mut Ledger<FileStore>, plan: &Plan, opened: &Opened
     if let Some(import) = opened.import()
         && ledger.imports().is_empty()
     {
-        let _receipt = ledger.record_import(import.clone(), now())?;
+        let _receipt = ledger.record_import(import.clone(), ledger_time(plan))?;
     }
     if let Some(what) = &plan.non_private {
         let event = PrivacyEvent::NonPrivate { what: what.clone() };
         let bytes = what.as_bytes().into();
         let publication = Publication { event: &event, randomness: plan.randomness(), step: 0, bytes };
         let declared = plan.ledger.population;
-        let attempt = Attempt { stream: BEFORE, number: 0, declared, participations: None, time: now() };
+        let attempt = Attempt { stream: BEFORE, number: 0, declared, participations: None, time: ledger_time(plan) };
         let _receipt = ledger.publish(&publication, attempt)?;
     }
     Ok(())
@@ -531,7 +714,10 @@ fn tokens(path: &Path) -> Result<u64, FileError> {
     Ok(text.lines().filter_map(of_line).sum())
 }
 
-/// Seconds since 1970.
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+/// The time of entries, in seconds since 1970. With secret noise it is the day: how long a round took follows the number of
+/// users who took part in it, which is not released (rules P11 and P23).
+fn ledger_time(plan: &Plan) -> u64 {
+    const DAY: u64 = 24 * 60 * 60;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    if plan.randomness() == Randomness::Secret { now / DAY * DAY } else { now }
 }

@@ -26,7 +26,7 @@ use crate::{
     config::{Config, ConfigError, DataKind},
     evaluate::Evaluator,
     model_folder,
-    plan::Setting,
+    plan::{Plan, Setting},
     population::{Examples, Population, StoredPopulation, SyntheticPopulation},
 };
 
@@ -93,7 +93,7 @@ impl Opened {
     /// All that decides what a user's training comes to, in words: the settings, the vocabulary, which text. Processes that
     /// work together have the same.
     #[must_use]
-    pub fn description(&self, config: &Config) -> String {
+    pub fn description(&self, plan: &Plan) -> String {
         let words = corpus::origin::fingerprint(self.rules, &self.vocabulary);
         let text = match &self.text {
             Text::Crowd { .. } => String::new(),
@@ -101,7 +101,16 @@ impl Opened {
                 format!("{} users, {} posts, {} tokens", store.users(), store.posts(), store.tokens())
             }
         };
-        [&config.to_toml(), &words, &text].map(String::as_str).join("\n")
+        [&plan.settings, &words, &text].map(String::as_str).join("\n")
+    }
+
+    /// The store, where the text comes from one.
+    #[must_use]
+    pub fn store(&self) -> Option<&Store> {
+        match &self.text {
+            Text::Crowd { .. } => None,
+            Text::Store { store, .. } => Some(store),
+        }
     }
 
     /// The parameters before the first round.

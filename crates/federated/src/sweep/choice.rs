@@ -20,17 +20,35 @@ use crate::{
     run::{self, Ending, LEDGER_FILE, Means, Opened, Run, RunError, STATEMENT_JSON},
 };
 
-/// Records in the ledger of a run what the others cost, and writes its statement, report and model anew. Done again, it
-/// records nothing twice. Returns where the run ended, and what all runs cost together, as the statement has it or would have
+/// Records in the ledger of a run what the others cost, closes all of them, and writes its statement, report and model anew.
+/// Done again, it records nothing twice. A run that was closed before the others were made cannot count them, and is refused. Returns where the run ended, and what all runs cost together, as the statement has it or would have
 /// it if the noise were secret.
 ///
 /// # Errors
 /// When a ledger is damaged, protects something else, or the disk fails.
 pub fn record(chosen: &Path, others: &[PathBuf], means: Means) -> Result<(Ending, Option<Epsilon>), RunError> {
-    let config = run::settings(chosen)?;
+    // What is closed costs what it cost: nobody goes on with another run after the choice.
+    for other in others {
+        with_run(other, means, |run, _| run.finish())?;
+    }
+    with_run(chosen, means, |run, plan| count(run, plan, others))
+}
+
+/// Goes on with the run of a folder.
+fn with_run<T>(
+    folder: &Path,
+    means: Means,
+    then: impl FnOnce(&mut Run<'_>, &Plan) -> Result<T, RunError>,
+) -> Result<T, RunError> {
+    let config = run::settings(folder)?;
     let opened = Opened::new(&config)?;
     let plan = Plan::new(config, &opened.setting())?;
-    let mut run = Run::resume(chosen, &plan, &opened, means)?;
+    let mut run = Run::resume(folder, &plan, &opened, means)?;
+    then(&mut run, &plan)
+}
+
+/// Counts the others in the chosen run, and ends it.
+fn count(run: &mut Run<'_>, plan: &Plan, others: &[PathBuf]) -> Result<(Ending, Option<Epsilon>), RunError> {
     for other in others {
         run.count_sweep_run(import(other)?)?;
     }

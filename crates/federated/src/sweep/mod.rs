@@ -22,7 +22,7 @@ use lm::{folder::WEIGHTS_FILE, kernels::KernelPath};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    config::Config,
+    config::{Config, ConfigError},
     files::{self, FileError},
     metrics::{METRICS_FILE, Metrics},
     run::MODEL_FOLDER,
@@ -53,10 +53,12 @@ pub fn metrics(folder: &Path) -> Result<Vec<Metrics>, FileError> {
 }
 
 /// A name for the folder of runs that have all settings in common: the same settings, the same name.
-#[must_use]
-pub fn fingerprint(config: &Config, kernels: KernelPath) -> String {
-    let digest = Sha256::digest(format!("{}\n{}", kernels.name(), config.to_toml()));
-    digest[..4].iter().map(|byte| format!("{byte:02x}")).collect()
+///
+/// # Errors
+/// When the settings have a path that is not text.
+pub fn fingerprint(config: &Config, kernels: KernelPath) -> Result<String, ConfigError> {
+    let digest = Sha256::digest(format!("{}\n{}", kernels.name(), config.to_toml()?));
+    Ok(digest[..4].iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// A name as a folder can have it.
@@ -96,9 +98,10 @@ mod tests {
     #[test]
     fn other_settings_have_another_fingerprint() {
         let config = Document::new(TEXT, &[]).unwrap().config().unwrap();
-        let name = fingerprint(&config, KernelPath::best());
-        assert_eq!((name.len(), &name), (8, &fingerprint(&config.clone(), KernelPath::best())));
-        assert_ne!(name, fingerprint(&with_seed(&config, 1), KernelPath::best()));
+        let of = |config: &Config| fingerprint(config, KernelPath::best()).unwrap();
+        let name = of(&config);
+        assert_eq!((name.len(), &name), (8, &of(&config.clone())));
+        assert_ne!(name, of(&with_seed(&config, 1)));
     }
 
     #[test]

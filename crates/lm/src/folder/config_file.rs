@@ -82,7 +82,7 @@ impl ConfigFile {
 
     pub(super) fn to_json(&self) -> String {
         // Serialising fails for maps with odd keys only, and there are none.
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+        serde_json::to_string_pretty(self).expect("numbers and names serialise") + "\n"
     }
 
     /// The version comes first: a later one may have any other form.

@@ -240,6 +240,17 @@ pub struct Encoding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EncodingId([u8; 32]);
 
+impl EncodingId {
+    pub(crate) const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn for_tests(byte: u8) -> Self {
+        Self([byte; 32])
+    }
+}
+
 impl Encoding {
     /// The encoding of a plan for a clip norm, with the noise of its release; `None` is a run without privacy.
     ///

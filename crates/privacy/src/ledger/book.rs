@@ -345,6 +345,14 @@ impl<S: LedgerStore> Ledger<S> {
         self.chain.head()
     }
 
+    /// Refuses a head that was kept elsewhere and does not lie on this chain: the ledger was rewound or forked.
+    ///
+    /// # Errors
+    /// Which of the two.
+    pub fn check_head(&self, head: &Head) -> Result<(), LedgerError> {
+        self.chain.check_head(head)
+    }
+
     /// Every entry, in order, as the store has it.
     ///
     /// # Errors

@@ -30,6 +30,10 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
+    pub(crate) const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
     /// The value.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {

@@ -8,6 +8,7 @@ use crate::{
     event::{Adjacency, EventError},
     rng::Randomness,
     stages::RestoreError,
+    step_keys::StepAt,
     units::Epsilon,
 };
 
@@ -135,6 +136,44 @@ pub enum LedgerError {
     SecretMissing {
         /// The file.
         place: String,
+    },
+    /// A secret of a step that the ledger does not have: the ledger is an older copy.
+    #[error(
+        "rewound: {place} is of round {kept}, and the ledger goes on with round {asked}: it is an older copy than its secrets"
+    )]
+    SecretAhead {
+        /// The file.
+        place: String,
+        /// The round it is of.
+        kept: u64,
+        /// The round that the ledger goes on with.
+        asked: u64,
+    },
+    /// The noise key of a release that the ledger does not have.
+    #[error(
+        "rewound: secret/ has the noise key of {at}, which the ledger does not have: it is an older copy than its keys"
+    )]
+    KeyAhead {
+        /// Which step.
+        at: StepAt,
+    },
+    /// A release whose noise key is not there.
+    #[error(
+        "the ledger has {at}, and secret/ does not have its noise key: the keys are an older copy, and a run cannot go on with them"
+    )]
+    KeyBehind {
+        /// Which step.
+        at: StepAt,
+    },
+    /// A released vector behind the end of the ledger.
+    #[error("rewound: {place} was released with entry {entry}, and the ledger has {have} entries: it was cut short")]
+    Orphan {
+        /// The vector.
+        place: String,
+        /// The entry that it belongs to.
+        entry: u64,
+        /// How many entries there are.
+        have: u64,
     },
     /// A key that is none.
     #[error(transparent)]

@@ -116,16 +116,32 @@ impl PseudonymKey {
         Ok(ParticipationRecord { content, line })
     }
 
+    /// A digest of something that the run must recognise and nobody else may: without the key it shows nothing. The purpose
+    /// keeps equal things in different roles apart.
+    #[must_use]
+    pub fn digest<'a>(&self, purpose: &str, parts: impl IntoIterator<Item = &'a [u8]>) -> Digest {
+        let mut mac = self.keyed("digest");
+        mac.update(purpose.as_bytes());
+        mac.update(&[0]);
+        parts.into_iter().for_each(|part| mac.update(part));
+        Digest::from_bytes(mac.finalize().into_bytes().into())
+    }
+
     fn pseudonym(&self, user: &[u8]) -> [u8; PSEUDONYM] {
         *self.mac("user", user).first_chunk().expect("a digest is longer than a pseudonym")
     }
 
     fn mac(&self, purpose: &str, bytes: &[u8]) -> [u8; 32] {
+        let mut mac = self.keyed(purpose);
+        mac.update(bytes);
+        mac.finalize().into_bytes().into()
+    }
+
+    fn keyed(&self, purpose: &str) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&*self.0).expect("HMAC takes keys of any length");
         mac.update(purpose.as_bytes());
         mac.update(&[0]);
-        mac.update(bytes);
-        mac.finalize().into_bytes().into()
+        mac
     }
 
     /// The written form, for the file in `secret/`.

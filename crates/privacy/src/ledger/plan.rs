@@ -206,6 +206,13 @@ impl Plan {
         self.check_budget()
     }
 
+    /// Whether a run with this plan may go on with the other: all but the program that wrote it is the same, so that a run
+    /// survives an upgrade.
+    #[must_use]
+    pub fn is_same_run(&self, other: &Self) -> bool {
+        *self == Self { software: self.software.clone(), ..other.clone() }
+    }
+
     /// The phase of that name.
     #[must_use]
     pub fn phase(&self, stream: &str) -> Option<&Phase> {

@@ -9,7 +9,8 @@
 //! - what is added is the integer `n_t = floor(Z_t - sum_(s>=1) c_s n_(t-s) + 1/2)`.
 //!
 //! Then `x_t + n_t = floor((C x + Z)_t - sum_(s>=1) c_s (x + n)_(t-s) + 1/2)`: a function of `C x + Z` and what was released
-//! before. The state is the last `bands - 1` vectors n.
+//! before. The state is the last `bands - 1` vectors n. It is never written anywhere: with what was released it would reveal
+//! the sums (rule P20).
 
 use pulp::Arch;
 
@@ -17,7 +18,7 @@ use super::{
     MechanismError, StreamingMatrix, TOEPLITZ,
     draws::{CHUNK, Draw, Draws},
 };
-use crate::{encoding::layout::Layout, rng::NoiseSource};
+use crate::{encoding::layout::Layout, step_keys::StepNoise};
 
 /// Coefficients and noise are multiples of `2^-FRACTIONAL_BITS`.
 pub const FRACTIONAL_BITS: u32 = 24;
@@ -58,21 +59,12 @@ impl Banded {
     pub(super) fn memory(layout: &Layout, bands: usize) -> u64 {
         bands.saturating_sub(1) as u64 * layout.len() as u64 * size_of::<i32>() as u64
     }
-
-    pub(super) fn state(&self) -> impl Iterator<Item = &[i32]> {
-        self.history.iter().map(Vec::as_slice)
-    }
-
-    pub(super) fn state_mut(&mut self, steps: u64) -> impl Iterator<Item = &mut [i32]> {
-        self.steps = steps;
-        self.history.iter_mut().map(Vec::as_mut_slice)
-    }
 }
 
 impl StreamingMatrix for Banded {
-    fn next(&mut self, source: &NoiseSource, position: [u64; 3], values: &mut [i64]) -> Result<(), MechanismError> {
+    fn next(&mut self, noise: &StepNoise, position: [u64; 3], values: &mut [i64]) -> Result<(), MechanismError> {
         let [stream, segment, round] = position;
-        let draw = Draw::at(source, &[TOEPLITZ, stream, segment, round]);
+        let draw = Draw::at(noise, &[TOEPLITZ, stream, segment, round]);
         let bands = self.coefficients.len();
         let mut exact = [0; CHUNK];
         for (number, chunk) in self.draws.chunks.iter().enumerate() {

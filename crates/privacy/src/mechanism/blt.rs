@@ -24,7 +24,7 @@ use super::{
     MechanismError, StreamingMatrix, TOEPLITZ,
     draws::{CHUNK, Draw, Draws},
 };
-use crate::{encoding::layout::Layout, rng::NoiseSource};
+use crate::{encoding::layout::Layout, step_keys::StepNoise};
 
 /// The most fractional bits of noise and buffers.
 const MOST_FRACTIONAL_BITS: u32 = 40;
@@ -94,20 +94,12 @@ impl Blt {
         let eta = units * libm::exp2(-f64::from(fractional_bits(layout)));
         4.0 * eta * libm::sqrt(rounds as f64 * len as f64) * (1.0 + 1e-9)
     }
-
-    pub(super) fn state(&self) -> impl Iterator<Item = &[i64]> {
-        self.buffers.iter().map(Vec::as_slice)
-    }
-
-    pub(super) fn state_mut(&mut self) -> impl Iterator<Item = &mut [i64]> {
-        self.buffers.iter_mut().map(Vec::as_mut_slice)
-    }
 }
 
 impl StreamingMatrix for Blt {
-    fn next(&mut self, source: &NoiseSource, position: [u64; 3], values: &mut [i64]) -> Result<(), MechanismError> {
+    fn next(&mut self, noise: &StepNoise, position: [u64; 3], values: &mut [i64]) -> Result<(), MechanismError> {
         let [stream, segment, round] = position;
-        let draw = Draw::at(source, &[TOEPLITZ, stream, segment, round]);
+        let draw = Draw::at(noise, &[TOEPLITZ, stream, segment, round]);
         let mut exact = [0; CHUNK];
         for (number, chunk) in self.draws.chunks.iter().enumerate() {
             let exact = &mut exact[..chunk.coordinates.len()];

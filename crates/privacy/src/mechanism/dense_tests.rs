@@ -8,14 +8,17 @@ use super::{
 };
 use crate::{
     encoding::{Encoding, NoisePlan, VectorPlan},
-    rng::SimulationKey,
+    rng::{NoiseKey, SimulationKey},
+    step_keys::{KeyShelf, MemoryShelf, SecretSteps},
     units::{ClipNorm, MinSeparation, NoiseMultiplier},
 };
 
 const SEED: u64 = 20_261_115;
 
-fn source() -> Arc<NoiseSource> {
-    Arc::new(SimulationKey::new(SEED).into())
+const RANDOMNESS: Randomness = Randomness::Simulated { seed: SEED };
+
+fn keys() -> SimulationKey {
+    SimulationKey::new(SEED)
 }
 
 /// A vector with an update and a clip bit, whose noise differs.
@@ -40,10 +43,10 @@ fn sums(rounds: u64, len: usize) -> Vec<Vec<i64>> {
 
 /// What the mechanism releases for these sums.
 fn released(plan: &MechanismPlan, encoding: &Encoding, sums: &[Vec<i64>]) -> Vec<Vec<i64>> {
-    let mut mechanism = Mechanism::init(plan.clone(), encoding.layout(), source()).unwrap();
+    let mut mechanism = Mechanism::init(plan.clone(), encoding.layout(), RANDOMNESS).unwrap();
     let release = |x: &Vec<i64>| {
         let sum = Sum::assertion(x.clone(), 1 << 20, encoding).unwrap();
-        mechanism.release(sum).unwrap().values().to_vec()
+        mechanism.release(sum, &mut keys()).unwrap().values().to_vec()
     };
     sums.iter().map(release).collect()
 }
@@ -51,7 +54,8 @@ fn released(plan: &MechanismPlan, encoding: &Encoding, sums: &[Vec<i64>]) -> Vec
 /// One draw of the whole vector, as the mechanism makes it.
 fn drawn(encoding: &Encoding, fractional_bits: u32, position: &[u64]) -> Vec<i64> {
     let draws = Draws::new(encoding.layout(), fractional_bits).unwrap();
-    let draw = Draw::at(&source(), position);
+    let noise = keys().again(StepAt { stream: 7, segment: 0, step: 0 }).unwrap();
+    let draw = Draw::at(&noise, position);
     let mut all = vec![0; encoding.layout().len()];
     for (number, chunk) in draws.chunks.iter().enumerate() {
         draws.fill(&draw, number, &mut all[chunk.coordinates.clone()]);
@@ -248,63 +252,149 @@ fn p4_blt_noise_is_that_of_the_exact_matrix() {
     dense.compare(&plan, &encoding, blt::fractional_bits(encoding.layout()));
 }
 
-/// A state that was written and read back goes on as if nothing had happened, and is written the same again.
-#[test]
-fn states_are_saved_and_restored_byte_for_byte() {
-    let encoding = encoding(5000);
+/// Every kind of noise.
+fn kinds() -> [Correlation; 4] {
     let blt = NoiseMatrix::Blt { buffer_decay: vec![0.9375, 0.5], output_scale: vec![0.25, 0.125] };
     let banded = NoiseMatrix::Banded { coefficients: vec![1.0, 0.5, 0.25, 0.125] };
-    let kinds = [
+    [
         Correlation::Independent,
         Correlation::Matrix(NoiseMatrix::Tree),
         Correlation::Matrix(banded),
         Correlation::Matrix(blt),
-    ];
-    for kind in kinds {
+    ]
+}
+
+/// A mechanism that is taken up again at a position, which holds no noise, goes on as if nothing had happened: simulated, and
+/// with keys that are kept.
+#[test]
+fn p20_a_position_is_all_that_is_kept() {
+    let encoding = encoding(5000);
+    for kind in kinds() {
         let plan = plan(kind, vec![Segment::of(6), Segment::of(7)]);
         let x = sums(13, 5001);
         let whole = released(&plan, &encoding, &x);
-        let mut mechanism = Mechanism::init(plan.clone(), encoding.layout(), source()).unwrap();
+        let mut position = Mechanism::init(plan.clone(), encoding.layout(), RANDOMNESS).unwrap().position();
         for (x, want) in x.iter().zip(&whole) {
-            let mut saved = Vec::new();
-            mechanism.save(&mut saved).unwrap();
-            mechanism = Mechanism::restore(plan.clone(), encoding.layout(), source(), &saved[..]).unwrap();
-            let mut again = Vec::new();
-            mechanism.save(&mut again).unwrap();
-            assert_eq!(saved, again);
+            let written = serde_json::to_vec(&position).unwrap();
+            assert!(written.len() < 300, "{} bytes", written.len());
+            let position_read = serde_json::from_slice(&written).unwrap();
+            let mut mechanism = Mechanism::at(plan.clone(), encoding.layout(), RANDOMNESS, position_read).unwrap();
             let sum = Sum::assertion(x.clone(), 1 << 20, &encoding).unwrap();
-            assert_eq!(mechanism.release(sum).unwrap().values(), want);
+            assert_eq!(mechanism.release(sum, &mut keys()).unwrap().values(), want);
+            position = mechanism.position();
         }
-        let sum = Sum::zero(&encoding);
-        assert_eq!(mechanism.release(sum).unwrap_err(), MechanismError::Finished { rounds: 13 });
-        if matches!(plan.correlation, Correlation::Matrix(NoiseMatrix::Tree) | Correlation::Independent) {
-            let mut saved = Vec::new();
-            mechanism.save(&mut saved).unwrap();
-            assert!(saved.len() < 1500, "a counter is {} bytes", saved.len());
+        let mut mechanism = Mechanism::at(plan, encoding.layout(), RANDOMNESS, position).unwrap();
+        let finished = mechanism.release(Sum::zero(&encoding), &mut keys()).unwrap_err();
+        assert_eq!(finished, MechanismError::Finished { rounds: 13 });
+    }
+}
+
+/// With secret keys: a mechanism that remembers its noise and one that draws all of it again before each step release the
+/// same from the same keys.
+#[test]
+fn p20_secret_noise_is_drawn_again_from_the_keys_of_its_segment() {
+    let encoding = encoding(100);
+    for kind in kinds() {
+        let plan = plan(kind, vec![Segment::of(6), Segment::of(3)]);
+        let start = || Mechanism::init(plan.clone(), encoding.layout(), Randomness::Secret).unwrap();
+        let mut keys = SecretSteps::new(NoiseKey::generate().unwrap(), MemoryShelf::default());
+        let (mut remembers, mut forgets) = (start(), start());
+        for x in sums(9, 101) {
+            let sum = || Sum::assertion(x.clone(), 1 << 20, &encoding).unwrap();
+            let at = remembers.step_at(remembers.position.rounds);
+            let first = remembers.release(sum(), &mut keys).unwrap();
+            let mut again = Replayed(keys.again(at).unwrap(), &keys);
+            forgets = Mechanism::at(plan.clone(), encoding.layout(), Randomness::Secret, forgets.position()).unwrap();
+            let second = forgets.release(sum(), &mut again).unwrap();
+            assert_eq!(first, second, "{at}");
+            keys.recorded(at, remembers.needs_noise_again()).unwrap();
+        }
+        assert_eq!(keys.shelf().last(), None, "at the end no key is left");
+    }
+}
+
+/// Keys that give a step the noise that was drawn for it before. Only a test may have such.
+struct Replayed<'a>(StepNoise, &'a SecretSteps<MemoryShelf>);
+
+impl StepKeys for Replayed<'_> {
+    fn randomness(&self) -> Randomness {
+        self.1.randomness()
+    }
+
+    fn draw(&mut self, at: StepAt, _added_to: &AddedTo) -> Result<StepNoise, StepKeyError> {
+        let again = self.1.again(at)?;
+        Ok(std::mem::replace(&mut self.0, again))
+    }
+
+    fn again(&self, at: StepAt) -> Result<StepNoise, StepKeyError> {
+        self.1.again(at)
+    }
+
+    fn recorded(&mut self, _at: StepAt, _needed_again: bool) -> Result<(), StepKeyError> {
+        Ok(())
+    }
+}
+
+/// Rule P21: a run that is copied in the midst of a segment, with all its keys, and goes on with a sum in which one user
+/// differs. The difference of the two releases is not that user's update: it is covered by noise of both.
+#[test]
+fn p21_the_releases_of_two_copies_do_not_differ_by_one_user() {
+    let encoding = encoding(4000);
+    let sigma = encoding.layout().segments()[0].sigma as f64;
+    for kind in kinds() {
+        let plan = plan(kind, vec![Segment::of(9)]);
+        let run = NoiseKey::generate().unwrap();
+        let copy = NoiseKey::from_secret_bytes(run.secret_bytes());
+        let mut keys = SecretSteps::new(run, MemoryShelf::default());
+        let mut mechanism = Mechanism::init(plan.clone(), encoding.layout(), Randomness::Secret).unwrap();
+        for x in sums(5, 4001) {
+            let at = mechanism.step_at(mechanism.position.rounds);
+            let _ = mechanism.release(Sum::assertion(x, 1 << 20, &encoding).unwrap(), &mut keys).unwrap();
+            keys.recorded(at, mechanism.needs_noise_again()).unwrap();
+        }
+        let mut forked_keys = SecretSteps::new(copy, keys.shelf().clone());
+        let mut forked = Mechanism::at(plan, encoding.layout(), Randomness::Secret, mechanism.position()).unwrap();
+        for x in sums(4, 4001) {
+            let mut without_one = x.clone();
+            without_one[..4000].iter_mut().for_each(|v| *v -= 1);
+            let release = |mechanism: &mut Mechanism, keys: &mut SecretSteps<MemoryShelf>, x: Vec<i64>| {
+                let at = mechanism.step_at(mechanism.position.rounds);
+                let sum = Sum::assertion(x, 1 << 20, &encoding).unwrap();
+                let released = mechanism.release(sum, keys).unwrap();
+                keys.recorded(at, mechanism.needs_noise_again()).unwrap();
+                released.values()[..4000].to_vec()
+            };
+            let here = release(&mut mechanism, &mut keys, x);
+            let there = release(&mut forked, &mut forked_keys, without_one);
+            let squares: f64 = here.iter().zip(&there).map(|(a, b)| ((a - b) as f64).powi(2)).sum();
+            // Two draws of at least half a sigma squared each: a mean square of sigma squared, far above the 1 of the user.
+            let spread = (squares / 4000.0).sqrt();
+            assert!(spread > 0.9 * sigma, "{spread} where sigma is {sigma}");
         }
     }
 }
 
 #[test]
-fn damaged_states_are_refused() {
+fn positions_that_the_plan_does_not_have_are_refused() {
     let encoding = encoding(50);
-    let banded = NoiseMatrix::Banded { coefficients: vec![1.0, 0.5] };
-    let plan = plan(Correlation::Matrix(banded), vec![Segment::of(6)]);
-    let mut mechanism = Mechanism::init(plan.clone(), encoding.layout(), source()).unwrap();
-    let _ = mechanism.release(Sum::zero(&encoding)).unwrap();
-    let mut saved = Vec::new();
-    mechanism.save(&mut saved).unwrap();
-    let restore =
-        |bytes: &[u8], plan: &MechanismPlan| Mechanism::restore(plan.clone(), encoding.layout(), source(), bytes);
-    assert!(restore(&saved, &plan).is_ok());
-    for at in (0..saved.len()).step_by(7) {
-        let mut evil = saved.clone();
-        evil[at] ^= 1;
-        assert!(restore(&evil, &plan).is_err(), "byte {at}");
+    let plan = plan(Correlation::Matrix(NoiseMatrix::Tree), vec![Segment::of(6), Segment::of(2)]);
+    let at = |segment, rounds| {
+        let position = Position { segment, rounds, encoding: None };
+        Mechanism::at(plan.clone(), encoding.layout(), RANDOMNESS, position).map(|m| m.step())
+    };
+    assert_eq!((at(0, 5).unwrap(), at(1, 1).unwrap(), at(2, 0).unwrap()), (5, 7, 8));
+    for (segment, rounds) in [(0, 6), (1, 2), (2, 1), (3, 0)] {
+        assert_eq!(at(segment, rounds).unwrap_err(), MechanismError::Position { segment, rounds });
     }
-    assert!(restore(&saved[..saved.len() - 1], &plan).is_err());
-    let other = MechanismPlan { stream: 8, ..plan };
-    assert!(matches!(restore(&saved, &other), Err(RestoreError::OtherPlan)));
+}
+
+#[test]
+fn keys_of_other_randomness_are_refused() {
+    let encoding = encoding(50);
+    let plan = plan(Correlation::Independent, vec![Segment::of(6)]);
+    let mut mechanism = Mechanism::init(plan, encoding.layout(), Randomness::Secret).unwrap();
+    let refused = mechanism.release(Sum::zero(&encoding), &mut keys()).unwrap_err();
+    assert_eq!(refused, MechanismError::OtherRandomness);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::{
     encoding::{DistributedNoise, layout::Layout},
     event::{Adjacency, EventError, PrivacyEvent},
     participation::Participation,
-    rng::{NoiseSource, Randomness},
+    rng::Randomness,
     stages::{NoisedSum, Released},
 };
 
@@ -43,15 +43,18 @@ impl Mechanism {
         if self.plan.distributed.as_ref() != Some(sum.noise()) {
             return Err(MechanismError::OtherNoise);
         }
-        let (mut values, encoding) = sum.into_parts();
-        self.next(&mut values)?;
-        Ok(self.released(values, self.layout.clone(), encoding))
+        let (values, encoding) = sum.into_parts();
+        self.check_next()?;
+        self.count_step(encoding);
+        let released = self.released(values, self.layout.clone(), encoding);
+        self.restart_if_due();
+        Ok(released)
     }
 }
 
 /// Refuses a source whose releases would be marked as having noise that users do not draw.
-pub(super) fn check_source(source: &NoiseSource) -> Result<(), MechanismError> {
-    match source.randomness() {
+pub(super) fn check_randomness(randomness: Randomness) -> Result<(), MechanismError> {
+    match randomness {
         Randomness::SimulatedFloatingPoint { .. } => Err(MechanismError::DistributedFloatingPoint),
         Randomness::Secret | Randomness::Simulated { .. } => Ok(()),
     }

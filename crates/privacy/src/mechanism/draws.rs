@@ -1,13 +1,14 @@
 //! Independent draws for the coordinates of a vector, in chunks.
 //!
-//! Every chunk of every draw has a ChaCha20 stream of its own, named by the run's key, the position of the draw in the
+//! Every chunk of every draw has a ChaCha20 stream of its own, named by the step's key, the position of the draw in the
 //! mechanism and the chunk's number, so chunks can be drawn in any order, on any thread, and again after a crash.
 
 use super::MechanismError;
 use crate::{
     encoding::layout::Layout,
     noise::{DiscreteGaussianSampler, SimulatedGaussian},
-    rng::{NoiseSource, Purpose, Randomness, StreamKey},
+    rng::StreamKey,
+    step_keys::StepNoise,
 };
 
 /// Coordinates in a chunk: what is worked on at a time stays in the cache.
@@ -36,9 +37,8 @@ pub(super) struct Draw {
 
 impl Draw {
     /// The draw at a position of a mechanism.
-    pub(super) fn at(source: &NoiseSource, position: &[u64]) -> Self {
-        let floating_point = matches!(source.randomness(), Randomness::SimulatedFloatingPoint { .. });
-        Self { key: source.stream(Purpose::Noise, position), floating_point }
+    pub(super) fn at(noise: &StepNoise, position: &[u64]) -> Self {
+        Self { key: noise.stream(position), floating_point: noise.is_floating_point() }
     }
 }
 

@@ -4,7 +4,7 @@ use super::{
     INDEPENDENT, MechanismError, StreamingMatrix,
     draws::{CHUNK, Draw, Draws},
 };
-use crate::{encoding::layout::Layout, rng::NoiseSource};
+use crate::{encoding::layout::Layout, step_keys::StepNoise};
 
 /// Fresh noise at every step; there is no state.
 #[derive(Debug)]
@@ -19,14 +19,14 @@ impl Identity {
 }
 
 impl StreamingMatrix for Identity {
-    fn next(&mut self, source: &NoiseSource, position: [u64; 3], values: &mut [i64]) -> Result<(), MechanismError> {
+    fn next(&mut self, noise: &StepNoise, position: [u64; 3], values: &mut [i64]) -> Result<(), MechanismError> {
         let [stream, segment, round] = position;
-        let draw = Draw::at(source, &[INDEPENDENT, stream, segment, round]);
-        let mut noise = [0; CHUNK];
+        let draw = Draw::at(noise, &[INDEPENDENT, stream, segment, round]);
+        let mut drawn = [0; CHUNK];
         for (number, chunk) in self.draws.chunks.iter().enumerate() {
-            let noise = &mut noise[..chunk.coordinates.len()];
-            self.draws.fill(&draw, number, noise);
-            values[chunk.coordinates.clone()].iter_mut().zip(noise).for_each(|(v, n)| *v += *n);
+            let drawn = &mut drawn[..chunk.coordinates.len()];
+            self.draws.fill(&draw, number, drawn);
+            values[chunk.coordinates.clone()].iter_mut().zip(drawn).for_each(|(v, n)| *v += *n);
         }
         Ok(())
     }

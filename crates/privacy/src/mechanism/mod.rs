@@ -2,30 +2,28 @@
 //!
 //! One contract for all of them, `StreamingMatrix`: `init` makes the state before the first step, `next` adds the
 //! integer noise of the next step, its correlation with the steps before included; a restart begins a new segment (rule
-//! P7). The dense matrix is the test of each. [`Mechanism`] is what runs use: it binds a plan, a layout and the run's
-//! key, and [`Mechanism::release`] is the only way from a [`Sum`] to a private [`Released`]. Where the users add the noise
+//! P7). The dense matrix is the test of each. [`Mechanism`] is what runs use: it binds a plan and a layout, draws each step's
+//! noise from that step's key, and [`Mechanism::release`] is the only way from a [`Sum`] to a private [`Released`]. Where the users add the noise
 //! themselves ([`MechanismPlan::distributed`]) a mechanism adds none: it takes noised sums, counts the steps and says
 //! what they amount to.
 //!
-//! A step is released once: the state moves on, and the ledger refuses a second release of a step (rule P13). A state can
-//! be saved and restored byte for byte; for independent noise and for the tree it is a counter, since all noise can be
-//! drawn again from the run's key.
+//! A step is released once: the state moves on, and the ledger refuses a second release of a step (rule P13). What a run
+//! keeps of a mechanism is its [`Position`]: a counter. The noise that correlated mechanisms remember is never written
+//! anywhere, since together with what was released it would reveal the sums (rule P20); before the next release it is drawn
+//! again from the keys of the segment's steps, and where the segment is over it is not needed at all.
 
 mod banded;
 mod blt;
 mod distributed;
 mod draws;
 mod identity;
-mod saved;
 mod tree;
-
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use self::banded::FRACTIONAL_BITS as BANDED_FRACTIONAL_BITS;
 use self::{banded::Banded, blt::Blt, identity::Identity, tree::Tree};
-pub use self::{banded::FRACTIONAL_BITS as BANDED_FRACTIONAL_BITS, saved::RestoreError};
 use crate::{
     encoding::{
         DistributedNoise, EncodingId,
@@ -34,8 +32,9 @@ use crate::{
     event::{Adjacency, EventError, Noise, NoiseMatrix, PrivacyEvent, Segment, check_segments},
     noise::discrete_gaussian::SigmaError,
     participation::Participation,
-    rng::NoiseSource,
+    rng::Randomness,
     stages::{Released, Sum},
+    step_keys::{AddedTo, LastStep, StepAt, StepKeyError, StepKeys, StepNoise},
 };
 
 /// First numbers of the positions in a run's streams, so that no two kinds of noise ever share one.
@@ -131,11 +130,25 @@ pub enum MechanismError {
         /// How many there were.
         rounds: u64,
     },
+    /// Keys of other randomness than the plan's.
+    #[error("these keys do not give the noise that the ledger was begun with")]
+    OtherRandomness,
+    /// A step has no key.
+    #[error(transparent)]
+    Keys(#[from] StepKeyError),
+    /// A position that the plan does not have.
+    #[error("the plan has no round {rounds} of segment {segment}")]
+    Position {
+        /// The segment.
+        segment: usize,
+        /// The round in it.
+        rounds: u64,
+    },
     /// Noise beyond 16 sigma, which honest noise does not reach once in 10^57 draws; nothing was released.
     #[error("the noise overflowed; nothing was released")]
     Overflow,
-    /// A step failed half-way; the state cannot be trusted and must be restored.
-    #[error("an earlier step failed; restore the mechanism from its last saved state")]
+    /// A step failed half-way; the state cannot be trusted.
+    #[error("an earlier step failed; open the run again")]
     Broken,
 }
 
@@ -173,6 +186,22 @@ impl MechanismPlan {
     #[must_use]
     pub fn rounds(&self) -> u64 {
         self.segments.iter().map(|s| s.rounds).sum()
+    }
+
+    /// A step as the keys of its noise name it, and whether later steps take off noise that was added up to it; none where
+    /// the mechanism adds no noise or has no such step.
+    #[must_use]
+    pub fn last_step(&self, step: u64) -> Option<LastStep> {
+        let mut ends = 0;
+        for (segment, rounds) in self.segments.iter().map(|s| s.rounds).enumerate() {
+            ends += rounds;
+            if step < ends {
+                let at = StepAt { stream: self.stream, segment: segment as u64, step };
+                let needed_again = self.correlation != Correlation::Independent && step + 1 < ends;
+                return self.distributed.is_none().then_some(LastStep { at, needed_again });
+            }
+        }
+        None
     }
 
     /// Bytes of memory that the mechanism keeps for this layout. Ask before `init`: 400 bands of 2.4 million coordinates
@@ -283,7 +312,7 @@ impl MechanismPlan {
 /// Noise that comes step by step: `C^-1 Z` for a strategy matrix C, in exact arithmetic.
 trait StreamingMatrix: Send {
     /// Adds the noise of the next step to the values. The position is (stream, segment, round in the segment).
-    fn next(&mut self, source: &NoiseSource, position: [u64; 3], values: &mut [i64]) -> Result<(), MechanismError>;
+    fn next(&mut self, noise: &StepNoise, position: [u64; 3], values: &mut [i64]) -> Result<(), MechanismError>;
 
     /// Forgets everything: a new segment begins.
     fn restart(&mut self);
@@ -322,19 +351,32 @@ impl Matrix {
     }
 }
 
-/// A mechanism in the midst of its run.
-#[derive(Debug)]
-pub struct Mechanism {
-    plan: MechanismPlan,
-    layout: Layout,
-    source: Arc<NoiseSource>,
-    /// What makes the noise; none where the users add it.
-    matrix: Option<Matrix>,
+/// Where a mechanism stands: all that is kept of it. It holds no noise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Position {
     segment: usize,
     /// Rounds of the segment that were released.
     rounds: u64,
     /// The encoding of the segment's sums, once there was one.
     encoding: Option<EncodingId>,
+}
+
+impl Position {
+    const START: Self = Self { segment: 0, rounds: 0, encoding: None };
+}
+
+/// A mechanism in the midst of its run.
+#[derive(Debug)]
+pub struct Mechanism {
+    plan: MechanismPlan,
+    layout: Layout,
+    randomness: Randomness,
+    /// What makes the noise; none where the users add it.
+    matrix: Option<Matrix>,
+    position: Position,
+    /// Rounds of the segment whose noise the matrix remembers; the others are drawn again when the next is needed.
+    drawn: u64,
     broken: bool,
 }
 
@@ -343,29 +385,69 @@ impl Mechanism {
     ///
     /// # Errors
     /// When the plan cannot be accounted for or carried out.
-    pub fn init(plan: MechanismPlan, layout: &Layout, source: Arc<NoiseSource>) -> Result<Self, MechanismError> {
+    pub fn init(plan: MechanismPlan, layout: &Layout, randomness: Randomness) -> Result<Self, MechanismError> {
         plan.check(layout)?;
         let matrix = match plan.distributed {
             None => Some(Matrix::init(&plan, layout)?),
             Some(_) => {
-                distributed::check_source(&source)?;
+                distributed::check_randomness(randomness)?;
                 None
             }
         };
         let layout = layout.clone();
-        Ok(Self { plan, layout, source, matrix, segment: 0, rounds: 0, encoding: None, broken: false })
+        Ok(Self { plan, layout, randomness, matrix, position: Position::START, drawn: 0, broken: false })
+    }
+
+    /// The state at a position, as [`Mechanism::position`] gave it.
+    ///
+    /// # Errors
+    /// When the plan has no such position, or cannot be carried out.
+    pub fn at(
+        plan: MechanismPlan,
+        layout: &Layout,
+        randomness: Randomness,
+        position: Position,
+    ) -> Result<Self, MechanismError> {
+        let mut mechanism = Self::init(plan, layout, randomness)?;
+        let Position { segment, rounds, .. } = position;
+        let ends = mechanism.plan.segments.get(segment).map_or(1, |s| s.rounds);
+        if segment > mechanism.plan.segments.len() || rounds >= ends {
+            return Err(MechanismError::Position { segment, rounds });
+        }
+        mechanism.position = position;
+        Ok(mechanism)
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub const fn position(&self) -> Position {
+        self.position
     }
 
     /// Steps released so far.
     #[must_use]
     pub fn step(&self) -> u64 {
-        self.plan.segments[..self.segment].iter().map(|s| s.rounds).sum::<u64>() + self.rounds
+        self.step_at(self.position.rounds).step
+    }
+
+    /// A round of this segment as a step of the run.
+    fn step_at(&self, round: u64) -> StepAt {
+        let segment = self.position.segment;
+        let before: u64 = self.plan.segments[..segment].iter().map(|s| s.rounds).sum();
+        StepAt { stream: self.plan.stream, segment: segment as u64, step: before + round }
     }
 
     /// Whether the next step is the first of a segment: the moment at which clip, noise and coefficients may change.
     #[must_use]
     pub const fn at_restart(&self) -> bool {
-        self.rounds == 0
+        self.position.rounds == 0
+    }
+
+    /// Whether later steps take off noise that was added so far.
+    #[must_use]
+    pub fn needs_noise_again(&self) -> bool {
+        let last = self.step().checked_sub(1).and_then(|step| self.plan.last_step(step));
+        last.is_some_and(|last| last.needed_again)
     }
 
     /// What the next release will say that it costs: for the ledger to be asked before the round.
@@ -373,10 +455,8 @@ impl Mechanism {
     /// # Errors
     /// When all steps have been released.
     pub fn next_event(&self) -> Result<PrivacyEvent, MechanismError> {
-        if self.segment == self.plan.segments.len() {
-            return Err(MechanismError::Finished { rounds: self.plan.rounds() });
-        }
-        self.plan.event_at(self.segment, self.rounds + 1, &self.layout)
+        self.check_next()?;
+        self.plan.event_at(self.position.segment, self.position.rounds + 1, &self.layout)
     }
 
     /// What it does over the whole run.
@@ -389,36 +469,31 @@ impl Mechanism {
     /// [`Mechanism::release_noised`].
     ///
     /// # Errors
-    /// When the sum is laid out differently, the users were to add the noise, all steps have been released, or the noise
-    /// overflowed; nothing is released then, and the sum is gone.
-    pub fn release(&mut self, sum: Sum) -> Result<Released, MechanismError> {
+    /// When the sum is laid out differently, the users were to add the noise, all steps have been released, the step's key
+    /// cannot be kept, or the noise overflowed; nothing is released then, and the sum is gone.
+    pub fn release(&mut self, sum: Sum, keys: &mut dyn StepKeys) -> Result<Released, MechanismError> {
         if self.matrix.is_none() {
             return Err(MechanismError::NotNoised);
+        }
+        if keys.randomness() != self.randomness {
+            return Err(MechanismError::OtherRandomness);
         }
         if *sum.layout() != self.layout {
             return Err(MechanismError::Layout);
         }
         let (mut values, layout, encoding) = sum.into_parts();
-        if self.plan.correlation != Correlation::Independent && self.encoding.is_some_and(|e| e != encoding) {
-            return Err(MechanismError::EncodingMoved);
-        }
-        self.next(&mut values)?;
-        Ok(self.released(values, layout, encoding))
-    }
-
-    /// What was released at the step that was just made.
-    fn released(&mut self, values: Vec<i64>, layout: Layout, encoding: EncodingId) -> Released {
-        let step = self.step() - 1;
-        self.encoding = Some(encoding);
-        let event = match self.plan.event_at(self.segment, self.rounds, &self.layout) {
-            Ok(event) => event,
-            Err(e) => unreachable!("the event of the whole run was checked by init: {e}"),
-        };
+        self.check_encoding(encoding)?;
+        self.check_next()?;
+        self.catch_up(keys)?;
+        let noise = keys.draw(self.step_at(self.position.rounds), &AddedTo::of(encoding, &values))?;
+        self.add_noise(&noise, &mut values)?;
+        self.count_step(encoding);
+        let released = self.released(values, layout, encoding);
         self.restart_if_due();
-        Released::new(values, layout, encoding, event, self.source.randomness(), step)
+        Ok(released)
     }
 
-    /// Moves on past a step that was released and recorded before this state was saved again: after a crash the recorded
+    /// Moves on past a step that was released and recorded before this state was kept again: after a crash the recorded
     /// release is used, and the step is never released anew (rule P13).
     ///
     /// # Errors
@@ -428,39 +503,75 @@ impl Mechanism {
         if released.step() != step || *released.layout() != self.layout {
             return Err(MechanismError::NotNext { step });
         }
-        if self.plan.correlation != Correlation::Independent && self.encoding.is_some_and(|e| e != encoding) {
-            return Err(MechanismError::EncodingMoved);
-        }
-        self.next(&mut vec![0; self.layout.len()])?;
-        self.encoding = Some(encoding);
+        self.check_encoding(encoding)?;
+        self.check_next()?;
+        self.count_step(encoding);
         self.restart_if_due();
         Ok(())
     }
 
-    /// The next step: its noise, if the mechanism makes any, is added to the values.
-    fn next(&mut self, values: &mut [i64]) -> Result<(), MechanismError> {
-        if self.broken {
-            return Err(MechanismError::Broken);
+    /// Rule P7.
+    fn check_encoding(&self, encoding: EncodingId) -> Result<(), MechanismError> {
+        let moved = self.position.encoding.is_some_and(|known| known != encoding);
+        if moved && self.plan.correlation != Correlation::Independent {
+            return Err(MechanismError::EncodingMoved);
         }
-        if self.segment == self.plan.segments.len() {
-            return Err(MechanismError::Finished { rounds: self.plan.rounds() });
-        }
-        if let Some(matrix) = &mut self.matrix {
-            let position = [self.plan.stream, self.segment as u64, self.rounds];
-            self.broken = true;
-            matrix.streaming().next(&self.source, position, values)?;
-            self.broken = false;
-        }
-        self.rounds += 1;
         Ok(())
     }
 
+    fn check_next(&self) -> Result<(), MechanismError> {
+        if self.broken {
+            return Err(MechanismError::Broken);
+        }
+        if self.position.segment == self.plan.segments.len() {
+            return Err(MechanismError::Finished { rounds: self.plan.rounds() });
+        }
+        Ok(())
+    }
+
+    /// Draws again the noise of this segment that the matrix does not remember.
+    fn catch_up(&mut self, keys: &dyn StepKeys) -> Result<(), MechanismError> {
+        if !self.needs_noise_again() {
+            self.drawn = self.position.rounds;
+        }
+        let mut nowhere = if self.drawn < self.position.rounds { vec![0; self.layout.len()] } else { Vec::new() };
+        while self.drawn < self.position.rounds {
+            let noise = keys.again(self.step_at(self.drawn))?;
+            self.add_noise(&noise, &mut nowhere)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the noise of the first round that the matrix does not remember, and remembers it.
+    fn add_noise(&mut self, noise: &StepNoise, values: &mut [i64]) -> Result<(), MechanismError> {
+        let position = [self.plan.stream, self.position.segment as u64, self.drawn];
+        let Some(matrix) = &mut self.matrix else { return Err(MechanismError::NotNoised) };
+        self.broken = true;
+        matrix.streaming().next(noise, position, values)?;
+        self.broken = false;
+        self.drawn += 1;
+        Ok(())
+    }
+
+    fn count_step(&mut self, encoding: EncodingId) {
+        self.position.rounds += 1;
+        self.position.encoding = Some(encoding);
+    }
+
+    /// What was released at the step that was just counted.
+    fn released(&self, values: Vec<i64>, layout: Layout, encoding: EncodingId) -> Released {
+        let event = match self.plan.event_at(self.position.segment, self.position.rounds, &self.layout) {
+            Ok(event) => event,
+            Err(e) => unreachable!("the event of the whole run was checked by init: {e}"),
+        };
+        Released::new(values, layout, encoding, event, self.randomness, self.step() - 1)
+    }
+
     fn restart_if_due(&mut self) {
-        if self.rounds == self.plan.segments[self.segment].rounds {
+        if self.position.rounds == self.plan.segments[self.position.segment].rounds {
             self.matrix.iter_mut().for_each(|matrix| matrix.streaming().restart());
-            self.segment += 1;
-            self.rounds = 0;
-            self.encoding = None;
+            self.position = Position { segment: self.position.segment + 1, ..Position::START };
+            self.drawn = 0;
         }
     }
 }

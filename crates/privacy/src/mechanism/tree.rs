@@ -21,13 +21,14 @@
 //! empty rounds. A node with nothing but empty rounds has the known sum 0, needs no noise and has variance 0; the nodes
 //! above both kinds are released with it, and the event carries the padded size (rule P7).
 //!
-//! The state is the counter: all nodes can be drawn again from the run's key, level by level, which is what `restore` does.
+//! The leaf of a round and every node that is complete with it, those of a completion included, are drawn from that round's
+//! key.
 
 use super::{
     MechanismError, StreamingMatrix, TREE,
     draws::{CHUNK, Draw, Draws},
 };
-use crate::{encoding::layout::Layout, event::Segment, rng::NoiseSource};
+use crate::{encoding::layout::Layout, event::Segment, step_keys::StepNoise};
 
 /// Fixed-point weights have so many bits.
 const WEIGHT_BITS: u32 = 30;
@@ -107,21 +108,6 @@ impl Tree {
         levels * layout.len() as u64 * size_of::<i32>() as u64
     }
 
-    /// Draws again what was alive after `rounds` rounds of a segment.
-    pub(super) fn restore(
-        &mut self,
-        source: &NoiseSource,
-        stream: u64,
-        segment: u64,
-        rounds: u64,
-    ) -> Result<(), MechanismError> {
-        let mut values = vec![0; self.len];
-        for round in 0..rounds {
-            self.next(source, [stream, segment, round], &mut values)?;
-        }
-        Ok(())
-    }
-
     fn level(&mut self, level: u32) -> &mut Vec<i32> {
         let level = level as usize;
         if self.alive.len() <= level {
@@ -133,24 +119,24 @@ impl Tree {
 }
 
 impl StreamingMatrix for Tree {
-    fn next(&mut self, source: &NoiseSource, position: [u64; 3], values: &mut [i64]) -> Result<(), MechanismError> {
+    fn next(&mut self, noise: &StepNoise, position: [u64; 3], values: &mut [i64]) -> Result<(), MechanismError> {
         let [stream, segment, round] = position;
         let joins = joins(round, self.segments[segment as usize]);
-        let draw = |level: u32, index: u64| Draw::at(source, &[TREE, stream, segment, u64::from(level), index]);
+        let draw = |level: u32, index: u64| Draw::at(noise, &[TREE, stream, segment, u64::from(level), index]);
         let leaf = draw(0, round);
         let own: Vec<Draw> = joins.iter().map(|j| draw(j.level, j.index)).collect();
         let top = joins.last().map_or(0, |j| j.level);
         self.level(top);
-        let (mut estimate, mut noise) = ([0; CHUNK], [0; CHUNK]);
+        let (mut estimate, mut drawn) = ([0; CHUNK], [0; CHUNK]);
         for number in 0..self.draws.chunks.len() {
             let at = self.draws.chunks[number].coordinates.clone();
-            let (estimate, noise) = (&mut estimate[..at.len()], &mut noise[..at.len()]);
+            let (estimate, drawn) = (&mut estimate[..at.len()], &mut drawn[..at.len()]);
             let values = &mut values[at.clone()];
             self.draws.fill(&leaf, number, estimate);
             for (join, own) in joins.iter().zip(&own) {
-                self.draws.fill(own, number, noise);
+                self.draws.fill(own, number, drawn);
                 let left = if join.with_left { &self.alive[join.level as usize - 1][at.clone()] } else { &[] };
-                join_up(estimate, noise, left, join.own_weight, values);
+                join_up(estimate, drawn, left, join.own_weight, values);
             }
             store(estimate, &mut self.alive[top as usize][at], values)?;
         }

@@ -12,21 +12,21 @@
 //! [`Released::restore`].
 //!
 //! ```
-//! use std::sync::Arc;
-//!
 //! use keyhush_privacy::{
 //!     Adjacency, ClipNorm, NoiseMatrix, NoiseMultiplier, Participation, Segment,
 //!     encoding::{Encoding, NoisePlan, VectorPlan},
 //!     mechanism::{Correlation, Mechanism, MechanismPlan},
-//!     rng::{NoiseKey, NoiseSource, Purpose},
+//!     rng::{NoiseKey, NoiseSource, Purpose, Randomness},
 //!     stages::{ClipBit, ClipRule, Clipping, Contribution, Sum, Update},
+//!     step_keys::{MemoryShelf, SecretSteps},
 //! };
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let clip = ClipNorm::new(0.5)?;
 //! let noise = NoisePlan::of_update(NoiseMultiplier::new(7.0)?);
 //! let encoding = Encoding::new(VectorPlan::of_update(3, 20), clip, Some(&noise), Adjacency::ZeroOut)?;
-//! let source = Arc::new(NoiseSource::from(NoiseKey::generate()?));
+//! // A run keeps its keys in files; here they end with the program.
+//! let mut keys = SecretSteps::new(NoiseKey::generate()?, MemoryShelf::default());
 //! let plan = MechanismPlan {
 //!     stream: 0,
 //!     adjacency: Adjacency::ZeroOut,
@@ -35,15 +35,16 @@
 //!     segments: vec![Segment::of(1000)],
 //!     distributed: None,
 //! };
-//! let mut mechanism = Mechanism::init(plan, encoding.layout(), Arc::clone(&source))?;
+//! let mut mechanism = Mechanism::init(plan, encoding.layout(), Randomness::Secret)?;
 //!
 //! let clipping = Clipping::new(ClipRule::Flat(clip), ClipBit::None)?;
 //! let mut sum = Sum::zero(&encoding);
 //! for (user, delta) in [vec![0.1, -0.2, 0.0], vec![30.0, 40.0, 0.0], vec![f32::NAN, 0.0, 0.0]].into_iter().enumerate() {
-//!     let mut rounding = source.stream(Purpose::Rounding, &[0, user as u64]).chunk(0);
+//!     let own = NoiseSource::from(NoiseKey::generate()?);
+//!     let mut rounding = own.stream(Purpose::Rounding, &[user as u64]).chunk(0);
 //!     sum.add(&Update::new(delta).clip(&clipping, Contribution::default())?.encode(&encoding, &mut rounding)?)?;
 //! }
-//! let released = mechanism.release(sum)?;
+//! let released = mechanism.release(sum, &mut keys)?;
 //! let noised_sum = released.update(&encoding)?; // (0.4, 0.2, 0.0) plus noise of standard deviation 3.5
 //! assert_eq!(noised_sum.len(), 3);
 //! # Ok(())
@@ -60,9 +61,9 @@
 //! ```
 //!
 //! ```compile_fail,E0308
-//! use keyhush_privacy::{mechanism::Mechanism, stages::{Encoded, Released}};
-//! fn skipped(mechanism: &mut Mechanism, one: Encoded) -> Released {
-//!     mechanism.release(one).unwrap()
+//! use keyhush_privacy::{mechanism::Mechanism, stages::{Encoded, Released}, step_keys::StepKeys};
+//! fn skipped(mechanism: &mut Mechanism, one: Encoded, keys: &mut dyn StepKeys) -> Released {
+//!     mechanism.release(one, keys).unwrap()
 //! }
 //! ```
 //!
@@ -74,9 +75,9 @@
 //! ```
 //!
 //! ```compile_fail,E0382
-//! use keyhush_privacy::{mechanism::Mechanism, stages::{Released, Sum}};
-//! fn repeated(mechanism: &mut Mechanism, sum: Sum) -> [Released; 2] {
-//!     [mechanism.release(sum).unwrap(), mechanism.release(sum).unwrap()]
+//! use keyhush_privacy::{mechanism::Mechanism, stages::{Released, Sum}, step_keys::StepKeys};
+//! fn repeated(mechanism: &mut Mechanism, sum: Sum, keys: &mut dyn StepKeys) -> [Released; 2] {
+//!     [mechanism.release(sum, keys).unwrap(), mechanism.release(sum, keys).unwrap()]
 //! }
 //! ```
 

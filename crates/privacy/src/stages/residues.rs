@@ -28,13 +28,11 @@ const MOST_BITS: u32 = 32;
 /// A round whose users add the noise themselves:
 ///
 /// ```
-/// use std::sync::Arc;
-///
 /// use keyhush_privacy::{
 ///     Adjacency, ClipNorm, NoiseMultiplier, Participation, Segment,
 ///     encoding::{DistributedNoise, Encoding, NoisePlan, Survivors, VectorPlan},
 ///     mechanism::{Correlation, Mechanism, MechanismPlan},
-///     rng::{NoiseKey, NoiseSource, Purpose},
+///     rng::{NoiseKey, NoiseSource, Purpose, Randomness},
 ///     stages::{ClipBit, ClipRule, Clipping, Contribution, Residues, Update},
 /// };
 ///
@@ -68,8 +66,7 @@ const MOST_BITS: u32 = 32;
 ///     segments: vec![Segment::of(1000)],
 ///     distributed: Some(noise),
 /// };
-/// let source = Arc::new(NoiseSource::from(NoiseKey::generate()?));
-/// let mut mechanism = Mechanism::init(plan, encoding.layout(), source)?;
+/// let mut mechanism = Mechanism::init(plan, encoding.layout(), Randomness::Secret)?;
 /// let released = mechanism.release_noised(residues.noised_sum(&sum, 4)?)?;
 /// assert_eq!(released.update(&encoding)?.len(), 3); // (0.4, -0.8, 0.0) plus noise of standard deviation 0.7
 /// # Ok(())

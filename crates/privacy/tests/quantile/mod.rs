@@ -7,8 +7,6 @@
     reason = "each user takes a part of it, and a run that cannot be set up must stop"
 )]
 
-use std::sync::Arc;
-
 use keyhush_privacy::{
     Adjacency, NoiseMatrix, NoiseMultiplier, Participation, Segment,
     clip::{AdaptiveClip, AdaptiveClipPlan},
@@ -82,10 +80,11 @@ impl Tracking {
 
     /// Follows the quantile; users are one-dimensional updates.
     pub(crate) fn run(&self) -> Tracked {
-        let source = Arc::new(NoiseSource::from(SimulationKey::new(self.seed)));
+        let mut keys = SimulationKey::new(self.seed);
+        let source = NoiseSource::from(keys);
         let mut clip = AdaptiveClip::new(self.clip).unwrap();
         let encoding = self.encoding();
-        let mut mechanism = Mechanism::init(self.plan(), encoding.layout(), Arc::clone(&source)).unwrap();
+        let mut mechanism = Mechanism::init(self.plan(), encoding.layout(), source.randomness()).unwrap();
         let (mut active, mut tracked) = (Vec::new(), Vec::new());
         let independent = self.correlation == Correlation::Independent;
         for round in 0..mechanism.plan().rounds() {
@@ -95,7 +94,7 @@ impl Tracking {
             active.push(clip.active().get());
             tracked.push(clip.tracked().get());
             let sum = self.sum(&encoding.with_clip(clip.active()), &clip, &source, round);
-            let released = mechanism.release(sum).unwrap();
+            let released = mechanism.release(sum, &mut keys).unwrap();
             clip.follow(released.fraction_under_clip(self.clip.planned_users).unwrap()).unwrap();
         }
         Tracked { active, tracked }

@@ -35,6 +35,8 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Lets everyone read a file that was private, and gives it a time that tells nothing, in seconds since 1970.
+    fn publish(&self, path: &Path, time: u64) -> io::Result<()>;
     /// Makes the names in a folder durable.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
     /// The permission bits, where there are such; none if there is no such path.
@@ -115,6 +117,12 @@ impl Disk for OsDisk {
         fs::remove_file(path)
     }
 
+    fn publish(&self, path: &Path, time: u64) -> io::Result<()> {
+        let file = OpenOptions::new().write(true).open(path)?;
+        file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(time))?;
+        readable_by_all(&file)
+    }
+
     #[cfg(unix)]
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         File::open(folder)?.sync_all()
@@ -174,6 +182,17 @@ fn present<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 fn owner_only(options: &mut OpenOptions) {
     use std::os::unix::fs::OpenOptionsExt;
     options.mode(0o600);
+}
+
+#[cfg(unix)]
+fn readable_by_all(file: &File) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    file.set_permissions(fs::Permissions::from_mode(0o644))
+}
+
+#[cfg(not(unix))]
+fn readable_by_all(_file: &File) -> io::Result<()> {
+    Ok(())
 }
 
 #[cfg(unix)]

@@ -10,12 +10,18 @@
 //! | `FILE.lock`                      | held by the one writer                                                     |
 //! | `secret/NAME.signing-key`        | the signing key (mode 0600, the folder 0700)                               |
 //! | `secret/NAME.pseudonym-key`      | the key of the pseudonyms, until the ledger is closed                      |
-//! | `secret/NAME.noise-key`          | the noise key of the run, where it has one (mode 0600)                     |
+//! | `secret/NAME.noise-key`          | the noise key of the run, where it has one, until the ledger is closed     |
+//! | `secret/NAME.step-keys`, `.noise-link` | the noise keys of its steps, no longer than they are needed ([`step_keys`]) |
+//! | `secret/NAME.cohort-seed`        | what the cohort of the step that is not recorded yet is drawn from         |
+//! | `secret/NAME.INDEX.pending`      | a vector whose entry is not durable yet                                    |
+//! | `secret/NAME.beginning`          | what the run must recognise when it goes on: keyed digests                 |
+//! | `secret/NAME.closing`            | that the ledger is being closed, and why                                   |
 //!
-//! **Durable in this order**, each step synced before the next begins: the vector and its folder; the participations; the
-//! entry (and, once, the folder of the file); the head, by a rename, and the folder; then the caller is told. So after
-//! a crash there is at most one record behind the head: whole, and then it counts, or torn, and then it is dropped with
-//! a word. Anything else that does not verify is damage, and a damaged ledger does not open.
+//! **Durable in this order**, each step synced before the next begins: the noise key of the step; the vector, in `secret/`;
+//! the participations; the entry (and, once, the folder of the file); the head, by a rename, and the folder; then the vector
+//! is moved out and the caller is told. So after a crash there is at most one record behind the head: whole, and then it
+//! counts, or torn, and then it is dropped with a word. A vector or a noise key without an entry is destroyed. Anything else
+//! that does not verify is damage, and a damaged ledger does not open.
 //!
 //! A witness can be kept on another disk too ([`Place::with_witness`]): restoring an old copy of the folder is then
 //! noticed.
@@ -23,8 +29,10 @@
 mod disk;
 #[cfg(test)]
 mod power_loss;
+mod private;
 mod scan;
 mod secret;
+mod step_keys;
 mod store;
 
 use std::{
@@ -34,16 +42,23 @@ use std::{
 
 use super::{
     book::Ledger,
+    entry::Ended,
     error::LedgerError,
     head::Head,
     keys::SigningKey,
-    participants::{KeyDestroyed, PseudonymKey},
+    participants::{KeyDestroyed, NoiseDestroyed, PseudonymKey},
     plan::Plan,
 };
-use crate::rng::NoiseKey;
+use crate::{
+    rng::NoiseKey,
+    step_keys::{LastStep, SecretSteps},
+};
 use disk::{Disk, OsDisk};
 use secret::Secrets;
 
+use zeroize::Zeroizing;
+
+pub use step_keys::FileShelf;
 pub use store::FileStore;
 
 /// Where a ledger is kept.
@@ -130,19 +145,100 @@ impl Place {
     ///
     /// # Errors
     /// When there is a ledger already, which may have releases, or the disk fails.
-    pub fn draw_noise_key(&self) -> Result<NoiseKey, LedgerError> {
+    pub fn draw_noise_key(&self) -> Result<(), LedgerError> {
         if self.is_begun()? {
             return Err(LedgerError::Exists { place: self.ledger.display().to_string() });
         }
         Secrets::new(self).draw_noise_key()
     }
 
-    /// The noise key of a run that is resumed.
+    /// The noise key of a run.
     ///
     /// # Errors
     /// When it is missing, or others can read it.
     pub fn noise_key(&self) -> Result<NoiseKey, LedgerError> {
         Secrets::new(self).noise_key()
+    }
+
+    /// The noise keys of the run's steps. `last` is the last release of the ledger whose noise the run drew: a key behind it
+    /// is destroyed, keys that are no longer needed are erased, and those of another state of the run are refused (rule P21).
+    ///
+    /// # Errors
+    /// When they do not fit the ledger, are missing, or others can read them.
+    pub fn step_keys(&self, last: Option<LastStep>) -> Result<SecretSteps<FileShelf>, LedgerError> {
+        let secrets = Secrets::new(self);
+        Ok(SecretSteps::new(secrets.noise_key()?, secrets.shelf.open(last)?))
+    }
+
+    /// What the cohort of a round is drawn from: its own seed, durable before it is used, and the same again after a crash
+    /// (another one would favour cohorts that do not crash; rule P21).
+    ///
+    /// # Errors
+    /// When there is no randomness, the disk fails, or the seed of a later round is there.
+    pub fn cohort_seed(&self, round: u64) -> Result<NoiseKey, LedgerError> {
+        Secrets::new(self).cohort_seed(round)
+    }
+
+    /// Erases the seed of the last cohort, once its round is recorded.
+    ///
+    /// # Errors
+    /// When the disk fails; then the seed must be taken to be there still.
+    pub fn erase_cohort_seed(&self) -> Result<(), LedgerError> {
+        Secrets::new(self).erase_cohort_seed()
+    }
+
+    /// What was kept by [`Self::keep_beginning`].
+    ///
+    /// # Errors
+    /// When it cannot be read, or others can read it.
+    pub fn beginning(&self) -> Result<Option<Zeroizing<Vec<u8>>>, LedgerError> {
+        Secrets::new(self).beginning()
+    }
+
+    /// Keeps what the run must recognise when it goes on.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn keep_beginning(&self, bytes: &[u8]) -> Result<(), LedgerError> {
+        Secrets::new(self).keep_beginning(bytes)
+    }
+
+    /// Destroys noise key, noise state and the key of the pseudonyms, and closes the ledger: nothing can be released after
+    /// this. A crash in between is found by [`Self::closing_begun`], and closing again brings it to its end.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn close(&self, ledger: &mut Ledger<FileStore>, because: Ended, time: u64) -> Result<(), LedgerError> {
+        let secrets = Secrets::new(self);
+        secrets.begin_closing(because)?;
+        let (noise, pseudonyms) = (secrets.destroy_noise()?, secrets.destroy_pseudonym_key()?);
+        let _receipt = ledger.close(because, pseudonyms, noise, time)?;
+        secrets.end_closing()
+    }
+
+    /// Why the ledger is being closed, if that was begun.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn closing_begun(&self) -> Result<Option<Ended>, LedgerError> {
+        Secrets::new(self).closing_begun()
+    }
+
+    /// Whether anything is left that noise could be drawn again from.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn has_noise(&self) -> Result<bool, LedgerError> {
+        Secrets::new(self).has_noise()
+    }
+
+    /// Destroys the noise key of the run and everything else that noise could be drawn again from, as
+    /// [`Self::destroy_pseudonym_key`] does.
+    ///
+    /// # Errors
+    /// When the disk fails; then they must be taken to be there still.
+    pub fn destroy_noise(&self) -> Result<NoiseDestroyed, LedgerError> {
+        Secrets::new(self).destroy_noise()
     }
 
     /// Destroys the key of the pseudonyms: overwritten, synced, removed, the folder synced. Nothing happens if it is

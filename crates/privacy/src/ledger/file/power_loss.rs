@@ -2,7 +2,7 @@
 //!
 //! Killing a process leaves the page cache alone, so it shows the order of writes but not that they are synced. Here a
 //! crash may lose any unsynced write, in whole or in sectors, and any unsynced change of a folder, each by itself. A
-//! story (create, release, fail, destroy the key, close) is cut before every single operation; what was acknowledged must
+//! story (create, draw keys, release, fail, destroy the keys, close) is cut before every single operation; what was acknowledged must
 //! be there after the restart, also when the recovery is cut too. And every sync is needed: where a disk only pretends
 //! to do one kind of them, the same check finds a loss.
 
@@ -22,13 +22,12 @@ use super::{
 };
 use crate::{
     accountant::AccountantKind,
+    encoding::EncodingId,
     event::{Adjacency, PrivacyEvent},
-    ledger::{
-        Aggregation, Attempt, Digest, Ended, FailureReason, LedgerError, NoiseDestroyed, Phase, Plan, Publication,
-        Start, Unit,
-    },
+    ledger::{Aggregation, Attempt, Digest, Ended, FailureReason, LedgerError, Phase, Plan, Publication, Start, Unit},
     participation::Participation,
     rng::Randomness,
+    step_keys::{AddedTo, LastStep, StepAt, StepKeyError, StepKeys},
     units::{Delta, NoiseMultiplier},
 };
 
@@ -245,6 +244,10 @@ impl Disk for SimDisk {
         Ok(())
     }
 
+    fn publish(&self, _path: &Path, _time: u64) -> io::Result<()> {
+        self.operate().map(drop)
+    }
+
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         let mut state = self.operate()?;
         if state.is_lie(folder) {
@@ -328,15 +331,25 @@ fn plan() -> Plan {
 struct Told {
     entries: u64,
     releases: Vec<(u64, Digest)>,
-    key_destroyed: bool,
+    /// The round of the last cohort, and its seed.
+    cohort: Option<(u64, [u8; 32])>,
+    keys_destroyed: bool,
 }
 
 const STEPS: u64 = 3;
 
+/// Steps 0 and 1 are a segment of correlated noise, step 2 is independent.
+const fn at(step: u64) -> StepAt {
+    StepAt { stream: 0, segment: step / 2, step }
+}
+
 /// Creates a ledger and releases three steps, or as much of it as the power allows.
 fn story(place: &Place, told: &mut Told) -> Result<(), LedgerError> {
+    place.draw_noise_key()?;
     let (mut ledger, key) = place.create(plan(), 0)?;
     told.entries = ledger.head().length;
+    let mut steps = place.step_keys(None)?;
+    let no_key = |e: StepKeyError| LedgerError::storage("a step's key", e);
     let event = PrivacyEvent::gaussian(Adjacency::AddOrRemove, NoiseMultiplier::new(5.0).unwrap());
     for step in 0..STEPS {
         let attempt = |number| Attempt { stream: "model", number, declared: 2, participations: None, time: step };
@@ -345,6 +358,8 @@ fn story(place: &Place, told: &mut Told) -> Result<(), LedgerError> {
             let failed = Attempt { participations: Some(&record), ..attempt(0) };
             told.entries = ledger.record_failed(step, FailureReason::BelowGoal, failed)?.head.length;
         }
+        told.cohort = Some((step, *place.cohort_seed(step)?.secret_bytes()));
+        let _noise = steps.draw(at(step), &AddedTo::of(EncodingId::for_tests(1), &[5])).map_err(no_key)?;
         let record = key.record("model", step, 1, [b"ada".as_slice(), b"bob"])?;
         let bytes = vec![u8::try_from(step + 1).unwrap(); 3 * SECTOR];
         let published =
@@ -352,15 +367,36 @@ fn story(place: &Place, told: &mut Told) -> Result<(), LedgerError> {
         let receipt = ledger.publish(&published, Attempt { participations: Some(&record), ..attempt(1) })?;
         told.entries = receipt.head.length;
         told.releases.push((step, Digest::of_released(&bytes)));
+        told.cohort = None;
+        place.erase_cohort_seed()?;
+        steps.recorded(at(step), step == 0).map_err(no_key)?;
     }
-    let destroyed = place.destroy_pseudonym_key()?;
-    told.key_destroyed = true;
-    told.entries = ledger.close(Ended::PlanDone, destroyed, NoiseDestroyed::assertion(), 9)?.head.length;
+    place.close(&mut ledger, Ended::PlanDone, 9)?;
+    told.entries = ledger.head().length;
+    told.keys_destroyed = true;
     Ok(())
 }
 
+/// What `secret/` must and must not hold after a restart.
+fn check_secrets(place: &Place, disk: &SimDisk, told: &Told, last: Option<u64>) -> Result<(), String> {
+    if disk.state().live.keys().any(|path| path.to_string_lossy().ends_with(".pending")) {
+        return Err("a vector is pending".into());
+    }
+    let last_step = last.map(|step| LastStep { at: at(step), needed_again: step == 0 });
+    let steps = place.step_keys(last_step).map_err(|e| format!("keys: {e}"))?;
+    if steps.again(at(0)).is_ok() != (last == Some(0)) {
+        return Err(format!("after step {last:?} the key of step 0 is there or not"));
+    }
+    match told.cohort.filter(|(round, _)| last.is_none_or(|last| last < *round)) {
+        Some((round, seed)) if *place.cohort_seed(round).map_err(|e| e.to_string())?.secret_bytes() != seed => {
+            Err(format!("another cohort for round {round}"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Reopens and compares with what was told; then one more entry must go in, unless the ledger is closed.
-fn check(place: &Place, told: &Told) -> Result<(), String> {
+fn check(place: &Place, disk: &SimDisk, told: &Told) -> Result<(), String> {
     let (mut ledger, key) = match place.open(&[]) {
         Ok(opened) => opened,
         Err(_) if told.entries == 0 => return place.create(plan(), 0).map(drop).map_err(|e| format!("create: {e}")),
@@ -370,7 +406,16 @@ fn check(place: &Place, told: &Told) -> Result<(), String> {
     if have < told.entries {
         return Err(format!("{have} entries, {} were acknowledged", told.entries));
     }
-    if key.is_some() && told.key_destroyed {
+    let last = (0..STEPS).rev().find(|step| ledger.released_in("model", *step).is_some());
+    if place.closing_begun().map_err(|e| e.to_string())?.is_some() && !ledger.is_closed() {
+        place.close(&mut ledger, Ended::PlanDone, 9).map_err(|e| format!("goes not on closing: {e}"))?;
+    }
+    if !ledger.is_closed() {
+        check_secrets(place, disk, told, last)?;
+    } else if place.has_noise().map_err(|e| e.to_string())? {
+        return Err("noise is back".into());
+    }
+    if key.is_some() && told.keys_destroyed {
         return Err("the pseudonym key is back".into());
     }
     for (step, digest) in &told.releases {
@@ -407,11 +452,11 @@ fn violations(lie: Option<&'static str>) -> (u64, Vec<String>) {
             // In every other case the recovery is cut too, and recovered from.
             if case % 2 == 1 {
                 disk.restart(&mut adversary, Some(crash_at % 13 + 1));
-                let _ = check(&place, &told);
+                let _ = check(&place, &disk, &told);
                 crashes += 1;
             }
             disk.restart(&mut adversary, None);
-            found.extend(check(&place, &told).err().map(|e| format!("cut at {crash_at}, {adversary:?}: {e}")));
+            found.extend(check(&place, &disk, &told).err().map(|e| format!("cut at {crash_at}, {adversary:?}: {e}")));
         }
         // With a lie one loss is enough.
         if finished || (lie.is_some() && !found.is_empty()) {
@@ -430,7 +475,19 @@ fn p13_what_was_acknowledged_survives_the_loss_of_everything_unsynced() {
 
 #[test]
 fn p13_every_sync_is_needed() {
-    let syncs = [".jsonl", ".head.new", ".bin", ".released", ".participations", ".signing-key", "/secret", "/run"];
+    let syncs = [
+        ".jsonl",
+        ".head.new",
+        ".pending",
+        ".participations",
+        ".signing-key",
+        ".noise-key",
+        ".step-keys",
+        ".noise-link.new",
+        ".cohort-seed",
+        "/secret",
+        "/run",
+    ];
     for lie in syncs {
         let (crashes, found) = violations(Some(lie));
         assert!(!found.is_empty(), "{crashes} crashes and no loss without syncing {lie}: why is it synced?");

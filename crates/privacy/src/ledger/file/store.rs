@@ -11,6 +11,7 @@ use super::{
     Place, beside,
     disk::{Disk, How},
     failed, folder,
+    private::PrivateFile,
     scan::{Scan, scan},
 };
 use crate::ledger::{
@@ -40,6 +41,8 @@ struct Paths {
     folder: PathBuf,
     witnesses: Vec<PathBuf>,
     released: PathBuf,
+    /// `secret/NAME`, to which suffixes are added.
+    secret: PathBuf,
     participations: PathBuf,
     lock: PathBuf,
 }
@@ -68,7 +71,7 @@ impl FileStore {
             }
             store.disk.remove(&store.paths.ledger).map_err(failed("clear", &store.paths.ledger))?;
         }
-        store.remove_orphans()?;
+        store.settle_pending()?;
         store.disk.sync_folder(&path).map_err(failed("sync", &path))?;
         Ok(store)
     }
@@ -90,7 +93,8 @@ impl FileStore {
         }
         store.head = scan.head;
         store.settle(&scan, &bytes, &acknowledged)?;
-        store.remove_orphans()?;
+        store.settle_pending()?;
+        store.refuse_orphans()?;
         store.mend_participations()?;
         Ok(store)
     }
@@ -119,6 +123,7 @@ impl FileStore {
             folder: folder(&ledger),
             witnesses: place.witnesses.clone(),
             released: beside(&ledger, ".released"),
+            secret: folder(&ledger).join("secret").join(ledger.file_name().unwrap_or_default()),
             participations: beside(&ledger, ".participations"),
             lock: beside(&ledger, ".lock"),
             ledger,
@@ -195,23 +200,46 @@ impl FileStore {
         self.write_heads()
     }
 
-    /// Removes vectors that no entry names: their release was interrupted before it was recorded, and nobody saw them.
-    fn remove_orphans(&self) -> Result<(), LedgerError> {
-        self.remove_vectors(|index| index.is_none_or(|index| index >= self.head.length))
-    }
-
-    fn remove_vectors(&self, unwanted: impl Fn(Option<u64>) -> bool) -> Result<(), LedgerError> {
-        let released = &self.paths.released;
-        let mut removed = false;
-        for path in self.disk.list(released).map_err(failed("list", released))? {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let index = name.strip_suffix(".bin").and_then(|index| index.parse().ok());
-            if unwanted(index) {
-                self.disk.remove(&path).map_err(failed("remove", &path))?;
-                removed = true;
+    /// Brings to an end what a crash interrupted: a pending vector that an entry names is moved out, one without an entry is
+    /// destroyed: nobody saw it, and it was not paid for.
+    fn settle_pending(&self) -> Result<(), LedgerError> {
+        let secret = folder(&self.paths.secret);
+        for path in self.disk.list(&secret).map_err(failed("list", &secret))? {
+            let Some(index) = self.pending_index(&path) else { continue };
+            if index < self.head.length {
+                let entry = self.read(index)?.next().transpose()?;
+                self.publish(index, entry.map_or(0, |entry| entry.time()))?;
+            } else {
+                PrivateFile::new(Arc::clone(&self.disk), path).destroy()?;
             }
         }
-        if removed { self.disk.sync_folder(released).map_err(failed("sync", released)) } else { Ok(()) }
+        Ok(())
+    }
+
+    /// `INDEX` of `secret/NAME.INDEX.pending`.
+    fn pending_index(&self, path: &Path) -> Option<u64> {
+        let name = path.file_name()?.to_str()?;
+        let own = self.paths.secret.file_name()?.to_str()?;
+        name.strip_prefix(own)?.strip_prefix('.')?.strip_suffix(".pending")?.parse().ok()
+    }
+
+    /// The vectors that are stored, each with the entry that it belongs to.
+    fn vectors(&self) -> Result<Vec<(u64, PathBuf)>, LedgerError> {
+        let released = &self.paths.released;
+        let paths = self.disk.list(released).map_err(failed("list", released))?;
+        let index = |path: &Path| path.file_name()?.to_str()?.strip_suffix(".bin")?.parse().ok();
+        Ok(paths.into_iter().filter_map(|path| Some((index(&path)?, path))).collect())
+    }
+
+    /// A vector is moved out of `secret/` when its entry is durable, so one behind the last entry shows that entries are
+    /// missing.
+    fn refuse_orphans(&self) -> Result<(), LedgerError> {
+        match self.vectors()?.into_iter().find(|(index, _)| *index >= self.head.length) {
+            None => Ok(()),
+            Some((entry, path)) => {
+                Err(LedgerError::Orphan { place: path.display().to_string(), entry, have: self.head.length })
+            }
+        }
     }
 
     /// Cuts off a record of the side file that was being written: no entry names it yet.
@@ -242,13 +270,21 @@ impl FileStore {
         Err(LedgerError::ParticipationsDamaged { entry: self.head.length - 1, problem })
     }
 
-    fn write_vector(&self, index: u64, bytes: &[u8]) -> Result<(), LedgerError> {
-        let released = &self.paths.released;
-        if self.disk.create_folder(released, false).map_err(failed("make", released))? {
-            self.disk.sync_folder(&self.paths.folder).map_err(failed("sync", &self.paths.folder))?;
-        }
-        self.write_whole(&self.vector_path(index), bytes)?;
-        self.disk.sync_folder(released).map_err(failed("sync", released))
+    /// Keeps a vector where nobody sees it, until its entry is durable.
+    fn write_pending(&self, index: u64, bytes: &[u8]) -> Result<(), LedgerError> {
+        self.pending(index).write(bytes)
+    }
+
+    fn pending(&self, index: u64) -> PrivateFile {
+        PrivateFile::new(Arc::clone(&self.disk), beside(&self.paths.secret, &format!(".{index}.pending")))
+    }
+
+    /// Moves a vector out. After a crash it has the old name or the new one, and on opening the new one: no sync is needed.
+    fn publish(&self, index: u64, time: u64) -> Result<(), LedgerError> {
+        let (released, path) = (&self.paths.released, self.vector_path(index));
+        self.disk.create_folder(released, false).map_err(failed("make", released))?;
+        self.disk.rename(self.pending(index).path(), &path).map_err(failed("publish", &path))?;
+        self.disk.publish(&path, time).map_err(failed("publish", &path))
     }
 
     fn vector_path(&self, index: u64) -> PathBuf {
@@ -299,14 +335,15 @@ impl FileStore {
 
     fn write(&mut self, entry: &Entry, attached: Attached<'_>) -> Result<(), LedgerError> {
         if let Some(bytes) = attached.released {
-            self.write_vector(entry.index(), bytes)?;
+            self.write_pending(entry.index(), bytes)?;
         }
         if let Some(record) = attached.participations {
             self.write_participations(record)?;
         }
         self.write_entry(entry)?;
         self.head = entry.head();
-        self.write_heads()
+        self.write_heads()?;
+        if attached.released.is_some() { self.publish(entry.index(), entry.time()) } else { Ok(()) }
     }
 }
 
@@ -348,7 +385,10 @@ impl LedgerStore for FileStore {
         if self.lock.is_none() {
             return Err(LedgerError::ReadOnly);
         }
-        self.remove_vectors(|index| index.is_some_and(|index| index < below))
+        for (_, path) in self.vectors()?.into_iter().filter(|(index, _)| *index < below) {
+            self.disk.remove(&path).map_err(failed("remove", &path))?;
+        }
+        Ok(())
     }
 
     fn participations(&self) -> Result<Option<Participations<'_>>, LedgerError> {

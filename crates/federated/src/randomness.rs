@@ -1,0 +1,139 @@
+//! What is random in a run, and how long each part of it is kept (rules P13, P20 and P21).
+//!
+//! | what                              | in a simulation, from the seed by | with secret noise                              |
+//! |-----------------------------------|-----------------------------------|------------------------------------------------|
+//! | noise of a step                   | position                          | a key of its own, chained ([`privacy::step_keys`]) |
+//! | who is drawn, who vanishes        | round                             | a seed of the round, kept until it is recorded |
+//! | users' rounding, batches and noise | round and user                   | fresh in every attempt, kept nowhere           |
+//! | the order in which devices arrive | position                          | the run's key                                  |
+//!
+//! So a simulation repeats to the bit, and of a run with secret noise no two copies have anything random in common but what
+//! was recorded. A step that was not recorded is drawn anew, all but its cohort: drawing that again after a crash would favour
+//! cohorts that do not crash.
+
+use privacy::{
+    Participation,
+    ledger::{
+        LedgerError,
+        file::{FileShelf, Place},
+    },
+    rng::{NoRandomness, NoiseKey, NoiseSource, SimulationKey},
+    step_keys::{LastStep, SecretSteps, StepKeyError, StepKeys},
+};
+use thiserror::Error;
+
+/// Why a round has no randomness.
+#[derive(Debug, Error)]
+pub enum RandomnessError {
+    /// The operating system gave none.
+    #[error(transparent)]
+    None(#[from] NoRandomness),
+    /// A secret of the run.
+    #[error(transparent)]
+    Secret(#[from] LedgerError),
+    /// The key of a step.
+    #[error(transparent)]
+    Step(#[from] StepKeyError),
+    /// The run has ended, and its keys are gone.
+    #[error("the run has ended, and what its noise was drawn from is destroyed: it cannot release anything more")]
+    Over,
+}
+
+/// What a run draws from.
+#[derive(Debug)]
+pub struct RunRandomness(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Simulated(SimulationKey),
+    Secret(Box<Secret>),
+    Over,
+}
+
+#[derive(Debug)]
+struct Secret {
+    place: Place,
+    steps: SecretSteps<FileShelf>,
+}
+
+/// What one attempt at a round draws from.
+#[derive(Debug)]
+pub struct OfRound {
+    /// Who is drawn, or the order in which devices arrive.
+    pub cohort: NoiseSource,
+    /// Who vanishes.
+    pub vanishing: NoiseSource,
+    /// Users' rounding, batches and noise.
+    pub users: NoiseSource,
+}
+
+impl RunRandomness {
+    /// Everything from a seed.
+    #[must_use]
+    pub const fn simulated(key: SimulationKey) -> Self {
+        Self(Kind::Simulated(key))
+    }
+
+    /// Secret noise, with keys in the secrets of a ledger whose last release with noise of its own is known.
+    ///
+    /// # Errors
+    /// When the keys do not fit the ledger.
+    pub fn secret(place: Place, last: Option<LastStep>) -> Result<Self, LedgerError> {
+        let steps = place.step_keys(last)?;
+        Ok(Self(Kind::Secret(Box::new(Secret { place, steps }))))
+    }
+
+    /// Of a run that has ended.
+    #[must_use]
+    pub const fn over() -> Self {
+        Self(Kind::Over)
+    }
+
+    /// What one attempt at a round draws from.
+    ///
+    /// # Errors
+    /// When there is no randomness, or it cannot be made durable.
+    pub fn of_round(&mut self, round: u64, participation: &Participation) -> Result<OfRound, RandomnessError> {
+        match &self.0 {
+            Kind::Simulated(key) => {
+                let source = || NoiseSource::from(*key);
+                Ok(OfRound { cohort: source(), vanishing: source(), users: source() })
+            }
+            Kind::Secret(secret) => {
+                let seed = secret.place.cohort_seed(round)?;
+                let vanishing = NoiseKey::from_secret_bytes(seed.secret_bytes());
+                let sampled = matches!(participation, Participation::Poisson { .. } | Participation::FixedSize { .. });
+                let cohort = if sampled { seed } else { secret.place.noise_key()? };
+                let users = NoiseKey::generate()?;
+                Ok(OfRound { cohort: cohort.into(), vanishing: vanishing.into(), users: users.into() })
+            }
+            Kind::Over => Err(RandomnessError::Over),
+        }
+    }
+
+    /// What the noise of steps is drawn from.
+    ///
+    /// # Errors
+    /// When the run has ended.
+    pub fn steps(&mut self) -> Result<&mut dyn StepKeys, RandomnessError> {
+        match &mut self.0 {
+            Kind::Simulated(key) => Ok(key),
+            Kind::Secret(secret) => Ok(&mut secret.steps),
+            Kind::Over => Err(RandomnessError::Over),
+        }
+    }
+
+    /// A round is recorded: what is not needed any more is erased. `step` is the step whose noise the run drew for it.
+    ///
+    /// # Errors
+    /// When something must be taken to be there still.
+    pub fn recorded(&mut self, step: Option<LastStep>) -> Result<(), RandomnessError> {
+        if let Kind::Secret(secret) = &self.0 {
+            secret.place.erase_cohort_seed()?;
+        }
+        match step {
+            Some(LastStep { at, needed_again }) => Ok(self.steps()?.recorded(at, needed_again)?),
+            None => Ok(()),
+        }
+    }
+}

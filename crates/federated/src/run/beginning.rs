@@ -1,0 +1,137 @@
+//! What a run began with, so that it goes on with that and nothing else (rule P21).
+//!
+//! A release from other data than its ledger speaks of, or by other settings than its plan was checked with, is not the one
+//! that is accounted for. So a run keeps, in `secret/`, keyed digests of its settings, of its store and of its first
+//! parameters, and compares them when it goes on. The digests are keyed because a plain one would tell whoever has a guess
+//! of somebody's text whether it is right. The settings stand there as text too, to say what changed.
+
+use corpus::store::Store;
+use privacy::ledger::{Digest, LedgerError, PseudonymKey, file::Place};
+use serde::{Deserialize, Serialize};
+
+use super::RunError;
+use crate::{
+    config::{Config, Document},
+    plan::Plan,
+};
+
+/// What a run began with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Beginning {
+    settings: String,
+    settings_digest: Digest,
+    /// Of the first parameters.
+    start: Digest,
+    /// Of the store; none where the text is made up, which the settings describe whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<StoreDigests>,
+}
+
+/// Whose text, and what text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoreDigests {
+    /// Who is in it, in order.
+    users: Digest,
+    /// All of it.
+    content: Digest,
+}
+
+/// What is not as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Changed {
+    Nothing,
+    /// The text of the same users, in the same order.
+    Text,
+    /// The users.
+    Users,
+}
+
+impl Beginning {
+    pub(super) fn of(key: &PseudonymKey, plan: &Plan, first: &[f32], store: Option<&Store>) -> Self {
+        let bytes: Vec<u8> = first.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let digests = |store: &Store| StoreDigests {
+            users: key.digest("users", store.roll()),
+            content: key.digest("store", store.content()),
+        };
+        Self {
+            settings: plan.settings.clone(),
+            settings_digest: key.digest("settings", [plan.settings.as_bytes()]),
+            start: key.digest("start", [&bytes[..]]),
+            store: store.map(digests),
+        }
+    }
+
+    pub(super) fn keep(&self, place: &Place) -> Result<(), RunError> {
+        let bytes = serde_json::to_vec(self).map_err(|e| LedgerError::storage("what the run began with", e))?;
+        Ok(place.keep_beginning(&bytes)?)
+    }
+
+    /// What was kept; none if nothing was, or what was kept is not whole.
+    pub(super) fn read(place: &Place) -> Result<Option<Self>, RunError> {
+        Ok(place.beginning()?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+    }
+
+    /// Compares what a run goes on with; settings and start may not change at all.
+    pub(super) fn compare(&self, key: &PseudonymKey, now: &Self, config: &Config) -> Result<Changed, RunError> {
+        if self.settings_digest != key.digest("settings", [self.settings.as_bytes()]) {
+            let changes = vec!["what was kept of them in secret/ was changed too".to_owned()];
+            return Err(RunError::SettingsChanged { changes });
+        }
+        // As this version reads them: a key that is new since then has its default.
+        let began = Document::new(&self.settings, &[])?.config()?;
+        if began != *config {
+            return Err(RunError::SettingsChanged { changes: changes(&self.settings, &now.settings) });
+        }
+        if self.start != now.start {
+            return Err(RunError::StartChanged);
+        }
+        Ok(match (self.store, now.store) {
+            (Some(then), Some(now)) if then.users != now.users => Changed::Users,
+            (then, now) if then != now => Changed::Text,
+            _ => Changed::Nothing,
+        })
+    }
+}
+
+/// The keys that have another value, and both.
+fn changes(then: &str, now: &str) -> Vec<String> {
+    let [then, now] = [then, now].map(|text| {
+        let mut leaves = std::collections::BTreeMap::new();
+        if let Ok(table) = toml::from_str::<toml::Table>(text) {
+            flatten("", &toml::Value::Table(table), &mut leaves);
+        }
+        leaves
+    });
+    let mut keys: Vec<&String> = then.keys().chain(now.keys()).collect();
+    keys.sort();
+    keys.dedup();
+    let word = |value: Option<&String>| value.map_or_else(|| "not there".to_owned(), Clone::clone);
+    let differs = keys.into_iter().filter(|key| then.get(*key) != now.get(*key));
+    differs.map(|key| format!("{key} was {} and is {}", word(then.get(key)), word(now.get(key)))).collect()
+}
+
+fn flatten(key: &str, value: &toml::Value, leaves: &mut std::collections::BTreeMap<String, String>) {
+    match value {
+        toml::Value::Table(table) => {
+            for (name, value) in table {
+                let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                flatten(&key, value, leaves);
+            }
+        }
+        leaf => _ = leaves.insert(key.to_owned(), leaf.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_named_by_their_keys() {
+        let (then, now) = ("rounds = 3\n[clip]\nnorm = 0.5\n[local]\nbatch = 4\n", "rounds = 3\n[clip]\nnorm = 0.7\n");
+        assert_eq!(changes(then, now), ["clip.norm was 0.5 and is 0.7", "local.batch was 4 and is not there"]);
+        assert!(changes(then, then).is_empty());
+    }
+}

@@ -1,0 +1,434 @@
+//! Attacks on what a run leaves behind (rules P20, P21 and P23): by somebody who has every file outside `secret/`, by somebody
+//! who has a copy of everything, and by accidents. Each of them worked once.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use keyhush_federated::{
+    config::Document,
+    fleet::{Collected, Fleet, FleetError, RoundTask, threads::ThreadFleet},
+    plan::Plan,
+    run::{LEDGER_FILE, Means, Opened, Over, Run, RunError},
+};
+use lm::kernels::KernelPath;
+use privacy::ledger::{Body, Ended, LedgerError, file::Place};
+
+const TEXT: &str = r#"
+rounds = 9
+
+[data]
+kind = "synthetic"
+posts_per_user = 6
+
+[model]
+preset = "tiny"
+vocabulary = 120
+hidden = 8
+embedding = 8
+
+[local]
+batch = 4
+unroll = 5
+learning_rate = 0.5
+most_tokens = 60
+
+[participation]
+kind = "arrival"
+population = 2000
+cohort = 12
+min_separation = 3
+max_participations = 3
+
+[clip]
+kind = "flat"
+norm = 0.5
+
+[privacy]
+mechanism = "banded"
+bands = 3
+noise_multiplier = 0.5
+delta = 1e-5
+
+[server]
+optimizer = "momentum"
+momentum = 0.9
+learning_rate = 0.5
+
+[evaluation]
+every = 3
+users = 6
+most_tokens = 300
+
+[checkpoint]
+every = 1
+"#;
+
+/// Every kind of noise.
+const KINDS: [&[&str]; 5] = [
+    &[],
+    &["privacy.mechanism=tree", "privacy.bands="],
+    &["privacy.mechanism=tree", "privacy.bands=", "privacy.restarts=[2, 5]", "privacy.tree_completion=true"],
+    &["privacy.mechanism=blt", "privacy.bands=", "privacy.buffers=2"],
+    &[
+        "privacy.mechanism=gaussian",
+        "privacy.bands=",
+        "participation.kind=poisson",
+        "participation.min_separation=",
+        "participation.max_participations=",
+    ],
+];
+
+/// What a run is made of.
+struct Story {
+    plan: Plan,
+    opened: Opened,
+    folder: tempfile::TempDir,
+}
+
+/// A fleet that remembers what it was told and what it added up.
+struct Watching<'a> {
+    inner: ThreadFleet<'a>,
+    cohorts: Vec<Vec<u64>>,
+    keys: Vec<[u8; 32]>,
+    sums: Vec<Vec<i64>>,
+    fails: bool,
+}
+
+impl Fleet for Watching<'_> {
+    fn round(&mut self, task: &RoundTask<'_>) -> Result<Collected, FleetError> {
+        self.cohorts.push(task.cohort.to_vec());
+        self.keys.push(*task.users.secret_bytes());
+        if self.fails {
+            return Err(FleetError::Died);
+        }
+        let mut collected = self.inner.round(task)?;
+        let mut sum = Vec::new();
+        collected.sum = collected.sum.across_processes(|values, _users| {
+            sum = values.to_vec();
+            Ok::<_, FleetError>(())
+        })?;
+        self.sums.push(sum);
+        Ok(collected)
+    }
+}
+
+impl Story {
+    fn new(set: &[&str]) -> Self {
+        let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
+        let config = Document::new(TEXT, &set).unwrap().config().unwrap();
+        let opened = Opened::new(&config).unwrap();
+        let plan = Plan::new(config, &opened.setting()).unwrap();
+        Self { plan, opened, folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn begin(&self, name: &str) -> Run<'_> {
+        Run::begin(&self.path(name), &self.plan, &self.opened, means()).unwrap()
+    }
+
+    fn resume(&self, name: &str) -> Result<Run<'_>, RunError> {
+        Run::resume(&self.path(name), &self.plan, &self.opened, means())
+    }
+
+    /// Does something with a fleet.
+    fn with_fleet<T>(&self, then: impl FnOnce(&mut Watching<'_>) -> T) -> T {
+        let population = self.opened.population(self.plan.config.unit).unwrap();
+        let (model, local) = (&self.plan.model, &self.plan.local);
+        let inner = ThreadFleet::new(population.as_ref(), model, local, KernelPath::best(), 1).unwrap();
+        then(&mut Watching { inner, cohorts: Vec::new(), keys: Vec::new(), sums: Vec::new(), fails: false })
+    }
+
+    fn steps(&self, run: &mut Run<'_>, count: usize) {
+        self.with_fleet(|fleet| (0..count).for_each(|_| _ = run.step(fleet).unwrap()));
+    }
+
+    fn secret(&self, name: &str, suffix: &str) -> PathBuf {
+        self.path(name).join("secret").join(format!("{LEDGER_FILE}{suffix}"))
+    }
+}
+
+fn means() -> Means {
+    Means { kernels: KernelPath::best(), threads: 1 }
+}
+
+/// Every file below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    fs::set_permissions(to, fs::metadata(from).unwrap().permissions()).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(|entry| entry.unwrap().path()) {
+        let target = to.join(entry.file_name().unwrap());
+        if entry.is_dir() {
+            copy(&entry, &target);
+        } else {
+            fs::copy(&entry, &target).unwrap();
+        }
+    }
+}
+
+fn released(run: &Run<'_>, step: u64) -> Vec<i64> {
+    run.ledger().restore("model", step).unwrap().unwrap().values().to_vec()
+}
+
+/// Whether bytes hold eight of these numbers in a row, as integers of any width or fixed-point numbers.
+fn holds(bytes: &[u8], noise: &[i64]) -> bool {
+    let some = &noise[100..108];
+    let mut patterns: Vec<Vec<u8>> = vec![some.iter().flat_map(|n| (*n as i32).to_le_bytes()).collect()];
+    patterns.extend((0..40).map(|bits| some.iter().flat_map(|n| (n << bits).to_le_bytes()).collect::<Vec<u8>>()));
+    patterns.iter().any(|pattern| bytes.windows(pattern.len()).any(|window| window == pattern))
+}
+
+/// Checkpoints once held the noise that correlated mechanisms remember: with the releases, the exact sums.
+#[test]
+fn p20_no_file_outside_secret_holds_noise_or_a_sum() {
+    for kind in KINDS {
+        let story = Story::new(kind);
+        let mut run = story.begin("run");
+        story.with_fleet(|fleet| {
+            for step in 0..4 {
+                let _ = run.step(fleet).unwrap();
+                let sum = &fleet.sums[step];
+                let noise: Vec<i64> = released(&run, step as u64).iter().zip(sum).map(|(y, x)| y - x).collect();
+                let outside =
+                    files(&story.path("run")).into_iter().filter(|p| !p.starts_with(story.path("run/secret")));
+                for file in outside {
+                    let bytes = fs::read(&file).unwrap();
+                    assert!(!holds(&bytes, &noise), "{kind:?}: {} holds the noise of step {step}", file.display());
+                    assert!(!holds(&bytes, sum), "{kind:?}: {} holds the sum of step {step}", file.display());
+                }
+            }
+        });
+        for file in files(&story.path("run/secret")) {
+            assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "{}", file.display());
+        }
+    }
+}
+
+/// A copied run once drew the same noise: two releases of one step differed by what differed in the sums.
+#[test]
+fn p21_two_copies_of_a_run_share_no_noise() {
+    for kind in KINDS {
+        let story = Story::new(kind);
+        let mut run = story.begin("run");
+        story.steps(&mut run, 3);
+        drop(run);
+        copy(&story.path("run"), &story.path("copy"));
+        let [(ours, our_keys), (theirs, their_keys)] = ["run", "copy"].map(|name| {
+            let mut run = story.resume(name).unwrap();
+            story.with_fleet(|fleet| {
+                let _ = run.step(fleet).unwrap();
+                let noise: Vec<i64> = released(&run, 3).iter().zip(&fleet.sums[0]).map(|(y, x)| y - x).collect();
+                (noise, fleet.keys.clone())
+            })
+        });
+        let equal = ours.iter().zip(&theirs).filter(|(a, b)| a == b).count();
+        assert!(equal < ours.len() / 100, "{kind:?}: {equal} of {} coordinates have the same noise", ours.len());
+        assert_ne!(our_keys, their_keys, "{kind:?}: users draw alike");
+    }
+}
+
+/// An attempt that came to nothing once drew its noise, and its users theirs, again; and a cohort that is drawn again after a
+/// crash is not the one that was sampled.
+#[test]
+fn p21_after_a_crash_the_cohort_is_the_same_and_nothing_else() {
+    let story = Story::new(KINDS[4]);
+    let mut run = story.begin("run");
+    story.steps(&mut run, 2);
+    assert_eq!(fs::read(story.secret("run", ".cohort-seed")).unwrap(), b"", "erased with the record of its round");
+    story.with_fleet(|fleet| {
+        fleet.fails = true;
+        run.step(fleet).unwrap_err();
+        drop(run);
+        assert!(!fs::read(story.secret("run", ".cohort-seed")).unwrap().is_empty());
+        let mut run = story.resume("run").unwrap();
+        fleet.fails = false;
+        let _ = run.step(fleet).unwrap();
+        let _ = run.step(fleet).unwrap();
+        assert_eq!(fleet.cohorts[0], fleet.cohorts[1], "a redraw would favour cohorts that do not crash");
+        assert_ne!(fleet.cohorts[1], fleet.cohorts[2]);
+        assert_ne!(fleet.keys[0], fleet.keys[1], "users draw afresh in every attempt");
+    });
+}
+
+/// What was drawn and not recorded is destroyed; ledgers and keys of different states of a run are refused.
+#[test]
+fn p21_keys_and_ledger_must_be_of_one_state() {
+    for kind in KINDS {
+        let story = Story::new(kind);
+        let mut run = story.begin("run");
+        story.steps(&mut run, 4);
+        drop(run);
+        copy(&story.path("run"), &story.path("then"));
+        let mut run = story.resume("run").unwrap();
+        story.steps(&mut run, 4);
+        drop(run);
+        // An old copy of everything but the secrets.
+        copy(&story.path("then"), &story.path("old ledger"));
+        fs::remove_dir_all(story.path("old ledger/secret")).unwrap();
+        copy(&story.path("run/secret"), &story.path("old ledger/secret"));
+        let error = story.resume("old ledger").map(drop).unwrap_err();
+        let ahead = matches!(error, RunError::Ledger(LedgerError::KeyAhead { .. } | LedgerError::SecretAhead { .. }));
+        assert!(ahead, "{kind:?}: {error}");
+        // An old copy of the secrets.
+        copy(&story.path("run"), &story.path("old keys"));
+        fs::remove_dir_all(story.path("old keys/secret")).unwrap();
+        copy(&story.path("then/secret"), &story.path("old keys/secret"));
+        let error = story.resume("old keys").map(drop).unwrap_err();
+        assert!(matches!(error, RunError::Ledger(LedgerError::KeyBehind { .. })), "{kind:?}: {error}");
+    }
+}
+
+/// Secrets that others can read are refused, the noise keys of the steps among them.
+#[test]
+fn p20_looser_modes_are_refused() {
+    let story = Story::new(KINDS[0]);
+    let mut run = story.begin("run");
+    story.steps(&mut run, 2);
+    drop(run);
+    for suffix in [".step-keys", ".noise-key", ".beginning", ".signing-key"] {
+        let path = story.secret("run", suffix);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let error = story.resume("run").map(drop).unwrap_err();
+        assert!(matches!(error, RunError::Ledger(LedgerError::LooseSecret { .. })), "{suffix}: {error}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    assert!(story.resume("run").is_ok());
+}
+
+/// Keys once stayed after the last round, and the ledger open. Whoever finds the folder later finds nothing to draw from.
+#[test]
+fn p20_a_run_that_ended_cannot_be_gone_on_with_and_leaves_nothing_to_draw_from() {
+    for kind in KINDS {
+        let story = Story::new(kind);
+        let mut run = story.begin("run");
+        story.steps(&mut run, 9);
+        let ending = run.finish().unwrap();
+        assert_eq!(ending.stopped, None);
+        drop(run);
+        let left: Vec<String> = files(&story.path("run/secret"))
+            .iter()
+            .map(|p| p.file_name().unwrap().to_string_lossy().into_owned())
+            .collect();
+        assert_eq!(left, [format!("{LEDGER_FILE}.signing-key")], "{kind:?}");
+        let ledger = Place::new(story.path("run").join(LEDGER_FILE)).read(&[]).unwrap();
+        let closing = *ledger.closing().unwrap();
+        assert_eq!((closing.because, closing.noise_destroyed), (Ended::PlanDone, true));
+        // It may be looked at again, and says the same; it releases nothing.
+        let before = fs::read(story.path("run").join(LEDGER_FILE)).unwrap();
+        let mut run = story.resume("run").unwrap();
+        story.with_fleet(|fleet| {
+            assert_eq!(run.step(fleet).unwrap().over, Some(Over::Done));
+            assert!(fleet.cohorts.is_empty());
+        });
+        assert_eq!(run.finish().unwrap().sentence, ending.sentence);
+        drop(run);
+        assert_eq!(before, fs::read(story.path("run").join(LEDGER_FILE)).unwrap());
+    }
+}
+
+#[test]
+fn p20_a_run_that_is_ended_by_hand_says_so_and_is_closed() {
+    let story = Story::new(KINDS[0]);
+    let mut run = story.begin("run");
+    story.steps(&mut run, 4);
+    let ending = run.finish().unwrap();
+    assert_eq!((ending.rounds, ending.stopped.as_deref()), (4, Some("it was ended by hand")));
+    assert_eq!(run.ledger().closing().unwrap().because, Ended::ByHand);
+    drop(run);
+    let mut run = story.resume("run").unwrap();
+    story.with_fleet(|fleet| assert_eq!(run.step(fleet).unwrap().over, Some(Over::ByHand)));
+    assert_eq!(run.state().round, 4);
+}
+
+/// How long a round takes follows how many were drawn for it. No file of a run with secret noise tells: not by what it says,
+/// and not by its time.
+#[test]
+fn p23_no_file_tells_how_long_a_round_took() {
+    const DAY: i64 = 24 * 60 * 60;
+    let story = Story::new(KINDS[4]);
+    let mut run = story.begin("run");
+    story.steps(&mut run, 5);
+    let _ = run.report().unwrap();
+    let folder = story.path("run");
+    assert!(!folder.join("timing.jsonl").exists() && !folder.join("diagnostics.jsonl").exists());
+    let ledger = Place::new(folder.join(LEDGER_FILE)).read(&[]).unwrap();
+    for entry in ledger.entries().unwrap().map(Result::unwrap) {
+        assert_eq!(entry.time() % DAY as u64, 0, "entry {}", entry.index());
+    }
+    let vectors = files(&folder.join(format!("{LEDGER_FILE}.released")));
+    let checkpoints = files(&folder.join("checkpoints"));
+    assert!(!vectors.is_empty() && !checkpoints.is_empty());
+    for file in vectors.iter().chain(&checkpoints) {
+        let meta = fs::metadata(file).unwrap();
+        assert_eq!((meta.mtime() % DAY, meta.mtime_nsec()), (0, 0), "{}", file.display());
+    }
+    let report = fs::read_to_string(folder.join("report.html")).unwrap();
+    assert!(report.contains("No round was timed"), "the report shows where the time went");
+}
+
+/// An edited learning rate once was a warning, and with --quiet not even that.
+#[test]
+fn p21_a_run_goes_on_with_its_settings_or_not_at_all() {
+    let story = Story::new(KINDS[0]);
+    let mut run = story.begin("run");
+    story.steps(&mut run, 2);
+    drop(run);
+    for (set, says) in [
+        ("local.learning_rate=0.25", "local.learning_rate was 0.5 and is 0.25"),
+        ("evaluation.every=2", "evaluation.every was 3 and is 2"),
+        ("privacy.noise_multiplier=0.6", "privacy.noise_multiplier was 0.5 and is 0.6"),
+        ("server.learning_rate=0.1", "server.learning_rate was 0.5 and is 0.1"),
+    ] {
+        let other = Story::new(&[set]);
+        let error = Run::resume(&story.path("run"), &other.plan, &other.opened, means()).map(drop).unwrap_err();
+        assert!(matches!(error, RunError::SettingsChanged { .. }), "{set}: {error}");
+        assert!(error.to_string().contains(says), "{set}: {error}");
+    }
+    // What was kept of them is keyed: changing both does not help.
+    let kept = story.secret("run", ".beginning");
+    let text = fs::read_to_string(&kept).unwrap().replace("learning_rate = 0.5", "learning_rate = 0.25");
+    fs::write(&kept, text).unwrap();
+    let error = story.resume("run").map(drop).unwrap_err();
+    assert!(matches!(error, RunError::SettingsChanged { .. }), "{error}");
+    fs::remove_file(&kept).unwrap();
+    let error = story.resume("run").map(drop).unwrap_err();
+    assert!(matches!(error, RunError::BeginningMissing { .. }), "{error}");
+}
+
+/// Every upgrade would have stranded every run.
+#[test]
+fn another_version_of_the_program_goes_on() {
+    let mut story = Story::new(KINDS[0]);
+    story.plan.ledger.software = "keyhush 0.0.1".into();
+    let mut run = story.begin("run");
+    story.steps(&mut run, 2);
+    drop(run);
+    story.plan.ledger.software = "keyhush 99".into();
+    let run = story.resume("run").unwrap();
+    assert_eq!(run.state().round, 2);
+    drop(run);
+    // And only that may differ.
+    story.plan.ledger.population += 1;
+    assert!(matches!(story.resume("run").map(drop), Err(RunError::OtherPlan { .. })));
+}
+
+/// Signed entries once held what Rust prints for debugging, which nobody promises to keep.
+#[test]
+fn signed_entries_hold_no_debug_output() {
+    let story = Story::new(KINDS[0]);
+    let run = story.begin("run");
+    let Some(Ok(first)) = run.ledger().entries().unwrap().next() else { panic!("no entry") };
+    let Body::Opening(opening) = first.body() else { panic!("another entry") };
+    assert_eq!(opening.plan.phases[0].parameters["estimator"], "fixed");
+}

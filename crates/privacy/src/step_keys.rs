@@ -1,0 +1,422 @@
+//! The keys that noise is drawn from, one a step, so that no two computations share noise (rules P20 and P21).
+//!
+//! Noise that follows from a run's key and a step alone is drawn again by whoever holds a copy of the run: two releases of one
+//! step with different sums differ by the difference of the sums, without noise. So in a run with secret noise
+//!
+//! ```text
+//! k_t = HMAC-SHA-256(run key; stream, segment, step, link_(t-1), 32 fresh bytes, digest of encoding and sum)
+//! ```
+//!
+//! and all noise that is first used at step t comes from k_t: fresh bytes of the operating system make it new, the run key and
+//! the link to the step before keep it secret and bound to this run where those bytes are weak, and the digest makes it another
+//! one for another sum even where they repeat. (The digest alone would not do: equal noise would show that sums are equal, and
+//! correlated noise that was drawn before a fork would still cancel.) The link is a one-way value of the key before, which can
+//! then be erased.
+//!
+//! A key is durable before its noise is used and is kept no longer than it is needed: for independent noise until the release
+//! is recorded, for correlated noise, of which later steps take off what earlier ones added, until the segment ends.
+//!
+//! Simulations draw everything from a seed and the position, again and again the same.
+
+use std::fmt;
+
+use hkdf::Hkdf;
+use hmac::{Hmac, KeyInit, Mac};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use thiserror::Error;
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+use crate::{
+    encoding::EncodingId,
+    rng::{NoRandomness, NoiseKey, NoiseSource, Purpose, Randomness, SimulationKey, StreamKey, fill_from_os},
+};
+
+/// Which step of which mechanism of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepAt {
+    /// The mechanism.
+    pub stream: u64,
+    /// Its segment.
+    pub segment: u64,
+    /// Its step, from the first segment on.
+    pub step: u64,
+}
+
+impl fmt::Display for StepAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "step {} of mechanism {}", self.step, self.stream)
+    }
+}
+
+/// The last step of a run that was recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LastStep {
+    /// Which.
+    pub at: StepAt,
+    /// Whether later steps take off noise that was added up to it.
+    pub needed_again: bool,
+}
+
+/// Why a step has no key.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum StepKeyError {
+    /// The operating system gave no randomness.
+    #[error(transparent)]
+    Randomness(#[from] NoRandomness),
+    /// A key that was kept is gone.
+    #[error("the noise key of {at} is not in secret/: it belongs to another state of the run")]
+    Missing {
+        /// Of which step.
+        at: StepAt,
+    },
+    /// A key was drawn, and nothing was recorded of it.
+    #[error("a noise key of {at} was drawn before and its release was not recorded: open the run again")]
+    Unrecorded {
+        /// Of which step.
+        at: StepAt,
+    },
+    /// The place where keys are kept failed.
+    #[error("the noise keys: {0}")]
+    Storage(String),
+}
+
+/// The key of one step. `Debug` shows nothing, and it is wiped when dropped.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct StepKey([u8; 32]);
+
+impl fmt::Debug for StepKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StepKey(secret)")
+    }
+}
+
+impl StepKey {
+    fn new(run: &NoiseKey, at: StepAt, before: &Link, fresh: &[u8; 32], added_to: &AddedTo) -> Self {
+        let mut mac = mac(&run.secret_bytes());
+        mac.update(b"keyhush step key v1");
+        [at.stream, at.segment, at.step].iter().for_each(|n| mac.update(&n.to_le_bytes()));
+        [&before.0, fresh, &added_to.0].iter().for_each(|part| mac.update(*part));
+        Self(mac.finalize().into_bytes().into())
+    }
+
+    /// What the next key is chained to; this one cannot be computed from it.
+    #[must_use]
+    pub fn link(&self) -> Link {
+        let mut mac = mac(&self.0);
+        mac.update(b"keyhush step link v1");
+        Link(mac.finalize().into_bytes().into())
+    }
+
+    /// The key as [`StepKey::secret_bytes`] gave it.
+    #[must_use]
+    pub fn from_secret_bytes(bytes: Zeroizing<[u8; 32]>) -> Self {
+        Self(*bytes)
+    }
+
+    /// The key itself, for the run's secret folder and nothing else.
+    #[must_use]
+    pub fn secret_bytes(&self) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(self.0)
+    }
+}
+
+fn mac(key: &[u8; 32]) -> Hmac<Sha256> {
+    Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length")
+}
+
+/// What a step's key leaves for the next one's.
+#[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
+pub struct Link(pub(crate) [u8; 32]);
+
+impl Link {
+    /// Before the first step.
+    pub const FIRST: Self = Self([0; 32]);
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Link(secret)")
+    }
+}
+
+/// The digest of what noise is added to. It goes into a key and nowhere else (rule P12).
+#[derive(Zeroize, ZeroizeOnDrop)]
+pub struct AddedTo([u8; 32]);
+
+impl AddedTo {
+    pub(crate) fn of(encoding: EncodingId, values: &[i64]) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(encoding.as_bytes());
+        for some in values.chunks(512) {
+            let bytes: Zeroizing<Vec<u8>> = Zeroizing::new(some.iter().flat_map(|v| v.to_le_bytes()).collect());
+            hash.update(&*bytes);
+        }
+        Self(hash.finalize().into())
+    }
+}
+
+impl fmt::Debug for AddedTo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AddedTo(secret)")
+    }
+}
+
+/// What the noise that is first used at one step is drawn from.
+#[derive(Debug)]
+pub struct StepNoise(Root);
+
+#[derive(Debug)]
+enum Root {
+    Seeded(SimulationKey),
+    Keyed(StepKey),
+}
+
+impl StepNoise {
+    /// The stream at a position, such as (segment, level, node).
+    pub(crate) fn stream(&self, position: &[u64]) -> StreamKey {
+        match &self.0 {
+            Root::Seeded(seed) => NoiseSource::from(*seed).stream(Purpose::Noise, position),
+            Root::Keyed(key) => {
+                let kdf = Hkdf::<Sha256>::new(Some(b"keyhush step noise v1"), &key.0);
+                let info: Vec<u8> = position.iter().flat_map(|p| p.to_le_bytes()).collect();
+                let mut stream = Zeroizing::new([0; 32]);
+                kdf.expand(&info, &mut *stream).expect("32 bytes are within what HKDF-SHA-256 gives");
+                StreamKey::from_secret_bytes(stream)
+            }
+        }
+    }
+
+    pub(crate) fn is_floating_point(&self) -> bool {
+        matches!(&self.0, Root::Seeded(seed) if seed.is_floating_point())
+    }
+}
+
+/// Gives every step of a run what its noise is drawn from.
+pub trait StepKeys {
+    /// What the ledger says of the noise.
+    fn randomness(&self) -> Randomness;
+
+    /// For a step that is about to be released: what no other computation has. Durable when this returns.
+    ///
+    /// # Errors
+    /// When there is no randomness, or it cannot be made durable; nothing may be released then.
+    fn draw(&mut self, at: StepAt, added_to: &AddedTo) -> Result<StepNoise, StepKeyError>;
+
+    /// For a step of this segment that was recorded: its noise again, which later steps take off.
+    ///
+    /// # Errors
+    /// When its key is not there.
+    fn again(&self, at: StepAt) -> Result<StepNoise, StepKeyError>;
+
+    /// Says that the step was recorded. Where no later step needs its noise again, it and all before it are erased.
+    ///
+    /// # Errors
+    /// When they cannot be erased.
+    fn recorded(&mut self, at: StepAt, needed_again: bool) -> Result<(), StepKeyError>;
+}
+
+impl StepKeys for SimulationKey {
+    fn randomness(&self) -> Randomness {
+        NoiseSource::from(*self).randomness()
+    }
+
+    fn draw(&mut self, _at: StepAt, _added_to: &AddedTo) -> Result<StepNoise, StepKeyError> {
+        Ok(StepNoise(Root::Seeded(*self)))
+    }
+
+    fn again(&self, _at: StepAt) -> Result<StepNoise, StepKeyError> {
+        Ok(StepNoise(Root::Seeded(*self)))
+    }
+
+    fn recorded(&mut self, _at: StepAt, _needed_again: bool) -> Result<(), StepKeyError> {
+        Ok(())
+    }
+}
+
+/// Keeps the keys of a segment.
+pub trait KeyShelf {
+    /// Keeps a key; it is durable when this returns.
+    ///
+    /// # Errors
+    /// When it is not known to be durable.
+    fn keep(&mut self, at: StepAt, key: &StepKey) -> Result<(), StepKeyError>;
+
+    /// A key that is kept.
+    fn find(&self, at: StepAt) -> Option<StepKey>;
+
+    /// The step whose key was kept last, if it is still kept.
+    fn last(&self) -> Option<StepAt>;
+
+    /// The link to the last step, also where its key is erased.
+    fn link(&self) -> Link;
+
+    /// Erases all keys; the link to the last of them stays.
+    ///
+    /// # Errors
+    /// When they must be taken to be there still.
+    fn erase(&mut self) -> Result<(), StepKeyError>;
+}
+
+/// The keys of a run whose noise is secret.
+#[derive(Debug)]
+pub struct SecretSteps<K> {
+    run: NoiseKey,
+    shelf: K,
+    /// The step that was drawn last and is not recorded yet.
+    open: Option<StepAt>,
+}
+
+impl<K: KeyShelf> SecretSteps<K> {
+    /// The keys of the run with this key, kept on this shelf.
+    pub const fn new(run: NoiseKey, shelf: K) -> Self {
+        Self { run, shelf, open: None }
+    }
+
+    /// Where they are kept.
+    pub const fn shelf(&self) -> &K {
+        &self.shelf
+    }
+}
+
+impl<K: KeyShelf> StepKeys for SecretSteps<K> {
+    fn randomness(&self) -> Randomness {
+        Randomness::Secret
+    }
+
+    fn draw(&mut self, at: StepAt, added_to: &AddedTo) -> Result<StepNoise, StepKeyError> {
+        if let Some(at) = self.open {
+            return Err(StepKeyError::Unrecorded { at });
+        }
+        let mut fresh = Zeroizing::new([0; 32]);
+        fill_from_os(&mut *fresh)?;
+        let key = StepKey::new(&self.run, at, &self.shelf.link(), &fresh, added_to);
+        self.open = Some(at);
+        self.shelf.keep(at, &key)?;
+        Ok(StepNoise(Root::Keyed(key)))
+    }
+
+    fn again(&self, at: StepAt) -> Result<StepNoise, StepKeyError> {
+        let key = self.shelf.find(at).ok_or(StepKeyError::Missing { at })?;
+        Ok(StepNoise(Root::Keyed(key)))
+    }
+
+    fn recorded(&mut self, at: StepAt, needed_again: bool) -> Result<(), StepKeyError> {
+        if self.shelf.last() != Some(at) {
+            return Err(StepKeyError::Missing { at });
+        }
+        if !needed_again {
+            self.shelf.erase()?;
+        }
+        self.open = None;
+        Ok(())
+    }
+}
+
+/// Keys that end with the process; for tests, and for trying things out.
+#[derive(Debug, Clone)]
+pub struct MemoryShelf {
+    keys: Vec<(StepAt, StepKey)>,
+    link: Link,
+}
+
+impl Default for MemoryShelf {
+    fn default() -> Self {
+        Self { keys: Vec::new(), link: Link::FIRST }
+    }
+}
+
+impl KeyShelf for MemoryShelf {
+    fn keep(&mut self, at: StepAt, key: &StepKey) -> Result<(), StepKeyError> {
+        self.link = key.link();
+        self.keys.push((at, key.clone()));
+        Ok(())
+    }
+
+    fn find(&self, at: StepAt) -> Option<StepKey> {
+        self.keys.iter().find(|(known, _)| *known == at).map(|(_, key)| key.clone())
+    }
+
+    fn last(&self) -> Option<StepAt> {
+        self.keys.last().map(|(at, _)| *at)
+    }
+
+    fn link(&self) -> Link {
+        self.link.clone()
+    }
+
+    fn erase(&mut self) -> Result<(), StepKeyError> {
+        self.keys.clear();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: StepAt = StepAt { stream: 1, segment: 2, step: 9 };
+
+    fn sum(values: &[i64]) -> AddedTo {
+        AddedTo::of(EncodingId::for_tests(7), values)
+    }
+
+    /// Every part of the formula makes another key.
+    #[test]
+    fn p21_a_key_depends_on_all_that_it_is_made_of() {
+        let run = NoiseKey::generate().unwrap();
+        let key = |at, before: &Link, fresh: &[u8; 32], added: &AddedTo| StepKey::new(&run, at, before, fresh, added).0;
+        let here = key(AT, &Link::FIRST, &[5; 32], &sum(&[1, 2]));
+        let others = [
+            key(StepAt { stream: 2, ..AT }, &Link::FIRST, &[5; 32], &sum(&[1, 2])),
+            key(StepAt { segment: 3, ..AT }, &Link::FIRST, &[5; 32], &sum(&[1, 2])),
+            key(StepAt { step: 8, ..AT }, &Link::FIRST, &[5; 32], &sum(&[1, 2])),
+            key(AT, &Link([1; 32]), &[5; 32], &sum(&[1, 2])),
+            key(AT, &Link::FIRST, &[6; 32], &sum(&[1, 2])),
+            key(AT, &Link::FIRST, &[5; 32], &sum(&[1, 3])),
+            key(AT, &Link::FIRST, &[5; 32], &AddedTo::of(EncodingId::for_tests(8), &[1, 2])),
+            StepKey::new(&NoiseKey::generate().unwrap(), AT, &Link::FIRST, &[5; 32], &sum(&[1, 2])).0,
+        ];
+        assert_eq!(here, key(AT, &Link::FIRST, &[5; 32], &sum(&[1, 2])));
+        assert!(others.iter().all(|other| *other != here));
+    }
+
+    /// Two copies of a run at the same step, with the same sum: not one word of noise in common.
+    #[test]
+    fn p21_a_copy_of_a_run_draws_other_noise() {
+        let run = NoiseKey::generate().unwrap();
+        let copy = NoiseKey::from_secret_bytes(run.secret_bytes());
+        let first = |run: NoiseKey| {
+            let mut steps = SecretSteps::new(run, MemoryShelf::default());
+            let words = |noise: &StepNoise| noise.stream(&[0, 1]).chunk(0).next_word();
+            let noise = steps.draw(AT, &sum(&[4])).unwrap();
+            assert_eq!(words(&noise), words(&steps.again(AT).unwrap()), "and itself draws it again");
+            words(&noise)
+        };
+        assert_ne!(first(run), first(copy));
+    }
+
+    #[test]
+    fn p20_keys_are_erased_once_no_later_step_needs_them() {
+        let mut steps = SecretSteps::new(NoiseKey::generate().unwrap(), MemoryShelf::default());
+        let at = |step| StepAt { stream: 0, segment: 0, step };
+        for step in 0..3 {
+            let _ = steps.draw(at(step), &sum(&[0])).unwrap();
+            let twice = steps.draw(at(step), &sum(&[0])).unwrap_err();
+            assert_eq!(twice, StepKeyError::Unrecorded { at: at(step) });
+            steps.recorded(at(step), step < 2).unwrap();
+            assert_eq!(steps.again(at(0)).is_ok(), step < 2);
+        }
+        let gone = steps.again(at(2)).unwrap_err();
+        assert_eq!(gone, StepKeyError::Missing { at: at(2) });
+        assert_ne!(steps.shelf().link(), Link::FIRST, "the chain goes on from what was erased");
+    }
+
+    #[test]
+    fn p13_secrets_are_not_shown() {
+        let key = StepKey([0x5a; 32]);
+        let shown = format!("{key:?} {:?} {:?} {:?}", key.link(), sum(&[90]), StepNoise(Root::Keyed(key.clone())));
+        assert!(!shown.contains("90") && !shown.contains("5a"), "{shown}");
+    }
+}
