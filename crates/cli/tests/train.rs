@@ -1,6 +1,8 @@
 //! `keyhush train` as a process: killed, interrupted, resumed; what it prints and what it refuses.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
+mod toy;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -10,6 +12,7 @@ use std::{
 };
 
 use serde_json::Value;
+use toy::Toy;
 
 const SETTINGS: &str = r#"rounds = 40
 noise_seed = 3
@@ -149,6 +152,142 @@ fn killed_at_any_moment_it_ends_as_if_it_had_not_been() {
     }
     assert!(killed >= 3, "{killed}");
     assert_eq!(left(&bench.path("whole")), left(&bench.path("killed")));
+}
+
+/// With secret noise what was recorded stays and goes on; nothing is released twice, nothing is left lying about, and at the
+/// end there is nothing to draw from (rules P20 and P21).
+#[test]
+fn p21_killed_with_secret_noise_it_goes_on_and_leaves_nothing_behind() {
+    let bench = Bench::new();
+    let long = ["run.toml", "--set", "rounds=120", "--set", "noise_seed=", "--quiet", "--out", "killed"];
+    let (mut killed, mut seen) = (0, Vec::new());
+    for life in 0u64.. {
+        let begun = bench.path("killed/config.toml").exists();
+        let mut command = if begun { bench.command(&["--resume", "killed", "--quiet"]) } else { bench.command(&long) };
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        thread::sleep(Duration::from_millis(5 + (life * life * 37) % 110 + 6 * life));
+        let ended = child.try_wait().unwrap().is_some();
+        child.kill().unwrap();
+        let output = child.wait_with_output().unwrap();
+        if let Ok(ledger) = fs::read_to_string(bench.path("killed/ledger.jsonl")) {
+            // What was recorded once is there for good.
+            let lines: Vec<String> =
+                ledger.split_inclusive('\n').filter(|l| l.ends_with('\n')).map(str::to_owned).collect();
+            assert!(lines.len() >= seen.len().saturating_sub(1), "an entry is gone");
+            let both = seen.len().saturating_sub(1).min(lines.len());
+            assert_eq!(seen[..both], lines[..both]);
+            seen = lines;
+        }
+        if ended {
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{errors}");
+            break;
+        }
+        killed += 1;
+    }
+    assert!(killed >= 3, "{killed}");
+    assert_eq!(left(&bench.path("killed")).2.len(), 120);
+    let secrets: Vec<_> = fs::read_dir(bench.path("killed/secret")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(secrets, ["ledger.jsonl.signing-key"]);
+}
+
+/// Ended for good by hand: model and statement are there, the ledger is closed, and nobody can go on.
+#[test]
+fn p20_a_run_can_be_ended_by_hand() {
+    let bench = Bench::new();
+    let mut child = bench
+        .command(&["run.toml", "--set", "noise_seed=", "--out", "a", "--quiet"])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !bench.path("a/checkpoints/round-00000006.state").exists() {
+        thread::sleep(Duration::from_millis(2));
+        assert!(child.try_wait().unwrap().is_none());
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let said = bench.ok(&["--end", "a", "--quiet"]);
+    assert!(said.contains("it was ended by hand"), "{said}");
+    assert!(bench.path("a/model/model.safetensors").is_file());
+    let ledger = fs::read_to_string(bench.path("a/ledger.jsonl")).unwrap();
+    assert!(ledger.lines().last().unwrap().contains("\"because\":\"by_hand\""), "{ledger}");
+    let again = bench.ok(&["--resume", "a", "--quiet"]);
+    assert_eq!(said, again, "it is over, and says so again");
+    assert_eq!(ledger, fs::read_to_string(bench.path("a/ledger.jsonl")).unwrap());
+}
+
+/// Another store is refused, unless somebody says why it had to change, and then the ledger says it too (rule P21).
+#[test]
+fn p21_a_run_goes_on_with_its_store_or_says_why_not() {
+    let toy = Toy::new();
+    toy.make_store();
+    let begin = |settings: &str, out: &str| {
+        let mut child = toy
+            .command(&[
+                "train",
+                settings,
+                "--set",
+                "rounds=400",
+                "--set",
+                "checkpoint.every=2",
+                "--out",
+                out,
+                "--quiet",
+            ])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        while !toy.path(out).join("checkpoints/round-00000004.state").exists() {
+            thread::sleep(Duration::from_millis(2));
+            assert!(child.try_wait().unwrap().is_none());
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    };
+    begin("store.toml", "a");
+    let counted = toy
+        .read("store.toml")
+        .replace("kind = \"poisson\"", "kind = \"arrival\"\nmin_separation = 2\nmax_participations = 100");
+    toy.write("counted.toml", &counted);
+    begin("counted.toml", "b");
+    // One person less.
+    let posts = toy.read("crowd.jsonl");
+    let last: Value = serde_json::from_str(posts.lines().last().unwrap()).unwrap();
+    let fewer: Vec<&str> =
+        posts.lines().filter(|line| serde_json::from_str::<Value>(line).unwrap()["user"] != last["user"]).collect();
+    assert!(fewer.len() < posts.lines().count());
+    toy.write("fewer.jsonl", &(fewer.join("\n") + "\n"));
+    fs::remove_file(toy.path("crowd.khs")).unwrap();
+    toy.ok(&["data", "import", "fewer.jsonl", "--vocab-size", "120", "--out", "crowd.khs", "-q"]);
+    let refused = toy.refused(&["train", "--resume", "a", "--quiet"]);
+    assert!(refused.contains("not the one that the run began with") && refused.contains("--data-changed"), "{refused}");
+    let counted = toy.refused(&["train", "--resume", "b", "--data-changed", "somebody asked to be erased", "--quiet"]);
+    assert!(counted.contains("limits of this plan cannot be kept"), "{counted}");
+    let empty = toy.failed(&["train", "--resume", "a", "--data-changed", " ", "--quiet"]);
+    assert!(empty.contains("must be said in words"), "{empty}");
+    toy.ok(&["train", "--resume", "a", "--data-changed", "somebody asked to be erased", "--quiet"]);
+    let ledger = toy.read("a/ledger.jsonl");
+    assert_eq!(ledger.matches("somebody asked to be erased").count(), 1, "recorded once");
+}
+
+/// A path that is not text once left an empty `config.toml` and a run that could not be resumed.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_path_that_is_not_text_is_refused_before_any_work() {
+    use std::os::unix::ffi::OsStrExt;
+    let toy = Toy::new();
+    toy.make_store();
+    let odd = toy.path("x").with_file_name(std::ffi::OsStr::from_bytes(b"odd-\xff"));
+    fs::create_dir(&odd).unwrap();
+    for name in ["store.toml", "crowd.khs"] {
+        fs::copy(toy.path(name), odd.join(name)).unwrap();
+    }
+    let mut command = toy.command(&["train", "store.toml", "--out", "run", "--quiet"]);
+    let output = command.current_dir(&odd).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("data.path") && errors.contains("not text"), "{errors}");
+    assert!(!odd.join("run").exists());
 }
 
 /// `mpirun -n R keyhush train` with the real `mpirun`: the same for any number of ranks and threads.

@@ -585,13 +585,13 @@ impl<'a> Run<'a> {
         &self.history
     }
 
-    /// Records what another run of the same sweep cost (rule P15), unless it is there.
+    /// Records what another run of the same sweep cost (rules P15 and P22), unless it is there.
     ///
     /// # Errors
     /// When it protects something else, or the disk fails.
     pub fn count_sweep_run(&mut self, other: Import) -> Result<(), RunError> {
-        // The head of a run moves when it is itself chosen; its key and what it released stay.
-        let is_there = |known: &Import| known.key == other.key && known.event == other.event;
+        // The head of a run moves when others are counted in it; its key stays, and it is closed with the choice.
+        let is_there = |known: &Import| known.key == other.key;
         if !self.ledger().imports().iter().any(is_there) {
             if self.ledger().is_closed() {
                 return Err(RunError::ChosenBefore { path: self.folder.clone(), other: other.what });

@@ -1,7 +1,7 @@
 //! The run of a sweep that is kept, and the price of having looked at all of them (rule P15).
 //!
-//! Whoever chooses the best of several runs over the same users has used all of them. So the ledger of the chosen run imports
-//! those of the others, and its statement gives its own epsilon and that of all runs together.
+//! Whoever chooses the best of several runs over the same users has used all of them. So the ledger of every run imports those
+//! of the others before it is closed, and its statement gives the epsilon of all runs together.
 
 use std::{
     fs,
@@ -20,37 +20,34 @@ use crate::{
     run::{self, Ending, LEDGER_FILE, Means, Opened, Run, RunError, STATEMENT_JSON},
 };
 
-/// Records in the ledger of a run what the others cost, closes all of them, and writes its statement, report and model anew.
-/// Done again, it records nothing twice. A run that was closed before the others were made cannot count them, and is refused. Returns where the run ended, and what all runs cost together, as the statement has it or would have
-/// it if the noise were secret.
+/// Counts in each run of a sweep what all the others cost, closes all of them, and writes their statements, reports and models
+/// anew: whichever of them is taken later carries the price of all. Done again, it records nothing twice. Returns where the
+/// chosen run ended, and what all runs cost together, as its statement has it or would have it if the noise were secret.
 ///
 /// # Errors
-/// When a ledger is damaged, protects something else, or the disk fails.
+/// When a ledger is damaged, protects something else, or the disk fails; and when the chosen run was closed before another of
+/// them was made, so that it cannot count it.
 pub fn record(chosen: &Path, others: &[PathBuf], means: Means) -> Result<(Ending, Option<Epsilon>), RunError> {
-    // What is closed costs what it cost: nobody goes on with another run after the choice.
+    let all: Vec<&Path> = others.iter().map(PathBuf::as_path).chain([chosen]).collect();
+    let imports = all.iter().map(|run| Ok((*run, import(run)?))).collect::<Result<Vec<_>, RunError>>()?;
     for other in others {
-        with_run(other, means, |run, _| run.finish())?;
+        match count(other, &imports, means) {
+            // Closed by an earlier choice: it can no longer be chosen, and that is said when somebody tries.
+            Ok(_) | Err(RunError::ChosenBefore { .. }) => {}
+            Err(error) => return Err(error),
+        }
     }
-    with_run(chosen, means, |run, plan| count(run, plan, others))
+    count(chosen, &imports, means)
 }
 
-/// Goes on with the run of a folder.
-fn with_run<T>(
-    folder: &Path,
-    means: Means,
-    then: impl FnOnce(&mut Run<'_>, &Plan) -> Result<T, RunError>,
-) -> Result<T, RunError> {
+/// Counts all the others in a run, and ends it for good.
+fn count(folder: &Path, imports: &[(&Path, Import)], means: Means) -> Result<(Ending, Option<Epsilon>), RunError> {
     let config = run::settings(folder)?;
     let opened = Opened::new(&config)?;
     let plan = Plan::new(config, &opened.setting())?;
     let mut run = Run::resume(folder, &plan, &opened, means)?;
-    then(&mut run, &plan)
-}
-
-/// Counts the others in the chosen run, and ends it.
-fn count(run: &mut Run<'_>, plan: &Plan, others: &[PathBuf]) -> Result<(Ending, Option<Epsilon>), RunError> {
-    for other in others {
-        run.count_sweep_run(import(other)?)?;
+    for (_, other) in imports.iter().filter(|(other, _)| *other != folder) {
+        run.count_sweep_run(other.clone())?;
     }
     let ending = run.finish()?;
     let asked = &plan.ledger;
