@@ -1,5 +1,6 @@
 //! Attacks on what a run leaves behind (rules P20, P21 and P23): by somebody who has every file outside `secret/`, by somebody
 //! who has a copy of everything, and by accidents. Each of them worked once.
+#![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
 use std::{
@@ -349,6 +350,25 @@ fn p20_a_run_that_is_ended_by_hand_says_so_and_is_closed() {
     let mut run = story.resume("run").unwrap();
     story.with_fleet(|fleet| assert_eq!(run.step(fleet).unwrap().over, Some(Over::ByHand)));
     assert_eq!(run.state().round, 4);
+}
+
+/// Killed while it was being closed, with any part of its secrets gone already, a run is closed when somebody looks at it.
+#[test]
+fn p20_a_closing_that_was_begun_is_brought_to_its_end() {
+    for gone in 0..=5 {
+        let story = Story::new(KINDS[0]);
+        let mut run = story.begin("run");
+        story.steps(&mut run, 4);
+        drop(run);
+        fs::write(story.secret("run", ".closing"), "\"by_hand\"").unwrap();
+        fs::set_permissions(story.secret("run", ".closing"), fs::Permissions::from_mode(0o600)).unwrap();
+        let order = [".noise-key", ".step-keys", ".cohort-seed", ".beginning", ".pseudonym-key"];
+        order[..gone].iter().for_each(|suffix| fs::remove_file(story.secret("run", suffix)).unwrap());
+        let mut run = story.resume("run").unwrap();
+        assert_eq!(run.ledger().closing().unwrap().because, Ended::ByHand);
+        assert_eq!(run.finish().unwrap().rounds, 4);
+        assert_eq!(files(&story.path("run/secret")), [story.secret("run", ".signing-key")]);
+    }
 }
 
 /// How long a round takes follows how many were drawn for it. No file of a run with secret noise tells: not by what it says,

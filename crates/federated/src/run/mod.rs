@@ -316,7 +316,10 @@ impl<'a> Run<'a> {
             return Self::begin(folder, plan, opened, means);
         }
         let (mut ledger, key) = place.open(&[])?;
-        if let Some(key) = &key {
+        if let (Some(because), false) = (place.closing_begun()?, ledger.is_closed()) {
+            place.close(&mut ledger, because, ledger_time(plan))?;
+        }
+        if let (Some(key), false) = (&key, ledger.is_closed()) {
             recognise(&place, &mut ledger, key, plan, opened, data_changed)?;
         }
         if !ledger.plan().is_same_run(&plan.ledger) {
@@ -560,8 +563,7 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         let place = place(&self.folder);
-        let over = self.over.get_or_insert(Over::ByHand);
-        let because = place.closing_begun()?.unwrap_or_else(|| Ended::from(&*over));
+        let because = Ended::from(&*self.over.get_or_insert(Over::ByHand));
         let time = self.time();
         self.rounds.end();
         Ok(place.close(self.rounds.ledger_mut(), because, time)?)
@@ -615,7 +617,7 @@ fn place(folder: &Path) -> Place {
 
 /// What the run draws from, as far as its ledger goes.
 fn randomness(place: &Place, plan: &Plan, ledger: &Ledger<FileStore>) -> Result<RunRandomness, RunError> {
-    if ledger.is_closed() || place.closing_begun()?.is_some() {
+    if ledger.is_closed() {
         return Ok(RunRandomness::over());
     }
     Ok(match plan.randomness() {
