@@ -46,6 +46,16 @@ fn stack_overflow_dp_ftrl_is_within_its_published_epsilons() {
     }
 }
 
+/// A tree whose users may come each round. The bound that once stood in for the exact value said 2542.75.
+#[test]
+fn a_tree_without_limits_costs_what_its_full_nodes_cost() {
+    let limits =
+        Participation::MinSeparation { separation: MinSeparation::rounds_between(0).unwrap(), max_participations: 255 };
+    let run = correlated(NoiseMatrix::Tree, &[Segment::of(255)], limits, 3.569);
+    let got = AccountantKind::Zcdp.judge(&run, delta(1e-6)).unwrap();
+    assert_close(got.rho.unwrap().get(), 1704.97, 1e-6, "rho");
+}
+
 #[derive(Deserialize)]
 struct Limit {
     distance: u64,
