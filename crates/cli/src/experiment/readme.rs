@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use federated::report::four_digits;
+use federated::{report::four_digits, sweep::bootstrap::in_brackets};
 
 use super::{format::Experiment, results::Results, what::What};
 
@@ -67,7 +67,8 @@ fn variants(results: &Results, experiment: &Experiment) -> String {
     if seeds > 1 {
         let _ = writeln!(
             text,
-            "Means over {seeds} seeds, with bootstrapped 95 % intervals; accuracies are smoothed over five evaluations.\n"
+            "Means over {seeds} seeds, {}; accuracies are smoothed over five evaluations.\n",
+            in_brackets(seeds)
         );
     }
     text

@@ -93,13 +93,8 @@ impl What {
         }
     }
 
-    /// A mean with its interval, where there is one.
+    /// A mean with its interval or range, where there is one.
     pub(super) fn estimated(self, estimate: &Estimate) -> String {
-        let mean = self.shown(estimate.mean);
-        if !estimate.is_interval() {
-            return mean;
-        }
-        let bare = |value: f64| self.shown(value).trim_end_matches(" %").to_owned();
-        format!("{mean} ({} to {})", bare(estimate.low), bare(estimate.high))
+        estimate.written(|value| self.shown(value))
     }
 }

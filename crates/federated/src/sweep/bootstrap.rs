@@ -1,4 +1,4 @@
-//! How sure a mean over seeds is: the percentile bootstrap (Efron 1979).
+//! How sure a mean over seeds is: the percentile bootstrap (Efron 1979), where there are values enough for it.
 
 use privacy::rng::{NoiseSource, Purpose, SimulationKey};
 use serde::{Serialize, Serializer};
@@ -8,7 +8,25 @@ pub const RESAMPLES: usize = 10_000;
 /// The share of the resampled means below an interval, and above it.
 const TAIL: f64 = 0.025;
 
-/// A mean over seeds, with the interval in which 95 % of the means of values drawn anew lie.
+/// Below so many values more than 2.5 % of the resamples are the least value alone: what would be called an interval of
+/// 95 % is the range of the values, and holds the true mean far less often.
+pub const FEWEST_FOR_AN_INTERVAL: usize = 4;
+
+/// What the two ends beside a mean are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Spread {
+    /// The mean itself: one value, or equal ones.
+    #[serde(rename = "point")]
+    Point,
+    /// The least and the largest value: too few for an interval.
+    #[serde(rename = "range")]
+    Range,
+    /// 95 % of the means of values drawn anew lie between them.
+    #[serde(rename = "interval_95")]
+    Interval,
+}
+
+/// A mean over seeds, with an interval or, of few seeds, the range of the values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Estimate {
     /// The mean.
@@ -22,6 +40,8 @@ pub struct Estimate {
     pub high: f64,
     /// How many values.
     pub seeds: usize,
+    /// What `low` and `high` are.
+    pub spread: Spread,
 }
 
 /// JSON has no infinity.
@@ -42,7 +62,12 @@ impl Estimate {
         let mean = mean(values.iter().copied(), seeds);
         let all_equal = values.windows(2).all(|pair| pair[0].total_cmp(&pair[1]).is_eq());
         if seeds < 2 || all_equal || !mean.is_finite() {
-            return Self { mean, low: mean, high: mean, seeds };
+            return Self { mean, low: mean, high: mean, seeds, spread: Spread::Point };
+        }
+        if seeds < FEWEST_FOR_AN_INTERVAL {
+            let (low, high) =
+                (values.iter().copied().fold(mean, f64::min), values.iter().copied().fold(mean, f64::max));
+            return Self { mean, low, high, seeds, spread: Spread::Range };
         }
         let key = NoiseSource::from(SimulationKey::new(0)).stream(Purpose::Cohort, &[seeds as u64]);
         let mut words = key.chunk(0);
@@ -51,13 +76,29 @@ impl Estimate {
         let mut means: Vec<f64> = (0..RESAMPLES).map(|_| self::mean((0..seeds).map(|_| draw()), seeds)).collect();
         means.sort_by(f64::total_cmp);
         let below = (TAIL * RESAMPLES as f64) as usize;
-        Self { mean, low: means[below], high: means[RESAMPLES - 1 - below], seeds }
+        Self { mean, low: means[below], high: means[RESAMPLES - 1 - below], seeds, spread: Spread::Interval }
     }
 
-    /// Whether there is more than a point.
+    /// The mean as `shown` writes it, with its ends where there are two; a range is called one.
     #[must_use]
-    pub fn is_interval(&self) -> bool {
-        self.low < self.high
+    pub fn written(&self, shown: impl Fn(f64) -> String) -> String {
+        let bare = |value: f64| shown(value).trim_end_matches(" %").to_owned();
+        let mean = shown(self.mean);
+        match self.spread {
+            Spread::Point => mean,
+            Spread::Range => format!("{mean} (range {} to {})", bare(self.low), bare(self.high)),
+            Spread::Interval => format!("{mean} ({} to {})", bare(self.low), bare(self.high)),
+        }
+    }
+}
+
+/// What stands in brackets behind means over so many seeds.
+#[must_use]
+pub fn in_brackets(seeds: usize) -> &'static str {
+    if seeds < FEWEST_FOR_AN_INTERVAL {
+        "with the range of the values, which are too few for an interval"
+    } else {
+        "with bootstrapped 95 % intervals"
     }
 }
 
@@ -71,23 +112,35 @@ mod tests {
 
     #[test]
     fn one_value_and_equal_values_are_points() {
-        assert_eq!(Estimate::of(&[3.0]), Estimate { mean: 3.0, low: 3.0, high: 3.0, seeds: 1 });
-        assert_eq!(Estimate::of(&[2.0; 4]), Estimate { mean: 2.0, low: 2.0, high: 2.0, seeds: 4 });
+        let point = |mean, seeds| Estimate { mean, low: mean, high: mean, seeds, spread: Spread::Point };
+        assert_eq!(Estimate::of(&[3.0]), point(3.0, 1));
+        assert_eq!(Estimate::of(&[2.0; 4]), point(2.0, 4));
         assert!(Estimate::of(&[]).mean.is_nan());
         assert!(Estimate::of(&[1.0, f64::INFINITY]).high.is_infinite());
-        assert!(!Estimate::of(&[1.0]).is_interval());
+        assert_eq!(Estimate::of(&[1.0]).written(|v| format!("{v} %")), "1 %");
     }
 
-    /// Of two values 0 and 1 the mean of two draws is 0, 1/2 or 1 with probabilities 1/4, 1/2, 1/4: the tails of 2.5 % lie
-    /// within the outer ones. Of six, only one resample in 6^6 has all draws at the least.
+    /// Of two values the mean of two draws is the least with probability 1/4, of three with 1/27: no tail of 2.5 % lies
+    /// within. A table that called that an interval of 95 % had intervals of the range.
+    #[test]
+    fn two_values_are_a_range_and_not_an_interval() {
+        for values in [&[1.0, 0.0][..], &[0.5, 0.0, 1.0]] {
+            let few = Estimate::of(values);
+            assert_eq!((few.mean, few.low, few.high, few.spread), (0.5, 0.0, 1.0, Spread::Range));
+            assert_eq!(few.written(|v| format!("{v:.1} %")), "0.5 % (range 0.0 to 1.0)");
+            assert!(!in_brackets(values.len()).contains("95"));
+            assert!(serde_json::to_string(&few).unwrap().ends_with(r#""spread":"range"}"#));
+        }
+        assert!(in_brackets(4).contains("95 %"));
+    }
+
+    /// Of six, only one resample in 6^6 has all draws at the least.
     #[test]
     fn the_interval_is_that_of_the_resampled_means() {
-        let two = Estimate::of(&[0.0, 1.0]);
-        assert_eq!((two.mean, two.low, two.high), (0.5, 0.0, 1.0));
         let six = Estimate::of(&[0.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
         // Binomial(6, 1/2) / 6: P(0) = 1.6 %, P(<= 1) = 10.9 %, so that 2.5 % is reached at 1/6.
-        assert_eq!((six.low, six.high), (1.0 / 6.0, 5.0 / 6.0));
-        assert!(six.is_interval());
+        assert_eq!((six.low, six.high, six.spread), (1.0 / 6.0, 5.0 / 6.0, Spread::Interval));
+        assert_eq!(six.written(|v| format!("{v:.2}")), "0.50 (0.17 to 0.83)");
     }
 
     #[test]
@@ -108,6 +161,6 @@ mod tests {
     #[test]
     fn infinity_is_a_word() {
         let json = serde_json::to_string(&Estimate::of(&[f64::INFINITY])).unwrap();
-        assert_eq!(json, r#"{"mean":"infinity","low":"infinity","high":"infinity","seeds":1}"#);
+        assert_eq!(json, r#"{"mean":"infinity","low":"infinity","high":"infinity","seeds":1,"spread":"point"}"#);
     }
 }

@@ -1,7 +1,7 @@
 //! `sweep.html`: where the combinations ended, against what was changed, and their curves.
 
 use super::{
-    bootstrap::Estimate,
+    bootstrap::{Estimate, Spread, in_brackets},
     grid::{Axis, Variant},
     measure::Measure,
     summary::{Runs, Summary},
@@ -28,9 +28,10 @@ pub fn html(axes: &[Axis], variants: &[Variant], runs: &[Runs], note: &str) -> R
         Chart { log_y: true, ..curves("Perplexity", Measure::Perplexity, runs) },
         curves("Epsilon", Measure::Epsilon, runs),
     ]);
+    let seeds = runs.iter().map(|runs| runs.seeds.len()).max().unwrap_or(0);
+    let means = if seeds > 1 { format!("Means over {seeds} seeds, {}. ", in_brackets(seeds)) } else { String::new() };
     let body = format!(
-        "<p class=\"soft\">Means over the seeds, with bootstrapped 95 % intervals where there are several. Accuracy is \
-         smoothed over five evaluations.</p>\n<p>{}</p>\n<h2>Where they ended</h2>\n{}<h2>Curves</h2>\n{}",
+        "<p class=\"soft\">{means}Accuracy is smoothed over five evaluations.</p>\n<p>{}</p>\n<h2>Where they ended</h2>\n{}<h2>Curves</h2>\n{}",
         crate::markup::escaped(note),
         table(&head, &rows[1..]),
         figures(&charts)?
@@ -47,20 +48,12 @@ pub fn cells(runs: &[Runs]) -> Vec<Vec<String>> {
         vec![
             runs.name.clone(),
             runs.seeds.len().to_string(),
-            with_interval(&accuracy_top1, accuracy),
-            with_interval(&perplexity, four_digits),
-            with_interval(&price, |value| Epsilon::new(value).map_or_else(|_| "none".into(), epsilon)),
+            accuracy_top1.written(accuracy),
+            perplexity.written(four_digits),
+            price.written(|value| Epsilon::new(value).map_or_else(|_| "none".into(), epsilon)),
         ]
     }));
     rows
-}
-
-fn with_interval(estimate: &Estimate, shown: impl Fn(f64) -> String) -> String {
-    if !estimate.is_interval() {
-        return shown(estimate.mean);
-    }
-    let bare = |value: f64| shown(value).trim_end_matches(" %").to_owned();
-    format!("{} ({} to {})", shown(estimate.mean), bare(estimate.low), bare(estimate.high))
 }
 
 fn curves(title: &str, measure: Measure, runs: &[Runs]) -> Chart {
@@ -95,7 +88,7 @@ fn ends(axes: &[Axis], variants: &[Variant], runs: &[Runs]) -> Option<Chart> {
     let series = lines.into_iter().map(|(name, mut points)| {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         let line = Series::new(name, points.iter().map(|(x, e)| (*x, 100.0 * e.mean)).collect());
-        let several = points.iter().any(|(_, e)| e.is_interval());
+        let several = points.iter().any(|(_, e)| e.spread != Spread::Point);
         let band = || points.iter().map(|(x, e)| (*x, 100.0 * e.low, 100.0 * e.high)).collect();
         if several { line.with_band(band()) } else { line }
     });
@@ -146,6 +139,7 @@ mod tests {
         let (axes, variants, runs) = sweep(&["clip.norm=1,2"]);
         let html = html(&axes, &variants, &runs, "The best <one>.").unwrap();
         assert!(html.contains("The best &lt;one&gt;.") && html.matches("<svg").count() == 4, "{html}");
-        assert!(html.contains("clip.norm=2") && html.contains(" to "));
+        assert!(html.contains("clip.norm=2") && html.contains("(range "));
+        assert!(html.contains("too few for an interval") && !html.contains("95 %"), "two seeds are no interval");
     }
 }
