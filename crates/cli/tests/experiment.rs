@@ -57,9 +57,13 @@ least = 1
     assert!(said.contains("little noise") && said.contains("holds: epsilon of little noise"), "{said}");
     let readme = toy.read("experiments/noise/README.md");
     assert!(readme.starts_with("# By hand\n") && readme.ends_with("The end.\n"), "{readme}");
-    for want in
-        ["| much noise |", "![More noise](results/plot.svg)", "| accuracy | 17.5 % |", "- holds: epsilon of", "2 seeds"]
-    {
+    for want in [
+        "| much noise |",
+        "![More noise](results/plot.svg)",
+        "| accuracy | 17.5 % |",
+        "- holds: epsilon of",
+        "2 seeds, with the range",
+    ] {
         assert!(readme.contains(want), "{want}: {readme}");
     }
     let results = toy.read("experiments/noise/results/results.json");
@@ -67,6 +71,8 @@ least = 1
     assert!(!results.contains(&folder) && !readme.contains(&folder), "no machine's paths");
     let results = json(&results);
     assert_eq!(results["variants"][0]["seeds"].as_array().unwrap().len(), 2);
+    assert_eq!(results["variants"][0]["ends"]["perplexity"]["spread"], "range");
+    assert!(!readme.contains("95 %") && said.contains("(range "), "two values are no interval: {said}");
     assert_eq!(results["variants"][1]["set"][0], "privacy.noise_multiplier=20");
     assert_eq!(results["expectations"].as_array().unwrap().len(), 2);
     assert!(toy.read("experiments/noise/results/plot.svg").contains("much noise"));
@@ -253,6 +259,11 @@ fn what_is_no_experiment_is_refused() {
         ("by = 1", "least = 2", "go with of"),
         ("what = \"epsilon\"", "what = \"epsilom\"", "unknown variant `epsilom`"),
         ("higher = \"little noise\"\n", "", "give higher and lower"),
+        ("what = \"epsilon\"\n", "", "expect: what is missing"),
+        ("by = 1", "falling = [\"little noise\", \"much noise\"]", "give higher and lower, or falling"),
+        ("kind = \"training\"\n", "kind = \"training\"\nstate = \"partly\"\n", "say what was not shown"),
+        ("kind = \"training\"\n", "kind = \"training\"\nbut = \"x\"\n", "but goes with state"),
+        ("kind = \"training\"\n", "kind = \"training\"\nstate = \"agrees\"\nbut = \"x\"\n", "but goes with state = "),
         ("config = \"../../run.toml\"\n", "", "config is missing"),
         ("config = \"../../run.toml\"\n", "config = \"../../run.toml\"\nseeds = 0\n", "seeds: at least one"),
         ("config = \"../../run.toml\"\n", "config = \"nowhere.toml\"\n", "nowhere.toml"),
@@ -284,16 +295,117 @@ fn what_is_no_experiment_is_refused() {
     assert!(unknown.contains("there is no experiment \"f\"; there are e"), "{unknown}");
 }
 
+const ROWS: &str = r#"title = "Figure"
+paper = "A paper, Figure 4"
+says = "a larger cohort with as much noise costs less"
+state = "agrees"
+kind = "accounting"
+[query]
+mechanism = "poisson"
+population = 100_000
+rounds = 100
+delta = 1e-6
+[[row]]
+name = "small"
+cohort = 100
+noise_multiplier = 0.5
+[[row]]
+name = "middle"
+cohort = 200
+noise_multiplier = 1.0
+[[row]]
+name = "large"
+cohort = 400
+noise_multiplier = 2.0
+"#;
+
+#[test]
+fn rows_without_a_printed_number_are_compared_with_each_other() {
+    let toy = Toy::new();
+    let falling = "[[expect]]\nfalling = [\"small\", \"middle\", \"large\"]\n";
+    let write = |text: String| toy.write("experiments/figure/experiment.toml", &text);
+    write(format!("{ROWS}{falling}"));
+    let said = toy.ok(&["experiment", "run", "figure"]);
+    assert!(said.contains("holds: epsilon from small to large: each is higher than the next: "), "{said}");
+    assert!(toy.read("experiments/figure/README.md").contains("- holds: epsilon from small to large"));
+    let list = json(&toy.ok(&["experiment", "list", "--json"]));
+    assert_eq!(list[0]["state"], "agrees");
+    write(format!("{ROWS}{falling}").replace("noise_multiplier = 2.0", "noise_multiplier = 0.9"));
+    assert!(toy.failed(&["experiment", "run", "figure"]).contains("does not hold: epsilon from small to large"));
+    // What claims something asserts something.
+    write(ROWS.to_owned());
+    assert!(toy.refused(&["experiment", "run", "figure"]).contains("nothing is asserted; add [[expect]]"));
+    for (expect, want) in [
+        ("falling = [\"small\", \"huge\"]", "there is no row \"huge\"; there are \"small\""),
+        ("falling = [\"small\"]", "two or more"),
+        ("what = \"epsilon\"\nhigher = \"small\"\nlower = \"large\"", "a row has one number"),
+        ("falling = [\"small\", \"large\"]\nby = 1", "by goes with higher and lower"),
+    ] {
+        write(format!("{ROWS}[[expect]]\n{expect}\n"));
+        let said = toy.refused(&["experiment", "run", "figure"]);
+        assert!(said.contains(want), "{want}: {said}");
+    }
+}
+
+/// A wrong number in any of the figures that print none is noticed.
+#[test]
+fn the_figures_without_printed_numbers_can_fail() {
+    for (name, from, to) in [
+        ("xu2023-figure4a", "noise_multiplier = 14.0", "noise_multiplier = 1.4"),
+        ("xu2023-figure4b", "noise_multiplier = 4.307692", "noise_multiplier = 1.0"),
+        (
+            "xu2023-figure4c",
+            "min_separation = 400\nmax_participations = 5",
+            "min_separation = 100\nmax_participations = 20",
+        ),
+    ] {
+        let toy = Toy::new();
+        let text = std::fs::read_to_string(format!("{EXPERIMENTS}/{name}/experiment.toml")).unwrap();
+        assert!(text.contains(from), "{name}: {from}");
+        toy.write(&format!("experiments/{name}/experiment.toml"), &text);
+        toy.ok(&["experiment", "run", name]);
+        toy.write(&format!("experiments/{name}/experiment.toml"), &text.replace(from, to));
+        assert!(toy.failed(&["experiment", "run", name]).contains("does not hold: rho from"), "{name}");
+    }
+}
+
+const EXPERIMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments");
+
+/// The index says of each experiment what its own file says, and a failed expectation is no agreement.
+#[test]
+fn the_index_claims_no_more_than_the_experiments() {
+    let toy = Toy::new();
+    let list = json(&toy.ok(&["experiment", "list", "--experiments", EXPERIMENTS, "--json"]));
+    let index = std::fs::read_to_string(format!("{EXPERIMENTS}/README.md")).unwrap();
+    for experiment in list.as_array().unwrap() {
+        let (name, state) = (experiment["name"].as_str().unwrap(), experiment["state"].as_str());
+        let state = state.unwrap_or_else(|| panic!("{name}: say how much was shown, with state"));
+        let row = index.lines().find(|line| line.starts_with(&format!("| [{name}](")));
+        let row = row.unwrap_or_else(|| panic!("{name} is not in the index"));
+        assert!(row.ends_with(&format!(" | {state} |")), "{name}: the index says {row:?}");
+        for place in ["results", "results-store"] {
+            let Ok(text) = std::fs::read_to_string(format!("{EXPERIMENTS}/{name}/{place}/results.json")) else {
+                continue;
+            };
+            let results = json(&text);
+            let of_rows = results["rows"].as_array().into_iter().flatten().map(|row| &row["verdict"]);
+            let all = of_rows.chain(results["expectations"].as_array().into_iter().flatten());
+            let failed = all.filter(|verdict| verdict["holds"] == false).count();
+            let qualified = state.starts_with("partly") || state.starts_with("not reproduced");
+            assert!(failed == 0 || qualified, "{name}: {failed} expectations fail in {place}, and it says {state:?}");
+        }
+    }
+}
+
 /// Those of the repository can be read, and what can be computed at once is as it was printed.
 #[test]
 fn the_experiments_of_the_repository_are_in_order() {
     let toy = Toy::new();
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments");
-    let list = json(&toy.ok(&["experiment", "list", "--experiments", folder, "--json"]));
+    let list = json(&toy.ok(&["experiment", "list", "--experiments", EXPERIMENTS, "--json"]));
     let accounting = list.as_array().unwrap().iter().filter(|e| e["kind"] == "accounting");
     for (number, experiment) in accounting.enumerate() {
         let name = experiment["name"].as_str().unwrap();
-        toy.ok(&["experiment", "run", name, "--experiments", folder, "--out", &format!("out-{number}")]);
+        toy.ok(&["experiment", "run", name, "--experiments", EXPERIMENTS, "--out", &format!("out-{number}")]);
     }
     assert!(list.as_array().unwrap().iter().any(|e| e["name"] == "first-run"));
 }

@@ -52,6 +52,10 @@ pub(super) struct Experiment {
     pub(super) paper: String,
     /// What the paper says about it, in a sentence.
     pub(super) says: String,
+    /// How much of it was shown here; nothing until somebody has judged.
+    state: Option<State>,
+    /// With `partly` and `not-reproduced`: what was not shown.
+    but: Option<String>,
     pub(super) kind: Kind,
 
     /// Of training: the settings that all variants change, beside this file.
@@ -96,6 +100,31 @@ const fn one() -> u64 {
 
 fn columns() -> Vec<What> {
     vec![What::AccuracyTop1, What::Perplexity, What::Epsilon]
+}
+
+/// How much of what a paper says was shown here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum State {
+    /// Its numbers come out as printed.
+    Reproduced,
+    /// What it found is found here too, at another size and with other numbers.
+    Agrees,
+    /// Some of what it found is.
+    Partly,
+    /// What it is about is not found here.
+    NotReproduced,
+}
+
+impl State {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Reproduced => "reproduced",
+            Self::Agrees => "agrees",
+            Self::Partly => "partly",
+            Self::NotReproduced => "not reproduced",
+        }
+    }
 }
 
 /// What is done.
@@ -189,22 +218,25 @@ pub(super) struct PaperValue {
     pub(super) at: Option<u64>,
 }
 
-/// What must hold, for the mean over the seeds.
-#[derive(Debug, Clone, Deserialize)]
+/// What must hold, for the mean over the seeds, or for what rows come to.
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Expect {
-    pub(super) what: What,
+    /// Of training: which number. A row has only one.
+    pub(super) what: Option<What>,
     /// At this round; at the end if nothing is said.
     pub(super) at: Option<u64>,
     /// Not the number itself, but the rounds after which it is reached.
     pub(super) reach: Option<f64>,
-    /// This variant's is higher than `lower`'s.
+    /// This variant's or row's is higher than `lower`'s.
     pub(super) higher: Option<String>,
     pub(super) lower: Option<String>,
     /// At least by so much; 0 if nothing is said.
     pub(super) by: Option<f64>,
-    /// It is at least so many times `lower`'s.
+    /// It is at least so many times `lower`'s, or the next one's of `falling`.
     pub(super) ratio: Option<f64>,
+    /// Each of these is higher than the next.
+    pub(super) falling: Option<Vec<String>>,
     /// This variant's lies within `least` and `most`.
     pub(super) of: Option<String>,
     pub(super) least: Option<f64>,
@@ -261,6 +293,7 @@ impl Experiment {
             Kind::Accounting => self.check_accounting()?,
         }
         self.expect.iter().try_for_each(|expect| self.check_expect(expect))?;
+        self.check_state()?;
         for value in &self.paper_value {
             value.variant.iter().try_for_each(|name| self.require(name, "paper_value"))?;
         }
@@ -315,7 +348,6 @@ impl Experiment {
             ("config", self.config.is_some()),
             ("variant", !self.variant.is_empty()),
             ("with_store", !self.with_store.is_empty()),
-            ("expect", !self.expect.is_empty()),
         ];
         if let Some((field, _)) = training.iter().find(|(_, given)| *given) {
             return Err(format!("{field} does not go with kind = \"accounting\""));
@@ -327,42 +359,77 @@ impl Experiment {
     }
 
     fn check_expect(&self, expect: &Expect) -> Result<(), String> {
-        let Expect { what, at, reach, higher, lower, by, ratio, of, least, most } = expect;
-        match (higher, lower, of) {
-            (Some(higher), Some(lower), None) => {
-                if by.is_some() && ratio.is_some() {
-                    return Err("expect: give by or ratio, not both".into());
-                }
-                if least.is_some() || most.is_some() {
-                    return Err("expect: least and most go with of".into());
-                }
-                [higher, lower].into_iter().try_for_each(|name| self.require(name, "expect"))?;
+        let Expect { what, at, reach, higher, lower, by, ratio, falling, of, least, most } = expect;
+        let relation = match (higher, lower, falling, of) {
+            (Some(_), Some(_), None, None) if by.is_some() && ratio.is_some() => "give by or ratio, not both",
+            (Some(_), Some(_), None, None) | (None, None, Some(_), None) if least.is_some() || most.is_some() => {
+                "least and most go with of"
             }
-            (None, None, Some(of)) => {
-                if least.is_none() && most.is_none() {
-                    return Err("expect: with of, give least or most".into());
-                }
-                if by.is_some() || ratio.is_some() {
-                    return Err("expect: by and ratio go with higher and lower".into());
-                }
-                self.require(of, "expect")?;
+            (Some(_), Some(_), None, None) => "",
+            (None, None, Some(_), None) if by.is_some() => "by goes with higher and lower",
+            (None, None, Some(names), None) if names.len() < 2 => "falling needs two or more",
+            (None, None, Some(_), None) => "",
+            (None, None, None, Some(_)) if least.is_none() && most.is_none() => "with of, give least or most",
+            (None, None, None, Some(_)) if by.is_some() || ratio.is_some() => "by and ratio go with higher and lower",
+            (None, None, None, Some(_)) => "",
+            _ => "give higher and lower, or falling, or of with least or most",
+        };
+        if !relation.is_empty() {
+            return Err(format!("expect: {relation}"));
+        }
+        let names = [higher, lower, of].into_iter().flatten().chain(falling.iter().flatten());
+        names.into_iter().try_for_each(|name| self.require(name, "expect"))?;
+        match (self.kind, what) {
+            (Kind::Training, None) => return Err("expect: what is missing: which number is compared".into()),
+            (Kind::Accounting, _) if what.is_some() || at.is_some() || reach.is_some() => {
+                return Err("expect: a row has one number; what, at and reach go with kind = \"training\"".into());
             }
-            _ => return Err("expect: give higher and lower, or of with least or most".into()),
+            _ => {}
         }
         if reach.is_some() && at.is_some() {
             return Err("expect: give at or reach, not both".into());
         }
-        if (reach.is_some() || at.is_some()) && what.measure().is_none() {
+        if let Some(what) = what.filter(|what| what.measure().is_none())
+            && (reach.is_some() || at.is_some())
+        {
             return Err(format!("expect: {} is measured at the end only", what.label()));
         }
         Ok(())
     }
 
+    /// Nothing is claimed that nothing could have refuted.
+    fn check_state(&self) -> Result<(), String> {
+        let Some(state) = self.state else {
+            return if self.but.is_some() { Err("but goes with state".into()) } else { Ok(()) };
+        };
+        let qualified = matches!(state, State::Partly | State::NotReproduced);
+        match (qualified, &self.but) {
+            (true, None) => return Err(format!("state = {:?}: say what was not shown, with but", state.name())),
+            (false, Some(_)) => return Err("but goes with state = \"partly\" or \"not-reproduced\"".into()),
+            _ => {}
+        }
+        if self.expect.is_empty() && !self.row.iter().any(|row| row.contains_key("paper")) {
+            return Err(format!("state = {:?}: nothing is asserted; add [[expect]]", state.name()));
+        }
+        Ok(())
+    }
+
+    /// How much was shown, in words; nothing until somebody has judged.
+    pub(super) fn judged(&self) -> Option<String> {
+        let name = self.state?.name();
+        Some(self.but.as_ref().map_or_else(|| name.to_owned(), |but| format!("{name}: {but}")))
+    }
+
     fn require(&self, name: &str, field: &str) -> Result<(), String> {
-        if self.variant.iter().any(|variant| variant.name == name) {
+        let of_row = |row: &toml::Table| row.get("name").and_then(toml::Value::as_str).unwrap_or_default().to_owned();
+        let (sort, names): (_, Vec<String>) = match self.kind {
+            Kind::Training => ("variant", self.variant.iter().map(|variant| variant.name.clone()).collect()),
+            Kind::Accounting => ("row", self.row.iter().map(of_row).collect()),
+        };
+        if names.iter().any(|known| known == name) {
             return Ok(());
         }
-        let names: Vec<String> = self.variant.iter().map(|variant| format!("{:?}", variant.name)).collect();
-        Err(format!("{field}: there is no variant {name:?}; there are {}", names.join(", ")))
+        let names: Vec<String> = names.iter().map(|known| format!("{known:?}")).collect();
+        Err(format!("{field}: there is no {sort} {name:?}; there are {}", names.join(", ")))
     }
 }

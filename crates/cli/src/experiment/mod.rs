@@ -129,13 +129,15 @@ fn all(folder: &Path) -> Result<Vec<(String, PathBuf)>, BadInput> {
 }
 
 fn list(args: &ListArgs) -> anyhow::Result<()> {
-    let mut rows = vec![["name", "kind", "paper", "about"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["name", "kind", "paper", "about", "state"].map(str::to_owned).to_vec()];
     let mut objects = Vec::new();
     for (name, folder) in all(&args.place.experiments)? {
         let experiment = Experiment::read(&folder)?;
         let (kind, paper, title) = (experiment.kind.name(), &experiment.paper, &experiment.title);
-        objects.push(json!({ "name": name, "kind": kind, "paper": paper, "title": title, "says": experiment.says }));
-        rows.push(vec![name, kind.to_owned(), paper.clone(), title.clone()]);
+        let (says, state) = (&experiment.says, experiment.judged());
+        objects
+            .push(json!({ "name": name, "kind": kind, "paper": paper, "title": title, "says": says, "state": state }));
+        rows.push(vec![name, kind.to_owned(), paper.clone(), title.clone(), state.unwrap_or_default()]);
     }
     let mut out = std::io::stdout().lock();
     if args.json {
@@ -220,7 +222,8 @@ fn beside(experiment: &Experiment, outcomes: &[Outcome<'_>]) -> Vec<Beside> {
 fn compute(experiment: &Experiment) -> anyhow::Result<(Results, Vec<Chart>)> {
     let rows = accounting::run(experiment)?;
     let charts = experiment.plot.iter().map(|plot| accounting::draw(&experiment.title, plot, &rows)).collect();
-    Ok((Results { rows, ..Results::new(experiment) }, charts))
+    let expectations = experiment.expect.iter().map(|expect| verdict::judge_rows(expect, &rows)).collect();
+    Ok((Results { rows, expectations, ..Results::new(experiment) }, charts))
 }
 
 /// Writes numbers, pictures and the marked part of the README.

@@ -113,7 +113,10 @@ impl Job<'_> {
     /// Whether anything is asked that needs the last models.
     fn asks_heads(&self) -> bool {
         let Experiment { columns, paper_value, expect, plot, .. } = self.experiment;
-        let asked = columns.iter().chain(paper_value.iter().map(|v| &v.what)).chain(expect.iter().map(|e| &e.what));
+        let asked = columns
+            .iter()
+            .chain(paper_value.iter().map(|v| &v.what))
+            .chain(expect.iter().filter_map(|e| e.what.as_ref()));
         asked.chain(plot.iter().map(|p| &p.y)).any(|what| what.head().is_some())
     }
 
