@@ -4,7 +4,7 @@ use lm::{kernels::KernelPath, model::config::ModelConfig};
 use privacy::{
     encoding::{Encoding, EncodingError},
     rng::RandomWords,
-    stages::{ClipRuleError, Clipping, Contribution, Encoded, Update},
+    stages::{ClipRuleError, Clipped, Clipping, Contribution, Encoded, Update},
 };
 use thiserror::Error;
 
@@ -85,7 +85,7 @@ impl Worker {
         Ok(Self { trainer: LocalTrainer::new(config, plan, path)? })
     }
 
-    /// One user's part. A user who typed nothing, or whose training ran away, has a part that is zero.
+    /// One user's part. A user who typed nothing, or whose training ran away, has a part that is zero, clip bit included.
     ///
     /// # Errors
     /// When task, plan and model do not fit together.
@@ -93,7 +93,10 @@ impl Worker {
         let learned = self.trainer.train(task.model, text, task.clipping.rule(), task.learning_rate, drawn.batch)?;
         let weight = task.full_weight_tokens.map_or(1.0, |full| (learned.tokens as f64 / full).min(1.0));
         let said = Contribution { weight, projected: learned.projected, counts: Vec::new() };
-        let clipped = Update::new(learned.difference).clip(task.clipping, said)?;
+        let clipped = match learned.tokens {
+            0 => Clipped::nothing(task.clipping, learned.difference.len()),
+            _ => Update::new(learned.difference).clip(task.clipping, said)?,
+        };
         let exact = Exact { tokens: learned.tokens, loss: learned.loss, norm: clipped.norm_before() };
         Ok(Part { encoded: clipped.encode(task.encoding, &mut drawn.rounding)?, exact })
     }

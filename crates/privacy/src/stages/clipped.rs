@@ -300,6 +300,14 @@ pub struct Clipped {
 }
 
 impl Clipped {
+    /// What a user sends who has nothing to learn from: zero in every coordinate, clip bit and weight included. Under zero-out
+    /// that is the neighbour, so it must not say that it is under the clip (rule P9).
+    #[must_use]
+    pub fn nothing(clipping: &Clipping, dimension: usize) -> Self {
+        let (values, bound) = (vec![0.0; dimension], clipping.rule.bound());
+        Self { values, bound, norm: 0.0, side: 0, weight: 0.0, counts: Vec::new() }
+    }
+
     /// The norm before it was clipped, exactly; not a number where a coordinate was not finite. Not private: for the
     /// diagnostics of simulations.
     #[must_use]
