@@ -592,8 +592,8 @@ impl<'a> Run<'a> {
     /// # Errors
     /// When it protects something else, or the disk fails.
     pub fn count_sweep_run(&mut self, other: Import) -> Result<(), RunError> {
-        // The head of a run moves when others are counted in it; its key stays, and it is closed with the choice.
-        let is_there = |known: &Import| known.key == other.key;
+        // The head of a run moves when others are counted in it; its key stays, and what it released, unless it went on since.
+        let is_there = |known: &Import| known.key == other.key && known.event == other.event;
         if !self.ledger().imports().iter().any(is_there) {
             if self.ledger().is_closed() {
                 return Err(RunError::ChosenBefore { path: self.folder.clone(), other: other.what });

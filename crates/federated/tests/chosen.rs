@@ -1,0 +1,80 @@
+//! Rule P15 for sweeps: who chooses among runs pays for all of them, also for one that never ended and for one that went on.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
+
+mod workshop;
+
+use std::{
+    path::{Path, PathBuf},
+    slice,
+};
+
+use keyhush_federated::{run::Run, sweep::choice};
+use privacy::{PrivacyEvent, ledger::ImportKind};
+use workshop::{Idle, all, ledger, means, plan, rest, some, started_from, undecided, whole};
+
+/// The folder of a sweep over two clips: one run is done, the other one began and did two of its six rounds.
+fn sweep(folder: &Path) -> [PathBuf; 2] {
+    let [done, begun] = ["clip.norm=0.5/seed-0", "clip.norm=0.8/seed-0"].map(|run| folder.join(run));
+    undecided(&done, &[], &mut Idle::default());
+    std::fs::create_dir_all(begun.parent().unwrap()).unwrap();
+    some(&begun, &OTHER, 2, &mut Idle::default());
+    [done, begun]
+}
+
+const OTHER: [&str; 2] = ["clip.norm=0.8", "noise_seed=9"];
+
+/// What runs cost together, from what each of them released itself.
+fn together(runs: &[&Path]) -> f64 {
+    let plan = ledger(runs[0]).plan().clone();
+    let events = runs.iter().map(|run| ledger(run).own_event()).collect();
+    plan.accountant.judge(&PrivacyEvent::Compose { events }, plan.delta).unwrap().epsilon.get()
+}
+
+#[test]
+fn p15_a_run_that_did_not_end_has_looked_at_the_users_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let [done, begun] = sweep(folder.path());
+    let found = choice::begun(folder.path()).unwrap();
+    assert_eq!(found, [done.clone(), begun.clone()]);
+    let (_, stated) = choice::record(&done, slice::from_ref(&begun), means()).unwrap();
+    let stated = stated.expect("there is another run").get();
+    let both = together(&[&done, &begun]);
+    assert!((stated / both - 1.0).abs() < 1e-9, "{stated} instead of {both}");
+    assert!(stated > 1.01 * together(&[&done]));
+}
+
+/// The run was counted when it had done two rounds, and has done six since.
+#[test]
+fn p15_a_run_that_went_on_after_it_was_counted_is_counted_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let [done, other] = sweep(folder.path());
+    let (plan, opened) = plan(&[]);
+    let mut run = Run::resume(&done, &plan, &opened, means()).unwrap();
+    let cost = |run: &Run<'_>| {
+        let event = run.ledger().guaranteed_sweep_event().unwrap();
+        plan.ledger.accountant.judge(&event, plan.ledger.delta).unwrap().epsilon.get()
+    };
+    let mut count = || {
+        run.count_sweep_run(ledger(&other).as_import(ImportKind::SweepRun, "the other", true)).unwrap();
+        cost(&run)
+    };
+    let early = count();
+    assert_eq!(count(), early, "nothing new has happened");
+    rest(&other, &OTHER, &mut Idle::default());
+    let (late, both) = (count(), together(&[&done, &other]));
+    assert!(late > early && late >= both * (1.0 - 1e-9), "{early}, then {late}, and both cost {both}");
+}
+
+/// A run of a sweep that started from a model has looked at that model's users too.
+#[test]
+fn p15_a_run_of_a_sweep_is_counted_with_the_model_that_it_started_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, sweep) = (folder.path().join("first"), folder.path().join("sweep"));
+    whole(&first, &["noise_seed=5"], &mut Idle::default());
+    let [alone, started] = ["a/seed-0", "b/seed-0"].map(|run| sweep.join(run));
+    undecided(&alone, &[], &mut Idle::default());
+    undecided(&started, &all(&started_from(&first), &["noise_seed=7"]), &mut Idle::default());
+    let (_, stated) = choice::record(&alone, slice::from_ref(&started), means()).unwrap();
+    let (stated, three) = (stated.unwrap().get(), together(&[&alone, &started, &first]));
+    assert!((stated / three - 1.0).abs() < 1e-9, "{stated} instead of {three}");
+}

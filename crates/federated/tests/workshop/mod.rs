@@ -1,0 +1,235 @@
+//! Small runs that tests can look into: settings that take no time, a fleet that writes down what it is told, stores of
+//! anybody.
+#![allow(dead_code, reason = "not every test uses all of it")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
+
+use std::path::{Path, PathBuf};
+
+use corpus::{
+    origin::Origin,
+    store::{Meta, StoreWriter, UserTag},
+};
+use keyhush_federated::{
+    config::{Config, Document},
+    fleet::{Collected, Fleet, FleetError, RoundTask, threads::ThreadFleet},
+    plan::Plan,
+    population::Population,
+    run::{Ending, LEDGER_FILE, Means, Opened, Run},
+};
+use lm::{kernels::KernelPath, tokenizer::Rules, vocabulary::Vocabulary};
+use privacy::{
+    ClipNorm,
+    encoding::Encoding,
+    ledger::{
+        Ledger,
+        file::{FileStore, Place},
+    },
+    stages::{ClipRule, Clipping, Sum},
+};
+use serde_json::Value;
+
+/// A run of six rounds that anybody can repeat.
+pub(crate) const TEXT: &str = r#"
+rounds = 6
+noise_seed = 3
+
+[data]
+kind = "synthetic"
+posts_per_user = 6
+
+[model]
+preset = "tiny"
+vocabulary = 100
+hidden = 6
+embedding = 6
+
+[local]
+batch = 4
+unroll = 5
+learning_rate = 0.5
+most_tokens = 40
+
+[participation]
+kind = "fixed-size"
+population = 1000
+cohort = 20
+
+[clip]
+kind = "flat"
+norm = 0.5
+
+[privacy]
+mechanism = "gaussian"
+noise_multiplier = 2.0
+delta = 1e-5
+
+[server]
+optimizer = "sgd"
+learning_rate = 0.5
+
+[evaluation]
+every = 6
+users = 6
+most_tokens = 300
+
+[checkpoint]
+every = 2
+"#;
+
+/// Devices that come by themselves.
+pub(crate) const ARRIVAL: [&str; 3] =
+    ["participation.kind=arrival", "participation.min_separation=3", "participation.max_participations=4"];
+
+/// A clip that follows the median, and moves fast.
+pub(crate) const ADAPTIVE: [&str; 4] =
+    ["clip.kind=adaptive", "clip.norm=0.1", "clip.quantile=0.5", "clip.count_stddev=5.0"];
+
+pub(crate) fn config(set: &[&str]) -> Config {
+    let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
+    Document::new(TEXT, &set).unwrap().config().unwrap()
+}
+
+pub(crate) fn plan(set: &[&str]) -> (Plan, Opened) {
+    let config = config(set);
+    let opened = Opened::new(&config).unwrap();
+    let plan = Plan::new(config, &opened.setting()).unwrap();
+    (plan, opened)
+}
+
+/// All of them together.
+pub(crate) fn with<'a>(parts: &[&[&'a str]]) -> Vec<&'a str> {
+    parts.concat()
+}
+
+pub(crate) fn means() -> Means {
+    Means { kernels: KernelPath::best(), threads: 1 }
+}
+
+pub(crate) fn threads<'a>(plan: &Plan, population: &'a dyn Population) -> ThreadFleet<'a> {
+    ThreadFleet::new(population, &plan.model, &plan.local, KernelPath::best(), 1).unwrap()
+}
+
+/// A whole run, whoever does its rounds.
+pub(crate) fn whole(folder: &Path, set: &[&str], fleet: &mut dyn Fleet) -> Ending {
+    let (plan, opened) = plan(set);
+    let mut run = Run::begin(folder, &plan, &opened, means()).unwrap();
+    while run.step(fleet).unwrap().over.is_none() {}
+    run.finish().unwrap()
+}
+
+/// The same of a run of a sweep, before the choice.
+pub(crate) fn undecided(folder: &Path, set: &[&str], fleet: &mut dyn Fleet) -> Ending {
+    let (plan, opened) = plan(set);
+    std::fs::create_dir_all(folder.parent().unwrap()).unwrap();
+    let mut run = Run::begin(folder, &plan, &opened, means()).unwrap();
+    while run.step(fleet).unwrap().over.is_none() {}
+    run.finish_undecided().unwrap()
+}
+
+/// So many steps of a run, begun or gone on with, and then not another word from it.
+pub(crate) fn some(folder: &Path, set: &[&str], steps: usize, fleet: &mut dyn Fleet) {
+    let (plan, opened) = plan(set);
+    let begin = if folder.exists() { Run::resume } else { Run::begin };
+    let mut run = begin(folder, &plan, &opened, means()).unwrap();
+    for _ in 0..steps {
+        run.step(fleet).unwrap();
+    }
+}
+
+/// The rest of a run that was begun.
+pub(crate) fn rest(folder: &Path, set: &[&str], fleet: &mut dyn Fleet) -> Ending {
+    let (plan, opened) = plan(set);
+    let mut run = Run::resume(folder, &plan, &opened, means()).unwrap();
+    while run.step(fleet).unwrap().over.is_none() {}
+    run.finish().unwrap()
+}
+
+/// The settings of a run that starts from the model of another.
+pub(crate) fn started_from(folder: &Path) -> Vec<String> {
+    let from = format!("model.from={}", folder.display());
+    [from.as_str(), "model.preset=", "model.vocabulary=", "model.hidden=", "model.embedding="].map(str::to_owned).into()
+}
+
+pub(crate) fn ledger(folder: &Path) -> Ledger<FileStore> {
+    Place::new(folder.join(LEDGER_FILE)).read(&[]).unwrap()
+}
+
+/// What a fleet was told of a round.
+#[derive(Debug, Clone)]
+pub(crate) struct Told {
+    pub(crate) round: u64,
+    pub(crate) cohort: Vec<u64>,
+    pub(crate) clipping: Clipping,
+    pub(crate) encoding: Encoding,
+    pub(crate) full_weight_tokens: Option<f64>,
+    pub(crate) learning_rate: f32,
+    pub(crate) model: Vec<f32>,
+}
+
+impl Told {
+    pub(crate) fn of(task: &RoundTask<'_>) -> Self {
+        Self {
+            round: task.round,
+            cohort: task.cohort.to_vec(),
+            clipping: task.task.clipping.clone(),
+            encoding: task.task.encoding.clone(),
+            full_weight_tokens: task.task.full_weight_tokens,
+            learning_rate: task.task.learning_rate,
+            model: task.task.model.to_vec(),
+        }
+    }
+
+    /// The norm that updates are clipped to.
+    pub(crate) fn active(&self) -> ClipNorm {
+        let ClipRule::Flat(norm) = self.clipping.rule() else { panic!("clipped by layer") };
+        *norm
+    }
+
+    /// The norm that the clip bit compares with.
+    pub(crate) fn tracked(&self) -> f64 {
+        let said: Value = serde_json::to_value(&self.clipping).unwrap();
+        said["bit"]["norm_at_most"].as_f64().unwrap_or_else(|| panic!("{said}"))
+    }
+}
+
+/// A fleet of nobody, who writes down what it is told: what is released is the noise.
+#[derive(Debug, Default)]
+pub(crate) struct Idle {
+    pub(crate) told: Vec<Told>,
+}
+
+impl Fleet for Idle {
+    fn round(&mut self, task: &RoundTask<'_>) -> Result<Collected, FleetError> {
+        self.told.push(Told::of(task));
+        Ok(Collected { sum: Sum::zero(task.task.encoding), exact: Vec::new(), busy_s: 0.0, wall_s: 0.0 })
+    }
+}
+
+/// A store of so many users, each with what `typed` says of its key: one post of tokens of a vocabulary of 60.
+pub(crate) fn store(folder: &Path, vocabulary: Origin, users: u64, typed: impl Fn(UserTag) -> Vec<u32>) -> PathBuf {
+    let words = Vocabulary::new((3..60).map(|i| format!("w{i}"))).unwrap();
+    let non_private = vocabulary.non_private_event().into_iter().collect();
+    let (rules, tokens_per_user, sources, crowd) = (Rules::Words1, None, Vec::new(), None);
+    let meta = Meta { rules, vocabulary, non_private, tokens_per_user, sources, crowd };
+    let path = folder.join("users.khs");
+    let mut writer = StoreWriter::create(&path, false, false, &meta, &words).unwrap();
+    let mut tags: Vec<UserTag> = (0..users).map(|n| UserTag::of(&n.to_string())).collect();
+    tags.sort_unstable();
+    for tag in tags {
+        let tokens = typed(tag);
+        writer.user(tag, "", &tokens, &[tokens.len() as u32]).unwrap();
+    }
+    writer.finish().unwrap();
+    path
+}
+
+/// Settings that read a store.
+pub(crate) fn reads(store: &Path) -> Vec<String> {
+    let path = format!("data.path={}", store.display());
+    ["data.kind=store", &path, "data.posts_per_user=", "model.vocabulary="].map(str::to_owned).into()
+}
+
+/// Settings of which some were made by a function.
+pub(crate) fn all<'a>(made: &'a [String], more: &[&'a str]) -> Vec<&'a str> {
+    made.iter().map(String::as_str).chain(more.iter().copied()).collect()
+}
