@@ -1,0 +1,96 @@
+//! That a checkpoint is on the disk before anything relies on it, as the operating system sees it: the victim is this test
+//! run again under strace.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
+
+mod workshop;
+
+use std::{path::Path, process::Command};
+
+use workshop::{Idle, whole};
+
+const FOLDER: &str = "KEYHUSH_TEST_VICTIM_RUN";
+
+/// Not a test by itself: what is watched by the other.
+#[test]
+fn victim() {
+    let Ok(folder) = std::env::var(FOLDER) else { return };
+    whole(Path::new(&folder), &["checkpoint.every=1"], &mut Idle::default());
+}
+
+/// What a process did to a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Did {
+    Wrote(String),
+    Synced(String),
+    Renamed(String, String),
+    Removed(String),
+}
+
+/// What the victim did below a folder, in order.
+fn watched(folder: &Path) -> Vec<Did> {
+    let trace = folder.with_extension("trace");
+    let calls = "--trace=write,fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat";
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-y", "-s", "4096", calls, "-o"]).arg(&trace).arg(std::env::current_exe().unwrap());
+    strace.args(["--exact", "victim"]).env(FOLDER, folder);
+    let output = strace.output().expect("strace is installed: `cargo xtask test` sees to it");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let text = std::fs::read_to_string(trace).unwrap();
+    let below = |path: &str| path.starts_with(folder.to_str().unwrap());
+    text.lines()
+        .filter_map(did)
+        .filter(|did| match did {
+            Did::Wrote(path) | Did::Synced(path) | Did::Renamed(path, _) | Did::Removed(path) => below(path),
+        })
+        .collect()
+}
+
+/// One line of strace, such as `7 fsync(4</tmp/a>) = 0` or `7 rename("/tmp/a", "/tmp/b") = 0`.
+fn did(line: &str) -> Option<Did> {
+    let (_, call) = line.split_once(' ')?;
+    let (name, rest) = call.trim_start().split_once('(')?;
+    if !line.trim_end().rsplit_once("= ")?.1.starts_with(|c: char| c.is_ascii_digit()) {
+        return None; // it failed
+    }
+    let descriptor = || Some(rest.split_once('<')?.1.split_once('>')?.0.to_owned());
+    let mut quoted = rest.split('"').skip(1).step_by(2).map(str::to_owned);
+    match name {
+        "write" => descriptor().map(Did::Wrote),
+        "fsync" | "fdatasync" => descriptor().map(Did::Synced),
+        "rename" | "renameat" | "renameat2" => Some(Did::Renamed(quoted.next()?, quoted.next()?)),
+        "unlink" | "unlinkat" => quoted.next().map(Did::Removed),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_checkpoint_is_synced_before_it_has_its_name_and_before_vectors_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let all = watched(&run);
+    let renames: Vec<(usize, &String, &String)> = all
+        .iter()
+        .enumerate()
+        .filter_map(|(at, did)| match did {
+            Did::Renamed(from, to) if to.ends_with(".state") => Some((at, from, to)),
+            _ => None,
+        })
+        .collect();
+    assert!(renames.len() > 6, "one before the first round and one after each of six");
+    let (mut kept, mut gone) = (0, 0);
+    for (at, from, to) in renames {
+        let written = all[..at].iter().rposition(|did| *did == Did::Wrote(from.clone())).unwrap();
+        assert!(all[written..at].contains(&Did::Synced(from.clone())), "{to} has its name before it is on the disk");
+        let parent = Path::new(to).parent().unwrap().to_str().unwrap().to_owned();
+        // What it stands for goes only once its name is on the disk too.
+        let synced = all[at..].iter().position(|did| *did == Did::Synced(parent.clone())).map(|after| at + after);
+        let synced = synced.unwrap_or_else(|| panic!("the name of {to} is never on the disk"));
+        assert!(!all[at..synced].iter().any(|did| matches!(did, Did::Removed(_))), "{to}");
+        let vectors =
+            all[kept..at].iter().filter(|did| matches!(did, Did::Removed(path) if path.contains(".released/")));
+        gone += vectors.count();
+        kept = at;
+    }
+    assert!(gone > 0, "vectors go at some time, or nothing was tested");
+}

@@ -1,0 +1,93 @@
+//! Users who are held out are not trained on, and users who are trained on do not judge: in a store and in the crowd.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
+
+mod workshop;
+
+use std::collections::BTreeSet;
+
+use corpus::{
+    origin::Origin,
+    store::{Part, Split},
+    synth::{Crowd, Dialect, SynthPlan},
+};
+use device::text::UserText;
+use keyhush_federated::{
+    population::{Population, SyntheticPopulation},
+    run::Opened,
+};
+use lm::tokenizer::Tokenizer;
+use workshop::{all, config, plan, reads, store};
+
+const SALT: u64 = 11;
+/// What those who are trained on type, and how many words; those who are held out type something else, and fewer.
+const TRAINED: (u32, usize) = (5, 9);
+const HELD_OUT: (u32, usize) = (7, 4);
+
+fn texts(population: &dyn Population) -> Vec<UserText> {
+    let read = |user| {
+        let mut text = UserText::new();
+        population.read(user, &mut text).unwrap();
+        text
+    };
+    (0..population.users()).map(read).collect()
+}
+
+fn words(text: &UserText) -> BTreeSet<u32> {
+    let mut words = BTreeSet::new();
+    text.for_each_post(|post| words.extend(&post[1..post.len() - 1]));
+    words
+}
+
+#[test]
+fn users_of_a_store_train_or_judge_never_both() {
+    let folder = tempfile::tempdir().unwrap();
+    let split = Split::new(SALT, 300, 0).unwrap();
+    let typed = |tag| if split.part(tag) == Part::Train { TRAINED } else { HELD_OUT };
+    let path = store(folder.path(), Origin::BuiltIn, 200, |tag| {
+        let (word, times) = typed(tag);
+        vec![word; times]
+    });
+    let (salt, share) = (format!("data.salt={SALT}"), "data.held_out_per_mille=300");
+    let everybody = ["evaluation.users=1000", "evaluation.most_tokens=100000"];
+    for unit in ["unit=user", "unit=example"] {
+        let made = reads(&path);
+        let (plan, opened) = plan(&[&all(&made, &[&salt, share, unit]), &everybody[..]].concat());
+        let population = opened.population(plan.config.unit).unwrap();
+        let trained = texts(population.as_ref());
+        assert!(trained.iter().all(|text| words(text) == [TRAINED.0].into()), "{unit}: a held-out user is trained on");
+        // Everybody else judges, and nobody of these: each predicts its words and the end of its post.
+        let judges = 200 - trained.len();
+        assert!((30..90).contains(&judges), "{judges}");
+        assert_eq!(opened.evaluator(&plan.config).unwrap().tokens(), judges * (HELD_OUT.1 + 1), "{unit}");
+    }
+}
+
+/// The crowd is made on demand: those who judge are made after the last who can be trained on.
+#[test]
+fn people_of_the_crowd_train_or_judge_never_both() {
+    let (plan, opened) = plan(&["participation.population=500", "evaluation.most_tokens=100000"]);
+    let declared = plan.config.participation.population;
+    let population = opened.population(plan.config.unit).unwrap();
+    assert_eq!(population.users(), declared);
+    let larger = SynthPlan { posts_per_user: 6, ..SynthPlan::new(1, declared + 6, Dialect::Informal) };
+    let crowd = SyntheticPopulation::new(Crowd::new(larger).unwrap(), Tokenizer::words(), opened.vocabulary());
+    let everybody = texts(&crowd);
+    assert_eq!(texts(population.as_ref()), everybody[..declared as usize], "the same people, without those who judge");
+    let tokens = |texts: &[UserText]| texts.iter().map(UserText::tokens).sum::<usize>();
+    let judges = tokens(&everybody[declared as usize..]);
+    assert_eq!(opened.evaluator(&plan.config).unwrap().tokens(), judges);
+    for other in [0, declared as usize - 6] {
+        assert_ne!(tokens(&everybody[other..other + 6]), judges, "or it could not be told");
+    }
+}
+
+/// Rule P11: the population is declared. Somebody beyond it would be drawn by nobody's plan.
+#[test]
+fn p11_more_users_than_are_declared_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = reads(&store(folder.path(), Origin::BuiltIn, 200, |_| vec![5; 9]));
+    let opened = |declared: &str| Opened::new(&config(&all(&made, &[declared]))).err();
+    assert!(opened("participation.population=200").is_none());
+    let error = opened("participation.population=100").unwrap().to_string();
+    assert!(error.contains("participation.population"), "{error}");
+}
