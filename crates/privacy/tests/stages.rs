@@ -266,6 +266,12 @@ fn p9_the_clip_bit_and_the_grid() {
     let projected = Contribution { projected: true, ..Contribution::default() };
     assert_eq!(bit_of(vec![0.1; 4], &greedy, projected), -half);
     assert_eq!(bit_of(vec![0.1; 4], &greedy, Contribution::default()), half);
+    for evil in [f32::NAN, f32::INFINITY] {
+        for clipping in [&tracked, &greedy] {
+            let bit = bit_of(vec![0.0, evil, 0.0, 0.0], clipping, Contribution::default());
+            assert_eq!(bit, 0, "who is not finite is nothing");
+        }
+    }
     let refused = Clipping::new(ClipRule::even_layers(clip(1.0), &[2, 2]).unwrap(), ClipBit::NormAtMost(clip(1.0)));
     assert_eq!(refused.unwrap_err(), ClipRuleError::AdaptiveLayers);
 

@@ -375,9 +375,33 @@ fn a_request_of_another_neighbourhood_is_refused_and_opens_nothing() {
     assert_eq!(refused(|r| r.vouchers[0] = None), two);
     assert_eq!(refused(|r| r.vouchers[0].as_mut().unwrap()[15] ^= 1), two);
     assert_eq!(refused(|r| r.vouchers[0] = r.vouchers[2]), two, "somebody else's voucher");
-    // Who vanished vouches for nothing.
-    let dead = |r: &mut UnmaskRequest| (r.vouchers[0], r.vouchers[1]) = (None, r.vouchers[0]);
-    assert_eq!(refused(dead), two);
+}
+
+/// Client 1 vanished, and belongs to the server: with its keys anybody can make the voucher that it would have given. Who is
+/// dead in the view vouches for nothing, or the server would need one honest neighbour less.
+#[test]
+fn a_dead_neighbours_true_voucher_does_not_count() {
+    let recorded = Recorded::new();
+    let (dead, position) = (ClientId(1), 1);
+    let mut key = [0; 32];
+    Device::entropy(SEED, dead).fill(&mut key).unwrap();
+    let ours = AdvertiseKeys::decode(recorded.message(Kind::AdvertiseKeys)).unwrap().keys.sealing;
+    let way = [position, recorded.neighbourhood().position];
+    let good = recorded.request();
+    let voucher = hostile::voucher(key, &ours, &good.session, way, &recorded.view());
+    let asked = |change: &dyn Fn(&mut UnmaskRequest)| {
+        let mut request = good.clone();
+        change(&mut request);
+        recorded.device("AwaitUnmask").receive(&request.encode()).map(|_| ())
+    };
+    let not_agreed = Err(ClientError::NotAgreed { got: 2, needed: 3 });
+    assert_eq!(asked(&|r| r.vouchers[0] = None), not_agreed);
+    assert_eq!(asked(&|r| (r.vouchers[0], r.vouchers[1]) = (None, Some(voucher))), not_agreed);
+    // The same key vouches well for who is alive: it is the death that makes the difference.
+    Device::entropy(SEED, ClientId(0)).fill(&mut key).unwrap();
+    let living = hostile::voucher(key, &ours, &good.session, [0, way[1]], &recorded.view());
+    assert_eq!(Some(living), good.vouchers[0]);
+    assert_eq!(asked(&|r| r.vouchers[0] = Some(living)), Ok(()));
 }
 
 /// Where the server is taken at its word, it must still leave a threshold alive.

@@ -20,6 +20,9 @@
 //! shifts that depend on what was released). That slack, some 10^-8 of the sensitivity, is added to the event's
 //! sensitivity: there is nothing left to add to epsilon or delta.
 
+#[cfg(test)]
+mod bound;
+
 use super::{
     MechanismError, StreamingMatrix, TOEPLITZ,
     draws::{CHUNK, Draw, Draws},
