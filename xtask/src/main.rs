@@ -1,9 +1,10 @@
-//! The chores of the project: `cargo xtask test`, `cargo xtask fuzz` and `cargo xtask bench NAME`.
+//! The chores of the project: `cargo xtask test`, `cargo xtask mutants`, `cargo xtask fuzz` and `cargo xtask bench NAME`.
 
 // This program talks to a person at a terminal; printing is its job.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod fuzz;
+mod mutants;
 mod packages;
 mod portable;
 mod test;
@@ -18,6 +19,8 @@ cargo xtask test [--long]        everything that must hold before a change is me
                                  --long also runs the tests marked #[ignore]
 cargo xtask test --portable      instead: the tests of lm, privacy and secagg for aarch64 (NEON) under qemu
                                  and for WebAssembly (simd128) under Node
+cargo xtask mutants [NAME ...]   plants known bugs in a copy of the tree, all of them or these, one at a time, and says
+                                 which no test notices; --list says what there is, --json prints for programs
 cargo xtask fuzz [TARGET]        feeds made-up messages to every decoder of secure aggregation, or to one target,
                  [--seconds N]   for a minute each or for N seconds; fuzz/README.md says more
 cargo xtask bench NAME [ARGS]    runs bench/NAME/run.sh with ARGS
@@ -37,6 +40,10 @@ fn main() -> ExitCode {
         ["test", "--portable"] => test::run(portable::steps()),
         ["fuzz", rest @ ..] => match fuzz::Asked::parse(rest) {
             Some(asked) => fuzz::run(&asked),
+            None => return unknown(&words),
+        },
+        ["mutants", rest @ ..] => match mutants::Asked::parse(rest) {
+            Some(asked) => mutants::run(&asked),
             None => return unknown(&words),
         },
         ["bench", name, rest @ ..] if !name.starts_with('-') => bench(name, rest),

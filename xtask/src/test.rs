@@ -122,7 +122,7 @@ fn components() -> Result<()> {
     Ok(())
 }
 
-fn has_subcommand(name: &str) -> bool {
+pub(crate) fn has_subcommand(name: &str) -> bool {
     cargo().args([name, "--version"]).output().is_ok_and(|out| out.status.success())
 }
 

@@ -1,0 +1,230 @@
+//! The bugs that `cargo xtask mutants` plants: `xtask/mutants/*.toml`, checked as they are read.
+//!
+//! ```toml
+//! [[bug]]
+//! name = "cohorts-start-again"                  # what KEYHUSH_MUTANT is set to
+//! breaks = "Who comes next is forgotten ..."    # what a person loses by it, as a sentence
+//! file = "crates/federated/src/cohort.rs"
+//! find = "let first = round * self.goal;"       # occurs once in the file
+//! plant = "let first = if PLANTED { 0 } else { round * self.goal };"
+//! package = "keyhush-federated"                 # whose tests are to notice
+//! tests = "told::p6_devices"                    # tests/told.rs, those with this in their names; or "lib::..."
+//! ```
+//!
+//! Where the bug is to be, `PLANTED` is an expression that is true when the bug is on. It cannot stand in a `const fn`.
+
+use std::{collections::BTreeSet, fs, ops::Range, path::Path};
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+/// The word that stands for the switch.
+pub(super) const MARKER: &str = "PLANTED";
+
+/// A bug that can be planted.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Bug {
+    /// What people and the switch call it.
+    pub(super) name: String,
+    /// What it breaks.
+    pub(super) breaks: String,
+    /// Where it goes.
+    pub(super) file: String,
+    /// What stands there; once in the file.
+    pub(super) find: String,
+    /// What is put there instead.
+    pub(super) plant: String,
+    /// Whose tests are to notice.
+    pub(super) package: String,
+    /// Which of them: the name of a file in `tests/` or `lib`, and after `::` a part of their names.
+    pub(super) tests: String,
+}
+
+/// What cargo builds tests into.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Target {
+    /// The library's own tests.
+    Lib,
+    /// A file in `tests/`.
+    Test(String),
+}
+
+impl Bug {
+    /// Where its tests are.
+    pub(super) fn target(&self) -> Target {
+        match self.tests.split_once("::").map_or(self.tests.as_str(), |(target, _)| target) {
+            "lib" => Target::Lib,
+            name => Target::Test(name.to_owned()),
+        }
+    }
+
+    /// The tests that are to notice it, as nextest selects them.
+    pub(super) fn filter(&self) -> String {
+        let target = match self.target() {
+            Target::Lib => "kind(=lib)".to_owned(),
+            Target::Test(name) => format!("binary(={name})"),
+        };
+        let named = self.tests.split_once("::").map_or_else(String::new, |(_, part)| format!(" & test({part})"));
+        format!("package(={}) & {target}{named}", self.package)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Catalogue {
+    bug: Vec<Bug>,
+}
+
+/// All bugs, file by file in the order of the files' names.
+pub(super) fn read(folder: &Path) -> Result<Vec<Bug>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|e| e == "toml"));
+    paths.sort();
+    let mut bugs = Vec::new();
+    for path in paths {
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let catalogue: Catalogue = toml::from_str(&text).with_context(|| format!("{}", path.display()))?;
+        bugs.extend(catalogue.bug);
+    }
+    check(&bugs)?;
+    Ok(bugs)
+}
+
+fn check(bugs: &[Bug]) -> Result<()> {
+    ensure!(!bugs.is_empty(), "there is no bug to plant");
+    let mut names = BTreeSet::new();
+    for Bug { name, breaks, find, plant, .. } in bugs {
+        let plain = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+        ensure!(plain && !name.is_empty(), "the name {name:?} is not of small letters, digits and hyphens");
+        ensure!(names.insert(name), "two bugs are called {name}");
+        ensure!(breaks.ends_with('.'), "{name}: what it breaks is no sentence");
+        ensure!(!find.is_empty(), "{name}: there is nothing to find");
+        ensure!(plant.contains(MARKER), "{name}: what is planted does not ask for {MARKER}");
+    }
+    Ok(())
+}
+
+/// The file with all these bugs in it, each behind its switch.
+pub(super) fn plant(text: &str, bugs: &[&Bug]) -> Result<String> {
+    let mut places: Vec<(Range<usize>, &Bug)> = Vec::new();
+    for bug in bugs {
+        places.push((find(text, bug)?, bug));
+    }
+    places.sort_by_key(|(place, _)| place.start);
+    for pair in places.windows(2) {
+        let [(one, a), (two, b)] = pair else { continue };
+        ensure!(one.end <= two.start, "{} and {} are planted in the same place: find less of it", a.name, b.name);
+    }
+    let (mut planted, mut from) = (String::new(), 0);
+    for (place, bug) in places {
+        planted.push_str(&text[from..place.start]);
+        planted.push_str(&bug.plant.replace(MARKER, &switch(&bug.name)));
+        from = place.end;
+    }
+    planted.push_str(&text[from..]);
+    Ok(planted)
+}
+
+fn find(text: &str, bug: &Bug) -> Result<Range<usize>> {
+    let Bug { name, file, find, .. } = bug;
+    let mut places = text.match_indices(find.as_str());
+    let advice = "the code has moved on: write the bug anew in xtask/mutants, for it still needs a test";
+    let (start, _) = places.next().with_context(|| format!("{name}: {file} no longer has {find:?}; {advice}"))?;
+    ensure!(places.next().is_none(), "{name}: {file} has {find:?} more than once: find more of it");
+    Ok(start..start + find.len())
+}
+
+/// Whether the bug is on: asked once in a process, so that it costs nothing where numbers are crunched.
+fn switch(name: &str) -> String {
+    format!(
+        "{{ static ON: ::std::sync::LazyLock<bool> = ::std::sync::LazyLock::new(|| \
+         ::std::env::var_os(\"{}\").is_some_and(|on| on == \"{name}\")); *ON }}",
+        super::SWITCH
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::root;
+
+    fn bug(name: &str, find: &str, plant: &str) -> Bug {
+        let [breaks, file, package, tests] = ["All of it.", "a.rs", "p", "told::p6"].map(str::to_owned);
+        Bug { name: name.into(), breaks, file, find: find.into(), plant: plant.into(), package, tests }
+    }
+
+    /// What keeps the catalogue true while the code moves on.
+    #[test]
+    fn every_bug_can_still_be_planted() {
+        let bugs = read(&root().join("xtask/mutants")).unwrap();
+        let mut files: BTreeMap<&str, Vec<&Bug>> = BTreeMap::new();
+        bugs.iter().for_each(|bug| files.entry(&bug.file).or_default().push(bug));
+        for (file, bugs) in files {
+            let text = fs::read_to_string(root().join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
+            let planted = plant(&text, &bugs).unwrap_or_else(|e| panic!("{e:#}"));
+            assert_eq!(planted.matches(super::super::SWITCH).count(), marks(&bugs), "{file}");
+        }
+    }
+
+    fn marks(bugs: &[&Bug]) -> usize {
+        bugs.iter().map(|bug| bug.plant.matches(MARKER).count()).sum()
+    }
+
+    /// A bug whose tests are nowhere would never be noticed.
+    #[test]
+    fn every_bug_is_to_be_noticed_by_tests_that_are_there() {
+        for bug in read(&root().join("xtask/mutants")).unwrap() {
+            let folder = match bug.package.strip_prefix("keyhush-") {
+                Some(folder) => root().join("crates").join(folder),
+                None => root().join("crates/cli"),
+            };
+            let file = match bug.target() {
+                Target::Lib => folder.join("src/lib.rs"),
+                Target::Test(name) => folder.join("tests").join(format!("{name}.rs")),
+            };
+            assert!(file.is_file(), "{}: there is no {}", bug.name, file.display());
+        }
+    }
+
+    #[test]
+    fn tests_are_selected_by_file_and_by_a_part_of_their_names() {
+        let of = |tests: &str| Bug { tests: tests.into(), ..bug("a", "x", "PLANTED") };
+        assert_eq!(of("told").filter(), "package(=p) & binary(=told)");
+        assert_eq!(of("told::p6_devices").filter(), "package(=p) & binary(=told) & test(p6_devices)");
+        assert_eq!(of("lib::files::tests").filter(), "package(=p) & kind(=lib) & test(files::tests)");
+        assert_eq!((of("told").target(), of("lib::x").target()), (Target::Test("told".into()), Target::Lib));
+    }
+
+    #[test]
+    fn bugs_are_planted_side_by_side_each_behind_its_own_switch() {
+        let (a, b) = (bug("a", "x + 1", "x + i32::from(!PLANTED)"), bug("b", "y", "if PLANTED { 0 } else { y }"));
+        let planted = plant("f(y, x + 1)", &[&a, &b]).unwrap();
+        assert!(planted.starts_with("f(if { static ON") && planted.ends_with("; *ON }))"), "{planted}");
+        assert!(planted.contains("on == \"a\"") && planted.contains("on == \"b\"") && !planted.contains(MARKER));
+    }
+
+    #[test]
+    fn what_is_not_there_once_is_refused() {
+        let refused = |text: &str, bugs: &[&Bug]| plant(text, bugs).unwrap_err().to_string();
+        let a = bug("a", "x", "PLANTED");
+        assert!(refused("y", &[&a]).contains("a: a.rs no longer has \"x\""));
+        assert!(refused("x x", &[&a]).contains("more than once"));
+        assert!(refused("x y", &[&a, &bug("b", "x y", "PLANTED")]).contains("in the same place"));
+    }
+
+    #[test]
+    fn a_catalogue_without_meaning_is_refused() {
+        let one = bug("a", "x", "PLANTED");
+        assert!(check(&[]).is_err());
+        assert!(check(&[one.clone(), one.clone()]).is_err(), "two of a name");
+        assert!(check(&[bug("A b", "x", "PLANTED")]).is_err());
+        assert!(check(&[bug("a", "", "PLANTED")]).is_err());
+        assert!(check(&[bug("a", "x", "y")]).is_err(), "nothing to switch");
+        assert!(check(&[Bug { breaks: "much".into(), ..one.clone() }]).is_err());
+        assert!(check(&[one]).is_ok());
+    }
+}
