@@ -9,10 +9,11 @@ use clap::Args;
 use federated::{
     files,
     metrics::{METRICS_FILE, Metrics},
-    report::{four_digits, overlay},
+    price::Price,
+    report::{self, four_digits, overlay},
+    run,
     sweep::{self, measure::Measure},
 };
-use privacy::statement::rounded_up;
 use serde::Serialize;
 
 use crate::{columns, failure::BadInput};
@@ -36,26 +37,30 @@ pub(crate) struct CompareArgs {
 struct Compared<'a> {
     run: &'a str,
     smoothed_accuracy_top1: f64,
+    /// What its statement guarantees, or would.
+    stated: Option<Price>,
     last: Option<&'a Metrics>,
 }
 
 pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<()> {
     let names = names(&args.runs);
-    let mut runs: Vec<(&str, Vec<Metrics>)> = Vec::new();
+    let mut runs: Vec<(&str, Vec<Metrics>, Option<Price>)> = Vec::new();
     for (name, folder) in names.iter().zip(&args.runs) {
         if !folder.join(METRICS_FILE).is_file() {
             return Err(BadInput::Refused(format!("there is no run in {}", folder.display())).into());
         }
-        runs.push((name, sweep::metrics(folder)?));
+        runs.push((name, sweep::metrics(folder)?, run::stated(folder)));
     }
-    let of_page: Vec<(&str, &[Metrics])> = runs.iter().map(|(name, metrics)| (*name, &metrics[..])).collect();
+    let of_page: Vec<report::Compared<'_>> =
+        runs.iter().map(|(name, metrics, stated)| report::Compared { name, metrics, stated: *stated }).collect();
     files::make_folder(files::folder(&args.out))?;
     files::write(&args.out, overlay(&of_page)?.as_bytes())?;
     let mut out = std::io::stdout().lock();
     if args.json {
-        let compared = runs.iter().map(|(run, metrics)| Compared {
+        let compared = runs.iter().map(|(run, metrics, stated)| Compared {
             run,
             smoothed_accuracy_top1: Measure::AccuracyTop1.last(metrics),
+            stated: *stated,
             last: metrics.last(),
         });
         writeln!(out, "{}", serde_json::to_string_pretty(&compared.collect::<Vec<_>>())?)?;
@@ -63,16 +68,16 @@ pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<()> {
     }
     let head = ["run", "rounds", "top 1, smoothed", "top 1", "top 3", "perplexity", "clip norm", "epsilon"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    rows.extend(runs.iter().map(|(name, metrics)| row(name, metrics)));
+    rows.extend(of_page.iter().map(row));
     columns::write(&mut out, &rows, columns::Align::Numbers)?;
     writeln!(out, "Page: {}", args.out.display())?;
     Ok(())
 }
 
-fn row(name: &str, metrics: &[Metrics]) -> Vec<String> {
+fn row(run: &report::Compared<'_>) -> Vec<String> {
+    let report::Compared { name, metrics, .. } = *run;
     let Some(last) = metrics.last() else { return vec![name.to_owned(), "nothing yet".into()] };
     let percent = |share: f64| format!("{:.2} %", 100.0 * share);
-    let epsilon = last.epsilon.get();
     vec![
         name.to_owned(),
         last.round.to_string(),
@@ -81,7 +86,7 @@ fn row(name: &str, metrics: &[Metrics]) -> Vec<String> {
         percent(last.accuracy_top3),
         last.perplexity.map_or_else(|| "infinite".into(), four_digits),
         last.clip_norm.map_or_else(|| "none".into(), four_digits),
-        if epsilon.is_finite() { rounded_up(epsilon) } else { "infinite".into() },
+        run.price().unwrap_or(last.price).words(),
     ]
 }
 

@@ -23,7 +23,6 @@ use federated::{
         summary::{Runs, Summary},
     },
 };
-use privacy::statement::rounded_up;
 use serde::Serialize;
 
 use crate::{
@@ -43,7 +42,7 @@ Examples:
 
 Each run is a folder, VARIANT/seed-N, as keyhush train makes them. The first seed is the settings as they stand; the others add 1, 2,
 ... to seed and noise_seed. A sweep that was stopped goes on with the same command: runs that are done are not done again. Over the
-users of a store, the run that is chosen records what all runs of the folder cost together.";
+users of a store, the run that is chosen states what all runs of the folder cost together, in its statement, report and model.";
 
 /// Arguments of `keyhush sweep`.
 #[derive(Args)]
@@ -109,12 +108,9 @@ struct Chosen {
     variant: String,
     /// Within the folder of the sweep.
     folder: String,
-    /// What it came to, over private data.
+    /// What it came to, over private data; its epsilon is that of all runs of the folder together (rule P22).
     #[serde(skip_serializing_if = "Option::is_none")]
     ending: Option<Ending>,
-    /// What all runs of the folder cost together, over private data (rule P15).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sweep_epsilon: Option<privacy::Epsilon>,
     /// In words.
     note: String,
 }
@@ -238,24 +234,16 @@ impl Sweep {
         let why = if wanted.is_some() { "as asked" } else { "the most accurate" };
         let mut note = format!("Chosen, {why}: {variant}, seed {seed}.");
         let private = self.configs[number].data.kind == DataKind::Store;
-        let (mut ending, mut sweep_epsilon) = (None, None);
+        let mut ending = None;
         if private {
             let chosen = self.out.join(&place);
             let others = choice::begun(&self.out).map_err(refused)?;
             let others: Vec<PathBuf> = others.into_iter().filter(|run| *run != chosen).collect();
-            let (of_run, together) = choice::record(&chosen, &others, self.means).map_err(refused)?;
-            if let Some(together) = together {
-                let all = others.len() + 1;
-                note = format!(
-                    "{note} {} All {all} runs of the sweep together cost epsilon {}; report: {}",
-                    of_run.sentence,
-                    rounded_up(together.get()),
-                    chosen.join(REPORT_FILE).display()
-                );
-            }
-            (ending, sweep_epsilon) = (Some(of_run), together);
+            let of_run = choice::record(&chosen, &others, self.means).map_err(refused)?;
+            note = format!("{note} {} Report: {}", of_run.sentence, chosen.join(REPORT_FILE).display());
+            ending = Some(of_run);
         }
-        Ok(Chosen { variant, folder: place.display().to_string(), ending, sweep_epsilon, note })
+        Ok(Chosen { variant, folder: place.display().to_string(), ending, note })
     }
 
     fn numbers(&self, args: &SweepArgs, runs: &[Runs], chosen: Chosen) -> Numbers {
@@ -362,8 +350,7 @@ impl Progress {
 
     fn line(&self, label: &str, metrics: &[Metrics], finished: bool, took: Duration) {
         let accuracy = 100.0 * Measure::AccuracyTop1.last(metrics);
-        let epsilon = Measure::Epsilon.last(metrics);
-        let epsilon = if epsilon.is_finite() { format!("{epsilon:.2}") } else { "infinite".to_owned() };
+        let epsilon = metrics.last().map_or_else(|| "unknown".into(), |last| last.price.words());
         let took = if finished { "done before".to_owned() } else { format!("{:.0} s", took.as_secs_f64()) };
         let left = match (self.own, self.runs - self.done) {
             (0, _) | (_, 0) => String::new(),

@@ -54,14 +54,17 @@ least = 1
     toy.write("experiments/noise/experiment.toml", &format!("{HEAD}{more}{VARIANTS}{EXPECT}"));
     toy.write("experiments/noise/README.md", "# By hand\n\n<!-- results -->\n<!-- /results -->\n\nThe end.\n");
     let said = toy.ok(&["experiment", "run", "noise"]);
-    assert!(said.contains("little noise") && said.contains("holds: epsilon of little noise"), "{said}");
+    assert!(
+        said.contains("little noise") && said.contains("holds: epsilon with secret noise of little noise"),
+        "{said}"
+    );
     let readme = toy.read("experiments/noise/README.md");
     assert!(readme.starts_with("# By hand\n") && readme.ends_with("The end.\n"), "{readme}");
     for want in [
         "| much noise |",
         "![More noise](results/plot.svg)",
         "| accuracy | 17.5 % |",
-        "- holds: epsilon of",
+        "- holds: epsilon with secret noise of",
         "2 seeds, with the range",
     ] {
         assert!(readme.contains(want), "{want}: {readme}");
@@ -95,7 +98,10 @@ fn what_does_not_hold_fails() {
     let reach = "[[expect]]\nwhat = \"accuracy_top1\"\nreach = 2.0\nof = \"much noise\"\nmost = 5\n";
     toy.write("experiments/noise/experiment.toml", &format!("{HEAD}{VARIANTS}{wrong}{reach}"));
     let said = toy.failed(&["experiment", "run", "noise", "--quiet"]);
-    assert!(said.contains("does not hold: epsilon of much noise is higher than that of little noise"), "{said}");
+    assert!(
+        said.contains("does not hold: epsilon with secret noise of much noise is higher than that of little noise"),
+        "{said}"
+    );
     assert!(said.contains("the rounds to a top-1 accuracy of 200.00 % of much noise is at most 5: never"), "{said}");
     let readme = toy.read("experiments/noise/README.md");
     assert!(readme.starts_with("# More noise\n") && readme.contains("**does not hold**"), "{readme}");

@@ -51,7 +51,7 @@ fn what_init_writes_plans_and_trains() {
         }
         let plan = json(folder, &[&["plan"], &short[..]].concat());
         let ending = json(folder, &[&["train"], &short[..], &["--out", kind]].concat());
-        let (foretold, paid) = (last_epsilon(&plan), number(&ending["metrics"]["epsilon"]));
+        let (foretold, paid) = (last_epsilon(&plan), number(&ending["metrics"]["epsilon_if_secret"]));
         assert!((foretold - paid).abs() < 1e-9, "{kind}: {foretold} was foretold, and it was {paid}");
     }
     // What is there is not overwritten.

@@ -404,7 +404,7 @@ fn json_has_every_number() {
     let answer: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(answer["rounds"], 4);
     assert_eq!(answer["metrics"]["round"], 4);
-    assert!(answer["metrics"]["epsilon"].as_f64().unwrap() > 0.0 && answer["simulated"] == true);
+    assert!(answer["metrics"]["epsilon_if_secret"].as_f64().unwrap() > 0.0 && answer["simulated"] == true);
 }
 
 #[test]

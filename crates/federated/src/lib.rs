@@ -18,7 +18,9 @@
 //! | [`model_folder`] | models on disk                                                       |
 //! | [`calendar`]   | seconds as dates                                                       |
 //! | [`files`]      | files that are there whole or not at all                               |
+//! | [`heads`]      | heads of a ledger that lie beside it, and whether it is theirs          |
 //! | [`metrics`]    | what a run measures, as the lines of its files                          |
+//! | [`price`]      | an epsilon together with what it means                                  |
 //! | [`report`]     | a run on one page, and several over one another                         |
 //! | [`sweep`]      | many runs of one question, and what comes of them together              |
 //! | [`tensorboard`] | what a run measured, for TensorBoard                                   |
@@ -32,12 +34,14 @@ pub mod config;
 pub mod evaluate;
 pub mod files;
 pub mod fleet;
+pub mod heads;
 mod markup;
 pub mod metrics;
 pub mod model_folder;
 pub mod optimizer;
 pub mod plan;
 pub mod population;
+pub mod price;
 pub mod propose;
 pub mod randomness;
 pub mod report;
@@ -46,3 +50,6 @@ pub mod run;
 pub mod sweep;
 pub mod tensorboard;
 pub mod vanishing;
+
+/// This program as a ledger names it: its version, and the revision of the source that it was built from.
+pub const SOFTWARE: &str = concat!("keyhush ", env!("CARGO_PKG_VERSION"), ", ", env!("KEYHUSH_REVISION"));

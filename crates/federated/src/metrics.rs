@@ -4,8 +4,10 @@
 //! post-processing of one (rule P12), but for the accuracies, which protect nobody of the users held out for them.
 //! `timing.jsonl` has a line a round. `diagnostics.jsonl` is for simulations: it shows what users did exactly, and says so.
 
-use privacy::{Epsilon, Rho};
+use privacy::Epsilon;
 use serde::{Deserialize, Serialize};
+
+use crate::price::Price;
 
 /// The names of the files in the folder of a run.
 pub const METRICS_FILE: &str = "metrics.jsonl";
@@ -41,11 +43,10 @@ pub struct Metrics {
     pub server_learning_rate: f64,
     /// Participations so far, as planned: rounds times cohort.
     pub planned_participations: u64,
-    /// What the releases so far cost.
-    pub epsilon: Epsilon,
-    /// Their zCDP parameter, where there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rho: Option<Rho>,
+    /// What the releases so far cost, under a name that says what that means: `epsilon_so_far`; `epsilon_if_secret` in a
+    /// simulation; with a filter, `epsilon`, which is its budget.
+    #[serde(flatten)]
+    pub price: Price,
     /// What they would cost with the large cohort that a small one stands for (rule P16).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub projected_epsilon: Option<Epsilon>,
@@ -110,5 +111,26 @@ impl Default for DiagnosticsHead {
     fn default() -> Self {
         let note = "not private: exact losses and norms of the simulated users of each round".to_owned();
         Self { private: false, note }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{price::Meaning, sweep::summary::tests::run};
+
+    #[test]
+    fn p23_a_line_names_its_epsilon_and_has_one() {
+        let mut line = run(&[0.5]).remove(0);
+        line.price = Price { meaning: Meaning::IfSecret, ..line.price };
+        let text = serde_json::to_string(&line).unwrap();
+        assert!(text.contains(r#""epsilon_if_secret":0.0"#) && !text.contains(r#""epsilon":"#), "{text}");
+        assert_eq!(serde_json::from_str::<Metrics>(&text).unwrap(), line);
+        for more in [r#""epsilon":0.0"#, r#""rho":0.0"#, r#""loss":1.0"#] {
+            let evil = text.replacen('{', &format!("{{{more},"), 1);
+            assert!(serde_json::from_str::<Metrics>(&evil).is_err(), "{evil}");
+        }
+        let none = text.replace(r#","epsilon_if_secret":0.0"#, "");
+        assert!(none != text && serde_json::from_str::<Metrics>(&none).is_err(), "{none}");
     }
 }

@@ -16,6 +16,7 @@ use std::{
 use crate::{
     files,
     metrics::{Metrics, Timing},
+    price::Meaning,
     report::time::seconds,
 };
 
@@ -65,11 +66,16 @@ pub fn save(path: &Path, events: &[u8]) -> io::Result<()> {
 
 /// What an evaluation shows, by tag. An infinite epsilon is written as infinity, which TensorBoard marks.
 fn scalars(line: &Metrics) -> Vec<(&'static str, f64)> {
+    let (epsilon, rho) = match line.price.meaning {
+        Meaning::Guaranteed => ("privacy/epsilon", "privacy/rho"),
+        Meaning::SoFar => ("privacy/epsilon_so_far", "privacy/rho_so_far"),
+        Meaning::IfSecret => ("privacy/epsilon_if_secret", "privacy/rho_if_secret"),
+    };
     let mut scalars = vec![
         ("accuracy/top1", line.accuracy_top1),
         ("accuracy/top3", line.accuracy_top3),
         ("accuracy/in_vocabulary", line.accuracy_in_vocabulary),
-        ("privacy/epsilon", line.epsilon.get()),
+        (epsilon, line.price.epsilon.get()),
         ("server/learning_rate", line.server_learning_rate),
         ("server/planned_participations", line.planned_participations as f64),
     ];
@@ -78,7 +84,7 @@ fn scalars(line: &Metrics) -> Vec<(&'static str, f64)> {
         ("clip/norm", line.clip_norm),
         ("clip/tracked_norm", line.tracked_clip_norm),
         ("clip/fraction_below", line.fraction_below_clip),
-        ("privacy/rho", line.rho.map(|rho| rho.get())),
+        (rho, line.price.rho.map(|rho| rho.get())),
         ("privacy/projected_epsilon", line.projected_epsilon.map(|epsilon| epsilon.get())),
     ];
     scalars.extend(sometimes.into_iter().filter_map(|(tag, value)| Some((tag, value?))));
@@ -144,6 +150,7 @@ mod tests {
     use privacy::{Epsilon, Rho};
 
     use super::*;
+    use crate::price::Price;
 
     #[test]
     fn checksums_are_those_of_rfc_3720() {
@@ -167,8 +174,7 @@ mod tests {
             fraction_below_clip: None,
             server_learning_rate: 1.0,
             planned_participations: 300,
-            epsilon: Epsilon::INFINITE,
-            rho: Some(Rho::new(0.5).unwrap()),
+            price: Price { meaning: Meaning::IfSecret, epsilon: Epsilon::INFINITE, rho: Some(Rho::new(0.5).unwrap()) },
             projected_epsilon: None,
         }
     }
@@ -271,11 +277,11 @@ mod tests {
             ("accuracy/top1", 0.125),
             ("accuracy/top3", 0.25),
             ("accuracy/in_vocabulary", 0.5),
-            ("privacy/epsilon", f32::INFINITY),
+            ("privacy/epsilon_if_secret", f32::INFINITY),
             ("server/learning_rate", 1.0),
             ("server/planned_participations", 300.0),
             ("clip/norm", 0.75),
-            ("privacy/rho", 0.5),
+            ("privacy/rho_if_secret", 0.5),
         ];
         assert_eq!(scalars, expected.map(|(tag, value)| (tag.to_owned(), value)));
     }

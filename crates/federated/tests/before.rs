@@ -97,7 +97,7 @@ fn p2_the_metrics_of_a_run_are_of_the_plans_group() {
     let epsilon = |name: &str, group: &str| {
         let run = folder.path().join(name);
         let ending = whole(&run, &[&arrival[..], &[group]].concat(), &mut Idle::default());
-        let (said, ledger) = (ending.metrics.epsilon.get(), ledger(&run));
+        let (said, ledger) = (ending.metrics.price.epsilon.get(), ledger(&run));
         let stated = ledger.epsilon(ledger.plan().delta).unwrap().epsilon.get();
         assert!((said / stated - 1.0).abs() < 1e-9, "{group}: the metrics say {said}, the ledger {stated}");
         said

@@ -8,7 +8,8 @@ use std::{fs, path::Path};
 
 use keyhush_federated::{
     metrics::{Metrics, Timing},
-    report::{Cost, Report, overlay},
+    price::{Meaning, Price},
+    report::{Compared, Cost, Report, overlay},
     tensorboard,
 };
 use privacy::{Delta, Epsilon, Rho};
@@ -44,12 +45,19 @@ fn sample(seed: u64, speed: f64) -> Vec<Metrics> {
                 fraction_below_clip: (i > 0).then(|| 0.5 + 0.08 * noise.next()),
                 server_learning_rate: 1.0,
                 planned_participations: round * 300,
-                epsilon: Epsilon::new(if round == 0 { 0.0 } else { 1.1 + 0.29 * (round as f64).sqrt() }).unwrap(),
-                rho: Some(Rho::new(0.001 * round as f64).unwrap()),
+                price: Price {
+                    meaning: Meaning::IfSecret,
+                    epsilon: Epsilon::new(if round == 0 { 0.0 } else { 1.1 + 0.29 * (round as f64).sqrt() }).unwrap(),
+                    rho: Some(Rho::new(0.001 * round as f64).unwrap()),
+                },
                 projected_epsilon: None,
             }
         })
         .collect()
+}
+
+fn price(meaning: Meaning, epsilon: f64) -> Price {
+    Price { meaning, epsilon: Epsilon::new(epsilon).unwrap_or(Epsilon::INFINITE), rho: None }
 }
 
 fn timing() -> Vec<Timing> {
@@ -81,8 +89,10 @@ fn report<'a>(metrics: &'a [Metrics], timing: &'a [Timing]) -> Report<'a> {
     Report {
         title: "first-run",
         started: "2026-11-02 10:14 UTC",
-        sentence: "A next-word model of 1,000,000 simulated users, top-1 accuracy 14.6 %, epsilon 5.21 at delta 1e-8.",
+        sentence: "A next-word model of 1,000,000 simulated users, top-1 accuracy 14.6 %. No guarantee.",
         simulated: true,
+        price: price(Meaning::IfSecret, 5.3),
+        remark: "",
         delta: Delta::new(1e-8).unwrap(),
         settings: SETTINGS,
         metrics,
@@ -129,8 +139,10 @@ fn a_run_is_reported() {
     assert_eq!(html.matches("<svg ").count(), 6);
     for wanted in [
         "simulation: repeatable noise, no guarantee",
-        "if the noise were secret",
-        "at delta 1e-8",
+        "<dt>Guarantee</dt><dd class=\"value\">none: simulated</dd>",
+        "with secret noise epsilon would be 5.3000 at delta 1e-8",
+        "<title>Epsilon if the noise were secret",
+        "<th scope=\"col\">epsilon if the noise were secret</th>",
         "mean of the last 5 evaluations",
         "<dd class=\"value\">200</dd>",
         "<title>Top-1 accuracy, mean of 5 evaluations (faint: each): percent over rounds</title>",
@@ -162,17 +174,44 @@ fn a_report_needs_nothing_but_itself_and_is_the_same_every_time() {
 fn runs_are_compared() {
     let (slow, fast) = (sample(2, 0.6), sample(3, 1.5));
     let mut open = sample(4, 2.0);
-    open.iter_mut().for_each(|m| m.epsilon = Epsilon::INFINITE);
-    let runs: [(&str, &[Metrics]); 4] =
-        [("noise 2, fixed clip", &slow), ("noise 1", &fast), ("without noise", &open), ("just begun", &[])];
+    open.iter_mut().for_each(|m| m.price.epsilon = Epsilon::INFINITE);
+    let compared = |name, metrics| Compared { name, metrics, stated: None };
+    let runs = [
+        compared("noise 2, fixed clip", &slow[..]),
+        Compared { stated: Some(price(Meaning::Guaranteed, 9.34)), ..compared("noise 1", &fast) },
+        compared("without noise", &open),
+        compared("just begun", &[]),
+    ];
     let html = overlay(&runs).unwrap();
     keep("compare.html", &html);
     assert_well_formed(&html);
     assert_eq!(html, overlay(&runs).unwrap());
     assert_eq!(html.matches("<svg ").count(), 6);
     assert!(html.contains("no privacy: infinite") && html.contains("nothing yet"));
+    assert!(html.contains("<td>9.3400</td>") && html.contains("5.2013 if the noise were secret"), "what is stated");
     assert!(html.matches("noise 2, fixed clip").count() > 4);
     assert_well_formed(&overlay(&[]).unwrap());
+}
+
+/// A tile said "Epsilon 4.85" of a model that was picked among four runs, and of noise that a seed can repeat.
+#[test]
+fn p23_the_tile_shows_what_is_stated_and_not_what_was_spent() {
+    let mut metrics = sample(1, 1.0);
+    metrics.iter_mut().for_each(|m| m.price.meaning = Meaning::SoFar);
+    let remark = ", all 4 runs of its sweep counted";
+    let stated = Report { simulated: false, price: price(Meaning::Guaranteed, 9.34), remark, ..report(&metrics, &[]) };
+    let html = stated.html().unwrap();
+    assert!(html.contains("<dt>Epsilon</dt><dd class=\"value\">9.3400</dd>"), "{html}");
+    assert!(html.contains("at delta 1e-8, all 4 runs of its sweep counted"));
+    assert!(
+        html.contains("<title>Epsilon so far, this run alone: ")
+            && html.contains("<th scope=\"col\">epsilon so far, this run alone</th>")
+    );
+    // With a filter its budget is the price at every round.
+    metrics.iter_mut().for_each(|m| m.price = price(Meaning::Guaranteed, 8.0));
+    let html = Report { price: price(Meaning::Guaranteed, 8.0), ..report(&metrics, &[]) }.html().unwrap();
+    assert!(html.contains("<title>Epsilon: ") && html.contains("<th scope=\"col\">epsilon</th>"), "{html}");
+    assert!(!html.contains("Top-1 accuracy for its"), "at one price there is no curve");
 }
 
 #[test]
@@ -192,7 +231,8 @@ fn what_stands_in_the_files_is_never_markup() {
     assert_well_formed(&html);
     assert!(!html.contains("<script"));
     assert_eq!(html.matches("&lt;script&gt;alert(1)").count(), 9);
-    let compared = overlay(&[(evil, &metrics), ("b", &metrics)]).unwrap();
+    let run = |name| Compared { name, metrics: &metrics, stated: None };
+    let compared = overlay(&[run(evil), run("b")]).unwrap();
     assert_well_formed(&compared);
     assert!(!compared.contains("<script"));
 }
@@ -200,8 +240,9 @@ fn what_stands_in_the_files_is_never_markup() {
 #[test]
 fn no_privacy_is_said_plainly() {
     let mut metrics = sample(1, 1.0);
-    metrics.iter_mut().for_each(|m| (m.epsilon, m.rho) = (Epsilon::INFINITE, None));
-    let html = Report { simulated: false, ..report(&metrics, &[]) }.html().unwrap();
+    metrics.iter_mut().for_each(|m| m.price = price(Meaning::SoFar, f64::INFINITY));
+    let stated = price(Meaning::Guaranteed, f64::INFINITY);
+    let html = Report { simulated: false, price: stated, ..report(&metrics, &[]) }.html().unwrap();
     assert!(html.contains("<dd class=\"value\">no privacy: infinite</dd>"));
     assert!(!html.contains("<title>Epsilon") && !html.contains("if the noise were secret"));
     assert!(!html.contains("repeatable noise"));
@@ -211,7 +252,7 @@ fn no_privacy_is_said_plainly() {
 #[test]
 fn a_projected_epsilon_is_called_projected() {
     let mut metrics = sample(1, 1.0);
-    metrics.iter_mut().for_each(|m| m.projected_epsilon = Some(Epsilon::new(m.epsilon.get() / 4.0).unwrap()));
+    metrics.iter_mut().for_each(|m| m.projected_epsilon = Some(Epsilon::new(m.price.epsilon.get() / 4.0).unwrap()));
     let html = report(&metrics, &[]).html().unwrap();
     keep("projected.html", &html);
     assert_well_formed(&html);

@@ -9,6 +9,7 @@ use keyhush_federated::{
     metrics::{DIAGNOSTICS_FILE, METRICS_FILE, Metrics},
     model_folder,
     plan::Plan,
+    price::Meaning,
     run::{self, Ending, LEDGER_FILE, MODEL_FOLDER, Means, Opened, Over, Run, RunError},
 };
 use lm::{folder::Weights, kernels::KernelPath};
@@ -306,11 +307,11 @@ fn p14_a_run_stops_before_the_round_that_would_cost_too_much() {
     let folder = tempfile::tempdir().unwrap();
     let (a, b) = (folder.path().join("a"), folder.path().join("b"));
     whole(&a, &[], 1);
-    let limit = metrics(&a).iter().find(|m| m.round == 6).unwrap().epsilon.get();
+    let limit = metrics(&a).iter().find(|m| m.round == 6).unwrap().price.epsilon.get();
     let set = format!("privacy.max_epsilon={limit}");
     let ending = whole(&b, &[&set], 1);
     assert!((6..9).contains(&ending.rounds), "{}", ending.rounds);
-    assert!(ending.metrics.epsilon.get() <= limit && ending.metrics.round == ending.rounds);
+    assert!(ending.metrics.price.epsilon.get() <= limit && ending.metrics.round == ending.rounds);
     assert!(ending.stopped.unwrap().contains("budget"));
     // It stays over when it is resumed.
     let (plan, opened) = plan(&[&set]);
@@ -329,14 +330,14 @@ fn p15_a_run_that_starts_from_another_counts_its_cost() {
     let start = [from.as_str(), "model.preset=", "model.vocabulary=", "model.hidden=", "model.embedding="];
     let second = whole(&b, &start, 1);
     let lines = metrics(&b);
-    assert_eq!(lines[0].epsilon, first.metrics.epsilon, "before its first round it has cost what the other cost");
+    assert_eq!(lines[0].price, first.metrics.price, "before its first round it has cost what the other cost");
     assert!((lines[0].accuracy_top1 - first.metrics.accuracy_top1).abs() < 1e-12);
-    assert!(second.metrics.epsilon > first.metrics.epsilon);
+    assert!(second.metrics.price.epsilon > first.metrics.price.epsilon);
     let ledger = Place::new(b.join(LEDGER_FILE)).read(&[]).unwrap();
     assert_eq!(ledger.imports().len(), 1);
     assert_eq!(ledger.imports()[0].kind, ImportKind::StartingModel);
     let composed = ledger.epsilon(ledger.plan().delta).unwrap().epsilon.get();
-    assert!((composed / second.metrics.epsilon.get() - 1.0).abs() < 1e-6, "the statement and the metrics agree");
+    assert!((composed / second.metrics.price.epsilon.get() - 1.0).abs() < 1e-6, "the statement and the metrics agree");
     // Under another adjacency it does not compose (rule P2).
     let (tree, opened) = plan(&[&start[..], &ARRIVAL[..], &["privacy.mechanism=tree"]].concat());
     let refused = Run::begin(&folder.path().join("c"), &tree, &opened, means(1)).map(|_| ()).unwrap_err();
@@ -363,7 +364,7 @@ fn the_ledger_and_the_metrics_agree_on_the_price() {
         let ending = whole(folder.path(), &set, 2);
         let ledger = Place::new(folder.path().join(LEDGER_FILE)).read(&[]).unwrap();
         let judged = ledger.epsilon(ledger.plan().delta).unwrap().epsilon.get();
-        let said = ending.metrics.epsilon.get();
+        let said = ending.metrics.price.epsilon.get();
         assert!(judged == said || (judged / said - 1.0).abs() < 1e-6, "{name}: {judged} and {said}");
         let planned = privacy::AccountantKind::Best
             .judge(&PrivacyEvent::Compose { events: vec![ledger.plan().event()] }, ledger.plan().delta)
@@ -377,9 +378,95 @@ fn without_noise_epsilon_is_infinite_and_the_model_learns() {
     let folder = tempfile::tempdir().unwrap();
     let set = ["privacy.mechanism=none", "privacy.noise_multiplier=", "rounds=30", "server.learning_rate=1.0"];
     let ending = whole(folder.path(), &set, 2);
-    assert!(!ending.metrics.epsilon.is_finite());
+    assert!(!ending.metrics.price.epsilon.is_finite());
     assert!(ending.sentence.contains("no privacy at all"), "{}", ending.sentence);
     let lines = metrics(folder.path());
     let (first, last) = (lines[0].perplexity.unwrap(), lines.last().unwrap().perplexity.unwrap());
     assert!(last < 0.7 * first, "{first} to {last}");
+}
+
+/// "In simulation ... with user-level (0.55, 1e-7)-differential privacy" was quoted of noise that a seed repeats.
+#[test]
+fn p23_a_simulation_promises_nothing_anywhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let ending = whole(folder.path(), &[], 1);
+    let private = "differential privacy (add-or-remove)";
+    let said = &ending.sentence;
+    assert!(
+        said.contains("No guarantee: the noise was simulated; with secret noise it would be user-level ("),
+        "{said}"
+    );
+    assert!(!said.contains("with user-level") && said.contains(private), "{said}");
+    for line in metrics(folder.path()) {
+        assert_eq!(line.price.meaning, Meaning::IfSecret);
+    }
+    let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    assert!(!text(METRICS_FILE).contains("\"epsilon\"") && !text(METRICS_FILE).contains("\"rho\""));
+    let json = serde_json::to_value(&ending).unwrap();
+    assert!(json.get("epsilon").is_none() && json["epsilon_if_secret"].is_number(), "{json}");
+    let report = text("report.html");
+    assert!(report.contains("none: simulated") && !report.contains("<dt>Epsilon</dt>"));
+}
+
+/// A secret run on sentences that a program made up was headlined "for each user".
+#[test]
+fn p23_secret_noise_on_a_made_up_crowd_protects_nobody_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let ending = whole(folder.path(), &["noise_seed="], 1);
+    assert!(ending.sentence.contains("made-up users") && ending.sentence.contains("nobody real is protected"));
+    let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    for name in ["statement.md", "report.html", "model/README.md"] {
+        assert!(text(name).contains("nobody real is protected"), "{name}");
+    }
+    let first = text(METRICS_FILE).lines().next().unwrap().to_owned();
+    assert!(first.contains("\"epsilon_so_far\"") && !first.contains("\"epsilon\""), "{first}");
+    let json = serde_json::to_value(&ending).unwrap();
+    assert_eq!(json["epsilon"].as_f64(), Some(ending.price.epsilon.get()));
+    assert!(text("statement.md").contains(keyhush_federated::SOFTWARE), "the revision of the source");
+}
+
+/// With a filter the guarantee is its budget, at the first round and at the last.
+#[test]
+fn p23_with_a_filter_the_budget_is_shown_and_not_what_was_spent() {
+    let folder = tempfile::tempdir().unwrap();
+    let filter =
+        ["privacy.mechanism=tree", "noise_seed=", "privacy.max_epsilon=40", "evaluation.stop_at_accuracy=0.99"];
+    let set = [&ARRIVAL[..], &filter].concat();
+    let ending = whole(folder.path(), &set, 1);
+    let budget = ending.price.epsilon.get();
+    assert!((39.9..=40.0).contains(&budget), "{budget}");
+    for line in metrics(folder.path()) {
+        assert_eq!((line.price.meaning, line.price.epsilon.get()), (Meaning::Guaranteed, budget));
+    }
+    assert!(ending.sentence.contains("with user-level (40.000, 1e-5)"), "{}", ending.sentence);
+}
+
+/// Stopped by hand after two of eleven rounds, a run was stated with the epsilon of two.
+#[test]
+fn p23_a_run_that_is_not_over_states_its_whole_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let (plan, opened) = plan(&["noise_seed="]);
+    let population = opened.population(plan.config.unit).unwrap();
+    let mut fleet = fleet(&plan, population.as_ref(), 1);
+    let mut run = Run::begin(folder.path(), &plan, &opened, means(1)).unwrap();
+    for _ in 0..2 {
+        run.step(&mut fleet).unwrap();
+    }
+    let ending = run.report().unwrap();
+    let whole = plan.epsilon(plan.config.rounds).unwrap().get();
+    assert!((ending.price.epsilon.get() / whole - 1.0).abs() < 1e-6, "{} and {whole}", ending.price.epsilon);
+    assert!(ending.price.epsilon > plan.epsilon(2).unwrap());
+}
+
+/// Another build goes on with a run; the ledger names the one that began it.
+#[test]
+fn a_run_goes_on_with_another_build_of_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut older, opened) = plan(&[]);
+    older.ledger.software = "keyhush 0.0.1, revision 0123456789ab".into();
+    drop(Run::begin(folder.path(), &older, &opened, means(1)).unwrap());
+    let (plan, opened) = plan(&[]);
+    let run = Run::resume(folder.path(), &plan, &opened, means(1)).unwrap();
+    assert!(run.warnings().is_empty(), "{:?}", run.warnings());
+    assert_eq!(run.ledger().plan().software, older.ledger.software);
 }

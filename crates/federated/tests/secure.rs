@@ -182,9 +182,8 @@ fn a_round_below_the_least_number_fails_and_releases_nothing() {
     let mut fleet = ThreadFleet::new(population.as_ref(), &plan.model, &plan.local, kernels, 2).unwrap();
     let mut run = Run::begin(&path, &plan, &opened, Means { kernels, threads: 2 }).unwrap();
     let error = run.step(&mut fleet).unwrap_err();
-    let RunError::Round(RoundError::Fleet(FleetError::Secure(SecureError::Failed(failure)))) = &error else {
-        panic!("{error}")
-    };
+    let RunError::Round(round) = &error else { panic!("{error}") };
+    let RoundError::Fleet(FleetError::Secure(SecureError::Failed(failure))) = &**round else { panic!("{error}") };
     assert!(matches!(failure, RoundFailure::TooFew { needed: 36, .. }), "{failure}");
     drop(run);
     assert_eq!(releases(&path), 0);

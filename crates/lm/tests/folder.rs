@@ -27,6 +27,7 @@ fn private() -> Guarantee {
     Guarantee::Private {
         epsilon: "1.7163".into(),
         delta: "1e-10".into(),
+        protects: "each device".into(),
         statement: "One device: all the text on it.\n".into(),
         ledger_head: HEAD.into(),
     }

@@ -5,7 +5,8 @@
 //! is that of a seed.
 //!
 //! For the tests: into two folders, `ledger.jsonl*` of the one as it is and `ledger.jsonl` of the other, simulated, as
-//! `simulated.jsonl`; `cut.jsonl` is the first six lines of the one, `damaged.jsonl` has another `"step"` in entry 3.
+//! `simulated.jsonl`; `cut.jsonl` is the first six lines of the one, `damaged.jsonl` has another `"step"` in entry 3,
+//! `doubled.jsonl` has the last line twice and beside it the head of the one, as `doubled.jsonl.head`.
 
 #![allow(clippy::print_stdout, reason = "printing is what this program does")]
 
@@ -27,8 +28,8 @@ mod tour {
         AccountantKind, Adjacency, Delta, Epsilon, MinSeparation, NoiseMatrix, NoiseMultiplier, Participation,
         PrivacyEvent, Segment,
         ledger::{
-            Aggregation, Attempt, Budget, Ended, FailureReason, ImportKind, Ledger, LedgerStore, NoiseDestroyed, Phase,
-            Plan, PublicData, Publication, SigningKey, Start, Unit, file::Place,
+            Aggregation, Attempt, Budget, DataSource, Ended, FailureReason, ImportKind, Ledger, LedgerStore,
+            NoiseDestroyed, Phase, Plan, PublicData, Publication, SigningKey, Start, Unit, file::Place,
         },
         rng::Randomness,
         statement::Statement,
@@ -62,6 +63,7 @@ mod tour {
             let record = key.record("model", step, 1, [[b"ada", b"bob", b"cyd", b"dan"][step as usize].as_slice()])?;
             release(&mut ledger, step, Some(&record))?;
         }
+        let _ = ledger.record_data_changed("the owner of a device asked to be erased", 1_735_690_000)?;
         let _ =
             ledger.close(Ended::ByHand, place.destroy_pseudonym_key()?, NoiseDestroyed::assertion(), 1_735_700_000)?;
         println!("{}", Statement::of(&ledger)?.to_markdown());
@@ -103,7 +105,8 @@ mod tour {
 
     fn plan(randomness: Randomness) -> Fallible<Plan> {
         Ok(Plan {
-            software: concat!("keyhush ", env!("CARGO_PKG_VERSION")).into(),
+            software: concat!("keyhush ", env!("CARGO_PKG_VERSION"), ", example of the ledger").into(),
+            data: DataSource::Users { what: "what is typed on the devices".into() },
             unit: Unit::Device,
             adjacency: Adjacency::ZeroOut,
             population: 3_000_000,
@@ -116,6 +119,7 @@ mod tour {
                 rounds: 1300,
                 event: tree(1300)?,
             }],
+            participation_kept_by: "the server".into(),
             accountant: AccountantKind::Best,
             group: 1,
             budget: Some(Budget::Fixed { max_epsilon: Epsilon::new(8.0)? }),

@@ -9,15 +9,17 @@ use keyhush_privacy::{
     Adjacency, ClipNorm, Epsilon, NoiseMatrix, NoiseMultiplier, PrivacyEvent, Segment,
     encoding::{Encoding, NoisePlan, VectorPlan},
     ledger::{
-        Attempt, Body, Budget, Charge, Digest, Ended, Entry, FailureReason, ImportKind, KeyDestroyed, Ledger,
-        LedgerError, LedgerStore, MemoryStore, NoiseDestroyed, Plan, PseudonymKey, PublicData, Publication, SigningKey,
-        Start,
+        Attempt, Body, Budget, Charge, DataSource, Digest, Ended, Entry, FailureReason, ImportKind, KeyDestroyed,
+        Ledger, LedgerError, LedgerStore, MemoryStore, NoiseDestroyed, Plan, PseudonymKey, PublicData, Publication,
+        SigningKey, Start,
     },
     mechanism::{Correlation, Mechanism, MechanismPlan},
     rng::{Randomness, SimulationKey},
     stages::Sum,
 };
-use ledger_story::{attempt, content, delta, gaussian, key, limits, model_step, plan, publish, publish_with, tree};
+use ledger_story::{
+    attempt, content, delta, gaussian, key, limits, model_plan, model_step, plan, publish, publish_with, tree,
+};
 
 fn ledger(plan: Plan) -> Ledger<MemoryStore> {
     Ledger::create(MemoryStore::new(), plan, key(), 0).unwrap()
@@ -48,8 +50,10 @@ fn other_entries(ledger: &Ledger<MemoryStore>) -> Vec<Entry> {
 #[test]
 fn a_plan_that_says_nothing_is_refused() {
     type Spoil = fn(&mut Plan);
-    let evil: [(&str, Spoil); 8] = [
+    let evil: [(&str, Spoil); 10] = [
         ("software", |p| p.software.clear()),
+        ("data", |p| p.data = DataSource::Users { what: " ".into() }),
+        ("participation_kept_by", |p| p.participation_kept_by.clear()),
         ("population", |p| p.population = 0),
         ("delta", |p| p.population = 100_000_000),
         ("group", |p| p.group = 0),
@@ -263,7 +267,7 @@ fn p14_a_filter_needs_a_rho() {
 
 #[test]
 fn p15_a_run_from_another_model_imports_its_ledger_first() {
-    let mut before = ledger(plan());
+    let mut before = ledger(model_plan(1));
     let _ = model_step(&mut before, 0).unwrap();
     let start = Start::Ledger { head: before.head() };
     let mut after = ledger(Plan { start, ..plan() });
@@ -281,9 +285,9 @@ fn p15_a_run_from_another_model_imports_its_ledger_first() {
 fn p15_a_sweep_is_counted_and_never_refused() {
     let max_epsilon = delta_of(&tree(&[1]));
     let budget = Some(Budget::Fixed { max_epsilon });
-    let mut chosen = ledger(Plan { budget, ..plan() });
+    let mut chosen = ledger(Plan { budget, ..model_plan(1) });
     let _ = model_step(&mut chosen, 0).unwrap();
-    let mut sibling = Ledger::create(MemoryStore::new(), plan(), SigningKey::from_seed(&[1; 32]), 0).unwrap();
+    let mut sibling = Ledger::create(MemoryStore::new(), model_plan(1), SigningKey::from_seed(&[1; 32]), 0).unwrap();
     let _ = model_step(&mut sibling, 0).unwrap();
     let _ = chosen.record_import(sibling.as_import(ImportKind::SweepRun, "the same at z = 7", true), 2).unwrap();
     assert_eq!(delta_of(&chosen.guaranteed_event()), max_epsilon);

@@ -46,6 +46,18 @@ impl Run {
     fn bytes(&self) -> Vec<u8> {
         fs::read(self.path()).unwrap()
     }
+
+    /// The line of the entry that would come next, written and taken back.
+    fn next_line(&self) -> Vec<u8> {
+        let [whole, head] = [self.path(), self.beside(".head")].map(|path| fs::read(path).unwrap());
+        let (mut ledger, _) = self.place().open(&[]).unwrap();
+        let _ = model_step(&mut ledger, self.head.length - 1).unwrap();
+        drop(ledger);
+        let line = self.bytes().split_off(whole.len());
+        fs::write(self.path(), whole).unwrap();
+        fs::write(self.beside(".head"), head).unwrap();
+        line
+    }
 }
 
 fn append(path: &Path, bytes: &[u8]) {
@@ -69,8 +81,8 @@ fn what_was_recorded_is_there_after_opening() {
 fn a_torn_record_after_the_last_acknowledged_one_is_dropped_with_a_word() {
     let run = Run::of(2);
     let whole = run.bytes();
-    let last = whole[..whole.len() - 1].iter().rposition(|b| *b == b'\n').unwrap() + 1;
-    for torn in [&b"{\"entry\":{\"ind"[..], b"\0\0\0\0\0\0\0", &whole[last..whole.len() - 1], b"\0\0\0}\n", b"\n"] {
+    let next = run.next_line();
+    for torn in [&b"{\"entry\":{\"ind"[..], b"\0\0\0\0\0\0\0", &next[..next.len() - 1], b"\0\0\0}\n", b"\n"] {
         append(&run.path(), torn);
         let read = run.place().read(&[]).unwrap();
         assert_eq!((read.head(), read.warnings().len()), (run.head, 1));
@@ -82,6 +94,24 @@ fn a_torn_record_after_the_last_acknowledged_one_is_dropped_with_a_word() {
         drop(ledger);
         assert_eq!(run.bytes(), whole);
     }
+}
+
+/// Whole lines behind the head were taken for torn records and dropped with a word, whatever they were.
+#[test]
+fn p17_a_whole_entry_that_does_not_follow_is_damage_and_not_a_torn_record() {
+    let run = Run::of(3);
+    let whole = run.bytes();
+    let lines: Vec<&[u8]> = whole.split_inclusive(|b| *b == b'\n').collect();
+    let without_its_break = &lines[3][..lines[3].len() - 1];
+    for (what, line) in [("doubled", lines[3]), ("an earlier one", lines[1]), ("without its break", without_its_break)]
+    {
+        append(&run.path(), line);
+        assert!(matches!(run.place().read(&[]), Err(LedgerError::Damaged { entry: 4, .. })), "{what}");
+        assert!(matches!(run.place().open(&[]), Err(LedgerError::Damaged { entry: 4, .. })), "{what}");
+        assert_eq!(run.bytes().len(), whole.len() + line.len(), "nothing is mended: {what}");
+        fs::write(run.path(), &whole).unwrap();
+    }
+    assert!(run.place().open(&[]).is_ok());
 }
 
 #[test]

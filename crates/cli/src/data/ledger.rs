@@ -11,7 +11,7 @@ use clap::Args;
 use privacy::{
     AccountantKind, Adjacency, Delta, Participation, PrivacyEvent,
     ledger::{
-        Aggregation, Attempt, Head, Ledger, LedgerError, Phase, Plan, Publication, Start, Unit,
+        Aggregation, Attempt, DataSource, Head, Ledger, LedgerError, Phase, Plan, Publication, Start, Unit,
         file::{FileStore, Place},
     },
     rng::Randomness,
@@ -85,7 +85,8 @@ fn plan(population: u64, size: usize) -> anyhow::Result<Plan> {
     }
     let mechanism = "the most frequent words of the users' text, counted without noise".to_owned();
     Ok(Plan {
-        software: concat!("keyhush ", env!("CARGO_PKG_VERSION")).into(),
+        software: federated::SOFTWARE.into(),
+        data: DataSource::Users { what: "the text that the words were counted from".into() },
         unit: Unit::User,
         adjacency: Adjacency::AddOrRemove,
         population,
@@ -99,6 +100,7 @@ fn plan(population: u64, size: usize) -> anyhow::Result<Plan> {
             participation: Participation::Once,
             rounds: 1,
         }],
+        participation_kept_by: "the program that counted the words, which reads all text once".into(),
         accountant: AccountantKind::Best,
         group: 1,
         budget: None,

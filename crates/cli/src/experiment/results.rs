@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use federated::sweep::{bootstrap::Estimate, measure::Measure};
+use federated::{
+    price::Price,
+    sweep::{bootstrap::Estimate, measure::Measure},
+};
 use serde::Serialize;
 
 use super::{accounting::Computed, format::Experiment, training::Outcome, verdict::Verdict, what::What};
@@ -56,8 +59,9 @@ pub(super) struct OfSeed {
     last_accuracy_top1: f64,
     #[serde(serialize_with = "federated::sweep::bootstrap::number")]
     perplexity: f64,
-    #[serde(serialize_with = "federated::sweep::bootstrap::number")]
-    epsilon: f64,
+    /// Under a name that says what it means.
+    #[serde(flatten)]
+    price: Option<Price>,
 }
 
 /// A number of the paper, and ours.
@@ -107,7 +111,7 @@ impl OfVariant {
             accuracy_top1: Measure::AccuracyTop1.last(run),
             last_accuracy_top1: run.last().map_or(f64::NAN, |line| line.accuracy_top1),
             perplexity: Measure::Perplexity.last(run),
-            epsilon: Measure::Epsilon.last(run),
+            price: run.last().map(|line| line.price),
         };
         Self {
             name: outcome.variant.name.clone(),

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use federated::heads::{self, HeadsError, Shown};
 use privacy::ledger::{
     Head, Ledger, LedgerError,
     file::{FileStore, Place},
@@ -16,16 +17,25 @@ pub(crate) struct LedgerArgs {
     /// The ledger's file
     #[arg(long = "ledger", value_name = "FILE")]
     path: PathBuf,
-    /// A head that the ledger must have had: LENGTH:HASH from a statement, checkpoint or model, or a file that holds one
+    /// A head that the ledger must have had: LENGTH:HASH, or what holds one: a witness FILE.head, a statement.json, a
+    /// checkpoint, the folder of a model
     #[arg(long = "head", value_name = "HEAD")]
     heads: Vec<String>,
 }
 
 impl LedgerArgs {
-    /// Opens the ledger for reading, with every entry and every head checked.
+    /// Opens the ledger for reading, with every entry and every head checked, those that lie beside it too.
     pub(crate) fn read(&self) -> anyhow::Result<Ledger<FileStore>> {
         self.refuse_missing()?;
-        Ok(self.open(&self.heads()?)?)
+        let heads = self.heads()?;
+        let ledger = self.open(&heads)?;
+        self.beside()?;
+        Ok(ledger)
+    }
+
+    /// What lies beside the ledger and was taken from it, in the folder of a run.
+    pub(crate) fn beside(&self) -> Result<Vec<Shown>, HeadsError> {
+        heads::check(&self.path)
     }
 
     /// The same, with errors of the ledger apart from those of the command line.
@@ -47,10 +57,9 @@ impl LedgerArgs {
 }
 
 fn head(given: &str) -> Result<Head, BadInput> {
-    let text = match std::fs::read_to_string(given) {
-        Ok(text) => text,
-        Err(_) if !Path::new(given).exists() => given.to_owned(),
-        Err(error) => return Err(BadInput::wrong("head", format!("{given}: {error}"))),
-    };
-    text.trim_end().parse().map_err(|error| BadInput::wrong("head", error))
+    let path = Path::new(given);
+    if path.exists() {
+        return heads::in_file(path).map_err(|error| BadInput::wrong("head", error));
+    }
+    given.parse().map_err(|error| BadInput::wrong("head", error))
 }

@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use clap::Args;
+use federated::heads::{HeadsError, Shown};
 use privacy::{
-    ledger::{LedgerError, Verification, VerifyingKey},
-    rng::Randomness,
+    ledger::{Basis, Ended, Verification, VerifyingKey},
     statement::{rounded_down, rounded_up},
 };
 use serde::Serialize;
@@ -33,6 +33,8 @@ struct Verified<'a> {
     verified: bool,
     #[serde(flatten)]
     found: &'a Verification,
+    /// The heads that lie beside the ledger, all on the chain.
+    heads_beside: &'a [Shown],
 }
 
 pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
@@ -40,12 +42,17 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
     let pinned = args.pinned()?;
     let heads = args.ledger.heads()?;
     let mut out = std::io::stdout().lock();
-    match args.ledger.open(&heads).and_then(|ledger| ledger.verify(&heads, pinned.as_ref())) {
-        Ok(found) if args.json => {
-            writeln!(out, "{}", serde_json::to_string(&Verified { verified: true, found: &found })?)?;
+    let checked = || {
+        let found = args.ledger.open(&heads)?.verify(&heads, pinned.as_ref())?;
+        Ok::<_, HeadsError>((found, args.ledger.beside()?))
+    };
+    match checked() {
+        Ok((found, beside)) if args.json => {
+            let verified = Verified { verified: true, found: &found, heads_beside: &beside };
+            writeln!(out, "{}", serde_json::to_string(&verified)?)?;
         }
-        Ok(found) => {
-            for (name, value) in lines(&found) {
+        Ok((found, beside)) => {
+            for (name, value) in lines(&found, &beside) {
                 writeln!(out, "{name:<17} {value}")?;
             }
         }
@@ -66,20 +73,21 @@ impl VerifyArgs {
     }
 }
 
-fn full(error: &LedgerError) -> String {
+fn full(error: &HeadsError) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
     }
 }
 
-fn lines(found: &Verification) -> Vec<(&'static str, String)> {
+fn lines(found: &Verification, beside: &[Shown]) -> Vec<(&'static str, String)> {
     let pinned = if found.key_pinned { "as pinned" } else { "not pinned" };
     let mut lines = vec![
         ("entries", format!("{}, each chained to the one before it and signed", found.entries)),
         ("head", found.head.to_string()),
         ("key", format!("{}, {pinned}", found.key)),
         ("heads", heads(found)),
+        ("heads beside it", heads_beside(beside)),
         (
             "vectors",
             format!("{} stored and as recorded, {} not stored here", found.vectors_matching, found.vectors_absent),
@@ -94,6 +102,8 @@ fn lines(found: &Verification) -> Vec<(&'static str, String)> {
         ("observed", format!("in {stream:?} at most {most} participations of a user, {separation}"))
     }));
     lines.extend(cost(found));
+    lines.extend(closing(found));
+    lines.extend(found.data_changes.iter().map(|changed| ("data changed", changed.why.clone())));
     lines.extend(found.warnings.iter().map(|warning| ("noticed", warning.clone())));
     let not_shown = found.not_shown.iter().enumerate();
     lines.extend(not_shown.map(|(i, words)| (if i == 0 { "does not show" } else { "" }, words.clone())));
@@ -107,6 +117,31 @@ fn heads(found: &Verification) -> String {
     }
 }
 
+fn heads_beside(beside: &[Shown]) -> String {
+    let names: Vec<String> = beside.iter().map(|shown| shown.place.display().to_string()).collect();
+    if names.is_empty() { "none found".into() } else { format!("on the chain: {}", names.join(", ")) }
+}
+
+fn closing(found: &Verification) -> Vec<(&'static str, String)> {
+    let Some(closing) = &found.closing else {
+        return vec![(
+            "closed",
+            "no: more may be released, and nothing says that the keys of noise and pseudonyms are gone".into(),
+        )];
+    };
+    let why = match closing.because {
+        Ended::PlanDone => "the plan was done",
+        Ended::BudgetSpent => "the next release would have cost more than the budget",
+        Ended::TargetReached => "the accuracy that was asked for was reached",
+        Ended::ByHand => "somebody ended the run by hand",
+    };
+    let gone = |gone: bool| if gone { "destroyed" } else { "not destroyed" };
+    let simulated = found.judgement_if_secret.is_some();
+    let noise = if simulated { "whoever knows the seed has it" } else { gone(closing.noise_destroyed) };
+    let pseudonyms = gone(closing.pseudonym_key_destroyed);
+    vec![("closed", format!("yes: {why}")), ("keys", format!("noise: {noise}; pseudonyms: {pseudonyms}"))]
+}
+
 fn participations(found: &Verification) -> String {
     match (found.participations_matching, found.participations_unnamed) {
         (Some(matching), Some(0)) => format!("{matching} records as recorded"),
@@ -116,16 +151,27 @@ fn participations(found: &Verification) -> String {
 }
 
 fn cost(found: &Verification) -> Vec<(&'static str, String)> {
-    let judgement = &found.judgement;
+    let simulated = found.judgement_if_secret;
+    let Some(judgement) = found.judgement.or(simulated) else { return Vec::new() };
     let lower = judgement.epsilon_lower.map_or(String::new(), |l| format!("  (at least {})", rounded_down(l.get())));
+    let epsilon = format!("{}{lower}", rounded_up(judgement.epsilon.get()));
     let mut lines = vec![
-        ("epsilon", format!("{}{lower}", rounded_up(judgement.epsilon.get()))),
+        (if simulated.is_some() { "epsilon if secret" } else { "epsilon" }, epsilon),
+        ("of", basis(found.basis).into()),
         ("delta", format!("{:e}", found.delta.get())),
         ("accountant", judgement.accountant.to_string()),
     ];
     lines.extend(found.max_epsilon.map(|max| ("max epsilon", max.to_string())));
-    if found.randomness != Randomness::Secret {
+    if simulated.is_some() {
         lines.push(("guarantee", "none: the noise was simulated, and whoever knows the seed can recompute it".into()));
     }
     lines
+}
+
+const fn basis(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Spent => "what was released",
+        Basis::Plan => "the whole plan, however little of it was released",
+        Basis::Budget => "the whole budget, however little of it was spent",
+    }
 }

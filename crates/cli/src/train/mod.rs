@@ -371,7 +371,5 @@ fn announce(ending: &Ending, folder: &Path, json: bool) -> anyhow::Result<()> {
 
 /// Accuracy and price, as progress shows them.
 fn shown(metrics: &Metrics) -> String {
-    let epsilon = metrics.epsilon.get();
-    let epsilon = if epsilon.is_finite() { format!("{epsilon:.2}") } else { "infinite".to_owned() };
-    format!("top-1 {:.1} %, epsilon {epsilon}", 100.0 * metrics.accuracy_top1)
+    format!("top-1 {:.1} %, epsilon {}", 100.0 * metrics.accuracy_top1, metrics.price.words())
 }

@@ -23,7 +23,7 @@ use lm::model::{config::ModelConfig, parameters::ParameterLayout};
 use privacy::{
     Adjacency, ClipNorm, Delta, Epsilon, NoiseMultiplier, Participation, PrivacyEvent,
     clip::{AdaptiveClipPlan, ClipStep},
-    ledger::{self, Aggregation, Budget, PublicData, Start},
+    ledger::{self, Aggregation, Budget, DataSource, PublicData, Start},
     rng::Randomness,
     stages::{ClipRule, ClipRuleError},
 };
@@ -46,6 +46,8 @@ use crate::{
 pub struct Setting {
     /// What the model is made of.
     pub model: ModelConfig,
+    /// Whose text it is.
+    pub data: DataSource,
     /// What it was before.
     pub start: Start,
     /// What was released of the users' text before the run, without privacy: a vocabulary that was counted from it.
@@ -358,12 +360,14 @@ fn ledger_plan(draft: &Draft<'_>, phases: &[Phase], setting: &Setting) -> Result
         ledger_phases.push(phase.of_ledger(config)?);
     }
     Ok(ledger::Plan {
-        software: concat!("keyhush ", env!("CARGO_PKG_VERSION")).to_owned(),
+        software: crate::SOFTWARE.to_owned(),
+        data: setting.data.clone(),
         unit: config.unit,
         adjacency,
         population,
         delta,
         phases: ledger_phases,
+        participation_kept_by: "the program that simulates the devices, which draws every cohort itself".to_owned(),
         accountant: config.privacy.accountant,
         group: config.privacy.group,
         budget: budget(config, delta)?,

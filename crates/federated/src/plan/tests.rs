@@ -4,7 +4,7 @@ use lm::model::config::ModelConfig;
 use privacy::{
     AccountantKind, Adjacency, Delta, NoiseMultiplier, PrivacyEvent, SamplingRate,
     event::Noise,
-    ledger::{Budget, PublicData, Start},
+    ledger::{Budget, DataSource, PublicData, Start},
 };
 
 use super::{Plan, Setting};
@@ -53,7 +53,8 @@ const TREE: [&str; 4] = [
 
 fn setting() -> Setting {
     let model = ModelConfig::preset("tiny").unwrap().with_vocabulary(100);
-    Setting { model, start: Start::Random, non_private: None, public_data: Vec::new() }
+    let data = DataSource::MadeUp { what: "nobody".into() };
+    Setting { model, data, start: Start::Random, non_private: None, public_data: Vec::new() }
 }
 
 fn plan_of(set: &[&str]) -> Result<Plan, ConfigError> {

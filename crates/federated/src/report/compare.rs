@@ -6,13 +6,34 @@ use super::{
     curves::{self, Run, smoothed},
     page::{accuracy, figures, four_digits, grouped, page, table},
 };
-use crate::{chart::ChartError, metrics::Metrics};
+use crate::{chart::ChartError, metrics::Metrics, price::Price};
+
+/// A run among others.
+#[derive(Debug, Clone, Copy)]
+pub struct Compared<'a> {
+    /// What people call it.
+    pub name: &'a str,
+    /// Its evaluations.
+    pub metrics: &'a [Metrics],
+    /// What its statement says, where it has one: its last evaluation knows only what it cost so far, alone.
+    pub stated: Option<Price>,
+}
+
+impl Compared<'_> {
+    /// The epsilon in words: what is stated, or what the last evaluation says.
+    #[must_use]
+    pub fn price(&self) -> Option<Price> {
+        self.stated.or_else(|| self.metrics.last().map(|last| last.price))
+    }
+}
 
 /// The page of a comparison: the curves of the runs over one another, and where each of them ended.
 ///
 /// # Errors
 /// When a chart cannot be drawn.
-pub fn overlay(runs: &[(&str, &[Metrics])]) -> Result<String, ChartError> {
+pub fn overlay(compared: &[Compared<'_>]) -> Result<String, ChartError> {
+    let runs: Vec<Run<'_>> = compared.iter().map(|run| (run.name, run.metrics)).collect();
+    let runs = &runs[..];
     let charts = [
         curves::accuracy(runs),
         curves::perplexity(runs),
@@ -33,7 +54,7 @@ pub fn overlay(runs: &[(&str, &[Metrics])]) -> Result<String, ChartError> {
         "epsilon",
         "participations",
     ];
-    let mut rows: Vec<Vec<String>> = runs.iter().map(row).collect();
+    let mut rows: Vec<Vec<String>> = compared.iter().map(row).collect();
     rows.iter_mut().for_each(|row| row.resize(head.len(), String::new()));
     let body = format!(
         "<p class=\"soft\">Accuracy is smoothed over {} evaluations. Each epsilon is at the delta of its run, whose report \
@@ -45,13 +66,14 @@ pub fn overlay(runs: &[(&str, &[Metrics])]) -> Result<String, ChartError> {
     Ok(page("Runs compared", &body))
 }
 
-fn row((name, metrics): &Run<'_>) -> Vec<String> {
-    let Some(last) = metrics.last() else { return vec![(*name).to_owned(), "nothing yet".into()] };
+fn row(run: &Compared<'_>) -> Vec<String> {
+    let Compared { name, metrics, .. } = *run;
+    let Some(last) = metrics.last() else { return vec![name.to_owned(), "nothing yet".into()] };
     let values: Vec<f64> = metrics.iter().map(|m| m.accuracy_top1).collect();
     let none = || "none".to_owned();
     let projected = last.projected_epsilon.map_or_else(String::new, |e| format!(" (projected: {})", epsilon(e)));
     vec![
-        (*name).to_owned(),
+        name.to_owned(),
         grouped(last.round),
         accuracy(smoothed(&values).last().copied().unwrap_or(f64::NAN)),
         accuracy(last.accuracy_top1),
@@ -59,7 +81,7 @@ fn row((name, metrics): &Run<'_>) -> Vec<String> {
         accuracy(last.accuracy_in_vocabulary),
         last.perplexity.map_or_else(|| "infinite".into(), four_digits),
         last.clip_norm.map_or_else(none, four_digits),
-        epsilon(last.epsilon) + &projected,
+        run.price().unwrap_or(last.price).words() + &projected,
         grouped(last.planned_participations),
     ]
 }

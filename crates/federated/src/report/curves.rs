@@ -3,6 +3,7 @@
 use crate::{
     chart::{Chart, Series},
     metrics::Metrics,
+    price::Meaning,
 };
 
 /// Evaluations that accuracy is smoothed over, as in the papers.
@@ -78,24 +79,56 @@ pub(super) fn fraction_below_clip(runs: &[Run<'_>]) -> Chart {
     over_rounds("Users under the clip, noised", "percent", runs, |m| Some(m.fraction_below_clip? * 100.0))
 }
 
-pub(super) fn epsilon(runs: &[Run<'_>]) -> Chart {
-    let chart = over_rounds("Epsilon", "epsilon", runs, |m| Some(m.epsilon.get()));
-    also(chart, runs, "projected to the large cohort", |m| Some(m.projected_epsilon?.get()))
+/// What an epsilon of an evaluation is, on axes and above columns.
+pub(super) const fn epsilon_label(meaning: Meaning) -> &'static str {
+    match meaning {
+        Meaning::Guaranteed => "epsilon",
+        Meaning::SoFar => "epsilon so far, this run alone",
+        Meaning::IfSecret => "epsilon if the noise were secret",
+    }
 }
 
-/// What was learned for which price; empty as long as nothing was paid.
+/// What the epsilons of runs are; where they are not the same, the names of the lines say it.
+fn meaning(runs: &[Run<'_>]) -> Option<Meaning> {
+    let mut meanings = runs.iter().filter_map(|(_, metrics)| metrics.first()).map(|line| line.price.meaning);
+    let first = meanings.next()?;
+    meanings.all(|other| other == first).then_some(first)
+}
+
+/// The runs with what their epsilons are in their names, where that is not the same for all.
+fn named<'a>(runs: &[Run<'a>]) -> Vec<(String, &'a [Metrics])> {
+    let all = meaning(runs);
+    let name = |(name, metrics): &Run<'a>| match metrics.first() {
+        Some(line) if all.is_none() => format!("{name}: {}", epsilon_label(line.price.meaning)),
+        _ => (*name).to_owned(),
+    };
+    runs.iter().map(|run| (name(run), run.1)).collect()
+}
+
+pub(super) fn epsilon(runs: &[Run<'_>]) -> Chart {
+    let label = meaning(runs).map_or("epsilon", epsilon_label);
+    let named = named(runs);
+    let runs: Vec<Run<'_>> = named.iter().map(|(name, metrics)| (name.as_str(), *metrics)).collect();
+    let title = label[..1].to_uppercase() + &label[1..];
+    let chart = over_rounds(&title, label, &runs, |m| Some(m.price.epsilon.get()));
+    also(chart, &runs, "projected to the large cohort", |m| Some(m.projected_epsilon?.get()))
+}
+
+/// What was learned for which price; empty as long as nothing was paid, and where a filter's budget is the price throughout.
 pub(super) fn accuracy_over_epsilon(runs: &[Run<'_>]) -> Chart {
-    let is_price = |m: &Metrics| m.epsilon.is_finite() && m.epsilon.get() > 0.0;
-    if !runs.iter().any(|(_, metrics)| metrics.iter().any(is_price)) {
+    let is_price = |m: &Metrics| m.price.epsilon.is_finite() && m.price.epsilon.get() > 0.0;
+    let grows = |metrics: &[Metrics]| metrics.windows(2).any(|pair| pair[0].price.epsilon != pair[1].price.epsilon);
+    if !runs.iter().any(|(_, metrics)| metrics.iter().any(is_price) && grows(metrics)) {
         return Chart::default();
     }
-    let series = runs.iter().map(|(name, metrics)| {
+    let label = meaning(runs).map_or("epsilon", epsilon_label);
+    let series = named(runs).into_iter().map(|(name, metrics)| {
         let values: Vec<f64> = metrics.iter().map(|m| m.accuracy_top1 * 100.0).collect();
-        Series::new(*name, metrics.iter().map(|m| m.epsilon.get()).zip(smoothed(&values)).collect())
+        Series::new(name, metrics.iter().map(|m| m.price.epsilon.get()).zip(smoothed(&values)).collect())
     });
     Chart {
-        title: "Top-1 accuracy for its epsilon".into(),
-        x_label: "epsilon".into(),
+        title: format!("Top-1 accuracy for its {label}"),
+        x_label: label.into(),
         y_label: "percent".into(),
         series: series.collect(),
         ..Chart::default()

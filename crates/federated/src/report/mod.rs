@@ -17,7 +17,7 @@ pub(crate) use self::{
     page::{accuracy, figures, grouped, page, table},
 };
 pub use self::{
-    compare::overlay,
+    compare::{Compared, overlay},
     curves::{SMOOTHED_OVER, smoothed},
     page::four_digits,
 };
@@ -25,6 +25,7 @@ use crate::{
     chart::ChartError,
     markup::escaped,
     metrics::{Metrics, Timing},
+    price::{Meaning, Price},
 };
 
 /// The name of the file in the folder of a run.
@@ -41,6 +42,10 @@ pub struct Report<'a> {
     pub sentence: &'a str,
     /// Whether its noise can be repeated, so that nothing is guaranteed.
     pub simulated: bool,
+    /// What its statement guarantees, or would if the noise were secret.
+    pub price: Price,
+    /// What must be said beside that epsilon; it may be empty.
+    pub remark: &'a str,
     /// The delta of its epsilons.
     pub delta: Delta,
     /// Its settings, as TOML.
@@ -111,7 +116,7 @@ impl Report<'_> {
         let cards = [
             ("Top-1 accuracy", accuracy(smooth), over),
             ("Perplexity", perplexity, format!("{} predictions on held-out users", grouped(last.targets))),
-            ("Epsilon", epsilon(last.epsilon), self.price(last)),
+            self.price(last),
             ("Rounds", grouped(last.round), format!("{} participations", grouped(last.planned_participations))),
         ];
         let card = |(name, value, note): &(&str, String, String)| {
@@ -124,16 +129,22 @@ impl Report<'_> {
         format!("<dl class=\"cards\">\n{}</dl>\n", cards.iter().map(card).collect::<String>())
     }
 
-    /// What belongs to an epsilon.
-    fn price(&self, last: &Metrics) -> String {
-        let mut note = format!("at delta {:e}", self.delta.get());
-        if self.simulated && last.epsilon.is_finite() {
-            note.push_str(", if the noise were secret");
-        }
+    /// What is guaranteed (rule P23): never an epsilon of noise that somebody can recompute, but where it says so.
+    fn price<'b>(&self, last: &Metrics) -> (&'b str, String, String) {
+        let (Price { epsilon: stated, meaning, .. }, delta) = (self.price, self.delta.get());
+        let remark = self.remark;
+        let (name, value, mut note) = match (stated.is_finite(), meaning) {
+            (true, Meaning::IfSecret) => {
+                let would =
+                    format!("with secret noise epsilon would be {} at delta {delta:e}{remark}", epsilon(stated));
+                ("Guarantee", "none: simulated".to_owned(), would)
+            }
+            _ => ("Epsilon", epsilon(stated), format!("at delta {delta:e}{remark}")),
+        };
         if let Some(projected) = last.projected_epsilon {
             let _ = write!(note, "; projected to the large cohort: {}", epsilon(projected)); // does not fail
         }
-        note
+        (name, value, note)
     }
 
     fn curves(&self) -> Result<String, ChartError> {
@@ -153,7 +164,7 @@ impl Report<'_> {
             }
         }
         let mut html = figures(&charts)?;
-        if self.metrics.last().is_some_and(|m| !m.epsilon.is_finite()) {
+        if self.metrics.last().is_some_and(|m| !m.price.epsilon.is_finite()) {
             html.push_str("<p><strong>No privacy: epsilon is infinite.</strong></p>\n");
         }
         html.push_str(&self.evaluations());
@@ -162,6 +173,10 @@ impl Report<'_> {
 
     /// The numbers behind the curves.
     fn evaluations(&self) -> String {
+        let price = match self.metrics.first().map(|m| m.price.meaning) {
+            Some(meaning) => curves::epsilon_label(meaning),
+            None => "epsilon",
+        };
         let head = [
             "round",
             "top 1",
@@ -170,7 +185,7 @@ impl Report<'_> {
             "perplexity",
             "clip norm",
             "under the clip, noised",
-            "epsilon",
+            price,
         ];
         let none = || "none".to_owned();
         let row = |m: &Metrics| {
@@ -182,7 +197,7 @@ impl Report<'_> {
                 m.perplexity.map_or_else(|| "infinite".into(), four_digits),
                 m.clip_norm.map_or_else(none, four_digits),
                 m.fraction_below_clip.map_or_else(none, page::percent),
-                epsilon(m.epsilon),
+                epsilon(m.price.epsilon),
             ]
         };
         let rows: Vec<Vec<String>> = self.metrics.iter().map(row).collect();

@@ -1,20 +1,22 @@
 //! What a run leaves behind: the model, the statement, the report.
 
+use std::path::Path;
+
 use lm::folder::{Folder, Guarantee, Weights};
 use privacy::{
-    Epsilon,
-    ledger::LedgerError,
-    rng::Randomness,
+    Epsilon, Rho,
+    ledger::{DataSource, LedgerError},
     statement::{Statement, rounded_up},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{MODEL_FOLDER, Over, Run, RunError, STATEMENT_FILE, STATEMENT_JSON, opened::is_simulated};
+use super::{MODEL_FOLDER, Over, Run, RunError, STATEMENT_FILE, STATEMENT_JSON};
 use crate::{
     calendar::Moment,
     files,
     metrics::Metrics,
     model_folder,
+    price::{Meaning, Price},
     report::{Cost, REPORT_FILE, Report, grouped},
 };
 
@@ -34,6 +36,9 @@ pub struct Ending {
     pub smoothed_accuracy_top1: f64,
     /// Whether the noise could be repeated.
     pub simulated: bool,
+    /// What the statement says: `epsilon`, or `epsilon_if_secret` where nothing is guaranteed.
+    #[serde(flatten)]
+    pub price: Price,
     /// The delta of the epsilons.
     pub delta: f64,
     /// What a person can quote.
@@ -61,6 +66,8 @@ impl Run<'_> {
             started: &Moment::new(self.started).to_string(),
             sentence: &ending.sentence,
             simulated: ending.simulated,
+            price: ending.price,
+            remark: &remark(&statement),
             delta: self.plan.ledger.delta,
             settings: &self.plan.settings,
             metrics: &self.history,
@@ -110,6 +117,7 @@ impl Run<'_> {
             Guarantee::Private {
                 epsilon: rounded_up(statement.guarantee.epsilon.get()),
                 delta: statement.guarantee.delta.to_string(),
+                protects: protects(&statement),
                 statement: without_title(&statement.to_markdown()),
                 ledger_head: ending.ledger_head.clone(),
             }
@@ -136,8 +144,6 @@ impl Run<'_> {
         };
         let accuracies: Vec<f64> = self.history.iter().map(|m| m.accuracy_top1).collect();
         let smoothed = crate::report::smoothed(&accuracies).last().copied().unwrap_or(metrics.accuracy_top1);
-        let imported = self.opened.import().is_some_and(is_simulated);
-        let simulated = self.plan.randomness() != Randomness::Secret || imported;
         let stopped = match &self.over {
             None | Some(Over::Done) => None,
             Some(Over::Budget(why)) => Some(format!("the budget: {why}")),
@@ -149,7 +155,8 @@ impl Run<'_> {
             rounds: self.state().round,
             stopped,
             smoothed_accuracy_top1: smoothed,
-            simulated,
+            simulated: self.is_simulation(),
+            price: price(statement),
             delta: self.plan.ledger.delta.get(),
             sentence: String::new(),
             ledger_head: statement.ledger.head.to_string(),
@@ -159,28 +166,89 @@ impl Run<'_> {
         Ok(ending)
     }
 
-    /// What a person can quote: the accuracy, for whom it was paid, and the price.
+    /// What a person can quote: the accuracy, for whom it was paid, and the price, if there is one (rule P23).
     fn sentence(&self, ending: &Ending, statement: &Statement) -> String {
-        let Ending { rounds, metrics, simulated, .. } = ending;
+        let Ending { rounds, metrics, simulated, price, .. } = ending;
         let unit = statement.unit.name();
-        let (population, adjacency) = (statement.population, statement.adjacency);
+        let made_up = if statement.data.is_made_up() { "made-up " } else { "" };
+        let (cohort, population) = (grouped(self.plan.stage(*rounds).cohort), grouped(statement.population));
         let accuracy = 100.0 * metrics.accuracy_top1;
-        let guaranteed = if *simulated {
-            statement.guarantee.epsilon_if_secret.unwrap_or(metrics.epsilon)
-        } else {
-            statement.guarantee.epsilon
-        };
-        let price = if guaranteed == Epsilon::INFINITE {
-            "with no privacy at all (epsilon is infinite)".to_owned()
-        } else {
-            let (epsilon, delta) = (rounded_up(guaranteed.get()), format!("{:e}", statement.guarantee.delta.get()));
-            format!("with {unit}-level ({epsilon}, {delta})-differential privacy ({adjacency})")
-        };
-        let (cohort, population) = (grouped(self.plan.stage(*rounds).cohort), grouped(population));
-        let who = format!("{rounds} rounds of {cohort} of {population} {unit}s");
         let mood = if *simulated { "In simulation, the model predicts" } else { "The model predicts" };
-        format!("{mood} {accuracy:.1} % of the next words of held-out users after {who}, {price}.")
+        let done = format!(
+            "{mood} {accuracy:.1} % of the next words of held-out users after {rounds} rounds of {cohort} of {population} {made_up}{unit}s"
+        );
+        if !price.epsilon.is_finite() {
+            return format!("{done}, with no privacy at all (epsilon is infinite).");
+        }
+        let (epsilon, delta) = (rounded_up(price.epsilon.get()), format!("{:e}", statement.guarantee.delta.get()));
+        let (adjacency, counted) = (statement.adjacency, counted(statement));
+        let private = format!("{unit}-level ({epsilon}, {delta})-differential privacy ({adjacency}){counted}");
+        match (price.meaning, &statement.data) {
+            (Meaning::IfSecret, _) => {
+                format!("{done}. No guarantee: the noise was simulated; with secret noise it would be {private}.")
+            }
+            (_, DataSource::MadeUp { .. }) => format!("{done}, with {private}; nobody real is protected."),
+            (_, DataSource::Users { .. }) => format!("{done}, with {private}."),
+        }
     }
+}
+
+/// The epsilon of a statement: what is guaranteed, or what would be.
+fn price(statement: &Statement) -> Price {
+    let guarantee = &statement.guarantee;
+    price_of(guarantee.epsilon, guarantee.rho, guarantee.epsilon_if_secret)
+}
+
+fn price_of(epsilon: Epsilon, rho: Option<Rho>, epsilon_if_secret: Option<Epsilon>) -> Price {
+    match epsilon_if_secret {
+        Some(epsilon) => Price { meaning: Meaning::IfSecret, epsilon, rho: None },
+        None => Price { meaning: Meaning::Guaranteed, epsilon, rho },
+    }
+}
+
+/// What the statement in the folder of a run says; none where there is none yet.
+#[must_use]
+pub fn stated(folder: &Path) -> Option<Price> {
+    #[derive(Deserialize)]
+    struct Said {
+        guarantee: Guaranteed,
+    }
+    #[derive(Deserialize)]
+    struct Guaranteed {
+        epsilon: Epsilon,
+        rho: Option<Rho>,
+        epsilon_if_secret: Option<Epsilon>,
+    }
+    let Said { guarantee } = serde_json::from_str(&files::read_text(&folder.join(STATEMENT_JSON)).ok()?).ok()?;
+    Some(price_of(guarantee.epsilon, guarantee.rho, guarantee.epsilon_if_secret))
+}
+
+/// What an epsilon counts beside this run (rule P22).
+fn counted(statement: &Statement) -> String {
+    match statement.guarantee.sweep_runs {
+        0 => String::new(),
+        others => format!(", all {} runs of its sweep counted", others + 1),
+    }
+}
+
+/// What must be said beside an epsilon.
+fn remark(statement: &Statement) -> String {
+    let nobody = if statement.data.is_made_up() { ", of a made-up crowd: nobody real is protected" } else { "" };
+    counted(statement) + nobody
+}
+
+/// Whom a model's guarantee is for.
+fn protects(statement: &Statement) -> String {
+    let unit = statement.unit.name();
+    let each = match (statement.group, &statement.data) {
+        (1, DataSource::Users { .. }) => format!("each {unit}"),
+        (1, DataSource::MadeUp { .. }) => format!("each {unit} of a made-up crowd (nobody real is protected)"),
+        (group, DataSource::Users { .. }) => format!("each group of {group} {unit}s"),
+        (group, DataSource::MadeUp { .. }) => {
+            format!("each group of {group} {unit}s of a made-up crowd (nobody real is protected)")
+        }
+    };
+    each + &counted(statement)
 }
 
 /// A statement begins with a title of its own.

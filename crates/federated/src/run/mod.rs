@@ -22,6 +22,7 @@
 mod beginning;
 mod ending;
 mod opened;
+mod price;
 
 use std::{
     fs, io,
@@ -31,7 +32,7 @@ use std::{
 
 use lm::kernels::KernelPath;
 use privacy::{
-    Epsilon, Participation, PrivacyEvent, Rho,
+    Participation, PrivacyEvent,
     ledger::{
         Attempt, Ended, Import, Ledger, LedgerError, PseudonymKey, Publication,
         file::{FileStore, Place},
@@ -42,13 +43,17 @@ use privacy::{
 use thiserror::Error;
 
 use self::beginning::{Beginning, Changed};
-pub use self::{ending::Ending, opened::Opened};
+pub use self::{
+    ending::{Ending, stated},
+    opened::Opened,
+};
 use crate::{
     checkpoint::Checkpoints,
     config::{Config, ConfigError, Document},
     evaluate::{EvaluateError, Evaluator},
     files::{self, FileError, Lines},
     fleet::Fleet,
+    heads::{self, HeadsError},
     metrics::{DIAGNOSTICS_FILE, DiagnosticsHead, METRICS_FILE, Metrics, TIMING_FILE, Timing},
     model_folder::ModelFolderError,
     plan::{BEFORE, Plan},
@@ -68,7 +73,8 @@ pub const MODEL_FOLDER: &str = "model";
 pub const STATEMENT_FILE: &str = "statement.md";
 /// The guarantee for programs.
 pub const STATEMENT_JSON: &str = "statement.json";
-const CHECKPOINTS: &str = "checkpoints";
+/// The newest states.
+pub(crate) const CHECKPOINTS: &str = "checkpoints";
 
 /// Why a run cannot go on.
 #[derive(Debug, Error)]
@@ -91,9 +97,12 @@ pub enum RunError {
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    /// A head beside the ledger that is not its own.
+    #[error(transparent)]
+    Heads(Box<HeadsError>),
     /// A round.
     #[error(transparent)]
-    Round(#[from] RoundError),
+    Round(Box<RoundError>),
     /// An evaluation.
     #[error(transparent)]
     Evaluate(#[from] EvaluateError),
@@ -165,6 +174,21 @@ pub enum RunError {
         /// The file.
         place: &'static str,
     },
+}
+
+impl From<RoundError> for RunError {
+    fn from(error: RoundError) -> Self {
+        Self::Round(Box::new(error))
+    }
+}
+
+impl From<HeadsError> for RunError {
+    fn from(error: HeadsError) -> Self {
+        match error {
+            HeadsError::Ledger(error) => Self::Ledger(error),
+            other => Self::Heads(Box::new(other)),
+        }
+    }
 }
 
 /// With what a run is computed; nothing of it changes a bit of the result but the kernels, which are recorded.
@@ -315,6 +339,8 @@ impl<'a> Run<'a> {
             fs::remove_file(&config).map_err(files::failed("remove", &config))?;
             return Self::begin(folder, plan, opened, means);
         }
+        // Before anything is mended: what shows that entries are missing must not be cleared away.
+        heads::check(&folder.join(LEDGER_FILE))?;
         let (mut ledger, key) = place.open(&[])?;
         if let (Some(because), false) = (place.closing_begun()?, ledger.is_closed()) {
             place.close(&mut ledger, because, ledger_time(plan))?;
@@ -339,7 +365,7 @@ impl<'a> Run<'a> {
         let mut run = Self::with(folder, plan, opened, means, randomness, ledger, state, kept)?;
         run.warnings = warnings;
         match run.replay() {
-            Err(RunError::Round(RoundError::Gone { .. })) if !run.warnings.is_empty() => {
+            Err(RunError::Round(error)) if matches!(*error, RoundError::Gone { .. }) && !run.warnings.is_empty() => {
                 Err(RunError::NoCheckpoint { problems: run.warnings.join("; ") })
             }
             other => other.map(|()| run),
@@ -491,7 +517,6 @@ impl<'a> Run<'a> {
         let counts = self.evaluator.evaluate(&plan.model, &state.model, kernels, threads)?;
         let measured = lm::metrics::Metrics::from(&counts);
         let [top1, top3, _] = measured.accuracy.unwrap_or_default();
-        let (epsilon, rho) = self.spent(state.round)?;
         Ok(Metrics {
             round: state.round,
             accuracy_top1: top1,
@@ -504,23 +529,9 @@ impl<'a> Run<'a> {
             fraction_below_clip: state.fraction_below_clip,
             server_learning_rate: f64::from(plan.stage(state.round).server_learning_rate),
             planned_participations: plan.planned_participations(state.round),
-            epsilon,
-            rho,
+            price: self.price(state.round)?,
             projected_epsilon: if state.round > 0 { plan.projected_epsilon(state.round)? } else { None },
         })
-    }
-
-    /// What the releases before a round cost, the model that the run started from included. It is asked of the plan, so that a
-    /// run that was resumed says the same; at the end the statement asks the ledger.
-    fn spent(&self, round: u64) -> Result<(Epsilon, Option<Rho>), RunError> {
-        let start = self.opened.import().map(|import| import.event.clone());
-        let events = start.into_iter().chain([self.plan.event(round)?]).collect();
-        let ledger = &self.plan.ledger;
-        let judged = ledger
-            .accountant
-            .judge_group(&PrivacyEvent::Compose { events }, ledger.delta, ledger.group)
-            .map_err(|e| ConfigError::new("privacy.accountant", e))?;
-        Ok((judged.epsilon, judged.rho))
     }
 
     /// Keeps the state; what the ledger stored for rounds before the older checkpoint goes.
@@ -592,9 +603,7 @@ impl<'a> Run<'a> {
     /// # Errors
     /// When it protects something else, or the disk fails.
     pub fn count_sweep_run(&mut self, other: Import) -> Result<(), RunError> {
-        // The head of a run moves when others are counted in it; its key stays, and what it released, unless it went on since.
-        let is_there = |known: &Import| known.key == other.key && known.event == other.event;
-        if !self.ledger().imports().iter().any(is_there) {
+        if !self.ledger().imports().iter().any(|known| self.covers(known, &other)) {
             if self.ledger().is_closed() {
                 return Err(RunError::ChosenBefore { path: self.folder.clone(), other: other.what });
             }
@@ -602,6 +611,15 @@ impl<'a> Run<'a> {
             let _receipt = self.rounds.ledger_mut().record_import(other, time)?;
         }
         Ok(())
+    }
+
+    /// Whether what was counted of a run is all that is to be counted of it now. The head of a run moves when others are counted
+    /// in it, and its event may be another when it is closed, for no more; its key stays.
+    fn covers(&self, known: &Import, now: &Import) -> bool {
+        let ledger = &self.plan.ledger;
+        let cost = |import: &Import| ledger.accountant.judge_group(&import.event, ledger.delta, ledger.group);
+        let as_much = || matches!((cost(known), cost(now)), (Ok(known), Ok(now)) if known.epsilon >= now.epsilon);
+        known.key == now.key && (known.event == now.event || as_much())
     }
 
     /// What was noticed when it was resumed.

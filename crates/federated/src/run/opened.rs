@@ -17,7 +17,7 @@ use lm::{
     vocabulary::Vocabulary,
 };
 use privacy::{
-    ledger::{Head, Import, ImportKind, PublicData, Start, Unit, file::Place},
+    ledger::{DataSource, Head, Import, ImportKind, PublicData, Start, Unit, file::Place},
     rng::Randomness,
 };
 
@@ -25,7 +25,7 @@ use super::{LEDGER_FILE, MODEL_FOLDER, RunError};
 use crate::{
     config::{Config, ConfigError, DataKind},
     evaluate::Evaluator,
-    model_folder,
+    heads, model_folder,
     plan::{Plan, Setting},
     population::{Examples, Population, StoredPopulation, SyntheticPopulation},
 };
@@ -82,8 +82,13 @@ impl Opened {
             Text::Store { store, .. } => store.meta().non_private.clone(),
             Text::Crowd { .. } => Vec::new(),
         };
+        let data = match &self.text {
+            Text::Crowd { .. } => DataSource::MadeUp { what: "the crowd that comes with the program".into() },
+            Text::Store { .. } => DataSource::Users { what: "the users of a store that was imported".into() },
+        };
         Setting {
             model: self.model.clone(),
+            data,
             start: self.start.clone(),
             non_private: (!non_private.is_empty()).then(|| non_private.join("; ")),
             public_data: self.public_data.clone(),
@@ -321,9 +326,10 @@ fn started(config: &Config, store: Option<&Store>) -> Result<Origin, RunError> {
             return Err(ConfigError::new("model.public", "does not go with a model that has a ledger").into());
         }
         (Some(path), None) => {
-            let heads: Vec<Head> = head.into_iter().collect();
+            let beside = heads::check(&path)?.into_iter().map(|shown| shown.head);
+            let heads: Vec<Head> = head.into_iter().chain(beside).collect();
             let ledger = Place::new(path).read(&heads)?;
-            let import = ledger.as_import(ImportKind::StartingModel, format!("the model {what}"), head.is_some());
+            let import = ledger.as_import(ImportKind::StartingModel, format!("the model {what}"), !heads.is_empty());
             (Start::Ledger { head: import.head }, Some(import))
         }
         (None, _) if head.is_some() => {

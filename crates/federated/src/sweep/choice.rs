@@ -1,33 +1,30 @@
 //! The run of a sweep that is kept, and the price of having looked at all of them (rule P15).
 //!
 //! Whoever chooses the best of several runs over the same users has used all of them. So the ledger of every run imports those
-//! of the others before it is closed, and its statement gives the epsilon of all runs together.
+//! of the others before it is closed, and the epsilon of its statement, report, sentence and model is that of all runs together
+//! (rule P22).
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use privacy::{
-    Epsilon, PrivacyEvent,
-    ledger::{Head, Import, ImportKind, file::Place},
-};
+use privacy::ledger::{Head, Import, ImportKind, file::Place};
 
 use crate::{
-    config::ConfigError,
-    files,
+    files, heads,
     plan::Plan,
-    run::{self, Ending, LEDGER_FILE, Means, Opened, Run, RunError, STATEMENT_JSON},
+    run::{self, Ending, LEDGER_FILE, Means, Opened, Run, RunError},
 };
 
 /// Counts in each run of a sweep what all the others cost, closes all of them, and writes their statements, reports and models
 /// anew: whichever of them is taken later carries the price of all. Done again, it records nothing twice. Returns where the
-/// chosen run ended, and what all runs cost together, as its statement has it or would have it if the noise were secret.
+/// chosen run ended.
 ///
 /// # Errors
 /// When a ledger is damaged, protects something else, or the disk fails; and when the chosen run was closed before another of
 /// them was made, so that it cannot count it.
-pub fn record(chosen: &Path, others: &[PathBuf], means: Means) -> Result<(Ending, Option<Epsilon>), RunError> {
+pub fn record(chosen: &Path, others: &[PathBuf], means: Means) -> Result<Ending, RunError> {
     let all: Vec<&Path> = others.iter().map(PathBuf::as_path).chain([chosen]).collect();
     let imports = all.iter().map(|run| Ok((*run, import(run)?))).collect::<Result<Vec<_>, RunError>>()?;
     for other in others {
@@ -41,7 +38,7 @@ pub fn record(chosen: &Path, others: &[PathBuf], means: Means) -> Result<(Ending
 }
 
 /// Counts all the others in a run, and ends it for good.
-fn count(folder: &Path, imports: &[(&Path, Import)], means: Means) -> Result<(Ending, Option<Epsilon>), RunError> {
+fn count(folder: &Path, imports: &[(&Path, Import)], means: Means) -> Result<Ending, RunError> {
     let config = run::settings(folder)?;
     let opened = Opened::new(&config)?;
     let plan = Plan::new(config, &opened.setting())?;
@@ -49,12 +46,7 @@ fn count(folder: &Path, imports: &[(&Path, Import)], means: Means) -> Result<(En
     for (_, other) in imports.iter().filter(|(other, _)| *other != folder) {
         run.count_sweep_run(other.clone())?;
     }
-    let ending = run.finish()?;
-    let asked = &plan.ledger;
-    let judge = |event: PrivacyEvent| asked.accountant.judge_group(&event, asked.delta, asked.group);
-    let together = run.ledger().guaranteed_sweep_event().map(judge).transpose();
-    let together = together.map_err(|e| ConfigError::new("privacy.accountant", e))?;
-    Ok((ending, together.map(|judged| judged.epsilon)))
+    run.finish()
 }
 
 /// The folders of all runs that were ever begun in the folder of a sweep: `VARIANT/seed-N`.
@@ -79,18 +71,11 @@ fn subfolders(folder: &Path) -> Result<Vec<PathBuf>, RunError> {
 
 /// What a run cost itself; what it imported of its sweep is imported from there.
 fn import(run: &Path) -> Result<Import, RunError> {
-    let head = stated_head(run);
-    let heads: Vec<Head> = head.into_iter().collect();
-    let ledger = Place::new(run.join(LEDGER_FILE)).read(&heads)?;
+    let path = run.join(LEDGER_FILE);
+    let heads: Vec<Head> = heads::check(&path)?.into_iter().map(|shown| shown.head).collect();
+    let ledger = Place::new(path).read(&heads)?;
     let name = |path: Option<&Path>| path.and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
     let what = format!("the run {}/{}", name(run.parent()), name(Some(run)));
     let import = ledger.as_import(ImportKind::SweepRun, what, !heads.is_empty());
     Ok(Import { event: ledger.guaranteed_event(), ..import })
-}
-
-/// The head that the statement of a run names, where there is one.
-fn stated_head(run: &Path) -> Option<Head> {
-    let text = files::read_text(&run.join(STATEMENT_JSON)).ok()?;
-    let statement: serde_json::Value = serde_json::from_str(&text).ok()?;
-    serde_json::from_value(statement.get("ledger")?.get("head")?.clone()).ok()
 }

@@ -16,7 +16,7 @@ pub enum Measure {
     AccuracyInVocabulary,
     /// Perplexity.
     Perplexity,
-    /// What the releases cost.
+    /// What the releases cost, one run alone, if the noise is secret.
     Epsilon,
     /// What they would cost with the cohort that this one stands for.
     ProjectedEpsilon,
@@ -35,7 +35,7 @@ impl Measure {
             Self::AccuracyTop3 => Some(line.accuracy_top3),
             Self::AccuracyInVocabulary => Some(line.accuracy_in_vocabulary),
             Self::Perplexity => Some(line.perplexity.unwrap_or(f64::INFINITY)),
-            Self::Epsilon => Some(line.epsilon.get()),
+            Self::Epsilon => Some(line.price.epsilon.get()),
             Self::ProjectedEpsilon => Some(line.projected_epsilon?.get()),
             Self::ClipNorm => line.clip_norm,
             Self::FractionBelowClip => line.fraction_below_clip,
@@ -50,7 +50,8 @@ impl Measure {
             Self::AccuracyTop3 => "top-3 accuracy",
             Self::AccuracyInVocabulary => "top-1 accuracy over known words",
             Self::Perplexity => "perplexity",
-            Self::Epsilon => "epsilon",
+            // Of a simulation it would be that; of a secret run it is.
+            Self::Epsilon => "epsilon with secret noise",
             Self::ProjectedEpsilon => "projected epsilon",
             Self::ClipNorm => "clip norm",
             Self::FractionBelowClip => "users under the clip, noised",

@@ -26,7 +26,7 @@ pub fn html(axes: &[Axis], variants: &[Variant], runs: &[Runs], note: &str) -> R
     charts.extend([
         curves("Top-1 accuracy, smoothed", Measure::AccuracyTop1, runs),
         Chart { log_y: true, ..curves("Perplexity", Measure::Perplexity, runs) },
-        curves("Epsilon", Measure::Epsilon, runs),
+        curves("Epsilon of one run, with secret noise", Measure::Epsilon, runs),
     ]);
     let seeds = runs.iter().map(|runs| runs.seeds.len()).max().unwrap_or(0);
     let means = if seeds > 1 { format!("Means over {seeds} seeds, {}. ", in_brackets(seeds)) } else { String::new() };
@@ -42,9 +42,12 @@ pub fn html(axes: &[Axis], variants: &[Variant], runs: &[Runs], note: &str) -> R
 /// The table, its head first: for the page and for the terminal.
 #[must_use]
 pub fn cells(runs: &[Runs]) -> Vec<Vec<String>> {
-    let mut rows = vec![["variant", "seeds", "top 1, smoothed", "perplexity", "epsilon"].map(str::to_owned).to_vec()];
+    let simulated = runs.iter().any(Runs::is_simulation);
+    let price = if simulated { "epsilon of one, if secret" } else { "epsilon of one run" };
+    let mut rows = vec![["variant", "seeds", "top 1, smoothed", "perplexity", price].map(str::to_owned).to_vec()];
     rows.extend(runs.iter().map(|runs| {
-        let Summary { accuracy_top1, perplexity, epsilon: price } = runs.summary();
+        let Summary { accuracy_top1, perplexity, .. } = runs.summary();
+        let price = runs.last(Measure::Epsilon);
         vec![
             runs.name.clone(),
             runs.seeds.len().to_string(),

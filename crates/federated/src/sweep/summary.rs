@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{bootstrap::Estimate, measure::Measure};
-use crate::{chart::Series, metrics::Metrics};
+use crate::{chart::Series, metrics::Metrics, price::Meaning};
 
 /// The runs of one combination of settings, one for each seed.
 #[derive(Debug, Clone)]
@@ -23,8 +23,12 @@ pub struct Summary {
     pub accuracy_top1: Estimate,
     /// The last one.
     pub perplexity: Estimate,
-    /// The last one.
-    pub epsilon: Estimate,
+    /// What one run alone cost; none in simulations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epsilon_of_one_run: Option<Estimate>,
+    /// What one run alone would have cost with secret noise; in simulations only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epsilon_if_secret: Option<Estimate>,
 }
 
 impl Runs {
@@ -43,11 +47,20 @@ impl Runs {
     /// Where they ended.
     #[must_use]
     pub fn summary(&self) -> Summary {
+        let epsilon = self.last(Measure::Epsilon);
+        let simulated = self.is_simulation();
         Summary {
             accuracy_top1: self.last(Measure::AccuracyTop1),
             perplexity: self.last(Measure::Perplexity),
-            epsilon: self.last(Measure::Epsilon),
+            epsilon_of_one_run: (!simulated).then_some(epsilon),
+            epsilon_if_secret: simulated.then_some(epsilon),
         }
+    }
+
+    /// Whether nothing is guaranteed of any of them.
+    #[must_use]
+    pub fn is_simulation(&self) -> bool {
+        self.seeds.iter().flatten().any(|line| line.price.meaning == Meaning::IfSecret)
     }
 
     /// The mean curve with its band, over the rounds that all runs were evaluated at; shares are in percent.
@@ -86,13 +99,14 @@ pub fn best(values: impl Iterator<Item = f64>) -> Option<usize> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use privacy::Epsilon;
 
     use super::*;
+    use crate::price::Price;
 
     /// A run that was evaluated every five rounds.
-    pub(in crate::sweep) fn run(accuracies: &[f64]) -> Vec<Metrics> {
+    pub(crate) fn run(accuracies: &[f64]) -> Vec<Metrics> {
         let line = |(i, accuracy): (usize, &f64)| Metrics {
             round: 5 * i as u64,
             accuracy_top1: *accuracy,
@@ -105,8 +119,7 @@ pub(super) mod tests {
             fraction_below_clip: None,
             server_learning_rate: 1.0,
             planned_participations: 0,
-            epsilon: Epsilon::new(i as f64).unwrap(),
-            rho: None,
+            price: Price { meaning: Meaning::SoFar, epsilon: Epsilon::new(i as f64).unwrap(), rho: None },
             projected_epsilon: None,
         };
         accuracies.iter().enumerate().map(line).collect()
@@ -116,9 +129,9 @@ pub(super) mod tests {
     fn ends_are_smoothed_means_over_the_seeds() {
         let runs =
             Runs { name: "a".into(), set: Vec::new(), seeds: vec![run(&[0.0, 0.1, 0.2]), run(&[0.0, 0.3, 0.6])] };
-        let Summary { accuracy_top1, perplexity, epsilon } = runs.summary();
+        let Summary { accuracy_top1, perplexity, epsilon_of_one_run, epsilon_if_secret } = runs.summary();
         assert!((accuracy_top1.mean - 0.2).abs() < 1e-12 && accuracy_top1.seeds == 2);
-        assert_eq!((perplexity.mean, epsilon.mean), (50.0, 2.0));
+        assert_eq!((perplexity.mean, epsilon_of_one_run.unwrap().mean, epsilon_if_secret), (50.0, 2.0, None));
         assert!((runs.at(Measure::AccuracyTop1, 7).mean - 0.1).abs() < 1e-12, "smoothed, at round 5");
         assert!(runs.at(Measure::Perplexity, 0).mean.is_infinite());
         assert!(runs.last(Measure::FractionBelowClip).mean.is_nan());

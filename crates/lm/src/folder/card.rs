@@ -20,6 +20,8 @@ pub enum Guarantee {
         epsilon: String,
         /// Delta, as the statement prints it.
         delta: String,
+        /// Whom it is for: each user, or each user of a crowd that was made up.
+        protects: String,
         /// The statement in Markdown, without a title.
         statement: String,
         /// The ledger's head, `LENGTH:HASH`.
@@ -47,8 +49,10 @@ impl Guarantee {
     fn sentences(&self) -> Vec<String> {
         match self {
             Self::None { why } => vec![format!("None: {why}.")],
-            Self::Private { epsilon, delta, statement, ledger_head } => vec![
-                format!("**({epsilon}, {delta})-differentially private**, as the ledger with this head says:"),
+            Self::Private { epsilon, delta, protects, statement, ledger_head } => vec![
+                format!(
+                    "**({epsilon}, {delta})-differentially private** for {protects}, as the ledger with this head says:"
+                ),
                 format!("`{ledger_head}`"),
                 statement.trim_end().to_owned(),
             ],
@@ -59,11 +63,12 @@ impl Guarantee {
     pub(super) fn describe(&self, metadata: &mut BTreeMap<String, String>) {
         let entries: &[(&str, &String)] = match self {
             Self::None { why } => &[("guarantee", &"none".to_owned()), ("guarantee_text", why)],
-            Self::Private { epsilon, delta, statement, ledger_head } => &[
+            Self::Private { epsilon, delta, protects, statement, ledger_head } => &[
                 ("guarantee", &"differential privacy".to_owned()),
                 ("guarantee_text", statement),
                 ("epsilon", epsilon),
                 ("delta", delta),
+                ("protects", protects),
                 ("ledger_head", ledger_head),
             ],
         };
@@ -80,6 +85,7 @@ impl Guarantee {
             _ => Ok(Self::Private {
                 epsilon: owned("epsilon")?,
                 delta: owned("delta")?,
+                protects: owned("protects")?,
                 statement: owned("guarantee_text")?,
                 ledger_head: owned("ledger_head")?,
             }),

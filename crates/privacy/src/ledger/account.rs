@@ -107,6 +107,12 @@ impl Account {
         self.streams.iter().map(|(name, stream)| (name.clone(), stream.steps.len() as u64)).collect()
     }
 
+    /// Whether all planned steps were released.
+    pub(super) fn is_done(&self) -> bool {
+        let released = |stream: &str| self.streams.get(stream).map_or(0, |s| s.steps.len() as u64);
+        self.plan().phases.iter().all(|phase| released(&phase.stream) >= phase.rounds)
+    }
+
     /// Refuses what may not follow.
     pub(super) fn admit(&self, body: &Body) -> Result<(), LedgerError> {
         if let Some((entry, _)) = self.closed_by {
@@ -255,6 +261,16 @@ impl Account {
     pub(super) fn run_event(&self) -> PrivacyEvent {
         let start = self.imported(ImportKind::StartingModel);
         PrivacyEvent::Compose { events: start.chain(self.own_events()).collect() }
+    }
+
+    /// All that this run would release by its plan, the model from which it started, and what was released without privacy,
+    /// which no plan foresees.
+    pub(super) fn planned_event(&self) -> PrivacyEvent {
+        let start = self.imported(ImportKind::StartingModel);
+        let bare = |event: &PrivacyEvent| matches!(event, PrivacyEvent::NonPrivate { .. });
+        let without_privacy = self.streams.values().flat_map(|s| s.additional.iter().map(|(event, _)| event.clone()));
+        let events = start.chain([self.plan().event()]).chain(without_privacy.filter(bare)).collect();
+        PrivacyEvent::Compose { events }
     }
 
     /// The events of the imports of one kind.

@@ -291,24 +291,6 @@ impl<S: LedgerStore> Ledger<S> {
         self.account.run_event()
     }
 
-    /// What the guarantee of this run is about: what it released and started from, or, with a filter, the most that it
-    /// could have released (rule P14).
-    #[must_use]
-    pub fn guaranteed_event(&self) -> PrivacyEvent {
-        budget::guaranteed(self.plan(), self.run_event())
-    }
-
-    /// The same for all runs of the sweep together (rule P15); none if no other run was imported.
-    #[must_use]
-    pub fn guaranteed_sweep_event(&self) -> Option<PrivacyEvent> {
-        let mut events: Vec<PrivacyEvent> = self.account.imported(ImportKind::SweepRun).collect();
-        if events.is_empty() {
-            return None;
-        }
-        events.push(self.guaranteed_event());
-        Some(PrivacyEvent::Compose { events })
-    }
-
     /// What all of it costs at a delta, by the plan's accountant.
     ///
     /// # Errors

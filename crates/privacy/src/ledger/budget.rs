@@ -36,14 +36,6 @@ pub(super) fn check(plan: &Plan, all: &PrivacyEvent) -> Result<(), LedgerError> 
     }
 }
 
-/// What the guarantee is about: what was released, or, with a filter, the most that could have been (rule P14).
-pub(super) fn guaranteed(plan: &Plan, spent: PrivacyEvent) -> PrivacyEvent {
-    match plan.budget {
-        Some(Budget::ZcdpFilter { max_rho, .. }) => PrivacyEvent::Zcdp { adjacency: plan.adjacency, rho: max_rho },
-        Some(Budget::Fixed { .. }) | None => spent,
-    }
-}
-
 /// What the accountant says; the tight answer only where the quick one is above the limit.
 fn spent(plan: &Plan, all: &PrivacyEvent, max_epsilon: Epsilon) -> Result<Epsilon, LedgerError> {
     let quick = plan.accountant.upper_bound(all, plan.delta, plan.group)?.epsilon;

@@ -43,6 +43,11 @@ impl Chain {
         Ok(())
     }
 
+    /// Whether the key of the chain signed an entry, wherever it belongs.
+    pub(super) fn signed(&self, entry: &Entry) -> bool {
+        self.key.is_some_and(|key| entry.is_signed_by(&key))
+    }
+
     /// The head of what was accepted.
     pub(super) fn head(&self) -> Head {
         match self.hashes.last() {

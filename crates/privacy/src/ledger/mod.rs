@@ -16,6 +16,7 @@
 //! | `chain`        | whether entries follow each other, and whether a head lies on them            |
 //! | `account`      | what the entries amount to: streams, steps, the composed event                |
 //! | `budget`       | whether one more release still fits (rule P14)                                |
+//! | `guarantee`    | which epsilon holds: what was spent, the whole plan's or the budget's         |
 //! | `participants` | who took part, as pseudonyms in a side file                                   |
 //! | `store`        | where entries are kept: the trait, and one in memory                          |
 //! | `file`         | where entries are kept: a file (feature `files`)                              |
@@ -32,6 +33,7 @@ mod error;
 mod extends;
 #[cfg(feature = "files")]
 pub mod file;
+mod guarantee;
 mod head;
 mod keys;
 mod participants;
@@ -46,9 +48,10 @@ pub use entry::{
     ParticipationNote, Release,
 };
 pub use error::LedgerError;
+pub use guarantee::Basis;
 pub use head::{Head, HeadError};
 pub use keys::{KeyError, SigningKey, VerifyingKey};
 pub use participants::{KeyDestroyed, NoiseDestroyed, Observed, ParticipationRecord, PseudonymKey};
-pub use plan::{Aggregation, Budget, Phase, Plan, PublicData, Start, Unit};
+pub use plan::{Aggregation, Budget, DataSource, Phase, Plan, PublicData, Start, Unit};
 pub use store::{Attached, LedgerStore, MemoryStore, Participations};
 pub use verify::{HeadCheck, Verification};

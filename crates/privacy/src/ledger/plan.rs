@@ -66,6 +66,38 @@ pub struct PublicData {
     pub why: String,
 }
 
+/// Whose text the run is about. Without it an epsilon says nothing: a made-up crowd has nobody to protect.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum DataSource {
+    /// Text that a program made up. Nobody real is in it, and nobody real is protected, whatever the noise.
+    MadeUp {
+        /// What made it up.
+        what: String,
+    },
+    /// Text of people.
+    Users {
+        /// Whose, and where it was kept.
+        what: String,
+    },
+}
+
+impl DataSource {
+    /// In words.
+    #[must_use]
+    pub fn what(&self) -> &str {
+        match self {
+            Self::MadeUp { what } | Self::Users { what } => what,
+        }
+    }
+
+    /// Whether nobody real is in it.
+    #[must_use]
+    pub const fn is_made_up(&self) -> bool {
+        matches!(self, Self::MadeUp { .. })
+    }
+}
+
 /// What the model was before the first round (rule P15).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
@@ -147,8 +179,10 @@ impl Budget {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// The program that writes, and its version.
+    /// The program that writes, its version, and the revision of the source that it was built from.
     pub software: String,
+    /// Whose text it is.
+    pub data: DataSource,
     /// What is protected as one.
     pub unit: Unit,
     /// What makes two datasets neighbours.
@@ -159,6 +193,8 @@ pub struct Plan {
     pub delta: Delta,
     /// The streams of releases.
     pub phases: Vec<Phase>,
+    /// Who sees to it that users take part as the phases say, and no more often or closer together.
+    pub participation_kept_by: String,
     /// Who judges.
     pub accountant: AccountantKind,
     /// How many units are protected together, such as one person's devices.
@@ -185,6 +221,8 @@ impl Plan {
     /// The first field that is wrong.
     pub fn check(&self) -> Result<(), LedgerError> {
         spoken("software", &self.software)?;
+        spoken("data", self.data.what())?;
+        spoken("participation_kept_by", &self.participation_kept_by)?;
         if self.population == 0 {
             return Err(LedgerError::plan("population", "there must be somebody to protect"));
         }

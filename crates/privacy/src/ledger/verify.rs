@@ -7,7 +7,9 @@ use serde::Serialize;
 use super::{
     book::Ledger,
     digest::Digest,
+    entry::{Closing, DataChanged},
     error::LedgerError,
+    guarantee::Basis,
     head::Head,
     keys::VerifyingKey,
     participants::{Observed, Observer},
@@ -45,9 +47,19 @@ pub struct Verification {
     pub observed: BTreeMap<String, Observed>,
     /// The delta of the plan.
     pub delta: Delta,
-    /// What everything costs, computed again: this run, its imports and the other runs of its sweep. With a filter, its
-    /// budget.
-    pub judgement: Judgement,
+    /// What everything costs, computed again: this run, its imports and the other runs of its sweep.
+    /// None where any noise was simulated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judgement: Option<Judgement>,
+    /// What the same would cost with secret noise, where any noise was simulated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judgement_if_secret: Option<Judgement>,
+    /// What that is: what was spent, the whole plan, or the budget of a filter.
+    pub basis: Basis,
+    /// How the ledger was closed: why the run ended, and which keys are gone. None while it is open.
+    pub closing: Option<Closing>,
+    /// Why the users' data changed in the midst of the run, each time.
+    pub data_changes: Vec<DataChanged>,
     /// Where the noise came from.
     pub randomness: Randomness,
     /// Whether the cost is a guarantee: not if any noise was simulated or anything was released without privacy.
@@ -88,8 +100,8 @@ impl<S: LedgerStore> Ledger<S> {
         }
         let (vectors_matching, vectors_absent) = self.verify_vectors()?;
         let participations = self.verify_participations()?;
-        let event = self.guaranteed_sweep_event().unwrap_or_else(|| self.guaranteed_event());
-        let judgement = self.judge(&event, self.plan().delta)?;
+        let judgement = self.guaranteed()?;
+        let secret = self.randomness() == Randomness::Secret;
         let max_epsilon = self.budget().map(super::Budget::max_epsilon);
         super::budget::check(self.plan(), &self.run_event())?;
         let head = self.head();
@@ -106,9 +118,13 @@ impl<S: LedgerStore> Ledger<S> {
             participations_unnamed: participations.as_ref().map(|p| p.unnamed),
             observed: participations.map(|p| p.observed).unwrap_or_default(),
             delta: self.plan().delta,
-            judgement,
+            judgement: secret.then_some(judgement),
+            judgement_if_secret: (!secret).then_some(judgement),
+            basis: self.basis(),
+            closing: self.closing().copied(),
+            data_changes: self.data_changes().to_vec(),
             randomness: self.randomness(),
-            holds: self.randomness() == Randomness::Secret && judgement.epsilon.is_finite(),
+            holds: secret && judgement.epsilon.is_finite(),
             max_epsilon,
             warnings: self.warnings().to_vec(),
             not_shown: not_shown(heads, pinned),

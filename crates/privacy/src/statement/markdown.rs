@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::{Basis, DataAccesses, Guarantee, Statement, StreamAccess, rounded_up};
+use super::{Basis, DataAccesses, Guarantee, Source, Statement, StreamAccess, rounded_up};
 use crate::{
     event::Adjacency,
-    ledger::{Aggregation, ImportKind, Start, Unit},
+    ledger::{Aggregation, Closing, DataSource, Ended, ImportKind, Start, Unit},
     rng::Randomness,
 };
 
@@ -14,8 +14,10 @@ pub(super) fn write(statement: &Statement) -> String {
     let mut page = Page(String::from("# Privacy statement\n"));
     page.line(&summary(statement));
     page.section("Setting", &[setting(&statement.setting)]);
+    page.section("Data", &[data(&statement.data)]);
     page.section("Data accesses covered", &data_accesses(&statement.data_accesses));
     page.section("Final output", &[format!("Protected is {}", statement.output)]);
+    page.section("How the model was chosen", std::slice::from_ref(&statement.choice));
     page.section("Unit of privacy", &[unit(statement)]);
     page.section("Adjacency", &[adjacency(statement)]);
     page.section("Accounting", &accounting(statement));
@@ -53,16 +55,15 @@ fn summary(statement: &Statement) -> String {
         return "**No guarantee:** epsilon is infinite.".into();
     }
     let (epsilon, delta) = (rounded_up(guarantee.epsilon.get()), guarantee.delta.get());
-    let private = format!("**({epsilon}, {delta:e})-differentially private** for each {}", protected(statement));
-    match guarantee.sweep_epsilon {
-        None => format!("{private}."),
-        Some(sweep) => {
-            format!(
-                "{private}, this run alone; all runs of its sweep together have epsilon {}.",
-                rounded_up(sweep.get())
-            )
-        }
-    }
+    let counted = match guarantee.sweep_runs {
+        0 => String::new(),
+        others => format!(", all {} runs of its sweep counted", others + 1),
+    };
+    let (whom, but) = match statement.data {
+        DataSource::Users { .. } => ("", ""),
+        DataSource::MadeUp { .. } => (" of a made-up crowd", " **The data is made up: nobody real is protected.**"),
+    };
+    format!("**({epsilon}, {delta:e})-differentially private** for each {}{whom}{counted}.{but}", protected(statement))
 }
 
 fn simulated(randomness: Randomness) -> Option<u64> {
@@ -99,12 +100,24 @@ fn setting(aggregation: &Aggregation) -> String {
     }
 }
 
+fn data(source: &DataSource) -> String {
+    match source {
+        DataSource::MadeUp { what } => {
+            format!("Made up: {what}. Nobody real is in it, and nobody real is protected, whatever the number says.")
+        }
+        DataSource::Users { what } => format!("Text of people: {what}."),
+    }
+}
+
 fn data_accesses(accesses: &DataAccesses) -> Vec<String> {
     let mut items: Vec<String> = accesses.streams.iter().map(stream).collect();
     items.push(match accesses.failed_attempts {
         0 => "No attempt failed.".into(),
         n => format!("Attempts in which users took part and nothing was released: {n}."),
     });
+    items.extend(accesses.data_changes.iter().map(|changed| {
+        format!("The users' data changed in the midst of the run, and the run went on: {}.", changed.why)
+    }));
     items.push(match &accesses.start {
         Start::Random => "The model was drawn at random before the first round.".into(),
         Start::Public(public) => format!("The run started from {}, taken to be public: {}.", public.what, public.why),
@@ -193,14 +206,16 @@ fn formal(statement: &Statement) -> Vec<String> {
         items.push("No guarantee: epsilon is infinite, because something was released without privacy.".into());
     } else {
         items.push(definition(guarantee, &delta));
-        items.extend(guarantee.rho.map(|rho| format!("The releases are {}-zCDP.", rounded_up(rho.get()))));
+        items.extend(guarantee.rho.map(|rho| format!("All of that is {}-zCDP.", rounded_up(rho.get()))));
     }
     items.extend(limit(guarantee));
-    if let Some(sweep) = guarantee.sweep_epsilon {
+    if guarantee.sweep_runs > 0 {
+        items.push(format!("Counted is this run and every other of its sweep, {} in all.", guarantee.sweep_runs + 1));
+    }
+    if let Some(alone) = guarantee.epsilon_of_this_run_alone {
         items.push(format!(
-            "This run is one of {}: all of them composed have epsilon = {} at delta = {delta}.",
-            guarantee.sweep_runs + 1,
-            rounded_up(sweep.get())
+            "This run alone, had it not been picked among them, would have epsilon = {} at delta = {delta}: that is not the guarantee.",
+            rounded_up(alone.get())
         ));
     }
     items
@@ -210,6 +225,7 @@ fn definition(guarantee: &Guarantee, delta: &str) -> String {
     let epsilon = rounded_up(guarantee.epsilon.get());
     let basis = match guarantee.basis {
         Basis::Spent => "for what was released",
+        Basis::Plan => "for the whole plan, however little of it was released",
         Basis::Budget => "for the whole budget, however little of it was spent",
     };
     format!(
@@ -219,12 +235,17 @@ fn definition(guarantee: &Guarantee, delta: &str) -> String {
 
 fn limit(guarantee: &Guarantee) -> Vec<String> {
     let max = guarantee.max_epsilon.map(|max| match guarantee.basis {
-        Basis::Spent => format!("The plan's limit is epsilon = {max}; the release that would exceed it is refused."),
+        Basis::Spent | Basis::Plan => {
+            let alone = if guarantee.sweep_runs > 0 { ", for this run alone" } else { "" };
+            format!("The plan's limit is epsilon = {max}{alone}; the release that would exceed it is refused.")
+        }
         Basis::Budget => format!(
             "The budget of epsilon = {max} is kept by a zCDP filter, because what happened could depend on released values."
         ),
     });
-    let planned = guarantee.planned_epsilon.filter(|_| guarantee.basis == Basis::Spent);
+    // A run that did all of its plan, or states all of it, has said so; of a sweep it is one run's.
+    let ended_before = guarantee.basis == Basis::Spent && guarantee.sweep_runs == 0;
+    let planned = guarantee.planned_epsilon.filter(|whole| ended_before && *whole > guarantee.epsilon);
     let planned = planned.map(|epsilon| format!("The whole plan would cost epsilon = {}.", rounded_up(epsilon.get())));
     max.into_iter().chain(planned).collect()
 }
@@ -241,11 +262,33 @@ fn source(statement: &Statement) -> Vec<String> {
             ledger.key, ledger.software
         ),
     ];
-    items.push(match (ledger.closed, ledger.pseudonym_key_destroyed) {
-        (true, true) => "The ledger is closed, and the key of the participants' pseudonyms was destroyed.".into(),
-        (true, false) => "The ledger is closed; the key of the participants' pseudonyms was not destroyed.".into(),
-        (false, _) => "The ledger is open: more may be released, and then this statement no longer holds.".into(),
-    });
+    items.extend(closing(ledger, simulated(statement.accounting.randomness).is_some()));
     items.extend(ledger.warnings.iter().map(|warning| format!("Noticed when it was read: {warning}.")));
     items
+}
+
+/// Whether more can come, why nothing more does, and which keys are left.
+fn closing(ledger: &Source, simulated: bool) -> Vec<String> {
+    let Some(Closing { because, noise_destroyed, pseudonym_key_destroyed }) = ledger.closing else {
+        return vec![
+            "The ledger is open: more may be released, and then this statement no longer holds. Nothing says that the keys of noise and pseudonyms were destroyed.".into(),
+        ];
+    };
+    let why = match because {
+        Ended::PlanDone => "the plan was done",
+        Ended::BudgetSpent => "the next release would have cost more than the budget",
+        Ended::TargetReached => "the accuracy that was asked for was reached",
+        Ended::ByHand => "somebody ended the run by hand",
+    };
+    let destroyed = |gone: bool| if gone { "destroyed" } else { "**not** destroyed" };
+    let noise = if simulated {
+        "Whoever knows the seed can draw the noise again.".into()
+    } else {
+        format!("The key of the noise and all that could draw it again were {}.", destroyed(noise_destroyed))
+    };
+    vec![
+        format!("The ledger is closed: {why}. Nothing can follow."),
+        noise,
+        format!("The key of the participants' pseudonyms was {}.", destroyed(pseudonym_key_destroyed)),
+    ]
 }

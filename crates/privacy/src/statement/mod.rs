@@ -2,10 +2,12 @@
 //!
 //! The sections are those that Ponomareva et al. 2023 ("How to DP-fy ML", section 5.3) ask of whoever states a guarantee:
 //! the setting, the data accesses covered, the final output, the unit of privacy, the adjacency, the accountant and what
-//! it assumes, the formal statement; and what is not covered. For programs it serialises to JSON with all digits, for
+//! it assumes, the formal statement; and what is not covered. Beside them stand whose data it is and how the model was
+//! chosen, without which a number can be true and mislead. For programs it serialises to JSON with all digits, for
 //! people it is Markdown with epsilon rounded up.
 
 pub mod assumptions;
+mod conditions;
 mod markdown;
 mod rounding;
 
@@ -17,13 +19,14 @@ use crate::{
     accountant::{AccountantKind, Judgement},
     event::{Adjacency, PrivacyEvent},
     ledger::{
-        Aggregation, Budget, Digest, Head, Import, ImportKind, Ledger, LedgerError, LedgerStore, Plan, PublicData,
-        Start, Unit, VerifyingKey,
+        Aggregation, Budget, Closing, DataChanged, DataSource, Digest, Ended, Head, Import, ImportKind, Ledger,
+        LedgerError, LedgerStore, PublicData, Start, Unit, VerifyingKey,
     },
     rng::Randomness,
     units::{Delta, Epsilon, Rho},
 };
 
+pub use crate::ledger::Basis;
 pub use rounding::{rounded_down, rounded_up};
 
 /// What a ledger guarantees.
@@ -31,10 +34,14 @@ pub use rounding::{rounded_down, rounded_up};
 pub struct Statement {
     /// Who is trusted with what before noise is added.
     pub setting: Aggregation,
+    /// Whose text it is about; where it was made up, nobody real is protected.
+    pub data: DataSource,
     /// Which uses of users' data the guarantee covers.
     pub data_accesses: DataAccesses,
     /// What may be published under it.
     pub output: String,
+    /// How the model was chosen, and what that means for its epsilon.
+    pub choice: String,
     /// What is protected as one.
     pub unit: Unit,
     /// How many of these are protected together.
@@ -60,6 +67,8 @@ pub struct DataAccesses {
     pub streams: Vec<StreamAccess>,
     /// Attempts in which users took part and of which nothing was released.
     pub failed_attempts: u64,
+    /// Why the users' data changed in the midst of the run, each time.
+    pub data_changes: Vec<DataChanged>,
     /// The model from which the run started, and the other runs of a sweep.
     pub imports: Vec<Import>,
     /// What was released without privacy.
@@ -107,34 +116,25 @@ pub struct Accounting {
 pub struct Guarantee {
     /// Whether there is one at all: not if anything was simulated or released without privacy.
     pub holds: bool,
-    /// The epsilon of this run, what it started from included; infinity where there is no guarantee.
+    /// What is guaranteed: of this run, what it started from and every other run of its sweep (rule P22); infinity where
+    /// there is no guarantee.
     pub epsilon: Epsilon,
     /// The delta of the plan.
     pub delta: Delta,
     /// The zCDP parameter, where there is one.
     pub rho: Option<Rho>,
-    /// Whether epsilon is what was spent or the budget of a filter.
+    /// Whether epsilon is what was spent, the whole plan's, or the budget of a filter.
     pub basis: Basis,
     /// The plan's limit.
     pub max_epsilon: Option<Epsilon>,
-    /// What the whole plan would cost.
+    /// What the whole plan would cost, this run alone; none where the noise was simulated.
     pub planned_epsilon: Option<Epsilon>,
     /// What the same would cost with secret noise, where the noise was simulated.
     pub epsilon_if_secret: Option<Epsilon>,
-    /// All runs of the sweep composed, where this run is one of several.
-    pub sweep_epsilon: Option<Epsilon>,
-    /// How many other runs that counts.
+    /// How many other runs of a sweep are counted.
     pub sweep_runs: u64,
-}
-
-/// What the epsilon of a statement is (rule P14).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Basis {
-    /// What was released; the plan was fixed in advance.
-    Spent,
-    /// The budget of a filter, however little of it was spent: what happened could depend on released values.
-    Budget,
+    /// This run without those, where there are any. It is not the guarantee of a model that was picked among them.
+    pub epsilon_of_this_run_alone: Option<Epsilon>,
 }
 
 /// The ledger behind a statement.
@@ -146,12 +146,10 @@ pub struct Source {
     pub key: VerifyingKey,
     /// Drawn when it was created.
     pub id: Digest,
-    /// The program that wrote the plan.
+    /// The program that wrote the plan, and the revision of the source that it was built from.
     pub software: String,
-    /// Whether it was closed.
-    pub closed: bool,
-    /// Whether the key of the participants' pseudonyms was destroyed.
-    pub pseudonym_key_destroyed: bool,
+    /// How it was closed: why the run ended, and which keys were destroyed. None while it is open.
+    pub closing: Option<Closing>,
     /// What was noticed when it was read.
     pub warnings: Vec<String>,
 }
@@ -163,12 +161,14 @@ impl Statement {
     /// When the plan's accountant cannot judge what was released.
     pub fn of<S: LedgerStore>(ledger: &Ledger<S>) -> Result<Self, LedgerError> {
         let plan = ledger.plan();
-        let event = ledger.guaranteed_event();
-        let judgement = ledger.judge(&event, plan.delta)?;
+        let event = ledger.guaranteed_sweep_event().unwrap_or_else(|| ledger.guaranteed_event());
+        let judgement = ledger.guaranteed()?;
         Ok(Self {
             setting: plan.aggregation.clone(),
+            data: plan.data.clone(),
             data_accesses: DataAccesses::of(ledger),
             output: OUTPUT.into(),
+            choice: choice(ledger),
             unit: plan.unit,
             group: plan.group,
             population: plan.population,
@@ -178,17 +178,16 @@ impl Statement {
                 accountant: plan.accountant,
                 answered_by: judgement.accountant,
                 randomness: ledger.randomness(),
-                assumes: assumes(ledger),
+                assumes: conditions::assumes(ledger),
                 event,
             },
-            not_covered: not_covered(plan),
+            not_covered: conditions::not_covered(plan),
             ledger: Source {
                 head: ledger.head(),
                 key: ledger.key(),
                 id: ledger.opening().id,
                 software: plan.software.clone(),
-                closed: ledger.is_closed(),
-                pseudonym_key_destroyed: ledger.pseudonym_key_destroyed(),
+                closing: ledger.closing().copied(),
                 warnings: ledger.warnings().to_vec(),
             },
         })
@@ -230,6 +229,7 @@ impl DataAccesses {
         Self {
             streams,
             failed_attempts: ledger.failed_attempts(),
+            data_changes: ledger.data_changes().to_vec(),
             imports: ledger.imports().to_vec(),
             non_private: non_private(&ledger.event()),
             start: plan.start.clone(),
@@ -242,75 +242,58 @@ impl Guarantee {
     fn of<S: LedgerStore>(ledger: &Ledger<S>, judgement: &Judgement) -> Result<Self, LedgerError> {
         let plan = ledger.plan();
         let secret = ledger.randomness() == Randomness::Secret;
-        let honest = |epsilon: Epsilon| if secret { epsilon } else { Epsilon::INFINITE };
-        let sweep = ledger.guaranteed_sweep_event().map(|event| ledger.judge(&event, plan.delta)).transpose()?;
-        let sweep_runs = ledger.imports().iter().filter(|import| import.kind == ImportKind::SweepRun).count();
+        let sweep_runs = sweep_runs(ledger);
+        let planned = ledger.judge(&plan.event(), plan.delta).ok().filter(|_| secret);
+        let alone = if sweep_runs > 0 && secret { Some(ledger.guaranteed_alone()?.epsilon) } else { None };
         Ok(Self {
             holds: secret && judgement.epsilon.is_finite(),
-            epsilon: honest(judgement.epsilon),
+            epsilon: if secret { judgement.epsilon } else { Epsilon::INFINITE },
             delta: plan.delta,
             rho: judgement.rho.filter(|_| secret),
-            basis: if plan.budget.is_some_and(Budget::is_filter) { Basis::Budget } else { Basis::Spent },
+            basis: ledger.basis(),
             max_epsilon: plan.budget.map(Budget::max_epsilon),
-            planned_epsilon: ledger.judge(&plan.event(), plan.delta).ok().map(|planned| planned.epsilon),
+            planned_epsilon: planned.map(|planned| planned.epsilon),
             epsilon_if_secret: (!secret).then_some(judgement.epsilon),
-            sweep_epsilon: sweep.map(|sweep| honest(sweep.epsilon)),
-            sweep_runs: sweep_runs as u64,
+            sweep_runs,
+            epsilon_of_this_run_alone: alone,
         })
     }
 }
 
-/// What must be true: of each event, of the plan, and of the runs that were imported.
-fn assumes<S: LedgerStore>(ledger: &Ledger<S>) -> Vec<String> {
-    let mut words = assumptions::of(&ledger.event());
-    let plan = ledger.plan();
-    words.push("every update was clipped and encoded as the plan says before it was summed".into());
-    words.push("everything that was computed from these users' data and seen by anyone is in the ledger".into());
-    if plan.budget.is_some_and(Budget::is_filter) {
-        words.push("the budget was fixed in advance; what happened within it could depend on released values".into());
-    } else {
-        words.push(
-            "the plan was fixed in advance: nothing in it, not even when to stop, depended on released values".into(),
-        );
-    }
-    let unverified = ledger.imports().iter().filter(|import| !import.verified);
-    words.extend(unverified.map(|import| format!("the ledger of {}, which was not verified, is true", import.what)));
-    words
+fn sweep_runs<S: LedgerStore>(ledger: &Ledger<S>) -> u64 {
+    ledger.imports().iter().filter(|import| import.kind == ImportKind::SweepRun).count() as u64
 }
 
-fn not_covered(plan: &Plan) -> Vec<String> {
-    let mut words = vec![
-        "Users in a held-out evaluation set are not protected: accuracy measured on their text depends on it, and no noise is added.".to_owned(),
-        "Any other use of the same users' data that is not in this ledger, such as tuning runs that were not imported.".into(),
-    ];
-    words.push(match &plan.aggregation {
-        Aggregation::Plain { sees_updates } => {
-            format!("What is seen before noise is added: single updates are in the clear to {sees_updates}.")
+/// How the model was chosen: when its run ended, and whether it was picked among several.
+fn choice<S: LedgerStore>(ledger: &Ledger<S>) -> String {
+    let of_run = match (ledger.closing().map(|closing| closing.because), ledger.basis()) {
+        (Some(Ended::PlanDone), _) | (None, Basis::Spent) => "The model is the last of the run, as planned.",
+        (Some(Ended::BudgetSpent), _) => {
+            "The model is the last of the run, which ended before the release that would have cost more than its budget."
         }
-        Aggregation::Secure { sees_sum: Some(who), .. } => {
-            format!("What is seen before noise is added: the sum of a round is in the clear to {who}.")
+        (Some(Ended::TargetReached), Basis::Budget) => {
+            "The model is the last of the run, which ended when it reached the accuracy that was asked for: the budget was fixed for that."
         }
-        Aggregation::Secure { sees_sum: None, .. } => {
-            "What more corrupted devices than were planned for know: the noise that they added is not noise to them."
-                .into()
+        (Some(Ended::TargetReached), _) => {
+            "The model is the last of the run, which ended when it reached the accuracy that was asked for: that depends on released values, so the whole plan is counted."
         }
-    });
-    let why = "What was taken to be public is not protected";
-    let start = match &plan.start {
-        Start::Public(public) => Some(public),
-        Start::Random | Start::Ledger { .. } => None,
+        (Some(Ended::ByHand), Basis::Budget) => {
+            "The model is the last of a run that was ended by hand, perhaps for what was released: the budget was fixed for that."
+        }
+        (Some(Ended::ByHand), _) => {
+            "The model is the last of a run that was ended by hand, perhaps for what was released: so the whole plan is counted, not what was spent of it."
+        }
+        (None, Basis::Budget) => {
+            "The run is not over. Whoever takes a model now chooses when: the budget was fixed for that."
+        }
+        (None, Basis::Plan) => {
+            "The run is not over. Whoever takes a model now chooses when: so the whole plan is counted, not what was spent of it."
+        }
     };
-    words.extend(start.into_iter().chain(&plan.public_data).map(|p| format!("{why}: {} ({}).", p.what, p.why)));
-    match plan.unit {
-        Unit::User => {}
-        Unit::Device if plan.group > 1 => {}
-        Unit::Device => {
-            words.push("A person with several devices is protected less than one with a single device.".into())
-        }
-        Unit::Example => words.push("A person with several examples is protected less than the number says.".into()),
+    match sweep_runs(ledger) {
+        0 => format!("{of_run} No other run is counted: this does not hold for a model that was picked among several."),
+        others => format!("{of_run} The run was picked among {}: all of them are counted.", others + 1),
     }
-    words.push("Who took part, and that somebody did, is not hidden from whoever runs the system.".into());
-    words
 }
 
 /// Everything that was released without privacy.

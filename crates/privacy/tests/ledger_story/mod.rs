@@ -7,8 +7,8 @@ use keyhush_privacy::{
     AccountantKind, Adjacency, Delta, MinSeparation, NoiseMatrix, NoiseMultiplier, Participation, PrivacyEvent,
     Segment,
     ledger::{
-        Aggregation, Attempt, Ledger, LedgerError, LedgerStore, ParticipationRecord, Phase, Plan, Publication, Receipt,
-        SigningKey, Start, Unit,
+        Aggregation, Attempt, DataSource, Ledger, LedgerError, LedgerStore, ParticipationRecord, Phase, Plan,
+        Publication, Receipt, SigningKey, Start, Unit,
     },
     rng::Randomness,
 };
@@ -49,6 +49,7 @@ pub(crate) fn plan() -> Plan {
     };
     Plan {
         software: "keyhush 0.1.0".into(),
+        data: DataSource::Users { what: "the keyboards of the story's users".into() },
         unit: Unit::User,
         adjacency: Adjacency::ZeroOut,
         population: 10_000,
@@ -57,6 +58,7 @@ pub(crate) fn plan() -> Plan {
             phase("model", "sums with tree noise", tree(&[64])),
             phase("clip", "the share of updates under the clip, with Gaussian noise", gaussian(50.0).times(64)),
         ],
+        participation_kept_by: "the server".into(),
         accountant: AccountantKind::Best,
         group: 1,
         budget: None,
@@ -65,6 +67,14 @@ pub(crate) fn plan() -> Plan {
         randomness: Randomness::Secret,
         aggregation: Aggregation::Plain { sees_updates: "the server".into() },
     }
+}
+
+/// The model alone, with so many steps: a run that can be done.
+pub(crate) fn model_plan(rounds: u64) -> Plan {
+    let mut plan = plan();
+    plan.phases.truncate(1);
+    (plan.phases[0].rounds, plan.phases[0].event) = (rounds, tree(&[rounds]));
+    plan
 }
 
 pub(crate) fn key() -> SigningKey {

@@ -24,7 +24,10 @@ use crate::{
     accountant::AccountantKind,
     encoding::EncodingId,
     event::{Adjacency, PrivacyEvent},
-    ledger::{Aggregation, Attempt, Digest, Ended, FailureReason, LedgerError, Phase, Plan, Publication, Start, Unit},
+    ledger::{
+        Aggregation, Attempt, DataSource, Digest, Ended, FailureReason, LedgerError, Phase, Plan, Publication, Start,
+        Unit,
+    },
     participation::Participation,
     rng::Randomness,
     step_keys::{AddedTo, LastStep, StepAt, StepKeyError, StepKeys},
@@ -304,6 +307,7 @@ fn plan() -> Plan {
     let event = PrivacyEvent::gaussian(Adjacency::AddOrRemove, NoiseMultiplier::new(5.0).unwrap());
     Plan {
         software: "test".into(),
+        data: DataSource::MadeUp { what: "nobody".into() },
         unit: Unit::User,
         adjacency: Adjacency::AddOrRemove,
         population: 1000,
@@ -316,6 +320,7 @@ fn plan() -> Plan {
             rounds: 100,
             event: event.times(100),
         }],
+        participation_kept_by: "nobody".into(),
         accountant: AccountantKind::Zcdp,
         group: 1,
         budget: None,

@@ -21,7 +21,7 @@ pub(super) struct Scan {
 }
 
 /// Checks every entry. `acknowledged` are the heads in the witness files; all must lie on the chain. Behind the longest
-/// of them one record may be torn; anywhere else what does not verify is damage. Without any witness nothing may be torn
+/// of them one record may be torn, which a whole entry that does not follow is not: no crash writes one. Anywhere else what does not verify is damage. Without any witness nothing may be torn
 /// but the very first record, with which nothing was acknowledged yet.
 pub(super) fn scan(bytes: &[u8], acknowledged: &[Head]) -> Result<Scan, LedgerError> {
     let promised = acknowledged.iter().map(|head| head.length).max().unwrap_or_default();
@@ -39,7 +39,7 @@ pub(super) fn scan(bytes: &[u8], acknowledged: &[Head]) -> Result<Scan, LedgerEr
                 let index = chain.head().length;
                 let is_last = end.is_none_or(|end| end + 1 == rest.len()) && rest.len() <= MAX_LINE + 1;
                 let unacknowledged = if acknowledged.is_empty() { index == 0 } else { index >= promised };
-                if !(is_last && unacknowledged) {
+                if !(is_last && unacknowledged) || is_misplaced(rest, &chain) {
                     return Err(damage);
                 }
                 scan.torn = rest.len();
@@ -59,4 +59,10 @@ fn next(rest: &[u8], end: Option<usize>, chain: &mut Chain) -> Result<usize, Led
     let entry = Entry::parse(&rest[..end]).map_err(|problem| LedgerError::damaged(index, problem))?;
     chain.accept(&entry)?;
     Ok(end + 1)
+}
+
+/// Whether what follows is an entry of this ledger that belongs elsewhere, such as a line that was doubled.
+fn is_misplaced(rest: &[u8], chain: &Chain) -> bool {
+    let line = rest.strip_suffix(b"\n").unwrap_or(rest);
+    Entry::parse(line).is_ok_and(|entry| chain.signed(&entry) && entry.previous() != chain.head().hash)
 }

@@ -1,0 +1,39 @@
+//! What a run costs at a round, and what that number means (rules P14 and P23).
+
+use privacy::{PrivacyEvent, ledger::Budget, rng::Randomness};
+
+use super::{Run, RunError, opened::is_simulated};
+use crate::{
+    config::ConfigError,
+    price::{Meaning, Price},
+};
+
+impl Run<'_> {
+    /// Whether any of its noise can be repeated: its own, or that of the model that it started from.
+    pub(super) fn is_simulation(&self) -> bool {
+        self.plan.randomness() != Randomness::Secret || self.opened.import().is_some_and(is_simulated)
+    }
+
+    /// What the releases before a round cost, the model that the run started from included; with a filter its budget, which is
+    /// what holds at any round. It is asked of the plan, so that a run that was resumed says the same; at the end the
+    /// statement asks the ledger.
+    pub(super) fn price(&self, round: u64) -> Result<Price, RunError> {
+        let ledger = &self.plan.ledger;
+        let (event, meaning) = match ledger.budget {
+            Some(Budget::ZcdpFilter { max_rho, .. }) => {
+                (PrivacyEvent::Zcdp { adjacency: ledger.adjacency, rho: max_rho }, Meaning::Guaranteed)
+            }
+            _ => {
+                let start = self.opened.import().map(|import| import.event.clone());
+                let events = start.into_iter().chain([self.plan.event(round)?]).collect();
+                (PrivacyEvent::Compose { events }, Meaning::SoFar)
+            }
+        };
+        let judged = ledger
+            .accountant
+            .judge_group(&event, ledger.delta, ledger.group)
+            .map_err(|e| ConfigError::new("privacy.accountant", e))?;
+        let meaning = if self.is_simulation() { Meaning::IfSecret } else { meaning };
+        Ok(Price { meaning, epsilon: judged.epsilon, rho: judged.rho })
+    }
+}
