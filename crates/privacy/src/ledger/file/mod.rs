@@ -11,7 +11,7 @@
 //! | `secret/NAME.signing-key`        | the signing key (mode 0600, the folder 0700)                               |
 //! | `secret/NAME.pseudonym-key`      | the key of the pseudonyms, until the ledger is closed                      |
 //! | `secret/NAME.noise-key`          | the noise key of the run, where it has one, until the ledger is closed     |
-//! | `secret/NAME.step-keys`, `.noise-link` | the noise keys of its steps, no longer than they are needed ([`step_keys`]) |
+//! | `secret/NAME.step-keys`, `.noise-link` | the noise keys of its steps, no longer than they are needed |
 //! | `secret/NAME.cohort-seed`        | what the cohort of the step that is not recorded yet is drawn from         |
 //! | `secret/NAME.INDEX.pending`      | a vector whose entry is not durable yet                                    |
 //! | `secret/NAME.beginning`          | what the run must recognise when it goes on: keyed digests                 |
