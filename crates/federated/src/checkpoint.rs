@@ -99,9 +99,7 @@ impl Checkpoints {
     /// When the disk fails.
     pub fn write(&self, state: &State, head: Head, time: Option<u64>) -> Result<Vec<u64>, FileError> {
         files::make_folder(&self.folder)?;
-        let path = self.path(state.round);
-        files::write_with(&path, |out| self.write_to(state, head, out))?;
-        time.map_or(Ok(()), |time| files::set_time(&path, time))?;
+        files::write_at(&self.path(state.round), time, |out| self.write_to(state, head, out))?;
         let rounds = self.rounds()?;
         let (kept, old) = rounds.split_at(rounds.len().min(KEPT));
         for round in old {

@@ -30,11 +30,26 @@ pub fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> File
 /// # Errors
 /// When the disk fails; then the old file is still there.
 pub fn write_with(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), FileError> {
+    write_at(path, None, write)
+}
+
+/// The same; where it is said, the file has this time, in seconds since 1970, before it has its name.
+///
+/// # Errors
+/// As [`write_with`].
+pub fn write_at(
+    path: &Path,
+    time: Option<u64>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), FileError> {
     let new = hidden(path);
+    let time = time.map(|time| std::time::UNIX_EPOCH + std::time::Duration::from_secs(time));
     let all = || {
         let mut out = BufWriter::with_capacity(1 << 20, fs::File::create(&new)?);
         write(&mut out)?;
-        out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        time.map_or(Ok(()), |time| file.set_modified(time))?;
+        file.sync_all()?;
         fs::rename(&new, path)
     };
     all().map_err(failed("write", path))?;
@@ -55,16 +70,6 @@ pub fn sync_folder(folder: &Path) -> Result<(), FileError> {
 /// As [`write_with`].
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     write_with(path, |out| out.write_all(bytes))
-}
-
-/// Gives a file a time, in seconds since 1970.
-///
-/// # Errors
-/// When the disk fails.
-pub fn set_time(path: &Path, time: u64) -> Result<(), FileError> {
-    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(time);
-    let set = || fs::OpenOptions::new().write(true).open(path)?.set_modified(time);
-    set().map_err(failed("set the time of", path))
 }
 
 /// Makes a folder and those above it.

@@ -157,6 +157,13 @@ impl AddedTo {
     }
 }
 
+#[cfg(test)]
+impl AddedTo {
+    pub(crate) const fn bytes(&self) -> [u8; 32] {
+        self.0
+    }
+}
+
 impl fmt::Debug for AddedTo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("AddedTo(secret)")
@@ -252,6 +259,12 @@ pub trait KeyShelf {
     /// The link to the last step, also where its key is erased.
     fn link(&self) -> Link;
 
+    /// Notes, durably, that the release of the last step is recorded: a ledger that does not have it is an older copy.
+    ///
+    /// # Errors
+    /// When it is not known to be durable.
+    fn mark(&mut self) -> Result<(), StepKeyError>;
+
     /// Erases all keys; the link to the last of them stays.
     ///
     /// # Errors
@@ -278,6 +291,13 @@ impl<K: KeyShelf> SecretSteps<K> {
     pub const fn shelf(&self) -> &K {
         &self.shelf
     }
+
+    fn draw_with(&mut self, fresh: &[u8; 32], at: StepAt, added_to: &AddedTo) -> Result<StepNoise, StepKeyError> {
+        let key = StepKey::new(&self.run, at, &self.shelf.link(), fresh, added_to);
+        self.open = Some(at);
+        self.shelf.keep(at, &key)?;
+        Ok(StepNoise(Root::Keyed(key)))
+    }
 }
 
 impl<K: KeyShelf> StepKeys for SecretSteps<K> {
@@ -291,10 +311,7 @@ impl<K: KeyShelf> StepKeys for SecretSteps<K> {
         }
         let mut fresh = Zeroizing::new([0; 32]);
         fill_from_os(&mut *fresh)?;
-        let key = StepKey::new(&self.run, at, &self.shelf.link(), &fresh, added_to);
-        self.open = Some(at);
-        self.shelf.keep(at, &key)?;
-        Ok(StepNoise(Root::Keyed(key)))
+        self.draw_with(&fresh, at, added_to)
     }
 
     fn again(&self, at: StepAt) -> Result<StepNoise, StepKeyError> {
@@ -306,6 +323,7 @@ impl<K: KeyShelf> StepKeys for SecretSteps<K> {
         if self.shelf.last() != Some(at) {
             return Err(StepKeyError::Missing { at });
         }
+        self.shelf.mark()?;
         if !needed_again {
             self.shelf.erase()?;
         }
@@ -344,6 +362,10 @@ impl KeyShelf for MemoryShelf {
 
     fn link(&self) -> Link {
         self.link.clone()
+    }
+
+    fn mark(&mut self) -> Result<(), StepKeyError> {
+        Ok(())
     }
 
     fn erase(&mut self) -> Result<(), StepKeyError> {
@@ -395,6 +417,32 @@ mod tests {
             words(&noise)
         };
         assert_ne!(first(run), first(copy));
+    }
+
+    /// Where the operating system's randomness repeats, the chain still makes another key.
+    #[test]
+    fn p21_a_key_is_chained_to_the_one_before() {
+        let run = NoiseKey::generate().unwrap();
+        let first = |link: Link| {
+            let run = NoiseKey::from_secret_bytes(run.secret_bytes());
+            let mut steps = SecretSteps::new(run, MemoryShelf { keys: Vec::new(), link });
+            steps.draw_with(&[9; 32], AT, &sum(&[4])).unwrap().stream(&[0]).chunk(0).next_word()
+        };
+        assert_eq!(first(Link([1; 32])), first(Link([1; 32])));
+        assert_ne!(first(Link([1; 32])), first(Link([2; 32])));
+    }
+
+    /// What is kept of a key that was erased is not the key; and every position of a step has noise of its own.
+    #[test]
+    fn p20_a_link_is_not_its_key_and_positions_share_nothing() {
+        let key = StepKey([0x5a; 32]);
+        assert_ne!(key.link().0, key.0);
+        let noise = StepNoise(Root::Keyed(key));
+        let words: Vec<u64> = [&[1, 0][..], &[1, 1], &[1], &[0, 1], &[1, 0, 0]]
+            .iter()
+            .map(|position| noise.stream(position).chunk(0).next_word())
+            .collect();
+        assert!((1..words.len()).all(|i| !words[..i].contains(&words[i])), "{words:?}");
     }
 
     #[test]

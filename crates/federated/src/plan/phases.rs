@@ -234,6 +234,14 @@ impl Phase {
     }
 }
 
+impl Phase {
+    /// Whether its guarantee comes from limits on how often each user takes part.
+    #[must_use]
+    pub const fn counts_participations(&self) -> bool {
+        matches!(self.participation, Participation::MinSeparation { .. } | Participation::Once)
+    }
+}
+
 /// What is said of a run without noise.
 pub(crate) fn no_noise() -> String {
     "the updates of every round, summed without noise".to_owned()

@@ -6,10 +6,13 @@
 //! of somebody's text whether it is right. The settings stand there as text too, to say what changed.
 
 use corpus::store::Store;
-use privacy::ledger::{Digest, LedgerError, PseudonymKey, file::Place};
+use privacy::{
+    ledger::{Digest, LedgerError, PseudonymKey, file::Place},
+    rng::Randomness,
+};
 use serde::{Deserialize, Serialize};
 
-use super::RunError;
+use super::{Opened, RunError};
 use crate::{
     config::{Config, Document},
     plan::Plan,
@@ -23,6 +26,9 @@ pub(super) struct Beginning {
     settings_digest: Digest,
     /// Of the first parameters.
     start: Digest,
+    /// Of the run's noise key, from which the order of arrivals follows; none where the noise is simulated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    noise_key: Option<Digest>,
     /// Of the store; none where the text is made up, which the settings describe whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<StoreDigests>,
@@ -49,18 +55,24 @@ pub(super) enum Changed {
 }
 
 impl Beginning {
-    pub(super) fn of(key: &PseudonymKey, plan: &Plan, first: &[f32], store: Option<&Store>) -> Self {
+    pub(super) fn of(key: &PseudonymKey, place: &Place, plan: &Plan, opened: &Opened) -> Result<Self, RunError> {
+        let (first, store) = (opened.first_parameters(), opened.store());
+        let noise_key = match plan.randomness() {
+            Randomness::Secret => Some(key.digest("noise key", [&place.noise_key()?.secret_bytes()[..]])),
+            Randomness::Simulated { .. } | Randomness::SimulatedFloatingPoint { .. } => None,
+        };
         let bytes: Vec<u8> = first.iter().flat_map(|v| v.to_le_bytes()).collect();
         let digests = |store: &Store| StoreDigests {
             users: key.digest("users", store.roll()),
             content: key.digest("store", store.content()),
         };
-        Self {
+        Ok(Self {
             settings: plan.settings.clone(),
             settings_digest: key.digest("settings", [plan.settings.as_bytes()]),
             start: key.digest("start", [&bytes[..]]),
+            noise_key,
             store: store.map(digests),
-        }
+        })
     }
 
     pub(super) fn keep(&self, place: &Place) -> Result<(), RunError> {
@@ -80,12 +92,17 @@ impl Beginning {
             return Err(RunError::SettingsChanged { changes });
         }
         // As this version reads them: a key that is new since then has its default.
-        let began = Document::new(&self.settings, &[])?.config()?;
+        let mut began = Document::new(&self.settings, &[])?.config()?;
+        // A store may be moved: what it holds is what counts.
+        began.data.path.clone_from(&config.data.path);
         if began != *config {
             return Err(RunError::SettingsChanged { changes: changes(&self.settings, &now.settings) });
         }
         if self.start != now.start {
             return Err(RunError::StartChanged);
+        }
+        if self.noise_key != now.noise_key {
+            return Err(RunError::NoiseKeyChanged);
         }
         Ok(match (self.store, now.store) {
             (Some(then), Some(now)) if then.users != now.users => Changed::Users,

@@ -34,7 +34,7 @@ use lm::kernels::KernelPath;
 use privacy::{
     Participation, PrivacyEvent,
     ledger::{
-        Attempt, Ended, Import, Ledger, LedgerError, PseudonymKey, Publication,
+        Attempt, Ended, Import, Ledger, LedgerError, PseudonymKey, Publication, Unit,
         file::{FileStore, Place},
     },
     rng::{Randomness, SimulationKey},
@@ -56,7 +56,7 @@ use crate::{
     heads::{self, HeadsError},
     metrics::{DIAGNOSTICS_FILE, DiagnosticsHead, METRICS_FILE, Metrics, TIMING_FILE, Timing},
     model_folder::ModelFolderError,
-    plan::{BEFORE, Plan},
+    plan::{BEFORE, Phase, Plan},
     population::ExamplesError,
     randomness::RunRandomness,
     round::{Done, Loop, Round, RoundError, State},
@@ -142,6 +142,16 @@ pub enum RunError {
         /// What changed.
         changes: Vec<String>,
     },
+    /// The key by which a run recognises its data is gone, and the run is not closed.
+    #[error(
+        "secret/ledger.jsonl.pseudonym-key is missing or damaged, so it cannot be told whether data and settings are those that the run began with: put it back, or end the run with keyhush train --end DIR --without-model"
+    )]
+    RecognitionKeyMissing,
+    /// The noise key is another.
+    #[error(
+        "the noise key in secret/ is not the one that the run began with: put back the one that belongs to this ledger"
+    )]
+    NoiseKeyChanged,
     /// The model that the run started from is another.
     #[error("the model that the run started from is not what it was: put it back, or begin another run")]
     StartChanged,
@@ -157,7 +167,7 @@ pub enum RunError {
     UsersChanged,
     /// A run of a sweep that was chosen and closed, and does not count a later one.
     #[error(
-        "{} was closed before {other} was made, and its statement does not count that one: choose one of the later runs, or make the sweep in another folder",
+        "{} was closed without counting {other}, and its statement cannot count it any more: choose another run, or make the sweep in another folder",
         path.display()
     )]
     ChosenBefore {
@@ -294,7 +304,7 @@ impl<'a> Run<'a> {
         }
         files::write(&folder.join(CONFIG_FILE), plan.settings.as_bytes())?;
         let (ledger, key) = begin_ledger(&place, plan, opened)?;
-        Beginning::of(&key, plan, opened.first_parameters(), opened.store()).keep(&place)?;
+        Beginning::of(&key, &place, plan, opened)?.keep(&place)?;
         let state = State::new(plan, opened.first_parameters().to_vec())?;
         let randomness = randomness(&place, plan, &ledger)?;
         let mut run = Self::with(folder, plan, opened, means, randomness, ledger, state, None)?;
@@ -345,8 +355,11 @@ impl<'a> Run<'a> {
         if let (Some(because), false) = (place.closing_begun()?, ledger.is_closed()) {
             place.close(&mut ledger, because, ledger_time(plan))?;
         }
-        if let (Some(key), false) = (&key, ledger.is_closed()) {
-            recognise(&place, &mut ledger, key, plan, opened, data_changed)?;
+        if ledger.is_closed() {
+            place.end_closing()?;
+        } else {
+            let key = key.ok_or(RunError::RecognitionKeyMissing)?;
+            recognise(&place, &mut ledger, &key, plan, opened, data_changed)?;
         }
         if !ledger.plan().is_same_run(&plan.ledger) {
             return Err(RunError::OtherPlan { path: folder.join(CONFIG_FILE) });
@@ -643,7 +656,11 @@ fn randomness(place: &Place, plan: &Plan, ledger: &Ledger<FileStore>) -> Result<
         Randomness::SimulatedFloatingPoint { seed } => {
             RunRandomness::simulated(SimulationKey::with_floating_point_noise(seed))
         }
-        Randomness::Secret => RunRandomness::secret(place.clone(), last_step(plan, ledger))?,
+        Randomness::Secret => {
+            let recorded = ledger.releases().iter().filter(|(stream, _)| *stream != BEFORE).map(|(_, n)| n).sum();
+            place.settle_cohort_seed(recorded)?;
+            RunRandomness::secret(place.clone(), last_step(plan, ledger))?
+        }
     })
 }
 
@@ -665,7 +682,7 @@ fn recognise(
     opened: &Opened,
     data_changed: Option<&str>,
 ) -> Result<(), RunError> {
-    let now = Beginning::of(key, plan, opened.first_parameters(), opened.store());
+    let now = Beginning::of(key, place, plan, opened)?;
     let Some(began) = Beginning::read(place)? else {
         // It was killed while it was begun, or somebody took the file away.
         return if ledger.releases().keys().all(|stream| stream == BEFORE) {
@@ -674,13 +691,13 @@ fn recognise(
             Err(RunError::BeginningMissing { place: "ledger.jsonl.beginning" })
         };
     };
-    let counted = plan
-        .phases()
-        .iter()
-        .any(|phase| matches!(phase.participation, Participation::MinSeparation { .. } | Participation::Once));
+    let counted = plan.phases().iter().any(Phase::counts_participations);
+    // Posts are numbered one after the other: where they are the units, other text is other units.
+    let posts = plan.config.unit == Unit::Example;
     match (began.compare(key, &now, &plan.config)?, data_changed) {
         (Changed::Nothing, _) => Ok(()),
         (Changed::Users, _) if counted => Err(RunError::UsersChanged),
+        (Changed::Text, _) if counted && posts => Err(RunError::UsersChanged),
         (_, None) => Err(RunError::DataChanged),
         (_, Some(why)) => {
             let _receipt = ledger.record_data_changed(why, ledger_time(plan))?;

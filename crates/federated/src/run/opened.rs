@@ -329,6 +329,11 @@ fn started(config: &Config, store: Option<&Store>) -> Result<Origin, RunError> {
             let beside = heads::check(&path)?.into_iter().map(|shown| shown.head);
             let heads: Vec<Head> = head.into_iter().chain(beside).collect();
             let ledger = Place::new(path).read(&heads)?;
+            if !ledger.is_closed() {
+                return Err(wrong(format!(
+                    "the run {what} is not over, so what it costs is not known yet: let it end, end it with keyhush train --end, or decide its sweep"
+                )));
+            }
             let import = ledger.as_import(ImportKind::StartingModel, format!("the model {what}"), !heads.is_empty());
             (Start::Ledger { head: import.head }, Some(import))
         }

@@ -88,11 +88,14 @@ impl Place {
         self
     }
 
-    /// Whether a ledger was begun here: its first entry was acknowledged.
+    /// Whether a ledger was begun here: its first entry is there, acknowledged or not.
     ///
     /// # Errors
     /// When the disk fails.
     pub fn is_begun(&self) -> Result<bool, LedgerError> {
+        if FileStore::has_entries(self)? {
+            return Ok(true);
+        }
         for witness in &self.witnesses {
             if self.disk.reader(witness).map_err(failed("look at", witness))?.is_some() {
                 return Ok(true);
@@ -187,6 +190,14 @@ impl Place {
         Secrets::new(self).erase_cohort_seed()
     }
 
+    /// Erases what a crash left of cohorts of rounds before this one, which are recorded.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn settle_cohort_seed(&self, next_round: u64) -> Result<(), LedgerError> {
+        Secrets::new(self).settle_cohort_seed(next_round)
+    }
+
     /// What was kept by [`Self::keep_beginning`].
     ///
     /// # Errors
@@ -214,6 +225,14 @@ impl Place {
         let (noise, pseudonyms) = (secrets.destroy_noise()?, secrets.destroy_pseudonym_key()?);
         let _receipt = ledger.close(because, pseudonyms, noise, time)?;
         secrets.end_closing()
+    }
+
+    /// Removes what says that a ledger is being closed, once it is.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn end_closing(&self) -> Result<(), LedgerError> {
+        Secrets::new(self).end_closing()
     }
 
     /// Why the ledger is being closed, if that was begun.

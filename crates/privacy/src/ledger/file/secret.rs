@@ -119,6 +119,11 @@ impl Secrets {
         Ok(seed)
     }
 
+    pub(super) fn settle_cohort_seed(&self, next_round: u64) -> Result<(), LedgerError> {
+        let kept = self.cohort.read_text()?.and_then(|text| serde_json::from_str::<CohortSeed>(&text).ok());
+        if kept.is_some_and(|kept| kept.round < next_round) { self.erase_cohort_seed() } else { Ok(()) }
+    }
+
     /// The step whose cohort it was is recorded.
     pub(super) fn erase_cohort_seed(&self) -> Result<(), LedgerError> {
         self.cohort.wipe_from(0)

@@ -3,12 +3,12 @@
 //! | file                 | what it holds                                                                  |
 //! |----------------------|--------------------------------------------------------------------------------|
 //! | `NAME.step-keys`     | a line for each step of the segment; for independent noise, of the open step alone |
-//! | `NAME.noise-link`    | the last step whose key was erased, and the link to it                         |
+//! | `NAME.noise-link`    | the last step whose release is recorded, and the link to it                    |
 //!
-//! To erase is to write the link first and then to overwrite the keys, synced, and cut them off: after a crash in between it
-//! is done again. What a ledger and these files say of each other is checked on opening: a key without its entry is destroyed
-//! (nobody saw what it was drawn for), more than one such key means that the ledger is an old copy, and an entry without its
-//! key that the keys are.
+//! With every record the link is written; to erase is then to overwrite the keys, synced, and cut them off: after a crash in
+//! between it is done again. What a ledger and these files say of each other is checked on opening: a key behind the link and
+//! without an entry is destroyed (nobody saw what it was drawn for), a link without its entry means that the ledger is an old
+//! copy, and an entry without its key that the keys are.
 
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
@@ -28,8 +28,8 @@ pub struct FileShelf {
     keys: PrivateFile,
     links: PrivateFile,
     kept: Vec<(StepAt, StepKey)>,
-    /// The link to the step before the first that is kept, and that step.
-    before: (Option<StepAt>, Link),
+    /// The last step that was marked as recorded, and the link to it.
+    marked: (Option<StepAt>, Link),
 }
 
 /// A line of the file of keys.
@@ -52,7 +52,7 @@ struct LinkLine {
 
 impl FileShelf {
     pub(super) const fn new(keys: PrivateFile, links: PrivateFile) -> Self {
-        Self { keys, links, kept: Vec::new(), before: (None, Link::FIRST) }
+        Self { keys, links, kept: Vec::new(), marked: (None, Link::FIRST) }
     }
 
     pub(super) const fn keys(&self) -> &PrivateFile {
@@ -65,35 +65,42 @@ impl FileShelf {
 
     /// Reads what is kept and compares it with the last step that the ledger has. Nothing is destroyed unless both fit.
     pub(super) fn open(mut self, last: Option<LastStep>) -> Result<Self, LedgerError> {
-        self.before = self.read_link()?;
+        self.marked = self.read_link()?;
         let text = self.keys.read_text()?.unwrap_or_default();
         // What follows the last whole line was being written or erased in a crash.
         self.kept = text.split_inclusive('\n').map_while(|line| parse(line.strip_suffix('\n')?)).collect();
-        // Keys up to the link were being erased.
-        let erased = self.before.0;
-        self.kept.retain(|(at, _)| Some(*at) > erased);
         let recorded = self.recorded(last.map(|last| last.at))?;
         if self.kept.len() > recorded || text.lines().count() > recorded {
             self.kept.truncate(recorded);
             self.keys.wipe_from(text.split_inclusive('\n').take(recorded).map(str::len).sum())?;
         }
-        if last.is_some_and(|last| !last.needed_again) {
-            self.erase().map_err(|e| LedgerError::storage("cannot erase noise keys", e))?;
-        }
+        let settled = match last {
+            Some(last) => self.settle(last),
+            None => Ok(()),
+        };
+        settled.map_err(|e| LedgerError::storage("cannot settle the noise keys", e))?;
         Ok(self)
     }
 
-    /// How many of the keys were recorded. One that was not may be there; two, or one that was erased since, cannot be without
+    /// Brings to an end what a crash interrupted after the record of the last step.
+    fn settle(&mut self, last: LastStep) -> Result<(), StepKeyError> {
+        if self.marked.0 < Some(last.at) {
+            self.mark()?;
+        }
+        if last.needed_again { Ok(()) } else { self.erase() }
+    }
+
+    /// How many of the keys were recorded. One that was not may be there; two, or one that is marked, cannot be without
     /// entries, nor can the last entry be without its key.
     fn recorded(&self, last: Option<StepAt>) -> Result<usize, LedgerError> {
-        if let Some(at) = self.before.0.filter(|at| Some(*at) > last) {
+        if let Some(at) = self.marked.0.filter(|at| Some(*at) > last) {
             return Err(LedgerError::KeyAhead { at });
         }
         let recorded = self.kept.iter().take_while(|(at, _)| Some(*at) <= last).count();
         if let Some((at, _)) = self.kept.get(recorded + 1) {
             return Err(LedgerError::KeyAhead { at: *at });
         }
-        let newest = recorded.checked_sub(1).map(|i| self.kept[i].0).or(self.before.0);
+        let newest = recorded.checked_sub(1).map(|i| self.kept[i].0).max(self.marked.0);
         match last {
             Some(at) if newest != Some(at) => Err(LedgerError::KeyBehind { at }),
             _ => Ok(recorded),
@@ -135,16 +142,20 @@ impl KeyShelf for FileShelf {
     }
 
     fn link(&self) -> Link {
-        self.kept.last().map_or_else(|| self.before.1.clone(), |(_, key)| key.link())
+        self.kept.last().map_or_else(|| self.marked.1.clone(), |(_, key)| key.link())
     }
 
-    fn erase(&mut self) -> Result<(), StepKeyError> {
+    fn mark(&mut self) -> Result<(), StepKeyError> {
         let Some(at) = self.last() else { return Ok(()) };
         let link = self.link();
         let line = LinkLine { at, link: hex(&link.0) };
         let text = Zeroizing::new(serde_json::to_string(&line).map_err(|e| StepKeyError::Storage(e.to_string()))?);
         self.links.replace(text.as_bytes()).map_err(|e| failed(&e))?;
-        self.before = (Some(at), link);
+        self.marked = (Some(at), link);
+        Ok(())
+    }
+
+    fn erase(&mut self) -> Result<(), StepKeyError> {
         self.kept.clear();
         self.keys.wipe_from(0).map_err(|e| failed(&e))
     }

@@ -15,7 +15,8 @@ use super::{
     scan::{Scan, scan},
 };
 use crate::ledger::{
-    entry::Entry,
+    digest::Digest,
+    entry::{Body, Entry},
     error::LedgerError,
     head::Head,
     participants::ParticipationRecord,
@@ -117,6 +118,15 @@ impl FileStore {
         Ok(store)
     }
 
+    /// Whether there is a ledger with a whole entry in it.
+    pub(super) fn has_entries(place: &Place) -> Result<bool, LedgerError> {
+        let bytes = Self::at(place).read_ledger()?.unwrap_or_default();
+        Ok(bytes
+            .split(|b| *b == b'\n')
+            .next()
+            .is_some_and(|line| line.len() < bytes.len() && Entry::parse(line).is_ok()))
+    }
+
     fn at(place: &Place) -> Self {
         let ledger = place.ledger.clone();
         let paths = Paths {
@@ -206,14 +216,28 @@ impl FileStore {
         let secret = folder(&self.paths.secret);
         for path in self.disk.list(&secret).map_err(failed("list", &secret))? {
             let Some(index) = self.pending_index(&path) else { continue };
-            if index < self.head.length {
-                let entry = self.read(index)?.next().transpose()?;
-                self.publish(index, entry.map_or(0, |entry| entry.time()))?;
-            } else {
-                PrivateFile::new(Arc::clone(&self.disk), path).destroy()?;
+            match self.release_of(index)? {
+                Some((digest, time))
+                    if self.pending(index).read()?.is_some_and(|v| Digest::of_released(&v) == digest) =>
+                {
+                    self.publish(index, time)?;
+                }
+                _ => PrivateFile::new(Arc::clone(&self.disk), path).destroy()?,
             }
         }
         Ok(())
+    }
+
+    /// What an entry says that it released, and when; none if there is no such entry, or it released nothing.
+    fn release_of(&self, index: u64) -> Result<Option<(Digest, u64)>, LedgerError> {
+        if index >= self.head.length {
+            return Ok(None);
+        }
+        let entry = self.read(index)?.next().transpose()?;
+        Ok(entry.and_then(|entry| match entry.body() {
+            Body::Release(release) => Some((release.digest, entry.time())),
+            _ => None,
+        }))
     }
 
     /// `INDEX` of `secret/NAME.INDEX.pending`.
@@ -283,8 +307,9 @@ impl FileStore {
     fn publish(&self, index: u64, time: u64) -> Result<(), LedgerError> {
         let (released, path) = (&self.paths.released, self.vector_path(index));
         self.disk.create_folder(released, false).map_err(failed("make", released))?;
-        self.disk.rename(self.pending(index).path(), &path).map_err(failed("publish", &path))?;
-        self.disk.publish(&path, time).map_err(failed("publish", &path))
+        let pending = self.pending(index);
+        self.disk.publish(pending.path(), time).map_err(failed("publish", &path))?;
+        self.disk.rename(pending.path(), &path).map_err(failed("publish", &path))
     }
 
     fn vector_path(&self, index: u64) -> PathBuf {
