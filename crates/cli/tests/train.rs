@@ -250,9 +250,20 @@ fn p21_a_run_goes_on_with_its_store_or_says_why_not() {
         .replace("kind = \"poisson\"", "kind = \"arrival\"\nmin_separation = 2\nmax_participations = 100");
     toy.write("counted.toml", &counted);
     begin("counted.toml", "b");
-    // One person less.
     let posts = toy.read("crowd.jsonl");
     let last: Value = serde_json::from_str(posts.lines().last().unwrap()).unwrap();
+    // The same people, one of whom typed one word more.
+    let mut more = last.clone();
+    more["text"] = format!("{} the", last["text"].as_str().unwrap()).into();
+    let all_but_last: Vec<&str> = posts.lines().take(posts.lines().count() - 1).collect();
+    toy.write("more.jsonl", &format!("{}\n{more}\n", all_but_last.join("\n")));
+    fs::remove_file(toy.path("crowd.khs")).unwrap();
+    toy.ok(&["data", "import", "more.jsonl", "--vocab-size", "120", "--out", "crowd.khs", "-q"]);
+    for run in ["a", "b"] {
+        let refused = toy.refused(&["train", "--resume", run, "--quiet"]);
+        assert!(refused.contains("not the one that the run began with"), "{refused}");
+    }
+    // One person less.
     let fewer: Vec<&str> =
         posts.lines().filter(|line| serde_json::from_str::<Value>(line).unwrap()["user"] != last["user"]).collect();
     assert!(fewer.len() < posts.lines().count());

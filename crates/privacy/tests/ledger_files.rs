@@ -345,3 +345,41 @@ proptest! {
         })?;
     }
 }
+
+/// Rule P21: the seed of a round's cohort is the same until the round is recorded, then another; a ledger that goes back is
+/// noticed.
+#[test]
+fn p21_a_cohort_has_one_seed() {
+    let run = Run::of(1);
+    let place = run.place();
+    let seed = |round| place.cohort_seed(round).map(|key| *key.secret_bytes());
+    let first = seed(5).unwrap();
+    assert_eq!(seed(5).unwrap(), first);
+    assert!(matches!(seed(4), Err(LedgerError::SecretAhead { kept: 5, asked: 4, .. })));
+    place.settle_cohort_seed(5).unwrap();
+    assert_eq!(seed(5).unwrap(), first, "round 5 is not recorded");
+    place.settle_cohort_seed(6).unwrap();
+    assert_ne!(seed(5).unwrap(), first, "it was recorded, and its seed is gone");
+    assert_ne!(seed(6).unwrap(), first);
+}
+
+/// A vector that was pending when it was copied, and is not the one of its entry, is destroyed and seen by nobody.
+#[cfg(unix)]
+#[test]
+fn p21_a_pending_vector_of_another_attempt_is_destroyed() {
+    use std::os::unix::fs::PermissionsExt;
+    let run = Run::of(3);
+    let released = fs::read(run.beside(".released").join("2.bin")).unwrap();
+    for (index, bytes) in [(2, &b"another noise"[..]), (2, &released), (9, b"no entry")] {
+        let path = run
+            .path()
+            .with_file_name("secret")
+            .join(format!("{}.{index}.pending", run.path().file_name().unwrap().to_string_lossy()));
+        fs::write(&path, bytes).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        drop(run.place().open(&[]).unwrap());
+        assert!(!path.exists());
+        assert_eq!(fs::read(run.beside(".released").join("2.bin")).unwrap(), released);
+        assert!(!run.beside(".released").join("9.bin").exists());
+    }
+}

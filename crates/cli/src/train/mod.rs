@@ -17,7 +17,7 @@ use federated::{
     plan::Plan,
     population::Population,
     report::REPORT_FILE,
-    run::{self, Ending, Means, Opened, Run, RunError},
+    run::{self, Ending, Means, Opened, Run, RunError, STATEMENT_FILE},
 };
 
 use self::{ranks::Ranks, watch::Watch};
@@ -66,6 +66,9 @@ pub(crate) struct TrainArgs {
     /// keys are destroyed
     #[arg(long, value_name = "DIR", conflicts_with_all = ["config", "set", "out", "from", "public", "secagg", "resume"])]
     end: Option<PathBuf>,
+    /// With --end: where the store, the settings or the checkpoints cannot be had any more; only the statement is written
+    #[arg(long, requires = "end")]
+    without_model: bool,
     /// Start from this model, or from the model of this run
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
@@ -106,6 +109,9 @@ impl MachineArgs {
 }
 
 pub(crate) fn train(args: &TrainArgs) -> anyhow::Result<()> {
+    if let Some(folder) = args.end.as_ref().filter(|_| args.without_model) {
+        return end_without_model(folder, args.json);
+    }
     let ranks = ranks::join()?;
     match ranks.as_ref().filter(|_| !ranks::leads(ranks.as_ref())) {
         Some(others) => {
@@ -190,10 +196,32 @@ fn lead(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<()> {
         (None, Some(_), None) => Way::Resume,
         (None, None, _) => Way::Begin,
     };
+    let after = match (run::is_undecided(folder), way) {
+        (true, Way::End) => return Err(part_of_a_sweep(folder).into()),
+        (true, _) => After::Choose,
+        (false, _) => After::Close,
+    };
     let ending = ranks::lead(ranks, own, *means, &description, |fleet| {
-        carry_out(plan, opened, folder, *means, fleet, way, After::Close, args.machine.quiet)
+        carry_out(plan, opened, folder, *means, fleet, way, after, args.machine.quiet)
     })?;
     announce(&ending, folder, args.json)
+}
+
+/// Ends a run for good with nothing but its ledger.
+fn end_without_model(folder: &Path, json: bool) -> anyhow::Result<()> {
+    let statement = run::end_without_model(folder).map_err(refused)?;
+    if json {
+        println!("{}", serde_json::to_string_pretty(&statement)?);
+    } else {
+        println!("Ended: the ledger is closed, and what its noise was drawn from is destroyed. There is no model.");
+        println!("Statement: {}", folder.join(STATEMENT_FILE).display());
+    }
+    Ok(())
+}
+
+fn part_of_a_sweep(folder: &Path) -> BadInput {
+    let why = "is a run of a sweep that is not decided: run the same keyhush sweep again, which ends all of its runs";
+    BadInput::Refused(format!("{} {why}", folder.display()))
 }
 
 /// The other processes, if there are any.
@@ -260,6 +288,9 @@ fn carry_out(
         Way::ResumeWithChangedData(why) => Run::resume_with_changed_data(folder, plan, opened, means, why),
     };
     let mut run = run.map_err(refused)?;
+    if after == After::Choose && matches!(way, Way::Begin) {
+        run.belongs_to_a_sweep()?;
+    }
     // Shown also to who wants no progress: they say that something is not as it should be.
     run.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
     if matches!(way, Way::End) {
@@ -336,7 +367,9 @@ pub(crate) fn refused(error: RunError) -> anyhow::Error {
         | RunError::SettingsChanged { .. }
         | RunError::StartChanged
         | RunError::DataChanged
-        | RunError::UsersChanged) => BadInput::Refused(bad.to_string()).into(),
+        | RunError::UsersChanged
+        | RunError::NoiseKeyChanged
+        | RunError::RecognitionKeyMissing) => BadInput::Refused(bad.to_string()).into(),
         other => other.into(),
     }
 }

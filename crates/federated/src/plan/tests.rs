@@ -114,6 +114,16 @@ fn the_accountant_judges_what_the_sampler_draws() {
     assert!(plan.epsilon(30).unwrap() < plan.epsilon(60).unwrap());
 }
 
+/// Who counts participations cannot go on with other users.
+#[test]
+fn p6_limits_on_participation_are_known_as_such() {
+    let counts = |set: &[&str]| plan(set).phases()[0].counts_participations();
+    let arrival = ["participation.min_separation=4", "participation.max_participations=100"];
+    assert!(!counts(&["participation.kind=poisson"]) && !counts(&["participation.kind=fixed-size"]));
+    assert!(counts(&["participation.kind=once", "rounds=2"]));
+    assert!(counts(&[&["participation.kind=arrival"][..], &arrival].concat()));
+}
+
 #[test]
 fn p6_p7_what_a_tree_needs() {
     assert_eq!(refused(&["privacy.mechanism=tree"]).0, "privacy.mechanism");

@@ -5,12 +5,12 @@ use std::path::Path;
 use lm::folder::{Folder, Guarantee, Weights};
 use privacy::{
     Epsilon, Rho,
-    ledger::{DataSource, LedgerError},
+    ledger::{DataSource, Ledger, LedgerError, file::FileStore},
     statement::{Statement, rounded_up},
 };
 use serde::{Deserialize, Serialize};
 
-use super::{MODEL_FOLDER, Over, Run, RunError, STATEMENT_FILE, STATEMENT_JSON};
+use super::{MODEL_FOLDER, Over, Run, RunError, STATEMENT_FILE, STATEMENT_JSON, is_undecided};
 use crate::{
     calendar::Moment,
     files,
@@ -53,11 +53,8 @@ impl Run<'_> {
     /// # Errors
     /// When the disk fails.
     pub fn report(&self) -> Result<Ending, RunError> {
-        let statement = Statement::of(self.ledger())?;
+        let statement = write_statement(&self.folder, self.ledger())?;
         let markdown = statement.to_markdown();
-        files::write(&self.folder.join(STATEMENT_FILE), markdown.as_bytes())?;
-        let json = serde_json::to_vec_pretty(&statement).map_err(|e| LedgerError::storage("the statement", e))?;
-        files::write(&self.folder.join(STATEMENT_JSON), &json)?;
         let ending = self.ending(&statement)?;
         let title = self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let participations = ending.metrics.planned_participations;
@@ -113,7 +110,11 @@ impl Run<'_> {
     fn leave(&self) -> Result<Ending, RunError> {
         let ending = self.report()?;
         let statement = Statement::of(self.ledger())?;
-        let guarantee = if statement.guarantee.holds {
+        let guarantee = if is_undecided(&self.folder) {
+            Guarantee::None {
+                why: "it is one of several runs of a sweep, and the choice among them is not counted yet".into(),
+            }
+        } else if statement.guarantee.holds {
             Guarantee::Private {
                 epsilon: rounded_up(statement.guarantee.epsilon.get()),
                 delta: statement.guarantee.delta.to_string(),
@@ -249,6 +250,15 @@ fn protects(statement: &Statement) -> String {
         }
     };
     each + &counted(statement)
+}
+
+/// Writes what a ledger guarantees, for people and for programs.
+pub(super) fn write_statement(folder: &Path, ledger: &Ledger<FileStore>) -> Result<Statement, RunError> {
+    let statement = Statement::of(ledger)?;
+    files::write(&folder.join(STATEMENT_FILE), statement.to_markdown().as_bytes())?;
+    let json = serde_json::to_vec_pretty(&statement).map_err(|e| LedgerError::storage("the statement", e))?;
+    files::write(&folder.join(STATEMENT_JSON), &json)?;
+    Ok(statement)
 }
 
 /// A statement begins with a title of its own.

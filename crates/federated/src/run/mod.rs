@@ -32,12 +32,13 @@ use std::{
 
 use lm::kernels::KernelPath;
 use privacy::{
-    Participation, PrivacyEvent,
+    PrivacyEvent,
     ledger::{
         Attempt, Ended, Import, Ledger, LedgerError, PseudonymKey, Publication, Unit,
         file::{FileStore, Place},
     },
     rng::{Randomness, SimulationKey},
+    statement::Statement,
     step_keys::LastStep,
 };
 use thiserror::Error;
@@ -276,6 +277,31 @@ pub struct Run<'a> {
     tokens: u64,
 }
 
+/// Says in the folder of a run that it is one of a sweep, until the choice among them is counted in its ledger.
+const UNDECIDED: &str = "part-of-a-sweep";
+
+/// Whether the run of a folder is one of a sweep that is not decided.
+#[must_use]
+pub fn is_undecided(folder: &Path) -> bool {
+    folder.join(UNDECIDED).exists()
+}
+
+/// Ends a run whose data, settings or checkpoints cannot be had any more: what its noise was drawn from is destroyed, its
+/// ledger closed and its statement written. There is no model.
+///
+/// # Errors
+/// When the ledger cannot be opened, or the disk fails.
+pub fn end_without_model(folder: &Path) -> Result<Statement, RunError> {
+    let place = place(folder);
+    let (mut ledger, _) = place.open(&[])?;
+    if !ledger.is_closed() {
+        let because = place.closing_begun()?.unwrap_or(Ended::ByHand);
+        let time = ledger_time(ledger.plan().randomness);
+        place.close(&mut ledger, because, time)?;
+    }
+    ending::write_statement(folder, &ledger)
+}
+
 /// Reads the settings of a run that is there.
 ///
 /// # Errors
@@ -311,6 +337,15 @@ impl<'a> Run<'a> {
         run.evaluate_if_due()?;
         run.checkpoint()?;
         Ok(run)
+    }
+
+    /// Notes that the run is one of a sweep: its ledger stays open until the choice among them is counted in it.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn belongs_to_a_sweep(&self) -> Result<(), RunError> {
+        let words = "This run is one of a sweep. Its ledger is closed, and its price known, when the sweep is decided: run the same\nkeyhush sweep again.\n";
+        Ok(files::write(&self.folder.join(UNDECIDED), words.as_bytes())?)
     }
 
     /// Goes on with a run; what the ledger has beyond the newest checkpoint is applied again.
@@ -353,7 +388,7 @@ impl<'a> Run<'a> {
         heads::check(&folder.join(LEDGER_FILE))?;
         let (mut ledger, key) = place.open(&[])?;
         if let (Some(because), false) = (place.closing_begun()?, ledger.is_closed()) {
-            place.close(&mut ledger, because, ledger_time(plan))?;
+            place.close(&mut ledger, because, ledger_time(plan.randomness()))?;
         }
         if ledger.is_closed() {
             place.end_closing()?;
@@ -577,7 +612,7 @@ impl<'a> Run<'a> {
 
     /// The time as the ledger has it.
     fn time(&self) -> u64 {
-        ledger_time(self.plan)
+        ledger_time(self.plan.randomness())
     }
 
     /// Ends the run for good: what its noise was drawn from is destroyed and the ledger closed (rule P20). Nothing happens if
@@ -590,7 +625,12 @@ impl<'a> Run<'a> {
         let because = Ended::from(&*self.over.get_or_insert(Over::ByHand));
         let time = self.time();
         self.rounds.end();
-        Ok(place.close(self.rounds.ledger_mut(), because, time)?)
+        place.close(self.rounds.ledger_mut(), because, time)?;
+        if is_undecided(&self.folder) {
+            let mark = self.folder.join(UNDECIDED);
+            fs::remove_file(&mark).map_err(files::failed("remove", &mark))?;
+        }
+        Ok(())
     }
 
     /// Where it stands.
@@ -700,7 +740,7 @@ fn recognise(
         (Changed::Text, _) if counted && posts => Err(RunError::UsersChanged),
         (_, None) => Err(RunError::DataChanged),
         (_, Some(why)) => {
-            let _receipt = ledger.record_data_changed(why, ledger_time(plan))?;
+            let _receipt = ledger.record_data_changed(why, ledger_time(plan.randomness()))?;
             now.keep(place)
         }
     }
@@ -708,7 +748,7 @@ fn recognise(
 
 /// The ledger, and in it what was paid for before the first round; and the key of what the run must recognise.
 fn begin_ledger(place: &Place, plan: &Plan, opened: &Opened) -> Result<(Ledger<FileStore>, PseudonymKey), RunError> {
-    let (mut ledger, key) = place.create(plan.ledger.clone(), ledger_time(plan))?;
+    let (mut ledger, key) = place.create(plan.ledger.clone(), ledger_time(plan.randomness()))?;
     finish_beginning(&mut ledger, plan, opened)?;
     Ok((ledger, key))
 }
@@ -718,14 +758,15 @@ fn finish_beginning(ledger: &mut Ledger<FileStore>, plan: &Plan, opened: &Opened
     if let Some(import) = opened.import()
         && ledger.imports().is_empty()
     {
-        let _receipt = ledger.record_import(import.clone(), ledger_time(plan))?;
+        let _receipt = ledger.record_import(import.clone(), ledger_time(plan.randomness()))?;
     }
     if let Some(what) = &plan.non_private {
         let event = PrivacyEvent::NonPrivate { what: what.clone() };
         let bytes = what.as_bytes().into();
         let publication = Publication { event: &event, randomness: plan.randomness(), step: 0, bytes };
         let declared = plan.ledger.population;
-        let attempt = Attempt { stream: BEFORE, number: 0, declared, participations: None, time: ledger_time(plan) };
+        let attempt =
+            Attempt { stream: BEFORE, number: 0, declared, participations: None, time: ledger_time(plan.randomness()) };
         let _receipt = ledger.publish(&publication, attempt)?;
     }
     Ok(())
@@ -753,8 +794,8 @@ fn tokens(path: &Path) -> Result<u64, FileError> {
 
 /// The time of entries, in seconds since 1970. With secret noise it is the day: how long a round took follows the number of
 /// users who took part in it, which is not released (rules P11 and P23).
-fn ledger_time(plan: &Plan) -> u64 {
+fn ledger_time(randomness: Randomness) -> u64 {
     const DAY: u64 = 24 * 60 * 60;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    if plan.randomness() == Randomness::Secret { now / DAY * DAY } else { now }
+    if randomness == Randomness::Secret { now / DAY * DAY } else { now }
 }

@@ -70,6 +70,7 @@ fn independent_noise_is_its_draw() {
     let x = sums(3, 5001);
     for (t, y) in released(&plan, &encoding, &x).iter().enumerate() {
         let z = drawn(&encoding, 0, &[INDEPENDENT, 7, 0, t as u64]);
+        assert_ne!(z[..100], z[4096..4196], "two chunks with the same noise");
         assert!(y.iter().zip(&x[t]).zip(&z).all(|((y, x), z)| y - x == *z));
     }
 }
@@ -386,6 +387,40 @@ fn positions_that_the_plan_does_not_have_are_refused() {
     for (segment, rounds) in [(0, 6), (1, 2), (2, 1), (3, 0)] {
         assert_eq!(at(segment, rounds).unwrap_err(), MechanismError::Position { segment, rounds });
     }
+}
+
+/// The noise of a step is bound to what it is added to: the key is asked for with the digest of this sum, in this encoding.
+#[test]
+fn p21_a_step_is_bound_to_its_sum() {
+    struct Asked(Vec<[u8; 32]>);
+    impl StepKeys for Asked {
+        fn randomness(&self) -> Randomness {
+            RANDOMNESS
+        }
+        fn draw(&mut self, at: StepAt, added_to: &AddedTo) -> Result<StepNoise, StepKeyError> {
+            self.0.push(added_to.bytes());
+            keys().again(at)
+        }
+        fn again(&self, at: StepAt) -> Result<StepNoise, StepKeyError> {
+            keys().again(at)
+        }
+        fn recorded(&mut self, _at: StepAt, _needed_again: bool) -> Result<(), StepKeyError> {
+            Ok(())
+        }
+    }
+    let here = encoding(20);
+    let moved = here.with_clip(ClipNorm::new(0.5).unwrap());
+    let mut asked = Asked(Vec::new());
+    let mut mechanism =
+        Mechanism::init(plan(Correlation::Independent, vec![Segment::of(9)]), here.layout(), RANDOMNESS).unwrap();
+    for (encoding, value) in [(&here, 1), (&here, 1), (&here, 2), (&moved, 1)] {
+        let mut x = vec![0; 21];
+        x[19] = value;
+        let _ = mechanism.release(Sum::assertion(x, 1 << 20, encoding).unwrap(), &mut asked).unwrap();
+    }
+    let asked = asked.0;
+    assert_eq!(asked[0], asked[1]);
+    assert!(asked[0] != asked[2] && asked[0] != asked[3] && asked[2] != asked[3]);
 }
 
 #[test]

@@ -19,6 +19,7 @@ use super::{
     Place,
     disk::{Disk, DiskFile, How},
     folder,
+    private::PrivateFile,
 };
 use crate::{
     accountant::AccountantKind,
@@ -389,6 +390,11 @@ fn check_secrets(place: &Place, disk: &SimDisk, told: &Told, last: Option<u64>) 
     }
     let last_step = last.map(|step| LastStep { at: at(step), needed_again: step == 0 });
     let steps = place.step_keys(last_step).map_err(|e| format!("keys: {e}"))?;
+    let kept =
+        disk.read(Path::new("/run/secret/ledger.jsonl.step-keys")).map_err(|e| e.to_string())?.unwrap_or_default();
+    if kept.iter().filter(|b| **b == b'\n').count() != usize::from(last == Some(0)) {
+        return Err(format!("after step {last:?} the file of keys holds {:?}", String::from_utf8_lossy(&kept)));
+    }
     if steps.again(at(0)).is_ok() != (last == Some(0)) {
         return Err(format!("after step {last:?} the key of step 0 is there or not"));
     }
@@ -476,6 +482,32 @@ fn p13_what_was_acknowledged_survives_the_loss_of_everything_unsynced() {
     let (crashes, found) = violations(None);
     assert!(found.is_empty(), "{} of {crashes}:\n{}", found.len(), found.join("\n"));
     assert!(crashes > 1000, "only {crashes} crashes: the story is too short to show anything");
+}
+
+/// What is erased is overwritten before it is cut off or removed: freed blocks keep what was in them.
+#[test]
+fn p20_secrets_are_overwritten_before_they_go() {
+    for destroy in [false, true] {
+        let disk = SimDisk::default();
+        let file = PrivateFile::new(Arc::new(disk.clone()), "/run/secret/key".into());
+        file.write(b"a secret of some length").unwrap();
+        let content = disk.state().contents.len() - 1;
+        let seen = || disk.state().contents[content].durable.clone();
+        assert_eq!(seen(), b"a secret of some length");
+        // The power goes at each operation in turn; whatever is on the disk is the secret or nothing of it.
+        let mut overwritten = false;
+        for crash_at in 1..8 {
+            disk.state().contents[content].live = b"a secret of some length".to_vec();
+            disk.state().contents[content].durable = b"a secret of some length".to_vec();
+            let names = disk.state().live.clone();
+            (disk.state().operations, disk.state().crash_at) = (0, Some(crash_at));
+            let _ = if destroy { file.destroy() } else { file.wipe_from(0) };
+            overwritten |= seen() == [b'\n'; 23];
+            assert!(seen().len() == 23 || overwritten, "cut off with {:?} on the disk", seen());
+            disk.state().live = names;
+        }
+        assert!(overwritten);
+    }
 }
 
 #[test]
