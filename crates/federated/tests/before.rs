@@ -9,7 +9,7 @@ use std::fs;
 use corpus::origin::Origin;
 use keyhush_federated::{
     plan::BEFORE,
-    run::{LEDGER_FILE, Opened, RunError},
+    run::{LEDGER_FILE, MODEL_FOLDER, Opened, RunError, STATEMENT_JSON},
 };
 use privacy::{PrivacyEvent, ledger::LedgerError, statement::Statement};
 use workshop::{ARRIVAL, Idle, all, config, ledger, reads, rest, some, started_from, store, whole};
@@ -50,8 +50,8 @@ fn p11_a_counted_vocabulary_is_recorded_once_however_often_the_run_begins() {
     assert_eq!(ledger(&run).releases()[BEFORE], 1);
 }
 
-/// Rules P15 and P17. A model names the head of its ledger. Whoever puts an old copy of the folder's ledger and its `.head`
-/// back must not have the rounds since then for nothing.
+/// Rules P15 and P17. A model names the head of its ledger. Whoever puts an old copy of a run's ledger and its `.head` back, and
+/// takes away all else that knows better, must not have the rounds since then for nothing.
 #[test]
 fn p17_a_starting_model_whose_ledger_was_rolled_back_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -61,9 +61,14 @@ fn p17_a_starting_model_whose_ledger_was_rolled_back_is_refused() {
     let files = [LEDGER_FILE.to_owned(), format!("{LEDGER_FILE}.head")].map(|name| first.join(name));
     let old = files.clone().map(|path| fs::read(path).unwrap());
     rest(&first, &secret, &mut Idle::default());
-    let from = started_from(&first);
+    // Under another name nobody but who starts from it looks at the model.
+    let model = first.join("kept");
+    fs::rename(first.join(MODEL_FOLDER), &model).unwrap();
+    let from = started_from(&model);
     let refused = || Opened::new(&config(&all(&from, &secret))).err();
     assert!(refused().is_none());
+    ["checkpoints", "ledger.jsonl.released"].iter().for_each(|name| fs::remove_dir_all(first.join(name)).unwrap());
+    fs::remove_file(first.join(STATEMENT_JSON)).unwrap();
     for (path, bytes) in files.iter().zip(old) {
         fs::write(path, bytes).unwrap();
     }

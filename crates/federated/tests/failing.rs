@@ -11,7 +11,6 @@ use std::{
 
 use corpus::origin::Origin;
 use keyhush_federated::run::{LEDGER_FILE, MODEL_FOLDER, Run, RunError};
-use privacy::ledger::LedgerError;
 use workshop::{ADAPTIVE, Idle, all, ledger, means, plan, reads, some, started_from, store, whole, with};
 
 /// Where released vectors are kept.
@@ -71,7 +70,7 @@ fn p17_a_ledger_older_than_the_checkpoint_is_refused() {
     fs::create_dir(path.join(VECTORS)).unwrap();
     old.into_iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
     let error = refused().unwrap();
-    assert!(matches!(error, RunError::Ledger(LedgerError::Rewound { .. })), "{error}");
+    assert!(error.to_string().contains("rewound: the ledger has 3 entries"), "{error}");
 }
 
 /// Rule P21: the model that the run started from is another one when it goes on.

@@ -11,9 +11,15 @@
 //! tests = "told::p6_devices"                    # tests/told.rs, those with this in their names; or "lib::..."
 //! ```
 //!
-//! Where the bug is to be, `PLANTED` is an expression that is true when the bug is on. It cannot stand in a `const fn`.
+//! Where the bug is to be, `PLANTED` is an expression that is true when the bug is on. It cannot stand in a `const fn`. A bug
+//! against which two lines of defence stand is planted in both: `also = [{ file = ..., find = ..., plant = ... }]`.
 
-use std::{collections::BTreeSet, fs, ops::Range, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    ops::Range,
+    path::Path,
+};
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -39,6 +45,18 @@ pub(super) struct Bug {
     pub(super) package: String,
     /// Which of them: the name of a file in `tests/` or `lib`, and after `::` a part of their names.
     pub(super) tests: String,
+    /// Where else it goes.
+    #[serde(default)]
+    pub(super) also: Vec<Edit>,
+}
+
+/// One place of a bug.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Edit {
+    pub(super) file: String,
+    pub(super) find: String,
+    pub(super) plant: String,
 }
 
 /// What cargo builds tests into.
@@ -51,6 +69,12 @@ pub(super) enum Target {
 }
 
 impl Bug {
+    /// All its places.
+    pub(super) fn edits(&self) -> Vec<Edit> {
+        let first = Edit { file: self.file.clone(), find: self.find.clone(), plant: self.plant.clone() };
+        std::iter::once(first).chain(self.also.iter().cloned()).collect()
+    }
+
     /// Where its tests are.
     pub(super) fn target(&self) -> Target {
         match self.tests.split_once("::").map_or(self.tests.as_str(), |(target, _)| target) {
@@ -95,40 +119,52 @@ pub(super) fn read(folder: &Path) -> Result<Vec<Bug>> {
 fn check(bugs: &[Bug]) -> Result<()> {
     ensure!(!bugs.is_empty(), "there is no bug to plant");
     let mut names = BTreeSet::new();
-    for Bug { name, breaks, find, plant, .. } in bugs {
+    for bug @ Bug { name, breaks, .. } in bugs {
         let plain = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
         ensure!(plain && !name.is_empty(), "the name {name:?} is not of small letters, digits and hyphens");
         ensure!(names.insert(name), "two bugs are called {name}");
         ensure!(breaks.ends_with('.'), "{name}: what it breaks is no sentence");
-        ensure!(!find.is_empty(), "{name}: there is nothing to find");
-        ensure!(plant.contains(MARKER), "{name}: what is planted does not ask for {MARKER}");
+        for Edit { find, plant, .. } in bug.edits() {
+            ensure!(!find.is_empty(), "{name}: there is nothing to find");
+            ensure!(plant.contains(MARKER), "{name}: what is planted does not ask for {MARKER}");
+        }
     }
     Ok(())
 }
 
-/// The file with all these bugs in it, each behind its switch.
-pub(super) fn plant(text: &str, bugs: &[&Bug]) -> Result<String> {
-    let mut places: Vec<(Range<usize>, &Bug)> = Vec::new();
+/// The places of all bugs, each with the bug's name, file by file.
+pub(super) fn by_file(bugs: &[Bug]) -> BTreeMap<String, Vec<(String, Edit)>> {
+    let mut files: BTreeMap<String, Vec<(String, Edit)>> = BTreeMap::new();
     for bug in bugs {
-        places.push((find(text, bug)?, bug));
+        bug.edits()
+            .into_iter()
+            .for_each(|edit| files.entry(edit.file.clone()).or_default().push((bug.name.clone(), edit)));
     }
-    places.sort_by_key(|(place, _)| place.start);
+    files
+}
+
+/// A file with bugs in it, each behind its switch.
+pub(super) fn plant(text: &str, edits: &[(String, Edit)]) -> Result<String> {
+    let mut places: Vec<(Range<usize>, &String, &Edit)> = Vec::new();
+    for (name, edit) in edits {
+        places.push((find(text, name, edit)?, name, edit));
+    }
+    places.sort_by_key(|(place, ..)| place.start);
     for pair in places.windows(2) {
-        let [(one, a), (two, b)] = pair else { continue };
-        ensure!(one.end <= two.start, "{} and {} are planted in the same place: find less of it", a.name, b.name);
+        let [(one, a, _), (two, b, _)] = pair else { continue };
+        ensure!(one.end <= two.start, "{a} and {b} are planted in the same place: find less of it");
     }
     let (mut planted, mut from) = (String::new(), 0);
-    for (place, bug) in places {
+    for (place, name, edit) in places {
         planted.push_str(&text[from..place.start]);
-        planted.push_str(&bug.plant.replace(MARKER, &switch(&bug.name)));
+        planted.push_str(&edit.plant.replace(MARKER, &switch(name)));
         from = place.end;
     }
     planted.push_str(&text[from..]);
     Ok(planted)
 }
 
-fn find(text: &str, bug: &Bug) -> Result<Range<usize>> {
-    let Bug { name, file, find, .. } = bug;
+fn find(text: &str, name: &str, Edit { file, find, .. }: &Edit) -> Result<Range<usize>> {
     let mut places = text.match_indices(find.as_str());
     let advice = "the code has moved on: write the bug anew in xtask/mutants, for it still needs a test";
     let (start, _) = places.next().with_context(|| format!("{name}: {file} no longer has {find:?}; {advice}"))?;
@@ -147,31 +183,29 @@ fn switch(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::root;
 
     fn bug(name: &str, find: &str, plant: &str) -> Bug {
         let [breaks, file, package, tests] = ["All of it.", "a.rs", "p", "told::p6"].map(str::to_owned);
-        Bug { name: name.into(), breaks, file, find: find.into(), plant: plant.into(), package, tests }
+        let also = Vec::new();
+        Bug { name: name.into(), breaks, file, find: find.into(), plant: plant.into(), package, tests, also }
+    }
+
+    fn planted(text: &str, bugs: &[Bug]) -> Result<String> {
+        plant(text, &by_file(bugs)["a.rs"])
     }
 
     /// What keeps the catalogue true while the code moves on.
     #[test]
     fn every_bug_can_still_be_planted() {
         let bugs = read(&root().join("xtask/mutants")).unwrap();
-        let mut files: BTreeMap<&str, Vec<&Bug>> = BTreeMap::new();
-        bugs.iter().for_each(|bug| files.entry(&bug.file).or_default().push(bug));
-        for (file, bugs) in files {
-            let text = fs::read_to_string(root().join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
-            let planted = plant(&text, &bugs).unwrap_or_else(|e| panic!("{e:#}"));
-            assert_eq!(planted.matches(super::super::SWITCH).count(), marks(&bugs), "{file}");
+        for (file, edits) in by_file(&bugs) {
+            let text = fs::read_to_string(root().join(&file)).unwrap_or_else(|e| panic!("{file}: {e}"));
+            let planted = plant(&text, &edits).unwrap_or_else(|e| panic!("{e:#}"));
+            let marks: usize = edits.iter().map(|(_, edit)| edit.plant.matches(MARKER).count()).sum();
+            assert_eq!(planted.matches(super::super::SWITCH).count(), marks, "{file}");
         }
-    }
-
-    fn marks(bugs: &[&Bug]) -> usize {
-        bugs.iter().map(|bug| bug.plant.matches(MARKER).count()).sum()
     }
 
     /// A bug whose tests are nowhere would never be noticed.
@@ -202,18 +236,29 @@ mod tests {
     #[test]
     fn bugs_are_planted_side_by_side_each_behind_its_own_switch() {
         let (a, b) = (bug("a", "x + 1", "x + i32::from(!PLANTED)"), bug("b", "y", "if PLANTED { 0 } else { y }"));
-        let planted = plant("f(y, x + 1)", &[&a, &b]).unwrap();
+        let planted = planted("f(y, x + 1)", &[a, b]).unwrap();
         assert!(planted.starts_with("f(if { static ON") && planted.ends_with("; *ON }))"), "{planted}");
         assert!(planted.contains("on == \"a\"") && planted.contains("on == \"b\"") && !planted.contains(MARKER));
     }
 
     #[test]
     fn what_is_not_there_once_is_refused() {
-        let refused = |text: &str, bugs: &[&Bug]| plant(text, bugs).unwrap_err().to_string();
-        let a = bug("a", "x", "PLANTED");
-        assert!(refused("y", &[&a]).contains("a: a.rs no longer has \"x\""));
-        assert!(refused("x x", &[&a]).contains("more than once"));
-        assert!(refused("x y", &[&a, &bug("b", "x y", "PLANTED")]).contains("in the same place"));
+        let refused = |text: &str, bugs: &[Bug]| planted(text, bugs).unwrap_err().to_string();
+        let a = || bug("a", "x", "PLANTED");
+        assert!(refused("y", &[a()]).contains("a: a.rs no longer has \"x\""));
+        assert!(refused("x x", &[a()]).contains("more than once"));
+        assert!(refused("x y", &[a(), bug("b", "x y", "PLANTED")]).contains("in the same place"));
+    }
+
+    #[test]
+    fn a_bug_can_go_to_several_places_of_several_files() {
+        let also = |file: &str, find: &str| Edit { file: file.into(), find: find.into(), plant: "PLANTED".into() };
+        let a = Bug { also: vec![also("a.rs", "y"), also("b.rs", "z")], ..bug("a", "x", "PLANTED") };
+        let files = by_file(std::slice::from_ref(&a));
+        assert_eq!(files.keys().collect::<Vec<_>>(), ["a.rs", "b.rs"]);
+        assert_eq!(plant("x y", &files["a.rs"]).unwrap().matches("on == \"a\"").count(), 2);
+        let evil = Bug { also: vec![Edit { plant: "y".into(), ..also("b.rs", "z") }], ..a };
+        assert!(check(&[evil]).is_err(), "nothing to switch in the second place");
     }
 
     #[test]

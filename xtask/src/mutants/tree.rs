@@ -3,7 +3,7 @@
 //! A file whose text is the same is not written again, so that cargo finds what it built the last time.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -11,25 +11,24 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use super::catalogue::{Bug, plant};
+use super::catalogue::{Bug, by_file, plant};
 
 /// Brings the copy up to date, with all bugs in it.
 pub(super) fn prepare(root: &Path, copy: &Path, bugs: &[Bug]) -> Result<()> {
     let files = listed(root)?;
-    let mut planted: BTreeMap<&str, Vec<&Bug>> = BTreeMap::new();
-    bugs.iter().for_each(|bug| planted.entry(&bug.file).or_default().push(bug));
+    let mut planted = by_file(bugs);
     for file in &files {
         let (from, to) = (root.join(file), copy.join(file));
         // A file that was deleted and not yet committed is still listed.
         let Ok(mut bytes) = fs::read(&from) else { continue };
-        if let Some(bugs) = planted.remove(file.as_str()) {
+        if let Some(edits) = planted.remove(file.as_str()) {
             let text = String::from_utf8(bytes).with_context(|| format!("{file} is no text"))?;
-            bytes = plant(&text, &bugs)?.into_bytes();
+            bytes = plant(&text, &edits)?.into_bytes();
         }
         write_if_new(&to, &bytes)?;
     }
-    if let Some((file, bugs)) = planted.first_key_value() {
-        bail!("{}: there is no {file}", bugs[0].name);
+    if let Some((file, edits)) = planted.first_key_value() {
+        bail!("{}: there is no {file}", edits[0].0);
     }
     remove_others(copy, &files.iter().map(PathBuf::from).filter(|file| root.join(file).is_file()).collect())
 }
@@ -94,6 +93,7 @@ mod tests {
             plant: "PLANTED".into(),
             package: "p".into(),
             tests: "lib".into(),
+            also: Vec::new(),
         };
         prepare(&root, &copy, std::slice::from_ref(&bug)).unwrap();
         let written = || fs::metadata(copy.join("src/a.rs")).unwrap().modified().unwrap();
