@@ -394,7 +394,7 @@ fn without_arguments_it_trains_on_the_crowd_that_comes_with_it() {
     let bench = Bench::new();
     let said = bench.ok(&["--set", "rounds=2", "--set", "evaluation.every=1", "--quiet"]);
     assert!(said.starts_with("In simulation, the model predicts"), "{said}");
-    assert!(said.contains("of 1,000,000 users") && said.contains("Report: runs/"), "{said}");
+    assert!(said.contains("of 1,000,000 made-up users") && said.contains("Report: runs/"), "{said}");
     let folder = fs::read_dir(bench.path("runs")).unwrap().next().unwrap().unwrap().path();
     let report = fs::read_to_string(folder.join("report.html")).unwrap();
     assert!(report.contains("<svg") && report.contains("simulation"));

@@ -56,6 +56,7 @@ impl Run {
         let line = self.bytes().split_off(whole.len());
         fs::write(self.path(), whole).unwrap();
         fs::write(self.beside(".head"), head).unwrap();
+        fs::remove_file(self.beside(".released").join(format!("{}.bin", self.head.length))).unwrap();
         line
     }
 }
