@@ -35,8 +35,10 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Lets everyone read a file that was private, and gives it a time that tells nothing, in seconds since 1970.
-    fn publish(&self, path: &Path, time: u64) -> io::Result<()>;
+    /// Gives a file a time, in seconds since 1970.
+    fn set_time(&self, path: &Path, time: u64) -> io::Result<()>;
+    /// Lets everyone read a file that was private.
+    fn open_to_all(&self, path: &Path) -> io::Result<()>;
     /// Makes the names in a folder durable.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
     /// The permission bits, where there are such; none if there is no such path.
@@ -117,10 +119,13 @@ impl Disk for OsDisk {
         fs::remove_file(path)
     }
 
-    fn publish(&self, path: &Path, time: u64) -> io::Result<()> {
-        let file = OpenOptions::new().write(true).open(path)?;
-        file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(time))?;
-        readable_by_all(&file)
+    fn set_time(&self, path: &Path, time: u64) -> io::Result<()> {
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(time);
+        OpenOptions::new().write(true).open(path)?.set_modified(time)
+    }
+
+    fn open_to_all(&self, path: &Path) -> io::Result<()> {
+        readable_by_all(path)
     }
 
     #[cfg(unix)]
@@ -185,13 +190,13 @@ fn owner_only(options: &mut OpenOptions) {
 }
 
 #[cfg(unix)]
-fn readable_by_all(file: &File) -> io::Result<()> {
+fn readable_by_all(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(fs::Permissions::from_mode(0o644))
+    fs::set_permissions(path, fs::Permissions::from_mode(0o644))
 }
 
 #[cfg(not(unix))]
-fn readable_by_all(_file: &File) -> io::Result<()> {
+fn readable_by_all(_path: &Path) -> io::Result<()> {
     Ok(())
 }
 

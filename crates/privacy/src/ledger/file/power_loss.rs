@@ -248,7 +248,11 @@ impl Disk for SimDisk {
         Ok(())
     }
 
-    fn publish(&self, _path: &Path, _time: u64) -> io::Result<()> {
+    fn set_time(&self, _path: &Path, _time: u64) -> io::Result<()> {
+        self.operate().map(drop)
+    }
+
+    fn open_to_all(&self, _path: &Path) -> io::Result<()> {
         self.operate().map(drop)
     }
 

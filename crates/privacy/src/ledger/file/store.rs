@@ -308,8 +308,10 @@ impl FileStore {
         let (released, path) = (&self.paths.released, self.vector_path(index));
         self.disk.create_folder(released, false).map_err(failed("make", released))?;
         let pending = self.pending(index);
-        self.disk.publish(pending.path(), time).map_err(failed("publish", &path))?;
-        self.disk.rename(pending.path(), &path).map_err(failed("publish", &path))
+        // Its time tells nothing before anyone sees it.
+        self.disk.set_time(pending.path(), time).map_err(failed("publish", &path))?;
+        self.disk.rename(pending.path(), &path).map_err(failed("publish", &path))?;
+        self.disk.open_to_all(&path).map_err(failed("publish", &path))
     }
 
     fn vector_path(&self, index: u64) -> PathBuf {
