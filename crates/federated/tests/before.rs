@@ -11,7 +11,7 @@ use keyhush_federated::{
     plan::BEFORE,
     run::{LEDGER_FILE, MODEL_FOLDER, Opened, RunError, STATEMENT_JSON},
 };
-use privacy::{PrivacyEvent, statement::Statement};
+use privacy::{PrivacyEvent, ledger::LedgerError, statement::Statement};
 use workshop::{ARRIVAL, Idle, all, config, ledger, reads, rest, some, started_from, store, whole};
 
 const SECRET: [&str; 2] = ["noise_seed=", "rounds=2"];
@@ -73,7 +73,7 @@ fn p17_a_starting_model_whose_ledger_was_rolled_back_is_refused() {
         fs::write(path, bytes).unwrap();
     }
     let error = refused().unwrap();
-    assert!(matches!(error, RunError::Heads(_)) && error.to_string().contains("rewound"), "{error}");
+    assert!(matches!(error, RunError::Ledger(LedgerError::Rewound { .. })), "{error}");
 }
 
 /// Rule P15. The third run of a chain pays for all three.
