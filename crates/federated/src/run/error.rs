@@ -1,0 +1,121 @@
+//! Why a run cannot begin, go on or end: what is wrong, and what to do.
+
+use std::path::PathBuf;
+
+use privacy::ledger::LedgerError;
+use thiserror::Error;
+
+use crate::{
+    config::ConfigError, evaluate::EvaluateError, files::FileError, heads::HeadsError, model_folder::ModelFolderError,
+    population::ExamplesError, round::RoundError,
+};
+
+/// Why a run cannot go on.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The settings are wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A model's folder.
+    #[error(transparent)]
+    Model(#[from] ModelFolderError),
+    /// The text.
+    #[error(transparent)]
+    Text(#[from] corpus::store::StoreError),
+    /// Posts as units.
+    #[error(transparent)]
+    Examples(#[from] ExamplesError),
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// A head beside the ledger that is not its own.
+    #[error(transparent)]
+    Heads(Box<HeadsError>),
+    /// A round.
+    #[error(transparent)]
+    Round(Box<RoundError>),
+    /// An evaluation.
+    #[error(transparent)]
+    Evaluate(#[from] EvaluateError),
+    /// A page.
+    #[error(transparent)]
+    Chart(#[from] crate::chart::ChartError),
+    /// There is a run already.
+    #[error("{0} holds a run already: go on with --resume {0}, or choose another folder", path.display())]
+    Taken {
+        /// Where.
+        path: PathBuf,
+    },
+    /// There is no run.
+    #[error("there is no run to go on with in {}", path.display())]
+    NoRun {
+        /// Where.
+        path: PathBuf,
+    },
+    /// No checkpoint can be used.
+    #[error("no checkpoint can be used: {problems}")]
+    NoCheckpoint {
+        /// What is wrong with each.
+        problems: String,
+    },
+    /// The settings of the folder are not those of its ledger.
+    #[error("{} is not what the ledger was begun with; a plan is fixed before its first round", path.display())]
+    OtherPlan {
+        /// The settings.
+        path: PathBuf,
+    },
+    /// The settings are not those that the run began with.
+    #[error(
+        "the settings are not those that the run began with: {}. Put config.toml back as it was, or begin another run",
+        changes.join("; ")
+    )]
+    SettingsChanged {
+        /// What changed.
+        changes: Vec<String>,
+    },
+    /// The key by which a run recognises its data is gone, and the run is not closed.
+    #[error(
+        "secret/ledger.jsonl.pseudonym-key is missing or damaged, so it cannot be told whether data and settings are those that the run began with: put it back, or end the run with keyhush train --end DIR --without-model"
+    )]
+    RecognitionKeyMissing,
+    /// The noise key is another.
+    #[error(
+        "the noise key in secret/ is not the one that the run began with: put back the one that belongs to this ledger"
+    )]
+    NoiseKeyChanged,
+    /// The model that the run started from is another.
+    #[error("the model that the run started from is not what it was: put it back, or begin another run")]
+    StartChanged,
+    /// The store is not what it was.
+    #[error(
+        "the store is not the one that the run began with: put it back, or, if it had to change (somebody asked to be erased), say why with --data-changed \"...\", which the ledger and the statement will repeat"
+    )]
+    DataChanged,
+    /// Other users, where who took part and how often is counted by them.
+    #[error(
+        "the users of the store are not those that the run began with, so it cannot be told how often each of them took part, and the limits of this plan cannot be kept: leave erased users in the store without any text, or begin another run"
+    )]
+    UsersChanged,
+    /// A run of a sweep that was chosen and closed, and does not count a later one.
+    #[error(
+        "{} was closed without counting {other}, and its statement cannot count it any more: choose another run, or make the sweep in another folder",
+        path.display()
+    )]
+    ChosenBefore {
+        /// The run.
+        path: PathBuf,
+        /// The one that it does not count.
+        other: String,
+    },
+    /// What the run began with is not kept.
+    #[error(
+        "secret/ does not say what the run began with, so it cannot be told whether data and settings are the same: put back {place}"
+    )]
+    BeginningMissing {
+        /// The file.
+        place: &'static str,
+    },
+}
