@@ -56,7 +56,8 @@ impl What {
 
     /// As `experiment.toml` has it.
     pub(super) fn name(self) -> String {
-        toml::Value::try_from(self).ok().and_then(|name| Some(name.as_str()?.to_owned())).unwrap_or_default()
+        let name = toml::Value::try_from(self).expect("a variant without fields serialises");
+        name.as_str().expect("to its name").to_owned()
     }
 
     /// In words.
