@@ -1,14 +1,17 @@
 //! What happens where the text is: a user's text becomes an update, the update is clipped and encoded. What leaves is an
 //! [`privacy::stages::Encoded`] and nothing else.
 //!
-//! The simulator trains its users with this very code, and so will a phone. There are no threads, files or clocks here.
+//! The simulator trains its users with this very code, and so will a phone. There are no threads or clocks here, and files
+//! only behind the feature `files`.
 //!
 //! | module    | what it is                                                                    |
 //! |-----------|-------------------------------------------------------------------------------|
 //! | [`text`]  | a user's posts as one stream of tokens, and the stream as batches              |
 //! | [`local`] | what a user does with the model: FedAvg and FedSGD (McMahan et al. 2018)        |
 //! | [`round`] | one user's part of a round: train, weigh, clip, encode                         |
+//! | [`guard`] | what a device remembers so that it gives one input for a step, ever            |
 
+pub mod guard;
 pub mod local;
 pub mod round;
 pub mod text;

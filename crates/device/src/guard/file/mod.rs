@@ -1,0 +1,116 @@
+//! A guard in a file. The one part of this crate that touches files (feature `files`).
+//!
+//! | path        | what it holds                                    |
+//! |-------------|--------------------------------------------------|
+//! | `FILE`      | the guard (mode 0600; looser modes are refused)  |
+//! | `FILE.new`  | the next one, while it is written                |
+//! | `FILE.lock` | held by the one process that uses it             |
+//!
+//! **To save** is to write `FILE.new`, sync it, rename it to `FILE` and sync the folder, in this order. After the loss of
+//! power at any point `FILE` is the old one or the new one, whole. What else is found there is damage.
+//!
+//! The folder must exist, and be as durable as the guard is to be: who makes it syncs what it lies in.
+
+mod disk;
+#[cfg(test)]
+mod power_loss;
+
+use std::{
+    any::Any,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::store::{Store, StoreError};
+use disk::{Disk, OsDisk};
+
+/// A guard's file, locked until this is dropped.
+#[derive(Debug)]
+pub struct FileStore {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    /// What is there, as far as this process knows; none before it looked.
+    known: Option<Option<Vec<u8>>>,
+    _lock: Box<dyn Any + Send + Sync>,
+}
+
+impl FileStore {
+    /// Takes the lock. Whether there is a file is seen later.
+    ///
+    /// # Errors
+    /// When another process has it, or the disk fails.
+    pub fn lock(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
+        Self::on(Arc::new(OsDisk), path.into())
+    }
+
+    fn on(disk: Arc<dyn Disk>, path: PathBuf) -> Result<Self, StoreError> {
+        let lock = beside(&path, ".lock");
+        match disk.lock(&lock).map_err(failed("lock", &lock))? {
+            Some(held) => Ok(Self { disk, path, known: None, _lock: held }),
+            None => Err(StoreError::Locked { place: lock.display().to_string() }),
+        }
+    }
+
+    fn read(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        let found = self.disk.read(&self.path).map_err(failed("read", &self.path))?;
+        let mode = self.disk.mode(&self.path).map_err(failed("look at", &self.path))?;
+        match mode.filter(|mode| mode & 0o077 != 0) {
+            Some(mode) => Err(StoreError::Loose { place: self.path.display().to_string(), mode }),
+            None => Ok(found),
+        }
+    }
+
+    fn sync_folder(&self) -> Result<(), StoreError> {
+        let folder = folder(&self.path);
+        self.disk.sync_folder(&folder).map_err(failed("sync", &folder))
+    }
+
+    /// The lock can be removed under us, and the file restored: then there may be two, or one that knows less.
+    fn refuse_changed(&self) -> Result<(), StoreError> {
+        match &self.known {
+            Some(known) if *known == self.read()? => Ok(()),
+            _ => Err(StoreError::Changed { place: self.path.display().to_string() }),
+        }
+    }
+}
+
+impl Store for FileStore {
+    /// What was renamed by a process that died before it could sync is durable when this returns.
+    fn load(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
+        let found = self.read()?;
+        self.sync_folder()?;
+        self.known = Some(found.clone());
+        Ok(found)
+    }
+
+    fn save(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        self.refuse_changed()?;
+        let new = beside(&self.path, ".new");
+        self.disk.remove_if_there(&new).map_err(failed("clear", &new))?;
+        let mut file = self.disk.create_private(&new).map_err(failed("make", &new))?;
+        file.write(bytes).map_err(failed("write", &new))?;
+        file.sync().map_err(failed("sync", &new))?;
+        self.disk.rename(&new, &self.path).map_err(failed("replace", &self.path))?;
+        self.sync_folder()?;
+        self.known = Some(Some(bytes.to_vec()));
+        Ok(())
+    }
+}
+
+fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    let place = path.display().to_string();
+    move |error| StoreError::Failed { doing, place, problem: error.to_string() }
+}
+
+/// The path with something after its name.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// The folder of a file; the current one for a bare name.
+fn folder(path: &Path) -> PathBuf {
+    path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf()
+}

@@ -1,0 +1,196 @@
+//! One input for a step, ever: what a device remembers of the inputs that it let go (rule P24).
+//!
+//! A round fails, and the server asks again, with the same devices less one. The two sums differ by that one's input, and
+//! secure aggregation has protected nothing. The server need not be evil for that: an honest retry does the same. So a
+//! device lets go of one input for a step and for a model, and of no second one, whatever it is told of the first.
+//!
+//! ```
+//! use keyhush_device::guard::{Asked, Day, Guard, Limits, MemoryStore, ModelDigest, Refused, TaskDigest, Window};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut guard = Guard::begin(MemoryStore::default())?;
+//! let limits = Limits { most_inputs: 4, window: Window::Ever, separation: None };
+//! let asked = Asked { task: TaskDigest([7; 32]), step: 3, model: ModelDigest::of(&[0.5, -1.0]) };
+//! let permit = guard.allow(asked, &limits, Day::at(1_790_000_000))?; // durable from here on
+//! let leaving = permit.let_go(b"a masked input"); // what a sender takes
+//! assert_eq!(leaving.asked(), &asked);
+//!
+//! let again = Asked { task: TaskDigest([8; 32]), step: 0, ..asked };
+//! assert_eq!(guard.allow(again, &limits, Day::at(1_790_000_000)).unwrap_err(), Refused::Model);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Guard::allow`] makes durable that an input leaves, and only then gives a [`Permit`]. A crash after that costs the
+//! device the step; it never gives the step back. Whoever sends takes an [`Outgoing`], which only a permit makes:
+//!
+//! ```compile_fail,E0451
+//! use keyhush_device::guard::{Asked, Permit};
+//! fn forged(asked: Asked) -> Permit {
+//!     Permit { asked }
+//! }
+//! ```
+//!
+//! ```compile_fail,E0382
+//! use keyhush_device::guard::{Outgoing, Permit};
+//! fn twice(permit: Permit) -> [Outgoing<u8>; 2] {
+//!     [permit.let_go(1), permit.let_go(2)]
+//! }
+//! ```
+//!
+//! # What is refused
+//!
+//! | asked for                                                      | why                                            |
+//! |----------------------------------------------------------------|------------------------------------------------|
+//! | a step of a task at or below the last one that it gave for     | steps only go forward; a retry has the same step |
+//! | a model that it gave an input for, under any task, step or name | a retry under another name                     |
+//! | more inputs in the device's own window than its own MaxP       | over all tasks; a device trusts no server to count |
+//! | a step too close to the last one of the task, where it asks for MinS | counted by the server's steps (rule P6)   |
+//! | anything at all, after [`MOST_INPUTS`]                         | to remember more it would have to forget       |
+//! | anything at all, after a save that failed, until it is opened again | what is durable is not known              |
+//!
+//! An input counts when it is let go. There is no way to say that an attempt failed, so a failed one counts.
+//!
+//! # When a model comes twice
+//!
+//! - **The step failed, and the model did not change.** The retry is for the same model, whatever step it is called. Refused:
+//!   this is the very attack.
+//! - **Two tasks begin with the same model**, a public one or one of zeros. A device that gave its input for the first model of
+//!   one gives none for the first model of the other: the two sums are of the same update. It can take part from the
+//!   second step on.
+//! - **A task goes back to an older checkpoint**, or a released step changed nothing. The steps after it are paid for, but a
+//!   device cannot tell that from a retry, so it stays away until there is a model that it has not seen.
+//!
+//! # What it keeps, and for how long
+//!
+//! Of each input the digests of task and model, the step and the day: nothing of what was typed, and no time of day. Nothing
+//! is ever forgotten, because anything may be asked again; so the file has at most [`MOST_INPUTS`] records (1.2 MiB), and
+//! then the device takes part no more. Only permits are recorded. A server that makes up tasks and models is refused by
+//! MaxP without a trace, and so can neither flush the memory nor fill it faster than the device's own limit allows:
+//! at one input a day it lasts 44 years.
+//!
+//! Days go forward only. A clock that is set back is taken to stand still at the last day on record.
+//!
+//! # What it does not promise
+//!
+//! - **A model that differs in one bit is another model**, and its update is almost the same. A server that changes model and
+//!   task a little with each attempt is stopped by MaxP and by nothing else here, so a device that does not trust
+//!   its server sets it low, over a long window or for ever.
+//! - **A clock that is set forward** ends windows early, once for each jump; going back does not help. [`Window::Ever`] needs no clock.
+//!   Windows are of whole days (UTC): MaxP inputs can leave before midnight and as many after it, in windows that do
+//!   not overlap.
+//! - **MinS is in the server's numbers.** It can call its steps what it likes, only never smaller.
+//! - **An old copy is a valid copy.** Where a backup is restored, what came after it is forgotten. Keep the file out of backups.
+//!   A device whose guard is lost begins as a new device, with a new key, which waits (rule P18).
+//! - The checksum finds damage. Against somebody who may write the file it proves nothing.
+//! - Two guards know nothing of each other: a device has one.
+//!
+//! A refusal depends on other tasks of the device. It is for the device's own log; to the server a device that refuses is
+//! one that does not come.
+
+#[cfg(feature = "files")]
+pub mod file;
+mod history;
+mod limits;
+mod permit;
+mod store;
+
+use thiserror::Error;
+
+use history::History;
+pub use history::{Damage, MOST_INPUTS};
+pub use limits::{Day, Limits, Refused, Window};
+pub use permit::{Asked, ModelDigest, Outgoing, Permit, TaskDigest};
+pub use store::{MemoryStore, Store, StoreError};
+
+/// What a device has let go of, and what it may still.
+#[derive(Debug)]
+pub struct Guard<S> {
+    store: S,
+    history: History,
+    /// A save failed: what is durable is not known until the guard is opened again.
+    unsure: bool,
+}
+
+/// Why there is no guard. Without one nothing leaves.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum GuardError {
+    /// There is one already.
+    #[error("there is a guard here already; open it: what it remembers must not be lost")]
+    Exists,
+    /// There is none.
+    #[error(
+        "there is no guard here. On a new device begin one. On a device that took part before, what it gave is forgotten: \
+         enrol it anew, with a new key"
+    )]
+    Missing,
+    /// What is there cannot be read.
+    #[error(
+        "the guard is damaged: {0}. What this device gave is not known, so it takes part no more: enrol it anew, with a new \
+         key and a new guard"
+    )]
+    Damaged(#[from] Damage),
+    /// It is of another version of the program.
+    #[error("the guard has the format {got}, and this program knows {ours}: use the newer program")]
+    Version {
+        /// Its format.
+        got: u32,
+        /// Ours.
+        ours: u32,
+    },
+    /// The place where it is kept failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl<S: Store> Guard<S> {
+    /// The guard of a device that has never taken part.
+    ///
+    /// # Errors
+    /// When there is something in the store already, be it damaged, or the store fails.
+    pub fn begin(mut store: S) -> Result<Self, GuardError> {
+        if store.load()?.is_some() {
+            return Err(GuardError::Exists);
+        }
+        let history = History::default();
+        store.save(&history.encode())?;
+        Ok(Self { store, history, unsure: false })
+    }
+
+    /// The guard of a device that may have taken part.
+    ///
+    /// # Errors
+    /// When there is none, when it is not whole, or the store fails. Never is such a guard taken for an empty one.
+    pub fn open(mut store: S) -> Result<Self, GuardError> {
+        let bytes = store.load()?.ok_or(GuardError::Missing)?;
+        Ok(Self { store, history: History::decode(&bytes)?, unsure: false })
+    }
+
+    /// Makes durable that the input leaves, and then gives the permit for it.
+    ///
+    /// The limits are the device's own, and may differ from call to call: they are held against everything on record.
+    ///
+    /// # Errors
+    /// When the input may not leave. Nothing is recorded then, unless the save itself failed: then it may be.
+    pub fn allow(&mut self, asked: Asked, limits: &Limits, today: Day) -> Result<Permit, Refused> {
+        if self.unsure {
+            return Err(Refused::Unsure);
+        }
+        self.history.judge(&asked, limits, today)?;
+        self.history.push(asked, today);
+        self.unsure = true;
+        self.store.save(&self.history.encode())?;
+        self.unsure = false;
+        Ok(Permit::new(asked))
+    }
+
+    /// How many inputs it has let go.
+    #[must_use]
+    pub const fn inputs(&self) -> usize {
+        self.history.len()
+    }
+
+    /// Gives the store back.
+    pub fn into_store(self) -> S {
+        self.store
+    }
+}

@@ -1,0 +1,93 @@
+//! What an input is for, and the permit that it leaves with.
+
+use sha2::{Digest, Sha256};
+
+/// The digest of a task: what the device was told to compute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskDigest(pub [u8; 32]);
+
+/// The digest of a model. It is made from the parameters that the device trains, and in no other way: a digest that a server
+/// only tells can be another one each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ModelDigest([u8; 32]);
+
+impl ModelDigest {
+    /// SHA-256 of the parameters, little-endian.
+    #[must_use]
+    pub fn of(parameters: &[f32]) -> Self {
+        let mut hash = Sha256::new();
+        for values in parameters.chunks(1024) {
+            hash.update(values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>());
+        }
+        Self(hash.finalize().into())
+    }
+
+    /// Its bytes, to compare with what an offer says.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// One that is on record.
+    pub(super) const fn recorded(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
+/// What an input is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    /// What the device computes.
+    pub task: TaskDigest,
+    /// The step of the task's mechanism that the sum is for. A retry has the same step.
+    pub step: u64,
+    /// The model that it begins with.
+    pub model: ModelDigest,
+}
+
+/// That one input may leave, and is on record as gone. It cannot be made, copied or stored; what is not used is lost.
+#[derive(Debug)]
+#[must_use = "the input is on record as gone: a permit that is dropped has cost the step"]
+pub struct Permit {
+    asked: Asked,
+}
+
+impl Permit {
+    pub(super) const fn new(asked: Asked) -> Self {
+        Self { asked }
+    }
+
+    /// What the input is for.
+    #[must_use]
+    pub const fn asked(&self) -> &Asked {
+        &self.asked
+    }
+
+    /// Lets the one input go: it can be sent from here on.
+    pub fn let_go<T>(self, input: T) -> Outgoing<T> {
+        Outgoing { asked: self.asked, input }
+    }
+}
+
+/// An input with its permit: what senders take. The same bytes may be sent again where a connection broke; they tell nobody
+/// more. Another input needs another permit.
+#[derive(Debug)]
+#[must_use = "the input is on record as gone: send it"]
+pub struct Outgoing<T> {
+    asked: Asked,
+    input: T,
+}
+
+impl<T> Outgoing<T> {
+    /// What the input is for. A sender compares it with where it sends.
+    #[must_use]
+    pub const fn asked(&self) -> &Asked {
+        &self.asked
+    }
+
+    /// What is sent.
+    #[must_use]
+    pub const fn input(&self) -> &T {
+        &self.input
+    }
+}

@@ -1,0 +1,72 @@
+//! Where a guard is kept: what it asks of a store, and the store that forgets.
+
+use thiserror::Error;
+
+/// Keeps one run of bytes. A browser, a phone's key store or a file can be one.
+pub trait Store {
+    /// What was saved last, and is safe; none where nothing ever was. What cannot be read is an error, never none.
+    ///
+    /// # Errors
+    /// When the store fails.
+    fn load(&mut self) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// Replaces what is kept, at once: after a crash there is the old or the new. Returns when the new is safe from the loss of
+    /// power; not before.
+    ///
+    /// # Errors
+    /// When that is not certain.
+    fn save(&mut self, bytes: &[u8]) -> Result<(), StoreError>;
+}
+
+/// Why a store failed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum StoreError {
+    /// What it is kept on failed.
+    #[error("cannot {doing} {place}: {problem}")]
+    Failed {
+        /// What was being done.
+        doing: &'static str,
+        /// To what.
+        place: String,
+        /// What went wrong.
+        problem: String,
+    },
+    /// Another process has it.
+    #[error("{place} is locked: another process of this device uses the guard; there can be one only")]
+    Locked {
+        /// The lock.
+        place: String,
+    },
+    /// Others than its owner can reach it.
+    #[error("{place} has the mode {mode:03o}, so others can reach it; make it 600 if nobody has changed it")]
+    Loose {
+        /// The file.
+        place: String,
+        /// Its mode.
+        mode: u32,
+    },
+    /// It is not what this process left there.
+    #[error("{place} was changed by somebody else since it was read: open the guard again")]
+    Changed {
+        /// The file.
+        place: String,
+    },
+}
+
+/// A store in memory, for simulations and tests: it forgets when the program ends, so no real device may use it.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryStore {
+    /// What it holds.
+    pub bytes: Option<Vec<u8>>,
+}
+
+impl Store for MemoryStore {
+    fn load(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.bytes.clone())
+    }
+
+    fn save(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        self.bytes = Some(bytes.to_vec());
+        Ok(())
+    }
+}
