@@ -29,8 +29,16 @@ fn days(most_inputs: u32, days: u32) -> Limits {
     Limits { most_inputs, window: Window::Days(NonZeroU32::new(days).unwrap()), separation: None }
 }
 
-fn allowed<S: Store>(guard: &mut Guard<S>, asked: Asked, limits: &Limits, day: u32) -> Result<(), Refused> {
-    guard.allow(asked, limits, Day(day)).map(|permit| assert_eq!(*permit.let_go(()).asked(), asked))
+/// The day with this number.
+fn day(number: u32) -> Day {
+    Day::at(u64::from(number) * 86_400)
+}
+
+fn allowed<S: Store>(guard: &mut Guard<S>, asked: Asked, limits: &Limits, on: u32) -> Result<(), Refused> {
+    let checked = guard.check(&asked, limits, day(on));
+    let told = guard.allow(asked, limits, day(on)).map(|permit| assert_eq!(*permit.let_go(()).asked(), asked));
+    assert!(checked == told || matches!(told, Err(Refused::NotSaved(_))), "{checked:?}, and then {told:?}");
+    told
 }
 
 #[test]
@@ -160,7 +168,7 @@ fn p24_what_is_not_durable_does_not_leave() {
         let store = Failing::default();
         let mut guard = Guard::begin(store.clone()).unwrap();
         store.next.set(Some(kept));
-        let refused = guard.allow(asked(1, 0, 0), &NO_LIMITS, Day(0)).unwrap_err();
+        let refused = guard.allow(asked(1, 0, 0), &NO_LIMITS, day(0)).unwrap_err();
         assert!(matches!(refused, Refused::NotSaved(_)), "{refused}");
         for next in [asked(1, 0, 0), asked(1, 1, 1), asked(2, 0, 2)] {
             assert_eq!(allowed(&mut guard, next, &NO_LIMITS, 0), Err(Refused::Unsure));
@@ -175,7 +183,7 @@ fn p24_what_is_not_durable_does_not_leave() {
 #[test]
 fn p24_the_input_is_on_record_before_there_is_a_permit() {
     let mut guard = begun();
-    let permit = guard.allow(asked(1, 0, 0), &NO_LIMITS, Day(0)).unwrap();
+    let permit = guard.allow(asked(1, 0, 0), &NO_LIMITS, day(0)).unwrap();
     // The device dies here, with the permit in its hand.
     let mut after = Guard::open(guard.into_store()).unwrap();
     assert_eq!(allowed(&mut after, asked(1, 0, 1), &NO_LIMITS, 0), Err(Refused::Step { step: 0, last: 0 }));
@@ -261,7 +269,7 @@ fn p24_the_guard_knows_days_and_no_times() {
     assert_eq!(at(midnight), at(midnight + 86_399));
     assert_ne!(at(midnight), at(midnight + 86_400));
     assert_eq!(at(midnight).len(), 13 + 4 + 4 + (32 + 8 + 32 + 4) + 32);
-    assert_eq!(Day::at(u64::MAX), Day(u32::MAX));
+    assert_eq!(Day::at(u64::MAX), day(u32::MAX));
 }
 
 /// What happens to a device.

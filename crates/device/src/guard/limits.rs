@@ -9,10 +9,10 @@ use super::{history::MOST_INPUTS, store::StoreError};
 
 /// A day, counted from 1970 (UTC). The guard knows no finer time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Day(pub u32);
+pub struct Day(pub(super) u32);
 
 impl Day {
-    /// The day of a time in seconds since 1970.
+    /// The day of a time in seconds since 1970. The clock is the device's own, never the server's.
     #[must_use]
     pub fn at(seconds: u64) -> Self {
         const DAY: u64 = 24 * 60 * 60;

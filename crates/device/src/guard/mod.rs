@@ -75,7 +75,8 @@
 //! - **A model that differs in one bit is another model**, and its update is almost the same. A server that changes model and
 //!   task a little with each attempt is stopped by MaxP and by nothing else here, so a device that does not trust
 //!   its server sets it low, over a long window or for ever.
-//! - **A clock that is set forward** ends windows early, once for each jump; going back does not help. [`Window::Ever`] needs no clock.
+//! - **A clock that is set forward** ends windows early, once for each jump. When it is right again, the device counts from the
+//!   day on record, and may refuse until then. [`Window::Ever`] needs no clock.
 //!   Windows are of whole days (UTC): MaxP inputs can leave before midnight and as many after it, in windows that do
 //!   not overlap.
 //! - **MinS is in the server's numbers.** It can call its steps what it likes, only never smaller.
@@ -130,7 +131,7 @@ pub enum GuardError {
     )]
     Damaged(#[from] Damage),
     /// It is of another version of the program.
-    #[error("the guard has the format {got}, and this program knows {ours}: use the newer program")]
+    #[error("the guard has the format {got}, and this program knows {ours}: use the program that wrote it")]
     Version {
         /// Its format.
         got: u32,
@@ -165,6 +166,14 @@ impl<S: Store> Guard<S> {
         Ok(Self { store, history: History::decode(&bytes)?, unsure: false })
     }
 
+    /// Whether it would be allowed now: to be asked before a device joins a round or trains. It promises nothing.
+    ///
+    /// # Errors
+    /// When the input could not leave.
+    pub fn check(&self, asked: &Asked, limits: &Limits, today: Day) -> Result<(), Refused> {
+        if self.unsure { Err(Refused::Unsure) } else { self.history.judge(asked, limits, today) }
+    }
+
     /// Makes durable that the input leaves, and then gives the permit for it.
     ///
     /// The limits are the device's own, and may differ from call to call: they are held against everything on record.
@@ -172,10 +181,7 @@ impl<S: Store> Guard<S> {
     /// # Errors
     /// When the input may not leave. Nothing is recorded then, unless the save itself failed: then it may be.
     pub fn allow(&mut self, asked: Asked, limits: &Limits, today: Day) -> Result<Permit, Refused> {
-        if self.unsure {
-            return Err(Refused::Unsure);
-        }
-        self.history.judge(&asked, limits, today)?;
+        self.check(&asked, limits, today)?;
         self.history.push(asked, today);
         self.unsure = true;
         self.store.save(&self.history.encode())?;

@@ -2,7 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
-/// The digest of a task: what the device was told to compute.
+/// The digest of a task: what the device was told to compute, and for whom. Without the latter a server could name a task of
+/// somebody else's with a high step, and keep the device out of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskDigest(pub [u8; 32]);
 
@@ -69,8 +70,8 @@ impl Permit {
     }
 }
 
-/// An input with its permit: what senders take. The same bytes may be sent again where a connection broke; they tell nobody
-/// more. Another input needs another permit.
+/// An input with its permit: what senders take. In the same attempt the same bytes may be sent again, where a connection
+/// broke. Anything else needs another permit.
 #[derive(Debug)]
 #[must_use = "the input is on record as gone: send it"]
 pub struct Outgoing<T> {
