@@ -24,7 +24,7 @@ const NEEDED: &[Needed] = &[
 ];
 
 /// The features that are off by default: what is tested has them all.
-const FEATURES: &str = "--features=keyhush/mpi";
+const FEATURES: &str = "--features=keyhush/mpi,keyhush-device/files";
 
 /// One thing to do, under one heading.
 pub(crate) struct Step {
