@@ -77,12 +77,12 @@
 //!   its server sets it low, over a long window or for ever.
 //! - **A clock that is set forward** ends windows early, once for each jump. When it is right again, the device counts from the
 //!   day on record, and may refuse until then. [`Window::Ever`] needs no clock.
-//!   Windows are of whole days (UTC): MaxP inputs can leave before midnight and as many after it, in windows that do
-//!   not overlap.
+//! - **Windows are of whole days** (UTC): one of seven days can be six days and a minute long.
 //! - **MinS is in the server's numbers.** It can call its steps what it likes, only never smaller.
-//! - **An old copy is a valid copy.** Where a backup is restored, what came after it is forgotten. Keep the file out of backups.
-//!   A device whose guard is lost begins as a new device, with a new key, which waits (rule P18).
+//! - **An old copy is a valid copy.** Where a backup is restored, what came after it is forgotten: keep the file out of
+//!   backups. A device whose guard is lost begins as a new device, with a new key, which waits (rule P18).
 //! - The checksum finds damage. Against somebody who may write the file it proves nothing.
+//! - The file system knows when the file was written last, to the second: that is the time of the last input.
 //! - Two guards know nothing of each other: a device has one.
 //!
 //! A refusal depends on other tasks of the device. It is for the device's own log; to the server a device that refuses is
