@@ -95,6 +95,12 @@ impl Participation {
         }
     }
 
+    /// Whether the cohorts are drawn: then who takes part is not decided by who comes.
+    #[must_use]
+    pub const fn is_sampled(&self) -> bool {
+        matches!(self, Self::Poisson { .. } | Self::FixedSize { .. })
+    }
+
     /// The most of so many rounds that one user can take part in.
     #[must_use]
     pub fn most_participations(&self, rounds: u64) -> u64 {

@@ -139,6 +139,8 @@ pub enum Purpose {
     UserNoise,
     /// Who is sampled.
     Cohort,
+    /// Who of a cohort is in which group of it.
+    Groups,
     /// Who vanishes in the midst of a round, in simulations.
     Vanishing,
     /// The signs of the random rotation.
@@ -152,6 +154,7 @@ impl Purpose {
             Self::Rounding => b"rounding",
             Self::UserNoise => b"user noise",
             Self::Cohort => b"cohort",
+            Self::Groups => b"groups",
             Self::Vanishing => b"vanishing",
             Self::Rotation => b"rotation",
         }

@@ -17,7 +17,7 @@ use std::{
 };
 
 use keyhush_privacy::ledger::{
-    Attached, Attempt, Entry, FailureReason, Head, Ledger, LedgerError, LedgerStore, ParticipationRecord,
+    Attached, Attempt, BegunAttempt, Entry, FailureReason, Head, Ledger, LedgerError, LedgerStore, ParticipationRecord,
     Participations,
     file::{FileStore, Place},
 };
@@ -102,6 +102,12 @@ impl LedgerStore for AcknowledgesTooEarly {
     fn participations(&self) -> Result<Option<Participations<'_>>, LedgerError> {
         self.store.participations()
     }
+    fn begin_attempt(&mut self, begun: &BegunAttempt) -> Result<(), LedgerError> {
+        self.store.begin_attempt(begun)
+    }
+    fn begun_attempt(&self) -> Result<Option<BegunAttempt>, LedgerError> {
+        self.store.begun_attempt()
+    }
     fn head(&self) -> Result<Head, LedgerError> {
         self.head.map_or_else(|| self.store.head(), Ok)
     }
@@ -179,7 +185,8 @@ fn check(path: &Path, acknowledged: Option<Head>) -> Result<(), String> {
             return Err(format!("the vector of step {step} is another"));
         }
     }
-    let goes_on = Attempt { number: 9, ..attempt("clip") };
+    let number = ledger.failures("clip", 0).last().map_or(9, |last| last.attempt + 1);
+    let goes_on = Attempt { number, ..attempt("clip") };
     ledger.record_failed(0, FailureReason::Interrupted, goes_on).map(drop).map_err(|e| e.to_string())
 }
 

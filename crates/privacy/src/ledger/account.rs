@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::{
     digest::Digest,
-    entry::{Body, Charge, Closing, DataChanged, FailedAttempt, Import, ImportKind, Opening, Release},
+    entry::{Body, Charge, Closing, DataChanged, FailedAttempt, FailureReason, Import, ImportKind, Opening, Release},
     error::LedgerError,
     extends::extends,
     plan::{Plan, Start, spoken},
@@ -20,7 +20,8 @@ pub(super) struct Account {
     opening: Opening,
     streams: BTreeMap<String, Stream>,
     imports: Vec<Import>,
-    failed_attempts: u64,
+    /// The attempts of each stream's steps that failed.
+    failed: BTreeMap<String, BTreeMap<u64, Vec<Failure>>>,
     /// The digests of the side records that entries name, with the entry and whether it released something.
     participations: Vec<(u64, Digest, bool)>,
     data_changes: Vec<DataChanged>,
@@ -35,6 +36,15 @@ struct Stream {
     additional: Vec<(PrivacyEvent, u64)>,
     /// The event that stands for all steps up to the last.
     cumulative: Option<PrivacyEvent>,
+}
+
+/// An attempt that failed, at a step that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failure {
+    /// Which attempt, from 0.
+    pub attempt: u32,
+    /// Why.
+    pub reason: FailureReason,
 }
 
 /// One released step.
@@ -54,7 +64,7 @@ impl Account {
             opening,
             streams: BTreeMap::new(),
             imports: Vec::new(),
-            failed_attempts: 0,
+            failed: BTreeMap::new(),
             participations: Vec::new(),
             data_changes: Vec::new(),
             closed_by: None,
@@ -73,8 +83,24 @@ impl Account {
         &self.imports
     }
 
-    pub(super) const fn failed_attempts(&self) -> u64 {
-        self.failed_attempts
+    /// How many attempts failed.
+    pub(super) fn failed_attempts(&self) -> u64 {
+        self.failed.values().flat_map(BTreeMap::values).map(|failures| failures.len() as u64).sum()
+    }
+
+    /// The attempts at a step that failed, in order.
+    pub(super) fn failures(&self, stream: &str, step: u64) -> &[Failure] {
+        self.failed.get(stream).and_then(|steps| steps.get(&step)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The steps of a stream that have failed attempts, in order.
+    pub(super) fn failed_steps(&self, stream: &str) -> impl Iterator<Item = (u64, &[Failure])> + '_ {
+        self.failed.get(stream).into_iter().flatten().map(|(step, failures)| (*step, failures.as_slice()))
+    }
+
+    /// The last step of a stream that was released.
+    pub(super) fn last_step(&self, stream: &str) -> Option<u64> {
+        self.streams.get(stream)?.steps.last_key_value().map(|(step, _)| *step)
     }
 
     pub(super) const fn closing(&self) -> Option<&Closing> {
@@ -142,6 +168,7 @@ impl Account {
                 problem: format!("{} is not {:?}", release.event.name(), release.charge),
             });
         }
+        self.check_not_failed(release)?;
         let Some(known) = self.streams.get(stream) else { return Ok(()) };
         if let Some(recorded) = known.steps.get(&step) {
             return Err(LedgerError::AlreadyReleased {
@@ -162,6 +189,24 @@ impl Account {
                 .map_err(|problem| LedgerError::DoesNotExtend { stream: stream.clone(), step, problem }),
             _ => Ok(()),
         }
+    }
+
+    /// What failed gave nothing; and who is sampled for a step is asked once, whatever came of it (rules P21 and P24).
+    fn check_not_failed(&self, release: &Release) -> Result<(), LedgerError> {
+        let (stream, step, attempt) = (release.stream.clone(), release.step, release.attempt);
+        let failures = self.failures(&stream, step);
+        if failures.iter().any(|failure| failure.attempt == attempt) {
+            return Err(LedgerError::AttemptFailed { stream, step, attempt });
+        }
+        if !failures.is_empty() && self.is_sampled(&stream) {
+            return Err(LedgerError::SampledOnce { stream, step });
+        }
+        Ok(())
+    }
+
+    /// Whether the plan samples who takes part in a stream.
+    fn is_sampled(&self, stream: &str) -> bool {
+        self.plan().phase(stream).is_some_and(|phase| phase.participation.is_sampled())
     }
 
     /// A run that starts from another ledger's model imports that ledger before it releases anything (rule P15).
@@ -204,11 +249,14 @@ impl Account {
 
     fn admit_failed(&self, failed: &FailedAttempt) -> Result<(), LedgerError> {
         spoken("stream", &failed.stream)?;
-        match self.step(&failed.stream, failed.step) {
-            None => Ok(()),
-            Some(_) => {
-                Err(LedgerError::StepBackwards { stream: failed.stream.clone(), step: failed.step, last: failed.step })
-            }
+        let (stream, step, attempt) = (failed.stream.clone(), failed.step, failed.attempt);
+        if self.step(&stream, step).is_some() {
+            return Err(LedgerError::StepBackwards { stream, step, last: step });
+        }
+        match self.failures(&stream, step).last() {
+            Some(last) if last.attempt >= attempt => Err(LedgerError::AttemptFailed { stream, step, attempt }),
+            Some(_) if self.is_sampled(&stream) => Err(LedgerError::SampledOnce { stream, step }),
+            _ => Ok(()),
         }
     }
 
@@ -240,7 +288,9 @@ impl Account {
             }
             Body::FailedAttempt(failed) => {
                 self.note(entry, failed.participations.digest, false);
-                self.failed_attempts += 1;
+                let failure = Failure { attempt: failed.attempt, reason: failed.reason };
+                let steps = self.failed.entry(failed.stream.clone()).or_default();
+                steps.entry(failed.step).or_default().push(failure);
             }
             Body::Import(import) => self.imports.push(import.clone()),
             Body::DataChanged(changed) => self.data_changes.push(changed.clone()),

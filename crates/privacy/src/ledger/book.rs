@@ -3,13 +3,13 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use super::{
-    account::Account,
+    account::{Account, Failure},
     budget,
     chain::Chain,
     digest::Digest,
     entry::{
-        Body, Charge, Closing, Content, DataChanged, Ended, Entry, FORMAT, FailedAttempt, FailureReason, Import,
-        ImportKind, MAX_LINE, Opening, ParticipationNote, Release,
+        BegunAttempt, Body, Charge, Closing, Content, DataChanged, Ended, Entry, FORMAT, FailedAttempt, FailureReason,
+        Import, ImportKind, MAX_LINE, Opening, ParticipationNote, Release,
     },
     error::LedgerError,
     head::Head,
@@ -165,7 +165,7 @@ impl<S: LedgerStore> Ledger<S> {
         self.admit(&Body::Release(Release {
             stream: stream.to_owned(),
             step,
-            attempt: 0,
+            attempt: self.next_attempt(stream, step),
             event: event.clone(),
             charge: Charge::of(event),
             digest: Digest::ZERO,
@@ -192,6 +192,47 @@ impl<S: LedgerStore> Ledger<S> {
         });
         self.admit(&body)?;
         self.append(body, attempt.time, Attached { released: None, participations: attempt.participations })
+    }
+
+    /// Notes, durably, that users are asked for the next attempt at a step, and says which one it is. It must return before
+    /// the first of them is.
+    ///
+    /// # Errors
+    /// When it is not known to be durable; then nobody may be asked.
+    pub fn begin_attempt(&mut self, stream: &str, step: u64) -> Result<u32, LedgerError> {
+        if self.key.is_none() {
+            return Err(LedgerError::ReadOnly);
+        }
+        let attempt = self.next_attempt(stream, step);
+        self.store.begin_attempt(&BegunAttempt { stream: stream.to_owned(), step, attempt })?;
+        Ok(attempt)
+    }
+
+    /// The attempt that was begun last, if nothing is recorded of it: the program ended in the midst of it.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    pub fn interrupted(&self) -> Result<Option<BegunAttempt>, LedgerError> {
+        Ok(self.store.begun_attempt()?.filter(|begun| {
+            let released = self.account.step(&begun.stream, begun.step).is_some();
+            !released && begun.attempt >= self.next_attempt(&begun.stream, begun.step)
+        }))
+    }
+
+    /// The attempts at a step that failed, in order.
+    #[must_use]
+    pub fn failures(&self, stream: &str, step: u64) -> &[Failure] {
+        self.account.failures(stream, step)
+    }
+
+    /// The steps of a stream that have failed attempts, in order, with what failed.
+    pub fn failed_steps(&self, stream: &str) -> impl Iterator<Item = (u64, &[Failure])> + '_ {
+        self.account.failed_steps(stream)
+    }
+
+    /// Which attempt at a step the next one is, from 0.
+    fn next_attempt(&self, stream: &str, step: u64) -> u32 {
+        self.failures(stream, step).last().map_or(0, |last| last.attempt + 1)
     }
 
     /// Records that another ledger's cost belongs to this one's (rule P15).
@@ -357,8 +398,14 @@ impl<S: LedgerStore> Ledger<S> {
 
     /// How many attempts ended without a release.
     #[must_use]
-    pub const fn failed_attempts(&self) -> u64 {
+    pub fn failed_attempts(&self) -> u64 {
         self.account.failed_attempts()
+    }
+
+    /// The last step of a stream that was released: steps before it may have failed.
+    #[must_use]
+    pub fn last_step(&self, stream: &str) -> Option<u64> {
+        self.account.last_step(stream)
     }
 
     /// Whether it was closed.

@@ -162,14 +162,55 @@ pub struct FailedAttempt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureReason {
-    /// Fewer users than the goal.
+    /// Fewer users than the goal, or than a sum is opened for.
     BelowGoal,
+    /// So many vanished that somebody's mask could not be taken off.
+    OutOfReach,
+    /// The masks did not cancel, or a secret could not be put together: somebody sent something else than was agreed, and
+    /// nothing proves who.
+    NotWhole,
     /// It took too long.
     TimedOut,
     /// The process ended in the middle of it.
     Interrupted,
     /// A person stopped it.
     Cancelled,
+}
+
+impl FailureReason {
+    /// In words that follow "because".
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::BelowGoal => "too few devices were left",
+            Self::OutOfReach => "so many devices vanished that not all masks could be taken off",
+            Self::NotWhole => {
+                "the masks did not cancel: some device sent something else than was agreed, and nothing proves which"
+            }
+            Self::TimedOut => "it took too long",
+            Self::Interrupted => "the program ended in the midst of it",
+            Self::Cancelled => "a person stopped it",
+        }
+    }
+
+    /// Whether it was the server's own doing, and says nothing about who took part.
+    #[must_use]
+    pub const fn is_of_the_server(self) -> bool {
+        matches!(self, Self::Interrupted | Self::Cancelled)
+    }
+}
+
+/// An attempt for which users are asked. It is noted, durably, before the first of them is: where nothing is recorded of it
+/// afterwards, it was interrupted, and whoever was asked may have sent an input (rule P24).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BegunAttempt {
+    /// The stream.
+    pub stream: String,
+    /// The step.
+    pub step: u64,
+    /// Which attempt at it, from 0.
+    pub attempt: u32,
 }
 
 /// Why another ledger's cost belongs to this one's (rule P15).

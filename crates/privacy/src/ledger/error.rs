@@ -240,6 +240,26 @@ pub enum LedgerError {
         /// The last one released.
         last: u64,
     },
+    /// An attempt that is on record as failed.
+    #[error("attempt {attempt} at step {step} of {stream:?} is on record as failed, or comes before one that is")]
+    AttemptFailed {
+        /// The stream.
+        stream: String,
+        /// The step.
+        step: u64,
+        /// The attempt.
+        attempt: u32,
+    },
+    /// A sampled step is attempted once (rule P21).
+    #[error(
+        "step {step} of {stream:?} failed, and its users are sampled: a sampled step is attempted once, and the run goes on with the next"
+    )]
+    SampledOnce {
+        /// The stream.
+        stream: String,
+        /// The step.
+        step: u64,
+    },
     /// A released step with another content (rule P13).
     #[error(
         "step {step} of {stream:?} was released as {recorded} in entry {entry}, and {offered} was offered: a released step is never computed again; use the stored vector"

@@ -1,7 +1,8 @@
 //! Which epsilon holds (rules P14, P22 and P23): what was spent, the whole plan's, or the budget of a filter.
 //!
 //! What was spent holds only where the moment at which a run ended was fixed before it began: all planned steps were
-//! released, or the next one would have exceeded a fixed limit, which the plan alone decides. Who ends a run by hand, or takes
+//! released, or the next one would have exceeded a fixed limit, which the plan alone decides. Where a sampled step failed and
+//! was passed over, the whole plan's holds: a failed step counts as if it had been released. Who ends a run by hand, or takes
 //! a model while it goes on, may have looked at what was released; what they see is then a part, chosen by looking, of what
 //! the whole plan would release, and the whole plan's epsilon is what holds. With a filter its budget does, however little
 //! was spent.
@@ -35,7 +36,9 @@ impl<S: LedgerStore> Ledger<S> {
     pub fn basis(&self) -> Basis {
         match (self.budget(), self.closing().map(|closing| closing.because)) {
             (Some(Budget::ZcdpFilter { .. }), _) => Basis::Budget,
-            (Some(Budget::Fixed { .. }), Some(Ended::BudgetSpent)) => Basis::Spent,
+            // How many steps the budget was enough for depends on which of them failed: then the whole plan counts, at most
+            // the limit.
+            (Some(Budget::Fixed { .. }), Some(Ended::BudgetSpent)) if self.failed_attempts() == 0 => Basis::Spent,
             _ if self.account.is_done() => Basis::Spent,
             _ => Basis::Plan,
         }

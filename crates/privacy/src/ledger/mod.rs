@@ -41,11 +41,12 @@ mod plan;
 mod store;
 mod verify;
 
+pub use account::Failure;
 pub use book::{Attempt, Ledger, Publication, Receipt};
 pub use digest::{Digest, HexError};
 pub use entry::{
-    Body, Charge, Closing, DataChanged, Ended, Entry, FailedAttempt, FailureReason, Import, ImportKind, Opening,
-    ParticipationNote, Release,
+    BegunAttempt, Body, Charge, Closing, DataChanged, Ended, Entry, FailedAttempt, FailureReason, Import, ImportKind,
+    Opening, ParticipationNote, Release,
 };
 pub use error::LedgerError;
 pub use guarantee::Basis;

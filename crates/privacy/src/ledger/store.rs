@@ -1,6 +1,12 @@
 //! Where entries are kept: the contract, and a store in memory.
 
-use super::{chain::Chain, entry::Entry, error::LedgerError, head::Head, participants::ParticipationRecord};
+use super::{
+    chain::Chain,
+    entry::{BegunAttempt, Entry},
+    error::LedgerError,
+    head::Head,
+    participants::ParticipationRecord,
+};
 
 /// What is made durable together with an entry, before it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -49,6 +55,18 @@ pub trait LedgerStore {
     /// When they cannot be read at all.
     fn participations(&self) -> Result<Option<Participations<'_>>, LedgerError>;
 
+    /// Notes that users are asked for an attempt, in the place of the one before. Durable when this returns.
+    ///
+    /// # Errors
+    /// When it is not known to be durable; then nobody may be asked.
+    fn begin_attempt(&mut self, begun: &BegunAttempt) -> Result<(), LedgerError>;
+
+    /// The attempt that was begun last.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn begun_attempt(&self) -> Result<Option<BegunAttempt>, LedgerError>;
+
     /// The head that is durable now.
     ///
     /// # Errors
@@ -70,6 +88,7 @@ pub struct MemoryStore {
     entries: Vec<Entry>,
     released: Vec<Option<Vec<u8>>>,
     participations: Vec<ParticipationRecord>,
+    begun: Option<BegunAttempt>,
     chain: Chain,
 }
 
@@ -108,6 +127,15 @@ impl LedgerStore for MemoryStore {
 
     fn participations(&self) -> Result<Option<Participations<'_>>, LedgerError> {
         Ok(Some(Box::new(self.participations.iter().cloned().map(Ok))))
+    }
+
+    fn begin_attempt(&mut self, begun: &BegunAttempt) -> Result<(), LedgerError> {
+        self.begun = Some(begun.clone());
+        Ok(())
+    }
+
+    fn begun_attempt(&self) -> Result<Option<BegunAttempt>, LedgerError> {
+        Ok(self.begun.clone())
     }
 
     fn head(&self) -> Result<Head, LedgerError> {

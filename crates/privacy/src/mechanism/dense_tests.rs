@@ -443,3 +443,35 @@ fn memory_is_stated_beforehand() {
     let blt = NoiseMatrix::Blt { buffer_decay: vec![0.5; 4], output_scale: vec![0.1; 4] };
     assert_eq!(memory(blt), 4 * 2_400_000 * 8);
 }
+
+/// A sampled step of which nothing is released is passed over: the steps after it have the noise of their own numbers, and no
+/// noise is used for two sums. Anything else is attempted again.
+#[test]
+fn p21_a_step_that_failed_is_passed_over_where_users_are_sampled() {
+    let encoding = encoding(3);
+    let rate = crate::units::SamplingRate::new(0.1).unwrap();
+    let participation = Participation::Poisson { rate };
+    let (adjacency, correlation, segments) = (Adjacency::AddOrRemove, Correlation::Independent, vec![Segment::of(3)]);
+    let sampled = MechanismPlan { stream: 7, adjacency, participation, correlation, segments, distributed: None };
+    let sums = sums(3, encoding.layout().len());
+    let all = released(&sampled, &encoding, &sums);
+    let mut mechanism = Mechanism::init(sampled, encoding.layout(), RANDOMNESS).unwrap();
+    for step in [0, 1, 2] {
+        assert_eq!(mechanism.step(), step);
+        if step == 1 {
+            mechanism.pass_over().unwrap();
+            continue;
+        }
+        let sum = Sum::assertion(sums[step as usize].clone(), 1 << 20, &encoding).unwrap();
+        let released = mechanism.release(sum, &mut keys()).unwrap();
+        assert_eq!((released.step(), released.values()), (step, &all[step as usize][..]));
+    }
+    assert_eq!(mechanism.pass_over(), Err(MechanismError::Finished { rounds: 3 }));
+
+    for correlation in kinds() {
+        let mut mechanism =
+            Mechanism::init(plan(correlation, vec![Segment::of(3)]), encoding.layout(), RANDOMNESS).unwrap();
+        assert_eq!(mechanism.pass_over(), Err(MechanismError::PassedOver));
+        assert_eq!(mechanism.step(), 0);
+    }
+}

@@ -4,7 +4,6 @@ use super::{Correlation, Mechanism, MechanismError, MechanismPlan};
 use crate::{
     encoding::{DistributedNoise, layout::Layout},
     event::{Adjacency, EventError, PrivacyEvent},
-    participation::Participation,
     rng::Randomness,
     stages::{NoisedSum, Released},
 };
@@ -19,7 +18,7 @@ impl MechanismPlan {
             let (event, needs) = ("noise that users add", "zero-out");
             return Err(EventError::Adjacency { event, adjacency: self.adjacency, needs }.into());
         }
-        if matches!(self.participation, Participation::Poisson { .. } | Participation::FixedSize { .. }) {
+        if self.participation.is_sampled() {
             return Err(MechanismError::DistributedSampled);
         }
         if noise.layout() != layout { Err(MechanismError::OtherNoise) } else { Ok(()) }

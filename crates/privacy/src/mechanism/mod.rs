@@ -121,6 +121,11 @@ pub enum MechanismError {
         /// The next step.
         step: u64,
     },
+    /// Only a step with an event of its own can be left out.
+    #[error(
+        "a step can be passed over only where users are sampled and the noise is independent; elsewhere it is attempted again"
+    )]
+    PassedOver,
     /// Correlated noise hides sums over rounds, and quotients with different denominators do not add up (rule P10).
     #[error("the clipped denominator needs independent noise; with correlated noise take a fixed denominator")]
     Quotient,
@@ -278,7 +283,7 @@ impl MechanismPlan {
             return Ok(self.distributed_event(noise, segment, rounds));
         }
         let noise = layout.noise(self.adjacency, |s| self.slack(s, layout)).ok_or(SigmaError { got: 0 })?;
-        let sampled = matches!(self.participation, Participation::Poisson { .. } | Participation::FixedSize { .. });
+        let sampled = self.participation.is_sampled();
         let matrix = match &self.correlation {
             Correlation::Independent if sampled => return Ok(self.sampled(noise)),
             Correlation::Independent => NoiseMatrix::Banded { coefficients: vec![1.0] },
@@ -506,6 +511,23 @@ impl Mechanism {
         self.check_encoding(encoding)?;
         self.check_next()?;
         self.count_step(encoding);
+        self.restart_if_due();
+        Ok(())
+    }
+
+    /// Moves on past a step of which nothing was released, nor will be: its users are sampled, and a sampled step is attempted
+    /// once (rule P21). No key is drawn for it, so no noise is ever used for another sum; every later step keeps its number,
+    /// and the noise of that number. The event of such a step is its own, and what is not released does not add to it.
+    ///
+    /// # Errors
+    /// When noise is correlated, or one event stands for many steps; the state stays as it is.
+    pub fn pass_over(&mut self) -> Result<(), MechanismError> {
+        self.check_next()?;
+        let alone = self.plan.correlation == Correlation::Independent && self.plan.participation.is_sampled();
+        if !alone || self.plan.distributed.is_some() {
+            return Err(MechanismError::PassedOver);
+        }
+        self.position.rounds += 1;
         self.restart_if_due();
         Ok(())
     }

@@ -311,6 +311,18 @@ pub struct NoisedSum {
 }
 
 impl NoisedSum {
+    /// Adds another group's sum, whose users added their own full noise: what is in both together is more.
+    ///
+    /// # Errors
+    /// When the other is of another encoding or has other noise.
+    pub fn merge(&mut self, other: Self) -> Result<(), EncodingError> {
+        if other.id != self.id || other.noise != self.noise {
+            return Err(EncodingError::Mixed);
+        }
+        self.values.iter_mut().zip(&other.values).for_each(|(sum, more)| *sum += more);
+        Ok(())
+    }
+
     /// The noise that is in it.
     pub(crate) const fn noise(&self) -> &DistributedNoise {
         &self.noise

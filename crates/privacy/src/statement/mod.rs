@@ -267,6 +267,9 @@ fn sweep_runs<S: LedgerStore>(ledger: &Ledger<S>) -> u64 {
 /// How the model was chosen: when its run ended, and whether it was picked among several.
 fn choice<S: LedgerStore>(ledger: &Ledger<S>) -> String {
     let of_run = match (ledger.closing().map(|closing| closing.because), ledger.basis()) {
+        (Some(Ended::PlanDone), Basis::Plan) => {
+            "The model is the last of the run, as planned. Some steps came to nothing; which do may depend on what users did, so the whole plan is counted, as if they had been released."
+        }
         (Some(Ended::PlanDone), _) | (None, Basis::Spent) => "The model is the last of the run, as planned.",
         (Some(Ended::BudgetSpent), _) => {
             "The model is the last of the run, which ended before the release that would have cost more than its budget."

@@ -13,6 +13,7 @@
 //! | `secret/NAME.noise-key`          | the noise key of the run, where it has one, until the ledger is closed     |
 //! | `secret/NAME.step-keys`, `.noise-link` | the noise keys of its steps, no longer than they are needed |
 //! | `secret/NAME.cohort-seed`        | what the cohort of the step that is not recorded yet is drawn from         |
+//! | `secret/NAME.attempt`            | the attempt for which users were asked last, until the ledger is closed    |
 //! | `secret/NAME.INDEX.pending`      | a vector whose entry is not durable yet                                    |
 //! | `secret/NAME.beginning`          | what the run must recognise when it goes on: keyed digests                 |
 //! | `secret/NAME.closing`            | that the ledger is being closed, and why                                   |

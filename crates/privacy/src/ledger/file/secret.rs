@@ -24,6 +24,7 @@ pub(super) struct Secrets {
     noise: PrivateFile,
     cohort: PrivateFile,
     beginning: PrivateFile,
+    attempt: PrivateFile,
     closing: PrivateFile,
     pub(super) shelf: FileShelf,
 }
@@ -48,6 +49,7 @@ impl Secrets {
             noise: file(".noise-key"),
             cohort: file(".cohort-seed"),
             beginning: file(".beginning"),
+            attempt: file(".attempt"),
             closing: file(".closing"),
             shelf: FileShelf::new(file(".step-keys"), file(".noise-link")),
         }
@@ -158,6 +160,7 @@ impl Secrets {
     pub(super) fn destroy_noise(&self) -> Result<NoiseDestroyed, LedgerError> {
         self.drawn_from().into_iter().try_for_each(PrivateFile::destroy)?;
         self.beginning.destroy()?;
+        self.attempt.destroy()?;
         Ok(NoiseDestroyed::assertion())
     }
 

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::ledger::{
     digest::Digest,
-    entry::{Body, Entry},
+    entry::{BegunAttempt, Body, Entry},
     error::LedgerError,
     head::Head,
     participants::ParticipationRecord,
@@ -247,6 +247,11 @@ impl FileStore {
         name.strip_prefix(own)?.strip_prefix('.')?.strip_suffix(".pending")?.parse().ok()
     }
 
+    /// Where the attempt for which users are asked is noted. In `secret/`: when it was written says when a round began.
+    fn begun(&self) -> PrivateFile {
+        PrivateFile::new(Arc::clone(&self.disk), beside(&self.paths.secret, ".attempt"))
+    }
+
     /// The vectors that are stored, each with the entry that it belongs to.
     fn vectors(&self) -> Result<Vec<(u64, PathBuf)>, LedgerError> {
         let released = &self.paths.released;
@@ -426,6 +431,21 @@ impl LedgerStore for FileStore {
             ParticipationRecord::parse(&line.map_err(failed("read", path))?).map_err(damaged)
         };
         Ok(Some(Box::new(reader.lines().map(parse))))
+    }
+
+    fn begin_attempt(&mut self, begun: &BegunAttempt) -> Result<(), LedgerError> {
+        if self.lock.is_none() {
+            return Err(LedgerError::ReadOnly);
+        }
+        let line = serde_json::to_vec(begun).map_err(|e| LedgerError::storage("an attempt", e))?;
+        self.begun().replace(&line)
+    }
+
+    fn begun_attempt(&self) -> Result<Option<BegunAttempt>, LedgerError> {
+        let file = self.begun();
+        let Some(bytes) = file.read()? else { return Ok(None) };
+        let damaged = |e| LedgerError::storage(format!("{} is damaged", file.path().display()), e);
+        serde_json::from_slice(&bytes).map(Some).map_err(damaged)
     }
 
     fn head(&self) -> Result<Head, LedgerError> {
