@@ -305,7 +305,16 @@ fn secagg(page: &mut Page, config: &Config) -> anyhow::Result<()> {
     page.may("failure_bits", said.map(|s| s.failure_bits), usual.failure_bits, "a round fails once in 2^this")?;
     let least = said.and_then(|s| s.least_survivors);
     page.may("least_survivors", least, config.participation.cohort * 9 / 10, "devices below which no sum is opened")?;
-    page.may("noise", said.map(|s| s.noise), usual.noise, "\"central\", or \"distributed\": the devices add it")
+    page.may("noise", said.map(|s| s.noise), usual.noise, "\"central\", or \"distributed\": the devices add it")?;
+    page.may("groups", said.map(|s| s.groups), usual.groups, "groups of a round; the server sees the sum of each")?;
+    page.may(
+        "leave_out_after",
+        said.map(|s| s.leave_out_after),
+        usual.leave_out_after,
+        "who was in so many rounds that failed is not asked again; of \"arrival\" and \"once\"",
+    )?;
+    let spoilers = said.map(|s| s.spoilers).filter(|spoilers| *spoilers > 0);
+    page.may("spoilers", spoilers, 1, "users who spoil every sum that they take part in, in the simulation")
 }
 
 fn estimator(page: &mut Page, config: &Config) -> anyhow::Result<()> {

@@ -151,7 +151,7 @@ mod tests {
             full_weight_tokens: Some(0.1 + 0.2),
             learning_rate: 0.3,
         };
-        let users = federated::fleet::users_key(&NoiseSource::from(SimulationKey::new(1)), 7);
+        let users = federated::fleet::users_key(&NoiseSource::from(SimulationKey::new(1)), &[7]);
         let round = RoundTask { round: 7, task, cohort: &[9, 8, 7, 6, 5], users: &users };
         let told = Message::round(&round).unwrap();
         let heard = told.with_round(Share { rank: 1, ranks: 2 }, |heard| {

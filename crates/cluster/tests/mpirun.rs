@@ -150,7 +150,7 @@ impl Trial {
                 full_weight_tokens: Some(80.0),
                 learning_rate: 0.3,
             };
-            let users = users_key(&source, round);
+            let users = users_key(&source, &[round]);
             let collected = fleet.round(&RoundTask { round, task, cohort: &COHORT, users: &users })?;
             assert!(collected.busy_s > 0.0 && collected.wall_s > 0.0);
             assert_eq!(collected.exact.len(), COHORT.len());

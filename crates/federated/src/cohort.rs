@@ -10,11 +10,13 @@
 //!   shuffled in blocks, which are short enough that nobody returns before the rounds of the separation are over.
 //! - Once: the same, with one pass.
 
+pub mod left_out;
 mod order;
+pub mod queue;
 
 use std::collections::BTreeSet;
 
-use self::order::Order;
+use self::{order::Order, queue::Came};
 use privacy::{
     Participation,
     participation::ParticipationError,
@@ -45,45 +47,80 @@ impl Sampler {
         Ok(Self { participation, population, goal })
     }
 
-    /// Who takes part in a round, in ascending order. Every attempt of a round draws the same: who is asked again is not
-    /// asked anew.
+    /// Who takes part in a round, in ascending order, as long as no attempt at any round has failed. A round of sampled users is
+    /// attempted once; where devices come by themselves, [`queue::Queue`] knows who comes after that.
     #[must_use]
     pub fn cohort(&self, source: &NoiseSource, round: u64) -> Vec<u64> {
         let mut words = source.stream(Purpose::Cohort, &[round]).chunk(0);
         match self.participation {
             Participation::Poisson { rate } => poisson(&mut words, rate.get(), self.population),
             Participation::FixedSize { population, cohort } => fixed_size(&mut words, cohort, population),
-            Participation::MinSeparation { separation, .. } => self.arrivals(source, round, separation.as_distance()),
-            Participation::Once => self.arrivals(source, round, 0),
+            Participation::MinSeparation { .. } | Participation::Once => self.arrivals(source, round),
         }
     }
 
     /// The users at the next `goal` places of the endless queue.
-    fn arrivals(&self, source: &NoiseSource, round: u64, distance: u64) -> Vec<u64> {
-        // Places of a block may move by its length from pass to pass; what is left must fill the rounds between.
-        let between = self.goal.saturating_mul(distance).min(self.population);
-        let block = (self.population - between).max(1);
-        let everyone = Order::new(source, &[], self.population);
-        let first = round * self.goal;
-        let mut users = Vec::with_capacity(self.goal as usize);
-        let mut within: Option<((u64, u64), Order)> = None;
-        for place in first..first + self.goal {
-            let (pass, place) = (place / self.population, place % self.population);
-            let start = place / block * block;
-            let fresh = || Order::new(source, &[pass, start], block.min(self.population - start));
-            let (_, order) = match within.take() {
-                Some(known) if known.0 == (pass, start) => within.insert(known),
-                _ => within.insert(((pass, start), fresh())),
-            };
-            users.push(everyone.at(start + order.at(place - start)));
-        }
+    fn arrivals(&self, source: &NoiseSource, round: u64) -> Vec<u64> {
+        let mut users: Vec<u64> = self.queue(source, round * self.goal).take(self.goal as usize).collect();
         users.sort_unstable();
         users
+    }
+
+    /// The endless queue of devices, from a place on.
+    fn queue<'a>(&self, source: &'a NoiseSource, first: u64) -> Arrivals<'a> {
+        // Places of a block may move by its length from pass to pass; what is left must fill the rounds between.
+        let distance = match self.participation {
+            Participation::MinSeparation { separation, .. } => separation.as_distance(),
+            _ => 0,
+        };
+        let between = self.goal.saturating_mul(distance).min(self.population);
+        let (population, block) = (self.population, (self.population - between).max(1));
+        let everyone = Order::new(source, &[], population);
+        Arrivals { source, population, block, everyone, within: None, next: first }
+    }
+
+    /// Whether a user who was asked before may be asked for a step.
+    fn may_come(&self, before: Option<Came>, step: u64) -> bool {
+        let Some(Came { last, times }) = before else { return true };
+        match self.participation {
+            Participation::MinSeparation { separation, max_participations } => {
+                times < max_participations && step >= last.saturating_add(separation.as_distance())
+            }
+            Participation::Once => false,
+            Participation::Poisson { .. } | Participation::FixedSize { .. } => true,
+        }
+    }
+}
+
+/// Devices in the order in which they come.
+struct Arrivals<'a> {
+    source: &'a NoiseSource,
+    population: u64,
+    block: u64,
+    everyone: Order,
+    /// The block that was asked for last, by pass and first place, and its order.
+    within: Option<((u64, u64), Order)>,
+    next: u64,
+}
+
+impl Iterator for Arrivals<'_> {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        let (pass, place) = (self.next / self.population, self.next % self.population);
+        self.next += 1;
+        let start = place / self.block * self.block;
+        let fresh = || Order::new(self.source, &[pass, start], self.block.min(self.population - start));
+        let (_, order) = match self.within.take() {
+            Some(known) if known.0 == (pass, start) => self.within.insert(known),
+            _ => self.within.insert(((pass, start), fresh())),
+        };
+        Some(self.everyone.at(start + order.at(place - start)))
     }
 }
 
 /// A number below a bound, without bias.
-fn below(words: &mut RandomWords, bound: u64) -> u64 {
+pub(crate) fn below(words: &mut RandomWords, bound: u64) -> u64 {
     // Lemire 2019: the upper half of a product; the few products that would favour small numbers are drawn again.
     loop {
         let product = u128::from(words.next_word()) * u128::from(bound);

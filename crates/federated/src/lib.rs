@@ -10,6 +10,7 @@
 //! | [`plan`]       | everything that was decided before the first round, from one place      |
 //! | [`propose`]    | what a target asks for, by the recipes of the papers                    |
 //! | [`cohort`]     | who takes part in a round                                               |
+//! | [`groups`]     | a cohort in groups, each with a secure sum of its own                   |
 //! | [`vanishing`]  | who vanishes in the midst of a round                                    |
 //! | [`population`] | whose text a simulation trains on                                       |
 //! | [`evaluate`]   | how well a model predicts, on all cores                                 |
@@ -34,6 +35,7 @@ pub mod config;
 pub mod evaluate;
 pub mod files;
 pub mod fleet;
+pub mod groups;
 pub mod heads;
 mod markup;
 pub mod metrics;

@@ -43,6 +43,9 @@ pub struct Metrics {
     pub server_learning_rate: f64,
     /// Participations so far, as planned: rounds times cohort.
     pub planned_participations: u64,
+    /// Attempts at the rounds so far that came to nothing; the ledger and the report say why.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failed_attempts: u64,
     /// What the releases so far cost, under a name that says what that means: `epsilon_so_far`; `epsilon_if_secret` in a
     /// simulation; with a filter, `epsilon`, which is its budget.
     #[serde(flatten)]
@@ -50,6 +53,10 @@ pub struct Metrics {
     /// What they would cost with the large cohort that a small one stands for (rule P16).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub projected_epsilon: Option<Epsilon>,
+}
+
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A line of `timing.jsonl`: seconds of one round.

@@ -3,13 +3,14 @@
 //! | what                              | in a simulation, from the seed by | with secret noise                              |
 //! |-----------------------------------|-----------------------------------|------------------------------------------------|
 //! | noise of a step                   | position                          | a key of its own, chained ([`privacy::step_keys`]) |
-//! | who is drawn, who vanishes        | round                             | a seed of the round, kept until it is recorded |
-//! | users' rounding, batches and noise | round and user                   | fresh in every attempt, kept nowhere           |
+//! | who is drawn, who vanishes        | round and attempt                 | a seed of the attempt, kept until it is recorded |
+//! | users' rounding, batches and noise | round, attempt and user          | fresh in every attempt, kept nowhere           |
 //! | the order in which devices arrive | position                          | the run's key                                  |
 //!
 //! So a simulation repeats to the bit, and of a run with secret noise no two copies have anything random in common but what
 //! was recorded. A step that was not recorded is drawn anew, all but its cohort: drawing that again after a crash would favour
-//! cohorts that do not crash.
+//! cohorts that do not crash. Where it was to be added up securely, its users may have sent what they have: then it has failed,
+//! and the next attempt has other users.
 
 use privacy::{
     Participation,
@@ -54,6 +55,15 @@ enum Kind {
 struct Secret {
     place: Place,
     steps: SecretSteps<FileShelf>,
+}
+
+/// The position of an attempt in streams that repeat, such as a simulation's: no two attempts share one.
+#[must_use]
+pub fn position(round: u64, attempt: u32) -> Vec<u64> {
+    match attempt {
+        0 => vec![round],
+        later => vec![round, later.into()],
+    }
 }
 
 /// What one attempt at a round draws from.
@@ -102,8 +112,7 @@ impl RunRandomness {
             Kind::Secret(secret) => {
                 let seed = secret.place.cohort_seed(round)?;
                 let vanishing = NoiseKey::from_secret_bytes(seed.secret_bytes());
-                let sampled = matches!(participation, Participation::Poisson { .. } | Participation::FixedSize { .. });
-                let cohort = if sampled { seed } else { secret.place.noise_key()? };
+                let cohort = if participation.is_sampled() { seed } else { secret.place.noise_key()? };
                 let users = NoiseKey::generate()?;
                 Ok(OfRound { cohort: cohort.into(), vanishing: vanishing.into(), users: users.into() })
             }
@@ -123,14 +132,27 @@ impl RunRandomness {
         }
     }
 
+    /// An attempt is recorded as failed: what its cohort was drawn from is erased.
+    ///
+    /// # Errors
+    /// When it must be taken to be there still.
+    pub fn failed(&mut self) -> Result<(), RandomnessError> {
+        self.erase_cohort_seed()
+    }
+
+    fn erase_cohort_seed(&self) -> Result<(), RandomnessError> {
+        match &self.0 {
+            Kind::Secret(secret) => Ok(secret.place.erase_cohort_seed()?),
+            Kind::Simulated(_) | Kind::Over => Ok(()),
+        }
+    }
+
     /// A round is recorded: what is not needed any more is erased. `step` is the step whose noise the run drew for it.
     ///
     /// # Errors
     /// When something must be taken to be there still.
     pub fn recorded(&mut self, step: Option<LastStep>) -> Result<(), RandomnessError> {
-        if let Kind::Secret(secret) = &self.0 {
-            secret.place.erase_cohort_seed()?;
-        }
+        self.erase_cohort_seed()?;
         match step {
             Some(LastStep { at, needed_again }) => Ok(self.steps()?.recorded(at, needed_again)?),
             None => Ok(()),

@@ -6,7 +6,10 @@
 //!
 //! A round is a function from [`State`] to [`State`], and its last half a function of what was released alone: the optimizer
 //! takes a `Released` and nothing else, and the ledger has it, durably, before the optimizer sees it. After a crash the rounds
-//! that the ledger has are applied again from there ([`Loop::replay`]); none is released a second time (rule P13).
+//! that the ledger has are applied again from there ([`Loop::replay`]); none is released a second time (rule P13). A round can
+//! fail, where updates are added up securely: [`attempts`] says what happens then.
+
+pub mod attempts;
 
 use std::time::Instant;
 
@@ -16,7 +19,7 @@ use privacy::{
     ClipNorm,
     clip::{AdaptiveClip, ClipError},
     encoding::EncodingError,
-    ledger::{Attempt, Ledger, LedgerError, LedgerStore},
+    ledger::{Attempt, FailureReason, Ledger, LedgerError, LedgerStore},
     mechanism::{Correlation, Mechanism, MechanismError},
     participation::ParticipationError,
     rng::Purpose,
@@ -25,18 +28,20 @@ use privacy::{
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
+use self::attempts::Failed;
 use crate::{
-    cohort::Sampler,
+    cohort::queue::{Queue, TooFewLeft},
     config::ConfigError,
     fleet::{
         Collected, Fleet, FleetError, RoundTask,
         secure::{SecureTask, Secured},
         users_key,
     },
+    groups::{self, Groups},
     metrics::{Diagnostics, Timing},
     optimizer::{Optimizer, OptimizerError},
     plan::{Coding, Plan, no_noise},
-    randomness::{OfRound, RandomnessError, RunRandomness},
+    randomness::{OfRound, RandomnessError, RunRandomness, position},
     vanishing::{Vanishes, Vanishing},
 };
 
@@ -67,6 +72,19 @@ pub enum RoundError {
     /// The population cannot fill the round.
     #[error(transparent)]
     Participation(#[from] ParticipationError),
+    /// The limits on participation leave too few users.
+    #[error(transparent)]
+    TooFewLeft(#[from] TooFewLeft),
+    /// A step failed again and again.
+    #[error(
+        "round {round} failed in {attempts} attempts, each with other devices: so many devices spoil sums or vanish that more attempts would only use up the others. End the run with keyhush train --end DIR; in another one raise secagg.dropout, or cut the cohort into secagg.groups, so that who spoils a sum spoils a group's"
+    )]
+    TooManyFailed {
+        /// The round.
+        round: u64,
+        /// How many attempts failed.
+        attempts: usize,
+    },
     /// There is nothing to draw from.
     #[error(transparent)]
     Randomness(#[from] RandomnessError),
@@ -115,6 +133,8 @@ impl State {
 pub enum Round {
     /// It was released, recorded and applied.
     Done(Box<Done>),
+    /// An attempt at it failed. That is recorded; nothing else has happened.
+    Failed(Failed),
     /// It would have cost more than the budget, and did not begin (rule P14).
     OutOfBudget(LedgerError),
 }
@@ -126,14 +146,33 @@ pub struct Done {
     pub timing: Timing,
     /// What its users did, exactly. Not private: for simulations.
     pub diagnostics: Diagnostics,
+    /// Why groups of it failed, where it was done without them.
+    pub failed_groups: Vec<FailureReason>,
 }
 
 /// What a fleet added up.
-struct Gathered {
+pub(crate) struct Gathered {
     sum: Added,
     exact: Vec<(u64, Exact)>,
     busy_s: f64,
     wall_s: f64,
+    pub(crate) failed_groups: Vec<FailureReason>,
+}
+
+impl Gathered {
+    /// Adds what another group of the round came to.
+    pub(crate) fn merge(&mut self, other: Self) -> Result<(), EncodingError> {
+        match (&mut self.sum, other.sum) {
+            (Added::Sum(sum), Added::Sum(more)) => sum.merge(more)?,
+            (Added::Noised(sum), Added::Noised(more)) => sum.merge(more)?,
+            _ => return Err(EncodingError::Mixed),
+        }
+        self.exact.extend(other.exact);
+        self.exact.sort_unstable_by_key(|(user, _)| *user);
+        self.busy_s += other.busy_s;
+        self.wall_s += other.wall_s;
+        Ok(())
+    }
 }
 
 /// A sum, with or without the noise that users added.
@@ -150,6 +189,8 @@ pub struct Loop<'a, S> {
     state: State,
     /// What the last round encoded with.
     coding: Option<(usize, ClipNorm, Coding)>,
+    /// Who comes next, once an attempt has failed; none while nothing has, and where it must be found out again.
+    queue: Option<Queue>,
     /// The digest of the settings, to which secure aggregation is bound.
     digest: [u8; 32],
     threads: usize,
@@ -159,7 +200,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
     /// The loop of a plan, from a state on.
     pub fn new(plan: &'a Plan, randomness: RunRandomness, ledger: Ledger<S>, state: State, threads: usize) -> Self {
         let digest = Sha256::digest(&plan.settings).into();
-        Self { plan, randomness, ledger, state, coding: None, digest, threads }
+        Self { plan, randomness, ledger, state, coding: None, queue: None, digest, threads }
     }
 
     /// Where it stands.
@@ -189,22 +230,31 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         self.state.clip.map_or(of_plan, |clip| clip.active())
     }
 
-    /// One round. `time` is in seconds since 1970.
+    /// One attempt at a round. `time` is in seconds since 1970.
     ///
     /// # Errors
-    /// When nothing was released, or what was released could not be recorded.
+    /// When nothing was released and that is no failure of the protocol, or what happened could not be recorded.
     pub fn round(&mut self, fleet: &mut dyn Fleet, time: u64) -> Result<Round, RoundError> {
         let watch = Instant::now();
+        if let Some(failed) = self.settle_interrupted(time)? {
+            return Ok(Round::Failed(failed));
+        }
         self.enter_phase()?;
         if let Some(refused) = self.beyond_budget()? {
             return Ok(Round::OutOfBudget(refused));
         }
+        let attempt = self.next_attempt()?;
         let drawn = self.randomness.of_round(self.state.round, &self.plan.phase(self.state.round).participation)?;
-        let cohort = self.cohort(&drawn)?;
+        let (cohort, queue) = self.cohort(&drawn)?;
         let sample_s = watch.elapsed().as_secs_f64();
 
         let clip = self.clip();
-        let Gathered { sum, exact, busy_s, wall_s } = self.collect(fleet, &cohort, &drawn)?;
+        self.begin_attempt()?;
+        let gathered = match self.collect(fleet, &cohort, &drawn, attempt)? {
+            Ok(gathered) => gathered,
+            Err(reason) => return self.fail(attempt, reason, time).map(Round::Failed),
+        };
+        let Gathered { sum, exact, busy_s, wall_s, failed_groups } = gathered;
         let diagnostics = diagnose(self.state.round, &exact, clip.get());
 
         let watch = Instant::now();
@@ -212,7 +262,8 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         let release_s = watch.elapsed().as_secs_f64();
 
         let watch = Instant::now();
-        self.record(&released, time)?;
+        self.record(&released, attempt, time)?;
+        self.queue = queue;
         let ledger_s = watch.elapsed().as_secs_f64();
 
         let watch = Instant::now();
@@ -232,14 +283,15 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
             evaluate_s: 0.0,
             checkpoint_s: 0.0,
         };
-        Ok(Round::Done(Box::new(Done { timing, diagnostics })))
+        Ok(Round::Done(Box::new(Done { timing, diagnostics, failed_groups })))
     }
 
-    /// Applies a round that the ledger has and this state has not; says whether there was one.
+    /// Applies a round that the ledger has and this state has not, or passes over one that failed; says whether there was one.
+    /// An attempt in whose midst the program ended is recorded as failed.
     ///
     /// # Errors
     /// When what was released is not stored, or does not fit.
-    pub fn replay(&mut self) -> Result<bool, RoundError> {
+    pub fn replay(&mut self, time: u64) -> Result<bool, RoundError> {
         let round = self.state.round;
         if round == self.plan.config.rounds {
             return Ok(false);
@@ -247,7 +299,11 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         let phase = self.plan.phase(round);
         let (stream, step) = (phase.stream.clone(), round - phase.first);
         if self.ledger.released_in(&stream, step).is_none() {
-            return Ok(false);
+            let interrupted = self.settle_interrupted(time)?;
+            return Ok(match interrupted {
+                Some(failed) => failed.passed_over,
+                None => self.pass_over()?,
+            });
         }
         let released = self.ledger.restore(&stream, step)?.ok_or(RoundError::Gone { round })?;
         self.enter_phase()?;
@@ -294,13 +350,6 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         }
     }
 
-    fn cohort(&self, drawn: &OfRound) -> Result<Vec<u64>, RoundError> {
-        let phase = self.plan.phase(self.state.round);
-        let population = self.plan.config.participation.population;
-        let sampler = Sampler::new(phase.participation, population, phase.cohort, self.plan.config.rounds)?;
-        Ok(sampler.cohort(&drawn.cohort, self.state.round))
-    }
-
     /// Has the coding of the next round ready.
     fn code(&mut self) -> Result<(), RoundError> {
         let number = self.plan.stage(self.state.round).phase;
@@ -311,8 +360,14 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         Ok(())
     }
 
-    /// What the fleet adds up of those who do not vanish on the way.
-    fn collect(&mut self, fleet: &mut dyn Fleet, cohort: &[u64], drawn: &OfRound) -> Result<Gathered, RoundError> {
+    /// What the fleet adds up of those who do not vanish on the way; or why the attempt failed.
+    fn collect(
+        &mut self,
+        fleet: &mut dyn Fleet,
+        cohort: &[u64],
+        drawn: &OfRound,
+        attempt: u32,
+    ) -> Result<Result<Gathered, FailureReason>, RoundError> {
         self.code()?;
         let Some((_, _, coding)) = &self.coding else { return Err(FleetError::Died.into()) };
         let clipping = Clipping::new(self.plan.rule(self.clip())?, self.clip_bit())?;
@@ -324,21 +379,30 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
             full_weight_tokens: self.plan.config.estimator.full_weight_tokens,
             learning_rate: self.plan.stage(round).local_learning_rate,
         };
-        let users = users_key(&drawn.users, round);
+        let position = position(round, attempt);
+        let users = users_key(&drawn.users, &position);
         let vanish = self.plan.config.participation.vanish.unwrap_or(0.0);
-        let vanishing = Vanishing::new(&drawn.vanishing, round, vanish);
-        if let (Some(secure), Some(residues)) = (&self.plan.phase(round).secure, &coding.residues) {
-            let task = RoundTask { round, task, cohort, users: &users };
-            let noise = drawn.users.stream(Purpose::UserNoise, &[round]);
-            let vanishes: Vec<Vanishes> = cohort.iter().map(|user| vanishing.of(*user)).collect();
-            let terms = secure.terms(residues, round, self.digest, model_digest(task.task.model));
-            let secure = SecureTask { secure, residues, terms, vanishes: &vanishes, noise: &noise };
-            return collect_securely(fleet, &task, &secure);
+        let vanishing = Vanishing::new(&drawn.vanishing, &position, vanish);
+        let (Some(secure), Some(residues)) = (&self.plan.phase(round).secure, &coding.residues) else {
+            let sending: Vec<u64> = cohort.iter().copied().filter(|user| vanishing.of(*user).sends()).collect();
+            let collected = fleet.round(&RoundTask { round, task, cohort: &sending, users: &users })?;
+            let Collected { sum, exact, busy_s, wall_s } = collected;
+            return Ok(Ok(Gathered { sum: Added::Sum(sum), exact, busy_s, wall_s, failed_groups: Vec::new() }));
+        };
+        let noise = drawn.users.stream(Purpose::UserNoise, &position);
+        let spoilers = self.plan.config.secagg.as_ref().map_or(0, |said| said.spoilers);
+        let terms = secure.terms(residues, round, self.digest, model_digest(task.model));
+        let mut groups = Groups::default();
+        for group in groups::split(&drawn.cohort, &position, cohort, secure.groups) {
+            let task = RoundTask { round, task, cohort: &group, users: &users };
+            let vanishes: Vec<Vanishes> = group.iter().map(|user| vanishing.of(*user)).collect();
+            let secure = SecureTask { secure, residues, terms, vanishes: &vanishes, noise: &noise, spoilers };
+            match collect_securely(fleet, &task, &secure)? {
+                Ok(sum) => groups.gave(sum)?,
+                Err(reason) => groups.failed(reason),
+            }
         }
-        let sending: Vec<u64> = cohort.iter().copied().filter(|user| vanishing.of(*user).sends()).collect();
-        let collected = fleet.round(&RoundTask { round, task, cohort: &sending, users: &users })?;
-        let Collected { sum, exact, busy_s, wall_s } = collected;
-        Ok(Gathered { sum: Added::Sum(sum), exact, busy_s, wall_s })
+        Ok(groups.end())
     }
 
     /// Rule P9.
@@ -371,9 +435,9 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         }
     }
 
-    fn record(&mut self, released: &Released, time: u64) -> Result<(), RoundError> {
+    fn record(&mut self, released: &Released, number: u32, time: u64) -> Result<(), RoundError> {
         let phase = self.plan.phase(self.state.round);
-        let attempt = Attempt { stream: &phase.stream, number: 0, declared: phase.cohort, participations: None, time };
+        let attempt = Attempt { stream: &phase.stream, number, declared: phase.cohort, participations: None, time };
         let _receipt = self.ledger.record(released, attempt)?;
         let noise = phase.mechanism.as_ref().and_then(|mechanism| mechanism.last_step(released.step()));
         Ok(self.randomness.recorded(noise)?)
@@ -402,18 +466,25 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
     }
 }
 
-/// What the fleet adds up by secure aggregation.
+/// What the fleet adds up by secure aggregation; or why there is no sum.
 fn collect_securely(
     fleet: &mut dyn Fleet,
     task: &RoundTask<'_>,
     secure: &SecureTask<'_>,
-) -> Result<Gathered, RoundError> {
-    let Secured { sum, survivors, exact, busy_s, wall_s } = fleet.secure_round(task, secure)?;
+) -> Result<Result<Gathered, FailureReason>, RoundError> {
+    let Secured { sum, survivors, exact, busy_s, wall_s } = match fleet.secure_round(task, secure) {
+        Ok(secured) => secured,
+        Err(FleetError::Secure(error)) => match error.failure() {
+            Some(reason) => return Ok(Err(reason)),
+            None => return Err(FleetError::Secure(error).into()),
+        },
+        Err(other) => return Err(other.into()),
+    };
     let sum = match secure.secure.noise {
         None => Added::Sum(secure.residues.sum(&sum, survivors)?),
         Some(_) => Added::Noised(secure.residues.noised_sum(&sum, survivors)?),
     };
-    Ok(Gathered { sum, exact, busy_s, wall_s })
+    Ok(Ok(Gathered { sum, exact, busy_s, wall_s, failed_groups: Vec::new() }))
 }
 
 /// The digest of a model.

@@ -174,6 +174,7 @@ mod tests {
             fraction_below_clip: None,
             server_learning_rate: 1.0,
             planned_participations: 300,
+            failed_attempts: 0,
             price: Price { meaning: Meaning::IfSecret, epsilon: Epsilon::INFINITE, rho: Some(Rho::new(0.5).unwrap()) },
             projected_epsilon: None,
         }

@@ -1,4 +1,4 @@
-//! Who vanishes in the midst of a round, in simulations: the same users in every attempt and with every aggregation.
+//! Who vanishes in the midst of a round, in simulations: the same users with every aggregation.
 
 use privacy::rng::{NoiseSource, Purpose, StreamKey};
 
@@ -32,10 +32,10 @@ pub struct Vanishing {
 }
 
 impl Vanishing {
-    /// Each user of the round with this probability.
+    /// Each user of the attempt at this position with this probability.
     #[must_use]
-    pub fn new(source: &NoiseSource, round: u64, share: f64) -> Self {
-        Self { share, key: source.stream(Purpose::Vanishing, &[round]) }
+    pub fn new(source: &NoiseSource, position: &[u64], share: f64) -> Self {
+        Self { share, key: source.stream(Purpose::Vanishing, position) }
     }
 
     /// When a user does: at each of the four points as likely as at another.
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn as_many_vanish_as_said_at_each_point_alike() {
-        let vanishing = Vanishing::new(&SimulationKey::new(1).into(), 7, 0.2);
+        let vanishing = Vanishing::new(&SimulationKey::new(1).into(), &[7], 0.2);
         let mut counts = [0u32; 5];
         (0..20_000).for_each(|user| counts[vanishing.of(user) as usize] += 1);
         // 1000 of 20,000 at each point, with a standard deviation of 31.
@@ -76,14 +76,14 @@ mod tests {
 
     #[test]
     fn nobody_vanishes_where_nobody_is_to() {
-        let vanishing = Vanishing::new(&SimulationKey::new(1).into(), 7, 0.0);
+        let vanishing = Vanishing::new(&SimulationKey::new(1).into(), &[7], 0.0);
         assert!((0..1000).all(|user| vanishing.of(user) == Vanishes::Never));
     }
 
     #[test]
     fn another_round_is_another_draw() {
         let source = NoiseSource::from(SimulationKey::new(1));
-        let [a, b] = [7, 8].map(|round| Vanishing::new(&source, round, 0.5));
+        let [a, b] = [7, 8].map(|round| Vanishing::new(&source, &[round], 0.5));
         assert!((0..100).any(|user| a.of(user) != b.of(user)));
     }
 }

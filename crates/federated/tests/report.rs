@@ -45,6 +45,7 @@ fn sample(seed: u64, speed: f64) -> Vec<Metrics> {
                 fraction_below_clip: (i > 0).then(|| 0.5 + 0.08 * noise.next()),
                 server_learning_rate: 1.0,
                 planned_participations: round * 300,
+                failed_attempts: 0,
                 price: Price {
                     meaning: Meaning::IfSecret,
                     epsilon: Epsilon::new(if round == 0 { 0.0 } else { 1.1 + 0.29 * (round as f64).sqrt() }).unwrap(),
@@ -97,6 +98,7 @@ fn report<'a>(metrics: &'a [Metrics], timing: &'a [Timing]) -> Report<'a> {
         settings: SETTINGS,
         metrics,
         timing,
+        failed: &[],
         cost: Cost {
             population: 1_000_000,
             planned_participations: 60_000,

@@ -5,18 +5,16 @@ use std::{fs, path::Path};
 
 use keyhush_federated::{
     config::Document,
-    fleet::{FleetError, secure::SecureError, threads::ThreadFleet},
+    fleet::threads::ThreadFleet,
     metrics::METRICS_FILE,
     plan::Plan,
-    round::RoundError,
-    run::{Ending, LEDGER_FILE, MODEL_FOLDER, Means, Opened, Run, RunError},
+    run::{Ending, LEDGER_FILE, MODEL_FOLDER, Means, Opened, Run},
 };
 use lm::kernels::KernelPath;
 use privacy::{
     PrivacyEvent,
-    ledger::{Aggregation, Body, file::Place},
+    ledger::{Aggregation, Body, FailureReason, file::Place},
 };
-use secagg::server::RoundFailure;
 
 const TEXT: &str = r#"
 rounds = 4
@@ -181,10 +179,9 @@ fn a_round_below_the_least_number_fails_and_releases_nothing() {
     let kernels = KernelPath::best();
     let mut fleet = ThreadFleet::new(population.as_ref(), &plan.model, &plan.local, kernels, 2).unwrap();
     let mut run = Run::begin(&path, &plan, &opened, Means { kernels, threads: 2 }).unwrap();
-    let error = run.step(&mut fleet).unwrap_err();
-    let RunError::Round(round) = &error else { panic!("{error}") };
-    let RoundError::Fleet(FleetError::Secure(SecureError::Failed(failure))) = &**round else { panic!("{error}") };
-    assert!(matches!(failure, RoundFailure::TooFew { needed: 36, .. }), "{failure}");
+    let failed = run.step(&mut fleet).unwrap().failed.unwrap();
+    assert_eq!((failed.round, failed.reason, failed.passed_over), (0, FailureReason::BelowGoal, true));
+    assert_eq!(run.failed(), [failed]);
     drop(run);
     assert_eq!(releases(&path), 0);
 }

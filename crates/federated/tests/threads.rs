@@ -56,7 +56,7 @@ fn the_sum_is_the_same_for_any_number_of_threads_and_is_that_of_the_parts() {
     let cohort = [5, 17, 400_000, 999_999, 12, 13, 14];
     let sum = |threads: usize| {
         let mut fleet = ThreadFleet::new(&population, &config, &local(), KernelPath::best(), threads).unwrap();
-        let users = users_key(&source, 9);
+        let users = users_key(&source, &[9]);
         let round = RoundTask { round: 9, task, cohort: &cohort, users: &users };
         let collected = fleet.round(&round).unwrap();
         assert_eq!(collected.exact.len(), cohort.len());

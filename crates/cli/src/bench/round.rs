@@ -177,7 +177,7 @@ fn users(plan: &Plan, opened: &Opened, kernels: KernelPath) -> anyhow::Result<Of
             full_weight_tokens: None,
             learning_rate: stage.local_learning_rate,
         };
-        let (mut sum, key) = (Sum::zero(&coding.encoding), users_key(&source, round));
+        let (mut sum, key) = (Sum::zero(&coding.encoding), users_key(&source, &[round]));
         let population_size = plan.config.participation.population;
         let sampler = Sampler::new(phase.participation, population_size, phase.cohort, plan.config.rounds)?;
         for user in sampler.cohort(&source, round) {

@@ -34,7 +34,7 @@ pub(super) fn seconds(plan: &Plan, means: Means) -> anyhow::Result<f64> {
         inputs: Inputs::Noised,
     })?;
     let pairs = f64::from(CLIENTS * (CLIENTS - 1));
-    let planned = phase.cohort as f64 * f64::from(secure.parameters(phase.cohort)?.degree());
+    let planned = phase.cohort as f64 * f64::from(secure.parameters(secure.of_group(phase.cohort))?.degree());
     Ok(watch.elapsed().as_secs_f64() * planned / pairs / means.threads as f64)
 }
 

@@ -17,6 +17,7 @@ use federated::{
     plan::Plan,
     population::Population,
     report::REPORT_FILE,
+    round::Done,
     run::{self, Ending, Means, Opened, Run, RunError, STATEMENT_FILE},
 };
 
@@ -299,6 +300,12 @@ fn carry_out(
     let mut watch = Watch::new(quiet, plan.config.rounds, run.state().round, run.history().last())?;
     loop {
         let step = run.step(fleet)?;
+        if let Some(failed) = &step.failed {
+            watch.say(&failed.to_string());
+        }
+        if let Some(done) = step.done.as_ref().filter(|done| !done.failed_groups.is_empty()) {
+            watch.say(&without_groups(done));
+        }
         watch.tick(run.state().round, step.metrics.as_ref());
         if step.over.is_some() {
             break;
@@ -319,6 +326,13 @@ fn carry_out(
         After::Close => run.finish()?,
         After::Choose => run.finish_undecided()?,
     })
+}
+
+/// Why a round was done without some of its groups.
+fn without_groups(done: &Done) -> String {
+    let mut why: Vec<&str> = done.failed_groups.iter().map(|reason| reason.words()).collect();
+    why.dedup();
+    format!("round {} was done without some of its groups: {}", done.timing.round, why.join("; "))
 }
 
 /// The settings with what was said beside them.

@@ -54,6 +54,11 @@ impl Watch {
         }
     }
 
+    /// Says that something did not go as planned, also to who wants no progress.
+    pub(super) fn say(&self, words: &str) {
+        self.bar.suspend(|| eprintln!("warning: {words}"));
+    }
+
     /// Takes the bar away.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();

@@ -38,6 +38,17 @@ pub struct SecAgg {
     pub least_survivors: Option<u64>,
     /// Who adds the noise.
     pub noise: NoisePlace,
+    /// Groups of a cohort, each with a secure sum of its own; the server sees the sum of each.
+    pub groups: u32,
+    /// F: who was asked for so many attempts that failed is not asked any more, where devices come by themselves.
+    pub leave_out_after: u64,
+    /// Users, those with the lowest numbers, who spoil every sum that they take part in; of the simulation.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub spoilers: u64,
+}
+
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Default for SecAgg {
@@ -50,6 +61,9 @@ impl Default for SecAgg {
             failure_bits: 20,
             least_survivors: None,
             noise: NoisePlace::Central,
+            groups: 1,
+            leave_out_after: 3,
+            spoilers: 0,
         }
     }
 }

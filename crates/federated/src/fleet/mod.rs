@@ -16,21 +16,21 @@ use self::secure::{SecureError, SecureTask, Secured};
 /// What a fleet is asked to do.
 #[derive(Debug, Clone, Copy)]
 pub struct RoundTask<'a> {
-    /// Which step of the run; every attempt of a step has the same users and the same draws.
+    /// Which step of the run.
     pub round: u64,
     /// What every user is told.
     pub task: Task<'a>,
     /// Who takes part, where the fleet does not decide.
     pub cohort: &'a [u64],
-    /// The key of the users' randomness in this round, in simulations: [`users_key`]. It opens nothing else of the run, so
+    /// The key of the users' randomness in this attempt, in simulations: [`users_key`]. It opens nothing else of the run, so
     /// another process of the run may have it.
     pub users: &'a StreamKey,
 }
 
-/// The key of the users' randomness in a round.
+/// The key of the users' randomness in an attempt at a round, by its position ([`crate::randomness::position`]).
 #[must_use]
-pub fn users_key(source: &NoiseSource, round: u64) -> StreamKey {
-    source.stream(Purpose::Rounding, &[round])
+pub fn users_key(source: &NoiseSource, position: &[u64]) -> StreamKey {
+    source.stream(Purpose::Rounding, position)
 }
 
 /// What is random in one user's part: the stream of their number, whose first word decides the batch.
@@ -76,7 +76,7 @@ pub enum FleetError {
     /// Parts do not add up.
     #[error(transparent)]
     Sum(#[from] EncodingError),
-    /// Secure aggregation failed; nobody learned anything.
+    /// Secure aggregation failed; nobody learned anything. Where the protocol says so, the attempt failed and the run goes on.
     #[error(transparent)]
     Secure(#[from] SecureError),
     /// A fleet that adds up in the clear.
@@ -95,7 +95,8 @@ pub enum FleetError {
     },
 }
 
-/// Trains the users of a round and adds up what they send. A fleet that fails has released nothing.
+/// Trains the users of a round and adds up what they send. A fleet that fails has released nothing. One call is one attempt: a
+/// fleet asks nobody a second time (rule P24).
 pub trait Fleet {
     /// One round.
     ///

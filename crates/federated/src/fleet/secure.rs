@@ -16,6 +16,7 @@ use device::{
 };
 use privacy::{
     encoding::EncodingError,
+    ledger::FailureReason,
     rng::StreamKey,
     stages::{Encoded, Residues},
 };
@@ -33,9 +34,6 @@ use zeroize::Zeroizing;
 use super::{FleetError, RoundTask, drawn, threads::train_one};
 use crate::{plan::Secure, population::Population, vanishing::Vanishes};
 
-/// Attempts at a round whose graph had bad luck; the next one has another graph.
-const ATTEMPTS: u32 = 3;
-
 /// What a fleet is told of a secure round.
 #[derive(Debug, Clone, Copy)]
 pub struct SecureTask<'a> {
@@ -49,6 +47,8 @@ pub struct SecureTask<'a> {
     pub vanishes: &'a [Vanishes],
     /// The key of the noise that users add, in simulations.
     pub noise: &'a StreamKey,
+    /// Users with a lower number spoil what they take part in, in simulations.
+    pub spoilers: u64,
 }
 
 /// What comes back from a secure round.
@@ -81,6 +81,22 @@ pub enum SecureError {
     /// Devices and plan do not fit.
     #[error(transparent)]
     Encoding(#[from] EncodingError),
+}
+
+impl SecureError {
+    /// Why the attempt failed, where it is the protocol that failed: devices vanished, or did not keep to it. Anything else is an
+    /// error of the program or the machine. The reason names nobody, not even where the protocol does: that a secret was dealt
+    /// wrongly is said by those who hold its shares, and proves nothing of who lied.
+    #[must_use]
+    pub const fn failure(&self) -> Option<FailureReason> {
+        let Self::Failed(failure) = self else { return None };
+        match failure {
+            RoundFailure::Terms(_) | RoundFailure::NoRandomness(_) | RoundFailure::Unfinished => None,
+            RoundFailure::TooFew { .. } | RoundFailure::Parameters(_) => Some(FailureReason::BelowGoal),
+            RoundFailure::OutOfReach { .. } => Some(FailureReason::OutOfReach),
+            _ => Some(FailureReason::NotWhole),
+        }
+    }
 }
 
 /// Threads for the server's arithmetic.
@@ -123,7 +139,7 @@ impl Device {
     }
 }
 
-/// One round, with whoever of the cohort is there.
+/// One attempt at a round, with whoever of the cohort is there.
 pub(super) fn round(
     population: &dyn Population,
     most_tokens: Option<usize>,
@@ -132,23 +148,11 @@ pub(super) fn round(
     secure: &SecureTask<'_>,
 ) -> Result<Secured, FleetError> {
     let began = Instant::now();
-    let mut attempt = 1;
-    loop {
-        let mut round = Attempt { population, most_tokens, task, secure, busy_s: 0.0 };
-        match round.run(workers) {
-            // More of one device's neighbours vanished than happens in a million rounds.
-            Err(FleetError::Secure(SecureError::Failed(RoundFailure::OutOfReach { .. }))) if attempt < ATTEMPTS => {
-                attempt += 1;
-            }
-            Err(other) => return Err(other),
-            Ok((outcome, mut exact)) => {
-                exact.sort_unstable_by_key(|(user, _)| *user);
-                let (sum, survivors) = (Zeroizing::new(outcome.sum), outcome.survivors.len() as u64);
-                let wall_s = began.elapsed().as_secs_f64();
-                return Ok(Secured { sum, survivors, exact, busy_s: round.busy_s, wall_s });
-            }
-        }
-    }
+    let mut attempt = Attempt { population, most_tokens, task, secure, busy_s: 0.0 };
+    let (outcome, mut exact) = attempt.run(workers)?;
+    exact.sort_unstable_by_key(|(user, _)| *user);
+    let (sum, survivors) = (Zeroizing::new(outcome.sum), outcome.survivors.len() as u64);
+    Ok(Secured { sum, survivors, exact, busy_s: attempt.busy_s, wall_s: began.elapsed().as_secs_f64() })
 }
 
 /// One attempt at a round.
@@ -300,7 +304,10 @@ impl Attempt<'_, '_> {
         device.answer(delivery)?;
         let part = train_one(self.population, self.most_tokens, worker, text, self.task, device.user)?;
         let input = self.residues(part.encoded, device.user).map_err(SecureError::Encoding)?;
-        let masked = device.client.mask(&input).map_err(SecureError::Left)?;
+        let mut masked = device.client.mask(&input).map_err(SecureError::Left)?;
+        if device.user < self.secure.spoilers {
+            spoil(&mut masked);
+        }
         lock(server).receive(device.id(), &masked).map_err(SecureError::Refused)?;
         Ok(part.exact)
     }
@@ -310,6 +317,14 @@ impl Attempt<'_, '_> {
             None => self.secure.residues.of(&encoded),
             Some(_) => self.secure.residues.noised(encoded, &mut drawn(self.secure.noise, user).rounding),
         }
+    }
+}
+
+/// Puts something into the padding of a masked vector, whose last number is the last of the message: the masks of all no longer
+/// cancel, and the vector looks like any other. What two of them put there adds up; it does not cancel either.
+fn spoil(masked: &mut [u8]) {
+    if let Some(last) = masked.last_mut() {
+        *last = last.wrapping_add(1);
     }
 }
 

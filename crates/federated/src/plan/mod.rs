@@ -384,8 +384,18 @@ fn aggregation(phases: &[Phase]) -> Aggregation {
         None => Aggregation::Plain { sees_updates: "the program that simulates the devices".to_owned() },
         Some(secure) => Aggregation::Secure {
             protocol: secure.words(),
-            sees_sum: secure.noise.is_none().then(|| "the server, which adds the noise".to_owned()),
+            sees_sum: secure.noise.is_none().then(|| sees_sum(secure.groups)),
         },
+    }
+}
+
+/// Who sees a sum before noise is added, and which.
+fn sees_sum(groups: u32) -> String {
+    match groups {
+        1 => "the server, which adds the noise".to_owned(),
+        _ => {
+            format!("the server, which adds the noise and sees the sum of each of its {groups} groups, not only of all")
+        }
     }
 }
 

@@ -198,7 +198,7 @@ impl Phase {
     /// Never for a plan that was made.
     pub fn secure_traffic(&self) -> Result<Option<Traffic>, ConfigError> {
         let Some(secure) = &self.secure else { return Ok(None) };
-        secure.traffic(&secure.residues(&self.encoding)?, self.cohort).map(Some)
+        secure.traffic(&secure.residues(&self.encoding)?, secure.of_group(self.cohort)).map(Some)
     }
 
     /// Coordinates of what a user sends.

@@ -1,7 +1,8 @@
 //! How the sums of a phase are made securely: for how many devices, down to how many, and with whose noise.
 //!
 //! The graph's parameters are found when it is known how many devices came; here it is made sure that there are some for
-//! every number that may come, that no sum can wrap, and that what vanishes in the simulation is within the plan.
+//! every number that may come, that no sum can wrap, and that what vanishes in the simulation is within the plan. Where a cohort
+//! is cut into groups, all of it holds for each group by itself.
 
 use privacy::{
     Adjacency,
@@ -20,14 +21,19 @@ use crate::config::{AdversaryKind, AggregationKind, Config, ConfigError, NoisePl
 /// Standard deviations of the number of devices that are planned for: they are exceeded once in 10^8 rounds or less.
 const DEVIATIONS: f64 = 6.0;
 
+/// The fewest devices of a group: a sum over few says something about each.
+const LEAST_GROUP: u32 = 10;
+
 /// How the sums of a phase are made securely.
 #[derive(Debug, Clone)]
 pub struct Secure {
     /// What the graph is to withstand.
     pub assumptions: Assumptions,
-    /// Devices of a round at most.
+    /// Groups of a round, each with a sum of its own.
+    pub groups: u32,
+    /// Devices of a group at most.
     pub most_clients: u32,
-    /// Devices below which no sum is opened.
+    /// Devices of a group below which no sum is opened.
     pub least_survivors: u32,
     /// The noise that devices add, where they do.
     pub noise: Option<DistributedNoise>,
@@ -42,11 +48,18 @@ impl Secure {
         let said = config.secagg.clone().unwrap_or_default();
         let assumptions = assumptions(&said);
         assumptions.check().map_err(|e| ConfigError::new("secagg", e))?;
-        let (fewest, most_clients) = range(config, cohort)?;
+        if said.leave_out_after == 0 {
+            return Err(ConfigError::new(
+                "secagg.leave_out_after",
+                "must be at least 1: nobody is left out before a round failed",
+            ));
+        }
+        let groups = said.groups;
+        let (fewest, most_clients) = of_group(groups, range(config, cohort)?)?;
         let left = fewest - assumptions.most_dropped(fewest);
         let least_survivors = said.least_survivors.map_or(Ok(left.max(2)), |least| least_survivors(least, left))?;
         check_vanishing(config, &assumptions, fewest)?;
-        let secure = Self { assumptions, most_clients, least_survivors, noise: None };
+        let secure = Self { assumptions, groups, most_clients, least_survivors, noise: None };
         for clients in [fewest, most_clients] {
             secure.parameters(clients.into())?;
         }
@@ -80,6 +93,12 @@ impl Secure {
         .map_err(|e| ConfigError::new("aggregation", e))
     }
 
+    /// Devices of a group, of so many of a round.
+    #[must_use]
+    pub fn of_group(&self, clients: u64) -> u64 {
+        clients.div_ceil(self.groups.into())
+    }
+
     /// What devices of a round are offered.
     #[must_use]
     pub fn terms(&self, residues: &Residues, round: u64, task: [u8; 32], model: [u8; 32]) -> Terms {
@@ -100,7 +119,7 @@ impl Secure {
         }
     }
 
-    /// What a device sends and gets, beside the model, in a round of so many.
+    /// What a device sends and gets, beside the model, in a group of so many.
     ///
     /// # Errors
     /// Never for a plan that was made.
@@ -141,11 +160,25 @@ impl Secure {
         let Assumptions { dropout, corrupted, security_bits, adversary, .. } = self.assumptions;
         format!(
             "SecAgg+ between simulated devices, which the program that simulates them sees; {adversary} server, {:.1} % of \
-             devices corrupted, {:.1} % dropping out, {security_bits} bits, no sum of fewer than {}",
+             devices corrupted, {:.1} % dropping out, {security_bits} bits, no sum of fewer than {}{}",
             100.0 * corrupted,
             100.0 * dropout,
-            self.least_survivors
+            self.least_survivors,
+            self.words_of_groups()
         )
+    }
+
+    /// What groups mean, in words; nothing where there is one.
+    fn words_of_groups(&self) -> String {
+        let with_noise = if self.noise.is_some() { ", each with the full noise in it" } else { "" };
+        match self.groups {
+            1 => String::new(),
+            groups => format!(
+                "; in {groups} groups of at most {}, drawn with the cohort: the server sees the sum of each group, not only of \
+                 all{with_noise}",
+                self.most_clients
+            ),
+        }
     }
 }
 
@@ -180,9 +213,25 @@ fn range(config: &Config, cohort: u64) -> Result<(u32, u32), ConfigError> {
     Ok((fewest as u32, most as u32))
 }
 
+/// The fewest and the most devices of a group.
+fn of_group(groups: u32, (fewest, most): (u32, u32)) -> Result<(u32, u32), ConfigError> {
+    if groups == 0 {
+        return Err(ConfigError::new("secagg.groups", "must be at least 1"));
+    }
+    if groups > 1 && fewest / groups < LEAST_GROUP {
+        let why = format!(
+            "a round can be of {fewest} devices, so that a group would be of {}, and the server sees the sum of each group: no group is smaller than {LEAST_GROUP}; take at most {} groups, or a larger cohort",
+            fewest / groups,
+            (fewest / LEAST_GROUP).max(1)
+        );
+        return Err(ConfigError::new("secagg.groups", why));
+    }
+    Ok((fewest / groups, most.div_ceil(groups)))
+}
+
 fn least_survivors(least: u64, left: u32) -> Result<u32, ConfigError> {
     u32::try_from(least).ok().filter(|least| (2..=left).contains(least)).ok_or_else(|| {
-        let why = format!("must be from 2 to {left}, what is left of the smallest round when as many vanish as may");
+        let why = format!("must be from 2 to {left}, what is left of the smallest group when as many vanish as may");
         ConfigError::new("secagg.least_survivors", why)
     })
 }

@@ -26,6 +26,7 @@ use crate::{
     markup::escaped,
     metrics::{Metrics, Timing},
     price::{Meaning, Price},
+    round::attempts::Failed,
 };
 
 /// The name of the file in the folder of a run.
@@ -54,6 +55,8 @@ pub struct Report<'a> {
     pub metrics: &'a [Metrics],
     /// Its rounds.
     pub timing: &'a [Timing],
+    /// Attempts at its rounds that came to nothing.
+    pub failed: &'a [Failed],
     /// What it took.
     pub cost: Cost,
     /// Its privacy statement, as Markdown.
@@ -86,12 +89,15 @@ impl Report<'_> {
             body.push_str("<p class=\"banner\">simulation: repeatable noise, no guarantee</p>\n");
         }
         let curves = self.curves()?;
-        let sections = [
+        let mut sections = vec![
             ("Curves", curves),
             ("Where the time went", time::html(self.timing)),
             ("Cost", self.cost()),
             ("Settings", format!("<pre>{}</pre>\n", escaped(self.settings))),
         ];
+        if !self.failed.is_empty() {
+            sections.insert(1, ("Rounds that failed", self.failed()));
+        }
         // Writing to a string does not fail.
         let _ = write!(body, "<blockquote>{}</blockquote>\n{}", escaped(self.sentence), self.headline());
         for (title, section) in sections {
@@ -202,6 +208,17 @@ impl Report<'_> {
         };
         let rows: Vec<Vec<String>> = self.metrics.iter().map(row).collect();
         format!("<details><summary>All evaluations</summary>\n{}</details>\n", table(&head, &rows))
+    }
+
+    /// Nothing was released of any of them.
+    fn failed(&self) -> String {
+        let row = |failed: &Failed| {
+            let next = if failed.passed_over { "passed over" } else { "attempted again, with other devices" };
+            let attempt = (failed.attempt + 1).to_string();
+            vec![failed.round.to_string(), attempt, failed.reason.words().to_owned(), next.to_owned()]
+        };
+        let rows: Vec<Vec<String>> = self.failed.iter().map(row).collect();
+        table(&["round", "attempt", "why", "what followed"], &rows)
     }
 
     fn cost(&self) -> String {

@@ -69,6 +69,7 @@ impl Run<'_> {
             settings: &self.plan.settings,
             metrics: &self.history,
             timing: &self.timings()?,
+            failed: &self.failed(),
             cost: Cost {
                 population: self.plan.ledger.population,
                 planned_participations: participations,
@@ -175,8 +176,12 @@ impl Run<'_> {
         let (cohort, population) = (grouped(self.plan.stage(*rounds).cohort), grouped(statement.population));
         let accuracy = 100.0 * metrics.accuracy_top1;
         let mood = if *simulated { "In simulation, the model predicts" } else { "The model predicts" };
+        let failed = match self.failed().iter().filter(|failed| failed.passed_over).count() {
+            0 => String::new(),
+            passed_over => format!(", {passed_over} of which came to nothing"),
+        };
         let done = format!(
-            "{mood} {accuracy:.1} % of the next words of held-out users after {rounds} rounds of {cohort} of {population} {made_up}{unit}s"
+            "{mood} {accuracy:.1} % of the next words of held-out users after {rounds} rounds of {cohort} of {population} {made_up}{unit}s{failed}"
         );
         if !price.epsilon.is_finite() {
             return format!("{done}, with no privacy at all (epsilon is infinite).");

@@ -16,12 +16,14 @@
 //!
 //! Killed at any moment, a run goes on from its newest checkpoint: what the ledger has beyond it is applied again, never
 //! released again, and evaluated where that was due. So a simulation ends with the same model, metrics and events. With secret
-//! noise what was recorded stays, and a step that was not is drawn anew (rule P21). A run that ends is closed: its noise
+//! noise what was recorded stays, and a step that was not is drawn anew (rule P21). Where updates are added up securely, a round
+//! in whose midst it was killed has failed, as any other that comes to nothing: its users are not asked again (rule P24). A run that ends is closed: its noise
 //! cannot be drawn again by anyone (rule P20).
 
 mod beginning;
 mod ending;
 mod error;
+mod failed;
 mod opened;
 mod price;
 
@@ -47,7 +49,10 @@ use crate::{
     metrics::{DIAGNOSTICS_FILE, DiagnosticsHead, METRICS_FILE, Metrics, TIMING_FILE, Timing},
     plan::{BEFORE, Phase, Plan},
     randomness::RunRandomness,
-    round::{Done, Loop, Round, RoundError, State},
+    round::{
+        Done, Loop, Round, RoundError, State,
+        attempts::{Failed, settled_rounds},
+    },
     tensorboard,
 };
 use lm::kernels::KernelPath;
@@ -137,8 +142,10 @@ impl From<&Over> for Ended {
 /// What a step of a run came to.
 #[derive(Debug)]
 pub struct Step {
-    /// The round that was done, unless it was a step after a crash.
+    /// The round that was done, if one was.
     pub done: Option<Box<Done>>,
+    /// The attempt at a round that came to nothing, if it did.
+    pub failed: Option<Failed>,
     /// The evaluation after it, where there was one.
     pub metrics: Option<Metrics>,
     /// Whether the run is over.
@@ -327,7 +334,7 @@ impl<'a> Run<'a> {
             Lines::open(&path(METRICS_FILE), |line| of_round(line).is_some_and(|r| kept.is_some_and(|k| r <= k)))?;
         let history = files::read_lines(&path(METRICS_FILE))?;
         // Rounds that the ledger has are not run again, and keep their lines.
-        let recorded = ledger.releases().iter().filter(|(s, _)| *s != BEFORE).map(|(_, n)| n).sum::<u64>();
+        let recorded = settled_rounds(plan, &ledger);
         let of_round = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok()?.get("round")?.as_u64();
         let keep = |line: &str| of_round(line).is_some_and(|round| round < recorded);
         let timing = if simulated { Some(Lines::open(&path(TIMING_FILE), keep)?) } else { None };
@@ -355,39 +362,39 @@ impl<'a> Run<'a> {
     /// Applies what the ledger has beyond the checkpoint.
     fn replay(&mut self) -> Result<(), RunError> {
         self.evaluate_if_due()?;
-        while self.rounds.replay()? {
+        while self.rounds.replay(self.time())? {
             self.evaluate_if_due()?;
         }
         Ok(())
     }
 
-    /// One round, with the evaluation and the checkpoint that are due after it.
+    /// One attempt at a round, with the evaluation and the checkpoint that are due after it.
     ///
     /// # Errors
     /// When the run cannot go on; what was recorded is not lost.
     pub fn step(&mut self, fleet: &mut dyn Fleet) -> Result<Step, RunError> {
         self.over = self.is_over();
         if let Some(over) = &self.over {
-            return Ok(Step { done: None, metrics: None, over: Some(over.clone()) });
+            return Ok(Step { done: None, failed: None, metrics: None, over: Some(over.clone()) });
         }
         let mut done = match self.rounds.round(fleet, self.time())? {
             Round::OutOfBudget(why) => {
                 self.over = Some(Over::Budget(why.to_string()));
-                return Ok(Step { done: None, metrics: self.evaluate_now()?, over: self.over.clone() });
+                let metrics = self.evaluate_now()?;
+                return Ok(Step { done: None, failed: None, metrics, over: self.over.clone() });
             }
+            Round::Failed(failed) => return self.after_failed(failed),
             Round::Done(done) => done,
         };
         let watch = Instant::now();
         let metrics = self.evaluate_if_due()?;
         done.timing.evaluate_s = watch.elapsed().as_secs_f64();
         let watch = Instant::now();
-        if self.rounds.state().round.is_multiple_of(self.plan.config.checkpoint.every) {
-            self.checkpoint()?;
-        }
+        self.checkpoint_if_due()?;
         done.timing.checkpoint_s = watch.elapsed().as_secs_f64();
         self.note(&done)?;
         self.over = self.is_over();
-        Ok(Step { done: Some(done), metrics, over: self.over.clone() })
+        Ok(Step { done: Some(done), failed: None, metrics, over: self.over.clone() })
     }
 
     fn note(&mut self, done: &Done) -> Result<(), RunError> {
@@ -465,6 +472,7 @@ impl<'a> Run<'a> {
             fraction_below_clip: state.fraction_below_clip,
             server_learning_rate: f64::from(plan.stage(state.round).server_learning_rate),
             planned_participations: plan.planned_participations(state.round),
+            failed_attempts: self.failed().iter().filter(|failed| failed.round < state.round).count() as u64,
             price: self.price(state.round)?,
             projected_epsilon: if state.round > 0 { plan.projected_epsilon(state.round)? } else { None },
         })
@@ -488,6 +496,11 @@ impl<'a> Run<'a> {
             }
         }
         Ok(())
+    }
+
+    fn checkpoint_if_due(&mut self) -> Result<(), RunError> {
+        let due = self.rounds.state().round.is_multiple_of(self.plan.config.checkpoint.every);
+        if due { self.checkpoint() } else { Ok(()) }
     }
 
     /// None where the noise is secret.
@@ -585,8 +598,7 @@ fn randomness(place: &Place, plan: &Plan, ledger: &Ledger<FileStore>) -> Result<
             RunRandomness::simulated(SimulationKey::with_floating_point_noise(seed))
         }
         Randomness::Secret => {
-            let recorded = ledger.releases().iter().filter(|(stream, _)| *stream != BEFORE).map(|(_, n)| n).sum();
-            place.settle_cohort_seed(recorded)?;
+            place.settle_cohort_seed(settled_rounds(plan, ledger))?;
             RunRandomness::secret(place.clone(), last_step(plan, ledger))?
         }
     })
@@ -594,11 +606,8 @@ fn randomness(place: &Place, plan: &Plan, ledger: &Ledger<FileStore>) -> Result<
 
 /// The last release of a ledger whose noise the run drew.
 fn last_step(plan: &Plan, ledger: &Ledger<FileStore>) -> Option<LastStep> {
-    let released = ledger.releases();
-    plan.phases().iter().rev().find_map(|phase| {
-        let steps = released.get(&phase.stream)?;
-        phase.mechanism.as_ref()?.last_step(steps.checked_sub(1)?)
-    })
+    let last = |phase: &Phase| phase.mechanism.as_ref()?.last_step(ledger.last_step(&phase.stream)?);
+    plan.phases().iter().rev().find_map(last)
 }
 
 /// Refuses other settings and other data than the run began with, unless somebody says why the data had to change.

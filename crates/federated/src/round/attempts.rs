@@ -1,0 +1,182 @@
+//! Attempts at a round: who is asked, what becomes of one that fails, and what of one in whose midst the program ended.
+//!
+//! A device gives one input for a step, ever (rule P24): two sums over almost the same devices differ by somebody's input. So an
+//! attempt that was begun and is not recorded as released has failed, and nobody who was asked for it is asked for that step
+//! again. What follows depends on how users come to take part:
+//!
+//! - sampled ([`Participation::is_sampled`]): the step is passed over. Asking others would be another sampling than the one that
+//!   is accounted for. The model stays as it is, the step's noise is never drawn, and the whole plan is counted, as if the step had
+//!   been released. (Correlated noise needs every step; it is refused with sampling, so there is none to pass over.)
+//! - by themselves: the step is attempted again with the next devices of the queue ([`crate::cohort::queue`]). A failed attempt is a
+//!   participation of everybody who was asked. So the limits that the guarantee is computed from hold for all inputs that ever
+//!   left, released or not.
+//!
+//! With `aggregation = "plain"` the program adds up by itself: no input leaves it, nothing is left of one after a crash, and the
+//! round is done again with the same users.
+
+use std::fmt;
+
+use privacy::{
+    ledger::{Attempt, Failure, FailureReason, Ledger, LedgerStore},
+    rng::NoiseSource,
+};
+
+use super::{Loop, RoundError};
+use crate::{
+    cohort::{
+        Sampler,
+        left_out::{self, LeftOut},
+        queue::Queue,
+    },
+    plan::{Phase, Plan},
+    randomness::OfRound,
+};
+
+/// Attempts at a step that may fail before the run stops. By chance alone a round fails once in `2^failure_bits`; one spoiler
+/// spoils one attempt of a step, since nobody is asked twice. So many failures in a row mean that a large share of the devices
+/// spoils or vanishes, and each further attempt would only use up the participations of the others. (Interruptions do not count.)
+pub const MOST_FAILED_ATTEMPTS: usize = 5;
+
+/// An attempt that came to nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failed {
+    /// At which round.
+    pub round: u64,
+    /// Which attempt at it, from 0.
+    pub attempt: u32,
+    /// Why.
+    pub reason: FailureReason,
+    /// Whether the round is passed over; otherwise it is attempted again, with other users.
+    pub passed_over: bool,
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { round, attempt, reason, passed_over } = self;
+        let next = if *passed_over {
+            "the model stays as it is, and the run goes on with the next round"
+        } else {
+            "it is attempted again, with devices that were not asked yet"
+        };
+        match attempt {
+            0 => write!(f, "round {round} failed: {}; {next}", reason.words()),
+            again => write!(f, "round {round} failed in attempt {}: {}; {next}", again + 1, reason.words()),
+        }
+    }
+}
+
+/// The attempts at a round that failed, as the ledger has them.
+pub(crate) fn failures<'l, S: LedgerStore>(plan: &Plan, ledger: &'l Ledger<S>, round: u64) -> &'l [Failure] {
+    let phase = plan.phase(round);
+    ledger.failures(&phase.stream, round - phase.first)
+}
+
+/// How many rounds are over: released, or passed over because they failed.
+pub(crate) fn settled_rounds<S: LedgerStore>(plan: &Plan, ledger: &Ledger<S>) -> u64 {
+    let released = ledger.releases();
+    let of_phase = |phase: &Phase| {
+        let passed_over = if phase.participation.is_sampled() { ledger.failed_steps(&phase.stream).count() } else { 0 };
+        released.get(&phase.stream).copied().unwrap_or_default() + passed_over as u64
+    };
+    plan.phases().iter().map(of_phase).sum()
+}
+
+impl<S: LedgerStore> Loop<'_, S> {
+    /// Which attempt at the round the next one is.
+    ///
+    /// # Errors
+    /// When too many have failed.
+    pub(super) fn next_attempt(&self) -> Result<u32, RoundError> {
+        let failures = failures(self.plan, &self.ledger, self.state.round);
+        if failures.iter().filter(|failure| !failure.reason.is_of_the_server()).count() >= MOST_FAILED_ATTEMPTS {
+            return Err(RoundError::TooManyFailed { round: self.state.round, attempts: MOST_FAILED_ATTEMPTS });
+        }
+        Ok(failures.last().map_or(0, |last| last.attempt + 1))
+    }
+
+    /// Notes, durably, that users are asked, where their inputs leave them.
+    pub(super) fn begin_attempt(&mut self) -> Result<(), RoundError> {
+        let phase = self.plan.phase(self.state.round);
+        if phase.secure.is_some() {
+            self.ledger.begin_attempt(&phase.stream, self.state.round - phase.first)?;
+        }
+        Ok(())
+    }
+
+    /// Records an attempt that failed, before anything else happens.
+    pub(super) fn fail(&mut self, attempt: u32, reason: FailureReason, time: u64) -> Result<Failed, RoundError> {
+        let round = self.state.round;
+        let phase = self.plan.phase(round);
+        let of_ledger =
+            Attempt { stream: &phase.stream, number: attempt, declared: phase.cohort, participations: None, time };
+        let _receipt = self.ledger.record_failed(round - phase.first, reason, of_ledger)?;
+        self.queue = None;
+        self.randomness.failed()?;
+        let passed_over = self.pass_over()?;
+        Ok(Failed { round, attempt, reason, passed_over })
+    }
+
+    /// Records an attempt at this round in whose midst the program ended: whoever was asked may have sent an input.
+    pub(super) fn settle_interrupted(&mut self, time: u64) -> Result<Option<Failed>, RoundError> {
+        if self.state.round == self.plan.config.rounds || self.ledger.is_closed() {
+            return Ok(None);
+        }
+        let phase = self.plan.phase(self.state.round);
+        let step = self.state.round - phase.first;
+        match self.ledger.interrupted()? {
+            Some(begun) if begun.stream == phase.stream && begun.step == step => {
+                self.fail(begun.attempt, FailureReason::Interrupted, time).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Moves on past the round if it failed and its users are sampled; says whether it did.
+    pub(super) fn pass_over(&mut self) -> Result<bool, RoundError> {
+        let round = self.state.round;
+        let sampled = self.plan.phase(round).participation.is_sampled();
+        if !sampled || failures(self.plan, &self.ledger, round).is_empty() {
+            return Ok(false);
+        }
+        self.enter_phase()?;
+        if let Some(mechanism) = &mut self.state.mechanism {
+            mechanism.pass_over()?;
+        }
+        self.state.round += 1;
+        Ok(true)
+    }
+
+    /// Who is asked, and the queue from which they were taken, to be kept when the attempt is recorded.
+    pub(super) fn cohort(&mut self, drawn: &OfRound) -> Result<(Vec<u64>, Option<Queue>), RoundError> {
+        let round = self.state.round;
+        let phase = self.plan.phase(round);
+        let population = self.plan.config.participation.population;
+        let sampler = Sampler::new(phase.participation, population, phase.cohort, self.plan.config.rounds)?;
+        if phase.participation.is_sampled() || self.ledger.failed_attempts() == 0 {
+            return Ok((sampler.cohort(&drawn.cohort, round), None));
+        }
+        let mut queue = match self.queue.take() {
+            Some(queue) => queue,
+            None => self.queue_of_the_past(&sampler, &drawn.cohort)?,
+        };
+        let users = queue.next(&sampler, &drawn.cohort, round)?;
+        Ok((users, Some(queue)))
+    }
+
+    /// The queue after all attempts that the ledger has: the report goal and the limits of arrivals are constants of the plan.
+    fn queue_of_the_past(&self, sampler: &Sampler, source: &NoiseSource) -> Result<Queue, RoundError> {
+        let population = self.plan.config.participation.population;
+        let after = self.plan.config.secagg.clone().unwrap_or_default().leave_out_after;
+        let mut queue = Queue::new(LeftOut::new(after, population / left_out::ONE_IN));
+        for round in 0..=self.state.round {
+            for failure in failures(self.plan, &self.ledger, round) {
+                let users = queue.next(sampler, source, round)?;
+                queue.failed(&users, failure.reason);
+            }
+            if round < self.state.round {
+                queue.next(sampler, source, round)?;
+            }
+        }
+        Ok(queue)
+    }
+}

@@ -1,0 +1,336 @@
+//! Rounds that come to nothing: nobody's input leaves twice for a step, what failed is on record before anything else happens,
+//! and a run goes on, or stops before it breaks a limit.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
+
+mod workshop;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::Write,
+    path::Path,
+    process::Command,
+};
+
+use keyhush_federated::{
+    fleet::{
+        Collected, Fleet, FleetError, RoundTask,
+        secure::{SecureError, SecureTask, Secured},
+    },
+    metrics::METRICS_FILE,
+    report::REPORT_FILE,
+    round::{RoundError, attempts::MOST_FAILED_ATTEMPTS},
+    run::{Run, RunError, STATEMENT_FILE},
+};
+use privacy::ledger::{Basis, FailureReason};
+use secagg::server::RoundFailure;
+use workshop::{ARRIVAL, ledger, means, plan, rest, some, whole, with};
+
+const SECURE: [&str; 3] = ["aggregation=secagg", "participation.cohort=40", "evaluation.every=2"];
+
+/// What becomes of an attempt, after its users have sent their inputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Gives,
+    Fails,
+    /// The machine fails in the midst of it.
+    Breaks,
+    /// The program is killed in the midst of it.
+    Killed,
+}
+
+/// Devices whose attempts have the fates that a script says, by how many attempts there were, and a book of who sent what.
+#[derive(Debug, Default)]
+struct Scripted {
+    fates: BTreeMap<usize, Fate>,
+    /// The step of each attempt, and whose input left.
+    sent: Vec<(u64, Vec<u64>)>,
+    /// Where the book is kept for another process.
+    kept_in: Option<std::path::PathBuf>,
+}
+
+impl Scripted {
+    fn new(fates: &[(usize, Fate)]) -> Self {
+        Self { fates: fates.iter().copied().collect(), ..Self::default() }
+    }
+
+    /// Rules P6, P18 and P24, over all attempts whatever became of them.
+    fn check(&self, between: u64, most: usize) {
+        check(&self.sent, between, most);
+    }
+}
+
+fn check(sent: &[(u64, Vec<u64>)], between: u64, most: usize) {
+    let mut steps: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for (step, users) in sent {
+        users.iter().for_each(|user| steps.entry(*user).or_default().push(*step));
+    }
+    for (user, steps) in steps {
+        assert!(steps.windows(2).all(|w| w[1] != w[0]), "the input of user {user} left twice for one step: {steps:?}");
+        assert!(steps.windows(2).all(|w| w[1] > w[0] + between), "user {user} came back too early: {steps:?}");
+        assert!(steps.len() <= most, "user {user} came too often: {steps:?}");
+    }
+}
+
+impl Fleet for Scripted {
+    fn round(&mut self, _: &RoundTask<'_>) -> Result<Collected, FleetError> {
+        Err(FleetError::NotSecure)
+    }
+
+    fn secure_round(&mut self, task: &RoundTask<'_>, secure: &SecureTask<'_>) -> Result<Secured, FleetError> {
+        let fate = self.fates.get(&self.sent.len()).copied().unwrap_or(Fate::Gives);
+        self.sent.push((task.round, task.cohort.to_vec()));
+        if let Some(path) = &self.kept_in {
+            let mut book = fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+            writeln!(book, "{}", serde_json::to_string(&(task.round, task.cohort)).unwrap()).unwrap();
+            book.sync_all().unwrap();
+        }
+        match fate {
+            Fate::Gives => {
+                let survivors = u64::from(secure.secure.least_survivors);
+                let sum = vec![0; secure.residues.len()].into();
+                Ok(Secured { sum, survivors, exact: Vec::new(), busy_s: 0.0, wall_s: 0.0 })
+            }
+            Fate::Fails => Err(SecureError::Failed(RoundFailure::NotCancelled).into()),
+            Fate::Breaks => Err(FleetError::Died),
+            Fate::Killed => std::process::abort(),
+        }
+    }
+}
+
+/// Goes on with a run, through any number of broken machines.
+fn through(folder: &Path, set: &[&str], fleet: &mut Scripted) {
+    let (plan, opened) = plan(set);
+    loop {
+        let begin = if folder.exists() { Run::resume } else { Run::begin };
+        let mut run = begin(folder, &plan, &opened, means()).unwrap();
+        loop {
+            match run.step(fleet) {
+                Ok(step) if step.over.is_some() => {
+                    run.finish().unwrap();
+                    return;
+                }
+                Ok(_) => {}
+                Err(RunError::Round(error)) if matches!(*error, RoundError::Fleet(FleetError::Died)) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+fn failures(folder: &Path) -> Vec<(u64, u32, FailureReason)> {
+    let ledger = ledger(folder);
+    let of_step = |(step, all): (u64, &[privacy::ledger::Failure])| {
+        all.iter().map(|one| (step, one.attempt, one.reason)).collect::<Vec<_>>()
+    };
+    ledger.failed_steps("model").flat_map(of_step).collect()
+}
+
+/// Rule P24: over failed attempts, machines that break and restarts of the program, for seeded and for secret noise, with
+/// independent and with correlated noise.
+#[test]
+fn p24_nobodys_input_leaves_twice_for_a_step() {
+    let script = [(1, Fate::Fails), (2, Fate::Breaks), (4, Fate::Fails), (5, Fate::Fails), (8, Fate::Breaks)];
+    for set in
+        [vec![], vec!["noise_seed="], vec!["privacy.mechanism=tree"], vec!["privacy.mechanism=tree", "noise_seed="]]
+    {
+        let set = with(&[&ARRIVAL, &SECURE, &set]);
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run");
+        let mut fleet = Scripted::new(&script);
+        through(&run, &set, &mut fleet);
+        fleet.check(3, 4);
+        assert_eq!(fleet.sent.len(), 6 + script.len(), "every step was released in the end");
+        let reasons = [FailureReason::NotWhole, FailureReason::Interrupted];
+        let expected = [(1, 0, 0), (1, 1, 1), (2, 0, 0), (2, 1, 0), (4, 0, 1)].map(|(s, a, r)| (s, a, reasons[r]));
+        assert_eq!(failures(&run), expected, "{set:?}");
+        let ledger = ledger(&run);
+        assert_eq!((ledger.releases()["model"], ledger.basis()), (6, Basis::Spent));
+    }
+}
+
+/// What every user of an attempt that failed draws is fresh in the next one.
+#[test]
+fn p24_a_device_takes_part_once_where_each_may_come_once() {
+    let set = with(&[&SECURE, &["participation.kind=once"]]);
+    let folder = tempfile::tempdir().unwrap();
+    let mut fleet = Scripted::new(&[(0, Fate::Fails), (3, Fate::Breaks), (4, Fate::Fails)]);
+    through(&folder.path().join("run"), &set, &mut fleet);
+    fleet.check(1000, 1);
+    assert_eq!(fleet.sent.len(), 9);
+}
+
+const VICTIM: &str = "KEYHUSH_TEST_VICTIM_ROUNDS";
+
+/// Not a test by itself: what is killed by the next.
+#[test]
+fn victim() {
+    let Ok(folder) = std::env::var(VICTIM) else { return };
+    let folder = Path::new(&folder);
+    let book = folder.join("book");
+    let before = fs::read_to_string(&book).unwrap_or_default().lines().count();
+    let set: String = fs::read_to_string(folder.join("set")).unwrap();
+    let set: Vec<&str> = set.lines().collect();
+    // Each process fails one attempt and is killed in the midst of the next but one.
+    let mut fleet = Scripted::new(&[(0, Fate::Fails), (if before < 6 { 2 } else { 99 }, Fate::Killed)]);
+    fleet.kept_in = Some(book);
+    through(&folder.join("run"), &set, &mut fleet);
+}
+
+#[test]
+fn p24_nor_where_the_program_is_killed_in_the_midst_of_an_attempt() {
+    let sampled: &[&str] = &["participation.kind=fixed-size"];
+    for (kind, noise) in [(&ARRIVAL[..], "noise_seed=3"), (&ARRIVAL, "noise_seed="), (sampled, "noise_seed=")] {
+        let set = with(&[kind, &SECURE, &[noise]]);
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("set"), set.join("\n")).unwrap();
+        let mut deaths = 0;
+        loop {
+            let mut victim = Command::new(std::env::current_exe().unwrap());
+            let output = victim.args(["--exact", "victim"]).env(VICTIM, folder.path()).output().unwrap();
+            if output.status.success() {
+                break;
+            }
+            deaths += 1;
+            assert!(deaths < 9, "{}", String::from_utf8_lossy(&output.stdout));
+        }
+        let book = fs::read_to_string(folder.path().join("book")).unwrap();
+        let sent: Vec<(u64, Vec<u64>)> = book.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let failed = failures(&folder.path().join("run"));
+        assert!(deaths >= 2 && failed.iter().filter(|f| f.2 == FailureReason::Interrupted).count() == deaths);
+        if kind == sampled {
+            assert!(sent.iter().map(|(step, _)| *step).eq(0..6), "a sampled step is attempted once");
+        } else {
+            check(&sent, 3, 4);
+            assert_eq!(sent.len(), 6 + failed.len());
+        }
+    }
+}
+
+/// Rule P21: a sampled step is attempted once. The run goes on without it, the ledger has it, nothing cost less than was
+/// released, and it ends as planned.
+#[test]
+fn p21_a_sampled_plan_goes_on_after_a_round_that_failed() {
+    let settings =
+        [vec![], vec!["noise_seed="], vec!["noise_seed=", "participation.kind=poisson", "participation.cohort=100"]];
+    for set in settings {
+        let set = with(&[&SECURE, &["secagg.corrupted=0.1"], &set]);
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run");
+        let mut fleet = Scripted::new(&[(1, Fate::Fails), (3, Fate::Breaks)]);
+        through(&run, &set, &mut fleet);
+        assert!(fleet.sent.iter().map(|(step, _)| *step).eq(0..6), "each step was attempted once");
+        assert_eq!(failures(&run), [(1, 0, FailureReason::NotWhole), (3, 0, FailureReason::Interrupted)]);
+        let ledger = ledger(&run);
+        assert_eq!((ledger.releases()["model"], ledger.last_step("model"), ledger.basis()), (4, Some(5), Basis::Plan));
+        let delta = ledger.plan().delta;
+        let (guaranteed, spent) = (ledger.guaranteed().unwrap().epsilon, ledger.epsilon(delta).unwrap().epsilon);
+        assert!(guaranteed > spent, "{guaranteed} for what cost {spent}");
+
+        let read = |name: &str| fs::read_to_string(run.join(name)).unwrap();
+        assert!(read(METRICS_FILE).lines().last().unwrap().contains(r#""failed_attempts":2"#));
+        let report = read(REPORT_FILE);
+        for words in ["Rounds that failed", "the masks did not cancel", "passed over", "2 of which came to nothing"] {
+            assert!(report.contains(words), "{words}");
+        }
+        assert!(read(STATEMENT_FILE).contains("as if they had been released"));
+    }
+}
+
+/// Who is drawn for the steps after a failure is who would have been drawn without it, and the model is left alone by a round
+/// that failed.
+#[test]
+fn a_round_that_failed_changes_nothing_else() {
+    let set = with(&[&SECURE, &["checkpoint.every=100"]]);
+    let folder = tempfile::tempdir().unwrap();
+    let (mut all, mut failing) = (Scripted::default(), Scripted::new(&[(2, Fate::Fails)]));
+    whole(&folder.path().join("all"), &set, &mut all);
+    let (plan, opened) = plan(&set);
+    let mut run = Run::begin(&folder.path().join("failing"), &plan, &opened, means()).unwrap();
+    let mut models = vec![run.state().model.clone()];
+    loop {
+        let step = run.step(&mut failing).unwrap();
+        assert_eq!(step.failed.is_some(), models.len() == 3);
+        models.push(run.state().model.clone());
+        if step.over.is_some() {
+            break;
+        }
+    }
+    assert!(models[2] == models[3] && models[3] != models[4]);
+    assert_eq!(all.sent, failing.sent);
+}
+
+#[test]
+fn a_run_whose_every_round_failed_ends_as_planned() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let mut fleet = Scripted::new(&[0, 1, 2, 3, 4, 5].map(|n| (n, Fate::Fails)));
+    let ending = whole(&run, &SECURE, &mut fleet);
+    assert_eq!((ending.rounds, ending.stopped), (6, None));
+    let ledger = ledger(&run);
+    assert!(ledger.is_closed() && ledger.releases().is_empty());
+    assert_eq!(ledger.failed_attempts(), 6);
+    assert!(ledger.guaranteed().unwrap().epsilon.get() > 0.0);
+}
+
+/// The program ends between a failure and the next attempt: it lands where it would have, with the same users.
+#[test]
+fn p24_a_restart_between_a_failure_and_the_next_attempt_lands_in_the_same_place() {
+    let fates = [(1, Fate::Fails), (2, Fate::Fails), (5, Fate::Fails)];
+    for set in [with(&[&ARRIVAL, &SECURE]), with(&[&SECURE])] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut straight = Scripted::new(&fates);
+        whole(&folder.path().join("straight"), &set, &mut straight);
+        let mut restarted = Scripted::new(&fates);
+        let path = folder.path().join("restarted");
+        (0..7).for_each(|_| some(&path, &set, 1, &mut restarted));
+        rest(&path, &set, &mut restarted);
+        assert_eq!(straight.sent, restarted.sent);
+        assert_eq!(failures(&folder.path().join("straight")), failures(&path));
+        let model = |name: &str| fs::read(folder.path().join(name).join("model/model.safetensors")).unwrap();
+        assert!(model("straight") == model("restarted"));
+    }
+}
+
+/// Attempts of a step are bounded, and a run that stopped for it stays stopped: nobody is asked any more.
+#[test]
+fn attempts_at_a_round_are_bounded() {
+    let set = with(&[&ARRIVAL, &SECURE]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let mut fleet = Scripted::new(&(1..99).map(|n| (n, Fate::Fails)).collect::<Vec<_>>());
+    let (plan, opened) = plan(&set);
+    for _ in 0..2 {
+        let begin = if path.exists() { Run::resume } else { Run::begin };
+        let mut run = begin(&path, &plan, &opened, means()).unwrap();
+        let error = loop {
+            if let Err(error) = run.step(&mut fleet) {
+                break error;
+            }
+        };
+        assert!(error.to_string().starts_with("round 1 failed in 5 attempts") && error.to_string().contains("--end"));
+        assert_eq!(fleet.sent.len(), 1 + MOST_FAILED_ATTEMPTS);
+    }
+    fleet.check(3, 4);
+}
+
+/// Rule P6: where failed attempts have used up what users may give, the run stops before it breaks a limit.
+#[test]
+fn p6_a_run_stops_before_it_breaks_a_limit() {
+    // 240 users for 6 rounds of 40, each once: there is nobody for a second attempt.
+    let set = with(&[&SECURE, &["participation.kind=once", "participation.population=240"]]);
+    let folder = tempfile::tempdir().unwrap();
+    let mut fleet = Scripted::new(&[(2, Fate::Fails)]);
+    let (plan, opened) = plan(&set);
+    let mut run = Run::begin(&folder.path().join("run"), &plan, &opened, means()).unwrap();
+    let error = loop {
+        if let Err(error) = run.step(&mut fleet) {
+            break error.to_string();
+        }
+    };
+    assert!(error.contains("0 users may still take part in round 5, and it needs 40"), "{error}");
+    fleet.check(1000, 1);
+    assert_eq!(fleet.sent.len(), 6);
+    let asked: BTreeSet<u64> = fleet.sent.iter().flat_map(|(_, users)| users.iter().copied()).collect();
+    assert_eq!(asked.len(), 240);
+}
