@@ -45,6 +45,8 @@ struct Scripted {
     fates: BTreeMap<usize, Fate>,
     /// The step of each attempt, and whose input left.
     sent: Vec<(u64, Vec<u64>)>,
+    /// What one user would have drawn in each attempt, for rounding and for noise.
+    drew: Vec<u64>,
     /// Where the book is kept for another process.
     kept_in: Option<std::path::PathBuf>,
 }
@@ -80,6 +82,7 @@ impl Fleet for Scripted {
     fn secure_round(&mut self, task: &RoundTask<'_>, secure: &SecureTask<'_>) -> Result<Secured, FleetError> {
         let fate = self.fates.get(&self.sent.len()).copied().unwrap_or(Fate::Gives);
         self.sent.push((task.round, task.cohort.to_vec()));
+        self.drew.extend([task.users, secure.noise].map(|key| key.chunk(7).next_word()));
         if let Some(path) = &self.kept_in {
             let mut book = fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
             writeln!(book, "{}", serde_json::to_string(&(task.round, task.cohort)).unwrap()).unwrap();
@@ -141,6 +144,8 @@ fn p24_nobodys_input_leaves_twice_for_a_step() {
         through(&run, &set, &mut fleet);
         fleet.check(3, 4);
         assert_eq!(fleet.sent.len(), 6 + script.len(), "every step was released in the end");
+        let drew: BTreeSet<u64> = fleet.drew.iter().copied().collect();
+        assert_eq!(drew.len(), 2 * fleet.sent.len(), "what users draw is fresh in every attempt");
         let reasons = [FailureReason::NotWhole, FailureReason::Interrupted];
         let expected = [(1, 0, 0), (1, 1, 1), (2, 0, 0), (2, 1, 0), (4, 0, 1)].map(|(s, a, r)| (s, a, reasons[r]));
         assert_eq!(failures(&run), expected, "{set:?}");
@@ -149,7 +154,7 @@ fn p24_nobodys_input_leaves_twice_for_a_step() {
     }
 }
 
-/// What every user of an attempt that failed draws is fresh in the next one.
+/// A failed attempt is the one participation of everybody who was asked.
 #[test]
 fn p24_a_device_takes_part_once_where_each_may_come_once() {
     let set = with(&[&SECURE, &["participation.kind=once"]]);

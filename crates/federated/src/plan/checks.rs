@@ -349,6 +349,12 @@ pub(super) fn warnings(config: &Config, phases: &[Phase]) -> Vec<String> {
         warnings
             .push("more than half of the users take part in every round: sampling amplifies next to nothing".into());
     }
+    if let Some(secure) = phases.iter().find_map(|phase| phase.secure.as_ref()).filter(|secure| secure.groups > 1) {
+        warnings.push(format!(
+            "the server sees the sum of each of {} groups of at most {} devices, not only of all",
+            secure.groups, secure.most_clients
+        ));
+    }
     if config.unit == Unit::Example {
         warnings.push("the unit is an example: somebody who typed many posts is protected less".into());
     }

@@ -26,8 +26,8 @@ use crate::{
     encoding::EncodingId,
     event::{Adjacency, PrivacyEvent},
     ledger::{
-        Aggregation, Attempt, DataSource, Digest, Ended, FailureReason, LedgerError, Phase, Plan, Publication, Start,
-        Unit,
+        Aggregation, Attempt, BegunAttempt, DataSource, Digest, Ended, FailureReason, LedgerError, Phase, Plan,
+        Publication, Start, Unit,
     },
     participation::Participation,
     rng::Randomness,
@@ -343,6 +343,8 @@ struct Told {
     releases: Vec<(u64, Digest)>,
     /// The round of the last cohort, and its seed.
     cohort: Option<(u64, [u8; 32])>,
+    /// The attempt for which users may have been asked.
+    begun: Option<BegunAttempt>,
     keys_destroyed: bool,
 }
 
@@ -368,6 +370,8 @@ fn story(place: &Place, told: &mut Told) -> Result<(), LedgerError> {
             let failed = Attempt { participations: Some(&record), ..attempt(0) };
             told.entries = ledger.record_failed(step, FailureReason::BelowGoal, failed)?.head.length;
         }
+        let asked = ledger.begin_attempt("model", step)?;
+        told.begun = Some(BegunAttempt { stream: "model".into(), step, attempt: asked });
         told.cohort = Some((step, *place.cohort_seed(step)?.secret_bytes()));
         let _noise = steps.draw(at(step), &AddedTo::of(EncodingId::for_tests(1), &[5])).map_err(no_key)?;
         let record = key.record("model", step, 1, [b"ada".as_slice(), b"bob"])?;
@@ -377,7 +381,7 @@ fn story(place: &Place, told: &mut Told) -> Result<(), LedgerError> {
         let receipt = ledger.publish(&published, Attempt { participations: Some(&record), ..attempt(1) })?;
         told.entries = receipt.head.length;
         told.releases.push((step, Digest::of_released(&bytes)));
-        told.cohort = None;
+        (told.cohort, told.begun) = (None, None);
         place.erase_cohort_seed()?;
         steps.recorded(at(step), step == 0).map_err(no_key)?;
     }
@@ -427,6 +431,10 @@ fn check(place: &Place, disk: &SimDisk, told: &Told) -> Result<(), String> {
     }
     if !ledger.is_closed() {
         check_secrets(place, disk, told, last)?;
+        let begun = told.begun.as_ref().filter(|begun| ledger.released_in("model", begun.step).is_none());
+        if begun.is_some() && begun != ledger.interrupted().map_err(|e| e.to_string())?.as_ref() {
+            return Err(format!("it is forgotten that users were asked: {begun:?}"));
+        }
     } else if place.has_noise().map_err(|e| e.to_string())? {
         return Err("noise is back".into());
     }
@@ -446,7 +454,8 @@ fn check(place: &Place, disk: &SimDisk, told: &Told) -> Result<(), String> {
     if ledger.is_closed() {
         return Ok(());
     }
-    let attempt = Attempt { stream: "model", number: 7, declared: 2, participations: None, time: 10 };
+    let number = ledger.failures("model", STEPS).last().map_or(7, |last| last.attempt + 1);
+    let attempt = Attempt { stream: "model", number, declared: 2, participations: None, time: 10 };
     let more = ledger.record_failed(STEPS, FailureReason::Interrupted, attempt);
     more.map(drop).map_err(|e| format!("goes not on: {e}"))
 }
@@ -526,6 +535,7 @@ fn p13_every_sync_is_needed() {
         ".step-keys",
         ".noise-link.new",
         ".cohort-seed",
+        ".attempt.new",
         "/secret",
         "/run",
     ];
