@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::packages::{self, Needed, What};
+use crate::portable;
 use crate::root;
 
 /// `cc` links every binary; `git` lists the files that the tidy test reads; `strace` kills the process that writes a
@@ -24,7 +25,7 @@ const NEEDED: &[Needed] = &[
 ];
 
 /// The features that are off by default: what is tested has them all.
-const FEATURES: &str = "--features=keyhush/mpi,keyhush-device/files";
+const FEATURES: &str = "--features=keyhush/mpi,keyhush/insecure,keyhush-device/files";
 
 /// One thing to do, under one heading.
 pub(crate) struct Step {
@@ -90,6 +91,7 @@ fn steps_with(long: bool, nextest: bool) -> Vec<Step> {
         cargo("build", &[&["build", "--all-targets"], &CI]),
         cargo("tests", &tests),
         cargo("doctests", &[&["test", "--doc"], &CI]),
+        Step { name: "browser", work: Work::Call(portable::check_for_browsers) },
     ]
 }
 

@@ -70,6 +70,11 @@ fn every_version_is_kept_in_the_workspace() {
 }
 
 #[test]
+fn nothing_that_people_install_is_insecure() {
+    judge(|f| f.path.ends_with("Cargo.toml") && !f.path.starts_with("fuzz/"), manifests::insecure);
+}
+
+#[test]
 fn what_is_fuzzed_has_the_versions_that_are_shipped() {
     let files = files();
     let lock = |path: &str| files.iter().find(|f| f.path == path).expect("there is a lock");

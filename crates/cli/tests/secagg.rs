@@ -63,10 +63,12 @@ fn clients_agree_where_the_server_is_not_taken_at_its_word() {
     let answer = answer(&[&SMALL[..], &["--dropout", "0.05", "--adversary", "semi-malicious"]].concat());
     assert_eq!(answer["exact"], true);
     assert!(number(&answer, "/client/agree/mean_s") > 0.0);
-    let alive = number(&answer, "/degree") - number(&answer, "/dropped");
-    assert!(number(&answer, "/bytes/agree/up") > 16.0 * alive, "a voucher for each neighbour that is alive");
+    assert_eq!((number(&answer, "/committee"), number(&answer, "/quorum")), (40.0, 25.0), "all sign");
+    assert_eq!(number(&answer, "/bytes/agree/up"), 35.0 + 64.0, "a signature");
+    assert!(number(&answer, "/bytes/unmask/down") > 25.0 * 64.0, "those of a quorum");
 }
 
+#[cfg(feature = "insecure")]
 #[test]
 fn a_degree_of_ones_own_is_marked_insecure() {
     let flags = [&SMALL[..4], &["--degree", "8", "--threshold", "5", "--dropout", "0.05"]].concat();
@@ -75,6 +77,22 @@ fn a_degree_of_ones_own_is_marked_insecure() {
     assert_eq!(whole["insecure"], true);
     let printed = String::from_utf8(secagg(&flags).stdout).unwrap();
     assert!(printed.contains("INSECURE"), "{printed}");
+    for (flags, problem) in
+        [(&["--degree", "8"][..], "--threshold"), (&["--clients", "40", "--degree", "7", "--threshold", "5"], "7")]
+    {
+        let output = secagg(flags);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(problem), "{flags:?}");
+    }
+}
+
+/// What people install has no way to choose a graph that protects nothing.
+#[cfg(not(feature = "insecure"))]
+#[test]
+fn no_degree_of_ones_own_can_be_chosen() {
+    let output = secagg(&["--degree", "8", "--threshold", "5"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("unexpected argument '--degree'"));
 }
 
 #[test]
@@ -92,7 +110,7 @@ fn a_sample_of_the_masks_says_that_it_is_one() {
 
 #[test]
 fn what_cannot_be_meant_is_refused() {
-    let refusals: [(&[&str], &str); 12] = [
+    let refusals: [(&[&str], &str); 10] = [
         (&["--clients", "2"], "3"),
         (&["--dimension", "0"], "--dimension must be at least 1"),
         (&["--dimension", "4294967295"], "dimension"),
@@ -101,8 +119,6 @@ fn what_cannot_be_meant_is_refused() {
         (&["--corrupted", "-0.1"], ""),
         (&["--dropout", "0.4", "--adversary", "semi-malicious"], ""),
         (&["--adversary", "benign"], "benign"),
-        (&["--degree", "8"], "--threshold"),
-        (&["--clients", "40", "--degree", "7", "--threshold", "5"], "7"),
         (&["--bits", "3"], "--bits: "),
         (&["--streams-sample", "0"], "--streams-sample: must be from 1 to"),
     ];

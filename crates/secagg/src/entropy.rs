@@ -1,13 +1,11 @@
-//! Where secrets come from: the operating system, or, in simulations and tests, a seed.
+//! Where secrets come from: the operating system (feature `os-entropy`), or, in tests, a seed (feature `insecure`).
 
-use aes::Aes256;
-use ctr::cipher::{KeyIvInit, StreamCipher};
 use thiserror::Error;
 
-/// The operating system gave no randomness; no secret may be drawn.
+/// There was no randomness to be had; no secret may be drawn.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("the operating system gave no randomness ({0}); nothing can be masked without it")]
-pub struct NoRandomness(String);
+#[error("the system gave no randomness ({0}); nothing can be masked without it")]
+pub struct NoRandomness(pub String);
 
 /// Fresh random bytes for keys, seeds, shares and nonces.
 pub trait Entropy {
@@ -18,44 +16,58 @@ pub trait Entropy {
     fn fill(&mut self, buffer: &mut [u8]) -> Result<(), NoRandomness>;
 }
 
-/// The operating system's.
+/// The operating system's. A machine without one that `getrandom` knows, such as a bare browser module, brings its own
+/// [`Entropy`].
+#[cfg(feature = "os-entropy")]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OsEntropy;
 
+#[cfg(feature = "os-entropy")]
 impl Entropy for OsEntropy {
     fn fill(&mut self, buffer: &mut [u8]) -> Result<(), NoRandomness> {
         getrandom::fill(buffer).map_err(|e| NoRandomness(e.to_string()))
     }
 }
 
-/// Bytes that follow from a key, for simulations and tests: whoever knows the key knows every secret.
-pub struct SimulatedEntropy(ctr::Ctr64LE<Aes256>);
+#[cfg(any(test, feature = "insecure"))]
+pub use simulated::SimulatedEntropy;
 
-impl SimulatedEntropy {
-    /// The bytes of a key.
-    #[must_use]
-    pub fn new(key: [u8; 32]) -> Self {
-        Self(ctr::Ctr64LE::new(&key.into(), &[0; 16].into()))
+#[cfg(any(test, feature = "insecure"))]
+mod simulated {
+    use aes::Aes256;
+    use ctr::cipher::{KeyIvInit, StreamCipher};
+
+    use super::{Entropy, NoRandomness};
+
+    /// Insecure: bytes that follow from a key. Whoever knows the key knows every secret.
+    pub struct SimulatedEntropy(ctr::Ctr64LE<Aes256>);
+
+    impl SimulatedEntropy {
+        /// The bytes of a key.
+        #[must_use]
+        pub fn new(key: [u8; 32]) -> Self {
+            Self(ctr::Ctr64LE::new(&key.into(), &[0; 16].into()))
+        }
+
+        /// The bytes of a number.
+        #[must_use]
+        pub fn from_seed(seed: u64) -> Self {
+            let mut key = [0; 32];
+            key[..8].copy_from_slice(&seed.to_le_bytes());
+            Self::new(key)
+        }
     }
 
-    /// The bytes of a number.
-    #[must_use]
-    pub fn from_seed(seed: u64) -> Self {
-        let mut key = [0; 32];
-        key[..8].copy_from_slice(&seed.to_le_bytes());
-        Self::new(key)
+    impl Entropy for SimulatedEntropy {
+        fn fill(&mut self, buffer: &mut [u8]) -> Result<(), NoRandomness> {
+            self.0.write_keystream(buffer);
+            Ok(())
+        }
     }
-}
 
-impl Entropy for SimulatedEntropy {
-    fn fill(&mut self, buffer: &mut [u8]) -> Result<(), NoRandomness> {
-        self.0.write_keystream(buffer);
-        Ok(())
-    }
-}
-
-impl std::fmt::Debug for SimulatedEntropy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("SimulatedEntropy")
+    impl std::fmt::Debug for SimulatedEntropy {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("SimulatedEntropy")
+        }
     }
 }

@@ -1,8 +1,10 @@
-//! Who is whose neighbour: clients on a random ring, each next to k/2 on either side, or everybody next to everybody.
+//! Who is whose neighbour: clients on a random ring, each next to k/2 on either side, or everybody next to everybody; and
+//! who is in the committee.
 //!
 //! The ring (a Harary graph) follows from a seed, and everybody who knows the seed can draw it: the keystream of
 //! AES-256 in counter mode (64 bits, little-endian, from zero) with the seed as the key, read as little-endian 32-bit
-//! words, decides a Fisher-Yates shuffle from the last place to the second.
+//! words, decides a Fisher-Yates shuffle from the last place to the second. A committee of m are the first m places of
+//! such a shuffle with a seed of its own.
 
 use aes::Aes256;
 use ctr::cipher::{KeyIvInit, StreamCipher};
@@ -16,6 +18,27 @@ pub struct Graph {
     degree: u32,
     /// Nothing when everybody is everybody's neighbour.
     ring: Option<Ring>,
+}
+
+/// The positions of a committee of so many of the clients, in ascending order.
+#[must_use]
+pub fn committee(clients: u32, size: u32, seed: &[u8; 32]) -> Vec<u32> {
+    let mut members = if size < clients { shuffled(clients, seed) } else { (0..clients).collect() };
+    members.truncate(size as usize);
+    members.sort_unstable();
+    members
+}
+
+/// All positions, in an order that follows from a seed.
+fn shuffled(clients: u32, seed: &[u8; 32]) -> Vec<u32> {
+    let mut words = Words::new(seed);
+    let mut positions: Vec<u32> = (0..clients).collect();
+    for last in (1..positions.len()).rev() {
+        // No place is beyond the largest u32: there are so many clients at most.
+        let other = words.below(last as u32 + 1);
+        positions.swap(last, other as usize);
+    }
+    positions
 }
 
 /// A permutation and its inverse.
@@ -62,6 +85,12 @@ impl Graph {
         self.are_neighbours(of, neighbour).then(|| self.around(of).filter(|&other| other < neighbour).count())
     }
 
+    /// Who sits where on the ring; a complete graph has no order, and any will do.
+    #[cfg(test)]
+    pub(crate) fn order(&self) -> Vec<u32> {
+        self.ring.as_ref().map_or_else(|| (0..self.clients).collect(), |ring| ring.positions.clone())
+    }
+
     /// Whether two clients are neighbours. Nobody is its own, and who is not in the round is nobody's.
     #[must_use]
     pub fn are_neighbours(&self, one: u32, other: u32) -> bool {
@@ -86,13 +115,7 @@ impl Graph {
 
 impl Ring {
     fn new(clients: u32, seed: &[u8; 32]) -> Self {
-        let mut words = Words::new(seed);
-        let mut positions: Vec<u32> = (0..clients).collect();
-        for last in (1..positions.len()).rev() {
-            // No place is beyond the largest u32: there are so many clients at most.
-            let other = words.below(last as u32 + 1);
-            positions.swap(last, other as usize);
-        }
+        let positions = shuffled(clients, seed);
         let mut places = vec![0; positions.len()];
         for (place, position) in (0..).zip(&positions) {
             places[*position as usize] = place;
@@ -278,6 +301,21 @@ mod tests {
         let chi_square: f64 = counts.values().map(|c| (f64::from(*c) - 1000.0).powi(2) / 1000.0).sum();
         // 23 degrees of freedom: above 66 once in 200,000.
         assert!((3.0..66.0).contains(&chi_square), "{chi_square}");
+    }
+
+    #[test]
+    fn a_committee_is_so_many_of_the_clients_and_all_are_as_likely() {
+        assert_eq!(committee(5, 5, &[1; 32]), [0, 1, 2, 3, 4]);
+        let mut times = [0_u32; 20];
+        for round in 0..4_000_u32 {
+            let mut seed = [2; 32];
+            seed[..4].copy_from_slice(&round.to_le_bytes());
+            let members = committee(20, 7, &seed);
+            assert!(members.len() == 7 && members.is_sorted_by(|a, b| a < b) && members[6] < 20);
+            members.into_iter().for_each(|m| times[m as usize] += 1);
+        }
+        // 1,400 each, with a standard deviation of 30.
+        assert!(times.iter().all(|t| (1_240..1_560).contains(t)), "{times:?}");
     }
 
     #[test]

@@ -9,12 +9,11 @@ use curve25519_dalek::MontgomeryPoint;
 use hkdf::Hkdf;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
 use crate::{
     entropy::{Entropy, NoRandomness},
     masks::MaskKey,
-    message::Voucher,
     session::SessionId,
 };
 
@@ -30,6 +29,8 @@ pub struct PublicKeys {
     pub sealing: [u8; 32],
     /// For the masks that two neighbours share.
     pub masking: [u8; 32],
+    /// For what became of everybody, if the client is asked to sign it.
+    pub signing: [u8; 32],
 }
 
 /// A key that would make the same secret with everyone.
@@ -37,11 +38,25 @@ pub struct PublicKeys {
 pub(crate) struct WeakKey;
 
 impl PublicKeys {
-    /// Refuses keys of low order, whose agreed secret anyone knows, and one key for both uses.
+    /// Refuses keys of low order, whose agreed secret anyone knows, with which anyone signs, and one key for two uses.
     pub(crate) fn check(&self) -> Result<(), WeakKey> {
-        let weak = is_of_low_order(&self.sealing) || is_of_low_order(&self.masking) || self.sealing == self.masking;
-        if weak { Err(WeakKey) } else { Ok(()) }
+        let Self { sealing, masking, signing } = self;
+        let weak = [sealing, masking].into_iter().any(|key| is_of_low_order(key) || !is_canonical(key));
+        let twice = sealing == masking || [sealing, masking].contains(&signing);
+        if weak || twice || verifying_key(signing).is_none() { Err(WeakKey) } else { Ok(()) }
     }
+
+    /// All of them.
+    pub(crate) const fn all(&self) -> [[u8; 32]; 3] {
+        [self.sealing, self.masking, self.signing]
+    }
+}
+
+/// Whether a key of X25519 is written in the one way in which it should be: below 2^255 - 19. Other bytes can mean the same key,
+/// and would not be noticed as the same.
+fn is_canonical(key: &[u8; 32]) -> bool {
+    let below_top = key[31] < 0x7f || key[1..31].iter().any(|byte| *byte != 0xff) || key[0] < 0xed;
+    key[31] < 0x80 && below_top
 }
 
 /// Whether a public key is a point of low order: 0, 1, the two of order 8, -1, and 0 and 1 as they should not be written.
@@ -117,28 +132,12 @@ pub(crate) struct Agreed(Zeroizing<[u8; 32]>);
 impl Agreed {
     /// The mask that the clients at two positions share.
     pub(crate) fn pair_mask(&self, session: &SessionId, a: u32, b: u32) -> MaskKey {
-        MaskKey::new(derive(&self.0, session, b"pair", &[a.min(b), a.max(b)]))
-    }
-
-    /// That one was shown a view, for the other to check.
-    pub(crate) fn voucher(&self, session: &SessionId, from: u32, to: u32, view: &[u8; 32]) -> Voucher {
-        let label = [b"agree ", &view[..]].concat();
-        let mut voucher = Voucher::default();
-        voucher.copy_from_slice(&derive(&self.0, session, &label, &[from, to])[..16]);
-        voucher
-    }
-
-    /// Whether a voucher is the one that it should be.
-    pub(crate) fn vouches(&self, session: &SessionId, from: u32, to: u32, view: &[u8; 32], got: &Voucher) -> bool {
-        self.voucher(session, from, to, view).ct_eq(got).into()
+        MaskKey::new(*derive(&self.0, session, b"pair", &[a.min(b), a.max(b)]))
     }
 
     /// The key of what one sends the other.
     fn sealing(&self, session: &SessionId, from: u32, to: u32) -> Aes256Gcm {
-        let mut key = derive(&self.0, session, b"share", &[from, to]);
-        let cipher = Aes256Gcm::new(&key.into());
-        key.zeroize();
-        cipher
+        Aes256Gcm::new((&*derive(&self.0, session, b"share", &[from, to])).into())
     }
 
     /// Seals what one sends the other: a nonce, then the ciphertext. The nonce is drawn, so that nothing that is repeated after
@@ -174,6 +173,46 @@ impl std::fmt::Debug for Agreed {
     }
 }
 
+/// That a client was shown a view.
+pub type Signature = [u8; 64];
+
+/// The key with which a client signs what it was shown: fresh in every round, since it must not be known by it.
+pub(crate) struct SigningKey(ed25519_dalek::SigningKey);
+
+impl SigningKey {
+    pub(crate) fn draw(entropy: &mut dyn Entropy) -> Result<Self, NoRandomness> {
+        let mut bytes = Zeroizing::new([0; 32]);
+        entropy.fill(&mut *bytes)?;
+        Ok(Self(ed25519_dalek::SigningKey::from_bytes(&bytes)))
+    }
+
+    pub(crate) fn public(&self) -> [u8; 32] {
+        self.0.verifying_key().to_bytes()
+    }
+
+    /// Signs a digest, which says what it is of.
+    pub(crate) fn sign(&self, digest: &[u8; 32]) -> Signature {
+        ed25519_dalek::Signer::sign(&self.0, digest).to_bytes()
+    }
+}
+
+impl std::fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SigningKey(secret)")
+    }
+}
+
+/// A key with which signatures can be checked; none that is weak.
+fn verifying_key(key: &[u8; 32]) -> Option<ed25519_dalek::VerifyingKey> {
+    ed25519_dalek::VerifyingKey::from_bytes(key).ok().filter(|key| !key.is_weak())
+}
+
+/// Whether a digest was signed with a key.
+pub(crate) fn is_signed(key: &[u8; 32], digest: &[u8; 32], signature: &Signature) -> bool {
+    let signature = ed25519_dalek::Signature::from_bytes(signature);
+    verifying_key(key).is_some_and(|key| key.verify_strict(digest, &signature).is_ok())
+}
+
 /// b_i: what a client's own mask is made of.
 pub(crate) struct SelfSeed(Zeroizing<[u8; 32]>);
 
@@ -193,13 +232,13 @@ impl SelfSeed {
     }
 
     pub(crate) fn mask(&self, session: &SessionId, position: u32) -> MaskKey {
-        MaskKey::new(derive(&self.0, session, b"self", &[position]))
+        MaskKey::new(*derive(&self.0, session, b"self", &[position]))
     }
 
     /// What a client says of its seed before anyone could need it, so that a reconstructed one can be checked.
     pub(crate) fn commitment(&self, session: &SessionId, position: u32) -> [u8; 32] {
         let mut hash = Sha256::new();
-        hash.update(b"keyhush secagg self seed v1");
+        hash.update(b"keyhush secagg self seed v2");
         hash.update(session.0);
         hash.update(position.to_le_bytes());
         hash.update(*self.0);
@@ -217,12 +256,12 @@ impl std::fmt::Debug for SelfSeed {
     }
 }
 
-fn derive(secret: &[u8; 32], session: &SessionId, label: &[u8], positions: &[u32]) -> [u8; 32] {
-    let mut info = [b"keyhush secagg v1 ", label].concat();
+fn derive(secret: &[u8; 32], session: &SessionId, label: &[u8], positions: &[u32]) -> Zeroizing<[u8; 32]> {
+    let mut info = [b"keyhush secagg v2 ", label].concat();
     positions.iter().for_each(|p| info.extend_from_slice(&p.to_le_bytes()));
-    let mut key = [0; 32];
+    let mut key = Zeroizing::new([0; 32]);
     Hkdf::<Sha256>::new(Some(&session.0), secret)
-        .expand(&info, &mut key)
+        .expand(&info, &mut *key)
         .expect("32 bytes are within what HKDF-SHA-256 gives");
     key
 }
@@ -288,14 +327,34 @@ mod tests {
     }
 
     #[test]
-    fn a_voucher_holds_for_its_view_direction_and_session_only() {
-        let (ours, theirs) = agreed();
-        let session = SessionId([7; 32]);
-        let voucher = ours.voucher(&session, 3, 5, &[1; 32]);
-        assert!(theirs.vouches(&session, 3, 5, &[1; 32], &voucher));
-        assert!(!theirs.vouches(&session, 5, 3, &[1; 32], &voucher));
-        assert!(!theirs.vouches(&session, 3, 5, &[2; 32], &voucher));
-        assert!(!theirs.vouches(&SessionId([8; 32]), 3, 5, &[1; 32], &voucher));
+    fn a_signature_holds_for_its_key_and_digest_only() {
+        let mut entropy = SimulatedEntropy::from_seed(1);
+        let (ours, other) = (SigningKey::draw(&mut entropy).unwrap(), SigningKey::draw(&mut entropy).unwrap());
+        let signature = ours.sign(&[1; 32]);
+        assert!(is_signed(&ours.public(), &[1; 32], &signature));
+        assert!(!is_signed(&ours.public(), &[2; 32], &signature));
+        assert!(!is_signed(&other.public(), &[1; 32], &signature));
+        for bit in 0..8 * signature.len() {
+            let mut flipped = signature;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(!is_signed(&ours.public(), &[1; 32], &flipped), "bit {bit}");
+        }
+    }
+
+    /// With a key of low order some signatures hold for every message; with one that is no point there are none.
+    #[test]
+    fn weak_keys_sign_nothing() {
+        let (mut identity, good) = ([0; 32], SecretKey::from_bytes(&[5; 32]).public());
+        identity[0] = 1;
+        let mut no_point = [0; 32];
+        no_point[0] = 2;
+        let other = SecretKey::from_bytes(&[6; 32]).public();
+        for signing in [identity, no_point] {
+            assert!(PublicKeys { sealing: good, masking: other, signing }.check().is_err());
+            let mut universal = [0; 64];
+            universal[0] = 1;
+            assert!(!is_signed(&signing, &[1; 32], &universal));
+        }
     }
 
     #[test]
@@ -316,6 +375,7 @@ mod tests {
     #[test]
     fn keys_of_low_order_are_refused() {
         let good = SecretKey::from_bytes(&[5; 32]).public();
+        let signing = SigningKey::draw(&mut SimulatedEntropy::from_seed(8)).unwrap().public();
         let probe = SecretKey::from_bytes(&[9; 32]);
         // 2^255 - 19 less 1, itself, and one more; what is above is the same points again, and not of low order.
         let near_p = |first: u8| std::array::from_fn(|i| if i == 0 { first } else { 0xff });
@@ -325,16 +385,41 @@ mod tests {
             for last in [key[31] & 0x7f, key[31] | 0x80] {
                 key[31] = last;
                 assert!(probe.agree(&key).is_err(), "X25519 itself says so: {key:x?}");
-                assert!(PublicKeys { sealing: key, masking: good }.check().is_err());
-                assert!(PublicKeys { sealing: good, masking: key }.check().is_err());
+                assert!(PublicKeys { sealing: key, masking: good, signing }.check().is_err());
+                assert!(PublicKeys { sealing: good, masking: key, signing }.check().is_err());
             }
         }
         for strong in [small(2), small(9), near_p(0xeb), near_p(0xef), good] {
             assert!(!is_of_low_order(&strong) && probe.agree(&strong).is_ok(), "{strong:x?}");
         }
-        assert!(PublicKeys { sealing: good, masking: good }.check().is_err(), "one key for two uses");
+        assert!(PublicKeys { sealing: good, masking: good, signing }.check().is_err(), "one key for two uses");
         let other = SecretKey::from_bytes(&[6; 32]).public();
-        assert!(PublicKeys { sealing: good, masking: other }.check().is_ok());
+        assert!(PublicKeys { sealing: good, masking: other, signing }.check().is_ok());
+    }
+
+    /// The highest bit of a key does not count for X25519, and numbers from 2^255 - 19 on begin again at zero: the same key in
+    /// other bytes is not a key.
+    #[test]
+    fn a_key_is_written_in_one_way() {
+        let mut entropy = SimulatedEntropy::from_seed(6);
+        let [good, other] = [0; 2].map(|_| SecretKey::draw(&mut entropy).unwrap().public());
+        let signing = SigningKey::draw(&mut entropy).unwrap().public();
+        assert!(PublicKeys { sealing: good, masking: other, signing }.check().is_ok());
+        let mut high = good;
+        high[31] |= 0x80;
+        // 2^255 - 19 + 9: the base point again.
+        let mut again = [0xff; 32];
+        (again[0], again[31]) = (0xed + 9, 0x7f);
+        for key in [high, again] {
+            assert!(PublicKeys { sealing: key, masking: other, signing }.check().is_err());
+            assert!(PublicKeys { sealing: other, masking: key, signing }.check().is_err());
+        }
+        let mut last = [0xff; 32];
+        (last[0], last[31]) = (0xeb, 0x7f);
+        assert!(is_canonical(&last) && is_canonical(&good));
+        for twice in [good, other] {
+            assert!(PublicKeys { sealing: good, masking: other, signing: twice }.check().is_err());
+        }
     }
 
     #[test]

@@ -13,8 +13,8 @@
 //! | `client`     | a device's side, one type for each state                          |
 //! | `server`     | the other side, one type for each state                           |
 //! | `message`    | what they say, and its bytes; `wire` reads and writes them        |
-//! | `parameters` | degree and threshold from what the round is to withstand; a device's floor |
-//! | `graph`, `directory` | who is whose neighbour; whose keys are whose              |
+//! | `parameters` | degree, threshold and committee from what the round is to withstand; a device's floor |
+//! | `graph`, `directory`, `merkle` | who is whose neighbour; whose keys are whose    |
 //! | `keys`, `shamir`, `masks`, `modulus`, `entropy` | the arithmetic                     |
 //!
 //! A whole round of forty:
@@ -22,7 +22,7 @@
 //! ```
 //! use keyhush_secagg::{
 //!     ClientId,
-//!     client::Client,
+//!     client::{Client, Reply},
 //!     directory::Everybody,
 //!     entropy::OsEntropy,
 //!     parameters::{Adversary, Assumptions, Floor},
@@ -42,6 +42,7 @@
 //!     dimension: 3,
 //!     bits: 16,
 //!     inputs: Inputs::Bounded { largest: 1000 },
+//!     most_evidence: 0, // everybody is admitted
 //! };
 //! let mut server = CollectKeys::open(terms, &mut OsEntropy)?;
 //!
@@ -49,7 +50,7 @@
 //! let floor = Floor { clients: 30, survivors: 30, corrupted: 0.2, ..Floor::default() };
 //! let mut clients = Vec::new();
 //! for id in (0..40).map(ClientId) {
-//!     let (client, keys) = Client::begin(*server.offer(), id, floor, &Everybody, &mut OsEntropy)?;
+//!     let (client, keys) = Client::begin(*server.offer(), floor, &Everybody, &mut OsEntropy)?;
 //!     server.receive(id, &keys, &Everybody)?;
 //!     clients.push((id, client));
 //! }
@@ -58,7 +59,8 @@
 //! let mut server = server.close(Connect::Found)?;
 //! for (id, client) in &mut clients {
 //!     let neighbourhood = server.neighbourhood(*id).ok_or("not in the directory")?;
-//!     let shares = client.receive(&neighbourhood, &Everybody, &mut OsEntropy)?.ok_or("no answer")?;
+//!     let reply = client.receive(&neighbourhood, &Everybody, &mut OsEntropy)?;
+//!     let Reply::Send(shares) = reply else { return Err("no answer".into()) };
 //!     server.receive(*id, &shares)?;
 //! }
 //!
@@ -76,12 +78,13 @@
 //! let mut server = server.close()?.close()?;
 //! for (id, client) in &mut clients {
 //!     let request = server.request(*id).ok_or("no input")?;
-//!     let shares = client.receive(&request, &Everybody, &mut OsEntropy)?.ok_or("no answer")?;
+//!     let reply = client.receive(&request, &Everybody, &mut OsEntropy)?;
+//!     let Reply::Send(shares) = reply else { return Err("no answer".into()) };
 //!     server.receive(*id, &shares)?;
 //! }
 //! let outcome = server.close(&Serial)?;
 //! assert_eq!(outcome.survivors.len(), 39);
-//! assert_eq!(outcome.sum, [780 - 7, 39, 39_000]);
+//! assert_eq!(*outcome.sum, [780 - 7, 39, 39_000]);
 //! # Ok(())
 //! # }
 //! ```
@@ -92,6 +95,7 @@ pub mod entropy;
 pub mod graph;
 mod keys;
 pub mod masks;
+mod merkle;
 pub mod message;
 pub mod modulus;
 pub mod parameters;
@@ -100,9 +104,14 @@ pub mod session;
 pub mod shamir;
 pub mod wire;
 
-pub use self::keys::PublicKeys;
+pub use self::keys::{PublicKeys, Signature};
 
-/// Who a client is to the server: a number that the transport vouches for.
+/// What a client is called in one round, by everybody but the server: drawn for the round, and of no use in another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pseudonym(pub [u8; 16]);
+
+/// Who a client is to the server: a number that the transport vouches for. It stays with the server, which takes one
+/// pseudonym from it in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 

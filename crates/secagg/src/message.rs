@@ -3,30 +3,31 @@
 //! | message            | from    | says                                                             |
 //! |--------------------|---------|------------------------------------------------------------------|
 //! | [`AdvertiseKeys`]  | client  | my keys of this round                                            |
-//! | [`Neighbourhood`]  | server  | the closed directory, your position, your neighbours with proofs |
+//! | [`Neighbourhood`]  | server  | the closed directory, your position, your neighbours and the committee, with one proof |
 //! | [`ShareKeys`]      | client  | a commitment to my own mask; two shares for each neighbour, sealed |
 //! | [`Delivery`]       | server  | which neighbours shared, and what they sealed for you            |
 //! | [`MaskedInput`]    | client  | whose shares were no good; my vector, masked                     |
 //! | [`View`]           | server  | who shared, and whose vectors arrived, of everybody (*)          |
-//! | [`Agreement`]      | client  | for each neighbour: that I was shown this view (*)               |
-//! | [`UnmaskRequest`]  | server  | which neighbours' vectors arrived; that they were shown it too (*) |
+//! | [`Agreement`]      | client  | that I, of the committee, was shown this view: my signature (*)  |
+//! | [`UnmaskRequest`]  | server  | whose vectors arrived; that a quorum was shown it (*)            |
 //! | [`UnmaskResponse`] | client  | one share of each: of the own mask if it did, of the mask key if not |
 //!
 //! (*) against a semi-malicious server only.
 //!
-//! Each begins with the protocol's version and its own number; from [`ShareKeys`] on the session follows. Lists of neighbours
-//! are in the order of their positions, which both sides know: nobody can be named twice, and nobody who is not one.
+//! Each begins with the protocol's version, its suite and the message's number; from [`ShareKeys`] on the session follows.
+//! Lists of neighbours, and of the committee, are in the order of their positions, which both sides know: nobody can be named
+//! twice, and nobody who is not one.
 
-use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use crate::{
-    ClientId,
+    Pseudonym,
     directory::Member,
-    keys::{PublicKeys, SEAL_OVERHEAD},
+    keys::{PublicKeys, SEAL_OVERHEAD, Signature},
     masks::Shape,
-    parameters::{Adversary, MOST_CLIENTS, Parameters},
-    session::{Coin, OfferHash, SessionId, VERSION},
+    merkle::Hash,
+    parameters::{MOST_CLIENTS, Parameters},
+    session::{Coin, OfferHash, SUITE, SessionId, VERSION, digest},
     shamir::Share,
     wire::{Bits, Reader, WireError},
 };
@@ -59,7 +60,21 @@ pub enum Kind {
 }
 
 impl Kind {
-    const fn name(self) -> &'static str {
+    const ALL: [Self; 9] = [
+        Self::AdvertiseKeys,
+        Self::Neighbourhood,
+        Self::ShareKeys,
+        Self::Delivery,
+        Self::MaskedInput,
+        Self::View,
+        Self::Agreement,
+        Self::UnmaskRequest,
+        Self::UnmaskResponse,
+    ];
+
+    /// What it is called.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::AdvertiseKeys => "AdvertiseKeys",
             Self::Neighbourhood => "Neighbourhood",
@@ -74,53 +89,108 @@ impl Kind {
     }
 
     fn begin(self, session: Option<&SessionId>) -> Vec<u8> {
-        let mut out = vec![VERSION, self as u8];
+        let mut out = vec![VERSION, SUITE, self as u8];
         out.extend(session.iter().flat_map(|s| s.0));
         out
     }
 
     fn open(self, bytes: &[u8]) -> Result<Reader<'_>, WireError> {
         let mut reader = Reader::new(bytes);
-        match (reader.u8()?, reader.u8()?) {
-            (VERSION, kind) if kind == self as u8 => Ok(reader),
-            (VERSION, got) => Err(WireError::Kind { expected: self.name(), got }),
-            (got, _) => Err(WireError::Version { got, ours: VERSION }),
+        reader.protocol()?;
+        match reader.u8()? {
+            kind if kind == self as u8 => Ok(reader),
+            got => Err(WireError::Kind { expected: self.name(), got }),
         }
     }
 }
+
+/// Which message bytes are, and what follows its number.
+///
+/// # Errors
+/// When they are no message of this protocol.
+pub(crate) fn kind(bytes: &[u8]) -> Result<(Kind, &[u8]), WireError> {
+    let mut reader = Reader::new(bytes);
+    reader.protocol()?;
+    let number = reader.u8()?;
+    let kind = Kind::ALL.into_iter().find(|kind| *kind as u8 == number);
+    Ok((kind.ok_or(WireError::Value { what: "the number of the message" })?, reader.rest()))
+}
+
+/// Version, suite, number and session.
+const BEGIN: usize = 3 + 32;
+
+/// Pseudonym and keys.
+const MEMBER: usize = 16 + 3 * 32;
 
 /// Bytes of a client's messages in a round, evidence left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traffic {
     /// From the client.
     pub up: usize,
-    /// To the client, the offer left out.
+    /// To the client, the offer left out: at most, since a committee that overlaps with the neighbours is not sent twice.
     pub down: usize,
 }
 
 impl Traffic {
-    /// Of a round in which nobody vanishes.
+    /// Of a round in which nobody vanishes, for a client that is in the committee.
     #[must_use]
-    pub fn of(parameters: &Parameters, shape: &Shape, adversary: Adversary) -> Self {
+    pub fn of(parameters: &Parameters, shape: &Shape) -> Self {
         let (clients, degree) = (parameters.clients() as usize, parameters.degree() as usize);
-        let (begin, bits) = (2 + 32, |count: usize| 4 + count.div_ceil(8));
-        let keys = 2 + 32 + 64 + 1;
-        let shares = begin + 32 + 4 + degree * SEALED;
-        let input = begin + bits(degree) + shape.packed_len();
-        let opened = begin + 4 + degree * (1 + Share::SIZE);
-        // A proof has at most as many levels as it takes to tell the clients apart.
-        let proof = 2 + 32 * clients.next_power_of_two().ilog2() as usize;
-        let neighbourhood = 2 + 12 + 64 + 4 + proof + 4 + degree * (8 + 64 + 1 + proof);
-        let delivery = begin + bits(degree) + degree * SEALED;
-        let vouchers = bits(degree) + degree * size_of::<Voucher>();
-        let (agreement, view, vouched) = match adversary {
-            Adversary::Curious => (0, 0, bits(0)),
-            Adversary::SemiMalicious => (begin + vouchers, begin + 2 * bits(clients), vouchers),
+        let bits = |count: usize| 4 + count.div_ceil(8);
+        let keys = 3 + 32 + MEMBER + 4;
+        let shares = BEGIN + 32 + 4 + degree * SEALED;
+        let input = masked_header(degree) + shape.packed_len();
+        let opened = BEGIN + 4 + degree * (1 + Share::SIZE);
+        let delivery = BEGIN + bits(degree) + degree * SEALED;
+        let (size, quorum) = parameters.committee().map_or((0, 0), |c| (c.size as usize, c.quorum as usize));
+        let listed = (degree + size).min(clients - 1);
+        let neighbourhood =
+            3 + 5 * 4 + 2 * 32 + 4 + 4 + listed * (MEMBER + 4) + 4 + 32 * most_hashes(clients, listed + 1);
+        let view = 2 * bits(clients);
+        let (agreement, said) = match size {
+            0 => ((0, 0), 1 + bits(degree)),
+            _ => ((BEGIN + 64, BEGIN + view), 1 + view + bits(size) + quorum * size_of::<Signature>()),
         };
-        let request = begin + bits(degree) + vouched;
-        let up = keys + shares + input + agreement + opened;
-        Self { up, down: neighbourhood + delivery + view + request }
+        let up = keys + shares + input + agreement.0 + opened;
+        Self { up, down: neighbourhood + delivery + agreement.1 + BEGIN + said }
     }
+}
+
+/// The most hashes of a proof for so many of the leaves. On a level with w nodes, p of them on the path to a leaf that is
+/// shown, there are at most p hashes beside paths and at most w - p; p is at most what is shown, and at least what is left of
+/// it when all that can share a path do.
+fn most_hashes(leaves: usize, shown: usize) -> usize {
+    let (mut width, mut fewest, mut hashes) = (leaves, shown, 0);
+    while width > 1 {
+        hashes += shown.min(width / 2).min(width.saturating_sub(fewest));
+        (width, fewest) = (width.div_ceil(2), fewest.div_ceil(2));
+    }
+    hashes
+}
+
+/// Bytes that the server keeps in a round, beside evidence: what its operator has to plan for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holdings {
+    /// The sum, however many have sent their vector.
+    pub sum: usize,
+    /// Sealed shares on their way, n k of them, from sharing until masked vectors are in.
+    pub sealed: usize,
+    /// Shares that were opened, n k again, from the first answer to the sum.
+    pub opened: usize,
+}
+
+impl Holdings {
+    /// Of a round with so many clients.
+    #[must_use]
+    pub fn of(parameters: &Parameters, shape: &Shape) -> Self {
+        let shares = parameters.clients() as usize * parameters.degree() as usize;
+        Self { sum: 4 * shape.padded(), sealed: SEALED * shares, opened: (Share::SIZE + 8) * shares }
+    }
+}
+
+/// Bytes of a [`MaskedInput`] before its vector.
+pub(crate) const fn masked_header(degree: usize) -> usize {
+    BEGIN + 4 + degree.div_ceil(8)
 }
 
 /// A client's keys, for an offer.
@@ -128,10 +198,8 @@ impl Traffic {
 pub struct AdvertiseKeys {
     /// Of what the client was offered.
     pub offer: OfferHash,
-    /// Its keys.
-    pub keys: PublicKeys,
-    /// The evidence for them.
-    pub evidence: Vec<u8>,
+    /// What it is called, its keys, and the evidence for them.
+    pub member: Member,
 }
 
 impl AdvertiseKeys {
@@ -140,8 +208,7 @@ impl AdvertiseKeys {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Kind::AdvertiseKeys.begin(None);
         out.extend_from_slice(&self.offer.0);
-        write_keys(&self.keys, &mut out);
-        write_evidence(&self.evidence, &mut out);
+        write_member(&self.member, &mut out);
         out
     }
 
@@ -152,36 +219,23 @@ impl AdvertiseKeys {
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let mut reader = Kind::AdvertiseKeys.open(bytes)?;
         let offer = OfferHash(reader.array()?);
-        let keys = read_keys(&mut reader)?;
-        let evidence = reader.short_bytes()?.to_vec();
+        let member = read_member(&mut reader)?;
         reader.end()?;
-        Ok(Self { offer, keys, evidence })
+        Ok(Self { offer, member })
     }
 }
 
-fn write_keys(keys: &PublicKeys, out: &mut Vec<u8>) {
-    out.extend_from_slice(&keys.sealing);
-    out.extend_from_slice(&keys.masking);
-}
-
-fn read_keys(reader: &mut Reader<'_>) -> Result<PublicKeys, WireError> {
-    Ok(PublicKeys { sealing: reader.array()?, masking: reader.array()? })
-}
-
-/// Evidence is at most 255 bytes; what is longer is cut, and nobody will believe it.
-fn write_evidence(evidence: &[u8], out: &mut Vec<u8>) {
-    let evidence = &evidence[..evidence.len().min(crate::directory::MOST_EVIDENCE)];
-    out.push(evidence.len() as u8);
+pub(crate) fn write_member(Member { pseudonym, keys, evidence }: &Member, out: &mut Vec<u8>) {
+    out.extend_from_slice(&pseudonym.0);
+    keys.all().iter().for_each(|key| out.extend_from_slice(key));
+    out.extend_from_slice(&(evidence.len() as u32).to_le_bytes());
     out.extend_from_slice(evidence);
 }
 
-/// A member of the directory, and the proof that it is one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listing {
-    /// Who, and its keys.
-    pub member: Member,
-    /// The path to the root.
-    pub proof: Vec<u8>,
+pub(crate) fn read_member(reader: &mut Reader<'_>) -> Result<Member, WireError> {
+    let pseudonym = Pseudonym(reader.array()?);
+    let keys = PublicKeys { sealing: reader.array()?, masking: reader.array()?, signing: reader.array()? };
+    Ok(Member { pseudonym, keys, evidence: reader.long_bytes()?.to_vec() })
 }
 
 /// What a client is told of the closed directory.
@@ -195,10 +249,10 @@ pub struct Neighbourhood {
     pub coin: Coin,
     /// Where the client is in the directory.
     pub position: u32,
-    /// The proof that its own keys are there.
-    pub own_proof: Vec<u8>,
-    /// Its neighbours, in the order of their positions.
-    pub neighbours: Vec<Listing>,
+    /// Its neighbours and the committee, each once and itself left out, in the order of their positions.
+    pub members: Vec<Member>,
+    /// The proof that they are there, and itself: the hashes beside them.
+    pub proof: Vec<Hash>,
 }
 
 impl Neighbourhood {
@@ -206,19 +260,14 @@ impl Neighbourhood {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Kind::Neighbourhood.begin(None);
-        let p = &self.parameters;
-        [p.clients(), p.degree(), p.threshold()].iter().for_each(|v| out.extend_from_slice(&v.to_le_bytes()));
+        self.parameters.to_parts().iter().for_each(|v| out.extend_from_slice(&v.to_le_bytes()));
         out.extend_from_slice(&self.root);
         out.extend_from_slice(&self.coin.0);
         out.extend_from_slice(&self.position.to_le_bytes());
-        write_proof(&self.own_proof, &mut out);
-        out.extend_from_slice(&(self.neighbours.len() as u32).to_le_bytes());
-        for Listing { member, proof } in &self.neighbours {
-            out.extend_from_slice(&member.client.0.to_le_bytes());
-            write_keys(&member.keys, &mut out);
-            write_evidence(&member.evidence, &mut out);
-            write_proof(proof, &mut out);
-        }
+        out.extend_from_slice(&(self.members.len() as u32).to_le_bytes());
+        self.members.iter().for_each(|member| write_member(member, &mut out));
+        out.extend_from_slice(&(self.proof.len() as u32).to_le_bytes());
+        self.proof.iter().for_each(|hash| out.extend_from_slice(hash));
         out
     }
 
@@ -228,31 +277,18 @@ impl Neighbourhood {
     /// When they are not such a message's.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let mut reader = Kind::Neighbourhood.open(bytes)?;
-        let [clients, degree, threshold] = [reader.u32()?, reader.u32()?, reader.u32()?];
-        let parameters = Parameters::from_parts(clients, degree, threshold)
-            .map_err(|_| WireError::Value { what: "a graph of such numbers" })?;
+        let parts = [reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?];
+        let parameters =
+            Parameters::try_from(parts).map_err(|_| WireError::Value { what: "a graph of such numbers" })?;
         let (root, coin) = (reader.array()?, Coin(reader.array()?));
         let position = reader.u32()?;
-        let own_proof = reader.medium_bytes()?.to_vec();
-        let count = reader.count(8 + 64 + 1 + 2)?;
-        let neighbours = (0..count).map(|_| read_listing(&mut reader)).collect::<Result<_, _>>()?;
+        let count = reader.count(MEMBER + 4)?;
+        let members = (0..count).map(|_| read_member(&mut reader)).collect::<Result<_, _>>()?;
+        let count = reader.count(32)?;
+        let proof = (0..count).map(|_| reader.array()).collect::<Result<_, _>>()?;
         reader.end()?;
-        Ok(Self { parameters, root, coin, position, own_proof, neighbours })
+        Ok(Self { parameters, root, coin, position, members, proof })
     }
-}
-
-fn write_proof(proof: &[u8], out: &mut Vec<u8>) {
-    // 32 bytes a level: a tree of 2^32 leaves has a proof of 1024.
-    out.extend_from_slice(&(proof.len() as u16).to_le_bytes());
-    out.extend_from_slice(proof);
-}
-
-fn read_listing(reader: &mut Reader<'_>) -> Result<Listing, WireError> {
-    let client = ClientId(reader.u64()?);
-    let keys = read_keys(reader)?;
-    let evidence = reader.short_bytes()?.to_vec();
-    let proof = reader.medium_bytes()?.to_vec();
-    Ok(Listing { member: Member { client, keys, evidence }, proof })
 }
 
 /// A client's shares for its neighbours.
@@ -327,7 +363,7 @@ impl Delivery {
 }
 
 /// How many bits, and those: no more than there are clients in any round, since each can stand for much more than a bit.
-fn read_bits(reader: &mut Reader<'_>) -> Result<Bits, WireError> {
+pub(crate) fn read_bits(reader: &mut Reader<'_>) -> Result<Bits, WireError> {
     let count = reader.u32()?;
     if count > MOST_CLIENTS {
         return Err(WireError::Value { what: "a neighbourhood of more than all clients" });
@@ -335,7 +371,7 @@ fn read_bits(reader: &mut Reader<'_>) -> Result<Bits, WireError> {
     Bits::read(reader, count as usize)
 }
 
-fn write_bits(bits: &Bits, out: &mut Vec<u8>) {
+pub(crate) fn write_bits(bits: &Bits, out: &mut Vec<u8>) {
     out.extend_from_slice(&(bits.len() as u32).to_le_bytes());
     bits.write(out);
 }
@@ -387,9 +423,17 @@ impl View {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Kind::View.begin(Some(&self.session));
-        write_bits(&self.present, &mut out);
-        write_bits(&self.alive, &mut out);
+        self.write(&mut out);
         out
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        write_bits(&self.present, out);
+        write_bits(&self.alive, out);
+    }
+
+    fn read(session: SessionId, reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(Self { session, present: read_bits(reader)?, alive: read_bits(reader)? })
     }
 
     /// From bytes.
@@ -399,30 +443,25 @@ impl View {
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let mut reader = Kind::View.open(bytes)?;
         let session = SessionId(reader.array()?);
-        let (present, alive) = (read_bits(&mut reader)?, read_bits(&mut reader)?);
+        let view = Self::read(session, &mut reader)?;
         reader.end()?;
-        Ok(Self { session, present, alive })
+        Ok(view)
     }
 
-    /// What clients vouch for.
-    pub(crate) fn digest(&self) -> [u8; 32] {
-        let mut hash = Sha256::new();
-        hash.update(b"keyhush secagg view v1");
-        hash.update(self.encode());
-        hash.finalize().into()
+    /// What the committee signs: session, who shared and whose vectors arrived.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 32] {
+        digest(b"keyhush secagg view v2", &[&self.encode()])
     }
 }
 
-/// That one neighbour was shown a view, for another to check.
-pub type Voucher = [u8; 16];
-
-/// That a client was shown a view.
+/// That a member of the committee was shown a view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agreement {
     /// Which session.
     pub session: SessionId,
-    /// For each neighbour, if it is alive.
-    pub vouchers: Vec<Option<Voucher>>,
+    /// Of the view's digest.
+    pub signature: Signature,
 }
 
 impl Agreement {
@@ -430,7 +469,7 @@ impl Agreement {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Kind::Agreement.begin(Some(&self.session));
-        write_vouchers(&self.vouchers, &mut out);
+        out.extend_from_slice(&self.signature);
         out
     }
 
@@ -440,21 +479,10 @@ impl Agreement {
     /// When they are not such a message's.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let mut reader = Kind::Agreement.open(bytes)?;
-        let session = SessionId(reader.array()?);
-        let vouchers = read_vouchers(&mut reader)?;
+        let (session, signature) = (SessionId(reader.array()?), reader.array()?);
         reader.end()?;
-        Ok(Self { session, vouchers })
+        Ok(Self { session, signature })
     }
-}
-
-fn write_vouchers(vouchers: &[Option<Voucher>], out: &mut Vec<u8>) {
-    write_bits(&Bits::new(vouchers.iter().map(Option::is_some).collect()), out);
-    vouchers.iter().flatten().for_each(|v| out.extend_from_slice(v));
-}
-
-fn read_vouchers(reader: &mut Reader<'_>) -> Result<Vec<Option<Voucher>>, WireError> {
-    let there = read_bits(reader)?;
-    there.iter().map(|there| if there { reader.array().map(Some) } else { Ok(None) }).collect()
 }
 
 /// Whose vectors arrived.
@@ -462,10 +490,22 @@ fn read_vouchers(reader: &mut Reader<'_>) -> Result<Vec<Option<Voucher>>, WireEr
 pub struct UnmaskRequest {
     /// Which session.
     pub session: SessionId,
-    /// Of the client's neighbours.
-    pub alive: Bits,
-    /// Of each neighbour, that it was shown what the client was shown; none are there where the server is taken at its word.
-    pub vouchers: Vec<Option<Voucher>>,
+    /// Who is in the sum, and how the client knows.
+    pub survivors: Survivors,
+}
+
+/// Who is in the sum, and how a client knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Survivors {
+    /// These of its neighbours, as the server says.
+    Said(Bits),
+    /// Those of a view that a quorum was shown.
+    Agreed {
+        /// The view.
+        view: View,
+        /// Of each of the committee, if it signed.
+        signatures: Vec<Option<Signature>>,
+    },
 }
 
 impl UnmaskRequest {
@@ -473,8 +513,18 @@ impl UnmaskRequest {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Kind::UnmaskRequest.begin(Some(&self.session));
-        write_bits(&self.alive, &mut out);
-        write_vouchers(&self.vouchers, &mut out);
+        match &self.survivors {
+            Survivors::Said(alive) => {
+                out.push(0);
+                write_bits(alive, &mut out);
+            }
+            Survivors::Agreed { view, signatures } => {
+                out.push(1);
+                view.write(&mut out);
+                write_bits(&Bits::new(signatures.iter().map(Option::is_some).collect()), &mut out);
+                signatures.iter().flatten().for_each(|s| out.extend_from_slice(s));
+            }
+        }
         out
     }
 
@@ -485,10 +535,18 @@ impl UnmaskRequest {
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let mut reader = Kind::UnmaskRequest.open(bytes)?;
         let session = SessionId(reader.array()?);
-        let alive = read_bits(&mut reader)?;
-        let vouchers = read_vouchers(&mut reader)?;
+        let survivors = match reader.u8()? {
+            0 => Survivors::Said(read_bits(&mut reader)?),
+            1 => {
+                let view = View::read(session, &mut reader)?;
+                let there = read_bits(&mut reader)?;
+                let one = |there| if there { reader.array().map(Some) } else { Ok(None) };
+                Survivors::Agreed { view, signatures: there.iter().map(one).collect::<Result<_, _>>()? }
+            }
+            _ => return Err(WireError::Value { what: "how survivors are known" }),
+        };
         reader.end()?;
-        Ok(Self { session, alive, vouchers })
+        Ok(Self { session, survivors })
     }
 }
 
@@ -519,10 +577,12 @@ impl std::fmt::Debug for UnmaskResponse {
 }
 
 impl UnmaskResponse {
-    /// Its bytes.
+    /// Its bytes, which are wiped when they have been sent.
     #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = Kind::UnmaskResponse.begin(Some(&self.session));
+    pub fn encode(&self) -> Zeroizing<Vec<u8>> {
+        let mut out = Zeroizing::new(Kind::UnmaskResponse.begin(Some(&self.session)));
+        // No room is left behind with shares in it when the bytes grow.
+        out.reserve_exact(4 + self.opened.len() * (1 + Share::SIZE));
         out.extend_from_slice(&(self.opened.len() as u32).to_le_bytes());
         for opened in &self.opened {
             let (tag, share): (u8, &[u8]) = match opened {

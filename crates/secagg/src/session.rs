@@ -11,7 +11,14 @@ use crate::{
 };
 
 /// The version of the protocol: of every message and every label.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
+
+/// Which algorithms: X25519, Ed25519, HKDF and SHA-256, AES-256 in GCM and counter mode, Shamir mod 2^61 - 1. It stands
+/// beside the version in every message, so that others can be tried without another protocol.
+pub const SUITE: u8 = 1;
+
+/// Bytes of evidence that an offer can allow: a neighbourhood of a thousand must fit into memory.
+pub const MOST_EVIDENCE: u32 = 1 << 16;
 
 /// What is to be summed, and what the sum is to withstand.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,6 +41,8 @@ pub struct Terms {
     pub bits: u32,
     /// What a coordinate of an input can be.
     pub inputs: Inputs,
+    /// Bytes of evidence for a client's keys at most.
+    pub most_evidence: u32,
 }
 
 /// What a coordinate of an input can be.
@@ -90,22 +99,29 @@ impl Coin {
     /// What the offer says of it.
     #[must_use]
     pub fn commitment(&self) -> CoinCommitment {
-        CoinCommitment(digest(b"keyhush secagg coin v1", &[&self.0]))
+        CoinCommitment(digest(b"keyhush secagg coin v2", &[&self.0]))
     }
 
     /// The seed of the graph's permutation. The root is not known when the coin is drawn, nor the coin when keys are.
     pub(crate) fn permutation(&self, root: &[u8; 32]) -> [u8; 32] {
-        digest(b"keyhush secagg graph v1", &[&self.0, root])
+        digest(b"keyhush secagg graph v2", &[&self.0, root])
     }
 }
 
 /// The session of an offer, once the directory is closed.
 pub(crate) fn session(offer: &OfferHash, root: &[u8; 32], parameters: &Parameters, coin: &Coin) -> SessionId {
-    let numbers = [parameters.clients(), parameters.degree(), parameters.threshold()].map(u32::to_le_bytes).concat();
-    SessionId(digest(b"keyhush secagg session v1", &[&offer.0, root, &numbers, &coin.0]))
+    let numbers = parameters.to_parts().map(u32::to_le_bytes).concat();
+    SessionId(digest(b"keyhush secagg session v2", &[&offer.0, root, &numbers, &coin.0]))
 }
 
-fn digest(label: &[u8], parts: &[&[u8]]) -> [u8; 32] {
+impl SessionId {
+    /// The seed of the committee's draw: the directory is closed when it is known.
+    pub(crate) fn committee_seed(&self) -> [u8; 32] {
+        digest(b"keyhush secagg committee v2", &[&self.0])
+    }
+}
+
+pub(crate) fn digest(label: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(label);
     parts.iter().for_each(|p| hash.update(p));
@@ -126,6 +142,9 @@ impl Terms {
             && let Err(e) = Modulus::from_bits(self.bits, largest, self.most_clients)
         {
             return wrong("bits", e.to_string());
+        }
+        if self.most_evidence > MOST_EVIDENCE {
+            return wrong("most_evidence", format!("must be at most {MOST_EVIDENCE} bytes"));
         }
         if let Err(e) = self.shape() {
             return wrong("dimension", e.to_string());
@@ -154,14 +173,14 @@ impl Offer {
     /// Its digest.
     #[must_use]
     pub fn hash(&self) -> OfferHash {
-        OfferHash(digest(b"keyhush secagg offer v1", &[&self.encode()]))
+        OfferHash(digest(b"keyhush secagg offer v2", &[&self.encode()]))
     }
 
     /// Its bytes: the same for everybody.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let Self { terms, nonce, coin } = self;
-        let mut out = vec![VERSION];
+        let mut out = vec![VERSION, SUITE];
         for digest in [nonce, &terms.task, &terms.model] {
             out.extend_from_slice(digest);
         }
@@ -179,7 +198,8 @@ impl Offer {
             Inputs::Bounded { largest } => (0, largest),
             Inputs::Noised => (1, 0),
         };
-        for number in [terms.most_clients, terms.least_survivors, terms.dimension, terms.bits, largest] {
+        let Terms { most_clients, least_survivors, dimension, bits, most_evidence, .. } = *terms;
+        for number in [most_clients, least_survivors, dimension, bits, largest, most_evidence] {
             out.extend_from_slice(&number.to_le_bytes());
         }
         out.push(noised);
@@ -193,10 +213,7 @@ impl Offer {
     /// When the bytes are not an offer's. [`Terms::check`] says whether it can be taken up.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let mut reader = Reader::new(bytes);
-        let version = reader.u8()?;
-        if version != VERSION {
-            return Err(WireError::Version { got: version, ours: VERSION });
-        }
+        reader.protocol()?;
         let (nonce, task, model) = (reader.array()?, reader.array()?, reader.array()?);
         let round = reader.u64()?;
         let (dropout, corrupted) = (f64::from_bits(reader.u64()?), f64::from_bits(reader.u64()?));
@@ -206,8 +223,8 @@ impl Offer {
             1 => Adversary::SemiMalicious,
             _ => return Err(WireError::Value { what: "the adversary" }),
         };
-        let [most_clients, least_survivors, dimension, bits, largest] =
-            [reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?];
+        let [most_clients, least_survivors, dimension, bits, largest, most_evidence] =
+            [reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?];
         let inputs = match (reader.u8()?, largest) {
             (0, largest) => Inputs::Bounded { largest },
             (1, 0) => Inputs::Noised,
@@ -216,7 +233,18 @@ impl Offer {
         let coin = CoinCommitment(reader.array()?);
         reader.end()?;
         let assumptions = Assumptions { dropout, corrupted, security_bits, failure_bits, adversary };
-        let terms = Terms { task, model, round, assumptions, most_clients, least_survivors, dimension, bits, inputs };
+        let terms = Terms {
+            task,
+            model,
+            round,
+            assumptions,
+            most_clients,
+            least_survivors,
+            dimension,
+            bits,
+            inputs,
+            most_evidence,
+        };
         Ok(Self { terms, nonce, coin })
     }
 }

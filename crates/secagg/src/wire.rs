@@ -3,8 +3,11 @@
 
 use thiserror::Error;
 
+use crate::session::{SUITE, VERSION};
+
 /// Bytes that are not the message they should be.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum WireError {
     /// Too few.
     #[error("the message ends too early")]
@@ -18,6 +21,14 @@ pub enum WireError {
     /// Another version of the protocol.
     #[error("protocol version {got}; this is version {ours}: update the older side")]
     Version {
+        /// What arrived.
+        got: u8,
+        /// What is spoken here.
+        ours: u8,
+    },
+    /// Other algorithms.
+    #[error("suite {got} of algorithms; this is suite {ours}: update the older side")]
+    Suite {
         /// What arrived.
         got: u8,
         /// What is spoken here.
@@ -71,16 +82,19 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A byte that says how many bytes follow, and those.
-    pub(crate) fn short_bytes(&mut self) -> Result<&'a [u8], WireError> {
-        let count = self.u8()?;
-        self.bytes(usize::from(count))
+    /// Version and suite, with which everything begins.
+    pub(crate) fn protocol(&mut self) -> Result<(), WireError> {
+        match (self.u8()?, self.u8()?) {
+            (VERSION, SUITE) => Ok(()),
+            (VERSION, got) => Err(WireError::Suite { got, ours: SUITE }),
+            (got, _) => Err(WireError::Version { got, ours: VERSION }),
+        }
     }
 
-    /// Two bytes that say how many bytes follow, and those.
-    pub(crate) fn medium_bytes(&mut self) -> Result<&'a [u8], WireError> {
-        let count = self.array().map(u16::from_le_bytes)?;
-        self.bytes(usize::from(count))
+    /// Four bytes that say how many bytes follow, and those.
+    pub(crate) fn long_bytes(&mut self) -> Result<&'a [u8], WireError> {
+        let count = self.u32()?;
+        self.bytes(count as usize)
     }
 
     /// A count of things that take at least `each` bytes: refused where the message cannot hold them.
@@ -171,8 +185,8 @@ mod tests {
         let mut reader = Reader::new(&[1, 2, 3]);
         assert_eq!(reader.u8(), Ok(1));
         assert_eq!(reader.end(), Err(WireError::Trailing { extra: 2 }));
-        assert_eq!(Reader::new(&[200, 1]).short_bytes(), Err(WireError::Short));
-        assert_eq!(Reader::new(&[255, 255, 0]).medium_bytes(), Err(WireError::Short));
+        assert_eq!(Reader::new(&[255, 255, 255, 255, 0]).long_bytes(), Err(WireError::Short));
+        assert_eq!(Reader::new(&[2, 0, 0, 0, 7, 8, 9]).long_bytes(), Ok(&[7, 8][..]));
     }
 
     #[test]

@@ -4,36 +4,39 @@
 mod story;
 
 use keyhush_secagg::{
-    ClientId,
-    client::{Client, ClientError},
+    client::{Client, ClientError, Reply},
     directory::{Everybody, Member},
     entropy::{Entropy, NoRandomness, OsEntropy, SimulatedEntropy},
-    message::{
-        AdvertiseKeys, Delivery, Kind, MaskedInput, Neighbourhood, Opened, ShareKeys, UnmaskRequest, UnmaskResponse,
-    },
-    parameters::{Adversary, Floor, ParameterError, Parameters},
-    session::{Inputs, SessionId, Terms},
+    message::{Delivery, Kind, MaskedInput, Neighbourhood, Opened, ShareKeys, Survivors, UnmaskResponse},
+    parameters::{Adversary, Assumptions, Committee, Floor, ParameterError, Parameters},
+    session::{Inputs, SUITE, Terms, VERSION},
     wire::{Bits, WireError},
 };
 use story::{
-    Device,
-    hostile::{self, Puppet},
+    Device, Drawing,
+    hostile::{self, Puppet, bad_signing_keys, pseudonym, puppets, sent, zero},
     input,
     recorded::{ME, Recorded, SEED, STATES, finish, name},
     terms,
 };
 
+/// The numbers of the messages that each state takes.
+const TAKES: [&[u8]; 5] = [&[2], &[4], &[], &[6, 8], &[]];
+
 #[test]
 fn a_message_that_no_state_waits_for_changes_nothing() {
     let recorded = Recorded::new();
     let whole = finish(&recorded, &mut recorded.device(STATES[0]));
-    for (state, waits_for) in STATES.iter().zip([Some(2), Some(4), None, Some(6), Some(8), None]) {
+    for (state, takes) in STATES.iter().zip(TAKES) {
         for (kind, message) in (1..).zip(&recorded.messages) {
             let mut device = recorded.device(state);
-            if waits_for != Some(kind) {
-                let refused = device.receive(message).unwrap_err();
-                let elsewhere = matches!(refused, ClientError::Wire(WireError::Kind { .. }) | ClientError::Over(_));
-                assert!(elsewhere, "{state}, {kind}: {refused}");
+            if *state == "Done" {
+                assert_eq!(device.receive(message), Err(ClientError::Over("done")));
+            } else if !takes.contains(&kind) {
+                let Ok(Reply::Ignored(ClientError::NotNow(ignored))) = device.receive(message) else {
+                    panic!("{state} takes {kind}");
+                };
+                assert_eq!(ignored as u8, kind);
             }
             if *state != "Ready" {
                 assert!(matches!(device.client.mask(&[]), Err(ClientError::Over(_))), "{state}");
@@ -45,15 +48,58 @@ fn a_message_that_no_state_waits_for_changes_nothing() {
     }
 }
 
+/// Every message, with the bytes before its number changed, or its session: it is not for this client, whatever its state.
+#[test]
+fn what_is_of_another_protocol_or_session_changes_nothing() {
+    let recorded = Recorded::new();
+    let whole = finish(&recorded, &mut recorded.device(STATES[0]));
+    let changed = |message: &[u8], at: usize, to: u8| {
+        let mut message = message.to_vec();
+        message[at] = to;
+        message
+    };
+    for (state, takes) in STATES.iter().zip(TAKES).take(4) {
+        let ignored = |message: &[u8]| {
+            let mut device = recorded.device(state);
+            let Ok(Reply::Ignored(why)) = device.receive(message) else { panic!("{state} takes it") };
+            assert_eq!(name(&device.client), *state);
+            assert!(whole.ends_with(&finish(&recorded, &mut device)));
+            why
+        };
+        for (kind, message) in (1..).zip(&recorded.messages) {
+            for got in [0, 1, 3, 255] {
+                let refused = WireError::Version { got, ours: VERSION };
+                assert_eq!(ignored(&changed(message, 0, got)), ClientError::Wire(refused));
+            }
+            for got in [0, 2, 255] {
+                let refused = WireError::Suite { got, ours: SUITE };
+                assert_eq!(ignored(&changed(message, 1, got)), ClientError::Wire(refused));
+            }
+            for number in [0, 10, 255] {
+                assert!(matches!(ignored(&changed(message, 2, number)), ClientError::Wire(WireError::Value { .. })));
+            }
+            // A neighbourhood has no session yet.
+            if takes.contains(&kind) && kind != 2 {
+                assert_eq!(ignored(&changed(message, 3, message[3] ^ 1)), ClientError::OtherSession, "{state}, {kind}");
+                assert_eq!(ignored(&changed(message, 34, message[34] ^ 1)), ClientError::OtherSession);
+            }
+        }
+        for short in [&[][..], &[VERSION], &[VERSION, SUITE]] {
+            assert_eq!(ignored(short), ClientError::Wire(WireError::Short));
+        }
+        assert!(matches!(ignored(b"neither here nor there"), ClientError::Wire(WireError::Version { .. })));
+    }
+}
+
 #[test]
 fn whoever_has_left_does_not_come_back() {
     let recorded = Recorded::new();
-    for (state, kind) in [(0, Kind::Neighbourhood), (1, Kind::Delivery), (3, Kind::View), (4, Kind::UnmaskRequest)] {
+    for (state, kind) in [(0, Kind::Neighbourhood), (1, Kind::Delivery), (3, Kind::View), (3, Kind::UnmaskRequest)] {
         let mut device = recorded.device(STATES[state]);
         let message = recorded.message(kind);
         assert!(device.receive(&message[..message.len() - 1]).is_err());
         assert_eq!(name(&device.client), "Aborted");
-        for message in &recorded.messages {
+        for message in recorded.messages.iter().map(Vec::as_slice).chain([&[][..]]) {
             assert_eq!(device.receive(message), Err(ClientError::Over("aborted")));
         }
         assert!(device.client.mask(&input(&recorded.terms, 2)).is_err());
@@ -64,51 +110,66 @@ fn whoever_has_left_does_not_come_back() {
 fn told(recorded: &Recorded, change: impl FnOnce(&mut Neighbourhood)) -> Result<ShareKeys, ClientError> {
     let mut message = recorded.neighbourhood();
     change(&mut message);
-    let answer = recorded.device("AwaitNeighbourhood").receive(&message.encode());
-    answer.map(|shares| ShareKeys::decode(&shares.unwrap()).unwrap())
+    let mut device = recorded.device("AwaitNeighbourhood");
+    let answer = device.answer(&message.encode());
+    assert_eq!(name(&device.client), if answer.is_ok() { "AwaitDelivery" } else { "Aborted" });
+    answer.map(|shares| ShareKeys::decode(&shares).unwrap())
+}
+
+/// Of five, of whom all sign.
+fn five(threshold: u32, quorum: u32) -> Parameters {
+    Parameters::from_parts(5, 4, threshold, Some(Committee { size: 5, quorum })).unwrap()
 }
 
 #[test]
 fn a_neighbourhood_that_is_not_the_directorys_is_refused() {
     let recorded = Recorded::new();
+    assert_eq!(recorded.neighbourhood().parameters, five(3, 4));
     let refused = |change: fn(&mut Neighbourhood)| told(&recorded, change).unwrap_err();
-    assert_eq!(refused(|m| m.neighbours.truncate(3)), ClientError::Count { expected: 4, got: 3 });
-    assert_eq!(refused(|m| m.neighbours.push(m.neighbours[0].clone())), ClientError::Count { expected: 4, got: 5 });
+    assert_eq!(refused(|m| m.members.truncate(3)), ClientError::Count { expected: 4, got: 3 });
+    assert_eq!(refused(|m| m.members.push(m.members[0].clone())), ClientError::Count { expected: 4, got: 5 });
     assert_eq!(refused(|m| m.coin.0[0] ^= 1), ClientError::Coin);
-    for not_listed in [
+    // Of four clients there are three others, and of five nobody is the sixth.
+    let four = |m: &mut Neighbourhood| {
+        m.parameters = Parameters::from_parts(4, 3, 3, Some(Committee { size: 4, quorum: 3 })).unwrap();
+    };
+    assert_eq!(refused(four), ClientError::Count { expected: 3, got: 4 });
+    assert_eq!(refused(|m| m.position = 5), ClientError::Count { expected: 5, got: 4 });
+    for not_proved in [
         |m: &mut Neighbourhood| m.position = 1,
-        |m: &mut Neighbourhood| m.position = 5,
-        |m: &mut Neighbourhood| m.position = u32::MAX,
+        |m: &mut Neighbourhood| {
+            (m.position, m.members) = (5, [&m.members[..2], &m.members[1..]].concat());
+        },
+        |m: &mut Neighbourhood| {
+            (m.position, m.members) = (u32::MAX, [&m.members[..2], &m.members[1..]].concat());
+        },
         |m: &mut Neighbourhood| m.root[0] ^= 1,
-        |m: &mut Neighbourhood| m.own_proof[0] ^= 1,
-        |m: &mut Neighbourhood| m.own_proof.clear(),
-        |m: &mut Neighbourhood| m.own_proof.truncate(33),
-        |m: &mut Neighbourhood| m.parameters = Parameters::from_parts(4, 3, 3).unwrap(),
+        |m: &mut Neighbourhood| m.proof.push([0; 32]),
+        |m: &mut Neighbourhood| m.members[1].keys.sealing[3] ^= 1,
+        |m: &mut Neighbourhood| m.members[1].keys.masking[3] ^= 1,
+        |m: &mut Neighbourhood| m.members[1].keys.signing[3] ^= 1,
+        |m: &mut Neighbourhood| m.members[1].pseudonym.0[15] ^= 64,
+        |m: &mut Neighbourhood| m.members[1].evidence.push(1),
+        |m: &mut Neighbourhood| m.members[1] = m.members[0].clone(),
+        |m: &mut Neighbourhood| m.members.swap(1, 2),
     ] {
-        assert_eq!(refused(not_listed), ClientError::NotListed);
+        assert_eq!(refused(not_proved), ClientError::NotProved);
     }
-    for stranger in [
-        |m: &mut Neighbourhood| m.neighbours[1].member.keys.sealing[3] ^= 1,
-        |m: &mut Neighbourhood| m.neighbours[1].member.keys.masking[3] ^= 1,
-        |m: &mut Neighbourhood| m.neighbours[1].member.client.0 += 100,
-        |m: &mut Neighbourhood| m.neighbours[1].member.evidence.push(1),
-        |m: &mut Neighbourhood| m.neighbours[1].proof[0] ^= 1,
-        |m: &mut Neighbourhood| m.neighbours[1] = m.neighbours[0].clone(),
-        |m: &mut Neighbourhood| m.neighbours.swap(1, 2),
-    ] {
-        assert_eq!(refused(stranger), ClientError::Neighbour { slot: 1 });
-    }
-    let most = |m: &mut Neighbourhood| m.parameters = Parameters::from_parts(6, 4, 3).unwrap();
+    let most = |m: &mut Neighbourhood| m.parameters = Parameters::from_parts(6, 4, 3, None).unwrap();
     assert_eq!(refused(most), ClientError::TooManyClients { got: 6, most: 5 });
+    let nobody_signs = |m: &mut Neighbourhood| m.parameters = Parameters::from_parts(5, 4, 3, None).unwrap();
+    assert_eq!(refused(nobody_signs), ClientError::Parameters(ParameterError::NoCommittee));
 }
 
-/// Another threshold is another session, so that clients who were told different ones share no masks.
+/// Another threshold or quorum is another session, so that clients who were told different ones share no masks.
 #[test]
-fn a_threshold_for_one_client_alone_is_a_session_of_its_own() {
+fn a_threshold_or_quorum_for_one_client_alone_is_a_session_of_its_own() {
     let recorded = Recorded::new();
-    let lower = |m: &mut Neighbourhood| m.parameters = Parameters::from_parts(5, 4, 2).unwrap();
-    let shares = told(&recorded, lower).unwrap();
-    assert_ne!(shares.session, ShareKeys::decode(recorded.message(Kind::ShareKeys)).unwrap().session);
+    let ours = ShareKeys::decode(recorded.message(Kind::ShareKeys)).unwrap().session;
+    assert_eq!(told(&recorded, |m| m.parameters = five(3, 4)).unwrap().session, ours);
+    for other in [five(4, 4), five(3, 5)] {
+        assert_ne!(told(&recorded, |m| m.parameters = other).unwrap().session, ours);
+    }
 }
 
 /// A directory of a server's making around one client: what the client says to it.
@@ -118,22 +179,16 @@ fn surrounded(
     parameters: Parameters,
     members: impl FnOnce(Member) -> Vec<Member>,
 ) -> Result<(Client, ShareKeys), ClientError> {
-    let mut entropy = SimulatedEntropy::from_seed(5);
-    let (mut client, keys) = Client::begin(hostile::offer(terms), ClientId(0), floor, &Everybody, &mut entropy)?;
-    let keys = AdvertiseKeys::decode(&keys).unwrap().keys;
-    let members = members(Member { client: ClientId(0), keys, evidence: Vec::new() });
-    let message = hostile::neighbourhood(parameters, &members, 0).encode();
-    let shares = client.receive(&message, &Everybody, &mut entropy)?.unwrap();
+    let offer = hostile::offer(terms);
+    let (mut client, mut entropy, own) = zero(offer, floor, &Everybody)?;
+    let message = hostile::neighbourhood(&offer, parameters, &members(own), 0).encode();
+    let shares = sent(client.receive(&message, &Everybody, &mut entropy)?);
     Ok((client, ShareKeys::decode(&shares).unwrap()))
-}
-
-fn puppets(ids: std::ops::Range<u64>) -> impl Iterator<Item = Member> {
-    ids.map(|id| Puppet::new(id).member())
 }
 
 /// Among four puppets, the second of them changed.
 fn with_a_puppet(change: impl FnOnce(&mut Member, &[Member])) -> Result<(Client, ShareKeys), ClientError> {
-    let parameters = Parameters::from_parts(5, 4, 3).unwrap();
+    let parameters = Parameters::from_parts(5, 4, 3, None).unwrap();
     surrounded(terms(5, Adversary::Curious), Floor::none(), parameters, |own| {
         let mut members: Vec<Member> = [own].into_iter().chain(puppets(1..5)).collect();
         let all = members.clone();
@@ -149,25 +204,51 @@ fn keys_that_are_weak_or_used_twice_are_refused() {
     for twice in [
         |m: &mut Member, all: &[Member]| m.keys = all[0].keys,
         |m: &mut Member, all: &[Member]| m.keys.masking = all[0].keys.sealing,
+        |m: &mut Member, all: &[Member]| m.keys.signing = all[0].keys.signing,
+        |m: &mut Member, all: &[Member]| m.keys.sealing = all[0].keys.signing,
         |m: &mut Member, all: &[Member]| m.keys = all[1].keys,
         |m: &mut Member, all: &[Member]| m.keys.sealing = all[1].keys.masking,
+        |m: &mut Member, all: &[Member]| m.keys.signing = all[1].keys.signing,
+        |m: &mut Member, all: &[Member]| m.keys.masking = all[1].keys.signing,
         |m: &mut Member, _: &[Member]| m.keys.sealing = m.keys.masking,
+        |m: &mut Member, _: &[Member]| m.keys.sealing = m.keys.signing,
+        |m: &mut Member, _: &[Member]| m.keys.masking = m.keys.signing,
         |m: &mut Member, _: &[Member]| m.keys.sealing = [0; 32],
+        |m: &mut Member, _: &[Member]| m.keys.signing = bad_signing_keys()[0],
+        |m: &mut Member, _: &[Member]| m.keys.signing = bad_signing_keys()[1],
     ] {
         assert_eq!(refused(twice), ClientError::Key { slot: 1 });
     }
-    assert_eq!(refused(|m, all| m.client = all[1].client), ClientError::Neighbour { slot: 1 });
-    assert_eq!(refused(|m, all| m.client = all[0].client), ClientError::Neighbour { slot: 1 });
 }
 
-/// A key for masks is used when shares are delivered. One of low order would make a mask that everybody knows.
+/// Positions are in the order of pseudonyms: nobody has two, and no server seats people as it likes.
+#[test]
+fn a_directory_that_is_out_of_order_is_refused() {
+    let refused = |change: fn(&mut Member, &[Member])| with_a_puppet(change).map(|_| ()).unwrap_err();
+    assert_eq!(refused(|m, all| m.pseudonym = all[0].pseudonym), ClientError::Order, "our own");
+    assert_eq!(refused(|m, all| m.pseudonym = all[1].pseudonym), ClientError::Order, "the one before");
+    assert_eq!(refused(|m, all| m.pseudonym = all[3].pseudonym), ClientError::Order, "the one after");
+    assert_eq!(refused(|m, _| m.pseudonym = pseudonym(77)), ClientError::Order, "beyond them all");
+    let swapped = |first: usize, second: usize| {
+        let parameters = Parameters::from_parts(5, 4, 3, None).unwrap();
+        surrounded(terms(5, Adversary::Curious), Floor::none(), parameters, |own| {
+            let mut members: Vec<Member> = [own].into_iter().chain(puppets(1..5)).collect();
+            let pseudonyms = [members[first].pseudonym, members[second].pseudonym];
+            [members[second].pseudonym, members[first].pseudonym] = pseudonyms;
+            members
+        })
+    };
+    assert!(swapped(1, 1).is_ok());
+    assert_eq!(swapped(1, 2).map(|_| ()), Err(ClientError::Order));
+    assert_eq!(swapped(3, 4).map(|_| ()), Err(ClientError::Order));
+}
+
+/// A key for masks of low order would make a mask that everybody knows: whoever has one is not even shared with.
 #[test]
 fn no_mask_is_made_with_a_weak_key() {
     for weak in [[0; 32], [[1].as_slice(), &[0; 31]].concat().try_into().unwrap()] {
-        let (mut client, shares) = with_a_puppet(|m, _| m.keys.masking = weak).unwrap();
-        let delivery = Delivery { session: shares.session, sealed: vec![Some([0; _]); 4] };
-        let refused = client.receive(&delivery.encode(), &Everybody, &mut OsEntropy).unwrap_err();
-        assert_eq!(refused, ClientError::Key { slot: 1 });
+        let refused = with_a_puppet(|m, _| m.keys.masking = weak).map(|_| ());
+        assert_eq!(refused, Err(ClientError::Key { slot: 1 }));
     }
 }
 
@@ -175,7 +256,7 @@ fn no_mask_is_made_with_a_weak_key() {
 fn parameters_below_the_floor_are_refused_whatever_the_server_says() {
     let proposed = |clients, degree, threshold| {
         let terms = Terms { least_survivors: 100, ..terms(200, Adversary::Curious) };
-        let parameters = Parameters::from_parts(clients, degree, threshold).unwrap();
+        let parameters = Parameters::from_parts(clients, degree, threshold, None).unwrap();
         let members = |own| [own].into_iter().chain(puppets(1..clients.into())).collect();
         match surrounded(terms, Floor::default(), parameters, members) {
             Err(ClientError::Parameters(refused)) => Err(refused),
@@ -190,6 +271,32 @@ fn parameters_below_the_floor_are_refused_whatever_the_server_says() {
     assert!(proposed(120, found.degree(), found.threshold()).is_ok());
 }
 
+/// A device that asks for nothing holds the server to what the offer says.
+#[test]
+fn parameters_below_the_servers_own_words_are_refused() {
+    let proposed = |adversary, parameters: Parameters| {
+        let members = |own| [own].into_iter().chain(puppets(1..parameters.clients().into())).collect();
+        surrounded(terms(60, adversary), Floor::none(), parameters, members).map(|_| ())
+    };
+    let found = |corrupted, adversary| Parameters::find(60, &Assumptions::new(0.1, corrupted, adversary)).unwrap();
+    for adversary in [Adversary::Curious, Adversary::SemiMalicious] {
+        assert_eq!(proposed(adversary, found(0.2, adversary)), Ok(()));
+        let Err(ClientError::Parameters(weaker)) = proposed(adversary, found(0.1, adversary)) else { panic!() };
+        let below = matches!(weaker, ParameterError::Exposed { .. } | ParameterError::Disconnected { .. });
+        assert!(below, "{adversary}: {weaker}");
+    }
+    let semi = found(0.2, Adversary::SemiMalicious);
+    let with = |committee| Parameters::from_parts(60, semi.degree(), semi.threshold(), committee).unwrap();
+    let proposed = |committee| proposed(Adversary::SemiMalicious, with(committee));
+    let Committee { size, quorum } = semi.committee().unwrap();
+    assert_eq!((size, quorum), (60, 37));
+    assert_eq!(proposed(None), Err(ClientError::Parameters(ParameterError::NoCommittee)));
+    for (size, quorum) in [(60, 36), (10, 10), (59, 35)] {
+        let refused = proposed(Some(Committee { size, quorum }));
+        assert!(matches!(refused, Err(ClientError::Parameters(ParameterError::TwoViews { .. }))), "{size}, {quorum}");
+    }
+}
+
 #[test]
 fn an_offer_below_the_floor_is_not_taken_up() {
     let adversary = Adversary::Curious;
@@ -197,7 +304,7 @@ fn an_offer_below_the_floor_is_not_taken_up() {
     let good = Terms { least_survivors: 45, ..terms(50, adversary) };
     let begin = |terms, floor| {
         let mut entropy = SimulatedEntropy::from_seed(1);
-        Client::begin(hostile::offer(terms), ClientId(1), floor, &Everybody, &mut entropy).map(|_| ())
+        Client::begin(hostile::offer(terms), floor, &Everybody, &mut entropy).map(|_| ())
     };
     assert_eq!(begin(good, floor), Ok(()));
     let stricter = Floor { adversary: Adversary::SemiMalicious, ..floor };
@@ -224,6 +331,7 @@ fn an_offer_below_the_floor_is_not_taken_up() {
         ("assumptions", |t| t.assumptions.corrupted = f64::NAN),
         ("assumptions", |t| t.assumptions.dropout = -0.0 - f64::MIN_POSITIVE),
         ("assumptions", |t| t.assumptions.security_bits = u32::MAX),
+        ("most_evidence", |t| t.most_evidence = (1 << 16) + 1),
     ] {
         assert!(matches!(assuming(change), ClientError::Terms(e) if e.field == what), "{what}");
     }
@@ -237,7 +345,6 @@ fn a_delivery_of_another_neighbourhood_is_refused() {
         change(&mut message);
         recorded.device("AwaitDelivery").receive(&message.encode()).unwrap_err()
     };
-    assert_eq!(refused(|m| m.session.0[0] ^= 1), ClientError::OtherSession);
     assert_eq!(refused(|m| m.sealed.truncate(3)), ClientError::Count { expected: 4, got: 3 });
     assert_eq!(refused(|m| m.sealed.push(None)), ClientError::Count { expected: 4, got: 5 });
     assert_eq!(refused(|m| m.sealed[..2].fill(None)), ClientError::TooFew { got: 2, needed: 3 });
@@ -246,11 +353,10 @@ fn a_delivery_of_another_neighbourhood_is_refused() {
 /// Delivers, masks and opens as recorded: about whom a client complains, and what it opens of each.
 fn complaints(recorded: &Recorded, delivery: &Delivery) -> (Vec<bool>, UnmaskResponse) {
     let mut device = recorded.device("AwaitDelivery");
-    assert_eq!(device.receive(&delivery.encode()), Ok(None));
+    assert_eq!(device.receive(&delivery.encode()), Ok(Reply::Ready));
     let masked = device.client.mask(&input(&recorded.terms, 2)).unwrap();
     let complaints = MaskedInput::decode(&masked).unwrap().complaints.iter().collect();
-    device.receive(recorded.message(Kind::View)).unwrap();
-    let answer = device.receive(recorded.message(Kind::UnmaskRequest)).unwrap().unwrap();
+    let answer = device.answer(recorded.message(Kind::UnmaskRequest)).unwrap();
     (complaints, UnmaskResponse::decode(&answer).unwrap())
 }
 
@@ -311,123 +417,25 @@ fn an_input_that_does_not_fit_the_offer_is_never_masked() {
     assert!(recorded.device("Ready").client.mask(&[largest; 100]).is_ok());
 }
 
-/// What a client says to a view that a server changed.
-fn shown(recorded: &Recorded, change: impl FnOnce(&mut Vec<bool>, &mut Vec<bool>)) -> Result<(), ClientError> {
-    let mut view = recorded.view();
-    let (mut present, mut alive) = (view.present.iter().collect(), view.alive.iter().collect());
-    change(&mut present, &mut alive);
-    (view.present, view.alive) = (Bits::new(present), Bits::new(alive));
-    let mut device = recorded.device("AwaitView");
-    let answer = device.receive(&view.encode());
-    assert_eq!(name(&device.client), if answer.is_ok() { "AwaitUnmask" } else { "Aborted" });
-    answer.map(|_| ())
-}
-
-#[test]
-fn a_view_that_contradicts_what_a_client_knows_is_refused() {
-    let recorded = Recorded::new();
-    assert_eq!(recorded.view().alive.iter().collect::<Vec<_>>(), [true, false, true, true, true], "client 1 vanished");
-    assert_eq!(shown(&recorded, |_, _| ()), Ok(()));
-    assert_eq!(shown(&recorded, |_, alive| alive[1] = true), Ok(()));
-    let refused = |change: fn(&mut Vec<bool>, &mut Vec<bool>)| shown(&recorded, change).unwrap_err();
-    assert!(matches!(refused(|present, _| present.truncate(4)), ClientError::View(_)));
-    assert!(matches!(refused(|_, alive| alive.push(true)), ClientError::View(_)));
-    assert!(matches!(refused(|present, alive| (present[0], alive[0]) = (false, true)), ClientError::View(_)));
-    assert!(matches!(refused(|_, alive| alive[2] = false), ClientError::View(_)), "it is alive itself");
-    let hidden = refused(|present, alive| (present[3], alive[3]) = (false, false));
-    assert_eq!(hidden, ClientError::OtherView { slot: 2 }, "who shared, shared");
-    let few = refused(|_, alive| alive[3] = false);
-    assert_eq!(few, ClientError::TooFew { got: 2, needed: 3 });
-    let mut other = recorded.view();
-    other.session.0[0] ^= 1;
-    assert_eq!(recorded.device("AwaitView").receive(&other.encode()), Err(ClientError::OtherSession));
-}
-
-#[test]
-fn below_the_offers_least_no_view_is_agreed_to() {
-    // Client 2 knows that the offer said 4 at least, and is shown 3 besides those who vanished.
-    let recorded = Recorded::with(Terms { least_survivors: 4, ..terms(5, Adversary::SemiMalicious) }, 2);
-    let few = |_: &mut Vec<bool>, alive: &mut Vec<bool>| alive[3] = false;
-    assert_eq!(shown(&recorded, few), Err(ClientError::TooFew { got: 3, needed: 4 }));
-}
-
-#[test]
-fn a_request_of_another_neighbourhood_is_refused_and_opens_nothing() {
-    let recorded = Recorded::new();
-    let good = recorded.request();
-    assert_eq!(good.alive.iter().collect::<Vec<_>>(), [true, false, true, true], "client 1 vanished");
-    let refused = |change: fn(&mut UnmaskRequest)| {
-        let mut request = good.clone();
-        change(&mut request);
-        let mut device = recorded.device("AwaitUnmask");
-        let refused = device.receive(&request.encode()).unwrap_err();
-        assert_eq!(device.receive(&good.encode()), Err(ClientError::Over("aborted")), "no second question");
-        refused
-    };
-    assert_eq!(refused(|r| r.session = SessionId([0; 32])), ClientError::OtherSession);
-    assert_eq!(refused(|r| r.alive = Bits::new(vec![true; 3])), ClientError::Count { expected: 4, got: 3 });
-    assert_eq!(refused(|r| r.alive = Bits::new(vec![true; 5])), ClientError::Count { expected: 4, got: 5 });
-    assert_eq!(refused(|r| r.alive = Bits::new(vec![true; 4])), ClientError::OtherView { slot: 1 });
-    assert_eq!(refused(|r| r.alive = Bits::new(vec![false; 4])), ClientError::OtherView { slot: 0 });
-    assert_eq!(refused(|r| r.vouchers.truncate(3)), ClientError::Count { expected: 4, got: 3 });
-    assert_eq!(refused(|r| r.vouchers.clear()), ClientError::Count { expected: 4, got: 0 });
-    let two = ClientError::NotAgreed { got: 2, needed: 3 };
-    assert_eq!(refused(|r| r.vouchers[0] = None), two);
-    assert_eq!(refused(|r| r.vouchers[0].as_mut().unwrap()[15] ^= 1), two);
-    assert_eq!(refused(|r| r.vouchers[0] = r.vouchers[2]), two, "somebody else's voucher");
-}
-
-/// Client 1 vanished, and belongs to the server: with its keys anybody can make the voucher that it would have given. Who is
-/// dead in the view vouches for nothing, or the server would need one honest neighbour less.
-#[test]
-fn a_dead_neighbours_true_voucher_does_not_count() {
-    let recorded = Recorded::new();
-    let (dead, position) = (ClientId(1), 1);
-    let mut key = [0; 32];
-    Device::entropy(SEED, dead).fill(&mut key).unwrap();
-    let ours = AdvertiseKeys::decode(recorded.message(Kind::AdvertiseKeys)).unwrap().keys.sealing;
-    let way = [position, recorded.neighbourhood().position];
-    let good = recorded.request();
-    let voucher = hostile::voucher(key, &ours, &good.session, way, &recorded.view());
-    let asked = |change: &dyn Fn(&mut UnmaskRequest)| {
-        let mut request = good.clone();
-        change(&mut request);
-        recorded.device("AwaitUnmask").receive(&request.encode()).map(|_| ())
-    };
-    let not_agreed = Err(ClientError::NotAgreed { got: 2, needed: 3 });
-    assert_eq!(asked(&|r| r.vouchers[0] = None), not_agreed);
-    assert_eq!(asked(&|r| (r.vouchers[0], r.vouchers[1]) = (None, Some(voucher))), not_agreed);
-    // The same key vouches well for who is alive: it is the death that makes the difference.
-    Device::entropy(SEED, ClientId(0)).fill(&mut key).unwrap();
-    let living = hostile::voucher(key, &ours, &good.session, [0, way[1]], &recorded.view());
-    assert_eq!(Some(living), good.vouchers[0]);
-    assert_eq!(asked(&|r| r.vouchers[0] = Some(living)), Ok(()));
-}
-
-/// Where the server is taken at its word, it must still leave a threshold alive.
-#[test]
-fn a_client_that_trusts_the_servers_word_asks_for_a_threshold() {
-    let recorded = Recorded::with(terms(5, Adversary::Curious), 3);
-    for (alive, refused) in [
-        ([true, true, false, false], Some(ClientError::TooFew { got: 2, needed: 3 })),
-        ([false; 4], Some(ClientError::TooFew { got: 0, needed: 3 })),
-        ([true, true, true, false], None),
-    ] {
-        let request = UnmaskRequest { alive: Bits::new(alive.to_vec()), ..recorded.request() };
-        assert_eq!(recorded.device("AwaitUnmask").receive(&request.encode()).err(), refused);
-    }
-}
-
 #[test]
 fn nobody_rises_from_the_dead() {
-    let recorded = Recorded::with(terms(5, Adversary::Curious), 3);
-    let mut delivery = recorded.delivery();
-    delivery.sealed[2] = None;
-    let mut device = recorded.device("AwaitDelivery");
-    device.receive(&delivery.encode()).unwrap();
-    device.client.mask(&input(&recorded.terms, 2)).unwrap();
-    let request = UnmaskRequest { alive: Bits::new(vec![true; 4]), ..recorded.request() };
-    assert_eq!(device.receive(&request.encode()), Err(ClientError::Risen { slot: 2 }));
+    for adversary in [Adversary::Curious, Adversary::SemiMalicious] {
+        let recorded = Recorded::with(terms(5, adversary), 3);
+        let mut delivery = recorded.delivery();
+        delivery.sealed[2] = None;
+        let mut device = recorded.device("AwaitDelivery");
+        device.receive(&delivery.encode()).unwrap();
+        device.client.mask(&input(&recorded.terms, 2)).unwrap();
+        let mut request = recorded.request();
+        let risen = match &mut request.survivors {
+            Survivors::Said(alive) => {
+                *alive = Bits::new(vec![true; 4]);
+                ClientError::Risen { slot: 2 }
+            }
+            Survivors::Agreed { .. } => ClientError::OtherView { slot: 2 },
+        };
+        assert_eq!(device.receive(&request.encode()), Err(risen));
+    }
 }
 
 #[test]
@@ -435,8 +443,12 @@ fn a_question_is_answered_once() {
     for adversary in [Adversary::Curious, Adversary::SemiMalicious] {
         let recorded = Recorded::with(terms(5, adversary), 3);
         let mut device = recorded.device("AwaitUnmask");
-        assert!(device.receive(&recorded.request().encode()).unwrap().is_some());
-        let other = UnmaskRequest { alive: Bits::new(vec![true; 4]), ..recorded.request() };
+        device.answer(&recorded.request().encode()).unwrap();
+        let mut other = recorded.request();
+        match &mut other.survivors {
+            Survivors::Said(alive) => *alive = Bits::new(vec![true; 4]),
+            Survivors::Agreed { view, .. } => view.alive = Bits::new(vec![true; 5]),
+        }
         for again in [recorded.request(), other] {
             assert_eq!(device.receive(&again.encode()), Err(ClientError::Over("done")));
         }
@@ -449,16 +461,18 @@ fn a_device_that_comes_back_is_somebody_else() {
     let recorded = Recorded::new();
     let (mut device, keys) = Device::begin(recorded.offer, ME, 1234);
     assert_ne!(keys, recorded.message(Kind::AdvertiseKeys));
-    assert_eq!(device.receive(recorded.message(Kind::Neighbourhood)), Err(ClientError::NotListed));
+    assert_eq!(device.receive(recorded.message(Kind::Neighbourhood)), Err(ClientError::NotProved));
 }
 
-/// Randomness that remembers what it gave.
-struct Remembered(SimulatedEntropy, Vec<u8>);
+/// Randomness that remembers what it gave, but for pseudonyms, which are no secret.
+struct Remembered(Drawing, Vec<u8>);
 
 impl Entropy for Remembered {
     fn fill(&mut self, buffer: &mut [u8]) -> Result<(), NoRandomness> {
         self.0.fill(buffer)?;
-        self.1.extend_from_slice(buffer);
+        if buffer.len() != 16 {
+            self.1.extend_from_slice(buffer);
+        }
         Ok(())
     }
 }
@@ -467,7 +481,7 @@ impl Entropy for Remembered {
 fn no_state_shows_its_secrets() {
     let recorded = Recorded::new();
     let mut entropy = Remembered(Device::entropy(SEED, ME), Vec::new());
-    let (mut client, keys) = Client::begin(recorded.offer, ME, Floor::none(), &Everybody, &mut entropy).unwrap();
+    let (mut client, keys) = Client::begin(recorded.offer, Floor::none(), &Everybody, &mut entropy).unwrap();
     assert_eq!(keys, recorded.message(Kind::AdvertiseKeys), "the same client");
     let mut shown = Vec::new();
     for kind in [Kind::Neighbourhood, Kind::Delivery, Kind::View, Kind::UnmaskRequest] {
@@ -478,14 +492,15 @@ fn no_state_shows_its_secrets() {
         }
         client.receive(recorded.message(kind), &Everybody, &mut entropy).unwrap();
     }
-    shown.push(format!("{:?}", UnmaskResponse::decode(recorded.message(Kind::UnmaskResponse)).unwrap()));
+    assert_eq!((shown.len(), name(&client)), (5, "Done"));
     let response = UnmaskResponse::decode(recorded.message(Kind::UnmaskResponse)).unwrap();
+    shown.push(format!("{response:?}"));
     let opened = response.opened.iter().flat_map(|o| match o {
         Opened::Nothing => Vec::new(),
         Opened::SelfSeed(share) | Opened::MaskKey(share) => share.to_vec(),
     });
     let secrets: Vec<u8> = entropy.1.iter().copied().chain(opened).collect();
-    assert_eq!(secrets.len(), 3 * 32 + 2 * 2 * 40 + 4 * 12 + 4 * 40, "keys, seed, coefficients, nonces, opened shares");
+    assert_eq!(secrets.len(), 4 * 32 + 2 * 2 * 40 + 4 * 12 + 4 * 40, "keys, seed, coefficients, nonces, opened shares");
     for window in secrets.windows(4).filter(|w| w.iter().any(|b| *b != 0)) {
         let listed = window.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
         let hex: String = window.iter().map(|b| format!("{b:02x}")).collect();

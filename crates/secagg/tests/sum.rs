@@ -5,18 +5,17 @@ mod story;
 
 use keyhush_secagg::{
     ClientId,
-    parameters::Adversary,
+    parameters::{Adversary, Assumptions, Parameters},
     server::{Connect, RoundFailure},
     session::{Inputs, Terms},
 };
 use proptest::prelude::*;
-use story::{POINTS, Vanishes, plain_sum, round, survivors, terms};
+use story::{POINTS, Vanishes, plain_sum, promising_nothing, round, survivors, terms};
 
-fn assert_exact(clients: u32, adversary: Adversary, connect: Connect, vanishes: &[Vanishes], seed: u64) {
-    let terms = terms(clients, adversary);
+fn assert_exact(terms: Terms, connect: Connect, vanishes: &[Vanishes], seed: u64) {
     let outcome = round(terms, connect, vanishes, seed).unwrap();
     assert_eq!(outcome.survivors, survivors(vanishes).map(ClientId).collect::<Vec<_>>());
-    assert_eq!(outcome.sum, plain_sum(&terms, survivors(vanishes)));
+    assert_eq!(*outcome.sum, plain_sum(&terms, survivors(vanishes)));
     assert!(outcome.wrong_shares.is_empty() && outcome.complaints.is_empty());
 }
 
@@ -24,7 +23,7 @@ fn assert_exact(clients: u32, adversary: Adversary, connect: Connect, vanishes: 
 fn the_sum_of_everybody_is_the_plain_sum() {
     for adversary in [Adversary::Curious, Adversary::SemiMalicious] {
         for clients in [20, 40, 130] {
-            assert_exact(clients, adversary, Connect::Found, &vec![Vanishes::Never; clients as usize], 1);
+            assert_exact(terms(clients, adversary), Connect::Found, &vec![Vanishes::Never; clients as usize], 1);
         }
     }
 }
@@ -44,7 +43,7 @@ fn every_pattern_of_drop_outs_in_a_complete_graph() {
             if there - 1 < 4 {
                 continue;
             }
-            assert_exact(7, Adversary::Curious, connect, &vanishes, patterns);
+            assert_exact(terms(7, Adversary::Curious), connect, &vanishes, patterns);
             patterns += 1;
         }
     }
@@ -59,7 +58,7 @@ fn every_pair_of_drop_outs_in_a_sparse_graph() {
         for (at_a, at_b) in POINTS[1..].iter().flat_map(|a| POINTS[1..].iter().map(move |b| (*a, *b))) {
             let mut vanishes = [Vanishes::Never; 12];
             (vanishes[0], vanishes[b]) = (at_a, at_b);
-            assert_exact(12, Adversary::Curious, connect, &vanishes, b as u64);
+            assert_exact(promising_nothing(12, Adversary::Curious), connect, &vanishes, b as u64);
         }
     }
 }
@@ -78,7 +77,7 @@ proptest! {
         for (who, point) in points.iter().take(clients as usize / 10) {
             vanishes[who.index(clients as usize)] = POINTS[*point];
         }
-        assert_exact(clients, adversary, Connect::Found, &vanishes, seed.into());
+        assert_exact(terms(clients, adversary), Connect::Found, &vanishes, seed.into());
     }
 }
 
@@ -90,7 +89,7 @@ fn below_the_least_number_no_sum_is_opened() {
         vanishes[..gone].fill(point);
         let outcome = round(terms, Connect::Found, &vanishes, 5);
         match gone {
-            2 => assert_eq!(outcome.unwrap().sum, plain_sum(&terms, survivors(&vanishes))),
+            2 => assert_eq!(*outcome.unwrap().sum, plain_sum(&terms, survivors(&vanishes))),
             _ => assert_eq!(outcome.unwrap_err(), RoundFailure::TooFew { got: 27, needed: 28 }, "{point:?}"),
         }
     }
@@ -133,14 +132,31 @@ fn the_largest_sum_does_not_wrap() {
         assert!(terms.check().is_ok() && u64::from(largest) * 31 < 1 << bits);
         assert!(Terms { inputs: Inputs::Bounded { largest: largest + 1 }, ..terms }.check().is_err(), "{bits}");
         let outcome = round(terms, Connect::Found, &[Vanishes::Never; 31], 8).unwrap();
-        assert_eq!(outcome.sum, plain_sum(&terms, 0..31));
+        assert_eq!(*outcome.sum, plain_sum(&terms, 0..31));
     }
 }
 
-/// Hundreds of clients on a sparse ring; thousands are in `scale.rs`.
+/// One in eleven vanishes, at each of the four points.
+fn one_in_eleven(clients: usize) -> Vec<Vanishes> {
+    (0..clients).map(|i| if i.is_multiple_of(11) { POINTS[i / 11 % 4] } else { Vanishes::Never }).collect()
+}
+
+/// Hundreds of clients on a sparse ring; a thousand are in `scale.rs`.
 #[test]
 fn hundreds_of_clients() {
-    let vanishes: Vec<Vanishes> =
-        (0..500).map(|i: usize| if i.is_multiple_of(11) { POINTS[i / 11 % 4] } else { Vanishes::Never }).collect();
-    assert_exact(500, Adversary::Curious, Connect::Found, &vanishes, 9);
+    let vanishes = one_in_eleven(500);
+    assert_exact(terms(500, Adversary::Curious), Connect::Found, &vanishes, 9);
+}
+
+/// Above three hundred a committee signs for everybody: not all are asked to sign, and the sum is of all.
+#[test]
+fn hundreds_of_clients_with_a_committee() {
+    let terms = Terms {
+        assumptions: Assumptions::new(0.1, 0.05, Adversary::SemiMalicious),
+        ..terms(320, Adversary::SemiMalicious)
+    };
+    let found = Parameters::find(320, &terms.assumptions).unwrap();
+    let committee = found.committee().unwrap();
+    assert!(!found.is_complete() && committee.size < 320 && committee.quorum < committee.size, "{found:?}");
+    assert_exact(terms, Connect::Found, &one_in_eleven(320), 10);
 }

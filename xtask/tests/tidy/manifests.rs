@@ -1,4 +1,5 @@
-//! Every version is kept once, in the `[workspace.dependencies]` of the root; members say `workspace = true`.
+//! Every version is kept once, in the `[workspace.dependencies]` of the root; members say `workspace = true`. And nothing that
+//! people install turns on the feature `insecure`.
 
 use super::tree::{File, Violation};
 
@@ -22,6 +23,29 @@ pub(crate) fn dependencies(file: &File) -> Vec<Violation> {
         }
     }
     violations.extend(section.unfinished().map(|(at, name)| ask(at, &name)));
+    violations
+}
+
+/// The feature `insecure` is for tests and for comparisons that somebody asks for: a dependency, or a feature of another name,
+/// that turns it on would bring it to users.
+pub(crate) fn insecure(file: &File) -> Vec<Violation> {
+    let mut heading = "";
+    let mut violations = Vec::new();
+    for (i, line) in file.text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.starts_with('[') {
+            heading = line.trim_matches(['[', ']']);
+            continue;
+        }
+        let key = line.split('=').next().unwrap_or_default().trim();
+        let for_users = heading.contains("dependencies") && !heading.contains("dev-dependencies");
+        let turns_on = line.contains("insecure") && (for_users || (heading == "features" && key != "insecure"));
+        if turns_on {
+            let why =
+                "this brings the feature `insecure` to users: only [dev-dependencies] and features of that name may";
+            violations.push(file.violation(i + 1, why.to_owned()));
+        }
+    }
     violations
 }
 
@@ -75,6 +99,24 @@ mod tests {
         ] {
             assert_eq!(count(evil), 1, "{evil}");
         }
+    }
+
+    #[test]
+    fn insecure_features_stay_with_tests() {
+        let count =
+            |text: &str| insecure(&File { path: "crates/x/Cargo.toml".to_owned(), text: text.to_owned() }).len();
+        for evil in [
+            "[dependencies]\nsecagg = { workspace = true, features = [\"insecure\"] }\n",
+            "[dependencies.secagg]\nworkspace = true\nfeatures = [\"insecure\"]\n",
+            "[workspace.dependencies]\nsecagg = { path = \"x\", features = [\"insecure\"] }\n",
+            "[features]\ndefault = [\"insecure\"]\n",
+            "[features]\nfast = [\"secagg/insecure\"]\n",
+        ] {
+            assert_eq!(count(evil), 1, "{evil}");
+        }
+        let good = "[features]\ninsecure = [\"secagg/insecure\"]\n[dev-dependencies]\n\
+                    secagg = { workspace = true, features = [\"insecure\"] }\n[dependencies]\nsecagg.workspace = true # insecure\n";
+        assert_eq!(count(good), 0);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use privacy::{
 };
 use secagg::{
     ClientId,
-    client::{Client, ClientError},
+    client::{Client, ClientError, Reply},
     directory::Everybody,
     entropy::OsEntropy,
     parameters::Floor,
@@ -93,7 +93,7 @@ impl SecureError {
         match failure {
             RoundFailure::Terms(_) | RoundFailure::NoRandomness(_) | RoundFailure::Unfinished => None,
             RoundFailure::TooFew { .. } | RoundFailure::Parameters(_) => Some(FailureReason::BelowGoal),
-            RoundFailure::OutOfReach { .. } => Some(FailureReason::OutOfReach),
+            RoundFailure::OutOfReach { .. } | RoundFailure::NotAgreed { .. } => Some(FailureReason::OutOfReach),
             _ => Some(FailureReason::NotWhole),
         }
     }
@@ -122,7 +122,7 @@ struct Device {
 
 impl Device {
     fn begin(offer: Offer, floor: Floor, user: u64, vanishes: Vanishes) -> Result<(Self, Vec<u8>), FleetError> {
-        let begun = Client::begin(offer, ClientId(user), floor, &Everybody, &mut OsEntropy);
+        let begun = Client::begin(offer, floor, &Everybody, &mut OsEntropy);
         let (client, keys) = begun.map_err(SecureError::Left)?;
         Ok((Self { user, vanishes, client }, keys))
     }
@@ -131,11 +131,19 @@ impl Device {
         ClientId(self.user)
     }
 
-    /// Its answer to a message that has one.
-    fn answer(&mut self, message: Option<Vec<u8>>) -> Result<Vec<u8>, FleetError> {
+    /// Its answer to a message; nothing where it only takes note.
+    fn answer(&mut self, message: Option<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, FleetError> {
         let message = message.ok_or(SecureError::Refused(Refusal::Stranger(self.id())))?;
-        let answer = self.client.receive(&message, &Everybody, &mut OsEntropy).map_err(SecureError::Left)?;
-        Ok(answer.unwrap_or_default())
+        match self.client.receive(&message, &Everybody, &mut OsEntropy).map_err(SecureError::Left)? {
+            Reply::Send(answer) => Ok(answer),
+            Reply::Ready => Ok(Zeroizing::default()),
+            Reply::Ignored(why) => Err(SecureError::Left(why).into()),
+        }
+    }
+
+    /// Its signature, if it is in the committee.
+    fn signature(&mut self, view: Option<Vec<u8>>) -> Result<Option<Zeroizing<Vec<u8>>>, FleetError> {
+        view.map(|view| self.answer(Some(view))).transpose()
     }
 }
 
@@ -151,7 +159,7 @@ pub(super) fn round(
     let mut attempt = Attempt { population, most_tokens, task, secure, busy_s: 0.0 };
     let (outcome, mut exact) = attempt.run(workers)?;
     exact.sort_unstable_by_key(|(user, _)| *user);
-    let (sum, survivors) = (Zeroizing::new(outcome.sum), outcome.survivors.len() as u64);
+    let (sum, survivors) = (outcome.sum, outcome.survivors.len() as u64);
     Ok(Secured { sum, survivors, exact, busy_s: attempt.busy_s, wall_s: began.elapsed().as_secs_f64() })
 }
 
@@ -193,14 +201,13 @@ impl Attempt<'_, '_> {
         devices.retain(|device| device.vanishes.sends() && server.shared(device.id()));
         let (server, Trained { mut devices, exact, .. }) = self.train(workers, server, devices)?;
 
-        // Where the server is not taken at its word, they vouch to each other for what became of everybody.
+        // Where the server is not taken at its word, the committee signs what became of everybody.
         let mut server = server.close().map_err(SecureError::Failed)?;
         devices.retain(|device| device.vanishes > Vanishes::BeforeUnmask);
-        if server.is_needed() {
-            let vouchers = self.each(threads, &mut devices, |device| device.answer(server.view(device.id())))?;
-            for (device, vouchers) in devices.iter().zip(vouchers) {
-                server.receive(device.id(), &vouchers).map_err(SecureError::Refused)?;
-            }
+        let signed = self.each(threads, &mut devices, |device| device.signature(server.view(device.id())))?;
+        for (device, signature) in devices.iter().zip(signed) {
+            let Some(signature) = signature else { continue };
+            server.receive(device.id(), &signature).map_err(SecureError::Refused)?;
         }
 
         // Those who are still there open one share of each neighbour.

@@ -116,6 +116,7 @@ impl Secure {
             dimension: residues.len() as u32,
             bits: residues.bits(),
             inputs,
+            most_evidence: 0,
         }
     }
 
@@ -127,7 +128,7 @@ impl Secure {
         let wrong = |e: &dyn std::fmt::Display| ConfigError::new("aggregation", e);
         let parameters = self.parameters(clients)?;
         let shape = Shape::new(residues.len(), residues.bits()).map_err(|e| wrong(&e))?;
-        Ok(Traffic::of(&parameters, &shape, self.assumptions.adversary))
+        Ok(Traffic::of(&parameters, &shape))
     }
 
     /// How so many devices are connected.
@@ -159,8 +160,9 @@ impl Secure {
     pub fn words(&self) -> String {
         let Assumptions { dropout, corrupted, security_bits, adversary, .. } = self.assumptions;
         format!(
-            "SecAgg+ between simulated devices, which the program that simulates them sees; {adversary} server, {:.1} % of \
+            "SecAgg+ between simulated devices, which the program that simulates them sees; {adversary} server{}, {:.1} % of \
              devices corrupted, {:.1} % dropping out, {security_bits} bits, no sum of fewer than {}{}",
+            words_of(adversary),
             100.0 * corrupted,
             100.0 * dropout,
             self.least_survivors,
@@ -179,6 +181,14 @@ impl Secure {
                 self.most_clients
             ),
         }
+    }
+}
+
+/// What is believed of a server whose directory nobody else vouches for.
+const fn words_of(adversary: Adversary) -> &'static str {
+    match adversary {
+        Adversary::Curious => "",
+        Adversary::SemiMalicious => ", honest until the directory is closed",
     }
 }
 

@@ -44,6 +44,7 @@ impl Chain {
     }
 
     /// Whether the key of the chain signed an entry, wherever it belongs.
+    #[cfg(feature = "files")]
     pub(super) fn signed(&self, entry: &Entry) -> bool {
         self.key.is_some_and(|key| entry.is_signed_by(&key))
     }

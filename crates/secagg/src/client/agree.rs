@@ -1,63 +1,113 @@
-//! What became of everybody, agreed upon: a server that may lie about who dropped out is held to one story.
+//! What became of everybody, signed: a server that may lie about it is held to one story (rule P25).
 //!
-//! Thresholds alone keep both secrets of one client apart. They do not keep a server from telling one client that most of
-//! its neighbours are gone, and those neighbours' neighbours, a few each, that they are: then one client's masks come off and
-//! its input is bare, with no secret opened twice. So every survivor is shown the whole round, checks what it can see of it,
-//! and opens nothing before a threshold of its neighbours has vouched that they were shown the same. A threshold is more than
-//! half of the honest neighbours, and neighbourhoods on the ring overlap: one story is left.
+//! What a client opens depends on who dropped out. A server that tells some of them one thing and others another can cut a
+//! few off and learn their sum, or one client's input, with no secret opened twice; neighbours who vouch for each other do not
+//! stop it, since a ring can be split into arcs that agree among themselves. So the story is one for the whole round: a quorum
+//! of the committee has signed it, each member signs one, and two quorums would have an honest member in common
+//! ([`Committee`](crate::parameters::Committee)). A client opens nothing before it has seen the signatures, and nothing in a
+//! story that contradicts what it was told before.
 
-use super::{AwaitUnmask, ClientError, Drawn, Neighbour, mask::Held};
+use super::{ClientError, Drawn, mask::Held};
 use crate::{
-    message::{Agreement, View},
+    graph::Graph,
+    keys::{Signature, SigningKey, is_signed},
+    message::View,
     session::SessionId,
     wire::Bits,
 };
 
-/// A client that has sent its masked input, until it is shown what became of everybody.
+/// What a client needs to see before it opens anything, where the server is not taken at its word.
 #[derive(Debug)]
-pub struct AwaitView {
-    pub(super) session: SessionId,
+pub(super) struct Agreement {
     pub(super) drawn: Drawn,
+    pub(super) position: u32,
+    pub(super) least_survivors: usize,
+    /// The committee's keys.
+    pub(super) committee: Vec<[u8; 32]>,
+    /// Of a member of the committee: its own.
+    pub(super) signing_key: Option<SigningKey>,
+    /// What it has signed.
+    pub(super) signed: Option<[u8; 32]>,
+}
+
+impl Agreement {
+    /// Signs a view, if it is one that this client can believe and the first. The same view is signed again, with the same
+    /// signature, since the answer may have been lost.
+    pub(super) fn sign(&mut self, session: &SessionId, view: &View, held: &[Held]) -> Result<Signature, ClientError> {
+        let key = self.signing_key.as_ref().ok_or(ClientError::NotInCommittee)?;
+        self.told(held, &self.drawn.graph()).check(session, view)?;
+        let digest = view.digest();
+        if self.signed.is_some_and(|signed| signed != digest) {
+            return Err(ClientError::SecondView);
+        }
+        self.signed = Some(digest);
+        Ok(key.sign(&digest))
+    }
+
+    /// Which neighbours are in the sum, by a view that a quorum signed and this client can believe.
+    pub(super) fn survivors(
+        &self,
+        session: &SessionId,
+        view: &View,
+        signatures: &[Option<Signature>],
+        held: &[Held],
+    ) -> Result<Bits, ClientError> {
+        let graph = self.drawn.graph();
+        self.told(held, &graph).check(session, view)?;
+        let digest = view.digest();
+        if self.signed.is_some_and(|signed| signed != digest) {
+            return Err(ClientError::SecondView);
+        }
+        let (expected, got) = (self.committee.len(), signatures.len());
+        if expected != got {
+            return Err(ClientError::Count { expected, got });
+        }
+        let signs = |(key, signature): (&[u8; 32], &Option<Signature>)| {
+            signature.as_ref().is_some_and(|signature| is_signed(key, &digest, signature))
+        };
+        let got = self.committee.iter().zip(signatures).filter(|both| signs(*both)).count();
+        let needed = self.quorum();
+        if got < needed {
+            return Err(ClientError::NotAgreed { got, needed });
+        }
+        let neighbours = graph.neighbours(self.position);
+        Ok(Bits::new(neighbours.iter().map(|at| view.alive.get(*at as usize)).collect()))
+    }
+
+    /// Signatures that decide. Parameters without a committee are below the floor of who does not trust the server.
+    pub(super) fn quorum(&self) -> usize {
+        self.drawn.parameters.committee().map_or(usize::MAX, |c| c.quorum as usize)
+    }
+
+    fn told<'a>(&self, held: &'a [Held], graph: &'a Graph) -> Told<'a, impl Fn(usize) -> bool + 'a> {
+        Told {
+            graph,
+            position: self.position,
+            threshold: self.drawn.parameters.threshold() as usize,
+            least_survivors: self.least_survivors,
+            is_present: |slot| !matches!(held[slot], Held::Absent),
+        }
+    }
+}
+
+/// What a client knows of a round when it is shown a view: the rules by which it believes it.
+pub(super) struct Told<'a, P> {
+    pub(super) graph: &'a Graph,
     pub(super) position: u32,
     pub(super) threshold: usize,
     pub(super) least_survivors: usize,
-    pub(super) neighbours: Vec<Neighbour>,
-    pub(super) held: Vec<Held>,
+    /// Whether it was told that its neighbour of this number shared.
+    pub(super) is_present: P,
 }
 
-/// What a client vouched for.
-#[derive(Debug)]
-pub(super) struct Agreed {
-    pub(super) position: u32,
-    pub(super) neighbours: Vec<Neighbour>,
-    pub(super) alive: Bits,
-    pub(super) digest: [u8; 32],
-}
-
-impl AwaitView {
-    /// Checks the view and vouches for it to every neighbour that is alive in it.
-    ///
-    /// # Errors
-    /// When the view contradicts itself or what the client was told before, or leaves somebody too few neighbours.
-    pub fn agree(self, view: &View) -> Result<(AwaitUnmask, Agreement), ClientError> {
-        self.check(view)?;
-        let Self { session, position, threshold, neighbours, held, .. } = self;
-        let digest = view.digest();
-        let alive = Bits::new(neighbours.iter().map(|n| view.alive.get(n.position as usize)).collect());
-        let voucher = |(neighbour, alive): (&Neighbour, bool)| {
-            alive.then(|| neighbour.sealing.voucher(&session, position, neighbour.position, &digest))
-        };
-        let vouchers = neighbours.iter().zip(alive.iter()).map(voucher).collect();
-        let agreed = Some(Agreed { position, neighbours, alive, digest });
-        Ok((AwaitUnmask { session, threshold, held, agreed }, Agreement { session, vouchers }))
-    }
-
-    fn check(&self, view: &View) -> Result<(), ClientError> {
-        let View { session, present, alive } = view;
-        if *session != self.session {
+impl<P: Fn(usize) -> bool> Told<'_, P> {
+    /// Refuses a view that contradicts itself or what the client was told, or leaves somebody too little company.
+    pub(super) fn check(&self, session: &SessionId, view: &View) -> Result<(), ClientError> {
+        let View { session: of, present, alive } = view;
+        if of != session {
             return Err(ClientError::OtherSession);
         }
-        let clients = self.drawn.parameters.clients() as usize;
+        let clients = self.graph.clients() as usize;
         if present.len() != clients || alive.len() != clients {
             return Err(ClientError::View("it is not of this many clients"));
         }
@@ -67,25 +117,23 @@ impl AwaitView {
         if !alive.get(self.position as usize) {
             return Err(ClientError::View("we are alive"));
         }
-        for (slot, (neighbour, held)) in self.neighbours.iter().zip(&self.held).enumerate() {
-            if present.get(neighbour.position as usize) == matches!(held, Held::Absent) {
-                return Err(ClientError::OtherView { slot });
-            }
+        let neighbours = self.graph.neighbours(self.position);
+        let other = |(slot, at): (usize, &u32)| present.get(*at as usize) != (self.is_present)(slot);
+        if let Some(slot) = neighbours.iter().enumerate().position(other) {
+            return Err(ClientError::OtherView { slot });
         }
         let (got, needed) = (alive.ones(), self.least_survivors);
         if got < needed {
             return Err(ClientError::TooFew { got, needed });
         }
-        self.check_company(alive)
+        self.check_company(&neighbours, alive)
     }
 
     /// This client and each of its neighbours in the sum has a threshold of neighbours in the sum.
-    fn check_company(&self, alive: &Bits) -> Result<(), ClientError> {
+    fn check_company(&self, neighbours: &[u32], alive: &Bits) -> Result<(), ClientError> {
         let there = |at: &u32| alive.get(*at as usize);
-        let graph = self.drawn.graph();
-        let around = self.neighbours.iter().map(|n| n.position).filter(there).chain([self.position]);
-        for at in around {
-            let (got, needed) = (graph.around(at).filter(there).count(), self.threshold);
+        for at in neighbours.iter().copied().filter(there).chain([self.position]) {
+            let (got, needed) = (self.graph.around(at).filter(there).count(), self.threshold);
             if got < needed {
                 return Err(ClientError::TooFew { got, needed });
             }

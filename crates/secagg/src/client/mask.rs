@@ -3,7 +3,7 @@
 
 use zeroize::{Zeroize, Zeroizing};
 
-use super::{AwaitDelivery, AwaitUnmask, AwaitView, ClientError, Drawn, Neighbour};
+use super::{AwaitDelivery, AwaitUnmask, ClientError, agree::Agreement};
 use crate::{
     keys::Agreed,
     masks::{self, MaskKey, Shape, Sign},
@@ -32,21 +32,10 @@ pub(super) enum Held {
 pub struct Ready {
     terms: Terms,
     session: SessionId,
-    drawn: Drawn,
-    position: u32,
     threshold: usize,
-    neighbours: Vec<Neighbour>,
     held: Vec<Held>,
     streams: Vec<(MaskKey, Sign)>,
-}
-
-/// A client that has sent its input: what it waits for depends on how far it trusts the server.
-#[derive(Debug)]
-pub enum Sent {
-    /// To be shown what became of everybody.
-    View(AwaitView),
-    /// To be told whose inputs arrived.
-    Unmask(AwaitUnmask),
+    agreement: Option<Agreement>,
 }
 
 impl std::fmt::Debug for Ready {
@@ -84,8 +73,16 @@ impl AwaitDelivery {
             let sign = if neighbour.position > self.position { Sign::Plus } else { Sign::Minus };
             streams.push((agreed.pair_mask(&self.session, self.position, neighbour.position), sign));
         }
-        let Self { terms, session, drawn, position, threshold, neighbours, .. } = self;
-        Ok(Ready { terms, session, drawn, position, threshold, neighbours, held, streams })
+        let Self { terms, session, drawn, position, threshold, committee, signing_key, .. } = self;
+        let agreement = (terms.assumptions.adversary == Adversary::SemiMalicious).then(|| Agreement {
+            drawn,
+            position,
+            least_survivors: terms.least_survivors as usize,
+            committee,
+            signing_key,
+            signed: None,
+        });
+        Ok(Ready { terms, session, threshold, held, streams, agreement })
     }
 }
 
@@ -98,11 +95,15 @@ fn open(sealing: &Agreed, session: &SessionId, from: u32, to: u32, sealed: &[u8;
 }
 
 impl Ready {
+    pub(super) const fn session(&self) -> &SessionId {
+        &self.session
+    }
+
     /// Masks the input. The keys of the masks are gone afterwards.
     ///
     /// # Errors
     /// When the input does not fit the offer.
-    pub fn mask(self, input: &[u32]) -> Result<(Sent, Vec<u8>), ClientError> {
+    pub fn mask(self, input: &[u32]) -> Result<(AwaitUnmask, Vec<u8>), ClientError> {
         let (expected, got) = (self.terms.dimension as usize, input.len());
         if got != expected {
             return Err(ClientError::Length { expected, got });
@@ -113,18 +114,8 @@ impl Ready {
         let mut message = MaskedInput::begin(&self.session, &complaints);
         message.reserve_exact(shape.packed_len());
         mask_in_chunks(&shape, input, self.terms.largest_input(), &self.streams, &mut message)?;
-        Ok((self.sent(), message))
-    }
-
-    fn sent(self) -> Sent {
-        let Self { terms, session, drawn, position, threshold, neighbours, held, .. } = self;
-        match terms.assumptions.adversary {
-            Adversary::Curious => Sent::Unmask(AwaitUnmask { session, threshold, held, agreed: None }),
-            Adversary::SemiMalicious => {
-                let least_survivors = terms.least_survivors as usize;
-                Sent::View(AwaitView { session, drawn, position, threshold, least_survivors, neighbours, held })
-            }
-        }
+        let Self { session, threshold, held, agreement, .. } = self;
+        Ok((AwaitUnmask { session, threshold, held, agreement }, message))
     }
 }
 

@@ -5,8 +5,8 @@
 //!        | AdvertiseKeys                  | ShareKeys                         | MaskedInput       | UnmaskResponse
 //! ```
 //!
-//! Against a semi-malicious server there is a step between input and unmasking: `AwaitView --View--> AwaitUnmask`, in which
-//! neighbours vouch to each other that they were shown the same drop-outs.
+//! Against a semi-malicious server members of the committee are asked in between: `AwaitUnmask --View--> AwaitUnmask`, in
+//! which they sign what became of everybody. Everybody else sees the signatures when it is asked to unmask.
 //!
 //! Each step consumes the state before it, so there is no way to say a second time what may be said once: a client that has
 //! answered an [`UnmaskRequest`](crate::message::UnmaskRequest) no longer exists, and its secrets are zeroized. No state can
@@ -16,22 +16,21 @@
 mod agree;
 mod mask;
 mod neighbourhood;
+#[cfg(test)]
+mod splits;
 mod unmask;
 
 use thiserror::Error;
+use zeroize::Zeroizing;
 
-pub use self::{
-    agree::AwaitView,
-    mask::{Ready, Sent},
-    neighbourhood::AwaitNeighbourhood,
-    unmask::AwaitUnmask,
-};
+pub(crate) use self::neighbourhood::Shown;
+pub use self::{mask::Ready, neighbourhood::AwaitNeighbourhood, unmask::AwaitUnmask};
 use crate::{
-    ClientId,
-    directory::Admission,
+    directory::{Admission, NoEvidence},
     entropy::{Entropy, NoRandomness},
     graph::Graph,
-    keys::{Agreed, SecretKey, SelfSeed},
+    keys::{Agreed, SecretKey, SelfSeed, SigningKey},
+    message::{self, Kind},
     parameters::{Floor, ParameterError, Parameters},
     session::{Offer, SessionId, Terms, TermsError},
     shamir::ShamirError,
@@ -40,6 +39,7 @@ use crate::{
 
 /// Why a client does not go on.
 #[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
 pub enum ClientError {
     /// The terms have no meaning.
     #[error("the offer is refused: {0}")]
@@ -67,11 +67,25 @@ pub enum ClientError {
     /// The coin is not the one that the server committed to.
     #[error("the server's coin is not the one that it committed to")]
     Coin,
-    /// The client's own keys are not in the directory where it is told that they are.
-    #[error("our own keys are not in the directory")]
-    NotListed,
-    /// A list that is not as long as the neighbourhood.
-    #[error("expected {expected} neighbours, got {got}")]
+    /// Neighbours, committee or the client itself are not in the directory where the server says.
+    #[error("the directory does not have our own keys and those that we are shown at their positions")]
+    NotProved,
+    /// Members are not in the order of their pseudonyms, or one has two positions.
+    #[error("the directory is not in order: somebody chose who sits where, or is there twice")]
+    Order,
+    /// Evidence of our own that nobody would take.
+    #[error("our evidence has {got} bytes, and the offer allows {most}")]
+    LongEvidence {
+        /// How long it is.
+        got: usize,
+        /// How long it may be.
+        most: usize,
+    },
+    /// Nobody attests this device's keys.
+    #[error(transparent)]
+    NoEvidence(#[from] NoEvidence),
+    /// A list that is not as long as it must be.
+    #[error("expected a list of {expected}, got {got}")]
     Count {
         /// How many there are.
         expected: usize,
@@ -84,14 +98,14 @@ pub enum ClientError {
         /// Which.
         slot: usize,
     },
-    /// A neighbour whose keys are weak, or used by two.
-    #[error("neighbour {slot} has a key that is weak or used twice")]
+    /// A member whose keys are weak, or used by two.
+    #[error("member {slot} that we are shown has a key that is weak or used twice")]
     Key {
         /// Which.
         slot: usize,
     },
-    /// A neighbour that nobody vouches for.
-    #[error("the evidence of neighbour {slot} does not hold")]
+    /// A member that nobody vouches for.
+    #[error("the evidence of member {slot} that we are shown does not hold")]
     Evidence {
         /// Which.
         slot: usize,
@@ -105,18 +119,24 @@ pub enum ClientError {
     /// A view of the round that contradicts itself or what the client knows.
     #[error("the server's view is refused: {0}")]
     View(&'static str),
-    /// Drop-outs other than those of the view.
-    #[error("neighbour {slot} is not what the server's view said")]
+    /// A view in which neighbours shared who did not, or the other way about.
+    #[error("the server's view of neighbour {slot} is not what we were told before")]
     OtherView {
         /// Which.
         slot: usize,
     },
-    /// Too few neighbours were shown the same view.
-    #[error("{got} neighbours vouch for the server's view, {needed} are needed")]
+    /// A view for somebody who does not sign any.
+    #[error("we are not in the committee")]
+    NotInCommittee,
+    /// A view other than the one that we signed.
+    #[error("the server shows a second view of the round; we have signed another")]
+    SecondView,
+    /// Too few of the committee have signed the view.
+    #[error("{got} of the committee have signed the server's view, {needed} are needed")]
     NotAgreed {
-        /// How many do.
+        /// How many have.
         got: usize,
-        /// The threshold.
+        /// The quorum.
         needed: usize,
     },
     /// So few neighbours that a sum could be of too few.
@@ -149,7 +169,10 @@ pub enum ClientError {
     /// Secrets cannot be shared.
     #[error(transparent)]
     Sharing(#[from] ShamirError),
-    /// A message that no state is waiting for.
+    /// A message that this client is not waiting for.
+    #[error("this client is not waiting for {}", .0.name())]
+    NotNow(Kind),
+    /// A message for a client that is over.
     #[error("this client is {0}")]
     Over(&'static str),
 }
@@ -186,6 +209,10 @@ pub struct AwaitDelivery {
     position: u32,
     threshold: usize,
     neighbours: Vec<Neighbour>,
+    /// The committee's keys, in the order of their positions; none where the server is taken at its word.
+    committee: Vec<[u8; 32]>,
+    /// Of a member of the committee: its own.
+    signing_key: Option<SigningKey>,
     mask_key: SecretKey,
     self_seed: SelfSeed,
 }
@@ -199,15 +226,28 @@ pub enum Client {
     AwaitDelivery(AwaitDelivery),
     /// It can mask its input.
     Ready(Ready),
-    /// It has sent its masked input, and does not take the server's word on drop-outs.
-    AwaitView(AwaitView),
-    /// It has sent its masked input, and may be asked for shares.
+    /// It has sent its masked input, and may be asked to sign, and for shares.
     AwaitUnmask(AwaitUnmask),
     /// It has answered everything.
     Done,
     /// It has given up.
     Aborted,
 }
+
+/// What a client does about a message.
+#[derive(Debug, PartialEq)]
+pub enum Reply {
+    /// It answers.
+    Send(Zeroizing<Vec<u8>>),
+    /// It can mask its input now.
+    Ready,
+    /// Nothing: the message is late, early, repeated, of another session or of no protocol that the client speaks, and it waits
+    /// for its own. (There is no session before the neighbourhood: one of another attempt ends the client.)
+    Ignored(ClientError),
+}
+
+/// How a state takes a message.
+type Taken = Result<(Client, Reply), ClientError>;
 
 impl Client {
     /// A client that takes up an offer, and what it says first.
@@ -216,61 +256,57 @@ impl Client {
     /// When the offer is below the floor or has no meaning.
     pub fn begin(
         offer: Offer,
-        id: ClientId,
         floor: Floor,
         admission: &dyn Admission,
         entropy: &mut dyn Entropy,
     ) -> Result<(Self, Vec<u8>), ClientError> {
-        let (client, message) = AwaitNeighbourhood::begin(offer, id, floor, admission, entropy)?;
+        let (client, message) = AwaitNeighbourhood::begin(offer, floor, admission, entropy)?;
         Ok((Self::AwaitNeighbourhood(client), message.encode()))
     }
 
-    /// Takes a message of the server; gives the answer, if there is one. A message that belongs to another state changes
-    /// nothing. Any other error ends the client.
+    /// Takes a message of the server.
     ///
     /// # Errors
-    /// When the message is not one that the client goes on with.
+    /// When the server has broken the rules, or this client has: it is over, and holds no secrets any more. Also when it was
+    /// over before.
     pub fn receive(
         &mut self,
         bytes: &[u8],
         admission: &dyn Admission,
         entropy: &mut dyn Entropy,
-    ) -> Result<Option<Vec<u8>>, ClientError> {
-        let (next, answer) = match std::mem::replace(self, Self::Aborted) {
-            Self::AwaitNeighbourhood(client) => match crate::message::Neighbourhood::decode(bytes) {
-                Ok(message) => {
-                    let (client, answer) = client.share(&message, admission, entropy)?;
-                    (Self::AwaitDelivery(client), Some(answer.encode()))
-                }
-                Err(e) => return self.stay_if_elsewhere(Self::AwaitNeighbourhood(client), e),
-            },
-            Self::AwaitDelivery(client) => match crate::message::Delivery::decode(bytes) {
-                Ok(message) => (Self::Ready(client.deliver(&message)?), None),
-                Err(e) => return self.stay_if_elsewhere(Self::AwaitDelivery(client), e),
-            },
-            Self::AwaitView(client) => match crate::message::View::decode(bytes) {
-                Ok(message) => {
-                    let (client, answer) = client.agree(&message)?;
-                    (Self::AwaitUnmask(client), Some(answer.encode()))
-                }
-                Err(e) => return self.stay_if_elsewhere(Self::AwaitView(client), e),
-            },
-            Self::AwaitUnmask(client) => match crate::message::UnmaskRequest::decode(bytes) {
-                Ok(message) => (Self::Done, Some(client.unmask(&message)?.encode())),
-                Err(e) => return self.stay_if_elsewhere(Self::AwaitUnmask(client), e),
-            },
-            Self::Ready(client) => {
-                *self = Self::Ready(client);
-                return Err(ClientError::Over("waiting for its input"));
-            }
-            Self::Done => {
-                *self = Self::Done;
-                return Err(ClientError::Over("done"));
-            }
-            Self::Aborted => return Err(ClientError::Over("aborted")),
+    ) -> Result<Reply, ClientError> {
+        if let Some(why) = self.ignored(bytes)? {
+            return Ok(Reply::Ignored(why));
+        }
+        let (next, reply) = match std::mem::replace(self, Self::Aborted) {
+            Self::AwaitNeighbourhood(client) => client.take(bytes, admission, entropy)?,
+            Self::AwaitDelivery(client) => client.take(bytes)?,
+            Self::AwaitUnmask(client) => client.take(bytes)?,
+            Self::Ready(_) | Self::Done | Self::Aborted => return Err(ClientError::Over("not waiting for anything")),
         };
         *self = next;
-        Ok(answer)
+        Ok(reply)
+    }
+
+    /// Why a message is none of this client's business, if so. A client that is over takes none at all.
+    fn ignored(&self, bytes: &[u8]) -> Result<Option<ClientError>, ClientError> {
+        let (kinds, session): (&[Kind], _) = match self {
+            Self::AwaitNeighbourhood(_) => (&[Kind::Neighbourhood], None),
+            Self::AwaitDelivery(client) => (&[Kind::Delivery], Some(&client.session)),
+            Self::Ready(client) => (&[], Some(client.session())),
+            Self::AwaitUnmask(client) => (&[Kind::View, Kind::UnmaskRequest], Some(&client.session)),
+            Self::Done => return Err(ClientError::Over("done")),
+            Self::Aborted => return Err(ClientError::Over("aborted")),
+        };
+        let (kind, rest) = match message::kind(bytes) {
+            Ok(known) => known,
+            Err(unknown) => return Ok(Some(unknown.into())),
+        };
+        if !kinds.contains(&kind) {
+            return Ok(Some(ClientError::NotNow(kind)));
+        }
+        let other = session.is_some_and(|session| rest.first_chunk().is_some_and(|of| *of != session.0));
+        Ok(other.then_some(ClientError::OtherSession))
     }
 
     /// Masks the input; gives the message.
@@ -280,11 +316,8 @@ impl Client {
     pub fn mask(&mut self, input: &[u32]) -> Result<Vec<u8>, ClientError> {
         match std::mem::replace(self, Self::Aborted) {
             Self::Ready(client) => {
-                let (sent, message) = client.mask(input)?;
-                *self = match sent {
-                    Sent::View(client) => Self::AwaitView(client),
-                    Sent::Unmask(client) => Self::AwaitUnmask(client),
-                };
+                let (client, message) = client.mask(input)?;
+                *self = Self::AwaitUnmask(client);
                 Ok(message)
             }
             other => {
@@ -293,12 +326,28 @@ impl Client {
             }
         }
     }
+}
 
-    /// A message of another kind is late, early or repeated, and no reason to leave.
-    fn stay_if_elsewhere(&mut self, state: Self, error: WireError) -> Result<Option<Vec<u8>>, ClientError> {
-        if matches!(error, WireError::Kind { .. }) {
-            *self = state;
+impl AwaitNeighbourhood {
+    fn take(self, bytes: &[u8], admission: &dyn Admission, entropy: &mut dyn Entropy) -> Taken {
+        let (client, answer) = self.share(&message::Neighbourhood::decode(bytes)?, admission, entropy)?;
+        Ok((Client::AwaitDelivery(client), Reply::Send(answer.encode().into())))
+    }
+}
+
+impl AwaitDelivery {
+    fn take(self, bytes: &[u8]) -> Taken {
+        Ok((Client::Ready(self.deliver(&message::Delivery::decode(bytes)?)?), Reply::Ready))
+    }
+}
+
+impl AwaitUnmask {
+    fn take(self, bytes: &[u8]) -> Taken {
+        if message::kind(bytes)?.0 == Kind::View {
+            let (client, answer) = self.sign(&message::View::decode(bytes)?)?;
+            return Ok((Client::AwaitUnmask(client), Reply::Send(answer.encode().into())));
         }
-        Err(error.into())
+        let answer = self.unmask(&message::UnmaskRequest::decode(bytes)?)?;
+        Ok((Client::Done, Reply::Send(answer.encode())))
     }
 }

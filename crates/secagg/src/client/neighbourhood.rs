@@ -6,11 +6,13 @@ use zeroize::Zeroizing;
 
 use super::{AwaitDelivery, ClientError, Drawn, Neighbour};
 use crate::{
-    ClientId,
-    directory::{Admission, Member, holds, statement},
+    Pseudonym,
+    directory::{Admission, Member, statement},
     entropy::Entropy,
-    keys::{PublicKeys, SecretKey, SelfSeed},
-    message::{AdvertiseKeys, Listing, Neighbourhood, SEALED, ShareKeys},
+    graph::{self, Graph},
+    keys::{PublicKeys, SecretKey, SelfSeed, SigningKey},
+    merkle,
+    message::{AdvertiseKeys, Neighbourhood, SEALED, ShareKeys},
     parameters::Floor,
     session::{Offer, OfferHash, Terms, session},
     shamir::{Share, deal},
@@ -25,29 +27,52 @@ pub struct AwaitNeighbourhood {
     own: Member,
     seal_key: SecretKey,
     mask_key: SecretKey,
+    signing_key: SigningKey,
+}
+
+/// Who a client is shown: its neighbours and the committee, each once and itself left out, in ascending order.
+pub(crate) struct Shown {
+    pub(crate) neighbours: Vec<u32>,
+    pub(crate) members: Vec<u32>,
+}
+
+impl Shown {
+    pub(crate) fn new(graph: &Graph, committee: &[u32], position: u32) -> Self {
+        let neighbours = graph.neighbours(position);
+        let mut members = [&neighbours[..], committee].concat();
+        members.sort_unstable();
+        members.dedup();
+        members.retain(|at| *at != position);
+        Self { neighbours, members }
+    }
 }
 
 impl AwaitNeighbourhood {
-    /// Takes up an offer with fresh keys.
+    /// Takes up an offer with fresh keys and a fresh pseudonym.
     ///
     /// # Errors
-    /// When the offer has no meaning or promises less than the floor, or there is no randomness.
+    /// When the offer has no meaning or promises less than the floor, there is no randomness, or nobody attests the keys.
     pub fn begin(
         offer: Offer,
-        id: ClientId,
         floor: Floor,
         admission: &dyn Admission,
         entropy: &mut dyn Entropy,
     ) -> Result<(Self, AdvertiseKeys), ClientError> {
         offer.terms.check()?;
         check_floor(&offer.terms, &floor)?;
+        let floor = floor.raised_to(&offer.terms.assumptions);
         let (seal_key, mask_key) = (SecretKey::draw(entropy)?, SecretKey::draw(entropy)?);
-        let keys = PublicKeys { sealing: seal_key.public(), masking: mask_key.public() };
+        let (signing_key, pseudonym) = (SigningKey::draw(entropy)?, Pseudonym::draw(entropy)?);
+        let keys = PublicKeys { sealing: seal_key.public(), masking: mask_key.public(), signing: signing_key.public() };
         let hash = offer.hash();
-        let evidence = admission.attest(&statement(&hash, id, &keys));
-        let message = AdvertiseKeys { offer: hash, keys, evidence: evidence.clone() };
-        let own = Member { client: id, keys, evidence };
-        Ok((Self { offer, hash, floor, own, seal_key, mask_key }, message))
+        let evidence = admission.attest(&statement(&hash, &pseudonym, &keys))?;
+        let (got, most) = (evidence.len(), offer.terms.most_evidence as usize);
+        if got > most {
+            return Err(ClientError::LongEvidence { got, most });
+        }
+        let own = Member { pseudonym, keys, evidence };
+        let message = AdvertiseKeys { offer: hash, member: own.clone() };
+        Ok((Self { offer, hash, floor, own, seal_key, mask_key, signing_key }, message))
     }
 
     /// Checks the neighbourhood and shares the keys among it.
@@ -60,26 +85,37 @@ impl AwaitNeighbourhood {
         admission: &dyn Admission,
         entropy: &mut dyn Entropy,
     ) -> Result<(AwaitDelivery, ShareKeys), ClientError> {
+        self.check_parameters(message)?;
         let permutation_seed = message.coin.permutation(&message.root);
         let drawn = Drawn { parameters: message.parameters, permutation_seed };
-        let positions = self.check(message, &drawn, admission)?;
         let session = session(&self.hash, &message.root, &message.parameters, &message.coin);
-        let mut neighbours = Vec::with_capacity(positions.len());
-        for (slot, (position, listing)) in positions.iter().zip(&message.neighbours).enumerate() {
-            let keys = &listing.member.keys;
+        let size = message.parameters.committee().map_or(0, |c| c.size);
+        let committee = graph::committee(message.parameters.clients(), size, &session.committee_seed());
+        let shown = Shown::new(&drawn.graph(), &committee, message.position);
+        self.check_members(message, &shown, admission)?;
+        let member = |at: &u32| shown.members.binary_search(at).ok().map(|slot| &message.members[slot].keys);
+
+        let mut neighbours = Vec::with_capacity(shown.neighbours.len());
+        for (slot, position) in shown.neighbours.iter().enumerate() {
+            let keys = member(position).ok_or(ClientError::Neighbour { slot })?;
             let sealing = self.seal_key.agree(&keys.sealing).map_err(|_| ClientError::Key { slot })?;
             neighbours.push(Neighbour { position: *position, masking: keys.masking, sealing });
         }
-        let Self { offer, mask_key, .. } = self;
+        // The only one of the committee who is not among the members is this client itself.
+        let own = self.own.keys.signing;
+        let signs = committee.binary_search(&message.position).is_ok();
+        let committee = committee.iter().map(|at| member(at).map_or(own, |keys| keys.signing)).collect();
+        let Self { offer, mask_key, signing_key, .. } = self;
         let self_seed = SelfSeed::draw(entropy)?;
-        let threshold = message.parameters.threshold() as usize;
         let client = AwaitDelivery {
             terms: offer.terms,
             session,
             drawn,
             position: message.position,
-            threshold,
+            threshold: message.parameters.threshold() as usize,
             neighbours,
+            committee,
+            signing_key: signs.then_some(signing_key),
             mask_key,
             self_seed,
         };
@@ -87,45 +123,54 @@ impl AwaitNeighbourhood {
         Ok((client, answer))
     }
 
-    /// Everything that a client can check of a directory that it does not see whole. Gives its neighbours'
-    /// positions.
-    fn check(
-        &self,
-        message: &Neighbourhood,
-        drawn: &Drawn,
-        admission: &dyn Admission,
-    ) -> Result<Vec<u32>, ClientError> {
-        let parameters = &message.parameters;
-        let clients = parameters.clients();
+    /// The graph is one that this device takes part in, and its coin the one that was promised.
+    fn check_parameters(&self, message: &Neighbourhood) -> Result<(), ClientError> {
+        let clients = message.parameters.clients();
         if clients > self.offer.terms.most_clients {
             return Err(ClientError::TooManyClients { got: clients, most: self.offer.terms.most_clients });
         }
-        parameters.check_floor(&self.floor)?;
+        message.parameters.check_floor(&self.floor)?;
         if message.coin.commitment() != self.offer.coin {
             return Err(ClientError::Coin);
         }
-        if !holds(&message.root, clients, message.position, &self.own, &message.own_proof) {
-            return Err(ClientError::NotListed);
+        Ok(())
+    }
+
+    /// Everything that a client can check of a directory that it does not see whole: the members are those at the positions
+    /// that root and coin imply, and itself at its own; they ascend; no key is there twice; their evidence holds.
+    fn check_members(
+        &self,
+        message: &Neighbourhood,
+        shown: &Shown,
+        admission: &dyn Admission,
+    ) -> Result<(), ClientError> {
+        let (expected, got) = (shown.members.len(), message.members.len());
+        if expected != got {
+            return Err(ClientError::Count { expected, got });
         }
-        let positions = drawn.graph().neighbours(message.position);
-        if message.neighbours.len() != positions.len() {
-            return Err(ClientError::Count { expected: positions.len(), got: message.neighbours.len() });
+        let mut known: Vec<(u32, &Member)> = shown.members.iter().copied().zip(&message.members).collect();
+        let own_slot = known.partition_point(|(at, _)| *at < message.position);
+        known.insert(own_slot, (message.position, &self.own));
+        let leaves: Vec<(u32, merkle::Hash)> = known.iter().map(|(at, member)| (*at, member.leaf())).collect();
+        let root = merkle::proved_root(message.parameters.clients(), &leaves, &message.proof);
+        if root != Some(message.root) {
+            return Err(ClientError::NotProved);
         }
-        let mut seen = HashSet::from([self.own.keys.sealing, self.own.keys.masking]);
-        let mut ids = HashSet::from([self.own.client]);
-        for (slot, (position, listing)) in positions.iter().zip(&message.neighbours).enumerate() {
-            let Listing { member, proof } = listing;
-            if !holds(&message.root, clients, *position, member, proof) || !ids.insert(member.client) {
-                return Err(ClientError::Neighbour { slot });
-            }
-            if !seen.insert(member.keys.sealing) || !seen.insert(member.keys.masking) {
+        if !known.is_sorted_by(|(_, a), (_, b)| a.pseudonym < b.pseudonym) {
+            return Err(ClientError::Order);
+        }
+        let mut seen = HashSet::from(self.own.keys.all());
+        for (slot, member) in message.members.iter().enumerate() {
+            if member.keys.check().is_err() || !member.keys.all().into_iter().all(|key| seen.insert(key)) {
                 return Err(ClientError::Key { slot });
             }
-            if !admission.admits(member.client, &statement(&self.hash, member.client, &member.keys), &member.evidence) {
+            let said = statement(&self.hash, &member.pseudonym, &member.keys);
+            let is_short = member.evidence.len() <= self.offer.terms.most_evidence as usize;
+            if !is_short || !admission.admits(&said, &member.evidence) {
                 return Err(ClientError::Evidence { slot });
             }
         }
-        Ok(positions)
+        Ok(())
     }
 }
 

@@ -1,39 +1,49 @@
 //! The last answer: of each neighbour one share, of one kind.
 
-use super::{ClientError, Neighbour, agree::Agreed, mask::Held};
+use super::{ClientError, agree::Agreement, mask::Held};
 use crate::{
-    message::{Opened, UnmaskRequest, UnmaskResponse, Voucher},
+    message::{self, Opened, Survivors, UnmaskRequest, UnmaskResponse, View},
     session::SessionId,
+    wire::Bits,
 };
 
-/// A client that has sent its masked input. It holds shares, and no keys any more.
+/// A client that has sent its masked input. It holds shares, and no keys of masks any more.
 #[derive(Debug)]
 pub struct AwaitUnmask {
     pub(super) session: SessionId,
     pub(super) threshold: usize,
     pub(super) held: Vec<Held>,
-    /// What was vouched for, where the server is not taken at its word.
-    pub(super) agreed: Option<Agreed>,
+    /// Where the server is not taken at its word.
+    pub(super) agreement: Option<Agreement>,
 }
 
 impl AwaitUnmask {
+    /// Signs what became of everybody, as a member of the committee: one view, ever.
+    ///
+    /// # Errors
+    /// When this client is not asked to, has signed another view, or cannot believe this one.
+    pub fn sign(mut self, view: &View) -> Result<(Self, message::Agreement), ClientError> {
+        let agreement = self.agreement.as_mut().ok_or(ClientError::NotInCommittee)?;
+        let signature = agreement.sign(&self.session, view, &self.held)?;
+        let session = self.session;
+        Ok((self, message::Agreement { session, signature }))
+    }
+
     /// Opens of each neighbour the share that the server may have. Whoever is asked is alive itself: the question is only
     /// put to clients whose input arrived. The client is gone afterwards, so nobody gets the other share.
     ///
     /// # Errors
-    /// When the message is not of this session, names somebody alive who never shared, or leaves so few alive that the sum
-    /// could be of too few.
+    /// When the message is not of this session, names somebody alive who never shared, leaves so few alive that the sum
+    /// could be of too few, or, where the server is not taken at its word, a quorum has not signed it.
     pub fn unmask(self, message: &UnmaskRequest) -> Result<UnmaskResponse, ClientError> {
         if message.session != self.session {
             return Err(ClientError::OtherSession);
         }
-        if message.alive.len() != self.held.len() {
-            return Err(ClientError::Count { expected: self.held.len(), got: message.alive.len() });
+        let survivors = self.survivors(&message.survivors)?;
+        if survivors.len() != self.held.len() {
+            return Err(ClientError::Count { expected: self.held.len(), got: survivors.len() });
         }
-        if let Some(agreed) = &self.agreed {
-            self.check_agreement(agreed, message)?;
-        }
-        let alive = message.alive.ones();
+        let alive = survivors.ones();
         if alive < self.threshold {
             return Err(ClientError::TooFew { got: alive, needed: self.threshold });
         }
@@ -43,25 +53,19 @@ impl AwaitUnmask {
             (Held::Shares { self_seed, .. }, true) => Ok(Opened::SelfSeed(self_seed.to_bytes())),
             (Held::Shares { mask_key, .. }, false) => Ok(Opened::MaskKey(mask_key.to_bytes())),
         };
-        let opened = self.held.iter().zip(message.alive.iter()).enumerate().map(one).collect::<Result<_, _>>()?;
+        let opened = self.held.iter().zip(survivors.iter()).enumerate().map(one).collect::<Result<_, _>>()?;
         Ok(UnmaskResponse { session: self.session, opened })
     }
 
-    /// The drop-outs are those of the view, and a threshold of living neighbours was shown the same one.
-    fn check_agreement(&self, agreed: &Agreed, message: &UnmaskRequest) -> Result<(), ClientError> {
-        if let Some(slot) = agreed.alive.iter().zip(message.alive.iter()).position(|(view, now)| view != now) {
-            return Err(ClientError::OtherView { slot });
+    /// Which neighbours are in the sum: as the server says, if it is taken at its word, or as a quorum has signed.
+    fn survivors(&self, survivors: &Survivors) -> Result<Bits, ClientError> {
+        match (&self.agreement, survivors) {
+            (None, Survivors::Said(alive)) => Ok(alive.clone()),
+            (Some(agreement), Survivors::Agreed { view, signatures }) => {
+                agreement.survivors(&self.session, view, signatures, &self.held)
+            }
+            (Some(agreement), Survivors::Said(_)) => Err(ClientError::NotAgreed { got: 0, needed: agreement.quorum() }),
+            (None, Survivors::Agreed { .. }) => Err(ClientError::View("nobody asked for one")),
         }
-        let (expected, got) = (agreed.neighbours.len(), message.vouchers.len());
-        if expected != got {
-            return Err(ClientError::Count { expected, got });
-        }
-        let Agreed { position, neighbours, alive, digest } = agreed;
-        let vouches = |(slot, (neighbour, voucher)): (usize, (&Neighbour, &Option<Voucher>))| {
-            let of_neighbour = |v| neighbour.sealing.vouches(&self.session, neighbour.position, *position, digest, v);
-            alive.get(slot) && voucher.as_ref().is_some_and(of_neighbour)
-        };
-        let got = neighbours.iter().zip(&message.vouchers).enumerate().filter(|both| vouches(*both)).count();
-        if got < self.threshold { Err(ClientError::NotAgreed { got, needed: self.threshold }) } else { Ok(()) }
     }
 }

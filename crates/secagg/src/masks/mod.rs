@@ -48,12 +48,13 @@ use thiserror::Error;
 
 pub use self::{
     expand::apply,
-    packing::{BLOCK, MAX_DIMENSION, Shape, add_packed, largest, pack, reduce, unpack},
+    packing::{BLOCK, MAX_DIMENSION, Shape, add_packed, largest, pack, reduce, subtract_packed, unpack},
     stream::{MaskKey, Sign},
 };
 
 /// Why a vector cannot be masked, packed or unpacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum MaskError {
     /// A lane has 32 bits.
     #[error("residues mod 2^{got} cannot be masked: choose 1 to 32 bits")]

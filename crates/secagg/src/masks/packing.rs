@@ -70,6 +70,11 @@ impl Shape {
     pub const fn packed_len(&self) -> usize {
         packed_len(self.padded(), self.bits as usize)
     }
+
+    /// The bytes of so many packed lanes, whole blocks.
+    pub(crate) const fn packed_len_of(&self, lanes: usize) -> usize {
+        packed_len(lanes, self.bits as usize)
+    }
 }
 
 /// Appends the packed form of whole blocks, each lane reduced mod 2^b.
@@ -102,6 +107,16 @@ pub fn unpack(lanes: &mut [u32], packed: &[u8], bits: u32) -> Result<(), MaskErr
 pub fn add_packed(lanes: &mut [u32], packed: &[u8], bits: u32) -> Result<(), MaskError> {
     let bits = check_lengths(lanes, packed, bits)?;
     unpack_with(lanes, packed, bits, |lane, value| *lane = lane.wrapping_add(value));
+    Ok(())
+}
+
+/// Takes a packed vector, or whole blocks of one, off the lanes again.
+///
+/// # Errors
+/// As [`add_packed`].
+pub fn subtract_packed(lanes: &mut [u32], packed: &[u8], bits: u32) -> Result<(), MaskError> {
+    let bits = check_lengths(lanes, packed, bits)?;
+    unpack_with(lanes, packed, bits, |lane, value| *lane = lane.wrapping_sub(value));
     Ok(())
 }
 

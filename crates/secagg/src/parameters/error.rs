@@ -6,6 +6,7 @@ use super::{Adversary, LEAST_CLIENTS, MOST_BITS, MOST_CLIENTS};
 
 /// Parameters or assumptions that are refused.
 #[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
 pub enum ParameterError {
     /// A fraction that is none.
     #[error("the {what} fraction must be at least 0 and less than 1, not {value}")]
@@ -83,6 +84,56 @@ pub enum ParameterError {
         threshold: u32,
         /// What remains.
         alive: u32,
+    },
+    /// Nobody is left to agree on who dropped out.
+    #[error(
+        "{clients} clients cannot agree on who dropped out: with {corrupted} corrupted it takes {quorum} signatures, and \
+         with {dropped} dropped only {alive} clients are sure to be there; take more clients, or plan for fewer drop-outs \
+         or corrupted"
+    )]
+    NoQuorum {
+        /// How many there are.
+        clients: u32,
+        /// How many may be corrupted.
+        corrupted: u32,
+        /// How many may drop out.
+        dropped: u32,
+        /// Signatures that are needed.
+        quorum: u32,
+        /// What remains.
+        alive: u32,
+    },
+    /// No committee is like this.
+    #[error(
+        "{quorum} signatures of a committee of {size} among {clients} clients decide nothing: it takes more than half"
+    )]
+    Committee {
+        /// How many clients there are.
+        clients: u32,
+        /// How many are in the committee.
+        size: u32,
+        /// How many of them decide.
+        quorum: u32,
+    },
+    /// Nobody signs what became of everybody.
+    #[error("below this device's floor: nobody signs who dropped out, and the server may lie about it")]
+    NoCommittee,
+    /// A committee that could sign two stories.
+    #[error(
+        "below this device's floor: with {corrupted} of {clients} clients corrupted, a committee of {size} with {quorum} \
+         signatures could sign two stories too often for {bits} bits of security; the server must raise them"
+    )]
+    TwoViews {
+        /// How many clients there are.
+        clients: u32,
+        /// How many may be corrupted.
+        corrupted: u32,
+        /// How many are in the committee.
+        size: u32,
+        /// How many of them decide.
+        quorum: u32,
+        /// Bits of security.
+        bits: u32,
     },
     /// No graph has this degree.
     #[error(

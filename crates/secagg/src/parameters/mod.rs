@@ -5,9 +5,8 @@
 //! al., CCS 2020). The server may open one secret of each client: which one depends on whether it dropped out. With
 //! both it would see the client's input. So (n, k, t) must keep three promises:
 //!
-//! - *secrecy*: no honest client has so many corrupted neighbours that both its secrets can be opened. With c of them,
-//!   a curious server needs t <= c. A semi-malicious one lies about who dropped out, gets one share from each honest
-//!   neighbour, of the kind that it likes, and both from each corrupted one: it needs 2 t <= k + c.
+//! - *secrecy*: no honest client has so many corrupted neighbours that both its secrets can be opened: with c of them a
+//!   curious server needs t <= c.
 //! - *connectivity*: the honest clients that remain are one connected graph, so that only the sum over all of them is
 //!   free of masks.
 //! - *correctness*: each client has t neighbours that remain.
@@ -17,12 +16,27 @@
 //! where nothing is left to chance. [`Parameters::check_floor`] is what a device asks of parameters, whoever proposes
 //! them.
 //!
-//! Connectivity is that of drop-outs which do not depend on the ring, and of which all clients are told the same. It is
-//! no promise against a server that tells each client of other drop-outs, to cut some of them off: that takes clients
-//! who compare what they were told.
+//! **A server that lies** about who dropped out and who shared (semi-malicious) is held to one story by a [`Committee`],
+//! whose quorum signs it. With one story it can still tell some clients S that others never shared, and so cut them off
+//! from the rest before there is a story. It is kept from that by 2 t > k + c, where c counts the corrupted in *any* two
+//! half-windows of the ring, k/2 places in a row each, with somebody between them on both sides:
+//!
+//! - A client that opens anything was told the truth, by the story, of all its neighbours. So an honest neighbour that is
+//!   alive in the story either has a mask with it that cancels, or shows a mask that never does.
+//! - If nobody of S opens anything, the shares of a client s in S come from neighbours that s was told to be absent. It
+//!   has been told of t who are present, and t others give a share; the corrupted count twice: 2 t <= k + c, with c the
+//!   corrupted among the k neighbours, which are two half-windows.
+//! - If somebody of S does, take the one of them nearest to the rest on one side. The k/2 places next to it on that side
+//!   hold nobody honest who opens anything, so at least t - k/2 of them are corrupted. On the other side it is the same,
+//!   with other places: c >= 2 t - k in two half-windows.
+//!
+//! There are n (n - k - 1) / 2 pairs of half-windows. Connectivity follows, and is asked for all the same. The ring and
+//! the committee follow from what the server and its clients can try again until they like it: [`GROUND_BITS`] such
+//! tries are counted, so that each condition has G bits more than sigma.
 //!
 //! Fractions of clients are rounded down: 5 % of 19 clients is nobody.
 
+mod committee;
 mod error;
 #[cfg(test)]
 mod exact;
@@ -32,8 +46,11 @@ mod tests;
 
 use std::{fmt, str::FromStr};
 
-pub use self::error::{ParameterError, UnknownAdversary};
 use self::hypergeometric::{Hypergeometric, ln_choose};
+pub use self::{
+    committee::{Committee, EVERYBODY},
+    error::{ParameterError, UnknownAdversary},
+};
 
 /// The fewest clients that can aggregate: each needs two others to share a secret with.
 pub const LEAST_CLIENTS: u32 = 3;
@@ -43,6 +60,10 @@ pub const MOST_CLIENTS: u32 = 1 << 20;
 
 /// The most bits of security, or against failure, that can be asked for.
 pub const MOST_BITS: u32 = 128;
+
+/// G: a semi-malicious server can draw the ring and the committee 2^G times, by trying coins, or keys of its clients, and
+/// keep what it likes best. 2^64 hashes are beyond what a round has time for.
+pub const GROUND_BITS: u32 = 64;
 
 /// Bounds on chances are kept with this much to spare in their logarithm, so that rounding never decides for the unsafe
 /// side: with 2^20 clients the logarithm of a factorial is 1.4e7, and its last digit 2e-9.
@@ -56,7 +77,7 @@ const ROUNDING: f64 = 1e-14;
 pub enum Adversary {
     /// It follows the protocol, and looks at everything that it sees.
     Curious,
-    /// It also lies about who dropped out, to each client as it likes.
+    /// It also lies about who shared and who dropped out, to each client as it likes.
     SemiMalicious,
 }
 
@@ -187,10 +208,23 @@ impl Default for Floor {
 }
 
 impl Floor {
-    /// Insecure: asks for nothing. For benchmarks.
+    /// Insecure: asks for nothing. For tests and benchmarks.
+    #[cfg(any(test, feature = "insecure"))]
     #[must_use]
     pub fn none() -> Self {
         Self { clients: 0, survivors: 0, corrupted: 0.0, dropout: 0.0, security_bits: 0, adversary: Adversary::Curious }
+    }
+
+    /// The stricter of this and what an offer promises: a device holds the server to its own words too.
+    #[must_use]
+    pub fn raised_to(self, promised: &Assumptions) -> Self {
+        Self {
+            corrupted: self.corrupted.max(promised.corrupted),
+            dropout: self.dropout.max(promised.dropout),
+            security_bits: self.security_bits.max(promised.security_bits),
+            adversary: self.adversary.max(promised.adversary),
+            ..self
+        }
     }
 
     /// Refuses what has no meaning.
@@ -203,12 +237,13 @@ impl Floor {
     }
 }
 
-/// The graph of a round and the threshold of its secrets.
+/// The graph of a round, the threshold of its secrets, and who signs what became of everybody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Parameters {
     clients: u32,
     degree: u32,
     threshold: u32,
+    committee: Option<Committee>,
 }
 
 impl Parameters {
@@ -221,6 +256,7 @@ impl Parameters {
         check_clients(clients)?;
         let adversity = Adversity::of_assumptions(clients, assumptions);
         adversity.check_company()?;
+        let committee = Committee::find(&adversity, assumptions.failure_bits)?;
         let Adversity { corrupted, dropped, adversary, .. } = adversity;
         let complete = clients - 1;
 
@@ -244,7 +280,7 @@ impl Parameters {
             }
             let threshold = adversary.threshold(degree, neighbours);
             if adversity.leaves(degree, threshold, assumptions.failure_bits) {
-                return Ok(Self { clients, degree, threshold });
+                return Ok(Self { clients, degree, threshold, committee });
             }
         }
         let (threshold, alive) = (adversary.threshold(complete, corrupted), complete.saturating_sub(dropped));
@@ -256,7 +292,12 @@ impl Parameters {
     ///
     /// # Errors
     /// Which of them has no meaning.
-    pub fn from_parts(clients: u32, degree: u32, threshold: u32) -> Result<Self, ParameterError> {
+    pub fn from_parts(
+        clients: u32,
+        degree: u32,
+        threshold: u32,
+        committee: Option<Committee>,
+    ) -> Result<Self, ParameterError> {
         check_clients(clients)?;
         let complete = clients - 1;
         if degree != complete && (degree == 0 || degree > complete || !degree.is_multiple_of(2)) {
@@ -265,25 +306,28 @@ impl Parameters {
         if !(2..=degree).contains(&threshold) {
             return Err(ParameterError::Threshold { degree, threshold });
         }
-        Ok(Self { clients, degree, threshold })
+        committee.map_or(Ok(()), |committee| committee.check(clients))?;
+        Ok(Self { clients, degree, threshold, committee })
     }
 
     /// Insecure: those that a benchmark likes, whatever they withstand.
     ///
     /// # Errors
     /// Which of them has no meaning.
+    #[cfg(any(test, feature = "insecure"))]
     pub fn insecure(clients: u32, degree: u32, threshold: u32) -> Result<Self, ParameterError> {
-        Self::from_parts(clients, degree, threshold)
+        Self::from_parts(clients, degree, threshold, None)
     }
 
-    /// Refuses what is below a device's floor: too few clients, or secrecy or connectivity that fails too often.
+    /// Refuses what is below a device's floor: too few clients, secrecy or connectivity that fails too often, or a
+    /// committee that could sign two stories.
     /// Whether the round survives drop-outs is the server's concern.
     ///
     /// # Errors
     /// What is below the floor.
     pub fn check_floor(&self, floor: &Floor) -> Result<(), ParameterError> {
         floor.check()?;
-        let Self { clients, degree, threshold } = *self;
+        let Self { clients, degree, threshold, .. } = *self;
         if clients < floor.clients {
             return Err(ParameterError::FewClients { clients, floor: floor.clients });
         }
@@ -297,7 +341,17 @@ impl Parameters {
         if !withstood.is_some_and(|neighbours| adversity.has_at_most(degree, neighbours)) {
             return Err(ParameterError::Exposed { clients, degree, threshold, adversary, corrupted, bits });
         }
-        Ok(())
+        match (adversary, self.committee) {
+            (Adversary::Curious, _) => Ok(()),
+            (Adversary::SemiMalicious, Some(committee)) => committee.check_floor(&adversity),
+            (Adversary::SemiMalicious, None) => Err(ParameterError::NoCommittee),
+        }
+    }
+
+    /// n, k, t, m and q; the last two are 0 where nobody signs.
+    pub(crate) fn to_parts(self) -> [u32; 5] {
+        let (size, quorum) = self.committee.map_or((0, 0), |c| (c.size, c.quorum));
+        [self.clients, self.degree, self.threshold, size, quorum]
     }
 
     /// n: clients.
@@ -318,10 +372,25 @@ impl Parameters {
         self.threshold
     }
 
+    /// Who signs what became of everybody; nobody where the server is taken at its word.
+    #[must_use]
+    pub fn committee(&self) -> Option<Committee> {
+        self.committee
+    }
+
     /// Whether everybody is everybody's neighbour.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.degree == self.clients - 1
+    }
+}
+
+/// n, k, t, m and q.
+impl TryFrom<[u32; 5]> for Parameters {
+    type Error = ParameterError;
+    fn try_from([clients, degree, threshold, size, quorum]: [u32; 5]) -> Result<Self, ParameterError> {
+        let committee = ((size, quorum) != (0, 0)).then_some(Committee { size, quorum });
+        Self::from_parts(clients, degree, threshold, committee)
     }
 }
 
@@ -369,23 +438,26 @@ impl Adversity {
         if self.is_complete(degree) {
             return true;
         }
-        let pairs = f64::from(self.clients) * f64::from(self.clients - degree - 1) / 2.0;
         let gone = ln_choose(self.corrupted + self.dropped, degree) - ln_choose(self.clients, degree);
-        libm::log(pairs) + gone + TO_SPARE < self.ln_half_security()
+        self.ln_pairs(degree) + gone + TO_SPARE < self.ln_half_security()
     }
 
     /// Whether every honest client has at most so many corrupted neighbours, except with half the chance that secrecy
-    /// may fail with.
+    /// may fail with; against a server that lies, whether any two half-windows have.
     ///
     /// The neighbours of a client are a random k of all n, if one does not know whether it is honest itself. So
     /// n P[Hyp(n, corrupted, k) > neighbours] is the number of clients, corrupted ones included, that are expected to
-    /// have more.
+    /// have more. Two half-windows are a random k of all n too, and the neighbours of a client are two of them.
     fn has_at_most(&self, degree: u32, neighbours: u32) -> bool {
         if self.is_complete(degree) {
             return self.corrupted <= neighbours;
         }
         let more = Hypergeometric::new(self.clients, self.corrupted, degree).ln_above(neighbours);
-        self.ln_clients() + more + TO_SPARE <= self.ln_half_security()
+        let places = match self.adversary {
+            Adversary::Curious => self.ln_clients(),
+            Adversary::SemiMalicious => self.ln_pairs(degree),
+        };
+        places + more + TO_SPARE <= self.ln_half_security()
     }
 
     /// Whether every client has so many neighbours that remain, except with a chance of 2^-bits.
@@ -401,8 +473,18 @@ impl Adversity {
         libm::log(f64::from(self.clients))
     }
 
+    /// ln of the number of pairs of half-windows of a ring.
+    fn ln_pairs(&self, degree: u32) -> f64 {
+        libm::log(f64::from(self.clients) * f64::from(self.clients - degree - 1) / 2.0)
+    }
+
+    /// Half the chance that secrecy may fail with, less what a server that lies can try.
     fn ln_half_security(&self) -> f64 {
-        ln_power_of_half(self.security_bits + 1)
+        let ground = match self.adversary {
+            Adversary::Curious => 0,
+            Adversary::SemiMalicious => GROUND_BITS,
+        };
+        ln_power_of_half(self.security_bits + 1 + ground)
     }
 }
 

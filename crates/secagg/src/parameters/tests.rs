@@ -11,50 +11,84 @@ fn find(clients: u32, corrupted: f64, dropout: f64, adversary: Adversary) -> Res
     Parameters::find(clients, &Assumptions::new(dropout, corrupted, adversary)).map(|p| (p.degree, p.threshold))
 }
 
-/// (n, gamma, delta, curious, semi-malicious), a row of the table.
-type Row = (u32, f64, f64, (u32, u32), (u32, u32));
+/// n, gamma, delta and numbers that follow from them: a row of a table.
+type Row<const N: usize> = (u32, f64, f64, [u32; N]);
 
-fn table() -> Vec<Row> {
-    let lines = include_str!("../../testdata/parameters.tsv").lines().filter(|l| !l.starts_with('#')).skip(1);
+fn rows<const N: usize>(table: &str) -> Vec<Row<N>> {
     let row = |line: &str| {
         let fields: Vec<&str> = line.split('\t').collect();
         let [n, gamma, delta, numbers @ ..] = fields.as_slice() else { panic!("{line}") };
         let gamma = if *gamma == "0.333" { 1.0 / 3.0 } else { gamma.parse().unwrap() };
-        let numbers: Vec<u32> = numbers.iter().map(|f| f.parse().unwrap()).collect();
-        let [k, t, semi_k, semi_t] = numbers[..] else { panic!("{line}") };
-        (n.parse().unwrap(), gamma, delta.parse().unwrap(), (k, t), (semi_k, semi_t))
+        let numbers: Vec<u32> = numbers.iter().take(N).map(|f| f.parse().unwrap()).collect();
+        (n.parse().unwrap(), gamma, delta.parse().unwrap(), numbers.try_into().unwrap())
     };
-    lines.map(row).collect()
+    table.lines().filter(|l| !l.starts_with('#')).skip(1).map(row).collect()
+}
+
+/// Degree and threshold against a curious server.
+fn curious() -> Vec<Row<2>> {
+    rows(include_str!("../../testdata/parameters.tsv"))
+}
+
+/// Degree, threshold, committee and quorum against a semi-malicious one.
+fn semi_malicious() -> Vec<Row<4>> {
+    rows(include_str!("../../testdata/semi_malicious.tsv"))
 }
 
 #[test]
 fn the_table_of_an_independent_port_is_met() {
-    let table = table();
+    let table = curious();
     assert_eq!(table.len(), 120);
-    for (n, gamma, delta, curious, semi_malicious) in table {
-        assert_eq!(find(n, gamma, delta, Adversary::Curious), Ok(curious), "{n} {gamma} {delta}");
-        assert_eq!(find(n, gamma, delta, Adversary::SemiMalicious), Ok(semi_malicious), "{n} {gamma} {delta}");
+    for (n, gamma, delta, [k, t]) in table {
+        assert_eq!(find(n, gamma, delta, Adversary::Curious), Ok((k, t)), "{n} {gamma} {delta}");
+    }
+}
+
+#[test]
+fn the_table_that_was_counted_is_met() {
+    let table = semi_malicious();
+    assert!(table.len() > 90, "{}", table.len());
+    for (n, gamma, delta, numbers) in table {
+        let found = Parameters::find(n, &Assumptions::new(delta, gamma, Adversary::SemiMalicious)).unwrap();
+        assert_eq!(found.to_parts()[1..], numbers, "{n} {gamma} {delta}");
+    }
+}
+
+/// The old tables took the chance over n neighbourhoods, and nothing off for what a server can try.
+#[test]
+fn a_server_that_lies_costs_more_neighbours_than_it_did() {
+    let old: Vec<Row<4>> = rows(include_str!("../../testdata/parameters.tsv"));
+    for (n, gamma, delta, [_, _, k, t]) in old {
+        match find(n, gamma, delta, Adversary::SemiMalicious) {
+            Ok((degree, threshold)) => assert!(degree >= k && threshold >= t, "{n} {gamma} {delta}"),
+            Err(refused) => assert!(matches!(refused, ParameterError::NoThreshold { .. }), "{refused}"),
+        }
     }
 }
 
 #[test]
 fn the_table_of_the_design_is_met() {
     let third = 1.0 / 3.0;
-    for (n, gamma, delta, curious, semi_malicious) in [
-        (100, third, 0.05, (34, 29), (42, 37)),
-        (100, third, 0.1, (42, 32), (54, 44)),
-        (300, third, 0.1, (78, 56), (130, 103)),
-        (1000, third, 0.05, (78, 60), (138, 114)),
-        (1000, third, 0.1, (102, 72), (218, 171)),
-        (6500, third, 0.05, (92, 70), (174, 143)),
-        (6500, third, 0.1, (124, 87), (302, 236)),
-        (6500, 0.2, 0.1, (78, 50), (176, 130)),
-        (6500, 0.1, 0.1, (54, 31), (118, 82)),
-        (6500, 0.05, 0.1, (42, 21), (92, 61)),
+    for (n, gamma, delta, curious) in [
+        (100, third, 0.05, (34, 29)),
+        (100, third, 0.1, (42, 32)),
+        (300, third, 0.1, (78, 56)),
+        (1000, third, 0.05, (78, 60)),
+        (1000, third, 0.1, (102, 72)),
+        (6500, third, 0.05, (92, 70)),
+        (6500, third, 0.1, (124, 87)),
+        (6500, 0.2, 0.1, (78, 50)),
+        (6500, 0.1, 0.1, (54, 31)),
+        (6500, 0.05, 0.1, (42, 21)),
     ] {
         assert_eq!(find(n, gamma, delta, Adversary::Curious), Ok(curious), "{n} {gamma} {delta}");
-        assert_eq!(find(n, gamma, delta, Adversary::SemiMalicious), Ok(semi_malicious), "{n} {gamma} {delta}");
     }
+    let semi_malicious = |n| {
+        let assumptions = Assumptions::new(0.1, third, Adversary::SemiMalicious);
+        Parameters::find(n, &assumptions).unwrap().to_parts()
+    };
+    assert_eq!(semi_malicious(1000), [1000, 310, 252, 256, 210]);
+    assert_eq!(semi_malicious(6500), [6500, 476, 385, 343, 281]);
 }
 
 #[test]
@@ -130,9 +164,13 @@ fn few_clients_get_what_counting_gives_them_or_a_reason() {
                     Ok(p) => {
                         found += 1;
                         complete += u32::from(p.is_complete());
-                        assert_eq!(Parameters::from_parts(n, p.degree, p.threshold), Ok(p));
+                        assert_eq!(Parameters::try_from(p.to_parts()), Ok(p));
                     }
-                    Err(ParameterError::NoCompany { .. } | ParameterError::NoThreshold { .. }) => refused += 1,
+                    Err(
+                        ParameterError::NoCompany { .. }
+                        | ParameterError::NoThreshold { .. }
+                        | ParameterError::NoQuorum { .. },
+                    ) => refused += 1,
                     Err(e) => panic!("{n} {assumptions:?}: {e}"),
                 }
             }
@@ -274,7 +312,7 @@ fn a_million_clients_are_no_trouble() {
 #[test]
 fn parts_without_a_meaning_are_refused() {
     for (n, k, t) in [(3, 2, 2), (4, 2, 2), (4, 3, 3), (100, 34, 29), (100, 99, 50), (101, 100, 100), (100, 98, 2)] {
-        let parameters = Parameters::from_parts(n, k, t).unwrap();
+        let parameters = Parameters::from_parts(n, k, t, None).unwrap();
         assert_eq!((parameters.clients(), parameters.degree(), parameters.threshold()), (n, k, t));
         assert_eq!(parameters.is_complete(), k == n - 1);
         assert_eq!(Parameters::insecure(n, k, t), Ok(parameters));
@@ -292,7 +330,7 @@ fn parts_without_a_meaning_are_refused() {
         (100, 34, 35, "a threshold from 2 to 34, not 35"),
         (100, 34, u32::MAX, "a threshold from 2 to 34"),
     ] {
-        let refused = Parameters::from_parts(n, k, t).unwrap_err().to_string();
+        let refused = Parameters::from_parts(n, k, t, None).unwrap_err().to_string();
         assert!(refused.contains(reason), "{refused}");
     }
 }
@@ -304,27 +342,45 @@ fn floor_of(assumptions: &Assumptions) -> Floor {
 
 #[test]
 fn a_floor_takes_what_the_finder_gives_and_nothing_less() {
-    for (n, gamma, delta, ..) in table() {
-        for adversary in ADVERSARIES {
+    let all = curious().into_iter().map(|(n, gamma, delta, _)| (n, gamma, delta, Adversary::Curious));
+    let lying = semi_malicious().into_iter().map(|(n, gamma, delta, _)| (n, gamma, delta, Adversary::SemiMalicious));
+    for (n, gamma, delta, adversary) in all.chain(lying) {
+        {
             let assumptions = Assumptions::new(delta, gamma, adversary);
             let parameters = Parameters::find(n, &assumptions).unwrap();
             let floor = floor_of(&assumptions);
             assert_eq!(parameters.check_floor(&floor), Ok(()), "{n} {assumptions:?}");
             let lower = Parameters { threshold: parameters.threshold - 1, ..parameters };
             assert!(matches!(lower.check_floor(&floor), Err(ParameterError::Exposed { .. })), "{n} {assumptions:?}");
+            if let Some(Committee { size, quorum }) = parameters.committee {
+                let refused = |committee| Parameters { committee, ..parameters }.check_floor(&floor).unwrap_err();
+                assert_eq!(refused(None), ParameterError::NoCommittee);
+                let fewer = refused(Some(Committee { size, quorum: quorum - 1 }));
+                assert!(matches!(fewer, ParameterError::TwoViews { .. }), "{n} {assumptions:?}: {fewer}");
+            }
         }
     }
 }
 
 #[test]
+fn a_committee_without_a_meaning_is_refused() {
+    let parts = |size, quorum| Parameters::from_parts(100, 34, 29, Some(Committee { size, quorum }));
+    assert!(parts(100, 51).is_ok() && parts(7, 4).is_ok() && parts(1, 1).is_ok());
+    for (size, quorum) in [(101, 60), (100, 50), (100, 101), (0, 0), (0, 1), (7, 3), (u32::MAX, u32::MAX)] {
+        let refused = parts(size, quorum).unwrap_err().to_string();
+        assert!(refused.contains("decide nothing"), "{refused}");
+    }
+}
+
+#[test]
 fn a_floor_refuses_too_few_clients() {
-    let tiny = Parameters::from_parts(3, 2, 2).unwrap();
+    let tiny = Parameters::from_parts(3, 2, 2, None).unwrap();
     let refused = tiny.check_floor(&Floor::default()).unwrap_err();
     assert_eq!(
         refused.to_string(),
         "a sum of 3 inputs is below this device's floor of 100; the server must select more clients"
     );
-    let complete = Parameters::from_parts(99, 98, 98).unwrap();
+    let complete = Parameters::from_parts(99, 98, 98, None).unwrap();
     assert_eq!(complete.check_floor(&Floor::default()), Err(ParameterError::FewClients { clients: 99, floor: 100 }));
     let floor = Floor { clients: 0, survivors: 0, corrupted: 0.4, dropout: 0.4, ..Floor::default() };
     let refused = tiny.check_floor(&floor).unwrap_err();
@@ -334,31 +390,34 @@ fn a_floor_refuses_too_few_clients() {
 #[test]
 fn a_floor_refuses_few_neighbours_and_low_thresholds() {
     let floor = Floor::default();
-    let refused = |n, k, t| Parameters::from_parts(n, k, t).unwrap().check_floor(&floor).unwrap_err();
+    let refused = |n, k, t| Parameters::from_parts(n, k, t, None).unwrap().check_floor(&floor).unwrap_err();
     assert!(matches!(refused(1000, 2, 2), ParameterError::Disconnected { gone: 150, .. }));
     assert!(matches!(refused(1000, 16, 16), ParameterError::Disconnected { .. }));
     assert!(matches!(refused(1000, 100, 2), ParameterError::Exposed { corrupted: 100, .. }));
     assert!(matches!(refused(1000, 999, 100), ParameterError::Exposed { .. }));
-    let complete = Parameters::from_parts(1000, 999, 101).unwrap();
+    let complete = Parameters::from_parts(1000, 999, 101, None).unwrap();
     assert_eq!(complete.check_floor(&floor), Ok(()));
 }
 
 #[test]
 fn a_curious_graph_is_refused_by_a_semi_malicious_floor() {
-    for (n, gamma, delta, (k, t), _) in table() {
-        let parameters = Parameters::from_parts(n, k, t).unwrap();
+    for (n, gamma, delta, [k, t]) in curious() {
+        let parameters = Parameters::from_parts(n, k, t, None).unwrap();
         let mut floor = floor_of(&Assumptions::new(delta, gamma, Adversary::Curious));
         assert_eq!(parameters.check_floor(&floor), Ok(()));
         floor.adversary = Adversary::SemiMalicious;
         // With few drop-outs the threshold of a curious graph can be high enough by itself.
         if 2 * t <= k {
             assert!(
-                matches!(parameters.check_floor(&floor), Err(ParameterError::Exposed { .. })),
+                matches!(
+                    parameters.check_floor(&floor),
+                    Err(ParameterError::Exposed { .. } | ParameterError::Disconnected { .. })
+                ),
                 "{n} {gamma} {delta}"
             );
         }
     }
-    let parameters = Parameters::find(1000, &Assumptions::new(0.05, 1.0 / 3.0, Adversary::Curious)).unwrap();
+    let parameters = Parameters::from_parts(1000, 310, 251, Some(Committee { size: 1000, quorum: 700 })).unwrap();
     let floor = Floor { adversary: Adversary::SemiMalicious, corrupted: 1.0 / 3.0, ..Floor::default() };
     let refused = parameters.check_floor(&floor).unwrap_err().to_string();
     assert!(refused.contains("a semi-malicious server with 333 of 1000 clients on its side"), "{refused}");
@@ -367,14 +426,13 @@ fn a_curious_graph_is_refused_by_a_semi_malicious_floor() {
 
 #[test]
 fn the_default_floor_takes_what_a_deployment_plans_for() {
-    for (n, gamma, delta, curious, semi_malicious) in table() {
-        for (k, t) in [curious, semi_malicious] {
-            let parameters = Parameters::from_parts(n, k, t).unwrap();
-            if gamma >= 0.1 {
-                assert_eq!(parameters.check_floor(&Floor::default()), Ok(()), "{n} {gamma} {delta}");
-            }
-            assert_eq!(parameters.check_floor(&Floor::none()), Ok(()));
+    let lying = semi_malicious().into_iter().map(|(n, gamma, delta, [k, t, ..])| (n, gamma, delta, [k, t]));
+    for (n, gamma, delta, [k, t]) in curious().into_iter().chain(lying).filter(|row| row.0 >= 100) {
+        let parameters = Parameters::from_parts(n, k, t, None).unwrap();
+        if gamma >= 0.1 {
+            assert_eq!(parameters.check_floor(&Floor::default()), Ok(()), "{n} {gamma} {delta}");
         }
+        assert_eq!(parameters.check_floor(&Floor::none()), Ok(()));
     }
     for (n, k, t) in [(3, 2, 2), (50, 8, 5), (1000, 2, 2), (MOST_CLIENTS, MOST_CLIENTS - 1, 2)] {
         assert_eq!(Parameters::insecure(n, k, t).unwrap().check_floor(&Floor::none()), Ok(()));
@@ -392,6 +450,51 @@ fn an_adversary_has_a_name_and_a_rank() {
         assert_eq!(wrong.parse::<Adversary>(), Err(UnknownAdversary(wrong.to_string())));
     }
     assert!("x".repeat(1000).parse::<Adversary>().unwrap_err().to_string().len() < 200);
+}
+
+#[test]
+fn a_device_asks_for_the_stricter_of_its_floor_and_the_offer() {
+    let floor = Floor { corrupted: 0.2, dropout: 0.01, security_bits: 60, ..Floor::default() };
+    let offer = Assumptions { security_bits: 50, ..Assumptions::new(0.1, 0.1, Adversary::SemiMalicious) };
+    let both = floor.raised_to(&offer);
+    assert_eq!((both.corrupted, both.dropout, both.security_bits), (0.2, 0.1, 60));
+    assert_eq!(
+        (both.adversary, both.clients, both.survivors),
+        (Adversary::SemiMalicious, floor.clients, floor.survivors)
+    );
+    assert_eq!(
+        floor.raised_to(&Assumptions { security_bits: 1, ..Assumptions::new(0.0, 0.0, Adversary::Curious) }),
+        floor
+    );
+}
+
+/// Every pair of half-windows of small rings, counted: the corrupted ones in it are as many as is said, as often.
+#[test]
+fn the_bound_on_half_windows_holds_for_every_ring_that_can_be_counted() {
+    for (n, k) in (5..=11).flat_map(|n| (2..n - 1).step_by(2).map(move |k| (n, k))) {
+        let window = |from: u32| (0..k / 2).fold(0_u32, |set, i| set | 1 << ((from + i) % n));
+        // The second begins behind the first and a gap, and ends before another gap.
+        let pairs: std::collections::BTreeSet<u32> = (0..n)
+            .flat_map(|a| (k / 2 + 1..n - k / 2).map(move |gap| (a, (a + gap) % n)))
+            .map(|(a, b)| window(a) | window(b))
+            .collect();
+        for bad in 0..n - 1 {
+            let all = exact::choose(n, bad) as f64;
+            for c in 0..=k {
+                let crowded = |set: &u32| pairs.iter().any(|pair| (pair & set).count_ones() > c);
+                let chance = sets(n, bad).filter(crowded).count() as f64 / all;
+                let adversity = Adversity {
+                    clients: n,
+                    corrupted: bad,
+                    dropped: 0,
+                    security_bits: 0,
+                    adversary: Adversary::SemiMalicious,
+                };
+                let bound = libm::exp(adversity.ln_pairs(k) + Hypergeometric::new(n, bad, k).ln_above(c));
+                assert!(chance <= bound + 1e-9, "{n} {k} {bad} {c}: {chance} {bound}");
+            }
+        }
+    }
 }
 
 proptest! {
@@ -432,7 +535,7 @@ proptest! {
         let floor = Floor { corrupted, dropout: 0.0, ..Floor::default() };
         for adversary in ADVERSARIES {
             let floor = Floor { adversary, ..floor };
-            let check = |t| Parameters::from_parts(n, 2 * k, t).map(|p| p.check_floor(&floor).is_ok());
+            let check = |t| Parameters::from_parts(n, 2 * k, t, Some(Committee { size: n, quorum: n })).map(|p| p.check_floor(&floor).is_ok());
             if let (Ok(low), Ok(high)) = (check(t), check(t + 1)) {
                 prop_assert!(high || !low);
             }
@@ -449,7 +552,7 @@ proptest! {
         for n in [n, n % 200, n % 2000] {
             for k in [k, k % 200, n.wrapping_sub(1)] {
                 for t in [t, t % 200] {
-                    if let Ok(parameters) = Parameters::from_parts(n, k, t) {
+                    if let Ok(parameters) = Parameters::from_parts(n, k, t, None) {
                         let _ = parameters.check_floor(&floor);
                         let sane = Floor { corrupted: sane, dropout: 0.1, security_bits: 40, ..floor };
                         let _ = parameters.check_floor(&sane);

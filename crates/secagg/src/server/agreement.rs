@@ -1,77 +1,131 @@
-//! Vouchers on their way: that survivors were shown the same drop-outs, where the server is not taken at its word.
+//! Signatures on their way: that a quorum of the committee was shown the same story, where the server is not taken at its
+//! word.
 
-use super::{CollectUnmask, Refusal, RoundFailure, check_count};
+use std::collections::BTreeMap;
+
+use zeroize::Zeroizing;
+
+use super::{CollectUnmask, Refusal, Round, RoundFailure, fates::Fates};
 use crate::{
     ClientId,
-    message::{Agreement, Voucher},
-    parameters::Adversary,
+    keys::{Signature, is_signed},
+    masks::Shape,
+    message::{Agreement, View},
 };
 
-/// A round that collects vouchers.
-#[derive(Debug)]
+/// A round whose inputs are in: the sum of masked vectors, and what became of everybody.
+pub(super) struct Summed {
+    pub(super) round: Round,
+    pub(super) shape: Shape,
+    pub(super) commitments: Vec<Option<[u8; 32]>>,
+    pub(super) fates: Fates,
+    pub(super) lanes: Zeroizing<Vec<u32>>,
+}
+
+impl Summed {
+    /// Whose inputs arrived.
+    pub(super) fn survivors(&self) -> impl Iterator<Item = ClientId> + '_ {
+        self.round.clients().filter(|(_, at)| self.fates.is_alive(*at)).map(|(client, _)| client)
+    }
+
+    pub(super) fn survivor(&self, client: ClientId) -> Result<u32, Refusal> {
+        let position = self.round.position(client)?;
+        if self.fates.is_alive(position) { Ok(position) } else { Err(Refusal::Stranger(client)) }
+    }
+}
+
+/// A round that collects signatures.
 pub struct CollectAgreement {
-    unmask: CollectUnmask,
-    /// Of each survivor that answered: its vouchers for its neighbours.
-    vouchers: Vec<Option<Vec<Option<Voucher>>>>,
+    pub(super) summed: Summed,
+    view: View,
+    digest: [u8; 32],
+    /// By place in the committee.
+    pub(super) signatures: BTreeMap<usize, Signature>,
+}
+
+impl std::fmt::Debug for CollectAgreement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CollectAgreement({} of {})", self.arrived(), self.summed.round.quorum())
+    }
 }
 
 impl CollectAgreement {
-    pub(super) fn new(unmask: CollectUnmask) -> Self {
-        let vouchers = unmask.round.directory.members().iter().map(|_| None).collect();
-        Self { unmask, vouchers }
+    pub(super) fn new(summed: Summed) -> Self {
+        let view = summed.fates.view(&summed.round);
+        Self { digest: view.digest(), view, summed, signatures: BTreeMap::new() }
     }
 
-    /// Whether clients have to agree: against a semi-malicious server.
+    /// Whether anybody has to sign: against a semi-malicious server.
     #[must_use]
     pub fn is_needed(&self) -> bool {
-        self.unmask.round.terms.assumptions.adversary == Adversary::SemiMalicious
+        self.summed.round.quorum() > 0
     }
 
-    /// Who are asked: survivors, or nobody.
+    /// Who are asked: members of the committee that are there, or nobody.
     pub fn clients(&self) -> impl Iterator<Item = ClientId> + '_ {
-        self.unmask.clients().filter(|_| self.is_needed())
+        let Summed { round, fates, .. } = &self.summed;
+        round.committee.iter().filter(|at| fates.is_alive(**at)).map(|at| round.client(*at))
     }
 
-    /// The [`View`](crate::message::View) for a survivor, if clients have to agree: the same for everybody.
+    /// The [`View`] for a member of the committee: the same for everybody.
     #[must_use]
     pub fn view(&self, client: ClientId) -> Option<Vec<u8>> {
-        self.unmask.survivor(client).ok().filter(|_| self.is_needed())?;
-        Some(self.unmask.view().encode())
+        self.signer(client).ok()?;
+        Some(self.view.encode())
     }
 
-    /// Takes a survivor's [`Agreement`].
+    /// A client's place in the committee.
+    fn signer(&self, client: ClientId) -> Result<usize, Refusal> {
+        let position = self.summed.survivor(client)?;
+        self.summed.round.committee.binary_search(&position).map_err(|_| Refusal::Stranger(client))
+    }
+
+    /// Takes an [`Agreement`] of a member of the committee.
     ///
     /// # Errors
-    /// When it is not one, or not one of this session.
+    /// When it is not one, not one of this session, or not signed.
     pub fn receive(&mut self, from: ClientId, bytes: &[u8]) -> Result<(), Refusal> {
-        let position = self.unmask.survivor(from)?;
-        let Agreement { session, vouchers } = Agreement::decode(bytes)?;
-        if session != self.unmask.round.session {
-            return Err(Refusal::OtherSession);
-        }
-        check_count(self.unmask.round.parameters.degree() as usize, vouchers.len())?;
-        let slot = &mut self.vouchers[position as usize];
-        if slot.is_some() {
+        let slot = self.signer(from)?;
+        let Agreement { session, signature } = Agreement::decode(bytes)?;
+        let round = &self.summed.round;
+        round.check_session(&session)?;
+        if self.signatures.contains_key(&slot) {
             return Err(Refusal::Repeated(from));
         }
-        *slot = Some(vouchers);
+        let key = &round.directory.member(round.committee[slot]).keys.signing;
+        if !is_signed(key, &self.digest, &signature) {
+            return Err(Refusal::Signature(from));
+        }
+        self.signatures.insert(slot, signature);
         Ok(())
     }
 
-    /// How many have agreed.
+    /// How many have signed.
     #[must_use]
     pub fn arrived(&self) -> usize {
-        self.vouchers.iter().flatten().count()
+        self.signatures.len()
     }
 
-    /// Ends the agreement. Whoever has not answered is in the sum all the same.
+    /// Whether a quorum has signed: nobody else has to be waited for.
     ///
     /// # Errors
-    /// When so few have answered that somebody's masks could not be taken off.
+    /// When too few have.
+    pub fn can_close(&self) -> Result<(), RoundFailure> {
+        let (got, needed) = (self.arrived(), self.summed.round.quorum());
+        if got < needed { Err(RoundFailure::NotAgreed { got, needed }) } else { Ok(()) }
+    }
+
+    /// Ends the agreement. Whoever has not signed is in the sum all the same, and is asked like everybody.
+    ///
+    /// # Errors
+    /// When too few have signed.
     pub fn close(self) -> Result<CollectUnmask, RoundFailure> {
-        if !self.is_needed() {
-            return Ok(self.unmask);
-        }
-        self.unmask.with_vouchers(self.vouchers)
+        self.can_close()?;
+        let is_needed = self.is_needed();
+        let Self { summed, view, signatures, .. } = self;
+        let mut of_committee: Vec<Option<Signature>> = vec![None; summed.round.committee.len()];
+        let enough = signatures.into_iter().take(summed.round.quorum());
+        enough.for_each(|(slot, signature)| of_committee[slot] = Some(signature));
+        Ok(CollectUnmask::new(summed, is_needed.then_some((view, of_committee))))
     }
 }

@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::{CollectShares, Refusal, Round, RoundFailure};
 use crate::{
-    ClientId,
-    directory::{Admission, Directory, Member, statement},
+    ClientId, Pseudonym,
+    directory::{Admission, Member, statement},
     entropy::Entropy,
-    graph::Graph,
     message::AdvertiseKeys,
     parameters::{ParameterError, Parameters},
-    session::{Coin, Offer, OfferHash, Terms, session},
+    session::{Coin, Offer, OfferHash, Terms},
 };
 
 /// How clients are connected.
@@ -20,6 +19,7 @@ pub enum Connect {
     Found,
     /// With a degree and threshold that somebody chose, whatever they protect: for measurements. No device with a floor of
     /// its own takes part.
+    #[cfg(any(test, feature = "insecure"))]
     Insecure {
         /// Neighbours of each.
         degree: u32,
@@ -30,9 +30,17 @@ pub enum Connect {
 
 impl Connect {
     fn parameters(self, clients: u32, terms: &Terms) -> Result<Parameters, ParameterError> {
+        let found = || Parameters::find(clients, &terms.assumptions);
         match self {
-            Self::Found => Parameters::find(clients, &terms.assumptions),
-            Self::Insecure { degree, threshold } => Parameters::insecure(clients, degree, threshold),
+            Self::Found => found(),
+            #[cfg(any(test, feature = "insecure"))]
+            Self::Insecure { degree, threshold } => match terms.assumptions.adversary {
+                crate::parameters::Adversary::Curious => Parameters::insecure(clients, degree, threshold),
+                // Whoever asks for signatures gets them, whatever the graph.
+                crate::parameters::Adversary::SemiMalicious => {
+                    Parameters::from_parts(clients, degree, threshold, found()?.committee())
+                }
+            },
         }
     }
 }
@@ -40,10 +48,12 @@ impl Connect {
 /// A round that collects keys.
 #[derive(Debug)]
 pub struct CollectKeys {
-    offer: Offer,
+    pub(super) offer: Offer,
     hash: OfferHash,
-    coin: Coin,
-    members: BTreeMap<ClientId, Member>,
+    pub(super) coin: Coin,
+    /// In the order of their positions.
+    pub(super) members: BTreeMap<Pseudonym, (ClientId, Member)>,
+    clients: HashSet<ClientId>,
     keys: HashSet<[u8; 32]>,
 }
 
@@ -57,8 +67,12 @@ impl CollectKeys {
         let (mut coin, mut nonce) = (Coin([0; 32]), [0; 32]);
         entropy.fill(&mut coin.0)?;
         entropy.fill(&mut nonce)?;
-        let offer = Offer { terms, nonce, coin: coin.commitment() };
-        Ok(Self { hash: offer.hash(), offer, coin, members: BTreeMap::new(), keys: HashSet::new() })
+        Ok(Self::new(Offer { terms, nonce, coin: coin.commitment() }, coin))
+    }
+
+    pub(super) fn new(offer: Offer, coin: Coin) -> Self {
+        let (members, clients, keys) = (BTreeMap::new(), HashSet::new(), HashSet::new());
+        Self { hash: offer.hash(), offer, coin, members, clients, keys }
     }
 
     /// What devices are offered: with the coin's commitment and a nonce of this attempt.
@@ -73,31 +87,55 @@ impl CollectKeys {
         self.members.len()
     }
 
-    /// Takes a client's [`AdvertiseKeys`].
+    /// Takes a client's [`AdvertiseKeys`]: one pseudonym from each.
     ///
     /// # Errors
     /// When it is not one, or not one that can take part.
     pub fn receive(&mut self, from: ClientId, bytes: &[u8], admission: &dyn Admission) -> Result<(), Refusal> {
-        let AdvertiseKeys { offer, keys, evidence } = AdvertiseKeys::decode(bytes)?;
+        let AdvertiseKeys { offer, member } = AdvertiseKeys::decode(bytes)?;
         if offer != self.hash {
             return Err(Refusal::OtherSession);
         }
-        if self.members.contains_key(&from) {
+        if self.clients.contains(&from) {
             return Err(Refusal::Repeated(from));
         }
-        if self.members.len() >= self.offer.terms.most_clients as usize {
-            return Err(Refusal::Full { most: self.offer.terms.most_clients });
+        let Terms { most_clients, most_evidence, .. } = self.offer.terms;
+        if self.members.len() >= most_clients as usize {
+            return Err(Refusal::Full { most: most_clients });
         }
-        let used = self.keys.contains(&keys.sealing) || self.keys.contains(&keys.masking);
+        let Member { pseudonym, keys, evidence } = &member;
+        let used = keys.all().iter().any(|key| self.keys.contains(key)) || self.members.contains_key(pseudonym);
         if used || keys.check().is_err() {
             return Err(Refusal::Key(from));
         }
-        if !admission.admits(from, &statement(&self.hash, from, &keys), &evidence) {
+        let is_short = evidence.len() <= most_evidence as usize;
+        if !is_short || !admission.admits(&statement(&self.hash, pseudonym, keys), evidence) {
             return Err(Refusal::Evidence(from));
         }
-        self.keys.extend([keys.sealing, keys.masking]);
-        self.members.insert(from, Member { client: from, keys, evidence });
+        self.insert(from, member);
         Ok(())
+    }
+
+    pub(super) fn insert(&mut self, from: ClientId, member: Member) {
+        self.keys.extend(member.keys.all());
+        self.clients.insert(from);
+        self.members.insert(member.pseudonym, (from, member));
+    }
+
+    /// Whether the directory can be closed.
+    ///
+    /// # Errors
+    /// When too few have come, or no graph of them withstands what the offer says.
+    pub fn can_close(&self) -> Result<(), RoundFailure> {
+        self.parameters(Connect::Found).map(drop)
+    }
+
+    fn parameters(&self, connect: Connect) -> Result<Parameters, RoundFailure> {
+        let (got, needed) = (self.members.len(), self.offer.terms.least_survivors as usize);
+        if got < needed {
+            return Err(RoundFailure::TooFew { got, needed });
+        }
+        Ok(connect.parameters(got as u32, &self.offer.terms)?)
     }
 
     /// Closes the directory.
@@ -105,26 +143,8 @@ impl CollectKeys {
     /// # Errors
     /// When too few have come, or no graph of them withstands what the offer says.
     pub fn close(self, connect: Connect) -> Result<CollectShares, RoundFailure> {
-        let Self { offer, hash, coin, members, .. } = self;
-        let needed = offer.terms.least_survivors as usize;
-        if members.len() < needed {
-            return Err(RoundFailure::TooFew { got: members.len(), needed });
-        }
-        let parameters = connect.parameters(members.len() as u32, &offer.terms)?;
-        let positions = members.keys().copied().zip(0..).collect();
-        let directory = Directory::new(members.into_values().collect());
-        let root = directory.root();
-        let graph = Graph::new(&parameters, &coin.permutation(&root));
-        let session = session(&hash, &root, &parameters, &coin);
-        Ok(CollectShares::new(Round {
-            terms: offer.terms,
-            session,
-            parameters,
-            coin,
-            root,
-            directory,
-            graph,
-            positions,
-        }))
+        let parameters = self.parameters(connect)?;
+        let Self { offer, coin, members, .. } = self;
+        Ok(CollectShares::new(Round::new(offer, coin, parameters, members.into_values())))
     }
 }

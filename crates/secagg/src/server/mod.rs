@@ -8,23 +8,30 @@
 //! Where the server is taken at its word on drop-outs (curious), there is nothing to agree on: `CollectAgreement` has nobody
 //! to ask and is closed at once.
 //!
-//! Each takes messages until whoever drives it closes it, when enough have come or it is late: there is no clock here. What
-//! the server has to say next is asked of the next state, client by client, so that nothing is kept for those who are gone.
-//! A message that is not as it must be is refused and changes nothing; its sender is as good as silent. A round that cannot
-//! be finished fails, and has learned nothing.
+//! Each takes messages until whoever drives it closes it, when enough have come (`can_close`) or it is late: there is no clock
+//! here. What the server has to say next is asked of the next state, client by client, so that nothing is kept for those who
+//! are gone. A message that is not as it must be is refused and changes nothing; its sender is as good as silent. A round that
+//! cannot be finished fails, and has learned nothing.
+//!
+//! All states before unmasking can be saved and restored (`save`, `restore`), so that a server that falls over goes on with
+//! its round. The last one cannot: it holds secrets of clients, which are never written down. A client's states cannot at all.
 
+mod accumulator;
 mod agreement;
+mod fates;
 mod keys;
 mod masked;
 mod parallel;
+mod saved;
 mod shares;
 mod unmask;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use thiserror::Error;
 
 pub use self::{
+    accumulator::{Accumulator, Claim, NotAdded, Spool, SpoolError, Upload},
     agreement::CollectAgreement,
     keys::{CollectKeys, Connect},
     masked::CollectMasked,
@@ -34,16 +41,18 @@ pub use self::{
 };
 use crate::{
     ClientId,
-    directory::Directory,
+    client::Shown,
+    directory::{Directory, Member},
     entropy::NoRandomness,
-    graph::Graph,
+    graph::{self, Graph},
     parameters::{ParameterError, Parameters},
-    session::{Coin, SessionId, Terms, TermsError},
+    session::{Coin, Offer, SessionId, Terms, TermsError, session},
     wire::WireError,
 };
 
 /// Why a message changes nothing.
 #[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
 pub enum Refusal {
     /// Not the message it should be.
     #[error(transparent)]
@@ -88,6 +97,27 @@ pub enum Refusal {
         /// What came.
         got: usize,
     },
+    /// A vector that cannot be spooled or read again.
+    #[error(transparent)]
+    Spool(#[from] SpoolError),
+    /// A partial sum with half a vector in it.
+    #[error("the partial sum is spoiled by a vector that could not be read to its end; add the others again elsewhere")]
+    Spoiled,
+    /// A partial sum with an input that was not let in.
+    #[error("the partial sum has an input, at position {position}, that this round did not let in")]
+    Unclaimed {
+        /// Whose.
+        position: u32,
+    },
+    /// A partial sum with an input that is in the sum already.
+    #[error("the partial sum has an input, at position {position}, that is in the sum already")]
+    Merged {
+        /// Whose.
+        position: u32,
+    },
+    /// A signature that is not one of the view.
+    #[error("{0} did not sign the view that it was shown")]
+    Signature(ClientId),
     /// A share that was not asked for, or none where one was.
     #[error("the share of {0}'s secret is not the one that was asked for")]
     Share(ClientId),
@@ -95,6 +125,7 @@ pub enum Refusal {
 
 /// Why a round came to nothing. Nothing was learned from it.
 #[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
 pub enum RoundFailure {
     /// The terms have no meaning.
     #[error("the terms have no meaning: {0}")]
@@ -125,9 +156,21 @@ pub enum RoundFailure {
         /// The threshold.
         needed: usize,
     },
-    /// A mask that cannot be taken off: its owner dealt what is not a secret, or too many hold wrong shares.
+    /// Too few of the committee are there, or have signed what became of everybody.
     #[error(
-        "{client}'s secret cannot be put together: it was dealt wrongly, or more shares are wrong than can be told"
+        "{got} of the committee are there to sign who dropped out, {needed} are needed: more clients dropped out than was planned for"
+    )]
+    NotAgreed {
+        /// How many.
+        got: usize,
+        /// The quorum.
+        needed: usize,
+    },
+    /// A mask that cannot be taken off: its owner dealt what is not a secret, or too many sent wrong shares. It does not say
+    /// which of them: nobody is to be banned for it.
+    #[error(
+        "{client}'s secret cannot be put together: it was dealt wrongly, or more shares are wrong than can be told; \
+         this does not prove who lied"
     )]
     Dealt {
         /// Whose mask.
@@ -141,29 +184,71 @@ pub enum RoundFailure {
     NotCancelled,
 }
 
-/// Positions of who said that whose shares were no good.
-type Complaints = BTreeSet<(u32, u32)>;
-
 /// What is known of a round once its directory is closed.
 #[derive(Debug)]
 struct Round {
-    terms: Terms,
+    offer: Offer,
     session: SessionId,
     parameters: Parameters,
     coin: Coin,
     root: [u8; 32],
     directory: Directory,
     graph: Graph,
+    /// Positions of the committee, in ascending order; nobody where the server is taken at its word.
+    committee: Vec<u32>,
+    /// Who is at each position.
+    at: Vec<ClientId>,
     positions: BTreeMap<ClientId, u32>,
 }
 
 impl Round {
+    /// Of clients in the order of their pseudonyms.
+    fn new(
+        offer: Offer,
+        coin: Coin,
+        parameters: Parameters,
+        members: impl Iterator<Item = (ClientId, Member)>,
+    ) -> Self {
+        let (at, members): (Vec<ClientId>, Vec<Member>) = members.unzip();
+        let positions = at.iter().copied().zip(0..).collect();
+        let directory = Directory::new(members);
+        let root = directory.root();
+        let graph = Graph::new(&parameters, &coin.permutation(&root));
+        let session = session(&offer.hash(), &root, &parameters, &coin);
+        let size = parameters.committee().map_or(0, |c| c.size);
+        let committee = graph::committee(parameters.clients(), size, &session.committee_seed());
+        Self { offer, session, parameters, coin, root, directory, graph, committee, at, positions }
+    }
+
+    const fn terms(&self) -> &Terms {
+        &self.offer.terms
+    }
+
     fn position(&self, client: ClientId) -> Result<u32, Refusal> {
         self.positions.get(&client).copied().ok_or(Refusal::Stranger(client))
     }
 
     fn client(&self, position: u32) -> ClientId {
-        self.directory.member(position).client
+        self.at[position as usize]
+    }
+
+    /// All clients with their positions.
+    fn clients(&self) -> impl Iterator<Item = (ClientId, u32)> + '_ {
+        self.positions.iter().map(|(client, at)| (*client, *at))
+    }
+
+    fn check_session(&self, session: &SessionId) -> Result<(), Refusal> {
+        if *session == self.session { Ok(()) } else { Err(Refusal::OtherSession) }
+    }
+
+    /// Signatures that decide; none where the server is taken at its word.
+    fn quorum(&self) -> usize {
+        self.parameters.committee().map_or(0, |c| c.quorum as usize)
+    }
+
+    /// Who is shown to the client at a position.
+    fn shown(&self, position: u32) -> Shown {
+        Shown::new(&self.graph, &self.committee, position)
     }
 
     fn threshold(&self) -> usize {
@@ -172,7 +257,7 @@ impl Round {
 
     /// A round goes on with so many, or fails.
     fn enough(&self, got: usize) -> Result<(), RoundFailure> {
-        let needed = self.terms.least_survivors as usize;
+        let needed = self.terms().least_survivors as usize;
         if got < needed { Err(RoundFailure::TooFew { got, needed }) } else { Ok(()) }
     }
 }

@@ -3,7 +3,7 @@
 use super::{CollectMasked, Refusal, Round, RoundFailure, check_count};
 use crate::{
     ClientId,
-    message::{Listing, Neighbourhood, SEALED, ShareKeys},
+    message::{Neighbourhood, SEALED, ShareKeys},
 };
 
 /// What a client dealt.
@@ -16,8 +16,8 @@ pub(super) struct Dealt {
 /// A round that collects shares.
 #[derive(Debug)]
 pub struct CollectShares {
-    round: Round,
-    dealt: Vec<Option<Dealt>>,
+    pub(super) round: Round,
+    pub(super) dealt: Vec<Option<Dealt>>,
 }
 
 impl CollectShares {
@@ -28,7 +28,7 @@ impl CollectShares {
 
     /// Who are in the directory.
     pub fn clients(&self) -> impl Iterator<Item = ClientId> + '_ {
-        self.round.positions.keys().copied()
+        self.round.clients().map(|(client, _)| client)
     }
 
     /// How clients are connected.
@@ -42,15 +42,16 @@ impl CollectShares {
     pub fn neighbourhood(&self, client: ClientId) -> Option<Vec<u8>> {
         let round = &self.round;
         let position = round.position(client).ok()?;
-        let listing =
-            |at: u32| Listing { member: round.directory.member(at).clone(), proof: round.directory.proof(at) };
+        let members = round.shown(position).members;
+        let mut proved = members.clone();
+        proved.insert(proved.partition_point(|at| *at < position), position);
         let message = Neighbourhood {
             parameters: round.parameters,
             root: round.root,
             coin: round.coin,
             position,
-            own_proof: round.directory.proof(position),
-            neighbours: round.graph.neighbours(position).into_iter().map(listing).collect(),
+            members: members.iter().map(|at| round.directory.member(*at).clone()).collect(),
+            proof: round.directory.proof(&proved),
         };
         Some(message.encode())
     }
@@ -62,9 +63,7 @@ impl CollectShares {
     pub fn receive(&mut self, from: ClientId, bytes: &[u8]) -> Result<(), Refusal> {
         let position = self.round.position(from)?;
         let ShareKeys { session, commitment, sealed } = ShareKeys::decode(bytes)?;
-        if session != self.round.session {
-            return Err(Refusal::OtherSession);
-        }
+        self.round.check_session(&session)?;
         check_count(self.round.parameters.degree() as usize, sealed.len())?;
         let slot = &mut self.dealt[position as usize];
         if slot.is_some() {
@@ -80,30 +79,38 @@ impl CollectShares {
         self.dealt.iter().flatten().count()
     }
 
+    /// Whether the sharing can be ended.
+    ///
+    /// # Errors
+    /// When too few are left.
+    pub fn can_close(&self) -> Result<(), RoundFailure> {
+        self.round.enough(self.in_company().iter().filter(|there| **there).count())
+    }
+
     /// Ends the sharing. Whoever has not shared is out, at no cost to anybody.
     ///
     /// # Errors
     /// When too few are left.
     pub fn close(mut self) -> Result<CollectMasked, RoundFailure> {
-        self.leave_out_the_lonely();
-        self.round.enough(self.arrived())?;
+        self.can_close()?;
+        let there = self.in_company();
+        self.dealt.iter_mut().zip(there).filter(|(_, there)| !there).for_each(|(dealt, _)| *dealt = None);
         Ok(CollectMasked::new(self.round, self.dealt))
     }
 
-    /// A client with fewer neighbours left than the threshold will not go on, and nobody could take its masks off: it is
-    /// left out before anybody shares a mask with it. That can leave others lonely.
-    fn leave_out_the_lonely(&mut self) {
-        let threshold = self.round.threshold();
+    /// Who shared and has company. A client with fewer neighbours left than the threshold will not go on, and nobody could
+    /// take its masks off: it is left out before anybody shares a mask with it. That can leave others lonely.
+    fn in_company(&self) -> Vec<bool> {
+        let (threshold, graph) = (self.round.threshold(), &self.round.graph);
+        let mut there: Vec<bool> = self.dealt.iter().map(Option::is_some).collect();
         loop {
-            let is_lonely = |at: &u32| {
-                let present = |at: &u32| self.dealt[*at as usize].is_some();
-                present(at) && self.round.graph.around(*at).filter(|n| present(n)).count() < threshold
-            };
+            let is_lonely =
+                |at: &u32| there[*at as usize] && graph.around(*at).filter(|n| there[*n as usize]).count() < threshold;
             let lonely: Vec<u32> = (0..self.round.parameters.clients()).filter(is_lonely).collect();
             if lonely.is_empty() {
-                return;
+                return there;
             }
-            lonely.into_iter().for_each(|at| self.dealt[at as usize] = None);
+            lonely.into_iter().for_each(|at| there[at as usize] = false);
         }
     }
 }

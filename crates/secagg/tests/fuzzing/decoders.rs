@@ -8,7 +8,7 @@ use keyhush_secagg::{
         View,
     },
     parameters::{Adversary, Assumptions, Floor, Parameters},
-    session::{Offer, VERSION},
+    session::{Offer, SUITE, VERSION},
     shamir::{Share, correct, deal, reconstruct},
 };
 
@@ -23,7 +23,7 @@ pub(crate) fn offer(bytes: &[u8]) -> bool {
 macro_rules! messages {
     ($($name:ident: $message:ident,)*) => {$(
         pub(crate) fn $name(bytes: &[u8]) -> bool {
-            $message::decode(bytes).inspect(|message| assert_eq!(message.encode(), bytes)).is_ok()
+            $message::decode(bytes).inspect(|message| assert_eq!(message.encode()[..], *bytes)).is_ok()
         }
     )*};
 }
@@ -42,7 +42,7 @@ messages! {
 /// A masked input, which the library writes in parts as it masks. Here all is written at once.
 pub(crate) fn masked_input(bytes: &[u8]) -> bool {
     let Ok(MaskedInput { session, complaints, packed }) = MaskedInput::decode(bytes) else { return false };
-    let mut encoded = vec![VERSION, Kind::MaskedInput as u8];
+    let mut encoded = vec![VERSION, SUITE, Kind::MaskedInput as u8];
     encoded.extend_from_slice(&session.0);
     encoded.extend_from_slice(&(complaints.len() as u32).to_le_bytes());
     let complaints: Vec<bool> = complaints.iter().collect();
@@ -52,18 +52,21 @@ pub(crate) fn masked_input(bytes: &[u8]) -> bool {
     true
 }
 
-/// Parameters that somebody proposes, and a floor: n, k, t; then the floor's clients, corrupted, drop-out, bits and
+/// Parameters that somebody proposes, and a floor: n, k, t, m, q; then the floor's clients, corrupted, drop-out, bits and
 /// adversary. Where such a floor can be met, what is found meets it.
 pub(crate) fn parameters(mut bytes: &[u8]) -> bool {
     let mut read = || -> Option<(Option<Parameters>, u32, Floor)> {
-        let [n, k, t] = [number(&mut bytes)?, number(&mut bytes)?, number(&mut bytes)?];
+        let mut parts = [0; 5];
+        for part in &mut parts {
+            *part = number(&mut bytes)?;
+        }
         let clients = number(&mut bytes)?;
         let (corrupted, dropout) = (fraction(&mut bytes)?, fraction(&mut bytes)?);
         let security_bits = number(&mut bytes)?;
         let [adversary] = take(&mut bytes)?;
         let adversary = if adversary == 0 { Adversary::Curious } else { Adversary::SemiMalicious };
         let floor = Floor { clients, survivors: 0, corrupted, dropout, security_bits, adversary };
-        Some((Parameters::from_parts(n, k, t).ok(), n, floor))
+        Some((Parameters::try_from(parts).ok(), parts[0], floor))
     };
     let Some((proposed, clients, floor)) = read() else { return false };
     let Floor { corrupted, dropout, security_bits, adversary, .. } = floor;

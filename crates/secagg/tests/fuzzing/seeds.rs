@@ -12,7 +12,17 @@ use super::recorded::{FUZZED, RECORDED, offer};
 pub(crate) fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
     let (taken, refused) = match target {
         "packing" => (vec![packed(1, 1), packed(5, 2)], vec![vec![33, 1, 0, 0]]),
-        "parameters" => (vec![floor_and_parameters(100), floor_and_parameters(10_000)], vec![vec![255; 37]]),
+        "parameters" => {
+            let found = |clients, adversary| floor_and_parameters(clients, adversary, 0);
+            let taken = vec![
+                found(100, Adversary::Curious),
+                found(10_000, Adversary::Curious),
+                found(100, Adversary::SemiMalicious),
+                found(1000, Adversary::SemiMalicious),
+            ];
+            // Where two stories could be signed.
+            (taken, vec![vec![255; 45], floor_and_parameters(1000, Adversary::SemiMalicious, 1)])
+        }
         "share" => (vec![shares(1, 1)[5..].to_vec()], vec![vec![255; 40]]),
         "shares_any" => (vec![shares(1, 1), shares(2, 4)], vec![shares(2, 1)]),
         "shares_dealt" => (vec![vec![2, 0], changed(2, 5, 2)], vec![changed(2, 5, 3)]),
@@ -54,13 +64,16 @@ fn packed(bits: u8, blocks: u8) -> Vec<u8> {
     [bits, blocks, 0].into_iter().chain((0..len).map(|i| (i * 37) as u8)).collect()
 }
 
-/// As the target reads them: what is found for so many clients, and the floor that it meets.
-fn floor_and_parameters(clients: u32) -> Vec<u8> {
-    let Assumptions { dropout, corrupted, security_bits, .. } = Assumptions::new(0.05, 0.1, Adversary::Curious);
-    let found = Parameters::find(clients, &Assumptions::new(dropout, corrupted, Adversary::Curious)).unwrap();
-    let numbers = [found.clients(), found.degree(), found.threshold(), clients].map(u32::to_le_bytes).concat();
+/// As the target reads them: what is found for so many clients, a quorum smaller by so many, and the floor that it meets.
+fn floor_and_parameters(clients: u32, adversary: Adversary, fewer: u32) -> Vec<u8> {
+    let assumptions = Assumptions::new(0.05, 0.1, adversary);
+    let Assumptions { dropout, corrupted, security_bits, .. } = assumptions;
+    let found = Parameters::find(clients, &assumptions).unwrap();
+    let (size, quorum) = found.committee().map_or((0, 0), |c| (c.size, c.quorum - fewer));
+    let numbers = [found.clients(), found.degree(), found.threshold(), size, quorum, clients];
     let fractions = [corrupted, dropout].map(f64::to_le_bytes).concat();
-    [&numbers[..], &fractions, &security_bits.to_le_bytes(), &[0]].concat()
+    let adversary = u8::from(adversary == Adversary::SemiMalicious);
+    [&numbers.map(u32::to_le_bytes).concat()[..], &fractions, &security_bits.to_le_bytes(), &[adversary]].concat()
 }
 
 /// A threshold, and the shares of so many holders.

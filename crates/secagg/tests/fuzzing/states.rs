@@ -3,11 +3,10 @@
 use std::cell::Cell;
 
 use keyhush_secagg::{
-    client::{Client, ClientError},
+    client::{Client, ClientError, Reply},
     directory::Everybody,
-    message::{Agreement, Delivery, MaskedInput, ShareKeys, UnmaskRequest, UnmaskResponse},
+    message::{Agreement, Delivery, MaskedInput, ShareKeys, Survivors, UnmaskRequest, UnmaskResponse},
     server::{CollectAgreement, CollectKeys, CollectMasked, CollectShares, CollectUnmask, RoundFailure, Serial},
-    wire::WireError,
 };
 
 use super::recorded::{
@@ -18,52 +17,66 @@ use super::recorded::{
 /// Bytes for a client that waits for its neighbourhood.
 pub(crate) fn client_neighbourhood(bytes: &[u8]) -> bool {
     let (mut device, _) = begin(FUZZED);
-    let answer = feed(&mut device, bytes);
-    if let Some(answer) = &answer {
-        let shares = answer.as_ref().expect("shares are sent");
-        assert!(ShareKeys::decode(shares).is_ok());
+    let reply = feed(&mut device, bytes);
+    if let Some(reply) = &reply {
+        assert!(ShareKeys::decode(sent(reply)).is_ok());
         assert!(matches!(device.client, Client::AwaitDelivery(_)));
     }
-    answer.is_some()
+    reply.is_some()
 }
 
 /// Bytes for a client that waits for shares. Where it takes them it can mask.
 pub(crate) fn client_delivery(bytes: &[u8]) -> bool {
     let mut device = await_delivery();
-    let answer = feed(&mut device, bytes);
-    if answer.is_some() {
+    let reply = feed(&mut device, bytes);
+    if let Some(reply) = &reply {
+        assert_eq!(*reply, Reply::Ready);
         assert!(matches!(device.client, Client::Ready(_)));
-        assert_nothing_is_expected(&mut device, bytes);
+        assert_eq!(feed(&mut device, bytes), None, "once");
         let masked = device.client.mask(&input(FUZZED)).expect("a client that is ready masks");
         assert!(MaskedInput::decode(&masked).is_ok());
     }
-    answer.is_some()
+    reply.is_some()
 }
 
-/// Bytes for a client that waits to be shown who dropped out.
+/// Bytes for a client that may be shown who dropped out. It signs one view, and again only that.
 pub(crate) fn client_view(bytes: &[u8]) -> bool {
-    let mut device = await_view();
-    let answer = feed(&mut device, bytes);
-    if let Some(answer) = &answer {
-        let vouchers = answer.as_ref().expect("vouchers are sent");
-        assert!(Agreement::decode(vouchers).is_ok());
-        assert!(matches!(device.client, Client::AwaitUnmask(_)));
+    let mut device = await_unmask();
+    let signature = feed(&mut device, bytes).filter(|_| matches!(device.client, Client::AwaitUnmask(_)));
+    if let Some(signature) = &signature {
+        assert!(Agreement::decode(sent(signature)).is_ok());
+        assert_eq!(feed(&mut device, bytes).as_ref(), Some(signature), "the same again");
+        let recorded = device.client.receive(&RECORDED.views[&FUZZED], &Everybody, &mut device.entropy);
+        if bytes == RECORDED.views[&FUZZED] {
+            assert_eq!(recorded.as_ref(), Ok(signature));
+        } else {
+            assert_eq!(recorded, Err(ClientError::SecondView));
+            assert_nothing_is_expected(&mut device, bytes);
+        }
     }
-    answer.is_some()
+    signature.is_some()
 }
 
-/// Bytes for a client that waits for the question who is alive. It answers once.
+/// Bytes for a client that waits for the question who is alive, and has signed a view. It answers once, and to that view.
 pub(crate) fn client_unmask(bytes: &[u8]) -> bool {
-    let mut device = await_view();
+    let mut device = await_unmask();
     receive(&mut device, &RECORDED.views[&FUZZED]);
-    let answer = feed(&mut device, bytes);
-    if let Some(answer) = &answer {
-        let shares = answer.as_ref().expect("shares are sent");
-        assert!(UnmaskResponse::decode(shares).is_ok());
-        assert!(matches!(device.client, Client::Done));
+    let shares = feed(&mut device, bytes).filter(|_| matches!(device.client, Client::Done));
+    if let Some(shares) = &shares {
+        assert!(UnmaskResponse::decode(sent(shares)).is_ok());
+        let request = UnmaskRequest::decode(bytes).expect("what was answered was a request");
+        let Survivors::Agreed { view, .. } = request.survivors else { panic!("the server was taken at its word") };
+        assert_eq!(view.encode(), RECORDED.views[&FUZZED]);
         assert_nothing_is_expected(&mut device, bytes);
     }
-    answer.is_some()
+    shares.is_some()
+}
+
+fn sent(reply: &Reply) -> &[u8] {
+    match reply {
+        Reply::Send(bytes) => bytes,
+        other => panic!("no answer: {other:?}"),
+    }
 }
 
 fn await_delivery() -> Device {
@@ -72,22 +85,22 @@ fn await_delivery() -> Device {
     device
 }
 
-fn await_view() -> Device {
+fn await_unmask() -> Device {
     let mut device = await_delivery();
     receive(&mut device, &RECORDED.deliveries[&FUZZED]);
     device.client.mask(&input(FUZZED)).expect("a client that is ready masks");
     device
 }
 
-/// The answer of a client that takes the bytes. One that does not has given up, unless they are another message.
-fn feed(device: &mut Device, bytes: &[u8]) -> Option<Option<Vec<u8>>> {
+/// What a client that takes the bytes does. One that does not has given up, unless they are none of its business.
+fn feed(device: &mut Device, bytes: &[u8]) -> Option<Reply> {
     let before = std::mem::discriminant(&device.client);
     match device.client.receive(bytes, &Everybody, &mut device.entropy) {
-        Ok(answer) => Some(answer),
-        Err(ClientError::Wire(WireError::Kind { .. })) => {
-            assert_eq!(std::mem::discriminant(&device.client), before, "another message changes nothing");
+        Ok(Reply::Ignored(_)) => {
+            assert_eq!(std::mem::discriminant(&device.client), before, "what is ignored changes nothing");
             None
         }
+        Ok(reply) => Some(reply),
         Err(_) => {
             assert!(matches!(device.client, Client::Aborted));
             assert_nothing_is_expected(device, bytes);
@@ -152,10 +165,10 @@ pub(crate) fn server_masked(bytes: &[u8]) -> bool {
     if taken {
         assert!(server.receive(FUZZED, bytes).is_err(), "an input is taken once");
         let mut server = server.close().expect("shares of everybody are within reach");
-        take(&RECORDED.agreements, Some(FUZZED), |id, vouchers| {
-            server.receive(id, vouchers).expect("it was asked for")
+        take(&RECORDED.agreements, Some(FUZZED), |id, signature| {
+            server.receive(id, signature).expect("it was asked for")
         });
-        let mut server = server.close().expect("shares of everybody are within reach");
+        let mut server = server.close().expect("a quorum has signed");
         take(&RECORDED.responses, Some(FUZZED), |id, response| server.receive(id, response).expect("it was asked for"));
         match server.close(&Serial) {
             Ok(outcome) => assert!(outcome.survivors.into_iter().eq(survivors())),
@@ -167,22 +180,25 @@ pub(crate) fn server_masked(bytes: &[u8]) -> bool {
     taken
 }
 
-/// Bytes for a server that collects vouchers. It passes on whatever they are, and the sum does not depend on them.
+/// Bytes for a server that collects signatures. What it takes is signed; what it does not is as good as silence, and a
+/// quorum of others is enough.
 pub(crate) fn server_agreement(bytes: &[u8]) -> bool {
     let mut server = AGREEMENT.take().unwrap_or_else(|| collect_agreement(&RECORDED, Some(FUZZED)));
     let before = server.arrived();
     let taken = server.receive(FUZZED, bytes).is_ok();
     assert_eq!(server.arrived(), before + usize::from(taken));
     if taken {
-        assert!(server.receive(FUZZED, bytes).is_err(), "vouchers are taken once");
-        let mut server = server.close().expect("shares of everybody are within reach");
+        assert_eq!(bytes, RECORDED.agreements[&FUZZED], "there is one signature of a view");
+        assert!(server.receive(FUZZED, bytes).is_err(), "signatures are taken once");
+        let mut server = server.close().expect("a quorum has signed");
         for client in survivors() {
-            let request = server.request(client).expect("who vouched is asked");
+            let request = server.request(client).expect("survivors are asked");
             assert!(UnmaskRequest::decode(&request).is_ok());
         }
         take(&RECORDED.responses, None, |id, response| server.receive(id, response).expect("it was asked for"));
-        assert_eq!(server.close(&Serial).map(|outcome| outcome.sum), Ok(plain_sum()));
+        assert_eq!(server.close(&Serial).map(|outcome| outcome.sum.to_vec()), Ok(plain_sum()));
     } else {
+        assert_eq!(server.can_close(), Ok(()));
         AGREEMENT.set(Some(server));
     }
     taken
@@ -198,7 +214,7 @@ pub(crate) fn server_unmask(bytes: &[u8]) -> bool {
         assert!(server.receive(FUZZED, bytes).is_err(), "shares are taken once");
         take(&RECORDED.responses, Some(FUZZED), |id, response| server.receive(id, response).expect("it was asked for"));
         let outcome = server.close(&Serial).expect("one client's wrong shares are corrected");
-        assert_eq!(outcome.sum, plain_sum());
+        assert_eq!(*outcome.sum, plain_sum());
         assert!(outcome.wrong_shares.iter().all(|wrong| wrong.holder == FUZZED));
     } else {
         UNMASK.set(Some(server));

@@ -5,18 +5,22 @@ use aes_gcm::{
     aead::{Aead, Payload},
 };
 use ct_merkle::mem_backed_tree::MemoryBackedTree;
+use ed25519_dalek::{Signer, SigningKey};
 use hkdf::Hkdf;
 use keyhush_secagg::{
-    ClientId, PublicKeys,
-    directory::Member,
-    graph::Graph,
+    ClientId, Pseudonym, PublicKeys, Signature,
+    client::{Client, ClientError, Reply},
+    directory::{Admission, Member},
+    graph::{self, Graph},
     masks::MaskKey,
-    message::{Listing, Neighbourhood, View, Voucher},
-    parameters::Parameters,
+    message::{AdvertiseKeys, Neighbourhood, View},
+    parameters::{Floor, Parameters},
     session::{Coin, Offer, SessionId, Terms},
 };
 use sha2::{Digest, Sha256};
 use x25519_dalek::{PublicKey, StaticSecret};
+
+use super::{Device, Drawing};
 
 const COIN: Coin = Coin([7; 32]);
 
@@ -25,17 +29,25 @@ pub(crate) struct Puppet {
     id: u64,
     sealing: StaticSecret,
     masking: StaticSecret,
+    signing: SigningKey,
 }
 
 impl Puppet {
     pub(crate) fn new(id: u64) -> Self {
         let secret = |label: &[u8]| StaticSecret::from(sha256(&[label, &id.to_le_bytes()]));
-        Self { id, sealing: secret(b"sealing"), masking: secret(b"masking") }
+        let signing = SigningKey::from_bytes(&sha256(&[b"signing", &id.to_le_bytes()]));
+        Self { id, sealing: secret(b"sealing"), masking: secret(b"masking"), signing }
     }
 
     pub(crate) fn member(&self) -> Member {
         let [sealing, masking] = [&self.sealing, &self.masking].map(|s| PublicKey::from(s).to_bytes());
-        Member { client: ClientId(self.id), keys: PublicKeys { sealing, masking }, evidence: Vec::new() }
+        let keys = PublicKeys { sealing, masking, signing: self.signing.verifying_key().to_bytes() };
+        Member { pseudonym: pseudonym(self.id), keys, evidence: Vec::new() }
+    }
+
+    /// Signs a view, whatever it was shown.
+    pub(crate) fn sign(&self, view: &View) -> Signature {
+        signature(self.signing.to_bytes(), view)
     }
 
     /// Seals anything for somebody, as the protocol would.
@@ -66,15 +78,18 @@ pub(crate) fn self_mask(seed: [u8; 32], session: &SessionId, position: u32) -> M
     MaskKey::new(derive(&seed, session, b"self", &[position]))
 }
 
-/// That somebody was shown a view, for who holds its sealing key, whatever it was shown.
-pub(crate) fn voucher(secret: [u8; 32], other: &[u8; 32], session: &SessionId, way: [u32; 2], view: &View) -> Voucher {
-    let agreed = StaticSecret::from(secret).diffie_hellman(&PublicKey::from(*other)).to_bytes();
-    let digest = sha256(&[b"keyhush secagg view v1", &view.encode()]);
-    *derive(&agreed, session, &[b"agree ", &digest[..]].concat(), &way).first_chunk().unwrap()
+/// The pseudonym of a client that is called by its number.
+pub(crate) fn pseudonym(id: u64) -> Pseudonym {
+    Pseudonym(u128::from(id).to_be_bytes())
+}
+
+/// That somebody was shown a view, for who holds its key, whatever it was shown.
+pub(crate) fn signature(secret: [u8; 32], view: &View) -> Signature {
+    SigningKey::from_bytes(&secret).sign(&sha256(&[b"keyhush secagg view v2", &view.encode()])).to_bytes()
 }
 
 fn derive(secret: &[u8; 32], session: &SessionId, label: &[u8], positions: &[u32]) -> [u8; 32] {
-    let mut info = [b"keyhush secagg v1 ", label].concat();
+    let mut info = [b"keyhush secagg v2 ", label].concat();
     positions.iter().for_each(|p| info.extend_from_slice(&p.to_le_bytes()));
     let mut key = [0; 32];
     Hkdf::<Sha256>::new(Some(&session.0), secret).expand(&info, &mut key).unwrap();
@@ -93,15 +108,79 @@ pub(crate) fn offer(terms: Terms) -> Offer {
 }
 
 /// What a client is told of a directory with anything in it, all of it proved.
-pub(crate) fn neighbourhood(parameters: Parameters, members: &[Member], position: u32) -> Neighbourhood {
+pub(crate) fn neighbourhood(offer: &Offer, parameters: Parameters, members: &[Member], position: u32) -> Neighbourhood {
+    let leaf = |m: &Member| {
+        let PublicKeys { sealing, masking, signing } = &m.keys;
+        [&m.pseudonym.0[..], sealing, masking, signing, &m.evidence].concat()
+    };
+    let leaves: Vec<Vec<u8>> = members.iter().map(leaf).collect();
     let mut tree = MemoryBackedTree::<Sha256, Vec<u8>>::new();
-    for Member { client, keys, evidence } in members {
-        tree.push([&client.0.to_le_bytes()[..], &keys.sealing, &keys.masking, evidence].concat());
-    }
+    leaves.iter().for_each(|leaf| tree.push(leaf.clone()));
     let root: [u8; 32] = (*tree.root().as_bytes()).into();
-    let proof = |at: u32| tree.prove_inclusion(at as usize).as_bytes().to_vec();
-    let graph = Graph::new(&parameters, &sha256(&[b"keyhush secagg graph v1", &COIN.0, &root]));
-    let listing = |at: u32| Listing { member: members[at as usize].clone(), proof: proof(at) };
-    let neighbours = graph.neighbours(position).into_iter().map(listing).collect();
-    Neighbourhood { parameters, root, coin: COIN, position, own_proof: proof(position), neighbours }
+    let graph = Graph::new(&parameters, &sha256(&[b"keyhush secagg graph v2", &COIN.0, &root]));
+    let committee = parameters.committee();
+    let (size, quorum) = committee.map_or((0, 0), |c| (c.size, c.quorum));
+    let numbers = [parameters.clients(), parameters.degree(), parameters.threshold(), size, quorum]
+        .map(u32::to_le_bytes)
+        .concat();
+    let session = sha256(&[b"keyhush secagg session v2", &offer.hash().0, &root, &numbers, &COIN.0]);
+    let seed = sha256(&[b"keyhush secagg committee v2", &session]);
+    let mut shown = graph.neighbours(position);
+    shown.extend(graph::committee(parameters.clients(), size, &seed));
+    shown.sort_unstable();
+    shown.dedup();
+    shown.retain(|at| *at != position);
+    let known = |at: usize| at as u32 == position || shown.contains(&(at as u32));
+    let proof = beside(&leaves, 0, &known);
+    let members = shown.iter().map(|at| members[*at as usize].clone()).collect();
+    Neighbourhood { parameters, root, coin: COIN, position, members, proof }
+}
+
+/// The hashes of subtrees that nobody known is in, from left to right: as slow as can be.
+fn beside(leaves: &[Vec<u8>], first: usize, known: &dyn Fn(usize) -> bool) -> Vec<[u8; 32]> {
+    if !(first..first + leaves.len()).any(known) {
+        return vec![hash_of(leaves)];
+    }
+    if leaves.len() == 1 {
+        return Vec::new();
+    }
+    let (left, right) = leaves.split_at(leaves.len().next_power_of_two() / 2);
+    [beside(left, first, known), beside(right, first + left.len(), known)].concat()
+}
+
+fn hash_of(leaves: &[Vec<u8>]) -> [u8; 32] {
+    if let [one] = leaves {
+        return sha256(&[&[0], one]);
+    }
+    let (left, right) = leaves.split_at(leaves.len().next_power_of_two() / 2);
+    sha256(&[&[1], &hash_of(left), &hash_of(right)])
+}
+
+/// A client, what it draws from and its own entry in the directory: the first, since it is called zero.
+pub(crate) fn zero(
+    offer: Offer,
+    floor: Floor,
+    admission: &dyn Admission,
+) -> Result<(Client, Drawing, Member), ClientError> {
+    let mut entropy = Device::entropy(5, ClientId(0));
+    let (client, keys) = Client::begin(offer, floor, admission, &mut entropy)?;
+    Ok((client, entropy, AdvertiseKeys::decode(&keys).unwrap().member))
+}
+
+/// What a client is to answer.
+pub(crate) fn sent(reply: Reply) -> Vec<u8> {
+    match reply {
+        Reply::Send(bytes) => bytes.to_vec(),
+        other => panic!("no answer: {other:?}"),
+    }
+}
+
+/// Members that the server made up.
+pub(crate) fn puppets(ids: std::ops::Range<u64>) -> impl Iterator<Item = Member> {
+    ids.map(|id| Puppet::new(id).member())
+}
+
+/// A key of Ed25519 with which anybody signs anything, and one that is no point at all.
+pub(crate) fn bad_signing_keys() -> [[u8; 32]; 2] {
+    [1, 2].map(|first| std::array::from_fn(|i| if i == 0 { first } else { 0 }))
 }

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 
 use keyhush_secagg::{
     ClientId,
-    client::{Client, ClientError},
+    client::{Client, ClientError, Reply},
     directory::Everybody,
-    entropy::SimulatedEntropy,
+    entropy::{Entropy, NoRandomness, SimulatedEntropy},
+    graph::Graph,
     message::Neighbourhood,
     parameters::{Adversary, Assumptions, Floor},
     server::{
@@ -45,7 +46,14 @@ pub(crate) fn terms(clients: u32, adversary: Adversary) -> Terms {
         dimension: 100,
         bits: 20,
         inputs: Inputs::Bounded { largest: ((1u64 << 20) / u64::from(clients) - 1) as u32 },
+        most_evidence: 0,
     }
+}
+
+/// The same, promising nothing: devices hold the server to what it promises, and graphs of a test's choosing keep little.
+pub(crate) fn promising_nothing(clients: u32, adversary: Adversary) -> Terms {
+    let assumptions = Assumptions { security_bits: 1, ..Assumptions::new(0.0, 0.0, adversary) };
+    Terms { assumptions, ..terms(clients, adversary) }
 }
 
 /// A client's input: any, within the offer.
@@ -76,24 +84,49 @@ pub(crate) fn plain_sum(terms: &Terms, ids: impl Iterator<Item = u64>) -> Vec<u3
 /// A client and its own randomness.
 pub(crate) struct Device {
     pub(crate) client: Client,
-    pub(crate) entropy: SimulatedEntropy,
+    pub(crate) entropy: Drawing,
+}
+
+/// What a device of a test draws from. Its pseudonym, which alone has sixteen bytes, is its number: who is at which position is
+/// then who has which number.
+pub(crate) struct Drawing {
+    id: ClientId,
+    rest: SimulatedEntropy,
+}
+
+impl Entropy for Drawing {
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<(), NoRandomness> {
+        match <&mut [u8; 16]>::try_from(&mut *buffer) {
+            Ok(pseudonym) => *pseudonym = u128::from(self.id.0).to_be_bytes(),
+            Err(_) => self.rest.fill(buffer)?,
+        }
+        Ok(())
+    }
 }
 
 impl Device {
     /// Takes up an offer; gives the keys.
     pub(crate) fn begin(offer: Offer, id: ClientId, seed: u64) -> (Self, Vec<u8>) {
         let mut entropy = Self::entropy(seed, id);
-        let (client, keys) = Client::begin(offer, id, Floor::none(), &Everybody, &mut entropy).unwrap();
+        let (client, keys) = Client::begin(offer, Floor::none(), &Everybody, &mut entropy).unwrap();
         (Self { client, entropy }, keys)
     }
 
     /// What it draws its secrets from.
-    pub(crate) fn entropy(seed: u64, id: ClientId) -> SimulatedEntropy {
-        SimulatedEntropy::from_seed(1000 * (seed + 1) + id.0)
+    pub(crate) fn entropy(seed: u64, id: ClientId) -> Drawing {
+        Drawing { id, rest: SimulatedEntropy::from_seed(1000 * (seed + 1) + id.0) }
     }
 
-    pub(crate) fn receive(&mut self, message: &[u8]) -> Result<Option<Vec<u8>>, ClientError> {
+    pub(crate) fn receive(&mut self, message: &[u8]) -> Result<Reply, ClientError> {
         self.client.receive(message, &Everybody, &mut self.entropy)
+    }
+
+    /// What it answers to a message that has an answer.
+    pub(crate) fn answer(&mut self, message: &[u8]) -> Result<Vec<u8>, ClientError> {
+        match self.receive(message)? {
+            Reply::Send(bytes) => Ok(bytes.to_vec()),
+            other => panic!("no answer: {other:?}"),
+        }
     }
 }
 
@@ -122,7 +155,7 @@ pub(crate) fn advertise(server: &mut CollectKeys, ids: impl Iterator<Item = u64>
 /// Each learns its neighbours and sends shares for them.
 pub(crate) fn share(server: &mut CollectShares, devices: &mut Devices, mut says: impl Says) {
     devices.retain(|id, device| {
-        let shares = device.receive(&server.neighbourhood(*id).unwrap()).unwrap().unwrap();
+        let shares = device.answer(&server.neighbourhood(*id).unwrap()).unwrap();
         says(*id, shares).is_some_and(|shares| server.receive(*id, &shares).map(|()| true).unwrap())
     });
 }
@@ -131,25 +164,25 @@ pub(crate) fn share(server: &mut CollectShares, devices: &mut Devices, mut says:
 pub(crate) fn mask(server: &mut CollectMasked, devices: &mut Devices, terms: &Terms, mut says: impl Says) {
     devices.retain(|id, device| {
         let Some(delivery) = server.delivery(*id) else { return false };
-        assert_eq!(device.receive(&delivery).unwrap(), None);
+        assert_eq!(device.receive(&delivery).unwrap(), Reply::Ready);
         let masked = device.client.mask(&input(terms, id.0)).unwrap();
         says(*id, masked).is_some_and(|masked| server.receive(*id, &masked).map(|()| true).unwrap())
     });
 }
 
-/// Survivors agree on who dropped out, where they have to.
+/// The committee signs who dropped out, where somebody has to.
 pub(crate) fn agree(server: &mut CollectAgreement, devices: &mut Devices, mut says: impl Says) {
     devices.retain(|id, device| {
         let Some(view) = server.view(*id) else { return true };
-        let vouchers = device.receive(&view).unwrap().unwrap();
-        says(*id, vouchers).is_some_and(|vouchers| server.receive(*id, &vouchers).map(|()| true).unwrap())
+        let signature = device.answer(&view).unwrap();
+        says(*id, signature).is_some_and(|signature| server.receive(*id, &signature).map(|()| true).unwrap())
     });
 }
 
 /// Survivors open one share of each neighbour.
 pub(crate) fn unmask(server: &mut CollectUnmask, devices: &mut Devices, mut says: impl Says) {
     devices.retain(|id, device| {
-        let shares = device.receive(&server.request(*id).unwrap()).unwrap().unwrap();
+        let shares = device.answer(&server.request(*id).unwrap()).unwrap();
         says(*id, shares).is_some_and(|shares| server.receive(*id, &shares).map(|()| true).unwrap())
     });
 }
@@ -173,8 +206,11 @@ pub(crate) fn round(terms: Terms, connect: Connect, vanishes: &[Vanishes], seed:
 
 /// Of each client 0, 1, ..: its neighbours, in the order of their positions.
 pub(crate) fn neighbours(server: &CollectShares) -> Vec<Vec<u64>> {
-    let of = |id| Neighbourhood::decode(&server.neighbourhood(id).unwrap()).unwrap().neighbours;
-    server.clients().map(|id| of(id).iter().map(|n| n.member.client.0).collect()).collect()
+    let any = server.clients().next().unwrap();
+    let Neighbourhood { parameters, root, coin, .. } =
+        Neighbourhood::decode(&server.neighbourhood(any).unwrap()).unwrap();
+    let graph = Graph::new(&parameters, &hostile::sha256(&[b"keyhush secagg graph v2", &coin.0, &root]));
+    (0..parameters.clients()).map(|at| graph.neighbours(at).into_iter().map(u64::from).collect()).collect()
 }
 
 /// A round that is over in its sharing: everybody has shared.

@@ -2,7 +2,7 @@
 
 use keyhush_secagg::{
     ClientId,
-    client::Client,
+    client::{Client, Reply},
     entropy::SimulatedEntropy,
     message::{
         AdvertiseKeys, Agreement, Delivery, Kind, MaskedInput, Neighbourhood, ShareKeys, UnmaskRequest, UnmaskResponse,
@@ -19,8 +19,7 @@ pub(crate) const SEED: u64 = 77;
 pub(crate) const ME: ClientId = ClientId(2);
 
 /// How far a client has come.
-pub(crate) const STATES: [&str; 6] =
-    ["AwaitNeighbourhood", "AwaitDelivery", "Ready", "AwaitView", "AwaitUnmask", "Done"];
+pub(crate) const STATES: [&str; 5] = ["AwaitNeighbourhood", "AwaitDelivery", "Ready", "AwaitUnmask", "Done"];
 
 /// A round of five in which everybody is everybody's neighbour, the threshold is three, and client 1 vanishes before its
 /// input; as client 2 saw it, who does not take the server at its word.
@@ -99,17 +98,20 @@ impl Recorded {
         device
     }
 
-    /// Says to a client, or does with it, what comes next; gives its answer.
+    /// Says to a client, or does with it, what comes next; gives its answer. A member of the committee signs at the first
+    /// chance.
     pub(crate) fn step(&self, device: &mut Device) -> Option<Vec<u8>> {
         let next = match &device.client {
             Client::AwaitNeighbourhood(_) => Kind::Neighbourhood,
             Client::AwaitDelivery(_) => Kind::Delivery,
             Client::Ready(_) => return Some(device.client.mask(&input(&self.terms, ME.0)).unwrap()),
-            Client::AwaitView(_) => Kind::View,
             Client::AwaitUnmask(_) => Kind::UnmaskRequest,
             Client::Done | Client::Aborted => return None,
         };
-        Some(device.receive(self.message(next)).unwrap().unwrap_or_default())
+        match device.receive(self.message(next)).unwrap() {
+            Reply::Send(answer) => Some(answer.to_vec()),
+            _ => Some(Vec::new()),
+        }
     }
 
     /// Whether each message is one that its decoder reads.
@@ -123,7 +125,7 @@ impl Recorded {
             5 => View::decode(bytes).is_ok_and(|m| m.encode() == bytes),
             6 => Agreement::decode(bytes).is_ok_and(|m| m.encode() == bytes),
             7 => UnmaskRequest::decode(bytes).is_ok_and(|m| m.encode() == bytes),
-            8 => UnmaskResponse::decode(bytes).is_ok_and(|m| m.encode() == bytes),
+            8 => UnmaskResponse::decode(bytes).is_ok_and(|m| *m.encode() == bytes),
             _ => Offer::decode(bytes).is_ok_and(|m| m.encode() == bytes),
         }
     }
@@ -135,9 +137,8 @@ pub(crate) fn name(client: &Client) -> &'static str {
         Client::AwaitNeighbourhood(_) => STATES[0],
         Client::AwaitDelivery(_) => STATES[1],
         Client::Ready(_) => STATES[2],
-        Client::AwaitView(_) => STATES[3],
-        Client::AwaitUnmask(_) => STATES[4],
-        Client::Done => STATES[5],
+        Client::AwaitUnmask(_) => STATES[3],
+        Client::Done => STATES[4],
         Client::Aborted => "Aborted",
     }
 }

@@ -22,6 +22,9 @@ pub(super) struct About {
     insecure: bool,
     degree: u32,
     threshold: u32,
+    /// Who sign, and how many signatures decide; 0 where the server is taken at its word.
+    committee: u32,
+    quorum: u32,
     bits: u32,
     largest: u32,
     threads: usize,
@@ -29,18 +32,21 @@ pub(super) struct About {
 
 impl About {
     pub(super) fn new(case: &Case) -> Self {
-        let Case { terms, connect, parameters, largest, dropped, vanish_at, threads } = *case;
+        let Case { asked, terms, connect, parameters, largest, dropped, vanish_at, threads } = *case;
+        let (committee, quorum) = parameters.committee().map_or((0, 0), |c| (c.size, c.quorum));
         Self {
             clients: terms.most_clients,
             dimension: terms.dimension,
-            dropout: terms.assumptions.dropout,
+            dropout: asked.dropout,
             dropped,
             vanish_at,
-            corrupted: terms.assumptions.corrupted,
-            adversary: terms.assumptions.adversary.to_string(),
-            insecure: matches!(connect, Connect::Insecure { .. }),
+            corrupted: asked.corrupted,
+            adversary: asked.adversary.to_string(),
+            insecure: connect != Connect::Found,
             degree: parameters.degree(),
             threshold: parameters.threshold(),
+            committee,
+            quorum,
             bits: terms.bits,
             largest,
             threads,
@@ -56,6 +62,9 @@ impl About {
             format!("for a {} server with {:.1} % of the clients", self.adversary, 100.0 * self.corrupted)
         };
         println!("neighbours        {degree}, threshold {threshold} ({protects})");
+        if self.committee > 0 {
+            println!("committee         {} sign who dropped out, {} decide", self.committee, self.quorum);
+        }
         println!("vector            {dimension} coordinates up to {}, sums mod 2^{bits}", self.largest);
     }
 }
@@ -92,7 +101,7 @@ pub(super) struct ClientSeconds {
     deliver: Each,
     /// Masks its input.
     mask: Each,
-    /// Vouches for what it was shown, where the server is not taken at its word.
+    /// Signs what it was shown, if it is in the committee.
     agree: Each,
     /// Opens a share of each.
     unmask: Each,
@@ -125,7 +134,7 @@ pub(super) struct ServerSeconds {
     route_s: f64,
     /// Masked inputs, added as they arrive.
     add_s: f64,
-    /// Vouchers, requests and answers.
+    /// Signatures, requests and answers.
     answers_s: f64,
     /// Secrets put together and checked, and keys agreed.
     reconstruct_s: f64,
@@ -169,9 +178,9 @@ pub(super) struct Traffic {
     shares: Bytes,
     /// What neighbours sealed; the masked input.
     input: Bytes,
-    /// What became of everybody; vouchers.
+    /// What became of everybody; a signature.
     agree: Bytes,
-    /// Who is alive; opened shares.
+    /// Who is alive, and who signed that; opened shares.
     unmask: Bytes,
     /// A client that stays to the end.
     total: Bytes,

@@ -15,7 +15,7 @@ use std::fmt;
 use clap::{Args, ValueEnum};
 use secagg::{
     modulus::Modulus,
-    parameters::{Adversary, Assumptions, Parameters},
+    parameters::{Adversary, Assumptions, Floor, Parameters},
     server::Connect,
     session::{Inputs, Terms},
 };
@@ -49,9 +49,11 @@ pub(crate) struct SecaggArgs {
     #[arg(long, value_name = "CLASS", default_value_t = Adversary::Curious)]
     adversary: Adversary,
     /// Insecure: so many neighbours a client, whatever they protect
+    #[cfg(feature = "insecure")]
     #[arg(long, value_name = "N", requires = "threshold")]
     degree: Option<u32>,
     /// Insecure: so many shares to open a secret
+    #[cfg(feature = "insecure")]
     #[arg(long, value_name = "N", requires = "degree")]
     threshold: Option<u32>,
     /// The largest coordinate; unless given, as rounding by 1 % of the clip norm needs it
@@ -96,6 +98,8 @@ impl fmt::Display for VanishAt {
 /// What is measured: everything that has been checked before any work.
 #[derive(Debug, Clone, Copy)]
 struct Case {
+    /// What is to be withstood, and is, unless the graph was chosen.
+    asked: Assumptions,
     terms: Terms,
     connect: Connect,
     parameters: Parameters,
@@ -111,13 +115,7 @@ impl Case {
         let refused = |error: &dyn fmt::Display| BadInput::Refused(error.to_string());
         let assumptions = Assumptions::new(args.dropout, args.corrupted, args.adversary);
         assumptions.check().map_err(|e| refused(&e))?;
-        let (connect, parameters) = match args.degree.zip(args.threshold) {
-            Some((degree, threshold)) => (
-                Connect::Insecure { degree, threshold },
-                Parameters::insecure(args.clients, degree, threshold).map_err(|e| refused(&e))?,
-            ),
-            None => (Connect::Found, Parameters::find(args.clients, &assumptions).map_err(|e| refused(&e))?),
-        };
+        let (connect, parameters, promised) = connected(args, &assumptions).map_err(|e| refused(&e))?;
         let largest = args.largest.unwrap_or_else(|| largest(args.dimension));
         let modulus = Modulus::new(largest, args.clients).map_err(|e| BadInput::wrong("largest", e))?;
         let bits = args.bits.unwrap_or(modulus.bits());
@@ -127,15 +125,24 @@ impl Case {
             task: [1; 32],
             model: [2; 32],
             round: 1,
-            assumptions,
+            assumptions: promised,
             most_clients: args.clients,
             least_survivors: (args.clients - dropped).max(2),
             dimension: args.dimension,
             bits,
             inputs: Inputs::Bounded { largest },
+            most_evidence: 0,
         };
         terms.check().map_err(|e| refused(&e))?;
-        Ok(Self { terms, connect, parameters, largest, dropped, vanish_at: args.vanish_at, threads: args.threads })
+        let (vanish_at, threads) = (args.vanish_at, args.threads);
+        Ok(Self { asked: assumptions, terms, connect, parameters, largest, dropped, vanish_at, threads })
+    }
+
+    /// What the simulated clients ask for: what they are promised, so that they check it as devices do.
+    fn floor(&self) -> Floor {
+        let Assumptions { dropout, corrupted, security_bits, adversary, .. } = self.terms.assumptions;
+        let (clients, survivors) = (self.terms.most_clients, self.terms.least_survivors);
+        Floor { clients, survivors, corrupted, dropout, security_bits, adversary }
     }
 
     /// Whether a client vanishes: they are spread evenly over the numbers, and so at random over the graph.
@@ -143,6 +150,20 @@ impl Case {
         let (clients, dropped) = (u64::from(self.terms.most_clients), u64::from(self.dropped));
         (client + 1) * dropped / clients > client * dropped / clients
     }
+}
+
+/// How clients are connected, and what they are promised: nothing, where somebody chose it.
+fn connected(
+    args: &SecaggArgs,
+    asked: &Assumptions,
+) -> Result<(Connect, Parameters, Assumptions), secagg::parameters::ParameterError> {
+    #[cfg(feature = "insecure")]
+    if let Some((degree, threshold)) = args.degree.zip(args.threshold) {
+        let parameters = Parameters::insecure(args.clients, degree, threshold)?;
+        let nothing = Assumptions { security_bits: 1, ..Assumptions::new(0.0, 0.0, Adversary::Curious) };
+        return Ok((Connect::Insecure { degree, threshold }, parameters, nothing));
+    }
+    Ok((Connect::Found, Parameters::find(args.clients, asked)?, *asked))
 }
 
 /// Twice the largest coordinate of an update on the lattice, `2 ln d` standard deviations, where rounding adds

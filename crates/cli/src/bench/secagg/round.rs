@@ -6,10 +6,9 @@ use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use secagg::{
     ClientId,
-    client::Client,
+    client::{Client, Reply},
     directory::Everybody,
     entropy::OsEntropy,
-    parameters::Floor,
     server::{CollectAgreement, CollectKeys, CollectMasked, CollectShares, CollectUnmask},
     session::Offer,
 };
@@ -84,7 +83,7 @@ pub(super) struct Server {
     pub(super) route: Clock,
     /// Masked inputs, added.
     pub(super) add: Clock,
-    /// Vouchers, requests and answers.
+    /// Signatures, requests and answers.
     pub(super) answers: Clock,
     /// The end, without what other threads do.
     pub(super) finish: Clock,
@@ -131,7 +130,7 @@ impl Bench<'_> {
         let offered = self.offer.encode();
         for id in (0..self.case.terms.most_clients).map(u64::from).map(ClientId) {
             let begin = || -> anyhow::Result<_> {
-                Ok(Client::begin(Offer::decode(&offered)?, id, Floor::none(), &Everybody, &mut OsEntropy)?)
+                Ok(Client::begin(Offer::decode(&offered)?, self.case.floor(), &Everybody, &mut OsEntropy)?)
             };
             let (client, message) = self.client.keys.time(begin)?;
             self.server.keys.time(|| server.receive(id, &message, &Everybody))?;
@@ -149,8 +148,7 @@ impl Bench<'_> {
         for (id, slot) in ids(&mut self.clients) {
             let Some(client) = slot else { continue };
             let neighbourhood = self.server.route.time(|| server.neighbourhood(id)).context("no neighbourhood")?;
-            let answer = self.client.shares.time(|| client.receive(&neighbourhood, &Everybody, &mut OsEntropy))?;
-            let message = answer.context("no shares")?;
+            let message = self.client.shares.time(|| answer(client, &neighbourhood)).context("no shares")?;
             self.server.route.time(|| server.receive(id, &message))?;
             self.carried[1].add(&neighbourhood, &message);
             self.bar.inc(1);
@@ -168,7 +166,7 @@ impl Bench<'_> {
             fill(&mut input, self.case.largest, id);
             self.plain.iter_mut().zip(&input).for_each(|(sum, value)| *sum += value);
             let delivery = self.server.route.time(|| server.delivery(id)).context("no delivery")?;
-            self.client.deliver.time(|| client.receive(&delivery, &Everybody, &mut OsEntropy))?;
+            self.client.deliver.time(|| answer(client, &delivery))?;
             let message = self.client.mask.time(|| client.mask(&input))?;
             self.server.add.time(|| server.receive(id, &message))?;
             self.carried[2].add(&delivery, &message);
@@ -177,15 +175,13 @@ impl Bench<'_> {
         Ok(self.server.answers.time(|| server.close())?)
     }
 
-    /// Where the server is not taken at its word, everybody vouches for what it was shown.
+    /// Where the server is not taken at its word, the committee signs what it was shown.
     fn agreement(&mut self, mut server: CollectAgreement) -> anyhow::Result<CollectUnmask> {
         self.bar.set_message("agree");
-        let is_needed = server.is_needed();
-        for (id, slot) in ids(&mut self.clients).filter(|_| is_needed) {
+        for (id, slot) in ids(&mut self.clients) {
             let Some(client) = slot else { continue };
-            let view = self.server.answers.time(|| server.view(id)).context("no view")?;
-            let answer = self.client.agree.time(|| client.receive(&view, &Everybody, &mut OsEntropy))?;
-            let message = answer.context("no vouchers")?;
+            let Some(view) = self.server.answers.time(|| server.view(id)) else { continue };
+            let message = self.client.agree.time(|| answer(client, &view)).context("no signature")?;
             self.server.answers.time(|| server.receive(id, &message))?;
             self.carried[3].add(&view, &message);
             self.bar.inc(1);
@@ -200,8 +196,7 @@ impl Bench<'_> {
         for (id, slot) in ids(&mut self.clients) {
             let Some(mut client) = slot.take() else { continue };
             let request = self.server.answers.time(|| server.request(id)).context("no request")?;
-            let answer = self.client.unmask.time(|| client.receive(&request, &Everybody, &mut OsEntropy))?;
-            let message = answer.context("no opened shares")?;
+            let message = self.client.unmask.time(|| answer(&mut client, &request)).context("no opened shares")?;
             self.server.answers.time(|| server.receive(id, &message))?;
             self.carried[4].add(&request, &message);
             self.bar.inc(1);
@@ -210,7 +205,7 @@ impl Bench<'_> {
         let workers = Workers::new(self.case.threads);
         let outcome = self.server.finish.time(|| server.close(&workers))?;
         self.bar.finish_and_clear();
-        if outcome.sum != self.plain {
+        if *outcome.sum != self.plain {
             bail!("the sum is not that of the survivors' inputs: this is a bug in secure aggregation");
         }
         let batches = workers.batches();
@@ -239,6 +234,15 @@ impl Bench<'_> {
             let case = self.case;
             ids(&mut self.clients).filter(|(id, _)| case.vanishes(id.0)).for_each(|(_, client)| *client = None);
         }
+    }
+}
+
+/// What a client says to a message: nothing where it only takes note.
+fn answer(client: &mut Client, message: &[u8]) -> anyhow::Result<Vec<u8>> {
+    match client.receive(message, &Everybody, &mut OsEntropy)? {
+        Reply::Send(answer) => Ok(answer.to_vec()),
+        Reply::Ready => Ok(Vec::new()),
+        Reply::Ignored(why) => Err(why.into()),
     }
 }
 
