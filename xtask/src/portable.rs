@@ -50,10 +50,12 @@ const NEON: Target = Target {
         "decoders",
         "factorization",
         "fuzz",
+        "network",
         "properties",
         "scale",
         "server",
         "shares",
+        "signing",
         "sum",
         "tight",
     ],
@@ -64,7 +66,7 @@ const SIMD128: Target = Target {
     triple: "wasm32-wasip1",
     rustflags: "-C target-feature=+simd128",
     runner: &["node", "--no-warnings", "--no-turbo-fast-api-calls", "../../xtask/src/wasi.mjs"],
-    left_out: &["client", "collusion", "decoders", "fuzz", "scale", "server", "shares", "sum"],
+    left_out: &["client", "collusion", "decoders", "fuzz", "network", "scale", "server", "shares", "signing", "sum"],
 };
 
 pub(crate) fn steps() -> Vec<Step> {

@@ -13,6 +13,7 @@ pub struct Modulus {
 
 /// A modulus that is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ModulusError {
     /// There is nothing to add.
     #[error("a modulus for the sum of 0 inputs; give the largest number of inputs that the round may accept")]

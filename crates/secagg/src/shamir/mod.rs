@@ -33,6 +33,7 @@ type Limbs = [Element; LIMBS];
 
 /// Why a secret cannot be shared or put together.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ShamirError {
     /// No such threshold.
     #[error("a threshold of {threshold} shares among {holders}: choose one from 1 to the number of shares")]
