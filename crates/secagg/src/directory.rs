@@ -2,14 +2,17 @@
 //! anybody have different roots, and with them different sessions.
 //!
 //! Members are known by pseudonyms, drawn for the round: neighbours learn nothing by which they could meet somebody again.
-//! Positions are in the order of pseudonyms, which every client checks among those it is shown.
+//! Positions are in the order of pseudonyms. Where the server is taken at its word, a client sees that of those it is shown, by
+//! one proof for all of them ([`Proof::Beside`]). Where it is not, a client sees the names of all ([`Proof::Whole`]): evidence
+//! does not say where somebody sits, so a server could seat each of its clients at many positions, and nobody would be shown
+//! two of them.
 
 use crate::{
     Pseudonym,
     entropy::NoRandomness,
     keys::PublicKeys,
     merkle::{self, Hash, Tree},
-    session::OfferHash,
+    session::{OfferHash, digest},
 };
 
 /// What a client vouches for when it advertises its keys: that these are its keys in this round, under this pseudonym.
@@ -62,11 +65,61 @@ pub struct Member {
     pub evidence: Vec<u8>,
 }
 
-impl Member {
-    /// Everything before the evidence is of one length: no two members have the same leaf.
+/// A member's entry in the directory, with all but its name hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Name {
+    /// What it is called in this round.
+    pub pseudonym: Pseudonym,
+    /// The digest of its keys and of the evidence for them.
+    pub rest: [u8; 32],
+}
+
+impl Name {
     pub(crate) fn leaf(&self) -> Hash {
+        merkle::leaf(&[&self.pseudonym.0[..], &self.rest].concat())
+    }
+}
+
+impl Member {
+    /// Everything before the evidence is of one length: no two members have the same.
+    #[must_use]
+    pub fn name(&self) -> Name {
         let Self { pseudonym, keys, evidence } = self;
-        merkle::leaf(&[&pseudonym.0[..], &keys.sealing, &keys.masking, &keys.signing, evidence].concat())
+        let rest = digest(b"keyhush secagg member v2", &[&keys.sealing, &keys.masking, &keys.signing, evidence]);
+        Name { pseudonym: *pseudonym, rest }
+    }
+
+    fn leaf(&self) -> Hash {
+        self.name().leaf()
+    }
+}
+
+/// That members are at their positions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Proof {
+    /// The hashes beside the paths to those who are shown.
+    Beside(Vec<[u8; 32]>),
+    /// The names of all, in the order of their positions.
+    Whole(Vec<Name>),
+}
+
+impl Proof {
+    /// Whether a directory of so many, with this root, has these members at these positions, which ascend; and, where all names
+    /// are there, whether they are in order, so that nobody is there twice.
+    pub(crate) fn holds(&self, root: &Hash, clients: u32, known: &[(u32, &Member)]) -> bool {
+        match self {
+            Self::Beside(hashes) => {
+                let leaves: Vec<(u32, Hash)> = known.iter().map(|(at, member)| (*at, member.leaf())).collect();
+                merkle::proved_root(clients, &leaves, hashes).as_ref() == Some(root)
+            }
+            Self::Whole(names) => {
+                let has = |(at, member): &(u32, &Member)| names.get(*at as usize) == Some(&member.name());
+                names.len() == clients as usize
+                    && names.is_sorted_by(|a, b| a.pseudonym < b.pseudonym)
+                    && known.iter().all(has)
+                    && Tree::new(names.iter().map(Name::leaf).collect()).root() == *root
+            }
+        }
     }
 }
 
@@ -105,8 +158,13 @@ impl Directory {
     }
 
     /// The proof that positions, which ascend, hold their members.
-    pub(crate) fn proof(&self, positions: &[u32]) -> Vec<Hash> {
-        self.tree.prove(positions)
+    pub(crate) fn proof(&self, positions: &[u32]) -> Proof {
+        Proof::Beside(self.tree.prove(positions))
+    }
+
+    /// The names of all.
+    pub(crate) fn names(&self) -> Proof {
+        Proof::Whole(self.members.iter().map(Member::name).collect())
     }
 }
 
@@ -141,6 +199,35 @@ mod tests {
         ];
         for other in others {
             assert_ne!(root(other), root(members(5)));
+        }
+    }
+
+    #[test]
+    fn both_proofs_hold_for_what_is_there_and_for_nothing_else() {
+        let members = members(9);
+        let directory = Directory::new(members.clone());
+        let root = directory.root();
+        let known: Vec<(u32, &Member)> = [1, 4, 7].map(|at: u32| (at, &members[at as usize])).to_vec();
+        let moved: Vec<(u32, &Member)> = [(1, &members[1]), (5, &members[4])].to_vec();
+        for proof in [directory.proof(&[1, 4, 7]), directory.names()] {
+            assert!(proof.holds(&root, 9, &known));
+            assert!(!proof.holds(&[0; 32], 9, &known) && !proof.holds(&root, 8, &known));
+            assert!(!proof.holds(&root, 9, &moved));
+            let mut other = members[4].clone();
+            other.evidence.push(1);
+            assert!(!proof.holds(&root, 9, &[(4, &other)]));
+        }
+    }
+
+    /// Somebody who is seated twice, side by side or far apart: whoever sees all names sees it, whoever is shown others does not.
+    #[test]
+    fn all_names_show_who_is_seated_twice() {
+        for seats in [vec![0, 1, 2, 2, 3], vec![0, 1, 2, 3, 1]] {
+            let members: Vec<Member> = seats.iter().map(|at| members(5)[*at].clone()).collect();
+            let directory = Directory::new(members.clone());
+            let known = [(0, &members[0]), (1, &members[1])];
+            assert!(directory.proof(&[0, 1]).holds(&directory.root(), 5, &known));
+            assert!(!directory.names().holds(&directory.root(), 5, &known));
         }
     }
 

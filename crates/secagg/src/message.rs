@@ -3,7 +3,7 @@
 //! | message            | from    | says                                                             |
 //! |--------------------|---------|------------------------------------------------------------------|
 //! | [`AdvertiseKeys`]  | client  | my keys of this round                                            |
-//! | [`Neighbourhood`]  | server  | the closed directory, your position, your neighbours and the committee, with one proof |
+//! | [`Neighbourhood`]  | server  | the closed directory, your position, your neighbours and the committee, proved |
 //! | [`ShareKeys`]      | client  | a commitment to my own mask; two shares for each neighbour, sealed |
 //! | [`Delivery`]       | server  | which neighbours shared, and what they sealed for you            |
 //! | [`MaskedInput`]    | client  | whose shares were no good; my vector, masked                     |
@@ -14,7 +14,8 @@
 //!
 //! (*) against a semi-malicious server only.
 //!
-//! Each begins with the protocol's version, its suite and the message's number; from [`ShareKeys`] on the session follows.
+//! Each begins with the protocol's version, its suite and the message's number; then comes the offer's hash, and from
+//! [`ShareKeys`] on the session.
 //! Lists of neighbours, and of the committee, are in the order of their positions, which both sides know: nobody can be named
 //! twice, and nobody who is not one.
 
@@ -22,10 +23,9 @@ use zeroize::Zeroizing;
 
 use crate::{
     Pseudonym,
-    directory::Member,
+    directory::{Member, Name, Proof},
     keys::{PublicKeys, SEAL_OVERHEAD, Signature},
     masks::Shape,
-    merkle::Hash,
     parameters::{MOST_CLIENTS, Parameters},
     session::{Coin, OfferHash, SUITE, SessionId, VERSION, digest},
     shamir::Share,
@@ -119,6 +119,9 @@ pub(crate) fn kind(bytes: &[u8]) -> Result<(Kind, &[u8]), WireError> {
 /// Version, suite, number and session.
 const BEGIN: usize = 3 + 32;
 
+/// Pseudonym and digest.
+const NAME: usize = 16 + 32;
+
 /// Pseudonym and keys.
 const MEMBER: usize = 16 + 3 * 32;
 
@@ -144,8 +147,9 @@ impl Traffic {
         let delivery = BEGIN + bits(degree) + degree * SEALED;
         let (size, quorum) = parameters.committee().map_or((0, 0), |c| (c.size as usize, c.quorum as usize));
         let listed = (degree + size).min(clients - 1);
-        let neighbourhood =
-            3 + 5 * 4 + 2 * 32 + 4 + 4 + listed * (MEMBER + 4) + 4 + 32 * most_hashes(clients, listed + 1);
+        // All names where somebody signs, or else the hashes beside those who are shown.
+        let proof = if size > 0 { NAME * clients } else { 32 * most_hashes(clients, listed + 1) };
+        let neighbourhood = BEGIN + 5 * 4 + 2 * 32 + 4 + 4 + listed * (MEMBER + 4) + 1 + 4 + proof;
         let view = 2 * bits(clients);
         let (agreement, said) = match size {
             0 => ((0, 0), 1 + bits(degree)),
@@ -241,6 +245,8 @@ pub(crate) fn read_member(reader: &mut Reader<'_>) -> Result<Member, WireError> 
 /// What a client is told of the closed directory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Neighbourhood {
+    /// Of what the client was offered.
+    pub offer: OfferHash,
     /// Who take part, and how they are connected.
     pub parameters: Parameters,
     /// The directory's root.
@@ -251,8 +257,8 @@ pub struct Neighbourhood {
     pub position: u32,
     /// Its neighbours and the committee, each once and itself left out, in the order of their positions.
     pub members: Vec<Member>,
-    /// The proof that they are there, and itself: the hashes beside them.
-    pub proof: Vec<Hash>,
+    /// The proof that they are there, and itself.
+    pub proof: Proof,
 }
 
 impl Neighbourhood {
@@ -260,14 +266,14 @@ impl Neighbourhood {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Kind::Neighbourhood.begin(None);
+        out.extend_from_slice(&self.offer.0);
         self.parameters.to_parts().iter().for_each(|v| out.extend_from_slice(&v.to_le_bytes()));
         out.extend_from_slice(&self.root);
         out.extend_from_slice(&self.coin.0);
         out.extend_from_slice(&self.position.to_le_bytes());
         out.extend_from_slice(&(self.members.len() as u32).to_le_bytes());
         self.members.iter().for_each(|member| write_member(member, &mut out));
-        out.extend_from_slice(&(self.proof.len() as u32).to_le_bytes());
-        self.proof.iter().for_each(|hash| out.extend_from_slice(hash));
+        write_proof(&self.proof, &mut out);
         out
     }
 
@@ -277,6 +283,7 @@ impl Neighbourhood {
     /// When they are not such a message's.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let mut reader = Kind::Neighbourhood.open(bytes)?;
+        let offer = OfferHash(reader.array()?);
         let parts = [reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?];
         let parameters =
             Parameters::try_from(parts).map_err(|_| WireError::Value { what: "a graph of such numbers" })?;
@@ -284,10 +291,39 @@ impl Neighbourhood {
         let position = reader.u32()?;
         let count = reader.count(MEMBER + 4)?;
         let members = (0..count).map(|_| read_member(&mut reader)).collect::<Result<_, _>>()?;
-        let count = reader.count(32)?;
-        let proof = (0..count).map(|_| reader.array()).collect::<Result<_, _>>()?;
+        let proof = read_proof(&mut reader)?;
         reader.end()?;
-        Ok(Self { parameters, root, coin, position, members, proof })
+        Ok(Self { offer, parameters, root, coin, position, members, proof })
+    }
+}
+
+fn write_proof(proof: &Proof, out: &mut Vec<u8>) {
+    match proof {
+        Proof::Beside(hashes) => {
+            out.push(0);
+            out.extend_from_slice(&(hashes.len() as u32).to_le_bytes());
+            hashes.iter().for_each(|hash| out.extend_from_slice(hash));
+        }
+        Proof::Whole(names) => {
+            out.push(1);
+            out.extend_from_slice(&(names.len() as u32).to_le_bytes());
+            names.iter().for_each(|Name { pseudonym, rest }| out.extend([&pseudonym.0[..], rest].concat()));
+        }
+    }
+}
+
+fn read_proof(reader: &mut Reader<'_>) -> Result<Proof, WireError> {
+    match reader.u8()? {
+        0 => {
+            let count = reader.count(32)?;
+            Ok(Proof::Beside((0..count).map(|_| reader.array()).collect::<Result<_, _>>()?))
+        }
+        1 => {
+            let count = reader.count(NAME)?;
+            let name = |_| Ok(Name { pseudonym: Pseudonym(reader.array()?), rest: reader.array()? });
+            Ok(Proof::Whole((0..count).map(name).collect::<Result<_, WireError>>()?))
+        }
+        _ => Err(WireError::Value { what: "the kind of a proof" }),
     }
 }
 

@@ -33,7 +33,7 @@ pub struct Terms {
     pub assumptions: Assumptions,
     /// Clients that are admitted at most: the modulus is for so many.
     pub most_clients: u32,
-    /// Inputs below which no sum is opened.
+    /// Inputs below which no sum is opened, those of corrupted clients among them.
     pub least_survivors: u32,
     /// Coordinates.
     pub dimension: u32,

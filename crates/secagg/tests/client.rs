@@ -5,7 +5,7 @@ mod story;
 
 use keyhush_secagg::{
     client::{Client, ClientError, Reply},
-    directory::{Everybody, Member},
+    directory::{Everybody, Member, Proof},
     entropy::{Entropy, NoRandomness, OsEntropy, SimulatedEntropy},
     message::{Delivery, Kind, MaskedInput, Neighbourhood, Opened, ShareKeys, Survivors, UnmaskResponse},
     parameters::{Adversary, Assumptions, Committee, Floor, ParameterError, Parameters},
@@ -144,7 +144,7 @@ fn a_neighbourhood_that_is_not_the_directorys_is_refused() {
             (m.position, m.members) = (u32::MAX, [&m.members[..2], &m.members[1..]].concat());
         },
         |m: &mut Neighbourhood| m.root[0] ^= 1,
-        |m: &mut Neighbourhood| m.proof.push([0; 32]),
+        |m: &mut Neighbourhood| m.proof = Proof::Beside(vec![[0; 32]]),
         |m: &mut Neighbourhood| m.members[1].keys.sealing[3] ^= 1,
         |m: &mut Neighbourhood| m.members[1].keys.masking[3] ^= 1,
         |m: &mut Neighbourhood| m.members[1].keys.signing[3] ^= 1,
@@ -317,7 +317,10 @@ fn an_offer_below_the_floor_is_not_taken_up() {
         begin(terms, floor).unwrap_err()
     };
     assert_eq!(assuming(|t| t.assumptions.corrupted = 0.19), ClientError::BelowFloor("corrupted"));
+    assert_eq!(assuming(|t| t.assumptions.dropout = 0.09), ClientError::BelowFloor("dropout"));
     assert_eq!(assuming(|t| t.assumptions.security_bits = 39), ClientError::BelowFloor("security_bits"));
+    let no_number = Floor { corrupted: f64::NAN, ..floor };
+    assert!(matches!(begin(good, no_number), Err(ClientError::Parameters(_))), "a floor that is no number is no floor");
     assert_eq!(assuming(|t| t.most_clients = 49), ClientError::BelowFloor("most_clients"));
     assert_eq!(assuming(|t| t.least_survivors = 44), ClientError::BelowFloor("least_survivors"));
     for (what, change) in [

@@ -10,10 +10,10 @@ use std::{
 
 use keyhush_secagg::{
     ClientId,
-    client::Reply,
+    client::{ClientError, Reply},
     directory::Everybody,
     entropy::SimulatedEntropy,
-    message::MaskedInput,
+    message::{MaskedInput, Opened, UnmaskResponse},
     parameters::{Adversary, Assumptions},
     server::{
         Accumulator, CollectAgreement, CollectKeys, CollectMasked, CollectShares, Connect, Refusal, RoundFailure,
@@ -216,10 +216,126 @@ fn a_vector_that_cannot_be_read_to_its_end_leaves_no_trace() {
     let not_added = spoiled.add(claim, &mut spool).unwrap_err();
     assert_eq!(spoiled.save().unwrap_err(), Refusal::Spoiled);
     let mut good = server.accumulator();
+    let twin = Accumulator::restore(&good.save().unwrap()).unwrap();
     assert_eq!(good.merge(spoiled).unwrap_err(), Refusal::Spoiled);
+    assert_eq!(server.merge(twin), Ok(()), "nothing is nothing");
     server.give_back(not_added.claim).unwrap();
     inputs.iter().filter(|(id, _)| id.0 > 1).for_each(|(id, bytes)| server.receive(*id, bytes).unwrap());
     assert_eq!(finish(server, devices), plain_sum(&terms, 0..7));
+}
+
+/// A disk that fails takes a partial sum with it, and no input: the round takes them back, and they are let in again.
+#[test]
+fn what_was_in_a_spoiled_sum_is_let_in_again() {
+    let terms = Terms { dimension: 600_000, ..seven() };
+    let (mut server, devices, inputs) = masked(terms, 12);
+    let mut sum = server.accumulator();
+    for (id, bad) in [(0, 0), (1, 0), (2, 9)] {
+        let mut spool = Breaking { bytes: Vec::new(), good: 2, bad };
+        let mut upload = server.upload(ClientId(id)).unwrap();
+        upload.push(&inputs[&ClientId(id)], &mut spool).unwrap();
+        let claim = server.claim(upload).unwrap();
+        if let Err(not_added) = sum.add(claim, &mut spool) {
+            server.give_back(not_added.claim).unwrap();
+        }
+    }
+    assert_eq!((sum.len(), sum.save().unwrap_err()), (2, Refusal::Spoiled));
+    assert_eq!(server.upload(ClientId(0)).unwrap_err(), Refusal::Repeated(ClientId(0)));
+    server.discard(sum).unwrap();
+    inputs.iter().for_each(|(id, bytes)| server.receive(*id, bytes).unwrap());
+    assert_eq!(finish(server, devices), plain_sum(&terms, 0..7));
+}
+
+/// A server that was restored has the same session as the one that fell over; what the one let in is not the other's.
+#[test]
+fn claims_of_another_life_count_nothing_twice() {
+    let (mut server, devices, inputs) = masked(seven(), 13);
+    let mut twin = CollectMasked::restore(&server.save()).unwrap();
+    let zero = ClientId(0);
+    let whole = |server: &mut CollectMasked, spool: &mut Vec<u8>| {
+        let mut upload = server.upload(zero).unwrap();
+        upload.push(&inputs[&zero], spool).unwrap();
+        server.claim(upload).unwrap()
+    };
+    let (mut spool, mut other_spool) = (Vec::new(), Vec::new());
+    let (theirs, ours) = (whole(&mut twin, &mut spool), whole(&mut server, &mut other_spool));
+    let mut sum = server.accumulator();
+    sum.add(ours, &mut other_spool).unwrap();
+    let not_added = sum.add(theirs, &mut spool).unwrap_err();
+    assert_eq!(not_added.why, Refusal::Merged { position: 0 });
+    server.merge(sum).unwrap();
+    assert_eq!(server.give_back(not_added.claim).unwrap_err(), Refusal::Merged { position: 0 });
+    assert_eq!(server.receive(zero, &inputs[&zero]), Err(Refusal::Repeated(zero)));
+    // Nor is anything of another round.
+    let (mut foreign, ..) = masked(seven(), 14);
+    let (mut upload, mut spool) = (foreign.upload(zero).unwrap(), Vec::new());
+    let bytes = masked(seven(), 14).2.remove(&zero).unwrap();
+    upload.push(&bytes, &mut spool).unwrap();
+    let claim = foreign.claim(upload).unwrap();
+    let not_added = server.accumulator().add(claim, &mut spool).unwrap_err();
+    assert_eq!(not_added.why, Refusal::OtherSession);
+    assert_eq!(server.give_back(not_added.claim).unwrap_err(), Refusal::OtherSession);
+    assert_eq!(server.accumulator().merge(foreign.accumulator()).unwrap_err(), Refusal::OtherSession);
+    assert_eq!(server.discard(foreign.accumulator()).unwrap_err(), Refusal::OtherSession);
+    inputs.iter().filter(|(id, _)| id.0 > 0).for_each(|(id, bytes)| server.receive(*id, bytes).unwrap());
+    assert_eq!(finish(server, devices), plain_sum(&seven(), 0..7));
+}
+
+/// One wrong share among just enough makes a secret that does not check. Whoever asks first can wait for more shares, with which
+/// the wrong one is told.
+#[test]
+fn a_wrong_share_among_just_enough_is_waited_out() {
+    let terms = terms(60, Adversary::Curious);
+    let (mut server, mut devices) = shared(terms, Connect::Found, 15);
+    let neighbours = story::neighbours(&server);
+    assert!(neighbours.len() == 60);
+    server = CollectShares::restore(&server.save()).unwrap();
+    let mut server = server.close().unwrap();
+    mask(&mut server, &mut devices, &terms, honestly);
+    let mut server = server.close().unwrap().close().unwrap();
+    let mut refused = 0;
+    for (id, device) in &mut devices {
+        let mut response = UnmaskResponse::decode(&device.answer(&server.request(*id).unwrap()).unwrap()).unwrap();
+        if id.0 == 0 {
+            response.opened.iter_mut().for_each(|opened| {
+                if let Opened::SelfSeed(share) = opened {
+                    share[4] ^= 1;
+                }
+            });
+        }
+        server.receive(*id, &response.encode()).unwrap();
+        if server.can_close().is_ok() && server.check_secrets(&Serial).is_err() {
+            refused += 1;
+        }
+    }
+    assert!(refused > 0, "there was a moment at which closing would have lost the round");
+    assert_eq!(server.check_secrets(&Serial), Ok(()));
+    let outcome = server.close(&Serial).unwrap();
+    assert_eq!(*outcome.sum, plain_sum(&terms, 0..60));
+}
+
+#[test]
+fn a_neighbourhood_of_another_attempt_is_ignored() {
+    let (old, _) = shared(seven(), SEVEN, 16);
+    let late = old.neighbourhood(ClientId(2)).unwrap();
+    let new = CollectKeys::open(seven(), &mut SimulatedEntropy::from_seed(17)).unwrap();
+    let (mut device, _) = story::Device::begin(*new.offer(), ClientId(2), 17);
+    assert_eq!(device.receive(&late), Ok(Reply::Ignored(ClientError::OtherSession)));
+}
+
+/// Whoever is to sign and is gone is noticed when inputs are in, before anybody is asked.
+#[test]
+fn a_committee_without_a_quorum_ends_the_round_early() {
+    let terms = terms(12, Adversary::SemiMalicious);
+    let (server, mut devices) = shared(terms, Connect::Insecure { degree: 11, threshold: 7 }, 18);
+    let mut server = server.close().unwrap();
+    // Of twelve, two corrupted, eight must sign; seven are there. A quorum is all that is out of reach.
+    mask(&mut server, &mut devices, &terms, |id: ClientId, bytes| (id.0 < 7).then_some(bytes));
+    assert!(matches!(server.can_close(), Err(RoundFailure::OutOfReach { .. } | RoundFailure::NotAgreed { .. })));
+    let (server, mut devices) = shared(terms, Connect::Insecure { degree: 11, threshold: 7 }, 18);
+    let mut server = server.close().unwrap();
+    mask(&mut server, &mut devices, &terms, |id: ClientId, bytes| (id.0 < 8).then_some(bytes));
+    assert_eq!(server.can_close(), Ok(()), "eight");
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod story;
 use keyhush_secagg::{
     ClientId, Signature,
     client::{Client, ClientError, Reply},
-    directory::{Admission, Everybody, Member, NoEvidence},
+    directory::{Admission, Everybody, Member, Name, NoEvidence, Proof},
     entropy::{Entropy, OsEntropy},
     graph::{self, Graph},
     message::{Agreement, Delivery, Kind, Neighbourhood, ShareKeys, Survivors, UnmaskRequest, View},
@@ -378,42 +378,97 @@ fn members_of_the_committee_are_looked_at_like_neighbours() {
         assert_eq!(refused, Err(ClientError::Evidence { slot }));
     }
     assert_eq!(with_a_signer(&Word, &|m, _| m.evidence.resize(64, 0)).0, Ok(()), "as long as it may be");
-    assert_eq!(with_a_signer(&Word, &|m, own| m.pseudonym = own.pseudonym).0, Err(ClientError::Order));
+    assert_eq!(with_a_signer(&Word, &|m, own| m.pseudonym = own.pseudonym).0, Err(ClientError::NotProved));
 }
 
-/// On a ring most of the directory is not shown, and what is shown is proved by the hashes beside it.
+/// What a client on a ring says to a neighbourhood that somebody changed.
+fn told_on_a_ring(adversary: Adversary, change: &dyn Fn(&mut Neighbourhood)) -> Result<(), ClientError> {
+    let parameters = match adversary {
+        Adversary::Curious => Parameters::from_parts(RING, 6, 4, None).unwrap(),
+        Adversary::SemiMalicious => ring(),
+    };
+    let offer = hostile::offer(promising_nothing(RING, adversary));
+    let (mut client, mut entropy, own) = zero(offer, Floor::none(), &Everybody).unwrap();
+    let members: Vec<Member> = [own].into_iter().chain(puppets(1..RING.into())).collect();
+    let mut message = hostile::neighbourhood(&offer, parameters, &members, 0);
+    change(&mut message);
+    client.receive(&message.encode(), &Everybody, &mut entropy).map(|reply| drop(sent(reply)))
+}
+
+fn hashes(message: &mut Neighbourhood) -> &mut Vec<[u8; 32]> {
+    let Proof::Beside(hashes) = &mut message.proof else { panic!("the hashes beside") };
+    hashes
+}
+
+fn names(message: &mut Neighbourhood) -> &mut Vec<Name> {
+    let Proof::Whole(names) = &mut message.proof else { panic!("all names") };
+    names
+}
+
+/// What is done to a message.
+type ChangeOf<'a> = &'a dyn Fn(&mut Neighbourhood);
+
+/// On a ring most of the directory is not shown. What is shown is proved by the hashes beside it, or by the names of all.
 #[test]
 fn a_proof_that_is_not_the_directorys_is_refused() {
-    let offer = hostile::offer(ring_terms());
-    let told = |change: &dyn Fn(&mut Neighbourhood)| {
-        let (mut client, mut entropy, own) = zero(offer, Floor::none(), &Everybody).unwrap();
-        let members: Vec<Member> = [own].into_iter().chain(puppets(1..RING.into())).collect();
-        let mut message = hostile::neighbourhood(&offer, ring(), &members, 0);
-        change(&mut message);
-        client.receive(&message.encode(), &Everybody, &mut entropy).map(|reply| drop(sent(reply)))
-    };
-    assert_eq!(told(&|m| assert!(m.proof.len() > 1 && m.members.len() > 6)), Ok(()));
-    let not_proved: [&dyn Fn(&mut Neighbourhood); 8] = [
-        &|m| m.proof[0][0] ^= 1,
-        &|m| m.proof.last_mut().unwrap()[31] ^= 1,
-        &|m| m.proof.clear(),
-        &|m| m.proof.truncate(m.proof.len() - 1),
-        &|m| m.proof.push([0; 32]),
-        &|m| m.proof.reverse(),
-        &|m| m.members.swap(0, 1),
-        &|m| m.members[2].evidence.push(0),
+    use Adversary::{Curious, SemiMalicious};
+    assert_eq!(told_on_a_ring(Curious, &|m| assert!(hashes(m).len() > 1 && m.members.len() == 6)), Ok(()));
+    assert_eq!(told_on_a_ring(SemiMalicious, &|m| assert!(names(m).len() == RING as usize)), Ok(()));
+    let of_hashes: [ChangeOf<'_>; 6] = [
+        &|m| hashes(m)[0][0] ^= 1,
+        &|m| hashes(m).last_mut().unwrap()[31] ^= 1,
+        &|m| hashes(m).clear(),
+        &|m| _ = hashes(m).pop(),
+        &|m| hashes(m).push([0; 32]),
+        &|m| hashes(m).reverse(),
     ];
-    for change in not_proved {
-        assert_eq!(told(change), Err(ClientError::NotProved));
-    }
-    assert!(matches!(told(&|m| drop(m.members.pop())), Err(ClientError::Count { .. })));
-    // Who sits elsewhere has other neighbours; who sits nowhere has none.
-    for position in [1, 5, RING - 1, RING, u32::MAX] {
-        let refused = told(&|m| m.position = position).unwrap_err();
-        assert!(matches!(refused, ClientError::NotProved | ClientError::Count { .. }), "{position}: {refused}");
+    let of_names: [ChangeOf<'_>; 7] = [
+        &|m| names(m)[0].rest[0] ^= 1,
+        &|m| names(m)[7].pseudonym.0[15] ^= 1,
+        &|m| names(m).clear(),
+        &|m| _ = names(m).pop(),
+        &|m| {
+            let last = names(m)[RING as usize - 1];
+            names(m).push(last);
+        },
+        &|m| names(m).swap(3, 4),
+        // The proof that a trusting client would take.
+        &|m| m.proof = Proof::Beside(Vec::new()),
+    ];
+    let of_both: [ChangeOf<'_>; 2] = [&|m| m.members.swap(0, 1), &|m| m.members[2].evidence.push(0)];
+    for (adversary, changes) in [(Curious, &of_hashes[..]), (SemiMalicious, &of_names)] {
+        for change in changes.iter().chain(&of_both) {
+            assert_eq!(told_on_a_ring(adversary, change), Err(ClientError::NotProved));
+        }
+        assert!(matches!(told_on_a_ring(adversary, &|m| drop(m.members.pop())), Err(ClientError::Count { .. })));
+        // Who sits elsewhere has other neighbours; who sits nowhere has none.
+        for position in [1, 5, RING - 1, RING, u32::MAX] {
+            let refused = told_on_a_ring(adversary, &|m| m.position = position).unwrap_err();
+            assert!(matches!(refused, ClientError::NotProved | ClientError::Count { .. }), "{position}: {refused}");
+        }
     }
     let larger = Parameters::from_parts(RING, 6, 4, Some(Committee { size: 6, quorum: 4 })).unwrap();
-    assert!(told(&|m| m.parameters = larger).is_err(), "the proof is for another committee");
+    assert!(told_on_a_ring(SemiMalicious, &|m| m.parameters = larger).is_err(), "the proof is for another committee");
+    assert_eq!(told_on_a_ring(Curious, &|m| m.proof = Proof::Whole(Vec::new())), Err(ClientError::NotProved));
+}
+
+/// One of the server's clients at many positions, with evidence for all of them. Who is shown two of them would notice; nobody
+/// need be, so everybody sees the names of all.
+#[test]
+fn nobody_is_seated_twice() {
+    let offer = hostile::offer(ring_terms());
+    let mut unseen = 0;
+    for twice in 1..RING - 1 {
+        let (mut client, mut entropy, own) = zero(offer, Floor::none(), &Everybody).unwrap();
+        let mut members: Vec<Member> = [own].into_iter().chain(puppets(1..RING.into())).collect();
+        members[twice as usize + 1] = members[twice as usize].clone();
+        let message = hostile::neighbourhood(&offer, ring(), &members, 0);
+        let copies = message.members.iter().filter(|m| m.pseudonym == members[twice as usize].pseudonym).count();
+        unseen += u32::from(copies < 2);
+        let refused = client.receive(&message.encode(), &Everybody, &mut entropy).unwrap_err();
+        assert_eq!(refused, ClientError::NotProved, "{twice}");
+    }
+    assert!(unseen > RING / 2, "{unseen}: most of them would not have been noticed among those who are shown");
 }
 
 /// Where the server is taken at its word, it must still leave a threshold alive.

@@ -141,3 +141,33 @@ impl<P: Fn(usize) -> bool> Told<'_, P> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parameters::Parameters;
+
+    /// Of twelve on a ring with four neighbours each and a threshold of three, all of whom shared: what the one at the first
+    /// place says to those at some places being dead.
+    fn says(dead: &[usize]) -> Result<(), ClientError> {
+        let graph = Graph::new(&Parameters::from_parts(12, 4, 3, None).unwrap(), &[1; 32]);
+        let order = graph.order();
+        let mut alive = vec![true; 12];
+        dead.iter().for_each(|place| alive[order[*place] as usize] = false);
+        let view = View { session: SessionId([0; 32]), present: Bits::new(vec![true; 12]), alive: Bits::new(alive) };
+        let told =
+            Told { graph: &graph, position: order[0], threshold: 3, least_survivors: 5, is_present: |_: usize| true };
+        told.check(&SessionId([0; 32]), &view)
+    }
+
+    #[test]
+    fn a_client_and_its_neighbours_have_company() {
+        assert_eq!(says(&[]), Ok(()));
+        assert_eq!(says(&[1]), Ok(()), "three others are enough");
+        // Places 1 and 11 are gone: two are left of its own four; those two, at 2 and 10, have three each.
+        assert_eq!(says(&[1, 11]), Err(ClientError::TooFew { got: 2, needed: 3 }), "its own company");
+        // Places 3 and 4 are gone: it has all four, and the one at place 2 has two.
+        assert_eq!(says(&[3, 4]), Err(ClientError::TooFew { got: 2, needed: 3 }), "its neighbour's");
+        assert_eq!(says(&[5, 6]), Ok(()), "whoever is further off is others' business");
+    }
+}

@@ -14,6 +14,8 @@
 //! client any more; [`Client`] holds whichever state there is, and outlives messages that belong to another one.
 
 mod agree;
+#[cfg(test)]
+mod lies;
 mod mask;
 mod neighbourhood;
 #[cfg(test)]
@@ -241,8 +243,8 @@ pub enum Reply {
     Send(Zeroizing<Vec<u8>>),
     /// It can mask its input now.
     Ready,
-    /// Nothing: the message is late, early, repeated, of another session or of no protocol that the client speaks, and it waits
-    /// for its own. (There is no session before the neighbourhood: one of another attempt ends the client.)
+    /// Nothing: the message is late, early, repeated, of another offer or session, or of no protocol that the client speaks, and
+    /// it waits for its own.
     Ignored(ClientError),
 }
 
@@ -290,11 +292,11 @@ impl Client {
 
     /// Why a message is none of this client's business, if so. A client that is over takes none at all.
     fn ignored(&self, bytes: &[u8]) -> Result<Option<ClientError>, ClientError> {
-        let (kinds, session): (&[Kind], _) = match self {
-            Self::AwaitNeighbourhood(_) => (&[Kind::Neighbourhood], None),
-            Self::AwaitDelivery(client) => (&[Kind::Delivery], Some(&client.session)),
-            Self::Ready(client) => (&[], Some(client.session())),
-            Self::AwaitUnmask(client) => (&[Kind::View, Kind::UnmaskRequest], Some(&client.session)),
+        let (kinds, ours): (&[Kind], &[u8; 32]) = match self {
+            Self::AwaitNeighbourhood(client) => (&[Kind::Neighbourhood], &client.offer().0),
+            Self::AwaitDelivery(client) => (&[Kind::Delivery], &client.session.0),
+            Self::Ready(client) => (&[], &client.session().0),
+            Self::AwaitUnmask(client) => (&[Kind::View, Kind::UnmaskRequest], &client.session.0),
             Self::Done => return Err(ClientError::Over("done")),
             Self::Aborted => return Err(ClientError::Over("aborted")),
         };
@@ -305,8 +307,8 @@ impl Client {
         if !kinds.contains(&kind) {
             return Ok(Some(ClientError::NotNow(kind)));
         }
-        let other = session.is_some_and(|session| rest.first_chunk().is_some_and(|of| *of != session.0));
-        Ok(other.then_some(ClientError::OtherSession))
+        // The offer's hash, or the session, follows the number of the message.
+        Ok(rest.first_chunk().is_some_and(|of| of != ours).then_some(ClientError::OtherSession))
     }
 
     /// Masks the input; gives the message.

@@ -7,13 +7,12 @@ use zeroize::Zeroizing;
 use super::{AwaitDelivery, ClientError, Drawn, Neighbour};
 use crate::{
     Pseudonym,
-    directory::{Admission, Member, statement},
+    directory::{Admission, Member, Proof, statement},
     entropy::Entropy,
     graph::{self, Graph},
     keys::{PublicKeys, SecretKey, SelfSeed, SigningKey},
-    merkle,
     message::{AdvertiseKeys, Neighbourhood, SEALED, ShareKeys},
-    parameters::Floor,
+    parameters::{Adversary, Floor},
     session::{Offer, OfferHash, Terms, session},
     shamir::{Share, deal},
 };
@@ -48,6 +47,10 @@ impl Shown {
 }
 
 impl AwaitNeighbourhood {
+    pub(super) const fn offer(&self) -> &OfferHash {
+        &self.hash
+    }
+
     /// Takes up an offer with fresh keys and a fresh pseudonym.
     ///
     /// # Errors
@@ -58,6 +61,7 @@ impl AwaitNeighbourhood {
         admission: &dyn Admission,
         entropy: &mut dyn Entropy,
     ) -> Result<(Self, AdvertiseKeys), ClientError> {
+        floor.check()?;
         offer.terms.check()?;
         check_floor(&offer.terms, &floor)?;
         let floor = floor.raised_to(&offer.terms.assumptions);
@@ -130,7 +134,7 @@ impl AwaitNeighbourhood {
             return Err(ClientError::TooManyClients { got: clients, most: self.offer.terms.most_clients });
         }
         message.parameters.check_floor(&self.floor)?;
-        if message.coin.commitment() != self.offer.coin {
+        if message.offer != self.hash || message.coin.commitment() != self.offer.coin {
             return Err(ClientError::Coin);
         }
         Ok(())
@@ -151,9 +155,10 @@ impl AwaitNeighbourhood {
         let mut known: Vec<(u32, &Member)> = shown.members.iter().copied().zip(&message.members).collect();
         let own_slot = known.partition_point(|(at, _)| *at < message.position);
         known.insert(own_slot, (message.position, &self.own));
-        let leaves: Vec<(u32, merkle::Hash)> = known.iter().map(|(at, member)| (*at, member.leaf())).collect();
-        let root = merkle::proved_root(message.parameters.clients(), &leaves, &message.proof);
-        if root != Some(message.root) {
+        // Who does not take the server's word sees the names of all.
+        let lies = self.offer.terms.assumptions.adversary == Adversary::SemiMalicious;
+        let is_asked_for = matches!(message.proof, Proof::Whole(_)) == lies;
+        if !is_asked_for || !message.proof.holds(&message.root, message.parameters.clients(), &known) {
             return Err(ClientError::NotProved);
         }
         if !known.is_sorted_by(|(_, a), (_, b)| a.pseudonym < b.pseudonym) {
@@ -180,6 +185,7 @@ fn check_floor(terms: &Terms, floor: &Floor) -> Result<(), ClientError> {
     for (what, below) in [
         ("adversary", promised.adversary < floor.adversary),
         ("corrupted", promised.corrupted < floor.corrupted),
+        ("dropout", promised.dropout < floor.dropout),
         ("security_bits", promised.security_bits < floor.security_bits),
         ("most_clients", terms.most_clients < floor.clients),
         ("least_survivors", terms.least_survivors < floor.survivors),

@@ -399,6 +399,42 @@ fn a_floor_refuses_few_neighbours_and_low_thresholds() {
     assert_eq!(complete.check_floor(&floor), Ok(()));
 }
 
+/// Connectivity follows from secrecy in what is found. In what somebody proposes, with a threshold as high as can be, it does not,
+/// and what a server can try is counted there too.
+#[test]
+fn grinding_is_counted_in_connectivity() {
+    let committee = Some(Committee { size: 1000, quorum: 900 });
+    let floor = Floor { corrupted: 0.1, dropout: 0.2, ..Floor::default() };
+    let lying = Floor { adversary: Adversary::SemiMalicious, ..floor };
+    let proposed = |degree| Parameters::from_parts(1000, degree, degree, committee).unwrap();
+    assert_eq!(proposed(50).check_floor(&floor), Ok(()));
+    assert!(matches!(proposed(50).check_floor(&lying), Err(ParameterError::Disconnected { .. })));
+    assert_eq!(proposed(80).check_floor(&lying), Ok(()));
+}
+
+/// Every proposal for few clients: a chance of 2^-105 that is not zero does not exist among so few, so whatever passes holds for
+/// certain.
+#[test]
+fn what_passes_the_floor_for_few_holds_for_certain() {
+    let mut passed = 0;
+    for (n, corrupted) in (3..=14).flat_map(|n| [0.0, 0.1, 0.2, 1.0 / 3.0, 0.45].map(|c| (n, c))) {
+        let adversary = Adversary::SemiMalicious;
+        let floor = Floor { clients: 0, survivors: 0, corrupted, dropout: 0.0, security_bits: 40, adversary };
+        let c = part(corrupted, n);
+        let graphs = (1..n).flat_map(|k| (0..=k).map(move |t| (k, t)));
+        for ((k, t), m) in graphs.flat_map(|graph| (1..=n).map(move |m| (graph, m))) {
+            for q in 0..=m {
+                let proposed = Parameters::from_parts(n, k, t, Some(Committee { size: m, quorum: q }));
+                if proposed.is_ok_and(|p| p.check_floor(&floor).is_ok()) {
+                    assert!(2 * t > k + c.min(k) && 2 * q > m + c.min(m), "{n} {k} {t} {m} {q} {corrupted}");
+                    passed += 1;
+                }
+            }
+        }
+    }
+    assert!(passed > 5_000, "{passed}");
+}
+
 #[test]
 fn a_curious_graph_is_refused_by_a_semi_malicious_floor() {
     for (n, gamma, delta, [k, t]) in curious() {

@@ -181,6 +181,11 @@ impl Accumulator {
         if self.spoiled { Err(Refusal::Spoiled) } else { Ok(()) }
     }
 
+    /// Refuses an input that is there.
+    fn lacks(&self, position: u32) -> Result<(), Refusal> {
+        if self.has(position) { Err(Refusal::Merged { position }) } else { Ok(()) }
+    }
+
     pub(super) fn positions(&self) -> impl Iterator<Item = u32> + '_ {
         self.inputs.keys().copied()
     }
@@ -211,6 +216,7 @@ impl Accumulator {
 
     /// Adds a vector that is whole in memory.
     pub(super) fn add_whole(&mut self, claim: Claim, packed: &[u8]) -> Result<(), Refusal> {
+        self.lacks(claim.position)?;
         let expected = self.shape.packed_len();
         let length = |_| Refusal::Length { expected, got: packed.len() };
         masks::add_packed(&mut self.lanes, packed, self.shape.bits()).map_err(length)?;
@@ -222,13 +228,13 @@ impl Accumulator {
     ///
     /// # Errors
     /// The claim, if nothing was added: when it is of another round, or the spool cannot be read. An accumulator out of which
-    /// half a vector could not be taken again is spoiled: it cannot be merged, and what was in it can be added elsewhere, from
-    /// its spools.
+    /// half a vector could not be taken again is spoiled: it cannot be merged, and the round takes back what was in it
+    /// ([`CollectMasked::discard`](super::CollectMasked::discard)).
     pub fn add(&mut self, claim: Claim, spool: &mut dyn Spool) -> Result<(), NotAdded> {
         if claim.session != self.session {
             return Err(NotAdded { claim, why: Refusal::OtherSession });
         }
-        if let Err(why) = self.check() {
+        if let Err(why) = self.check().and_then(|()| self.lacks(claim.position)) {
             return Err(NotAdded { claim, why });
         }
         let mut done = 0;
@@ -269,9 +275,7 @@ impl Accumulator {
         }
         self.check()?;
         other.check()?;
-        if let Some(position) = other.positions().find(|at| self.has(*at)) {
-            return Err(Refusal::Merged { position });
-        }
+        other.positions().try_for_each(|at| self.lacks(at))?;
         self.lanes.iter_mut().zip(&*other.lanes).for_each(|(sum, more)| *sum = sum.wrapping_add(*more));
         self.inputs.extend(other.inputs);
         Ok(())

@@ -132,7 +132,27 @@ impl CollectMasked {
     /// When it is of another round.
     pub fn give_back(&mut self, claim: Claim) -> Result<(), Refusal> {
         self.round.check_session(claim.session())?;
-        self.claimed[claim.position() as usize] = false;
+        self.release(claim.position())
+    }
+
+    /// Takes back all that is in a partial sum, spoiled or not, that is not to be merged: its inputs can be let in again, from
+    /// their spools.
+    ///
+    /// # Errors
+    /// When it is of another round, or has an input that is in the sum already.
+    pub fn discard(&mut self, sum: Accumulator) -> Result<(), Refusal> {
+        self.round.check_session(sum.session())?;
+        sum.positions().try_for_each(|at| self.release(at))
+    }
+
+    /// Whoever is in the sum stays there.
+    fn release(&mut self, position: u32) -> Result<(), Refusal> {
+        if self.sum.has(position) {
+            return Err(Refusal::Merged { position });
+        }
+        if let Some(claimed) = self.claimed.get_mut(position as usize) {
+            *claimed = false;
+        }
         Ok(())
     }
 

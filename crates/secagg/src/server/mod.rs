@@ -42,10 +42,10 @@ pub use self::{
 use crate::{
     ClientId,
     client::Shown,
-    directory::{Directory, Member},
+    directory::{Directory, Member, Proof},
     entropy::NoRandomness,
     graph::{self, Graph},
-    parameters::{ParameterError, Parameters},
+    parameters::{Adversary, ParameterError, Parameters},
     session::{Coin, Offer, SessionId, Terms, TermsError, session},
     wire::WireError,
 };
@@ -101,7 +101,10 @@ pub enum Refusal {
     #[error(transparent)]
     Spool(#[from] SpoolError),
     /// A partial sum with half a vector in it.
-    #[error("the partial sum is spoiled by a vector that could not be read to its end; add the others again elsewhere")]
+    #[error(
+        "the partial sum is spoiled by a vector that could not be read to its end; discard it, and add its inputs again \
+         from their spools"
+    )]
     Spoiled,
     /// A partial sum with an input that was not let in.
     #[error("the partial sum has an input, at position {position}, that this round did not let in")]
@@ -244,6 +247,17 @@ impl Round {
     /// Signatures that decide; none where the server is taken at its word.
     fn quorum(&self) -> usize {
         self.parameters.committee().map_or(0, |c| c.quorum as usize)
+    }
+
+    /// That members, which ascend, and a client itself are where they are: the names of all, where the server is not taken at
+    /// its word.
+    fn proof(&self, members: &[u32], position: u32) -> Proof {
+        if self.terms().assumptions.adversary == Adversary::SemiMalicious {
+            return self.directory.names();
+        }
+        let mut proved = members.to_vec();
+        proved.insert(proved.partition_point(|at| *at < position), position);
+        self.directory.proof(&proved)
     }
 
     /// Who is shown to the client at a position.

@@ -4,7 +4,10 @@
 //! The coin is to be kept from clients until the directory closes. The last state, with secrets that clients opened, has no
 //! bytes. Bytes end with a digest: what was cut or changed on its way is refused, and whoever fears more signs them.
 //!
-//! Saved twice and restored twice a round does no harm: clients answer each question once, and sign one story.
+//! **One state of a round is kept, the last one.** A server that has asked clients to unmask and then goes on from an older
+//! state can hold late inputs of clients that it called dead before: it then has shares of both secrets of one client, where
+//! nobody signs (curious), or loses the round. So each state replaces the one before it, durably, before the next message goes
+//! out; and once anybody was asked to unmask, nothing is restored: a server that falls over then has lost its round.
 
 use std::collections::BTreeMap;
 
@@ -93,7 +96,7 @@ impl CollectKeys {
     /// When they are not such a state's.
     pub fn restore(bytes: &[u8]) -> Result<Self, WireError> {
         let mut reader = State::Keys.open(bytes)?;
-        let mut keys = Self::new(Offer::decode(reader.long_bytes()?)?, Coin(reader.array()?));
+        let mut keys = Self::new(read_offer(&mut reader)?, Coin(reader.array()?));
         for _ in 0..reader.count(8)? {
             let client = ClientId(reader.u64()?);
             keys.insert(client, read_member(&mut reader)?);
@@ -115,11 +118,10 @@ impl Round {
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let (offer, coin) = (Offer::decode(reader.long_bytes()?)?, Coin(reader.array()?));
+        let (offer, coin) = (read_offer(reader)?, Coin(reader.array()?));
         let parts = [reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?];
         let no_graph = |_| WireError::Value { what: "a graph of such numbers" };
         let parameters = Parameters::try_from(parts).map_err(no_graph)?;
-        offer.terms.check().map_err(|_| WireError::Value { what: "terms of a saved round" })?;
         let member = |_| Ok((ClientId(reader.u64()?), read_member(reader)?));
         let members: Vec<_> = (0..parameters.clients()).map(member).collect::<Result<_, WireError>>()?;
         Ok(Self::new(offer, coin, parameters, members.into_iter()))
@@ -313,6 +315,12 @@ fn read_bits_of(round: &Round, reader: &mut Reader<'_>) -> Result<Bits, WireErro
     if bits.len() == round.at.len() { Ok(bits) } else { Err(other) }
 }
 
+fn read_offer(reader: &mut Reader<'_>) -> Result<Offer, WireError> {
+    let offer = Offer::decode(reader.long_bytes()?)?;
+    offer.terms.check().map_err(|_| WireError::Value { what: "terms of a saved round" })?;
+    Ok(offer)
+}
+
 fn write_u32(number: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&(number as u32).to_le_bytes());
 }
@@ -330,4 +338,93 @@ fn write_lanes(lanes: &[u32], out: &mut Vec<u8>) {
 fn read_lanes(shape: &Shape, reader: &mut Reader<'_>) -> Result<Vec<u32>, WireError> {
     let bytes = reader.bytes(4 * shape.padded())?;
     Ok(bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Pseudonym, PublicKeys,
+        directory::Member,
+        entropy::SimulatedEntropy,
+        parameters::{Adversary, Assumptions, Committee},
+        session::{Inputs, Terms},
+    };
+
+    fn terms() -> Terms {
+        Terms {
+            task: [1; 32],
+            model: [2; 32],
+            round: 3,
+            assumptions: Assumptions::new(0.1, 0.1, Adversary::SemiMalicious),
+            most_clients: 4,
+            least_survivors: 2,
+            dimension: 5,
+            bits: 8,
+            inputs: Inputs::Bounded { largest: 3 },
+            most_evidence: 0,
+        }
+    }
+
+    /// Four clients, of whom the last did not share; the first has sent its input.
+    fn collecting(complains_about: Vec<u32>, has_sent: u32) -> CollectMasked {
+        let keys = CollectKeys::open(terms(), &mut SimulatedEntropy::from_seed(1)).unwrap();
+        let member = |at: u8| {
+            let keys = PublicKeys { sealing: [at; 32], masking: [at + 10; 32], signing: [at + 20; 32] };
+            (ClientId(at.into()), Member { pseudonym: Pseudonym([at; 16]), keys, evidence: Vec::new() })
+        };
+        let parameters = Parameters::from_parts(4, 3, 2, Some(Committee { size: 4, quorum: 3 })).unwrap();
+        let round = Round::new(keys.offer, keys.coin, parameters, (0..4).map(member));
+        let dealt = |at: u32| (at < 3).then(|| Dealt { commitment: [7; 32], sealed: vec![[8; SEALED]; 3] });
+        let shape = terms().shape().unwrap();
+        let inputs = BTreeMap::from([(has_sent, complains_about)]);
+        let sum = Accumulator::restored(round.session, shape, vec![0; shape.padded()], inputs);
+        let mut masked = CollectMasked::new(round, (0..4).map(dealt).collect());
+        masked.sum = sum;
+        masked
+    }
+
+    fn refused<T>(restored: Result<T, WireError>) -> &'static str {
+        match restored.err() {
+            Some(WireError::Value { what }) => what,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn who_did_not_share_has_sent_nothing_and_is_not_complained_about() {
+        let restored = |about, sent| CollectMasked::restore(&collecting(about, sent).save());
+        assert_eq!(restored(vec![1, 2], 0).unwrap().arrived(), 1);
+        for (about, sent) in [(vec![], 3), (vec![], 4), (vec![], u32::MAX), (vec![3], 0), (vec![1, 9], 0)] {
+            assert_eq!(refused(restored(about, sent)), "a saved sum of another round");
+        }
+    }
+
+    #[test]
+    fn nobody_who_is_not_there_signs_or_complains() {
+        let agreement = |who: u32, slot: usize| {
+            let CollectMasked { round, dealt, .. } = collecting(vec![], 0);
+            let fates = Fates::new(dealt.iter().map(Option::is_some), |at| at < 3, Complaints::from([(who, 1)]));
+            let commitments = dealt.into_iter().map(|d| d.map(|d| d.commitment)).collect();
+            let shape = terms().shape().unwrap();
+            let lanes = vec![0; shape.padded()].into();
+            let mut agreement = CollectAgreement::new(Summed { round, shape, commitments, fates, lanes });
+            agreement.signatures.insert(slot, [0; 64]);
+            CollectAgreement::restore(&agreement.save())
+        };
+        assert_eq!(agreement(0, 3).unwrap().arrived(), 1);
+        assert_eq!(refused(agreement(3, 0)), "a complaint of nobody");
+        assert_eq!(refused(agreement(7, 0)), "a complaint of nobody");
+        assert_eq!(refused(agreement(0, 4)), "a signature of nobody");
+    }
+
+    #[test]
+    fn terms_that_nobody_could_offer_are_not_restored() {
+        let mut masked = collecting(vec![], 0);
+        masked.round.offer.terms.bits = 0;
+        assert_eq!(refused(CollectMasked::restore(&masked.save())), "terms of a saved round");
+        let mut keys = CollectKeys::open(terms(), &mut SimulatedEntropy::from_seed(1)).unwrap();
+        keys.offer.terms.dimension = 0;
+        assert_eq!(refused(CollectKeys::restore(&keys.save())), "terms of a saved round");
+    }
 }

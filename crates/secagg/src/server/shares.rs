@@ -43,15 +43,14 @@ impl CollectShares {
         let round = &self.round;
         let position = round.position(client).ok()?;
         let members = round.shown(position).members;
-        let mut proved = members.clone();
-        proved.insert(proved.partition_point(|at| *at < position), position);
         let message = Neighbourhood {
+            offer: round.offer.hash(),
             parameters: round.parameters,
             root: round.root,
             coin: round.coin,
             position,
             members: members.iter().map(|at| round.directory.member(*at).clone()).collect(),
-            proof: round.directory.proof(&proved),
+            proof: round.proof(&members, position),
         };
         Some(message.encode())
     }

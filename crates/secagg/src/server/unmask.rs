@@ -162,6 +162,17 @@ impl CollectUnmask {
         }
     }
 
+    /// Puts the secrets together and checks them, and leaves the round as it is: whoever can wait for more answers, of which more
+    /// wrong ones can be told, asks this before it closes.
+    ///
+    /// # Errors
+    /// Which secret cannot be put together.
+    pub fn check_secrets(&self, parallel: &dyn Parallel) -> Result<(), RoundFailure> {
+        self.can_close()?;
+        let needed: Vec<u32> = self.summed.fates.needed(&self.summed.round).collect();
+        parallel::map(parallel, &needed, |at| self.secret(*at).map(drop)).into_iter().collect()
+    }
+
     /// Puts the secrets together, takes the masks off and gives the sum.
     ///
     /// # Errors

@@ -10,11 +10,11 @@ use hkdf::Hkdf;
 use keyhush_secagg::{
     ClientId, Pseudonym, PublicKeys, Signature,
     client::{Client, ClientError, Reply},
-    directory::{Admission, Member},
+    directory::{Admission, Member, Name, Proof},
     graph::{self, Graph},
     masks::MaskKey,
     message::{AdvertiseKeys, Neighbourhood, View},
-    parameters::{Floor, Parameters},
+    parameters::{Adversary, Floor, Parameters},
     session::{Coin, Offer, SessionId, Terms},
 };
 use sha2::{Digest, Sha256};
@@ -109,10 +109,11 @@ pub(crate) fn offer(terms: Terms) -> Offer {
 
 /// What a client is told of a directory with anything in it, all of it proved.
 pub(crate) fn neighbourhood(offer: &Offer, parameters: Parameters, members: &[Member], position: u32) -> Neighbourhood {
-    let leaf = |m: &Member| {
+    let rest = |m: &Member| {
         let PublicKeys { sealing, masking, signing } = &m.keys;
-        [&m.pseudonym.0[..], sealing, masking, signing, &m.evidence].concat()
+        sha256(&[b"keyhush secagg member v2", sealing, masking, signing, &m.evidence])
     };
+    let leaf = |m: &Member| [&m.pseudonym.0[..], &rest(m)].concat();
     let leaves: Vec<Vec<u8>> = members.iter().map(leaf).collect();
     let mut tree = MemoryBackedTree::<Sha256, Vec<u8>>::new();
     leaves.iter().for_each(|leaf| tree.push(leaf.clone()));
@@ -131,9 +132,14 @@ pub(crate) fn neighbourhood(offer: &Offer, parameters: Parameters, members: &[Me
     shown.dedup();
     shown.retain(|at| *at != position);
     let known = |at: usize| at as u32 == position || shown.contains(&(at as u32));
-    let proof = beside(&leaves, 0, &known);
+    let proof = match offer.terms.assumptions.adversary {
+        Adversary::Curious => Proof::Beside(beside(&leaves, 0, &known)),
+        Adversary::SemiMalicious => {
+            Proof::Whole(members.iter().map(|m| Name { pseudonym: m.pseudonym, rest: rest(m) }).collect())
+        }
+    };
     let members = shown.iter().map(|at| members[*at as usize].clone()).collect();
-    Neighbourhood { parameters, root, coin: COIN, position, members, proof }
+    Neighbourhood { offer: offer.hash(), parameters, root, coin: COIN, position, members, proof }
 }
 
 /// The hashes of subtrees that nobody known is in, from left to right: as slow as can be.
