@@ -141,6 +141,38 @@ fn p24_a_file_that_somebody_else_changed_is_not_written_over() {
     assert_eq!(open(&path).unwrap().inputs(), 3);
 }
 
+/// Two names of one guard would be two guards: each has its own lock, and a new file takes the place of one of them.
+#[test]
+fn p24_a_guard_has_one_name() {
+    let (folder, path) = used();
+    let link = folder.path().join("link");
+    let linked = |at: &Path| matches!(open(at), Err(GuardError::Store(StoreError::Linked { .. })));
+    symlink(&path, &link).unwrap();
+    assert!(linked(&link));
+    assert!(open(&path).is_ok(), "what a link leads to is there as before");
+    fs::remove_file(&link).unwrap();
+    fs::hard_link(&path, &link).unwrap();
+    assert!(linked(&link) && linked(&path));
+    fs::remove_file(&link).unwrap();
+    assert!(open(&path).is_ok());
+    // A link to nothing is no place to begin either.
+    symlink(folder.path().join("nowhere"), &link).unwrap();
+    assert!(matches!(begin(&link), Err(GuardError::Store(StoreError::Linked { .. }))));
+}
+
+/// Every parameter counts, wherever it stands.
+#[test]
+fn p24_a_model_that_differs_anywhere_is_another_model() {
+    let model = vec![0.5_f32; 5_000];
+    let digest = ModelDigest::of(&model);
+    for at in [0, 1023, 1024, 2048, 4_999] {
+        let mut other = model.clone();
+        other[at] = 0.25;
+        assert_ne!(ModelDigest::of(&other), digest, "{at}");
+    }
+    assert_ne!(ModelDigest::of(&model[..4_999]), digest);
+}
+
 #[test]
 fn p24_a_disk_that_fails_lets_nothing_go() {
     let (folder, path) = used();

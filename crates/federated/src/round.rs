@@ -481,7 +481,12 @@ fn collect_securely(
         Err(other) => return Err(other.into()),
     };
     let sum = match secure.secure.noise {
-        None => Added::Sum(secure.residues.sum(&sum, survivors)?),
+        None => match secure.residues.sum(&sum, survivors) {
+            Ok(sum) => Added::Sum(sum),
+            // Honest users cannot add up to this: somebody's masked vector was no encoding of anything.
+            Err(EncodingError::Bound { .. }) => return Ok(Err(FailureReason::NotWhole)),
+            Err(other) => return Err(other.into()),
+        },
         Some(_) => Added::Noised(secure.residues.noised_sum(&sum, survivors)?),
     };
     Ok(Ok(Gathered { sum, exact, busy_s, wall_s, failed_groups: Vec::new() }))

@@ -45,6 +45,14 @@ pub enum StoreError {
         /// Its mode.
         mode: u32,
     },
+    /// It has two names.
+    #[error(
+        "{place} is a link, or has a second name: two of them would be two guards; give the file itself, with one name"
+    )]
+    Linked {
+        /// The file.
+        place: String,
+    },
     /// It is not what this process left there.
     #[error("{place} was changed by somebody else since it was read: open the guard again")]
     Changed {

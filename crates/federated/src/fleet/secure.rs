@@ -328,7 +328,7 @@ impl Attempt<'_, '_> {
 }
 
 /// Puts something into the padding of a masked vector, whose last number is the last of the message: the masks of all no longer
-/// cancel, and the vector looks like any other. What two of them put there adds up; it does not cancel either.
+/// cancel, and the vector looks like any other. What up to 255 of them put there adds up, and does not cancel either.
 fn spoil(masked: &mut [u8]) {
     if let Some(last) = masked.last_mut() {
         *last = last.wrapping_add(1);

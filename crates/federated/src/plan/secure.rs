@@ -12,7 +12,7 @@ use privacy::{
 use secagg::{
     masks::Shape,
     message::Traffic,
-    parameters::{Adversary, Assumptions, Floor, Parameters},
+    parameters::{Adversary, Assumptions, Floor, Parameters, most_corrupted_in},
     session::{Inputs, Terms},
 };
 
@@ -24,11 +24,16 @@ const DEVIATIONS: f64 = 6.0;
 /// The fewest devices of a group: a sum over few says something about each.
 const LEAST_GROUP: u32 = 10;
 
+/// The most simulated spoilers: what more of them put into the padding could cancel.
+const MOST_SPOILERS: u64 = 255;
+
 /// How the sums of a phase are made securely.
 #[derive(Debug, Clone)]
 pub struct Secure {
-    /// What the graph is to withstand.
+    /// What the graph is to withstand: of a group, which can have more than its share of the corrupted devices.
     pub assumptions: Assumptions,
+    /// The corrupted share of all devices.
+    pub corrupted: f64,
     /// Groups of a round, each with a sum of its own.
     pub groups: u32,
     /// Devices of a group at most.
@@ -54,12 +59,19 @@ impl Secure {
                 "must be at least 1: nobody is left out before a round failed",
             ));
         }
-        let groups = said.groups;
-        let (fewest, most_clients) = of_group(groups, range(config, cohort)?)?;
+        let (groups, whole) = (said.groups, range(config, cohort)?);
+        let (fewest, most_clients) = of_group(groups, whole)?;
+        let assumptions = in_groups(assumptions, groups, whole)?;
         let left = fewest - assumptions.most_dropped(fewest);
-        let least_survivors = said.least_survivors.map_or(Ok(left.max(2)), |least| least_survivors(least, left))?;
+        let floor = if groups > 1 { LEAST_GROUP.min(left) } else { 2 };
+        let least_survivors =
+            said.least_survivors.map_or(Ok(left.max(2)), |least| least_survivors(least, floor, left))?;
+        if said.spoilers > MOST_SPOILERS {
+            return Err(ConfigError::new("secagg.spoilers", format!("must be at most {MOST_SPOILERS}")));
+        }
         check_vanishing(config, &assumptions, fewest)?;
-        let secure = Self { assumptions, groups, most_clients, least_survivors, noise: None };
+        let corrupted = said.corrupted;
+        let secure = Self { assumptions, corrupted, groups, most_clients, least_survivors, noise: None };
         for clients in [fewest, most_clients] {
             secure.parameters(clients.into())?;
         }
@@ -158,12 +170,12 @@ impl Secure {
     /// The protocol in words, and whom it trusts for what.
     #[must_use]
     pub fn words(&self) -> String {
-        let Assumptions { dropout, corrupted, security_bits, adversary, .. } = self.assumptions;
+        let Assumptions { dropout, security_bits, adversary, .. } = self.assumptions;
         format!(
             "SecAgg+ between simulated devices, which the program that simulates them sees; {adversary} server{}, {:.1} % of \
              devices corrupted, {:.1} % dropping out, {security_bits} bits, no sum of fewer than {}{}",
             words_of(adversary),
-            100.0 * corrupted,
+            100.0 * self.corrupted,
             100.0 * dropout,
             self.least_survivors,
             self.words_of_groups()
@@ -176,9 +188,10 @@ impl Secure {
         match self.groups {
             1 => String::new(),
             groups => format!(
-                "; in {groups} groups of at most {}, drawn with the cohort: the server sees the sum of each group, not only of \
-                 all{with_noise}",
-                self.most_clients
+                "; in {groups} groups of at most {}, drawn with the cohort and planned for up to {} corrupted each: the server \
+                 sees the sum of each group, not only of all{with_noise}",
+                self.most_clients,
+                self.assumptions.most_corrupted(self.most_clients)
             ),
         }
     }
@@ -239,9 +252,34 @@ fn of_group(groups: u32, (fewest, most): (u32, u32)) -> Result<(u32, u32), Confi
     Ok((fewest / groups, most.div_ceil(groups)))
 }
 
-fn least_survivors(least: u64, left: u32) -> Result<u32, ConfigError> {
-    u32::try_from(least).ok().filter(|least| (2..=left).contains(least)).ok_or_else(|| {
-        let why = format!("must be from 2 to {left}, what is left of the smallest group when as many vanish as may");
+/// What a group is to withstand. Corrupted devices do not spread evenly over groups that are drawn at random: a group is planned
+/// for as many as one of all groups has but once in 2^sigma rounds.
+fn in_groups(said: Assumptions, groups: u32, (fewest, most): (u32, u32)) -> Result<Assumptions, ConfigError> {
+    if groups == 1 {
+        return Ok(said);
+    }
+    let bits = said.security_bits + groups.next_power_of_two().ilog2();
+    let share = |clients: u32, group: u32| {
+        f64::from(most_corrupted_in(clients, said.most_corrupted(clients), group, bits)) / f64::from(group)
+    };
+    let (small, large) = of_group(groups, (fewest, most))?;
+    let shares = [share(fewest, small), share(most, large), share(most, small)];
+    let corrupted = shares.into_iter().fold(said.corrupted, f64::max);
+    let group = Assumptions { corrupted, ..said };
+    group.check().map_err(|e| {
+        let why = format!(
+            "a group that is drawn at random can have {:.0} % of its devices corrupted: {e}; take fewer groups or a larger cohort",
+            100.0 * corrupted
+        );
+        ConfigError::new("secagg.groups", why)
+    })?;
+    Ok(group)
+}
+
+fn least_survivors(least: u64, floor: u32, left: u32) -> Result<u32, ConfigError> {
+    u32::try_from(least).ok().filter(|least| (floor..=left).contains(least)).ok_or_else(|| {
+        let why =
+            format!("must be from {floor} to {left}, what is left of the smallest group when as many vanish as may");
         ConfigError::new("secagg.least_survivors", why)
     })
 }

@@ -331,6 +331,33 @@ fn what_has_no_meaning_is_refused() {
     assert_eq!(refused(&no_noise).0, "privacy.noise_multiplier");
 }
 
+/// Corrupted devices do not spread evenly over groups: each is planned for as many as a group can have by chance.
+#[test]
+fn p19_a_group_is_planned_for_more_than_its_share_of_the_corrupted() {
+    let secure = |more: &[&'static str]| {
+        let set =
+            [&["aggregation=secagg", "participation.kind=fixed-size", "participation.cohort=1000"], more].concat();
+        plan(&set).phases()[0].secure.clone().unwrap()
+    };
+    let whole = secure(&["secagg.corrupted=0.2"]);
+    assert_eq!(whole.assumptions.most_corrupted(1000), 200);
+    let group = secure(&["secagg.corrupted=0.2", "secagg.groups=10"]);
+    // 20 on average of a hundred, with a standard deviation of 3.8; more than 51 less than once in 2^44 draws, and 50 is not enough.
+    let most = group.assumptions.most_corrupted(100);
+    assert_eq!(most, 51);
+    let words = group.words();
+    assert!(words.contains("20.0 % of devices corrupted"), "{words}");
+    assert!(words.contains(&format!("planned for up to {most} corrupted each")), "{words}");
+    let groups = |more: &[&'static str]| {
+        let set = ["aggregation=secagg", "participation.kind=fixed-size", "participation.cohort=40", "secagg.groups=4"];
+        refused(&[&set, more].concat())
+    };
+    let (key, why) = groups(&["secagg.corrupted=0.3"]);
+    assert!(key == "secagg.groups" && why.contains("take fewer groups or a larger cohort"), "{key}: {why}");
+    // And it opens no sum of fewer than a group has to have.
+    assert_eq!(groups(&["secagg.corrupted=0.0", "secagg.least_survivors=2"]).0, "secagg.least_survivors");
+}
+
 #[test]
 fn p19_what_secure_aggregation_needs() {
     let secagg = |more: &[&'static str]| [&["aggregation=secagg"], more].concat();

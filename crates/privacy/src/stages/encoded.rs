@@ -144,8 +144,9 @@ impl Sum {
         for segment in self.layout.segments() {
             let most = self.users * u64::from(segment.largest);
             let mut values = self.values[start..start + segment.len].iter();
-            if let Some(v) = values.find(|v| v.unsigned_abs() > most) {
-                let problem = format!("{} users cannot add up to {v}", self.users);
+            // Neither the number of users nor what they added up to is said: both are exact (rule P12).
+            if values.any(|v| v.unsigned_abs() > most) {
+                let problem = "some coordinate is larger than all users together could make it".to_owned();
                 return Err(EncodingError::Bound { segment: segment.kind, problem });
             }
             start += segment.len;

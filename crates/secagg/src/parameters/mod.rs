@@ -173,6 +173,15 @@ impl Assumptions {
     }
 }
 
+/// The most corrupted clients in a part of a round that is drawn at random, except with a chance of 2^-`bits`: a part can have
+/// more than its share.
+#[must_use]
+pub fn most_corrupted_in(clients: u32, corrupted: u32, part: u32, bits: u32) -> u32 {
+    let drawn = Hypergeometric::new(clients, corrupted, part);
+    let rare = |most: &u32| drawn.ln_above(*most) + TO_SPARE <= ln_power_of_half(bits);
+    (0..part.min(corrupted)).find(rare).unwrap_or(part.min(corrupted))
+}
+
 /// The least that a device asks of the parameters of a round, whatever the server says.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Floor {

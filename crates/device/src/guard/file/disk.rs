@@ -22,6 +22,8 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
     /// The permission bits, where there are such; none if there is no such file.
     fn mode(&self, path: &Path) -> io::Result<Option<u32>>;
+    /// Whether a file, if there is one, has this one name: no link leads to it, and it is none.
+    fn has_one_name(&self, path: &Path) -> io::Result<bool>;
     /// Takes a lock until what is returned is dropped; none if somebody else has it.
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>>;
 }
@@ -74,6 +76,17 @@ impl Disk for OsDisk {
     #[cfg(not(unix))]
     fn mode(&self, _path: &Path) -> io::Result<Option<u32>> {
         Ok(None)
+    }
+
+    #[cfg(unix)]
+    fn has_one_name(&self, path: &Path) -> io::Result<bool> {
+        use std::os::unix::fs::MetadataExt;
+        Ok(present(fs::symlink_metadata(path))?.is_none_or(|meta| meta.is_file() && meta.nlink() == 1))
+    }
+
+    #[cfg(not(unix))]
+    fn has_one_name(&self, path: &Path) -> io::Result<bool> {
+        Ok(present(fs::symlink_metadata(path))?.is_none_or(|meta| meta.is_file()))
     }
 
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {

@@ -52,7 +52,11 @@ impl FileStore {
         }
     }
 
+    /// Under two names a guard would have two locks, and a new file takes the place of one name only.
     fn read(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        if !self.disk.has_one_name(&self.path).map_err(failed("look at", &self.path))? {
+            return Err(StoreError::Linked { place: self.path.display().to_string() });
+        }
         let found = self.disk.read(&self.path).map_err(failed("read", &self.path))?;
         let mode = self.disk.mode(&self.path).map_err(failed("look at", &self.path))?;
         match mode.filter(|mode| mode & 0o077 != 0) {

@@ -204,6 +204,10 @@ impl Disk for SimDisk {
         Ok(self.state().live.get(path).map(|_| 0o600))
     }
 
+    fn has_one_name(&self, _: &Path) -> io::Result<bool> {
+        Ok(true)
+    }
+
     fn lock(&self, _path: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
         let mut state = self.operate()?;
         if std::mem::replace(&mut state.locked, true) {
