@@ -136,13 +136,15 @@ impl Pseudonym {
 #[derive(Debug)]
 pub(crate) struct Directory {
     members: Vec<Member>,
+    names: Vec<Name>,
     tree: Tree,
 }
 
 impl Directory {
     pub(crate) fn new(members: Vec<Member>) -> Self {
-        let tree = Tree::new(members.iter().map(Member::leaf).collect());
-        Self { members, tree }
+        let names: Vec<Name> = members.iter().map(Member::name).collect();
+        let tree = Tree::new(names.iter().map(Name::leaf).collect());
+        Self { members, names, tree }
     }
 
     pub(crate) fn root(&self) -> Hash {
@@ -164,7 +166,7 @@ impl Directory {
 
     /// The names of all.
     pub(crate) fn names(&self) -> Proof {
-        Proof::Whole(self.members.iter().map(Member::name).collect())
+        Proof::Whole(self.names.clone())
     }
 }
 
