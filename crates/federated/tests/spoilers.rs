@@ -4,20 +4,25 @@
 
 mod workshop;
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 use keyhush_federated::{
     config::ConfigError,
     fleet::{
         Collected, Fleet, FleetError, RoundTask,
-        secure::{SecureTask, Secured},
+        secure::{SecureError, SecureTask, Secured},
         threads::ThreadFleet,
     },
     plan::Plan,
     run::{Opened, Run, STATEMENT_FILE, Step},
 };
 use privacy::{PrivacyEvent, ledger::FailureReason};
-use workshop::{ARRIVAL, config, ledger, means, plan, threads, whole, with};
+use secagg::server::RoundFailure;
+use workshop::{ARRIVAL, config, ledger, means, plan, rest, some, threads, whole, with};
 
 const SECURE: [&str; 3] = ["aggregation=secagg", "participation.cohort=40", "secagg.corrupted=0.1"];
 
@@ -78,14 +83,59 @@ fn a_run_gets_past_a_device_that_spoils_its_rounds() {
     assert!(steps.iter().flat_map(|step| step.failed).all(|failed| failed.reason == FailureReason::NotWhole));
     let ledger = ledger(&path);
     assert_eq!((ledger.releases()["model"], ledger.failed_attempts()), (18, 3));
-    // Who was in three attempts that failed is not asked again, whoever it is: at most a tenth of all.
+    // Who was in three attempts that failed is not asked again, whoever it is: fewer than the tenth that may be left out.
     let mut in_failed: BTreeMap<u64, usize> = BTreeMap::new();
     failed.iter().flat_map(|n| &asked[*n].1).for_each(|user| *in_failed.entry(*user).or_default() += 1);
-    let left_out: Vec<u64> =
-        in_failed.iter().filter(|(_, times)| **times >= 3).map(|(user, _)| *user).take(12).collect();
+    let left_out: Vec<u64> = in_failed.iter().filter(|(_, times)| **times >= 3).map(|(user, _)| *user).collect();
+    assert!(left_out.len() <= 12, "{left_out:?}");
     assert!(left_out.contains(&0));
     let after = &asked[failed[2] + 1..];
     assert!(after.len() > 6 && after.iter().all(|(_, users)| users.iter().all(|user| !left_out.contains(user))));
+}
+
+/// Devices of whom one, with any number, spoils the attempts that it is in.
+struct WithSpoiler {
+    spoiler: u64,
+    asked: Vec<Vec<u64>>,
+}
+
+impl Fleet for WithSpoiler {
+    fn round(&mut self, _: &RoundTask<'_>) -> Result<Collected, FleetError> {
+        Err(FleetError::NotSecure)
+    }
+
+    fn secure_round(&mut self, task: &RoundTask<'_>, secure: &SecureTask<'_>) -> Result<Secured, FleetError> {
+        self.asked.push(task.cohort.to_vec());
+        if task.cohort.contains(&self.spoiler) {
+            return Err(SecureError::Failed(RoundFailure::NotCancelled).into());
+        }
+        let (sum, survivors) = (vec![0; secure.residues.len()].into(), task.cohort.len() as u64);
+        Ok(Secured { sum, survivors, exact: Vec::new(), busy_s: 0.0, wall_s: 0.0 })
+    }
+}
+
+/// Where two failures are enough, more honest users than may be left out were in the company of the spoiler. It is left out all
+/// the same, whatever its number, and so it is after a restart.
+#[test]
+fn a_spoiler_is_left_out_whatever_its_number() {
+    let limits =
+        ["participation.kind=arrival", "participation.min_separation=0", "participation.max_participations=200"];
+    let many = ["participation.population=120", "rounds=60", "evaluation.every=60", "secagg.leave_out_after=2"];
+    let set = with(&[&limits, &SECURE, &many]);
+    for spoiler in [0, 60, 119] {
+        let folder = tempfile::tempdir().unwrap();
+        let fleet = || WithSpoiler { spoiler, asked: Vec::new() };
+        let (mut straight, mut restarted) = (fleet(), fleet());
+        whole(&folder.path().join("straight"), &set, &mut straight);
+        let path = folder.path().join("restarted");
+        (0..4).for_each(|_| some(&path, &set, 8, &mut restarted));
+        rest(&path, &set, &mut restarted);
+        assert_eq!(straight.asked, restarted.asked);
+        let spoiled = straight.asked.iter().filter(|users| users.contains(&spoiler)).count();
+        assert!((2..=6).contains(&spoiled), "user {spoiler} spoiled {spoiled} attempts");
+        let late: BTreeSet<u64> = straight.asked.iter().rev().take(10).flatten().copied().collect();
+        assert!(!late.contains(&spoiler) && late.len() >= 120 - 12, "{} are still asked", late.len());
+    }
 }
 
 /// A sampled plan cannot leave anybody out: each round in which the spoiler is drawn comes to nothing, and the run goes on.

@@ -99,7 +99,7 @@ mod tests {
     }
 
     fn queue() -> Queue {
-        Queue::new(LeftOut::new(u64::MAX, 0))
+        Queue::new(LeftOut::new(&source(), 1, u64::MAX))
     }
 
     fn sampler(population: u64, goal: u64, between: u64, most: u64, rounds: u64) -> Sampler {
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn who_was_in_many_rounds_that_failed_is_not_asked_again() {
         let sampler = sampler(60, 10, 5, 9, 12);
-        let mut queue = Queue::new(LeftOut::new(2, 6));
+        let mut queue = Queue::new(LeftOut::new(&source(), 60, 2));
         let spoiler = queue.next(&sampler, &source(), 0).unwrap()[0];
         let mut seen = vec![0];
         queue.failed(&[spoiler], FailureReason::NotWhole);
