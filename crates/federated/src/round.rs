@@ -85,6 +85,16 @@ pub enum RoundError {
         /// How many attempts failed.
         attempts: usize,
     },
+    /// The program ended in the midst of one attempt after the other.
+    #[error(
+        "the program ended in the midst of {times} attempts in a row, the last of them before round {round} could begin again: each of them asked users for nothing. Find out why it ends (memory, a time limit, the machine). The run cannot go on: end it with keyhush train --end DIR, and begin another once a round gets through"
+    )]
+    TooManyInterrupted {
+        /// The round that does not begin.
+        round: u64,
+        /// How many.
+        times: usize,
+    },
     /// There is nothing to draw from.
     #[error(transparent)]
     Randomness(#[from] RandomnessError),
@@ -137,6 +147,17 @@ pub enum Round {
     Failed(Failed),
     /// It would have cost more than the budget, and did not begin (rule P14).
     OutOfBudget(LedgerError),
+}
+
+/// What was found in the ledger beyond a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replayed {
+    /// Nothing: the next round is to be attempted.
+    Nothing,
+    /// A round that was released and is applied now, or one that failed and is passed over.
+    Round,
+    /// An attempt in whose midst the program ended; it is recorded as failed now.
+    Interrupted(Failed),
 }
 
 /// What a round that was done leaves behind.
@@ -286,23 +307,23 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         Ok(Round::Done(Box::new(Done { timing, diagnostics, failed_groups })))
     }
 
-    /// Applies a round that the ledger has and this state has not, or passes over one that failed; says whether there was one.
-    /// An attempt in whose midst the program ended is recorded as failed.
+    /// Applies a round that the ledger has and this state has not, or passes over one that failed. An attempt in whose midst the
+    /// program ended is recorded as failed. Says what there was.
     ///
     /// # Errors
     /// When what was released is not stored, or does not fit.
-    pub fn replay(&mut self, time: u64) -> Result<bool, RoundError> {
+    pub fn replay(&mut self, time: u64) -> Result<Replayed, RoundError> {
         let round = self.state.round;
         if round == self.plan.config.rounds {
-            return Ok(false);
+            return Ok(Replayed::Nothing);
         }
         let phase = self.plan.phase(round);
         let (stream, step) = (phase.stream.clone(), round - phase.first);
         if self.ledger.released_in(&stream, step).is_none() {
-            let interrupted = self.settle_interrupted(time)?;
-            return Ok(match interrupted {
-                Some(failed) => failed.passed_over,
-                None => self.pass_over()?,
+            return Ok(match self.settle_interrupted(time)? {
+                Some(failed) => Replayed::Interrupted(failed),
+                None if self.pass_over()? => Replayed::Round,
+                None => Replayed::Nothing,
             });
         }
         let released = self.ledger.restore(&stream, step)?.ok_or(RoundError::Gone { round })?;
@@ -312,7 +333,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         }
         self.code()?;
         self.apply(&released)?;
-        Ok(true)
+        Ok(Replayed::Round)
     }
 
     /// At the first round of a phase its mechanism begins.

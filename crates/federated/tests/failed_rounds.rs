@@ -19,8 +19,11 @@ use keyhush_federated::{
     },
     metrics::METRICS_FILE,
     report::REPORT_FILE,
-    round::{RoundError, attempts::MOST_FAILED_ATTEMPTS},
-    run::{Run, RunError, STATEMENT_FILE},
+    round::{
+        RoundError,
+        attempts::{MOST_FAILED_ATTEMPTS, MOST_INTERRUPTIONS},
+    },
+    run::{Run, RunError, STATEMENT_FILE, end_without_model},
 };
 use privacy::ledger::{Basis, FailureReason};
 use secagg::server::RoundFailure;
@@ -318,6 +321,58 @@ fn attempts_at_a_round_are_bounded() {
         assert_eq!(fleet.sent.len(), 1 + MOST_FAILED_ATTEMPTS);
     }
     fleet.check(3, 4);
+}
+
+/// A run whose program ends in the midst of every attempt says so each time, and stops for good instead of using up everybody's
+/// participations, or of passing over its whole plan as if all were well.
+#[test]
+fn interruptions_are_said_and_bounded() {
+    let arrival = with(&[&ARRIVAL, &SECURE, &["participation.population=2000"]]);
+    for (set, first, last) in [(arrival, 1, 1), (with(&[&SECURE, &["rounds=20"]]), 1, MOST_INTERRUPTIONS as u64)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run");
+        let mut fleet = Scripted::new(&(1..99).map(|n| (n, Fate::Breaks)).collect::<Vec<_>>());
+        let (plan, opened) = plan(&set);
+        some(&path, &set, 1, &mut fleet);
+        for times in 0..MOST_INTERRUPTIONS + 2 {
+            let mut run = Run::resume(&path, &plan, &opened, means()).unwrap();
+            let settled = (1..=MOST_INTERRUPTIONS).contains(&times);
+            let said = run.warnings().iter().filter(|w| w.contains("the program ended in the midst of it")).count();
+            assert_eq!(said, usize::from(settled), "{times}: {:?}", run.warnings());
+            let error = run.step(&mut fleet).unwrap_err().to_string();
+            assert_eq!(error.contains("in a row") && error.contains("--end"), times >= MOST_INTERRUPTIONS, "{error}");
+        }
+        assert_eq!(fleet.sent.len(), 1 + MOST_INTERRUPTIONS, "nobody is asked any more");
+        let failed = failures(&path);
+        assert!(failed.iter().all(|f| f.2 == FailureReason::Interrupted));
+        assert_eq!((failed[0].0, failed[failed.len() - 1].0), (first, last));
+        // It can be ended with what it has.
+        Run::resume(&path, &plan, &opened, means()).unwrap().finish().unwrap();
+        assert!(ledger(&path).is_closed());
+    }
+}
+
+/// Interruptions between which something comes to its end are no reason to stop.
+#[test]
+fn interruptions_that_are_not_in_a_row_do_not_stop_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut fleet = Scripted::new(&(0..15).map(|n| (2 * n, Fate::Breaks)).collect::<Vec<_>>());
+    through(&folder.path().join("run"), &with(&[&SECURE, &["rounds=30"]]), &mut fleet);
+    assert_eq!(failures(&folder.path().join("run")).len(), 15);
+}
+
+/// Without knowing who was asked last nobody is asked, and the error says what to do.
+#[test]
+fn p24_a_damaged_note_of_an_attempt_stops_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    some(&path, &SECURE, 2, &mut Scripted::default());
+    fs::write(path.join("secret/ledger.jsonl.attempt"), "{").unwrap();
+    let (plan, opened) = plan(&SECURE);
+    let error = Run::resume(&path, &plan, &opened, means()).err().unwrap().to_string();
+    assert!(error.contains("ledger.jsonl.attempt is damaged") && error.contains("--without-model"), "{error}");
+    end_without_model(&path).unwrap();
+    assert!(ledger(&path).is_closed() && !path.join("secret/ledger.jsonl.attempt").exists());
 }
 
 /// Rule P6: where failed attempts have used up what users may give, the run stops before it breaks a limit.

@@ -71,8 +71,28 @@ fn p24_what_failed_is_not_released() {
     fail(&mut ledger, 0, 0).unwrap();
     assert!(matches!(fail(&mut ledger, 0, 0), Err(LedgerError::AttemptFailed { attempt: 0, .. })));
     assert!(matches!(model_step(&mut ledger, 0), Err(LedgerError::AttemptFailed { attempt: 0, .. })));
-    fail(&mut ledger, 0, 1).unwrap();
+    fail(&mut ledger, 0, 2).unwrap();
+    // Attempts only go on: neither the last nor one before it fails afterwards.
+    for number in [0, 1, 2] {
+        assert!(matches!(fail(&mut ledger, 0, number), Err(LedgerError::AttemptFailed { .. })));
+    }
     assert_eq!(ledger.failed_attempts(), 2);
+}
+
+/// Nobody is asked for what cannot be released: their inputs would leave for nothing.
+#[test]
+fn p24_an_attempt_of_which_nothing_can_come_does_not_begin() {
+    let mut ledger = ledger(sampled());
+    release(&mut ledger, 0, 0).unwrap();
+    fail(&mut ledger, 1, 0).unwrap();
+    assert!(matches!(ledger.begin_attempt("model", 0), Err(LedgerError::StepBackwards { step: 0, .. })));
+    assert!(matches!(ledger.begin_attempt("model", 1), Err(LedgerError::SampledOnce { step: 1, .. })));
+    assert!(matches!(ledger.begin_attempt("model", 4), Err(LedgerError::BeyondPlan { step: 4, .. })));
+    assert!(matches!(ledger.begin_attempt("other", 2), Err(LedgerError::UnknownStream { .. })));
+    assert_eq!(ledger.interrupted().unwrap(), None, "what was refused is not noted");
+    assert_eq!(ledger.begin_attempt("model", 2).unwrap(), 0);
+    let _ = ledger.close(Ended::ByHand, KeyDestroyed::assertion(), NoiseDestroyed::assertion(), 9).unwrap();
+    assert!(matches!(ledger.begin_attempt("model", 3), Err(LedgerError::Closed { .. })));
 }
 
 /// Rule P23: which steps fail may depend on what users did. So the whole plan is counted, and never less than was released.

@@ -23,19 +23,21 @@ use privacy::{
 
 use super::{Loop, RoundError};
 use crate::{
-    cohort::{
-        Sampler,
-        left_out::{self, LeftOut},
-        queue::Queue,
-    },
+    cohort::{Sampler, left_out::LeftOut, queue::Queue},
     plan::{Phase, Plan},
     randomness::OfRound,
 };
 
 /// Attempts at a step that may fail before the run stops. By chance alone a round fails once in `2^failure_bits`; one spoiler
 /// spoils one attempt of a step, since nobody is asked twice. So many failures in a row mean that a large share of the devices
-/// spoils or vanishes, and each further attempt would only use up the participations of the others. (Interruptions do not count.)
+/// spoils or vanishes, and each further attempt would only use up the participations of the others. (Interruptions do not count
+/// here, they have a bound of their own.)
 pub const MOST_FAILED_ATTEMPTS: usize = 5;
+
+/// Interruptions in a row after which the run stops: of attempts at one step where it is attempted again, of one step after the
+/// other where steps are passed over. A machine that does not get through a round would otherwise use up everybody's
+/// participations, or pass over a whole plan and end as if all were well.
+pub const MOST_INTERRUPTIONS: usize = 10;
 
 /// An attempt that came to nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +93,22 @@ impl<S: LedgerStore> Loop<'_, S> {
         if failures.iter().filter(|failure| !failure.reason.is_of_the_server()).count() >= MOST_FAILED_ATTEMPTS {
             return Err(RoundError::TooManyFailed { round: self.state.round, attempts: MOST_FAILED_ATTEMPTS });
         }
+        if self.interrupted_in_a_row() >= MOST_INTERRUPTIONS {
+            return Err(RoundError::TooManyInterrupted { round: self.state.round, times: MOST_INTERRUPTIONS });
+        }
         Ok(failures.last().map_or(0, |last| last.attempt + 1))
+    }
+
+    /// How many attempts were interrupted since the last one that came to its end, at this round or at those that were passed over
+    /// before it.
+    fn interrupted_in_a_row(&self) -> usize {
+        let round = self.state.round;
+        let interrupted = |failure: &&Failure| failure.reason == FailureReason::Interrupted;
+        if !self.plan.phase(round).participation.is_sampled() {
+            return failures(self.plan, &self.ledger, round).iter().rev().take_while(interrupted).count();
+        }
+        let last = |round: u64| failures(self.plan, &self.ledger, round).last();
+        (0..round).rev().take_while(|round| last(*round).as_ref().is_some_and(interrupted)).count()
     }
 
     /// Notes, durably, that users are asked, where their inputs leave them.
@@ -167,7 +184,7 @@ impl<S: LedgerStore> Loop<'_, S> {
     fn queue_of_the_past(&self, sampler: &Sampler, source: &NoiseSource) -> Result<Queue, RoundError> {
         let population = self.plan.config.participation.population;
         let after = self.plan.config.secagg.clone().unwrap_or_default().leave_out_after;
-        let mut queue = Queue::new(LeftOut::new(after, population / left_out::ONE_IN));
+        let mut queue = Queue::new(LeftOut::new(source, population, after));
         for round in 0..=self.state.round {
             for failure in failures(self.plan, &self.ledger, round) {
                 let users = queue.next(sampler, source, round)?;

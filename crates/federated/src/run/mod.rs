@@ -50,7 +50,7 @@ use crate::{
     plan::{BEFORE, Phase, Plan},
     randomness::RunRandomness,
     round::{
-        Done, Loop, Round, RoundError, State,
+        Done, Loop, Replayed, Round, RoundError, State,
         attempts::{Failed, settled_rounds},
     },
     tensorboard,
@@ -359,13 +359,16 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Applies what the ledger has beyond the checkpoint.
+    /// Applies what the ledger has beyond the checkpoint, and warns of what came to nothing because the program ended.
     fn replay(&mut self) -> Result<(), RunError> {
-        self.evaluate_if_due()?;
-        while self.rounds.replay(self.time())? {
+        loop {
             self.evaluate_if_due()?;
+            match self.rounds.replay(self.time())? {
+                Replayed::Nothing => return Ok(()),
+                Replayed::Round => {}
+                Replayed::Interrupted(failed) => self.warnings.push(failed.to_string()),
+            }
         }
-        Ok(())
     }
 
     /// One attempt at a round, with the evaluation and the checkpoint that are due after it.

@@ -10,7 +10,7 @@ use super::{
     entry::{Body, Charge, Closing, DataChanged, FailedAttempt, FailureReason, Import, ImportKind, Opening, Release},
     error::LedgerError,
     extends::extends,
-    plan::{Plan, Start, spoken},
+    plan::{Phase, Plan, Start, spoken},
 };
 use crate::{event::PrivacyEvent, statement::assumptions::participation_words};
 
@@ -154,6 +154,25 @@ impl Account {
         }
     }
 
+    /// Refuses to have users asked for a step that cannot be released any more.
+    pub(super) fn admit_attempt(&self, stream: &str, step: u64) -> Result<(), LedgerError> {
+        if let Some((entry, _)) = self.closed_by {
+            return Err(LedgerError::Closed { entry });
+        }
+        self.check_started()?;
+        self.check_step_planned(stream, step)?;
+        match self.last_step(stream) {
+            Some(last) if step <= last => {
+                return Err(LedgerError::StepBackwards { stream: stream.to_owned(), step, last });
+            }
+            _ => {}
+        }
+        if self.is_sampled(stream) && !self.failures(stream, step).is_empty() {
+            return Err(LedgerError::SampledOnce { stream: stream.to_owned(), step });
+        }
+        Ok(())
+    }
+
     fn admit_release(&self, release: &Release) -> Result<(), LedgerError> {
         let (stream, step) = (&release.stream, release.step);
         spoken("stream", stream)?;
@@ -221,13 +240,7 @@ impl Account {
 
     /// The stream, the number of steps, the adjacency and the participation are those of the plan.
     fn check_planned(&self, stream: &str, step: u64, event: &PrivacyEvent) -> Result<(), LedgerError> {
-        let Some(phase) = self.plan().phase(stream) else {
-            let names: Vec<String> = self.plan().phases.iter().map(|p| format!("{:?}", p.stream)).collect();
-            return Err(LedgerError::UnknownStream { stream: stream.to_owned(), known: names.join(", ") });
-        };
-        if step >= phase.rounds {
-            return Err(LedgerError::BeyondPlan { stream: stream.to_owned(), step, rounds: phase.rounds });
-        }
+        let phase = self.check_step_planned(stream, step)?;
         self.check_adjacency(event.flatten()?.adjacency)?;
         match event.participations().into_iter().find(|p| *p != phase.participation) {
             None => Ok(()),
@@ -237,6 +250,18 @@ impl Account {
                 got: participation_words(&other),
             }),
         }
+    }
+
+    /// The phase of the plan that has this step.
+    fn check_step_planned(&self, stream: &str, step: u64) -> Result<&Phase, LedgerError> {
+        let Some(phase) = self.plan().phase(stream) else {
+            let names: Vec<String> = self.plan().phases.iter().map(|p| format!("{:?}", p.stream)).collect();
+            return Err(LedgerError::UnknownStream { stream: stream.to_owned(), known: names.join(", ") });
+        };
+        if step >= phase.rounds {
+            return Err(LedgerError::BeyondPlan { stream: stream.to_owned(), step, rounds: phase.rounds });
+        }
+        Ok(phase)
     }
 
     fn check_adjacency(&self, got: Option<crate::event::Adjacency>) -> Result<(), LedgerError> {

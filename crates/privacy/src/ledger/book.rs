@@ -198,12 +198,14 @@ impl<S: LedgerStore> Ledger<S> {
     /// the first of them is.
     ///
     /// # Errors
-    /// When it is not known to be durable; then nobody may be asked.
+    /// When nothing could come of it (the ledger is closed, the step is not of the plan, was released or was sampled and failed),
+    /// or when it is not known to be durable; then nobody may be asked.
     pub fn begin_attempt(&mut self, stream: &str, step: u64) -> Result<u32, LedgerError> {
         if self.key.is_none() {
             return Err(LedgerError::ReadOnly);
         }
         let attempt = self.next_attempt(stream, step);
+        self.account.admit_attempt(stream, step)?;
         self.store.begin_attempt(&BegunAttempt { stream: stream.to_owned(), step, attempt })?;
         Ok(attempt)
     }

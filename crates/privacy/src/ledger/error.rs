@@ -137,6 +137,16 @@ pub enum LedgerError {
         /// The file.
         place: String,
     },
+    /// What says for which attempt users were asked last cannot be read.
+    #[error(
+        "{place} is damaged ({problem}): it says for which attempt users were asked last, and without it they could be asked twice. Put it back as it was, or end the run with keyhush train --end DIR --without-model; do not remove it"
+    )]
+    AttemptDamaged {
+        /// The file.
+        place: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A secret of a step that the ledger does not have: the ledger is an older copy.
     #[error(
         "rewound: {place} is of round {kept}, and the ledger goes on with round {asked}: it is an older copy than its secrets"

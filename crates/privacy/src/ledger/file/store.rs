@@ -444,7 +444,10 @@ impl LedgerStore for FileStore {
     fn begun_attempt(&self) -> Result<Option<BegunAttempt>, LedgerError> {
         let file = self.begun();
         let Some(bytes) = file.read()? else { return Ok(None) };
-        let damaged = |e| LedgerError::storage(format!("{} is damaged", file.path().display()), e);
+        let damaged = |problem: serde_json::Error| LedgerError::AttemptDamaged {
+            place: file.path().display().to_string(),
+            problem: problem.to_string(),
+        };
         serde_json::from_slice(&bytes).map(Some).map_err(damaged)
     }
 
