@@ -120,6 +120,14 @@ impl RunRandomness {
         }
     }
 
+    /// What cohorts of any step are drawn from, where that is kept: with secret noise each has a seed that is erased.
+    pub(crate) fn of_past_cohorts(&self) -> Option<NoiseSource> {
+        match &self.0 {
+            Kind::Simulated(key) => Some(NoiseSource::from(*key)),
+            Kind::Secret(_) | Kind::Over => None,
+        }
+    }
+
     /// What the noise of steps is drawn from.
     ///
     /// # Errors

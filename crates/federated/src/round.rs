@@ -9,6 +9,7 @@
 //! that the ledger has are applied again from there ([`Loop::replay`]); none is released a second time (rule P13). A round can
 //! fail, where updates are added up securely: [`attempts`] says what happens then.
 
+mod asked;
 pub mod attempts;
 
 use std::time::Instant;

@@ -17,7 +17,7 @@ use keyhush_federated::{
         Collected, Fleet, FleetError, RoundTask,
         secure::{SecureError, SecureTask, Secured},
     },
-    metrics::METRICS_FILE,
+    metrics::{METRICS_FILE, TIMING_FILE},
     report::REPORT_FILE,
     round::{
         RoundError,
@@ -27,6 +27,7 @@ use keyhush_federated::{
 };
 use privacy::ledger::{Basis, FailureReason};
 use secagg::server::RoundFailure;
+use serde_json::Value;
 use workshop::{ARRIVAL, ledger, means, plan, rest, some, whole, with};
 
 const SECURE: [&str; 3] = ["aggregation=secagg", "participation.cohort=40", "evaluation.every=2"];
@@ -50,6 +51,8 @@ struct Scripted {
     sent: Vec<(u64, Vec<u64>)>,
     /// What one user would have drawn in each attempt, for rounding and for noise.
     drew: Vec<u64>,
+    /// The digest of the model of each attempt.
+    models: Vec<[u8; 32]>,
     /// Where the book is kept for another process.
     kept_in: Option<std::path::PathBuf>,
 }
@@ -85,6 +88,7 @@ impl Fleet for Scripted {
     fn secure_round(&mut self, task: &RoundTask<'_>, secure: &SecureTask<'_>) -> Result<Secured, FleetError> {
         let fate = self.fates.get(&self.sent.len()).copied().unwrap_or(Fate::Gives);
         self.sent.push((task.round, task.cohort.to_vec()));
+        self.models.push(secure.terms.model);
         self.drew.extend([task.users, secure.noise].map(|key| key.chunk(7).next_word()));
         if let Some(path) = &self.kept_in {
             let mut book = fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
@@ -246,8 +250,55 @@ fn p21_a_sampled_plan_goes_on_after_a_round_that_failed() {
     }
 }
 
-/// Who is drawn for the steps after a failure is who would have been drawn without it, and the model is left alone by a round
-/// that failed.
+/// A step that was passed over leaves the model as it is, and a device gives one input for a model: whoever was asked is not there
+/// until something is released. Machines that break and restarts change nothing of it.
+#[test]
+fn p24_nobody_is_asked_twice_for_a_model() {
+    let fates = [(1, Fate::Fails), (2, Fate::Breaks), (3, Fate::Fails), (6, Fate::Breaks)];
+    for kind in ["fixed-size", "poisson"] {
+        let kind = format!("participation.kind={kind}");
+        let set = with(&[
+            &SECURE,
+            &["participation.population=600", "participation.cohort=100", "rounds=9", "secagg.corrupted=0.1", &kind],
+        ]);
+        let folder = tempfile::tempdir().unwrap();
+        let mut fleet = Scripted::new(&fates);
+        through(&folder.path().join("run"), &set, &mut fleet);
+        let mut given = BTreeSet::new();
+        let all =
+            fleet.models.iter().zip(&fleet.sent).flat_map(|(model, (_, users))| users.iter().map(move |u| (model, u)));
+        all.for_each(|(model, user)| assert!(given.insert((*model, *user)), "user {user} was asked twice for a model"));
+        // Whoever was drawn and is not there is asked again once the model has changed.
+        let asked = |step: usize| fleet.sent[step].1.iter().copied().collect::<BTreeSet<u64>>();
+        assert!(asked(4).len() < 80 && asked(5).intersection(&asked(3)).count() > 0);
+
+        let mut restarted = Scripted::new(&fates.map(|(n, _)| (n, Fate::Fails)));
+        let path = folder.path().join("restarted");
+        (0..9).for_each(|_| some(&path, &set, 1, &mut restarted));
+        assert_eq!(fleet.sent, restarted.sent);
+    }
+}
+
+/// Where everybody is drawn for every step, a step that failed leaves nobody for the next: the run ends with what it has.
+#[test]
+fn p24_a_run_in_which_nobody_is_left_ends_as_planned() {
+    let set = with(&[&SECURE, &["participation.population=40"]]);
+    let folder = tempfile::tempdir().unwrap();
+    let (plan, opened) = plan(&set);
+    let users = opened.population(plan.config.unit).unwrap();
+    let mut devices = workshop::threads(&plan, users.as_ref());
+    let mut run = Run::begin(&folder.path().join("run"), &plan, &opened, means()).unwrap();
+    assert!(run.step(&mut devices).unwrap().done.is_some());
+    assert!(run.step(&mut Scripted::new(&[(0, Fate::Fails)])).unwrap().failed.is_some());
+    for _ in 2..6 {
+        let failed = run.step(&mut devices).unwrap().failed.unwrap();
+        assert!(failed.passed_over && failed.reason == FailureReason::BelowGoal);
+    }
+    assert_eq!(run.finish().unwrap().rounds, 6);
+}
+
+/// Who is drawn for the steps after a failure is who would have been drawn without it, but for those who were asked for this
+/// model already; and the model is left alone by a round that failed.
 #[test]
 fn a_round_that_failed_changes_nothing_else() {
     let set = with(&[&SECURE, &["checkpoint.every=100"]]);
@@ -266,7 +317,10 @@ fn a_round_that_failed_changes_nothing_else() {
         }
     }
     assert!(models[2] == models[3] && models[3] != models[4]);
-    assert_eq!(all.sent, failing.sent);
+    let failed = &failing.sent[2].1;
+    for ((step, drawn), (_, asked)) in all.sent.iter().zip(&failing.sent) {
+        assert!(drawn.iter().filter(|user| *step != 3 || !failed.contains(user)).eq(asked), "step {step}");
+    }
 }
 
 #[test]
@@ -278,6 +332,7 @@ fn a_run_whose_every_round_failed_ends_as_planned() {
     assert_eq!((ending.rounds, ending.stopped), (6, None));
     let ledger = ledger(&run);
     assert!(ledger.is_closed() && ledger.releases().is_empty());
+    assert!(!run.join("secret/ledger.jsonl.attempt").exists(), "nothing says which attempt was the last");
     assert_eq!(ledger.failed_attempts(), 6);
     assert!(ledger.guaranteed().unwrap().epsilon.get() > 0.0);
 }
@@ -286,7 +341,8 @@ fn a_run_whose_every_round_failed_ends_as_planned() {
 #[test]
 fn p24_a_restart_between_a_failure_and_the_next_attempt_lands_in_the_same_place() {
     let fates = [(1, Fate::Fails), (2, Fate::Fails), (5, Fate::Fails)];
-    for set in [with(&[&ARRIVAL, &SECURE]), with(&[&SECURE])] {
+    let seldom = ["evaluation.every=1", "checkpoint.every=100"];
+    for set in [with(&[&ARRIVAL, &SECURE]), with(&[&SECURE]), with(&[&ARRIVAL, &SECURE, &seldom])] {
         let folder = tempfile::tempdir().unwrap();
         let mut straight = Scripted::new(&fates);
         whole(&folder.path().join("straight"), &set, &mut straight);
@@ -298,7 +354,44 @@ fn p24_a_restart_between_a_failure_and_the_next_attempt_lands_in_the_same_place(
         assert_eq!(failures(&folder.path().join("straight")), failures(&path));
         let model = |name: &str| fs::read(folder.path().join(name).join("model/model.safetensors")).unwrap();
         assert!(model("straight") == model("restarted"));
+        let read = |name: &str, file: &str| fs::read_to_string(folder.path().join(name).join(file)).unwrap();
+        assert_eq!(read("straight", METRICS_FILE), read("restarted", METRICS_FILE));
+        let timed = |name: &str| -> Vec<u64> {
+            let round = |line: &str| serde_json::from_str::<Value>(line).unwrap()["round"].as_u64().unwrap();
+            read(name, TIMING_FILE).lines().map(round).collect()
+        };
+        assert_eq!(timed("straight"), timed("restarted"), "rounds that were done keep their lines");
     }
+}
+
+/// Rule P21: what the cohort of an attempt was drawn from is erased with its failure, and not later.
+#[test]
+fn p21_the_seed_of_a_cohort_that_failed_is_erased() {
+    for kind in [&[][..], &ARRIVAL] {
+        let set = with(&[&SECURE, kind, &["noise_seed="]]);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run");
+        let (plan, opened) = plan(&set);
+        let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
+        let seed = || fs::read_to_string(path.join("secret/ledger.jsonl.cohort-seed")).unwrap();
+        assert!(run.step(&mut Scripted::new(&[(0, Fate::Breaks)])).is_err());
+        assert!(!seed().trim().is_empty(), "it is kept until the attempt is recorded");
+        assert!(run.step(&mut Scripted::default()).unwrap().failed.is_some());
+        assert!(seed().trim().is_empty(), "of one that was interrupted");
+        assert!(run.step(&mut Scripted::new(&[(0, Fate::Fails)])).unwrap().failed.is_some());
+        assert!(seed().trim().is_empty(), "of one that failed");
+    }
+}
+
+/// A round that is passed over is followed by the checkpoint that is due, as one that was done.
+#[test]
+fn a_round_that_is_passed_over_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    some(&path, &with(&[&SECURE, &["checkpoint.every=2"]]), 2, &mut Scripted::new(&[(1, Fate::Fails)]));
+    let names = fs::read_dir(path.join("checkpoints")).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+    let names: BTreeSet<String> = names.collect();
+    assert!(names.iter().any(|name| name.contains('2')), "{names:?}");
 }
 
 /// Attempts of a step are bounded, and a run that stopped for it stays stopped: nobody is asked any more.

@@ -138,15 +138,16 @@ fn a_spoiler_is_left_out_whatever_its_number() {
     }
 }
 
-/// A sampled plan cannot leave anybody out: each round in which the spoiler is drawn comes to nothing, and the run goes on.
+/// A sampled plan cannot leave anybody out: each round in which the spoiler is drawn comes to nothing, and the run goes on. (It is
+/// not asked for the next, whose model is the same.)
 #[test]
 fn a_sampled_run_loses_the_rounds_that_are_spoiled_and_no_other() {
-    let set = with(&[&SECURE, &["participation.population=100", "rounds=8", "secagg.spoilers=1"]]);
+    let set = with(&[&SECURE, &["participation.population=1000", "rounds=8", "secagg.spoilers=30"]]);
     let folder = tempfile::tempdir().unwrap();
     let (asked, steps) = played(&folder.path().join("run"), &set);
     assert_eq!((asked.len(), steps.len()), (8, 8));
     for ((_, users), step) in asked.iter().zip(&steps) {
-        assert_eq!(users.contains(&0), step.failed.is_some_and(|failed| failed.passed_over));
+        assert_eq!(users.iter().any(|user| *user < 30), step.failed.is_some_and(|failed| failed.passed_over));
     }
     assert!(steps.iter().any(|s| s.failed.is_some()) && steps.iter().any(|s| s.done.is_some()));
 }
@@ -195,6 +196,64 @@ fn a_spoiler_spoils_its_group_alone() {
     }
     assert!(spoiled > 0, "it was drawn at least once, or nothing was tested");
     assert_eq!(ledger(&path).releases()["model"], 6);
+}
+
+/// Devices whose groups fail as a script says, by how many there were, and a book of the groups.
+struct InGroups {
+    fails: Vec<usize>,
+    asked: Vec<(u64, Vec<u64>)>,
+}
+
+impl Fleet for InGroups {
+    fn round(&mut self, _: &RoundTask<'_>) -> Result<Collected, FleetError> {
+        Err(FleetError::NotSecure)
+    }
+
+    fn secure_round(&mut self, task: &RoundTask<'_>, secure: &SecureTask<'_>) -> Result<Secured, FleetError> {
+        let fails = self.fails.contains(&self.asked.len());
+        self.asked.push((task.round, task.cohort.to_vec()));
+        if fails {
+            return Err(SecureError::Failed(RoundFailure::NotCancelled).into());
+        }
+        let (sum, survivors) = (vec![0; secure.residues.len()].into(), task.cohort.len() as u64);
+        Ok(Secured { sum, survivors, exact: Vec::new(), busy_s: 0.0, wall_s: 0.0 })
+    }
+}
+
+const FOUR: [&str; 3] = ["participation.cohort=80", "secagg.groups=4", "secagg.dropout=0.2"];
+
+/// A round is done with half of its groups, and has failed with fewer, though one of them gave its sum.
+#[test]
+fn half_of_the_groups_are_enough_and_fewer_are_not() {
+    let set = with(&[&SECURE, &FOUR, &["rounds=3"]]);
+    let folder = tempfile::tempdir().unwrap();
+    let (plan, opened) = plan(&set);
+    let mut fleet = InGroups { fails: vec![1, 2, 4, 5, 7], asked: Vec::new() };
+    let mut run = Run::begin(&folder.path().join("run"), &plan, &opened, means()).unwrap();
+    assert_eq!(run.step(&mut fleet).unwrap().done.unwrap().failed_groups.len(), 2);
+    assert_eq!(run.step(&mut fleet).unwrap().failed.unwrap().reason, FailureReason::NotWhole);
+    assert!(run.step(&mut fleet).unwrap().done.unwrap().failed_groups.is_empty());
+}
+
+/// Nobody can find out over rounds and attempts who is in a group with whom: it is drawn anew each time.
+#[test]
+fn p19_groups_are_drawn_anew_in_every_attempt() {
+    let set = with(&[&ARRIVAL, &SECURE, &FOUR]);
+    let folder = tempfile::tempdir().unwrap();
+    let mut fleet = InGroups { fails: (4..12).collect(), asked: Vec::new() };
+    whole(&folder.path().join("run"), &set, &mut fleet);
+    let attempts: Vec<&[(u64, Vec<u64>)]> = fleet.asked.chunks(4).collect();
+    assert_eq!(attempts.len(), 6 + 2, "round 1 was attempted three times");
+    // Which group each place of the cohort is in, whoever is at it.
+    let groups_by_place = |groups: &[(u64, Vec<u64>)]| {
+        let of_group =
+            |(number, (_, users)): (usize, &(u64, Vec<u64>))| users.iter().map(move |u| (*u, number)).collect();
+        let mut all: Vec<(u64, usize)> = groups.iter().enumerate().flat_map::<Vec<_>, _>(of_group).collect();
+        all.sort_unstable();
+        all.into_iter().map(|(_, group)| group).collect::<Vec<usize>>()
+    };
+    let drawn: BTreeSet<Vec<usize>> = attempts.iter().map(|groups| groups_by_place(groups)).collect();
+    assert_eq!(drawn.len(), attempts.len());
 }
 
 /// With spoilers in most groups there is no sum, and the attempt has failed.

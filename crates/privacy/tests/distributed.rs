@@ -115,6 +115,28 @@ fn p19_a_noised_sum_is_what_was_sent_and_what_was_drawn() {
     }
 }
 
+/// The noised sums of groups add up: nobody's input is lost, and no group's noise.
+#[test]
+fn p19_noised_sums_of_groups_add_up() {
+    let (encoding, noise) = full();
+    let noise = noise_of(&encoding, &noise);
+    let residues = Residues::with_noise(&encoding, 12, &noise).unwrap();
+    let group = |first: i32, users: u64| {
+        let mut values = vec![0; encoding.layout().len()];
+        values[0] = first;
+        noised_sum(&residues, &encoding, &values, users)
+    };
+    let released = |sum: NoisedSum| {
+        let once = plan(&noise, Participation::Once, 5);
+        Mechanism::init(once, encoding.layout(), RANDOMNESS).unwrap().release_noised(sum).unwrap().values().to_vec()
+    };
+    let [one, other] = [released(group(3, 8)), released(group(-5, 12))];
+    let mut both = group(3, 8);
+    both.merge(group(-5, 12)).unwrap();
+    let added: Vec<i64> = one.iter().zip(&other).map(|(one, other)| one + other).collect();
+    assert!(one != other && released(both) == added);
+}
+
 #[test]
 fn p19_the_noise_is_that_of_the_survivors() {
     let encoding = encoding_of(VectorPlan::of_update(20_000, 12));

@@ -6,7 +6,7 @@
 //!
 //! - sampled ([`Participation::is_sampled`]): the step is passed over. Asking others would be another sampling than the one that
 //!   is accounted for. The model stays as it is, the step's noise is never drawn, and the whole plan is counted, as if the step had
-//!   been released. (Correlated noise needs every step; it is refused with sampling, so there is none to pass over.)
+//!   been released. Whoever was asked is not there until the model changes ([`super::asked`]). (Correlated noise needs every step; it is refused with sampling, so there is none to pass over.)
 //! - by themselves: the step is attempted again with the next devices of the queue ([`crate::cohort::queue`]). A failed attempt is a
 //!   participation of everybody who was asked. So the limits that the guarantee is computed from hold for all inputs that ever
 //!   left, released or not.
@@ -166,10 +166,11 @@ impl<S: LedgerStore> Loop<'_, S> {
     /// Who is asked, and the queue from which they were taken, to be kept when the attempt is recorded.
     pub(super) fn cohort(&mut self, drawn: &OfRound) -> Result<(Vec<u64>, Option<Queue>), RoundError> {
         let round = self.state.round;
-        let phase = self.plan.phase(round);
-        let population = self.plan.config.participation.population;
-        let sampler = Sampler::new(phase.participation, population, phase.cohort, self.plan.config.rounds)?;
-        if phase.participation.is_sampled() || self.ledger.failed_attempts() == 0 {
+        if self.plan.phase(round).participation.is_sampled() {
+            return Ok((self.sampled(&drawn.cohort)?, None));
+        }
+        let sampler = self.sampler(round)?;
+        if self.ledger.failed_attempts() == 0 {
             return Ok((sampler.cohort(&drawn.cohort, round), None));
         }
         let mut queue = match self.queue.take() {
