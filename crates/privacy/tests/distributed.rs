@@ -118,8 +118,8 @@ fn p19_a_noised_sum_is_what_was_sent_and_what_was_drawn() {
 /// The noised sums of groups add up: nobody's input is lost, and no group's noise.
 #[test]
 fn p19_noised_sums_of_groups_add_up() {
-    let (encoding, noise) = full();
-    let noise = noise_of(&encoding, &noise);
+    let encoding = encoding_of(VectorPlan::of_update(50, 12));
+    let noise = noise_of(&encoding, &NoisePlan::of_update(z(2.0)));
     let residues = Residues::with_noise(&encoding, 12, &noise).unwrap();
     let group = |first: i32, users: u64| {
         let mut values = vec![0; encoding.layout().len()];
