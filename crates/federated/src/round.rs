@@ -88,7 +88,7 @@ pub enum RoundError {
     },
     /// The program ended in the midst of one attempt after the other.
     #[error(
-        "the program ended in the midst of {times} attempts in a row, the last of them before round {round} could begin again: each of them asked users for nothing. Find out why it ends (memory, a time limit, the machine). The run cannot go on: end it with keyhush train --end DIR, and begin another once a round gets through"
+        "round {round} does not begin: the program ended in the midst of {times} attempts in a row, and in each of them users were asked for nothing. Find out why it ends (memory, a time limit, the machine). The run cannot go on: end it with keyhush train --end DIR, and begin another once a round gets through"
     )]
     TooManyInterrupted {
         /// The round that does not begin.

@@ -4,10 +4,11 @@
 //! one, whatever step it is said to be for. So whoever was asked for a step that was passed over is not there until something is
 //! released, and a simulation has to leave them out, or it would learn from inputs that no device gives.
 //!
-//! **The accounting holds.** Who is not there follows from who was drawn for steps of which nothing was released, and from nothing
-//! that users have. Even to somebody who is told all of it, the next step is the sampling that is accounted for, of the same
-//! users, some of whom have nothing to give: each of the others is drawn with the probability that was said, and two neighbouring
-//! populations are neighbours still, or the same. Nobody is drawn instead, so nobody is drawn more often.
+//! **The accounting holds.** Who is not there follows from which steps failed and from who was drawn for them. That a step failed is
+//! in the ledger for everybody to see, and no epsilon is for it; who was drawn is chance. Even to somebody who is told both, the next
+//! step is the sampling that is accounted for, of the same users, some of whom have nothing to give: each of the others is drawn
+//! with the probability that was said, and two neighbouring populations are neighbours still, or the same. Nobody is drawn instead,
+//! so nobody is drawn more often.
 //!
 //! It is computed from the failures of the ledger and from the seed, so a restart changes nothing. With secret noise the seeds of
 //! cohorts are erased with their steps (rule P21), and who was drawn cannot be known again: there it is not modelled. What is released

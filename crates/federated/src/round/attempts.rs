@@ -103,7 +103,7 @@ impl<S: LedgerStore> Loop<'_, S> {
     /// before it.
     fn interrupted_in_a_row(&self) -> usize {
         let round = self.state.round;
-        let interrupted = |failure: &&Failure| failure.reason == FailureReason::Interrupted;
+        let interrupted = |failure: &&Failure| failure.reason.is_of_the_server();
         if !self.plan.phase(round).participation.is_sampled() {
             return failures(self.plan, &self.ledger, round).iter().rev().take_while(interrupted).count();
         }
