@@ -4,9 +4,10 @@
 //! attempt that was begun and is not recorded as released has failed, and nobody who was asked for it is asked for that step
 //! again. What follows depends on how users come to take part:
 //!
-//! - sampled ([`Participation::is_sampled`]): the step is passed over. Asking others would be another sampling than the one that
-//!   is accounted for. The model stays as it is, the step's noise is never drawn, and the whole plan is counted, as if the step had
-//!   been released. Whoever was asked is not there until the model changes (the module `asked` says why). (Correlated noise needs every step; it is refused with sampling, so there is none to pass over.)
+//! - sampled ([`privacy::Participation::is_sampled`]): the step is passed over. Asking others would be another sampling than the
+//!   one that is accounted for. The model stays as it is, the step's noise is never drawn, and the whole plan is counted, as if
+//!   the step had been released. Whoever was asked is not there until the model changes (the module `asked` says why).
+//!   (Correlated noise needs every step; it is refused with sampling, so there is none to pass over.)
 //! - by themselves: the step is attempted again with the next devices of the queue ([`crate::cohort::queue`]). A failed attempt is a
 //!   participation of everybody who was asked. So the limits that the guarantee is computed from hold for all inputs that ever
 //!   left, released or not.
