@@ -14,7 +14,10 @@ pub mod attempts;
 
 use std::time::Instant;
 
-use device::round::{Exact, Task};
+use device::{
+    guard::ModelDigest,
+    round::{Exact, Task},
+};
 use lm::model::unit_norm;
 use privacy::{
     ClipNorm,
@@ -413,7 +416,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         };
         let noise = drawn.users.stream(Purpose::UserNoise, &position);
         let spoilers = self.plan.config.secagg.as_ref().map_or(0, |said| said.spoilers);
-        let terms = secure.terms(residues, round, self.digest, model_digest(task.model));
+        let terms = secure.terms(residues, round, self.digest, *ModelDigest::of(task.model).as_bytes());
         let mut groups = Groups::default();
         for group in groups::split(&drawn.cohort, &position, cohort, secure.groups) {
             let task = RoundTask { round, task, cohort: &group, users: &users };
@@ -512,15 +515,6 @@ fn collect_securely(
         Some(_) => Added::Noised(secure.residues.noised_sum(&sum, survivors)?),
     };
     Ok(Ok(Gathered { sum, exact, busy_s, wall_s, failed_groups: Vec::new() }))
-}
-
-/// The digest of a model.
-fn model_digest(model: &[f32]) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    for values in model.chunks(1024) {
-        hash.update(values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>());
-    }
-    hash.finalize().into()
 }
 
 /// What the users of a round did, exactly.
