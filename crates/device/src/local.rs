@@ -7,9 +7,9 @@
 use lm::{
     kernels::KernelPath,
     model::{
+        batch::Batch,
         config::ModelConfig,
         fast::{Trainer, TrainerError},
-        reference::Batch,
     },
 };
 use privacy::stages::{ClipRule, ClipRuleError, project};

@@ -4,7 +4,7 @@
 //! side, each a part of the stream, read a few tokens at a time with carried state: truncated backpropagation.
 
 use lm::{
-    model::reference::Batch,
+    model::batch::Batch,
     vocabulary::{BOS, EOS},
 };
 

@@ -9,7 +9,7 @@ use std::{
 
 use keyhush_lm::{
     kernels::KernelPath,
-    model::{config::ModelConfig, fast::Trainer, initial::initial_parameters, reference::Batch},
+    model::{batch::Batch, config::ModelConfig, fast::Trainer, initial::initial_parameters},
 };
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);

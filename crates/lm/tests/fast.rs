@@ -5,11 +5,12 @@ use keyhush_lm::{
     kernels::KernelPath,
     language_model::LanguageModel,
     model::{
+        batch::Batch,
         config::{Cell, Dropout, DropoutKind, ModelConfig, Token},
         dropout::MaskDrawer,
         fast::{Network, Trainer},
         parameters::{ParameterLayout, Role},
-        reference::{Batch, Masks, Reference, State},
+        reference::{Masks, Reference, State},
     },
 };
 

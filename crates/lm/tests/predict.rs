@@ -7,10 +7,11 @@ use keyhush_lm::{
     kernels::KernelPath,
     language_model::LanguageModel,
     model::{
+        batch::Batch,
         config::{Cell, ConfigError, ModelConfig},
         fast::{Network, NetworkError},
         parameters::ParameterLayout,
-        reference::{Batch, Reference, State},
+        reference::{Reference, State},
     },
     predict::{Keyboard, Predictor, Typed},
     tokenizer::Rules,

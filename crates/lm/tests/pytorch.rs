@@ -9,10 +9,11 @@
 use keyhush_lm::{
     kernels::KernelPath,
     model::{
+        batch::Batch,
         config::ModelConfig,
         fast::Trainer,
         parameters::{ParameterLayout, Role},
-        reference::{Batch, Masks, Real, Reference, State},
+        reference::{Masks, Real, Reference, State},
     },
 };
 use serde::Deserialize;

@@ -9,10 +9,10 @@ use clap::Args;
 use lm::{
     kernels::KernelPath,
     model::{
+        batch::Batch,
         config::{Cell, ModelConfig},
         fast::Trainer,
         initial::initial_parameters,
-        reference::Batch,
     },
 };
 use privacy::{

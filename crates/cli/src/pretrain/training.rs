@@ -5,12 +5,7 @@ use std::time::{Duration, Instant};
 use lm::{
     folder::{Folder, Guarantee, Weights},
     kernels::KernelPath,
-    model::{
-        dropout::MaskDrawer,
-        fast::Trainer,
-        initial::initial_parameters,
-        reference::{Batch, Masks},
-    },
+    model::{batch::Batch, dropout::MaskDrawer, fast::Trainer, initial::initial_parameters, reference::Masks},
 };
 
 use super::{

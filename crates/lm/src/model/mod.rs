@@ -1,5 +1,6 @@
 //! The papers' models: what they are made of, how their parameters lie, and how they are computed.
 
+pub mod batch;
 pub mod config;
 pub mod dropout;
 pub mod fast;

@@ -20,9 +20,10 @@ pub use self::network::{Network, NetworkError};
 
 use self::{layer::Layer, output::Output, packed::Table};
 use super::{
+    batch::Batch,
     config::{ConfigError, ModelConfig},
     parameters::{ParameterLayout, Role},
-    reference::{Batch, Masks},
+    reference::Masks,
 };
 use crate::kernels::{KernelPath, matrix::padded};
 

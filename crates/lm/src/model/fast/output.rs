@@ -7,9 +7,9 @@
 
 use super::{
     super::{
+        batch::Batch,
         config::ModelConfig,
         parameters::{ParameterLayout, Role},
-        reference::Batch,
     },
     packed::{Panels, Table},
 };

@@ -15,9 +15,9 @@ mod gru;
 use self::gru::Candidate;
 use super::{
     super::{
+        batch::Batch,
         config::{Cell, Gate, ModelConfig},
         parameters::{ParameterLayout, Role},
-        reference::Batch,
     },
     apply_mask,
     packed::Panels,
