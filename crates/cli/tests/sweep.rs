@@ -5,7 +5,7 @@ mod toy;
 
 use std::{fs, process::Stdio, thread, time::Duration};
 
-use privacy::statement::rounded_up;
+use ledger::statement::rounded_up;
 use serde_json::Value;
 use toy::Toy;
 

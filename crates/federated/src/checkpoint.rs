@@ -11,9 +11,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use ledger::{self, Head};
 use privacy::{
     clip::AdaptiveClip,
-    ledger::{self, Head},
     mechanism::{Mechanism, MechanismError, Position},
 };
 use serde::{Deserialize, Serialize};

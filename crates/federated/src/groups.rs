@@ -4,9 +4,9 @@
 //! that could choose groups afterwards could single somebody out. Each group keeps every floor by itself. The price is that the
 //! server sees the sum of each group, not only of all; where devices add the noise, each group carries the full noise.
 
+use ledger::FailureReason;
 use privacy::{
     encoding::EncodingError,
-    ledger::FailureReason,
     rng::{NoiseSource, Purpose},
 };
 

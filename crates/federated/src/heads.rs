@@ -11,8 +11,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::ledger_file::Place;
+use ledger::{Head, LedgerError};
 use lm::folder::WEIGHTS_FILE;
-use privacy::ledger::{Head, LedgerError, file::Place};
 use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;

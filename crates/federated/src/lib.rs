@@ -20,6 +20,7 @@
 //! | [`calendar`]   | seconds as dates                                                       |
 //! | [`files`]      | files that are there whole or not at all                               |
 //! | [`heads`]      | heads of a ledger that lie beside it, and whether it is theirs          |
+//! | [`ledger_file`] | a ledger in a file, with what belongs to it beside it                 |
 //! | [`metrics`]    | what a run measures, as the lines of its files                          |
 //! | [`price`]      | an epsilon together with what it means                                  |
 //! | [`report`]     | a run on one page, and several over one another                         |
@@ -37,6 +38,7 @@ pub mod files;
 pub mod fleet;
 pub mod groups;
 pub mod heads;
+pub mod ledger_file;
 mod markup;
 pub mod metrics;
 pub mod model_folder;

@@ -8,7 +8,8 @@
 //!
 //! A rho stands beside it under the same ending.
 
-use privacy::{Epsilon, Rho, statement::rounded_up};
+use ledger::statement::rounded_up;
+use privacy::{Epsilon, Rho};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 

@@ -12,12 +12,10 @@
 //! cohorts that do not crash. Where it was to be added up securely, its users may have sent what they have: then it has failed,
 //! and the next attempt has other users.
 
+use crate::ledger_file::{FileShelf, Place};
+use ledger::LedgerError;
 use privacy::{
     Participation,
-    ledger::{
-        LedgerError,
-        file::{FileShelf, Place},
-    },
     rng::{NoRandomness, NoiseKey, NoiseSource, SimulationKey},
     step_keys::{LastStep, SecretSteps, StepKeyError, StepKeys},
 };

@@ -18,12 +18,12 @@ use device::{
     guard::ModelDigest,
     round::{Exact, Task},
 };
+use ledger::{Attempt, FailureReason, Ledger, LedgerError, LedgerStore};
 use lm::model::unit_norm;
 use privacy::{
     ClipNorm,
     clip::{AdaptiveClip, ClipError},
     encoding::EncodingError,
-    ledger::{Attempt, FailureReason, Ledger, LedgerError, LedgerStore},
     mechanism::{Correlation, Mechanism, MechanismError},
     participation::ParticipationError,
     rng::Purpose,

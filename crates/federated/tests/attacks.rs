@@ -9,14 +9,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use keyhush_federated::ledger_file::Place;
 use keyhush_federated::{
     config::Document,
     fleet::{Collected, Fleet, FleetError, RoundTask, threads::ThreadFleet},
     plan::Plan,
     run::{self, LEDGER_FILE, Means, Opened, Over, Run, RunError},
 };
+use ledger::{Body, Ended, LedgerError};
 use lm::kernels::KernelPath;
-use privacy::ledger::{Body, Ended, LedgerError, file::Place};
 
 const TEXT: &str = r#"
 rounds = 9

@@ -11,7 +11,8 @@ use keyhush_federated::{
     plan::BEFORE,
     run::{LEDGER_FILE, MODEL_FOLDER, Opened, RunError, STATEMENT_JSON},
 };
-use privacy::{PrivacyEvent, ledger::LedgerError, statement::Statement};
+use ledger::{LedgerError, statement::Statement};
+use privacy::PrivacyEvent;
 use workshop::{ARRIVAL, Idle, all, config, ledger, reads, rest, some, started_from, store, whole};
 
 const SECRET: [&str; 2] = ["noise_seed=", "rounds=2"];

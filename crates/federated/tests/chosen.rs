@@ -9,7 +9,8 @@ use std::{
 };
 
 use keyhush_federated::{run::Run, sweep::choice};
-use privacy::{PrivacyEvent, ledger::ImportKind};
+use ledger::ImportKind;
+use privacy::PrivacyEvent;
 use workshop::{Idle, all, ledger, means, plan, rest, some, started_from, undecided, whole};
 
 /// The folder of a sweep over two clips: one run is done, the other one began and did two of its six rounds.

@@ -25,7 +25,7 @@ use keyhush_federated::{
     },
     run::{Run, RunError, STATEMENT_FILE, end_without_model},
 };
-use privacy::ledger::{Basis, FailureReason};
+use ledger::{Basis, FailureReason};
 use secagg::server::RoundFailure;
 use serde_json::Value;
 use workshop::{ARRIVAL, ledger, means, plan, rest, some, whole, with};
@@ -131,7 +131,7 @@ fn through(folder: &Path, set: &[&str], fleet: &mut Scripted) {
 
 fn failures(folder: &Path) -> Vec<(u64, u32, FailureReason)> {
     let ledger = ledger(folder);
-    let of_step = |(step, all): (u64, &[privacy::ledger::Failure])| {
+    let of_step = |(step, all): (u64, &[ledger::Failure])| {
         all.iter().map(|one| (step, one.attempt, one.reason)).collect::<Vec<_>>()
     };
     ledger.failed_steps("model").flat_map(of_step).collect()

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use keyhush_federated::ledger_file::Place;
 use keyhush_federated::{
     config::Document,
     fleet::threads::ThreadFleet,
@@ -13,8 +14,8 @@ use keyhush_federated::{
     plan::Plan,
     run::{LEDGER_FILE, Means, Opened, Run, RunError},
 };
+use ledger::{Head, LedgerError};
 use lm::kernels::KernelPath;
-use privacy::ledger::{Head, LedgerError, file::Place};
 
 const TEXT: &str = include_str!("../../cli/src/train/first-run.toml");
 const SET: [&str; 9] = [

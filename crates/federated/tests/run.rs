@@ -3,6 +3,7 @@
 
 use std::{fs, path::Path};
 
+use keyhush_federated::ledger_file::Place;
 use keyhush_federated::{
     config::Document,
     fleet::threads::ThreadFleet,
@@ -12,12 +13,9 @@ use keyhush_federated::{
     price::Meaning,
     run::{self, Ending, LEDGER_FILE, MODEL_FOLDER, Means, Opened, Over, Run, RunError},
 };
+use ledger::{Body, ImportKind};
 use lm::{folder::Weights, kernels::KernelPath};
-use privacy::{
-    PrivacyEvent,
-    ledger::{Body, ImportKind, file::Place},
-    rng::Randomness,
-};
+use privacy::{PrivacyEvent, rng::Randomness};
 
 const TEXT: &str = r#"
 rounds = 11

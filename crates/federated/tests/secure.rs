@@ -3,6 +3,7 @@
 
 use std::{fs, path::Path};
 
+use keyhush_federated::ledger_file::Place;
 use keyhush_federated::{
     config::Document,
     fleet::threads::ThreadFleet,
@@ -10,11 +11,9 @@ use keyhush_federated::{
     plan::Plan,
     run::{Ending, LEDGER_FILE, MODEL_FOLDER, Means, Opened, Run},
 };
+use ledger::{Aggregation, Body, FailureReason};
 use lm::kernels::KernelPath;
-use privacy::{
-    PrivacyEvent,
-    ledger::{Aggregation, Body, FailureReason, file::Place},
-};
+use privacy::PrivacyEvent;
 
 const TEXT: &str = r#"
 rounds = 4

@@ -20,7 +20,8 @@ use keyhush_federated::{
     plan::Plan,
     run::{Opened, Run, STATEMENT_FILE, Step},
 };
-use privacy::{PrivacyEvent, ledger::FailureReason};
+use ledger::FailureReason;
+use privacy::PrivacyEvent;
 use secagg::server::RoundFailure;
 use workshop::{ARRIVAL, config, ledger, means, plan, rest, some, threads, whole, with};
 

@@ -10,7 +10,7 @@ use keyhush_federated::{
     },
     run::Run,
 };
-use privacy::ledger::FailureReason;
+use ledger::FailureReason;
 use workshop::{ARRIVAL, ledger, means, plan, with};
 
 const SECURE: [&str; 3] = ["aggregation=secagg", "participation.cohort=40", "evaluation.every=2"];

@@ -1,5 +1,4 @@
-//! Differential privacy that is tight, exact and never optimistic: what a run costs, what is done to the numbers, and the
-//! record of it.
+//! Differential privacy that is tight, exact and never optimistic: what a run costs, and what is done to the numbers.
 //!
 //! Say what happened as a [`PrivacyEvent`], ask an accountant what it costs:
 //!
@@ -27,6 +26,7 @@
 //! | [`event`]       | what happened, and under which adjacency                               |
 //! | [`sensitivity`] | how far one user moves a run of correlated noise                       |
 //! | [`accountant`]  | moments, Renyi, privacy loss, zCDP, and the best of them               |
+//! | [`assumptions`] | what must be true of a run for its epsilon to be true                    |
 //! | [`calibrate`]   | the noise, rounds or cohort that a target needs                        |
 //! | [`stages`]      | update, clipped, encoded, sum, released: each consumes the one before   |
 //! | [`encoding`]    | from floats to checked integers: grid, rounding, rotation               |
@@ -36,23 +36,20 @@
 //! | [`mechanism`]   | independent, tree, banded and BLT noise, one step at a time              |
 //! | [`factorization`] | the coefficients that make correlated noise small                     |
 //! | [`clip`]        | the clip norm that follows a quantile                                   |
-//! | [`ledger`]      | the signed record of every release                                      |
-//! | [`statement`]   | the guarantee in words, from a ledger and nothing else                  |
 
 pub mod accountant;
+pub mod assumptions;
 pub mod calibrate;
 pub mod clip;
 pub mod encoding;
 pub mod event;
 pub mod factorization;
-pub mod ledger;
 pub mod mechanism;
 pub mod noise;
 pub mod participation;
 pub mod rng;
 pub mod sensitivity;
 pub mod stages;
-pub mod statement;
 pub mod step_keys;
 pub mod units;
 

@@ -128,11 +128,23 @@ fn mac(key: &[u8; 32]) -> Hmac<Sha256> {
 
 /// What a step's key leaves for the next one's.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
-pub struct Link(pub(crate) [u8; 32]);
+pub struct Link([u8; 32]);
 
 impl Link {
     /// Before the first step.
     pub const FIRST: Self = Self([0; 32]);
+
+    /// The link as [`Link::secret_bytes`] gave it.
+    #[must_use]
+    pub fn from_secret_bytes(bytes: Zeroizing<[u8; 32]>) -> Self {
+        Self(*bytes)
+    }
+
+    /// The link itself, for the run's secret folder and nothing else.
+    #[must_use]
+    pub fn secret_bytes(&self) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(self.0)
+    }
 }
 
 impl fmt::Debug for Link {
@@ -146,7 +158,9 @@ impl fmt::Debug for Link {
 pub struct AddedTo([u8; 32]);
 
 impl AddedTo {
-    pub(crate) fn of(encoding: EncodingId, values: &[i64]) -> Self {
+    /// The digest of what noise is about to be added to.
+    #[must_use]
+    pub fn of(encoding: EncodingId, values: &[i64]) -> Self {
         let mut hash = Sha256::new();
         hash.update(encoding.as_bytes());
         for some in values.chunks(512) {

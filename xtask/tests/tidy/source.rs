@@ -13,9 +13,9 @@ const EMPTY_NAMES: [&str; 9] = ["common", "core", "helper", "helpers", "misc", "
 const NOT_IN_WASM: [&str; 7] =
     ["std::thread", "std::fs", "std::net", "std::process", "std::env", "Instant", "SystemTime"];
 
-/// The places in wasm crates that may touch files: the file stores of the ledger and of the guard. They are compiled only with
-/// the feature `files` of their crates, which is off unless a program for an operating system asks for it.
-const FILE_STORES: [&str; 2] = ["crates/privacy/src/ledger/file/", "crates/device/src/guard/file/"];
+/// The place in a wasm crate that may touch files: the file store of the guard. It is compiled only with the feature `files`,
+/// which is off unless a program for an operating system asks for it.
+const FILE_STORE: &str = "crates/device/src/guard/file/";
 
 /// What stands above every mention of a file store in the code around it.
 const ONLY_WITH_FILES: &str = "#[cfg(feature = \"files\")]";
@@ -47,8 +47,8 @@ pub(crate) fn empty_names(file: &File) -> Vec<Violation> {
     empty.map(|(line, name)| file.violation(line, format!("`{name}` says nothing: name it for what it does"))).collect()
 }
 
-/// Flags what cannot run in wasm, outside comments and `#[cfg(test)]` modules; and the file stores, which may touch files,
-/// wherever they are named without their feature.
+/// Flags what cannot run in wasm, outside comments and `#[cfg(test)]` modules; and the file store, which may touch files,
+/// wherever it is named without its feature.
 pub(crate) fn not_for_wasm(file: &File) -> Vec<Violation> {
     let code = without_test_modules(code(&file.text));
     let mut violations = file_store_without_feature(file, &code);
@@ -66,14 +66,13 @@ pub(crate) fn not_for_wasm(file: &File) -> Vec<Violation> {
 }
 
 fn in_file_store(file: &File) -> bool {
-    FILE_STORES.iter().any(|store| file.path.starts_with(store))
+    file.path.starts_with(FILE_STORE)
 }
 
-/// Flags each line around a file store that names it without the attribute above it.
+/// Flags each line around the file store that names it without the attribute above it.
 fn file_store_without_feature(file: &File, code: &[(usize, String)]) -> Vec<Violation> {
-    let has_one = ["crates/privacy/src/", "crates/device/src/"].iter().any(|source| file.path.starts_with(source));
-    let around = has_one && !in_file_store(file);
-    let ways = ["mod file", "use file", "self::file", "super::file", "ledger::file", "guard::file"];
+    let around = file.path.starts_with("crates/device/src/") && !in_file_store(file);
+    let ways = ["mod file", "use file", "self::file", "super::file", "guard::file"];
     let names = |text: &str| ways.iter().any(|way| has_word(text, way));
     let lines: Vec<&(usize, String)> = code.iter().filter(|(_, text)| !text.trim().is_empty()).collect();
     let bare = (0..lines.len()).filter(|i| around && names(&lines[*i].1));
@@ -221,18 +220,15 @@ mod tests {
     #[test]
     fn only_the_file_store_may_touch_files_and_nothing_but_files() {
         let at = |path: &str, text: &str| not_for_wasm(&File { path: path.to_owned(), text: text.to_owned() }).len();
-        for path in
-            FILE_STORES.iter().flat_map(|s| ["mod.rs", "disk.rs", "store.rs"].map(|inside| format!("{s}{inside}")))
-        {
+        for path in ["mod.rs", "disk.rs", "store.rs"].map(|inside| format!("{FILE_STORE}{inside}")) {
             assert_eq!(at(&path, "use std::{\n    fs::File,\n    io,\n};"), 0, "{path}");
             assert_eq!(at(&path, "use std::{\n    fs::File,\n    thread,\n};\nstd::env::var(\"X\");"), 2, "{path}");
         }
         for outside in [
-            "crates/privacy/src/ledger/files.rs",
-            "crates/privacy/src/ledger/store.rs",
-            "crates/privacy/src/ledger/file.rs",
-            "crates/privacy/src/file/mod.rs",
-            "crates/device/src/ledger/file/mod.rs",
+            "crates/ledger/src/store.rs",
+            "crates/ledger/src/file/mod.rs",
+            "crates/device/src/guard/files.rs",
+            "crates/device/src/file/mod.rs",
             "crates/device/src/guard/store.rs",
             "crates/privacy/src/guard/file/mod.rs",
         ] {
@@ -243,24 +239,19 @@ mod tests {
     #[test]
     fn the_file_store_is_named_only_with_its_feature() {
         let at = |path: &str, text: &str| not_for_wasm(&File { path: path.to_owned(), text: text.to_owned() }).len();
-        let ledger = "crates/privacy/src/ledger/mod.rs";
-        assert_eq!(at(ledger, &format!("mod error;\n{ONLY_WITH_FILES}\npub mod file;\n")), 0);
-        assert_eq!(at(ledger, "mod error;\npub mod file;\n"), 1);
-        assert_eq!(at(ledger, "#[cfg(test)]\nmod file;\n"), 1);
+        let guard = "crates/device/src/guard/mod.rs";
+        assert_eq!(at(guard, &format!("mod error;\n{ONLY_WITH_FILES}\npub mod file;\n")), 0);
+        assert_eq!(at(guard, "mod error;\npub mod file;\n"), 1);
+        assert_eq!(at(guard, "#[cfg(test)]\nmod file;\n"), 1);
         for evil in ["use self::file::Place;\n", "pub use file::Place;\n", "fn f(place: &super::file::Place) {}\n"] {
-            assert_eq!(at(ledger, evil), 1, "{evil}");
+            assert_eq!(at(guard, evil), 1, "{evil}");
         }
-        assert_eq!(at("crates/privacy/src/lib.rs", "pub use ledger::file;\n"), 1);
-        assert_eq!(at("crates/device/src/guard/mod.rs", "pub mod file;\n"), 1);
+        assert_eq!(at("crates/device/src/lib.rs", "pub use guard::file;\n"), 1);
         assert_eq!(at("crates/device/src/round.rs", "use crate::guard::file::FileStore;\n"), 1);
-        assert_eq!(at("crates/privacy/src/lib.rs", "pub mod file_like; // ledger::file\n"), 0);
-        // And the program, or the crate's own tests, turn the feature on, so that the workspace's tests are built with it.
-        for (by, what) in [("cli", "privacy"), ("device", "device")] {
-            let manifest = crate::tree::root().join(format!("crates/{by}/Cargo.toml"));
-            let manifest = std::fs::read_to_string(manifest).unwrap();
-            let line = format!("{what} = {{ workspace = true, features = [\"files\"] }}");
-            assert!(manifest.contains(&line), "{manifest}");
-        }
+        assert_eq!(at("crates/device/src/lib.rs", "pub mod file_like; // guard::file\n"), 0);
+        // And the crate's own tests turn the feature on, so that the workspace's tests are built with it.
+        let manifest = std::fs::read_to_string(crate::tree::root().join("crates/device/Cargo.toml")).unwrap();
+        assert!(manifest.contains("device = { workspace = true, features = [\"files\"] }"), "{manifest}");
     }
 
     #[test]

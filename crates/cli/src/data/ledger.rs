@@ -8,14 +8,9 @@ use std::{
 };
 
 use clap::Args;
-use privacy::{
-    AccountantKind, Adjacency, Delta, Participation, PrivacyEvent,
-    ledger::{
-        Aggregation, Attempt, DataSource, Head, Ledger, LedgerError, Phase, Plan, Publication, Start, Unit,
-        file::{FileStore, Place},
-    },
-    rng::Randomness,
-};
+use federated::ledger_file::{FileStore, Place};
+use ledger::{Aggregation, Attempt, DataSource, Head, Ledger, LedgerError, Phase, Plan, Publication, Start, Unit};
+use privacy::{AccountantKind, Adjacency, Delta, Participation, PrivacyEvent, rng::Randomness};
 
 use crate::failure::BadInput;
 

@@ -11,11 +11,11 @@ use corpus::{
     origin::{KnownVocabulary, Origin, SourceFile},
     partial::Partial,
 };
+use ledger::Head;
 use lm::{
     tokenizer::Tokenizer,
     vocabulary::{Counts, Vocabulary, VocabularyError},
 };
-use privacy::ledger::Head;
 use serde::Serialize;
 
 use super::{grouped, import::files, ledger::LedgerOfWordsArgs, progress::Watch, sorted, taken};

@@ -4,7 +4,7 @@ use federated::{
     report::four_digits,
     sweep::{bootstrap::Estimate, measure::Measure},
 };
-use privacy::statement::rounded_up;
+use ledger::statement::rounded_up;
 use serde::{Deserialize, Serialize};
 
 /// A number.

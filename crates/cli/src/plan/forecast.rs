@@ -8,8 +8,9 @@ use federated::{
     plan::Plan,
     run::{Means, Opened},
 };
+use ledger::Budget;
 use lm::model::parameters::Role;
-use privacy::{AccountantKind, Epsilon, PrivacyEvent, ledger::Budget};
+use privacy::{AccountantKind, Epsilon, PrivacyEvent};
 use serde::Serialize;
 
 use super::{
@@ -214,7 +215,7 @@ fn introduction(plan: &Plan) -> String {
         (MechanismKind::None, _) | (_, None) => "no noise".to_owned(),
         (mechanism, Some(z)) => format!("{} noise, z = {z}", format!("{mechanism:?}").to_lowercase()),
     };
-    let units = if config.unit == privacy::ledger::Unit::Example { "posts" } else { "users" };
+    let units = if config.unit == ledger::Unit::Example { "posts" } else { "users" };
     format!(
         "{} rounds of {} of {} {units}, {noise}, {} parameters.",
         config.rounds,

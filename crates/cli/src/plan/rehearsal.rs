@@ -8,6 +8,7 @@
 use std::time::{Duration, Instant};
 
 use corpus::synth::{Crowd, Dialect, SynthPlan};
+use federated::ledger_file::Place;
 use federated::{
     config::DataKind,
     evaluate::Evaluator,
@@ -23,11 +24,9 @@ use federated::{
     round::{Loop, Round, State},
     run::{Means, Opened},
 };
+use ledger::{Start, Unit};
 use lm::tokenizer::Tokenizer;
-use privacy::{
-    ledger::{Start, Unit, file::Place},
-    rng::{Randomness, SimulationKey},
-};
+use privacy::rng::{Randomness, SimulationKey};
 use serde::Serialize;
 
 /// How long users are trained to measure how long one takes.

@@ -2,11 +2,9 @@
 
 use std::io::Write;
 
-pub(crate) use privacy::statement::rounded_up;
-use privacy::{
-    AccountantKind, Adjacency, Delta, Epsilon, Judgement, PrivacyEvent, Rho, sensitivity,
-    statement::{assumptions, rounded_down},
-};
+use ledger::statement::rounded_down;
+pub(crate) use ledger::statement::rounded_up;
+use privacy::{AccountantKind, Adjacency, Delta, Epsilon, Judgement, PrivacyEvent, Rho, assumptions, sensitivity};
 use serde::Serialize;
 
 use super::query::Query;

@@ -4,10 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use federated::heads::{self, HeadsError, Shown};
-use privacy::ledger::{
-    Head, Ledger, LedgerError,
-    file::{FileStore, Place},
-};
+use federated::ledger_file::{FileStore, Place};
+use ledger::{Head, Ledger, LedgerError};
 
 use crate::failure::BadInput;
 

@@ -4,7 +4,7 @@ use std::{io::Write, path::PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use privacy::statement::Statement;
+use ledger::statement::Statement;
 
 use super::ledger::LedgerArgs;
 

@@ -4,8 +4,8 @@ use std::io::Write;
 
 use clap::Args;
 use federated::heads::{HeadsError, Shown};
-use privacy::{
-    ledger::{Basis, Ended, Verification, VerifyingKey},
+use ledger::{
+    Basis, Ended, Verification, VerifyingKey,
     statement::{rounded_down, rounded_up},
 };
 use serde::Serialize;

@@ -11,7 +11,8 @@
 
 use std::collections::BTreeMap;
 
-use privacy::{ledger::FailureReason, rng::NoiseSource};
+use ledger::FailureReason;
+use privacy::rng::NoiseSource;
 use thiserror::Error;
 
 use super::{Sampler, left_out::LeftOut};

@@ -43,7 +43,8 @@ mod document;
 use std::path::PathBuf;
 
 use corpus::synth::Dialect;
-use privacy::{AccountantKind, clip::ClipStep, ledger::Unit};
+use ledger::Unit;
+use privacy::{AccountantKind, clip::ClipStep};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 

@@ -14,9 +14,9 @@ use device::{
     round::{Exact, Worker},
     text::UserText,
 };
+use ledger::FailureReason;
 use privacy::{
     encoding::EncodingError,
-    ledger::FailureReason,
     rng::StreamKey,
     stages::{Encoded, Residues},
 };

@@ -1,6 +1,7 @@
 //! What has no meaning together, in terms of keys; and what is worth a warning.
 
-use privacy::{Participation, ledger::Unit};
+use ledger::Unit;
+use privacy::Participation;
 
 use super::phases::Phase;
 use crate::config::{

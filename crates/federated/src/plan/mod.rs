@@ -19,11 +19,11 @@ mod stages;
 mod tests;
 
 use device::local::{Algorithm, LocalPlan, check_learning_rate};
+use ledger::{self, Aggregation, Budget, DataSource, PublicData, Start};
 use lm::model::{config::ModelConfig, parameters::ParameterLayout};
 use privacy::{
     Adjacency, ClipNorm, Delta, Epsilon, NoiseMultiplier, Participation, PrivacyEvent,
     clip::{AdaptiveClipPlan, ClipStep},
-    ledger::{self, Aggregation, Budget, DataSource, PublicData, Start},
     rng::Randomness,
     stages::{ClipRule, ClipRuleError},
 };

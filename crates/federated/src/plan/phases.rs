@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use ledger;
 use privacy::{
     Adjacency, ClipNorm, MinSeparation, NoiseMatrix, NoiseMultiplier, Participation, PrivacyEvent, Segment,
     encoding::{Encoding, NoisePlan, Rounding, VectorLayout, VectorPlan, XU_ALPHA},
     factorization::{Objective, Setting as Factorizes, optimise_banded, optimise_blt},
-    ledger,
     mechanism::{Correlation, MechanismPlan},
     rng::{NoiseSource, Purpose, SimulationKey},
     stages::{Quotient, Residues},

@@ -1,11 +1,8 @@
 //! Every refusal of a plan, and the rules of PRIVACY.md that it keeps, by number.
 
+use ledger::{Budget, DataSource, PublicData, Start};
 use lm::model::config::ModelConfig;
-use privacy::{
-    AccountantKind, Adjacency, Delta, NoiseMultiplier, PrivacyEvent, SamplingRate,
-    event::Noise,
-    ledger::{Budget, DataSource, PublicData, Start},
-};
+use privacy::{AccountantKind, Adjacency, Delta, NoiseMultiplier, PrivacyEvent, SamplingRate, event::Noise};
 
 use super::{Plan, Setting};
 use crate::config::{ConfigError, Document};

@@ -1,6 +1,7 @@
 //! Several runs over one another.
 
-use privacy::{Epsilon, statement::rounded_up};
+use ledger::statement::rounded_up;
+use privacy::Epsilon;
 
 use super::{
     curves::{self, Run, smoothed},

@@ -1,5 +1,5 @@
 //! A privacy statement as HTML: headings, paragraphs, lists, bold and code, with empty lines between them, which is all the
-//! Markdown that `privacy::statement` writes. Whatever else stands in the text is shown as it is.
+//! Markdown that `ledger::statement` writes. Whatever else stands in the text is shown as it is.
 
 use crate::markup::escaped;
 

@@ -16,7 +16,8 @@
 
 use std::collections::BTreeSet;
 
-use privacy::{ledger::LedgerStore, rng::NoiseSource};
+use ledger::LedgerStore;
+use privacy::rng::NoiseSource;
 
 use super::{Loop, RoundError, attempts::failures};
 use crate::cohort::Sampler;

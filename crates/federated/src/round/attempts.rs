@@ -17,10 +17,8 @@
 
 use std::fmt;
 
-use privacy::{
-    ledger::{Attempt, Failure, FailureReason, Ledger, LedgerStore},
-    rng::NoiseSource,
-};
+use ledger::{Attempt, Failure, FailureReason, Ledger, LedgerStore};
+use privacy::rng::NoiseSource;
 
 use super::{Loop, RoundError};
 use crate::{

@@ -5,11 +5,10 @@
 //! parameters, and compares them when it goes on. The digests are keyed because a plain one would tell whoever has a guess
 //! of somebody's text whether it is right. The settings stand there as text too, to say what changed.
 
+use crate::ledger_file::Place;
 use corpus::store::Store;
-use privacy::{
-    ledger::{Digest, LedgerError, PseudonymKey, file::Place},
-    rng::Randomness,
-};
+use ledger::{Digest, LedgerError, PseudonymKey};
+use privacy::rng::Randomness;
 use serde::{Deserialize, Serialize};
 
 use super::{Opened, RunError};

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use lm::folder::{Folder, Guarantee, Weights};
-use privacy::{
-    Epsilon, Rho,
-    ledger::{DataSource, Ledger, LedgerError, file::FileStore},
+use crate::ledger_file::FileStore;
+use ledger::{
+    DataSource, Ledger, LedgerError,
     statement::{Statement, rounded_up},
 };
+use lm::folder::{Folder, Guarantee, Weights};
+use privacy::{Epsilon, Rho};
 use serde::{Deserialize, Serialize};
 
 use super::{MODEL_FOLDER, Over, Run, RunError, STATEMENT_FILE, STATEMENT_JSON, is_undecided};

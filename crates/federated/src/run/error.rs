@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use privacy::ledger::LedgerError;
+use ledger::LedgerError;
 use thiserror::Error;
 
 use crate::{

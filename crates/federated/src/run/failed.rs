@@ -1,6 +1,6 @@
 //! What a run does and says when an attempt at a round came to nothing.
 
-use privacy::ledger::Failure;
+use ledger::Failure;
 
 use super::{Run, RunError, Step};
 use crate::{plan::Phase, round::attempts::Failed};

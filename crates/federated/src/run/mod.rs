@@ -3,7 +3,7 @@
 //! | file                | what it holds                                                                        |
 //! |---------------------|--------------------------------------------------------------------------------------|
 //! | `config.toml`       | the settings, resolved                                                               |
-//! | `ledger.jsonl`      | every release, with what belongs to it beside it ([`privacy::ledger::file`])         |
+//! | `ledger.jsonl`      | every release, with what belongs to it beside it ([`crate::ledger_file`])         |
 //! | `secret/`           | keys; stays with the run                                                             |
 //! | `metrics.jsonl`     | a line an evaluation                                                                 |
 //! | `timing.jsonl`      | a line a round; simulations only: how long a round took tells how many took part      |
@@ -39,6 +39,7 @@ pub use self::{
     error::RunError,
     opened::Opened,
 };
+use crate::ledger_file::{FileStore, Place};
 use crate::{
     checkpoint::Checkpoints,
     config::{Config, Document},
@@ -55,15 +56,11 @@ use crate::{
     },
     tensorboard,
 };
+use ledger::{Attempt, Ended, Import, Ledger, PseudonymKey, Publication, Unit, statement::Statement};
 use lm::kernels::KernelPath;
 use privacy::{
     PrivacyEvent,
-    ledger::{
-        Attempt, Ended, Import, Ledger, PseudonymKey, Publication, Unit,
-        file::{FileStore, Place},
-    },
     rng::{Randomness, SimulationKey},
-    statement::Statement,
     step_keys::LastStep,
 };
 

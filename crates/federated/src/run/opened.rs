@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::ledger_file::Place;
 use corpus::{
     origin::KnownVocabulary,
     store::{Part, Split, Store},
     synth::{Crowd, Dialect, SynthPlan},
 };
+use ledger::{DataSource, Head, Import, ImportKind, PublicData, Start, Unit};
 use lm::{
     folder::{Folder, Weights},
     model::{
@@ -16,10 +18,7 @@ use lm::{
     tokenizer::{Rules, Tokenizer},
     vocabulary::Vocabulary,
 };
-use privacy::{
-    ledger::{DataSource, Head, Import, ImportKind, PublicData, Start, Unit, file::Place},
-    rng::Randomness,
-};
+use privacy::rng::Randomness;
 
 use super::{LEDGER_FILE, MODEL_FOLDER, RunError};
 use crate::{

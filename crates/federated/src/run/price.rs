@@ -1,6 +1,7 @@
 //! What a run costs at a round, and what that number means (rules P14 and P23).
 
-use privacy::{PrivacyEvent, ledger::Budget, rng::Randomness};
+use ledger::Budget;
+use privacy::{PrivacyEvent, rng::Randomness};
 
 use super::{Run, RunError, opened::is_simulated};
 use crate::{

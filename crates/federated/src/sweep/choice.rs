@@ -9,7 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use privacy::ledger::{Head, Import, ImportKind, file::Place};
+use crate::ledger_file::Place;
+use ledger::{Head, Import, ImportKind};
 
 use crate::{
     files, heads,

@@ -9,6 +9,7 @@ use corpus::{
     origin::Origin,
     store::{Meta, StoreWriter, UserTag},
 };
+use keyhush_federated::ledger_file::{FileStore, Place};
 use keyhush_federated::{
     config::{Config, Document},
     fleet::{Collected, Fleet, FleetError, RoundTask, threads::ThreadFleet},
@@ -16,14 +17,11 @@ use keyhush_federated::{
     population::Population,
     run::{Ending, LEDGER_FILE, Means, Opened, Run},
 };
+use ledger::Ledger;
 use lm::{kernels::KernelPath, tokenizer::Rules, vocabulary::Vocabulary};
 use privacy::{
     ClipNorm,
     encoding::Encoding,
-    ledger::{
-        Ledger,
-        file::{FileStore, Place},
-    },
     stages::{ClipRule, Clipping, Sum},
 };
 use serde_json::Value;

@@ -74,8 +74,12 @@ impl AccountantKind {
         self.ask(&Reduced::new(event, checked_group(group)?)?, delta, Precision::Bounds)
     }
 
-    /// As [`Self::judge_group`], but in a hurry: no lower bound, and up to a few parts in 10^5 above. For searches.
-    pub(crate) fn upper_bound(self, event: &PrivacyEvent, delta: Delta, group: u32) -> Result<Judgement, AccountError> {
+    /// As [`Self::judge_group`], but in a hurry: no lower bound, and up to a few parts in 10^5 above. For searches, and
+    /// where a limit is only asked to hold.
+    ///
+    /// # Errors
+    /// As [`Self::judge_group`].
+    pub fn upper_bound(self, event: &PrivacyEvent, delta: Delta, group: u32) -> Result<Judgement, AccountError> {
         self.ask(&Reduced::new(event, checked_group(group)?)?, delta, Precision::UpperOnly)
     }
 

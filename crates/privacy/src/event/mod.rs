@@ -331,7 +331,8 @@ impl PrivacyEvent {
     }
 
     /// How users come to take part, wherever the event says so.
-    pub(crate) fn participations(&self) -> Vec<Participation> {
+    #[must_use]
+    pub fn participations(&self) -> Vec<Participation> {
         match self {
             Self::SampledGaussian { participation, .. } | Self::CorrelatedGaussian { participation, .. } => {
                 vec![*participation]

@@ -1,0 +1,539 @@
+//! The ledger itself: what callers open, record in, and ask.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use crate::{
+    account::{Account, Failure},
+    budget,
+    chain::Chain,
+    digest::Digest,
+    entry::{
+        BegunAttempt, Body, Charge, Closing, Content, DataChanged, Ended, Entry, FORMAT, FailedAttempt, FailureReason,
+        Import, ImportKind, MAX_LINE, Opening, ParticipationNote, Release,
+    },
+    error::LedgerError,
+    head::Head,
+    keys::{SigningKey, VerifyingKey, random_seed},
+    participants::{KeyDestroyed, NoiseDestroyed, ParticipationRecord},
+    plan::{Budget, Plan},
+    store::{Attached, LedgerStore},
+};
+use privacy::{
+    accountant::{AccountError, Judgement},
+    event::PrivacyEvent,
+    rng::Randomness,
+    stages::Released,
+    units::Delta,
+};
+
+/// A ledger over a store. With a signing key it can be written, without one only read.
+#[derive(Debug)]
+pub struct Ledger<S> {
+    pub(crate) store: S,
+    pub(crate) chain: Chain,
+    pub(crate) account: Account,
+    key: Option<SigningKey>,
+}
+
+/// The attempt of which something comes, or nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Attempt<'a> {
+    /// The stream of the plan to which it belongs.
+    pub stream: &'a str,
+    /// Which attempt at this step it is, from 0.
+    pub number: u32,
+    /// How many users the plan asks for; never how many came.
+    pub declared: u64,
+    /// Who took part.
+    pub participations: Option<&'a ParticipationRecord>,
+    /// Seconds since 1970 by the caller's clock.
+    pub time: u64,
+}
+
+/// Anything that is about to be published: a released vector, or something else that users' data went into, such as a
+/// vocabulary, with the event that pays for it.
+#[derive(Debug, Clone)]
+pub struct Publication<'a> {
+    /// The event that pays for it.
+    pub event: &'a PrivacyEvent,
+    /// Where its noise came from.
+    pub randomness: Randomness,
+    /// Which step of its stream it is.
+    pub step: u64,
+    /// What is published, and nothing from before the noise.
+    pub bytes: Cow<'a, [u8]>,
+}
+
+impl<'a> From<&'a Released> for Publication<'a> {
+    fn from(released: &'a Released) -> Self {
+        Self {
+            event: released.event(),
+            randomness: released.randomness(),
+            step: released.step(),
+            bytes: Cow::Owned(released.to_bytes()),
+        }
+    }
+}
+
+/// Where something was recorded. Whoever holds one may go on: the entry is durable.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt {
+    /// The entry.
+    pub entry: u64,
+    /// The head after it, for checkpoints, models and statements.
+    pub head: Head,
+    /// Whether it was there before: the same step with the same content.
+    pub repeated: bool,
+}
+
+impl<S: LedgerStore> Ledger<S> {
+    /// Begins a ledger with its plan.
+    ///
+    /// # Errors
+    /// When the plan contradicts itself, or the store is not empty or fails.
+    pub fn create(mut store: S, plan: Plan, key: SigningKey, time: u64) -> Result<Self, LedgerError> {
+        plan.check()?;
+        let id = Digest::of("keyhush ledger id v1", &*random_seed()?);
+        let opening = Opening { format: FORMAT, id, key: key.verifying_key(), plan };
+        let account = Account::open(opening.clone())?;
+        let content = Content { index: 0, previous: Digest::ZERO, time, body: Body::Opening(Box::new(opening)) };
+        let entry = signed(content, &key)?;
+        store.append(&Head::EMPTY, &entry, Attached::default())?;
+        let mut chain = Chain::default();
+        chain.accept(&entry)?;
+        Ok(Self { store, chain, account, key: Some(key) })
+    }
+
+    /// Opens a ledger: to write with its key, to read without. Every entry is checked, and every head that is shown must
+    /// lie on the chain.
+    ///
+    /// # Errors
+    /// Damage, a rewound or forked chain, a key that is not the ledger's, or a store that fails.
+    pub fn open(store: S, key: Option<SigningKey>, witnesses: &[Head]) -> Result<Self, LedgerError> {
+        let (chain, account) = replay(&store)?;
+        witnesses.iter().try_for_each(|head| chain.check_head(head))?;
+        let expected = account.opening().key;
+        match key.as_ref().map(SigningKey::verifying_key) {
+            Some(got) if got != expected => Err(LedgerError::WrongKey { expected, got }),
+            _ => Ok(Self { store, chain, account, key }),
+        }
+    }
+
+    /// Records a release; it may be used when this returns, and not before. The same step with the same content again
+    /// is not recorded twice.
+    ///
+    /// # Errors
+    /// When the release contradicts the plan or what was released before, costs more than the plan allows, or could not
+    /// be made durable. In every case it must not be used.
+    pub fn record(&mut self, released: &Released, attempt: Attempt<'_>) -> Result<Receipt, LedgerError> {
+        self.publish(&Publication::from(released), attempt)
+    }
+
+    /// As [`Self::record`], for anything that is published.
+    ///
+    /// # Errors
+    /// As [`Self::record`].
+    pub fn publish(&mut self, publication: &Publication<'_>, attempt: Attempt<'_>) -> Result<Receipt, LedgerError> {
+        self.check_randomness(publication)?;
+        let (step, digest) = (publication.step, Digest::of_released(&publication.bytes));
+        if let Some(known) = self.account.step(attempt.stream, step)
+            && known.digest == digest
+        {
+            return Ok(Receipt { entry: known.entry, head: self.head(), repeated: true });
+        }
+        let body = Body::Release(Release {
+            stream: attempt.stream.to_owned(),
+            step,
+            attempt: attempt.number,
+            event: publication.event.clone(),
+            charge: Charge::of(publication.event),
+            digest,
+            participations: attempt.note(step)?,
+        });
+        self.admit(&body)?;
+        let attached = Attached { released: Some(&publication.bytes), participations: attempt.participations };
+        self.append(body, attempt.time, attached)
+    }
+
+    /// Asks, before a round, whether its release would be admitted: that it belongs to the plan, goes on from what was
+    /// released and fits the budget (rule P14).
+    ///
+    /// # Errors
+    /// Why it would not be.
+    pub fn check(&self, stream: &str, step: u64, event: &PrivacyEvent) -> Result<(), LedgerError> {
+        self.admit(&Body::Release(Release {
+            stream: stream.to_owned(),
+            step,
+            attempt: self.next_attempt(stream, step),
+            event: event.clone(),
+            charge: Charge::of(event),
+            digest: Digest::ZERO,
+            participations: ParticipationNote { declared: 0, digest: None },
+        }))
+    }
+
+    /// Records that users took part in an attempt of which nothing was released.
+    ///
+    /// # Errors
+    /// When the step was released already, or the entry could not be made durable.
+    pub fn record_failed(
+        &mut self,
+        step: u64,
+        reason: FailureReason,
+        attempt: Attempt<'_>,
+    ) -> Result<Receipt, LedgerError> {
+        let body = Body::FailedAttempt(FailedAttempt {
+            stream: attempt.stream.to_owned(),
+            step,
+            attempt: attempt.number,
+            reason,
+            participations: attempt.note(step)?,
+        });
+        self.admit(&body)?;
+        self.append(body, attempt.time, Attached { released: None, participations: attempt.participations })
+    }
+
+    /// Notes, durably, that users are asked for the next attempt at a step, and says which one it is. It must return before
+    /// the first of them is.
+    ///
+    /// # Errors
+    /// When nothing could come of it (the ledger is closed, the step is not of the plan, was released or was sampled and failed),
+    /// or when it is not known to be durable; then nobody may be asked.
+    pub fn begin_attempt(&mut self, stream: &str, step: u64) -> Result<u32, LedgerError> {
+        if self.key.is_none() {
+            return Err(LedgerError::ReadOnly);
+        }
+        let attempt = self.next_attempt(stream, step);
+        self.account.admit_attempt(stream, step)?;
+        self.store.begin_attempt(&BegunAttempt { stream: stream.to_owned(), step, attempt })?;
+        Ok(attempt)
+    }
+
+    /// The attempt that was begun last, if nothing is recorded of it: the program ended in the midst of it.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    pub fn interrupted(&self) -> Result<Option<BegunAttempt>, LedgerError> {
+        Ok(self.store.begun_attempt()?.filter(|begun| {
+            let released = self.account.step(&begun.stream, begun.step).is_some();
+            !released && begun.attempt >= self.next_attempt(&begun.stream, begun.step)
+        }))
+    }
+
+    /// The attempts at a step that failed, in order.
+    #[must_use]
+    pub fn failures(&self, stream: &str, step: u64) -> &[Failure] {
+        self.account.failures(stream, step)
+    }
+
+    /// The steps of a stream that have failed attempts, in order, with what failed.
+    pub fn failed_steps(&self, stream: &str) -> impl Iterator<Item = (u64, &[Failure])> + '_ {
+        self.account.failed_steps(stream)
+    }
+
+    /// Which attempt at a step the next one is, from 0.
+    fn next_attempt(&self, stream: &str, step: u64) -> u32 {
+        self.failures(stream, step).last().map_or(0, |last| last.attempt + 1)
+    }
+
+    /// Records that another ledger's cost belongs to this one's (rule P15).
+    ///
+    /// # Errors
+    /// When it protects something else, was imported before, costs more than the plan allows, or could not be made
+    /// durable. Another run of the same sweep is never refused for its cost: it has happened.
+    pub fn record_import(&mut self, import: Import, time: u64) -> Result<Receipt, LedgerError> {
+        let body = Body::Import(import);
+        self.admit(&body)?;
+        self.append(body, time, Attached::default())
+    }
+
+    /// Records that the users' data is no longer what the run began with, and why.
+    ///
+    /// # Errors
+    /// When no reason is given, or the entry could not be made durable.
+    pub fn record_data_changed(&mut self, why: impl Into<String>, time: u64) -> Result<Receipt, LedgerError> {
+        let body = Body::DataChanged(DataChanged { why: why.into() });
+        self.admit(&body)?;
+        self.append(body, time, Attached::default())
+    }
+
+    /// Closes the ledger: nothing can be recorded after this. The pseudonym key, the noise key and all noise state must be
+    /// gone before.
+    ///
+    /// # Errors
+    /// When it is closed already, or the entry could not be made durable.
+    pub fn close(
+        &mut self,
+        because: Ended,
+        _pseudonyms: KeyDestroyed,
+        _noise: NoiseDestroyed,
+        time: u64,
+    ) -> Result<Receipt, LedgerError> {
+        let body = Body::Closing(Closing { because, noise_destroyed: true, pseudonym_key_destroyed: true });
+        self.admit(&body)?;
+        self.append(body, time, Attached::default())
+    }
+
+    /// The vector that was released at a step, if it was and is still stored: what is used after a crash.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not what was released.
+    pub fn released(&self, stream: &str, step: u64) -> Result<Option<Vec<u8>>, LedgerError> {
+        let Some(known) = self.account.step(stream, step) else { return Ok(None) };
+        let Some(bytes) = self.store.released(known.entry)? else { return Ok(None) };
+        let found = Digest::of_released(&bytes);
+        if found == known.digest {
+            Ok(Some(bytes))
+        } else {
+            Err(LedgerError::VectorDamaged { entry: known.entry, expected: known.digest, found })
+        }
+    }
+
+    /// The same as what the optimizer takes: how a run goes on after a crash, without a second release.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not what was released.
+    pub fn restore(&self, stream: &str, step: u64) -> Result<Option<Released>, LedgerError> {
+        let Some(known) = self.account.step(stream, step) else { return Ok(None) };
+        let Some(bytes) = self.released(stream, step)? else { return Ok(None) };
+        Ok(Some(Released::restore(&bytes, known.digest.as_bytes())?))
+    }
+
+    /// Whether a step was released, and in which entry.
+    #[must_use]
+    pub fn released_in(&self, stream: &str, step: u64) -> Option<u64> {
+        self.account.step(stream, step).map(|known| known.entry)
+    }
+
+    /// Lets go of stored vectors below an entry, once a checkpoint holds what came of them.
+    ///
+    /// # Errors
+    /// When they cannot be removed.
+    pub fn discard_released(&mut self, below: u64) -> Result<(), LedgerError> {
+        self.store.discard_released(below)
+    }
+
+    /// All that was released, imports and other runs of a sweep included, as one event: equal releases counted,
+    /// correlated noise once a stream.
+    #[must_use]
+    pub fn event(&self) -> PrivacyEvent {
+        let sweep = self.account.imported(ImportKind::SweepRun);
+        PrivacyEvent::Compose { events: sweep.chain([self.run_event()]).collect() }
+    }
+
+    /// What this run released, without what it imported.
+    #[must_use]
+    pub fn own_event(&self) -> PrivacyEvent {
+        self.account.own_event()
+    }
+
+    /// What this run released and the model from which it started, without the other runs of a sweep.
+    #[must_use]
+    pub fn run_event(&self) -> PrivacyEvent {
+        self.account.run_event()
+    }
+
+    /// What all of it costs at a delta, by the plan's accountant.
+    ///
+    /// # Errors
+    /// When that accountant cannot judge it.
+    pub fn epsilon(&self, delta: Delta) -> Result<Judgement, AccountError> {
+        self.judge(&self.event(), delta)
+    }
+
+    pub(crate) fn judge(&self, event: &PrivacyEvent, delta: Delta) -> Result<Judgement, AccountError> {
+        self.plan().accountant.judge_group(event, delta, self.plan().group)
+    }
+
+    /// The plan of the first entry.
+    #[must_use]
+    pub const fn plan(&self) -> &Plan {
+        self.account.plan()
+    }
+
+    /// The first entry.
+    #[must_use]
+    pub const fn opening(&self) -> &Opening {
+        self.account.opening()
+    }
+
+    /// The key that signs it.
+    #[must_use]
+    pub const fn key(&self) -> VerifyingKey {
+        self.account.opening().key
+    }
+
+    /// The head: to be kept in every checkpoint, model and statement.
+    #[must_use]
+    pub fn head(&self) -> Head {
+        self.chain.head()
+    }
+
+    /// Refuses a head that was kept elsewhere and does not lie on this chain: the ledger was rewound or forked.
+    ///
+    /// # Errors
+    /// Which of the two.
+    pub fn check_head(&self, head: &Head) -> Result<(), LedgerError> {
+        self.chain.check_head(head)
+    }
+
+    /// Every entry, in order, as the store has it.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn entries(&self) -> Result<impl Iterator<Item = Result<Entry, LedgerError>> + '_, LedgerError> {
+        self.store.read(0)
+    }
+
+    /// The imports, in order.
+    #[must_use]
+    pub fn imports(&self) -> &[Import] {
+        self.account.imports()
+    }
+
+    /// How many steps each stream has released.
+    #[must_use]
+    pub fn releases(&self) -> BTreeMap<String, u64> {
+        self.account.releases()
+    }
+
+    /// How many attempts ended without a release.
+    #[must_use]
+    pub fn failed_attempts(&self) -> u64 {
+        self.account.failed_attempts()
+    }
+
+    /// The last step of a stream that was released: steps before it may have failed.
+    #[must_use]
+    pub fn last_step(&self, stream: &str) -> Option<u64> {
+        self.account.last_step(stream)
+    }
+
+    /// Whether it was closed.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        self.closing().is_some()
+    }
+
+    /// How it was closed; none if it is open.
+    #[must_use]
+    pub const fn closing(&self) -> Option<&Closing> {
+        self.account.closing()
+    }
+
+    /// Why the users' data changed in the midst of the run, each time.
+    #[must_use]
+    pub fn data_changes(&self) -> &[DataChanged] {
+        self.account.data_changes()
+    }
+
+    /// Whether it says that the key of the participants' pseudonyms is gone.
+    #[must_use]
+    pub const fn pseudonym_key_destroyed(&self) -> bool {
+        matches!(self.closing(), Some(Closing { pseudonym_key_destroyed: true, .. }))
+    }
+
+    /// What the store noticed when it was opened: a torn record that was dropped.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        self.store.warnings()
+    }
+
+    /// What import another ledger needs to have this one counted (rule P15). `verified` says whether it was opened
+    /// against a head that was kept elsewhere.
+    #[must_use]
+    pub fn as_import(&self, kind: ImportKind, what: impl Into<String>, verified: bool) -> Import {
+        Import {
+            kind,
+            what: what.into(),
+            head: self.head(),
+            key: self.key(),
+            verified,
+            unit: self.plan().unit,
+            adjacency: self.plan().adjacency,
+            randomness: self.randomness(),
+            event: self.guaranteed_sweep_event().unwrap_or_else(|| self.guaranteed_event()),
+        }
+    }
+
+    /// Where the noise came from, of this run and of what it imported: simulated if any of it was.
+    #[must_use]
+    pub fn randomness(&self) -> Randomness {
+        let all = std::iter::once(self.plan().randomness).chain(self.imports().iter().map(|i| i.randomness));
+        all.into_iter().find(|r| *r != Randomness::Secret).unwrap_or(Randomness::Secret)
+    }
+
+    fn check_randomness(&self, publication: &Publication<'_>) -> Result<(), LedgerError> {
+        let (plan, got) = (self.plan().randomness, publication.randomness);
+        if plan == got { Ok(()) } else { Err(LedgerError::Randomness { plan, got }) }
+    }
+
+    /// The rules of what may follow, and the budget.
+    fn admit(&self, body: &Body) -> Result<(), LedgerError> {
+        self.account.admit(body)?;
+        let counts = match body {
+            Body::Release(_) => true,
+            Body::Import(import) => import.kind == ImportKind::StartingModel,
+            _ => false,
+        };
+        if counts && self.plan().budget.is_some() {
+            budget::check(self.plan(), &self.account.event_after(body))?;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, body: Body, time: u64, attached: Attached<'_>) -> Result<Receipt, LedgerError> {
+        let key = self.key.as_ref().ok_or(LedgerError::ReadOnly)?;
+        let after = self.chain.head();
+        let entry = signed(Content { index: after.length, previous: after.hash, time, body }, key)?;
+        self.store.append(&after, &entry, attached)?;
+        self.chain.accept(&entry)?;
+        self.account.add(entry.index(), entry.body());
+        Ok(Receipt { entry: entry.index(), head: self.chain.head(), repeated: false })
+    }
+
+    /// The plan's limit.
+    #[must_use]
+    pub const fn budget(&self) -> Option<Budget> {
+        self.account.plan().budget
+    }
+}
+
+impl Attempt<'_> {
+    fn note(&self, step: u64) -> Result<ParticipationNote, LedgerError> {
+        if let Some(record) = self.participations {
+            record.check_is_of(self.stream, step, self.number)?;
+        }
+        Ok(ParticipationNote { declared: self.declared, digest: self.participations.map(ParticipationRecord::digest) })
+    }
+}
+
+/// Signs an entry that a reader will accept.
+fn signed(content: Content, key: &SigningKey) -> Result<Entry, LedgerError> {
+    let entry = Entry::sign(content, key);
+    let bytes = entry.line().len();
+    if bytes > MAX_LINE { Err(LedgerError::TooLong { bytes, limit: MAX_LINE }) } else { Ok(entry) }
+}
+
+/// Reads every entry, checks that it follows and that it may, and adds it up.
+fn replay<S: LedgerStore>(store: &S) -> Result<(Chain, Account), LedgerError> {
+    let mut chain = Chain::default();
+    let mut account: Option<Account> = None;
+    for entry in store.read(0)? {
+        let entry = entry?;
+        chain.accept(&entry)?;
+        match (&mut account, entry.body()) {
+            (None, Body::Opening(opening)) => account = Some(Account::open((**opening).clone())?),
+            (Some(account), body) => {
+                account.admit(body).map_err(|e| LedgerError::damaged(entry.index(), e))?;
+                account.add(entry.index(), body);
+            }
+            (None, _) => return Err(LedgerError::damaged(0, "a ledger begins with its plan")),
+        }
+    }
+    let account = account.ok_or(LedgerError::Empty)?;
+    let durable = store.head()?;
+    chain.check_head(&durable)?;
+    Ok((chain, account))
+}

@@ -1,0 +1,77 @@
+//! Whether one more release still fits (rule P14).
+//!
+//! With a plan fixed in advance, the plan's accountant judges all that was released. Where what happens may depend on
+//! released values, that is not sound: the accountant would be asked at a moment that the releases chose. Then a zCDP
+//! filter holds: the sum of the rhos, each of which may be chosen by looking at what was released before, stays at most
+//! a rho fixed in advance (a Renyi filter in the sense of Feldman and Zrnic 2021, at every order at once), and the guarantee is its
+//! epsilon.
+
+use crate::{
+    error::LedgerError,
+    plan::{Budget, Plan},
+};
+use privacy::{
+    accountant::{AccountError, AccountantKind},
+    event::{Adjacency, PrivacyEvent},
+    units::{Delta, Epsilon, Rho},
+};
+
+/// Refuses if all that was released, this event included, costs more than the plan allows.
+pub(crate) fn check(plan: &Plan, all: &PrivacyEvent) -> Result<(), LedgerError> {
+    let Some(budget) = plan.budget else { return Ok(()) };
+    let max_epsilon = budget.max_epsilon();
+    let fits = |would_be: Epsilon, fits: bool| match fits {
+        true => Ok(()),
+        false => Err(LedgerError::BudgetExceeded { max_epsilon, would_be }),
+    };
+    match budget {
+        Budget::Fixed { .. } => {
+            let would_be = spent(plan, all, max_epsilon)?;
+            fits(would_be, would_be <= max_epsilon)
+        }
+        Budget::ZcdpFilter { max_rho, .. } => match rho(all)? {
+            None => fits(Epsilon::INFINITE, false),
+            Some(rho) => fits(epsilon_of(rho, plan.delta, plan.group)?, rho <= max_rho),
+        },
+    }
+}
+
+/// What the accountant says; the tight answer only where the quick one is above the limit.
+fn spent(plan: &Plan, all: &PrivacyEvent, max_epsilon: Epsilon) -> Result<Epsilon, LedgerError> {
+    let quick = plan.accountant.upper_bound(all, plan.delta, plan.group)?.epsilon;
+    if quick <= max_epsilon {
+        return Ok(quick);
+    }
+    Ok(plan.accountant.judge_group(all, plan.delta, plan.group)?.epsilon)
+}
+
+/// The epsilon of a rho, by the conversion that holds for any mechanism.
+pub(crate) fn epsilon_of(rho: Rho, delta: Delta, group: u32) -> Result<Epsilon, LedgerError> {
+    // Which adjacency is meant makes no difference to the number.
+    let bare = PrivacyEvent::Zcdp { adjacency: Adjacency::ZeroOut, rho };
+    Ok(AccountantKind::Zcdp.judge_group(&bare, delta, group)?.epsilon)
+}
+
+/// The largest rho, to the last bits, whose epsilon is at most the limit.
+pub(crate) fn largest_rho(max_epsilon: Epsilon, delta: Delta, group: u32) -> Result<Rho, LedgerError> {
+    let rho = |value: f64| Rho::new(value).map_err(|e| LedgerError::plan("max_rho", e));
+    let fits = |value: f64| Ok::<bool, LedgerError>(epsilon_of(rho(value)?, delta, group)? <= max_epsilon);
+    // Epsilon is at least rho, so no rho above the limit fits.
+    let (mut low, mut high) = (0.0, max_epsilon.get());
+    for _ in 0..100 {
+        let middle = 0.5 * (low + high);
+        if fits(middle)? { low = middle } else { high = middle }
+    }
+    rho(low)
+}
+
+/// The zCDP parameter of an event for one unit, where it has one.
+pub(crate) fn rho(event: &PrivacyEvent) -> Result<Option<Rho>, LedgerError> {
+    // Any delta will do: rho does not depend on it.
+    let delta = Delta::new(1e-6).expect("a legal delta");
+    match AccountantKind::Zcdp.judge(event, delta) {
+        Ok(judgement) => Ok(judgement.rho),
+        Err(AccountError::Unsupported { .. }) => Ok(None),
+        Err(other) => Err(other.into()),
+    }
+}

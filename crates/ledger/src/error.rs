@@ -1,0 +1,371 @@
+//! What can go wrong with a ledger: what was expected, what arrived, what to do.
+
+use thiserror::Error;
+
+use crate::{digest::Digest, head::Head, keys::KeyError, keys::VerifyingKey};
+use privacy::{
+    accountant::AccountError,
+    event::{Adjacency, EventError},
+    rng::Randomness,
+    stages::RestoreError,
+    step_keys::StepAt,
+    units::Epsilon,
+};
+
+/// Why a ledger does not open, or does not take an entry.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LedgerError {
+    /// The place where it is kept failed.
+    #[error("{doing}")]
+    Storage {
+        /// What was being done, to what.
+        doing: String,
+        /// What went wrong.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// An earlier write failed, so what is durable is not known.
+    #[error("an earlier write to this ledger failed; open it again, which finds out what is durable")]
+    Poisoned,
+    /// An entry that is not what was written.
+    #[error("damaged at entry {entry}: {problem}; restore the ledger from a copy, do not mend it")]
+    Damaged {
+        /// Its index, from 0.
+        entry: u64,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The side file of participations is not what was written.
+    #[error("the participations of entry {entry} are damaged: {problem}")]
+    ParticipationsDamaged {
+        /// The entry whose digest they do not have.
+        entry: u64,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A stored vector is not the one that was released.
+    #[error("the vector stored with entry {entry} has the digest {found}, and the entry says {expected}")]
+    VectorDamaged {
+        /// The entry.
+        entry: u64,
+        /// What the entry says.
+        expected: Digest,
+        /// What is stored.
+        found: Digest,
+    },
+    /// Shorter than a head that somebody has seen.
+    #[error("rewound: the ledger has {have} entries, and the head {shown} says that it had {}", shown.length)]
+    Rewound {
+        /// The head that was shown.
+        shown: Head,
+        /// How many entries there are.
+        have: u64,
+    },
+    /// Another history than the one that somebody has seen.
+    #[error("forked: entry {} has the hash {have}, and the head {shown} says otherwise", shown.length.saturating_sub(1))]
+    Forked {
+        /// The head that was shown.
+        shown: Head,
+        /// The hash at that length here.
+        have: Digest,
+    },
+    /// The head beside the ledger is gone, so a torn record cannot be told from a damaged one.
+    #[error("there is no head beside the ledger of {have} entries; write the last known one (LENGTH:HASH) to {place}")]
+    HeadMissing {
+        /// How many entries there are.
+        have: u64,
+        /// Where the head belongs.
+        place: String,
+    },
+    /// The head beside the ledger cannot be read.
+    #[error("{place} does not hold a head: {problem}; restore it from a copy, a checkpoint or a statement")]
+    HeadDamaged {
+        /// Where it is.
+        place: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// There is nothing to open.
+    #[error("the ledger has no entries: its creation was not finished; create it again")]
+    Empty,
+    /// There is something where a ledger was to be created.
+    #[error("{place} holds a ledger already; open it, or choose another place")]
+    Exists {
+        /// Where.
+        place: String,
+    },
+    /// Another process writes it.
+    #[error("{place} is locked: another process writes this ledger; there can be one writer only")]
+    Locked {
+        /// The lock.
+        place: String,
+    },
+    /// It was opened for reading.
+    #[error("this ledger was opened for reading; open it with its signing key to record anything")]
+    ReadOnly,
+    /// The entry does not follow the head that is durable.
+    #[error("an entry after {after} was offered, and the head is {head}")]
+    NotTheHead {
+        /// What it follows.
+        after: Head,
+        /// What it should follow.
+        head: Head,
+    },
+    /// The key is not the one of the first entry.
+    #[error("the ledger is signed by {expected}, and the key given is {got}")]
+    WrongKey {
+        /// The key in the first entry.
+        expected: VerifyingKey,
+        /// The key that was given.
+        got: VerifyingKey,
+    },
+    /// A secret that others can read.
+    #[error(
+        "{place} has the mode {mode:03o}, so others can reach it; it must be {wanted:03o}: draw new keys if anyone has"
+    )]
+    LooseSecret {
+        /// The file or folder.
+        place: String,
+        /// Its mode.
+        mode: u32,
+        /// What it must be.
+        wanted: u32,
+    },
+    /// A secret that is gone.
+    #[error("{place} is missing: without it nothing can be added to this ledger")]
+    SecretMissing {
+        /// The file.
+        place: String,
+    },
+    /// What says for which attempt users were asked last cannot be read.
+    #[error(
+        "{place} is damaged ({problem}): it says for which attempt users were asked last, and without it they could be asked twice. Put it back as it was, or end the run with keyhush train --end DIR --without-model; do not remove it"
+    )]
+    AttemptDamaged {
+        /// The file.
+        place: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A secret of a step that the ledger does not have: the ledger is an older copy.
+    #[error(
+        "rewound: {place} is of round {kept}, and the ledger goes on with round {asked}: it is an older copy than its secrets"
+    )]
+    SecretAhead {
+        /// The file.
+        place: String,
+        /// The round it is of.
+        kept: u64,
+        /// The round that the ledger goes on with.
+        asked: u64,
+    },
+    /// The noise key of a release that the ledger does not have.
+    #[error(
+        "rewound: secret/ has the noise key of {at}, which the ledger does not have: it is an older copy than its keys"
+    )]
+    KeyAhead {
+        /// Which step.
+        at: StepAt,
+    },
+    /// A release whose noise key is not there.
+    #[error(
+        "the ledger has {at}, and secret/ does not have its noise key: the keys are an older copy, and a run cannot go on with them"
+    )]
+    KeyBehind {
+        /// Which step.
+        at: StepAt,
+    },
+    /// A released vector behind the end of the ledger.
+    #[error("rewound: {place} was released with entry {entry}, and the ledger has {have} entries: it was cut short")]
+    Orphan {
+        /// The vector.
+        place: String,
+        /// The entry that it belongs to.
+        entry: u64,
+        /// How many entries there are.
+        have: u64,
+    },
+    /// A key that is none.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A plan that says nothing, or contradicts itself.
+    #[error("the plan's {field}: {problem}")]
+    Plan {
+        /// The field, as it is called in the first entry.
+        field: &'static str,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// Noise from elsewhere than the plan says (rule P13).
+    #[error("the plan says {}, and this release says {}", words(*plan), words(*got))]
+    Randomness {
+        /// What the first entry says.
+        plan: Randomness,
+        /// What the release says.
+        got: Randomness,
+    },
+    /// An event under another adjacency (rule P2).
+    #[error("the plan is under {plan} adjacency, and this event under {got}; they do not compose")]
+    Adjacency {
+        /// What the first entry says.
+        plan: Adjacency,
+        /// What the event says.
+        got: Adjacency,
+    },
+    /// An event with another participation than its stream's.
+    #[error("the plan says of {stream:?} that {plan}, and this event says that {got}")]
+    Participation {
+        /// The stream.
+        stream: String,
+        /// What the first entry says.
+        plan: String,
+        /// What the event says.
+        got: String,
+    },
+    /// A release that the plan does not know.
+    #[error("the plan has no stream {stream:?}; it has {known}")]
+    UnknownStream {
+        /// What was named.
+        stream: String,
+        /// What there is.
+        known: String,
+    },
+    /// More steps than were planned.
+    #[error("step {step} of {stream:?} is beyond the {rounds} steps of the plan")]
+    BeyondPlan {
+        /// The stream.
+        stream: String,
+        /// The step, from 0.
+        step: u64,
+        /// How many were planned.
+        rounds: u64,
+    },
+    /// A step before one that is already there.
+    #[error("step {step} of {stream:?} comes after step {last}, which was released before; steps only go forward")]
+    StepBackwards {
+        /// The stream.
+        stream: String,
+        /// The step that was offered.
+        step: u64,
+        /// The last one released.
+        last: u64,
+    },
+    /// An attempt that is on record as failed.
+    #[error("attempt {attempt} at step {step} of {stream:?} is on record as failed, or comes before one that is")]
+    AttemptFailed {
+        /// The stream.
+        stream: String,
+        /// The step.
+        step: u64,
+        /// The attempt.
+        attempt: u32,
+    },
+    /// A sampled step is attempted once (rule P21).
+    #[error(
+        "step {step} of {stream:?} failed, and its users are sampled: a sampled step is attempted once, and the run goes on with the next"
+    )]
+    SampledOnce {
+        /// The stream.
+        stream: String,
+        /// The step.
+        step: u64,
+    },
+    /// A released step with another content (rule P13).
+    #[error(
+        "step {step} of {stream:?} was released as {recorded} in entry {entry}, and {offered} was offered: a released step is never computed again; use the stored vector"
+    )]
+    AlreadyReleased {
+        /// The stream.
+        stream: String,
+        /// The step.
+        step: u64,
+        /// The entry that released it.
+        entry: u64,
+        /// The digest there.
+        recorded: Digest,
+        /// The digest that was offered.
+        offered: Digest,
+    },
+    /// An event of correlated noise that does not go on from the one before it.
+    #[error("the event of step {step} of {stream:?} does not extend the one before it: {problem}")]
+    DoesNotExtend {
+        /// The stream.
+        stream: String,
+        /// The step.
+        step: u64,
+        /// What differs.
+        problem: String,
+    },
+    /// Participations that are not those of the attempt they are recorded with.
+    #[error("the participations of {got} were offered for {expected}")]
+    OtherAttempt {
+        /// The attempt recorded.
+        expected: String,
+        /// The attempt that they name.
+        got: String,
+    },
+    /// A user who takes part twice in one attempt.
+    #[error("a user takes part twice in {attempt}")]
+    TwiceInOneAttempt {
+        /// The attempt.
+        attempt: String,
+    },
+    /// One more release would cost more than the plan allows (rule P14).
+    #[error(
+        "this release would bring epsilon to {would_be}, above the plan's max_epsilon of {max_epsilon}: it is not recorded and must not be used; the run ends here"
+    )]
+    BudgetExceeded {
+        /// The plan's limit.
+        max_epsilon: Epsilon,
+        /// What it would be.
+        would_be: Epsilon,
+    },
+    /// Nothing may follow.
+    #[error("the ledger was closed by entry {entry}; a new run needs a new ledger")]
+    Closed {
+        /// The entry that closed it.
+        entry: u64,
+    },
+    /// An entry longer than a reader accepts.
+    #[error("an entry of {bytes} bytes is longer than the {limit} that a ledger takes")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// A stored release that this version cannot read.
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
+    /// The event contradicts itself.
+    #[error(transparent)]
+    Event(#[from] EventError),
+    /// The plan's accountant has no answer.
+    #[error(transparent)]
+    Account(#[from] AccountError),
+}
+
+impl LedgerError {
+    /// A failure of the place where the ledger is kept; also for stores outside this crate.
+    pub fn storage(doing: impl Into<String>, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Storage { doing: doing.into(), source: source.into() }
+    }
+
+    /// An entry that is not what was written; also for stores outside this crate.
+    pub fn damaged(entry: u64, problem: impl std::fmt::Display) -> Self {
+        Self::Damaged { entry, problem: problem.to_string() }
+    }
+
+    pub(crate) fn plan(field: &'static str, problem: impl std::fmt::Display) -> Self {
+        Self::Plan { field, problem: problem.to_string() }
+    }
+}
+
+/// Where noise comes from, in a few words.
+pub(crate) fn words(randomness: Randomness) -> String {
+    match randomness {
+        Randomness::Secret => "noise from a secret key".into(),
+        Randomness::Simulated { seed } => format!("simulated noise of seed {seed}"),
+        Randomness::SimulatedFloatingPoint { seed } => format!("simulated floating-point noise of seed {seed}"),
+    }
+}

@@ -1,0 +1,113 @@
+//! What must be true of a run for its statement to be true, and what the statement says nothing about.
+
+use crate::{Aggregation, Budget, Ledger, LedgerStore, Plan, Start, Unit};
+use privacy::assumptions;
+use privacy::participation::Participation;
+
+/// What must be true: of each event, of the plan, of who carried it out, and of the runs that were imported.
+pub(super) fn assumes<S: LedgerStore>(ledger: &Ledger<S>) -> Vec<String> {
+    let mut words = assumptions::of(&ledger.event());
+    let plan = ledger.plan();
+    words.push(kept_by(plan));
+    words.push(devices(&plan.aggregation).into());
+    words.push("every update was clipped and encoded as the plan says before it was summed".into());
+    words.push("everything that was computed from these users' data and seen by anyone is in the ledger".into());
+    words.push(fixed(plan).into());
+    words.push(format!("every program that worked on the run does what {} does", plan.software));
+    let unverified = ledger.imports().iter().filter(|import| !import.verified);
+    words.extend(unverified.map(|import| format!("the ledger of {}, which was not verified, is true", import.what)));
+    words
+}
+
+/// Limits and cohorts are not facts of the noise: somebody must keep them.
+fn kept_by(plan: &Plan) -> String {
+    let who = &plan.participation_kept_by;
+    match (samples(plan), limits(plan)) {
+        (false, _) => {
+            format!("the limits on who takes part, and how often, were enforced by {who}; nobody else checks them")
+        }
+        (true, false) => format!("the users of each round were drawn as said by {who}; nobody else checks it"),
+        (true, true) => {
+            format!("the users of each round were drawn, and limits enforced, as said by {who}; nobody else checks it")
+        }
+    }
+}
+
+fn samples(plan: &Plan) -> bool {
+    let sampled = |p: &Participation| matches!(p, Participation::Poisson { .. } | Participation::FixedSize { .. });
+    plan.phases.iter().any(|phase| sampled(&phase.participation))
+}
+
+fn limits(plan: &Plan) -> bool {
+    let limited = |p: &Participation| matches!(p, Participation::MinSeparation { .. } | Participation::Once);
+    plan.phases.iter().any(|phase| limited(&phase.participation))
+}
+
+const fn devices(aggregation: &Aggregation) -> &'static str {
+    match aggregation {
+        Aggregation::Plain { .. } => {
+            "devices follow the protocol: each sends at most one update a round, of its own user's text, clipped; whoever sums checks its norm, and nothing else"
+        }
+        Aggregation::Secure { sees_sum: Some(_), .. } => {
+            "devices follow the protocol: each sends at most one update a round, of its own user's text, clipped; under secure aggregation nobody can check that"
+        }
+        Aggregation::Secure { sees_sum: None, .. } => {
+            "devices follow the protocol, all but as many as are counted as corrupted: each sends at most one update a round, of its own user's text, clipped, with noise of its own; under secure aggregation nobody can check that"
+        }
+    }
+}
+
+fn fixed(plan: &Plan) -> &'static str {
+    if plan.budget.is_some_and(Budget::is_filter) {
+        "the budget was fixed in advance; what happened within it could depend on released values"
+    } else {
+        "the plan was fixed in advance: nothing in it depended on released values"
+    }
+}
+
+/// What all of it says nothing about.
+pub(super) fn not_covered(plan: &Plan) -> Vec<String> {
+    let mut words = vec![
+        "Users in a held-out evaluation set are not protected: accuracy measured on their text depends on it, and no noise is added.".to_owned(),
+        "Any other use of the same users' data that is not in this ledger, such as tuning runs that were not imported.".into(),
+        "A copy of the run's folder that goes on elsewhere: it spends again, this ledger does not know of it, and the costs of both add up.".into(),
+    ];
+    words.push(before_noise(&plan.aggregation));
+    let start = match &plan.start {
+        Start::Public(public) => Some(public),
+        Start::Random | Start::Ledger { .. } => None,
+    };
+    let public = start.into_iter().chain(&plan.public_data);
+    words.extend(public.map(|p| format!("What was taken to be public is not protected: {} ({}).", p.what, p.why)));
+    words.extend(unit(plan).map(str::to_owned));
+    words.push("Who took part, and that somebody did, is not hidden from whoever runs the system.".into());
+    if samples(plan) {
+        words.push("Against whoever sees who took part in a round, which whoever runs the system does, amplification by sampling is void: the epsilon above counts on the sample being secret, and theirs is larger.".into());
+    }
+    words
+}
+
+fn before_noise(aggregation: &Aggregation) -> String {
+    match aggregation {
+        Aggregation::Plain { sees_updates } => {
+            format!("What is seen before noise is added: single updates are in the clear to {sees_updates}.")
+        }
+        Aggregation::Secure { sees_sum: Some(who), .. } => {
+            format!("What is seen before noise is added: the sum of a round is in the clear to {who}.")
+        }
+        Aggregation::Secure { sees_sum: None, .. } => {
+            "What more corrupted devices than were planned for know: the noise that they added is not noise to them."
+                .into()
+        }
+    }
+}
+
+const fn unit(plan: &Plan) -> Option<&'static str> {
+    match plan.unit {
+        Unit::Device if plan.group == 1 => {
+            Some("A person with several devices is protected less than one with a single device.")
+        }
+        Unit::Example => Some("A person with several examples is protected less than the number says."),
+        Unit::User | Unit::Device => None,
+    }
+}

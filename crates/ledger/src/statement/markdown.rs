@@ -1,0 +1,291 @@
+//! A statement as a page for people: numbers rounded up, every section that the guide asks for.
+
+use std::fmt::Write;
+
+use super::{Basis, DataAccesses, Guarantee, Source, Statement, StreamAccess, rounded_up};
+use crate::{Aggregation, Closing, DataSource, Ended, ImportKind, Start, Unit};
+use privacy::{event::Adjacency, rng::Randomness};
+
+/// The page.
+pub(super) fn write(statement: &Statement) -> String {
+    let mut page = Page(String::from("# Privacy statement\n"));
+    page.line(&summary(statement));
+    page.section("Setting", &[setting(&statement.setting)]);
+    page.section("Data", &[data(&statement.data)]);
+    page.section("Data accesses covered", &data_accesses(&statement.data_accesses));
+    page.section("Final output", &[format!("Protected is {}", statement.output)]);
+    page.section("How the model was chosen", std::slice::from_ref(&statement.choice));
+    page.section("Unit of privacy", &[unit(statement)]);
+    page.section("Adjacency", &[adjacency(statement)]);
+    page.section("Accounting", &accounting(statement));
+    page.section("Formal statement", &formal(statement));
+    page.section("Not covered", &statement.not_covered);
+    page.section("Where this comes from", &source(statement));
+    page.0
+}
+
+struct Page(String);
+
+impl Page {
+    fn line(&mut self, text: &str) {
+        let _ = write!(self.0, "\n{text}\n"); // writing to a string does not fail
+    }
+
+    /// One paragraph as it is, several as a list.
+    fn section(&mut self, title: &str, items: &[String]) {
+        self.line(&format!("## {title}"));
+        match items {
+            [one] => self.line(one),
+            many => self.line(&many.iter().map(|item| format!("- {item}")).collect::<Vec<_>>().join("\n")),
+        }
+    }
+}
+
+fn summary(statement: &Statement) -> String {
+    let guarantee = &statement.guarantee;
+    if let Some(seed) = simulated(statement.accounting.randomness) {
+        return format!(
+            "**No guarantee: simulated.** The noise comes from the seed {seed} and could be recomputed by whoever knows it."
+        );
+    }
+    if !guarantee.holds {
+        return "**No guarantee:** epsilon is infinite.".into();
+    }
+    let (epsilon, delta) = (rounded_up(guarantee.epsilon.get()), guarantee.delta.get());
+    let counted = match guarantee.sweep_runs {
+        0 => String::new(),
+        others => format!(", all {} runs of its sweep counted", others + 1),
+    };
+    let (whom, but) = match statement.data {
+        DataSource::Users { .. } => ("", ""),
+        DataSource::MadeUp { .. } => (" of a made-up crowd", " **The data is made up: nobody real is protected.**"),
+    };
+    format!("**({epsilon}, {delta:e})-differentially private** for each {}{whom}{counted}.{but}", protected(statement))
+}
+
+fn simulated(randomness: Randomness) -> Option<u64> {
+    match randomness {
+        Randomness::Secret => None,
+        Randomness::Simulated { seed } | Randomness::SimulatedFloatingPoint { seed } => Some(seed),
+    }
+}
+
+fn protected(statement: &Statement) -> String {
+    match statement.group {
+        1 => statement.unit.name().into(),
+        k => format!("group of {k} {}s", statement.unit.name()),
+    }
+}
+
+fn setting(aggregation: &Aggregation) -> String {
+    match aggregation {
+        Aggregation::Plain { sees_updates } => {
+            format!(
+                "Central: updates are summed in the clear and noise is added to the sum. Single updates are seen by {sees_updates}."
+            )
+        }
+        Aggregation::Secure { protocol, sees_sum: Some(who) } => {
+            format!(
+                "Central, with secure aggregation ({protocol}). Single updates are seen by nobody; the sum before noise is seen by {who}."
+            )
+        }
+        Aggregation::Secure { protocol, sees_sum: None } => {
+            format!(
+                "Distributed, with secure aggregation ({protocol}). The devices add the noise themselves: neither single updates nor a sum without noise are seen by anybody."
+            )
+        }
+    }
+}
+
+fn data(source: &DataSource) -> String {
+    match source {
+        DataSource::MadeUp { what } => {
+            format!("Made up: {what}. Nobody real is in it, and nobody real is protected, whatever the number says.")
+        }
+        DataSource::Users { what } => format!("Text of people: {what}."),
+    }
+}
+
+fn data_accesses(accesses: &DataAccesses) -> Vec<String> {
+    let mut items: Vec<String> = accesses.streams.iter().map(stream).collect();
+    items.push(match accesses.failed_attempts {
+        0 => "No attempt failed.".into(),
+        n => format!("Attempts in which users took part and nothing was released: {n}."),
+    });
+    items.extend(accesses.data_changes.iter().map(|changed| {
+        format!("The users' data changed in the midst of the run, and the run went on: {}.", changed.why)
+    }));
+    items.push(match &accesses.start {
+        Start::Random => "The model was drawn at random before the first round.".into(),
+        Start::Public(public) => format!("The run started from {}, taken to be public: {}.", public.what, public.why),
+        Start::Ledger { head } => format!("The run started from the model of the ledger {head}, which is counted."),
+    });
+    for import in &accesses.imports {
+        let role = match import.kind {
+            ImportKind::StartingModel => "Counted as the starting model",
+            ImportKind::SweepRun => "Counted as another run of the sweep",
+        };
+        let verified = if import.verified { "verified" } else { "not verified" };
+        items.push(format!("{role}: {}, ledger {} ({verified}).", import.what, import.head));
+    }
+    items.extend(accesses.non_private.iter().map(|what| format!("Released **without privacy**: {what}.")));
+    items
+}
+
+fn stream(access: &StreamAccess) -> String {
+    let name = &access.stream;
+    let (Some(mechanism), Some(planned)) = (&access.mechanism, access.planned) else {
+        return format!("`{name}`: {} releases outside the plan, without privacy.", access.released);
+    };
+    let participation = access.participation.as_deref().unwrap_or_default();
+    let mut text =
+        format!("`{name}`: {mechanism}; {} of {planned} planned steps released; {participation}", access.released);
+    for (key, value) in &access.parameters {
+        let _ = write!(text, "; {key} = {value}"); // writing to a string does not fail
+    }
+    text.push('.');
+    text
+}
+
+fn unit(statement: &Statement) -> String {
+    let one = match statement.unit {
+        Unit::User => "One user: all the text of one person.",
+        Unit::Device => "One device: all the text on it.",
+        Unit::Example => "One example. This is not a guarantee for persons.",
+    };
+    let group = match statement.group {
+        1 => String::new(),
+        k => format!(" The numbers below protect {k} of them together."),
+    };
+    format!("{one}{group} The plan declares {} of them.", statement.population)
+}
+
+fn adjacency(statement: &Statement) -> String {
+    let name = statement.unit.name();
+    let how = match statement.adjacency {
+        Adjacency::AddOrRemove => format!("one {name}'s data is added or removed"),
+        Adjacency::ZeroOut => {
+            format!("one {name}'s contributions are replaced by zeros, the number of {name}s unchanged")
+        }
+        Adjacency::ReplaceOne => format!("one {name}'s data is replaced by another's"),
+    };
+    format!("`{}`: two datasets are neighbours when {how}.", statement.adjacency)
+}
+
+fn accounting(statement: &Statement) -> Vec<String> {
+    let accounting = &statement.accounting;
+    let mut items = vec![if accounting.accountant == accounting.answered_by {
+        format!("Accountant: `{}`.", accounting.accountant)
+    } else {
+        format!("Accountant: `{}`, here answered by `{}`.", accounting.accountant, accounting.answered_by)
+    }];
+    items.extend(accounting.assumes.iter().map(|assumption| format!("Assumes that {}.", clause(assumption))));
+    items
+}
+
+/// Sentences about noise are noun phrases; the rest are clauses.
+fn clause(assumption: &str) -> String {
+    let noun = ["noise of", "discrete Gaussian noise"].iter().any(|start| assumption.starts_with(start));
+    if noun { format!("there was {assumption}") } else { assumption.to_owned() }
+}
+
+fn formal(statement: &Statement) -> Vec<String> {
+    let guarantee = &statement.guarantee;
+    let delta = format!("{:e}", guarantee.delta.get());
+    let mut items = Vec::new();
+    if let Some(epsilon) = guarantee.epsilon_if_secret {
+        items.push("No guarantee. The noise was simulated: it could be recomputed by whoever knows the seed.".into());
+        items.push(format!(
+            "With secret noise the same releases would cost epsilon = {} at delta = {delta}.",
+            rounded_up(epsilon.get())
+        ));
+    } else if !guarantee.holds {
+        items.push("No guarantee: epsilon is infinite, because something was released without privacy.".into());
+    } else {
+        items.push(definition(guarantee, &delta));
+        items.extend(guarantee.rho.map(|rho| format!("All of that is {}-zCDP.", rounded_up(rho.get()))));
+    }
+    items.extend(limit(guarantee));
+    if guarantee.sweep_runs > 0 {
+        items.push(format!("Counted is this run and every other of its sweep, {} in all.", guarantee.sweep_runs + 1));
+    }
+    if let Some(alone) = guarantee.epsilon_of_this_run_alone {
+        items.push(format!(
+            "This run alone, had it not been picked among them, would have epsilon = {} at delta = {delta}: that is not the guarantee.",
+            rounded_up(alone.get())
+        ));
+    }
+    items
+}
+
+fn definition(guarantee: &Guarantee, delta: &str) -> String {
+    let epsilon = rounded_up(guarantee.epsilon.get());
+    let basis = match guarantee.basis {
+        Basis::Spent => "for what was released",
+        Basis::Plan => "for the whole plan, however little of it was released",
+        Basis::Budget => "for the whole budget, however little of it was spent",
+    };
+    format!(
+        "For all neighbouring datasets D and D' and every set S of outputs, P(M(D) in S) <= e^epsilon P(M(D') in S) + delta, with epsilon = {epsilon} and delta = {delta}, {basis}."
+    )
+}
+
+fn limit(guarantee: &Guarantee) -> Vec<String> {
+    let max = guarantee.max_epsilon.map(|max| match guarantee.basis {
+        Basis::Spent | Basis::Plan => {
+            let alone = if guarantee.sweep_runs > 0 { ", for this run alone" } else { "" };
+            format!("The plan's limit is epsilon = {max}{alone}; the release that would exceed it is refused.")
+        }
+        Basis::Budget => format!(
+            "The budget of epsilon = {max} is kept by a zCDP filter, because what happened could depend on released values."
+        ),
+    });
+    // A run that did all of its plan, or states all of it, has said so; of a sweep it is one run's.
+    let ended_before = guarantee.basis == Basis::Spent && guarantee.sweep_runs == 0;
+    let planned = guarantee.planned_epsilon.filter(|whole| ended_before && *whole > guarantee.epsilon);
+    let planned = planned.map(|epsilon| format!("The whole plan would cost epsilon = {}.", rounded_up(epsilon.get())));
+    max.into_iter().chain(planned).collect()
+}
+
+fn source(statement: &Statement) -> Vec<String> {
+    let ledger = &statement.ledger;
+    let mut items = vec![
+        format!(
+            "Head of the ledger: `{}`. Keep it: whoever has it notices a ledger that was cut or changed.",
+            ledger.head
+        ),
+        format!(
+            "Signed by the key `{}`, written by {}. Against the holder of that key nothing is proved.",
+            ledger.key, ledger.software
+        ),
+    ];
+    items.extend(closing(ledger, simulated(statement.accounting.randomness).is_some()));
+    items.extend(ledger.warnings.iter().map(|warning| format!("Noticed when it was read: {warning}.")));
+    items
+}
+
+/// Whether more can come, why nothing more does, and which keys are left.
+fn closing(ledger: &Source, simulated: bool) -> Vec<String> {
+    let Some(Closing { because, noise_destroyed, pseudonym_key_destroyed }) = ledger.closing else {
+        return vec![
+            "The ledger is open: more may be released, and then this statement no longer holds. Nothing says that the keys of noise and pseudonyms were destroyed.".into(),
+        ];
+    };
+    let why = match because {
+        Ended::PlanDone => "the plan was done",
+        Ended::BudgetSpent => "the next release would have cost more than the budget",
+        Ended::TargetReached => "the accuracy that was asked for was reached",
+        Ended::ByHand => "somebody ended the run by hand",
+    };
+    let destroyed = |gone: bool| if gone { "destroyed" } else { "**not** destroyed" };
+    let noise = if simulated {
+        "Whoever knows the seed can draw the noise again.".into()
+    } else {
+        format!("The key of the noise and all that could draw it again were {}.", destroyed(noise_destroyed))
+    };
+    vec![
+        format!("The ledger is closed: {why}. Nothing can follow."),
+        noise,
+        format!("The key of the participants' pseudonyms was {}.", destroyed(pseudonym_key_destroyed)),
+    ]
+}
