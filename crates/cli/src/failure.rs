@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use privacy::UnitError;
+use privacy::{UnitError, query::QueryError};
 use thiserror::Error;
 
 use crate::interrupt;
@@ -71,6 +71,24 @@ impl BadInput {
     }
 }
 
+impl From<QueryError> for BadInput {
+    fn from(error: QueryError) -> Self {
+        match error {
+            QueryError::Missing { field, why } => Self::Missing { field, why },
+            QueryError::OutOfPlace { field, with } => Self::OutOfPlace { field, with },
+            QueryError::Wrong { field, problem } => Self::Wrong { field, problem },
+            QueryError::Illegal { field, problem } => Self::Illegal { field, problem },
+            QueryError::Refused(why) => Self::Refused(why),
+        }
+    }
+}
+
+/// What the user typed wrong, also where a library found it out.
+fn bad_input(error: &anyhow::Error) -> Option<BadInput> {
+    let of_query = || error.downcast_ref::<QueryError>().cloned().map(BadInput::from);
+    error.downcast_ref::<BadInput>().cloned().or_else(of_query)
+}
+
 /// Work that stopped because somebody asked for it, and what they should know.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
@@ -87,7 +105,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         eprintln!("{said}");
         return ExitCode::from(interrupt::EXIT_CODE);
     }
-    match error.downcast_ref::<BadInput>() {
+    match bad_input(error) {
         Some(bad) => {
             eprintln!("error: {}", bad.in_flags());
             ExitCode::from(2)

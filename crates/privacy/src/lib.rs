@@ -28,6 +28,7 @@
 //! | [`accountant`]  | moments, Renyi, privacy loss, zCDP, and the best of them               |
 //! | [`assumptions`] | what must be true of a run for its epsilon to be true                    |
 //! | [`calibrate`]   | the noise, rounds or cohort that a target needs                        |
+//! | [`query`]       | a question about a run, field by field, and the event that it describes     |
 //! | [`stages`]      | update, clipped, encoded, sum, released: each consumes the one before   |
 //! | [`encoding`]    | from floats to checked integers: grid, rounding, rotation               |
 //! | [`rng`]         | the run's key and the streams drawn from it                             |
@@ -47,6 +48,7 @@ pub mod factorization;
 pub mod mechanism;
 pub mod noise;
 pub mod participation;
+pub mod query;
 pub mod rng;
 pub mod sensitivity;
 pub mod stages;

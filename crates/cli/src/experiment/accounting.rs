@@ -1,16 +1,14 @@
 //! Experiments that compute: rows of a paper's table, each a question of `keyhush privacy`, beside what was printed.
 
 use federated::chart::{Chart, Series};
+use privacy::query::{Query, solve};
 use serde::{Deserialize, Serialize};
 
 use super::{
     format::{Experiment, Plot},
     verdict::{self, Verdict},
 };
-use crate::{
-    failure::BadInput,
-    privacy::{answer::Answer, epsilon, query::Query, solve},
-};
+use crate::failure::BadInput;
 
 /// What a row says besides the fields of its query.
 #[derive(Debug, Clone, Deserialize)]
@@ -114,15 +112,15 @@ fn compute(row: &Row, query: &Query) -> Result<f64, BadInput> {
         return Err(BadInput::OutOfPlace { field: "noise_ratio", with: "anything but value = \"cohort\"".into() });
     }
     Ok(match row.value {
-        Value::Epsilon => Answer::to(query)?.epsilon().get(),
-        Value::EpsilonAsPublished => epsilon::as_published(query)?.epsilon().get(),
-        Value::Rho => epsilon::rho_of(&query.event()?, query.group())?.0,
+        Value::Epsilon => query.judge()?.epsilon.get(),
+        Value::EpsilonAsPublished => query.judge_as_published()?.0.epsilon.get(),
+        Value::Rho => query.rho()?.0,
         Value::Cohort => {
             let ratio = solve::noise_ratio(query, row.noise_ratio)?;
-            solve::find_cohort(query, target()?, ratio)?.1.value as f64
+            solve::smallest_cohort(query, target()?, ratio)?.1.value as f64
         }
-        Value::NoiseMultiplier => solve::find_noise(query, target()?)?.1.value.get(),
-        Value::Rounds => solve::find_rounds(query, target()?)?.1.value as f64,
+        Value::NoiseMultiplier => solve::noise(query, target()?)?.1.value.get(),
+        Value::Rounds => solve::rounds(query, target()?)?.1.value as f64,
     })
 }
 

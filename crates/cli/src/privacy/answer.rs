@@ -4,11 +4,12 @@ use std::io::Write;
 
 use ledger::statement::rounded_down;
 pub(crate) use ledger::statement::rounded_up;
-use privacy::{AccountantKind, Adjacency, Delta, Epsilon, Judgement, PrivacyEvent, Rho, assumptions, sensitivity};
+use privacy::{
+    AccountantKind, Adjacency, Delta, Epsilon, Judgement, PrivacyEvent, Rho, assumptions,
+    query::{Query, QueryError},
+    sensitivity,
+};
 use serde::Serialize;
-
-use super::query::Query;
-use crate::failure::BadInput;
 
 /// What was found out about a run.
 #[derive(Debug, Serialize)]
@@ -57,14 +58,17 @@ fn is_one(group: &u32) -> bool {
 
 impl Answer {
     /// Judges a query.
-    pub(crate) fn to(query: &Query) -> Result<Self, BadInput> {
-        let event = query.event()?;
-        let delta = query.delta()?;
-        let judgement = query
-            .accountant()
-            .judge_group(&event, delta, query.group())
-            .map_err(|e| BadInput::Refused(e.to_string()))?;
-        Ok(Self::new(&judgement, &event, delta, query.group()))
+    pub(crate) fn to(query: &Query) -> Result<Self, QueryError> {
+        let judgement = query.judge()?;
+        Ok(Self::new(&judgement, &query.event()?, query.delta()?, query.group()))
+    }
+
+    /// The epsilon that Xu et al. print for a run: that of a Gaussian whose rho is rounded to two decimals (rule P8).
+    pub(crate) fn as_published(query: &Query) -> Result<Self, QueryError> {
+        let (judgement, rho, published) = query.judge_as_published()?;
+        let mut answer = Self::new(&judgement, &query.event()?, query.delta()?, query.group());
+        answer.assumes.push(format!("rho {} may be taken for {published}", rounded_up(rho)));
+        Ok(answer)
     }
 
     pub(crate) fn new(judgement: &Judgement, event: &PrivacyEvent, delta: Delta, group: u32) -> Self {
@@ -81,16 +85,6 @@ impl Answer {
             group,
             assumes: assumptions::of(event),
         }
-    }
-
-    /// What the run costs.
-    pub(crate) const fn epsilon(&self) -> Epsilon {
-        self.epsilon
-    }
-
-    /// Adds to what must be true.
-    pub(crate) fn add_assumption(&mut self, assumption: String) {
-        self.assumes.push(assumption);
     }
 
     /// Prints the answer for people, or as one line of JSON.

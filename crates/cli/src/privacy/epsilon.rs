@@ -8,13 +8,13 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use privacy::{AccountantKind, Delta, Judgement, NoiseMultiplier, PrivacyEvent};
+use privacy::query::Query;
 use serde::Serialize;
 use serde_json::json;
 
 use super::{
     answer::{Answer, matrix_sensitivity, rounded_up},
-    query::Query,
+    query::QueryArgs,
 };
 use crate::failure::BadInput;
 
@@ -22,7 +22,7 @@ use crate::failure::BadInput;
 #[derive(Args)]
 pub(crate) struct EpsilonArgs {
     #[command(flatten)]
-    query: Query,
+    query: QueryArgs,
     /// Round rho to two decimals before converting it, as Xu et al. 2023 did; optimistic where that rounds down
     #[arg(long)]
     as_published: bool,
@@ -30,7 +30,7 @@ pub(crate) struct EpsilonArgs {
     #[arg(long)]
     json: bool,
     /// Answer each line of a file, one JSON object a line (- for standard input)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["Query", "as_published"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["QueryArgs", "as_published"])]
     batch: Option<PathBuf>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct EpsilonArgs {
 #[derive(Args)]
 pub(crate) struct RhoArgs {
     #[command(flatten)]
-    query: Query,
+    query: QueryArgs,
     /// Answer as JSON
     #[arg(long)]
     json: bool,
@@ -47,36 +47,9 @@ pub(crate) struct RhoArgs {
 pub(crate) fn epsilon(args: &EpsilonArgs) -> anyhow::Result<()> {
     match &args.batch {
         Some(path) => batch(path),
-        None if args.as_published => as_published(&args.query)?.print(args.json),
-        None => Answer::to(&args.query)?.print(args.json),
+        None if args.as_published => Answer::as_published(&args.query.query())?.print(args.json),
+        None => Answer::to(&args.query.query())?.print(args.json),
     }
-}
-
-/// The epsilon that Xu et al. print for a run: that of a Gaussian whose rho is rounded to two decimals (rule P8).
-pub(crate) fn as_published(query: &Query) -> Result<Answer, BadInput> {
-    let event = query.event()?;
-    let delta = query.delta()?;
-    let (rho, adjacency) = rho_of(&event, query.group())?;
-    let published = (rho * 100.0).round() / 100.0;
-    let adjacency = adjacency.ok_or_else(|| BadInput::Refused("nothing was released".into()))?;
-    let z = NoiseMultiplier::new(1.0 / (2.0 * published).sqrt())
-        .map_err(|_| BadInput::wrong("as_published", format!("rho {rho} rounds to {published}")))?;
-    let rounded = PrivacyEvent::gaussian(adjacency, z);
-    let judgement = AccountantKind::Zcdp.judge(&rounded, delta).map_err(|e| BadInput::Refused(e.to_string()))?;
-    // What the rounding does to epsilon goes either way: nothing is claimed from below.
-    let judgement = Judgement { epsilon_lower: None, ..judgement };
-    let mut answer = Answer::new(&judgement, &event, delta, query.group());
-    answer.add_assumption(format!("rho {} may be taken for {published}", rounded_up(rho)));
-    Ok(answer)
-}
-
-pub(crate) fn rho_of(event: &PrivacyEvent, group: u32) -> Result<(f64, Option<privacy::Adjacency>), BadInput> {
-    // Any delta will do: rho does not depend on it.
-    let delta = Delta::new(1e-6).map_err(|e| BadInput::Refused(e.to_string()))?;
-    let judgement =
-        AccountantKind::Zcdp.judge_group(event, delta, group).map_err(|e| BadInput::Refused(e.to_string()))?;
-    let rho = judgement.rho.ok_or_else(|| BadInput::Refused("this run has no rho; ask for its epsilon".into()))?;
-    Ok((rho.get(), judgement.adjacency))
 }
 
 /// The answer of `keyhush privacy rho`.
@@ -90,11 +63,9 @@ struct RhoAnswer {
 }
 
 pub(crate) fn rho(args: &RhoArgs) -> anyhow::Result<()> {
-    let event = args.query.event()?;
-    if let PrivacyEvent::NonPrivate { .. } = event {
-        return Err(BadInput::Refused("a release without privacy has no rho".into()).into());
-    }
-    let (rho, adjacency) = rho_of(&event, args.query.group())?;
+    let query = args.query.query();
+    let (rho, adjacency) = query.rho()?;
+    let event = query.event()?;
     let answer = RhoAnswer { rho, sensitivity: matrix_sensitivity(&event), adjacency };
     let mut out = std::io::stdout().lock();
     if args.json {

@@ -62,7 +62,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
         Command::Rho(args) => epsilon::rho(&args),
         Command::Matrix(args) => matrix::matrix(&args),
         Command::Table(args) => table::table(&args),
-        Command::Plot(args) => plot::plot(args),
+        Command::Plot(args) => plot::plot(&args),
         Command::Statement(args) => statement::statement(&args),
         Command::Verify(args) => verify::verify(&args),
     }

@@ -4,22 +4,22 @@ use std::{io::Write, path::PathBuf};
 
 use clap::Args;
 use federated::chart::{Chart, Series};
-use privacy::AccountantKind;
+use privacy::{AccountantKind, query::Query};
 
-use super::query::{Accountant, Query};
+use super::query::{AccountantName, QueryArgs};
 use crate::failure::BadInput;
 
 /// Arguments of `keyhush privacy plot`.
 #[derive(Args)]
 pub(crate) struct PlotArgs {
     #[command(flatten)]
-    query: Query,
+    query: QueryArgs,
     /// Where to write the picture (- for standard output)
     #[arg(long, short, value_name = "FILE.svg")]
     out: PathBuf,
     /// Accountants to compare, such as best,rdp,moments [default: the one of --accountant]
     #[arg(long, value_enum, value_delimiter = ',')]
-    compare: Vec<Accountant>,
+    compare: Vec<AccountantName>,
     /// Points on each curve
     #[arg(long, default_value_t = 48, value_parser = clap::value_parser!(u64).range(2..=2000))]
     points: u64,
@@ -28,14 +28,15 @@ pub(crate) struct PlotArgs {
     log: bool,
 }
 
-pub(crate) fn plot(args: PlotArgs) -> anyhow::Result<()> {
+pub(crate) fn plot(args: &PlotArgs) -> anyhow::Result<()> {
+    let query = args.query.query();
     let chart = Chart {
-        title: title(&args.query),
+        title: title(&query),
         x_label: "rounds".into(),
         y_label: "epsilon".into(),
         log_x: args.log,
         log_y: args.log,
-        series: curves(&args)?,
+        series: curves(args, &query)?,
         ..Chart::default()
     };
     if chart.series.iter().flat_map(|s| &s.points).all(|p| p.1 == 0.0 || p.1.is_infinite()) {
@@ -52,10 +53,9 @@ pub(crate) fn plot(args: PlotArgs) -> anyhow::Result<()> {
 }
 
 /// A curve for each accountant.
-fn curves(args: &PlotArgs) -> Result<Vec<Series>, BadInput> {
-    let query = &args.query;
+fn curves(args: &PlotArgs, query: &Query) -> anyhow::Result<Vec<Series>> {
     if query.tree_sizes.is_some() {
-        return Err(BadInput::OutOfPlace { field: "tree_sizes", with: "a plot over rounds; give rounds".into() });
+        return Err(BadInput::OutOfPlace { field: "tree_sizes", with: "a plot over rounds; give rounds".into() }.into());
     }
     let longest = query
         .rounds
@@ -66,24 +66,13 @@ fn curves(args: &PlotArgs) -> Result<Vec<Series>, BadInput> {
     } else {
         args.compare.iter().map(|a| AccountantKind::from(*a)).collect()
     };
-    let delta = query.delta()?;
+    query.delta()?;
     let rounds = positions(longest, args.points, args.log);
-    accountants
-        .into_iter()
-        .map(|accountant| {
-            let points = rounds
-                .iter()
-                .map(|&rounds| {
-                    let event = Query { rounds: Some(rounds), ..query.clone() }.event()?;
-                    let judgement = accountant
-                        .judge_group(&event, delta, query.group())
-                        .map_err(|e| BadInput::Refused(e.to_string()))?;
-                    Ok((rounds as f64, judgement.epsilon.get()))
-                })
-                .collect::<Result<Vec<_>, BadInput>>()?;
-            Ok(Series::new(accountant.name(), points))
-        })
-        .collect()
+    let curve = |accountant: AccountantKind| -> anyhow::Result<Series> {
+        let points = query.over_rounds(accountant, &rounds)?;
+        Ok(Series::new(accountant.name(), points.into_iter().map(|(round, epsilon)| (round as f64, epsilon)).collect()))
+    };
+    accountants.into_iter().map(curve).collect()
 }
 
 /// The rounds at which epsilon is computed: closer together at the start, where it rises fastest, or evenly in

@@ -1,0 +1,559 @@
+//! A question about a run, field by field as a person gives it, and the event that it describes.
+//!
+//! Flags, lines of a batch and rows of an experiment are all read into a [`Query`]. What contradicts itself, is missing or has
+//! no meaning is refused with the name of its field. [`solve`] has the questions in which one field is sought.
+
+pub mod solve;
+
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::{
+    AccountantKind, Adjacency, Delta, Judgement, MinSeparation, Noise, NoiseMatrix, NoiseMultiplier, Participation,
+    PrivacyEvent, Rho, SamplingRate, Segment, UnitError, event::DiscreteGaussian,
+};
+
+/// A question that cannot be meant, or has no answer.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum QueryError {
+    /// A field that the question needs.
+    #[error("{field} is missing: {why}")]
+    Missing {
+        /// The field, in snake case.
+        field: &'static str,
+        /// What needs it.
+        why: String,
+    },
+    /// A field that has no meaning here.
+    #[error("{field} does not go with {with}")]
+    OutOfPlace {
+        /// The field, in snake case.
+        field: &'static str,
+        /// What it does not go with.
+        with: String,
+    },
+    /// Fields that contradict each other, or an impossible value.
+    #[error("{field}: {problem}")]
+    Wrong {
+        /// The field, in snake case.
+        field: &'static str,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// A value outside its range.
+    #[error("{field} {problem}")]
+    Illegal {
+        /// The field, in snake case.
+        field: &'static str,
+        /// What it must be.
+        problem: String,
+    },
+    /// What the accountants say.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl QueryError {
+    fn wrong(field: &'static str, problem: impl std::fmt::Display) -> Self {
+        Self::Wrong { field, problem: problem.to_string() }
+    }
+
+    fn illegal(field: &'static str, error: &UnitError) -> Self {
+        Self::Illegal { field, problem: error.problem() }
+    }
+
+    fn refused(error: impl std::fmt::Display) -> Self {
+        Self::Refused(error.to_string())
+    }
+}
+
+/// What adds the noise, and who takes part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mechanism {
+    /// Gaussian noise in every round, every user in every round.
+    Gaussian,
+    /// Gaussian noise on cohorts into which each user comes independently.
+    Poisson,
+    /// Gaussian noise on cohorts of a fixed size.
+    FixedSize,
+    /// Binary-tree noise (DP-FTRL) under participation limits.
+    Tree,
+    /// Banded Toeplitz noise (BandMF) under participation limits.
+    Banded,
+    /// Buffered linear Toeplitz noise (BLT) under participation limits.
+    Blt,
+    /// Skellam noise on integer vectors.
+    Skellam,
+    /// Skellam noise added by the participants themselves under secure aggregation.
+    DistributedSkellam,
+    /// Something known only by its rho.
+    Zcdp,
+    /// Something released without privacy: costs infinity.
+    NonPrivate,
+}
+
+impl Mechanism {
+    /// The name used in files, flags and answers.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gaussian => "gaussian",
+            Self::Poisson => "poisson",
+            Self::FixedSize => "fixed-size",
+            Self::Tree => "tree",
+            Self::Banded => "banded",
+            Self::Blt => "blt",
+            Self::Skellam => "skellam",
+            Self::DistributedSkellam => "distributed-skellam",
+            Self::Zcdp => "zcdp",
+            Self::NonPrivate => "non-private",
+        }
+    }
+
+    fn is_correlated(self) -> bool {
+        matches!(self, Self::Tree | Self::Banded | Self::Blt)
+    }
+
+    /// The adjacencies that may be assumed when none is named. Replace-one is only assumed where nothing else is
+    /// possible, for it changes what the noise multiplier is relative to.
+    fn assumable(self) -> &'static [Adjacency] {
+        match self {
+            Self::FixedSize => &[Adjacency::ReplaceOne],
+            Self::Tree | Self::Banded | Self::Blt => &[Adjacency::ZeroOut],
+            _ => &[Adjacency::AddOrRemove, Adjacency::ZeroOut],
+        }
+    }
+}
+
+/// A run and what is asked about it. Flags are these names in kebab case, batch fields in snake case.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Query {
+    /// What adds the noise, and who takes part.
+    pub mechanism: Option<Mechanism>,
+    /// Who judges; the best of them, if nothing is said.
+    pub accountant: Option<AccountantKind>,
+    /// The probability that a user takes part in a round, or of a population and a cohort.
+    pub sampling_rate: Option<f64>,
+    /// All users.
+    pub population: Option<u64>,
+    /// Users in a round (on average, for poisson).
+    pub cohort: Option<u64>,
+    /// Standard deviation of the noise / L2 sensitivity (the clip norm C; under replace-one adjacency, hence for
+    /// fixed-size, 2C).
+    pub noise_multiplier: Option<f64>,
+    /// Discrete Gaussian noise of this parameter instead, in grid steps; goes with `sensitivity`.
+    pub sigma: Option<f64>,
+    /// L2 sensitivity in grid steps, with `sigma`.
+    pub sensitivity: Option<f64>,
+    /// Rounds of the run.
+    pub rounds: Option<u64>,
+    /// The delta of the guarantee.
+    pub delta: Option<f64>,
+    /// MinS: rounds strictly between two participations of a user.
+    pub min_separation: Option<u64>,
+    /// MaxP: the most participations of a user over the whole run.
+    pub max_participations: Option<u64>,
+    /// Rounds between restarts, such as 128,1024,1024 (for banded and blt too).
+    #[serde(alias = "segment_sizes")]
+    pub tree_sizes: Option<Vec<u64>>,
+    /// Trees are completed: padded with empty rounds to a power of two before a restart.
+    pub completed: Option<bool>,
+    /// The first column of C (banded).
+    pub coefficients: Option<Vec<f64>>,
+    /// The decay of each buffer of C (blt).
+    pub buffer_decay: Option<Vec<f64>>,
+    /// The weight of each buffer of C (blt).
+    pub output_scale: Option<Vec<f64>>,
+    /// Variance of the Skellam noise in a coordinate (of one participant's, for distributed-skellam).
+    pub variance: Option<f64>,
+    /// L1 sensitivity in grid steps (skellam).
+    pub l1_sensitivity: Option<f64>,
+    /// L2 sensitivity in grid steps (skellam).
+    pub l2_sensitivity: Option<f64>,
+    /// The fewest honest participants whose noise is in the sum (distributed-skellam).
+    pub honest_survivors: Option<u64>,
+    /// The rho of a release that is known by nothing else (zcdp).
+    pub rho: Option<f64>,
+    /// What makes two datasets neighbours; as the mechanism's analysis has it, if nothing is said.
+    pub adjacency: Option<Adjacency>,
+    /// Protect so many users together, such as the devices of one person.
+    pub group: Option<u32>,
+    /// Events that compose, each with fields of its own; in batches only.
+    pub events: Option<Vec<Query>>,
+}
+
+impl Query {
+    /// Who judges.
+    #[must_use]
+    pub fn accountant(&self) -> AccountantKind {
+        self.accountant.unwrap_or(AccountantKind::Best)
+    }
+
+    /// How many users are protected together.
+    #[must_use]
+    pub fn group(&self) -> u32 {
+        self.group.unwrap_or(1)
+    }
+
+    /// The delta, checked against the population where one is given.
+    ///
+    /// # Errors
+    /// When there is none, it is no delta, or it permits releasing somebody's data outright.
+    pub fn delta(&self) -> Result<Delta, QueryError> {
+        let delta = required(self.delta, "delta", || "the guarantee has no meaning without it".into())?;
+        let delta = Delta::new(delta).map_err(|e| QueryError::illegal("delta", &e))?;
+        let populations =
+            self.population.iter().chain(self.events.iter().flatten().filter_map(|e| e.population.as_ref()));
+        for population in populations {
+            if delta.get() > 1.0 / *population as f64 {
+                return Err(QueryError::wrong(
+                    "delta",
+                    format!(
+                        "{delta} is above 1/population = {}, which permits releasing somebody's data outright; choose a smaller one",
+                        1.0 / *population as f64
+                    ),
+                ));
+            }
+        }
+        Ok(delta)
+    }
+
+    /// What the run costs.
+    ///
+    /// # Errors
+    /// When something is missing, contradicts itself or has no meaning, and where the accountant does not judge such runs.
+    pub fn judge(&self) -> Result<Judgement, QueryError> {
+        let (event, delta) = (self.event()?, self.delta()?);
+        self.accountant().judge_group(&event, delta, self.group()).map_err(QueryError::refused)
+    }
+
+    /// What the run costs by the rho of Xu et al. 2023, rounded to two decimals before it is converted (rule P8): the judgement
+    /// and both rhos, as it is and as it was rounded. Optimistic where that rounds down, so nothing is claimed from below.
+    ///
+    /// # Errors
+    /// As [`Query::judge`], and where the run has no rho or it rounds to nothing.
+    pub fn judge_as_published(&self) -> Result<(Judgement, f64, f64), QueryError> {
+        let (event, delta) = (self.event()?, self.delta()?);
+        let (rho, adjacency) = rho_of(&event, self.group())?;
+        let published = (rho * 100.0).round() / 100.0;
+        let adjacency = adjacency.ok_or_else(|| QueryError::Refused("nothing was released".into()))?;
+        let z = NoiseMultiplier::new(1.0 / (2.0 * published).sqrt())
+            .map_err(|_| QueryError::wrong("as_published", format!("rho {rho} rounds to {published}")))?;
+        let rounded = PrivacyEvent::gaussian(adjacency, z);
+        let judgement = AccountantKind::Zcdp.judge(&rounded, delta).map_err(QueryError::refused)?;
+        Ok((Judgement { epsilon_lower: None, ..judgement }, rho, published))
+    }
+
+    /// The rho of the run, and the adjacency under which it is meant.
+    ///
+    /// # Errors
+    /// When something is missing, contradicts itself or has no meaning, and where the run has no rho.
+    pub fn rho(&self) -> Result<(f64, Option<Adjacency>), QueryError> {
+        let event = self.event()?;
+        if let PrivacyEvent::NonPrivate { .. } = event {
+            return Err(QueryError::Refused("a release without privacy has no rho".into()));
+        }
+        rho_of(&event, self.group())
+    }
+
+    /// Epsilon at so many rounds, in the order given; the other fields stay.
+    ///
+    /// # Errors
+    /// As [`Query::judge`].
+    pub fn over_rounds(&self, accountant: AccountantKind, rounds: &[u64]) -> Result<Vec<(u64, f64)>, QueryError> {
+        let at = |rounds: &u64| {
+            let query = Self { rounds: Some(*rounds), accountant: Some(accountant), ..self.clone() };
+            Ok((*rounds, query.judge()?.epsilon.get()))
+        };
+        rounds.iter().map(at).collect()
+    }
+
+    /// What happened, under an adjacency that all of it admits.
+    ///
+    /// # Errors
+    /// When something is missing, contradicts itself or has no meaning.
+    pub fn event(&self) -> Result<PrivacyEvent, QueryError> {
+        let Some(events) = &self.events else {
+            return self.single_event(self.assumed_adjacency(&[self])?);
+        };
+        if self.mechanism.is_some() {
+            return Err(QueryError::OutOfPlace { field: "mechanism", with: "events; put it into one of them".into() });
+        }
+        if events.is_empty() {
+            return Err(QueryError::wrong("events", "the list is empty"));
+        }
+        for (i, event) in events.iter().enumerate() {
+            event.refuse_in_list(i)?;
+        }
+        let adjacency = self.assumed_adjacency(&events.iter().collect::<Vec<_>>())?;
+        let events = events
+            .iter()
+            .enumerate()
+            .map(|(i, e)| {
+                e.single_event(adjacency).map_err(|error| QueryError::Refused(format!("event {}: {error}", i + 1)))
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(PrivacyEvent::Compose { events })
+    }
+
+    /// What belongs beside the list of events, not into it.
+    fn refuse_in_list(&self, i: usize) -> Result<(), QueryError> {
+        let with = || format!("event {} of a list; it belongs beside the list", i + 1);
+        for (given, field) in [
+            (self.accountant.is_some(), "accountant"),
+            (self.delta.is_some(), "delta"),
+            (self.group.is_some(), "group"),
+            (self.events.is_some(), "events"),
+        ] {
+            if given {
+                return Err(QueryError::OutOfPlace { field, with: with() });
+            }
+        }
+        Ok(())
+    }
+
+    /// The adjacency of events that do not name one: the first that all of them admit.
+    fn assumed_adjacency(&self, events: &[&Query]) -> Result<Adjacency, QueryError> {
+        let named = self.adjacency.or_else(|| events.iter().find_map(|e| e.adjacency));
+        let candidates: &[Adjacency] = match &named {
+            Some(named) => std::slice::from_ref(named),
+            None => &[Adjacency::AddOrRemove, Adjacency::ZeroOut, Adjacency::ReplaceOne],
+        };
+        let admits = |adjacency: &Adjacency| {
+            named.is_some() || events.iter().filter_map(|e| e.mechanism).all(|m| m.assumable().contains(adjacency))
+        };
+        candidates.iter().copied().find(admits).ok_or_else(|| {
+            let names: Vec<String> = events
+                .iter()
+                .filter_map(|e| e.mechanism)
+                .map(|m| format!("{} is judged under {}", m.name(), m.assumable()[0]))
+                .collect();
+            QueryError::wrong(
+                "adjacency",
+                format!("these events have no adjacency in common and do not compose: {}", names.join(", ")),
+            )
+        })
+    }
+
+    fn single_event(&self, assumed: Adjacency) -> Result<PrivacyEvent, QueryError> {
+        let mechanism = required(self.mechanism, "mechanism", || "say what adds the noise".into())?;
+        self.refuse_strangers(mechanism)?;
+        let adjacency = self.adjacency.unwrap_or(assumed);
+        let repeated = |event: PrivacyEvent| Ok(event.times(self.rounds()?));
+        match mechanism {
+            Mechanism::Gaussian => repeated(PrivacyEvent::Gaussian { adjacency, noise: self.noise()? }),
+            Mechanism::Poisson => {
+                let participation = Participation::Poisson { rate: self.rate()? };
+                repeated(PrivacyEvent::SampledGaussian { adjacency, participation, noise: self.noise()? })
+            }
+            Mechanism::FixedSize => {
+                let participation = self.fixed_size()?;
+                repeated(PrivacyEvent::SampledGaussian { adjacency, participation, noise: self.noise()? })
+            }
+            Mechanism::Tree | Mechanism::Banded | Mechanism::Blt => Ok(PrivacyEvent::CorrelatedGaussian {
+                adjacency,
+                matrix: self.matrix(mechanism)?,
+                segments: self.segments()?,
+                participation: self.limits()?,
+                noise: self.noise()?,
+            }),
+            Mechanism::Skellam => repeated(PrivacyEvent::Skellam {
+                adjacency,
+                variance: self.need(self.variance, "variance", mechanism)?,
+                l1_sensitivity: self.need(self.l1_sensitivity, "l1_sensitivity", mechanism)?,
+                l2_sensitivity: self.need(self.l2_sensitivity, "l2_sensitivity", mechanism)?,
+            }),
+            Mechanism::DistributedSkellam => repeated(PrivacyEvent::DistributedSkellam {
+                adjacency,
+                local_variance: self.need(self.variance, "variance", mechanism)?,
+                honest_survivors: self.need(self.honest_survivors, "honest_survivors", mechanism)?,
+                l1_sensitivity: self.need(self.l1_sensitivity, "l1_sensitivity", mechanism)?,
+                l2_sensitivity: self.need(self.l2_sensitivity, "l2_sensitivity", mechanism)?,
+            }),
+            Mechanism::Zcdp => {
+                let rho = self.need(self.rho, "rho", mechanism)?;
+                Ok(PrivacyEvent::Zcdp { adjacency, rho: Rho::new(rho).map_err(|e| QueryError::illegal("rho", &e))? })
+            }
+            Mechanism::NonPrivate => Ok(PrivacyEvent::NonPrivate { what: "a release without privacy".into() }),
+        }
+    }
+
+    /// Fields that the mechanism has no use for are refused: whoever gave them meant something else.
+    fn refuse_strangers(&self, mechanism: Mechanism) -> Result<(), QueryError> {
+        use Mechanism::{DistributedSkellam, FixedSize, NonPrivate, Poisson, Skellam, Zcdp};
+        let sampled = matches!(mechanism, Poisson | FixedSize);
+        let skellam = matches!(mechanism, Skellam | DistributedSkellam);
+        let gaussian = !skellam && !matches!(mechanism, Zcdp | NonPrivate);
+        let correlated = mechanism.is_correlated();
+        let fields = [
+            ("sampling_rate", self.sampling_rate.is_some(), sampled),
+            ("cohort", self.cohort.is_some(), sampled || correlated),
+            ("noise_multiplier", self.noise_multiplier.is_some(), gaussian),
+            ("sigma", self.sigma.is_some(), gaussian),
+            ("sensitivity", self.sensitivity.is_some(), gaussian),
+            ("rounds", self.rounds.is_some(), gaussian || skellam),
+            ("min_separation", self.min_separation.is_some(), correlated),
+            ("max_participations", self.max_participations.is_some(), correlated),
+            ("tree_sizes", self.tree_sizes.is_some(), correlated),
+            ("completed", self.completed.is_some(), mechanism == Mechanism::Tree),
+            ("coefficients", self.coefficients.is_some(), mechanism == Mechanism::Banded),
+            ("buffer_decay", self.buffer_decay.is_some(), mechanism == Mechanism::Blt),
+            ("output_scale", self.output_scale.is_some(), mechanism == Mechanism::Blt),
+            ("variance", self.variance.is_some(), skellam),
+            ("l1_sensitivity", self.l1_sensitivity.is_some(), skellam),
+            ("l2_sensitivity", self.l2_sensitivity.is_some(), skellam),
+            ("honest_survivors", self.honest_survivors.is_some(), mechanism == DistributedSkellam),
+            ("rho", self.rho.is_some(), mechanism == Zcdp),
+        ];
+        match fields.into_iter().find(|(_, given, known)| *given && !known) {
+            Some((field, ..)) => Err(QueryError::OutOfPlace { field, with: format!("mechanism {}", mechanism.name()) }),
+            None => Ok(()),
+        }
+    }
+
+    fn need<T>(&self, value: Option<T>, field: &'static str, mechanism: Mechanism) -> Result<T, QueryError> {
+        required(value, field, || format!("mechanism {} needs it", mechanism.name()))
+    }
+
+    fn rounds(&self) -> Result<u64, QueryError> {
+        match required(self.rounds, "rounds", || "say how long the run is".into())? {
+            0 => Err(QueryError::wrong("rounds", "a run has at least one round")),
+            rounds => Ok(rounds),
+        }
+    }
+
+    fn noise(&self) -> Result<Noise, QueryError> {
+        match (self.noise_multiplier, self.sigma, self.sensitivity) {
+            (Some(z), None, None) => {
+                NoiseMultiplier::new(z).map(Noise::Gaussian).map_err(|e| QueryError::illegal("noise_multiplier", &e))
+            }
+            (None, Some(sigma), Some(sensitivity)) => DiscreteGaussian::new(sigma, sensitivity)
+                .map(Noise::DiscreteGaussian)
+                .map_err(|e| QueryError::illegal("sigma", &e)),
+            (None, Some(_), None) => {
+                Err(QueryError::Missing { field: "sensitivity", why: "sigma is relative to it".into() })
+            }
+            (None, None, Some(_)) => {
+                Err(QueryError::Missing { field: "sigma", why: "sensitivity goes with it".into() })
+            }
+            (Some(_), ..) => Err(QueryError::OutOfPlace {
+                field: "noise_multiplier",
+                with: "sigma and sensitivity; give one or the other".into(),
+            }),
+            (None, None, None) => {
+                Err(QueryError::Missing { field: "noise_multiplier", why: "say how much noise is added".into() })
+            }
+        }
+    }
+
+    fn cohort_of_population(&self) -> Result<Option<(u64, u64)>, QueryError> {
+        match (self.cohort, self.population) {
+            (Some(cohort), Some(population)) => {
+                Participation::FixedSize { population, cohort }.check().map_err(|e| QueryError::wrong("cohort", e))?;
+                Ok(Some((cohort, population)))
+            }
+            (Some(_), None) if self.sampling_rate.is_none() => {
+                Err(QueryError::Missing { field: "population", why: "a cohort is drawn from it".into() })
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn rate(&self) -> Result<SamplingRate, QueryError> {
+        let unit = |field: &'static str, q: f64| SamplingRate::new(q).map_err(|e| QueryError::illegal(field, &e));
+        match (self.sampling_rate, self.cohort_of_population()?) {
+            (Some(q), Some((cohort, population))) => {
+                let implied = cohort as f64 / population as f64;
+                if (q / implied - 1.0).abs() > 1e-9 {
+                    return Err(QueryError::wrong(
+                        "sampling_rate",
+                        format!("{q} contradicts a cohort of {cohort} of {population}, which is {implied}"),
+                    ));
+                }
+                unit("sampling_rate", q)
+            }
+            (Some(q), None) => unit("sampling_rate", q),
+            (None, Some((cohort, population))) => unit("cohort", cohort as f64 / population as f64),
+            (None, None) => Err(QueryError::Missing {
+                field: "sampling_rate",
+                why: "give it, or the population and the cohort".into(),
+            }),
+        }
+    }
+
+    fn fixed_size(&self) -> Result<Participation, QueryError> {
+        /// A bare sampling rate is a cohort out of so many.
+        const OUT_OF: u64 = 1_000_000_000_000;
+        let rate = self.rate()?.get();
+        Ok(match self.cohort_of_population()? {
+            Some((cohort, population)) => Participation::FixedSize { population, cohort },
+            None => Participation::FixedSize { population: OUT_OF, cohort: (rate * OUT_OF as f64).ceil() as u64 },
+        })
+    }
+
+    fn matrix(&self, mechanism: Mechanism) -> Result<NoiseMatrix, QueryError> {
+        Ok(match mechanism {
+            Mechanism::Banded => {
+                NoiseMatrix::Banded { coefficients: self.need(self.coefficients.clone(), "coefficients", mechanism)? }
+            }
+            Mechanism::Blt => NoiseMatrix::Blt {
+                buffer_decay: self.need(self.buffer_decay.clone(), "buffer_decay", mechanism)?,
+                output_scale: self.need(self.output_scale.clone(), "output_scale", mechanism)?,
+            },
+            _ => NoiseMatrix::Tree,
+        })
+    }
+
+    fn segments(&self) -> Result<Vec<Segment>, QueryError> {
+        let sizes = match (&self.tree_sizes, self.rounds) {
+            (Some(sizes), Some(rounds)) if sizes.iter().map(|s| u128::from(*s)).sum::<u128>() != u128::from(rounds) => {
+                return Err(QueryError::wrong(
+                    "tree_sizes",
+                    format!("they do not add up to {rounds} rounds; give one or the other"),
+                ));
+            }
+            (Some(sizes), _) => sizes.clone(),
+            (None, _) => vec![self.rounds()?],
+        };
+        let segment = if self.completed == Some(true) { Segment::completed } else { Segment::of };
+        Ok(sizes.into_iter().map(segment).collect())
+    }
+
+    fn limits(&self) -> Result<Participation, QueryError> {
+        let rounds = self
+            .tree_sizes
+            .as_ref()
+            .map_or(self.rounds.unwrap_or(0), |sizes| sizes.iter().fold(0, |sum: u64, s| sum.saturating_add(*s)));
+        let participation = match (self.min_separation, self.max_participations) {
+            (None, Some(1)) => Participation::Once,
+            (separation, max_participations) => Participation::MinSeparation {
+                separation: MinSeparation::rounds_between(required(separation, "min_separation", || {
+                    "correlated noise is judged by participation limits; 0 means none".into()
+                })?)
+                .map_err(|e| QueryError::illegal("min_separation", &e))?,
+                // Without a limit of its own, the separation alone limits how often a user can come.
+                max_participations: max_participations.unwrap_or(rounds),
+            },
+        };
+        participation.check().map_err(|e| QueryError::wrong("max_participations", e))?;
+        if let (Some(population), Some(cohort)) = (self.population, self.cohort) {
+            participation.check_feasible(population, cohort, rounds).map_err(|e| QueryError::wrong("population", e))?;
+        }
+        Ok(participation)
+    }
+}
+
+/// The rho of what happened, and the adjacency under which it is meant.
+fn rho_of(event: &PrivacyEvent, group: u32) -> Result<(f64, Option<Adjacency>), QueryError> {
+    // Any delta will do: rho does not depend on it.
+    let delta = Delta::new(1e-6).map_err(QueryError::refused)?;
+    let judgement = AccountantKind::Zcdp.judge_group(event, delta, group).map_err(QueryError::refused)?;
+    let rho = judgement.rho.ok_or_else(|| QueryError::Refused("this run has no rho; ask for its epsilon".into()))?;
+    Ok((rho.get(), judgement.adjacency))
+}
+
+fn required<T>(value: Option<T>, field: &'static str, why: impl FnOnce() -> String) -> Result<T, QueryError> {
+    value.ok_or_else(|| QueryError::Missing { field, why: why() })
+}
