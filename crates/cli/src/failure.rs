@@ -2,10 +2,11 @@
 
 use std::process::ExitCode;
 
+use experiments::ExperimentError;
 use privacy::{UnitError, query::QueryError};
 use thiserror::Error;
 
-use crate::interrupt;
+use crate::{interrupt, train};
 
 /// Something the user typed that cannot be meant.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -86,7 +87,24 @@ impl From<QueryError> for BadInput {
 /// What the user typed wrong, also where a library found it out.
 fn bad_input(error: &anyhow::Error) -> Option<BadInput> {
     let of_query = || error.downcast_ref::<QueryError>().cloned().map(BadInput::from);
-    error.downcast_ref::<BadInput>().cloned().or_else(of_query)
+    let of_experiment = || error.downcast_ref().and_then(wrong_experiment);
+    error.downcast_ref::<BadInput>().cloned().or_else(of_query).or_else(of_experiment)
+}
+
+/// What is wrong with an experiment as it stands is bad input; the rest has failed.
+fn wrong_experiment(error: &ExperimentError) -> Option<BadInput> {
+    match error {
+        ExperimentError::Folder { .. } => Some(BadInput::wrong("experiments", error)),
+        ExperimentError::Run(run) => train::is_refused(run).then(|| BadInput::Refused(run.to_string())),
+        ExperimentError::Unknown { .. }
+        | ExperimentError::Format { .. }
+        | ExperimentError::Row { .. }
+        | ExperimentError::Variant { .. }
+        | ExperimentError::NoStart { .. }
+        | ExperimentError::Plot { .. }
+        | ExperimentError::Config(_) => Some(BadInput::Refused(error.to_string())),
+        _ => None,
+    }
 }
 
 /// Work that stopped because somebody asked for it, and what they should know.

@@ -14,7 +14,7 @@ use super::tree::{Violation, root};
 /// of the workspace, its neighbours in the same column included. Columns may name crates that do not exist yet.
 const PICTURE: [&[&str]; 6] = [
     &["cli"],
-    &["server", "agent", "cluster", "cuda"],
+    &["bench", "experiments", "pretraining", "server", "agent", "cluster", "cuda"],
     &["federated"],
     &["corpus", "device"],
     &["ledger"],

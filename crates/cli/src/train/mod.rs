@@ -373,19 +373,24 @@ pub(crate) fn of_config(error: &ConfigError) -> BadInput {
 
 /// Settings, folders and files that a person named are bad input; the rest has failed.
 pub(crate) fn refused(error: RunError) -> anyhow::Error {
-    match error {
-        RunError::Config(error) => of_config(&error).into(),
-        bad @ (RunError::Taken { .. }
-        | RunError::NoRun { .. }
-        | RunError::OtherPlan { .. }
-        | RunError::SettingsChanged { .. }
-        | RunError::StartChanged
-        | RunError::DataChanged
-        | RunError::UsersChanged
-        | RunError::NoiseKeyChanged
-        | RunError::RecognitionKeyMissing) => BadInput::Refused(bad.to_string()).into(),
-        other => other.into(),
-    }
+    if is_refused(&error) { BadInput::Refused(error.to_string()).into() } else { error.into() }
+}
+
+/// Whether a person can put it right in what they named.
+pub(crate) const fn is_refused(error: &RunError) -> bool {
+    matches!(
+        error,
+        RunError::Config(_)
+            | RunError::Taken { .. }
+            | RunError::NoRun { .. }
+            | RunError::OtherPlan { .. }
+            | RunError::SettingsChanged { .. }
+            | RunError::StartChanged
+            | RunError::DataChanged
+            | RunError::UsersChanged
+            | RunError::NoiseKeyChanged
+            | RunError::RecognitionKeyMissing
+    )
 }
 
 fn introduction(plan: &Plan, folder: &Path, means: Means) -> String {

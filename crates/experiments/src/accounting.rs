@@ -1,14 +1,14 @@
 //! Experiments that compute: rows of a paper's table, each a question of `keyhush privacy`, beside what was printed.
 
 use federated::chart::{Chart, Series};
-use privacy::query::{Query, solve};
+use privacy::query::{Query, QueryError, solve};
 use serde::{Deserialize, Serialize};
 
-use super::{
+use crate::{
+    error::ExperimentError,
     format::{Experiment, Plot},
     verdict::{self, Verdict},
 };
-use crate::failure::BadInput;
 
 /// What a row says besides the fields of its query.
 #[derive(Debug, Clone, Deserialize)]
@@ -37,7 +37,7 @@ const OWN: [&str; 8] =
 /// What is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Value {
+pub(crate) enum Value {
     #[default]
     Epsilon,
     /// Epsilon of a Gaussian whose rho was rounded to two decimals, as Xu et al. 2023 did.
@@ -51,15 +51,15 @@ pub(super) enum Value {
 
 /// What came of a row.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Computed {
-    pub(super) name: String,
-    pub(super) what: Value,
+pub(crate) struct Computed {
+    pub(crate) name: String,
+    pub(crate) what: Value,
     #[serde(serialize_with = "federated::sweep::bootstrap::number")]
-    pub(super) ours: f64,
+    pub(crate) ours: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) paper: Option<f64>,
+    pub(crate) paper: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) verdict: Option<Verdict>,
+    pub(crate) verdict: Option<Verdict>,
     #[serde(skip)]
     line: Option<String>,
     #[serde(skip)]
@@ -67,13 +67,14 @@ pub(super) struct Computed {
 }
 
 /// Computes all rows.
-pub(super) fn run(experiment: &Experiment) -> Result<Vec<Computed>, BadInput> {
+pub(crate) fn run(experiment: &Experiment) -> Result<Vec<Computed>, ExperimentError> {
     experiment.row.iter().enumerate().map(|(number, table)| row(experiment, number, table)).collect()
 }
 
-fn row(experiment: &Experiment, number: usize, table: &toml::Table) -> Result<Computed, BadInput> {
+fn row(experiment: &Experiment, number: usize, table: &toml::Table) -> Result<Computed, ExperimentError> {
     let name = table.get("name").and_then(toml::Value::as_str).map_or_else(|| (number + 1).to_string(), str::to_owned);
-    let wrong = |problem: &dyn std::fmt::Display| BadInput::Refused(format!("row {name}: {problem}"));
+    let wrong =
+        |problem: &dyn std::fmt::Display| ExperimentError::Row { name: name.clone(), problem: problem.to_string() };
     let (own, mut fields) = (table.clone(), experiment.query.clone());
     let (own, of_query): (toml::Table, toml::Table) = own.into_iter().partition(|(key, _)| OWN.contains(&key.as_str()));
     fields.extend(of_query);
@@ -94,22 +95,22 @@ fn row(experiment: &Experiment, number: usize, table: &toml::Table) -> Result<Co
     Ok(Computed { name: row.name, what: row.value, ours, paper: row.paper, verdict, line: row.line, fields })
 }
 
-fn compute(row: &Row, query: &Query) -> Result<f64, BadInput> {
+fn compute(row: &Row, query: &Query) -> Result<f64, QueryError> {
     let solves = matches!(row.value, Value::Cohort | Value::NoiseMultiplier | Value::Rounds);
     let target = || {
-        row.target_epsilon.ok_or_else(|| BadInput::Missing {
+        row.target_epsilon.ok_or_else(|| QueryError::Missing {
             field: "target_epsilon",
             why: "what is sought follows from what the run may cost".into(),
         })
     };
     if !solves && row.target_epsilon.is_some() {
-        return Err(BadInput::OutOfPlace {
+        return Err(QueryError::OutOfPlace {
             field: "target_epsilon",
             with: "a value that nothing is sought for".into(),
         });
     }
     if row.value != Value::Cohort && row.noise_ratio.is_some() {
-        return Err(BadInput::OutOfPlace { field: "noise_ratio", with: "anything but value = \"cohort\"".into() });
+        return Err(QueryError::OutOfPlace { field: "noise_ratio", with: "anything but value = \"cohort\"".into() });
     }
     Ok(match row.value {
         Value::Epsilon => query.judge()?.epsilon.get(),
@@ -125,7 +126,7 @@ fn compute(row: &Row, query: &Query) -> Result<f64, BadInput> {
 }
 
 /// One picture: the values over a field of the queries; what the paper printed is a line of its own.
-pub(super) fn draw(title: &str, plot: &Plot, rows: &[Computed]) -> Chart {
+pub(crate) fn draw(title: &str, plot: &Plot, rows: &[Computed]) -> Chart {
     let mut lines: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
     let mut add = |name: String, point: (f64, f64)| match lines.iter_mut().find(|(known, _)| *known == name) {
         Some((_, points)) => points.push(point),
@@ -161,7 +162,7 @@ pub(super) fn draw(title: &str, plot: &Plot, rows: &[Computed]) -> Chart {
 }
 
 impl Value {
-    pub(super) const fn label(self) -> &'static str {
+    pub(crate) const fn label(self) -> &'static str {
         match self {
             Self::Epsilon | Self::EpsilonAsPublished => "epsilon",
             Self::Rho => "rho",

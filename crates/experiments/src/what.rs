@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// A number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum What {
+pub(crate) enum What {
     #[default]
     AccuracyTop1,
     AccuracyTop3,
@@ -30,7 +30,7 @@ pub(super) enum What {
 
 impl What {
     /// Where every evaluation measures it.
-    pub(super) const fn measure(self) -> Option<Measure> {
+    pub(crate) const fn measure(self) -> Option<Measure> {
         Some(match self {
             Self::AccuracyTop1 => Measure::AccuracyTop1,
             Self::AccuracyTop3 => Measure::AccuracyTop3,
@@ -45,7 +45,7 @@ impl What {
     }
 
     /// Which head it asks for.
-    pub(super) const fn head(self) -> Option<usize> {
+    pub(crate) const fn head(self) -> Option<usize> {
         match self {
             Self::Head10 => Some(0),
             Self::Head50 => Some(1),
@@ -55,13 +55,13 @@ impl What {
     }
 
     /// As `experiment.toml` has it.
-    pub(super) fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         let name = toml::Value::try_from(self).expect("a variant without fields serialises");
         name.as_str().expect("to its name").to_owned()
     }
 
     /// In words.
-    pub(super) const fn label(self) -> &'static str {
+    pub(crate) const fn label(self) -> &'static str {
         match self {
             Self::Head10 => "of 10 predictions, among the 10 most frequent words",
             Self::Head50 => "of 10 predictions, among the 50 most frequent words",
@@ -74,17 +74,17 @@ impl What {
     }
 
     /// Whether it is a share, which people read in percent.
-    pub(super) fn is_share(self) -> bool {
+    pub(crate) fn is_share(self) -> bool {
         self.measure().is_some_and(Measure::is_share)
     }
 
     /// Whether more of it is better.
-    pub(super) fn is_good(self) -> bool {
+    pub(crate) fn is_good(self) -> bool {
         self.measure().is_some_and(Measure::is_good)
     }
 
     /// As a table shows it.
-    pub(super) fn shown(self, value: f64) -> String {
+    pub(crate) fn shown(self, value: f64) -> String {
         match self {
             _ if value.is_nan() => "none".into(),
             _ if self.is_share() => format!("{:.2} %", 100.0 * value),
@@ -95,7 +95,7 @@ impl What {
     }
 
     /// A mean with its interval or range, where there is one.
-    pub(super) fn estimated(self, estimate: &Estimate) -> String {
+    pub(crate) fn estimated(self, estimate: &Estimate) -> String {
         estimate.written(|value| self.shown(value))
     }
 }

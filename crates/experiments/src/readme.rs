@@ -4,10 +4,14 @@ use std::fmt::Write;
 
 use federated::{report::four_digits, sweep::bootstrap::in_brackets};
 
-use super::{format::Experiment, results::Results, what::What};
+use crate::{
+    format::Experiment,
+    results::{Beside, Results},
+    what::What,
+};
 
 /// The part, without its marks.
-pub(super) fn part(results: &Results, experiment: &Experiment, command: &str, pictures: &[String]) -> String {
+pub(crate) fn part(results: &Results, experiment: &Experiment, command: &str, pictures: &[String]) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = writeln!(text, "`{command}` (keyhush {}{}):\n", results.keyhush, kernels(results));
@@ -49,7 +53,7 @@ fn table(head: &[String], rows: &[Vec<String>]) -> String {
 }
 
 /// The rows of the table of variants, its head first: for the page and for the terminal.
-pub(super) fn cells(results: &Results, columns: &[What]) -> Vec<Vec<String>> {
+pub(crate) fn cells(results: &Results, columns: &[What]) -> Vec<Vec<String>> {
     let mut rows = vec![vec!["variant".to_owned()]];
     rows[0].extend(columns.iter().map(|what| what.label().to_owned()));
     for variant in &results.variants {
@@ -75,7 +79,7 @@ fn variants(results: &Results, experiment: &Experiment) -> String {
 }
 
 /// The rows of the table of what was computed, its head first.
-pub(super) fn computed(results: &Results) -> Vec<Vec<String>> {
+pub(crate) fn computed(results: &Results) -> Vec<Vec<String>> {
     let mut rows = vec![["", "what", "printed", "computed", ""].map(str::to_owned).to_vec()];
     for row in &results.rows {
         let holds = row.verdict.as_ref().map_or("", |verdict| if verdict.holds { "agrees" } else { "differs" });
@@ -92,7 +96,7 @@ fn rows(results: &Results) -> String {
 
 fn paper_values(results: &Results) -> String {
     let head = ["", "paper", "here"].map(str::to_owned);
-    let row = |value: &super::results::Beside| {
+    let row = |value: &Beside| {
         let unit = if value.unit.is_empty() { String::new() } else { format!(" {}", value.unit) };
         let ours = value.ours.as_ref().map_or_else(String::new, |ours| value.what.estimated(ours));
         vec![value.name.clone(), format!("{}{unit}", value.paper), ours]
@@ -101,7 +105,7 @@ fn paper_values(results: &Results) -> String {
 }
 
 /// The text with the part between its marks replaced, or put at the end where it has none.
-pub(super) fn replaced(text: &str, mark: &str, part: &str) -> String {
+pub(crate) fn replaced(text: &str, mark: &str, part: &str) -> String {
     let (open, close) = (format!("<!-- {mark} -->"), format!("<!-- /{mark} -->"));
     let marked = format!("{open}\n{part}\n{close}");
     if let Some((before, rest)) = text.split_once(&open)
@@ -113,7 +117,7 @@ pub(super) fn replaced(text: &str, mark: &str, part: &str) -> String {
 }
 
 /// What a README begins with until somebody writes it.
-pub(super) fn begun(experiment: &Experiment) -> String {
+pub(crate) fn begun(experiment: &Experiment) -> String {
     let Experiment { title, paper, says, .. } = experiment;
     format!("# {title}\n\n{paper}: {says}.\n")
 }

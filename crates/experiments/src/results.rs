@@ -8,50 +8,61 @@ use federated::{
 };
 use serde::Serialize;
 
-use super::{accounting::Computed, format::Experiment, training::Outcome, verdict::Verdict, what::What};
+use crate::{
+    accounting::Computed,
+    format::{Experiment, Kind},
+    readme,
+    training::Outcome,
+    verdict::Verdict,
+    what::What,
+};
 
 /// What an experiment came to.
 #[derive(Debug, Serialize)]
-pub(super) struct Results {
-    pub(super) title: String,
-    pub(super) paper: String,
-    pub(super) says: String,
+pub struct Results {
+    /// What is compared.
+    pub title: String,
+    /// Where.
+    pub paper: String,
+    pub(crate) says: String,
     /// The version of keyhush.
-    pub(super) keyhush: String,
+    pub(crate) keyhush: String,
     /// The kernels, on which the last bits depend.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) kernels: Option<String>,
+    pub(crate) kernels: Option<String>,
     /// The name of the store, where its users were trained on.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) store: Option<String>,
+    pub(crate) store: Option<String>,
     /// What was set beside it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) set: Vec<String>,
+    pub(crate) set: Vec<String>,
+    /// What is not as the experiment says.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) notes: Vec<String>,
+    pub notes: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) variants: Vec<OfVariant>,
+    pub(crate) variants: Vec<OfVariant>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) rows: Vec<Computed>,
+    pub(crate) rows: Vec<Computed>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) paper_values: Vec<Beside>,
+    pub(crate) paper_values: Vec<Beside>,
+    /// What must hold, and whether it does.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) expectations: Vec<Verdict>,
+    pub expectations: Vec<Verdict>,
 }
 
 /// What a variant came to.
 #[derive(Debug, Serialize)]
-pub(super) struct OfVariant {
-    pub(super) name: String,
-    pub(super) set: Vec<String>,
+pub(crate) struct OfVariant {
+    pub(crate) name: String,
+    pub(crate) set: Vec<String>,
     /// The mean over the seeds at the end, of each column of the table.
-    pub(super) ends: BTreeMap<String, Estimate>,
-    pub(super) seeds: Vec<OfSeed>,
+    pub(crate) ends: BTreeMap<String, Estimate>,
+    pub(crate) seeds: Vec<OfSeed>,
 }
 
 /// Where a run ended.
 #[derive(Debug, Serialize)]
-pub(super) struct OfSeed {
+pub(crate) struct OfSeed {
     rounds: u64,
     /// Smoothed over the last evaluations.
     accuracy_top1: f64,
@@ -66,19 +77,19 @@ pub(super) struct OfSeed {
 
 /// A number of the paper, and ours.
 #[derive(Debug, Serialize)]
-pub(super) struct Beside {
-    pub(super) name: String,
-    pub(super) paper: f64,
-    pub(super) unit: String,
+pub(crate) struct Beside {
+    pub(crate) name: String,
+    pub(crate) paper: f64,
+    pub(crate) unit: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) ours: Option<Estimate>,
+    pub(crate) ours: Option<Estimate>,
     #[serde(skip)]
-    pub(super) what: What,
+    pub(crate) what: What,
 }
 
 impl Results {
     /// Without what was found.
-    pub(super) fn new(experiment: &Experiment) -> Self {
+    pub(crate) fn new(experiment: &Experiment) -> Self {
         Self {
             title: experiment.title.clone(),
             paper: experiment.paper.clone(),
@@ -95,8 +106,18 @@ impl Results {
         }
     }
 
+    /// The rows of the table, its head first: of the variants, or of what was computed.
+    #[must_use]
+    pub fn table(&self, experiment: &Experiment) -> Vec<Vec<String>> {
+        match experiment.kind {
+            Kind::Training => readme::cells(self, &experiment.columns),
+            Kind::Accounting => readme::computed(self),
+        }
+    }
+
     /// What must hold and does not.
-    pub(super) fn failed(&self) -> Vec<&str> {
+    #[must_use]
+    pub fn failed(&self) -> Vec<&str> {
         let of_rows = self.rows.iter().filter_map(|row| row.verdict.as_ref());
         let all = of_rows.chain(&self.expectations);
         all.filter(|verdict| !verdict.holds).map(|verdict| verdict.text.as_str()).collect()
@@ -104,7 +125,7 @@ impl Results {
 }
 
 impl OfVariant {
-    pub(super) fn new(outcome: &Outcome<'_>, columns: &[What]) -> Self {
+    pub(crate) fn new(outcome: &Outcome<'_>, columns: &[What]) -> Self {
         let end = |what: &What| (what.name(), outcome.estimate(*what, None));
         let seed = |run: &Vec<federated::metrics::Metrics>| OfSeed {
             rounds: run.last().map_or(0, |line| line.round),

@@ -2,14 +2,13 @@
 
 use federated::chart::{Chart, Series};
 
-use super::{format::Plot, training::Outcome, what::What};
-use crate::failure::BadInput;
+use crate::{error::ExperimentError, format::Plot, training::Outcome, what::What};
 
 /// Width and height, in pixels.
-pub(super) const SIZE: (u32, u32) = (720, 440);
+pub(crate) const SIZE: (u32, u32) = (720, 440);
 
 /// One picture.
-pub(super) fn draw(title: &str, plot: &Plot, outcomes: &[Outcome<'_>]) -> Result<Chart, BadInput> {
+pub(crate) fn draw(title: &str, plot: &Plot, outcomes: &[Outcome<'_>]) -> Result<Chart, ExperimentError> {
     let drawn = |outcome: &&Outcome<'_>| plot.only.as_ref().is_none_or(|only| only.contains(&outcome.variant.name));
     let outcomes: Vec<&Outcome<'_>> = outcomes.iter().filter(drawn).collect();
     let smooth = plot.smoothed.unwrap_or_else(|| plot.y.is_good());
@@ -50,7 +49,7 @@ fn over_rounds(chart: Chart, what: What, smooth: bool, outcomes: &[&Outcome<'_>]
 type Point = (f64, f64, f64, f64);
 
 /// A point a variant; one without a number there is a dashed line.
-fn over_setting(chart: Chart, plot: &Plot, outcomes: &[&Outcome<'_>]) -> Result<Chart, BadInput> {
+fn over_setting(chart: Chart, plot: &Plot, outcomes: &[&Outcome<'_>]) -> Result<Chart, ExperimentError> {
     let (mut lines, mut reference): (Vec<(String, Vec<Point>)>, _) = (Vec::new(), Vec::new());
     let scale = scale(plot.y);
     for outcome in outcomes {
@@ -67,7 +66,7 @@ fn over_setting(chart: Chart, plot: &Plot, outcomes: &[&Outcome<'_>]) -> Result<
         }
     }
     if lines.is_empty() {
-        return Err(BadInput::Refused(format!("plot: no variant has a number at x = {:?}", plot.x)));
+        return Err(ExperimentError::Plot { x: plot.x.clone() });
     }
     let series = lines.into_iter().map(|(name, mut points)| {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -3,18 +3,19 @@
 use federated::{report::four_digits, sweep::bootstrap::Estimate};
 use serde::Serialize;
 
-use super::{accounting::Computed, format::Expect, training::Outcome, what::What};
+use crate::{accounting::Computed, format::Expect, training::Outcome, what::What};
 
 /// What came of an expectation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Verdict {
+pub struct Verdict {
     /// What was expected, and what was found.
-    pub(super) text: String,
-    pub(super) holds: bool,
+    pub text: String,
+    /// Whether it holds.
+    pub holds: bool,
 }
 
 /// Judges one expectation of what was trained.
-pub(super) fn judge(expect: &Expect, outcomes: &[Outcome<'_>]) -> Verdict {
+pub(crate) fn judge(expect: &Expect, outcomes: &[Outcome<'_>]) -> Verdict {
     let value = |name: &str| {
         let found = outcomes.iter().find(|outcome| outcome.variant.name == name);
         found.map_or(f64::NAN, |outcome| number(expect, outcome))
@@ -23,7 +24,7 @@ pub(super) fn judge(expect: &Expect, outcomes: &[Outcome<'_>]) -> Verdict {
 }
 
 /// Judges one expectation of what was computed.
-pub(super) fn judge_rows(expect: &Expect, rows: &[Computed]) -> Verdict {
+pub(crate) fn judge_rows(expect: &Expect, rows: &[Computed]) -> Verdict {
     let row = |name: &str| rows.iter().find(|row| row.name == name);
     let names = [&expect.higher, &expect.of].into_iter().flatten().chain(expect.falling.iter().flatten());
     let what = names.into_iter().find_map(|name| Some(row(name)?.what.label())).unwrap_or_default();
@@ -119,7 +120,7 @@ fn number(expect: &Expect, outcome: &Outcome<'_>) -> f64 {
 }
 
 /// A row of an accounting experiment: the printed value against ours.
-pub(super) fn near(what: &str, ours: f64, paper: f64, tolerance: f64) -> Verdict {
+pub(crate) fn near(what: &str, ours: f64, paper: f64, tolerance: f64) -> Verdict {
     let holds = (ours - paper).abs() <= tolerance;
     let text = format!("{what} is {paper} within {tolerance:.4}: {}", four_digits(ours));
     Verdict { text, holds }
@@ -131,12 +132,10 @@ mod tests {
 
     use serde_json::Value;
 
-    use super::{
-        super::{
-            all,
-            format::{Experiment, Kind},
-        },
-        *,
+    use super::*;
+    use crate::{
+        all,
+        format::{Experiment, Kind},
     };
 
     /// The experiments of the repository, with their folders.

@@ -36,62 +36,62 @@ use std::{
 use federated::sweep::grid;
 use serde::{Deserialize, Deserializer, de::Error};
 
-use super::what::What;
-use crate::failure::BadInput;
+use crate::{error::ExperimentError, what::What};
 
 /// The file in the folder of an experiment.
-pub(super) const FILE: &str = "experiment.toml";
+pub(crate) const FILE: &str = "experiment.toml";
 
 /// An experiment.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Experiment {
+pub struct Experiment {
     /// What is compared.
-    pub(super) title: String,
+    pub title: String,
     /// Where.
-    pub(super) paper: String,
+    pub paper: String,
     /// What the paper says about it, in a sentence.
-    pub(super) says: String,
+    pub says: String,
     /// How much of it was shown here; nothing until somebody has judged.
     state: Option<State>,
     /// With `partly` and `not-reproduced`: what was not shown.
     but: Option<String>,
-    pub(super) kind: Kind,
+    /// What is done.
+    pub kind: Kind,
 
     /// Of training: the settings that all variants change, beside this file.
-    pub(super) config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// Of training: runs of each variant.
     #[serde(default = "one")]
-    pub(super) seeds: u64,
+    pub seeds: u64,
     /// Of training: every combination is a variant, as in `keyhush sweep`; comes before those that are named.
     #[serde(default)]
-    pub(super) grid: Vec<String>,
+    pub(crate) grid: Vec<String>,
     /// Of training: also set where the users of a store are trained on.
     #[serde(default)]
-    pub(super) with_store: Vec<String>,
+    pub(crate) with_store: Vec<String>,
     /// Of training: the columns of the table.
     #[serde(default = "columns")]
-    pub(super) columns: Vec<What>,
+    pub(crate) columns: Vec<What>,
     #[serde(default)]
-    pub(super) variant: Vec<Variant>,
+    pub(crate) variant: Vec<Variant>,
 
     /// Of accounting: what all rows have in common, as `keyhush privacy epsilon` asks for it.
     #[serde(default)]
-    pub(super) query: toml::Table,
+    pub(crate) query: toml::Table,
     /// Of accounting: how far from the printed value a row may be.
-    pub(super) tolerance: Option<f64>,
+    pub(crate) tolerance: Option<f64>,
     /// Of accounting: the same, as a share of the printed value.
-    pub(super) relative_tolerance: Option<f64>,
+    pub(crate) relative_tolerance: Option<f64>,
     #[serde(default)]
-    pub(super) row: Vec<toml::Table>,
+    pub(crate) row: Vec<toml::Table>,
 
     /// What is drawn: one picture or several.
     #[serde(default, deserialize_with = "one_or_several")]
-    pub(super) plot: Vec<Plot>,
+    pub(crate) plot: Vec<Plot>,
     #[serde(default)]
-    pub(super) paper_value: Vec<PaperValue>,
+    pub(crate) paper_value: Vec<PaperValue>,
     #[serde(default)]
-    pub(super) expect: Vec<Expect>,
+    pub(crate) expect: Vec<Expect>,
 }
 
 const fn one() -> u64 {
@@ -130,7 +130,7 @@ impl State {
 /// What is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Kind {
+pub enum Kind {
     /// Models are trained.
     Training,
     /// Epsilons and the like are computed.
@@ -138,7 +138,9 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const fn name(self) -> &'static str {
+    /// In a word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Training => "training",
             Self::Accounting => "accounting",
@@ -149,98 +151,98 @@ impl Kind {
 /// Runs that differ in their seeds alone.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Variant {
-    pub(super) name: String,
+pub(crate) struct Variant {
+    pub(crate) name: String,
     /// Other settings than those of the experiment, beside its file.
-    pub(super) config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// What it changes, as `--set` does.
     #[serde(default)]
-    pub(super) set: Vec<String>,
+    pub(crate) set: Vec<String>,
     /// Every combination is a variant of its own, named after this one and its values.
     #[serde(default)]
-    pub(super) grid: Vec<String>,
+    pub(crate) grid: Vec<String>,
     /// Also set where the users of a store are trained on.
     #[serde(default)]
-    pub(super) with_store: Vec<String>,
+    pub(crate) with_store: Vec<String>,
     /// Stays with the made-up crowd where others train on the users of a store.
     #[serde(default)]
-    pub(super) keeps_crowd: bool,
+    pub(crate) keeps_crowd: bool,
     /// A variant above, from whose model it starts; its cost is composed (rule P15).
-    pub(super) from: Option<String>,
+    pub(crate) from: Option<String>,
     /// With `from`: why that model may be taken for public. Then its cost is not composed.
-    pub(super) public: Option<String>,
+    pub(crate) public: Option<String>,
     /// Settings that say on whose held-out text the last model is measured, where that is not who it was trained on.
     #[serde(default)]
-    pub(super) evaluate_on: Vec<String>,
+    pub(crate) evaluate_on: Vec<String>,
     /// The line of a picture that it belongs to.
-    pub(super) line: Option<String>,
+    pub(crate) line: Option<String>,
 }
 
 /// A picture.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Plot {
+pub(crate) struct Plot {
     /// `round`, a key that the variants set, or something that is measured; of accounting, a field of the queries.
-    pub(super) x: String,
+    pub(crate) x: String,
     /// What is measured; of accounting it is the value of the rows.
     #[serde(default)]
-    pub(super) y: What,
+    pub(crate) y: What,
     /// Whether curves over rounds are smoothed; accuracies are, if nothing is said.
-    pub(super) smoothed: Option<bool>,
+    pub(crate) smoothed: Option<bool>,
     #[serde(default)]
-    pub(super) log_x: bool,
+    pub(crate) log_x: bool,
     #[serde(default)]
-    pub(super) log_y: bool,
+    pub(crate) log_y: bool,
     /// The key or field by which points are put into lines, where variants do not name theirs.
-    pub(super) lines: Option<String>,
+    pub(crate) lines: Option<String>,
     /// Of several points of a line with the same x only the best is drawn.
     #[serde(default)]
-    pub(super) best: bool,
+    pub(crate) best: bool,
     /// The variants that are drawn; all if nothing is said.
-    pub(super) only: Option<Vec<String>>,
-    pub(super) title: Option<String>,
+    pub(crate) only: Option<Vec<String>>,
+    pub(crate) title: Option<String>,
 }
 
 /// A number that the paper printed.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PaperValue {
-    pub(super) name: String,
-    pub(super) value: f64,
+pub(crate) struct PaperValue {
+    pub(crate) name: String,
+    pub(crate) value: f64,
     #[serde(default)]
-    pub(super) unit: String,
+    pub(crate) unit: String,
     /// The variant whose number stands beside it.
-    pub(super) variant: Option<String>,
+    pub(crate) variant: Option<String>,
     /// Which number; the top-1 accuracy if nothing is said.
     #[serde(default)]
-    pub(super) what: What,
+    pub(crate) what: What,
     /// At this round; at the end if nothing is said.
-    pub(super) at: Option<u64>,
+    pub(crate) at: Option<u64>,
 }
 
 /// What must hold, for the mean over the seeds, or for what rows come to.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Expect {
+pub(crate) struct Expect {
     /// Of training: which number. A row has only one.
-    pub(super) what: Option<What>,
+    pub(crate) what: Option<What>,
     /// At this round; at the end if nothing is said.
-    pub(super) at: Option<u64>,
+    pub(crate) at: Option<u64>,
     /// Not the number itself, but the rounds after which it is reached.
-    pub(super) reach: Option<f64>,
+    pub(crate) reach: Option<f64>,
     /// This variant's or row's is higher than `lower`'s.
-    pub(super) higher: Option<String>,
-    pub(super) lower: Option<String>,
+    pub(crate) higher: Option<String>,
+    pub(crate) lower: Option<String>,
     /// At least by so much; 0 if nothing is said.
-    pub(super) by: Option<f64>,
+    pub(crate) by: Option<f64>,
     /// It is at least so many times `lower`'s, or the next one's of `falling`.
-    pub(super) ratio: Option<f64>,
+    pub(crate) ratio: Option<f64>,
     /// Each of these is higher than the next.
-    pub(super) falling: Option<Vec<String>>,
+    pub(crate) falling: Option<Vec<String>>,
     /// This variant's lies within `least` and `most`.
-    pub(super) of: Option<String>,
-    pub(super) least: Option<f64>,
-    pub(super) most: Option<f64>,
+    pub(crate) of: Option<String>,
+    pub(crate) least: Option<f64>,
+    pub(crate) most: Option<f64>,
 }
 
 fn one_or_several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Plot>, D::Error> {
@@ -253,13 +255,25 @@ fn one_or_several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Plot
 
 impl Experiment {
     /// Reads and checks the experiment of a folder.
-    pub(super) fn read(folder: &Path) -> Result<Self, BadInput> {
+    ///
+    /// # Errors
+    /// When its file cannot be read or cannot be meant.
+    pub fn read(folder: &Path) -> Result<Self, ExperimentError> {
         let path = folder.join(FILE);
-        let wrong = |problem: &dyn std::fmt::Display| BadInput::Refused(format!("{}: {problem}", path.display()));
+        let wrong = |problem: &dyn std::fmt::Display| ExperimentError::Format {
+            path: path.clone(),
+            problem: problem.to_string(),
+        };
         let text = fs::read_to_string(&path).map_err(|error| wrong(&error))?;
         let mut experiment: Self = toml::from_str(&text).map_err(|error| wrong(&error.to_string().trim_end()))?;
         experiment.multiply().and_then(|()| experiment.check()).map_err(|problem| wrong(&problem))?;
         Ok(experiment)
+    }
+
+    /// How many variants are trained.
+    #[must_use]
+    pub const fn variants(&self) -> usize {
+        self.variant.len()
     }
 
     /// Puts every combination of a grid into the place of its grid.
@@ -415,7 +429,8 @@ impl Experiment {
     }
 
     /// How much was shown, in words; nothing until somebody has judged.
-    pub(super) fn judged(&self) -> Option<String> {
+    #[must_use]
+    pub fn judged(&self) -> Option<String> {
         let name = self.state?.name();
         Some(self.but.as_ref().map_or_else(|| name.to_owned(), |but| format!("{name}: {but}")))
     }

@@ -5,8 +5,7 @@ use privacy::{
 };
 use serde_json::json;
 
-use super::{Section, cell, refused, strings};
-use crate::failure::BadInput;
+use super::{Section, TableError, cell, strings};
 
 const POPULATION: u64 = 1_000_000;
 /// The cohort at which Figure 7 gives the noise that a task bears.
@@ -22,7 +21,7 @@ const ROWS: [(&str, u64, f64, u64, f64); 6] = [
     ("SO-LR", 1500, 0.01, 13_958, 1.396),
 ];
 
-pub(super) fn tables() -> Result<Vec<Section>, BadInput> {
+pub(super) fn tables() -> Result<Vec<Section>, TableError> {
     let mut section = Section {
         title: "Andrew et al. 2021, Table 1: the smallest cohort m with epsilon <= 5 at delta = 10^-6.6, 10^6 users"
             .into(),
@@ -35,8 +34,8 @@ pub(super) fn tables() -> Result<Vec<Section>, BadInput> {
         cells: Vec::new(),
     };
     let target = Target {
-        epsilon: Epsilon::new(5.0).map_err(refused)?,
-        delta: Delta::new(10f64.powf(-6.6)).map_err(refused)?,
+        epsilon: Epsilon::new(5.0)?,
+        delta: Delta::new(10f64.powf(-6.6))?,
         accountant: AccountantKind::Rdp,
         group: 1,
     };
@@ -51,7 +50,7 @@ pub(super) fn tables() -> Result<Vec<Section>, BadInput> {
             .times(rounds),
             Err(error) => PrivacyEvent::NonPrivate { what: error.to_string() },
         };
-        let found = target.smallest_cohort(POPULATION, event).map_err(refused)?;
+        let found = target.smallest_cohort(POPULATION, event)?;
         let (m, epsilon) = (found.value, found.judgement.epsilon.get());
         section.rows.push(vec![
             task.to_owned(),

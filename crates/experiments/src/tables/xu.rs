@@ -6,8 +6,7 @@ use privacy::{
 };
 use serde_json::json;
 
-use super::{Section, cell, judge, refused, strings};
-use crate::failure::BadInput;
+use super::{Section, TableError, cell, judge, strings};
 
 const NOISE_MULTIPLIER: f64 = 7.0;
 const DELTA: f64 = 1e-10;
@@ -56,7 +55,7 @@ const ROWS: [Row; 20] = [
     row("OTF", "pt-PT", (430, 54, 7), 0.99, Some(9.56)),
 ];
 
-pub(super) fn tables() -> Result<Vec<Section>, BadInput> {
+pub(super) fn tables() -> Result<Vec<Section>, TableError> {
     let mut section = Section {
         title: "Xu et al. 2023: tree noise, z = 7, epsilon at delta = 1e-10 under zero-out adjacency".into(),
         header: strings([
@@ -91,18 +90,18 @@ pub(super) fn tables() -> Result<Vec<Section>, BadInput> {
     } in ROWS
     {
         let participation = Participation::MinSeparation {
-            separation: MinSeparation::rounds_between(min_s).map_err(refused)?,
+            separation: MinSeparation::rounds_between(min_s)?,
             max_participations: max_p,
         };
         let segments = vec![Segment::of(rounds)];
-        let squared = sensitivity::of_matrix(&NoiseMatrix::Tree, &segments, &participation).map_err(refused)?.squared;
+        let squared = sensitivity::of_matrix(&NoiseMatrix::Tree, &segments, &participation)?.squared;
         let rho = squared / (2.0 * NOISE_MULTIPLIER * NOISE_MULTIPLIER);
         let event = PrivacyEvent::CorrelatedGaussian {
             adjacency: Adjacency::ZeroOut,
             matrix: NoiseMatrix::Tree,
             segments,
             participation,
-            noise: NoiseMultiplier::new(NOISE_MULTIPLIER).map_err(refused)?.into(),
+            noise: NoiseMultiplier::new(NOISE_MULTIPLIER)?.into(),
         };
         let epsilon = judge(AccountantKind::Best, &event, DELTA)?;
         let as_published = epsilon_of_rho(printed_rho)?;
@@ -134,7 +133,7 @@ pub(super) fn tables() -> Result<Vec<Section>, BadInput> {
 }
 
 /// Epsilon of the Gaussian with this rho.
-fn epsilon_of_rho(rho: f64) -> Result<f64, BadInput> {
-    let z = NoiseMultiplier::new(1.0 / (2.0 * rho).sqrt()).map_err(refused)?;
+fn epsilon_of_rho(rho: f64) -> Result<f64, TableError> {
+    let z = NoiseMultiplier::new(1.0 / (2.0 * rho).sqrt())?;
     judge(AccountantKind::Zcdp, &PrivacyEvent::gaussian(Adjacency::ZeroOut, z), DELTA)
 }

@@ -3,8 +3,7 @@
 use privacy::AccountantKind;
 use serde_json::json;
 
-use super::{Section, as_printed, cell, judge, poisson, short, strings};
-use crate::failure::BadInput;
+use super::{Section, TableError, as_printed, cell, judge, poisson, short, strings};
 
 /// The two versions of the paper.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,7 +56,7 @@ const IN_TEXT: [(f64, f64, u64, f64, f64); 6] = [
     (1e8, 5000.0, 4980, 1e-9, 1.2),
 ];
 
-pub(super) fn tables(version: Version) -> Result<Vec<Section>, BadInput> {
+pub(super) fn tables(version: Version) -> Result<Vec<Section>, TableError> {
     let mut sections = table_1(version)?;
     sections.push(runs(version, "2", "epsilon after 5000 rounds at delta 1e-9, z = 1", 3, &table_2_runs())?);
     if version == Version::Published {
@@ -71,7 +70,7 @@ fn table_2_runs() -> Vec<(f64, f64, u64, f64, f64)> {
 }
 
 /// Table 1 as printed, and the same runs judged tightly.
-fn table_1(version: Version) -> Result<Vec<Section>, BadInput> {
+fn table_1(version: Version) -> Result<Vec<Section>, TableError> {
     let mut header = strings(["users", "cohort", "noise"]);
     header.extend((0..7).map(|k| format!("10^{k}")));
     let section = |title: String, notes: &[&str]| Section {
@@ -123,7 +122,7 @@ fn runs(
     title: &str,
     decimals: usize,
     runs: &[(f64, f64, u64, f64, f64)],
-) -> Result<Section, BadInput> {
+) -> Result<Section, TableError> {
     let mut section = Section {
         title: format!(
             "McMahan et al., {}: {title}",

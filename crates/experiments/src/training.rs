@@ -16,43 +16,54 @@ use lm::{
     metrics::Metrics,
 };
 
-use super::{
+use crate::{
+    error::ExperimentError,
     format::{Experiment, Variant},
     what::What,
 };
-use crate::{
-    failure::BadInput,
-    sweep::Progress,
-    train::{After, of_config, refused},
-};
 
 /// How an experiment is run.
-pub(super) struct Job<'a> {
-    pub(super) experiment: &'a Experiment,
+pub struct Job<'a> {
+    /// Which.
+    pub experiment: &'a Experiment,
     /// Where it stands.
-    pub(super) folder: &'a Path,
+    pub folder: &'a Path,
     /// Where its runs go.
-    pub(super) runs: &'a Path,
-    pub(super) store: Option<&'a Path>,
-    pub(super) set: &'a [String],
-    pub(super) seeds: u64,
-    pub(super) means: Means,
-    pub(super) quiet: bool,
+    pub runs: &'a Path,
+    /// The store whose users are trained on, instead of the made-up crowd.
+    pub store: Option<&'a Path>,
+    /// Other values for settings, in all variants.
+    pub set: &'a [String],
+    /// Runs of each variant.
+    pub seeds: u64,
+    /// Kernels and threads.
+    pub means: Means,
+}
+
+/// A run that is to be trained to its end, or taken as it is where it is done.
+#[derive(Debug, Clone, Copy)]
+pub struct OneRun<'a> {
+    /// For people: its variant and seed.
+    pub label: &'a str,
+    /// Its settings.
+    pub config: &'a Config,
+    /// Its folder.
+    pub folder: &'a Path,
 }
 
 /// What came of a variant.
-pub(super) struct Outcome<'a> {
-    pub(super) variant: &'a Variant,
+pub(crate) struct Outcome<'a> {
+    pub(crate) variant: &'a Variant,
     /// The settings of its first run.
-    pub(super) config: Config,
-    pub(super) runs: Runs,
+    pub(crate) config: Config,
+    pub(crate) runs: Runs,
     /// What the last models were asked, where anything was.
-    pub(super) ends: Vec<Metrics>,
+    pub(crate) ends: Vec<Metrics>,
 }
 
 impl Outcome<'_> {
     /// A number, the mean over the seeds, at a round or at the end.
-    pub(super) fn estimate(&self, what: What, at: Option<u64>) -> Estimate {
+    pub(crate) fn estimate(&self, what: What, at: Option<u64>) -> Estimate {
         let of_end = |end: &Metrics| match what {
             What::AccuracyTop1 => end.accuracy.map(|a| a[0]),
             What::AccuracyTop3 => end.accuracy.map(|a| a[1]),
@@ -73,8 +84,11 @@ impl Outcome<'_> {
     }
 }
 
-/// Runs everything.
-pub(super) fn run<'a>(job: &Job<'a>) -> anyhow::Result<(Vec<Outcome<'a>>, Vec<String>)> {
+/// Runs everything; `train` trains one run and gives its evaluations.
+pub(crate) fn run<'a, E: From<ExperimentError>>(
+    job: &Job<'a>,
+    train: &mut dyn FnMut(OneRun<'_>) -> Result<Vec<federated::metrics::Metrics>, E>,
+) -> Result<(Vec<Outcome<'a>>, Vec<String>), E> {
     let variants = &job.experiment.variant;
     let mut notes = Vec::new();
     // All that can be known to be wrong is said before any work.
@@ -83,7 +97,6 @@ pub(super) fn run<'a>(job: &Job<'a>) -> anyhow::Result<(Vec<Outcome<'a>>, Vec<St
     }
     notes.clear();
     let asks_heads = job.asks_heads();
-    let mut progress = Progress::new(variants.len() as u64 * job.seeds, job.quiet, "the same command goes on");
     let mut outcomes: Vec<Outcome<'a>> = Vec::new();
     let mut folders: Vec<(String, Vec<PathBuf>)> = Vec::new();
     for variant in variants {
@@ -93,7 +106,7 @@ pub(super) fn run<'a>(job: &Job<'a>) -> anyhow::Result<(Vec<Outcome<'a>>, Vec<St
             let config = sweep::with_seed(&job.config(variant, from.as_deref(), &mut notes)?, seed);
             let folder = job.place(variant, &config, seed)?;
             let label = format!("{}, seed {seed}", variant.name);
-            runs.push(progress.run(&label, &config, &folder, job.means, After::Close)?);
+            runs.push(train(OneRun { label: &label, config: &config, folder: &folder })?);
             if asks_heads || !variant.evaluate_on.is_empty() {
                 ends.push(job.end(variant, &folder)?);
             }
@@ -121,8 +134,13 @@ impl Job<'_> {
     }
 
     /// The settings of a variant, started from a model or not.
-    fn config(&self, variant: &Variant, from: Option<&Path>, notes: &mut Vec<String>) -> Result<Config, BadInput> {
-        let of_variant = |problem: String| BadInput::Refused(format!("variant {:?}: {problem}", variant.name));
+    fn config(
+        &self,
+        variant: &Variant,
+        from: Option<&Path>,
+        notes: &mut Vec<String>,
+    ) -> Result<Config, ExperimentError> {
+        let of_variant = |problem: String| ExperimentError::Variant { name: variant.name.clone(), problem };
         let file = variant.config.as_ref().or(self.experiment.config.as_ref());
         let path = self.folder.join(file.cloned().unwrap_or_default());
         let text = fs::read_to_string(&path).map_err(|e| of_variant(format!("{}: {e}", path.display())))?;
@@ -150,10 +168,10 @@ impl Job<'_> {
         variant: &Variant,
         seed: u64,
         folders: &[(String, Vec<PathBuf>)],
-    ) -> anyhow::Result<Option<PathBuf>> {
+    ) -> Result<Option<PathBuf>, ExperimentError> {
         let Some(name) = &variant.from else { return Ok(None) };
         let found = folders.iter().find(|(known, _)| known == name).and_then(|(_, runs)| runs.get(seed as usize));
-        let run = found.ok_or_else(|| BadInput::Refused(format!("there is no run of {name:?} to start from")))?;
+        let run = found.ok_or_else(|| ExperimentError::NoStart { name: name.clone() })?;
         if variant.public.is_none() {
             return Ok(Some(run.clone()));
         }
@@ -164,25 +182,27 @@ impl Job<'_> {
     }
 
     /// Where a run goes: the same settings, the same place.
-    fn place(&self, variant: &Variant, config: &Config, seed: u64) -> anyhow::Result<PathBuf> {
+    fn place(&self, variant: &Variant, config: &Config, seed: u64) -> Result<PathBuf, ExperimentError> {
         let print = sweep::fingerprint(config, self.means.kernels)?;
         Ok(self.runs.join(format!("{}-{print}", folder_name(&variant.name))).join(format!("seed-{seed}")))
     }
 
     /// What the last model of a run predicts of whoever it is to be measured on.
-    fn end(&self, variant: &Variant, folder: &Path) -> anyhow::Result<Metrics> {
+    fn end(&self, variant: &Variant, folder: &Path) -> Result<Metrics, ExperimentError> {
         let text = files::read_text(&folder.join(federated::run::CONFIG_FILE))?;
         let mut set = variant.evaluate_on.clone();
         set.extend(start_from(folder, None));
-        let other =
-            |e: &dyn std::fmt::Display| BadInput::Refused(format!("variant {:?}: evaluate_on: {e}", variant.name));
+        let other = |e: &dyn std::fmt::Display| ExperimentError::Variant {
+            name: variant.name.clone(),
+            problem: format!("evaluate_on: {e}"),
+        };
         let document = Document::new(&text, &set).map_err(|e| other(&e))?;
         let config = document.config().map_err(|e| other(&e))?;
-        let opened = Opened::new(&config).map_err(refused)?;
-        let evaluator = opened.evaluator(&config).map_err(refused)?;
+        let opened = Opened::new(&config)?;
+        let evaluator = opened.evaluator(&config)?;
         let Folder { weights, .. } = model_folder::read(&folder.join(MODEL_FOLDER))?;
         let Weights::Recurrent { config: model, values } = weights else {
-            anyhow::bail!("{} holds no model that was trained", folder.display());
+            return Err(ExperimentError::NotTrained { folder: folder.to_owned() });
         };
         let counts = evaluator.evaluate(&model, &values, self.means.kernels, self.means.threads)?;
         Ok(Metrics::from(&counts))
@@ -204,15 +224,15 @@ fn quoted(text: &str) -> String {
 }
 
 /// Settings that train on the users of a store: as many as there are, at a delta that fits them.
-fn to_store(text: &str, store: &Path, notes: &mut Vec<String>) -> anyhow::Result<Vec<String>> {
+fn to_store(text: &str, store: &Path, notes: &mut Vec<String>) -> Result<Vec<String>, ExperimentError> {
     let gone = ["data.seed", "data.dialect", "data.users", "data.posts_per_user", "model.vocabulary"];
     let mut set: Vec<String> = gone.iter().map(|key| format!("{key}=")).collect();
     set.push("data.kind=store".into());
     set.push(format!("data.path={}", quoted(&store.display().to_string())));
     let all = [&set[..], &[format!("participation.population={}", i64::MAX)]].concat();
-    let document = Document::new(text, &all).map_err(|e| of_config(&e))?;
-    let config = document.config().map_err(|e| of_config(&e))?;
-    let users = Opened::new(&config).map_err(refused)?.population(config.unit).map_err(refused)?.users();
+    let document = Document::new(text, &all)?;
+    let config = document.config()?;
+    let users = Opened::new(&config)?.population(config.unit)?.users();
     set.push(format!("participation.population={users}"));
     if let Some(delta) = config.privacy.delta
         && delta >= 1.0 / users as f64

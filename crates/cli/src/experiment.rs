@@ -1,0 +1,179 @@
+//! `keyhush experiment`: the papers' tables and figures, run here, beside what was printed.
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, Subcommand};
+use experiments::{
+    Findings, Job, Place, Results,
+    format::{Experiment, Kind},
+};
+use serde_json::json;
+
+use crate::{
+    columns,
+    failure::BadInput,
+    sweep::Progress,
+    train::{After, MachineArgs},
+};
+
+/// The subcommands of `keyhush experiment`.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// What there is.
+    List(ListArgs),
+    /// Run one, and write what came out beside what the paper says.
+    Run(RunArgs),
+}
+
+/// Arguments of `keyhush experiment list`.
+#[derive(Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where experiments are.
+#[derive(Args)]
+struct PlaceArgs {
+    /// The folder of the experiments
+    #[arg(long, value_name = "DIR", default_value = "experiments")]
+    experiments: PathBuf,
+}
+
+const AFTER: &str = "\
+What came out goes to experiments/NAME/results (numbers, pictures) and into the marked part of experiments/NAME/README.md. \
+Runs that are done are not done again; those that were stopped go on. The exit code is 1 when something that is expected \
+does not hold.";
+
+/// Arguments of `keyhush experiment run`.
+#[derive(Args)]
+#[command(after_help = AFTER)]
+pub(crate) struct RunArgs {
+    /// Which: the name of its folder
+    name: String,
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Train on the users of a store, instead of the made-up crowd; results go to results-store
+    #[arg(long, value_name = "STORE")]
+    store: Option<PathBuf>,
+    /// Runs of each variant [default: as the experiment says]
+    #[arg(long, value_name = "N")]
+    seeds: Option<u64>,
+    /// Another value for a setting, in all variants
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Where the results go; the README of the experiment then stays as it is [default: experiments/NAME/results]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Where the runs go
+    #[arg(long, value_name = "DIR", default_value = "runs/experiments")]
+    runs: PathBuf,
+    #[command(flatten)]
+    machine: MachineArgs,
+    /// Print the results as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs a subcommand.
+pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
+    match command {
+        Command::List(args) => list(args),
+        Command::Run(args) => carry_out(args),
+    }
+}
+
+fn list(args: &ListArgs) -> anyhow::Result<()> {
+    let mut rows = vec![["name", "kind", "paper", "about", "state"].map(str::to_owned).to_vec()];
+    let mut objects = Vec::new();
+    for (name, folder) in experiments::all(&args.place.experiments)? {
+        let experiment = Experiment::read(&folder)?;
+        let (kind, paper, title) = (experiment.kind.name(), &experiment.paper, &experiment.title);
+        let (says, state) = (&experiment.says, experiment.judged());
+        objects
+            .push(json!({ "name": name, "kind": kind, "paper": paper, "title": title, "says": says, "state": state }));
+        rows.push(vec![name, kind.to_owned(), paper.clone(), title.clone(), state.unwrap_or_default()]);
+    }
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&objects)?)?;
+        return Ok(());
+    }
+    columns::write(&mut out, &rows, columns::Align::Left)?;
+    Ok(())
+}
+
+fn carry_out(args: &RunArgs) -> anyhow::Result<()> {
+    let folder = experiments::find(&args.place.experiments, &args.name)?;
+    let experiment = Experiment::read(&folder)?;
+    if experiment.kind == Kind::Accounting && (args.store.is_some() || args.seeds.is_some() || !args.set.is_empty()) {
+        let why = "computes and trains nothing: --store, --seeds and --set do not go with it";
+        return Err(BadInput::Refused(format!("{} {why}", args.name)).into());
+    }
+    let found = match experiment.kind {
+        Kind::Training => train(args, &folder, &experiment)?,
+        Kind::Accounting => experiments::compute(&experiment)?,
+    };
+    let place = Place::new(&folder, args.store.is_some(), args.out.as_deref());
+    place.write(&experiment, &found, &command(args))?;
+    if !args.json {
+        println!("Results: {} and {}", place.out.display(), place.page.display());
+    }
+    print(&found.results, &experiment, args.json)?;
+    let failed = found.results.failed();
+    if failed.is_empty() { Ok(()) } else { anyhow::bail!("does not hold: {}", failed.join("; ")) }
+}
+
+fn train(args: &RunArgs, folder: &Path, experiment: &Experiment) -> anyhow::Result<Findings> {
+    let seeds = args.seeds.unwrap_or(experiment.seeds);
+    if seeds == 0 {
+        return Err(BadInput::wrong("seeds", "at least one is needed").into());
+    }
+    let means = args.machine.means()?;
+    let job = Job {
+        experiment,
+        folder,
+        runs: &args.runs.join(&args.name),
+        store: args.store.as_deref(),
+        set: &args.set,
+        seeds,
+        means,
+    };
+    let all = experiment.variants() as u64 * seeds;
+    let mut progress = Progress::new(all, args.machine.quiet, "the same command goes on");
+    experiments::train(&job, &mut |run| progress.run(run.label, run.config, run.folder, means, After::Close))
+}
+
+/// The command as somebody else would type it.
+fn command(args: &RunArgs) -> String {
+    let mut command = format!("keyhush experiment run {}", args.name);
+    if let Some(store) = &args.store {
+        command.push_str(&format!(" --store {}", store.file_name().unwrap_or_default().to_string_lossy()));
+    }
+    command.push_str(&args.seeds.map_or_else(String::new, |seeds| format!(" --seeds {seeds}")));
+    args.set.iter().for_each(|pair| command.push_str(&format!(" --set {pair}")));
+    command
+}
+
+fn print(results: &Results, experiment: &Experiment, json: bool) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if json {
+        writeln!(out, "{}", serde_json::to_string_pretty(results)?)?;
+        return Ok(());
+    }
+    writeln!(out, "{} ({})", results.title, results.paper)?;
+    columns::write(&mut out, &results.table(experiment), columns::Align::Numbers)?;
+    for note in &results.notes {
+        writeln!(out, "note: {note}")?;
+    }
+    for verdict in &results.expectations {
+        writeln!(out, "{}: {}", if verdict.holds { "holds" } else { "does not hold" }, verdict.text)?;
+    }
+    Ok(())
+}

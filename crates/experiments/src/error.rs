@@ -1,0 +1,96 @@
+//! What can be wrong with an experiment, and what to do about it.
+
+use std::path::PathBuf;
+
+use federated::{
+    chart::ChartError, config::ConfigError, evaluate::EvaluateError, files::FileError, model_folder::ModelFolderError,
+    run::RunError,
+};
+use thiserror::Error;
+
+/// An experiment cannot be read, or cannot go on.
+#[derive(Debug, Error)]
+pub enum ExperimentError {
+    /// The folder of the experiments.
+    #[error(
+        "{}: {problem}; go to the folder that holds the experiments of the repository, or name it",
+        folder.display()
+    )]
+    Folder {
+        /// Which.
+        folder: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// There is no such experiment.
+    #[error("there is no experiment {name:?}; there are {}", known.join(", "))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// `experiment.toml` cannot be meant.
+    #[error("{}: {problem}", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A row that cannot be computed.
+    #[error("row {name}: {problem}")]
+    Row {
+        /// Its name, or its number.
+        name: String,
+        /// Why.
+        problem: String,
+    },
+    /// A variant that cannot be run.
+    #[error("variant {name:?}: {problem}")]
+    Variant {
+        /// Its name.
+        name: String,
+        /// Why.
+        problem: String,
+    },
+    /// A variant starts from one that has no such run.
+    #[error("there is no run of {name:?} to start from")]
+    NoStart {
+        /// The one to start from.
+        name: String,
+    },
+    /// A picture without a point.
+    #[error("plot: no variant has a number at x = {x:?}")]
+    Plot {
+        /// What was to be drawn over.
+        x: String,
+    },
+    /// The settings are wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A run's text cannot be opened.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A run left no model that was trained.
+    #[error("{} holds no model that was trained", folder.display())]
+    NotTrained {
+        /// Its folder.
+        folder: PathBuf,
+    },
+    /// A last model cannot be measured.
+    #[error(transparent)]
+    Evaluate(#[from] EvaluateError),
+    /// A picture cannot be drawn.
+    #[error(transparent)]
+    Chart(#[from] ChartError),
+    /// A model's folder.
+    #[error(transparent)]
+    Model(#[from] ModelFolderError),
+    /// A file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// What came out cannot be written as JSON.
+    #[error("results.json: {0}")]
+    Json(#[from] serde_json::Error),
+}

@@ -1,0 +1,190 @@
+//! The papers' tables and figures, run here, beside what was printed.
+//!
+//! An experiment is a folder with an `experiment.toml`: what a paper did and says, and what must hold here. Those that train
+//! run every variant with several seeds, each a run of `keyhush train`; those that compute ask the accountants. What came out
+//! goes to `results.json`, to pictures and into the marked part of the experiment's `README.md`.
+//!
+//! | module       | what it is                                            |
+//! |--------------|-------------------------------------------------------|
+//! | [`format`]   | `experiment.toml`                                     |
+//! | `what`       | the numbers that can be asked for                     |
+//! | `training`   | variants, each with several seeds                     |
+//! | `accounting` | rows of a table that are computed                     |
+//! | `verdict`    | whether what must hold holds                          |
+//! | `picture`    | what is drawn                                         |
+//! | `results`    | `results.json`                                        |
+//! | `readme`     | the part of a README that is written by running it    |
+//! | [`tables`]   | the papers' tables of what runs cost                  |
+
+mod accounting;
+mod error;
+pub mod format;
+mod picture;
+mod readme;
+mod results;
+pub mod tables;
+mod training;
+mod verdict;
+mod what;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use federated::{chart::Chart, files, metrics::Metrics};
+
+pub use self::{
+    error::ExperimentError,
+    results::Results,
+    training::{Job, OneRun},
+    verdict::Verdict,
+};
+use self::{
+    format::{Experiment, FILE, PaperValue},
+    results::{Beside, OfVariant},
+    training::Outcome,
+};
+
+/// What an experiment came to: the numbers, and the pictures of them.
+#[derive(Debug)]
+pub struct Findings {
+    /// The numbers.
+    pub results: Results,
+    /// The pictures, in the order of the experiment.
+    pub charts: Vec<Chart>,
+}
+
+/// The experiments of a folder, by name.
+///
+/// # Errors
+/// When the folder cannot be read, or holds none.
+pub fn all(folder: &Path) -> Result<Vec<(String, PathBuf)>, ExperimentError> {
+    let wrong = |error: &dyn std::fmt::Display| ExperimentError::Folder {
+        folder: folder.to_owned(),
+        problem: error.to_string(),
+    };
+    let entries = fs::read_dir(folder).map_err(|error| wrong(&error))?;
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|error| wrong(&error))?.path();
+        if path.join(FILE).is_file() {
+            found.push((path.file_name().unwrap_or_default().to_string_lossy().into_owned(), path));
+        }
+    }
+    if found.is_empty() {
+        return Err(wrong(&"there is no experiment in it"));
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The folder of the experiment with this name.
+///
+/// # Errors
+/// When there is none; the error has the names that there are.
+pub fn find(folder: &Path, name: &str) -> Result<PathBuf, ExperimentError> {
+    let all = all(folder)?;
+    let found = all.iter().find(|(known, _)| known == name);
+    found.map(|(_, folder)| folder.clone()).ok_or_else(|| ExperimentError::Unknown {
+        name: name.to_owned(),
+        known: all.iter().map(|(name, _)| name.clone()).collect(),
+    })
+}
+
+/// Runs an experiment that trains; `train` trains one run to its end and gives its evaluations.
+///
+/// # Errors
+/// When the experiment cannot be run as it says, and whatever `train` says.
+pub fn train<E: From<ExperimentError>>(
+    job: &Job<'_>,
+    train: &mut dyn FnMut(OneRun<'_>) -> Result<Vec<Metrics>, E>,
+) -> Result<Findings, E> {
+    let (outcomes, notes) = training::run(job, train)?;
+    let Job { experiment, store, set, means, .. } = job;
+    let mut results = Results::new(experiment);
+    results.kernels = Some(means.kernels.name().to_owned());
+    results.store = store.map(|store| store.file_name().unwrap_or_default().to_string_lossy().into_owned());
+    results.set = set.to_vec();
+    results.notes = notes;
+    results.variants = outcomes.iter().map(|outcome| OfVariant::new(outcome, &experiment.columns)).collect();
+    results.paper_values = beside(experiment, &outcomes);
+    results.expectations = experiment.expect.iter().map(|expect| verdict::judge(expect, &outcomes)).collect();
+    let draw = |plot| picture::draw(&experiment.title, plot, &outcomes);
+    let charts = experiment.plot.iter().map(draw).collect::<Result<Vec<Chart>, ExperimentError>>()?;
+    Ok(Findings { results, charts })
+}
+
+fn beside(experiment: &Experiment, outcomes: &[Outcome<'_>]) -> Vec<Beside> {
+    let value = |value: &PaperValue| {
+        let of = |outcome: &&Outcome<'_>| Some(&outcome.variant.name) == value.variant.as_ref();
+        Beside {
+            name: value.name.clone(),
+            paper: value.value,
+            unit: value.unit.clone(),
+            ours: outcomes.iter().find(of).map(|outcome| outcome.estimate(value.what, value.at)),
+            what: value.what,
+        }
+    };
+    experiment.paper_value.iter().map(value).collect()
+}
+
+/// Computes an experiment that trains nothing.
+///
+/// # Errors
+/// When a row cannot be meant or has no answer.
+pub fn compute(experiment: &Experiment) -> Result<Findings, ExperimentError> {
+    let rows = accounting::run(experiment)?;
+    let charts = experiment.plot.iter().map(|plot| accounting::draw(&experiment.title, plot, &rows)).collect();
+    let expectations = experiment.expect.iter().map(|expect| verdict::judge_rows(expect, &rows)).collect();
+    Ok(Findings { results: Results { rows, expectations, ..Results::new(experiment) }, charts })
+}
+
+/// Where what came out is written.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Of the numbers and pictures.
+    pub out: PathBuf,
+    /// The page that has a marked part.
+    pub page: PathBuf,
+    /// The name of the mark.
+    mark: &'static str,
+    /// What stands before the names of pictures in the page.
+    beside: String,
+}
+
+impl Place {
+    /// Beside the experiment, or in a folder of its own, with a page of its own.
+    #[must_use]
+    pub fn new(experiment: &Path, store: bool, out: Option<&Path>) -> Self {
+        let mark = if store { "results-store" } else { "results" };
+        let (out, page, beside) = match out {
+            Some(out) => (out.to_owned(), out.join("README.md"), String::new()),
+            None => (experiment.join(mark), experiment.join("README.md"), format!("{mark}/")),
+        };
+        Self { out, page, mark, beside }
+    }
+
+    /// Writes numbers, pictures and the marked part of the page, which names the command.
+    ///
+    /// # Errors
+    /// When something cannot be written or drawn.
+    pub fn write(&self, experiment: &Experiment, found: &Findings, command: &str) -> Result<(), ExperimentError> {
+        let Findings { results, charts } = found;
+        files::make_folder(&self.out)?;
+        let mut json = serde_json::to_vec_pretty(results)?;
+        json.push(b'\n');
+        files::write(&self.out.join("results.json"), &json)?;
+        let mut pictures = Vec::new();
+        for (number, chart) in charts.iter().enumerate() {
+            let name = if number == 0 { "plot.svg".to_owned() } else { format!("plot-{}.svg", number + 1) };
+            let (width, height) = picture::SIZE;
+            files::write(&self.out.join(&name), chart.svg(width, height)?.as_bytes())?;
+            pictures.push(format!("{}{name}", self.beside));
+        }
+        let part = readme::part(results, experiment, command, &pictures);
+        let text = if self.page.is_file() { files::read_text(&self.page)? } else { readme::begun(experiment) };
+        files::write(&self.page, readme::replaced(&text, self.mark, &part).as_bytes())?;
+        Ok(())
+    }
+}
