@@ -14,17 +14,13 @@ use lm::{
     language_model::LanguageModel,
     metrics::{Counts, HEADS, HeadWords, Measure, Metrics, MetricsError, Sequence, average_perplexity},
     predict::Keyboard,
+    stream::{self, Line},
     tokenizer::{Rules, Tokenizer},
     vocabulary::{BOS, EOS, Vocabulary},
 };
 use serde::Serialize;
 
-use crate::{
-    data,
-    failure::BadInput,
-    kernels,
-    model_folder::{self, Line},
-};
+use crate::{data, failure::BadInput, kernels, model_folder};
 
 /// Tokens of a store that are in memory at a time.
 const TOKENS: usize = 1 << 20;
@@ -111,7 +107,7 @@ pub(crate) fn eval(args: &EvalArgs) -> anyhow::Result<()> {
     let work = Work { model: model.as_ref(), measure, threads };
     let mut sets = Vec::new();
     for path in &args.texts {
-        let lines = model_folder::lines(&model_folder::read_text("text", path)?, tokenizer, &vocabulary);
+        let lines = stream::lines(&model_folder::read_text("text", path)?, tokenizer, &vocabulary);
         let bar = progress(lines.len() as u64, "lines");
         let counts = work.count(&lines, |lines| bar.inc(lines))?;
         bar.finish_and_clear();

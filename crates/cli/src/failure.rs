@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use experiments::ExperimentError;
+use pretraining::PretrainError;
 use privacy::{UnitError, query::QueryError};
 use thiserror::Error;
 
@@ -88,7 +89,17 @@ impl From<QueryError> for BadInput {
 fn bad_input(error: &anyhow::Error) -> Option<BadInput> {
     let of_query = || error.downcast_ref::<QueryError>().cloned().map(BadInput::from);
     let of_experiment = || error.downcast_ref().and_then(wrong_experiment);
-    error.downcast_ref::<BadInput>().cloned().or_else(of_query).or_else(of_experiment)
+    let of_pretraining = || error.downcast_ref().and_then(wrong_pretraining);
+    error.downcast_ref::<BadInput>().cloned().or_else(of_query).or_else(of_experiment).or_else(of_pretraining)
+}
+
+/// What cannot be trained as it was asked for is bad input; the rest has failed.
+fn wrong_pretraining(error: &PretrainError) -> Option<BadInput> {
+    match error {
+        PretrainError::Wrong { field, problem } => Some(BadInput::wrong(field, problem)),
+        PretrainError::Model(error) => Some(BadInput::Refused(error.to_string())),
+        _ => None,
+    }
 }
 
 /// What is wrong with an experiment as it stands is bad input; the rest has failed.

@@ -3,15 +3,17 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use corpus::origin;
 use lm::{
     folder::{Folder, Guarantee, Weights},
     ngram::{KneserNey, NgramError},
+    stream,
     tokenizer::Tokenizer,
     vocabulary::{Counts, Vocabulary, VocabularyError},
 };
 use serde::Serialize;
 
-use crate::{failure::BadInput, model_folder, pretrain::given_vocabulary};
+use crate::{failure::BadInput, model_folder};
 
 /// Arguments of `keyhush ngram`.
 #[derive(Args)]
@@ -49,7 +51,7 @@ pub(crate) fn ngram(args: &NgramArgs) -> anyhow::Result<()> {
     let tokenizer = Tokenizer::words();
     let texts = args.texts.iter().map(|path| model_folder::read_text("text", path)).collect::<Result<Vec<_>, _>>()?;
     let vocabulary = args.vocabulary(&texts, tokenizer)?;
-    let lines: Vec<_> = texts.iter().flat_map(|text| model_folder::lines(text, tokenizer, &vocabulary)).collect();
+    let lines: Vec<_> = texts.iter().flat_map(|text| stream::lines(text, tokenizer, &vocabulary)).collect();
     let sequences = lines.iter().map(|line| line.ids.as_slice());
     let model = KneserNey::train(args.order, vocabulary.len(), sequences).map_err(|error| match error {
         NgramError::Order { .. } => BadInput::wrong("order", error),
@@ -78,7 +80,7 @@ impl NgramArgs {
     fn vocabulary(&self, texts: &[String], tokenizer: Tokenizer) -> Result<Vocabulary, BadInput> {
         if let Some(path) = &self.vocab {
             let text = model_folder::read_text("vocab", path)?;
-            return given_vocabulary(&text, tokenizer)
+            return origin::public_vocabulary(&text, tokenizer)
                 .map_err(|error| BadInput::wrong("vocab", format!("{}: {error}", path.display())));
         }
         let mut counts = Counts::new();

@@ -77,8 +77,9 @@ impl Bench {
 
     /// How many epochs and batches the last checkpoint has behind it.
     fn progress(&self, out: &str) -> (u64, u64) {
-        let Ok(text) = fs::read(self.path(out).join("training.json")) else { return (0, 0) };
-        let training: Value = serde_json::from_slice(&text).unwrap();
+        let Ok(bytes) = fs::read(self.path(out).join("checkpoint.safetensors")) else { return (0, 0) };
+        let training: Value =
+            serde_json::from_str(header(&bytes).0["__metadata__"]["progress"].as_str().unwrap()).unwrap();
         (training["epochs"].as_array().unwrap().len() as u64, training["part"]["batches"].as_u64().unwrap())
     }
 }
@@ -136,13 +137,17 @@ fn kill_and_resume(model: &[&str]) {
     }
     let (epochs, batches) = bench.progress("killed");
     assert!(epochs < 4 && (epochs, batches) > (2, 0));
-    // What a process left that was killed while it wrote a checkpoint.
-    fs::create_dir(bench.path("killed/checkpoints/epoch-0002-batch-00000999")).unwrap();
     let rest = bench.epochs("killed", &[&flags[..], &["--resume"]].concat());
     assert_eq!(bench.model("killed"), bench.model("straight"));
     let left = straight.len() - rest.len();
     assert_eq!(perplexities(&rest), perplexities(&straight[left..]), "sums inside an epoch go on too");
-    assert!(!bench.path("killed/checkpoints").exists(), "nothing is left over");
+    let mut left: Vec<String> = fs::read_dir(bench.path("killed"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !FILES.contains(&name.as_str()))
+        .collect();
+    left.sort();
+    assert_eq!(left, ["checkpoint.safetensors"], "nothing else is left over");
 
     // Epochs can be added to a run that is done.
     let more = bench.epochs("straight", &[model, &schedule[..], &["--epochs", "6", "--resume"]].concat());
@@ -209,12 +214,17 @@ fn models_of_every_kind_learn() {
     assert!(card.contains("public text"), "{card}");
 }
 
-/// The rows of the embedding in a model folder: a length, a header in JSON, the values.
-fn embedding(folder: &Path) -> Vec<Vec<f32>> {
-    let bytes = fs::read(folder.join("model.safetensors")).unwrap();
+/// Safetensors: a length, a header in JSON, the values.
+fn header(bytes: &[u8]) -> (Value, &[u8]) {
     let (length, rest) = bytes.split_first_chunk::<8>().unwrap();
     let (header, values) = rest.split_at(u64::from_le_bytes(*length) as usize);
-    let header: Value = serde_json::from_slice(header).unwrap();
+    (serde_json::from_slice(header).unwrap(), values)
+}
+
+/// The rows of the embedding in a model folder.
+fn embedding(folder: &Path) -> Vec<Vec<f32>> {
+    let bytes = fs::read(folder.join("model.safetensors")).unwrap();
+    let (header, values) = header(&bytes);
     let number = |field: &str, n: usize| header["embedding"][field][n].as_u64().unwrap() as usize;
     let values = &values[number("data_offsets", 0)..number("data_offsets", 1)];
     let floats: Vec<f32> = values.as_chunks::<4>().0.iter().map(|v| f32::from_le_bytes(*v)).collect();
@@ -298,16 +308,20 @@ fn another_text_or_a_damaged_checkpoint_is_noticed() {
     assert!(said.contains("reads another text"), "{said}");
     fs::write(bench.path("train.txt"), text).unwrap();
 
-    let weights = fs::read(bench.path("run/model.safetensors")).unwrap();
-    fs::write(bench.path("run/model.safetensors"), &weights[..weights.len() - 100]).unwrap();
+    let file = bench.path("run/checkpoint.safetensors");
+    let whole = fs::read(&file).unwrap();
+    fs::write(&file, &whole[..whole.len() - 100]).unwrap();
     let output = bench.run("run", &resume);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(said.contains("the checkpoint cannot be read") && said.contains("truncated"), "{said}");
+    assert!(said.contains("checkpoint.safetensors is damaged"), "{said}");
 
-    fs::write(bench.path("run/training.json"), "{").unwrap();
-    let said = String::from_utf8(bench.run("run", &resume).stderr).unwrap();
-    assert!(said.contains("training.json is damaged"), "{said}");
+    fs::remove_file(&file).unwrap();
+    fs::write(bench.path("run/training.json"), "{}").unwrap();
+    let output = bench.run("run", &resume);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said.contains("a run of an older keyhush"), "{said}");
 }
 
 #[test]

@@ -142,6 +142,47 @@ pub enum VocabularyFileError {
     Vocabulary(#[from] VocabularyError),
 }
 
+/// A vocabulary that a model of public text alone cannot have.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NotPublicError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    File(#[from] VocabularyFileError),
+    /// A plain list that is no vocabulary.
+    #[error(transparent)]
+    List(#[from] VocabularyError),
+    /// Its words are not as the model reads them.
+    #[error("its words follow the rules {its}, and this model reads {model}")]
+    Rules {
+        /// Of the file.
+        its: Rules,
+        /// Of the model.
+        model: Rules,
+    },
+    /// It was counted in users' text.
+    #[error("it comes from {0}, and this model is to be of public text alone")]
+    Origin(Origin),
+}
+
+/// The vocabulary of a model of public text: of a file that says where it came from, or of a model folder, which does not.
+///
+/// # Errors
+/// When it cannot be read, follows other rules, or was counted in users' text.
+pub fn public_vocabulary(text: &str, tokenizer: Tokenizer) -> Result<Vocabulary, NotPublicError> {
+    let known = match KnownVocabulary::parse(text) {
+        Ok(known) => known,
+        Err(VocabularyFileError::NoOrigin) => return Ok(Vocabulary::parse(text)?),
+        Err(error) => return Err(error.into()),
+    };
+    if known.rules != tokenizer.rules() {
+        return Err(NotPublicError::Rules { its: known.rules, model: tokenizer.rules() });
+    }
+    match known.origin.non_private_event() {
+        Some(_) => Err(NotPublicError::Origin(known.origin)),
+        None => Ok(known.vocabulary),
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Header {

@@ -4,6 +4,7 @@
 //! |----------------|-------------------------------------------------------------------------|
 //! | [`tokenizer`]  | text to words or characters                                             |
 //! | [`vocabulary`] | words to ids and back                                                   |
+//! | [`stream`]     | text as sequences of ids: a line each, or one long stream                |
 //! | [`model`]      | the papers' models: their parts, their parameters, how they are computed |
 //! | [`kernels`]    | vector code, written once                                               |
 //! | [`language_model`] | what every model can do: say how likely each next token is           |
@@ -19,5 +20,6 @@ pub mod metrics;
 pub mod model;
 pub mod ngram;
 pub mod predict;
+pub mod stream;
 pub mod tokenizer;
 pub mod vocabulary;

@@ -19,6 +19,7 @@ use lm::{
         initial::initial_parameters,
         reference::Masks,
     },
+    stream::Stream,
     tokenizer::Tokenizer,
 };
 use serde::Serialize;
@@ -27,7 +28,7 @@ use super::{
     clock::{peak_mb, thread_seconds},
     local_training::operations_per_token,
 };
-use crate::{failure::BadInput, kernels, pretrain::stream::Stream};
+use crate::{failure::BadInput, kernels};
 
 /// What the paper measured, and with what.
 const PAPER_SECONDS: f64 = 140.0;

@@ -1,34 +1,18 @@
 //! `keyhush pretrain`: training on public text, without federation.
-//!
-//! The text is one long stream, cut into as many sequences as a batch has, read side by side with carried state (Zaremba
-//! et al. 2014). Every line begins with BOS, which is read and never predicted, and ends with EOS. A run that was stopped
-//! goes on from its last checkpoint with `--resume`, to the same model.
 
-mod checkpoint;
-mod schedule;
-pub(crate) mod stream;
-mod training;
 mod watch;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
-use corpus::origin::{KnownVocabulary, VocabularyFileError};
+use corpus::origin;
 use lm::{
-    model::{
-        config::{Dropout, DropoutKind, ModelConfig, Token},
-        parameters::ParameterLayout,
-    },
     tokenizer::Tokenizer,
     vocabulary::{Counts, Vocabulary},
 };
+use pretraining::{Ended, ModelChoice, Run, Task, checkpoint::Epoch, schedule::Schedule, tokenizer};
 
-use self::{
-    checkpoint::Epoch,
-    schedule::Schedule,
-    stream::Stream,
-    training::{Ended, Run},
-};
+use self::watch::Watch;
 use crate::{
     failure::{BadInput, Interrupted},
     interrupt, kernels, model_folder,
@@ -73,14 +57,14 @@ pub(crate) struct PretrainArgs {
     /// Entries of a vocabulary that is made, instead of the preset's.
     #[arg(long, value_name = "N", conflicts_with = "vocab")]
     vocabulary_size: Option<usize>,
-    /// The folder of the model; checkpoints, which are models too, go into it while the run lasts.
+    /// The folder of the model; the checkpoint of the run goes into it too.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Go on from the last checkpoint in that folder; everything but --epochs must be as it was.
     #[arg(long)]
     resume: bool,
     #[command(flatten)]
-    schedule: Schedule,
+    schedule: ScheduleArgs,
     /// Minutes between the checkpoints inside an epoch; there is one after every epoch too.
     #[arg(long, value_name = "N", default_value_t = 10)]
     checkpoint_minutes: u64,
@@ -92,31 +76,60 @@ pub(crate) struct PretrainArgs {
     json: bool,
 }
 
-/// What is trained on what.
-struct Task {
-    config: ModelConfig,
-    tokenizer: Tokenizer,
-    vocabulary: Vocabulary,
-    train: Stream,
-    valid: Option<Stream>,
+/// How the text is walked.
+#[derive(Args)]
+struct ScheduleArgs {
+    /// Times to read the text; 0 writes the model as training would begin with it.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    epochs: u32,
+    /// Sequences in a batch.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    batch: usize,
+    /// Tokens of a sequence in a batch.
+    #[arg(long, value_name = "N", default_value_t = 35)]
+    unroll: usize,
+    /// Learning rate of plain SGD on the mean loss of a batch's tokens.
+    #[arg(long, value_name = "RATE", default_value_t = 1.0)]
+    learning_rate: f32,
+    /// Epochs before the learning rate begins to fall.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    decay_after: u32,
+    /// What the learning rate is multiplied with before each later epoch.
+    #[arg(long, value_name = "FACTOR", default_value_t = 0.5)]
+    decay: f32,
+    /// Seed of the first parameters and of dropout.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+impl ScheduleArgs {
+    const fn schedule(&self) -> Schedule {
+        let Self { epochs, batch, unroll, learning_rate, decay_after, decay, seed } = *self;
+        Schedule { epochs, batch, unroll, learning_rate, decay_after, decay, seed }
+    }
 }
 
 pub(crate) fn run(args: &PretrainArgs) -> anyhow::Result<()> {
-    args.schedule.check()?;
+    let schedule = args.schedule.schedule();
+    schedule.check()?;
     let path = kernels::chosen()?;
-    let task = Task::new(args)?;
-    let mut run = Run::begin(args, &task, path)?;
+    let task = task(args)?;
+    let begin = if args.resume { Run::resume } else { Run::begin };
+    let run = begin(&task, &schedule, &args.out, path)?;
+    let mut run = run.with_checkpoint_every(Duration::from_secs(60 * args.checkpoint_minutes));
+    if let Some(note) = run.note() {
+        eprintln!("note: {note}");
+    }
     if !args.quiet {
-        let parameters = ParameterLayout::new(&task.config)?.len();
-        let tokens = task.train.tokens();
-        let model = &args.model;
+        let (parameters, tokens, model) = (task.parameters()?, task.tokens(), &args.model);
         eprintln!("{model}: {parameters} parameters, {tokens} tokens an epoch, {} kernels", path.name());
     }
     interrupt::watch()?;
-    while run.epochs() < args.schedule.epochs {
-        match run.epoch()? {
-            Ended::Whole(epoch) => announce(&epoch, args, task.config.vocabulary)?,
-            Ended::Interrupted => {
+    let mut watch = Watch::new(args.quiet)?;
+    while run.epochs() < schedule.epochs {
+        match run.epoch(&mut watch)? {
+            Ended::Whole(epoch) => announce(&epoch, args, task.vocabulary())?,
+            Ended::Stopped => {
                 let said = "interrupted; nothing is lost: go on with the same command and --resume";
                 return Err(Interrupted(said.into()).into());
             }
@@ -129,67 +142,31 @@ pub(crate) fn run(args: &PretrainArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Task {
-    fn new(args: &PretrainArgs) -> anyhow::Result<Self> {
-        let config = config(args)?;
-        let tokenizer = match config.token {
-            Token::Word => Tokenizer::words(),
-            Token::Character => Tokenizer::characters(),
-        };
-        let vocabulary = vocabulary(args, tokenizer, config.vocabulary)?;
-        let config = config.with_vocabulary(vocabulary.len());
-        config.check().map_err(|e| BadInput::Refused(e.to_string()))?;
-        let read = |paths: &[PathBuf], field, least| Stream::read(paths, field, tokenizer, &vocabulary, least);
-        let train = read(&args.data, "data", args.schedule.batch)?;
-        let valid = args.valid.as_ref().map(|valid| read(std::slice::from_ref(valid), "valid", 1)).transpose()?;
-        Ok(Self { config, tokenizer, vocabulary, train, valid })
-    }
+/// What is trained on what.
+fn task(args: &PretrainArgs) -> anyhow::Result<Task> {
+    let model = ModelChoice {
+        preset: args.model.clone(),
+        hidden: args.hidden,
+        embedding: args.embedding,
+        dropout: args.dropout,
+        vocabulary: args.vocabulary_size,
+    };
+    let config = model.config()?;
+    let data = args.data.iter().map(|path| model_folder::read_text("data", path)).collect::<Result<Vec<_>, _>>()?;
+    let vocabulary = vocabulary(args, &data, tokenizer(&config), config.vocabulary)?;
+    let valid = args.valid.as_ref().map(|path| model_folder::read_text("valid", path)).transpose()?;
+    Ok(Task::new(&model, vocabulary, &data, valid.as_deref(), args.schedule.batch)?)
 }
 
-/// The preset, with what was said to be otherwise. Where the output must have the size of the embedding, it follows.
-fn config(args: &PretrainArgs) -> Result<ModelConfig, BadInput> {
-    let mut config = ModelConfig::preset(&args.model).map_err(|e| BadInput::wrong("model", e.to_string()))?;
-    config.vocabulary = args.vocabulary_size.unwrap_or(config.vocabulary);
-    config.hidden = args.hidden.unwrap_or(config.hidden);
-    if let Some(size) = args.embedding {
-        config = config.with_embedding(size);
-    }
-    match (args.dropout, &mut config.dropout) {
-        (Some(0.0), dropout) => *dropout = None,
-        (Some(rate), Some(dropout)) => dropout.rate = rate,
-        (Some(rate), none) => *none = Some(Dropout { rate, kind: DropoutKind::PerStep }),
-        (None, _) => {}
-    }
-    Ok(config)
-}
-
-fn vocabulary(args: &PretrainArgs, tokenizer: Tokenizer, size: usize) -> Result<Vocabulary, BadInput> {
+fn vocabulary(args: &PretrainArgs, data: &[String], tokenizer: Tokenizer, size: usize) -> Result<Vocabulary, BadInput> {
     if let Some(path) = &args.vocab {
         let text = model_folder::read_text("vocab", path)?;
-        return given_vocabulary(&text, tokenizer)
+        return origin::public_vocabulary(&text, tokenizer)
             .map_err(|e| BadInput::wrong("vocab", format!("{}: {e}", path.display())));
     }
     let mut counts = Counts::new();
-    for path in &args.data {
-        model_folder::read_text("data", path)?.lines().for_each(|line| counts.add(tokenizer, line));
-    }
+    data.iter().flat_map(|text| text.lines()).for_each(|line| counts.add(tokenizer, line));
     counts.vocabulary(size).map_err(|e| BadInput::wrong("data", e.to_string()))
-}
-
-/// A vocabulary file that says where it came from, or one of a model folder, which does not.
-pub(crate) fn given_vocabulary(text: &str, tokenizer: Tokenizer) -> Result<Vocabulary, String> {
-    let known = match KnownVocabulary::parse(text) {
-        Ok(known) => known,
-        Err(VocabularyFileError::NoOrigin) => return Vocabulary::parse(text).map_err(|e| e.to_string()),
-        Err(error) => return Err(error.to_string()),
-    };
-    if known.rules != tokenizer.rules() {
-        return Err(format!("its words follow the rules {}, and this model reads {}", known.rules, tokenizer.rules()));
-    }
-    match known.origin.non_private_event() {
-        Some(_) => Err(format!("it comes from {}, and this model is to be of public text alone", known.origin)),
-        None => Ok(known.vocabulary),
-    }
 }
 
 fn announce(epoch: &Epoch, args: &PretrainArgs, vocabulary: usize) -> anyhow::Result<()> {

@@ -6,14 +6,17 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use pretraining::checkpoint::Part;
 
-use super::checkpoint::Part;
+use crate::interrupt;
 
 /// Without a terminal a line comes this often.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// Shows how far an epoch is.
+/// Shows how far an epoch is, and notices Ctrl-C.
 pub(super) struct Watch {
+    quiet: bool,
+    style: ProgressStyle,
     bar: ProgressBar,
     epoch: u32,
     batches: usize,
@@ -25,23 +28,30 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(quiet: bool, epoch: u32, batches: usize, first: usize) -> anyhow::Result<Self> {
+    pub(super) fn new(quiet: bool) -> anyhow::Result<Self> {
+        let style =
+            ProgressStyle::with_template("{prefix} [{bar:32}] {percent}% {msg}, {eta} left")?.progress_chars("=> ");
+        let (bar, started) = (ProgressBar::hidden(), Instant::now());
+        Ok(Self { quiet, style, bar, epoch: 0, batches: 0, started, first: 0, next_line: None })
+    }
+}
+
+impl pretraining::Watch for Watch {
+    fn begins(&mut self, epoch: u32, batches: usize, first: usize) {
         let terminal = std::io::stderr().is_terminal();
-        let target = if quiet || !terminal { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let target = if self.quiet || !terminal { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(Some(batches as u64), target).with_position(first as u64);
-        bar.set_style(
-            ProgressStyle::with_template("{prefix} [{bar:32}] {percent}% {msg}, {eta} left")?.progress_chars("=> "),
-        );
+        bar.set_style(self.style.clone());
         bar.set_prefix(format!("epoch {epoch}"));
         bar.set_message("begins");
         bar.reset_eta();
-        let started = Instant::now();
-        Ok(Self { bar, epoch, batches, started, first, next_line: (!quiet && !terminal).then(|| started + EVERY) })
+        (self.bar, self.epoch, self.batches, self.first) = (bar, epoch, batches, first);
+        self.started = Instant::now();
+        self.next_line = (!self.quiet && !terminal).then(|| self.started + EVERY);
     }
 
-    /// Takes note of a batch.
-    pub(super) fn tick(&mut self, part: &Part) {
-        let perplexity = (part.loss / part.tokens.max(1) as f64).exp();
+    fn batch(&mut self, part: &Part) -> bool {
+        let perplexity = part.perplexity();
         self.bar.set_message(format!("perplexity {perplexity:.1}"));
         self.bar.set_position(part.batches as u64);
         let now = Instant::now();
@@ -52,10 +62,10 @@ impl Watch {
             let percent = 100 * part.batches / self.batches.max(1);
             eprintln!("epoch {}: {percent} %, perplexity {perplexity:.1}, {} s left", self.epoch, left.as_secs());
         }
+        !interrupt::requested()
     }
 
-    /// Takes the bar away.
-    pub(super) fn finish(&self) {
+    fn ends(&mut self) {
         self.bar.finish_and_clear();
     }
 }

@@ -1,67 +1,74 @@
-//! Text as one long stream of ids, cut into as many sequences as a batch has.
+//! Text as sequences: a line each, or one long stream of ids, cut into as many sequences as a batch has (Zaremba et al. 2014).
 
-use std::path::PathBuf;
-
-use lm::{tokenizer::Tokenizer, vocabulary::Vocabulary};
 use serde::{Deserialize, Serialize};
 
-use crate::{failure::BadInput, model_folder};
+use crate::{
+    tokenizer::Tokenizer,
+    vocabulary::{BOS, EOS, Vocabulary},
+};
+
+/// A line of text as ids and as numbers of letters.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Line {
+    /// `BOS ... EOS`.
+    pub ids: Vec<u32>,
+    /// Of each id, how many letters were typed for it; nothing where that is not known.
+    pub letters: Vec<u32>,
+}
+
+/// One sequence a line, `BOS ... EOS`; lines without tokens are left out.
+#[must_use]
+pub fn lines(text: &str, tokenizer: Tokenizer, vocabulary: &Vocabulary) -> Vec<Line> {
+    let line = |line: &str| {
+        let mut ids = vec![BOS];
+        let mut letters = vec![0];
+        tokenizer.for_each_typed(line, |token, typed| {
+            ids.push(vocabulary.id(token));
+            letters.push(typed.try_into().unwrap_or(u32::MAX));
+        });
+        ids.push(EOS);
+        letters.push(0);
+        Line { ids, letters }
+    };
+    text.lines().map(line).filter(|line| line.ids.len() > 2).collect()
+}
 
 /// Text as what is read and what is to be predicted.
-pub(crate) struct Stream {
+#[derive(Debug, Clone)]
+pub struct Stream {
     inputs: Vec<u32>,
     targets: Vec<u32>,
 }
 
 /// What tells one stream from another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Fingerprint {
+pub struct Fingerprint {
     tokens: usize,
     /// FNV-1a over the ids.
     hash: String,
 }
 
 impl Stream {
-    /// Text, one sequence a line.
-    pub(crate) fn new<'a>(
-        texts: impl IntoIterator<Item = &'a str>,
-        tokenizer: Tokenizer,
-        vocabulary: &Vocabulary,
-    ) -> Self {
+    /// Text, one sequence a line: BOS is read and never predicted, EOS is predicted.
+    #[must_use]
+    pub fn new<'a>(texts: impl IntoIterator<Item = &'a str>, tokenizer: Tokenizer, vocabulary: &Vocabulary) -> Self {
         let mut stream = Self { inputs: Vec::new(), targets: Vec::new() };
-        for line in texts.into_iter().flat_map(|text| model_folder::lines(text, tokenizer, vocabulary)) {
+        for line in texts.into_iter().flat_map(|text| lines(text, tokenizer, vocabulary)) {
             stream.inputs.extend_from_slice(&line.ids[..line.ids.len() - 1]);
             stream.targets.extend_from_slice(&line.ids[1..]);
         }
         stream
     }
 
-    /// Reads files; refuses what has fewer tokens than `least`.
-    pub(crate) fn read(
-        paths: &[PathBuf],
-        field: &'static str,
-        tokenizer: Tokenizer,
-        vocabulary: &Vocabulary,
-        least: usize,
-    ) -> Result<Self, BadInput> {
-        let texts = paths.iter().map(|path| model_folder::read_text(field, path)).collect::<Result<Vec<_>, _>>()?;
-        let stream = Self::new(texts.iter().map(String::as_str), tokenizer, vocabulary);
-        if stream.tokens() < least {
-            let problem = match stream.tokens() {
-                0 => "no tokens were found".to_owned(),
-                few => format!("a batch has {least} sequences, and there are {few} tokens in all"),
-            };
-            return Err(BadInput::wrong(field, problem));
-        }
-        Ok(stream)
-    }
-
     /// Tokens to predict.
-    pub(crate) fn tokens(&self) -> usize {
+    #[must_use]
+    pub const fn tokens(&self) -> usize {
         self.targets.len()
     }
 
-    pub(crate) fn fingerprint(&self) -> Fingerprint {
+    /// What tells this stream from another.
+    #[must_use]
+    pub fn fingerprint(&self) -> Fingerprint {
         let bytes = self.inputs.iter().chain(&self.targets).flat_map(|id| id.to_le_bytes());
         let hash =
             bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
@@ -69,18 +76,14 @@ impl Stream {
     }
 
     /// How many batches an epoch has.
-    pub(crate) fn batch_count(&self, rows: usize, unroll: usize) -> usize {
+    #[must_use]
+    pub const fn batch_count(&self, rows: usize, unroll: usize) -> usize {
         (self.inputs.len() / rows).div_ceil(unroll)
     }
 
     /// The batches of one epoch from the `first` on, inputs and targets `[step][row]`: `rows` parts of the stream side by
     /// side.
-    pub(crate) fn batches(
-        &self,
-        rows: usize,
-        unroll: usize,
-        first: usize,
-    ) -> impl Iterator<Item = (Vec<u32>, Vec<u32>)> + '_ {
+    pub fn batches(&self, rows: usize, unroll: usize, first: usize) -> impl Iterator<Item = (Vec<u32>, Vec<u32>)> + '_ {
         let length = self.inputs.len() / rows;
         (first..self.batch_count(rows, unroll)).map(move |n| {
             let steps = n * unroll..((n + 1) * unroll).min(length);

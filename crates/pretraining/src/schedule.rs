@@ -1,58 +1,56 @@
 //! How the text is walked: batches, epochs and the learning rate.
 
-use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::BadInput;
+use crate::PretrainError;
 
 /// What a run that is resumed must have in common with the one that was stopped.
-#[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Schedule {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Schedule {
     /// Times to read the text; 0 writes the model as training would begin with it.
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    pub(super) epochs: u32,
+    pub epochs: u32,
     /// Sequences in a batch.
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    pub(super) batch: usize,
+    pub batch: usize,
     /// Tokens of a sequence in a batch.
-    #[arg(long, value_name = "N", default_value_t = 35)]
-    pub(super) unroll: usize,
+    pub unroll: usize,
     /// Learning rate of plain SGD on the mean loss of a batch's tokens.
-    #[arg(long, value_name = "RATE", default_value_t = 1.0)]
-    pub(super) learning_rate: f32,
+    pub learning_rate: f32,
     /// Epochs before the learning rate begins to fall.
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    pub(super) decay_after: u32,
+    pub decay_after: u32,
     /// What the learning rate is multiplied with before each later epoch.
-    #[arg(long, value_name = "FACTOR", default_value_t = 0.5)]
-    pub(super) decay: f32,
+    pub decay: f32,
     /// Seed of the first parameters and of dropout.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(super) seed: u64,
+    pub seed: u64,
 }
 
 impl Schedule {
     /// Refuses what cannot be walked.
-    pub(super) fn check(&self) -> Result<(), BadInput> {
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn check(&self) -> Result<(), PretrainError> {
         let sizes = [("batch", self.batch, 1 << 16), ("unroll", self.unroll, 1 << 16)];
         if let Some((field, got, most)) = sizes.into_iter().find(|(_, got, most)| !(1..=*most).contains(got)) {
-            return Err(BadInput::wrong(field, format!("must be from 1 to {most}, got {got}")));
+            return Err(PretrainError::wrong(field, format!("must be from 1 to {most}, got {got}")));
         }
         for (field, rate) in [("learning_rate", self.learning_rate), ("decay", self.decay)] {
             if !(rate.is_finite() && rate > 0.0) {
-                return Err(BadInput::wrong(field, format!("must be finite and above 0, got {rate}")));
+                return Err(PretrainError::wrong(field, format!("must be finite and above 0, got {rate}")));
             }
         }
         Ok(())
     }
 
     /// The learning rate of an epoch, counted from 1.
-    pub(super) fn rate(&self, epoch: u32) -> f32 {
+    #[must_use]
+    pub fn rate(&self, epoch: u32) -> f32 {
         (self.decay_after..epoch).fold(self.learning_rate, |rate, _| rate * self.decay)
     }
 
     /// What this differs in from the schedule that a run was begun with, as flags; epochs may be added.
-    pub(super) fn difference(&self, begun: &Self) -> Option<String> {
+    #[must_use]
+    pub fn difference(&self, begun: &Self) -> Option<String> {
         let pairs = [
             ("batch", begun.batch.to_string(), self.batch.to_string()),
             ("unroll", begun.unroll.to_string(), self.unroll.to_string()),

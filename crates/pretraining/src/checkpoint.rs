@@ -1,0 +1,266 @@
+//! Where a run stands, as one file of safetensors in the folder of its model.
+//!
+//! | part      | what it holds                                                                             |
+//! |-----------|-------------------------------------------------------------------------------------------|
+//! | tensors   | the parameters by their names in the model, and inside an epoch `carried`: what the layers carry from one batch to the next |
+//! | metadata  | `format`; `progress`: schedule, text, kernels, epochs and how far the present one is; `model`: what is trained; `vocabulary`: its entries, one a line |
+//!
+//! The file is replaced in one step. So a process can be killed at any time, and what it left can be resumed. It stays when
+//! the run is done: from there the model can be trained further.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use federated::files;
+use lm::{
+    folder::CONFIG_FILE,
+    model::{config::ModelConfig, parameters::ParameterLayout},
+    stream::Fingerprint,
+};
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use serde::{Deserialize, Serialize};
+
+use crate::{PretrainError, schedule::Schedule};
+
+/// The name of the file.
+pub const FILE: &str = "checkpoint.safetensors";
+/// What versions before this one wrote.
+const FILE_BEFORE: &str = "training.json";
+const FORMAT: &str = "keyhush-pretraining-1";
+/// The tensor of what the layers carry.
+const CARRIED: &str = "carried";
+
+/// What an epoch came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Epoch {
+    /// Its number, from 1.
+    pub epoch: u32,
+    /// The step.
+    pub learning_rate: f32,
+    /// Over the text, while it was learned.
+    pub train_perplexity: f64,
+    /// Over the text to measure on, after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid_perplexity: Option<f64>,
+    /// Tokens that were predicted.
+    pub tokens: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// How fast it was.
+    pub tokens_per_s: f64,
+}
+
+/// How far an epoch is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// Batches that are done.
+    pub batches: usize,
+    /// Their losses together.
+    pub loss: f64,
+    /// Their tokens.
+    pub tokens: u64,
+    /// How long they took.
+    pub seconds: f64,
+}
+
+impl Part {
+    /// The perplexity so far.
+    #[must_use]
+    pub fn perplexity(&self) -> f64 {
+        (self.loss / self.tokens.max(1) as f64).exp()
+    }
+}
+
+/// How far a run is, and what it must have in common with the one that goes on with it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Progress {
+    /// How the text is walked.
+    pub schedule: Schedule,
+    /// Which text.
+    pub text: Fingerprint,
+    /// The name of the kernels' path: another gives other bits.
+    pub kernels: String,
+    /// The epochs that are done.
+    pub epochs: Vec<Epoch>,
+    /// How far the present one is.
+    pub part: Part,
+}
+
+/// Where a run stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checkpoint {
+    /// How far it is.
+    pub progress: Progress,
+    /// What is trained.
+    pub config: ModelConfig,
+    /// The vocabulary, one entry a line in the order of ids.
+    pub vocabulary: String,
+    /// The parameters, in the order of [`ParameterLayout`].
+    pub values: Vec<f32>,
+    /// What the layers carry, inside an epoch.
+    pub carried: Option<Vec<f32>>,
+}
+
+impl Checkpoint {
+    /// Makes this the checkpoint of a folder.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, out: &Path) -> Result<(), PretrainError> {
+        files::make_folder(out)?;
+        let bytes = self.to_bytes().map_err(|problem| damaged(&out.join(FILE), problem))?;
+        Ok(files::write(&out.join(FILE), &bytes)?)
+    }
+
+    /// Reads the checkpoint of a folder.
+    ///
+    /// # Errors
+    /// When there is none, it is of another version, or it is damaged.
+    pub fn read(out: &Path) -> Result<Self, PretrainError> {
+        let path = out.join(FILE);
+        let bytes = fs::read(&path).map_err(|error| PretrainError::wrong("resume", no_run(out, &path, &error)))?;
+        Self::from_bytes(&bytes).map_err(|problem| damaged(&path, problem))
+    }
+
+    fn to_bytes(&self) -> Result<Vec<u8>, String> {
+        let layout = ParameterLayout::new(&self.config).map_err(|e| e.to_string())?;
+        let floats = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|value| value.to_le_bytes()).collect() };
+        let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
+        for parameter in layout.parameters() {
+            let shape = vec![parameter.rows, parameter.columns];
+            tensors.push((parameter.name.clone(), shape, floats(&self.values[parameter.range()])));
+        }
+        tensors.extend(self.carried.iter().map(|carried| (CARRIED.to_owned(), vec![carried.len()], floats(carried))));
+        let views = tensors.iter().map(|(name, shape, bytes)| {
+            Ok((name.as_str(), TensorView::new(Dtype::F32, shape.clone(), bytes).map_err(|e| e.to_string())?))
+        });
+        let views = views.collect::<Result<Vec<_>, String>>()?;
+        let metadata = [
+            ("format", Ok(FORMAT.to_owned())),
+            ("progress", serde_json::to_string(&self.progress)),
+            ("model", serde_json::to_string(&self.config)),
+            ("vocabulary", Ok(self.vocabulary.clone())),
+        ];
+        let metadata = metadata.into_iter().map(|(key, value)| Ok((key.to_owned(), value.map_err(|e| e.to_string())?)));
+        let metadata = metadata.collect::<Result<Vec<_>, String>>()?;
+        safetensors::serialize(views, Some(metadata.into_iter().collect())).map_err(|e| e.to_string())
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        let tensors = SafeTensors::deserialize(bytes).map_err(|e| e.to_string())?;
+        let (_, header) = SafeTensors::read_metadata(bytes).map_err(|e| e.to_string())?;
+        let said = |key: &str| {
+            let found = header.metadata().as_ref().and_then(|metadata| metadata.get(key));
+            found.cloned().ok_or_else(|| format!("its metadata have no {key}"))
+        };
+        let format = said("format")?;
+        if format != FORMAT {
+            return Err(format!("{format:?} is not {FORMAT:?}"));
+        }
+        let progress: Progress = serde_json::from_str(&said("progress")?).map_err(|e| e.to_string())?;
+        let config: ModelConfig = serde_json::from_str(&said("model")?).map_err(|e| e.to_string())?;
+        let layout = ParameterLayout::new(&config).map_err(|e| e.to_string())?;
+        let mut values = Vec::with_capacity(layout.len());
+        for parameter in layout.parameters() {
+            values.extend(floats(&tensors, &parameter.name, parameter.range().len())?);
+        }
+        let is_inside = progress.part.batches > 0;
+        let length = |view: TensorView<'_>| view.data().len() / 4;
+        let carried = is_inside.then(|| floats(&tensors, CARRIED, tensors.tensor(CARRIED).map_or(0, length)));
+        Ok(Self { progress, config, vocabulary: said("vocabulary")?, values, carried: carried.transpose()? })
+    }
+}
+
+/// The numbers of a tensor, so many and all finite.
+fn floats(tensors: &SafeTensors<'_>, name: &str, want: usize) -> Result<Vec<f32>, String> {
+    let view = tensors.tensor(name).map_err(|e| e.to_string())?;
+    let (values, rest) = view.data().as_chunks::<4>();
+    if view.dtype() != Dtype::F32 || !rest.is_empty() || values.len() != want {
+        return Err(format!("{name} is not {want} numbers of 32 bits"));
+    }
+    let values: Vec<f32> = values.iter().map(|value| f32::from_le_bytes(*value)).collect();
+    if values.iter().all(|value| value.is_finite()) { Ok(values) } else { Err(format!("{name} is not finite")) }
+}
+
+fn damaged(path: &Path, problem: String) -> PretrainError {
+    PretrainError::Damaged { path: path.to_owned(), problem }
+}
+
+fn no_run(out: &Path, path: &Path, error: &std::io::Error) -> String {
+    let before: PathBuf = out.join(FILE_BEFORE);
+    if before.exists() {
+        let why = "holds a run of an older keyhush, which this one cannot go on with: begin again in another folder";
+        return format!("{} {why}", out.display());
+    }
+    format!("there is no run to go on with: {}: {error}", path.display())
+}
+
+/// Refuses a folder that a new run would write over.
+pub(crate) fn refuse_taken(out: &Path) -> Result<(), PretrainError> {
+    let held = if out.join(FILE).exists() {
+        "a run already: go on with --resume, or choose another folder"
+    } else if out.join(FILE_BEFORE).exists() {
+        "a run of an older keyhush: choose another folder"
+    } else if out.join(CONFIG_FILE).exists() {
+        "a model already: choose another folder"
+    } else {
+        return Ok(());
+    };
+    Err(PretrainError::wrong("out", format!("{} holds {held}", out.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use lm::{model::initial::initial_parameters, stream::Stream, tokenizer::Tokenizer, vocabulary::Vocabulary};
+
+    use super::*;
+
+    fn checkpoint(batches: usize) -> Checkpoint {
+        let vocabulary = Vocabulary::new(["the", "to"]).unwrap();
+        let config = ModelConfig::preset("tiny").unwrap().with_vocabulary(vocabulary.len());
+        let schedule =
+            Schedule { epochs: 6, batch: 20, unroll: 35, learning_rate: 2.0, decay_after: 3, decay: 0.1, seed: 1 };
+        let text = Stream::new(["the to"], Tokenizer::words(), &vocabulary).fingerprint();
+        let part = Part { batches, loss: 0.1 + 0.2, tokens: 7, seconds: 1.5 };
+        Checkpoint {
+            progress: Progress { schedule, text, kernels: "scalar".into(), epochs: Vec::new(), part },
+            values: initial_parameters(&config, 1).unwrap(),
+            config,
+            vocabulary: vocabulary.to_text(),
+            carried: (batches > 0).then(|| vec![0.5, -0.25]),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_to_the_bit() {
+        let folder = tempfile::tempdir().unwrap();
+        for batches in [0, 3] {
+            let written = checkpoint(batches);
+            written.write(folder.path()).unwrap();
+            assert_eq!(Checkpoint::read(folder.path()).unwrap(), written);
+        }
+    }
+
+    #[test]
+    fn what_is_damaged_or_of_before_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let said = || Checkpoint::read(folder.path()).unwrap_err().to_string();
+        assert!(said().contains("there is no run to go on with"), "{}", said());
+        fs::write(folder.path().join(FILE_BEFORE), "{}").unwrap();
+        assert!(said().contains("older keyhush"), "{}", said());
+        let bytes = checkpoint(3).to_bytes().unwrap();
+        for cut in [4, 100, bytes.len() - 1] {
+            fs::write(folder.path().join(FILE), &bytes[..cut]).unwrap();
+            assert!(said().contains("is damaged"), "{cut}: {}", said());
+        }
+        let mut exploded = checkpoint(0);
+        exploded.values[5] = f32::NAN;
+        fs::write(folder.path().join(FILE), exploded.to_bytes().unwrap()).unwrap();
+        assert!(said().contains("not finite"), "{}", said());
+    }
+}

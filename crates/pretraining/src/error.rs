@@ -1,0 +1,49 @@
+//! What can go wrong, and what to do about it.
+
+use std::path::PathBuf;
+
+use federated::{files::FileError, model_folder::ModelFolderError};
+use lm::model::config::ConfigError;
+use thiserror::Error;
+
+/// A run that cannot begin or go on.
+#[derive(Debug, Error)]
+pub enum PretrainError {
+    /// Something that was asked for cannot be meant.
+    #[error("{field}: {problem}")]
+    Wrong {
+        /// What: `data`, `valid`, `model`, `out`, `resume`, or a field of the schedule.
+        field: &'static str,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// A model that cannot be built.
+    #[error(transparent)]
+    Model(#[from] ConfigError),
+    /// A checkpoint that cannot be used.
+    #[error("{} is damaged: {problem}", path.display())]
+    Damaged {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Parameters that are no numbers any more.
+    #[error("the loss is no longer a number in epoch {epoch}: begin again with a smaller --learning-rate")]
+    Exploded {
+        /// When.
+        epoch: u32,
+    },
+    /// A file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The folder of the model.
+    #[error(transparent)]
+    Folder(#[from] ModelFolderError),
+}
+
+impl PretrainError {
+    pub(crate) fn wrong(field: &'static str, problem: impl std::fmt::Display) -> Self {
+        Self::Wrong { field, problem: problem.to_string() }
+    }
+}
