@@ -12,7 +12,7 @@ use std::{
 };
 
 /// What the program is made of, from the root of the workspace; tests, docs and experiments change nothing in it.
-const SOURCE: [&str; 12] = [
+const SOURCE: [&str; 15] = [
     "Cargo.toml",
     "Cargo.lock",
     "crates/privacy/src",
@@ -23,6 +23,9 @@ const SOURCE: [&str; 12] = [
     "crates/federated/src",
     "crates/federated/build.rs",
     "crates/cluster/src",
+    "crates/pretraining/src",
+    "crates/experiments/src",
+    "crates/bench/src",
     "crates/cli/src",
     "crates/cli/Cargo.toml",
 ];

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use bench::BenchError;
 use experiments::ExperimentError;
 use pretraining::PretrainError;
 use privacy::{UnitError, query::QueryError};
@@ -90,7 +91,20 @@ fn bad_input(error: &anyhow::Error) -> Option<BadInput> {
     let of_query = || error.downcast_ref::<QueryError>().cloned().map(BadInput::from);
     let of_experiment = || error.downcast_ref().and_then(wrong_experiment);
     let of_pretraining = || error.downcast_ref().and_then(wrong_pretraining);
-    error.downcast_ref::<BadInput>().cloned().or_else(of_query).or_else(of_experiment).or_else(of_pretraining)
+    let of_bench = || error.downcast_ref().and_then(wrong_bench);
+    let known = error.downcast_ref::<BadInput>().cloned();
+    known.or_else(of_query).or_else(of_experiment).or_else(of_pretraining).or_else(of_bench)
+}
+
+/// What cannot be measured as it was asked for is bad input; the rest has failed.
+fn wrong_bench(error: &BenchError) -> Option<BadInput> {
+    match error {
+        BenchError::Zero { field } => Some(BadInput::Illegal { field, problem: "must be at least 1".to_owned() }),
+        BenchError::Wrong { field, problem } => Some(BadInput::wrong(field, problem)),
+        BenchError::Refused(_) | BenchError::Config(_) => Some(BadInput::Refused(error.to_string())),
+        BenchError::Run(run) => train::is_refused(run).then(|| BadInput::Refused(run.to_string())),
+        BenchError::Model(_) | BenchError::Work(_) => None,
+    }
 }
 
 /// What cannot be trained as it was asked for is bad input; the rest has failed.

@@ -1,6 +1,5 @@
 //! `keyhush bench`: how fast this machine does the work.
 
-mod clock;
 mod device;
 mod local_training;
 mod predict;
@@ -8,8 +7,6 @@ mod round;
 mod secagg;
 
 use clap::Subcommand;
-
-use crate::failure::BadInput;
 
 /// The subcommands of `keyhush bench`.
 #[derive(Subcommand)]
@@ -35,10 +32,4 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
         Command::Secagg(args) => secagg::run(&args),
         Command::Predict(args) => predict::run(&args),
     }
-}
-
-/// Refuses to do something no times.
-fn at_least_one<const N: usize>(fields: [(&'static str, usize); N]) -> Result<(), BadInput> {
-    let illegal = |field| BadInput::Illegal { field, problem: "must be at least 1".to_owned() };
-    fields.into_iter().find(|(_, value)| *value == 0).map_or(Ok(()), |(field, _)| Err(illegal(field)))
 }

@@ -7,7 +7,7 @@ use std::{
 
 use secagg::server::{Job, Parallel};
 
-use super::super::clock::thread_seconds;
+use crate::clock::thread_seconds;
 
 /// Threads of its own for every batch of work, even where there is one, so that what they do is not counted twice.
 pub(super) struct Workers {

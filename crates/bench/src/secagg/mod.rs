@@ -1,4 +1,4 @@
-//! `keyhush bench secagg`: a whole round of secure aggregation between simulated clients, message by message through their
+//! A whole round of secure aggregation between simulated clients, message by message through their
 //! bytes, and what it costs whom.
 //!
 //! Clients draw their secrets as devices do, from the operating system. Their inputs follow from their numbers, and are made
@@ -12,7 +12,6 @@ mod workers;
 
 use std::fmt;
 
-use clap::{Args, ValueEnum};
 use secagg::{
     modulus::Modulus,
     parameters::{Adversary, Assumptions, Floor, Parameters},
@@ -21,78 +20,78 @@ use secagg::{
 };
 use serde::Serialize;
 
-use super::at_least_one;
-use crate::failure::BadInput;
+pub use self::answer::{About, Bytes, ClientSeconds, Each, RoundTook, SampleTook, ServerSeconds, Traffic};
+use crate::{BenchError, at_least_one};
 
 /// The variance that rounding may add to an update on the lattice, as a part of the clip norm's square: it decides how
 /// large coordinates are when nobody says.
 const ROUNDING: f64 = 0.01;
 
-#[derive(Args)]
-pub(crate) struct SecaggArgs {
-    /// Clients of the round
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    clients: u32,
-    /// Coordinates of an input
-    #[arg(long, value_name = "N", default_value_t = 2_400_000)]
-    dimension: u32,
-    /// The fraction of clients that may vanish, and does
-    #[arg(long, value_name = "FRACTION", default_value_t = 0.05)]
-    dropout: f64,
-    /// Before what they vanish
-    #[arg(long, value_enum, value_name = "STEP", default_value_t = VanishAt::Input)]
-    vanish_at: VanishAt,
-    /// The fraction of clients that may be on the server's side
-    #[arg(long, value_name = "FRACTION", default_value_t = 1.0 / 3.0)]
-    corrupted: f64,
-    /// What the server may do: curious or semi-malicious
-    #[arg(long, value_name = "CLASS", default_value_t = Adversary::Curious)]
-    adversary: Adversary,
-    /// Insecure: so many neighbours a client, whatever they protect
+/// Which round.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SecureRound {
+    /// Clients of the round.
+    pub clients: u32,
+    /// Coordinates of an input.
+    pub dimension: u32,
+    /// The fraction of clients that may vanish, and does.
+    pub dropout: f64,
+    /// Before what they vanish.
+    pub vanish_at: VanishAt,
+    /// The fraction of clients that may be on the server's side.
+    pub corrupted: f64,
+    /// What the server may do.
+    pub adversary: Adversary,
+    /// Insecure: so many neighbours a client, and so many shares to open a secret, whatever they protect.
     #[cfg(feature = "insecure")]
-    #[arg(long, value_name = "N", requires = "threshold")]
-    degree: Option<u32>,
-    /// Insecure: so many shares to open a secret
-    #[cfg(feature = "insecure")]
-    #[arg(long, value_name = "N", requires = "degree")]
-    threshold: Option<u32>,
-    /// The largest coordinate; unless given, as rounding by 1 % of the clip norm needs it
-    #[arg(long, value_name = "N")]
-    largest: Option<u32>,
-    /// Sums are mod 2^BITS; unless given, as few as the largest sum needs
-    #[arg(long, value_name = "BITS")]
-    bits: Option<u32>,
-    /// Threads that take masks off the sum
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    threads: usize,
-    /// No round: take so many masks off a vector, and say how long all masks of such a round would take
-    #[arg(long, value_name = "N")]
-    streams_sample: Option<u32>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    pub graph: Option<(u32, u32)>,
+    /// The largest coordinate; unless given, as rounding by 1 % of the clip norm needs it.
+    pub largest: Option<u32>,
+    /// Sums are mod 2^bits; unless given, as few as the largest sum needs.
+    pub bits: Option<u32>,
+    /// Threads that take masks off the sum.
+    pub threads: usize,
+}
+
+/// How far a round is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// What clients do.
+    pub what: &'static str,
+    /// Messages of clients so far.
+    pub done: u64,
+    /// Messages of all, at most.
+    pub of: u64,
+}
+
+impl SecureRound {
+    /// Runs the round; `watch` hears how far it is.
+    ///
+    /// # Errors
+    /// When it cannot be meant, or the sum is not that of the survivors' inputs.
+    pub fn run(&self, watch: &mut dyn FnMut(Step)) -> Result<RoundTook, BenchError> {
+        Ok(round::run(&Case::new(self)?, watch)?)
+    }
+
+    /// No round: takes so many masks off a vector, and says how long all masks of such a round would take.
+    ///
+    /// # Errors
+    /// When it cannot be meant.
+    pub fn sample(&self, streams: u32) -> Result<SampleTook, BenchError> {
+        sample::run(&Case::new(self)?, streams)
+    }
 }
 
 /// Before what clients vanish.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum VanishAt {
-    /// Their shares: nobody has a mask with them
+pub enum VanishAt {
+    /// Their shares: nobody has a mask with them.
     Shares,
-    /// Their input, which leaves a mask with each neighbour to be taken off: the costly point
+    /// Their input, which leaves a mask with each neighbour to be taken off: the costly point.
     Input,
-    /// Their answer to the last question: their input counts
+    /// Their answer to the last question: their input counts.
     Unmask,
-}
-
-impl fmt::Display for VanishAt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Shares => "shares",
-            Self::Input => "input",
-            Self::Unmask => "unmask",
-        })
-    }
 }
 
 /// What is measured: everything that has been checked before any work.
@@ -110,16 +109,16 @@ struct Case {
 }
 
 impl Case {
-    fn new(args: &SecaggArgs) -> Result<Self, BadInput> {
+    fn new(args: &SecureRound) -> Result<Self, BenchError> {
         at_least_one([("threads", args.threads), ("dimension", args.dimension as usize)])?;
-        let refused = |error: &dyn fmt::Display| BadInput::Refused(error.to_string());
+        let refused = |error: &dyn fmt::Display| BenchError::refused(error);
         let assumptions = Assumptions::new(args.dropout, args.corrupted, args.adversary);
         assumptions.check().map_err(|e| refused(&e))?;
         let (connect, parameters, promised) = connected(args, &assumptions).map_err(|e| refused(&e))?;
         let largest = args.largest.unwrap_or_else(|| largest(args.dimension));
-        let modulus = Modulus::new(largest, args.clients).map_err(|e| BadInput::wrong("largest", e))?;
+        let modulus = Modulus::new(largest, args.clients).map_err(|e| BenchError::wrong("largest", e))?;
         let bits = args.bits.unwrap_or(modulus.bits());
-        modulus.widened(bits).map_err(|e| BadInput::wrong("bits", e))?;
+        modulus.widened(bits).map_err(|e| BenchError::wrong("bits", e))?;
         let dropped = assumptions.most_dropped(args.clients);
         let terms = Terms {
             task: [1; 32],
@@ -154,11 +153,11 @@ impl Case {
 
 /// How clients are connected, and what they are promised: nothing, where somebody chose it.
 fn connected(
-    args: &SecaggArgs,
+    args: &SecureRound,
     asked: &Assumptions,
 ) -> Result<(Connect, Parameters, Assumptions), secagg::parameters::ParameterError> {
     #[cfg(feature = "insecure")]
-    if let Some((degree, threshold)) = args.degree.zip(args.threshold) {
+    if let Some((degree, threshold)) = args.graph {
         let parameters = Parameters::insecure(args.clients, degree, threshold)?;
         let nothing = Assumptions { security_bits: 1, ..Assumptions::new(0.0, 0.0, Adversary::Curious) };
         return Ok((Connect::Insecure { degree, threshold }, parameters, nothing));
@@ -171,14 +170,6 @@ fn connected(
 fn largest(dimension: u32) -> u32 {
     let bound = 2.0 * f64::from(dimension).ln() / (2.0 * ROUNDING.sqrt());
     2 * (bound.ceil() as u32).max(1)
-}
-
-pub(crate) fn run(args: &SecaggArgs) -> anyhow::Result<()> {
-    let case = Case::new(args)?;
-    match args.streams_sample {
-        Some(streams) => sample::run(&case, streams)?.print(args.json),
-        None => round::run(&case)?.print(args.json),
-    }
 }
 
 #[cfg(test)]
@@ -200,13 +191,19 @@ mod tests {
         }
     }
 
-    fn args(clients: u32, dropout: f64) -> SecaggArgs {
-        #[derive(clap::Parser)]
-        struct Line {
-            #[command(flatten)]
-            args: SecaggArgs,
+    fn args(clients: u32, dropout: f64) -> SecureRound {
+        SecureRound {
+            clients,
+            dimension: 2_400_000,
+            dropout,
+            vanish_at: VanishAt::Input,
+            corrupted: 1.0 / 3.0,
+            adversary: Adversary::Curious,
+            #[cfg(feature = "insecure")]
+            graph: None,
+            largest: None,
+            bits: None,
+            threads: 1,
         }
-        let flags = ["bench", "--clients", &clients.to_string(), "--dropout", &dropout.to_string()].map(String::from);
-        <Line as clap::Parser>::parse_from(flags).args
     }
 }

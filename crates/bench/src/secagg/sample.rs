@@ -1,6 +1,5 @@
 //! Some of the masks of a round, taken off one vector: for rounds that are too large to run whole.
 
-use anyhow::Context;
 use secagg::{
     entropy::{Entropy, OsEntropy},
     masks::{self, BLOCK, MaskKey, Shape, Sign},
@@ -8,31 +7,30 @@ use secagg::{
 };
 
 use super::{
-    super::clock::peak_mb,
     Case, VanishAt,
-    answer::{About, SampleAnswer},
+    answer::{About, SampleTook},
     workers::Workers,
 };
-use crate::failure::BadInput;
+use crate::{BenchError, clock::peak_mb};
 
 /// Takes so many masks off.
-pub(super) fn run(case: &Case, streams: u32) -> anyhow::Result<SampleAnswer> {
+pub(super) fn run(case: &Case, streams: u32) -> Result<SampleTook, BenchError> {
     let all = expected_streams(case);
     if !(1..=all).contains(&u64::from(streams)) {
         let problem = format!("must be from 1 to {all}, the masks of such a round, got {streams}");
-        return Err(BadInput::wrong("streams_sample", problem).into());
+        return Err(BenchError::wrong("streams_sample", problem));
     }
-    let shape = Shape::new(case.terms.dimension as usize, case.terms.bits)?;
+    let shape = Shape::new(case.terms.dimension as usize, case.terms.bits).map_err(BenchError::failed)?;
     let mut keys = Vec::with_capacity(streams as usize);
     for number in 0..streams {
         let mut key = [0; 32];
-        OsEntropy.fill(&mut key)?;
+        OsEntropy.fill(&mut key).map_err(BenchError::failed)?;
         keys.push((MaskKey::new(key), if number % 2 == 0 { Sign::Plus } else { Sign::Minus }));
     }
     let mut lanes = vec![0; shape.padded()];
     let cpu_s = take_off(&mut lanes, shape.bits(), &keys, case.threads)?;
     let elements = shape.padded() as f64 * f64::from(streams);
-    Ok(SampleAnswer {
+    Ok(SampleTook {
         about: About::new(case),
         streams: all,
         streams_measured: streams,
@@ -57,12 +55,12 @@ fn expected_streams(case: &Case) -> u64 {
 }
 
 /// As the server does it: slice by slice of the vector. Gives CPU seconds.
-fn take_off(lanes: &mut [u32], bits: u32, keys: &[(MaskKey, Sign)], threads: usize) -> anyhow::Result<f64> {
+fn take_off(lanes: &mut [u32], bits: u32, keys: &[(MaskKey, Sign)], threads: usize) -> Result<f64, BenchError> {
     let workers = Workers::new(threads);
     let blocks = (lanes.len() / BLOCK).div_ceil(workers.width());
     let job = |(number, lanes)| -> Job<'_> {
         Box::new(move || masks::apply(lanes, (number * blocks) as u64, bits, keys).expect("slices are whole blocks"))
     };
     workers.run(lanes.chunks_mut(blocks * BLOCK).enumerate().map(job).collect());
-    workers.batches().pop().context("the masks were not taken off")
+    workers.batches().pop().ok_or_else(|| BenchError::failed("the masks were not taken off"))
 }

@@ -2,8 +2,6 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, bail};
-use indicatif::{ProgressBar, ProgressStyle};
 use secagg::{
     ClientId,
     client::{Client, Reply},
@@ -14,10 +12,13 @@ use secagg::{
 };
 
 use super::{
-    super::clock::{peak_mb, thread_seconds},
-    Case, VanishAt,
-    answer::{About, Bytes, ClientSeconds, RoundAnswer, ServerSeconds, Traffic},
+    Case, Step, VanishAt,
+    answer::{About, Bytes, ClientSeconds, RoundTook, ServerSeconds, Traffic},
     workers::Workers,
+};
+use crate::{
+    WorkError,
+    clock::{peak_mb, thread_seconds},
 };
 
 /// CPU time of something that is done again and again.
@@ -89,6 +90,26 @@ pub(super) struct Server {
     pub(super) finish: Clock,
 }
 
+/// How far it is, and who hears of it.
+struct Bar<'a> {
+    step: Step,
+    watch: &'a mut dyn FnMut(Step),
+}
+
+impl Bar<'_> {
+    /// Clients come to something else.
+    fn at(&mut self, what: &'static str) {
+        self.step.what = what;
+        (self.watch)(self.step);
+    }
+
+    /// A client is done with it.
+    fn one(&mut self) {
+        self.step.done += 1;
+        (self.watch)(self.step);
+    }
+}
+
 struct Bench<'a> {
     case: &'a Case,
     offer: Offer,
@@ -99,11 +120,11 @@ struct Bench<'a> {
     carried: [Carried; 5],
     /// The plain sum of the inputs that the server has.
     plain: Vec<u32>,
-    bar: ProgressBar,
+    bar: Bar<'a>,
 }
 
 /// Runs a round.
-pub(super) fn run(case: &Case) -> anyhow::Result<RoundAnswer> {
+pub(super) fn run(case: &Case, watch: &mut dyn FnMut(Step)) -> Result<RoundTook, WorkError> {
     let began = Instant::now();
     let keys = CollectKeys::open(case.terms, &mut OsEntropy)?;
     let mut bench = Bench {
@@ -114,7 +135,7 @@ pub(super) fn run(case: &Case) -> anyhow::Result<RoundAnswer> {
         server: Server::default(),
         carried: Default::default(),
         plain: vec![0; case.terms.dimension as usize],
-        bar: progress(5 * u64::from(case.terms.most_clients)),
+        bar: Bar { step: Step { what: "", done: 0, of: 5 * u64::from(case.terms.most_clients) }, watch },
     };
     let shares = bench.keys(keys)?;
     let inputs = bench.shares(shares)?;
@@ -125,95 +146,96 @@ pub(super) fn run(case: &Case) -> anyhow::Result<RoundAnswer> {
 
 impl Bench<'_> {
     /// Everybody takes up the offer.
-    fn keys(&mut self, mut server: CollectKeys) -> anyhow::Result<CollectShares> {
-        self.bar.set_message("advertise keys");
+    fn keys(&mut self, mut server: CollectKeys) -> Result<CollectShares, WorkError> {
+        self.bar.at("advertise keys");
         let offered = self.offer.encode();
         for id in (0..self.case.terms.most_clients).map(u64::from).map(ClientId) {
-            let begin = || -> anyhow::Result<_> {
+            let begin = || -> Result<_, WorkError> {
                 Ok(Client::begin(Offer::decode(&offered)?, self.case.floor(), &Everybody, &mut OsEntropy)?)
             };
             let (client, message) = self.client.keys.time(begin)?;
             self.server.keys.time(|| server.receive(id, &message, &Everybody))?;
             self.carried[0].add(&offered, &message);
             self.clients.push(Some(client));
-            self.bar.inc(1);
+            self.bar.one();
         }
         Ok(self.server.directory.time(|| server.close(self.case.connect))?)
     }
 
     /// Everybody shares its secrets.
-    fn shares(&mut self, mut server: CollectShares) -> anyhow::Result<CollectMasked> {
-        self.bar.set_message("share keys");
+    fn shares(&mut self, mut server: CollectShares) -> Result<CollectMasked, WorkError> {
+        self.bar.at("share keys");
         self.vanish(VanishAt::Shares);
         for (id, slot) in ids(&mut self.clients) {
             let Some(client) = slot else { continue };
-            let neighbourhood = self.server.route.time(|| server.neighbourhood(id)).context("no neighbourhood")?;
-            let message = self.client.shares.time(|| answer(client, &neighbourhood)).context("no shares")?;
+            let neighbourhood = self.server.route.time(|| server.neighbourhood(id)).ok_or("no neighbourhood")?;
+            let message = self.client.shares.time(|| answer(client, &neighbourhood))?;
             self.server.route.time(|| server.receive(id, &message))?;
             self.carried[1].add(&neighbourhood, &message);
-            self.bar.inc(1);
+            self.bar.one();
         }
         Ok(self.server.route.time(|| server.close())?)
     }
 
     /// Everybody masks its input. One input is in memory at a time.
-    fn inputs(&mut self, mut server: CollectMasked) -> anyhow::Result<CollectAgreement> {
-        self.bar.set_message("mask inputs");
+    fn inputs(&mut self, mut server: CollectMasked) -> Result<CollectAgreement, WorkError> {
+        self.bar.at("mask inputs");
         self.vanish(VanishAt::Input);
         let mut input = vec![0; self.plain.len()];
         for (id, slot) in ids(&mut self.clients) {
             let Some(client) = slot else { continue };
             fill(&mut input, self.case.largest, id);
             self.plain.iter_mut().zip(&input).for_each(|(sum, value)| *sum += value);
-            let delivery = self.server.route.time(|| server.delivery(id)).context("no delivery")?;
+            let delivery = self.server.route.time(|| server.delivery(id)).ok_or("no delivery")?;
             self.client.deliver.time(|| answer(client, &delivery))?;
             let message = self.client.mask.time(|| client.mask(&input))?;
             self.server.add.time(|| server.receive(id, &message))?;
             self.carried[2].add(&delivery, &message);
-            self.bar.inc(1);
+            self.bar.one();
         }
         Ok(self.server.answers.time(|| server.close())?)
     }
 
     /// Where the server is not taken at its word, the committee signs what it was shown.
-    fn agreement(&mut self, mut server: CollectAgreement) -> anyhow::Result<CollectUnmask> {
-        self.bar.set_message("agree");
+    fn agreement(&mut self, mut server: CollectAgreement) -> Result<CollectUnmask, WorkError> {
+        self.bar.at("agree");
         for (id, slot) in ids(&mut self.clients) {
             let Some(client) = slot else { continue };
             let Some(view) = self.server.answers.time(|| server.view(id)) else { continue };
-            let message = self.client.agree.time(|| answer(client, &view)).context("no signature")?;
+            let message = self.client.agree.time(|| answer(client, &view))?;
             self.server.answers.time(|| server.receive(id, &message))?;
             self.carried[3].add(&view, &message);
-            self.bar.inc(1);
+            self.bar.one();
         }
         Ok(self.server.answers.time(|| server.close())?)
     }
 
     /// Those who are left open what is needed; the server takes the masks off.
-    fn unmask(mut self, mut server: CollectUnmask, began: Instant) -> anyhow::Result<RoundAnswer> {
-        self.bar.set_message("open shares");
+    fn unmask(mut self, mut server: CollectUnmask, began: Instant) -> Result<RoundTook, WorkError> {
+        self.bar.at("open shares");
         self.vanish(VanishAt::Unmask);
         for (id, slot) in ids(&mut self.clients) {
             let Some(mut client) = slot.take() else { continue };
-            let request = self.server.answers.time(|| server.request(id)).context("no request")?;
-            let message = self.client.unmask.time(|| answer(&mut client, &request)).context("no opened shares")?;
+            let request = self.server.answers.time(|| server.request(id)).ok_or("no request")?;
+            let message = self.client.unmask.time(|| answer(&mut client, &request))?;
             self.server.answers.time(|| server.receive(id, &message))?;
             self.carried[4].add(&request, &message);
-            self.bar.inc(1);
+            self.bar.one();
         }
-        self.bar.set_message("take masks off");
+        self.bar.at("take masks off");
         let workers = Workers::new(self.case.threads);
         let outcome = self.server.finish.time(|| server.close(&workers))?;
-        self.bar.finish_and_clear();
         if *outcome.sum != self.plain {
-            bail!("the sum is not that of the survivors' inputs: this is a bug in secure aggregation");
+            return Err("the sum is not that of the survivors' inputs: this is a bug in secure aggregation".into());
         }
         let batches = workers.batches();
-        let [reconstruct_s, expand_s] = batches[..] else { bail!("expected two batches of work, got {batches:?}") };
+        let [reconstruct_s, expand_s] = batches[..] else {
+            return Err(format!("expected two batches of work, got {batches:?}").into());
+        };
         let elements = outcome.masks as f64 * f64::from(self.case.terms.dimension);
         let server = ServerSeconds::new(&self.server, reconstruct_s, expand_s);
         let client = ClientSeconds::new(&self.client);
-        Ok(RoundAnswer {
+        Ok(RoundTook {
             about: About::new(self.case),
             exact: true,
             survivors: outcome.survivors.len(),
@@ -238,7 +260,7 @@ impl Bench<'_> {
 }
 
 /// What a client says to a message: nothing where it only takes note.
-fn answer(client: &mut Client, message: &[u8]) -> anyhow::Result<Vec<u8>> {
+fn answer(client: &mut Client, message: &[u8]) -> Result<Vec<u8>, WorkError> {
     match client.receive(message, &Everybody, &mut OsEntropy)? {
         Reply::Send(answer) => Ok(answer.to_vec()),
         Reply::Ready => Ok(Vec::new()),
@@ -259,14 +281,5 @@ fn fill(input: &mut [u32], largest: u32, client: ClientId) {
         let mut z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         *value = (((z >> 32) * count) >> 32) as u32;
-    }
-}
-
-/// Shown in a terminal only.
-fn progress(steps: u64) -> ProgressBar {
-    let bar = ProgressBar::new(steps);
-    match ProgressStyle::with_template("{msg:<15} {wide_bar} {percent} %, {eta} left") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
     }
 }

@@ -1,0 +1,55 @@
+//! What cannot be measured, and why.
+
+use federated::{config::ConfigError, model_folder::ModelFolderError, run::RunError};
+use thiserror::Error;
+
+/// What is measured is work of every kind: its errors are passed on as they are.
+pub type WorkError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Something that cannot be measured.
+#[derive(Debug, Error)]
+pub enum BenchError {
+    /// Something of which at least one is needed.
+    #[error("{field} must be at least 1")]
+    Zero {
+        /// What.
+        field: &'static str,
+    },
+    /// Something that cannot be meant.
+    #[error("{field}: {problem}")]
+    Wrong {
+        /// What.
+        field: &'static str,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// What is asked for contradicts itself.
+    #[error("{0}")]
+    Refused(String),
+    /// Settings of a run that are wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A run that cannot begin or go on.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The folder of a model.
+    #[error(transparent)]
+    Model(#[from] ModelFolderError),
+    /// The work that is measured failed, whatever it is.
+    #[error(transparent)]
+    Work(#[from] WorkError),
+}
+
+impl BenchError {
+    pub(crate) fn wrong(field: &'static str, problem: impl std::fmt::Display) -> Self {
+        Self::Wrong { field, problem: problem.to_string() }
+    }
+
+    pub(crate) fn refused(error: impl std::fmt::Display) -> Self {
+        Self::Refused(error.to_string())
+    }
+
+    pub(crate) fn failed(error: impl Into<WorkError>) -> Self {
+        Self::Work(error.into())
+    }
+}

@@ -1,0 +1,28 @@
+//! How fast this machine does the work.
+//!
+//! | module             | what it measures                                                             |
+//! |--------------------|------------------------------------------------------------------------------|
+//! | [`device`]         | training on one user's text, as Popov et al. 2018 did on a phone             |
+//! | [`local_training`] | users one after the other, as a device or a simulator trains them            |
+//! | [`round`]          | what a round costs beside the users' training, and what a second thread costs |
+//! | [`secagg`]         | a whole round of secure aggregation, message by message                      |
+//! | [`predict`]        | one next-word prediction, as a keyboard asks for it                          |
+//! | `clock`            | CPU time and memory, as the system accounts for them                         |
+//!
+//! Each is a value that says what is measured; its `run` gives the numbers.
+
+mod clock;
+pub mod device;
+mod error;
+pub mod local_training;
+pub mod predict;
+pub mod round;
+pub mod secagg;
+
+pub use self::error::{BenchError, WorkError};
+
+/// Refuses to do something no times.
+fn at_least_one<const N: usize>(fields: [(&'static str, usize); N]) -> Result<(), BenchError> {
+    let zero = fields.into_iter().find(|(_, value)| *value == 0);
+    zero.map_or(Ok(()), |(field, _)| Err(BenchError::Zero { field }))
+}
