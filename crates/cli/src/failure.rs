@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use bench::BenchError;
 use experiments::ExperimentError;
+use federated::forecast::ForecastError;
 use pretraining::PretrainError;
 use privacy::{UnitError, query::QueryError};
 use thiserror::Error;
@@ -92,7 +93,11 @@ fn bad_input(error: &anyhow::Error) -> Option<BadInput> {
     let of_experiment = || error.downcast_ref().and_then(wrong_experiment);
     let of_pretraining = || error.downcast_ref().and_then(wrong_pretraining);
     let of_bench = || error.downcast_ref().and_then(wrong_bench);
-    let known = error.downcast_ref::<BadInput>().cloned();
+    let of_forecast = || match error.downcast_ref() {
+        Some(ForecastError::Config(error)) => Some(BadInput::Refused(error.to_string())),
+        _ => None,
+    };
+    let known = error.downcast_ref::<BadInput>().cloned().or_else(of_forecast);
     known.or_else(of_query).or_else(of_experiment).or_else(of_pretraining).or_else(of_bench)
 }
 

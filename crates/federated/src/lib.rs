@@ -9,6 +9,7 @@
 //! | [`chart`]      | line charts as SVG                                                      |
 //! | [`plan`]       | everything that was decided before the first round, from one place      |
 //! | [`propose`]    | what a target asks for, by the recipes of the papers                    |
+//! | [`forecast`]   | what a plan will cost: epsilon, memory, bytes, and time, by a rehearsal  |
 //! | [`cohort`]     | who takes part in a round                                               |
 //! | [`groups`]     | a cohort in groups, each with a secure sum of its own                   |
 //! | [`vanishing`]  | who vanishes in the midst of a round                                    |
@@ -36,6 +37,7 @@ pub mod config;
 pub mod evaluate;
 pub mod files;
 pub mod fleet;
+pub mod forecast;
 pub mod groups;
 pub mod heads;
 pub mod ledger_file;

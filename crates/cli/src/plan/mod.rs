@@ -2,15 +2,12 @@
 //!
 //! | module      | what it is                                                     |
 //! |-------------|----------------------------------------------------------------|
-//! | `forecast`  | what a run would cost: epsilon, memory, bytes                  |
-//! | `rehearsal` | how long it would take: a few users of a made-up crowd          |
+//! | `forecast`  | what a run would cost: epsilon, memory, bytes, time            |
 //! | `proposal`  | which settings meet a target                                   |
 //! | `words`     | bytes, seconds and long sentences, for people                  |
 
 mod forecast;
 mod proposal;
-mod rehearsal;
-mod securely;
 mod words;
 
 use std::path::{Path, PathBuf};
@@ -19,11 +16,12 @@ use clap::Args;
 use federated::{
     chart::Chart,
     config::Document,
+    forecast::Forecast,
     plan::Plan,
     run::{Opened, RunError},
 };
 
-use self::{forecast::Forecast, proposal::TargetArgs};
+use self::proposal::TargetArgs;
 use crate::{
     failure::BadInput,
     init, model_folder,
@@ -93,7 +91,12 @@ fn foresee(args: &PlanArgs, written: &Written) -> anyhow::Result<()> {
     };
     let opened = Opened::new(&config).map_err(located)?;
     let plan = Plan::new(config, &opened.setting()).map_err(|e| located(e.into()))?;
-    let forecast = Forecast::new(&plan, &opened, means, args.machine.quiet)?;
+    let measuring = || {
+        if !args.machine.quiet {
+            eprintln!("measuring how long a user takes here ...");
+        }
+    };
+    let forecast = Forecast::new(&plan, &opened, means, forecast::ROWS, measuring)?;
     if let Some(path) = &written.chart {
         write_chart(path, &forecast::chart(&plan, &opened)?)?;
     }
@@ -101,7 +104,7 @@ fn foresee(args: &PlanArgs, written: &Written) -> anyhow::Result<()> {
         println!("{}", serde_json::to_string_pretty(&forecast)?);
         return Ok(());
     }
-    forecast.print(&plan)
+    forecast::print(&forecast, &plan)
 }
 
 /// What is written, by the endings of the names.

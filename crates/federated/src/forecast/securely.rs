@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use federated::{plan::Plan, run::Means};
 use secagg::{
     ClientId,
     client::{Client, Reply},
@@ -13,11 +12,14 @@ use secagg::{
     session::{Inputs, Terms},
 };
 
+use super::WorkError;
+use crate::{plan::Plan, run::Means};
+
 /// Clients of the round that is measured: everybody is everybody's neighbour.
 const CLIENTS: u32 = 12;
 
 /// Seconds that a round of the planned size takes beside training, on all threads; none where sums are plain.
-pub(super) fn seconds(plan: &Plan, means: Means) -> anyhow::Result<f64> {
+pub(super) fn seconds(plan: &Plan, means: Means) -> Result<f64, WorkError> {
     let phase = plan.phase(0);
     let Some(secure) = &phase.secure else { return Ok(0.0) };
     let bits = phase.coding(plan.stage(0).clip)?.residues.map_or(32, |residues| residues.bits());
@@ -39,7 +41,7 @@ pub(super) fn seconds(plan: &Plan, means: Means) -> anyhow::Result<f64> {
 }
 
 /// A round in which nobody vanishes, message by message; gives how many are whose neighbours.
-fn round(terms: Terms) -> anyhow::Result<f64> {
+fn round(terms: Terms) -> Result<f64, WorkError> {
     let input = vec![0; terms.dimension as usize];
     let floor = Floor { clients: CLIENTS, survivors: CLIENTS, corrupted: 0.1, ..Floor::default() };
     let mut server = CollectKeys::open(terms, &mut OsEntropy)?;
@@ -73,8 +75,8 @@ fn round(terms: Terms) -> anyhow::Result<f64> {
 }
 
 /// What a client says to a message: nothing where it only takes note.
-fn answer(client: &mut Client, message: Option<Vec<u8>>) -> anyhow::Result<Vec<u8>> {
-    let message = message.ok_or_else(|| anyhow::anyhow!("the server has nothing to say"))?;
+fn answer(client: &mut Client, message: Option<Vec<u8>>) -> Result<Vec<u8>, WorkError> {
+    let message = message.ok_or("the server has nothing to say")?;
     match client.receive(&message, &Everybody, &mut OsEntropy)? {
         Reply::Send(answer) => Ok(answer.to_vec()),
         Reply::Ready => Ok(Vec::new()),

@@ -8,8 +8,15 @@
 use std::time::{Duration, Instant};
 
 use corpus::synth::{Crowd, Dialect, SynthPlan};
-use federated::ledger_file::Place;
-use federated::{
+use lm::tokenizer::Tokenizer;
+use privacy::{
+    ledger::{Start, Unit, file::Place},
+    rng::{Randomness, SimulationKey},
+};
+use serde::Serialize;
+
+use super::{WorkError, securely};
+use crate::{
     config::DataKind,
     evaluate::Evaluator,
     fleet::{
@@ -24,10 +31,6 @@ use federated::{
     round::{Loop, Round, State},
     run::{Means, Opened},
 };
-use ledger::{Start, Unit};
-use lm::tokenizer::Tokenizer;
-use privacy::rng::{Randomness, SimulationKey};
-use serde::Serialize;
 
 /// How long users are trained to measure how long one takes.
 const TRAINING: Duration = Duration::from_millis(1500);
@@ -40,21 +43,21 @@ const CROWD: u64 = 2000;
 
 /// What was measured here and now.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Rehearsal {
+pub struct Rehearsal {
     /// Users that were trained.
-    pub(super) users: u64,
+    pub users: u64,
     /// Tokens of a user.
-    pub(super) tokens_per_user: f64,
+    pub tokens_per_user: f64,
     /// Seconds of a user, all threads together at work.
-    pub(super) seconds_per_user: f64,
+    pub seconds_per_user: f64,
     /// Seconds of a round besides training: drawing, noise, ledger, server, secure aggregation.
-    pub(super) seconds_per_round: f64,
+    pub seconds_per_round: f64,
     /// Seconds of an evaluation.
-    pub(super) seconds_per_evaluation: f64,
+    pub seconds_per_evaluation: f64,
 }
 
 /// Rehearses a plan.
-pub(super) fn rehearse(plan: &Plan, opened: &Opened, means: Means) -> anyhow::Result<Rehearsal> {
+pub(super) fn rehearse(plan: &Plan, opened: &Opened, means: Means) -> Result<Rehearsal, WorkError> {
     let crowd = match plan.config.data.kind {
         DataKind::Synthetic => opened.population(plan.config.unit)?,
         DataKind::Store => made_up(plan, opened)?,
@@ -73,7 +76,7 @@ pub(super) fn rehearse(plan: &Plan, opened: &Opened, means: Means) -> anyhow::Re
         let Timing { sample_s, release_s, ledger_s, optimizer_s, .. } = done.timing;
         seconds_per_round = seconds_per_round.min(sample_s + release_s + ledger_s + optimizer_s);
     }
-    seconds_per_round += super::securely::seconds(plan, means)?;
+    seconds_per_round += securely::seconds(plan, means)?;
     let Few { trained, tokens, seconds, .. } = fleet;
     let tokens_per_user = tokens as f64 / trained.max(1) as f64;
     Ok(Rehearsal {
@@ -86,7 +89,7 @@ pub(super) fn rehearse(plan: &Plan, opened: &Opened, means: Means) -> anyhow::Re
 }
 
 /// People who stand for those of a store: other text, the same model and vocabulary.
-fn made_up<'a>(plan: &Plan, opened: &'a Opened) -> anyhow::Result<Box<dyn Population + 'a>> {
+fn made_up<'a>(plan: &Plan, opened: &'a Opened) -> Result<Box<dyn Population + 'a>, WorkError> {
     let crowd = Crowd::new(SynthPlan::new(1, CROWD, Dialect::Informal))?;
     let users = SyntheticPopulation::new(crowd, Tokenizer::new(opened.rules()), opened.vocabulary());
     Ok(if plan.config.unit == Unit::Example { Box::new(Examples::new(users)?) } else { Box::new(users) })
@@ -118,7 +121,7 @@ fn evaluation(
     crowd: &dyn Population,
     tokens_per_user: f64,
     means: Means,
-) -> anyhow::Result<f64> {
+) -> Result<f64, WorkError> {
     let wanted = &plan.config.evaluation;
     // Whole users are evaluated, also where posts are the units.
     let there = if plan.config.unit == Unit::Example { f64::INFINITY } else { wanted.users as f64 * tokens_per_user };

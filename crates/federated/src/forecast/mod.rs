@@ -1,0 +1,276 @@
+//! Before any work: what a run would cost, in epsilon over the rounds, memory, bytes on the way and time.
+//!
+//! Epsilon, memory and bytes follow from the plan. Time is measured: [`rehearsal`] trains a few users of a made-up crowd with
+//! the real loop, and `securely` does a small round of secure aggregation.
+
+pub mod rehearsal;
+mod securely;
+
+use lm::model::parameters::Role;
+use privacy::{AccountError, AccountantKind, Epsilon, PrivacyEvent, ledger::Budget};
+use serde::Serialize;
+use thiserror::Error;
+
+use self::rehearsal::Rehearsal;
+use crate::{
+    config::ConfigError,
+    optimizer::OptimizerKind,
+    plan::{Phase, Plan},
+    run::{Means, Opened},
+};
+
+/// Sequences that a thread evaluates at once.
+const EVALUATED_ROWS: u64 = 64;
+
+/// A rehearsal is work of every kind: its errors are passed on as they are.
+pub type WorkError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A run whose costs cannot be foreseen.
+#[derive(Debug, Error)]
+pub enum ForecastError {
+    /// The settings are wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// What would be released is not judged.
+    #[error(transparent)]
+    Account(#[from] AccountError),
+    /// The rehearsal failed.
+    #[error(transparent)]
+    Rehearsal(#[from] WorkError),
+}
+
+/// What a run would cost.
+#[derive(Debug, Clone, Serialize)]
+pub struct Forecast {
+    /// Epsilon over the rounds.
+    pub epsilon: Vec<Point>,
+    /// At which delta.
+    pub delta: f64,
+    /// What would end the run, if anything: the rounds before it.
+    pub budget: Option<BudgetEnd>,
+    /// Rounds that would be done.
+    pub rounds: u64,
+    /// How often anybody takes part in them.
+    pub participations: u64,
+    /// Memory.
+    pub memory_bytes: Memory,
+    /// Bytes on the way.
+    pub traffic_bytes: Traffic,
+    /// Time.
+    pub time: Time,
+    /// What should be known before.
+    pub warnings: Vec<String>,
+}
+
+/// What the rounds up to one cost.
+#[derive(Debug, Clone, Serialize)]
+pub struct Point {
+    /// The round.
+    pub round: u64,
+    /// Epsilon after it, with what the run starts from.
+    pub epsilon: Epsilon,
+    /// That of the large cohort for which a small one stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub projected_epsilon: Option<Epsilon>,
+    /// How often anybody took part until then.
+    pub participations: u64,
+}
+
+/// Where a budget ends a run.
+#[derive(Debug, Clone, Serialize)]
+pub struct BudgetEnd {
+    /// The budget.
+    pub max_epsilon: Epsilon,
+    /// Rounds that it pays for.
+    pub rounds: u64,
+}
+
+/// By what is kept.
+#[derive(Debug, Clone, Serialize)]
+pub struct Memory {
+    /// Training, all threads together.
+    pub training: u64,
+    /// Model, optimizer, and a sum on its way to a release.
+    pub server: u64,
+    /// What correlated noise remembers.
+    pub mechanism: u64,
+    /// Evaluation, all threads together.
+    pub evaluation: u64,
+    /// All of it.
+    pub total: u64,
+}
+
+/// Models and updates as 32-bit numbers, before any compression.
+#[derive(Debug, Clone, Serialize)]
+pub struct Traffic {
+    /// The model.
+    pub down_per_user: u64,
+    /// The update.
+    pub up_per_user: u64,
+    /// Of all users of a round.
+    pub per_round: u64,
+    /// Of all rounds.
+    pub total: u64,
+}
+
+/// An estimate, measured on a made-up crowd.
+#[derive(Debug, Clone, Serialize)]
+pub struct Time {
+    /// Of the whole run.
+    pub estimated_seconds: f64,
+    /// Of a round.
+    pub seconds_per_round: f64,
+    /// How much of the rounds is training.
+    pub training_share: f64,
+    /// Evaluations.
+    pub evaluations: u64,
+    /// Threads.
+    pub threads: usize,
+    /// What it is estimated from.
+    pub measured: Rehearsal,
+}
+
+impl Forecast {
+    /// What a plan would cost on this machine, with epsilon at about so many rounds. Measuring takes seconds: `measuring` is
+    /// called before it.
+    ///
+    /// # Errors
+    /// When the plan is refused, is not judged, or its rehearsal fails.
+    pub fn new(
+        plan: &Plan,
+        opened: &Opened,
+        means: Means,
+        points: u64,
+        measuring: impl FnOnce(),
+    ) -> Result<Self, ForecastError> {
+        let budget = budget(plan, opened)?;
+        let rounds = budget.as_ref().map_or(plan.config.rounds, |end| end.rounds.min(plan.config.rounds));
+        let epsilon = epsilons(plan, opened, points)?;
+        measuring();
+        let measured = rehearsal::rehearse(plan, opened, means)?;
+        let before = plan.non_private.iter().map(|what| format!("epsilon is infinite, whatever the noise: {what}"));
+        Ok(Self {
+            epsilon,
+            delta: plan.ledger.delta.get(),
+            budget,
+            rounds,
+            participations: plan.planned_participations(rounds),
+            memory_bytes: memory(plan, means),
+            traffic_bytes: traffic(plan, rounds)?,
+            time: time(plan, rounds, means, measured),
+            warnings: before.chain(plan.warnings.iter().cloned()).collect(),
+        })
+    }
+}
+
+/// Epsilon over the rounds, at about so many even steps, the last round among them.
+///
+/// # Errors
+/// When the plan is refused or not judged.
+pub fn epsilons(plan: &Plan, opened: &Opened, count: u64) -> Result<Vec<Point>, ForecastError> {
+    points(plan.config.rounds, count).map(|round| point(plan, opened, round)).collect()
+}
+
+/// Rounds at about so many even steps, the last among them.
+fn points(rounds: u64, count: u64) -> impl Iterator<Item = u64> {
+    let count = count.min(rounds);
+    (1..=count).map(move |i| (rounds * i).div_ceil(count))
+}
+
+/// What the releases before a round amount to, the model that the run starts from included.
+fn event(plan: &Plan, opened: &Opened, rounds: u64) -> Result<PrivacyEvent, ForecastError> {
+    let start = opened.import().map(|import| import.event.clone());
+    let own = plan.event(rounds)?;
+    Ok(PrivacyEvent::Compose { events: start.into_iter().chain([own]).collect() })
+}
+
+fn epsilon(plan: &Plan, opened: &Opened, rounds: u64) -> Result<Epsilon, ForecastError> {
+    let ledger = &plan.ledger;
+    Ok(ledger.accountant.judge_group(&event(plan, opened, rounds)?, ledger.delta, ledger.group)?.epsilon)
+}
+
+fn point(plan: &Plan, opened: &Opened, round: u64) -> Result<Point, ForecastError> {
+    Ok(Point {
+        round,
+        epsilon: epsilon(plan, opened, round)?,
+        projected_epsilon: plan.projected_epsilon(round)?,
+        participations: plan.planned_participations(round),
+    })
+}
+
+/// How many rounds the budget pays for (rule P14).
+fn budget(plan: &Plan, opened: &Opened) -> Result<Option<BudgetEnd>, ForecastError> {
+    let Some(budget) = plan.ledger.budget else { return Ok(None) };
+    let fits = |rounds: u64| match budget {
+        Budget::Fixed { max_epsilon } => Ok(epsilon(plan, opened, rounds)? <= max_epsilon),
+        Budget::ZcdpFilter { max_rho, .. } => {
+            let judged = AccountantKind::Zcdp.judge(&event(plan, opened, rounds)?, plan.ledger.delta)?;
+            Ok::<bool, ForecastError>(judged.rho.is_some_and(|rho| rho <= max_rho))
+        }
+    };
+    let (mut paid, mut beyond) = (0, plan.config.rounds + 1);
+    if fits(plan.config.rounds)? {
+        paid = plan.config.rounds;
+    }
+    while beyond > paid + 1 {
+        let middle = paid.midpoint(beyond);
+        if fits(middle)? { paid = middle } else { beyond = middle }
+    }
+    Ok(Some(BudgetEnd { max_epsilon: budget.max_epsilon(), rounds: paid }))
+}
+
+/// What is held at once, by the sizes of model and plan.
+fn memory(plan: &Plan, means: Means) -> Memory {
+    let (model, threads) = (&plan.model, means.threads as u64);
+    let parameters = plan.parameters.len() as u64;
+    let coordinates = plan.phases().iter().map(|p| p.coordinates() as u64).max().unwrap_or(0);
+    let tables = plan.parameters.range(Role::Embedding).len() + plan.parameters.range(Role::OutputEmbedding).len();
+    // Matrices are kept twice, for the ways there and back; tables once.
+    let weights = 2 * parameters - tables as u64;
+    let tokens = (plan.local.batch * plan.local.unroll) as u64;
+    let wide = (2 * model.cell.gates().len() + 5) * model.hidden + 2 * model.embedding;
+    let activations = tokens * (model.vocabulary + model.layers * wide) as u64;
+    // Beside the trainer: the difference, the same as integers, and the thread's sum.
+    let training = threads * (4 * (weights + activations + parameters + coordinates) + 8 * coordinates);
+    let moments = match plan.optimizer {
+        OptimizerKind::Sgd => 0,
+        OptimizerKind::Momentum { .. } | OptimizerKind::Adagrad { .. } => 1,
+        _ => 2,
+    };
+    // The model and its first parameters; the sum, its noise, and the release as bytes.
+    let server = 4 * parameters * (2 + moments) + 3 * 8 * coordinates;
+    let mechanism = plan.phases().iter().map(Phase::mechanism_memory).max().unwrap_or(0);
+    let lines = threads * EVALUATED_ROWS * (model.vocabulary + wide) as u64;
+    let evaluation = 4 * (weights + lines + plan.config.evaluation.most_tokens as u64);
+    Memory { training, server, mechanism, evaluation, total: training + server + mechanism + evaluation }
+}
+
+fn traffic(plan: &Plan, rounds: u64) -> Result<Traffic, ConfigError> {
+    let model = 4 * plan.parameters.len() as u64;
+    let (down_per_user, up_per_user) = match plan.phase(0).secure_traffic()? {
+        None => (model, 4 * plan.phase(0).coordinates() as u64),
+        Some(secure) => (model + secure.down as u64, secure.up as u64),
+    };
+    let each = down_per_user + up_per_user;
+    Ok(Traffic {
+        down_per_user,
+        up_per_user,
+        per_round: each * plan.config.participation.cohort,
+        total: each.saturating_mul(plan.planned_participations(rounds)),
+    })
+}
+
+fn time(plan: &Plan, rounds: u64, means: Means, measured: Rehearsal) -> Time {
+    let every = plan.config.evaluation.every;
+    let evaluations = rounds / every + 1 + u64::from(!rounds.is_multiple_of(every));
+    let training = plan.planned_participations(rounds) as f64 * measured.seconds_per_user;
+    let rounds_s = training + rounds as f64 * measured.seconds_per_round;
+    Time {
+        estimated_seconds: rounds_s + evaluations as f64 * measured.seconds_per_evaluation,
+        seconds_per_round: rounds_s / rounds.max(1) as f64,
+        training_share: if rounds_s > 0.0 { training / rounds_s } else { 0.0 },
+        evaluations,
+        threads: means.threads,
+        measured,
+    }
+}
