@@ -17,7 +17,7 @@ use keyhush_federated::{
 use ledger::{Head, LedgerError};
 use lm::kernels::KernelPath;
 
-const TEXT: &str = include_str!("../../cli/src/train/first-run.toml");
+const TEXT: &str = include_str!("../src/config/first-run.toml");
 const SET: [&str; 9] = [
     "noise_seed=",
     "rounds=6",

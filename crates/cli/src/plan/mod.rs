@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use federated::{
     chart::Chart,
-    config::Document,
+    config::{Document, FIRST_RUN},
     forecast::Forecast,
     plan::Plan,
     run::{Opened, RunError},
@@ -25,7 +25,7 @@ use self::proposal::TargetArgs;
 use crate::{
     failure::BadInput,
     init, model_folder,
-    train::{FIRST_RUN, MachineArgs, of_config, refused},
+    train::{MachineArgs, of_config, refused},
 };
 
 const EXAMPLES: &str = "\

@@ -5,9 +5,9 @@ use std::{collections::BTreeSet, io::Write};
 use clap::Args;
 use federated::{
     chart::{Chart, Series},
-    config::{Config, Document, MechanismKind},
+    config::{Config, Document, MechanismKind, explained},
     plan::Plan,
-    propose::{Ask, Candidate, Proposal, ROUNDS_PER_DAY, SERVED, propose},
+    propose::{Ask, Candidate, Proposal, ROUNDS_PER_DAY, SERVED, propose, settings},
     run::Opened,
 };
 use privacy::{Delta, Epsilon};
@@ -17,7 +17,7 @@ use super::{Written, words, write_chart, write_settings};
 use crate::{
     columns::{self, Align},
     failure::BadInput,
-    init::{self, Kind, commented, of_candidate},
+    init::{self, Kind},
     train::{of_config, refused},
 };
 
@@ -114,9 +114,9 @@ struct Answer<'a> {
 
 pub(super) fn show(ask: &Ask, written: &Written, json: bool) -> anyhow::Result<()> {
     let proposal = propose(ask).map_err(init::refused)?;
-    let config = of_candidate(ask, &proposal.chosen)?;
+    let config = settings(ask, &proposal.chosen).map_err(|e| of_config(&e))?;
     let epsilon = planned(&config)?;
-    let text = commented(&config, &head(&proposal, epsilon))?;
+    let text = explained(&config, &head(&proposal, epsilon)).map_err(|e| of_config(&e))?;
     if let Some(path) = &written.chart {
         write_chart(path, &chart(&proposal))?;
     }

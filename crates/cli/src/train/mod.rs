@@ -11,7 +11,7 @@ use std::{
 use clap::Args;
 use federated::{
     calendar::Moment,
-    config::{AggregationKind, Config, ConfigError, Document},
+    config::{AggregationKind, Config, ConfigError, Document, FIRST_RUN},
     fleet::{Fleet, FleetError, threads::ThreadFleet},
     metrics::Metrics,
     plan::Plan,
@@ -26,9 +26,6 @@ use crate::{
     failure::{BadInput, Interrupted},
     interrupt, kernels, model_folder,
 };
-
-/// What is trained when nothing is said.
-pub(crate) const FIRST_RUN: &str = include_str!("first-run.toml");
 
 const EXAMPLES: &str = "\
 Examples:

@@ -39,6 +39,7 @@
 
 mod aggregation;
 mod document;
+mod explained;
 
 use std::path::PathBuf;
 
@@ -51,6 +52,7 @@ use thiserror::Error;
 pub use self::{
     aggregation::{AdversaryKind, AggregationKind, NoisePlace, SecAgg},
     document::Document,
+    explained::{FIRST_RUN, explained, first_run},
 };
 
 /// A run.

@@ -10,6 +10,7 @@
 //! report goal at which a model bears that noise.
 
 mod candidate;
+mod settings;
 #[cfg(test)]
 mod tests;
 
@@ -17,9 +18,12 @@ use privacy::{Delta, Epsilon, UnitError, calibrate::CalibrateError, factorizatio
 use serde::Serialize;
 use thiserror::Error;
 
-pub use self::candidate::Candidate;
 use self::candidate::Family;
-use crate::config::MechanismKind;
+pub use self::{
+    candidate::Candidate,
+    settings::{beginning, settings},
+};
+use crate::config::{ConfigError, MechanismKind};
 
 /// The report goal that Xu et al. 2023 had their system serve.
 pub const SERVED: u64 = 6500;
@@ -142,6 +146,9 @@ pub enum ProposeError {
     /// The matrices.
     #[error(transparent)]
     Factorization(#[from] FactorizationError),
+    /// The settings that it would be written into.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
 }
 
 impl ProposeError {

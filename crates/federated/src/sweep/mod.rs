@@ -80,13 +80,11 @@ pub fn folder_name(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Document;
-
-    const TEXT: &str = include_str!("../../../cli/src/train/first-run.toml");
+    use crate::config::{Document, FIRST_RUN};
 
     #[test]
     fn the_first_seed_is_the_settings_as_they_stand() {
-        let config = Document::new(TEXT, &["seed=5".to_owned()]).unwrap().config().unwrap();
+        let config = Document::new(FIRST_RUN, &["seed=5".to_owned()]).unwrap().config().unwrap();
         assert_eq!(with_seed(&config, 0), config);
         let third = with_seed(&config, 2);
         assert_eq!((third.seed, third.noise_seed), (7, config.noise_seed.map(|s| s + 2)));
@@ -97,7 +95,7 @@ mod tests {
 
     #[test]
     fn other_settings_have_another_fingerprint() {
-        let config = Document::new(TEXT, &[]).unwrap().config().unwrap();
+        let config = Document::new(FIRST_RUN, &[]).unwrap().config().unwrap();
         let of = |config: &Config| fingerprint(config, KernelPath::best()).unwrap();
         let name = of(&config);
         assert_eq!((name.len(), &name), (8, &of(&config.clone())));
