@@ -11,11 +11,12 @@ use corpus::synth::{self, Crowd, Dialect, SynthPlan};
 use lm::{
     kernels::KernelPath,
     model::{
+        batch::Batch,
         config::{ModelConfig, Token},
         dropout::MaskDrawer,
         fast::Trainer,
         initial::initial_parameters,
-        reference::{Batch, Masks},
+        reference::Masks,
     },
     stream::Stream,
     tokenizer::Tokenizer,

@@ -8,10 +8,10 @@ use std::thread;
 use lm::{
     kernels::KernelPath,
     model::{
+        batch::Batch,
         config::{Cell, ModelConfig},
         fast::Trainer,
         initial::initial_parameters,
-        reference::Batch,
     },
 };
 use privacy::{

@@ -5,17 +5,21 @@
 //! slows all of them: what the part takes more in CPU time than the training is clipping, encoding and adding up.
 
 use device::{
+    learner::examples::Examples,
     local::LocalTrainer,
     round::{Task, Worker},
-    text::UserText,
 };
 use federated::{
     cohort::Sampler,
     config::Document,
-    fleet::{drawn, threads::ThreadFleet, users_key},
+    engine::{self, Means, drawn},
+    fleet::{
+        Stop,
+        simulated::{self, users_key},
+    },
     metrics::Timing,
     plan::Plan,
-    run::{Means, Opened, Run},
+    run::{self, Opened, Run},
 };
 use lm::kernels::KernelPath;
 use privacy::{
@@ -138,13 +142,15 @@ impl Rounds {
 /// The loop, as `keyhush train` runs it, without the evaluations at both ends.
 fn rounds(plan: &Plan, opened: &Opened, means: Means) -> Result<Took, WorkError> {
     let folder = tempfile::tempdir()?;
-    let population = opened.population(plan.config.unit)?;
-    let mut fleet = ThreadFleet::new(population.as_ref(), &plan.model, &plan.local, means.kernels, means.threads)?;
-    let mut run = Run::begin(&folder.path().join("run"), plan, opened, means)?;
+    let folder = folder.path().join("run");
+    let population = opened.population(plan.ledger.unit)?;
+    let engine = engine::of(&plan.local, opened.learner(), means)?;
+    let mut fleet = simulated::of(plan, population.as_ref(), engine, run::place(&folder));
+    let mut run = Run::begin(&folder, plan, opened, means)?;
     let (mut cpu_s, mut timings) = (0.0, Vec::new());
     loop {
         let before = process_seconds();
-        let step = run.step(&mut fleet)?;
+        let step = run.step(&mut fleet, &Stop::new())?;
         let took = process_seconds() - before;
         if let Some(done) = step.done {
             // An evaluation or a checkpoint is not a part of every round.
@@ -169,12 +175,12 @@ struct OfUsers {
 
 /// The users of all rounds, one after the other, on this thread.
 fn users(plan: &Plan, opened: &Opened, kernels: KernelPath) -> Result<OfUsers, WorkError> {
-    let population = opened.population(plan.config.unit)?;
-    let mut trainer = LocalTrainer::new(&plan.model, plan.local.clone(), kernels)?;
-    let mut worker = Worker::new(&plan.model, plan.local.clone(), kernels)?;
+    let population = opened.population(plan.ledger.unit)?;
+    let mut trainer = LocalTrainer::new(opened.learner(), plan.local.clone(), kernels)?;
+    let mut worker = Worker::new(opened.learner(), plan.local.clone(), kernels)?;
     let source = NoiseSource::from(SimulationKey::new(SEED));
     let mut all = OfUsers::default();
-    for round in 0..plan.config.rounds {
+    for round in 0..plan.rounds {
         let (phase, stage) = (plan.phase(round), plan.stage(round));
         let coding = phase.coding(stage.clip)?;
         let clipping = Clipping::new(ClipRule::Flat(stage.clip), ClipBit::None)?;
@@ -186,10 +192,10 @@ fn users(plan: &Plan, opened: &Opened, kernels: KernelPath) -> Result<OfUsers, W
             learning_rate: stage.local_learning_rate,
         };
         let (mut sum, key) = (Sum::zero(&coding.encoding), users_key(&source, &[round]));
-        let population_size = plan.config.participation.population;
-        let sampler = Sampler::new(phase.participation, population_size, phase.cohort, plan.config.rounds)?;
+        let population_size = plan.ledger.population;
+        let sampler = Sampler::new(phase.participation, population_size, phase.cohort, plan.rounds)?;
         for user in sampler.cohort(&source, round) {
-            let mut text = UserText::new();
+            let mut text = Examples::new(opened.learner().schema());
             let began = thread_seconds();
             population.read(user, &mut text)?;
             text.truncate(plan.local.most_tokens.unwrap_or(usize::MAX));

@@ -1,30 +1,30 @@
 //! Ctrl-C: the first asks long work to stop at the next good place, the second ends the process at once.
 
-use std::sync::{
-    OnceLock,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::OnceLock;
+
+use federated::fleet::Stop;
 
 /// What a shell says of a program that was interrupted.
 pub(crate) const EXIT_CODE: u8 = 130;
 
-static REQUESTED: AtomicBool = AtomicBool::new(false);
+/// Asked for by the first Ctrl-C.
+static STOP: Stop = Stop::new();
 
 /// Takes note of Ctrl-C from now on; asked again, it does so already.
-pub(crate) fn watch() -> anyhow::Result<()> {
+pub(crate) fn watch() -> anyhow::Result<&'static Stop> {
     static WATCHED: OnceLock<()> = OnceLock::new();
-    if WATCHED.set(()).is_err() {
-        return Ok(());
+    if WATCHED.set(()).is_ok() {
+        ctrlc::set_handler(|| {
+            if STOP.is_asked() {
+                std::process::exit(i32::from(EXIT_CODE));
+            }
+            STOP.ask();
+        })?;
     }
-    ctrlc::set_handler(|| {
-        if REQUESTED.swap(true, Ordering::Relaxed) {
-            std::process::exit(i32::from(EXIT_CODE));
-        }
-    })?;
-    Ok(())
+    Ok(&STOP)
 }
 
 /// Whether Ctrl-C was pressed.
 pub(crate) fn requested() -> bool {
-    REQUESTED.load(Ordering::Relaxed)
+    STOP.is_asked()
 }

@@ -10,11 +10,12 @@ use clap::Args;
 use federated::{
     calendar::Moment,
     config::{Config, DataKind, Document},
+    engine::Means,
     files,
     metrics::Metrics,
     plan::Plan,
     report::REPORT_FILE,
-    run::{self, CONFIG_FILE, Ending, Means, Opened},
+    run::{self, CONFIG_FILE, Ending, Opened},
     sweep::{
         self, choice, folder_name,
         grid::{Axis, Variant, combinations},

@@ -1,8 +1,8 @@
-//! The MPI fleet: `mpirun -n R keyhush train ...`, where each rank trains its share of a round's users.
+//! The MPI engine: `mpirun -n R keyhush train ...`, where each rank trains its share of a round's users.
 //!
 //! Rank 0 alone runs the loop: it holds the noise key, the ledger, the optimizer and the files. Every round it tells the
 //! others the model, how updates are clipped and encoded, who takes part, and the key of these users' randomness in this
-//! round, which opens nothing else of the run. Every rank trains each R-th user with a fleet of its own, and the integer
+//! round, which opens nothing else of the run. Every rank trains each R-th user with an engine of its own, and the integer
 //! sums are added by one collective. Integers add up to the same bits in any order, so a run is the same for any number of
 //! ranks and threads.
 //!
@@ -19,15 +19,15 @@
 //! | `ranks`   | the processes and what they do together                                                    |
 //! | `message` | what rank 0 tells the others                                                               |
 //! | `facts`   | what must be the same on every rank                                                        |
-//! | `fleet`   | the fleet that rank 0 holds, and what the other ranks do                                   |
+//! | `engine`  | the engine that rank 0 holds, and what the other ranks do                                  |
 //!
 //! Without the feature `mpi` there is nothing here but [`started_by_mpi`]: a program that cannot talk to the other ranks
 //! must not run beside them.
 
 #[cfg(feature = "mpi")]
-mod facts;
+mod engine;
 #[cfg(feature = "mpi")]
-mod fleet;
+mod facts;
 #[cfg(feature = "mpi")]
 mod message;
 #[cfg(feature = "mpi")]
@@ -35,8 +35,8 @@ mod ranks;
 
 #[cfg(feature = "mpi")]
 pub use self::{
+    engine::MpiEngine,
     facts::Facts,
-    fleet::MpiFleet,
     ranks::{JoinError, Ranks},
 };
 

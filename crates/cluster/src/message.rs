@@ -1,9 +1,9 @@
-//! What rank 0 tells the others: the round, or that there are no more.
+//! What rank 0 tells the others: whom to train on what, or that there is no more.
 //!
 //! Settings travel as text, which is read back to the bit and checked again on the way in; vectors travel as they are.
 
 use device::round::Task;
-use federated::fleet::RoundTask;
+use federated::engine::Users;
 use privacy::{encoding::Encoding, rng::StreamKey, stages::Clipping};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -17,8 +17,8 @@ pub(crate) enum Kind {
     End,
     /// Rank 0's facts, to be compared.
     Facts,
-    /// A round to be trained.
-    Round,
+    /// Users to be trained.
+    Users,
 }
 
 impl Kind {
@@ -26,7 +26,7 @@ impl Kind {
         match self {
             Self::End => 0,
             Self::Facts => 1,
-            Self::Round => 2,
+            Self::Users => 2,
         }
     }
 
@@ -34,7 +34,7 @@ impl Kind {
     pub(crate) const fn of(number: u64) -> Self {
         match number {
             1 => Self::Facts,
-            2 => Self::Round,
+            2 => Self::Users,
             _ => Self::End,
         }
     }
@@ -44,16 +44,15 @@ impl Kind {
 pub(crate) struct Message {
     pub(crate) kind: Kind,
     pub(crate) text: Vec<u8>,
-    pub(crate) users: Zeroizing<[u8; 32]>,
-    pub(crate) cohort: Vec<u64>,
+    pub(crate) key: Zeroizing<[u8; 32]>,
+    pub(crate) users: Vec<u64>,
     pub(crate) model: Vec<f32>,
 }
 
-/// What a message says of a round beside its vectors.
+/// What a message says of a task beside its vectors.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
-    round: u64,
     clipping: Clipping,
     encoding: Encoding,
     full_weight_tokens: Option<f64>,
@@ -63,8 +62,8 @@ struct Settings {
 impl Message {
     /// The run has ended.
     pub(crate) fn end() -> Self {
-        let users = Zeroizing::new([0; 32]);
-        Self { kind: Kind::End, text: Vec::new(), users, cohort: Vec::new(), model: Vec::new() }
+        let key = Zeroizing::new([0; 32]);
+        Self { kind: Kind::End, text: Vec::new(), key, users: Vec::new(), model: Vec::new() }
     }
 
     /// Rank 0's facts.
@@ -72,17 +71,16 @@ impl Message {
         Ok(Self { kind: Kind::Facts, text: serde_json::to_vec(facts)?, ..Self::end() })
     }
 
-    /// A round.
-    pub(crate) fn round(round: &RoundTask<'_>) -> Result<Self, serde_json::Error> {
-        let RoundTask { round, task, cohort, users } = *round;
-        let Task { model, clipping, encoding, full_weight_tokens, learning_rate } = task;
+    /// Users, and what they are told.
+    pub(crate) fn users(task: &Task<'_>, users: &Users<'_>) -> Result<Self, serde_json::Error> {
+        let Task { model, clipping, encoding, full_weight_tokens, learning_rate } = *task;
         let (clipping, encoding) = (clipping.clone(), encoding.clone());
-        let settings = Settings { round, clipping, encoding, full_weight_tokens, learning_rate };
+        let settings = Settings { clipping, encoding, full_weight_tokens, learning_rate };
         Ok(Self {
-            kind: Kind::Round,
+            kind: Kind::Users,
             text: serde_json::to_vec(&settings)?,
-            users: users.secret_bytes(),
-            cohort: cohort.to_vec(),
+            key: users.key.secret_bytes(),
+            users: users.numbers.to_vec(),
             model: model.to_vec(),
         })
     }
@@ -92,14 +90,14 @@ impl Message {
         serde_json::from_slice(&self.text)
     }
 
-    /// The round that a message holds, for one of so many ranks: what `train` makes of it.
-    pub(crate) fn with_round<T>(
+    /// The task that a message holds, and the users of one of so many ranks: what `train` makes of them.
+    pub(crate) fn with_users<T>(
         &self,
         share: Share,
-        train: impl FnOnce(&RoundTask<'_>) -> T,
+        train: impl FnOnce(&Task<'_>, &[u64], &StreamKey) -> T,
     ) -> Result<T, serde_json::Error> {
         let settings: Settings = serde_json::from_slice(&self.text)?;
-        let Settings { round, clipping, encoding, full_weight_tokens, learning_rate } = &settings;
+        let Settings { clipping, encoding, full_weight_tokens, learning_rate } = &settings;
         let task = Task {
             model: &self.model,
             clipping,
@@ -107,8 +105,7 @@ impl Message {
             full_weight_tokens: *full_weight_tokens,
             learning_rate: *learning_rate,
         };
-        let (cohort, users) = (share.of(&self.cohort), StreamKey::from_secret_bytes(self.users.clone()));
-        Ok(train(&RoundTask { round: *round, task, cohort: &cohort, users: &users }))
+        Ok(train(&task, &share.of(&self.users), &StreamKey::from_secret_bytes(self.key.clone())))
     }
 }
 
@@ -135,10 +132,26 @@ mod tests {
         stages::{ClipBit, ClipRule},
     };
 
+    use corpus::store::StoreError;
+    use device::learner::examples::Examples;
+    use federated::{fleet::simulated::users_key, population::Population};
+
     use super::*;
 
+    struct Nobody;
+
+    impl Population for Nobody {
+        fn users(&self) -> u64 {
+            0
+        }
+
+        fn read(&self, _user: u64, _examples: &mut Examples) -> Result<(), StoreError> {
+            Ok(())
+        }
+    }
+
     #[test]
-    fn a_round_is_heard_as_it_was_told() {
+    fn a_task_is_heard_as_it_was_told() {
         let clip = ClipNorm::new(0.1).unwrap();
         let clipping = Clipping::new(ClipRule::Flat(clip), ClipBit::NormAtMost(ClipNorm::new(0.3).unwrap())).unwrap();
         let plan = VectorPlan { clip_bit: true, rotation_seed: Some([3; 32]), ..VectorPlan::of_update(3, 16) };
@@ -151,16 +164,16 @@ mod tests {
             full_weight_tokens: Some(0.1 + 0.2),
             learning_rate: 0.3,
         };
-        let users = federated::fleet::users_key(&NoiseSource::from(SimulationKey::new(1)), &[7]);
-        let round = RoundTask { round: 7, task, cohort: &[9, 8, 7, 6, 5], users: &users };
-        let told = Message::round(&round).unwrap();
-        let heard = told.with_round(Share { rank: 1, ranks: 2 }, |heard| {
-            assert_eq!((heard.round, heard.cohort), (7, [8, 6].as_slice()));
-            assert_eq!(heard.users.secret_bytes(), users.secret_bytes());
-            assert_eq!((heard.task.model, heard.task.clipping), (model.as_slice(), &clipping));
-            assert_eq!(heard.task.encoding.id(), encoding.id());
-            assert_eq!(heard.task.full_weight_tokens.map(f64::to_bits), Some((0.1f64 + 0.2).to_bits()));
-            assert_eq!(heard.task.learning_rate.to_bits(), 0.3f32.to_bits());
+        let key = users_key(&NoiseSource::from(SimulationKey::new(1)), &[7]);
+        let users = Users { population: &Nobody, numbers: &[9, 8, 7, 6, 5], key: &key };
+        let told = Message::users(&task, &users).unwrap();
+        let heard = told.with_users(Share { rank: 1, ranks: 2 }, |heard, numbers, heard_key| {
+            assert_eq!(numbers, [8, 6]);
+            assert_eq!(heard_key.secret_bytes(), key.secret_bytes());
+            assert_eq!((heard.model, heard.clipping), (model.as_slice(), &clipping));
+            assert_eq!(heard.encoding.id(), encoding.id());
+            assert_eq!(heard.full_weight_tokens.map(f64::to_bits), Some((0.1f64 + 0.2).to_bits()));
+            assert_eq!(heard.learning_rate.to_bits(), 0.3f32.to_bits());
         });
         heard.unwrap();
     }

@@ -5,7 +5,7 @@
 
 use std::{cell::Cell, fmt::Display, time::Duration};
 
-use federated::fleet::FleetError;
+use federated::engine::EngineError;
 use mpi::{
     Rank, Threading,
     collective::SystemOperation,
@@ -110,18 +110,18 @@ impl Ranks {
     }
 
     fn carry(&self, message: &mut Message) {
-        let Message { kind, text, users, cohort, model } = message;
-        let mut sizes = [kind.number(), text.len() as u64, cohort.len() as u64, model.len() as u64];
+        let Message { kind, text, key, users, model } = message;
+        let mut sizes = [kind.number(), text.len() as u64, users.len() as u64, model.len() as u64];
         self.meet();
         self.broadcast(RANK_0, &mut sizes);
-        let [number, texts, cohorts, models] = sizes;
+        let [number, texts, numbers, models] = sizes;
         *kind = Kind::of(number);
         text.resize(texts as usize, 0);
-        cohort.resize(cohorts as usize, 0);
+        users.resize(numbers as usize, 0);
         model.resize(models as usize, 0.0);
         self.broadcast(RANK_0, text);
-        self.broadcast(RANK_0, users.as_mut_slice());
-        self.broadcast(RANK_0, cohort);
+        self.broadcast(RANK_0, key.as_mut_slice());
+        self.broadcast(RANK_0, users);
         self.broadcast(RANK_0, model);
     }
 
@@ -133,7 +133,7 @@ impl Ranks {
 
     /// Waits for all ranks and goes on only if nothing failed on any; otherwise every rank learns what the first failure
     /// was.
-    pub(crate) fn settle<T>(&self, outcome: Result<T, impl Display>) -> Result<T, FleetError> {
+    pub(crate) fn settle<T>(&self, outcome: Result<T, impl Display>) -> Result<T, EngineError> {
         let (done, problem) = match outcome {
             Ok(done) => (Some(done), String::new()),
             Err(problem) => (None, problem.to_string()),
@@ -151,7 +151,7 @@ impl Ranks {
                 let mut text = problem.into_bytes();
                 text.resize(lengths[rank].saturating_sub(1) as usize, 0);
                 self.broadcast(rank as Rank, &mut text);
-                Err(FleetError::Rank { rank, problem: String::from_utf8_lossy(&text).into_owned() })
+                Err(EngineError::Rank { rank, problem: String::from_utf8_lossy(&text).into_owned() })
             }
         }
     }

@@ -6,12 +6,12 @@
 //!
 //! | module    | what it is                                                                    |
 //! |-----------|-------------------------------------------------------------------------------|
-//! | [`text`]  | a user's posts as one stream of tokens, and the stream as batches              |
+//! | [`learner`] | what is learned: models, how they read examples, one step of SGD              |
 //! | [`local`] | what a user does with the model: FedAvg and FedSGD (McMahan et al. 2018)        |
 //! | [`round`] | one user's part of a round: train, weigh, clip, encode                         |
 //! | [`guard`] | what a device remembers so that it gives one input for a step, ever            |
 
 pub mod guard;
+pub mod learner;
 pub mod local;
 pub mod round;
-pub mod text;

@@ -4,19 +4,12 @@
 //! all batches, at the model as it came. Greedy clipping brings the difference to the start back within the bound after
 //! every step; the penalty pulls it towards zero, which the paper found not to help.
 
-use lm::{
-    kernels::KernelPath,
-    model::{
-        batch::Batch,
-        config::ModelConfig,
-        fast::{Trainer, TrainerError},
-    },
-};
+use lm::kernels::KernelPath;
 use privacy::stages::{ClipRule, ClipRuleError, project};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::text::{Cut, Room, UserText};
+use crate::learner::{Learner, LearnerError, Trainer, examples::Examples};
 
 /// How much a user learns from before the update leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,7 +36,7 @@ pub struct LocalPlan {
     pub batch: usize,
     /// Tokens of a sequence in a batch.
     pub unroll: usize,
-    /// Tokens of a user that are read; none for all.
+    /// Tokens, or other examples, of a user that are read; none for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_tokens: Option<usize>,
     /// Whether the difference is brought within the clip after every step.
@@ -103,7 +96,7 @@ pub fn check_learning_rate(rate: f32) -> Result<(), LocalPlanError> {
 pub enum LocalError {
     /// The model cannot be trained here.
     #[error(transparent)]
-    Trainer(#[from] TrainerError),
+    Learner(#[from] LearnerError),
     /// The plan has no meaning.
     #[error(transparent)]
     Plan(#[from] LocalPlanError),
@@ -119,18 +112,16 @@ pub struct Learned {
     pub difference: Vec<f32>,
     /// Whether greedy clipping had to move anything.
     pub projected: bool,
-    /// Tokens that were predicted in the first reading, and their summed loss.
-    pub tokens: usize,
-    /// The summed loss of that reading.
+    /// Examples that were learned from.
+    pub examples: usize,
+    /// Their summed loss in the first reading.
     pub loss: f64,
 }
 
 /// Trains one user after another, in memory that is made once.
-#[derive(Debug)]
 pub struct LocalTrainer {
     plan: LocalPlan,
-    trainer: Trainer,
-    room: Room,
+    trainer: Box<dyn Trainer>,
 }
 
 impl LocalTrainer {
@@ -138,10 +129,9 @@ impl LocalTrainer {
     ///
     /// # Errors
     /// When plan or model cannot be carried out.
-    pub fn new(config: &ModelConfig, plan: LocalPlan, path: KernelPath) -> Result<Self, LocalError> {
+    pub fn new(learner: &dyn Learner, plan: LocalPlan, kernels: KernelPath) -> Result<Self, LocalError> {
         plan.check()?;
-        let trainer = Trainer::new(config, plan.batch, plan.unroll, path)?;
-        Ok(Self { plan, trainer, room: Room::default() })
+        Ok(Self { plan, trainer: learner.trainer(kernels)? })
     }
 
     /// The plan.
@@ -150,7 +140,7 @@ impl LocalTrainer {
         &self.plan
     }
 
-    /// What the user's text makes of a model. `drawn` decides which batch FedSGD takes.
+    /// What the user's examples make of a model. `drawn` decides which batch FedSGD takes.
     ///
     /// # Errors
     /// When the clip is not one of this model, or the learning rate no number above 0.
@@ -160,35 +150,35 @@ impl LocalTrainer {
     pub fn train(
         &mut self,
         model: &[f32],
-        text: &UserText,
+        examples: &Examples,
         clip: &ClipRule,
         rate: f32,
         drawn: u64,
     ) -> Result<Learned, LocalError> {
         check_learning_rate(rate)?;
-        let Self { plan, trainer, room } = self;
-        let mut user =
-            User { plan, rate, trainer, model, clip, cut: text.cut(plan.batch, plan.unroll), projected: false };
+        let Self { plan, trainer } = self;
+        let batches = trainer.cut(examples);
+        let mut user = User { plan, rate, trainer: trainer.as_mut(), model, clip, batches, projected: false };
         let mut difference = vec![0.0; model.len()];
         let mut loss = 0.0;
         match plan.algorithm {
             Algorithm::FedAvg { epochs } => {
                 user.trainer.load(model);
                 for epoch in 0..epochs {
-                    let read = user.epoch(room, &mut difference)?;
+                    let read = user.epoch(&mut difference)?;
                     loss = if epoch == 0 { read } else { loss };
                 }
                 user.difference(&mut difference);
             }
-            Algorithm::FedSgdAll => loss = user.gradient(0..user.cut.batches(), room, &mut difference),
-            Algorithm::FedSgdBatch if user.cut.batches() == 0 => {}
+            Algorithm::FedSgdAll => loss = user.gradient(0..batches, &mut difference),
+            Algorithm::FedSgdBatch if batches == 0 => {}
             Algorithm::FedSgdBatch => {
-                let one = (drawn % user.cut.batches() as u64) as usize;
-                loss = user.gradient(one..one + 1, room, &mut difference);
+                let one = (drawn % batches as u64) as usize;
+                loss = user.gradient(one..one + 1, &mut difference);
             }
         }
         let projected = user.projected;
-        Ok(Learned { difference, projected, tokens: text.tokens(), loss })
+        Ok(Learned { difference, projected, examples: examples.len(), loss })
     }
 }
 
@@ -196,25 +186,24 @@ impl LocalTrainer {
 struct User<'a> {
     plan: &'a LocalPlan,
     rate: f32,
-    trainer: &'a mut Trainer,
+    trainer: &'a mut dyn Trainer,
     model: &'a [f32],
     clip: &'a ClipRule,
-    cut: Cut<'a>,
+    batches: usize,
     projected: bool,
 }
 
 impl User<'_> {
     /// One reading, with a step for every batch.
-    fn epoch(&mut self, room: &mut Room, spare: &mut [f32]) -> Result<f64, LocalError> {
+    fn epoch(&mut self, spare: &mut [f32]) -> Result<f64, LocalError> {
         let mut loss = 0.0;
         let mut before = vec![0.0; if self.plan.update_penalty > 0.0 { self.model.len() } else { 0 }];
-        self.trainer.forget();
-        for number in 0..self.cut.batches() {
-            let batch = self.cut.batch(number, room);
+        self.trainer.begin();
+        for batch in 0..self.batches {
             if self.plan.update_penalty > 0.0 {
                 self.difference(&mut before);
             }
-            loss += f64::from(self.trainer.step(&batch, self.rate));
+            loss += self.trainer.step(batch, self.rate).loss;
             if self.plan.update_penalty > 0.0 {
                 let pull = 2.0 * self.rate * self.plan.update_penalty;
                 self.difference(spare);
@@ -232,22 +221,19 @@ impl User<'_> {
         Ok(loss)
     }
 
-    /// One step along the mean gradient of some batches at the model as it came, the state carried through them.
-    fn gradient(&mut self, batches: std::ops::Range<usize>, room: &mut Room, difference: &mut [f32]) -> f64 {
-        let counted: usize = batches.clone().map(|n| self.cut.batch(n, room).counted()).sum();
+    /// One step along the mean gradient of some batches at the model as it came, what is carried taken through them.
+    fn gradient(&mut self, batches: std::ops::Range<usize>, difference: &mut [f32]) -> f64 {
+        let counted: usize = batches.clone().map(|batch| self.trainer.counted(batch)).sum();
         let mut now = vec![0.0; self.model.len()];
         let mut loss = 0.0;
         self.trainer.load(self.model);
-        for number in batches {
-            let batch: Batch<'_> = self.cut.batch(number, room);
-            let share = batch.counted() as f32 / counted.max(1) as f32;
-            loss += f64::from(self.trainer.step(&batch, self.rate * share));
+        for batch in batches {
+            let share = self.trainer.counted(batch) as f32 / counted.max(1) as f32;
+            loss += self.trainer.step(batch, self.rate * share).loss;
             self.trainer.store(&mut now);
             let moved = now.iter().zip(self.model).map(|(n, m)| n - m);
             difference.iter_mut().zip(moved).for_each(|(d, moved)| *d += moved);
-            let state = self.trainer.state();
-            self.trainer.load(self.model);
-            self.trainer.set_state(&state);
+            self.trainer.replace(self.model);
         }
         loss
     }
@@ -257,11 +243,9 @@ impl User<'_> {
         to.iter_mut().zip(self.model).for_each(|(t, m)| *t -= m);
     }
 
-    /// The model is the start plus this; the state stays.
+    /// The model is the start plus this; what is carried stays.
     fn put_back(&mut self, difference: &mut [f32]) {
         difference.iter_mut().zip(self.model).for_each(|(d, m)| *d += m);
-        let state = self.trainer.state();
-        self.trainer.load(difference);
-        self.trainer.set_state(&state);
+        self.trainer.replace(difference);
     }
 }

@@ -1,6 +1,6 @@
 //! One user's part of a round: train, weigh, clip, encode (steps 2 to 4 of the way of the data).
 
-use lm::{kernels::KernelPath, model::config::ModelConfig};
+use lm::kernels::KernelPath;
 use privacy::{
     encoding::{Encoding, EncodingError},
     rng::RandomWords,
@@ -9,8 +9,8 @@ use privacy::{
 use thiserror::Error;
 
 use crate::{
+    learner::{Learner, examples::Examples},
     local::{LocalError, LocalPlan, LocalTrainer},
-    text::UserText,
 };
 
 /// What the server says to every user of a round.
@@ -22,7 +22,7 @@ pub struct Task<'a> {
     pub clipping: &'a Clipping,
     /// How they become integers.
     pub encoding: &'a Encoding,
-    /// w_hat: a user with at least so many tokens has weight 1, one with fewer a share of it; none for weight 1 for all.
+    /// w_hat: a user with at least so many examples has weight 1, one with fewer a share of it; none for weight 1 for all.
     pub full_weight_tokens: Option<f64>,
     /// The step of local training, which may change from round to round.
     pub learning_rate: f32,
@@ -48,7 +48,7 @@ pub struct Part {
 /// Numbers that depend on one user's text alone: for diagnostics of simulations, which say that they are not private.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Exact {
-    /// Tokens that were predicted.
+    /// Tokens, or other examples, that were learned from.
     pub tokens: usize,
     /// Their summed loss before learning from them.
     pub loss: f64,
@@ -71,7 +71,6 @@ pub enum PartError {
 }
 
 /// Does users' parts of rounds, one after the other.
-#[derive(Debug)]
 pub struct Worker {
     trainer: LocalTrainer,
 }
@@ -81,23 +80,24 @@ impl Worker {
     ///
     /// # Errors
     /// When plan or model cannot be carried out.
-    pub fn new(config: &ModelConfig, plan: LocalPlan, path: KernelPath) -> Result<Self, LocalError> {
-        Ok(Self { trainer: LocalTrainer::new(config, plan, path)? })
+    pub fn new(learner: &dyn Learner, plan: LocalPlan, kernels: KernelPath) -> Result<Self, LocalError> {
+        Ok(Self { trainer: LocalTrainer::new(learner, plan, kernels)? })
     }
 
     /// One user's part. A user who typed nothing, or whose training ran away, has a part that is zero, clip bit included.
     ///
     /// # Errors
     /// When task, plan and model do not fit together.
-    pub fn part(&mut self, task: Task<'_>, text: &UserText, mut drawn: Drawn) -> Result<Part, PartError> {
-        let learned = self.trainer.train(task.model, text, task.clipping.rule(), task.learning_rate, drawn.batch)?;
-        let weight = task.full_weight_tokens.map_or(1.0, |full| (learned.tokens as f64 / full).min(1.0));
+    pub fn part(&mut self, task: Task<'_>, examples: &Examples, mut drawn: Drawn) -> Result<Part, PartError> {
+        let learned =
+            self.trainer.train(task.model, examples, task.clipping.rule(), task.learning_rate, drawn.batch)?;
+        let weight = task.full_weight_tokens.map_or(1.0, |full| (learned.examples as f64 / full).min(1.0));
         let said = Contribution { weight, projected: learned.projected, counts: Vec::new() };
-        let clipped = match learned.tokens {
+        let clipped = match learned.examples {
             0 => Clipped::nothing(task.clipping, learned.difference.len()),
             _ => Update::new(learned.difference).clip(task.clipping, said)?,
         };
-        let exact = Exact { tokens: learned.tokens, loss: learned.loss, norm: clipped.norm_before() };
+        let exact = Exact { tokens: learned.examples, loss: learned.loss, norm: clipped.norm_before() };
         Ok(Part { encoded: clipped.encode(task.encoding, &mut drawn.rounding)?, exact })
     }
 }

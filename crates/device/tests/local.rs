@@ -2,12 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
 use keyhush_device::{
+    learner::{examples::Examples, language::LanguageLearner},
     local::{Algorithm, LocalPlan, LocalTrainer},
-    text::{Room, UserText},
 };
 use lm::{
     kernels::KernelPath,
     model::{
+        batch::Batch,
         config::ModelConfig,
         initial::initial_parameters,
         parameters::ParameterLayout,
@@ -24,12 +25,32 @@ fn plan(algorithm: Algorithm) -> LocalPlan {
     LocalPlan { algorithm, batch: 3, unroll: 4, most_tokens: None, greedy: false, update_penalty: 0.0 }
 }
 
-fn text() -> UserText {
-    let mut text = UserText::new();
+fn learner(config: &ModelConfig) -> LanguageLearner {
+    LanguageLearner::new(config, 3, 4).unwrap()
+}
+
+/// Five posts of somebody of whom these features are known.
+fn examples(features: &[f32]) -> Examples {
+    let mut examples = Examples::new(&LanguageLearner::schema_with(features.len()));
     for post in 0..5u32 {
-        text.push(&(0..4 + post).map(|i| 3 + (i * 7 + post * 11) % 57).collect::<Vec<_>>());
+        let ids: Vec<u32> = (0..4 + post).map(|i| 3 + (i * 7 + post * 11) % 57).collect();
+        LanguageLearner::push(&ids, &mut examples);
     }
-    text
+    examples.set_features(features);
+    examples
+}
+
+/// What is read and predicted in each batch of three sequences and four tokens, the obvious way.
+fn batches(examples: &Examples) -> Vec<(Vec<u32>, Vec<u32>)> {
+    let (rows, unroll, len) = (3, 4, examples.len());
+    let length = len.div_ceil(rows);
+    let batch = |first: usize| {
+        let places = (first..length.min(first + unroll)).flat_map(|t| (0..rows).map(move |row| row * length + t));
+        let of =
+            |column, none| places.clone().map(|at| examples.ids(column).get(at).copied().unwrap_or(none)).collect();
+        (of(0, 1), of(1, Batch::NONE))
+    };
+    (0..length).step_by(unroll).map(batch).collect()
 }
 
 fn flat(bound: f64) -> ClipRule {
@@ -41,17 +62,23 @@ fn norm(values: &[f32]) -> f64 {
 }
 
 /// The obvious way: gradients of the reference in f64; `each` moves the parameters after every batch.
-fn by_the_book(epochs: u32, mut each: impl FnMut(&mut Vec<f64>, &[f64], usize)) -> Vec<f64> {
-    let (config, text) = (config(), text());
-    let layout = ParameterLayout::new(&config).unwrap();
-    let start: Vec<f64> = initial_parameters(&config, 1).unwrap().iter().map(|v| f64::from(*v)).collect();
+fn by_the_book(epochs: u32, each: impl FnMut(&mut Vec<f64>, &[f64], usize)) -> Vec<f64> {
+    by_the_book_of(&config(), &examples(&[]), epochs, each)
+}
+
+fn by_the_book_of(
+    config: &ModelConfig,
+    examples: &Examples,
+    epochs: u32,
+    mut each: impl FnMut(&mut Vec<f64>, &[f64], usize),
+) -> Vec<f64> {
+    let layout = ParameterLayout::new(config).unwrap();
+    let start: Vec<f64> = initial_parameters(config, 1).unwrap().iter().map(|v| f64::from(*v)).collect();
     let mut model = Reference::new(config.clone(), layout.clone(), start.clone());
-    let cut = text.cut(3, 4);
     for _ in 0..epochs {
-        let mut state = State::zero(&config, 3);
-        for number in 0..cut.batches() {
-            let mut room = Room::default();
-            let batch = cut.batch(number, &mut room);
+        let mut state = State::zero(config, 3);
+        for (inputs, targets) in batches(examples) {
+            let batch = Batch { rows: 3, inputs: &inputs, targets: &targets, context: examples.features() };
             let mut gradient = vec![0.0; layout.len()];
             model.loss_and_gradient(&batch, &mut state, None, &mut gradient);
             each(&mut model.values, &gradient, batch.counted());
@@ -68,11 +95,11 @@ fn assert_close(got: &[f32], want: &[f64]) {
 
 fn train(plan: LocalPlan, clip: &ClipRule, drawn: u64) -> (Vec<f32>, bool) {
     let start = initial_parameters(&config(), 1).unwrap();
-    let mut trainer = LocalTrainer::new(&config(), plan, KernelPath::best()).unwrap();
-    let learned = trainer.train(&start, &text(), clip, 0.3, drawn).unwrap();
-    let again = trainer.train(&start, &text(), clip, 0.3, drawn).unwrap();
+    let mut trainer = LocalTrainer::new(&learner(&config()), plan, KernelPath::best()).unwrap();
+    let learned = trainer.train(&start, &examples(&[]), clip, 0.3, drawn).unwrap();
+    let again = trainer.train(&start, &examples(&[]), clip, 0.3, drawn).unwrap();
     assert_eq!(learned, again, "a user leaves nothing behind");
-    assert!(learned.loss > 0.0 && learned.tokens == text().tokens());
+    assert!(learned.loss > 0.0 && learned.examples == examples(&[]).len());
     (learned.difference, learned.projected)
 }
 
@@ -105,7 +132,7 @@ fn fedsgd_on_a_batch_takes_the_one_that_is_drawn() {
             first = gradient.iter().map(|g| -0.3 * g).collect();
         }
     });
-    let batches = text().cut(3, 4).batches() as u64;
+    let batches = batches(&examples(&[])).len() as u64;
     let (zeroth, around) =
         (train(plan(Algorithm::FedSgdBatch), &flat(1e9), 0), train(plan(Algorithm::FedSgdBatch), &flat(1e9), batches));
     assert_close(&zeroth.0, &first);
@@ -148,8 +175,26 @@ fn the_penalty_pulls_the_difference_towards_zero() {
 fn somebody_who_typed_nothing_changes_nothing() {
     let start = initial_parameters(&config(), 1).unwrap();
     for algorithm in [Algorithm::FedAvg { epochs: 1 }, Algorithm::FedSgdBatch, Algorithm::FedSgdAll] {
-        let mut trainer = LocalTrainer::new(&config(), plan(algorithm), KernelPath::best()).unwrap();
-        let learned = trainer.train(&start, &UserText::new(), &flat(1.0), 0.3, 5).unwrap();
-        assert!(learned.difference.iter().all(|d| *d == 0.0) && learned.tokens == 0);
+        let mut trainer = LocalTrainer::new(&learner(&config()), plan(algorithm), KernelPath::best()).unwrap();
+        let nothing = Examples::new(&LanguageLearner::schema_with(0));
+        let learned = trainer.train(&start, &nothing, &flat(1.0), 0.3, 5).unwrap();
+        assert!(learned.difference.iter().all(|d| *d == 0.0) && learned.examples == 0);
     }
+}
+
+#[test]
+fn what_is_known_of_a_person_reaches_the_training() {
+    let config = ModelConfig { user_context: Some(2), ..config() };
+    let start = initial_parameters(&config, 1).unwrap();
+    let learn = |features: &[f32]| {
+        let mut trainer =
+            LocalTrainer::new(&learner(&config), plan(Algorithm::FedAvg { epochs: 1 }), KernelPath::best()).unwrap();
+        trainer.train(&start, &examples(features), &flat(1e9), 0.3, 0).unwrap().difference
+    };
+    let features = [0.7, -0.4];
+    let want = by_the_book_of(&config, &examples(&features), 1, |values, gradient, _| {
+        values.iter_mut().zip(gradient).for_each(|(v, g)| *v -= 0.3 * g);
+    });
+    assert_close(&learn(&features), &want);
+    assert_ne!(learn(&features), learn(&[0.0, 0.0]));
 }

@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
 use keyhush_device::{
+    learner::{examples::Examples, language::LanguageLearner},
     local::{Algorithm, LocalPlan},
     round::{Drawn, Task, Worker},
-    text::UserText,
 };
 use lm::{
     kernels::KernelPath,
@@ -24,15 +24,21 @@ fn config() -> ModelConfig {
 }
 
 /// Two posts, with the ends that are predicted too.
-fn text() -> UserText {
-    let mut text = UserText::new();
-    (0..2).for_each(|post| text.push(&(0..11).map(|i| 3 + (i * 7 + post * 11) % 57).collect::<Vec<u32>>()));
-    assert_eq!(text.tokens(), TOKENS);
+fn text() -> Examples {
+    let mut text = nothing();
+    for post in 0..2 {
+        LanguageLearner::push(&(0..11).map(|i| 3 + (i * 7 + post * 11) % 57).collect::<Vec<u32>>(), &mut text);
+    }
+    assert_eq!(text.len(), TOKENS);
     text
 }
 
+fn nothing() -> Examples {
+    Examples::new(&LanguageLearner::schema_with(0))
+}
+
 /// The integers that leave: of the update, the clip bit and the weight.
-fn part(text: &UserText, full_weight_tokens: Option<f64>) -> (Vec<i32>, i32, i32) {
+fn part(text: &Examples, full_weight_tokens: Option<f64>) -> (Vec<i32>, i32, i32) {
     let config = config();
     let model = initial_parameters(&config, 1).unwrap();
     let clip = ClipNorm::new(0.05).unwrap();
@@ -43,7 +49,8 @@ fn part(text: &UserText, full_weight_tokens: Option<f64>) -> (Vec<i32>, i32, i32
     let algorithm = Algorithm::FedAvg { epochs: 1 };
     let plan = LocalPlan { algorithm, batch: 3, unroll: 4, most_tokens: None, greedy: false, update_penalty: 0.0 };
     let rounding = NoiseSource::from(SimulationKey::new(1)).stream(Purpose::Rounding, &[]).chunk(0);
-    let mut worker = Worker::new(&config, plan, KernelPath::best()).unwrap();
+    let learner = LanguageLearner::new(&config, 3, 4).unwrap();
+    let mut worker = Worker::new(&learner, plan, KernelPath::best()).unwrap();
     let values = worker.part(task, text, Drawn { rounding, batch: 0 }).unwrap().encoded.values().to_vec();
     let [update @ .., bit, weight] = &values[..] else { panic!("too short") };
     (update.to_vec(), *bit, *weight)
@@ -74,7 +81,7 @@ fn p10_an_update_is_multiplied_by_its_users_weight() {
 #[test]
 fn p9_who_typed_nothing_sends_nothing_not_even_a_clip_bit() {
     for full in [None, Some(10.0)] {
-        let (update, bit, weight) = part(&UserText::new(), full);
+        let (update, bit, weight) = part(&nothing(), full);
         assert!(update.iter().all(|v| *v == 0));
         assert_eq!((bit, weight), (0, 0));
     }

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use device::learner::LearnerError;
 use federated::{
-    chart::ChartError, config::ConfigError, evaluate::EvaluateError, files::FileError, model_folder::ModelFolderError,
-    run::RunError,
+    chart::ChartError, config::ConfigError, files::FileError, model_folder::ModelFolderError, run::RunError,
 };
 use thiserror::Error;
 
@@ -80,7 +80,7 @@ pub enum ExperimentError {
     },
     /// A last model cannot be measured.
     #[error(transparent)]
-    Evaluate(#[from] EvaluateError),
+    Evaluate(#[from] LearnerError),
     /// A picture cannot be drawn.
     #[error(transparent)]
     Chart(#[from] ChartError),

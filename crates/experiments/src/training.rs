@@ -7,14 +7,12 @@ use std::{
 
 use federated::{
     config::{Config, Document},
+    engine::Means,
     files, model_folder,
-    run::{MODEL_FOLDER, Means, Opened},
+    run::{MODEL_FOLDER, Opened},
     sweep::{self, bootstrap::Estimate, folder_name, summary::Runs},
 };
-use lm::{
-    folder::{Folder, Weights},
-    metrics::Metrics,
-};
+use lm::metrics::Metrics;
 
 use crate::{
     error::ExperimentError,
@@ -199,12 +197,9 @@ impl Job<'_> {
         let document = Document::new(&text, &set).map_err(|e| other(&e))?;
         let config = document.config().map_err(|e| other(&e))?;
         let opened = Opened::new(&config)?;
-        let evaluator = opened.evaluator(&config)?;
-        let Folder { weights, .. } = model_folder::read(&folder.join(MODEL_FOLDER))?;
-        let Weights::Recurrent { config: model, values } = weights else {
-            return Err(ExperimentError::NotTrained { folder: folder.to_owned() });
-        };
-        let counts = evaluator.evaluate(&model, &values, self.means.kernels, self.means.threads)?;
+        let (learner, model) = (opened.learner(), opened.first_parameters());
+        let held_out = opened.held_out(&config.evaluation)?;
+        let counts = held_out.evaluate(learner, model, self.means.kernels, self.means.threads)?;
         Ok(Metrics::from(&counts))
     }
 }

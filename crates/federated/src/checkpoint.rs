@@ -161,7 +161,7 @@ impl Checkpoints {
             return Err(CheckpointError::Other(format!("it was made with {theirs} kernels, and these are {ours}")));
         }
         let damaged = |what: &str| CheckpointError::Damaged(what.to_owned());
-        if header.round != round || round > plan.config.rounds || header.parameters != plan.parameters.len() as u64 {
+        if header.round != round || round > plan.rounds || header.parameters != plan.parameters.len() as u64 {
             return Err(damaged("its numbers are not those of this run"));
         }
         let model = read_floats(&mut from, plan.parameters.len())?;

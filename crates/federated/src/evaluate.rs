@@ -10,17 +10,12 @@ use std::sync::{
 };
 
 use corpus::store::StoreError;
-use device::text::UserText;
+use device::learner::{Learner, LearnerError, examples::Examples};
 use lm::{
     kernels::KernelPath,
     language_model::LanguageModel,
-    metrics::{Counts, HeadWords, Measure, MetricsError, Sequence, batches},
-    model::{
-        config::ModelConfig,
-        fast::{Network, NetworkError},
-    },
+    metrics::{Counts, Measure, MetricsError, Sequence, batches},
 };
-use thiserror::Error;
 
 use crate::population::Population;
 
@@ -40,13 +35,30 @@ pub fn count(
 ) -> Result<Counts, MetricsError> {
     let lengths: Vec<usize> = sequences.iter().map(|sequence| sequence.ids.len()).collect();
     let batches = batches(&lengths, ROWS);
+    on_threads(batches.len(), threads, |number| {
+        let batch = &batches[number];
+        let some: Vec<Sequence<'_>> = batch.iter().map(|i| sequences[*i]).collect();
+        let counted = measure.count(model, &some);
+        done(batch.len() as u64);
+        counted
+    })
+}
+
+/// Counts over so many pieces, on so many threads.
+fn on_threads<E: Send>(
+    pieces: usize,
+    threads: usize,
+    count: impl Fn(usize) -> Result<Counts, E> + Sync,
+) -> Result<Counts, E> {
     let next = AtomicUsize::new(0);
     let total = Mutex::new(Ok(Counts::default()));
     let work = || {
-        while let Some(batch) = batches.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let some: Vec<Sequence<'_>> = batch.iter().map(|i| sequences[*i]).collect();
-            let counted = measure.count(model, &some);
-            done(batch.len() as u64);
+        loop {
+            let piece = next.fetch_add(1, Ordering::Relaxed);
+            if piece >= pieces {
+                break;
+            }
+            let counted = count(piece);
             let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
             match (total.as_mut(), counted) {
                 (Ok(sum), Ok(counts)) => sum.merge(&counts),
@@ -55,109 +67,90 @@ pub fn count(
             }
         }
     };
-    std::thread::scope(|scope| (0..threads.clamp(1, batches.len().max(1))).for_each(|_| drop(scope.spawn(work))));
+    std::thread::scope(|scope| (0..threads.clamp(1, pieces.max(1))).for_each(|_| drop(scope.spawn(work))));
     total.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Why a model was not evaluated.
-#[derive(Debug, Error)]
-pub enum EvaluateError {
-    /// The model cannot be built.
-    #[error(transparent)]
-    Network(#[from] NetworkError),
-    /// The text is not for this model.
-    #[error(transparent)]
-    Metrics(#[from] MetricsError),
-}
+/// The examples of held-out users, in memory, to be predicted again and again.
+#[derive(Debug)]
+pub struct HeldOut(Vec<Examples>);
 
-/// The text of held-out users, in memory, to be predicted again and again.
-pub struct Evaluator {
-    /// Posts one after the other, each as `BOS w1 ... wn EOS`.
-    ids: Vec<u32>,
-    /// Where each ends.
-    ends: Vec<usize>,
-    measure: Measure<'static>,
-}
-
-impl Evaluator {
-    /// Reads users, one after the other, until there are so many tokens to predict; the post that is read then is cut. The
-    /// vocabulary's words stand in the order of their frequency.
+impl HeldOut {
+    /// Reads users, one after the other, until there are so many examples; those of the last are cut.
     ///
     /// # Errors
     /// When a user cannot be read.
     pub fn new(
         population: &dyn Population,
         users: impl IntoIterator<Item = u64>,
-        most_tokens: usize,
-        vocabulary: usize,
+        most_examples: usize,
+        learner: &dyn Learner,
     ) -> Result<Self, StoreError> {
-        let (mut ids, mut ends, mut left) = (Vec::new(), Vec::new(), most_tokens);
-        let mut text = UserText::new();
+        let (mut held_out, mut left) = (Vec::new(), most_examples);
         for user in users {
             if left == 0 {
                 break;
             }
-            population.read(user, &mut text)?;
-            text.truncate(left);
-            left -= text.tokens();
-            text.for_each_post(|post| {
-                ids.extend_from_slice(post);
-                ends.push(ids.len());
-            });
+            let mut examples = Examples::new(learner.schema());
+            population.read(user, &mut examples)?;
+            examples.truncate(left);
+            left -= examples.len();
+            held_out.push(examples);
         }
-        Ok(Self { ids, ends, measure: Measure::new(HeadWords::in_order(vocabulary)) })
+        Ok(Self(held_out))
     }
 
-    /// How many tokens are to be predicted.
+    /// How many examples there are.
     #[must_use]
-    pub fn tokens(&self) -> usize {
-        self.ids.len() - self.ends.len()
+    pub fn examples(&self) -> usize {
+        self.0.iter().map(Examples::len).sum()
     }
 
-    /// What a model with these parameters predicts of it.
+    /// What a model predicts of them.
     ///
     /// # Errors
-    /// When the parameters are not those of the model, this machine does not have the path, or the text was read with a
-    /// larger vocabulary than the model's.
+    /// When the parameters are not those of the model, this machine does not have the path, or the examples are not for it.
     pub fn evaluate(
         &self,
-        config: &ModelConfig,
-        parameters: &[f32],
+        learner: &dyn Learner,
+        model: &[f32],
         path: KernelPath,
         threads: usize,
-    ) -> Result<Counts, EvaluateError> {
-        let network = Network::new(config, parameters.to_vec(), path)?;
-        let starts = [0].iter().chain(&self.ends);
-        let sequence = |(start, end): (&usize, &usize)| Sequence { ids: &self.ids[*start..*end], letters: &[] };
-        let sequences: Vec<Sequence<'_>> = starts.zip(&self.ends).map(sequence).collect();
-        Ok(count(&network, &self.measure, &sequences, threads, |_| {})?)
-    }
-}
-
-impl std::fmt::Debug for Evaluator {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Evaluator({} posts, {} tokens)", self.ends.len(), self.tokens())
+    ) -> Result<Counts, LearnerError> {
+        let predictor = learner.predictor(model, &self.0, path)?;
+        on_threads(predictor.pieces(), threads, |piece| predictor.count(piece))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use corpus::synth::{Crowd, Dialect, SynthPlan, vocabulary};
-    use lm::{metrics::Metrics, model::initial::initial_parameters, tokenizer::Tokenizer};
+    use device::learner::language::LanguageLearner;
+    use lm::{
+        metrics::Metrics,
+        model::{config::ModelConfig, initial::initial_parameters},
+        tokenizer::Tokenizer,
+    };
 
     use super::*;
     use crate::population::SyntheticPopulation;
 
+    fn learner(vocabulary: usize) -> (ModelConfig, LanguageLearner) {
+        let config = ModelConfig::preset("tiny").unwrap().with_vocabulary(vocabulary);
+        let learner = LanguageLearner::new(&config, 4, 5).unwrap();
+        (config, learner)
+    }
+
     #[test]
     fn the_numbers_do_not_depend_on_the_threads() {
         let words = vocabulary(500).unwrap();
+        let (config, learner) = learner(words.len());
         let crowd = Crowd::new(SynthPlan::new(2, 1000, Dialect::Informal)).unwrap();
-        let population = SyntheticPopulation::new(crowd, Tokenizer::words(), &words);
-        let evaluator = Evaluator::new(&population, 900..1000, 5000, words.len()).unwrap();
-        assert_eq!(evaluator.tokens(), 5000);
-        let config = ModelConfig::preset("tiny").unwrap().with_vocabulary(words.len());
+        let population = SyntheticPopulation::new(crowd, Tokenizer::words(), &words, &learner);
+        let held_out = HeldOut::new(&population, 900..1000, 5000, &learner).unwrap();
+        assert_eq!(held_out.examples(), 5000);
         let parameters = initial_parameters(&config, 3).unwrap();
-        let on = |threads| evaluator.evaluate(&config, &parameters, KernelPath::best(), threads).unwrap();
+        let on = |threads| held_out.evaluate(&learner, &parameters, KernelPath::best(), threads).unwrap();
         let one = on(1);
         assert_eq!(one, on(2));
         assert_eq!(one, on(3));
@@ -172,26 +165,27 @@ mod tests {
     #[test]
     fn few_users_and_nobody_can_be_evaluated_on() {
         let words = vocabulary(500).unwrap();
+        let (config, learner) = learner(words.len());
         let crowd = Crowd::new(SynthPlan::new(2, 3, Dialect::Informal)).unwrap();
-        let population = SyntheticPopulation::new(crowd, Tokenizer::words(), &words);
-        let all = Evaluator::new(&population, 0..3, usize::MAX, words.len()).unwrap();
-        let mut text = UserText::new();
+        let population = SyntheticPopulation::new(crowd, Tokenizer::words(), &words, &learner);
+        let all = HeldOut::new(&population, 0..3, usize::MAX, &learner).unwrap();
+        let mut examples = Examples::new(learner.schema());
         let mut tokens = 0;
         for user in 0..3 {
-            population.read(user, &mut text).unwrap();
-            tokens += text.tokens();
+            population.read(user, &mut examples).unwrap();
+            tokens += examples.len();
         }
-        assert_eq!(all.tokens(), tokens);
-        let config = ModelConfig::preset("tiny").unwrap().with_vocabulary(words.len());
+        assert_eq!(all.examples(), tokens);
         let parameters = initial_parameters(&config, 3).unwrap();
-        let nobody = Evaluator::new(&population, [], 100, words.len()).unwrap();
-        let counts = nobody.evaluate(&config, &parameters, KernelPath::best(), 2).unwrap();
+        let nobody = HeldOut::new(&population, [], 100, &learner).unwrap();
+        let counts = nobody.evaluate(&learner, &parameters, KernelPath::best(), 2).unwrap();
         assert_eq!(counts, Counts::default());
         // A model with another vocabulary is told from one that predicts badly.
         let small = config.with_vocabulary(100);
         let fewer = initial_parameters(&small, 3).unwrap();
+        let small = LanguageLearner::new(&small, 4, 5).unwrap();
         let refused = all.evaluate(&small, &fewer, KernelPath::best(), 2);
-        assert!(matches!(refused, Err(EvaluateError::Metrics(MetricsError::Id { .. }))));
-        assert!(matches!(all.evaluate(&small, &parameters, KernelPath::best(), 2), Err(EvaluateError::Network(_))));
+        assert!(matches!(refused, Err(LearnerError::Examples(MetricsError::Id { .. }))));
+        assert!(matches!(all.evaluate(&small, &parameters, KernelPath::best(), 2), Err(LearnerError::Network(_))));
     }
 }

@@ -11,11 +11,10 @@
 //! | [`propose`]    | what a target asks for, by the recipes of the papers                    |
 //! | [`forecast`]   | what a plan will cost: epsilon, memory, bytes, and time, by a rehearsal  |
 //! | [`cohort`]     | who takes part in a round                                               |
-//! | [`groups`]     | a cohort in groups, each with a secure sum of its own                   |
-//! | [`vanishing`]  | who vanishes in the midst of a round                                    |
 //! | [`population`] | whose text a simulation trains on                                       |
 //! | [`evaluate`]   | how well a model predicts, on all cores                                 |
-//! | [`fleet`]      | who does the local training of a round, and how the sum comes about     |
+//! | [`fleet`]      | who takes part in a round, and how their sum comes about                |
+//! | [`engine`]     | who computes what users learn                                           |
 //! | [`checkpoint`] | the state of a run as a file                                           |
 //! | [`model_folder`] | models on disk                                                       |
 //! | [`calendar`]   | seconds as dates                                                       |
@@ -34,11 +33,11 @@ pub mod chart;
 pub mod checkpoint;
 pub mod cohort;
 pub mod config;
+pub mod engine;
 pub mod evaluate;
 pub mod files;
 pub mod fleet;
 pub mod forecast;
-pub mod groups;
 pub mod heads;
 pub mod ledger_file;
 mod markup;
@@ -55,7 +54,6 @@ pub mod round;
 pub mod run;
 pub mod sweep;
 pub mod tensorboard;
-pub mod vanishing;
 
 /// This program as a ledger names it: its version, and the revision of the source that it was built from.
 pub const SOFTWARE: &str = concat!("keyhush ", env!("CARGO_PKG_VERSION"), ", ", env!("KEYHUSH_REVISION"));

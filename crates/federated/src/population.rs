@@ -1,11 +1,11 @@
-//! Whose text a simulation trains on: a synthetic crowd, made on demand, or a store; by users, or, where the unit of privacy
+//! Whose data a simulation trains on: a synthetic crowd, made on demand, or a store; by users, or, where the unit of privacy
 //! is an example, by posts.
 
 use corpus::{
     store::{Store, StoreError, Tokens},
     synth::Crowd,
 };
-use device::text::UserText;
+use device::learner::{Learner, Post, examples::Examples};
 use lm::{tokenizer::Tokenizer, vocabulary::Vocabulary};
 use thiserror::Error;
 
@@ -14,11 +14,11 @@ pub trait Population: Sync {
     /// How many there are.
     fn users(&self) -> u64;
 
-    /// Writes what a user typed.
+    /// Writes what a user has to learn from.
     ///
     /// # Errors
     /// When it cannot be read.
-    fn read(&self, user: u64, text: &mut UserText) -> Result<(), StoreError>;
+    fn read(&self, user: u64, examples: &mut Examples) -> Result<(), StoreError>;
 }
 
 /// A population whose posts can be asked for one by one.
@@ -33,28 +33,28 @@ pub trait Posts: Population {
     ///
     /// # Errors
     /// When it cannot be read.
-    fn read_post(&self, user: u64, post: u64, text: &mut UserText) -> Result<(), StoreError>;
+    fn read_post(&self, user: u64, post: u64, examples: &mut Examples) -> Result<(), StoreError>;
 }
 
-/// A synthetic crowd, read with a vocabulary.
-#[derive(Debug)]
+/// A synthetic crowd, read with a vocabulary, as a learner's examples.
 pub struct SyntheticPopulation<'a> {
     crowd: Crowd,
     tokenizer: Tokenizer,
     vocabulary: &'a Vocabulary,
+    learner: &'a dyn Learner,
 }
 
 impl<'a> SyntheticPopulation<'a> {
-    /// A crowd and how it is read.
+    /// A crowd, how it is read, and for whom.
     #[must_use]
-    pub const fn new(crowd: Crowd, tokenizer: Tokenizer, vocabulary: &'a Vocabulary) -> Self {
-        Self { crowd, tokenizer, vocabulary }
+    pub const fn new(crowd: Crowd, tokenizer: Tokenizer, vocabulary: &'a Vocabulary, learner: &'a dyn Learner) -> Self {
+        Self { crowd, tokenizer, vocabulary, learner }
     }
 
-    fn push(&self, post: &str, ids: &mut Vec<u32>, text: &mut UserText) {
+    fn push(&self, post: &str, ids: &mut Vec<u32>, examples: &mut Examples) {
         ids.clear();
         self.tokenizer.for_each(post, |token| ids.push(self.vocabulary.id(token)));
-        text.push(ids);
+        self.learner.read(Post { ids, labels: &[] }, examples);
     }
 }
 
@@ -63,10 +63,10 @@ impl Population for SyntheticPopulation<'_> {
         self.crowd.plan().users
     }
 
-    fn read(&self, user: u64, text: &mut UserText) -> Result<(), StoreError> {
-        text.clear();
+    fn read(&self, user: u64, examples: &mut Examples) -> Result<(), StoreError> {
+        examples.clear();
         let mut ids = Vec::new();
-        self.crowd.posts(user).iter().for_each(|post| self.push(post, &mut ids, text));
+        self.crowd.posts(user).iter().for_each(|post| self.push(post, &mut ids, examples));
         Ok(())
     }
 }
@@ -76,27 +76,27 @@ impl Posts for SyntheticPopulation<'_> {
         Ok(self.crowd.number_of_posts(user))
     }
 
-    fn read_post(&self, user: u64, post: u64, text: &mut UserText) -> Result<(), StoreError> {
-        text.clear();
+    fn read_post(&self, user: u64, post: u64, examples: &mut Examples) -> Result<(), StoreError> {
+        examples.clear();
         if let Some(post) = self.crowd.post(user, post) {
-            self.push(&post, &mut Vec::new(), text);
+            self.push(&post, &mut Vec::new(), examples);
         }
         Ok(())
     }
 }
 
-/// Some users of a store.
-#[derive(Debug)]
+/// Some users of a store, as a learner's examples.
 pub struct StoredPopulation<'a> {
     store: &'a Store,
     users: Vec<u64>,
+    learner: &'a dyn Learner,
 }
 
 impl<'a> StoredPopulation<'a> {
-    /// These users of a store.
+    /// These users of a store, and for whom they are read.
     #[must_use]
-    pub const fn new(store: &'a Store, users: Vec<u64>) -> Self {
-        Self { store, users }
+    pub const fn new(store: &'a Store, users: Vec<u64>, learner: &'a dyn Learner) -> Self {
+        Self { store, users, learner }
     }
 
     /// The posts of a user; nobody has none.
@@ -105,6 +105,12 @@ impl<'a> StoredPopulation<'a> {
         let user = index.map(|index| self.store.user(*index)).transpose()?;
         Ok(user.into_iter().flat_map(|user| user.posts()))
     }
+
+    fn push(&self, post: Tokens<'_>, ids: &mut Vec<u32>, examples: &mut Examples) {
+        ids.clear();
+        post.copy_into(ids);
+        self.learner.read(Post { ids, labels: &[] }, examples);
+    }
 }
 
 impl Population for StoredPopulation<'_> {
@@ -112,14 +118,10 @@ impl Population for StoredPopulation<'_> {
         self.users.len() as u64
     }
 
-    fn read(&self, user: u64, text: &mut UserText) -> Result<(), StoreError> {
-        text.clear();
+    fn read(&self, user: u64, examples: &mut Examples) -> Result<(), StoreError> {
+        examples.clear();
         let mut ids = Vec::new();
-        for post in self.posts(user)? {
-            ids.clear();
-            post.copy_into(&mut ids);
-            text.push(&ids);
-        }
+        self.posts(user)?.for_each(|post| self.push(post, &mut ids, examples));
         Ok(())
     }
 }
@@ -129,13 +131,11 @@ impl Posts for StoredPopulation<'_> {
         Ok(self.posts(user)?.count() as u64)
     }
 
-    fn read_post(&self, user: u64, post: u64, text: &mut UserText) -> Result<(), StoreError> {
-        text.clear();
+    fn read_post(&self, user: u64, post: u64, examples: &mut Examples) -> Result<(), StoreError> {
+        examples.clear();
         let post = usize::try_from(post).ok().map(|post| Ok(self.posts(user)?.nth(post))).transpose()?.flatten();
         if let Some(post) = post {
-            let mut ids = Vec::new();
-            post.copy_into(&mut ids);
-            text.push(&ids);
+            self.push(post, &mut Vec::new(), examples);
         }
         Ok(())
     }
@@ -148,7 +148,7 @@ const BLOCK: u64 = 8;
 
 /// Why posts cannot be the units.
 #[derive(Debug, Error)]
-pub enum ExamplesError {
+pub enum EachPostError {
     /// More users than are counted.
     #[error(
         "the posts of {users} users would have to be counted one user after the other, and at most {MOST_USERS} are: \
@@ -166,22 +166,22 @@ pub enum ExamplesError {
 /// `unit = example`: every post is somebody. The users' posts are counted once, a number is kept for every few users, and
 /// whose post it is follows from them.
 #[derive(Debug)]
-pub struct Examples<P> {
+pub struct EachPost<P> {
     population: P,
     /// Posts of all users before each block of users.
     before: Vec<u64>,
     posts: u64,
 }
 
-impl<P: Posts> Examples<P> {
+impl<P: Posts> EachPost<P> {
     /// Counts the posts of a population.
     ///
     /// # Errors
     /// When there are more than [`MOST_USERS`] users, or they cannot be read.
-    pub fn new(population: P) -> Result<Self, ExamplesError> {
+    pub fn new(population: P) -> Result<Self, EachPostError> {
         let users = population.users();
         if users > MOST_USERS {
-            return Err(ExamplesError::TooMany { users });
+            return Err(EachPostError::TooMany { users });
         }
         let (mut before, mut posts) = (Vec::with_capacity(users.div_ceil(BLOCK) as usize), 0);
         for user in 0..users {
@@ -209,14 +209,14 @@ impl<P: Posts> Examples<P> {
     }
 }
 
-impl<P: Posts> Population for Examples<P> {
+impl<P: Posts> Population for EachPost<P> {
     fn users(&self) -> u64 {
         self.posts
     }
 
-    fn read(&self, user: u64, text: &mut UserText) -> Result<(), StoreError> {
+    fn read(&self, user: u64, examples: &mut Examples) -> Result<(), StoreError> {
         let (user, post) = self.place(user)?;
-        self.population.read_post(user, post, text)
+        self.population.read_post(user, post, examples)
     }
 }
 
@@ -227,7 +227,8 @@ mod tests {
         store::{Meta, StoreWriter, UserTag},
         synth::{Canaries, Dialect, SynthPlan, vocabulary},
     };
-    use lm::tokenizer::Rules;
+    use device::learner::language::LanguageLearner;
+    use lm::{model::config::ModelConfig, tokenizer::Rules};
 
     use super::*;
 
@@ -236,35 +237,44 @@ mod tests {
         Crowd::new(SynthPlan { canaries, posts_per_user: 5, ..SynthPlan::new(4, users, Dialect::Informal) }).unwrap()
     }
 
-    fn text(population: &impl Population, user: u64) -> UserText {
-        let mut text = UserText::new();
-        population.read(user, &mut text).unwrap();
-        text
+    fn learner() -> LanguageLearner {
+        LanguageLearner::new(&ModelConfig::preset("tiny").unwrap(), 4, 5).unwrap()
+    }
+
+    fn nothing() -> Examples {
+        Examples::new(learner().schema())
+    }
+
+    fn read(population: &impl Population, user: u64) -> Examples {
+        let mut examples = nothing();
+        population.read(user, &mut examples).unwrap();
+        examples
     }
 
     /// Every post of every user is one example, in order, and nothing else is.
     #[test]
     fn an_example_is_a_post() {
-        let words = vocabulary(2000).unwrap();
+        let (words, learner) = (vocabulary(2000).unwrap(), learner());
         for users in [1, 2, 7, 8, 9, 50] {
             let crowd = crowd(users);
             let posts: Vec<String> = (0..users).flat_map(|user| crowd.posts(user)).collect();
-            let population = SyntheticPopulation::new(crowd, Tokenizer::words(), &words);
-            let examples = Examples::new(population).unwrap();
+            let population = SyntheticPopulation::new(crowd, Tokenizer::words(), &words, &learner);
+            let examples = EachPost::new(population).unwrap();
             assert_eq!(examples.users(), posts.len() as u64);
             for (example, post) in (0..).zip(&posts) {
-                let mut want = UserText::new();
+                let mut want = nothing();
                 let mut ids = Vec::new();
                 words.encode(Tokenizer::words(), post, &mut ids);
-                want.push(&ids);
-                assert_eq!(text(&examples, example), want, "example {example} of {users} users");
+                LanguageLearner::push(&ids, &mut want);
+                assert_eq!(read(&examples, example), want, "example {example} of {users} users");
             }
-            assert_eq!(text(&examples, posts.len() as u64).tokens(), 0, "there is nobody after the last");
+            assert_eq!(read(&examples, posts.len() as u64).len(), 0, "there is nobody after the last");
         }
     }
 
     #[test]
     fn an_example_of_a_store_is_a_post_of_the_chosen_users() {
+        let learner = learner();
         let words = Vocabulary::new((3..50).map(|i| format!("w{i}"))).unwrap();
         let meta = Meta {
             rules: Rules::Words1,
@@ -287,23 +297,23 @@ mod tests {
         writer.finish().unwrap();
         let store = Store::open(&path).unwrap();
         let users = vec![3, 0, 19, 7];
-        let examples = Examples::new(StoredPopulation::new(&store, users.clone())).unwrap();
+        let examples = EachPost::new(StoredPopulation::new(&store, users.clone(), &learner)).unwrap();
         let want: Vec<u32> = users.iter().flat_map(|n| vec![*n as u32 + 3; *n as usize]).collect();
         assert_eq!(examples.users(), want.len() as u64);
         for (example, token) in (0..).zip(want) {
-            let mut post = UserText::new();
-            post.push(&[token]);
-            assert_eq!(text(&examples, example), post, "example {example}");
+            let mut post = nothing();
+            LanguageLearner::push(&[token], &mut post);
+            assert_eq!(read(&examples, example), post, "example {example}");
         }
-        assert_eq!(text(&examples, 29).tokens(), 0);
+        assert_eq!(read(&examples, 29).len(), 0);
     }
 
     #[test]
     fn too_many_users_are_not_counted() {
-        let words = vocabulary(100).unwrap();
+        let (words, learner) = (vocabulary(100).unwrap(), learner());
         let crowd = Crowd::new(SynthPlan::new(4, 100_000_000, Dialect::Informal)).unwrap();
-        let population = SyntheticPopulation::new(crowd, Tokenizer::words(), &words);
-        let refused = Examples::new(population).unwrap_err().to_string();
+        let population = SyntheticPopulation::new(crowd, Tokenizer::words(), &words, &learner);
+        let refused = EachPost::new(population).err().unwrap().to_string();
         assert!(refused.contains("100000000 users") && refused.contains("unit = user"), "{refused}");
     }
 }

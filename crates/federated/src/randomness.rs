@@ -15,8 +15,7 @@
 use crate::ledger_file::{FileShelf, Place};
 use ledger::LedgerError;
 use privacy::{
-    Participation,
-    rng::{NoRandomness, NoiseKey, NoiseSource, SimulationKey},
+    rng::{NoRandomness, SimulationKey},
     step_keys::{LastStep, SecretSteps, StepKeyError, StepKeys},
 };
 use thiserror::Error;
@@ -45,14 +44,8 @@ pub struct RunRandomness(Kind);
 #[derive(Debug)]
 enum Kind {
     Simulated(SimulationKey),
-    Secret(Box<Secret>),
+    Secret(Box<SecretSteps<FileShelf>>),
     Over,
-}
-
-#[derive(Debug)]
-struct Secret {
-    place: Place,
-    steps: SecretSteps<FileShelf>,
 }
 
 /// The position of an attempt in streams that repeat, such as a simulation's: no two attempts share one.
@@ -62,17 +55,6 @@ pub fn position(round: u64, attempt: u32) -> Vec<u64> {
         0 => vec![round],
         later => vec![round, later.into()],
     }
-}
-
-/// What one attempt at a round draws from.
-#[derive(Debug)]
-pub struct OfRound {
-    /// Who is drawn, or the order in which devices arrive.
-    pub cohort: NoiseSource,
-    /// Who vanishes.
-    pub vanishing: NoiseSource,
-    /// Users' rounding, batches and noise.
-    pub users: NoiseSource,
 }
 
 impl RunRandomness {
@@ -86,44 +68,14 @@ impl RunRandomness {
     ///
     /// # Errors
     /// When the keys do not fit the ledger.
-    pub fn secret(place: Place, last: Option<LastStep>) -> Result<Self, LedgerError> {
-        let steps = place.step_keys(last)?;
-        Ok(Self(Kind::Secret(Box::new(Secret { place, steps }))))
+    pub fn secret(place: &Place, last: Option<LastStep>) -> Result<Self, LedgerError> {
+        Ok(Self(Kind::Secret(Box::new(place.step_keys(last)?))))
     }
 
     /// Of a run that has ended.
     #[must_use]
     pub const fn over() -> Self {
         Self(Kind::Over)
-    }
-
-    /// What one attempt at a round draws from.
-    ///
-    /// # Errors
-    /// When there is no randomness, or it cannot be made durable.
-    pub fn of_round(&mut self, round: u64, participation: &Participation) -> Result<OfRound, RandomnessError> {
-        match &self.0 {
-            Kind::Simulated(key) => {
-                let source = || NoiseSource::from(*key);
-                Ok(OfRound { cohort: source(), vanishing: source(), users: source() })
-            }
-            Kind::Secret(secret) => {
-                let seed = secret.place.cohort_seed(round)?;
-                let vanishing = NoiseKey::from_secret_bytes(seed.secret_bytes());
-                let cohort = if participation.is_sampled() { seed } else { secret.place.noise_key()? };
-                let users = NoiseKey::generate()?;
-                Ok(OfRound { cohort: cohort.into(), vanishing: vanishing.into(), users: users.into() })
-            }
-            Kind::Over => Err(RandomnessError::Over),
-        }
-    }
-
-    /// What cohorts of any step are drawn from, where that is kept: with secret noise each has a seed that is erased.
-    pub(crate) fn of_past_cohorts(&self) -> Option<NoiseSource> {
-        match &self.0 {
-            Kind::Simulated(key) => Some(NoiseSource::from(*key)),
-            Kind::Secret(_) | Kind::Over => None,
-        }
     }
 
     /// What the noise of steps is drawn from.
@@ -133,23 +85,8 @@ impl RunRandomness {
     pub fn steps(&mut self) -> Result<&mut dyn StepKeys, RandomnessError> {
         match &mut self.0 {
             Kind::Simulated(key) => Ok(key),
-            Kind::Secret(secret) => Ok(&mut secret.steps),
+            Kind::Secret(steps) => Ok(steps.as_mut()),
             Kind::Over => Err(RandomnessError::Over),
-        }
-    }
-
-    /// An attempt is recorded as failed: what its cohort was drawn from is erased.
-    ///
-    /// # Errors
-    /// When it must be taken to be there still.
-    pub fn failed(&mut self) -> Result<(), RandomnessError> {
-        self.erase_cohort_seed()
-    }
-
-    fn erase_cohort_seed(&self) -> Result<(), RandomnessError> {
-        match &self.0 {
-            Kind::Secret(secret) => Ok(secret.place.erase_cohort_seed()?),
-            Kind::Simulated(_) | Kind::Over => Ok(()),
         }
     }
 
@@ -158,7 +95,6 @@ impl RunRandomness {
     /// # Errors
     /// When something must be taken to be there still.
     pub fn recorded(&mut self, step: Option<LastStep>) -> Result<(), RandomnessError> {
-        self.erase_cohort_seed()?;
         match step {
             Some(LastStep { at, needed_again }) => Ok(self.steps()?.recorded(at, needed_again)?),
             None => Ok(()),

@@ -1,7 +1,7 @@
 //! The loop: Algorithm 1 of McMahan et al. 2018, of Andrew et al. 2021 and of Xu et al. 2023, for every fleet.
 //!
 //! ```text
-//! draw the cohort -> fleet (train, clip, encode, sum) -> release -> record -> server optimizer -> next clip
+//! fleet (who takes part, train, clip, encode, sum) -> release -> record -> server optimizer -> next clip
 //! ```
 //!
 //! A round is a function from [`State`] to [`State`], and its last half a function of what was released alone: the optimizer
@@ -9,50 +9,35 @@
 //! that the ledger has are applied again from there ([`Loop::replay`]); none is released a second time (rule P13). A round can
 //! fail, where updates are added up securely: [`attempts`] says what happens then.
 
-mod asked;
 pub mod attempts;
 
 use std::time::Instant;
 
-use device::{
-    guard::ModelDigest,
-    round::{Exact, Task},
-};
-use ledger::{Attempt, FailureReason, Ledger, LedgerError, LedgerStore};
-use lm::model::unit_norm;
+use device::{learner::Learner, round::Task};
+use ledger::{Attempt, FailureReason, Ledger, LedgerError, LedgerStore, ParticipationRecord};
 use privacy::{
     ClipNorm,
     clip::{AdaptiveClip, ClipError},
     encoding::EncodingError,
     mechanism::{Correlation, Mechanism, MechanismError},
-    participation::ParticipationError,
-    rng::Purpose,
-    stages::{ClipBit, ClipRuleError, Clipping, NoisedSum, Released, Sum},
+    stages::{ClipBit, ClipRuleError, Clipping, Released, Sum},
 };
-use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use self::attempts::Failed;
 use crate::{
-    cohort::queue::{Queue, TooFewLeft},
     config::ConfigError,
-    fleet::{
-        Collected, Fleet, FleetError, RoundTask,
-        secure::{SecureTask, Secured},
-        users_key,
-    },
-    groups::{self, Groups},
+    fleet::{At, Attempted, Exact, Fleet, FleetError, Observed, Outcome, RoundTask, Stop},
     metrics::{Diagnostics, Timing},
     optimizer::{Optimizer, OptimizerError},
-    plan::{Coding, Plan, no_noise},
-    randomness::{OfRound, RandomnessError, RunRandomness, position},
-    vanishing::{Vanishes, Vanishing},
+    plan::{Coding, Phase, Plan, no_noise},
+    randomness::{RandomnessError, RunRandomness},
 };
 
 /// Why a round came to nothing.
 #[derive(Debug, Error)]
 pub enum RoundError {
-    /// Local training or the sum failed; nothing was released.
+    /// The fleet cannot go on; nothing was released.
     #[error(transparent)]
     Fleet(#[from] FleetError),
     /// The noise failed; nothing was released.
@@ -73,12 +58,6 @@ pub enum RoundError {
     /// The rule of clipping does not fit the model.
     #[error(transparent)]
     Rule(#[from] ClipRuleError),
-    /// The population cannot fill the round.
-    #[error(transparent)]
-    Participation(#[from] ParticipationError),
-    /// The limits on participation leave too few users.
-    #[error(transparent)]
-    TooFewLeft(#[from] TooFewLeft),
     /// A step failed again and again.
     #[error(
         "round {round} failed in {attempts} attempts, each with other devices: so many devices spoil sums or vanish that more attempts would only use up the others. End the run with keyhush train --end DIR; in another one raise secagg.dropout, or cut the cohort into secagg.groups, so that who spoils a sum spoils a group's"
@@ -160,8 +139,6 @@ pub enum Replayed {
     Nothing,
     /// A round that was released and is applied now, or one that failed and is passed over.
     Round,
-    /// An attempt in whose midst the program ended; it is recorded as failed now.
-    Interrupted(Failed),
 }
 
 /// What a round that was done leaves behind.
@@ -169,63 +146,33 @@ pub enum Replayed {
 pub struct Done {
     /// Where the time went.
     pub timing: Timing,
-    /// What its users did, exactly. Not private: for simulations.
-    pub diagnostics: Diagnostics,
+    /// What its users did, exactly, where it was simulated. Not private.
+    pub diagnostics: Option<Diagnostics>,
     /// Why groups of it failed, where it was done without them.
     pub failed_groups: Vec<FailureReason>,
-}
-
-/// What a fleet added up.
-pub(crate) struct Gathered {
-    sum: Added,
-    exact: Vec<(u64, Exact)>,
-    busy_s: f64,
-    wall_s: f64,
-    pub(crate) failed_groups: Vec<FailureReason>,
-}
-
-impl Gathered {
-    /// Adds what another group of the round came to.
-    pub(crate) fn merge(&mut self, other: Self) -> Result<(), EncodingError> {
-        match (&mut self.sum, other.sum) {
-            (Added::Sum(sum), Added::Sum(more)) => sum.merge(more)?,
-            (Added::Noised(sum), Added::Noised(more)) => sum.merge(more)?,
-            _ => return Err(EncodingError::Mixed),
-        }
-        self.exact.extend(other.exact);
-        self.exact.sort_unstable_by_key(|(user, _)| *user);
-        self.busy_s += other.busy_s;
-        self.wall_s += other.wall_s;
-        Ok(())
-    }
-}
-
-/// A sum, with or without the noise that users added.
-enum Added {
-    Sum(Sum),
-    Noised(NoisedSum),
 }
 
 /// A run in its rounds.
 pub struct Loop<'a, S> {
     plan: &'a Plan,
+    learner: &'a dyn Learner,
     randomness: RunRandomness,
     ledger: Ledger<S>,
     state: State,
-    /// What the last round encoded with.
-    coding: Option<(usize, ClipNorm, Coding)>,
-    /// Who comes next, once an attempt has failed; none while nothing has, and where it must be found out again.
-    queue: Option<Queue>,
-    /// The digest of the settings, to which secure aggregation is bound.
-    digest: [u8; 32],
     threads: usize,
 }
 
 impl<'a, S: LedgerStore> Loop<'a, S> {
-    /// The loop of a plan, from a state on.
-    pub fn new(plan: &'a Plan, randomness: RunRandomness, ledger: Ledger<S>, state: State, threads: usize) -> Self {
-        let digest = Sha256::digest(&plan.settings).into();
-        Self { plan, randomness, ledger, state, coding: None, queue: None, digest, threads }
+    /// The loop of a plan, from a state on. The number of threads is for what is told of the time it takes.
+    pub fn new(
+        plan: &'a Plan,
+        learner: &'a dyn Learner,
+        randomness: RunRandomness,
+        ledger: Ledger<S>,
+        state: State,
+        threads: usize,
+    ) -> Self {
+        Self { plan, learner, randomness, ledger, state, threads }
     }
 
     /// Where it stands.
@@ -259,48 +206,42 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
     ///
     /// # Errors
     /// When nothing was released and that is no failure of the protocol, or what happened could not be recorded.
-    pub fn round(&mut self, fleet: &mut dyn Fleet, time: u64) -> Result<Round, RoundError> {
-        let watch = Instant::now();
-        if let Some(failed) = self.settle_interrupted(time)? {
-            return Ok(Round::Failed(failed));
-        }
+    pub fn round(&mut self, fleet: &mut dyn Fleet, stop: &Stop, time: u64) -> Result<Round, RoundError> {
         self.enter_phase()?;
         if let Some(refused) = self.beyond_budget()? {
             return Ok(Round::OutOfBudget(refused));
         }
-        let attempt = self.next_attempt()?;
-        let drawn = self.randomness.of_round(self.state.round, &self.plan.phase(self.state.round).participation)?;
-        let (cohort, queue) = self.cohort(&drawn)?;
-        let sample_s = watch.elapsed().as_secs_f64();
-
-        let clip = self.clip();
-        self.begin_attempt()?;
-        let gathered = match self.collect(fleet, &cohort, &drawn, attempt)? {
-            Ok(gathered) => gathered,
-            Err(reason) => return self.fail(attempt, reason, time).map(Round::Failed),
-        };
-        let Gathered { sum, exact, busy_s, wall_s, failed_groups } = gathered;
-        let diagnostics = diagnose(self.state.round, &exact, clip.get());
+        let round = self.state.round;
+        let (clip, coding) = (self.clip(), self.coding()?);
+        let at = self.begin_attempt()?;
 
         let watch = Instant::now();
-        let released = self.release(sum)?;
+        let Attempted { outcome, observed } = self.collect(fleet, at, &coding, stop)?;
+        let collect_s = watch.elapsed().as_secs_f64();
+        let Observed { participants, failed_groups, exact } = observed;
+        if let Outcome::Failed(reason) = outcome {
+            return self.fail(at, reason, participants.as_ref(), Some(fleet), time).map(Round::Failed);
+        }
+
+        let watch = Instant::now();
+        let released = self.release(outcome, &coding)?;
         let release_s = watch.elapsed().as_secs_f64();
 
         let watch = Instant::now();
-        self.record(&released, attempt, time)?;
-        self.queue = queue;
+        self.record(&released, at, participants.as_ref(), time)?;
+        fleet.settled(at, None)?;
         let ledger_s = watch.elapsed().as_secs_f64();
 
         let watch = Instant::now();
-        let round = self.state.round;
-        self.apply(&released)?;
+        self.apply(&released, &coding)?;
         let optimizer_s = watch.elapsed().as_secs_f64();
 
+        let seen = exact.as_ref();
         let timing = Timing {
             round,
-            sample_s,
-            train_s: wall_s,
-            train_busy_s: busy_s,
+            sample_s: seen.map_or(0.0, |exact| exact.sample_s),
+            train_s: seen.map_or(collect_s, |exact| exact.train_s),
+            train_busy_s: seen.map_or(0.0, |exact| exact.busy_s),
             threads: self.threads,
             release_s,
             ledger_s,
@@ -308,36 +249,37 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
             evaluate_s: 0.0,
             checkpoint_s: 0.0,
         };
+        let diagnostics = exact.map(|exact| diagnose(round, &exact, clip.get()));
         Ok(Round::Done(Box::new(Done { timing, diagnostics, failed_groups })))
     }
 
-    /// Applies a round that the ledger has and this state has not, or passes over one that failed. An attempt in whose midst the
-    /// program ended is recorded as failed. Says what there was.
+    /// Applies a round that the ledger has and this state has not, or passes over one that failed. Says whether there was one.
     ///
     /// # Errors
     /// When what was released is not stored, or does not fit.
-    pub fn replay(&mut self, time: u64) -> Result<Replayed, RoundError> {
+    pub fn replay(&mut self) -> Result<Replayed, RoundError> {
         let round = self.state.round;
-        if round == self.plan.config.rounds {
+        if round == self.plan.rounds {
             return Ok(Replayed::Nothing);
         }
-        let phase = self.plan.phase(round);
-        let (stream, step) = (phase.stream.clone(), round - phase.first);
-        if self.ledger.released_in(&stream, step).is_none() {
-            return Ok(match self.settle_interrupted(time)? {
-                Some(failed) => Replayed::Interrupted(failed),
-                None if self.pass_over()? => Replayed::Round,
-                None => Replayed::Nothing,
-            });
+        let (phase, step) = self.place();
+        if self.ledger.released_in(&phase.stream, step).is_none() {
+            return Ok(if self.pass_over()? { Replayed::Round } else { Replayed::Nothing });
         }
-        let released = self.ledger.restore(&stream, step)?.ok_or(RoundError::Gone { round })?;
+        let released = self.ledger.restore(&phase.stream, step)?.ok_or(RoundError::Gone { round })?;
         self.enter_phase()?;
         if let Some(mechanism) = &mut self.state.mechanism {
             mechanism.pass(&released)?;
         }
-        self.code()?;
-        self.apply(&released)?;
+        let coding = self.coding()?;
+        self.apply(&released, &coding)?;
         Ok(Replayed::Round)
+    }
+
+    /// To which releases the next round belongs, and which step of them it is.
+    fn place(&self) -> (&'a Phase, u64) {
+        let phase = self.plan.phase(self.state.round);
+        (phase, self.state.round - phase.first)
     }
 
     /// At the first round of a phase its mechanism begins.
@@ -357,7 +299,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
     /// # Errors
     /// When the plan contradicts itself.
     pub fn out_of_budget(&mut self) -> Result<Option<LedgerError>, RoundError> {
-        if self.state.round == self.plan.config.rounds {
+        if self.state.round == self.plan.rounds {
             return Ok(None);
         }
         self.enter_phase()?;
@@ -375,59 +317,30 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         }
     }
 
-    /// Has the coding of the next round ready.
-    fn code(&mut self) -> Result<(), RoundError> {
-        let number = self.plan.stage(self.state.round).phase;
+    /// What the next round encodes with.
+    fn coding(&self) -> Result<Coding, RoundError> {
         let clip = self.plan.rule(self.clip())?.bound();
-        if !matches!(&self.coding, Some((n, c, _)) if *n == number && *c == clip) {
-            self.coding = Some((number, clip, self.plan.phases()[number].coding(clip)?));
-        }
-        Ok(())
+        Ok(self.plan.phase(self.state.round).coding(clip)?)
     }
 
-    /// What the fleet adds up of those who do not vanish on the way; or why the attempt failed.
+    /// What the fleet adds up.
     fn collect(
-        &mut self,
+        &self,
         fleet: &mut dyn Fleet,
-        cohort: &[u64],
-        drawn: &OfRound,
-        attempt: u32,
-    ) -> Result<Result<Gathered, FailureReason>, RoundError> {
-        self.code()?;
-        let Some((_, _, coding)) = &self.coding else { return Err(FleetError::Died.into()) };
+        at: At<'_>,
+        coding: &Coding,
+        stop: &Stop,
+    ) -> Result<Attempted, RoundError> {
         let clipping = Clipping::new(self.plan.rule(self.clip())?, self.clip_bit())?;
-        let round = self.state.round;
         let task = Task {
             model: &self.state.model,
             clipping: &clipping,
             encoding: &coding.encoding,
-            full_weight_tokens: self.plan.config.estimator.full_weight_tokens,
-            learning_rate: self.plan.stage(round).local_learning_rate,
+            full_weight_tokens: self.plan.full_weight_tokens,
+            learning_rate: self.plan.stage(at.round).local_learning_rate,
         };
-        let position = position(round, attempt);
-        let users = users_key(&drawn.users, &position);
-        let vanish = self.plan.config.participation.vanish.unwrap_or(0.0);
-        let vanishing = Vanishing::new(&drawn.vanishing, &position, vanish);
-        let (Some(secure), Some(residues)) = (&self.plan.phase(round).secure, &coding.residues) else {
-            let sending: Vec<u64> = cohort.iter().copied().filter(|user| vanishing.of(*user).sends()).collect();
-            let collected = fleet.round(&RoundTask { round, task, cohort: &sending, users: &users })?;
-            let Collected { sum, exact, busy_s, wall_s } = collected;
-            return Ok(Ok(Gathered { sum: Added::Sum(sum), exact, busy_s, wall_s, failed_groups: Vec::new() }));
-        };
-        let noise = drawn.users.stream(Purpose::UserNoise, &position);
-        let spoilers = self.plan.config.secagg.as_ref().map_or(0, |said| said.spoilers);
-        let terms = secure.terms(residues, round, self.digest, *ModelDigest::of(task.model).as_bytes());
-        let mut groups = Groups::default();
-        for group in groups::split(&drawn.cohort, &position, cohort, secure.groups) {
-            let task = RoundTask { round, task, cohort: &group, users: &users };
-            let vanishes: Vec<Vanishes> = group.iter().map(|user| vanishing.of(*user)).collect();
-            let secure = SecureTask { secure, residues, terms, vanishes: &vanishes, noise: &noise, spoilers };
-            match collect_securely(fleet, &task, &secure)? {
-                Ok(sum) => groups.gave(sum)?,
-                Err(reason) => groups.failed(reason),
-            }
-        }
-        Ok(groups.end())
+        let (phase, failures) = (self.plan.phase(at.round), &self.failures());
+        Ok(fleet.attempt(&RoundTask { at, task, phase, coding, failures, stop })?)
     }
 
     /// Rule P9.
@@ -440,43 +353,47 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
     }
 
     /// From the sum to what anyone may see.
-    fn release(&mut self, sum: Added) -> Result<Released, RoundError> {
-        let sum = match (sum, &mut self.state.mechanism) {
-            (Added::Sum(sum), _) => sum,
-            (Added::Noised(sum), Some(mechanism)) => return Ok(mechanism.release_noised(sum)?),
-            (Added::Noised(_), None) => return Err(MechanismError::OtherNoise.into()),
-        };
-        let quotient = self.coding.as_ref().and_then(|(_, _, coding)| coding.quotient.as_ref());
-        let sum = match quotient {
+    fn release(&mut self, outcome: Outcome, coding: &Coding) -> Result<Released, RoundError> {
+        match (outcome, &mut self.state.mechanism) {
+            (Outcome::Sum(sum), _) => self.release_sum(sum, coding),
+            (Outcome::Noised(sum), Some(mechanism)) => Ok(mechanism.release_noised(sum)?),
+            (Outcome::Noised(_) | Outcome::Failed(_), _) => Err(MechanismError::OtherNoise.into()),
+        }
+    }
+
+    fn release_sum(&mut self, sum: Sum, coding: &Coding) -> Result<Released, RoundError> {
+        let sum = match &coding.quotient {
             Some(quotient) => quotient.divide(sum)?,
             None => sum,
         };
         match &mut self.state.mechanism {
             Some(mechanism) => Ok(mechanism.release(sum, self.randomness.steps()?)?),
-            None => {
-                let step = self.state.round - self.plan.phase(self.state.round).first;
-                Ok(sum.release_without_privacy(step, &no_noise(), self.plan.randomness()))
-            }
+            None => Ok(sum.release_without_privacy(self.place().1, &no_noise(), self.plan.randomness())),
         }
     }
 
-    fn record(&mut self, released: &Released, number: u32, time: u64) -> Result<(), RoundError> {
-        let phase = self.plan.phase(self.state.round);
-        let attempt = Attempt { stream: &phase.stream, number, declared: phase.cohort, participations: None, time };
+    fn record(
+        &mut self,
+        released: &Released,
+        at: At<'_>,
+        participations: Option<&ParticipationRecord>,
+        time: u64,
+    ) -> Result<(), RoundError> {
+        let phase = self.plan.phase(at.round);
+        let attempt = Attempt { stream: at.stream, number: at.attempt, declared: phase.cohort, participations, time };
         let _receipt = self.ledger.record(released, attempt)?;
         let noise = phase.mechanism.as_ref().and_then(|mechanism| mechanism.last_step(released.step()));
         Ok(self.randomness.recorded(noise)?)
     }
 
     /// What follows from a release: the server's step, the next clip.
-    fn apply(&mut self, released: &Released) -> Result<(), RoundError> {
+    fn apply(&mut self, released: &Released, coding: &Coding) -> Result<(), RoundError> {
         let stage = *self.plan.stage(self.state.round);
-        let Some((_, _, coding)) = &self.coding else { return Err(FleetError::Died.into()) };
         let State { model, optimizer, clip, fraction_below_clip, mechanism, round } = &mut self.state;
         // The true average divides by the weight of who came; nobody came where it is 0.
         let denominator = stage.denominator.or_else(|| released.weight().filter(|w| *w > 0.0)).unwrap_or(1.0);
         optimizer.step(model, released, coding.released(), denominator, stage.server_learning_rate)?;
-        unit_norm::renormalise(&self.plan.model, &self.plan.parameters, model);
+        self.learner.after_step(model);
         if let (Some(clip), Some(fraction)) = (clip, released.fraction_under_clip(stage.cohort as f64)) {
             *fraction_below_clip = Some(fraction);
             clip.follow(fraction)?;
@@ -491,34 +408,9 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
     }
 }
 
-/// What the fleet adds up by secure aggregation; or why there is no sum.
-fn collect_securely(
-    fleet: &mut dyn Fleet,
-    task: &RoundTask<'_>,
-    secure: &SecureTask<'_>,
-) -> Result<Result<Gathered, FailureReason>, RoundError> {
-    let Secured { sum, survivors, exact, busy_s, wall_s } = match fleet.secure_round(task, secure) {
-        Ok(secured) => secured,
-        Err(FleetError::Secure(error)) => match error.failure() {
-            Some(reason) => return Ok(Err(reason)),
-            None => return Err(FleetError::Secure(error).into()),
-        },
-        Err(other) => return Err(other.into()),
-    };
-    let sum = match secure.secure.noise {
-        None => match secure.residues.sum(&sum, survivors) {
-            Ok(sum) => Added::Sum(sum),
-            // Honest users cannot add up to this: somebody's masked vector was no encoding of anything.
-            Err(EncodingError::Bound { .. }) => return Ok(Err(FailureReason::NotWhole)),
-            Err(other) => return Err(other.into()),
-        },
-        Some(_) => Added::Noised(secure.residues.noised_sum(&sum, survivors)?),
-    };
-    Ok(Ok(Gathered { sum, exact, busy_s, wall_s, failed_groups: Vec::new() }))
-}
-
 /// What the users of a round did, exactly.
-fn diagnose(round: u64, exact: &[(u64, Exact)], clip: f64) -> Diagnostics {
+fn diagnose(round: u64, exact: &Exact, clip: f64) -> Diagnostics {
+    let exact = &exact.users;
     let tokens: usize = exact.iter().map(|(_, e)| e.tokens).sum();
     let loss: f64 = exact.iter().map(|(_, e)| e.loss).sum();
     let mut norms: Vec<f64> = exact.iter().map(|(_, e)| e.norm).filter(|n| n.is_finite()).collect();

@@ -9,12 +9,7 @@ use federated::model_folder;
 use lm::{
     folder::{Folder, Guarantee, Weights},
     kernels::KernelPath,
-    model::{
-        dropout::MaskDrawer,
-        fast::Trainer,
-        initial::initial_parameters,
-        reference::{Batch, Masks},
-    },
+    model::{batch::Batch, dropout::MaskDrawer, fast::Trainer, initial::initial_parameters, reference::Masks},
     stream::Stream,
 };
 

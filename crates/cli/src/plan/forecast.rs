@@ -110,7 +110,7 @@ fn introduction(plan: &Plan) -> String {
         (MechanismKind::None, _) | (_, None) => "no noise".to_owned(),
         (mechanism, Some(z)) => format!("{} noise, z = {z}", format!("{mechanism:?}").to_lowercase()),
     };
-    let units = if config.unit == privacy::ledger::Unit::Example { "posts" } else { "users" };
+    let units = if config.unit == ledger::Unit::Example { "posts" } else { "users" };
     format!(
         "{} rounds of {} of {} {units}, {noise}, {} parameters.",
         config.rounds,

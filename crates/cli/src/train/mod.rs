@@ -12,13 +12,13 @@ use clap::Args;
 use federated::{
     calendar::Moment,
     config::{AggregationKind, Config, ConfigError, Document, FIRST_RUN},
-    fleet::{Fleet, FleetError, threads::ThreadFleet},
+    engine::{self, Engine, EngineError, Means},
+    fleet::{Fleet, simulated},
     metrics::Metrics,
     plan::Plan,
-    population::Population,
     report::REPORT_FILE,
     round::Done,
-    run::{self, Ending, Means, Opened, Run, RunError, STATEMENT_FILE},
+    run::{self, Ending, Opened, Run, RunError, STATEMENT_FILE},
 };
 
 use self::{ranks::Ranks, watch::Watch};
@@ -153,13 +153,12 @@ impl Task {
     fn check_together(&self) -> Result<(), BadInput> {
         match self.plan.config.aggregation {
             AggregationKind::Plain => Ok(()),
-            AggregationKind::Secagg => Err(BadInput::wrong("aggregation", FleetError::NotSecure)),
+            AggregationKind::Secagg => Err(BadInput::wrong("aggregation", EngineError::NotSecure)),
         }
     }
 
-    fn fleet<'a>(&self, population: &'a dyn Population) -> anyhow::Result<ThreadFleet<'a>> {
-        let Self { plan, means, .. } = self;
-        Ok(ThreadFleet::new(population, &plan.model, &plan.local, means.kernels, means.threads)?)
+    fn engine(&self) -> anyhow::Result<Box<dyn Engine + '_>> {
+        Ok(engine::of(&self.plan.local, self.opened.learner(), self.means)?)
     }
 }
 
@@ -185,8 +184,7 @@ fn lead(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<()> {
         plan.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
         eprintln!("{}", introduction(plan, folder, *means));
     }
-    let population = opened.population(plan.config.unit).map_err(refused)?;
-    let own = task.fleet(population.as_ref())?;
+    let population = opened.population(plan.ledger.unit).map_err(refused)?;
     let description = opened.description(plan);
     let way = match (&args.end, &args.resume, &args.data_changed) {
         (Some(_), ..) => Way::End,
@@ -199,9 +197,9 @@ fn lead(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<()> {
         (true, _) => After::Choose,
         (false, _) => After::Close,
     };
-    let ending = ranks::lead(ranks, own, *means, &description, |fleet| {
-        carry_out(plan, opened, folder, *means, fleet, way, after, args.machine.quiet)
-    })?;
+    let engine = ranks::lead(ranks, task.engine()?, *means, &description)?;
+    let mut fleet = simulated::of(plan, population.as_ref(), engine, run::place(folder));
+    let ending = carry_out(plan, opened, folder, *means, &mut fleet, way, after, args.machine.quiet)?;
     announce(&ending, folder, args.json)
 }
 
@@ -226,9 +224,9 @@ fn part_of_a_sweep(folder: &Path) -> BadInput {
 fn follow(args: &TrainArgs, ranks: &Ranks) -> anyhow::Result<()> {
     let task = Task::new(args)?;
     task.check_together()?;
-    let population = task.opened.population(task.plan.config.unit).map_err(refused)?;
-    let mut own = task.fleet(population.as_ref())?;
-    ranks::serve(ranks, &mut own, task.means, &task.opened.description(&task.plan));
+    let population = task.opened.population(task.plan.ledger.unit).map_err(refused)?;
+    let mut own = task.engine()?;
+    ranks::serve(ranks, own.as_mut(), population.as_ref(), task.means, &task.opened.description(&task.plan));
     Ok(())
 }
 
@@ -261,8 +259,9 @@ pub(crate) fn alone(
     resume: bool,
     after: After,
 ) -> anyhow::Result<Ending> {
-    let population = opened.population(plan.config.unit).map_err(refused)?;
-    let mut fleet = ThreadFleet::new(population.as_ref(), &plan.model, &plan.local, means.kernels, means.threads)?;
+    let population = opened.population(plan.ledger.unit).map_err(refused)?;
+    let engine = engine::of(&plan.local, opened.learner(), means)?;
+    let mut fleet = simulated::of(plan, population.as_ref(), engine, run::place(folder));
     let way = if resume { Way::Resume } else { Way::Begin };
     carry_out(plan, opened, folder, means, &mut fleet, way, after, true)
 }
@@ -279,7 +278,7 @@ fn carry_out(
     after: After,
     quiet: bool,
 ) -> anyhow::Result<Ending> {
-    interrupt::watch()?;
+    let stop = interrupt::watch()?;
     let run = match way {
         Way::Begin => Run::begin(folder, plan, opened, means),
         Way::Resume | Way::End => Run::resume(folder, plan, opened, means),
@@ -294,9 +293,9 @@ fn carry_out(
     if matches!(way, Way::End) {
         return Ok(run.finish()?);
     }
-    let mut watch = Watch::new(quiet, plan.config.rounds, run.state().round, run.history().last())?;
+    let mut watch = Watch::new(quiet, plan.rounds, run.state().round, run.history().last())?;
     loop {
-        let step = run.step(fleet)?;
+        let step = run.step(fleet, stop)?;
         if let Some(failed) = &step.failed {
             watch.say(&failed.to_string());
         }
@@ -307,7 +306,7 @@ fn carry_out(
         if step.over.is_some() {
             break;
         }
-        if interrupt::requested() {
+        if stop.is_asked() {
             run.checkpoint()?;
             run.report()?;
             watch.finish();

@@ -1,8 +1,8 @@
 //! The processes of `mpirun -n R keyhush train`, or this one alone.
 
 use federated::{
-    fleet::{Fleet, threads::ThreadFleet},
-    run::Means,
+    engine::{Engine, Means},
+    population::Population,
 };
 
 #[cfg(feature = "mpi")]
@@ -36,21 +36,20 @@ pub(super) fn leads(ranks: Option<&Ranks>) -> bool {
     return ranks.is_none();
 }
 
-/// Does something with the fleet of all processes.
-#[allow(clippy::needless_pass_by_value, reason = "the fleet moves into that of all processes")]
-pub(super) fn lead<T>(
-    ranks: Option<&Ranks>,
-    #[allow(unused_mut, reason = "it is used where there is no MPI")] mut own: ThreadFleet<'_>,
+/// The engine of all processes, around that of this one.
+#[allow(clippy::unnecessary_wraps, reason = "the others may not be like this one, where there are others")]
+pub(super) fn lead<'a>(
+    ranks: Option<&'a Ranks>,
+    own: Box<dyn Engine + 'a>,
     means: Means,
     description: &str,
-    work: impl FnOnce(&mut dyn Fleet) -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
+) -> anyhow::Result<Box<dyn Engine + 'a>> {
     match ranks {
-        None => work(&mut own),
+        None => Ok(own),
         #[cfg(feature = "mpi")]
         Some(ranks) => {
             let facts = cluster::Facts { kernels: means.kernels, description: description.as_bytes() };
-            work(&mut cluster::MpiFleet::new(ranks, own, &facts)?)
+            Ok(Box::new(cluster::MpiEngine::new(ranks, own, &facts)?))
         }
         #[cfg(not(feature = "mpi"))]
         Some(never) => {
@@ -61,13 +60,12 @@ pub(super) fn lead<T>(
 }
 
 /// Trains for the process that leads until it says that the run has ended.
-#[allow(clippy::needless_pass_by_ref_mut, reason = "it trains where there is MPI")]
-pub(super) fn serve(ranks: &Ranks, own: &mut ThreadFleet<'_>, means: Means, description: &str) {
+pub(super) fn serve(ranks: &Ranks, own: &mut dyn Engine, population: &dyn Population, means: Means, description: &str) {
     #[cfg(feature = "mpi")]
-    ranks.serve(own, &cluster::Facts { kernels: means.kernels, description: description.as_bytes() });
+    ranks.serve(own, population, &cluster::Facts { kernels: means.kernels, description: description.as_bytes() });
     #[cfg(not(feature = "mpi"))]
     {
-        let _ = (own, means, description);
+        let _ = (own, population, means, description);
         match *ranks {}
     }
 }

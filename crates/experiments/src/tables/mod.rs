@@ -5,9 +5,10 @@ mod mcmahan;
 mod popov;
 mod xu;
 
+use ledger::statement::rounded_up;
 use privacy::{
     AccountError, AccountantKind, Delta, NoiseMultiplier, PrivacyEvent, SamplingRate, UnitError,
-    calibrate::CalibrateError, event::EventError, statement::rounded_up,
+    calibrate::CalibrateError, event::EventError,
 };
 use serde_json::{Value, json};
 use thiserror::Error;

@@ -1,114 +1,168 @@
-//! Who does the local training of a round, and how the sum comes about.
+//! Who takes part in a round, and how their sum comes about: one call, one attempt.
+//!
+//! The loop ([`crate::round`]) asks for one attempt at a time and records what became of it at once, so that nothing of a failure
+//! is lost in a crash. Who is asked, how many come, who vanishes and how updates are added up is the fleet's: in a simulation it is
+//! drawn ([`simulated`]), on a network it is whoever checks in. A fleet asks nobody a second time for an attempt (rule P24).
 
-pub mod secure;
-pub mod threads;
+pub mod simulated;
 
-use device::round::{Drawn, PartError, Task};
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use device::round::Task;
+use ledger::{Failure, FailureReason, ParticipationRecord};
 use privacy::{
     encoding::EncodingError,
-    rng::{NoiseSource, Purpose, StreamKey},
-    stages::Sum,
+    participation::ParticipationError,
+    stages::{NoisedSum, Sum},
 };
 use thiserror::Error;
 
-use self::secure::{SecureError, SecureTask, Secured};
+use crate::{
+    cohort::queue::TooFewLeft,
+    engine::EngineError,
+    plan::{Coding, Phase},
+    randomness::RandomnessError,
+};
+
+/// Which attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct At<'a> {
+    /// Of which releases: [`Phase::stream`].
+    pub stream: &'a str,
+    /// At which step of them.
+    pub step: u64,
+    /// Which round of the run that is.
+    pub round: u64,
+    /// Which attempt at it, from 0.
+    pub attempt: u32,
+    /// Whether it was asked for before, by a program that ended in its midst. Where inputs leave their users, a fleet either
+    /// takes the attempt up where it stood or answers that it was interrupted; it does not ask anybody again.
+    pub again: bool,
+}
 
 /// What a fleet is asked to do.
 #[derive(Debug, Clone, Copy)]
 pub struct RoundTask<'a> {
-    /// Which step of the run.
-    pub round: u64,
+    /// Which attempt.
+    pub at: At<'a>,
     /// What every user is told.
     pub task: Task<'a>,
-    /// Who takes part, where the fleet does not decide.
-    pub cohort: &'a [u64],
-    /// The key of the users' randomness in this attempt, in simulations: [`users_key`]. It opens nothing else of the run, so
-    /// another process of the run may have it.
-    pub users: &'a StreamKey,
+    /// Who takes part, and how sums are made.
+    pub phase: &'a Phase,
+    /// How vectors are encoded.
+    pub coding: &'a Coding,
+    /// The attempts before this one that failed, as the ledger has them, by round: after a restart a fleet that keeps nothing
+    /// finds out from them whom it asked.
+    pub failures: &'a BTreeMap<u64, Vec<Failure>>,
+    /// Set when somebody wants to stop: a fleet that waits for devices stops waiting.
+    pub stop: &'a Stop,
 }
 
-/// The key of the users' randomness in an attempt at a round, by its position ([`crate::randomness::position`]).
-#[must_use]
-pub fn users_key(source: &NoiseSource, position: &[u64]) -> StreamKey {
-    source.stream(Purpose::Rounding, position)
+/// Whether somebody wants a run to stop after what it is doing now.
+#[derive(Debug, Default)]
+pub struct Stop(AtomicBool);
+
+impl Stop {
+    /// Nobody does.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(AtomicBool::new(false))
+    }
+
+    /// Asks it to stop.
+    pub fn ask(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody has asked.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
-/// What is random in one user's part: the stream of their number, whose first word decides the batch.
-#[must_use]
-pub fn drawn(users: &StreamKey, user: u64) -> Drawn {
-    let mut words = users.chunk(user);
-    let batch = words.next_word();
-    Drawn { rounding: words, batch }
-}
-
-/// What comes back.
+/// What became of an attempt.
 #[derive(Debug)]
-pub struct Collected {
-    /// The sum over the users who took part.
-    pub sum: Sum,
-    /// What a simulation may look at; a real fleet has none.
-    pub exact: Vec<(u64, device::round::Exact)>,
-    /// Seconds that the threads worked, all together.
-    pub busy_s: f64,
-    /// Seconds from the first to the last.
-    pub wall_s: f64,
+pub struct Attempted {
+    /// The sum, or why there is none.
+    pub outcome: Outcome,
+    /// What the fleet saw on the way.
+    pub observed: Observed,
 }
 
-/// Why a round came to nothing.
+/// The sum of an attempt, or why there is none.
+#[derive(Debug)]
+pub enum Outcome {
+    /// A sum without noise.
+    Sum(Sum),
+    /// A sum with the noise that users added.
+    Noised(NoisedSum),
+    /// It came to nothing, by the protocol: that is recorded, and the run goes on.
+    Failed(FailureReason),
+}
+
+/// What a fleet saw. There are no counts: how many took part is not released (rules P11 and P23).
+#[derive(Debug, Default)]
+pub struct Observed {
+    /// Who is in the sum; of an attempt that failed, whoever was given the task. None in simulations, where nobody real is.
+    pub participants: Option<ParticipationRecord>,
+    /// Why groups of the cohort came to nothing, where there is a sum without them.
+    pub failed_groups: Vec<FailureReason>,
+    /// What only a simulation can see.
+    pub exact: Option<Exact>,
+}
+
+/// What a simulation saw of an attempt. Not private.
+#[derive(Debug, Default)]
+pub struct Exact {
+    /// What each user did, by their numbers in ascending order.
+    pub users: Vec<(u64, device::round::Exact)>,
+    /// Seconds until it was known who takes part.
+    pub sample_s: f64,
+    /// Seconds from the first user to the sum.
+    pub train_s: f64,
+    /// Seconds that the threads worked meanwhile, all together.
+    pub busy_s: f64,
+}
+
+/// Why a fleet cannot go on: something is wrong with the program, the machine or the plan. An attempt that comes to nothing by
+/// itself is no error, but [`Outcome::Failed`].
 #[derive(Debug, Error)]
 pub enum FleetError {
-    /// A user's part failed.
-    #[error("user {user}: {problem}")]
-    Part {
-        /// Who.
-        user: u64,
-        /// Why.
-        problem: PartError,
-    },
-    /// A user's text cannot be read.
-    #[error("user {user}: {problem}")]
-    Text {
-        /// Who.
-        user: u64,
-        /// Why.
-        problem: corpus::store::StoreError,
-    },
-    /// Parts do not add up.
+    /// Training or adding up.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// Sums that do not fit together.
     #[error(transparent)]
     Sum(#[from] EncodingError),
-    /// Secure aggregation failed; nobody learned anything. Where the protocol says so, the attempt failed and the run goes on.
+    /// The population cannot fill the round.
     #[error(transparent)]
-    Secure(#[from] SecureError),
-    /// A fleet that adds up in the clear.
-    #[error("these processes add up in the clear: run aggregation = \"secagg\" in one process, without mpirun")]
-    NotSecure,
-    /// A thread died.
-    #[error("a thread of the fleet died; nothing was released")]
-    Died,
-    /// Another process of the fleet failed.
-    #[error("rank {rank}: {problem}")]
-    Rank {
-        /// Which.
-        rank: usize,
-        /// What it said.
-        problem: String,
-    },
+    Participation(#[from] ParticipationError),
+    /// The limits on participation leave too few users.
+    #[error(transparent)]
+    TooFewLeft(#[from] TooFewLeft),
+    /// There is nothing to draw from.
+    #[error(transparent)]
+    Randomness(#[from] RandomnessError),
 }
 
-/// Trains the users of a round and adds up what they send. A fleet that fails has released nothing. One call is one attempt: a
-/// fleet asks nobody a second time (rule P24).
+/// Makes attempts at rounds.
 pub trait Fleet {
-    /// One round.
+    /// One attempt. Nothing of it is released or recorded when this returns.
     ///
     /// # Errors
-    /// When the sum is not whole.
-    fn round(&mut self, task: &RoundTask<'_>) -> Result<Collected, FleetError>;
+    /// When the fleet cannot go on; nothing was released.
+    fn attempt(&mut self, task: &RoundTask<'_>) -> Result<Attempted, FleetError>;
 
-    /// One round by secure aggregation.
+    /// What became of the last attempt is durable: what was kept for the case that it is asked for again can go. `failed` is why
+    /// it failed, where it did; that may be something that the fleet does not know of, such as a release that was refused.
     ///
     /// # Errors
-    /// When there is no sum, or this fleet has no secure aggregation.
-    fn secure_round(&mut self, _task: &RoundTask<'_>, _secure: &SecureTask<'_>) -> Result<Secured, FleetError> {
-        Err(FleetError::NotSecure)
+    /// When something must be taken to be there still.
+    fn settled(&mut self, _at: At<'_>, _failed: Option<FailureReason>) -> Result<(), FleetError> {
+        Ok(())
     }
 }

@@ -6,21 +6,19 @@
 pub mod rehearsal;
 mod securely;
 
-use lm::model::parameters::Role;
-use privacy::{AccountError, AccountantKind, Epsilon, PrivacyEvent, ledger::Budget};
+use ledger::Budget;
+use privacy::{AccountError, AccountantKind, Epsilon, PrivacyEvent};
 use serde::Serialize;
 use thiserror::Error;
 
 use self::rehearsal::Rehearsal;
 use crate::{
     config::ConfigError,
+    engine::Means,
     optimizer::OptimizerKind,
     plan::{Phase, Plan},
-    run::{Means, Opened},
+    run::Opened,
 };
-
-/// Sequences that a thread evaluates at once.
-const EVALUATED_ROWS: u64 = 64;
 
 /// A rehearsal is work of every kind: its errors are passed on as they are.
 pub type WorkError = Box<dyn std::error::Error + Send + Sync>;
@@ -144,7 +142,7 @@ impl Forecast {
         measuring: impl FnOnce(),
     ) -> Result<Self, ForecastError> {
         let budget = budget(plan, opened)?;
-        let rounds = budget.as_ref().map_or(plan.config.rounds, |end| end.rounds.min(plan.config.rounds));
+        let rounds = budget.as_ref().map_or(plan.rounds, |end| end.rounds.min(plan.rounds));
         let epsilon = epsilons(plan, opened, points)?;
         measuring();
         let measured = rehearsal::rehearse(plan, opened, means)?;
@@ -155,7 +153,7 @@ impl Forecast {
             budget,
             rounds,
             participations: plan.planned_participations(rounds),
-            memory_bytes: memory(plan, means),
+            memory_bytes: memory(plan, opened, means),
             traffic_bytes: traffic(plan, rounds)?,
             time: time(plan, rounds, means, measured),
             warnings: before.chain(plan.warnings.iter().cloned()).collect(),
@@ -168,7 +166,7 @@ impl Forecast {
 /// # Errors
 /// When the plan is refused or not judged.
 pub fn epsilons(plan: &Plan, opened: &Opened, count: u64) -> Result<Vec<Point>, ForecastError> {
-    points(plan.config.rounds, count).map(|round| point(plan, opened, round)).collect()
+    points(plan.rounds, count).map(|round| point(plan, opened, round)).collect()
 }
 
 /// Rounds at about so many even steps, the last among them.
@@ -208,9 +206,9 @@ fn budget(plan: &Plan, opened: &Opened) -> Result<Option<BudgetEnd>, ForecastErr
             Ok::<bool, ForecastError>(judged.rho.is_some_and(|rho| rho <= max_rho))
         }
     };
-    let (mut paid, mut beyond) = (0, plan.config.rounds + 1);
-    if fits(plan.config.rounds)? {
-        paid = plan.config.rounds;
+    let (mut paid, mut beyond) = (0, plan.rounds + 1);
+    if fits(plan.rounds)? {
+        paid = plan.rounds;
     }
     while beyond > paid + 1 {
         let middle = paid.midpoint(beyond);
@@ -220,18 +218,12 @@ fn budget(plan: &Plan, opened: &Opened) -> Result<Option<BudgetEnd>, ForecastErr
 }
 
 /// What is held at once, by the sizes of model and plan.
-fn memory(plan: &Plan, means: Means) -> Memory {
-    let (model, threads) = (&plan.model, means.threads as u64);
+fn memory(plan: &Plan, opened: &Opened, means: Means) -> Memory {
+    let (learner, threads) = (opened.learner().memory(), means.threads as u64);
     let parameters = plan.parameters.len() as u64;
     let coordinates = plan.phases().iter().map(|p| p.coordinates() as u64).max().unwrap_or(0);
-    let tables = plan.parameters.range(Role::Embedding).len() + plan.parameters.range(Role::OutputEmbedding).len();
-    // Matrices are kept twice, for the ways there and back; tables once.
-    let weights = 2 * parameters - tables as u64;
-    let tokens = (plan.local.batch * plan.local.unroll) as u64;
-    let wide = (2 * model.cell.gates().len() + 5) * model.hidden + 2 * model.embedding;
-    let activations = tokens * (model.vocabulary + model.layers * wide) as u64;
     // Beside the trainer: the difference, the same as integers, and the thread's sum.
-    let training = threads * (4 * (weights + activations + parameters + coordinates) + 8 * coordinates);
+    let training = threads * (learner.trainer + 4 * (parameters + coordinates) + 8 * coordinates);
     let moments = match plan.optimizer {
         OptimizerKind::Sgd => 0,
         OptimizerKind::Momentum { .. } | OptimizerKind::Adagrad { .. } => 1,
@@ -240,8 +232,7 @@ fn memory(plan: &Plan, means: Means) -> Memory {
     // The model and its first parameters; the sum, its noise, and the release as bytes.
     let server = 4 * parameters * (2 + moments) + 3 * 8 * coordinates;
     let mechanism = plan.phases().iter().map(Phase::mechanism_memory).max().unwrap_or(0);
-    let lines = threads * EVALUATED_ROWS * (model.vocabulary + wide) as u64;
-    let evaluation = 4 * (weights + lines + plan.config.evaluation.most_tokens as u64);
+    let evaluation = learner.predictor + threads * learner.piece + 4 * plan.evaluation.most_tokens as u64;
     Memory { training, server, mechanism, evaluation, total: training + server + mechanism + evaluation }
 }
 
@@ -261,7 +252,7 @@ fn traffic(plan: &Plan, rounds: u64) -> Result<Traffic, ConfigError> {
 }
 
 fn time(plan: &Plan, rounds: u64, means: Means, measured: Rehearsal) -> Time {
-    let every = plan.config.evaluation.every;
+    let every = plan.evaluation.every;
     let evaluations = rounds / every + 1 + u64::from(!rounds.is_multiple_of(every));
     let training = plan.planned_participations(rounds) as f64 * measured.seconds_per_user;
     let rounds_s = training + rounds as f64 * measured.seconds_per_round;

@@ -8,28 +8,25 @@
 use std::time::{Duration, Instant};
 
 use corpus::synth::{Crowd, Dialect, SynthPlan};
+use ledger::{Start, Unit};
 use lm::tokenizer::Tokenizer;
-use privacy::{
-    ledger::{Start, Unit, file::Place},
-    rng::{Randomness, SimulationKey},
-};
+use privacy::rng::{NoiseSource, Randomness, SimulationKey};
 use serde::Serialize;
 
 use super::{WorkError, securely};
 use crate::{
+    cohort::Sampler,
     config::DataKind,
-    evaluate::Evaluator,
-    fleet::{
-        Collected, Fleet, FleetError, RoundTask,
-        secure::{SecureTask, Secured},
-        threads::ThreadFleet,
-    },
+    engine::{self, Engine, Means, Summed, Users},
+    evaluate::HeldOut,
+    fleet::{Attempted, Exact, Fleet, FleetError, Observed, Outcome, RoundTask, Stop, simulated::users_key},
+    ledger_file::Place,
     metrics::Timing,
     plan::Plan,
-    population::{Examples, Population, SyntheticPopulation},
+    population::{EachPost, Population, SyntheticPopulation},
     randomness::RunRandomness,
     round::{Loop, Round, State},
-    run::{Means, Opened},
+    run::Opened,
 };
 
 /// How long users are trained to measure how long one takes.
@@ -59,20 +56,19 @@ pub struct Rehearsal {
 /// Rehearses a plan.
 pub(super) fn rehearse(plan: &Plan, opened: &Opened, means: Means) -> Result<Rehearsal, WorkError> {
     let crowd = match plan.config.data.kind {
-        DataKind::Synthetic => opened.population(plan.config.unit)?,
+        DataKind::Synthetic => opened.population(plan.ledger.unit)?,
         DataKind::Store => made_up(plan, opened)?,
     };
     let plan = &thrown_away(plan);
-    let mut fleet = Few::new(ThreadFleet::new(crowd.as_ref(), &plan.model, &plan.local, means.kernels, means.threads)?);
-    fleet.users_there = crowd.users();
-    fleet.at_a_time = means.threads;
+    let engine = engine::of(&plan.local, opened.learner(), means)?;
+    let mut fleet = Few::new(plan, crowd.as_ref(), engine, means.threads);
     let folder = tempfile::tempdir()?;
     let (ledger, _) = Place::new(folder.path().join("ledger.jsonl")).create(plan.ledger.clone(), 0)?;
     let state = State::new(plan, opened.first_parameters().to_vec())?;
-    let mut rounds = Loop::new(plan, randomness(plan.randomness()), ledger, state, means.threads);
+    let mut rounds = Loop::new(plan, opened.learner(), randomness(plan.randomness()), ledger, state, means.threads);
     let mut seconds_per_round = f64::INFINITY;
-    for _ in 0..ROUNDS.min(plan.config.rounds) {
-        let Round::Done(done) = rounds.round(&mut fleet, 0)? else { break };
+    for _ in 0..ROUNDS.min(plan.rounds) {
+        let Round::Done(done) = rounds.round(&mut fleet, &Stop::new(), 0)? else { break };
         let Timing { sample_s, release_s, ledger_s, optimizer_s, .. } = done.timing;
         seconds_per_round = seconds_per_round.min(sample_s + release_s + ledger_s + optimizer_s);
     }
@@ -91,8 +87,8 @@ pub(super) fn rehearse(plan: &Plan, opened: &Opened, means: Means) -> Result<Reh
 /// People who stand for those of a store: other text, the same model and vocabulary.
 fn made_up<'a>(plan: &Plan, opened: &'a Opened) -> Result<Box<dyn Population + 'a>, WorkError> {
     let crowd = Crowd::new(SynthPlan::new(1, CROWD, Dialect::Informal))?;
-    let users = SyntheticPopulation::new(crowd, Tokenizer::new(opened.rules()), opened.vocabulary());
-    Ok(if plan.config.unit == Unit::Example { Box::new(Examples::new(users)?) } else { Box::new(users) })
+    let users = SyntheticPopulation::new(crowd, Tokenizer::new(opened.rules()), opened.vocabulary(), opened.learner());
+    Ok(if plan.ledger.unit == Unit::Example { Box::new(EachPost::new(users)?) } else { Box::new(users) })
 }
 
 /// The same plan for a ledger that nobody will read: seeded, without a budget or a past.
@@ -122,24 +118,24 @@ fn evaluation(
     tokens_per_user: f64,
     means: Means,
 ) -> Result<f64, WorkError> {
-    let wanted = &plan.config.evaluation;
+    let wanted = &plan.evaluation;
     // Whole users are evaluated, also where posts are the units.
-    let there = if plan.config.unit == Unit::Example { f64::INFINITY } else { wanted.users as f64 * tokens_per_user };
+    let there = if plan.ledger.unit == Unit::Example { f64::INFINITY } else { wanted.users as f64 * tokens_per_user };
     let all = there.min(wanted.most_tokens as f64);
-    let few = Evaluator::new(crowd, 0..crowd.users(), wanted.most_tokens.min(EVALUATED), plan.model.vocabulary)?;
-    if few.tokens() == 0 {
+    let few = HeldOut::new(crowd, 0..crowd.users(), wanted.most_tokens.min(EVALUATED), opened.learner())?;
+    if few.examples() == 0 {
         return Ok(0.0);
     }
     let watch = Instant::now();
-    few.evaluate(&plan.model, opened.first_parameters(), means.kernels, means.threads)?;
-    Ok(watch.elapsed().as_secs_f64() * all / few.tokens() as f64)
+    few.evaluate(opened.learner(), opened.first_parameters(), means.kernels, means.threads)?;
+    Ok(watch.elapsed().as_secs_f64() * all / few.examples() as f64)
 }
 
 /// A fleet that trains a few users of each cohort.
 struct Few<'a> {
-    fleet: ThreadFleet<'a>,
-    /// Who is not there is somebody else.
-    users_there: u64,
+    plan: &'a Plan,
+    population: &'a dyn Population,
+    engine: Box<dyn Engine + 'a>,
     /// Users of the next try.
     at_a_time: usize,
     trained: u64,
@@ -148,44 +144,66 @@ struct Few<'a> {
 }
 
 impl<'a> Few<'a> {
-    const fn new(fleet: ThreadFleet<'a>) -> Self {
-        Self { fleet, users_there: 1, at_a_time: 1, trained: 0, tokens: 0, seconds: 0.0 }
+    fn new(plan: &'a Plan, population: &'a dyn Population, engine: Box<dyn Engine + 'a>, at_a_time: usize) -> Self {
+        Self { plan, population, engine, at_a_time, trained: 0, tokens: 0, seconds: 0.0 }
     }
 
-    /// The first users of a cohort, as they are numbered here.
-    fn some(&self, cohort: &[u64], count: usize) -> Vec<u64> {
+    /// The first users of a cohort, as they are numbered here: who is not there is somebody else.
+    fn some(&self, cohort: &[u64]) -> Vec<u64> {
         let cohort = if cohort.is_empty() { &[0] } else { cohort };
-        cohort.iter().cycle().take(count).map(|user| user % self.users_there.max(1)).collect()
+        cohort.iter().cycle().take(self.at_a_time).map(|user| user % self.population.users().max(1)).collect()
     }
-}
 
-impl Fleet for Few<'_> {
-    fn round(&mut self, task: &RoundTask<'_>) -> Result<Collected, FleetError> {
-        let first = self.some(task.cohort, self.at_a_time);
+    fn sum(&mut self, task: &RoundTask<'_>, cohort: &[u64]) -> Result<Summed, FleetError> {
+        let key = users_key(&source(), &[task.at.round]);
+        let users = Users { population: self.population, numbers: &self.some(cohort), key: &key };
+        Ok(self.engine.sum(&task.task, &users)?)
+    }
+
+    /// Trains some users; the first time so many that there is something to measure.
+    fn train(&mut self, task: &RoundTask<'_>, cohort: &[u64]) -> Result<Summed, FleetError> {
         let began = Instant::now();
-        let mut collected = self.fleet.round(&RoundTask { cohort: &first, ..*task })?;
+        let mut summed = self.sum(task, cohort)?;
         if self.trained > 0 {
-            return Ok(collected);
+            return Ok(summed);
         }
         // The first users warmed it up; more and more follow, so that what the last wait for does not count.
         while self.trained == 0 || began.elapsed() < TRAINING {
             if began.elapsed() < TRAINING / 4 {
                 self.at_a_time *= 2;
             }
-            let users = self.some(task.cohort, self.at_a_time);
-            collected = self.fleet.round(&RoundTask { cohort: &users, ..*task })?;
-            self.trained += collected.exact.len() as u64;
-            self.tokens += collected.exact.iter().map(|(_, exact)| exact.tokens as u64).sum::<u64>();
-            self.seconds += collected.wall_s;
+            let watch = Instant::now();
+            summed = self.sum(task, cohort)?;
+            self.seconds += watch.elapsed().as_secs_f64();
+            self.trained += summed.exact.len() as u64;
+            self.tokens += summed.exact.iter().map(|(_, exact)| exact.tokens as u64).sum::<u64>();
         }
-        Ok(collected)
+        Ok(summed)
     }
+}
 
-    /// The same users, whose sum nobody looks at; how long secure aggregation takes is measured apart from it.
-    fn secure_round(&mut self, task: &RoundTask<'_>, secure: &SecureTask<'_>) -> Result<Secured, FleetError> {
-        let Collected { exact, busy_s, wall_s, .. } = self.round(task)?;
-        let survivors = u64::from(secure.secure.least_survivors);
-        let sum = vec![0; secure.residues.len()].into();
-        Ok(Secured { sum, survivors, exact, busy_s, wall_s })
+fn source() -> NoiseSource {
+    SimulationKey::new(0).into()
+}
+
+impl Fleet for Few<'_> {
+    /// Where sums are secure, nobody looks at this one: how long secure aggregation takes is measured apart from it.
+    fn attempt(&mut self, task: &RoundTask<'_>) -> Result<Attempted, FleetError> {
+        let began = Instant::now();
+        let (round, phase) = (task.at.round, task.phase);
+        let population = self.plan.ledger.population;
+        let cohort =
+            Sampler::new(phase.participation, population, phase.cohort, self.plan.rounds)?.cohort(&source(), round);
+        let sample_s = began.elapsed().as_secs_f64();
+        let Summed { sum, exact, busy_s } = self.train(task, &cohort)?;
+        let outcome = match (&phase.secure, &task.coding.residues) {
+            (Some(secure), Some(residues)) if secure.noise.is_some() => {
+                let zeros = vec![0; residues.len()];
+                Outcome::Noised(residues.noised_sum(&zeros, u64::from(secure.least_survivors))?)
+            }
+            _ => Outcome::Sum(sum),
+        };
+        let exact = Exact { users: exact, sample_s, busy_s, ..Exact::default() };
+        Ok(Attempted { outcome, observed: Observed { exact: Some(exact), ..Observed::default() } })
     }
 }

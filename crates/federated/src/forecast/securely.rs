@@ -13,7 +13,7 @@ use secagg::{
 };
 
 use super::WorkError;
-use crate::{plan::Plan, run::Means};
+use crate::{engine::Means, plan::Plan};
 
 /// Clients of the round that is measured: everybody is everybody's neighbour.
 const CLIENTS: u32 = 12;

@@ -18,9 +18,11 @@ mod stages;
 #[cfg(test)]
 mod tests;
 
-use device::local::{Algorithm, LocalPlan, check_learning_rate};
+use device::{
+    learner::{Layout, Part},
+    local::{Algorithm, LocalPlan, check_learning_rate},
+};
 use ledger::{self, Aggregation, Budget, DataSource, PublicData, Start};
-use lm::model::{config::ModelConfig, parameters::ParameterLayout};
 use privacy::{
     Adjacency, ClipNorm, Delta, Epsilon, NoiseMultiplier, Participation, PrivacyEvent,
     clip::{AdaptiveClipPlan, ClipStep},
@@ -36,7 +38,8 @@ pub use self::{
 };
 use crate::{
     config::{
-        ClipKind, Config, ConfigError, EstimatorKind, LocalAlgorithm, MechanismKind, ParticipationKind, ServerOptimizer,
+        ClipKind, Config, ConfigError, EstimatorKind, Evaluation, LocalAlgorithm, MechanismKind, ParticipationKind,
+        ServerOptimizer,
     },
     optimizer::OptimizerKind,
 };
@@ -44,8 +47,8 @@ use crate::{
 /// What a plan must know of what is opened elsewhere. None of it is measured on users.
 #[derive(Debug, Clone)]
 pub struct Setting {
-    /// What the model is made of.
-    pub model: ModelConfig,
+    /// How the parameters of the model lie.
+    pub parameters: Layout,
     /// Whose text it is.
     pub data: DataSource,
     /// What it was before.
@@ -63,18 +66,26 @@ pub struct Plan {
     pub config: Config,
     /// The same as text, with everything resolved: what a run is bound to.
     pub settings: String,
-    /// What the model is made of.
-    pub model: ModelConfig,
-    /// Its parameters.
-    pub parameters: ParameterLayout,
+    /// Rounds.
+    pub rounds: u64,
+    /// How the parameters of the model lie.
+    pub parameters: Layout,
     /// What users do.
     pub local: LocalPlan,
+    /// w_hat: a user with at least so many tokens has weight 1; none for weight 1 for all.
+    pub full_weight_tokens: Option<f64>,
+    /// What simulated devices do.
+    pub devices: Devices,
     /// What the server does.
     pub optimizer: OptimizerKind,
     /// How the clip follows a quantile, if it does.
     pub adaptive: Option<AdaptiveClipPlan>,
     /// What the ledger begins with.
     pub ledger: ledger::Plan,
+    /// When and on how much the model is measured.
+    pub evaluation: Evaluation,
+    /// Rounds between checkpoints.
+    pub checkpoint_every: u64,
     /// What is not wrong, and should be known.
     pub warnings: Vec<String>,
     /// What was released before the run, without privacy.
@@ -83,10 +94,29 @@ pub struct Plan {
     stages: Vec<Stage>,
 }
 
+/// What the devices of a simulation do, beside training.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Devices {
+    /// The share of them that vanish in the midst of a round.
+    pub vanish: f64,
+    /// Those with lower numbers spoil every secure sum that they take part in.
+    pub spoilers: u64,
+    /// F: whoever was asked for so many attempts that failed is not asked any more, where devices come by themselves.
+    pub leave_out_after: u64,
+}
+
+impl Devices {
+    fn new(config: &Config) -> Self {
+        let secagg = config.secagg.clone().unwrap_or_default();
+        let vanish = config.participation.vanish.unwrap_or(0.0);
+        Self { vanish, spoilers: secagg.spoilers, leave_out_after: secagg.leave_out_after }
+    }
+}
+
 /// What [`Phase`]s and [`Stage`]s are made from.
 struct Draft<'a> {
     config: &'a Config,
-    parameters: &'a ParameterLayout,
+    parameters: &'a Layout,
     adjacency: Adjacency,
 }
 
@@ -98,7 +128,7 @@ impl Plan {
     pub fn new(config: Config, setting: &Setting) -> Result<Self, ConfigError> {
         checks::check(&config)?;
         let settings = config.to_toml()?;
-        let parameters = ParameterLayout::new(&setting.model).map_err(|e| ConfigError::new("model", e))?;
+        let parameters = setting.parameters.clone();
         let local = local(&config)?;
         let optimizer = optimizer(&config)?;
         let adaptive = adaptive(&config)?;
@@ -107,16 +137,19 @@ impl Plan {
         let ledger = ledger_plan(&draft, &phases, setting)?;
         ledger.check().map_err(|e| of_ledger(&e))?;
         let warnings = checks::warnings(&config, &phases);
-        let (model, non_private) = (setting.model.clone(), setting.non_private.clone());
         Ok(Self {
-            model,
+            rounds: config.rounds,
             parameters,
             local,
+            full_weight_tokens: config.estimator.full_weight_tokens,
+            devices: Devices::new(&config),
             optimizer,
             adaptive,
             ledger,
+            evaluation: config.evaluation.clone(),
+            checkpoint_every: config.checkpoint.every,
             warnings,
-            non_private,
+            non_private: setting.non_private.clone(),
             phases,
             stages,
             settings,
@@ -170,7 +203,7 @@ impl Plan {
     /// Participations before a round, as planned.
     #[must_use]
     pub fn planned_participations(&self, round: u64) -> u64 {
-        let ends = self.stages[1..].iter().map(|s| s.from).chain([self.config.rounds]);
+        let ends = self.stages[1..].iter().map(|s| s.from).chain([self.rounds]);
         self.stages.iter().zip(ends).map(|(s, end)| s.cohort * end.min(round).saturating_sub(s.from)).sum()
     }
 
@@ -332,11 +365,11 @@ fn adaptive(config: &Config) -> Result<Option<AdaptiveClipPlan>, ConfigError> {
 }
 
 /// How updates are bounded by a clip norm.
-fn rule(config: &Config, parameters: &ParameterLayout, clip: ClipNorm) -> Result<ClipRule, ClipRuleError> {
+fn rule(config: &Config, parameters: &Layout, clip: ClipNorm) -> Result<ClipRule, ClipRuleError> {
     match config.clip.kind {
         ClipKind::Flat | ClipKind::Adaptive => Ok(ClipRule::Flat(clip)),
         ClipKind::PerLayer => {
-            let lens: Vec<usize> = parameters.parameters().iter().map(|p| p.rows * p.columns).collect();
+            let lens: Vec<usize> = parameters.parts().iter().map(Part::len).collect();
             ClipRule::even_layers(clip, &lens)
         }
     }

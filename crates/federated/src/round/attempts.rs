@@ -1,7 +1,8 @@
 //! Attempts at a round: who is asked, what becomes of one that fails, and what of one in whose midst the program ended.
 //!
-//! A device gives one input for a step, ever (rule P24): two sums over almost the same devices differ by somebody's input. So an
-//! attempt that was begun and is not recorded as released has failed, and nobody who was asked for it is asked for that step
+//! A device gives one input for a step, ever (rule P24): two sums over almost the same devices differ by somebody's input. So after
+//! a restart the same attempt is asked for again ([`At::again`]): the fleet takes it up where it stood, or answers that it was
+//! interrupted. An attempt that is not recorded as released has failed, and nobody who was asked for it is asked for that step
 //! again. What follows depends on how users come to take part:
 //!
 //! - sampled ([`privacy::Participation::is_sampled`]): the step is passed over. Asking others would be another sampling than the
@@ -15,16 +16,14 @@
 //! With `aggregation = "plain"` the program adds up by itself: no input leaves it, nothing is left of one after a crash, and the
 //! round is done again with the same users.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
-use ledger::{Attempt, Failure, FailureReason, Ledger, LedgerStore};
-use privacy::rng::NoiseSource;
+use ledger::{Attempt, Failure, FailureReason, Ledger, LedgerStore, ParticipationRecord};
 
 use super::{Loop, RoundError};
 use crate::{
-    cohort::{Sampler, left_out::LeftOut, queue::Queue},
+    fleet::{At, Fleet},
     plan::{Phase, Plan},
-    randomness::OfRound,
 };
 
 /// Attempts at a step that may fail before the run stops. By chance alone a round fails once in `2^failure_bits`; one spoiler
@@ -82,12 +81,33 @@ pub(crate) fn settled_rounds<S: LedgerStore>(plan: &Plan, ledger: &Ledger<S>) ->
     plan.phases().iter().map(of_phase).sum()
 }
 
-impl<S: LedgerStore> Loop<'_, S> {
-    /// Which attempt at the round the next one is.
+impl<'a, S: LedgerStore> Loop<'a, S> {
+    /// All attempts that failed, by round.
+    pub(super) fn failures(&self) -> BTreeMap<u64, Vec<Failure>> {
+        let of_phase = |phase: &'a Phase| {
+            let of_step = |(step, all): (u64, &[Failure])| (phase.first + step, all.to_vec());
+            self.ledger.failed_steps(&phase.stream).map(of_step)
+        };
+        self.plan.phases().iter().flat_map(of_phase).collect()
+    }
+
+    /// Which attempt at the round the next one is; noted, durably, before users are asked, where their inputs leave them.
     ///
     /// # Errors
     /// When too many have failed.
-    pub(super) fn next_attempt(&self) -> Result<u32, RoundError> {
+    pub(super) fn begin_attempt(&mut self) -> Result<At<'a>, RoundError> {
+        let (phase, step) = self.place();
+        let (stream, round) = (phase.stream.as_str(), self.state.round);
+        let attempt = self.next_attempt()?;
+        let again = self.interrupted()?.is_some();
+        if phase.secure.is_some() && !again {
+            self.ledger.begin_attempt(stream, step)?;
+        }
+        Ok(At { stream, step, round, attempt, again })
+    }
+
+    /// Which attempt at the round the next one is.
+    fn next_attempt(&self) -> Result<u32, RoundError> {
         let failures = failures(self.plan, &self.ledger, self.state.round);
         if failures.iter().filter(|failure| !failure.reason.is_of_the_server()).count() >= MOST_FAILED_ATTEMPTS {
             return Err(RoundError::TooManyFailed { round: self.state.round, attempts: MOST_FAILED_ATTEMPTS });
@@ -96,6 +116,28 @@ impl<S: LedgerStore> Loop<'_, S> {
             return Err(RoundError::TooManyInterrupted { round: self.state.round, times: MOST_INTERRUPTIONS });
         }
         Ok(failures.last().map_or(0, |last| last.attempt + 1))
+    }
+
+    /// The attempt at the next round in whose midst the program ended, if there is one.
+    fn interrupted(&self) -> Result<Option<u32>, RoundError> {
+        let (phase, step) = self.place();
+        let begun = self.ledger.interrupted()?;
+        Ok(begun.filter(|begun| begun.stream == phase.stream && begun.step == step).map(|begun| begun.attempt))
+    }
+
+    /// Records an attempt in whose midst the program ended, where nobody will ask for it again: whoever was asked may have sent an
+    /// input.
+    ///
+    /// # Errors
+    /// When it cannot be recorded.
+    pub fn abandon(&mut self, time: u64) -> Result<Option<Failed>, RoundError> {
+        if self.state.round == self.plan.rounds || self.ledger.is_closed() {
+            return Ok(None);
+        }
+        let (phase, step) = self.place();
+        let Some(attempt) = self.interrupted()? else { return Ok(None) };
+        let at = At { stream: &phase.stream, step, round: self.state.round, attempt, again: true };
+        self.fail(at, FailureReason::Interrupted, None, None, time).map(Some)
     }
 
     /// How many attempts were interrupted since the last one that came to its end, at this round or at those that were passed over
@@ -110,41 +152,24 @@ impl<S: LedgerStore> Loop<'_, S> {
         (0..round).rev().take_while(|round| last(*round).as_ref().is_some_and(interrupted)).count()
     }
 
-    /// Notes, durably, that users are asked, where their inputs leave them.
-    pub(super) fn begin_attempt(&mut self) -> Result<(), RoundError> {
-        let phase = self.plan.phase(self.state.round);
-        if phase.secure.is_some() {
-            self.ledger.begin_attempt(&phase.stream, self.state.round - phase.first)?;
-        }
-        Ok(())
-    }
-
     /// Records an attempt that failed, before anything else happens.
-    pub(super) fn fail(&mut self, attempt: u32, reason: FailureReason, time: u64) -> Result<Failed, RoundError> {
-        let round = self.state.round;
-        let phase = self.plan.phase(round);
-        let of_ledger =
-            Attempt { stream: &phase.stream, number: attempt, declared: phase.cohort, participations: None, time };
-        let _receipt = self.ledger.record_failed(round - phase.first, reason, of_ledger)?;
-        self.queue = None;
-        self.randomness.failed()?;
+    pub(super) fn fail(
+        &mut self,
+        at: At<'_>,
+        reason: FailureReason,
+        participations: Option<&ParticipationRecord>,
+        fleet: Option<&mut (dyn Fleet + '_)>,
+        time: u64,
+    ) -> Result<Failed, RoundError> {
+        let At { stream, step, round, attempt, .. } = at;
+        let declared = self.plan.phase(round).cohort;
+        let of_ledger = Attempt { stream, number: attempt, declared, participations, time };
+        let _receipt = self.ledger.record_failed(step, reason, of_ledger)?;
+        if let Some(fleet) = fleet {
+            fleet.settled(at, Some(reason))?;
+        }
         let passed_over = self.pass_over()?;
         Ok(Failed { round, attempt, reason, passed_over })
-    }
-
-    /// Records an attempt at this round in whose midst the program ended: whoever was asked may have sent an input.
-    pub(super) fn settle_interrupted(&mut self, time: u64) -> Result<Option<Failed>, RoundError> {
-        if self.state.round == self.plan.config.rounds || self.ledger.is_closed() {
-            return Ok(None);
-        }
-        let phase = self.plan.phase(self.state.round);
-        let step = self.state.round - phase.first;
-        match self.ledger.interrupted()? {
-            Some(begun) if begun.stream == phase.stream && begun.step == step => {
-                self.fail(begun.attempt, FailureReason::Interrupted, time).map(Some)
-            }
-            _ => Ok(None),
-        }
     }
 
     /// Moves on past the round if it failed and its users are sampled; says whether it did.
@@ -160,40 +185,5 @@ impl<S: LedgerStore> Loop<'_, S> {
         }
         self.state.round += 1;
         Ok(true)
-    }
-
-    /// Who is asked, and the queue from which they were taken, to be kept when the attempt is recorded.
-    pub(super) fn cohort(&mut self, drawn: &OfRound) -> Result<(Vec<u64>, Option<Queue>), RoundError> {
-        let round = self.state.round;
-        if self.plan.phase(round).participation.is_sampled() {
-            return Ok((self.sampled(&drawn.cohort)?, None));
-        }
-        let sampler = self.sampler(round)?;
-        if self.ledger.failed_attempts() == 0 {
-            return Ok((sampler.cohort(&drawn.cohort, round), None));
-        }
-        let mut queue = match self.queue.take() {
-            Some(queue) => queue,
-            None => self.queue_of_the_past(&sampler, &drawn.cohort)?,
-        };
-        let users = queue.next(&sampler, &drawn.cohort, round)?;
-        Ok((users, Some(queue)))
-    }
-
-    /// The queue after all attempts that the ledger has: the report goal and the limits of arrivals are constants of the plan.
-    fn queue_of_the_past(&self, sampler: &Sampler, source: &NoiseSource) -> Result<Queue, RoundError> {
-        let population = self.plan.config.participation.population;
-        let after = self.plan.config.secagg.clone().unwrap_or_default().leave_out_after;
-        let mut queue = Queue::new(LeftOut::new(source, population, after));
-        for round in 0..=self.state.round {
-            for failure in failures(self.plan, &self.ledger, round) {
-                let users = queue.next(sampler, source, round)?;
-                queue.failed(&users, failure.reason);
-            }
-            if round < self.state.round {
-                queue.next(sampler, source, round)?;
-            }
-        }
-        Ok(queue)
     }
 }

@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use crate::ledger_file::FileStore;
+use device::learner::Part;
 use ledger::{
     DataSource, Ledger, LedgerError,
     statement::{Statement, rounded_up},
 };
-use lm::folder::{Folder, Guarantee, Weights};
+use lm::folder::{Folder, Guarantee, Learned, LearnedConfig, LearnedPart, Weights};
 use privacy::{Epsilon, Rho};
 use serde::{Deserialize, Serialize};
 
@@ -90,6 +91,7 @@ impl Run<'_> {
     /// # Errors
     /// When the disk fails.
     pub fn finish(&mut self) -> Result<Ending, RunError> {
+        self.abandon()?;
         self.evaluate_now()?;
         self.checkpoint()?;
         self.find_out_whether_over()?;
@@ -102,10 +104,36 @@ impl Run<'_> {
     /// # Errors
     /// When the disk fails.
     pub fn finish_undecided(&mut self) -> Result<Ending, RunError> {
+        self.abandon()?;
         self.evaluate_now()?;
         self.checkpoint()?;
         self.find_out_whether_over()?;
         self.leave()
+    }
+
+    /// The model as its files have it.
+    fn weights(&self) -> Weights {
+        let (learner, values) = (self.opened.learner(), self.state().model.clone());
+        if let Some(config) = learner.recurrent() {
+            return Weights::Recurrent { config: config.clone(), values };
+        }
+        let part = |part: &Part| LearnedPart { name: part.name.clone(), rows: part.rows, columns: part.columns };
+        let config = LearnedConfig {
+            learner: learner.name().to_owned(),
+            vocabulary: self.opened.vocabulary().len(),
+            settings: learner.settings(),
+            parts: learner.layout().parts().iter().map(part).collect(),
+        };
+        Weights::Learned(Learned { config, values })
+    }
+
+    /// Records an attempt in whose midst the program ended, now that nobody asks for it again.
+    fn abandon(&mut self) -> Result<(), RunError> {
+        let time = self.time();
+        if let Some(failed) = self.rounds.abandon(time)? {
+            self.warnings.push(failed.to_string());
+        }
+        Ok(())
     }
 
     /// Writes report and model.
@@ -133,7 +161,7 @@ impl Run<'_> {
             name: self.plan.config.model.preset.clone().unwrap_or_else(|| "keyhush".into()),
             rules: self.opened.rules(),
             vocabulary: self.opened.vocabulary().clone(),
-            weights: Weights::Recurrent { config: self.plan.model.clone(), values: self.state().model.clone() },
+            weights: self.weights(),
             guarantee,
         };
         model_folder::write(&model, &self.folder.join(MODEL_FOLDER))?;

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use device::learner::LearnerError;
 use ledger::LedgerError;
 use thiserror::Error;
 
 use crate::{
-    config::ConfigError, evaluate::EvaluateError, files::FileError, heads::HeadsError, model_folder::ModelFolderError,
-    population::ExamplesError, round::RoundError,
+    config::ConfigError, files::FileError, heads::HeadsError, model_folder::ModelFolderError,
+    population::EachPostError, round::RoundError,
 };
 
 /// Why a run cannot go on.
@@ -27,7 +28,7 @@ pub enum RunError {
     Text(#[from] corpus::store::StoreError),
     /// Posts as units.
     #[error(transparent)]
-    Examples(#[from] ExamplesError),
+    Posts(#[from] EachPostError),
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
@@ -39,7 +40,7 @@ pub enum RunError {
     Round(Box<RoundError>),
     /// An evaluation.
     #[error(transparent)]
-    Evaluate(#[from] EvaluateError),
+    Evaluate(#[from] LearnerError),
     /// A page.
     #[error(transparent)]
     Chart(#[from] crate::chart::ChartError),

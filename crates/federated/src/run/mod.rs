@@ -43,9 +43,10 @@ use crate::ledger_file::{FileStore, Place};
 use crate::{
     checkpoint::Checkpoints,
     config::{Config, Document},
-    evaluate::Evaluator,
+    engine::Means,
+    evaluate::HeldOut,
     files::{self, FileError, Lines},
-    fleet::Fleet,
+    fleet::{Fleet, Stop},
     heads::{self, HeadsError},
     metrics::{DIAGNOSTICS_FILE, DiagnosticsHead, METRICS_FILE, Metrics, TIMING_FILE, Timing},
     plan::{BEFORE, Phase, Plan},
@@ -57,7 +58,6 @@ use crate::{
     tensorboard,
 };
 use ledger::{Attempt, Ended, Import, Ledger, PseudonymKey, Publication, Unit, statement::Statement};
-use lm::kernels::KernelPath;
 use privacy::{
     PrivacyEvent,
     rng::{Randomness, SimulationKey},
@@ -90,15 +90,6 @@ impl From<HeadsError> for RunError {
             other => Self::Heads(Box::new(other)),
         }
     }
-}
-
-/// With what a run is computed; nothing of it changes a bit of the result but the kernels, which are recorded.
-#[derive(Debug, Clone, Copy)]
-pub struct Means {
-    /// The kernels.
-    pub kernels: KernelPath,
-    /// Threads, for training and evaluation.
-    pub threads: usize,
 }
 
 /// Why a run is over.
@@ -155,7 +146,7 @@ pub struct Run<'a> {
     plan: &'a Plan,
     opened: &'a Opened,
     means: Means,
-    evaluator: Evaluator,
+    held_out: HeldOut,
     rounds: Loop<'a, FileStore>,
     checkpoints: Checkpoints,
     metrics: Lines,
@@ -340,8 +331,8 @@ impl<'a> Run<'a> {
         Ok(Self {
             folder: folder.to_owned(),
             checkpoints: Checkpoints::new(folder.join(CHECKPOINTS), ledger.opening().id, means.kernels.name()),
-            evaluator: opened.evaluator(&plan.config)?,
-            rounds: Loop::new(plan, randomness, ledger, state, means.threads),
+            held_out: opened.held_out(&plan.evaluation)?,
+            rounds: Loop::new(plan, opened.learner(), randomness, ledger, state, means.threads),
             plan,
             opened,
             means,
@@ -356,14 +347,12 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Applies what the ledger has beyond the checkpoint, and warns of what came to nothing because the program ended.
+    /// Applies what the ledger has beyond the checkpoint.
     fn replay(&mut self) -> Result<(), RunError> {
         loop {
             self.evaluate_if_due()?;
-            match self.rounds.replay(self.time())? {
-                Replayed::Nothing => return Ok(()),
-                Replayed::Round => {}
-                Replayed::Interrupted(failed) => self.warnings.push(failed.to_string()),
+            if self.rounds.replay()? == Replayed::Nothing {
+                return Ok(());
             }
         }
     }
@@ -372,12 +361,12 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     /// When the run cannot go on; what was recorded is not lost.
-    pub fn step(&mut self, fleet: &mut dyn Fleet) -> Result<Step, RunError> {
+    pub fn step(&mut self, fleet: &mut dyn Fleet, stop: &Stop) -> Result<Step, RunError> {
         self.over = self.is_over();
         if let Some(over) = &self.over {
             return Ok(Step { done: None, failed: None, metrics: None, over: Some(over.clone()) });
         }
-        let mut done = match self.rounds.round(fleet, self.time())? {
+        let mut done = match self.rounds.round(fleet, stop, self.time())? {
             Round::OutOfBudget(why) => {
                 self.over = Some(Over::Budget(why.to_string()));
                 let metrics = self.evaluate_now()?;
@@ -401,24 +390,23 @@ impl<'a> Run<'a> {
         if let Some(timing) = &mut self.timing {
             timing.append(&done.timing)?;
         }
-        if let Some(diagnostics) = &mut self.diagnostics {
-            diagnostics.append(&done.diagnostics)?;
-            self.tokens += done.diagnostics.tokens;
+        if let (Some(file), Some(seen)) = (&mut self.diagnostics, &done.diagnostics) {
+            file.append(seen)?;
+            self.tokens += seen.tokens;
         }
         Ok(())
     }
 
     fn is_over(&self) -> Option<Over> {
         let round = self.rounds.state().round;
-        let reached =
-            |line: &Metrics| self.plan.config.evaluation.stop_at_accuracy.is_some_and(|a| line.accuracy_top1 >= a);
+        let reached = |line: &Metrics| self.plan.evaluation.stop_at_accuracy.is_some_and(|a| line.accuracy_top1 >= a);
         if let Some(over @ Over::Budget(_)) = &self.over {
             return Some(over.clone());
         }
         if let Some(closing) = self.ledger().closing() {
             return Some(closing.because.into());
         }
-        if round == self.plan.config.rounds {
+        if round == self.plan.rounds {
             return Some(Over::Done);
         }
         self.history.last().filter(|line| line.round == round && reached(line)).map(|_| Over::Accurate)
@@ -436,7 +424,7 @@ impl<'a> Run<'a> {
     /// Measures where that is due and was not done.
     fn evaluate_if_due(&mut self) -> Result<Option<Metrics>, RunError> {
         let round = self.rounds.state().round;
-        let due = round.is_multiple_of(self.plan.config.evaluation.every) || round == self.plan.config.rounds;
+        let due = round.is_multiple_of(self.plan.evaluation.every) || round == self.plan.rounds;
         if due { self.evaluate_now() } else { Ok(None) }
     }
 
@@ -457,7 +445,7 @@ impl<'a> Run<'a> {
     fn measure(&self) -> Result<Metrics, RunError> {
         let (plan, state) = (self.plan, self.rounds.state());
         let Means { kernels, threads } = self.means;
-        let counts = self.evaluator.evaluate(&plan.model, &state.model, kernels, threads)?;
+        let counts = self.held_out.evaluate(self.opened.learner(), &state.model, kernels, threads)?;
         let measured = lm::metrics::Metrics::from(&counts);
         let [top1, top3, _] = measured.accuracy.unwrap_or_default();
         Ok(Metrics {
@@ -487,7 +475,7 @@ impl<'a> Run<'a> {
         let coarse = (self.plan.randomness() == Randomness::Secret).then(|| self.time());
         let kept = self.checkpoints.write(self.rounds.state(), head, coarse)?;
         if let [_, older, ..] = kept[..]
-            && older < self.plan.config.rounds
+            && older < self.plan.rounds
         {
             let phase = self.plan.phase(older);
             let entry = self.rounds.ledger().released_in(&phase.stream, older - phase.first);
@@ -499,7 +487,7 @@ impl<'a> Run<'a> {
     }
 
     fn checkpoint_if_due(&mut self) -> Result<(), RunError> {
-        let due = self.rounds.state().round.is_multiple_of(self.plan.config.checkpoint.every);
+        let due = self.rounds.state().round.is_multiple_of(self.plan.checkpoint_every);
         if due { self.checkpoint() } else { Ok(()) }
     }
 
@@ -583,7 +571,9 @@ impl<'a> Run<'a> {
     }
 }
 
-fn place(folder: &Path) -> Place {
+/// Where the ledger of the run in a folder is, and its secrets.
+#[must_use]
+pub fn place(folder: &Path) -> Place {
     Place::new(folder.join(LEDGER_FILE))
 }
 
@@ -599,7 +589,7 @@ fn randomness(place: &Place, plan: &Plan, ledger: &Ledger<FileStore>) -> Result<
         }
         Randomness::Secret => {
             place.settle_cohort_seed(settled_rounds(plan, ledger))?;
-            RunRandomness::secret(place.clone(), last_step(plan, ledger))?
+            RunRandomness::secret(place, last_step(plan, ledger))?
         }
     })
 }
@@ -630,7 +620,7 @@ fn recognise(
     };
     let counted = plan.phases().iter().any(Phase::counts_participations);
     // Posts are numbered one after the other: where they are the units, other text is other units.
-    let posts = plan.config.unit == Unit::Example;
+    let posts = plan.ledger.unit == Unit::Example;
     match (began.compare(key, &now, &plan.config)?, data_changed) {
         (Changed::Nothing, _) => Ok(()),
         (Changed::Users, _) if counted => Err(RunError::UsersChanged),

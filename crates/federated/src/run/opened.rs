@@ -8,13 +8,11 @@ use corpus::{
     store::{Part, Split, Store},
     synth::{Crowd, Dialect, SynthPlan},
 };
+use device::learner::{Learner, language::LanguageLearner};
 use ledger::{DataSource, Head, Import, ImportKind, PublicData, Start, Unit};
 use lm::{
     folder::{Folder, Weights},
-    model::{
-        config::{ModelConfig, Token},
-        initial::initial_parameters,
-    },
+    model::config::{ModelConfig, Token},
     tokenizer::{Rules, Tokenizer},
     vocabulary::Vocabulary,
 };
@@ -22,11 +20,11 @@ use privacy::rng::Randomness;
 
 use super::{LEDGER_FILE, MODEL_FOLDER, RunError};
 use crate::{
-    config::{Config, ConfigError, DataKind},
-    evaluate::Evaluator,
+    config::{Config, ConfigError, DataKind, Evaluation},
+    evaluate::HeldOut,
     heads, model_folder,
     plan::{Plan, Setting},
-    population::{Examples, Population, StoredPopulation, SyntheticPopulation},
+    population::{EachPost, Population, StoredPopulation, SyntheticPopulation},
 };
 
 /// Held-out users of a thousand, if nothing is said.
@@ -37,7 +35,7 @@ pub struct Opened {
     text: Text,
     vocabulary: Vocabulary,
     rules: Rules,
-    model: ModelConfig,
+    learner: Box<dyn Learner>,
     first: Vec<f32>,
     start: Start,
     public_data: Vec<PublicData>,
@@ -60,7 +58,7 @@ impl Opened {
             DataKind::Store => Some(open_store(config)?),
             DataKind::Synthetic => None,
         };
-        let Origin { words: (vocabulary, rules), model, first, start, import } = origin(config, store.as_ref())?;
+        let Origin { words: (vocabulary, rules), learner, first, start, import } = origin(config, store.as_ref())?;
         // A vocabulary that was counted from the users' own text is not public: the plan has an event for it.
         let public_words = store.iter().map(|s| &s.meta().vocabulary).filter(|o| o.non_private_event().is_none());
         let public_data =
@@ -69,7 +67,7 @@ impl Opened {
             Some(store) => split(config, store)?,
             None => crowd(config)?,
         };
-        let opened = Self { text, vocabulary, rules, model, first, start, public_data, import };
+        let opened = Self { text, vocabulary, rules, learner, first, start, public_data, import };
         opened.check_declared(config)?;
         Ok(opened)
     }
@@ -86,7 +84,7 @@ impl Opened {
             Text::Store { .. } => DataSource::Users { what: "the users of a store that was imported".into() },
         };
         Setting {
-            model: self.model.clone(),
+            parameters: self.learner.layout().clone(),
             data,
             start: self.start.clone(),
             non_private: (!non_private.is_empty()).then(|| non_private.join("; ")),
@@ -123,6 +121,12 @@ impl Opened {
         &self.first
     }
 
+    /// What is learned.
+    #[must_use]
+    pub fn learner(&self) -> &dyn Learner {
+        self.learner.as_ref()
+    }
+
     /// The vocabulary.
     #[must_use]
     pub const fn vocabulary(&self) -> &Vocabulary {
@@ -150,36 +154,36 @@ impl Opened {
         Ok(match &self.text {
             Text::Crowd { plan, .. } => {
                 let users = self.synthetic(plan.clone())?;
-                if examples { Box::new(Examples::new(users)?) } else { Box::new(users) }
+                if examples { Box::new(EachPost::new(users)?) } else { Box::new(users) }
             }
             Text::Store { store, train, .. } => {
-                let users = StoredPopulation::new(store, train.clone());
-                if examples { Box::new(Examples::new(users)?) } else { Box::new(users) }
+                let users = StoredPopulation::new(store, train.clone(), self.learner());
+                if examples { Box::new(EachPost::new(users)?) } else { Box::new(users) }
             }
         })
     }
 
-    /// The text of the users that are held out.
+    /// What the users have who are held out.
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn evaluator(&self, config: &Config) -> Result<Evaluator, RunError> {
-        let (users, tokens) = (config.evaluation.users, config.evaluation.most_tokens);
+    pub fn held_out(&self, evaluation: &Evaluation) -> Result<HeldOut, RunError> {
+        let (users, most) = (evaluation.users, evaluation.most_tokens);
         Ok(match &self.text {
             Text::Crowd { plan, held_out } => {
                 let all = self.synthetic(SynthPlan { users: plan.users + held_out, ..plan.clone() })?;
-                Evaluator::new(&all, plan.users..plan.users + held_out, tokens, self.vocabulary.len())?
+                HeldOut::new(&all, plan.users..plan.users + held_out, most, self.learner())?
             }
             Text::Store { store, held_out, .. } => {
-                let all = StoredPopulation::new(store, held_out.clone());
-                Evaluator::new(&all, 0..users.min(held_out.len() as u64), tokens, self.vocabulary.len())?
+                let all = StoredPopulation::new(store, held_out.clone(), self.learner());
+                HeldOut::new(&all, 0..users.min(held_out.len() as u64), most, self.learner())?
             }
         })
     }
 
     fn synthetic(&self, plan: SynthPlan) -> Result<SyntheticPopulation<'_>, RunError> {
         let crowd = Crowd::new(plan).map_err(|e| ConfigError::new("data", e))?;
-        Ok(SyntheticPopulation::new(crowd, Tokenizer::new(self.rules), &self.vocabulary))
+        Ok(SyntheticPopulation::new(crowd, Tokenizer::new(self.rules), &self.vocabulary, self.learner()))
     }
 
     /// The population is declared (rule P11): nobody outside of it may be there.
@@ -226,7 +230,7 @@ fn crowd(config: &Config) -> Result<Text, RunError> {
 /// What the model is and was.
 struct Origin {
     words: (Vocabulary, Rules),
-    model: ModelConfig,
+    learner: Box<dyn Learner>,
     first: Vec<f32>,
     start: Start,
     import: Option<Import>,
@@ -240,7 +244,8 @@ fn origin(config: &Config, store: Option<&Store>) -> Result<Origin, RunError> {
         return Err(ConfigError::new("model.public", "does not go without model.from").into());
     }
     let model = preset(config, store)?;
-    let first = initial_parameters(&model, config.seed).map_err(|e| ConfigError::new("model", e))?;
+    let learner = language(config, &model)?;
+    let first = learner.initial(config.seed).map_err(|e| ConfigError::new("model", e))?;
     let words = match store {
         Some(store) => (store.vocabulary().clone(), store.meta().rules),
         None => {
@@ -248,7 +253,13 @@ fn origin(config: &Config, store: Option<&Store>) -> Result<Origin, RunError> {
             (vocabulary, rules)
         }
     };
-    Ok(Origin { words, model, first, start: Start::Random, import: None })
+    Ok(Origin { words, learner, first, start: Start::Random, import: None })
+}
+
+/// The learner of a language model.
+fn language(config: &Config, model: &ModelConfig) -> Result<Box<dyn Learner>, RunError> {
+    let learner = LanguageLearner::new(model, config.local.batch, config.local.unroll);
+    Ok(Box::new(learner.map_err(|e| ConfigError::new("model", e))?))
 }
 
 /// The preset with what was said to be otherwise.
@@ -347,7 +358,8 @@ fn started(config: &Config, store: Option<&Store>) -> Result<Origin, RunError> {
             return Err(ConfigError::new("model.public", why).into());
         }
     };
-    Ok(Origin { words: (vocabulary, rules), model, first: values, start, import })
+    let learner = language(config, &model)?;
+    Ok(Origin { words: (vocabulary, rules), learner, first: values, start, import })
 }
 
 /// Whether an import's noise could be repeated.

@@ -13,9 +13,10 @@ use crate::ledger_file::Place;
 use ledger::{Head, Import, ImportKind};
 
 use crate::{
+    engine::Means,
     files, heads,
     plan::Plan,
-    run::{self, Ending, LEDGER_FILE, Means, Opened, Run, RunError},
+    run::{self, Ending, LEDGER_FILE, Opened, Run, RunError},
 };
 
 /// Counts in each run of a sweep what all the others cost, closes all of them, and writes their statements, reports and models

@@ -140,6 +140,9 @@ fn what_it_is(folder: &Folder) -> String {
             format!("{cell} with {} {layers} of {} units, {} parameters", config.layers, config.hidden, values.len())
         }
         Weights::Ngrams(model) => format!("interpolated Kneser-Ney model of order {}", model.order()),
+        Weights::Learned(learned) => {
+            format!("model of the learner {} with {} parameters", learned.config.learner, learned.values.len())
+        }
     };
     format!("A keyboard language model over {tokens}: {made_of}, {entries} entries in the vocabulary.")
 }

@@ -27,6 +27,46 @@ pub(super) struct ConfigFile {
 pub(super) enum Architecture {
     Recurrent(ModelConfig),
     KneserNey(KneserNeyConfig),
+    Learned(LearnedConfig),
+}
+
+/// What a model of a learner that is not a language model is made of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LearnedConfig {
+    /// Which learner.
+    pub learner: String,
+    /// Entries of the vocabulary that its words are from.
+    pub vocabulary: usize,
+    /// What the learner says of it.
+    pub settings: Value,
+    /// The parts of its vector, in their order.
+    pub parts: Vec<LearnedPart>,
+}
+
+/// A part of a model's vector.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LearnedPart {
+    /// Its name.
+    pub name: String,
+    /// Rows.
+    pub rows: usize,
+    /// Columns.
+    pub columns: usize,
+}
+
+impl LearnedPart {
+    pub(super) fn shape(&self) -> Vec<usize> {
+        vec![self.rows, self.columns]
+    }
+}
+
+impl LearnedConfig {
+    /// The length of the vector; none if it is beyond all measure.
+    pub(super) fn len(&self) -> Option<usize> {
+        self.parts.iter().try_fold(0usize, |len, part| len.checked_add(part.rows.checked_mul(part.columns)?))
+    }
 }
 
 /// What an n-gram model is made of; the same stands in its bytes.
@@ -59,6 +99,7 @@ impl Architecture {
         match self {
             Self::Recurrent(config) => config.vocabulary,
             Self::KneserNey(config) => config.vocabulary,
+            Self::Learned(config) => config.vocabulary,
         }
     }
 
@@ -71,6 +112,10 @@ impl Architecture {
                 tensors.expect(&parameters.map(|p| (p.name.as_str(), shape(p), Dtype::F32)).collect::<Vec<_>>())
             }
             Self::KneserNey(_) => tensors.expect(&[(NGRAMS, tensors.length(NGRAMS), Dtype::U8)]),
+            Self::Learned(config) => {
+                let parts = config.parts.iter();
+                tensors.expect(&parts.map(|p| (p.name.as_str(), p.shape(), Dtype::F32)).collect::<Vec<_>>())
+            }
         }
     }
 }

@@ -19,7 +19,10 @@ use std::{collections::BTreeMap, io::Read};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-pub use self::card::Guarantee;
+pub use self::{
+    card::Guarantee,
+    config_file::{LearnedConfig, LearnedPart},
+};
 use self::{
     config_file::{Architecture, ConfigFile},
     tensors::{Tensor, Values},
@@ -88,6 +91,17 @@ pub enum Weights {
     },
     /// An n-gram model.
     Ngrams(KneserNey),
+    /// What another learner made, which predicts no words.
+    Learned(Learned),
+}
+
+/// A model of a learner that is not a language model: its parts, named and shaped, and what the learner says of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Learned {
+    /// What it is made of.
+    pub config: LearnedConfig,
+    /// Its parameters, part after part.
+    pub values: Vec<f32>,
 }
 
 /// A model with all that belongs to it.
@@ -254,6 +268,7 @@ impl Weights {
         match self {
             Self::Recurrent { config, .. } => config.vocabulary,
             Self::Ngrams(model) => model.vocabulary(),
+            Self::Learned(Learned { config, .. }) => config.vocabulary,
         }
     }
 
@@ -265,6 +280,7 @@ impl Weights {
     pub fn into_model(self, path: KernelPath) -> Result<Box<dyn LanguageModel>, NetworkError> {
         match self {
             Self::Ngrams(model) => Ok(Box::new(model)),
+            Self::Learned(Learned { config, .. }) => Err(NetworkError::NoLanguageModel { learner: config.learner }),
             Self::Recurrent { config, values } => Ok(Box::new(Network::new(&config, values, path)?)),
         }
     }
@@ -273,6 +289,7 @@ impl Weights {
         match self {
             Self::Recurrent { config, .. } => Architecture::Recurrent(config.clone()),
             Self::Ngrams(model) => Architecture::kneser_ney(model),
+            Self::Learned(Learned { config, .. }) => Architecture::Learned(config.clone()),
         }
     }
 }
@@ -300,6 +317,7 @@ impl Folder {
                 let tensor = Tensor { name: NGRAMS, shape: vec![bytes.len()], values: Values::Bytes(&bytes) };
                 tensors::write(&metadata, &[tensor])
             }
+            Weights::Learned(learned) => write_parts(learned, &metadata)?,
         };
         Ok(Files { weights, config, vocabulary, card: card::render(self) })
     }
@@ -322,6 +340,7 @@ impl Folder {
                 header.check(&model)?;
                 Weights::Ngrams(model)
             }
+            Architecture::Learned(config) => read_parts(config, tensors)?,
         };
         let folder = Self { name, rules: config.tokenizer, vocabulary, weights, guarantee };
         card::check(source.card, &folder)?;
@@ -385,6 +404,34 @@ fn read_parameters(config: ModelConfig, tensors: tensors::Reader<'_>) -> Result<
         check_finite(&parameter.name, &values[parameter.range()])?;
     }
     Ok(Weights::Recurrent { config, values })
+}
+
+fn write_parts(learned: &Learned, metadata: &BTreeMap<String, String>) -> Result<Vec<u8>, FolderError> {
+    let Learned { config, values } = learned;
+    if config.len() != Some(values.len()) {
+        return Err(FolderError::Length { want: config.len().unwrap_or(usize::MAX), got: values.len() });
+    }
+    let (mut tensors, mut rest) = (Vec::new(), &values[..]);
+    for part in &config.parts {
+        let (values, others) = rest.split_at(part.rows * part.columns);
+        check_finite(&part.name, values)?;
+        tensors.push(Tensor { name: &part.name, shape: part.shape(), values: Values::Floats(values) });
+        rest = others;
+    }
+    Ok(tensors::write(metadata, &tensors))
+}
+
+fn read_parts(config: LearnedConfig, tensors: tensors::Reader<'_>) -> Result<Weights, FolderError> {
+    let order: BTreeMap<String, usize> = tensors.order().into_iter().collect();
+    let all = tensors.floats()?;
+    let mut values = Vec::with_capacity(all.len());
+    for part in &config.parts {
+        let start = order.get(&part.name).copied().unwrap_or_default() / 4;
+        let of_part = &all[start..start + part.rows * part.columns];
+        check_finite(&part.name, of_part)?;
+        values.extend_from_slice(of_part);
+    }
+    Ok(Weights::Learned(Learned { config, values }))
 }
 
 /// Checks that the parameters were written with the other files; gives the model's name and its guarantee.

@@ -45,6 +45,12 @@ pub struct Network {
 /// Why a model cannot predict here.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NetworkError {
+    /// What another learner made.
+    #[error("this model was made by the learner {learner:?}, and predicts no words")]
+    NoLanguageModel {
+        /// Which.
+        learner: String,
+    },
     /// The model cannot be built.
     #[error(transparent)]
     Config(#[from] ConfigError),

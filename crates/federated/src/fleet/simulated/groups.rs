@@ -10,7 +10,8 @@ use privacy::{
     rng::{NoiseSource, Purpose},
 };
 
-use crate::{cohort::below, round::Gathered};
+use super::{Attempted, Exact, Observed, Outcome};
+use crate::cohort::below;
 
 /// Cuts a cohort into so many groups of nearly the same size, each in ascending order.
 #[must_use]
@@ -34,39 +35,47 @@ pub fn split(source: &NoiseSource, position: &[u64], cohort: &[u64], groups: u32
 
 /// What the groups of an attempt came to.
 #[derive(Default)]
-pub(crate) struct Groups {
-    whole: Option<Gathered>,
+pub(super) struct Groups {
+    whole: Option<Outcome>,
+    exact: Exact,
     gave: usize,
     failed: Vec<FailureReason>,
 }
 
 impl Groups {
     /// A group gave its sum.
-    pub(crate) fn gave(&mut self, sum: Gathered) -> Result<(), EncodingError> {
+    pub(super) fn gave(&mut self, sum: Outcome, exact: Exact) -> Result<(), EncodingError> {
         self.gave += 1;
-        match &mut self.whole {
-            None => self.whole = Some(sum),
-            Some(whole) => whole.merge(sum)?,
+        self.exact.users.extend(exact.users);
+        self.exact.users.sort_unstable_by_key(|(user, _)| *user);
+        self.exact.busy_s += exact.busy_s;
+        match (&mut self.whole, sum) {
+            (whole @ None, sum) => *whole = Some(sum),
+            (Some(Outcome::Sum(sum)), Outcome::Sum(more)) => sum.merge(more)?,
+            (Some(Outcome::Noised(sum)), Outcome::Noised(more)) => sum.merge(more)?,
+            _ => return Err(EncodingError::Mixed),
         }
         Ok(())
     }
 
     /// A group failed: its users count as having dropped out.
-    pub(crate) fn failed(&mut self, reason: FailureReason) {
+    pub(super) fn failed(&mut self, reason: FailureReason) {
         self.failed.push(reason);
     }
 
     /// The sum of the groups that gave one, with why others did not; or why the attempt failed, which it did if more than half
     /// of its groups did: too little would be learned from a step that costs as much as a whole one.
-    pub(crate) fn end(self) -> Result<Gathered, FailureReason> {
+    pub(super) fn end(self) -> Attempted {
         let most = self.failed.iter().copied().max_by_key(|reason| self.failed.iter().filter(|r| *r == reason).count());
         match (self.whole, most) {
-            (Some(mut whole), _) if self.gave >= self.failed.len() => {
-                whole.failed_groups = self.failed;
-                Ok(whole)
+            (Some(outcome), _) if self.gave >= self.failed.len() => {
+                let observed = Observed { failed_groups: self.failed, exact: Some(self.exact), ..Observed::default() };
+                Attempted { outcome, observed }
             }
-            (_, Some(reason)) => Err(reason),
-            (_, None) => Err(FailureReason::BelowGoal),
+            (_, reason) => {
+                let outcome = Outcome::Failed(reason.unwrap_or(FailureReason::BelowGoal));
+                Attempted { outcome, observed: Observed::default() }
+            }
         }
     }
 }

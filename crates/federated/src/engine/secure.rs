@@ -1,4 +1,4 @@
-//! A round by the real protocol of secure aggregation between simulated devices, drop-outs included.
+//! A sum by the real protocol of secure aggregation between simulated devices, drop-outs included.
 //!
 //! Every device is a client of its own, every message goes through its bytes, and the server adds up masked vectors as they
 //! arrive: beside the model there is one vector for each thread and one for the server, whatever the cohort. What comes out
@@ -6,14 +6,12 @@
 //! those of the plain sum. Keys and masks come from the operating system also in simulations: no result depends on them.
 
 use std::{
+    ops::ControlFlow,
     sync::{Mutex, PoisonError},
     time::Instant,
 };
 
-use device::{
-    round::{Exact, Worker},
-    text::UserText,
-};
+use device::round::{Exact, Part, Task};
 use ledger::FailureReason;
 use privacy::{
     encoding::EncodingError,
@@ -31,11 +29,14 @@ use secagg::{
 };
 use zeroize::Zeroizing;
 
-use super::{FleetError, RoundTask, drawn, threads::train_one};
-use crate::{plan::Secure, population::Population, vanishing::Vanishes};
+use super::{
+    EngineError, PerUser, Users, drawn,
+    vanishing::{Vanishes, Vanishing},
+};
+use crate::plan::Secure;
 
-/// What a fleet is told of a secure round.
-#[derive(Debug, Clone, Copy)]
+/// What a secure aggregation is bound to, and what happens to its simulated devices.
+#[derive(Clone, Copy)]
 pub struct SecureTask<'a> {
     /// For how many devices, and against whom.
     pub secure: &'a Secure,
@@ -43,27 +44,25 @@ pub struct SecureTask<'a> {
     pub residues: &'a Residues,
     /// The terms that devices are offered.
     pub terms: Terms,
-    /// When each of the cohort vanishes.
-    pub vanishes: &'a [Vanishes],
-    /// The key of the noise that users add, in simulations.
+    /// When each of them vanishes.
+    pub vanishing: &'a Vanishing,
+    /// The key of the noise that users add.
     pub noise: &'a StreamKey,
-    /// Users with a lower number spoil what they take part in, in simulations.
+    /// Users with a lower number spoil what they take part in.
     pub spoilers: u64,
 }
 
-/// What comes back from a secure round.
+/// What comes of a secure aggregation.
 #[derive(Debug)]
 pub struct Secured {
     /// The sum of the survivors' residues.
     pub sum: Zeroizing<Vec<u32>>,
     /// How many they are.
     pub survivors: u64,
-    /// What a simulation may look at; a real fleet has none.
+    /// What each of them did, exactly.
     pub exact: Vec<(u64, Exact)>,
     /// Seconds that the threads worked, all together.
     pub busy_s: f64,
-    /// Seconds from the first to the last.
-    pub wall_s: f64,
 }
 
 /// Why a secure round came to nothing.
@@ -121,9 +120,8 @@ struct Device {
 }
 
 impl Device {
-    fn begin(offer: Offer, floor: Floor, user: u64, vanishes: Vanishes) -> Result<(Self, Vec<u8>), FleetError> {
-        let begun = Client::begin(offer, floor, &Everybody, &mut OsEntropy);
-        let (client, keys) = begun.map_err(SecureError::Left)?;
+    fn begin(offer: Offer, floor: Floor, user: u64, vanishes: Vanishes) -> Result<(Self, Vec<u8>), SecureError> {
+        let (client, keys) = Client::begin(offer, floor, &Everybody, &mut OsEntropy)?;
         Ok((Self { user, vanishes, client }, keys))
     }
 
@@ -132,56 +130,55 @@ impl Device {
     }
 
     /// Its answer to a message; nothing where it only takes note.
-    fn answer(&mut self, message: Option<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, FleetError> {
+    fn answer(&mut self, message: Option<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, SecureError> {
         let message = message.ok_or(SecureError::Refused(Refusal::Stranger(self.id())))?;
-        match self.client.receive(&message, &Everybody, &mut OsEntropy).map_err(SecureError::Left)? {
+        match self.client.receive(&message, &Everybody, &mut OsEntropy)? {
             Reply::Send(answer) => Ok(answer),
             Reply::Ready => Ok(Zeroizing::default()),
-            Reply::Ignored(why) => Err(SecureError::Left(why).into()),
+            Reply::Ignored(why) => Err(SecureError::Left(why)),
         }
     }
 
     /// Its signature, if it is in the committee.
-    fn signature(&mut self, view: Option<Vec<u8>>) -> Result<Option<Zeroizing<Vec<u8>>>, FleetError> {
+    fn signature(&mut self, view: Option<Vec<u8>>) -> Result<Option<Zeroizing<Vec<u8>>>, SecureError> {
         view.map(|view| self.answer(Some(view))).transpose()
     }
 }
 
-/// One attempt at a round, with whoever of the cohort is there.
-pub(super) fn round(
-    population: &dyn Population,
-    most_tokens: Option<usize>,
-    workers: &mut [Worker],
-    task: &RoundTask<'_>,
+/// One secure aggregation between those of the users who are there.
+///
+/// # Errors
+/// When there is no sum; [`SecureError::failure`] says whether that is the protocol's.
+pub fn aggregate(
+    engine: &mut dyn PerUser,
+    task: &Task<'_>,
+    users: &Users<'_>,
     secure: &SecureTask<'_>,
-) -> Result<Secured, FleetError> {
-    let began = Instant::now();
-    let mut attempt = Attempt { population, most_tokens, task, secure, busy_s: 0.0 };
-    let (outcome, mut exact) = attempt.run(workers)?;
+) -> Result<Secured, EngineError> {
+    let mut session = Session { users, secure, threads: engine.threads(), busy_s: 0.0 };
+    let (outcome, mut exact) = session.run(engine, task)?;
     exact.sort_unstable_by_key(|(user, _)| *user);
     let (sum, survivors) = (outcome.sum, outcome.survivors.len() as u64);
-    Ok(Secured { sum, survivors, exact, busy_s: attempt.busy_s, wall_s: began.elapsed().as_secs_f64() })
+    Ok(Secured { sum, survivors, exact, busy_s: session.busy_s })
 }
 
-/// One attempt at a round.
-struct Attempt<'a, 'b> {
-    population: &'a dyn Population,
-    most_tokens: Option<usize>,
-    task: &'a RoundTask<'b>,
+/// One secure aggregation.
+struct Session<'a, 'b> {
+    users: &'a Users<'b>,
     secure: &'a SecureTask<'b>,
+    threads: usize,
     busy_s: f64,
 }
 
-impl Attempt<'_, '_> {
-    fn run(&mut self, workers: &mut [Worker]) -> Result<(Outcome, Vec<(u64, Exact)>), FleetError> {
-        let threads = workers.len();
+impl Session<'_, '_> {
+    fn run(&mut self, engine: &mut dyn PerUser, task: &Task<'_>) -> Result<(Outcome, Vec<(u64, Exact)>), EngineError> {
         let mut server = CollectKeys::open(self.secure.terms, &mut OsEntropy).map_err(SecureError::Failed)?;
 
         // Whoever is there takes up the offer and advertises its keys.
         let offer = *server.offer();
         let mut there = self.there();
         let floor = self.secure.secure.floor();
-        let begun = self.each(threads, &mut there, |(user, vanishes)| Device::begin(offer, floor, *user, *vanishes))?;
+        let begun = self.each(&mut there, |(user, vanishes)| Device::begin(offer, floor, *user, *vanishes))?;
         let mut devices = Vec::with_capacity(begun.len());
         for (device, keys) in begun {
             server.receive(device.id(), &keys, &Everybody).map_err(SecureError::Refused)?;
@@ -191,7 +188,7 @@ impl Attempt<'_, '_> {
         // The directory closes; each checks its neighbours and shares its keys among them.
         let mut server = server.close(Connect::Found).map_err(SecureError::Failed)?;
         devices.retain(|device| device.vanishes > Vanishes::BeforeShares);
-        let shares = self.each(threads, &mut devices, |device| device.answer(server.neighbourhood(device.id())))?;
+        let shares = self.each(&mut devices, |device| device.answer(server.neighbourhood(device.id())))?;
         for (device, shares) in devices.iter().zip(shares) {
             server.receive(device.id(), &shares).map_err(SecureError::Refused)?;
         }
@@ -199,12 +196,12 @@ impl Attempt<'_, '_> {
         // Shares are delivered; each trains, masks what it learned and sends it.
         let server = server.close().map_err(SecureError::Failed)?;
         devices.retain(|device| device.vanishes.sends() && server.shared(device.id()));
-        let (server, Trained { mut devices, exact, .. }) = self.train(workers, server, devices)?;
+        let (server, mut devices, exact) = self.train(engine, task, server, devices)?;
 
         // Where the server is not taken at its word, the committee signs what became of everybody.
         let mut server = server.close().map_err(SecureError::Failed)?;
         devices.retain(|device| device.vanishes > Vanishes::BeforeUnmask);
-        let signed = self.each(threads, &mut devices, |device| device.signature(server.view(device.id())))?;
+        let signed = self.each(&mut devices, |device| device.signature(server.view(device.id())))?;
         for (device, signature) in devices.iter().zip(signed) {
             let Some(signature) = signature else { continue };
             server.receive(device.id(), &signature).map_err(SecureError::Refused)?;
@@ -212,37 +209,37 @@ impl Attempt<'_, '_> {
 
         // Those who are still there open one share of each neighbour.
         let mut server: CollectUnmask = server.close().map_err(SecureError::Failed)?;
-        let opened = self.each(threads, &mut devices, |device| device.answer(server.request(device.id())))?;
+        let opened = self.each(&mut devices, |device| device.answer(server.request(device.id())))?;
         for (device, opened) in devices.iter().zip(opened) {
             server.receive(device.id(), &opened).map_err(SecureError::Refused)?;
         }
         let watch = Instant::now();
-        let outcome = server.close(&Threads(threads)).map_err(SecureError::Failed)?;
-        self.busy_s += watch.elapsed().as_secs_f64() * threads as f64;
+        let outcome = server.close(&Threads(self.threads)).map_err(SecureError::Failed)?;
+        self.busy_s += watch.elapsed().as_secs_f64() * self.threads as f64;
         Ok((outcome, exact))
     }
 
-    /// Who of the cohort says anything at all.
+    /// Who of the users says anything at all.
     fn there(&self) -> Vec<(u64, Vanishes)> {
-        let both = self.task.cohort.iter().copied().zip(self.secure.vanishes.iter().copied());
-        both.filter(|(user, vanishes)| *user < self.population.users() && *vanishes > Vanishes::BeforeKeys).collect()
+        let both = self.users.numbers.iter().map(|user| (*user, self.secure.vanishing.of(*user)));
+        both.filter(|(_, vanishes)| *vanishes > Vanishes::BeforeKeys).collect()
     }
 
     /// Does something with every item, on all threads; results in the order of the items.
     fn each<T: Send, R: Send>(
         &mut self,
-        threads: usize,
         items: &mut [T],
-        f: impl Fn(&mut T) -> Result<R, FleetError> + Sync,
-    ) -> Result<Vec<R>, FleetError> {
-        let size = items.len().div_ceil(threads.max(1)).max(1);
-        let piece = |items: &mut [T]| -> (Result<Vec<R>, FleetError>, f64) {
+        f: impl Fn(&mut T) -> Result<R, SecureError> + Sync,
+    ) -> Result<Vec<R>, EngineError> {
+        let size = items.len().div_ceil(self.threads.max(1)).max(1);
+        let piece = |items: &mut [T]| -> (Result<Vec<R>, EngineError>, f64) {
             let began = Instant::now();
-            (items.iter_mut().map(&f).collect(), began.elapsed().as_secs_f64())
+            let done: Result<Vec<R>, SecureError> = items.iter_mut().map(&f).collect();
+            (done.map_err(EngineError::from), began.elapsed().as_secs_f64())
         };
         let pieces: Vec<_> = std::thread::scope(|scope| {
             let running: Vec<_> = items.chunks_mut(size).map(|items| scope.spawn(|| piece(items))).collect();
-            running.into_iter().map(|t| t.join().unwrap_or((Err(FleetError::Died), 0.0))).collect()
+            running.into_iter().map(|t| t.join().unwrap_or((Err(EngineError::Died), 0.0))).collect()
         });
         let mut all = Vec::new();
         for (piece, busy_s) in pieces {
@@ -255,68 +252,52 @@ impl Attempt<'_, '_> {
     /// Trains all devices that send an input, and adds up what they send.
     fn train(
         &mut self,
-        workers: &mut [Worker],
+        engine: &mut dyn PerUser,
+        task: &Task<'_>,
         server: CollectMasked,
-        devices: Vec<Device>,
-    ) -> Result<(CollectMasked, Trained), FleetError> {
-        let (server, queue) = (Mutex::new(server), Mutex::new(devices.into_iter()));
+        mut devices: Vec<Device>,
+    ) -> Result<(CollectMasked, Vec<Device>, Vec<(u64, Exact)>), EngineError> {
+        devices.sort_unstable_by_key(|device| device.user);
+        let numbers: Vec<u64> = devices.iter().map(|device| device.user).collect();
+        let devices: Vec<Mutex<Device>> = devices.into_iter().map(Mutex::new).collect();
+        let (server, exact, problem) = (Mutex::new(server), Mutex::new(Vec::new()), Mutex::new(None));
         let this = &*self;
-        let shares: Vec<Result<Trained, FleetError>> = std::thread::scope(|scope| {
-            let running: Vec<_> =
-                workers.iter_mut().map(|worker| scope.spawn(|| this.train_some(worker, &server, &queue))).collect();
-            running.into_iter().map(|t| t.join().unwrap_or(Err(FleetError::Died))).collect()
-        });
-        let mut all = Trained::default();
-        for share in shares {
-            let Trained { devices, exact, busy_s } = share?;
-            all.devices.extend(devices);
-            all.exact.extend(exact);
-            all.busy_s += busy_s;
+        let take = |user: u64, part: Part| {
+            let Ok(place) = numbers.binary_search(&user) else { return ControlFlow::Break(()) };
+            let of_user = part.exact;
+            match this.send_input(&mut lock(&devices[place]), part.encoded, &server) {
+                Ok(()) => lock(&exact).push((user, of_user)),
+                Err(error) => {
+                    *lock(&problem) = Some(error);
+                    return ControlFlow::Break(());
+                }
+            }
+            ControlFlow::Continue(())
+        };
+        let busy_s = engine.each(task, &Users { numbers: &numbers, ..*self.users }, &take)?;
+        if let Some(problem) = into_inner(problem) {
+            return Err(problem.into());
         }
-        self.busy_s += all.busy_s;
-        Ok((server.into_inner().unwrap_or_else(PoisonError::into_inner), all))
+        self.busy_s += busy_s;
+        Ok((into_inner(server), devices.into_iter().map(into_inner).collect(), into_inner(exact)))
     }
 
-    /// Trains devices until none is left. Who fails empties the queue, so that the other threads stop too.
-    fn train_some(
-        &self,
-        worker: &mut Worker,
-        server: &Mutex<CollectMasked>,
-        queue: &Mutex<std::vec::IntoIter<Device>>,
-    ) -> Result<Trained, FleetError> {
-        let began = Instant::now();
-        let mut trained = Trained::default();
-        let mut text = UserText::new();
-        loop {
-            let next = lock(queue).next();
-            let Some(mut device) = next else { break };
-            let exact = self.send_input(worker, &mut text, &mut device, server);
-            let exact = exact.inspect_err(|_| lock(queue).by_ref().for_each(drop))?;
-            trained.exact.push((device.user, exact));
-            trained.devices.push(device);
-        }
-        trained.busy_s = began.elapsed().as_secs_f64();
-        Ok(trained)
-    }
-
-    /// One device: shares delivered, trained, masked, sent.
+    /// One device: shares delivered, what it learned masked and sent.
     fn send_input(
         &self,
-        worker: &mut Worker,
-        text: &mut UserText,
         device: &mut Device,
+        encoded: Encoded,
         server: &Mutex<CollectMasked>,
-    ) -> Result<Exact, FleetError> {
+    ) -> Result<(), SecureError> {
         let delivery = lock(server).delivery(device.id());
         device.answer(delivery)?;
-        let part = train_one(self.population, self.most_tokens, worker, text, self.task, device.user)?;
-        let input = self.residues(part.encoded, device.user).map_err(SecureError::Encoding)?;
-        let mut masked = device.client.mask(&input).map_err(SecureError::Left)?;
+        let input = self.residues(encoded, device.user)?;
+        let mut masked = device.client.mask(&input)?;
         if device.user < self.secure.spoilers {
             spoil(&mut masked);
         }
-        lock(server).receive(device.id(), &masked).map_err(SecureError::Refused)?;
-        Ok(part.exact)
+        lock(server).receive(device.id(), &masked)?;
+        Ok(())
     }
 
     fn residues(&self, encoded: Encoded, user: u64) -> Result<Zeroizing<Vec<u32>>, EncodingError> {
@@ -335,15 +316,11 @@ fn spoil(masked: &mut [u8]) {
     }
 }
 
-/// What training came to.
-#[derive(Default)]
-struct Trained {
-    devices: Vec<Device>,
-    exact: Vec<(u64, Exact)>,
-    busy_s: f64,
-}
-
 /// A thread that died holding the lock ends the round by itself.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn into_inner<T>(mutex: Mutex<T>) -> T {
+    mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,0 +1,175 @@
+//! Who computes what users learn: the threads of this process, a GPU, or MPI ranks around either.
+//!
+//! An engine trains users that somebody else chose and adds up what they send. It knows neither rounds nor privacy: what a user's
+//! part is, is [`device::round`]'s, and who takes part is the fleet's ([`crate::fleet::simulated`]). Sums are integer sums, and
+//! what is random in a user's part is named by the attempt and the user, so every engine gives the same bits, in any order.
+
+pub mod secure;
+pub mod threads;
+pub mod vanishing;
+
+use std::ops::ControlFlow;
+
+use device::{
+    learner::Learner,
+    local::{LocalError, LocalPlan},
+    round::{Drawn, Exact, Part, PartError, Task},
+};
+use lm::kernels::KernelPath;
+use privacy::{encoding::EncodingError, rng::StreamKey, stages::Sum};
+use thiserror::Error;
+
+use self::{
+    secure::{SecureError, SecureTask, Secured},
+    threads::Threads,
+};
+use crate::population::Population;
+
+/// Whom an engine trains.
+#[derive(Clone, Copy)]
+pub struct Users<'a> {
+    /// Everybody.
+    pub population: &'a dyn Population,
+    /// Those who take part, by number; all of them are there.
+    pub numbers: &'a [u64],
+    /// The key of what is random in their parts. It opens nothing else of the run, so another process of it may have it.
+    pub key: &'a StreamKey,
+}
+
+/// What is random in one user's part: the stream of their number, whose first word decides the batch.
+#[must_use]
+pub fn drawn(key: &StreamKey, user: u64) -> Drawn {
+    let mut words = key.chunk(user);
+    let batch = words.next_word();
+    Drawn { rounding: words, batch }
+}
+
+/// What users came to together.
+#[derive(Debug)]
+pub struct Summed {
+    /// Their sum.
+    pub sum: Sum,
+    /// What each did, exactly, by their numbers in ascending order: for simulations, which mark it as not private.
+    pub exact: Vec<(u64, Exact)>,
+    /// Seconds that were worked, on all threads together.
+    pub busy_s: f64,
+}
+
+/// Why there is no sum.
+#[derive(Debug, Error)]
+pub enum EngineError {
+    /// A user's part failed.
+    #[error("user {user}: {problem}")]
+    Part {
+        /// Who.
+        user: u64,
+        /// Why.
+        problem: PartError,
+    },
+    /// A user's data cannot be read.
+    #[error("user {user}: {problem}")]
+    Data {
+        /// Who.
+        user: u64,
+        /// Why.
+        problem: corpus::store::StoreError,
+    },
+    /// Parts do not add up.
+    #[error(transparent)]
+    Sum(#[from] EncodingError),
+    /// Secure aggregation came to nothing; [`SecureError::failure`] says whether that is the protocol's.
+    #[error(transparent)]
+    Secure(#[from] SecureError),
+    /// Secure aggregation by an engine that adds up in the clear.
+    #[error("these processes add up in the clear: run aggregation = \"secagg\" in one process, without mpirun")]
+    NotSecure,
+    /// A thread died.
+    #[error("a thread died in the midst of training; nothing was released")]
+    Died,
+    /// Another process failed.
+    #[error("rank {rank}: {problem}")]
+    Rank {
+        /// Which.
+        rank: usize,
+        /// What it said.
+        problem: String,
+    },
+}
+
+/// Trains users and adds up what they send. One that fails has given nothing.
+pub trait Engine {
+    /// The sum over these users.
+    ///
+    /// # Errors
+    /// When it is not whole.
+    fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError>;
+
+    /// The engine as one that gives each user's part by itself, where it can: simulated secure aggregation needs that.
+    fn each(&mut self) -> Option<&mut dyn PerUser> {
+        None
+    }
+
+    /// The sum over these users by secure aggregation between them.
+    ///
+    /// # Errors
+    /// When there is none, or the engine cannot.
+    fn sum_securely(
+        &mut self,
+        task: &Task<'_>,
+        users: &Users<'_>,
+        secure: &SecureTask<'_>,
+    ) -> Result<Secured, EngineError> {
+        secure::aggregate(self.each().ok_or(EngineError::NotSecure)?, task, users, secure)
+    }
+}
+
+impl<E: Engine + ?Sized> Engine for &mut E {
+    fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
+        (**self).sum(task, users)
+    }
+
+    fn each(&mut self) -> Option<&mut dyn PerUser> {
+        (**self).each()
+    }
+
+    fn sum_securely(
+        &mut self,
+        task: &Task<'_>,
+        users: &Users<'_>,
+        secure: &SecureTask<'_>,
+    ) -> Result<Secured, EngineError> {
+        (**self).sum_securely(task, users, secure)
+    }
+}
+
+/// With what a run is computed; nothing of it changes a bit of the result but the kernels, which are recorded.
+#[derive(Debug, Clone, Copy)]
+pub struct Means {
+    /// The kernels.
+    pub kernels: KernelPath,
+    /// Threads, for training and evaluation.
+    pub threads: usize,
+}
+
+/// The engine of a plan's local training, by the means that there are: the one place where engines are chosen.
+///
+/// # Errors
+/// When model or plan cannot be carried out by these means.
+pub fn of<'a>(local: &LocalPlan, learner: &'a dyn Learner, means: Means) -> Result<Box<dyn Engine + 'a>, LocalError> {
+    Ok(Box::new(Threads::new(learner, local, means.kernels, means.threads)?))
+}
+
+/// Takes a user's part, on the thread that trained it; breaks to end the training of all.
+pub type Take<'a> = &'a (dyn Fn(u64, Part) -> ControlFlow<()> + Sync);
+
+/// An engine that gives each user's part by itself.
+pub trait PerUser {
+    /// How many threads it has.
+    fn threads(&self) -> usize;
+
+    /// Trains users, in no order, and gives each part to `take`. Returns the seconds that were worked, on all threads together.
+    ///
+    /// # Errors
+    /// When somebody's part failed.
+    fn each(&mut self, task: &Task<'_>, users: &Users<'_>, take: Take<'_>) -> Result<f64, EngineError>;
+}

@@ -1,0 +1,186 @@
+//! The fleet of simulations: who takes part is drawn, some vanish on the way, an engine trains the others.
+//!
+//! | module        | what it is                                                                        |
+//! |---------------|-----------------------------------------------------------------------------------|
+//! | `roster`      | who is asked                                                                      |
+//! | `chance`      | what that and everything else is drawn from                                       |
+//! | [`groups`]    | a cohort in groups, each with a secure sum of its own                             |
+
+mod chance;
+pub mod groups;
+mod roster;
+
+use std::time::Instant;
+
+use device::guard::ModelDigest;
+use ledger::FailureReason;
+use privacy::{
+    encoding::EncodingError,
+    rng::{NoiseSource, Purpose, Randomness, SimulationKey, StreamKey},
+    stages::Residues,
+};
+use sha2::{Digest, Sha256};
+
+pub use self::chance::Chance;
+use self::{chance::OfAttempt, groups::Groups, roster::Roster};
+use super::{At, Attempted, Exact, Fleet, FleetError, Observed, Outcome, RoundTask};
+use crate::{
+    engine::{
+        Engine, EngineError, Users,
+        secure::{SecureTask, Secured},
+        vanishing::Vanishing,
+    },
+    ledger_file::Place,
+    plan::{Plan, Secure},
+    population::Population,
+    randomness::position,
+};
+
+/// The key of what is random in users' parts of an attempt, by its position ([`crate::randomness::position`]).
+#[must_use]
+pub fn users_key(source: &NoiseSource, position: &[u64]) -> StreamKey {
+    source.stream(Purpose::Rounding, position)
+}
+
+/// A simulated fleet.
+pub struct Simulated<'a> {
+    plan: &'a Plan,
+    population: &'a dyn Population,
+    engine: Box<dyn Engine + 'a>,
+    chance: Chance,
+    roster: Roster<'a>,
+    /// The digest of the settings, to which secure aggregation is bound.
+    digest: [u8; 32],
+}
+
+impl<'a> Simulated<'a> {
+    /// The fleet of a plan, over a population, with an engine.
+    #[must_use]
+    pub fn new(plan: &'a Plan, population: &'a dyn Population, engine: Box<dyn Engine + 'a>, chance: Chance) -> Self {
+        let digest = Sha256::digest(&plan.settings).into();
+        Self { plan, population, engine, chance, roster: Roster::new(plan), digest }
+    }
+}
+
+/// The simulated fleet of a run: the one place where its parts come together. `place` is where the run's ledger is
+/// ([`crate::run::place`]), and its secrets, if its noise is secret.
+#[must_use]
+pub fn of<'a>(
+    plan: &'a Plan,
+    population: &'a dyn Population,
+    engine: Box<dyn Engine + 'a>,
+    place: Place,
+) -> Simulated<'a> {
+    let chance = match plan.randomness() {
+        Randomness::Simulated { seed } => Chance::Simulated(SimulationKey::new(seed)),
+        Randomness::SimulatedFloatingPoint { seed } => {
+            Chance::Simulated(SimulationKey::with_floating_point_noise(seed))
+        }
+        Randomness::Secret => Chance::Secret(place),
+    };
+    Simulated::new(plan, population, engine, chance)
+}
+
+impl Fleet for Simulated<'_> {
+    fn attempt(&mut self, task: &RoundTask<'_>) -> Result<Attempted, FleetError> {
+        if task.at.again && task.phase.secure.is_some() {
+            // Whoever was asked may have sent an input, and nothing is left of the keys that would open the sum.
+            let outcome = Outcome::Failed(FailureReason::Interrupted);
+            return Ok(Attempted { outcome, observed: Observed::default() });
+        }
+        let began = Instant::now();
+        let round = task.at.round;
+        let drawn = self.chance.of_attempt(round, &task.phase.participation)?;
+        let cohort = self.roster.cohort(&self.chance, &drawn.cohort, round, task.failures)?;
+        let sample_s = began.elapsed().as_secs_f64();
+        let began = Instant::now();
+        let mut gathered = match (&task.phase.secure, &task.coding.residues) {
+            (Some(secure), Some(residues)) => self.securely(task, secure, residues, &cohort, &drawn)?,
+            _ => self.plainly(task, &cohort, &drawn)?,
+        };
+        if let Some(exact) = &mut gathered.observed.exact {
+            (exact.sample_s, exact.train_s) = (sample_s, began.elapsed().as_secs_f64());
+        }
+        Ok(gathered)
+    }
+
+    fn settled(&mut self, _at: At<'_>, failed: Option<FailureReason>) -> Result<(), FleetError> {
+        self.roster.settled(failed.is_some());
+        Ok(self.chance.settled()?)
+    }
+}
+
+impl Simulated<'_> {
+    /// The sum over those who are there and do not vanish.
+    fn plainly(&mut self, task: &RoundTask<'_>, cohort: &[u64], drawn: &OfAttempt) -> Result<Attempted, FleetError> {
+        let position = position(task.at.round, task.at.attempt);
+        let (key, vanishing) = (users_key(&drawn.users, &position), self.vanishing(drawn, &position));
+        // Who is declared and not there gives nothing, not even a clip bit (rule P9).
+        let there = |user: &u64| *user < self.population.users() && vanishing.of(*user).sends();
+        let numbers: Vec<u64> = cohort.iter().copied().filter(there).collect();
+        let users = Users { population: self.population, numbers: &numbers, key: &key };
+        let summed = self.engine.sum(&task.task, &users)?;
+        let exact = Exact { users: summed.exact, busy_s: summed.busy_s, ..Exact::default() };
+        let observed = Observed { exact: Some(exact), ..Observed::default() };
+        Ok(Attempted { outcome: Outcome::Sum(summed.sum), observed })
+    }
+
+    /// The sum by secure aggregation, a group after the other.
+    fn securely(
+        &mut self,
+        task: &RoundTask<'_>,
+        secure: &Secure,
+        residues: &Residues,
+        cohort: &[u64],
+        drawn: &OfAttempt,
+    ) -> Result<Attempted, FleetError> {
+        let position = position(task.at.round, task.at.attempt);
+        let (key, vanishing) = (users_key(&drawn.users, &position), self.vanishing(drawn, &position));
+        let noise = drawn.users.stream(Purpose::UserNoise, &position);
+        let model = *ModelDigest::of(task.task.model).as_bytes();
+        let terms = secure.terms(residues, task.at.round, self.digest, model);
+        let spoilers = self.plan.devices.spoilers;
+        let secure_task = SecureTask { secure, residues, terms, vanishing: &vanishing, noise: &noise, spoilers };
+        let mut groups = Groups::default();
+        for group in groups::split(&drawn.cohort, &position, cohort, secure.groups) {
+            let numbers: Vec<u64> = group.into_iter().filter(|user| *user < self.population.users()).collect();
+            let users = Users { population: self.population, numbers: &numbers, key: &key };
+            match self.one_group(task, &users, &secure_task)? {
+                Ok((sum, exact)) => groups.gave(sum, exact)?,
+                Err(reason) => groups.failed(reason),
+            }
+        }
+        Ok(groups.end())
+    }
+
+    /// One secure aggregation; or why there is no sum.
+    fn one_group(
+        &mut self,
+        task: &RoundTask<'_>,
+        users: &Users<'_>,
+        secure: &SecureTask<'_>,
+    ) -> Result<Result<(Outcome, Exact), FailureReason>, FleetError> {
+        let Secured { sum, survivors, exact, busy_s } = match self.engine.sum_securely(&task.task, users, secure) {
+            Ok(secured) => secured,
+            Err(EngineError::Secure(error)) => match error.failure() {
+                Some(reason) => return Ok(Err(reason)),
+                None => return Err(EngineError::Secure(error).into()),
+            },
+            Err(other) => return Err(other.into()),
+        };
+        let sum = match secure.secure.noise {
+            None => match secure.residues.sum(&sum, survivors) {
+                Ok(sum) => Outcome::Sum(sum),
+                // Honest users cannot add up to this: somebody's masked vector was no encoding of anything.
+                Err(EncodingError::Bound { .. }) => return Ok(Err(FailureReason::NotWhole)),
+                Err(other) => return Err(other.into()),
+            },
+            Some(_) => Outcome::Noised(secure.residues.noised_sum(&sum, survivors)?),
+        };
+        Ok(Ok((sum, Exact { users: exact, busy_s, ..Exact::default() })))
+    }
+
+    fn vanishing(&self, drawn: &OfAttempt, position: &[u64]) -> Vanishing {
+        Vanishing::new(&drawn.vanishing, position, self.plan.devices.vanish)
+    }
+}
