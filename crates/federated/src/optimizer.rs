@@ -4,12 +4,18 @@
 //! `v <- mu v + Delta; theta <- theta + eta v`, as in Andrew et al. 2021 and Xu et al. 2023; the adaptive ones are those of
 //! Reddi et al. 2021 (`Adaptive Federated Optimization`, Algorithm 2), without bias correction.
 //!
-//! A step takes a [`Released`] and nothing else: what has not been paid for cannot move the model.
+//! A step takes a [`Recorded`] and nothing else: what has not been paid for, durably, cannot move the model.
+//!
+//! ```compile_fail,E0308
+//! use keyhush_federated::optimizer::Optimizer;
+//! use privacy::{encoding::Encoding, stages::Released};
+//! fn unpaid(optimizer: &mut Optimizer, model: &mut [f32], released: &Released, encoding: &Encoding) {
+//!     optimizer.step(model, released, encoding, 1.0, 1.0).unwrap();
+//! }
+//! ```
 
-use privacy::{
-    encoding::{Encoding, EncodingError},
-    stages::Released,
-};
+use ledger::Recorded;
+use privacy::encoding::{Encoding, EncodingError};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -152,19 +158,19 @@ impl Optimizer {
         Some(self)
     }
 
-    /// Moves the model by a release: its sum over the declared denominator is the average.
+    /// Moves the model by a release that is recorded: its sum over the declared denominator is the average.
     ///
     /// # Errors
     /// When release, encoding and model do not fit together; the model stays as it is.
     pub fn step(
         &mut self,
         model: &mut [f32],
-        released: &Released,
+        recorded: &Recorded,
         encoding: &Encoding,
         denominator: f64,
         learning_rate: f32,
     ) -> Result<(), OptimizerError> {
-        let mut average = released.update(encoding)?;
+        let mut average = recorded.update(encoding)?;
         if average.len() != model.len() {
             return Err(OptimizerError::Length { expected: model.len(), got: average.len() });
         }

@@ -4,8 +4,8 @@
 //! fleet (who takes part, train, clip, encode, sum) -> release -> record -> server optimizer -> next clip
 //! ```
 //!
-//! A round is a function from [`State`] to [`State`], and its last half a function of what was released alone: the optimizer
-//! takes a `Released` and nothing else, and the ledger has it, durably, before the optimizer sees it. After a crash the rounds
+//! A round is a function from [`State`] to [`State`], and its last half a function of what was recorded alone: the optimizer
+//! takes a [`Recorded`] and nothing else, which only a ledger gives, once the release is durable. After a crash the rounds
 //! that the ledger has are applied again from there ([`Loop::replay`]); none is released a second time (rule P13). A round can
 //! fail, where updates are added up securely: [`attempts`] says what happens then.
 
@@ -14,7 +14,7 @@ pub mod attempts;
 use std::time::Instant;
 
 use device::{learner::Learner, round::Task};
-use ledger::{Attempt, FailureReason, Ledger, LedgerError, LedgerStore, ParticipationRecord};
+use ledger::{Attempt, FailureReason, Ledger, LedgerError, LedgerStore, ParticipationRecord, Recorded};
 use privacy::{
     ClipNorm,
     clip::{AdaptiveClip, ClipError},
@@ -228,12 +228,12 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         let release_s = watch.elapsed().as_secs_f64();
 
         let watch = Instant::now();
-        self.record(&released, at, participants.as_ref(), time)?;
+        let recorded = self.record(released, at, participants.as_ref(), time)?;
         fleet.settled(at, None)?;
         let ledger_s = watch.elapsed().as_secs_f64();
 
         let watch = Instant::now();
-        self.apply(&released, &coding)?;
+        self.apply(&recorded, &coding)?;
         let optimizer_s = watch.elapsed().as_secs_f64();
 
         let seen = exact.as_ref();
@@ -266,13 +266,13 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         if self.ledger.released_in(&phase.stream, step).is_none() {
             return Ok(if self.pass_over()? { Replayed::Round } else { Replayed::Nothing });
         }
-        let released = self.ledger.restore(&phase.stream, step)?.ok_or(RoundError::Gone { round })?;
+        let recorded = self.ledger.restore(&phase.stream, step)?.ok_or(RoundError::Gone { round })?;
         self.enter_phase()?;
         if let Some(mechanism) = &mut self.state.mechanism {
-            mechanism.pass(&released)?;
+            mechanism.pass(&recorded)?;
         }
         let coding = self.coding()?;
-        self.apply(&released, &coding)?;
+        self.apply(&recorded, &coding)?;
         Ok(Replayed::Round)
     }
 
@@ -374,27 +374,28 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
 
     fn record(
         &mut self,
-        released: &Released,
+        released: Released,
         at: At<'_>,
         participations: Option<&ParticipationRecord>,
         time: u64,
-    ) -> Result<(), RoundError> {
+    ) -> Result<Recorded, RoundError> {
         let phase = self.plan.phase(at.round);
         let attempt = Attempt { stream: at.stream, number: at.attempt, declared: phase.cohort, participations, time };
-        let _receipt = self.ledger.record(released, attempt)?;
-        let noise = phase.mechanism.as_ref().and_then(|mechanism| mechanism.last_step(released.step()));
-        Ok(self.randomness.recorded(noise)?)
+        let recorded = self.ledger.record(released, attempt)?;
+        let noise = phase.mechanism.as_ref().and_then(|mechanism| mechanism.last_step(recorded.step()));
+        self.randomness.recorded(noise)?;
+        Ok(recorded)
     }
 
     /// What follows from a release: the server's step, the next clip.
-    fn apply(&mut self, released: &Released, coding: &Coding) -> Result<(), RoundError> {
+    fn apply(&mut self, recorded: &Recorded, coding: &Coding) -> Result<(), RoundError> {
         let stage = *self.plan.stage(self.state.round);
         let State { model, optimizer, clip, fraction_below_clip, mechanism, round } = &mut self.state;
         // The true average divides by the weight of who came; nobody came where it is 0.
-        let denominator = stage.denominator.or_else(|| released.weight().filter(|w| *w > 0.0)).unwrap_or(1.0);
-        optimizer.step(model, released, coding.released(), denominator, stage.server_learning_rate)?;
+        let denominator = stage.denominator.or_else(|| recorded.weight().filter(|w| *w > 0.0)).unwrap_or(1.0);
+        optimizer.step(model, recorded, coding.released(), denominator, stage.server_learning_rate)?;
         self.learner.after_step(model);
-        if let (Some(clip), Some(fraction)) = (clip, released.fraction_under_clip(stage.cohort as f64)) {
+        if let (Some(clip), Some(fraction)) = (clip, recorded.fraction_under_clip(stage.cohort as f64)) {
             *fraction_below_clip = Some(fraction);
             clip.follow(fraction)?;
             let may_move =

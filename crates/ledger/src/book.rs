@@ -16,13 +16,14 @@ use crate::{
     keys::{SigningKey, VerifyingKey, random_seed},
     participants::{KeyDestroyed, NoiseDestroyed, ParticipationRecord},
     plan::{Budget, Plan},
+    recorded::Recorded,
     store::{Attached, LedgerStore},
 };
 use privacy::{
     accountant::{AccountError, Judgement},
     event::PrivacyEvent,
     rng::Randomness,
-    stages::Released,
+    stages::{Published, Released},
     units::Delta,
 };
 
@@ -64,8 +65,8 @@ pub struct Publication<'a> {
     pub bytes: Cow<'a, [u8]>,
 }
 
-impl<'a> From<&'a Released> for Publication<'a> {
-    fn from(released: &'a Released) -> Self {
+impl<'a> From<&'a Published> for Publication<'a> {
+    fn from(released: &'a Published) -> Self {
         Self {
             event: released.event(),
             randomness: released.randomness(),
@@ -120,20 +121,22 @@ impl<S: LedgerStore> Ledger<S> {
         }
     }
 
-    /// Records a release; it may be used when this returns, and not before. The same step with the same content again
-    /// is not recorded twice.
+    /// Records a release: what may be used is what this returns. The same step with the same content again is not recorded
+    /// twice.
     ///
     /// # Errors
     /// When the release contradicts the plan or what was released before, costs more than the plan allows, or could not
-    /// be made durable. In every case it must not be used.
-    pub fn record(&mut self, released: &Released, attempt: Attempt<'_>) -> Result<Receipt, LedgerError> {
-        self.publish(&Publication::from(released), attempt)
+    /// be made durable. In every case it is gone.
+    pub fn record(&mut self, released: Released, attempt: Attempt<'_>) -> Result<Recorded, LedgerError> {
+        let receipt = self.publish(&Publication::from(&*released), attempt)?;
+        Ok(Recorded::new(released.into_published(), receipt))
     }
 
-    /// As [`Self::record`], for anything that is published.
+    /// As [`Self::record`], for anything that is published; it may be used when this returns, and not before. Nothing shows that
+    /// its event is true: the word to audit.
     ///
     /// # Errors
-    /// As [`Self::record`].
+    /// As [`Self::record`]. In every case it must not be used.
     pub fn publish(&mut self, publication: &Publication<'_>, attempt: Attempt<'_>) -> Result<Receipt, LedgerError> {
         self.check_randomness(publication)?;
         let (step, digest) = (publication.step, Digest::of_released(&publication.bytes));
@@ -290,14 +293,15 @@ impl<S: LedgerStore> Ledger<S> {
         }
     }
 
-    /// The same as what the optimizer takes: how a run goes on after a crash, without a second release.
+    /// The same as what the optimizer takes: how a run goes on after a crash, without a second release (rule P13).
     ///
     /// # Errors
     /// When it cannot be read, or is not what was released.
-    pub fn restore(&self, stream: &str, step: u64) -> Result<Option<Released>, LedgerError> {
+    pub fn restore(&self, stream: &str, step: u64) -> Result<Option<Recorded>, LedgerError> {
         let Some(known) = self.account.step(stream, step) else { return Ok(None) };
         let Some(bytes) = self.released(stream, step)? else { return Ok(None) };
-        Ok(Some(Released::restore(&bytes, known.digest.as_bytes())?))
+        let receipt = Receipt { entry: known.entry, head: self.head(), repeated: true };
+        Ok(Some(Recorded::new(Published::parse(&bytes)?, receipt)))
     }
 
     /// Whether a step was released, and in which entry.

@@ -7,7 +7,7 @@ use privacy::{
     accountant::AccountError,
     event::{Adjacency, EventError},
     rng::Randomness,
-    stages::RestoreError,
+    stages::UnreadableRelease,
     step_keys::StepAt,
     units::Epsilon,
 };
@@ -336,7 +336,7 @@ pub enum LedgerError {
     },
     /// A stored release that this version cannot read.
     #[error(transparent)]
-    Restore(#[from] RestoreError),
+    Unreadable(#[from] UnreadableRelease),
     /// The event contradicts itself.
     #[error(transparent)]
     Event(#[from] EventError),

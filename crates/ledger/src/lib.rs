@@ -20,6 +20,7 @@
 //! | `participants` | who took part, as pseudonyms in a side file                                   |
 //! | `store`        | where entries are kept: the trait, and one in memory                          |
 //! | `book`         | [`Ledger`], the one to call                                                   |
+//! | `recorded`     | a release that the ledger has: what the optimizer takes                       |
 //! | `verify`       | everything checked and computed once more                                     |
 //! | [`statement`]  | the guarantee in words, from a ledger and nothing else                        |
 
@@ -36,6 +37,7 @@ mod head;
 mod keys;
 mod participants;
 mod plan;
+mod recorded;
 pub mod statement;
 mod store;
 mod verify;
@@ -54,5 +56,6 @@ pub use head::{Head, HeadError};
 pub use keys::{KeyError, SigningKey, VerifyingKey};
 pub use participants::{KeyDestroyed, NoiseDestroyed, Observed, ParticipationRecord, PseudonymKey};
 pub use plan::{Aggregation, Budget, DataSource, Phase, Plan, PublicData, Start, Unit};
+pub use recorded::Recorded;
 pub use store::{Attached, LedgerStore, MemoryStore, Participations, check_follows};
 pub use verify::{HeadCheck, Verification};

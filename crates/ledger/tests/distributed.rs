@@ -106,8 +106,8 @@ fn p14_the_ledger_counts_a_user_as_often_as_the_limits_allow() {
         let sum = noised_sum(&residues, &encoding, &[0; 54], 8 + step % 5);
         let released = mechanism.release_noised(sum).unwrap();
         assert_eq!((released.event(), released.step(), released.randomness()), (&next, step, randomness));
-        let _ = ledger.record(&released, attempt("model")).unwrap();
-        assert_eq!(ledger.restore("model", step).unwrap().unwrap(), released);
+        let recorded = ledger.record(released, attempt("model")).unwrap();
+        assert_eq!(*ledger.restore("model", step).unwrap().unwrap(), *recorded);
         assert_eq!(ledger.own_event(), PrivacyEvent::Compose { events: vec![next] });
         let spent = ledger.epsilon(delta()).unwrap().epsilon.get();
         assert_eq!(spent, epsilon_of(if step < 3 { 1 } else { 2 }), "step {step}");

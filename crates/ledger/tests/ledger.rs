@@ -8,9 +8,9 @@ mod ledger_story;
 use std::borrow::Cow;
 
 use ledger::{
-    Attempt, Body, Budget, Charge, DataSource, Digest, Ended, Entry, FailureReason, ImportKind, KeyDestroyed, Ledger,
-    LedgerError, LedgerStore, MemoryStore, NoiseDestroyed, Plan, PseudonymKey, PublicData, Publication, SigningKey,
-    Start,
+    Attached, Attempt, Body, Budget, Charge, DataSource, Digest, Ended, Entry, FailureReason, ImportKind, KeyDestroyed,
+    Ledger, LedgerError, LedgerStore, MemoryStore, NoiseDestroyed, Plan, PseudonymKey, PublicData, Publication,
+    Receipt, SigningKey, Start,
 };
 use ledger_story::{
     attempt, content, delta, gaussian, key, limits, model_plan, model_step, plan, publish, publish_with, tree,
@@ -158,12 +158,41 @@ fn p13_what_a_mechanism_releases_is_recorded_and_restored() {
     let mut last = None;
     for step in 0..6 {
         let released = mechanism.release(Sum::zero(&encoding), &mut keys).unwrap();
-        assert_eq!(ledger.record(&released, attempt("model")).unwrap().entry, step + 1);
-        assert_eq!(ledger.restore("model", step).unwrap().unwrap(), released);
-        last = Some(released);
+        let published = released.clone();
+        let recorded = ledger.record(released, attempt("model")).unwrap();
+        assert_eq!(recorded.receipt(), Receipt { entry: step + 1, head: ledger.head(), repeated: false });
+        assert_eq!(*recorded, published);
+        let restored = ledger.restore("model", step).unwrap().unwrap();
+        assert_eq!((restored.receipt().entry, &*restored), (step + 1, &published));
+        last = Some(published);
     }
     assert_eq!(ledger.restore("model", 6).unwrap(), None);
     assert_eq!(ledger.own_event(), PrivacyEvent::Compose { events: vec![last.unwrap().event().clone()] });
+}
+
+#[test]
+fn p13_a_release_is_restored_only_from_what_was_recorded() {
+    let clip = ClipNorm::new(1.0).unwrap();
+    let encoding = Encoding::new(VectorPlan::of_update(3, 14), clip, None, Adjacency::ZeroOut).unwrap();
+    let released = Sum::zero(&encoding).release_without_privacy(0, "a test", Randomness::Secret);
+    let bytes = released.to_bytes();
+    let mut ledger = ledger(plan());
+    let recorded = ledger.record(released, attempt("model")).unwrap();
+    // The same entries, with another vector beside them.
+    let restored = |vector: &[u8]| {
+        let mut store = MemoryStore::new();
+        for entry in other_entries(&ledger) {
+            let released = (entry.index() == recorded.receipt().entry).then_some(vector);
+            store.append(&store.head().unwrap(), &entry, Attached { released, participations: None }).unwrap();
+        }
+        Ledger::open(store, None, &[]).unwrap().restore("model", 0)
+    };
+    assert_eq!(*restored(&bytes).unwrap().unwrap(), *recorded);
+    for at in 0..bytes.len() {
+        let mut evil = bytes.clone();
+        evil[at] ^= 1;
+        assert!(matches!(restored(&evil), Err(LedgerError::VectorDamaged { entry: 1, .. })), "byte {at}");
+    }
 }
 
 #[test]

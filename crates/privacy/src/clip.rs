@@ -6,7 +6,7 @@
 //! becomes the *active* one, which updates are clipped to, at restarts only (rules P7 and P9). Their closed form,
 //! `C0 exp(-eta (sum of private counts / m - (t + 1) gamma))`, is the product of these steps, carried over restarts.
 //!
-//! The fraction is [`crate::stages::Released::fraction_under_clip`], so the clip is post-processing of a release: it may
+//! The fraction is [`crate::stages::Published::fraction_under_clip`], so the clip is post-processing of a release: it may
 //! be printed (rule P12). The price of the bit is part of the release's event ([`crate::encoding::split`]).
 
 use serde::{Deserialize, Serialize};

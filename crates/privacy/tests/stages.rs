@@ -9,7 +9,7 @@ use keyhush_privacy::{
     encoding::{Counts, Encoding, EncodingError, NoisePlan, Rounding, VectorPlan, XU_ALPHA, layout, split},
     rng::{NoiseSource, Purpose, RandomWords, Randomness, SimulationKey},
     stages::{
-        ClipBit, ClipRule, ClipRuleError, Clipping, Contribution, Encoded, LayerClip, Released, Sum, Update, project,
+        ClipBit, ClipRule, ClipRuleError, Clipping, Contribution, Encoded, LayerClip, Published, Sum, Update, project,
     },
 };
 use num_bigint::BigUint;
@@ -406,18 +406,18 @@ fn p12_nothing_of_a_user_is_shown() {
 }
 
 #[test]
-fn p13_a_release_is_restored_only_from_what_was_recorded() {
-    use sha2::{Digest, Sha256};
+fn what_was_published_is_read_back_or_refused() {
     let encoding = full_encoding(30, None);
     let released = Sum::zero(&encoding).release_without_privacy(4, "a test", Randomness::Simulated { seed: 3 });
     let bytes = released.to_bytes();
-    let digest: [u8; 32] = Sha256::digest(&bytes).into();
-    assert_eq!(Released::restore(&bytes, &digest).unwrap(), released);
-    for at in 0..bytes.len() {
-        let mut evil = bytes.clone();
-        evil[at] ^= 1;
-        assert!(Released::restore(&evil, &digest).is_err(), "byte {at}");
+    assert_eq!(Published::parse(&bytes).unwrap(), *released);
+    for length in 0..bytes.len() {
+        assert!(Published::parse(&bytes[..length]).is_err(), "{length} bytes");
     }
+    let text = String::from_utf8_lossy(&bytes[8..]).replacen("\"len\":30", &format!("\"len\":{}", usize::MAX), 1);
+    let facts = text.split_once('\0').unwrap().0;
+    let too_many = [&(facts.len() as u64).to_le_bytes(), facts.as_bytes()].concat();
+    assert!(Published::parse(&too_many).unwrap_err().to_string().contains("not those of the layout"));
 }
 
 #[test]

@@ -33,7 +33,7 @@ use crate::{
     noise::discrete_gaussian::SigmaError,
     participation::Participation,
     rng::Randomness,
-    stages::{Released, Sum},
+    stages::{Published, Released, Sum},
     step_keys::{AddedTo, LastStep, StepAt, StepKeyError, StepKeys, StepNoise},
 };
 
@@ -503,7 +503,7 @@ impl Mechanism {
     ///
     /// # Errors
     /// When the release is not that of the next step, or contradicts the segment; the state stays as it is.
-    pub fn pass(&mut self, released: &Released) -> Result<(), MechanismError> {
+    pub fn pass(&mut self, released: &Published) -> Result<(), MechanismError> {
         let (step, encoding) = (self.step(), released.encoding());
         if released.step() != step || *released.layout() != self.layout {
             return Err(MechanismError::NotNext { step });

@@ -1,15 +1,15 @@
 //! From a raw update to what anyone may see: `Update -> Clipped -> Encoded -> Sum -> Released`.
 //!
 //! Each step consumes the type before it, and no type can be made in another way, so a step cannot be left out: what
-//! the optimizer takes is a [`Released`], which only a mechanism makes, from a [`Sum`], which holds nothing but
-//! [`Encoded`] vectors whose integer norm was checked, exactly, against the bound that the accountant uses. Between sum
-//! and release, a [`Quotient`] may divide by the weight. Where users add the noise themselves, the way is
+//! a ledger takes, and gives back to the optimizer as recorded, is a [`Released`], which only a mechanism makes, from a
+//! [`Sum`], which holds nothing but [`Encoded`] vectors whose integer norm was checked, exactly, against the bound that the
+//! accountant uses. What a release says is a [`Published`], which anyone may copy and read back, and which opens no door.
+//! Between sum and release, a [`Quotient`] may divide by the weight. Where users add the noise themselves, the way is
 //! `Update -> Clipped -> Encoded -> NoisedSum -> Released`, and there is never a sum without noise.
 //!
-//! To audit, look for five words: [`Sum::assertion`] (a securely aggregated sum, whose parts nobody can check; called by
+//! To audit, look for four words: [`Sum::assertion`] (a securely aggregated sum, whose parts nobody can check; called by
 //! [`Residues::sum`] and by tests), [`Residues::noised_sum`] (the same, and nobody can check that its noise is there),
-//! [`Sum::across_processes`] (sums of several processes of one run), [`Sum::release_without_privacy`] and
-//! [`Released::restore`].
+//! [`Sum::across_processes`] (sums of several processes of one run) and [`Sum::release_without_privacy`].
 //!
 //! ```
 //! use keyhush_privacy::{
@@ -53,10 +53,31 @@
 //!
 //! A step cannot be skipped, forged or repeated:
 //!
-//! ```compile_fail,E0451
+//! ```compile_fail,E0423
+//! use keyhush_privacy::stages::{Published, Released};
+//! fn forged(published: Published) -> Released {
+//!     Released(published)
+//! }
+//! ```
+//!
+//! ```compile_fail,E0599
 //! use keyhush_privacy::stages::Released;
-//! fn forged(values: Vec<i64>, released: Released) -> Released {
-//!     Released { values, ..released }
+//! fn read_back(bytes: &[u8]) -> Released {
+//!     Released::parse(bytes).unwrap()
+//! }
+//! ```
+//!
+//! ```compile_fail,E0308
+//! use keyhush_privacy::stages::Released;
+//! fn copied(released: &Released) -> Released {
+//!     released.clone() // what is cloned is what was published
+//! }
+//! ```
+//!
+//! ```compile_fail,E0451
+//! use keyhush_privacy::stages::Published;
+//! fn changed(values: Vec<i64>, published: Published) -> Published {
+//!     Published { values, ..published }
 //! }
 //! ```
 //!
@@ -83,14 +104,14 @@
 
 mod clipped;
 mod encoded;
+mod published;
 mod quotient;
-mod released;
 mod residues;
 
 pub use self::{
     clipped::{ClipBit, ClipRule, ClipRuleError, Clipped, Clipping, Contribution, LayerClip, Update, project},
     encoded::{Encoded, Sum},
+    published::{Published, Released, UnreadableRelease},
     quotient::Quotient,
-    released::{Released, RestoreError},
     residues::{NoisedSum, Residues},
 };

@@ -1,7 +1,8 @@
-//! What anyone may see, and the event that pays for it.
+//! What anyone may see, and the event that pays for it: as plain data, which proves nothing, and as what a mechanism made.
+
+use std::ops::Deref;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::{
@@ -13,13 +14,19 @@ use crate::{
     rng::Randomness,
 };
 
-/// A noised sum. Made by a mechanism, or, marked as not private, by [`super::Sum::release_without_privacy`].
-#[must_use]
+/// The plain data of a release: a noised sum, and what is known of it. Anyone may have it, keep it and read it back, so it is
+/// no evidence of anything: that a mechanism made it says a [`Released`].
 #[derive(Debug, Clone, PartialEq)]
-pub struct Released {
+pub struct Published {
     values: Vec<i64>,
     facts: Facts,
 }
+
+/// A release that a mechanism made, or, marked as not private, [`super::Sum::release_without_privacy`]. There is one of each, and
+/// it cannot be read from bytes: whoever has one has come by all the stages before it. It reads as the [`Published`] that it is.
+#[must_use]
+#[derive(Debug, PartialEq)]
+pub struct Released(Published);
 
 /// What is written beside the values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,15 +39,11 @@ struct Facts {
     step: u64,
 }
 
-/// Bytes that are not the release that the ledger recorded.
+/// Bytes that are no release, or one that this version cannot read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum RestoreError {
-    /// The digest is another.
-    #[error("the stored release does not have the digest that was recorded")]
-    Digest,
-    /// The digest is right, but this version cannot read it.
-    #[error("the stored release cannot be read: {0}")]
-    Format(String),
+#[error("the stored release cannot be read: {problem}")]
+pub struct UnreadableRelease {
+    problem: String,
 }
 
 impl Released {
@@ -52,9 +55,25 @@ impl Released {
         randomness: Randomness,
         step: u64,
     ) -> Self {
-        Self { values, facts: Facts { layout, encoding, event, randomness, step } }
+        Self(Published { values, facts: Facts { layout, encoding, event, randomness, step } })
     }
 
+    /// What may be published of it: all.
+    #[must_use]
+    pub fn into_published(self) -> Published {
+        self.0
+    }
+}
+
+impl Deref for Released {
+    type Target = Published;
+
+    fn deref(&self) -> &Published {
+        &self.0
+    }
+}
+
+impl Published {
     /// The event that pays for this release. For correlated noise it stands for the run up to this step.
     #[must_use]
     pub const fn event(&self) -> &PrivacyEvent {
@@ -135,23 +154,27 @@ impl Released {
         bytes
     }
 
-    /// What a run goes on with after a crash: the release that the ledger recorded, never a second one (rule P13).
+    /// Reads the bytes of [`Self::to_bytes`].
     ///
     /// # Errors
-    /// When the bytes are not those that were recorded.
-    pub fn restore(bytes: &[u8], recorded: &[u8; 32]) -> Result<Self, RestoreError> {
-        if <[u8; 32]>::from(Sha256::digest(bytes)) != *recorded {
-            return Err(RestoreError::Digest);
-        }
-        let cut = |what: &str| RestoreError::Format(what.to_owned());
-        let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(|| cut("too short"))?;
-        let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| cut("too long"))?;
-        let (facts, values) = rest.split_at_checked(length).ok_or_else(|| cut("too short"))?;
-        let facts: Facts = serde_json::from_slice(facts).map_err(|e| RestoreError::Format(e.to_string()))?;
+    /// When they are not such bytes.
+    pub fn parse(bytes: &[u8]) -> Result<Self, UnreadableRelease> {
+        let unreadable = |problem: &str| UnreadableRelease { problem: problem.to_owned() };
+        let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(|| unreadable("too short"))?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| unreadable("too long"))?;
+        let (facts, values) = rest.split_at_checked(length).ok_or_else(|| unreadable("too short"))?;
+        let facts: Facts = serde_json::from_slice(facts).map_err(|e| unreadable(&e.to_string()))?;
         let (values, rest) = values.as_chunks::<8>();
-        if !rest.is_empty() || values.len() != facts.layout.len() {
-            return Err(cut("the values are not those of the layout"));
+        if !rest.is_empty() || facts.coordinates() != Some(values.len()) {
+            return Err(unreadable("the values are not those of the layout"));
         }
         Ok(Self { values: values.iter().map(|v| i64::from_le_bytes(*v)).collect(), facts })
+    }
+}
+
+impl Facts {
+    /// How many values there must be; none if that is more than there can be.
+    fn coordinates(&self) -> Option<usize> {
+        self.layout.segments().iter().try_fold(0usize, |all, segment| all.checked_add(segment.len))
     }
 }
