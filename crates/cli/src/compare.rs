@@ -6,8 +6,8 @@ use std::{
 };
 
 use clap::Args;
+use durable::files;
 use federated::{
-    files,
     metrics::{METRICS_FILE, Metrics},
     price::Price,
     report::{self, four_digits, overlay},

@@ -7,11 +7,11 @@ use std::{
 };
 
 use clap::Args;
+use durable::files;
 use federated::{
     calendar::Moment,
     config::{Config, DataKind, Document},
     engine::Means,
-    files,
     metrics::Metrics,
     plan::Plan,
     report::REPORT_FILE,

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use device::learner::LearnerError;
-use federated::{
-    chart::ChartError, config::ConfigError, files::FileError, model_folder::ModelFolderError, run::RunError,
-};
+use durable::files::FileError;
+use federated::{chart::ChartError, config::ConfigError, model_folder::ModelFolderError, run::RunError};
 use thiserror::Error;
 
 /// An experiment cannot be read, or cannot go on.

@@ -32,7 +32,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use federated::{chart::Chart, files, metrics::Metrics};
+use durable::files;
+use federated::{chart::Chart, metrics::Metrics};
 
 pub use self::{
     error::ExperimentError,

@@ -5,10 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use durable::files;
 use federated::{
     config::{Config, Document},
     engine::Means,
-    files, model_folder,
+    model_folder,
     run::{MODEL_FOLDER, Opened},
     sweep::{self, bootstrap::Estimate, folder_name, summary::Runs},
 };

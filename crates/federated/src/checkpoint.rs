@@ -20,12 +20,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use crate::{
-    files::{self, FileError},
-    optimizer::Optimizer,
-    plan::Plan,
-    round::State,
-};
+use crate::{optimizer::Optimizer, plan::Plan, round::State};
+use durable::files::{self, FileError};
 
 const FORMAT: &str = "keyhush checkpoint 2";
 /// The header holds at most so many bytes.

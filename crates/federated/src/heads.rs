@@ -18,10 +18,8 @@ use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::{
-    files::{self, FileError},
-    run::{CHECKPOINTS, LEDGER_FILE, MODEL_FOLDER, STATEMENT_JSON},
-};
+use crate::run::{CHECKPOINTS, LEDGER_FILE, MODEL_FOLDER, STATEMENT_JSON};
+use durable::files::{self, FileError};
 
 /// A head, and where it was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

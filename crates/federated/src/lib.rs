@@ -18,7 +18,6 @@
 //! | [`checkpoint`] | the state of a run as a file                                           |
 //! | [`model_folder`] | models on disk                                                       |
 //! | [`calendar`]   | seconds as dates                                                       |
-//! | [`files`]      | files that are there whole or not at all                               |
 //! | [`heads`]      | heads of a ledger that lie beside it, and whether it is theirs          |
 //! | [`ledger_file`] | a ledger in a file, with what belongs to it beside it                 |
 //! | [`metrics`]    | what a run measures, as the lines of its files                          |
@@ -35,7 +34,6 @@ pub mod cohort;
 pub mod config;
 pub mod engine;
 pub mod evaluate;
-pub mod files;
 pub mod fleet;
 pub mod forecast;
 pub mod heads;

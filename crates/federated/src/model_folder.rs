@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use lm::folder::{CARD_FILE, CONFIG_FILE, Files, Folder, FolderError, Source, VOCABULARY_FILE, WEIGHTS_FILE};
 use thiserror::Error;
 
-use crate::files::{self, FileError};
+use durable::files::{self, FileError};
 
 /// A folder that cannot be read or written.
 #[derive(Debug, Error)]

@@ -14,11 +14,11 @@ use std::{
 };
 
 use crate::{
-    files,
     metrics::{Metrics, Timing},
     price::Meaning,
     report::time::seconds,
 };
+use durable::files;
 
 /// The name of the file in the folder of a run; TensorBoard takes any file that has `tfevents` in its name.
 pub const EVENTS_FILE: &str = "events.out.tfevents.keyhush";

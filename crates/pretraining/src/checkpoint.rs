@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use federated::files;
+use durable::files;
 use lm::{
     folder::CONFIG_FILE,
     model::{config::ModelConfig, parameters::ParameterLayout},

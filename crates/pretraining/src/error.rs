@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use federated::{files::FileError, model_folder::ModelFolderError};
+use durable::files::FileError;
+use federated::model_folder::ModelFolderError;
 use lm::model::config::ConfigError;
 use thiserror::Error;
 

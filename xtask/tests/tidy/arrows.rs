@@ -18,7 +18,7 @@ const PICTURE: [&[&str]; 6] = [
     &["federated"],
     &["corpus", "device"],
     &["ledger"],
-    &["privacy", "secagg", "lm"],
+    &["privacy", "secagg", "lm", "durable"],
 ];
 
 /// Stands beside the picture: depends on no crate of it, and none depends on it.
@@ -28,7 +28,7 @@ const BESIDE: &str = "xtask";
 pub(crate) const WASM: [&str; 5] = ["privacy", "secagg", "lm", "ledger", "device"];
 
 /// Crates that need threads, files, sockets or a clock; a trailing `*` stands for any rest.
-const NOT_IN_WASM: &str = "async-std axum* crossbeam* fs2 hyper* memmap* mio mpi* native-tls notify num_cpus \
+const NOT_IN_WASM: &str = "async-std axum* crossbeam* fs2 hyper* keyhush-durable memmap* mio mpi* native-tls notify num_cpus \
     object_store polling rayon* redb reqwest rusqlite rustix signal-hook* smol socket2 sqlx* tempfile tokio*";
 
 /// A member of the workspace with the packages that it declares, dev-dependencies left out.
@@ -147,8 +147,19 @@ mod tests {
     #[test]
     fn an_arrow_that_is_not_in_the_picture_is_flagged() {
         let house = |from: &str, to: &str| {
-            let all =
-                ["privacy", "secagg", "lm", "ledger", "device", "corpus", "federated", "cluster", "server", "agent"];
+            let all = [
+                "privacy",
+                "secagg",
+                "lm",
+                "durable",
+                "ledger",
+                "device",
+                "corpus",
+                "federated",
+                "cluster",
+                "server",
+                "agent",
+            ];
             let with = |n: &&str| if *n == from { vec![to.to_owned(), "serde".to_owned()] } else { Vec::new() };
             let crates = all.iter().map(|n| Member {
                 package: format!("keyhush-{n}"),
@@ -172,6 +183,7 @@ mod tests {
             ("federated", "keyhush-cluster"),
             ("server", "keyhush-agent"),
             ("lm", "keyhush"),
+            ("privacy", "keyhush-durable"),
             ("privacy", "xtask"),
         ] {
             assert_eq!(house(from, to), 1, "{from} -> {to}");
@@ -180,6 +192,7 @@ mod tests {
             ("cluster", "keyhush-federated"),
             ("federated", "keyhush-privacy"),
             ("device", "keyhush-lm"),
+            ("device", "keyhush-durable"),
             ("ledger", "keyhush-privacy"),
             ("server", "keyhush-corpus"),
         ] {

@@ -26,7 +26,6 @@
 //! A witness can be kept on another disk too ([`Place::with_witness`]): restoring an old copy of the folder is then
 //! noticed.
 
-mod disk;
 #[cfg(test)]
 mod power_loss;
 mod private;
@@ -40,7 +39,10 @@ use std::{
     sync::Arc,
 };
 
-use disk::{Disk, OsDisk};
+use durable::{
+    disk::{Disk, OsDisk},
+    files::{FileError, beside},
+};
 use ledger::{Ended, Head, KeyDestroyed, Ledger, LedgerError, NoiseDestroyed, Plan, PseudonymKey, SigningKey};
 use privacy::{
     rng::NoiseKey,
@@ -266,22 +268,12 @@ impl Place {
     }
 }
 
-/// The path with something after its name.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(suffix);
-    path.with_file_name(name)
-}
-
-/// The folder in which a path lies.
-fn folder(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
-        _ => PathBuf::from("."),
-    }
-}
-
 /// A failure of the disk, with what was being done to what.
 fn failed<'a>(doing: &'a str, path: &'a Path) -> impl FnOnce(std::io::Error) -> LedgerError + 'a {
     move |source| LedgerError::storage(format!("cannot {doing} {}", path.display()), source)
+}
+
+/// The same of a whole file.
+fn not_replaced(FileError { what, path, error }: FileError) -> LedgerError {
+    failed(what, &path)(error)
 }

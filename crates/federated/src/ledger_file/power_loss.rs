@@ -1,25 +1,15 @@
-//! Power loss, simulated: a disk that keeps, of what was not synced, whatever an adversary likes.
+//! What a ledger keeps when the power goes, on a disk that keeps of what was not synced whatever an adversary likes
+//! ([`durable::power_loss`]).
 //!
-//! Killing a process leaves the page cache alone, so it shows the order of writes but not that they are synced. Here a
-//! crash may lose any unsynced write, in whole or in sectors, and any unsynced change of a folder, each by itself. A
-//! story (create, draw keys, release, fail, destroy the keys, close) is cut before every single operation; what was acknowledged must
+//! A story (create, draw keys, release, fail, destroy the keys, close) is cut before every single operation; what was acknowledged must
 //! be there after the restart, also when the recovery is cut too. And every sync is needed: where a disk only pretends
 //! to do one kind of them, the same check finds a loss.
 
-use std::{
-    any::Any,
-    borrow::Cow,
-    collections::BTreeMap,
-    io::{self, BufRead, Cursor},
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard},
-};
+use std::{borrow::Cow, collections::BTreeMap, path::Path, sync::Arc};
 
-use super::{
-    Place,
-    disk::{Disk, DiskFile, How},
-    folder,
-    private::PrivateFile,
+use durable::{
+    disk::Disk,
+    power_loss::{Adversary, LossyDisk, SECTOR},
 };
 use ledger::{
     Aggregation, Attempt, BegunAttempt, DataSource, Digest, Ended, FailureReason, LedgerError, Phase, Plan,
@@ -35,278 +25,7 @@ use privacy::{
     units::{ClipNorm, Delta, NoiseMultiplier},
 };
 
-const SECTOR: usize = 64;
-
-#[derive(Debug, Clone, Default)]
-struct Content {
-    live: Vec<u8>,
-    durable: Vec<u8>,
-}
-
-/// A change of names in a folder that was not synced yet: names that go, and one that comes.
-#[derive(Debug, Clone)]
-struct NameChange {
-    folder: PathBuf,
-    gone: Option<PathBuf>,
-    come: Option<(PathBuf, Node)>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Node {
-    File(usize),
-    Folder,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    contents: Vec<Content>,
-    live: BTreeMap<PathBuf, Node>,
-    durable: BTreeMap<PathBuf, Node>,
-    pending: Vec<NameChange>,
-    locked: bool,
-    operations: u64,
-    crash_at: Option<u64>,
-    /// Syncs of paths that end like this do nothing.
-    lie: Option<&'static str>,
-}
-
-#[derive(Debug, Clone, Default)]
-struct SimDisk(Arc<Mutex<State>>);
-
-struct SimFile {
-    disk: SimDisk,
-    path: PathBuf,
-    content: usize,
-    offset: usize,
-}
-
-struct SimLock(SimDisk);
-
-impl Drop for SimLock {
-    fn drop(&mut self) {
-        self.0.state().locked = false;
-    }
-}
-
-/// What an unsynced write becomes.
-#[derive(Debug, Clone, Copy)]
-enum Adversary {
-    LosesAll,
-    KeepsAll,
-    Random(u64),
-}
-
-impl Adversary {
-    fn keeps(&mut self) -> bool {
-        match self {
-            Self::LosesAll => false,
-            Self::KeepsAll => true,
-            Self::Random(state) => {
-                *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                *state >> 62 & 1 == 1
-            }
-        }
-    }
-
-    fn tear(&mut self, content: &Content) -> Vec<u8> {
-        let (old, new) = (&content.durable, &content.live);
-        let length = if self.keeps() { new.len() } else { old.len() };
-        let mut torn = Vec::with_capacity(length);
-        while torn.len() < length {
-            let source = if self.keeps() { new } else { old };
-            let end = (torn.len() + SECTOR).min(length);
-            torn.extend((torn.len()..end).map(|i| source.get(i).copied().unwrap_or_default()));
-        }
-        torn
-    }
-}
-
-impl SimDisk {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap()
-    }
-
-    /// Counts an operation; the one at which the power goes does nothing, and neither does any after it.
-    fn operate(&self) -> io::Result<MutexGuard<'_, State>> {
-        let mut state = self.state();
-        state.operations += 1;
-        match state.crash_at {
-            Some(at) if state.operations >= at => Err(io::Error::other("the power is gone")),
-            _ => Ok(state),
-        }
-    }
-
-    /// The power comes back. What was not synced is as the adversary likes.
-    fn restart(&self, adversary: &mut Adversary, crash_at: Option<u64>) {
-        let mut state = self.state();
-        for change in std::mem::take(&mut state.pending) {
-            if adversary.keeps() {
-                change.apply(&mut state.durable);
-            }
-        }
-        state.live = state.durable.clone();
-        for content in &mut state.contents {
-            content.live = adversary.tear(content);
-            content.durable = content.live.clone();
-        }
-        (state.locked, state.operations, state.crash_at) = (false, 0, crash_at);
-    }
-}
-
-impl NameChange {
-    fn apply(&self, names: &mut BTreeMap<PathBuf, Node>) {
-        if let Some(gone) = &self.gone {
-            names.remove(gone);
-        }
-        if let Some((path, node)) = &self.come {
-            names.insert(path.clone(), *node);
-        }
-    }
-}
-
-impl State {
-    fn change(&mut self, path: &Path, gone: Option<&Path>, come: Option<Node>) {
-        let change = NameChange {
-            folder: folder(path),
-            gone: gone.map(Path::to_path_buf),
-            come: come.map(|node| (path.to_path_buf(), node)),
-        };
-        change.apply(&mut self.live);
-        self.pending.push(change);
-    }
-
-    fn is_lie(&self, path: &Path) -> bool {
-        self.lie.is_some_and(|suffix| path.to_string_lossy().ends_with(suffix))
-    }
-}
-
-fn missing() -> io::Error {
-    io::ErrorKind::NotFound.into()
-}
-
-impl Disk for SimDisk {
-    fn reader(&self, path: &Path) -> io::Result<Option<Box<dyn BufRead>>> {
-        let state = self.state();
-        match state.live.get(path) {
-            Some(Node::File(content)) => Ok(Some(Box::new(Cursor::new(state.contents[*content].live.clone())))),
-            _ => Ok(None),
-        }
-    }
-
-    fn writer(&self, path: &Path, how: How) -> io::Result<Box<dyn DiskFile>> {
-        let mut state = self.operate()?;
-        let known = match state.live.get(path) {
-            Some(Node::File(content)) => Some(*content),
-            _ => None,
-        };
-        let content = match (known, how) {
-            (Some(_), How::New { .. }) => return Err(io::ErrorKind::AlreadyExists.into()),
-            (None, How::Append | How::At(_)) => return Err(missing()),
-            (Some(content), _) => content,
-            (None, _) => {
-                state.contents.push(Content::default());
-                let content = state.contents.len() - 1;
-                state.change(path, None, Some(Node::File(content)));
-                content
-            }
-        };
-        let live = &mut state.contents[content].live;
-        let offset = match how {
-            How::Replace => {
-                live.clear();
-                0
-            }
-            How::At(offset) => usize::try_from(offset).unwrap(),
-            How::Append | How::New { .. } => live.len(),
-        };
-        drop(state);
-        Ok(Box::new(SimFile { disk: self.clone(), path: path.to_path_buf(), content, offset }))
-    }
-
-    fn create_folder(&self, path: &Path, _private: bool) -> io::Result<bool> {
-        let mut state = self.operate()?;
-        if state.live.contains_key(path) {
-            return Ok(false);
-        }
-        state.change(path, None, Some(Node::Folder));
-        Ok(true)
-    }
-
-    fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
-        Ok(self.state().live.keys().filter(|path| path.parent() == Some(folder)).cloned().collect())
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut state = self.operate()?;
-        let node = *state.live.get(from).ok_or_else(missing)?;
-        state.change(to, Some(from), Some(node));
-        Ok(())
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.operate()?.change(path, Some(path), None);
-        Ok(())
-    }
-
-    fn set_time(&self, _path: &Path, _time: u64) -> io::Result<()> {
-        self.operate().map(drop)
-    }
-
-    fn open_to_all(&self, _path: &Path) -> io::Result<()> {
-        self.operate().map(drop)
-    }
-
-    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        let mut state = self.operate()?;
-        if state.is_lie(folder) {
-            return Ok(());
-        }
-        let (done, pending) =
-            std::mem::take(&mut state.pending).into_iter().partition(|c: &NameChange| c.folder == folder);
-        state.pending = pending;
-        done.iter().for_each(|change: &NameChange| change.apply(&mut state.durable));
-        Ok(())
-    }
-
-    fn mode(&self, path: &Path) -> io::Result<Option<u32>> {
-        Ok(self.state().live.get(path).map(|node| if *node == Node::Folder { 0o700 } else { 0o600 }))
-    }
-
-    fn lock(&self, _path: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
-        let mut state = self.operate()?;
-        if std::mem::replace(&mut state.locked, true) {
-            return Ok(None);
-        }
-        Ok(Some(Box::new(SimLock(self.clone()))))
-    }
-}
-
-impl DiskFile for SimFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let mut state = self.disk.operate()?;
-        let live = &mut state.contents[self.content].live;
-        let end = self.offset + bytes.len();
-        live.resize(live.len().max(end), 0);
-        live[self.offset..end].copy_from_slice(bytes);
-        self.offset = end;
-        Ok(())
-    }
-
-    fn set_length(&mut self, length: u64) -> io::Result<()> {
-        let length = usize::try_from(length).unwrap();
-        self.disk.operate()?.contents[self.content].live.resize(length, 0);
-        Ok(())
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        let mut state = self.disk.operate()?;
-        if !state.is_lie(&self.path) {
-            let content = &mut state.contents[self.content];
-            content.durable = content.live.clone();
-        }
-        Ok(())
-    }
-}
+use super::{Place, private::PrivateFile};
 
 fn plan() -> Plan {
     let event = PrivacyEvent::gaussian(Adjacency::AddOrRemove, NoiseMultiplier::new(5.0).unwrap());
@@ -400,8 +119,8 @@ fn story(place: &Place, told: &mut Told) -> Result<(), LedgerError> {
 }
 
 /// What `secret/` must and must not hold after a restart.
-fn check_secrets(place: &Place, disk: &SimDisk, told: &Told, last: Option<u64>) -> Result<(), String> {
-    if disk.state().live.keys().any(|path| path.to_string_lossy().ends_with(".pending")) {
+fn check_secrets(place: &Place, disk: &LossyDisk, told: &Told, last: Option<u64>) -> Result<(), String> {
+    if disk.names().iter().any(|path| path.to_string_lossy().ends_with(".pending")) {
         return Err("a vector is pending".into());
     }
     let last_step = last.map(|step| LastStep { at: at(step), needed_again: step == 0 });
@@ -423,7 +142,7 @@ fn check_secrets(place: &Place, disk: &SimDisk, told: &Told, last: Option<u64>) 
 }
 
 /// Reopens and compares with what was told; then one more entry must go in, unless the ledger is closed.
-fn check(place: &Place, disk: &SimDisk, told: &Told) -> Result<(), String> {
+fn check(place: &Place, disk: &LossyDisk, told: &Told) -> Result<(), String> {
     let (mut ledger, key) = match place.open(&[]) {
         Ok(opened) => opened,
         Err(_) if told.entries == 0 => return place.create(plan(), 0).map(drop).map_err(|e| format!("create: {e}")),
@@ -475,8 +194,7 @@ fn violations(lie: Option<&'static str>) -> (u64, Vec<String>) {
         let random = (0..12).map(|seed| Adversary::Random(crash_at * 1000 + seed));
         let mut finished = false;
         for (case, mut adversary) in [Adversary::LosesAll, Adversary::KeepsAll].into_iter().chain(random).enumerate() {
-            let disk = SimDisk::default();
-            (disk.state().crash_at, disk.state().lie) = (Some(crash_at), lie);
+            let disk = LossyDisk::cut_at(crash_at).lying(lie);
             let place = Place::on(Arc::new(disk.clone()), "/run/ledger.jsonl".into());
             let mut told = Told::default();
             finished = story(&place, &mut told).is_ok();
@@ -508,24 +226,20 @@ fn p13_what_was_acknowledged_survives_the_loss_of_everything_unsynced() {
 /// What is erased is overwritten before it is cut off or removed: freed blocks keep what was in them.
 #[test]
 fn p20_secrets_are_overwritten_before_they_go() {
+    let secret = b"a secret of some length";
     for destroy in [false, true] {
-        let disk = SimDisk::default();
-        let file = PrivateFile::new(Arc::new(disk.clone()), "/run/secret/key".into());
-        file.write(b"a secret of some length").unwrap();
-        let content = disk.state().contents.len() - 1;
-        let seen = || disk.state().contents[content].durable.clone();
-        assert_eq!(seen(), b"a secret of some length");
-        // The power goes at each operation in turn; whatever is on the disk is the secret or nothing of it.
         let mut overwritten = false;
+        // The power goes at each operation in turn; whatever is on the disk is the secret or nothing of it.
         for crash_at in 1..8 {
-            disk.state().contents[content].live = b"a secret of some length".to_vec();
-            disk.state().contents[content].durable = b"a secret of some length".to_vec();
-            let names = disk.state().live.clone();
-            (disk.state().operations, disk.state().crash_at) = (0, Some(crash_at));
+            let disk = LossyDisk::default();
+            let file = PrivateFile::new(Arc::new(disk.clone()), "/run/secret/key".into());
+            file.write(secret).unwrap();
+            assert_eq!(disk.platters(), [secret]);
+            disk.killed(Some(crash_at));
             let _ = if destroy { file.destroy() } else { file.wipe_from(0) };
-            overwritten |= seen() == [b'\n'; 23];
-            assert!(seen().len() == 23 || overwritten, "cut off with {:?} on the disk", seen());
-            disk.state().live = names;
+            let seen = disk.platters().remove(0);
+            overwritten |= seen == [b'\n'; 23];
+            assert!(seen.len() == 23 || overwritten, "cut off with {seen:?} on the disk");
         }
         assert!(overwritten);
     }

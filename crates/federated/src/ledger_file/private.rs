@@ -5,14 +5,14 @@ use std::{
     sync::Arc,
 };
 
-use zeroize::Zeroizing;
-
-use super::{
-    beside,
+use durable::{
     disk::{Disk, How},
-    failed, folder,
+    files::{self, Replacement, beside, folder},
 };
 use ledger::LedgerError;
+use zeroize::Zeroizing;
+
+use super::{failed, not_replaced};
 
 /// A file in `secret/` (mode 0600, the folder 0700; looser modes are refused).
 #[derive(Debug, Clone)]
@@ -46,22 +46,15 @@ impl PrivateFile {
     /// Writes it anew. What was there is removed, not overwritten: for what was never used.
     pub(super) fn write(&self, bytes: &[u8]) -> Result<(), LedgerError> {
         self.make_folder()?;
-        if self.exists()? {
-            self.disk.remove(&self.path).map_err(failed("replace", &self.path))?;
-        }
+        self.disk.remove(&self.path).map_err(failed("replace", &self.path))?;
         self.create(&self.path, bytes)?;
         self.sync_folder()
     }
 
     /// Replaces it at once: after a crash it holds the old or the new.
     pub(super) fn replace(&self, bytes: &[u8]) -> Result<(), LedgerError> {
-        let new = beside(&self.path, ".new");
-        if self.disk.reader(&new).map_err(failed("look at", &new))?.is_some() {
-            self.disk.remove(&new).map_err(failed("clear", &new))?;
-        }
-        self.create(&new, bytes)?;
-        self.disk.rename(&new, &self.path).map_err(failed("replace", &self.path))?;
-        self.sync_folder()
+        let by = Replacement { new: &beside(&self.path, ".new"), private: true, time: None };
+        files::replace(&*self.disk, &self.path, by, |out| out.write_all(bytes)).map_err(not_replaced)
     }
 
     /// Adds to its end, or makes it.
@@ -71,7 +64,7 @@ impl PrivateFile {
             return self.sync_folder();
         }
         let mut file = self.disk.writer(&self.path, How::Append).map_err(failed("write", &self.path))?;
-        file.write(bytes).and_then(|()| file.sync()).map_err(failed("write", &self.path))
+        file.write_all(bytes).and_then(|()| file.sync()).map_err(failed("write", &self.path))
     }
 
     /// Overwrites what is behind an offset, and cuts it off.
@@ -82,7 +75,7 @@ impl PrivateFile {
         }
         let nothing = vec![b'\n'; old.len() - offset];
         let mut file = self.disk.writer(&self.path, How::At(offset as u64)).map_err(failed("wipe", &self.path))?;
-        file.write(&nothing).and_then(|()| file.sync()).map_err(failed("wipe", &self.path))?;
+        file.write_all(&nothing).and_then(|()| file.sync()).map_err(failed("wipe", &self.path))?;
         file.set_length(offset as u64).and_then(|()| file.sync()).map_err(failed("wipe", &self.path))
     }
 
@@ -101,27 +94,27 @@ impl PrivateFile {
 
     fn create(&self, path: &Path, bytes: &[u8]) -> Result<(), LedgerError> {
         let mut file = self.disk.writer(path, How::New { private: true }).map_err(failed("make", path))?;
-        file.write(bytes).and_then(|()| file.sync()).map_err(failed("write", path))
+        file.write_all(bytes).and_then(|()| file.sync()).map_err(failed("write", path))
     }
 
     /// Makes the folder `secret/`, for its owner alone.
     pub(super) fn make_folder(&self) -> Result<(), LedgerError> {
         let secret = folder(&self.path);
-        if self.disk.create_folder(&secret, true).map_err(failed("make", &secret))? {
-            let above = folder(&secret);
-            self.disk.sync_folder(&above).map_err(failed("sync", &above))?;
+        if self.disk.create_folder(secret, true).map_err(failed("make", secret))? {
+            let above = folder(secret);
+            self.disk.sync_folder(above).map_err(failed("sync", above))?;
         }
-        self.refuse_loose_path(&secret, 0o700)
+        self.refuse_loose_path(secret, 0o700)
     }
 
     fn sync_folder(&self) -> Result<(), LedgerError> {
         let secret = folder(&self.path);
-        self.disk.sync_folder(&secret).map_err(failed("sync", &secret))
+        self.disk.sync_folder(secret).map_err(failed("sync", secret))
     }
 
     /// Refuses what others than the owner can reach.
     fn refuse_loose(&self) -> Result<(), LedgerError> {
-        self.refuse_loose_path(&folder(&self.path), 0o700)?;
+        self.refuse_loose_path(folder(&self.path), 0o700)?;
         self.refuse_loose_path(&self.path, 0o600)
     }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use super::{Place, beside, folder, private::PrivateFile, step_keys::FileShelf};
+use super::{Place, private::PrivateFile, step_keys::FileShelf};
+use durable::files::{beside, folder};
 use ledger::{Ended, KeyDestroyed, KeyError, LedgerError, NoiseDestroyed, PseudonymKey, SigningKey, hex, unhex};
 use privacy::rng::NoiseKey;
 

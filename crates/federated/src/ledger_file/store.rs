@@ -1,22 +1,24 @@
 //! The store over a file: appends durably, reads back, and mends on opening what a crash may have left.
 
 use std::{
-    any::Any,
     io::BufRead,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use super::{
-    Place, beside,
-    disk::{Disk, How},
-    failed, folder,
-    private::PrivateFile,
-    scan::{Scan, scan},
+use durable::{
+    disk::{Disk, How, Lock},
+    files::{self, Replacement, beside, folder},
 };
 use ledger::{
     Attached, BegunAttempt, Body, Digest, Entry, Head, LedgerError, LedgerStore, ParticipationRecord, Participations,
     check_follows,
+};
+
+use super::{
+    Place, failed, not_replaced,
+    private::PrivateFile,
+    scan::{Scan, scan},
 };
 
 /// The store over a file; [`Place`] opens it together with its keys.
@@ -26,7 +28,7 @@ pub struct FileStore {
     paths: Paths,
     head: Head,
     /// The lock of the one writer; none in a store that was opened for reading.
-    lock: Option<Box<dyn Any + Send + Sync>>,
+    lock: Option<Lock>,
     /// A write failed: what is durable is not known until the ledger is opened again.
     poisoned: bool,
     warnings: Vec<String>,
@@ -54,7 +56,7 @@ impl FileStore {
         let path = store.paths.folder.clone();
         if store.disk.create_folder(&path, false).map_err(failed("make", &path))? {
             let above = folder(&path);
-            store.disk.sync_folder(&above).map_err(failed("sync", &above))?;
+            store.disk.sync_folder(above).map_err(failed("sync", above))?;
         }
         store.take_lock()?;
         let exists = || LedgerError::Exists { place: store.paths.ledger.display().to_string() };
@@ -126,7 +128,7 @@ impl FileStore {
     fn at(place: &Place) -> Self {
         let ledger = place.ledger.clone();
         let paths = Paths {
-            folder: folder(&ledger),
+            folder: folder(&ledger).to_path_buf(),
             witnesses: place.witnesses.clone(),
             released: beside(&ledger, ".released"),
             secret: folder(&ledger).join("secret").join(ledger.file_name().unwrap_or_default()),
@@ -201,7 +203,7 @@ impl FileStore {
         // The last entry may never have reached the disk, even if it can be read: written again, it is synced for sure.
         let mut file = self.disk.writer(&path, How::At(scan.last as u64)).map_err(failed("mend", &path))?;
         let last = &bytes[scan.last..scan.bytes];
-        file.write(last).and_then(|()| file.sync()).map_err(failed("mend", &path))?;
+        file.write_all(last).and_then(|()| file.sync()).map_err(failed("mend", &path))?;
         self.disk.sync_folder(&self.paths.folder).map_err(failed("sync", &self.paths.folder))?;
         self.write_heads()
     }
@@ -210,7 +212,7 @@ impl FileStore {
     /// destroyed: nobody saw it, and it was not paid for.
     fn settle_pending(&self) -> Result<(), LedgerError> {
         let secret = folder(&self.paths.secret);
-        for path in self.disk.list(&secret).map_err(failed("list", &secret))? {
+        for path in self.disk.list(secret).map_err(failed("list", secret))? {
             let Some(index) = self.pending_index(&path) else { continue };
             match self.release_of(index)? {
                 Some((digest, time))
@@ -341,24 +343,16 @@ impl FileStore {
     fn append_line(&self, path: &Path, how: How, line: &str) -> Result<(), LedgerError> {
         let mut file = self.disk.writer(path, how).map_err(failed("write", path))?;
         let line = [line, "\n"].concat();
-        file.write(line.as_bytes()).and_then(|()| file.sync()).map_err(failed("write", path))
-    }
-
-    fn write_whole(&self, path: &Path, bytes: &[u8]) -> Result<(), LedgerError> {
-        let mut file = self.disk.writer(path, How::Replace).map_err(failed("write", path))?;
-        file.write(bytes).and_then(|()| file.sync()).map_err(failed("write", path))
+        file.write_all(line.as_bytes()).and_then(|()| file.sync()).map_err(failed("write", path))
     }
 
     /// Replaces the head in every witness file, each at once: by a rename.
     fn write_heads(&self) -> Result<(), LedgerError> {
-        for path in &self.paths.witnesses {
-            let new = beside(path, ".new");
-            self.write_whole(&new, format!("{}\n", self.head).as_bytes())?;
-            self.disk.rename(&new, path).map_err(failed("replace", path))?;
-            let above = folder(path);
-            self.disk.sync_folder(&above).map_err(failed("sync", &above))?;
-        }
-        Ok(())
+        let line = format!("{}\n", self.head);
+        self.paths.witnesses.iter().try_for_each(|path| {
+            let by = Replacement { new: &beside(path, ".new"), private: false, time: None };
+            files::replace(&*self.disk, path, by, |out| out.write_all(line.as_bytes())).map_err(not_replaced)
+        })
     }
 
     fn write(&mut self, entry: &Entry, attached: Attached<'_>) -> Result<(), LedgerError> {

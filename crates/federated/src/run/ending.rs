@@ -15,12 +15,12 @@ use serde::{Deserialize, Serialize};
 use super::{MODEL_FOLDER, Over, Run, RunError, STATEMENT_FILE, STATEMENT_JSON, is_undecided};
 use crate::{
     calendar::Moment,
-    files,
     metrics::Metrics,
     model_folder,
     price::{Meaning, Price},
     report::{Cost, REPORT_FILE, Report, grouped},
 };
+use durable::files;
 
 /// What a run came to, for people and programs.
 #[derive(Debug, Clone, Serialize)]

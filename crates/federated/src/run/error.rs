@@ -7,9 +7,10 @@ use ledger::LedgerError;
 use thiserror::Error;
 
 use crate::{
-    config::ConfigError, files::FileError, heads::HeadsError, model_folder::ModelFolderError,
-    population::EachPostError, round::RoundError,
+    config::ConfigError, heads::HeadsError, model_folder::ModelFolderError, population::EachPostError,
+    round::RoundError,
 };
+use durable::files::FileError;
 
 /// Why a run cannot go on.
 #[derive(Debug, Error)]

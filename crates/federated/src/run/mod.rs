@@ -45,7 +45,6 @@ use crate::{
     config::{Config, Document},
     engine::Means,
     evaluate::HeldOut,
-    files::{self, FileError, Lines},
     fleet::{Fleet, Stop},
     heads::{self, HeadsError},
     metrics::{DIAGNOSTICS_FILE, DiagnosticsHead, METRICS_FILE, Metrics, TIMING_FILE, Timing},
@@ -57,6 +56,7 @@ use crate::{
     },
     tensorboard,
 };
+use durable::files::{self, FileError, Lines};
 use ledger::{Attempt, Ended, Import, Ledger, PseudonymKey, Publication, Unit, statement::Statement};
 use privacy::{
     PrivacyEvent,

@@ -14,10 +14,11 @@ use ledger::{Head, Import, ImportKind};
 
 use crate::{
     engine::Means,
-    files, heads,
+    heads,
     plan::Plan,
     run::{self, Ending, LEDGER_FILE, Opened, Run, RunError},
 };
+use durable::files;
 
 /// Counts in each run of a sweep what all the others cost, closes all of them, and writes their statements, reports and models
 /// anew: whichever of them is taken later carries the price of all. Done again, it records nothing twice. Returns where the

@@ -23,10 +23,10 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     config::{Config, ConfigError},
-    files::{self, FileError},
     metrics::{METRICS_FILE, Metrics},
     run::MODEL_FOLDER,
 };
+use durable::files::{self, FileError};
 
 /// The settings of the run with the so many-th seed: the first is the settings as they stand. The crowd stays the same, and a
 /// run whose noise is secret stays secret.

@@ -1,4 +1,5 @@
-//! A guard in a file. The one part of this crate that touches files (feature `files`).
+//! A guard in a file. The one part of this crate that needs files (feature `files`), which it reaches
+//! through `durable` alone.
 //!
 //! | path        | what it holds                                    |
 //! |-------------|--------------------------------------------------|
@@ -11,19 +12,21 @@
 //!
 //! The folder must exist, and be as durable as the guard is to be: who makes it syncs what it lies in.
 
-mod disk;
 #[cfg(test)]
 mod power_loss;
 
 use std::{
-    any::Any,
     io,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
+use durable::{
+    disk::{Disk, Lock, OsDisk},
+    files::{self, FileError, Replacement, beside, folder},
+};
+
 use super::store::{Store, StoreError};
-use disk::{Disk, OsDisk};
 
 /// A guard's file, locked until this is dropped.
 #[derive(Debug)]
@@ -32,7 +35,7 @@ pub struct FileStore {
     path: PathBuf,
     /// What is there, as far as this process knows; none before it looked.
     known: Option<Option<Vec<u8>>>,
-    _lock: Box<dyn Any + Send + Sync>,
+    _lock: Lock,
 }
 
 impl FileStore {
@@ -67,7 +70,7 @@ impl FileStore {
 
     fn sync_folder(&self) -> Result<(), StoreError> {
         let folder = folder(&self.path);
-        self.disk.sync_folder(&folder).map_err(failed("sync", &folder))
+        self.disk.sync_folder(folder).map_err(failed("sync", folder))
     }
 
     /// The lock can be removed under us, and the file restored: then there may be two, or one that knows less.
@@ -90,13 +93,8 @@ impl Store for FileStore {
 
     fn save(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         self.refuse_changed()?;
-        let new = beside(&self.path, ".new");
-        self.disk.remove_if_there(&new).map_err(failed("clear", &new))?;
-        let mut file = self.disk.create_private(&new).map_err(failed("make", &new))?;
-        file.write(bytes).map_err(failed("write", &new))?;
-        file.sync().map_err(failed("sync", &new))?;
-        self.disk.rename(&new, &self.path).map_err(failed("replace", &self.path))?;
-        self.sync_folder()?;
+        let by = Replacement { new: &beside(&self.path, ".new"), private: true, time: None };
+        files::replace(&*self.disk, &self.path, by, |out| out.write_all(bytes))?;
         self.known = Some(Some(bytes.to_vec()));
         Ok(())
     }
@@ -107,14 +105,8 @@ fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreEr
     move |error| StoreError::Failed { doing, place, problem: error.to_string() }
 }
 
-/// The path with something after its name.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
-}
-
-/// The folder of a file; the current one for a bare name.
-fn folder(path: &Path) -> PathBuf {
-    path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf()
+impl From<FileError> for StoreError {
+    fn from(FileError { what, path, error }: FileError) -> Self {
+        failed(what, &path)(error)
+    }
 }

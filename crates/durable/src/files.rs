@@ -8,6 +8,8 @@ use std::{
 
 use thiserror::Error;
 
+use crate::disk::{Disk, DiskFile, How, OsDisk};
+
 /// A file that cannot be read or written.
 #[derive(Debug, Error)]
 #[error("cannot {what} {}: {error}", path.display())]
@@ -23,6 +25,48 @@ pub struct FileError {
 /// Says what was tried with which file.
 pub fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
     move |error| FileError { what, path: path.to_owned(), error }
+}
+
+/// A file that is to take the place of another.
+#[derive(Debug, Clone, Copy)]
+pub struct Replacement<'a> {
+    /// The name that it has until it is whole.
+    pub new: &'a Path,
+    /// Whether it is for its owner alone.
+    pub private: bool,
+    /// The time that it has before it has its name, in seconds since 1970, where that is not to be the clock's.
+    pub time: Option<u64>,
+}
+
+/// Puts a file in the place of another, at once: written under another name, synced, renamed, and the folder synced, in this
+/// order. After the loss of power at any point there is the old one or the new one, whole.
+///
+/// # Errors
+/// When the disk fails. Before the rename the old one is still there; after it, which of the two is durable is not known.
+pub fn replace(
+    disk: &dyn Disk,
+    path: &Path,
+    by: Replacement<'_>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), FileError> {
+    let all = || {
+        let mut file = open_new(disk, by)?;
+        write(&mut file)?;
+        by.time.map_or(Ok(()), |time| disk.set_time(by.new, time))?;
+        file.sync()?;
+        disk.rename(by.new, path)
+    };
+    all().map_err(failed("write", path))?;
+    disk.sync_folder(folder(path)).map_err(failed("sync", folder(path)))
+}
+
+/// What a crash left is of no use; and a private file that somebody else made is not private.
+fn open_new(disk: &dyn Disk, by: Replacement<'_>) -> io::Result<Box<dyn DiskFile>> {
+    if !by.private {
+        return disk.writer(by.new, How::Replace);
+    }
+    disk.remove(by.new)?;
+    disk.writer(by.new, How::New { private: true })
 }
 
 /// Writes a file under another name, makes it durable, and renames it: what has its name is whole.
@@ -42,18 +86,12 @@ pub fn write_at(
     time: Option<u64>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), FileError> {
-    let new = hidden(path);
-    let time = time.map(|time| std::time::UNIX_EPOCH + std::time::Duration::from_secs(time));
-    let all = || {
-        let mut out = BufWriter::with_capacity(1 << 20, fs::File::create(&new)?);
+    let by = Replacement { new: &hidden(path), private: false, time };
+    replace(&OsDisk, path, by, |out| {
+        let mut out = BufWriter::with_capacity(1 << 20, out);
         write(&mut out)?;
-        let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-        time.map_or(Ok(()), |time| file.set_modified(time))?;
-        file.sync_all()?;
-        fs::rename(&new, path)
-    };
-    all().map_err(failed("write", path))?;
-    sync_folder(folder(path))
+        out.flush()
+    })
 }
 
 /// Makes the names in a folder durable.
@@ -61,7 +99,7 @@ pub fn write_at(
 /// # Errors
 /// When the disk fails.
 pub fn sync_folder(folder: &Path) -> Result<(), FileError> {
-    fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed("sync", folder))
+    OsDisk.sync_folder(folder).map_err(failed("sync", folder))
 }
 
 /// The same for bytes.
@@ -98,6 +136,14 @@ fn hidden(path: &Path) -> PathBuf {
 #[must_use]
 pub fn folder(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The path with something after its name.
+#[must_use]
+pub fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(suffix);
+    path.with_file_name(name)
 }
 
 /// Lines of JSON, one appended at a time.

@@ -1,6 +1,6 @@
-//! What the file store asks of a disk, and the disk of the operating system.
+//! What a store asks of a disk, and the disk of the operating system.
 //!
-//! A trait, so that tests can put a disk beneath it that forgets, on a crash, whatever was not synced.
+//! A trait, so that tests can put a disk beneath a store that forgets, on a crash, whatever was not synced.
 
 use std::{
     any::Any,
@@ -12,9 +12,12 @@ use std::{
 
 /// How a file is opened for writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
-    /// It must not exist. A private one is for its owner alone.
-    New { private: bool },
+pub enum How {
+    /// It must not exist.
+    New {
+        /// Whether it is for its owner alone.
+        private: bool,
+    },
     /// At its end.
     Append,
     /// From an offset on, keeping its length.
@@ -23,30 +26,84 @@ pub(super) enum How {
     Replace,
 }
 
-/// Files and folders.
-pub(super) trait Disk: fmt::Debug + Send + Sync {
+/// Files and folders. Every failure is the disk's own.
+pub trait Disk: fmt::Debug + Send + Sync {
     /// Opens a file for reading; none if there is no such file.
+    ///
+    /// # Errors
+    /// When the disk fails.
     fn reader(&self, path: &Path) -> io::Result<Option<Box<dyn BufRead>>>;
+
     /// Opens a file for writing.
+    ///
+    /// # Errors
+    /// When it is there and must not be, or the other way round, or the disk fails.
     fn writer(&self, path: &Path, how: How) -> io::Result<Box<dyn DiskFile>>;
-    /// Makes a folder; whether it was made now.
+
+    /// Makes a folder, a private one for its owner alone; whether it was made now.
+    ///
+    /// # Errors
+    /// When the disk fails.
     fn create_folder(&self, path: &Path, private: bool) -> io::Result<bool>;
-    /// The names in a folder; none if there is no such folder.
+
+    /// The paths in a folder; none if there is no such folder.
+    ///
+    /// # Errors
+    /// When the disk fails.
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
+
+    /// Gives a file another name, in the place of what had it.
+    ///
+    /// # Errors
+    /// When there is no such file, or the disk fails.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file, if there is one.
+    ///
+    /// # Errors
+    /// When the disk fails.
     fn remove(&self, path: &Path) -> io::Result<()>;
+
     /// Gives a file a time, in seconds since 1970.
+    ///
+    /// # Errors
+    /// When there is no such file, or the disk fails.
     fn set_time(&self, path: &Path, time: u64) -> io::Result<()>;
+
     /// Lets everyone read a file that was private.
+    ///
+    /// # Errors
+    /// When there is no such file, or the disk fails.
     fn open_to_all(&self, path: &Path) -> io::Result<()>;
+
     /// Makes the names in a folder durable.
+    ///
+    /// # Errors
+    /// When that is not certain.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
+
     /// The permission bits, where there are such; none if there is no such path.
+    ///
+    /// # Errors
+    /// When the disk fails.
     fn mode(&self, path: &Path) -> io::Result<Option<u32>>;
-    /// Takes a lock until what is returned is dropped; none if somebody else has it.
-    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>>;
+
+    /// Whether a file, if there is one, has this one name: no link leads to it, and it is none.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    fn has_one_name(&self, path: &Path) -> io::Result<bool>;
+
+    /// Takes a lock, in a file for its owner alone, until what is returned is dropped; none if somebody else has it.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    fn lock(&self, path: &Path) -> io::Result<Option<Lock>>;
 
     /// All bytes of a file; none if there is no such file.
+    ///
+    /// # Errors
+    /// When the disk fails.
     fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
         let Some(mut reader) = self.reader(path)? else { return Ok(None) };
         let mut bytes = Vec::new();
@@ -55,17 +112,27 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
     }
 }
 
+/// A lock, held until it is dropped.
+pub type Lock = Box<dyn Any + Send + Sync>;
+
 /// A file that is being written.
-pub(super) trait DiskFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
+pub trait DiskFile: Write {
+    /// Cuts it off, or fills it up.
+    ///
+    /// # Errors
+    /// When the disk fails.
     fn set_length(&mut self, length: u64) -> io::Result<()>;
+
     /// Makes the content durable.
+    ///
+    /// # Errors
+    /// When that is not certain.
     fn sync(&mut self) -> io::Result<()>;
 }
 
 /// The disk of the operating system.
-#[derive(Debug)]
-pub(super) struct OsDisk;
+#[derive(Debug, Clone, Copy)]
+pub struct OsDisk;
 
 impl Disk for OsDisk {
     fn reader(&self, path: &Path) -> io::Result<Option<Box<dyn BufRead>>> {
@@ -116,7 +183,7 @@ impl Disk for OsDisk {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        fs::remove_file(path)
+        present(fs::remove_file(path)).map(drop)
     }
 
     fn set_time(&self, path: &Path, time: u64) -> io::Result<()> {
@@ -150,8 +217,21 @@ impl Disk for OsDisk {
         Ok(None)
     }
 
-    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+    #[cfg(unix)]
+    fn has_one_name(&self, path: &Path) -> io::Result<bool> {
+        use std::os::unix::fs::MetadataExt;
+        Ok(present(fs::symlink_metadata(path))?.is_none_or(|meta| meta.is_file() && meta.nlink() == 1))
+    }
+
+    #[cfg(not(unix))]
+    fn has_one_name(&self, path: &Path) -> io::Result<bool> {
+        Ok(present(fs::symlink_metadata(path))?.is_none_or(|meta| meta.is_file()))
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Lock>> {
+        let mut options = OpenOptions::new();
+        owner_only(options.write(true).create(true).truncate(false));
+        let file = options.open(path)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Box::new(file))),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -161,10 +241,6 @@ impl Disk for OsDisk {
 }
 
 impl DiskFile for File {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.write_all(bytes)
-    }
-
     fn set_length(&mut self, length: u64) -> io::Result<()> {
         self.set_len(length)
     }
