@@ -6,24 +6,20 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
-use corpus::store::{Part, Split, Store};
-use federated::evaluate;
+use corpus::store::{Part, Store};
+use federated::test_sets::{self, Measured};
 use indicatif::{ProgressBar, ProgressStyle};
 use lm::{
     folder::Folder,
-    language_model::LanguageModel,
-    metrics::{Counts, HEADS, HeadWords, Measure, Metrics, MetricsError, Sequence, average_perplexity},
+    metrics::{Counts, HEADS, Metrics},
     predict::Keyboard,
-    stream::{self, Line},
-    tokenizer::{Rules, Tokenizer},
-    vocabulary::{BOS, EOS, Vocabulary},
+    stream,
+    tokenizer::Tokenizer,
+    vocabulary::Vocabulary,
 };
 use serde::Serialize;
 
 use crate::{data, failure::BadInput, kernels, model_folder};
-
-/// Tokens of a store that are in memory at a time.
-const TOKENS: usize = 1 << 20;
 
 /// Arguments of `keyhush eval`.
 #[derive(Args)]
@@ -99,30 +95,27 @@ pub(crate) fn eval(args: &EvalArgs) -> anyhow::Result<()> {
     let Folder { vocabulary, rules, weights, .. } = model_folder::read(&args.model)?;
     let (model, tokenizer) = (weights.into_model(kernels::chosen()?)?, Tokenizer::new(rules));
     let keyboard = Keyboard::new(vocabulary.words());
-    let measure = Measure::new(HeadWords::in_order(vocabulary.len()));
-    let measure = match rules {
-        Rules::Words1 => measure.with_keyboard(&keyboard),
-        Rules::Characters1 => measure, // there are no words to suggest
-    };
-    let work = Work { model: model.as_ref(), measure, threads };
+    let measured = Measured::new(model.as_ref(), rules, &keyboard, threads);
     let mut sets = Vec::new();
     for path in &args.texts {
         let lines = stream::lines(&model_folder::read_text("text", path)?, tokenizer, &vocabulary);
         let bar = progress(lines.len() as u64, "lines");
-        let counts = work.count(&lines, |lines| bar.inc(lines))?;
+        let counts = measured.lines(&lines, |lines| bar.inc(lines))?;
         bar.finish_and_clear();
         sets.push(Set::new("text", path, &counts, "words")?);
     }
     for path in &args.stores {
         let store = data::open(path)?;
         check_store(path, &store, &vocabulary, tokenizer)?;
-        sets.push(Set::new("store", path, &work.count_store(&store, users)?, "posts of such users")?);
+        let bar = progress(store.users(), "users");
+        let counts = measured.store(&store, users, |users| bar.set_position(users))?;
+        bar.finish_and_clear();
+        sets.push(Set::new("store", path, &counts, "posts of such users")?);
     }
-    let answer = Answer {
-        average_perplexity: average(&sets, |m| (m.tokens, m.perplexity)),
-        average_perplexity_without_unk: average(&sets, |m| (m.tokens - m.unknown, m.perplexity_without_unk)),
-        sets,
-    };
+    let metrics: Vec<&Metrics> = sets.iter().map(|set| &set.metrics).collect();
+    let [average_perplexity, average_perplexity_without_unk] =
+        [false, true].map(|without_unk| test_sets::average(&metrics, without_unk));
+    let answer = Answer { average_perplexity, average_perplexity_without_unk, sets };
     print(&answer, args.json)
 }
 
@@ -148,66 +141,10 @@ impl Set {
 
 /// Refuses a store whose ids mean something else to the model.
 fn check_store(path: &Path, store: &Store, vocabulary: &Vocabulary, tokenizer: Tokenizer) -> Result<(), BadInput> {
-    let other = |what: String| {
-        let remedy =
-            "import the text again with the model's vocabulary, from `keyhush data vocab --from-list MODEL/vocab.txt`";
-        Err(BadInput::wrong("store", format!("{} {what}; {remedy}", path.display())))
-    };
-    let theirs = store.vocabulary();
-    if store.tokenizer() != tokenizer {
-        let (rules, ours) = (store.tokenizer().rules(), tokenizer.rules());
-        return other(format!("was made by the rules {rules}, and the model by {ours}"));
-    }
-    if theirs.len() != vocabulary.len() {
-        let (has, ours) = (theirs.len(), vocabulary.len());
-        return other(format!("has another vocabulary: {has} entries, and the model has {ours}"));
-    }
-    match theirs.words().zip(vocabulary.words()).enumerate().find(|(_, (a, b))| a != b) {
-        Some((id, (a, b))) => other(format!("has another vocabulary: entry {id} is {a:?}, and the model's is {b:?}")),
-        None => Ok(()),
-    }
-}
-
-/// What counts, and on how many threads.
-struct Work<'a> {
-    model: &'a dyn LanguageModel,
-    measure: Measure<'a>,
-    threads: usize,
-}
-
-impl Work<'_> {
-    fn count(&self, lines: &[Line], done: impl Fn(u64) + Sync) -> Result<Counts, MetricsError> {
-        let sequences: Vec<_> = lines.iter().map(|line| Sequence { ids: &line.ids, letters: &line.letters }).collect();
-        evaluate::count(self.model, &self.measure, &sequences, self.threads, done)
-    }
-
-    /// The posts of all users, or of a part of them.
-    fn count_store(&self, store: &Store, users: Option<(Split, Part)>) -> anyhow::Result<Counts> {
-        let bar = progress(store.users(), "users");
-        let mut total = Counts::default();
-        let (mut lines, mut tokens) = (Vec::new(), 0);
-        for index in 0..store.users() {
-            let user = store.user(index)?;
-            if users.is_none_or(|(split, part)| split.part(user.tag()) == part) {
-                for post in user.posts().filter(|post| !post.is_empty()) {
-                    tokens += post.len();
-                    lines.push(Line {
-                        ids: [BOS].into_iter().chain(post.iter()).chain([EOS]).collect(),
-                        letters: Vec::new(),
-                    });
-                }
-            }
-            if tokens >= TOKENS {
-                total.merge(&self.count(&lines, |_| {})?);
-                lines.clear();
-                tokens = 0;
-                bar.set_position(index + 1);
-            }
-        }
-        total.merge(&self.count(&lines, |_| {})?);
-        bar.finish_and_clear();
-        Ok(total)
-    }
+    let remedy =
+        "import the text again with the model's vocabulary, from `keyhush data vocab --from-list MODEL/vocab.txt`";
+    test_sets::check_store(store, vocabulary, tokenizer)
+        .map_err(|what| BadInput::wrong("store", format!("{} {what}; {remedy}", path.display())))
 }
 
 /// Shown in a terminal only.
@@ -217,11 +154,6 @@ fn progress(total: u64, what: &str) -> ProgressBar {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }
-}
-
-fn average(sets: &[Set], of: impl Fn(&Metrics) -> (u64, Option<f64>)) -> Option<f64> {
-    let parts: Option<Vec<(u64, f64)>> = sets.iter().map(|set| of(&set.metrics)).map(|(n, p)| Some((n, p?))).collect();
-    parts.filter(|parts| parts.len() > 1).and_then(|parts| average_perplexity(&parts))
 }
 
 fn print(answer: &Answer, json: bool) -> anyhow::Result<()> {

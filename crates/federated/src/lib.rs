@@ -13,6 +13,7 @@
 //! | [`cohort`]     | who takes part in a round                                               |
 //! | [`population`] | whose text a simulation trains on                                       |
 //! | [`evaluate`]   | how well a model predicts, on all cores                                 |
+//! | [`test_sets`]  | the same of text files and stores that are not trained on                |
 //! | [`fleet`]      | who takes part in a round, and how their sum comes about                |
 //! | [`engine`]     | who computes what users learn                                           |
 //! | [`checkpoint`] | the state of a run as a file                                           |
@@ -25,6 +26,7 @@
 //! | [`report`]     | a run on one page, and several over one another                         |
 //! | [`sweep`]      | many runs of one question, and what comes of them together              |
 //! | [`tensorboard`] | what a run measured, for TensorBoard                                   |
+//! | [`vocabulary_ledger`] | the entry of a vocabulary that was counted in users' text       |
 //! | [`optimizer`]  | what the server does with a released average                            |
 
 pub mod calendar;
@@ -52,6 +54,8 @@ pub mod round;
 pub mod run;
 pub mod sweep;
 pub mod tensorboard;
+pub mod test_sets;
+pub mod vocabulary_ledger;
 
 /// This program as a ledger names it: its version, and the revision of the source that it was built from.
 pub const SOFTWARE: &str = concat!("keyhush ", env!("CARGO_PKG_VERSION"), ", ", env!("KEYHUSH_REVISION"));

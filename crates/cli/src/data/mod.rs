@@ -1,7 +1,6 @@
 //! `keyhush data`: text becomes a store, a store is looked at, a crowd is made up.
 
 mod import;
-mod ledger;
 mod progress;
 mod show;
 mod stats;

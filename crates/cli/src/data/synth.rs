@@ -1,14 +1,14 @@
 //! `keyhush data synth`.
 
 use std::{
-    io::{BufWriter, Write},
+    io::Write,
     path::{Path, PathBuf},
     str::FromStr,
 };
 
 use clap::{Args, ValueEnum};
 use corpus::{
-    import::{ImportError, Input, OnBadLine, Progress},
+    import::{ImportError, Input, OnBadLine},
     partial::Partial,
     synth::{Canaries, Crowd, Dialect, SynthPlan},
 };
@@ -105,20 +105,10 @@ pub(super) fn synth(args: &SynthArgs) -> anyhow::Result<()> {
     args.making.make(Input::Crowd(crowd), args.out.clone(), OnBadLine::Stop, "users")
 }
 
-#[derive(Serialize)]
-struct Planted {
-    text: String,
-    users: Vec<String>,
-}
-
 fn write_canaries(crowd: &Crowd, path: &Path, replace: bool) -> anyhow::Result<()> {
-    let mut file = BufWriter::new(begin(path, replace)?);
-    for canary in crowd.canaries() {
-        let users = canary.holders.iter().map(|user| crowd.key(*user)).collect();
-        serde_json::to_writer(&mut file, &Planted { text: canary.text, users })?;
-        file.write_all(b"\n")?;
-    }
-    Ok(file.into_inner().map_err(std::io::IntoInnerError::into_error)?.finish()?)
+    let mut file = begin(path, replace)?;
+    crowd.write_canaries(&mut file)?;
+    Ok(file.finish()?)
 }
 
 fn begin(path: &Path, replace: bool) -> anyhow::Result<Partial> {
@@ -126,12 +116,6 @@ fn begin(path: &Path, replace: bool) -> anyhow::Result<Partial> {
         std::io::ErrorKind::AlreadyExists => taken(path).into(),
         _ => BadInput::wrong("out", format!("{}: {error}", path.display())).into(),
     })
-}
-
-#[derive(Serialize)]
-struct Line<'a> {
-    user: &'a str,
-    text: &'a str,
 }
 
 /// Writes JSON lines: to standard output, or to a file that gets its name when it is whole.
@@ -161,22 +145,8 @@ struct Written {
 }
 
 fn write_lines(crowd: &Crowd, quiet: bool, to: &mut dyn Write) -> anyhow::Result<u64> {
-    let mut out = BufWriter::with_capacity(1 << 18, to);
     let mut watch = Watch::new(quiet, "users")?;
-    let total = crowd.plan().users;
-    let mut posts = 0;
-    for user in 0..total {
-        if !watch.tick(Progress::Reading { done: user, total, bad: 0 }) {
-            return Err(ImportError::Interrupted.into());
-        }
-        let key = crowd.key(user);
-        for text in crowd.posts(user) {
-            serde_json::to_writer(&mut out, &Line { user: &key, text: &text }).map_err(std::io::Error::from)?;
-            out.write_all(b"\n")?;
-            posts += 1;
-        }
-    }
-    out.flush()?;
+    let posts = crowd.write_posts(to, &mut |progress| watch.tick(progress))?;
     watch.finish();
-    Ok(posts)
+    posts.ok_or_else(|| ImportError::Interrupted.into())
 }

@@ -11,6 +11,7 @@ use corpus::{
     origin::{KnownVocabulary, Origin, SourceFile},
     partial::Partial,
 };
+use federated::vocabulary_ledger::{VocabularyLedger, VocabularyLedgerError};
 use ledger::Head;
 use lm::{
     tokenizer::Tokenizer,
@@ -18,7 +19,7 @@ use lm::{
 };
 use serde::Serialize;
 
-use super::{grouped, import::files, ledger::LedgerOfWordsArgs, progress::Watch, sorted, taken};
+use super::{grouped, import::files, progress::Watch, sorted, taken};
 use crate::failure::BadInput;
 
 /// From what, and how large.
@@ -35,8 +36,12 @@ pub(crate) struct VocabArgs {
     /// and the epsilon of every run with this vocabulary is infinite
     #[arg(long, value_name = "FILE", group = "from", num_args = 1..)]
     from_users_non_privately: Vec<PathBuf>,
-    #[command(flatten)]
-    ledger: LedgerOfWordsArgs,
+    /// The ledger that records the users' words as released without privacy; it is begun if it is not there
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from_list", "from_public_text"])]
+    ledger: Option<PathBuf>,
+    /// How many users there are, as declared: a ledger that is begun says so
+    #[arg(long, value_name = "N", requires = "ledger")]
+    population: Option<u64>,
     /// The field that says who wrote a post [default: user; author for Reddit]
     #[arg(long, value_name = "K", conflicts_with = "from_list")]
     user_key: Option<String>,
@@ -83,7 +88,7 @@ pub(super) fn vocab(args: &VocabArgs) -> anyhow::Result<()> {
     let tokenizer = if args.characters { Tokenizer::characters() } else { Tokenizer::words() };
     // The ledger is there before the users' text is opened, and has the event before anybody sees a word.
     let users = !args.from_users_non_privately.is_empty();
-    let mut ledger = users.then(|| args.ledger.open(args.size)).transpose()?;
+    let mut ledger = users.then(|| ledger(args)).transpose()?;
     let (vocabulary, origin) = build(args, tokenizer)?;
     let known = KnownVocabulary { vocabulary, rules: tokenizer.rules(), origin };
     let text = known.to_file();
@@ -93,6 +98,21 @@ pub(super) fn vocab(args: &VocabArgs) -> anyhow::Result<()> {
     };
     write(args, &text)?;
     print(args, &known, head)
+}
+
+/// The ledger that says that the users' words were released.
+fn ledger(args: &VocabArgs) -> anyhow::Result<VocabularyLedger> {
+    let Some(path) = &args.ledger else {
+        let why = "the users' words are released without privacy, and a ledger must say so".to_owned();
+        return Err(BadInput::Missing { field: "ledger", why }.into());
+    };
+    VocabularyLedger::open(path, args.population, args.size).map_err(|error| match error {
+        VocabularyLedgerError::NoPopulation { .. } => {
+            BadInput::Missing { field: "population", why: error.to_string() }.into()
+        }
+        VocabularyLedgerError::Population(problem) => BadInput::wrong("population", problem).into(),
+        other => other.into(),
+    })
 }
 
 fn write(args: &VocabArgs, text: &str) -> anyhow::Result<()> {

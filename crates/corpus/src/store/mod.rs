@@ -23,6 +23,7 @@ mod format;
 mod map;
 mod reader;
 mod split;
+pub mod stats;
 mod writer;
 
 use std::path::PathBuf;

@@ -18,6 +18,7 @@ mod canary;
 mod draw;
 mod grammar;
 mod lexicon;
+mod lines;
 mod person;
 mod typing;
 mod words;

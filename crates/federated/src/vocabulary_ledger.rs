@@ -3,60 +3,62 @@
 use std::{
     borrow::Cow,
     collections::BTreeMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use clap::Args;
-use federated::ledger_file::{FileStore, Place};
 use ledger::{Aggregation, Attempt, DataSource, Head, Ledger, LedgerError, Phase, Plan, Publication, Start, Unit};
 use privacy::{AccountantKind, Adjacency, Delta, Participation, PrivacyEvent, rng::Randomness};
+use thiserror::Error;
 
-use crate::failure::BadInput;
+use crate::ledger_file::{FileStore, Place};
 
 /// The stream of a ledger to which vocabularies belong.
 const STREAM: &str = "vocabulary";
 
-/// Which ledger says that words were released.
-#[derive(Args)]
-pub(crate) struct LedgerOfWordsArgs {
-    /// The ledger that records the users' words as released without privacy; it is begun if it is not there
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["from_list", "from_public_text"])]
-    ledger: Option<PathBuf>,
-    /// How many users there are, as declared: a ledger that is begun says so
-    #[arg(long, value_name = "N", requires = "ledger")]
-    population: Option<u64>,
+/// Why words cannot be recorded.
+#[derive(Debug, Error)]
+pub enum VocabularyLedgerError {
+    /// A ledger that is begun declares how many users there are.
+    #[error(
+        "there is no ledger {} yet, and one that is begun declares how many users there are",
+        path.display()
+    )]
+    NoPopulation {
+        /// The ledger that is not there.
+        path: PathBuf,
+    },
+    /// A number of users that cannot be.
+    #[error("{0}")]
+    Population(String),
+    /// The ledger itself.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
 }
 
-/// An open ledger.
-pub(super) struct LedgerOfWords(Ledger<FileStore>);
+/// An open ledger that says that words were released.
+pub struct VocabularyLedger(Ledger<FileStore>);
 
-impl LedgerOfWordsArgs {
-    /// Opens the ledger, or begins it.
-    pub(super) fn open(&self, size: usize) -> anyhow::Result<LedgerOfWords> {
-        let Some(path) = &self.ledger else {
-            let why = "the users' words are released without privacy, and a ledger must say so".to_owned();
-            return Err(BadInput::Missing { field: "ledger", why }.into());
-        };
+impl VocabularyLedger {
+    /// Opens the ledger, or begins it for a vocabulary of so many entries of so many users, as declared.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or begun without knowing how many users there are.
+    pub fn open(path: &Path, population: Option<u64>, size: usize) -> Result<Self, VocabularyLedgerError> {
         let place = Place::new(path);
         if path.exists() {
-            return Ok(LedgerOfWords(place.open(&[])?.0));
+            return Ok(Self(place.open(&[])?.0));
         }
-        let Some(population) = self.population else {
-            let why = format!(
-                "there is no ledger {} yet, and one that is begun declares how many users there are",
-                path.display()
-            );
-            return Err(BadInput::Missing { field: "population", why }.into());
-        };
-        let (ledger, _) = place.create(plan(population, size)?, now())?;
-        Ok(LedgerOfWords(ledger))
+        let none = || VocabularyLedgerError::NoPopulation { path: path.to_owned() };
+        let (ledger, _) = place.create(plan(population.ok_or_else(none)?, size)?, now())?;
+        Ok(Self(ledger))
     }
-}
 
-impl LedgerOfWords {
     /// Records that this was released without privacy. The same words again are not recorded twice.
-    pub(super) fn record(&mut self, what: &str, bytes: &[u8]) -> anyhow::Result<Head> {
+    ///
+    /// # Errors
+    /// When the ledger refuses it, or it cannot be made durable.
+    pub fn record(&mut self, what: &str, bytes: &[u8]) -> Result<Head, VocabularyLedgerError> {
         let event = PrivacyEvent::NonPrivate { what: what.to_owned() };
         let plan = self.0.plan();
         let (randomness, declared) = (plan.randomness, plan.population);
@@ -73,20 +75,20 @@ impl LedgerOfWords {
 }
 
 /// The plan of a ledger that is about a vocabulary and nothing else.
-fn plan(population: u64, size: usize) -> anyhow::Result<Plan> {
-    let wrong = |problem: String| BadInput::wrong("population", problem);
+fn plan(population: u64, size: usize) -> Result<Plan, VocabularyLedgerError> {
     if population == 0 {
-        return Err(wrong("there must be somebody".into()).into());
+        return Err(VocabularyLedgerError::Population("there must be somebody".into()));
     }
     let mechanism = "the most frequent words of the users' text, counted without noise".to_owned();
     Ok(Plan {
-        software: federated::SOFTWARE.into(),
+        software: crate::SOFTWARE.into(),
         data: DataSource::Users { what: "the text that the words were counted from".into() },
         unit: Unit::User,
         adjacency: Adjacency::AddOrRemove,
         population,
         // With an infinite epsilon it means nothing, but a plan has one, below 1/population.
-        delta: Delta::new(0.5 / population as f64).map_err(|error| wrong(error.to_string()))?,
+        delta: Delta::new(0.5 / population as f64)
+            .map_err(|error| VocabularyLedgerError::Population(error.to_string()))?,
         phases: vec![Phase {
             stream: STREAM.into(),
             event: PrivacyEvent::NonPrivate { what: mechanism.clone() },

@@ -1,0 +1,158 @@
+//! What is in a store: users, tokens, how they are distributed, and how much of the text the vocabulary covers.
+
+use lm::vocabulary::UNK;
+use serde::Serialize;
+
+use super::{Meta, Part, Split, Store, StoreError};
+
+/// What is in a store.
+#[derive(Debug, Clone, Serialize)]
+pub struct Stats<'a> {
+    /// Users.
+    pub users: u64,
+    /// Their posts.
+    pub posts: u64,
+    /// Their tokens.
+    pub tokens: u64,
+    /// Bits of an id.
+    pub id_bits: u32,
+    /// Entries of the vocabulary.
+    pub vocabulary: usize,
+    /// What tells it from another.
+    pub fingerprint: String,
+    /// Entries that occur, UNK not counted.
+    pub entries_used: usize,
+    /// Tokens that are not in the vocabulary.
+    pub unknown: u64,
+    /// The share of tokens that are.
+    pub coverage: f64,
+    /// How much a user has typed.
+    pub tokens_per_user: Quantiles,
+    /// The same in bins that double.
+    pub histogram: Vec<Bin>,
+    /// The most frequent entries.
+    pub top: Vec<Top<'a>>,
+    /// The users of each part, where there is a split.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split: Option<Parts>,
+    /// What the store says of itself.
+    pub meta: &'a Meta,
+}
+
+/// Tokens of users.
+#[derive(Debug, Clone, Serialize, Default)]
+pub struct Quantiles {
+    /// Of the one with the fewest.
+    pub least: u64,
+    /// A quarter have at most so many.
+    pub quarter: u64,
+    /// Half of them.
+    pub median: u64,
+    /// Three quarters.
+    pub three_quarters: u64,
+    /// Of the one with the most.
+    pub most: u64,
+    /// On average.
+    pub mean: f64,
+}
+
+/// Users with at least `from` and less than `to` tokens.
+#[derive(Debug, Clone, Serialize)]
+pub struct Bin {
+    /// At least.
+    pub from: u64,
+    /// Less than.
+    pub to: u64,
+    /// How many users.
+    pub users: u64,
+}
+
+/// An entry of the vocabulary, and how often it occurs.
+#[derive(Debug, Clone, Serialize)]
+pub struct Top<'a> {
+    /// The entry.
+    pub entry: &'a str,
+    /// How often.
+    pub count: u64,
+}
+
+/// Users of each part of a split.
+#[derive(Debug, Clone, Serialize, Default)]
+pub struct Parts {
+    /// To train on.
+    pub train: u64,
+    /// To choose by.
+    pub validation: u64,
+    /// To test on.
+    pub test: u64,
+}
+
+impl<'a> Stats<'a> {
+    /// Counts everything, with the users of each part of a split and so many of the most frequent entries.
+    ///
+    /// # Errors
+    /// When the store is damaged.
+    pub fn of(store: &'a Store, split: Option<Split>, top: usize) -> Result<Self, StoreError> {
+        let mut counts = vec![0_u64; store.vocabulary().len()];
+        let mut lengths = Vec::new();
+        let mut parts = split.map(|_| Parts::default());
+        for index in 0..store.users() {
+            let user = store.user(index)?;
+            lengths.push(user.tokens().len() as u64);
+            user.tokens().iter().for_each(|id| counts[id as usize] += 1);
+            if let (Some(split), Some(parts)) = (&split, &mut parts) {
+                match split.part(user.tag()) {
+                    Part::Train => parts.train += 1,
+                    Part::Validation => parts.validation += 1,
+                    Part::Test => parts.test += 1,
+                }
+            }
+        }
+        lengths.sort_unstable();
+        let unknown = counts[UNK as usize];
+        let mut ranked: Vec<(u32, u64)> = (0..).zip(counts.iter().copied()).filter(|(_, count)| *count > 0).collect();
+        ranked.sort_by_key(|(id, count)| (std::cmp::Reverse(*count), *id));
+        let shown = ranked
+            .iter()
+            .take(top)
+            .map(|(id, count)| Top { entry: store.vocabulary().word(*id).unwrap_or_default(), count: *count });
+        Ok(Self {
+            users: store.users(),
+            posts: store.posts(),
+            tokens: store.tokens(),
+            id_bits: store.id_bits(),
+            vocabulary: store.vocabulary().len(),
+            fingerprint: store.fingerprint(),
+            entries_used: ranked.iter().filter(|(id, _)| *id != UNK).count(),
+            unknown,
+            coverage: 1.0 - unknown as f64 / store.tokens().max(1) as f64,
+            tokens_per_user: Quantiles::of(&lengths),
+            histogram: histogram(&lengths),
+            top: shown.collect(),
+            split: parts,
+            meta: store.meta(),
+        })
+    }
+}
+
+impl Quantiles {
+    fn of(sorted: &[u64]) -> Self {
+        let (Some(first), Some(last)) = (sorted.first(), sorted.last()) else { return Self::default() };
+        let at = |quarter: usize| sorted[(sorted.len() - 1) * quarter / 4];
+        let mean = sorted.iter().sum::<u64>() as f64 / sorted.len() as f64;
+        Self { least: *first, quarter: at(1), median: at(2), three_quarters: at(3), most: *last, mean }
+    }
+}
+
+/// Bins that double.
+fn histogram(sorted: &[u64]) -> Vec<Bin> {
+    let (Some(first), Some(last)) = (sorted.first(), sorted.last()) else { return Vec::new() };
+    let (low, high) = (first.max(&1).ilog2(), last.max(&1).ilog2());
+    let bin = |power: u32| {
+        let (from, to) = (1_u64 << power, 1_u64 << (power + 1));
+        let from = if power == 0 { 0 } else { from };
+        let users = sorted.partition_point(|n| *n < to) - sorted.partition_point(|n| *n < from);
+        Bin { from, to, users: users as u64 }
+    };
+    (low..=high).map(bin).collect()
+}
