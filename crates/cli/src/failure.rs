@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use bench::BenchError;
 use experiments::ExperimentError;
-use federated::forecast::ForecastError;
+use federated::{forecast::ForecastError, sweep::design::DesignError};
 use pretraining::PretrainError;
 use privacy::{UnitError, query::QueryError};
 use thiserror::Error;
@@ -97,8 +97,20 @@ fn bad_input(error: &anyhow::Error) -> Option<BadInput> {
         Some(ForecastError::Config(error)) => Some(BadInput::Refused(error.to_string())),
         _ => None,
     };
-    let known = error.downcast_ref::<BadInput>().cloned().or_else(of_forecast);
+    let of_sweep = || error.downcast_ref().and_then(wrong_sweep);
+    let known = error.downcast_ref::<BadInput>().cloned().or_else(of_forecast).or_else(of_sweep);
     known.or_else(of_query).or_else(of_experiment).or_else(of_pretraining).or_else(of_bench)
+}
+
+/// A sweep that cannot be run as it was asked for is bad input.
+fn wrong_sweep(error: &DesignError) -> Option<BadInput> {
+    match error {
+        DesignError::SameFolder { .. } => Some(BadInput::wrong("grid", error)),
+        DesignError::Run(run) => train::is_refused(run).then(|| BadInput::Refused(run.to_string())),
+        DesignError::Grid(_) | DesignError::Settings { .. } | DesignError::DoNotCompose { .. } => {
+            Some(BadInput::Refused(error.to_string()))
+        }
+    }
 }
 
 /// What cannot be measured as it was asked for is bad input; the rest has failed.

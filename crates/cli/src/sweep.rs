@@ -10,15 +10,15 @@ use clap::Args;
 use durable::files;
 use federated::{
     calendar::Moment,
-    config::{Config, DataKind, Document},
+    config::{Config, DataKind},
     engine::Means,
     metrics::Metrics,
     plan::Plan,
     report::REPORT_FILE,
     run::{self, CONFIG_FILE, Ending, Opened},
     sweep::{
-        self, choice, folder_name,
-        grid::{Axis, Variant, combinations},
+        self, choice,
+        design::Design,
         measure::Measure,
         page,
         summary::{Runs, Summary},
@@ -30,7 +30,7 @@ use crate::{
     columns,
     failure::{BadInput, Interrupted},
     model_folder,
-    train::{self, After, MachineArgs, of_config, refused},
+    train::{self, After, MachineArgs, refused},
 };
 
 /// The file of the numbers in the folder of a sweep.
@@ -118,10 +118,7 @@ struct Chosen {
 
 /// A sweep that was planned.
 struct Sweep {
-    axes: Vec<Axis>,
-    variants: Vec<Variant>,
-    /// The settings of each.
-    configs: Vec<Config>,
+    design: Design,
     out: PathBuf,
     seeds: u64,
     means: Means,
@@ -129,14 +126,15 @@ struct Sweep {
 
 pub(crate) fn sweep(args: &SweepArgs) -> anyhow::Result<()> {
     let sweep = Sweep::plan(args)?;
-    let mut progress = Progress::new(sweep.variants.len() as u64 * sweep.seeds, args.machine.quiet, sweep.again());
+    let mut progress =
+        Progress::new(sweep.design.variants.len() as u64 * sweep.seeds, args.machine.quiet, sweep.again());
     let mut runs = Vec::new();
-    for (number, variant) in sweep.variants.iter().enumerate() {
+    for (number, variant) in sweep.design.variants.iter().enumerate() {
         let mut of_variant = Runs { name: variant.name.clone(), set: variant.set.clone(), seeds: Vec::new() };
         for seed in 0..sweep.seeds {
-            let config = sweep::with_seed(&sweep.configs[number], seed);
+            let config = sweep::with_seed(&sweep.design.configs[number], seed);
             let label = format!("{}, seed {seed}", variant.name);
-            let folder = sweep.out.join(sweep.place(number, seed));
+            let folder = sweep.out.join(sweep.design.place(number, seed));
             // Over private data the ledger stays open until the choice is counted in it (rule P22).
             let after = if config.data.kind == DataKind::Store { After::Choose } else { After::Close };
             of_variant.seeds.push(progress.run(&label, &config, &folder, sweep.means, after)?);
@@ -144,7 +142,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> anyhow::Result<()> {
         runs.push(of_variant);
     }
     let chosen = sweep.choose(&runs, args.choose.as_deref())?;
-    let html = page::html(&sweep.axes, &sweep.variants, &runs, &chosen.note)?;
+    let html = page::html(&sweep.design.axes, &sweep.design.variants, &runs, &chosen.note)?;
     files::write(&sweep.out.join(page::PAGE_FILE), html.as_bytes())?;
     let numbers = sweep.numbers(args, &runs, chosen);
     let mut json = serde_json::to_vec_pretty(&numbers)?;
@@ -168,58 +166,24 @@ impl Sweep {
         if args.seeds == 0 {
             return Err(BadInput::wrong("seeds", "at least one is needed").into());
         }
-        let axes = args.grid.iter().map(|text| Axis::parse(text)).collect::<Result<Vec<_>, _>>();
-        let axes = axes.map_err(|e| of_config(&e))?;
-        let variants = combinations(&axes).map_err(|e| of_config(&e))?;
+        let text = model_folder::read_text("config", &args.config)?;
+        let design = Design::new(&text, &args.set, &args.grid)?;
         if let Some(name) = &args.choose
-            && !variants.iter().any(|variant| variant.name == *name)
+            && !design.variants.iter().any(|variant| variant.name == *name)
         {
-            let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
+            let names: Vec<&str> = design.variants.iter().map(|variant| variant.name.as_str()).collect();
             return Err(BadInput::wrong("choose", format!("there is no {name:?}; there are {names:?}")).into());
         }
-        let text = model_folder::read_text("config", &args.config)?;
-        let mut configs = Vec::new();
-        let mut protects = None;
-        for variant in &variants {
-            let (config, plan) = planned(&text, &[&args.set[..], &variant.set[..]].concat(), &variant.name)?;
-            if !args.machine.quiet {
-                plan.warnings.iter().for_each(|warning| eprintln!("warning: {}: {warning}", variant.name));
-            }
-            if config.data.kind == DataKind::Store {
-                let this = (plan.ledger.unit, plan.ledger.adjacency);
-                if *protects.get_or_insert(this) != this {
-                    let why = "all runs over private data are accounted together, and those with different units or \
-                               adjacencies do not compose: make a sweep of each";
-                    return Err(BadInput::Refused(format!("{}: {why}", variant.name)).into());
-                }
-            }
-            configs.push(config);
+        if !args.machine.quiet {
+            design.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
         }
         let out = args.out.clone().unwrap_or_else(default_folder);
-        let sweep = Self { axes, variants, configs, out, seeds: args.seeds, means };
-        sweep.check_names()?;
-        Ok(sweep)
+        Ok(Self { design, out, seeds: args.seeds, means })
     }
 
     /// How to go on.
     fn again(&self) -> String {
         format!("the same command goes on, with --out {}", self.out.display())
-    }
-
-    fn check_names(&self) -> Result<(), BadInput> {
-        for (number, variant) in self.variants.iter().enumerate() {
-            let folder = folder_name(&variant.name);
-            if let Some(other) = self.variants[..number].iter().find(|v| folder_name(&v.name) == folder) {
-                let (a, b) = (&other.name, &variant.name);
-                return Err(BadInput::wrong("grid", format!("{a} and {b} would share the folder {folder}")));
-            }
-        }
-        Ok(())
-    }
-
-    /// The folder of a run, within that of the sweep.
-    fn place(&self, variant: usize, seed: u64) -> PathBuf {
-        Path::new(&folder_name(&self.variants[variant].name)).join(format!("seed-{seed}"))
     }
 
     /// The run that is kept; over private data it records what all cost (rule P15).
@@ -231,10 +195,10 @@ impl Sweep {
         };
         let number = best.unwrap_or(0);
         let seed = runs[number].best_seed().unwrap_or(0) as u64;
-        let (variant, place) = (runs[number].name.clone(), self.place(number, seed));
+        let (variant, place) = (runs[number].name.clone(), self.design.place(number, seed));
         let why = if wanted.is_some() { "as asked" } else { "the most accurate" };
         let mut note = format!("Chosen, {why}: {variant}, seed {seed}.");
-        let private = self.configs[number].data.kind == DataKind::Store;
+        let private = self.design.configs[number].data.kind == DataKind::Store;
         let mut ending = None;
         if private {
             let chosen = self.out.join(&place);
@@ -249,7 +213,7 @@ impl Sweep {
 
     fn numbers(&self, args: &SweepArgs, runs: &[Runs], chosen: Chosen) -> Numbers {
         let of_run = |number: usize, (seed, run): (usize, &Vec<Metrics>)| OfRun {
-            folder: self.place(number, seed as u64).display().to_string(),
+            folder: self.design.place(number, seed as u64).display().to_string(),
             smoothed_accuracy_top1: Measure::AccuracyTop1.last(run),
             last: run.last().cloned(),
         };
@@ -267,20 +231,6 @@ impl Sweep {
             chosen,
         }
     }
-}
-
-/// Settings and the plan that they make.
-fn planned(text: &str, set: &[String], name: &str) -> anyhow::Result<(Config, Plan)> {
-    let of_variant = |problem: String| BadInput::Refused(format!("{name}: {problem}"));
-    let document = Document::new(text, set).map_err(|e| of_variant(e.to_string()))?;
-    let config = document.config().map_err(|e| of_variant(e.to_string()))?;
-    let located = |error: run::RunError| match error {
-        run::RunError::Config(error) => of_variant(document.locate(error).to_string()).into(),
-        other => refused(other),
-    };
-    let opened = Opened::new(&config).map_err(located)?;
-    let plan = Plan::new(config.clone(), &opened.setting()).map_err(|e| located(e.into()))?;
-    Ok((config, plan))
 }
 
 fn default_folder() -> PathBuf {

@@ -3,6 +3,7 @@
 //! | module        | what it is                                                              |
 //! |---------------|-------------------------------------------------------------------------|
 //! | [`grid`]      | the combinations                                                        |
+//! | [`design`]    | the same, each planned before any work                                  |
 //! | [`measure`]   | what is asked of a run                                                  |
 //! | [`bootstrap`] | how sure a mean over seeds is                                           |
 //! | [`summary`]   | the runs of one combination together                                    |
@@ -11,6 +12,7 @@
 
 pub mod bootstrap;
 pub mod choice;
+pub mod design;
 pub mod grid;
 pub mod measure;
 pub mod page;
