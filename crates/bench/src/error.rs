@@ -24,8 +24,8 @@ pub enum BenchError {
         problem: String,
     },
     /// What is asked for contradicts itself.
-    #[error("{0}")]
-    Refused(String),
+    #[error(transparent)]
+    Refused(WorkError),
     /// Settings of a run that are wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -45,8 +45,8 @@ impl BenchError {
         Self::Wrong { field, problem: problem.to_string() }
     }
 
-    pub(crate) fn refused(error: impl std::fmt::Display) -> Self {
-        Self::Refused(error.to_string())
+    pub(crate) fn refused(error: impl Into<WorkError>) -> Self {
+        Self::Refused(error.into())
     }
 
     pub(crate) fn failed(error: impl Into<WorkError>) -> Self {

@@ -82,7 +82,7 @@ impl From<QueryError> for BadInput {
             QueryError::OutOfPlace { field, with } => Self::OutOfPlace { field, with },
             QueryError::Wrong { field, problem } => Self::Wrong { field, problem },
             QueryError::Illegal { field, problem } => Self::Illegal { field, problem },
-            QueryError::Refused(why) => Self::Refused(why),
+            other => Self::Refused(other.to_string()),
         }
     }
 }

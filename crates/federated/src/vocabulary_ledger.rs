@@ -8,7 +8,7 @@ use std::{
 };
 
 use ledger::{Aggregation, Attempt, DataSource, Head, Ledger, LedgerError, Phase, Plan, Publication, Start, Unit};
-use privacy::{AccountantKind, Adjacency, Delta, Participation, PrivacyEvent, rng::Randomness};
+use privacy::{AccountantKind, Adjacency, Delta, Participation, PrivacyEvent, UnitError, rng::Randomness};
 use thiserror::Error;
 
 use crate::ledger_file::{FileStore, Place};
@@ -28,9 +28,12 @@ pub enum VocabularyLedgerError {
         /// The ledger that is not there.
         path: PathBuf,
     },
-    /// A number of users that cannot be.
-    #[error("{0}")]
-    Population(String),
+    /// A ledger of nobody.
+    #[error("there must be somebody")]
+    Nobody,
+    /// A number of users that leaves no room for a delta.
+    #[error(transparent)]
+    Population(UnitError),
     /// The ledger itself.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
@@ -77,7 +80,7 @@ impl VocabularyLedger {
 /// The plan of a ledger that is about a vocabulary and nothing else.
 fn plan(population: u64, size: usize) -> Result<Plan, VocabularyLedgerError> {
     if population == 0 {
-        return Err(VocabularyLedgerError::Population("there must be somebody".into()));
+        return Err(VocabularyLedgerError::Nobody);
     }
     let mechanism = "the most frequent words of the users' text, counted without noise".to_owned();
     Ok(Plan {
@@ -87,8 +90,7 @@ fn plan(population: u64, size: usize) -> Result<Plan, VocabularyLedgerError> {
         adjacency: Adjacency::AddOrRemove,
         population,
         // With an infinite epsilon it means nothing, but a plan has one, below 1/population.
-        delta: Delta::new(0.5 / population as f64)
-            .map_err(|error| VocabularyLedgerError::Population(error.to_string()))?,
+        delta: Delta::new(0.5 / population as f64).map_err(VocabularyLedgerError::Population)?,
         phases: vec![Phase {
             stream: STREAM.into(),
             event: PrivacyEvent::NonPrivate { what: mechanism.clone() },

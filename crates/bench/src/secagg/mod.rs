@@ -10,8 +10,6 @@ mod round;
 mod sample;
 mod workers;
 
-use std::fmt;
-
 use secagg::{
     modulus::Modulus,
     parameters::{Adversary, Assumptions, Floor, Parameters},
@@ -111,10 +109,9 @@ struct Case {
 impl Case {
     fn new(args: &SecureRound) -> Result<Self, BenchError> {
         at_least_one([("threads", args.threads), ("dimension", args.dimension as usize)])?;
-        let refused = |error: &dyn fmt::Display| BenchError::refused(error);
         let assumptions = Assumptions::new(args.dropout, args.corrupted, args.adversary);
-        assumptions.check().map_err(|e| refused(&e))?;
-        let (connect, parameters, promised) = connected(args, &assumptions).map_err(|e| refused(&e))?;
+        assumptions.check().map_err(BenchError::refused)?;
+        let (connect, parameters, promised) = connected(args, &assumptions).map_err(BenchError::refused)?;
         let largest = args.largest.unwrap_or_else(|| largest(args.dimension));
         let modulus = Modulus::new(largest, args.clients).map_err(|e| BenchError::wrong("largest", e))?;
         let bits = args.bits.unwrap_or(modulus.bits());
@@ -132,7 +129,7 @@ impl Case {
             inputs: Inputs::Bounded { largest },
             most_evidence: 0,
         };
-        terms.check().map_err(|e| refused(&e))?;
+        terms.check().map_err(BenchError::refused)?;
         let (vanish_at, threads) = (args.vanish_at, args.threads);
         Ok(Self { asked: assumptions, terms, connect, parameters, largest, dropped, vanish_at, threads })
     }

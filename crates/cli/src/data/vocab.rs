@@ -110,7 +110,9 @@ fn ledger(args: &VocabArgs) -> anyhow::Result<VocabularyLedger> {
         VocabularyLedgerError::NoPopulation { .. } => {
             BadInput::Missing { field: "population", why: error.to_string() }.into()
         }
-        VocabularyLedgerError::Population(problem) => BadInput::wrong("population", problem).into(),
+        VocabularyLedgerError::Nobody | VocabularyLedgerError::Population(_) => {
+            BadInput::wrong("population", error).into()
+        }
         other => other.into(),
     })
 }

@@ -9,8 +9,9 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use crate::{
-    AccountantKind, Adjacency, Delta, Judgement, MinSeparation, Noise, NoiseMatrix, NoiseMultiplier, Participation,
-    PrivacyEvent, Rho, SamplingRate, Segment, UnitError, event::DiscreteGaussian,
+    AccountError, AccountantKind, Adjacency, Delta, Judgement, MinSeparation, Noise, NoiseMatrix, NoiseMultiplier,
+    Participation, PrivacyEvent, Rho, SamplingRate, Segment, UnitError, calibrate::CalibrateError,
+    event::DiscreteGaussian,
 };
 
 /// A question that cannot be meant, or has no answer.
@@ -48,9 +49,29 @@ pub enum QueryError {
         /// What it must be.
         problem: String,
     },
-    /// What the accountants say.
-    #[error("{0}")]
-    Refused(String),
+    /// An event of a list.
+    #[error("event {number}: {error}")]
+    Event {
+        /// Which, from 1.
+        number: usize,
+        /// What is wrong with it.
+        error: Box<QueryError>,
+    },
+    /// Nothing happened, so that nothing can be published about it.
+    #[error("nothing was released")]
+    NothingReleased,
+    /// Rho says nothing about such a release.
+    #[error("a release without privacy has no rho")]
+    NonPrivate,
+    /// What happened is not concentrated.
+    #[error("this run has no rho; ask for its epsilon")]
+    NoRho,
+    /// A run that is not judged.
+    #[error(transparent)]
+    Account(#[from] AccountError),
+    /// A target that nothing meets, or everything.
+    #[error(transparent)]
+    Calibrate(CalibrateError),
 }
 
 impl QueryError {
@@ -60,10 +81,6 @@ impl QueryError {
 
     fn illegal(field: &'static str, error: &UnitError) -> Self {
         Self::Illegal { field, problem: error.problem() }
-    }
-
-    fn refused(error: impl std::fmt::Display) -> Self {
-        Self::Refused(error.to_string())
     }
 }
 
@@ -226,7 +243,7 @@ impl Query {
     /// When something is missing, contradicts itself or has no meaning, and where the accountant does not judge such runs.
     pub fn judge(&self) -> Result<Judgement, QueryError> {
         let (event, delta) = (self.event()?, self.delta()?);
-        self.accountant().judge_group(&event, delta, self.group()).map_err(QueryError::refused)
+        Ok(self.accountant().judge_group(&event, delta, self.group())?)
     }
 
     /// What the run costs by the rho of Xu et al. 2023, rounded to two decimals before it is converted (rule P8): the judgement
@@ -238,11 +255,11 @@ impl Query {
         let (event, delta) = (self.event()?, self.delta()?);
         let (rho, adjacency) = rho_of(&event, self.group())?;
         let published = (rho * 100.0).round() / 100.0;
-        let adjacency = adjacency.ok_or_else(|| QueryError::Refused("nothing was released".into()))?;
+        let adjacency = adjacency.ok_or(QueryError::NothingReleased)?;
         let z = NoiseMultiplier::new(1.0 / (2.0 * published).sqrt())
             .map_err(|_| QueryError::wrong("as_published", format!("rho {rho} rounds to {published}")))?;
         let rounded = PrivacyEvent::gaussian(adjacency, z);
-        let judgement = AccountantKind::Zcdp.judge(&rounded, delta).map_err(QueryError::refused)?;
+        let judgement = AccountantKind::Zcdp.judge(&rounded, delta)?;
         Ok((Judgement { epsilon_lower: None, ..judgement }, rho, published))
     }
 
@@ -253,7 +270,7 @@ impl Query {
     pub fn rho(&self) -> Result<(f64, Option<Adjacency>), QueryError> {
         let event = self.event()?;
         if let PrivacyEvent::NonPrivate { .. } = event {
-            return Err(QueryError::Refused("a release without privacy has no rho".into()));
+            return Err(QueryError::NonPrivate);
         }
         rho_of(&event, self.group())
     }
@@ -292,7 +309,7 @@ impl Query {
             .iter()
             .enumerate()
             .map(|(i, e)| {
-                e.single_event(adjacency).map_err(|error| QueryError::Refused(format!("event {}: {error}", i + 1)))
+                e.single_event(adjacency).map_err(|error| QueryError::Event { number: i + 1, error: Box::new(error) })
             })
             .collect::<Result<_, _>>()?;
         Ok(PrivacyEvent::Compose { events })
@@ -548,9 +565,9 @@ impl Query {
 /// The rho of what happened, and the adjacency under which it is meant.
 fn rho_of(event: &PrivacyEvent, group: u32) -> Result<(f64, Option<Adjacency>), QueryError> {
     // Any delta will do: rho does not depend on it.
-    let delta = Delta::new(1e-6).map_err(QueryError::refused)?;
-    let judgement = AccountantKind::Zcdp.judge_group(event, delta, group).map_err(QueryError::refused)?;
-    let rho = judgement.rho.ok_or_else(|| QueryError::Refused("this run has no rho; ask for its epsilon".into()))?;
+    let delta = Delta::new(1e-6).map_err(|e| QueryError::illegal("delta", &e))?;
+    let judgement = AccountantKind::Zcdp.judge_group(event, delta, group)?;
+    let rho = judgement.rho.ok_or(QueryError::NoRho)?;
     Ok((rho.get(), judgement.adjacency))
 }
 

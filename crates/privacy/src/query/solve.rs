@@ -21,7 +21,7 @@ fn target(query: &Query, epsilon: f64) -> Result<Target, QueryError> {
 fn refused(error: CalibrateError) -> QueryError {
     match error {
         CalibrateError::Target { .. } => QueryError::wrong("epsilon", error),
-        other => QueryError::Refused(other.to_string()),
+        other => QueryError::Calibrate(other),
     }
 }
 
