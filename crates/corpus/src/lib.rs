@@ -6,6 +6,7 @@
 //! | [`store`]   | everybody's tokens in one immutable, memory-mapped file |
 //! | [`synth`]   | a synthetic crowd, any user of it on demand             |
 //! | [`origin`]  | where a vocabulary came from, and the file that says so |
+//! | [`words`]   | vocabularies of lists, public text and users' text      |
 //! | [`partial`] | a file that gets its name when it is whole              |
 
 pub mod import;
@@ -13,3 +14,4 @@ pub mod origin;
 pub mod partial;
 pub mod store;
 pub mod synth;
+pub mod words;

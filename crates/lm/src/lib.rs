@@ -11,6 +11,7 @@
 //! | [`ngram`]      | interpolated Kneser-Ney, the baseline that the papers replaced          |
 //! | [`metrics`]    | how keyboards are measured                                              |
 //! | [`predict`]    | suggestions while somebody types                                        |
+//! | [`typing`]     | somebody typing: what keys do to text and suggestions                    |
 //! | [`folder`]     | a model as files, in bytes                                              |
 
 pub mod folder;
@@ -22,4 +23,5 @@ pub mod ngram;
 pub mod predict;
 pub mod stream;
 pub mod tokenizer;
+pub mod typing;
 pub mod vocabulary;

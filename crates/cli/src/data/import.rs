@@ -107,17 +107,13 @@ pub(super) fn import(args: &ImportArgs) -> anyhow::Result<()> {
         BadLineChoice::Skip => OnBadLine::Skip,
         BadLineChoice::Stop => OnBadLine::Stop,
     };
-    let input = files(&args.inputs, args.format.map(FormatName::format), [&args.user_key, &args.text_key]);
+    let input = Input::files(
+        &args.inputs,
+        args.format.map(FormatName::format),
+        args.user_key.as_deref(),
+        args.text_key.as_deref(),
+    );
     args.making.make(input, args.out.clone(), on_bad_line, "bytes")
-}
-
-/// Files as input; the keys of Reddit where nothing else is said.
-pub(super) fn files(paths: &[PathBuf], format: Option<Format>, [user, text]: [&Option<String>; 2]) -> Input {
-    let dump = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("RC_"));
-    let reddit = format == Some(Format::Reddit) || (format.is_none() && paths.iter().all(dump));
-    let (author, body) = if reddit { ("author", "body") } else { ("user", "text") };
-    let or = |given: &Option<String>, default: &str| given.clone().unwrap_or_else(|| default.to_owned());
-    Input::Files { paths: paths.to_vec(), format, user_key: or(user, author), text_key: or(text, body) }
 }
 
 #[derive(Serialize)]

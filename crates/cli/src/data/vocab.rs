@@ -1,25 +1,19 @@
 //! `keyhush data vocab`.
 
-use std::{
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::{io::Write, path::PathBuf};
 
 use clap::Args;
 use corpus::{
-    import::{self, Format},
-    origin::{KnownVocabulary, Origin, SourceFile},
+    origin::{KnownVocabulary, Origin},
     partial::Partial,
+    words::{Texts, Words, WordsError},
 };
 use federated::vocabulary_ledger::{VocabularyLedger, VocabularyLedgerError};
+use lm::{tokenizer::Tokenizer, vocabulary::VocabularyError};
 use ledger::Head;
-use lm::{
-    tokenizer::Tokenizer,
-    vocabulary::{Counts, Vocabulary, VocabularyError},
-};
 use serde::Serialize;
 
-use super::{grouped, import::files, progress::Watch, sorted, taken};
+use super::{grouped, progress::Watch, sorted, taken};
 use crate::failure::BadInput;
 
 /// From what, and how large.
@@ -89,8 +83,7 @@ pub(super) fn vocab(args: &VocabArgs) -> anyhow::Result<()> {
     // The ledger is there before the users' text is opened, and has the event before anybody sees a word.
     let users = !args.from_users_non_privately.is_empty();
     let mut ledger = users.then(|| ledger(args)).transpose()?;
-    let (vocabulary, origin) = build(args, tokenizer)?;
-    let known = KnownVocabulary { vocabulary, rules: tokenizer.rules(), origin };
+    let known = build(args, tokenizer)?;
     let text = known.to_file();
     let head = match (&mut ledger, known.origin.non_private_event()) {
         (Some(ledger), Some(event)) => Some(ledger.record(&event, text.as_bytes())?),
@@ -149,52 +142,35 @@ fn print(args: &VocabArgs, known: &KnownVocabulary, head: Option<Head>) -> anyho
     Ok(())
 }
 
-fn build(args: &VocabArgs, tokenizer: Tokenizer) -> anyhow::Result<(Vocabulary, Origin)> {
-    let wrong_size = |field: &'static str| {
-        move |error: VocabularyError| match error {
-            VocabularyError::TooSmall { .. } => BadInput::wrong("size", error),
-            error => BadInput::wrong(field, error),
-        }
-    };
-    if let Some(path) = &args.from_list {
-        let unread = |error| BadInput::wrong("from_list", format!("{}: {error}", path.display()));
-        let list = std::fs::read_to_string(path).map_err(unread)?;
-        let vocabulary = Vocabulary::from_list(&list, tokenizer, args.size).map_err(wrong_size("from_list"))?;
-        return Ok((vocabulary, Origin::PublicList { name: name(path) }));
-    }
-    if !args.from_public_text.is_empty() {
-        let paths = &args.from_public_text;
-        let counts = count(args, paths, tokenizer)?;
-        let vocabulary = counts.vocabulary(args.size).map_err(wrong_size("from_public_text"))?;
-        let files = paths.iter().map(|path| SourceFile::of(path)).collect::<Result<_, _>>()?;
-        return Ok((vocabulary, Origin::PublicText { files }));
-    }
-    let paths = &args.from_users_non_privately;
-    let counts = count(args, paths, tokenizer)?;
-    let vocabulary = counts.vocabulary(args.size).map_err(wrong_size("from_users_non_privately"))?;
-    let names: Vec<String> = paths.iter().map(|path| name(path)).collect();
-    Ok((vocabulary, Origin::UsersNonPrivately { name: names.join(", ") }))
-}
-
-/// Counts posts where the names of the files say that they are posts, and plain text elsewhere.
-fn count(args: &VocabArgs, paths: &[PathBuf], tokenizer: Tokenizer) -> anyhow::Result<Counts> {
-    let (posts, texts): (Vec<PathBuf>, Vec<PathBuf>) = paths.iter().cloned().partition(|path| Format::of(path).is_ok());
+fn build(args: &VocabArgs, tokenizer: Tokenizer) -> anyhow::Result<KnownVocabulary> {
     let mut watch = Watch::new(args.quiet, "bytes")?;
-    let mut counts = import::count_text(&texts, tokenizer, &mut |progress| watch.tick(progress)).map_err(sorted)?;
-    if !posts.is_empty() {
-        let input = files(&posts, None, [&args.user_key, &args.text_key]);
-        let counted = import::count_posts(&input, tokenizer, &mut |progress| watch.tick(progress));
-        let (of_posts, summary) = counted.map_err(sorted)?;
-        counts.merge(of_posts);
-        if summary.bad_lines > 0 {
-            eprintln!("{} lines could not be read", grouped(summary.bad_lines));
-            summary.first_bad_lines.iter().for_each(|bad| eprintln!("  {bad}"));
-        }
-    }
+    let texts = |paths: &[PathBuf]| Texts {
+        paths: paths.to_vec(),
+        user_key: args.user_key.clone(),
+        text_key: args.text_key.clone(),
+    };
+    let (field, words) = match &args.from_list {
+        Some(path) => ("from_list", Words::List(path.clone())),
+        None if !args.from_public_text.is_empty() => ("from_public_text", Words::Public(texts(&args.from_public_text))),
+        None => ("from_users_non_privately", Words::Users(texts(&args.from_users_non_privately))),
+    };
+    let made = words.vocabulary(tokenizer, args.size, &mut |progress| watch.tick(progress));
+    let (known, bad) = made.map_err(|error| of_words(field, error))?;
     watch.finish();
-    Ok(counts)
+    if bad.lines > 0 {
+        eprintln!("{} lines could not be read", grouped(bad.lines));
+        bad.first.iter().for_each(|bad| eprintln!("  {bad}"));
+    }
+    Ok(known)
 }
 
-fn name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+/// What is wrong with words, in terms of the flag that named them.
+fn of_words(field: &'static str, error: WordsError) -> anyhow::Error {
+    match error {
+        WordsError::Vocabulary(error @ VocabularyError::TooSmall { .. }) => BadInput::wrong("size", error).into(),
+        WordsError::Vocabulary(error) => BadInput::wrong(field, error).into(),
+        WordsError::List { .. } => BadInput::wrong(field, error).into(),
+        WordsError::Import(error) => sorted(error),
+        WordsError::File(error) => error.into(),
+    }
 }

@@ -1,6 +1,5 @@
 //! `keyhush predict`: type and see the suggestions change.
 
-mod session;
 mod terminal;
 
 use std::{

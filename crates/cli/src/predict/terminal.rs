@@ -9,9 +9,10 @@ use crossterm::{
     style::Print,
     terminal::{self, Clear, ClearType},
 };
-use lm::predict::Predictor;
-
-use super::session::{Effect, Key, Session};
+use lm::{
+    predict::Predictor,
+    typing::{Effect, Key, Session},
+};
 
 /// Keys come one by one as long as this lives; the terminal is as before after it, also when something fails.
 struct Raw;

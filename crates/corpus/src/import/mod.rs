@@ -63,6 +63,18 @@ pub enum Input {
     Crowd(Crowd),
 }
 
+impl Input {
+    /// Files, with the usual keys where none are said: those of Reddit for its dumps.
+    #[must_use]
+    pub fn files(paths: &[PathBuf], format: Option<Format>, user: Option<&str>, text: Option<&str>) -> Self {
+        let dump = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("RC_"));
+        let reddit = format == Some(Format::Reddit) || (format.is_none() && paths.iter().all(dump));
+        let (author, body) = if reddit { ("author", "body") } else { ("user", "text") };
+        let or = |given: Option<&str>, usual: &str| given.unwrap_or(usual).to_owned();
+        Self::Files { paths: paths.to_vec(), format, user_key: or(user, author), text_key: or(text, body) }
+    }
+}
+
 /// What to import, and how.
 #[derive(Debug, Clone)]
 pub struct ImportPlan {

@@ -1,10 +1,10 @@
-//! What keys do, without a terminal.
+//! Somebody typing: what keys do to the text and to the suggestions, without a screen.
 
-use lm::predict::{Predictor, Suggestion};
+use crate::predict::{Predictor, Suggestion};
 
 /// A key, as far as it means something here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Key {
+pub enum Key {
     /// A character to be typed, or the number of a suggestion.
     Character(char),
     /// Takes the first suggestion.
@@ -19,7 +19,7 @@ pub(super) enum Key {
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Effect {
+pub enum Effect {
     /// Something may look different now.
     Changed,
     /// A line is finished.
@@ -32,7 +32,7 @@ pub(super) enum Effect {
 const CLOSING: [char; 6] = ['.', ',', '!', '?', ';', ':'];
 
 /// Somebody typing.
-pub(super) struct Session<'a, 'm> {
+pub struct Session<'a, 'm> {
     predictor: &'a mut Predictor<'m>,
     /// How many suggestions are shown.
     shown: usize,
@@ -43,20 +43,26 @@ pub(super) struct Session<'a, 'm> {
 }
 
 impl<'a, 'm> Session<'a, 'm> {
-    pub(super) fn new(predictor: &'a mut Predictor<'m>, shown: usize) -> Self {
+    /// Somebody who has typed nothing yet and is shown so many suggestions.
+    pub fn new(predictor: &'a mut Predictor<'m>, shown: usize) -> Self {
         let suggestions = predictor.suggest("", shown);
         Self { predictor, shown, text: String::new(), spaced: false, suggestions }
     }
 
-    pub(super) fn text(&self) -> &str {
+    /// What was typed so far.
+    #[must_use]
+    pub fn text(&self) -> &str {
         &self.text
     }
 
-    pub(super) fn suggestions(&self) -> &[Suggestion] {
+    /// What is shown.
+    #[must_use]
+    pub fn suggestions(&self) -> &[Suggestion] {
         &self.suggestions
     }
 
-    pub(super) fn press(&mut self, key: Key) -> Effect {
+    /// A key is pressed.
+    pub fn press(&mut self, key: Key) -> Effect {
         let spaced = std::mem::take(&mut self.spaced);
         let finished = match key {
             Key::Leave => return Effect::Left,
@@ -95,9 +101,8 @@ impl<'a, 'm> Session<'a, 'm> {
 
 #[cfg(test)]
 mod tests {
-    use lm::{language_model::LanguageModel, tokenizer::Rules, vocabulary::Vocabulary};
-
     use super::*;
+    use crate::{language_model::LanguageModel, tokenizer::Rules, vocabulary::Vocabulary};
 
     /// Always thinks that the lower id is likelier.
     struct InOrder(usize);
