@@ -9,8 +9,8 @@ use corpus::{
     words::{Texts, Words, WordsError},
 };
 use federated::vocabulary_ledger::{VocabularyLedger, VocabularyLedgerError};
-use lm::{tokenizer::Tokenizer, vocabulary::VocabularyError};
 use ledger::Head;
+use lm::{tokenizer::Tokenizer, vocabulary::VocabularyError};
 use serde::Serialize;
 
 use super::{grouped, progress::Watch, sorted, taken};
