@@ -4,7 +4,8 @@
 mod model_story;
 
 use corpus::synth::{Crowd, Dialect, SynthPlan};
-use federated::{evaluate::Evaluator, population::SyntheticPopulation};
+use device::learner::language::LanguageLearner;
+use federated::{evaluate::HeldOut, population::SyntheticPopulation};
 use lm::{
     folder::{CARD_FILE, CONFIG_FILE, Folder, Guarantee, VOCABULARY_FILE, WEIGHTS_FILE, Weights},
     kernels::KernelPath,
@@ -100,9 +101,10 @@ fn a_run_in_training_is_measured_like_its_model() {
     let values = initial_parameters(&config, 1).unwrap();
     let crowd = Crowd::new(SynthPlan::new(2, 50, Dialect::Informal)).unwrap();
     story.write("posts.txt", (40..50).flat_map(|user| crowd.posts(user)).map(|post| post + "\n").collect::<String>());
-    let population = SyntheticPopulation::new(crowd, Tokenizer::words(), &vocabulary);
-    let evaluator = Evaluator::new(&population, 40..50, usize::MAX, vocabulary.len()).unwrap();
-    let counts = evaluator.evaluate(&config, &values, KernelPath::best(), 2).unwrap();
+    let learner = LanguageLearner::new(&config, 1, 1).unwrap();
+    let population = SyntheticPopulation::new(crowd, Tokenizer::words(), &vocabulary, &learner);
+    let held_out = HeldOut::new(&population, 40..50, usize::MAX, &learner).unwrap();
+    let counts = held_out.evaluate(&learner, &values, KernelPath::best(), 2).unwrap();
     let folder = Folder {
         name: "a test".to_owned(),
         rules: Tokenizer::words().rules(),

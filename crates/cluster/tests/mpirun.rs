@@ -16,15 +16,16 @@ use corpus::{
     synth::{Crowd, Dialect, SynthPlan},
 };
 use device::{
+    learner::{examples::Examples, language::LanguageLearner},
     local::{Algorithm, LocalPlan},
     round::Task,
-    text::UserText,
 };
 use federated::{
-    fleet::{Collected, Fleet, FleetError, RoundTask, threads::ThreadFleet, users_key},
+    engine::{Engine, EngineError, Summed, Users, threads::Threads},
+    fleet::simulated::users_key,
     population::{Population, SyntheticPopulation},
 };
-use keyhush_cluster::{Facts, MpiFleet, Ranks};
+use keyhush_cluster::{Facts, MpiEngine, Ranks};
 use lm::{
     kernels::KernelPath,
     model::{config::ModelConfig, initial::initial_parameters},
@@ -75,26 +76,26 @@ fn rank() -> Result<(), String> {
     let kernels = if story == "kernels differ" && other { KernelPath::Scalar } else { KernelPath::best() };
     let description: &[u8] = if story == "settings differ" && other { b"others" } else { b"ours" };
     let facts = Facts { kernels, description };
-    let mut own = ThreadFleet::new(&population, &trial.config, &local(), kernels, threads).unwrap();
+    let mut own = Threads::new(&trial.learner, &local(), kernels, threads).unwrap();
     if ranks.leads() {
-        let mut fleet = MpiFleet::new(&ranks, own, &facts).map_err(|e| e.to_string())?;
+        let mut engine = MpiEngine::new(&ranks, Box::new(own), &facts).map_err(|e| e.to_string())?;
         if story == "one user cannot be read at first" {
-            trial.train(&mut fleet).unwrap_err();
+            trial.train(&mut engine, &population).unwrap_err();
         }
-        println!("digest {}", trial.train(&mut fleet).map_err(|e| e.to_string())?);
+        println!("digest {}", trial.train(&mut engine, &population).map_err(|e| e.to_string())?);
     } else if story == "a rank panics" {
-        ranks.serve(&mut Panics, &facts);
+        ranks.serve(&mut Panics, &population, &facts);
     } else {
-        ranks.serve(&mut own, &facts);
+        ranks.serve(&mut own, &population, &facts);
     }
     Ok(())
 }
 
-/// A fleet with a bug of its own.
+/// An engine with a bug of its own.
 struct Panics;
 
-impl Fleet for Panics {
-    fn round(&mut self, _: &RoundTask<'_>) -> Result<Collected, FleetError> {
+impl Engine for Panics {
+    fn sum(&mut self, _: &Task<'_>, _: &Users<'_>) -> Result<Summed, EngineError> {
         panic!("a bug on another rank");
     }
 }
@@ -114,21 +115,23 @@ fn local() -> LocalPlan {
 struct Trial {
     vocabulary: Vocabulary,
     config: ModelConfig,
+    learner: LanguageLearner,
 }
 
 impl Trial {
     fn new() -> Self {
         let vocabulary = corpus::synth::vocabulary(200).unwrap();
         let config = ModelConfig::preset("tiny").unwrap().with_vocabulary(vocabulary.len());
-        Self { vocabulary, config }
+        let learner = LanguageLearner::new(&config, 2, 5).unwrap();
+        Self { vocabulary, config, learner }
     }
 
     fn population(&self, fault: Option<Fault>) -> Faulty<'_> {
         let crowd = Crowd::new(SynthPlan::new(3, 1_000_000, Dialect::Informal)).unwrap();
-        Faulty { crowd: SyntheticPopulation::new(crowd, Tokenizer::words(), &self.vocabulary), fault }
+        Faulty { crowd: SyntheticPopulation::new(crowd, Tokenizer::words(), &self.vocabulary, &self.learner), fault }
     }
 
-    fn train(&self, fleet: &mut impl Fleet) -> Result<String, FleetError> {
+    fn train(&self, engine: &mut dyn Engine, population: &dyn Population) -> Result<String, EngineError> {
         let mut model = initial_parameters(&self.config, 1).unwrap();
         let source = NoiseSource::from(SimulationKey::new(5));
         let plan = VectorPlan {
@@ -150,14 +153,14 @@ impl Trial {
                 full_weight_tokens: Some(80.0),
                 learning_rate: 0.3,
             };
-            let users = users_key(&source, &[round]);
-            let collected = fleet.round(&RoundTask { round, task, cohort: &COHORT, users: &users })?;
-            assert!(collected.busy_s > 0.0 && collected.wall_s > 0.0);
-            assert_eq!(collected.exact.len(), COHORT.len());
-            for (user, exact) in &collected.exact {
+            let key = users_key(&source, &[round]);
+            let summed = engine.sum(&task, &Users { population, numbers: &COHORT, key: &key })?;
+            assert!(summed.busy_s > 0.0);
+            assert_eq!(summed.exact.len(), COHORT.len());
+            for (user, exact) in &summed.exact {
                 digest.update(format!("{user} {} {:?} {:?}", exact.tokens, exact.loss, exact.norm));
             }
-            let sum = collected.sum.release_without_privacy(round, "a test", Randomness::Simulated { seed: 5 });
+            let sum = summed.sum.release_without_privacy(round, "a test", Randomness::Simulated { seed: 5 });
             sum.values().iter().for_each(|v| digest.update(v.to_le_bytes()));
             let update = sum.update(&encoding).unwrap();
             model.iter_mut().zip(update).for_each(|(m, u)| *m += u / COHORT.len() as f32);
@@ -184,7 +187,7 @@ impl Population for Faulty<'_> {
         self.crowd.users()
     }
 
-    fn read(&self, user: u64, text: &mut UserText) -> Result<(), StoreError> {
+    fn read(&self, user: u64, examples: &mut Examples) -> Result<(), StoreError> {
         let fails = match &self.fault {
             _ if user != UNREADABLE => false,
             None => false,
@@ -192,7 +195,7 @@ impl Population for Faulty<'_> {
             Some(Fault::Once(first)) => first.swap(false, Ordering::Relaxed),
             Some(Fault::Panic) => panic!("a bug on a thread"),
         };
-        if fails { Err(StoreError::NoUser { index: user, users: 3 }) } else { self.crowd.read(user, text) }
+        if fails { Err(StoreError::NoUser { index: user, users: 3 }) } else { self.crowd.read(user, examples) }
     }
 }
 
@@ -229,8 +232,8 @@ fn digest(ranks: usize, threads: usize, story: &str) -> String {
 fn digest_of_threads() -> String {
     let trial = Trial::new();
     let population = trial.population(None);
-    let mut fleet = ThreadFleet::new(&population, &trial.config, &local(), KernelPath::best(), 2).unwrap();
-    trial.train(&mut fleet).unwrap()
+    let mut engine = Threads::new(&trial.learner, &local(), KernelPath::best(), 2).unwrap();
+    trial.train(&mut engine, &population).unwrap()
 }
 
 /// Runs a story that cannot end well and gives back what was said.

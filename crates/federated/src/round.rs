@@ -264,6 +264,8 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         }
         let (phase, step) = self.place();
         if self.ledger.released_in(&phase.stream, step).is_none() {
+            // A note of the last attempt that cannot be read stops a run before anybody is asked.
+            self.interrupted()?;
             return Ok(if self.pass_over()? { Replayed::Round } else { Replayed::Nothing });
         }
         let recorded = self.ledger.restore(&phase.stream, step)?.ok_or(RoundError::Gone { round })?;

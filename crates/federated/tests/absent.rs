@@ -7,36 +7,42 @@ mod workshop;
 use std::fs;
 
 use corpus::origin::Origin;
+use device::round::Task;
 use keyhush_federated::{
-    fleet::{
-        Collected, Fleet, FleetError, RoundTask, drawn,
+    engine::{
+        Engine, EngineError, Summed, Users, drawn,
         secure::{SecureTask, Secured},
     },
     run::{MODEL_FOLDER, Run},
 };
 use privacy::stages::{Contribution, Update};
-use workshop::{ADAPTIVE, ARRIVAL, Told, all, means, plan, reads, store, threads, whole, with};
+use workshop::{ADAPTIVE, ARRIVAL, Told, all, means, plan, reads, step, store, threads, whole, with};
 use zeroize::Zeroizing;
 
-/// Passes rounds on, and writes down who was asked.
-struct Watched<F> {
-    inner: F,
+/// Passes users on, and writes down who was trained.
+struct Watched<'a> {
+    inner: Box<dyn Engine + 'a>,
     /// Users who are there.
     users: u64,
     told: Vec<Told>,
 }
 
-impl<F: Fleet> Fleet for Watched<F> {
-    fn round(&mut self, task: &RoundTask<'_>) -> Result<Collected, FleetError> {
-        self.told.push(Told::of(task));
-        self.inner.round(task)
+impl Engine for Watched<'_> {
+    fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
+        self.told.push(Told::of(self.told.len(), task, users));
+        self.inner.sum(task, users)
     }
 
-    fn secure_round(&mut self, task: &RoundTask<'_>, secure: &SecureTask<'_>) -> Result<Secured, FleetError> {
-        self.told.push(Told::of(task));
-        let secured = self.inner.secure_round(task, secure)?;
-        let there = task.cohort.iter().filter(|user| **user < self.users).count();
-        assert_eq!(secured.survivors, there as u64, "as many survive as are there");
+    fn sum_securely(
+        &mut self,
+        task: &Task<'_>,
+        users: &Users<'_>,
+        secure: &SecureTask<'_>,
+    ) -> Result<Secured, EngineError> {
+        self.told.push(Told::of(self.told.len(), task, users));
+        let secured = self.inner.sum_securely(task, users, secure)?;
+        assert!(users.numbers.iter().all(|user| *user < self.users), "nobody else is asked");
+        assert_eq!(secured.survivors, users.numbers.len() as u64, "as many survive as are there");
         Ok(secured)
     }
 }
@@ -50,14 +56,17 @@ fn p9_users_who_are_not_there_send_no_clip_bit() {
     let exact =
         ["privacy.mechanism=none", "privacy.noise_multiplier=", "clip.count_stddev=", "participation.cohort=100"];
     let (plan, opened) = plan(&all(&made, &with(&[&ADAPTIVE, &exact])));
-    let population = opened.population(plan.config.unit).unwrap();
-    let mut fleet = Watched { inner: threads(&plan, population.as_ref()), users: population.users(), told: Vec::new() };
-    let mut run = Run::begin(&folder.path().join("run"), &plan, &opened, means()).unwrap();
+    let population = opened.population(plan.ledger.unit).unwrap();
+    let mut engine = Watched { inner: threads(&plan, &opened), users: population.users(), told: Vec::new() };
+    let path = folder.path().join("run");
+    let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
     let mut seen = 0;
-    for _ in 0..plan.config.rounds {
-        let done = run.step(&mut fleet).unwrap().done.unwrap();
-        let there = fleet.told.last().unwrap().cohort.iter().filter(|user| **user < population.users()).count();
-        assert_eq!(done.diagnostics.users, there as u64, "nobody else is trained");
+    for _ in 0..plan.rounds {
+        let done = step(&mut run, &plan, &opened, &path, &mut engine).unwrap().done.unwrap();
+        let trained = &engine.told.last().unwrap().cohort;
+        let there = trained.iter().filter(|user| **user < population.users()).count();
+        assert!(there == trained.len() && there < 100, "whoever is not there is not trained");
+        assert_eq!(done.diagnostics.unwrap().users, there as u64, "nobody else is trained");
         let fraction = run.state().fraction_below_clip.unwrap();
         // Half of a bit for each who is there, of 100 who were planned.
         assert!((fraction - 0.5).abs() <= there as f64 / 200.0 + 1e-12, "{fraction} with {there} of 100 there");
@@ -77,11 +86,11 @@ fn p19_users_who_are_not_there_are_in_no_secure_sum() {
     let model = |name: &str, more: &[&str]| {
         let set = all(&made, &with(&[&ADAPTIVE, &few, more]));
         let (plan, opened) = plan(&set);
-        let population = opened.population(plan.config.unit).unwrap();
+        let population = opened.population(plan.ledger.unit).unwrap();
         assert!(population.users() < 390, "some are not there");
-        let inner = threads(&plan, population.as_ref());
-        let mut fleet = Watched { inner, users: population.users(), told: Vec::new() };
-        whole(&folder.path().join(name), &set, &mut fleet);
+        let inner = threads(&plan, &opened);
+        let mut engine = Watched { inner, users: population.users(), told: Vec::new() };
+        whole(&folder.path().join(name), &set, &mut engine);
         fs::read(folder.path().join(name).join(MODEL_FOLDER).join("model.safetensors")).unwrap()
     };
     assert!(model("plain", &[]) == model("secure", &secagg), "another model");
@@ -92,23 +101,27 @@ struct Silent {
     survivors: u64,
 }
 
-impl Fleet for Silent {
-    fn round(&mut self, _: &RoundTask<'_>) -> Result<Collected, FleetError> {
-        Err(FleetError::NotSecure)
+impl Engine for Silent {
+    fn sum(&mut self, _: &Task<'_>, _: &Users<'_>) -> Result<Summed, EngineError> {
+        Err(EngineError::NotSecure)
     }
 
-    fn secure_round(&mut self, task: &RoundTask<'_>, secure: &SecureTask<'_>) -> Result<Secured, FleetError> {
+    fn sum_securely(
+        &mut self,
+        task: &Task<'_>,
+        users: &Users<'_>,
+        secure: &SecureTask<'_>,
+    ) -> Result<Secured, EngineError> {
         let mut sum = Zeroizing::new(vec![0u32; secure.residues.len()]);
-        for user in &task.cohort[..self.survivors as usize] {
+        for user in &users.numbers[..self.survivors as usize] {
             let said = Contribution { weight: 0.0, ..Contribution::default() };
-            let nothing =
-                Update::new(vec![0.0; task.task.encoding.dimension()]).clip(task.task.clipping, said).unwrap();
-            let encoded = nothing.encode(task.task.encoding, &mut drawn(task.users, *user).rounding).unwrap();
+            let nothing = Update::new(vec![0.0; task.encoding.dimension()]).clip(task.clipping, said).unwrap();
+            let encoded = nothing.encode(task.encoding, &mut drawn(users.key, *user).rounding).unwrap();
             let noised = secure.residues.noised(encoded, &mut secure.noise.chunk(*user)).unwrap();
             let mask = u32::MAX >> (32 - secure.residues.bits());
             sum.iter_mut().zip(noised.iter()).for_each(|(s, v)| *s = s.wrapping_add(*v) & mask);
         }
-        Ok(Secured { sum, survivors: self.survivors, exact: Vec::new(), busy_s: 0.0, wall_s: 0.0 })
+        Ok(Secured { sum, survivors: self.survivors, exact: Vec::new(), busy_s: 0.0 })
     }
 }
 
@@ -122,9 +135,10 @@ fn p19_a_noised_sum_is_shifted_back_by_as_many_as_survived() {
     let (plan, opened) = plan(&with(&[&ARRIVAL, &distributed, &sgd]));
     let folder = tempfile::tempdir().unwrap();
     for survivors in [40, 35] {
-        let mut run = Run::begin(&folder.path().join(survivors.to_string()), &plan, &opened, means()).unwrap();
+        let path = folder.path().join(survivors.to_string());
+        let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
         let before = run.state().model.clone();
-        run.step(&mut Silent { survivors }).unwrap();
+        step(&mut run, &plan, &opened, &path, &mut Silent { survivors }).unwrap();
         let moved: Vec<f64> = run.state().model.iter().zip(&before).map(|(now, then)| f64::from(now - then)).collect();
         // The noise of each coordinate is about half a clip norm over the denominator, and on average nothing.
         let unit = plan.config.clip.norm.unwrap() / 40.0;

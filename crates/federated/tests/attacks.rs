@@ -9,12 +9,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use device::round::Task;
 use keyhush_federated::ledger_file::Place;
 use keyhush_federated::{
     config::Document,
-    fleet::{Collected, Fleet, FleetError, RoundTask, threads::ThreadFleet},
+    engine::{self, Engine, EngineError, Means, Summed, Users},
+    fleet::{Stop, simulated},
     plan::Plan,
-    run::{self, LEDGER_FILE, Means, Opened, Over, Run, RunError},
+    run::{self, LEDGER_FILE, Opened, Over, Run, RunError, Step},
 };
 use ledger::{Body, Ended, LedgerError};
 use lm::kernels::KernelPath;
@@ -91,30 +93,30 @@ struct Story {
     folder: tempfile::TempDir,
 }
 
-/// A fleet that remembers what it was told and what it added up.
+/// An engine that remembers what it was told and what it added up.
 struct Watching<'a> {
-    inner: ThreadFleet<'a>,
+    inner: Box<dyn Engine + 'a>,
     cohorts: Vec<Vec<u64>>,
     keys: Vec<[u8; 32]>,
     sums: Vec<Vec<i64>>,
     fails: bool,
 }
 
-impl Fleet for Watching<'_> {
-    fn round(&mut self, task: &RoundTask<'_>) -> Result<Collected, FleetError> {
-        self.cohorts.push(task.cohort.to_vec());
-        self.keys.push(*task.users.secret_bytes());
+impl Engine for Watching<'_> {
+    fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
+        self.cohorts.push(users.numbers.to_vec());
+        self.keys.push(*users.key.secret_bytes());
         if self.fails {
-            return Err(FleetError::Died);
+            return Err(EngineError::Died);
         }
-        let mut collected = self.inner.round(task)?;
+        let mut summed = self.inner.sum(task, users)?;
         let mut sum = Vec::new();
-        collected.sum = collected.sum.across_processes(|values, _users| {
+        summed.sum = summed.sum.across_processes(|values, _users| {
             sum = values.to_vec();
-            Ok::<_, FleetError>(())
+            Ok::<_, EngineError>(())
         })?;
         self.sums.push(sum);
-        Ok(collected)
+        Ok(summed)
     }
 }
 
@@ -139,16 +141,23 @@ impl Story {
         Run::resume(&self.path(name), &self.plan, &self.opened, means())
     }
 
-    /// Does something with a fleet.
-    fn with_fleet<T>(&self, then: impl FnOnce(&mut Watching<'_>) -> T) -> T {
-        let population = self.opened.population(self.plan.config.unit).unwrap();
-        let (model, local) = (&self.plan.model, &self.plan.local);
-        let inner = ThreadFleet::new(population.as_ref(), model, local, KernelPath::best(), 1).unwrap();
-        then(&mut Watching { inner, cohorts: Vec::new(), keys: Vec::new(), sums: Vec::new(), fails: false })
+    /// Users who are trained, and a book of them.
+    fn engine(&self) -> Watching<'_> {
+        let inner = engine::of(&self.plan.local, self.opened.learner(), means()).unwrap();
+        Watching { inner, cohorts: Vec::new(), keys: Vec::new(), sums: Vec::new(), fails: false }
     }
 
+    /// One step of the run in a folder.
+    fn step(&self, name: &str, run: &mut Run<'_>, engine: &mut Watching<'_>) -> Result<Step, RunError> {
+        let population = self.opened.population(self.plan.ledger.unit).unwrap();
+        let place = run::place(&self.path(name));
+        run.step(&mut simulated::of(&self.plan, population.as_ref(), Box::new(engine), place), &Stop::new())
+    }
+
+    /// Steps of the run in the folder `run`.
     fn steps(&self, run: &mut Run<'_>, count: usize) {
-        self.with_fleet(|fleet| (0..count).for_each(|_| _ = run.step(fleet).unwrap()));
+        let mut engine = self.engine();
+        (0..count).for_each(|_| _ = self.step("run", run, &mut engine).unwrap());
     }
 
     fn secret(&self, name: &str, suffix: &str) -> PathBuf {
@@ -197,20 +206,18 @@ fn p20_no_file_outside_secret_holds_noise_or_a_sum() {
     for kind in KINDS {
         let story = Story::new(kind);
         let mut run = story.begin("run");
-        story.with_fleet(|fleet| {
-            for step in 0..4 {
-                let _ = run.step(fleet).unwrap();
-                let sum = &fleet.sums[step];
-                let noise: Vec<i64> = released(&run, step as u64).iter().zip(sum).map(|(y, x)| y - x).collect();
-                let outside =
-                    files(&story.path("run")).into_iter().filter(|p| !p.starts_with(story.path("run/secret")));
-                for file in outside {
-                    let bytes = fs::read(&file).unwrap();
-                    assert!(!holds(&bytes, &noise), "{kind:?}: {} holds the noise of step {step}", file.display());
-                    assert!(!holds(&bytes, sum), "{kind:?}: {} holds the sum of step {step}", file.display());
-                }
+        let mut engine = story.engine();
+        for step in 0..4 {
+            let _ = story.step("run", &mut run, &mut engine).unwrap();
+            let sum = &engine.sums[step];
+            let noise: Vec<i64> = released(&run, step as u64).iter().zip(sum).map(|(y, x)| y - x).collect();
+            let outside = files(&story.path("run")).into_iter().filter(|p| !p.starts_with(story.path("run/secret")));
+            for file in outside {
+                let bytes = fs::read(&file).unwrap();
+                assert!(!holds(&bytes, &noise), "{kind:?}: {} holds the noise of step {step}", file.display());
+                assert!(!holds(&bytes, sum), "{kind:?}: {} holds the sum of step {step}", file.display());
             }
-        });
+        }
         for file in files(&story.path("run/secret")) {
             assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "{}", file.display());
         }
@@ -228,11 +235,10 @@ fn p21_two_copies_of_a_run_share_no_noise() {
         copy(&story.path("run"), &story.path("copy"));
         let [(ours, our_keys, our_cohort), (theirs, their_keys, their_cohort)] = ["run", "copy"].map(|name| {
             let mut run = story.resume(name).unwrap();
-            story.with_fleet(|fleet| {
-                let _ = run.step(fleet).unwrap();
-                let noise: Vec<i64> = released(&run, 3).iter().zip(&fleet.sums[0]).map(|(y, x)| y - x).collect();
-                (noise, fleet.keys.clone(), fleet.cohorts.clone())
-            })
+            let mut engine = story.engine();
+            let _ = story.step(name, &mut run, &mut engine).unwrap();
+            let noise: Vec<i64> = released(&run, 3).iter().zip(&engine.sums[0]).map(|(y, x)| y - x).collect();
+            (noise, engine.keys, engine.cohorts)
         });
         let equal = ours.iter().zip(&theirs).filter(|(a, b)| a == b).count();
         assert!(equal < ours.len() / 100, "{kind:?}: {equal} of {} coordinates have the same noise", ours.len());
@@ -250,19 +256,17 @@ fn p21_after_a_crash_the_cohort_is_the_same_and_nothing_else() {
     let mut run = story.begin("run");
     story.steps(&mut run, 2);
     assert_eq!(fs::read(story.secret("run", ".cohort-seed")).unwrap(), b"", "erased with the record of its round");
-    story.with_fleet(|fleet| {
-        fleet.fails = true;
-        run.step(fleet).unwrap_err();
-        drop(run);
-        assert!(!fs::read(story.secret("run", ".cohort-seed")).unwrap().is_empty());
-        let mut run = story.resume("run").unwrap();
-        fleet.fails = false;
-        let _ = run.step(fleet).unwrap();
-        let _ = run.step(fleet).unwrap();
-        assert_eq!(fleet.cohorts[0], fleet.cohorts[1], "a redraw would favour cohorts that do not crash");
-        assert_ne!(fleet.cohorts[1], fleet.cohorts[2]);
-        assert_ne!(fleet.keys[0], fleet.keys[1], "users draw afresh in every attempt");
-    });
+    let mut engine = story.engine();
+    engine.fails = true;
+    story.step("run", &mut run, &mut engine).unwrap_err();
+    drop(run);
+    assert!(!fs::read(story.secret("run", ".cohort-seed")).unwrap().is_empty());
+    let mut run = story.resume("run").unwrap();
+    engine.fails = false;
+    (0..2).for_each(|_| _ = story.step("run", &mut run, &mut engine).unwrap());
+    assert_eq!(engine.cohorts[0], engine.cohorts[1], "a redraw would favour cohorts that do not crash");
+    assert_ne!(engine.cohorts[1], engine.cohorts[2]);
+    assert_ne!(engine.keys[0], engine.keys[1], "users draw afresh in every attempt");
 }
 
 /// What was drawn and not recorded is destroyed; ledgers and keys of different states of a run are refused.
@@ -332,10 +336,9 @@ fn p20_a_run_that_ended_cannot_be_gone_on_with_and_leaves_nothing_to_draw_from()
         // It may be looked at again, and says the same; it releases nothing.
         let before = fs::read(story.path("run").join(LEDGER_FILE)).unwrap();
         let mut run = story.resume("run").unwrap();
-        story.with_fleet(|fleet| {
-            assert_eq!(run.step(fleet).unwrap().over, Some(Over::Done));
-            assert!(fleet.cohorts.is_empty());
-        });
+        let mut engine = story.engine();
+        assert_eq!(story.step("run", &mut run, &mut engine).unwrap().over, Some(Over::Done));
+        assert!(engine.cohorts.is_empty());
         assert_eq!(run.finish().unwrap().sentence, ending.sentence);
         drop(run);
         assert_eq!(before, fs::read(story.path("run").join(LEDGER_FILE)).unwrap());
@@ -352,7 +355,7 @@ fn p20_a_run_that_is_ended_by_hand_says_so_and_is_closed() {
     assert_eq!(run.ledger().closing().unwrap().because, Ended::ByHand);
     drop(run);
     let mut run = story.resume("run").unwrap();
-    story.with_fleet(|fleet| assert_eq!(run.step(fleet).unwrap().over, Some(Over::ByHand)));
+    assert_eq!(story.step("run", &mut run, &mut story.engine()).unwrap().over, Some(Over::ByHand));
     assert_eq!(run.state().round, 4);
 }
 

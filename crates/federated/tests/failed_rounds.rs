@@ -12,11 +12,13 @@ use std::{
     process::Command,
 };
 
+use device::round::Task;
 use keyhush_federated::{
-    fleet::{
-        Collected, Fleet, FleetError, RoundTask,
+    engine::{
+        Engine, EngineError, Summed, Users,
         secure::{SecureError, SecureTask, Secured},
     },
+    fleet::FleetError,
     metrics::{METRICS_FILE, TIMING_FILE},
     report::REPORT_FILE,
     round::{
@@ -28,7 +30,7 @@ use keyhush_federated::{
 use ledger::{Basis, FailureReason};
 use secagg::server::RoundFailure;
 use serde_json::Value;
-use workshop::{ARRIVAL, ledger, means, plan, rest, some, whole, with};
+use workshop::{ARRIVAL, ledger, means, plan, rest, some, step, whole, with};
 
 const SECURE: [&str; 3] = ["aggregation=secagg", "participation.cohort=40", "evaluation.every=2"];
 
@@ -80,29 +82,34 @@ fn check(sent: &[(u64, Vec<u64>)], between: u64, most: usize) {
     }
 }
 
-impl Fleet for Scripted {
-    fn round(&mut self, _: &RoundTask<'_>) -> Result<Collected, FleetError> {
-        Err(FleetError::NotSecure)
+impl Engine for Scripted {
+    fn sum(&mut self, _: &Task<'_>, _: &Users<'_>) -> Result<Summed, EngineError> {
+        Err(EngineError::NotSecure)
     }
 
-    fn secure_round(&mut self, task: &RoundTask<'_>, secure: &SecureTask<'_>) -> Result<Secured, FleetError> {
+    fn sum_securely(
+        &mut self,
+        _: &Task<'_>,
+        users: &Users<'_>,
+        secure: &SecureTask<'_>,
+    ) -> Result<Secured, EngineError> {
         let fate = self.fates.get(&self.sent.len()).copied().unwrap_or(Fate::Gives);
-        self.sent.push((task.round, task.cohort.to_vec()));
+        self.sent.push((secure.terms.round, users.numbers.to_vec()));
         self.models.push(secure.terms.model);
-        self.drew.extend([task.users, secure.noise].map(|key| key.chunk(7).next_word()));
+        self.drew.extend([users.key, secure.noise].map(|key| key.chunk(7).next_word()));
         if let Some(path) = &self.kept_in {
             let mut book = fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
-            writeln!(book, "{}", serde_json::to_string(&(task.round, task.cohort)).unwrap()).unwrap();
+            writeln!(book, "{}", serde_json::to_string(&(secure.terms.round, users.numbers)).unwrap()).unwrap();
             book.sync_all().unwrap();
         }
         match fate {
             Fate::Gives => {
                 let survivors = u64::from(secure.secure.least_survivors);
                 let sum = vec![0; secure.residues.len()].into();
-                Ok(Secured { sum, survivors, exact: Vec::new(), busy_s: 0.0, wall_s: 0.0 })
+                Ok(Secured { sum, survivors, exact: Vec::new(), busy_s: 0.0 })
             }
             Fate::Fails => Err(SecureError::Failed(RoundFailure::NotCancelled).into()),
-            Fate::Breaks => Err(FleetError::Died),
+            Fate::Breaks => Err(EngineError::Died),
             Fate::Killed => std::process::abort(),
         }
     }
@@ -116,13 +123,17 @@ fn through(folder: &Path, set: &[&str], fleet: &mut Scripted) {
         let mut run = begin(folder, &plan, &opened, means()).unwrap();
         for number in 0.. {
             assert!(number < 40, "it does not get on");
-            match run.step(fleet) {
+            match step(&mut run, &plan, &opened, folder, fleet) {
                 Ok(step) if step.over.is_some() => {
                     run.finish().unwrap();
                     return;
                 }
                 Ok(_) => {}
-                Err(RunError::Round(error)) if matches!(*error, RoundError::Fleet(FleetError::Died)) => break,
+                Err(RunError::Round(error))
+                    if matches!(*error, RoundError::Fleet(FleetError::Engine(EngineError::Died))) =>
+                {
+                    break;
+                }
                 Err(error) => panic!("{error}"),
             }
         }
@@ -285,13 +296,14 @@ fn p24_a_run_in_which_nobody_is_left_ends_as_planned() {
     let set = with(&[&SECURE, &["participation.population=40"]]);
     let folder = tempfile::tempdir().unwrap();
     let (plan, opened) = plan(&set);
-    let users = opened.population(plan.config.unit).unwrap();
-    let mut devices = workshop::threads(&plan, users.as_ref());
-    let mut run = Run::begin(&folder.path().join("run"), &plan, &opened, means()).unwrap();
-    assert!(run.step(&mut devices).unwrap().done.is_some());
-    assert!(run.step(&mut Scripted::new(&[(0, Fate::Fails)])).unwrap().failed.is_some());
+    let mut devices = workshop::threads(&plan, &opened);
+    let path = folder.path().join("run");
+    let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
+    let mut next = |engine: &mut dyn Engine| step(&mut run, &plan, &opened, &path, engine).unwrap();
+    assert!(next(devices.as_mut()).done.is_some());
+    assert!(next(&mut Scripted::new(&[(0, Fate::Fails)])).failed.is_some());
     for _ in 2..6 {
-        let failed = run.step(&mut devices).unwrap().failed.unwrap();
+        let failed = next(devices.as_mut()).failed.unwrap();
         assert!(failed.passed_over && failed.reason == FailureReason::BelowGoal);
     }
     assert_eq!(run.finish().unwrap().rounds, 6);
@@ -306,10 +318,11 @@ fn a_round_that_failed_changes_nothing_else() {
     let (mut all, mut failing) = (Scripted::default(), Scripted::new(&[(2, Fate::Fails)]));
     whole(&folder.path().join("all"), &set, &mut all);
     let (plan, opened) = plan(&set);
-    let mut run = Run::begin(&folder.path().join("failing"), &plan, &opened, means()).unwrap();
+    let path = folder.path().join("failing");
+    let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
     let mut models = vec![run.state().model.clone()];
     loop {
-        let step = run.step(&mut failing).unwrap();
+        let step = step(&mut run, &plan, &opened, &path, &mut failing).unwrap();
         assert_eq!(step.failed.is_some(), models.len() == 3);
         models.push(run.state().model.clone());
         if step.over.is_some() {
@@ -374,11 +387,14 @@ fn p21_the_seed_of_a_cohort_that_failed_is_erased() {
         let (plan, opened) = plan(&set);
         let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
         let seed = || fs::read_to_string(path.join("secret/ledger.jsonl.cohort-seed")).unwrap();
-        assert!(run.step(&mut Scripted::new(&[(0, Fate::Breaks)])).is_err());
+        let mut next = |fates: &[(usize, Fate)]| {
+            step(&mut run, &plan, &opened, &path, &mut Scripted::new(fates)).map(|step| step.failed)
+        };
+        assert!(next(&[(0, Fate::Breaks)]).is_err());
         assert!(!seed().trim().is_empty(), "it is kept until the attempt is recorded");
-        assert!(run.step(&mut Scripted::default()).unwrap().failed.is_some());
+        assert!(next(&[]).unwrap().is_some());
         assert!(seed().trim().is_empty(), "of one that was interrupted");
-        assert!(run.step(&mut Scripted::new(&[(0, Fate::Fails)])).unwrap().failed.is_some());
+        assert!(next(&[(0, Fate::Fails)]).unwrap().is_some());
         assert!(seed().trim().is_empty(), "of one that failed");
     }
 }
@@ -406,7 +422,7 @@ fn attempts_at_a_round_are_bounded() {
         let begin = if path.exists() { Run::resume } else { Run::begin };
         let mut run = begin(&path, &plan, &opened, means()).unwrap();
         let error = loop {
-            if let Err(error) = run.step(&mut fleet) {
+            if let Err(error) = step(&mut run, &plan, &opened, &path, &mut fleet) {
                 break error;
             }
         };
@@ -429,10 +445,12 @@ fn interruptions_are_said_and_bounded() {
         some(&path, &set, 1, &mut fleet);
         for times in 0..MOST_INTERRUPTIONS + 2 {
             let mut run = Run::resume(&path, &plan, &opened, means()).unwrap();
-            let settled = (1..=MOST_INTERRUPTIONS).contains(&times);
-            let said = run.warnings().iter().filter(|w| w.contains("the program ended in the midst of it")).count();
-            assert_eq!(said, usize::from(settled), "{times}: {:?}", run.warnings());
-            let error = run.step(&mut fleet).unwrap_err().to_string();
+            let mut next = || step(&mut run, &plan, &opened, &path, &mut fleet);
+            if (1..=MOST_INTERRUPTIONS).contains(&times) {
+                let failed = next().unwrap().failed.unwrap().to_string();
+                assert!(failed.contains("the program ended in the midst of it"), "{times}: {failed}");
+            }
+            let error = next().unwrap_err().to_string();
             assert_eq!(error.contains("in a row") && error.contains("--end"), times >= MOST_INTERRUPTIONS, "{error}");
         }
         assert_eq!(fleet.sent.len(), 1 + MOST_INTERRUPTIONS, "nobody is asked any more");
@@ -476,9 +494,10 @@ fn p6_a_run_stops_before_it_breaks_a_limit() {
     let folder = tempfile::tempdir().unwrap();
     let mut fleet = Scripted::new(&[(2, Fate::Fails)]);
     let (plan, opened) = plan(&set);
-    let mut run = Run::begin(&folder.path().join("run"), &plan, &opened, means()).unwrap();
+    let path = folder.path().join("run");
+    let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
     let error = loop {
-        if let Err(error) = run.step(&mut fleet) {
+        if let Err(error) = step(&mut run, &plan, &opened, &path, &mut fleet) {
             break error.to_string();
         }
     };

@@ -11,7 +11,7 @@ use std::{
 
 use corpus::origin::Origin;
 use keyhush_federated::run::{LEDGER_FILE, MODEL_FOLDER, Run, RunError};
-use workshop::{ADAPTIVE, Idle, all, ledger, means, plan, reads, some, started_from, store, whole, with};
+use workshop::{ADAPTIVE, Idle, all, ledger, means, plan, reads, some, started_from, step, store, whole, with};
 
 /// Where released vectors are kept.
 const VECTORS: &str = "ledger.jsonl.released";
@@ -32,7 +32,7 @@ fn p13_what_could_not_be_recorded_moves_nothing() {
         let (plan, opened) = plan(&with(&[&ADAPTIVE, &momentum, &set]));
         let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
         for _ in 0..3 {
-            run.step(&mut Idle::default()).unwrap();
+            step(&mut run, &plan, &opened, &path, &mut Idle::default()).unwrap();
         }
         let seen = |run: &Run<'_>| {
             let state = run.state();
@@ -40,7 +40,7 @@ fn p13_what_could_not_be_recorded_moves_nothing() {
         };
         let (before, head) = (seen(&run), run.ledger().head());
         break_store(&path);
-        let error = run.step(&mut Idle::default()).unwrap_err();
+        let error = step(&mut run, &plan, &opened, &path, &mut Idle::default()).unwrap_err();
         assert!(error.to_string().contains(".released"), "{name}: {error}");
         assert!(before == seen(&run), "{name}: what was not recorded has moved the state");
         assert_eq!(run.ledger().head(), head, "{name}");

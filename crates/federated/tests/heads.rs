@@ -9,10 +9,11 @@ use std::{
 use keyhush_federated::ledger_file::Place;
 use keyhush_federated::{
     config::Document,
-    fleet::threads::ThreadFleet,
+    engine::{self, Means},
+    fleet::{Stop, simulated},
     heads::{self, HeadsError},
     plan::Plan,
-    run::{LEDGER_FILE, Means, Opened, Run, RunError},
+    run::{self, LEDGER_FILE, Opened, Run, RunError},
 };
 use ledger::{Head, LedgerError};
 use lm::kernels::KernelPath;
@@ -44,10 +45,11 @@ impl Done {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (plan, opened) = plan();
-        let population = opened.population(plan.config.unit).unwrap();
-        let mut fleet = ThreadFleet::new(population.as_ref(), &plan.model, &plan.local, KernelPath::best(), 1).unwrap();
+        let population = opened.population(plan.ledger.unit).unwrap();
+        let engine = engine::of(&plan.local, opened.learner(), MEANS()).unwrap();
+        let mut fleet = simulated::of(&plan, population.as_ref(), engine, run::place(folder.path()));
         let mut run = Run::begin(folder.path(), &plan, &opened, MEANS()).unwrap();
-        while run.step(&mut fleet).unwrap().over.is_none() {}
+        while run.step(&mut fleet, &Stop::new()).unwrap().over.is_none() {}
         run.finish().unwrap();
         Self(folder)
     }

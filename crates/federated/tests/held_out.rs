@@ -10,7 +10,7 @@ use corpus::{
     store::{Part, Split},
     synth::{Crowd, Dialect, SynthPlan},
 };
-use device::text::UserText;
+use device::learner::{Learner, examples::Examples, language::for_each_post};
 use keyhush_federated::{
     population::{Population, SyntheticPopulation},
     run::Opened,
@@ -23,18 +23,18 @@ const SALT: u64 = 11;
 const TRAINED: (u32, usize) = (5, 9);
 const HELD_OUT: (u32, usize) = (7, 4);
 
-fn texts(population: &dyn Population) -> Vec<UserText> {
+fn texts(population: &dyn Population, learner: &dyn Learner) -> Vec<Examples> {
     let read = |user| {
-        let mut text = UserText::new();
+        let mut text = Examples::new(learner.schema());
         population.read(user, &mut text).unwrap();
         text
     };
     (0..population.users()).map(read).collect()
 }
 
-fn words(text: &UserText) -> BTreeSet<u32> {
+fn words(text: &Examples) -> BTreeSet<u32> {
     let mut words = BTreeSet::new();
-    text.for_each_post(|post| words.extend(&post[1..post.len() - 1]));
+    for_each_post(text, |post| words.extend(&post[1..post.len() - 1]));
     words
 }
 
@@ -52,13 +52,13 @@ fn users_of_a_store_train_or_judge_never_both() {
     for unit in ["unit=user", "unit=example"] {
         let made = reads(&path);
         let (plan, opened) = plan(&[&all(&made, &[&salt, share, unit]), &everybody[..]].concat());
-        let population = opened.population(plan.config.unit).unwrap();
-        let trained = texts(population.as_ref());
+        let population = opened.population(plan.ledger.unit).unwrap();
+        let trained = texts(population.as_ref(), opened.learner());
         assert!(trained.iter().all(|text| words(text) == [TRAINED.0].into()), "{unit}: a held-out user is trained on");
         // Everybody else judges, and nobody of these: each predicts its words and the end of its post.
         let judges = 200 - trained.len();
         assert!((30..90).contains(&judges), "{judges}");
-        assert_eq!(opened.evaluator(&plan.config).unwrap().tokens(), judges * (HELD_OUT.1 + 1), "{unit}");
+        assert_eq!(opened.held_out(&plan.evaluation).unwrap().examples(), judges * (HELD_OUT.1 + 1), "{unit}");
     }
 }
 
@@ -66,16 +66,21 @@ fn users_of_a_store_train_or_judge_never_both() {
 #[test]
 fn people_of_the_crowd_train_or_judge_never_both() {
     let (plan, opened) = plan(&["participation.population=500", "evaluation.most_tokens=100000"]);
-    let declared = plan.config.participation.population;
-    let population = opened.population(plan.config.unit).unwrap();
+    let declared = plan.ledger.population;
+    let population = opened.population(plan.ledger.unit).unwrap();
     assert_eq!(population.users(), declared);
     let larger = SynthPlan { posts_per_user: 6, ..SynthPlan::new(1, declared + 6, Dialect::Informal) };
-    let crowd = SyntheticPopulation::new(Crowd::new(larger).unwrap(), Tokenizer::words(), opened.vocabulary());
-    let everybody = texts(&crowd);
-    assert_eq!(texts(population.as_ref()), everybody[..declared as usize], "the same people, without those who judge");
-    let tokens = |texts: &[UserText]| texts.iter().map(UserText::tokens).sum::<usize>();
+    let (crowd, learner) = (Crowd::new(larger).unwrap(), opened.learner());
+    let crowd = SyntheticPopulation::new(crowd, Tokenizer::words(), opened.vocabulary(), learner);
+    let everybody = texts(&crowd, learner);
+    assert_eq!(
+        texts(population.as_ref(), opened.learner()),
+        everybody[..declared as usize],
+        "the same people, without those who judge"
+    );
+    let tokens = |texts: &[Examples]| texts.iter().map(Examples::len).sum::<usize>();
     let judges = tokens(&everybody[declared as usize..]);
-    assert_eq!(opened.evaluator(&plan.config).unwrap().tokens(), judges);
+    assert_eq!(opened.held_out(&plan.evaluation).unwrap().examples(), judges);
     for other in [0, declared as usize - 6] {
         assert_ne!(tokens(&everybody[other..other + 6]), judges, "or it could not be told");
     }

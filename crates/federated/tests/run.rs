@@ -6,12 +6,17 @@ use std::{fs, path::Path};
 use keyhush_federated::ledger_file::Place;
 use keyhush_federated::{
     config::Document,
-    fleet::threads::ThreadFleet,
+    engine::{self, Means},
+    fleet::{
+        Stop,
+        simulated::{self, Simulated},
+    },
     metrics::{DIAGNOSTICS_FILE, METRICS_FILE, Metrics},
     model_folder,
     plan::Plan,
+    population::Population,
     price::Meaning,
-    run::{self, Ending, LEDGER_FILE, MODEL_FOLDER, Means, Opened, Over, Run, RunError},
+    run::{self, Ending, LEDGER_FILE, MODEL_FOLDER, Opened, Over, Run, RunError},
 };
 use ledger::{Body, ImportKind};
 use lm::{folder::Weights, kernels::KernelPath};
@@ -81,35 +86,38 @@ fn means(threads: usize) -> Means {
 }
 
 fn fleet<'a>(
-    plan: &Plan,
-    population: &'a dyn keyhush_federated::population::Population,
+    plan: &'a Plan,
+    opened: &'a Opened,
+    population: &'a dyn Population,
+    folder: &Path,
     threads: usize,
-) -> ThreadFleet<'a> {
-    ThreadFleet::new(population, &plan.model, &plan.local, KernelPath::best(), threads).unwrap()
+) -> Simulated<'a> {
+    let engine = engine::of(&plan.local, opened.learner(), means(threads)).unwrap();
+    simulated::of(plan, population, engine, run::place(folder))
 }
 
 /// A run that nothing happens to.
 fn whole(folder: &Path, set: &[&str], threads: usize) -> Ending {
     let (plan, opened) = plan(set);
-    let population = opened.population(plan.config.unit).unwrap();
-    let mut fleet = fleet(&plan, population.as_ref(), threads);
+    let population = opened.population(plan.ledger.unit).unwrap();
+    let mut fleet = fleet(&plan, &opened, population.as_ref(), folder, threads);
     let mut run = Run::begin(folder, &plan, &opened, means(threads)).unwrap();
-    while run.step(&mut fleet).unwrap().over.is_none() {}
+    while run.step(&mut fleet, &Stop::new()).unwrap().over.is_none() {}
     run.finish().unwrap()
 }
 
 /// A run that ends without a word after every few rounds, and goes on with what is on disk.
 fn broken(folder: &Path, set: &[&str], lives: &[u64]) -> Vec<String> {
     let (plan, opened) = plan(set);
-    let population = opened.population(plan.config.unit).unwrap();
-    let mut fleet = fleet(&plan, population.as_ref(), 1);
+    let population = opened.population(plan.ledger.unit).unwrap();
+    let mut fleet = fleet(&plan, &opened, population.as_ref(), folder, 1);
     let mut warnings = Vec::new();
     for (number, steps) in lives.iter().chain([&u64::MAX]).enumerate() {
         let begin = if number == 0 { Run::begin } else { Run::resume };
         let mut run = begin(folder, &plan, &opened, means(1)).unwrap();
         warnings.extend(run.warnings().iter().cloned());
         for _ in 0..*steps {
-            if run.step(&mut fleet).unwrap().over.is_some() {
+            if run.step(&mut fleet, &Stop::new()).unwrap().over.is_some() {
                 run.finish().unwrap();
                 return warnings;
             }
@@ -275,10 +283,10 @@ fn p13_the_key_is_secret_and_in_no_other_file() {
     let folder = tempfile::tempdir().unwrap();
     let (a, b) = (folder.path().join("a"), folder.path().join("b"));
     let (plan, opened) = plan(&["noise_seed="]);
-    let population = opened.population(plan.config.unit).unwrap();
-    let mut fleet = fleet(&plan, population.as_ref(), 1);
+    let population = opened.population(plan.ledger.unit).unwrap();
+    let mut fleet = fleet(&plan, &opened, population.as_ref(), &a, 1);
     let mut run = Run::begin(&a, &plan, &opened, means(1)).unwrap();
-    (0..5).for_each(|_| _ = run.step(&mut fleet).unwrap());
+    (0..5).for_each(|_| _ = run.step(&mut fleet, &Stop::new()).unwrap());
     let key = a.join("secret").join(format!("{LEDGER_FILE}.noise-key"));
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     let key = fs::read_to_string(key).unwrap();
@@ -286,7 +294,7 @@ fn p13_the_key_is_secret_and_in_no_other_file() {
         let bytes = fs::read(&entry).unwrap();
         assert!(!bytes.windows(key.len()).any(|w| w == key.as_bytes()), "{}", entry.display());
     }
-    while run.step(&mut fleet).unwrap().over.is_none() {}
+    while run.step(&mut fleet, &Stop::new()).unwrap().over.is_none() {}
     run.finish().unwrap();
     whole(&b, &["noise_seed="], 1);
     assert_ne!(left(&a).0, left(&b).0, "two runs draw two keys");
@@ -313,9 +321,9 @@ fn p14_a_run_stops_before_the_round_that_would_cost_too_much() {
     assert!(ending.stopped.unwrap().contains("budget"));
     // It stays over when it is resumed.
     let (plan, opened) = plan(&[&set]);
-    let population = opened.population(plan.config.unit).unwrap();
+    let population = opened.population(plan.ledger.unit).unwrap();
     let mut run = Run::resume(&b, &plan, &opened, means(1)).unwrap();
-    let step = run.step(&mut fleet(&plan, population.as_ref(), 1)).unwrap();
+    let step = run.step(&mut fleet(&plan, &opened, population.as_ref(), &b, 1), &Stop::new()).unwrap();
     assert!(matches!(step.over, Some(Over::Budget(_))));
 }
 
@@ -444,14 +452,14 @@ fn p23_with_a_filter_the_budget_is_shown_and_not_what_was_spent() {
 fn p23_a_run_that_is_not_over_states_its_whole_plan() {
     let folder = tempfile::tempdir().unwrap();
     let (plan, opened) = plan(&["noise_seed="]);
-    let population = opened.population(plan.config.unit).unwrap();
-    let mut fleet = fleet(&plan, population.as_ref(), 1);
+    let population = opened.population(plan.ledger.unit).unwrap();
+    let mut fleet = fleet(&plan, &opened, population.as_ref(), folder.path(), 1);
     let mut run = Run::begin(folder.path(), &plan, &opened, means(1)).unwrap();
     for _ in 0..2 {
-        run.step(&mut fleet).unwrap();
+        run.step(&mut fleet, &Stop::new()).unwrap();
     }
     let ending = run.report().unwrap();
-    let whole = plan.epsilon(plan.config.rounds).unwrap().get();
+    let whole = plan.epsilon(plan.rounds).unwrap().get();
     assert!((ending.price.epsilon.get() / whole - 1.0).abs() < 1e-6, "{} and {whole}", ending.price.epsilon);
     assert!(ending.price.epsilon > plan.epsilon(2).unwrap());
 }

@@ -6,10 +6,11 @@ use std::{fs, path::Path};
 use keyhush_federated::ledger_file::Place;
 use keyhush_federated::{
     config::Document,
-    fleet::threads::ThreadFleet,
+    engine::{self, Means},
+    fleet::{Stop, simulated},
     metrics::METRICS_FILE,
     plan::Plan,
-    run::{Ending, LEDGER_FILE, MODEL_FOLDER, Means, Opened, Run},
+    run::{Ending, LEDGER_FILE, MODEL_FOLDER, Opened, Run, place},
 };
 use ledger::{Aggregation, Body, FailureReason};
 use lm::kernels::KernelPath;
@@ -73,11 +74,13 @@ fn plan(set: &[&str]) -> (Plan, Opened) {
 
 fn run(folder: &Path, set: &[&str], threads: usize) -> Ending {
     let (plan, opened) = plan(set);
-    let population = opened.population(plan.config.unit).unwrap();
+    let population = opened.population(plan.ledger.unit).unwrap();
     let path = KernelPath::best();
-    let mut fleet = ThreadFleet::new(population.as_ref(), &plan.model, &plan.local, path, threads).unwrap();
-    let mut run = Run::begin(folder, &plan, &opened, Means { kernels: path, threads }).unwrap();
-    while run.step(&mut fleet).unwrap().over.is_none() {}
+    let means = Means { kernels: path, threads };
+    let engine = engine::of(&plan.local, opened.learner(), means).unwrap();
+    let mut fleet = simulated::of(&plan, population.as_ref(), engine, place(folder));
+    let mut run = Run::begin(folder, &plan, &opened, means).unwrap();
+    while run.step(&mut fleet, &Stop::new()).unwrap().over.is_none() {}
     run.finish().unwrap()
 }
 
@@ -173,12 +176,13 @@ fn a_round_below_the_least_number_fails_and_releases_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
     let (mut plan, opened) = plan(&["aggregation=secagg", "secagg.least_survivors=36"]);
-    plan.config.participation.vanish = Some(0.5);
-    let population = opened.population(plan.config.unit).unwrap();
-    let kernels = KernelPath::best();
-    let mut fleet = ThreadFleet::new(population.as_ref(), &plan.model, &plan.local, kernels, 2).unwrap();
-    let mut run = Run::begin(&path, &plan, &opened, Means { kernels, threads: 2 }).unwrap();
-    let failed = run.step(&mut fleet).unwrap().failed.unwrap();
+    plan.devices.vanish = 0.5;
+    let population = opened.population(plan.ledger.unit).unwrap();
+    let means = Means { kernels: KernelPath::best(), threads: 2 };
+    let engine = engine::of(&plan.local, opened.learner(), means).unwrap();
+    let mut fleet = simulated::of(&plan, population.as_ref(), engine, place(&path));
+    let mut run = Run::begin(&path, &plan, &opened, means).unwrap();
+    let failed = run.step(&mut fleet, &Stop::new()).unwrap().failed.unwrap();
     assert_eq!((failed.round, failed.reason, failed.passed_over), (0, FailureReason::BelowGoal, true));
     assert_eq!(run.failed(), [failed]);
     drop(run);

@@ -10,56 +10,64 @@ use std::{
     path::Path,
 };
 
+use device::round::Task;
 use keyhush_federated::{
     config::ConfigError,
-    fleet::{
-        Collected, Fleet, FleetError, RoundTask,
+    engine::{
+        Engine, EngineError, Summed, Users,
         secure::{SecureError, SecureTask, Secured},
-        threads::ThreadFleet,
     },
+    fleet::Stop,
     plan::Plan,
     run::{Opened, Run, STATEMENT_FILE, Step},
 };
 use ledger::FailureReason;
 use privacy::PrivacyEvent;
 use secagg::server::RoundFailure;
-use workshop::{ARRIVAL, config, ledger, means, plan, rest, some, threads, whole, with};
+use workshop::{ARRIVAL, config, fleet, ledger, means, plan, rest, some, step, threads, whole, with};
 
 const SECURE: [&str; 3] = ["aggregation=secagg", "participation.cohort=40", "secagg.corrupted=0.1"];
 
 /// Real devices, and a book of who was asked, with the step.
 struct Asked<'a> {
-    inner: ThreadFleet<'a>,
+    inner: Box<dyn Engine + 'a>,
     asked: Vec<(u64, Vec<u64>)>,
 }
 
-impl Fleet for Asked<'_> {
-    fn round(&mut self, task: &RoundTask<'_>) -> Result<Collected, FleetError> {
-        self.inner.round(task)
+impl Engine for Asked<'_> {
+    fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
+        self.inner.sum(task, users)
     }
 
-    fn secure_round(&mut self, task: &RoundTask<'_>, secure: &SecureTask<'_>) -> Result<Secured, FleetError> {
-        self.asked.push((task.round, task.cohort.to_vec()));
-        self.inner.secure_round(task, secure)
+    fn sum_securely(
+        &mut self,
+        task: &Task<'_>,
+        users: &Users<'_>,
+        secure: &SecureTask<'_>,
+    ) -> Result<Secured, EngineError> {
+        self.asked.push((secure.terms.round, users.numbers.to_vec()));
+        self.inner.sum_securely(task, users, secure)
     }
 }
 
 /// A whole run of real devices; who was asked, and its steps.
 fn played(folder: &Path, set: &[&str]) -> (Vec<(u64, Vec<u64>)>, Vec<Step>) {
     let (plan, opened) = plan(set);
-    let population = opened.population(plan.config.unit).unwrap();
-    let mut fleet = Asked { inner: threads(&plan, population.as_ref()), asked: Vec::new() };
+    let population = opened.population(plan.ledger.unit).unwrap();
+    let mut engine = Asked { inner: threads(&plan, &opened), asked: Vec::new() };
     let mut run = Run::begin(folder, &plan, &opened, means()).unwrap();
     let mut steps = Vec::new();
+    let mut fleet = fleet(&plan, population.as_ref(), &mut engine, folder);
     loop {
-        let step = run.step(&mut fleet).unwrap();
+        let step = run.step(&mut fleet, &Stop::new()).unwrap();
         steps.push(step);
         if steps.last().unwrap().over.is_some() {
             break;
         }
     }
     run.finish().unwrap();
-    (fleet.asked, steps)
+    drop(fleet);
+    (engine.asked, steps)
 }
 
 fn model(folder: &Path) -> Vec<u8> {
@@ -100,18 +108,23 @@ struct WithSpoiler {
     asked: Vec<Vec<u64>>,
 }
 
-impl Fleet for WithSpoiler {
-    fn round(&mut self, _: &RoundTask<'_>) -> Result<Collected, FleetError> {
-        Err(FleetError::NotSecure)
+impl Engine for WithSpoiler {
+    fn sum(&mut self, _: &Task<'_>, _: &Users<'_>) -> Result<Summed, EngineError> {
+        Err(EngineError::NotSecure)
     }
 
-    fn secure_round(&mut self, task: &RoundTask<'_>, secure: &SecureTask<'_>) -> Result<Secured, FleetError> {
-        self.asked.push(task.cohort.to_vec());
-        if task.cohort.contains(&self.spoiler) {
+    fn sum_securely(
+        &mut self,
+        _: &Task<'_>,
+        users: &Users<'_>,
+        secure: &SecureTask<'_>,
+    ) -> Result<Secured, EngineError> {
+        self.asked.push(users.numbers.to_vec());
+        if users.numbers.contains(&self.spoiler) {
             return Err(SecureError::Failed(RoundFailure::NotCancelled).into());
         }
-        let (sum, survivors) = (vec![0; secure.residues.len()].into(), task.cohort.len() as u64);
-        Ok(Secured { sum, survivors, exact: Vec::new(), busy_s: 0.0, wall_s: 0.0 })
+        let (sum, survivors) = (vec![0; secure.residues.len()].into(), users.numbers.len() as u64);
+        Ok(Secured { sum, survivors, exact: Vec::new(), busy_s: 0.0 })
     }
 }
 
@@ -192,7 +205,7 @@ fn a_spoiler_spoils_its_group_alone() {
         let with_it = mine.iter().filter(|group| group.contains(&0)).count();
         let done = step.done.as_ref().unwrap();
         assert_eq!(done.failed_groups.len(), with_it);
-        assert_eq!(done.diagnostics.users, 80 - 20 * with_it as u64);
+        assert_eq!(done.diagnostics.as_ref().unwrap().users, 80 - 20 * with_it as u64);
         spoiled += with_it;
     }
     assert!(spoiled > 0, "it was drawn at least once, or nothing was tested");
@@ -205,19 +218,24 @@ struct InGroups {
     asked: Vec<(u64, Vec<u64>)>,
 }
 
-impl Fleet for InGroups {
-    fn round(&mut self, _: &RoundTask<'_>) -> Result<Collected, FleetError> {
-        Err(FleetError::NotSecure)
+impl Engine for InGroups {
+    fn sum(&mut self, _: &Task<'_>, _: &Users<'_>) -> Result<Summed, EngineError> {
+        Err(EngineError::NotSecure)
     }
 
-    fn secure_round(&mut self, task: &RoundTask<'_>, secure: &SecureTask<'_>) -> Result<Secured, FleetError> {
+    fn sum_securely(
+        &mut self,
+        _: &Task<'_>,
+        users: &Users<'_>,
+        secure: &SecureTask<'_>,
+    ) -> Result<Secured, EngineError> {
         let fails = self.fails.contains(&self.asked.len());
-        self.asked.push((task.round, task.cohort.to_vec()));
+        self.asked.push((secure.terms.round, users.numbers.to_vec()));
         if fails {
             return Err(SecureError::Failed(RoundFailure::NotCancelled).into());
         }
-        let (sum, survivors) = (vec![0; secure.residues.len()].into(), task.cohort.len() as u64);
-        Ok(Secured { sum, survivors, exact: Vec::new(), busy_s: 0.0, wall_s: 0.0 })
+        let (sum, survivors) = (vec![0; secure.residues.len()].into(), users.numbers.len() as u64);
+        Ok(Secured { sum, survivors, exact: Vec::new(), busy_s: 0.0 })
     }
 }
 
@@ -229,11 +247,13 @@ fn half_of_the_groups_are_enough_and_fewer_are_not() {
     let set = with(&[&SECURE, &FOUR, &["rounds=3"]]);
     let folder = tempfile::tempdir().unwrap();
     let (plan, opened) = plan(&set);
-    let mut fleet = InGroups { fails: vec![1, 2, 4, 5, 7], asked: Vec::new() };
-    let mut run = Run::begin(&folder.path().join("run"), &plan, &opened, means()).unwrap();
-    assert_eq!(run.step(&mut fleet).unwrap().done.unwrap().failed_groups.len(), 2);
-    assert_eq!(run.step(&mut fleet).unwrap().failed.unwrap().reason, FailureReason::NotWhole);
-    assert!(run.step(&mut fleet).unwrap().done.unwrap().failed_groups.is_empty());
+    let mut engine = InGroups { fails: vec![1, 2, 4, 5, 7], asked: Vec::new() };
+    let path = folder.path().join("run");
+    let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
+    let mut next = || step(&mut run, &plan, &opened, &path, &mut engine).unwrap();
+    assert_eq!(next().done.unwrap().failed_groups.len(), 2);
+    assert_eq!(next().failed.unwrap().reason, FailureReason::NotWhole);
+    assert!(next().done.unwrap().failed_groups.is_empty());
 }
 
 /// Nobody can find out over rounds and attempts who is in a group with whom: it is drawn anew each time.
@@ -323,8 +343,7 @@ fn p3_each_group_has_the_full_noise_in_it() {
 
     let central = folder.path().join("central");
     let (plan, opened) = plan(&with(&[&in_groups, &["secagg.noise=central"]]));
-    let population = opened.population(plan.config.unit).unwrap();
-    whole(&central, &with(&[&in_groups, &["secagg.noise=central"]]), &mut threads(&plan, population.as_ref()));
+    whole(&central, &with(&[&in_groups, &["secagg.noise=central"]]), threads(&plan, &opened).as_mut());
     let statement = fs::read_to_string(central.join(STATEMENT_FILE)).unwrap();
     assert!(statement.contains("sees the sum of each of its 2 groups, not only of all"), "{statement}");
 }

@@ -9,16 +9,16 @@ use std::{
     process::Command,
 };
 
+use device::round::Task;
 use keyhush_federated::{
-    fleet::{
-        Collected, Fleet, FleetError, RoundTask, drawn,
+    engine::{
+        Engine, EngineError, Summed, Users, drawn,
         secure::{SecureTask, Secured},
-        threads::ThreadFleet,
     },
     run::Run,
 };
 use privacy::rng::{NoiseSource, Purpose, SimulationKey, StreamKey};
-use workshop::{ARRIVAL, Idle, ledger, means, plan, threads, whole, with};
+use workshop::{ARRIVAL, Idle, ledger, means, plan, step, threads, whole, with};
 
 const DISTRIBUTED: [&str; 4] =
     ["aggregation=secagg", "secagg.noise=distributed", "participation.cohort=40", "rounds=3"];
@@ -33,7 +33,8 @@ fn begins(key: &StreamKey, user: u64) -> [u64; 2] {
 
 /// Passes rounds on, and writes down the streams that users were given, each with its name.
 struct Overheard<'a> {
-    inner: ThreadFleet<'a>,
+    inner: Box<dyn Engine + 'a>,
+    rounds: u64,
     streams: BTreeMap<[u64; 2], String>,
     again: Vec<String>,
 }
@@ -46,26 +47,32 @@ impl Overheard<'_> {
     }
 
     /// Those of some users, whoever comes this time: they may all come in the next round.
-    fn note_all(&mut self, task: &RoundTask<'_>, noise: Option<&StreamKey>) {
+    fn note_all(&mut self, users: &Users<'_>, noise: Option<&StreamKey>) {
         for user in 0..USERS {
-            let place = format!("round {}, user {user}", task.round);
-            self.note(begins(task.users, user), format!("the rounding of {place}"));
+            let place = format!("round {}, user {user}", self.rounds);
+            self.note(begins(users.key, user), format!("the rounding of {place}"));
             if let Some(noise) = noise {
                 self.note(begins(noise, user), format!("the noise of {place}"));
             }
         }
+        self.rounds += 1;
     }
 }
 
-impl Fleet for Overheard<'_> {
-    fn round(&mut self, task: &RoundTask<'_>) -> Result<Collected, FleetError> {
-        self.note_all(task, None);
-        self.inner.round(task)
+impl Engine for Overheard<'_> {
+    fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
+        self.note_all(users, None);
+        self.inner.sum(task, users)
     }
 
-    fn secure_round(&mut self, task: &RoundTask<'_>, secure: &SecureTask<'_>) -> Result<Secured, FleetError> {
-        self.note_all(task, Some(secure.noise));
-        self.inner.secure_round(task, secure)
+    fn sum_securely(
+        &mut self,
+        task: &Task<'_>,
+        users: &Users<'_>,
+        secure: &SecureTask<'_>,
+    ) -> Result<Secured, EngineError> {
+        self.note_all(users, Some(secure.noise));
+        self.inner.sum_securely(task, users, secure)
     }
 }
 
@@ -76,38 +83,41 @@ fn p13_all_streams_of_users_are_pairwise_distinct() {
     for (set, streams) in [(with(&[&ARRIVAL, &DISTRIBUTED]), 2), (vec!["rounds=3"], 1)] {
         let folder = tempfile::tempdir().unwrap();
         let (plan, opened) = plan(&set);
-        let population = opened.population(plan.config.unit).unwrap();
-        let inner = threads(&plan, population.as_ref());
-        let mut fleet = Overheard { inner, streams: BTreeMap::new(), again: Vec::new() };
-        let mut run = Run::begin(&folder.path().join("run"), &plan, &opened, means()).unwrap();
-        while run.step(&mut fleet).unwrap().over.is_none() {}
-        assert!(fleet.again.is_empty(), "{:?}", fleet.again);
-        assert_eq!(fleet.streams.len() as u64, streams * 3 * USERS);
+        let inner = threads(&plan, &opened);
+        let mut engine = Overheard { inner, rounds: 0, streams: BTreeMap::new(), again: Vec::new() };
+        whole(&folder.path().join("run"), &set, &mut engine);
+        assert!(engine.again.is_empty(), "{:?}", engine.again);
+        assert_eq!(engine.streams.len() as u64, streams * 3 * USERS);
     }
 }
 
 /// Does each secure round several times, with other keys, and compares what came of it.
 struct Again<'a> {
-    inner: ThreadFleet<'a>,
+    inner: Box<dyn Engine + 'a>,
 }
 
-impl Fleet for Again<'_> {
-    fn round(&mut self, _: &RoundTask<'_>) -> Result<Collected, FleetError> {
-        Err(FleetError::NotSecure)
+impl Engine for Again<'_> {
+    fn sum(&mut self, _: &Task<'_>, _: &Users<'_>) -> Result<Summed, EngineError> {
+        Err(EngineError::NotSecure)
     }
 
-    fn secure_round(&mut self, task: &RoundTask<'_>, secure: &SecureTask<'_>) -> Result<Secured, FleetError> {
+    fn sum_securely(
+        &mut self,
+        task: &Task<'_>,
+        users: &Users<'_>,
+        secure: &SecureTask<'_>,
+    ) -> Result<Secured, EngineError> {
         let [a, b] = [1, 2].map(|seed| NoiseSource::from(SimulationKey::new(seed)).stream(Purpose::UserNoise, &[7]));
-        let mut sum = |users, noise| -> Result<Vec<u32>, FleetError> {
-            let again = self.inner.secure_round(&RoundTask { users, ..*task }, &SecureTask { noise, ..*secure })?;
-            Ok(again.sum.to_vec())
+        let mut sum = |key, noise| -> Result<Vec<u32>, EngineError> {
+            let secure = SecureTask { noise, ..*secure };
+            Ok(self.inner.sum_securely(task, &Users { key, ..*users }, &secure)?.sum.to_vec())
         };
-        let first = sum(task.users, &a)?;
-        assert_eq!(first, sum(task.users, &a)?, "it repeats");
-        assert_ne!(first, sum(task.users, &b)?, "other noise, another sum");
+        let first = sum(users.key, &a)?;
+        assert_eq!(first, sum(users.key, &a)?, "it repeats");
+        assert_ne!(first, sum(users.key, &b)?, "other noise, another sum");
         // Nearest rounding draws nothing, and users take all their text: nothing else is random.
         assert_eq!(first, sum(&b, &a)?, "the noise is not of the stream of the rounding");
-        self.inner.secure_round(task, secure)
+        self.inner.sum_securely(task, users, secure)
     }
 }
 
@@ -115,9 +125,9 @@ impl Fleet for Again<'_> {
 fn p13_the_noise_of_devices_is_drawn_from_the_key_of_the_noise_and_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let (plan, opened) = plan(&with(&[&ARRIVAL, &DISTRIBUTED, &["rounds=1"]]));
-    let population = opened.population(plan.config.unit).unwrap();
-    let mut run = Run::begin(&folder.path().join("run"), &plan, &opened, means()).unwrap();
-    run.step(&mut Again { inner: threads(&plan, population.as_ref()) }).unwrap();
+    let path = folder.path().join("run");
+    let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
+    step(&mut run, &plan, &opened, &path, &mut Again { inner: threads(&plan, &opened) }).unwrap();
 }
 
 /// In one round, too, no two users draw the same, and which batch they take does not say how they round.
@@ -162,10 +172,10 @@ struct Dying {
     drawn: Vec<[u64; 2]>,
 }
 
-impl Fleet for Dying {
-    fn round(&mut self, task: &RoundTask<'_>) -> Result<Collected, FleetError> {
-        self.drawn.push(begins(task.users, 0));
-        Err(FleetError::Died)
+impl Engine for Dying {
+    fn sum(&mut self, _: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
+        self.drawn.push(begins(users.key, 0));
+        Err(EngineError::Died)
     }
 }
 
@@ -175,13 +185,13 @@ fn p21_users_of_a_run_with_secret_noise_draw_anew_in_every_attempt() {
     for (set, differ) in [(vec!["noise_seed="], true), (vec![], false)] {
         let folder = tempfile::tempdir().unwrap();
         let (plan, opened) = plan(&with(&[&ARRIVAL, &set]));
-        let mut fleet = Dying::default();
+        let (mut engine, path) = (Dying::default(), folder.path().join("run"));
         for begin in [Run::begin, Run::resume] {
-            let mut run = begin(&folder.path().join("run"), &plan, &opened, means()).unwrap();
-            assert!((0..2).all(|_| run.step(&mut fleet).is_err()));
+            let mut run = begin(&path, &plan, &opened, means()).unwrap();
+            assert!((0..2).all(|_| step(&mut run, &plan, &opened, &path, &mut engine).is_err()));
         }
-        let distinct: BTreeSet<[u64; 2]> = fleet.drawn.iter().copied().collect();
-        assert_eq!((fleet.drawn.len(), distinct.len()), (4, if differ { 4 } else { 1 }));
+        let distinct: BTreeSet<[u64; 2]> = engine.drawn.iter().copied().collect();
+        assert_eq!((engine.drawn.len(), distinct.len()), (4, if differ { 4 } else { 1 }));
     }
 }
 
@@ -196,7 +206,7 @@ fn p21_two_copies_of_a_run_do_not_show_that_their_sums_are_the_same() {
     assert!(copied.success());
     let [first, second] = [one, two].map(|path| {
         let mut run = Run::resume(&path, &plan, &opened, means()).unwrap();
-        run.step(&mut Idle::default()).unwrap();
+        step(&mut run, &plan, &opened, &path, &mut Idle::default()).unwrap();
         run.ledger().restore(&plan.phase(0).stream, 0).unwrap().unwrap().values().to_vec()
     });
     assert!(first != second, "the same sum has the same noise");

@@ -1,20 +1,21 @@
-//! What a fleet is told in each round: who takes part, how updates are clipped and weighed, how fast users learn.
+//! What an engine is told in each round: who takes part, how updates are clipped and weighed, how fast users learn.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
 mod workshop;
 
 use std::collections::BTreeMap;
 
+use device::round::Task;
 use keyhush_federated::{
-    fleet::{
-        Collected, Fleet, FleetError, RoundTask, drawn,
+    engine::{
+        Engine, EngineError, Summed, Users, drawn,
         secure::{SecureTask, Secured},
     },
     run::Run,
 };
 use privacy::stages::{ClipBit, ClipRule, Clipping, Contribution, Sum, Update};
 use secagg::session::Terms;
-use workshop::{ADAPTIVE, ARRIVAL, Idle, Told, means, plan, whole, with};
+use workshop::{ADAPTIVE, ARRIVAL, Idle, Told, means, plan, step, whole, with};
 
 fn told(set: &[&str]) -> Vec<Told> {
     let folder = tempfile::tempdir().unwrap();
@@ -92,15 +93,15 @@ fn p9_under_greedy_clipping_the_bit_is_about_projections() {
 /// Everybody who is asked is under the clip and has learned nothing.
 struct Content;
 
-impl Fleet for Content {
-    fn round(&mut self, task: &RoundTask<'_>) -> Result<Collected, FleetError> {
-        let mut sum = Sum::zero(task.task.encoding);
-        for user in task.cohort {
-            let update = Update::new(vec![0.0; task.task.encoding.dimension()]);
-            let clipped = update.clip(task.task.clipping, Contribution::default()).unwrap();
-            sum.add(&clipped.encode(task.task.encoding, &mut drawn(task.users, *user).rounding).unwrap())?;
+impl Engine for Content {
+    fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
+        let mut sum = Sum::zero(task.encoding);
+        for user in users.numbers {
+            let update = Update::new(vec![0.0; task.encoding.dimension()]);
+            let clipped = update.clip(task.clipping, Contribution::default()).unwrap();
+            sum.add(&clipped.encode(task.encoding, &mut drawn(users.key, *user).rounding).unwrap())?;
         }
-        Ok(Collected { sum, exact: Vec::new(), busy_s: 0.0, wall_s: 0.0 })
+        Ok(Summed { sum, exact: Vec::new(), busy_s: 0.0 })
     }
 }
 
@@ -110,9 +111,10 @@ fn p9_the_fraction_under_the_clip_is_of_the_rounds_planned_users() {
     let exact = ["privacy.mechanism=none", "privacy.noise_multiplier=", "clip.count_stddev="];
     let (plan, opened) = plan(&with(&[&ADAPTIVE, &exact, &["schedule=[{ from = 3, cohort = 50 }]"]]));
     let folder = tempfile::tempdir().unwrap();
-    let mut run = Run::begin(&folder.path().join("run"), &plan, &opened, means()).unwrap();
+    let path = folder.path().join("run");
+    let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
     for _ in 0..6 {
-        run.step(&mut Content).unwrap();
+        step(&mut run, &plan, &opened, &path, &mut Content).unwrap();
         assert_eq!(run.state().fraction_below_clip, Some(1.0), "after round {}", run.state().round);
     }
 }
@@ -120,17 +122,17 @@ fn p9_the_fraction_under_the_clip_is_of_the_rounds_planned_users() {
 /// Devices that refuse, and write down what they were offered.
 #[derive(Default)]
 struct Refusing {
-    offered: Vec<(u64, Terms)>,
+    offered: Vec<Terms>,
 }
 
-impl Fleet for Refusing {
-    fn round(&mut self, _: &RoundTask<'_>) -> Result<Collected, FleetError> {
-        Err(FleetError::NotSecure)
+impl Engine for Refusing {
+    fn sum(&mut self, _: &Task<'_>, _: &Users<'_>) -> Result<Summed, EngineError> {
+        Err(EngineError::NotSecure)
     }
 
-    fn secure_round(&mut self, task: &RoundTask<'_>, secure: &SecureTask<'_>) -> Result<Secured, FleetError> {
-        self.offered.push((task.round, secure.terms));
-        Err(FleetError::Died)
+    fn sum_securely(&mut self, _: &Task<'_>, _: &Users<'_>, secure: &SecureTask<'_>) -> Result<Secured, EngineError> {
+        self.offered.push(secure.terms);
+        Err(EngineError::Died)
     }
 }
 
@@ -141,11 +143,12 @@ fn p24_the_terms_of_a_secure_round_name_its_task_and_model() {
         let secagg = ["aggregation=secagg", "participation.cohort=40"];
         let (plan, opened) = plan(&with(&[&secagg, set]));
         let folder = tempfile::tempdir().unwrap();
-        let mut run = Run::begin(&folder.path().join("run"), &plan, &opened, means()).unwrap();
-        let mut fleet = Refusing::default();
-        assert!(run.step(&mut fleet).is_err());
-        let (round, terms) = fleet.offered.remove(0);
-        assert_eq!((terms.round, round), (0, 0));
+        let path = folder.path().join("run");
+        let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
+        let mut engine = Refusing::default();
+        assert!(step(&mut run, &plan, &opened, &path, &mut engine).is_err());
+        let terms = engine.offered.remove(0);
+        assert_eq!(terms.round, 0);
         (terms.task, terms.model)
     };
     let (task, model) = offered(&[]);

@@ -3,31 +3,32 @@
 
 mod workshop;
 
+use device::round::Task;
 use keyhush_federated::{
-    fleet::{
-        Collected, Fleet, FleetError, RoundTask,
+    engine::{
+        Engine, EngineError, Summed, Users,
         secure::{SecureTask, Secured},
     },
     run::Run,
 };
 use ledger::FailureReason;
-use workshop::{ARRIVAL, ledger, means, plan, with};
+use workshop::{ARRIVAL, ledger, means, plan, step, with};
 
 const SECURE: [&str; 3] = ["aggregation=secagg", "participation.cohort=40", "evaluation.every=2"];
 
 /// Gives sums whose first residue a closure says, as one client's vector makes it.
 struct Summing<F>(F);
 
-impl<F: FnMut(&SecureTask<'_>) -> u32> Fleet for Summing<F> {
-    fn round(&mut self, _: &RoundTask<'_>) -> Result<Collected, FleetError> {
-        Err(FleetError::NotSecure)
+impl<F: FnMut(&SecureTask<'_>) -> u32> Engine for Summing<F> {
+    fn sum(&mut self, _: &Task<'_>, _: &Users<'_>) -> Result<Summed, EngineError> {
+        Err(EngineError::NotSecure)
     }
 
-    fn secure_round(&mut self, _: &RoundTask<'_>, secure: &SecureTask<'_>) -> Result<Secured, FleetError> {
+    fn sum_securely(&mut self, _: &Task<'_>, _: &Users<'_>, secure: &SecureTask<'_>) -> Result<Secured, EngineError> {
         let mut sum = vec![0; secure.residues.len()];
         sum[0] = (self.0)(secure);
         let survivors = u64::from(secure.secure.least_survivors);
-        Ok(Secured { sum: sum.into(), survivors, exact: Vec::new(), busy_s: 0.0, wall_s: 0.0 })
+        Ok(Secured { sum: sum.into(), survivors, exact: Vec::new(), busy_s: 0.0 })
     }
 }
 
@@ -45,9 +46,9 @@ fn p12_a_sum_out_of_bounds_is_a_failed_attempt_and_no_digit_of_it_is_said() {
         let path = folder.path().join("run");
         let (plan, opened) = plan(&with(&[&ARRIVAL, &SECURE, &[noise]]));
         let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
-        let (mut fleet, mut said) = (Summing(beyond), String::new());
+        let (mut engine, mut said) = (Summing(beyond), String::new());
         let end = loop {
-            match run.step(&mut fleet) {
+            match step(&mut run, &plan, &opened, &path, &mut engine) {
                 Ok(step) => assert!(step.over.is_none(), "nothing is learned from such sums"),
                 Err(error) => break error,
             }
@@ -69,11 +70,11 @@ fn a_wrong_vector_spoils_its_group_alone() {
     let (plan, opened) = plan(&with(&[&ARRIVAL, &SECURE, &["secagg.groups=4", "secagg.corrupted=0.05"]]));
     let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
     let mut calls = 0;
-    let mut fleet = Summing(|secure: &SecureTask<'_>| {
+    let mut engine = Summing(|secure: &SecureTask<'_>| {
         calls += 1;
         if calls % 4 == 2 { beyond(secure) } else { 0 }
     });
-    assert!(run.step(&mut fleet).unwrap().over.is_none());
+    assert!(step(&mut run, &plan, &opened, &path, &mut engine).unwrap().over.is_none());
     drop(run);
     assert!(ledger(&path).failures("model", 0).is_empty(), "three of four groups gave their sums");
 }

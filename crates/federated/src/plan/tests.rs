@@ -1,5 +1,6 @@
 //! Every refusal of a plan, and the rules of PRIVACY.md that it keeps, by number.
 
+use device::learner::{Learner, language::LanguageLearner};
 use ledger::{Budget, DataSource, PublicData, Start};
 use lm::model::config::ModelConfig;
 use privacy::{AccountantKind, Adjacency, Delta, NoiseMultiplier, PrivacyEvent, SamplingRate, event::Noise};
@@ -50,8 +51,9 @@ const TREE: [&str; 4] = [
 
 fn setting() -> Setting {
     let model = ModelConfig::preset("tiny").unwrap().with_vocabulary(100);
+    let parameters = LanguageLearner::new(&model, 4, 5).unwrap().layout().clone();
     let data = DataSource::MadeUp { what: "nobody".into() };
-    Setting { model, data, start: Start::Random, non_private: None, public_data: Vec::new() }
+    Setting { parameters, data, start: Start::Random, non_private: None, public_data: Vec::new() }
 }
 
 fn plan_of(set: &[&str]) -> Result<Plan, ConfigError> {

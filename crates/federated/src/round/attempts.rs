@@ -119,7 +119,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
     }
 
     /// The attempt at the next round in whose midst the program ended, if there is one.
-    fn interrupted(&self) -> Result<Option<u32>, RoundError> {
+    pub(super) fn interrupted(&self) -> Result<Option<u32>, RoundError> {
         let (phase, step) = self.place();
         let begun = self.ledger.interrupted()?;
         Ok(begun.filter(|begun| begun.stream == phase.stream && begun.step == step).map(|begun| begun.attempt))

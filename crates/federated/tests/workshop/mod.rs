@@ -1,4 +1,4 @@
-//! Small runs that tests can look into: settings that take no time, a fleet that writes down what it is told, stores of
+//! Small runs that tests can look into: settings that take no time, an engine that writes down what it is told, stores of
 //! anybody.
 #![allow(dead_code, reason = "not every test uses all of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
@@ -9,13 +9,18 @@ use corpus::{
     origin::Origin,
     store::{Meta, StoreWriter, UserTag},
 };
+use device::round::Task;
 use keyhush_federated::ledger_file::{FileStore, Place};
 use keyhush_federated::{
     config::{Config, Document},
-    fleet::{Collected, Fleet, FleetError, RoundTask, threads::ThreadFleet},
+    engine::{self, Engine, EngineError, Means, Summed, Users},
+    fleet::{
+        Stop,
+        simulated::{self, Simulated},
+    },
     plan::Plan,
     population::Population,
-    run::{Ending, LEDGER_FILE, Means, Opened, Run},
+    run::{self, Ending, LEDGER_FILE, Opened, Run, RunError, Step},
 };
 use ledger::Ledger;
 use lm::{kernels::KernelPath, tokenizer::Rules, vocabulary::Vocabulary};
@@ -103,42 +108,74 @@ pub(crate) fn means() -> Means {
     Means { kernels: KernelPath::best(), threads: 1 }
 }
 
-pub(crate) fn threads<'a>(plan: &Plan, population: &'a dyn Population) -> ThreadFleet<'a> {
-    ThreadFleet::new(population, &plan.model, &plan.local, KernelPath::best(), 1).unwrap()
+/// The engine that users have.
+pub(crate) fn threads<'a>(plan: &Plan, opened: &'a Opened) -> Box<dyn Engine + 'a> {
+    engine::of(&plan.local, opened.learner(), means()).unwrap()
+}
+
+/// The simulated fleet of a run, whoever trains.
+pub(crate) fn fleet<'a>(
+    plan: &'a Plan,
+    population: &'a dyn Population,
+    engine: &'a mut dyn Engine,
+    folder: &Path,
+) -> Simulated<'a> {
+    simulated::of(plan, population, Box::new(engine), run::place(folder))
+}
+
+/// One step of a run, by a fleet that remembers nothing of the steps before.
+pub(crate) fn step(
+    run: &mut Run<'_>,
+    plan: &Plan,
+    opened: &Opened,
+    folder: &Path,
+    engine: &mut dyn Engine,
+) -> Result<Step, RunError> {
+    let population = opened.population(plan.ledger.unit).unwrap();
+    run.step(&mut fleet(plan, population.as_ref(), engine, folder), &Stop::new())
+}
+
+/// Steps of a run to its end.
+fn to_the_end(run: &mut Run<'_>, plan: &Plan, opened: &Opened, folder: &Path, engine: &mut dyn Engine) {
+    let population = opened.population(plan.ledger.unit).unwrap();
+    let mut fleet = fleet(plan, population.as_ref(), engine, folder);
+    while run.step(&mut fleet, &Stop::new()).unwrap().over.is_none() {}
 }
 
 /// A whole run, whoever does its rounds.
-pub(crate) fn whole(folder: &Path, set: &[&str], fleet: &mut dyn Fleet) -> Ending {
+pub(crate) fn whole(folder: &Path, set: &[&str], engine: &mut dyn Engine) -> Ending {
     let (plan, opened) = plan(set);
     let mut run = Run::begin(folder, &plan, &opened, means()).unwrap();
-    while run.step(fleet).unwrap().over.is_none() {}
+    to_the_end(&mut run, &plan, &opened, folder, engine);
     run.finish().unwrap()
 }
 
 /// The same of a run of a sweep, before the choice.
-pub(crate) fn undecided(folder: &Path, set: &[&str], fleet: &mut dyn Fleet) -> Ending {
+pub(crate) fn undecided(folder: &Path, set: &[&str], engine: &mut dyn Engine) -> Ending {
     let (plan, opened) = plan(set);
     std::fs::create_dir_all(folder.parent().unwrap()).unwrap();
     let mut run = Run::begin(folder, &plan, &opened, means()).unwrap();
-    while run.step(fleet).unwrap().over.is_none() {}
+    to_the_end(&mut run, &plan, &opened, folder, engine);
     run.finish_undecided().unwrap()
 }
 
 /// So many steps of a run, begun or gone on with, and then not another word from it.
-pub(crate) fn some(folder: &Path, set: &[&str], steps: usize, fleet: &mut dyn Fleet) {
+pub(crate) fn some(folder: &Path, set: &[&str], steps: usize, engine: &mut dyn Engine) {
     let (plan, opened) = plan(set);
     let begin = if folder.exists() { Run::resume } else { Run::begin };
     let mut run = begin(folder, &plan, &opened, means()).unwrap();
+    let population = opened.population(plan.ledger.unit).unwrap();
+    let mut fleet = fleet(&plan, population.as_ref(), engine, folder);
     for _ in 0..steps {
-        run.step(fleet).unwrap();
+        run.step(&mut fleet, &Stop::new()).unwrap();
     }
 }
 
 /// The rest of a run that was begun.
-pub(crate) fn rest(folder: &Path, set: &[&str], fleet: &mut dyn Fleet) -> Ending {
+pub(crate) fn rest(folder: &Path, set: &[&str], engine: &mut dyn Engine) -> Ending {
     let (plan, opened) = plan(set);
     let mut run = Run::resume(folder, &plan, &opened, means()).unwrap();
-    while run.step(fleet).unwrap().over.is_none() {}
+    to_the_end(&mut run, &plan, &opened, folder, engine);
     run.finish().unwrap()
 }
 
@@ -152,7 +189,7 @@ pub(crate) fn ledger(folder: &Path) -> Ledger<FileStore> {
     Place::new(folder.join(LEDGER_FILE)).read(&[]).unwrap()
 }
 
-/// What a fleet was told of a round.
+/// What an engine was told of a round.
 #[derive(Debug, Clone)]
 pub(crate) struct Told {
     pub(crate) round: u64,
@@ -165,15 +202,16 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    pub(crate) fn of(task: &RoundTask<'_>) -> Self {
+    /// Of the round with this number.
+    pub(crate) fn of(round: usize, task: &Task<'_>, users: &Users<'_>) -> Self {
         Self {
-            round: task.round,
-            cohort: task.cohort.to_vec(),
-            clipping: task.task.clipping.clone(),
-            encoding: task.task.encoding.clone(),
-            full_weight_tokens: task.task.full_weight_tokens,
-            learning_rate: task.task.learning_rate,
-            model: task.task.model.to_vec(),
+            round: round as u64,
+            cohort: users.numbers.to_vec(),
+            clipping: task.clipping.clone(),
+            encoding: task.encoding.clone(),
+            full_weight_tokens: task.full_weight_tokens,
+            learning_rate: task.learning_rate,
+            model: task.model.to_vec(),
         }
     }
 
@@ -190,16 +228,16 @@ impl Told {
     }
 }
 
-/// A fleet of nobody, who writes down what it is told: what is released is the noise.
+/// An engine that trains nobody and writes down what it is told: what is released is the noise.
 #[derive(Debug, Default)]
 pub(crate) struct Idle {
     pub(crate) told: Vec<Told>,
 }
 
-impl Fleet for Idle {
-    fn round(&mut self, task: &RoundTask<'_>) -> Result<Collected, FleetError> {
-        self.told.push(Told::of(task));
-        Ok(Collected { sum: Sum::zero(task.task.encoding), exact: Vec::new(), busy_s: 0.0, wall_s: 0.0 })
+impl Engine for Idle {
+    fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
+        self.told.push(Told::of(self.told.len(), task, users));
+        Ok(Summed { sum: Sum::zero(task.encoding), exact: Vec::new(), busy_s: 0.0 })
     }
 }
 
