@@ -574,3 +574,48 @@ fn rho_of(event: &PrivacyEvent, group: u32) -> Result<(f64, Option<Adjacency>), 
 fn required<T>(value: Option<T>, field: &'static str, why: impl FnOnce() -> String) -> Result<T, QueryError> {
     value.ok_or_else(|| QueryError::Missing { field, why: why() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(json: &str) -> Query {
+        serde_json::from_str(json).unwrap()
+    }
+
+    /// McMahan et al. 2018, Table 2.
+    #[test]
+    fn a_question_is_judged_as_its_event() {
+        let asked = query(
+            r#"{"mechanism": "poisson", "population": 763430, "cohort": 5000, "noise_multiplier": 1, "rounds": 5000,
+                "delta": 1e-9, "accountant": "moments"}"#,
+        );
+        assert_eq!(format!("{:.3}", asked.judge().unwrap().epsilon.get()), "4.634");
+        let points = asked.over_rounds(AccountantKind::Moments, &[1, 5000]).unwrap();
+        assert!(points[0].1 < points[1].1 && points[1] == (5000, asked.judge().unwrap().epsilon.get()));
+    }
+
+    #[test]
+    fn fields_that_cannot_be_meant_are_named() {
+        let said = |json: &str| query(json).event().unwrap_err().to_string();
+        assert_eq!(said("{}"), "mechanism is missing: say what adds the noise");
+        assert_eq!(
+            said(r#"{"mechanism": "gaussian", "rounds": 1, "rho": 1}"#),
+            "rho does not go with mechanism gaussian"
+        );
+        assert_eq!(said(r#"{"events": [{"mechanism": "zcdp"}]}"#), "event 1: rho is missing: mechanism zcdp needs it");
+        let too_large = query(r#"{"delta": 0.1, "population": 100}"#).delta().unwrap_err().to_string();
+        assert!(too_large.starts_with("delta: ") && too_large.contains("above 1/population"), "{too_large}");
+    }
+
+    #[test]
+    fn what_is_sought_costs_at_most_the_target() {
+        let asked = query(r#"{"mechanism": "gaussian", "rounds": 10, "delta": 1e-6}"#);
+        let (event, found) = solve::noise(&asked, 2.0).unwrap();
+        let answer = Query { noise_multiplier: Some(found.value.get()), ..asked.clone() };
+        assert_eq!(answer.event().unwrap(), event);
+        assert!(answer.judge().unwrap().epsilon.get() <= 2.0);
+        let given = Query { noise_multiplier: Some(1.0), ..asked };
+        assert!(matches!(solve::noise(&given, 2.0), Err(QueryError::OutOfPlace { field: "noise_multiplier", .. })));
+    }
+}
