@@ -6,7 +6,7 @@
 //!
 //! | module       | what it is                                            |
 //! |--------------|-------------------------------------------------------|
-//! | [`format`]   | `experiment.toml`                                     |
+//! | [`mod@format`] | `experiment.toml`                                     |
 //! | `what`       | the numbers that can be asked for                     |
 //! | `training`   | variants, each with several seeds                     |
 //! | `accounting` | rows of a table that are computed                     |
