@@ -17,7 +17,7 @@ use crate::root;
 use crate::test::{Step, Work, cargo};
 
 /// The crates that are tested.
-const CRATES: [&str; 3] = ["lm", "privacy", "secagg"];
+const CRATES: [&str; 4] = ["ledger", "lm", "privacy", "secagg"];
 
 /// `cc` links what runs while building; the rest compiles for the other machines and stands in for them.
 const NEEDED: &[Needed] = &[
@@ -151,6 +151,7 @@ fn test_files(root: &Path, left_out: &[&str]) -> Result<Vec<String>> {
     }
     names.retain(|name| !left_out.contains(&name.as_str()));
     names.sort();
+    names.dedup();
     Ok(names)
 }
 
@@ -191,7 +192,8 @@ mod tests {
             line(&SIMD128),
             "test --profile ci --locked --no-fail-fast --target wasm32-wasip1 --target-dir out --config \
              target.wasm32-wasip1.runner=[\"node\", \"--no-warnings\", \"--no-turbo-fast-api-calls\", \
-             \"../../xtask/src/wasi.mjs\"] --package=keyhush-lm --package=keyhush-privacy --package=keyhush-secagg --lib --test=fast"
+             \"../../xtask/src/wasi.mjs\"] --package=keyhush-ledger --package=keyhush-lm \
+             --package=keyhush-privacy --package=keyhush-secagg --lib --test=fast"
         );
         assert!(line(&NEON).contains("runner=[\"qemu-aarch64\", \"-L\", \"/usr/aarch64-linux-gnu\"]"));
     }
