@@ -131,6 +131,32 @@ fn a_network_that_reads_along_says_what_the_reference_says() {
     }
 }
 
+/// Sequences of different lengths by different users, read side by side: each as the reference reads it with its user's context.
+#[test]
+fn a_network_reads_what_users_wrote_with_what_is_known_of_them() {
+    let sequences: [&[u32]; 3] = [&[1, 9, 4], &[1, 30, 31, 32, 33], &[1]];
+    for (config, parameters) in networks() {
+        let known = |user: usize| -> Vec<f32> {
+            (0..config.user_context.unwrap_or(0)).map(|i| ((user * 5 + i) as f32).sin()).collect()
+        };
+        let contexts: Vec<Vec<f32>> = (0..3).map(known).collect();
+        let layout = ParameterLayout::new(&config).unwrap();
+        let reference = Reference::new(config.clone(), layout, parameters.iter().map(|v| f64::from(*v)).collect());
+        let network = Network::new(&config, parameters.clone(), KernelPath::best()).unwrap();
+        let contexts: Vec<&[f32]> = contexts.iter().map(Vec::as_slice).collect();
+        let mut visited = 0;
+        network.read_knowing(&sequences, &contexts, &mut |sequence, position, got| {
+            let inputs = &sequences[sequence][..=position];
+            let batch = Batch { rows: 1, inputs, targets: &[], context: contexts[sequence] };
+            let all = reference.probabilities(&batch, &mut State::zero(&config, 1));
+            let want: Vec<f64> = all[all.len() - config.vocabulary..].iter().map(|p| p.ln()).collect();
+            assert!(close(got, &want), "{config:?}, sequence {sequence}, position {position}");
+            visited += 1;
+        });
+        assert_eq!(visited, 9);
+    }
+}
+
 #[test]
 fn what_cannot_predict_is_refused() {
     let (config, mut parameters) = networks().remove(0);

@@ -7,6 +7,7 @@
 
 use lm::{
     kernels::KernelPath,
+    language_model::LanguageModel,
     metrics::{Counts, HeadWords, Measure, Sequence, batches},
     model::{
         batch::Batch,
@@ -114,18 +115,19 @@ impl Learner for LanguageLearner {
         kernels: KernelPath,
     ) -> Result<Box<dyn Predictor + 'a>, LearnerError> {
         let network = Network::new(&self.config, model.to_vec(), kernels)?;
-        let (mut ids, mut ends) = (Vec::new(), Vec::new());
+        let (mut ids, mut ends, mut contexts) = (Vec::new(), Vec::new(), Vec::new());
         for user in held_out {
             for_each_post(user, |post| {
                 ids.extend_from_slice(post);
                 ends.push(ids.len());
+                contexts.push(user.features());
             });
         }
         let starts = [0].into_iter().chain(ends.iter().copied());
         let lengths: Vec<usize> = starts.zip(&ends).map(|(start, end)| end - start).collect();
         // The words of a vocabulary stand in the order of their frequency.
         let measure = Measure::new(HeadWords::in_order(self.config.vocabulary));
-        Ok(Box::new(LanguagePredictor { network, measure, batches: batches(&lengths, ROWS), ids, ends }))
+        Ok(Box::new(LanguagePredictor { network, measure, batches: batches(&lengths, ROWS), ids, ends, contexts }))
     }
 
     fn after_step(&self, model: &mut [f32]) {
@@ -265,7 +267,7 @@ impl Trainer for LanguageTrainer {
 }
 
 /// Measures a model on posts, in batches of about the same length.
-struct LanguagePredictor {
+struct LanguagePredictor<'a> {
     network: Network,
     measure: Measure<'static>,
     batches: Vec<Vec<usize>>,
@@ -273,9 +275,27 @@ struct LanguagePredictor {
     ids: Vec<u32>,
     /// Where each ends.
     ends: Vec<usize>,
+    /// What is known of who wrote each.
+    contexts: Vec<&'a [f32]>,
 }
 
-impl Predictor for LanguagePredictor {
+/// A network that knows who wrote what it reads.
+struct Knowing<'a> {
+    network: &'a Network,
+    contexts: Vec<&'a [f32]>,
+}
+
+impl LanguageModel for Knowing<'_> {
+    fn vocabulary(&self) -> usize {
+        self.network.vocabulary()
+    }
+
+    fn read(&self, sequences: &[&[u32]], visit: &mut dyn FnMut(usize, usize, &[f32])) {
+        self.network.read_knowing(sequences, &self.contexts, visit);
+    }
+}
+
+impl Predictor for LanguagePredictor<'_> {
     fn pieces(&self) -> usize {
         self.batches.len()
     }
@@ -286,7 +306,8 @@ impl Predictor for LanguagePredictor {
             Sequence { ids: &self.ids[start..self.ends[*number]], letters: &[] }
         };
         let sequences: Vec<Sequence<'_>> = self.batches[piece].iter().map(post).collect();
-        Ok(self.measure.count(&self.network, &sequences)?)
+        let contexts = self.batches[piece].iter().map(|post| self.contexts[*post]).collect();
+        Ok(self.measure.count(&Knowing { network: &self.network, contexts }, &sequences)?)
     }
 }
 

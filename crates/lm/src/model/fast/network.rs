@@ -2,7 +2,7 @@
 //!
 //! It keeps the flat vector of parameters and reads everything large where it lies, so that a keyboard has its model in
 //! memory once, and nothing that only training needs. For a test set the layers are copied into the form that products
-//! like. A user's context, where the model takes one, is zero.
+//! like. A user's context, where the model takes one, is zero unless it is given ([`Network::read_knowing`]).
 
 mod layer;
 mod output;
@@ -110,13 +110,21 @@ impl Network {
         &self.parameters[self.output_embedding.clone()]
     }
 
-    /// Reads one more token of each of the first rows; returns what the last layer shows, padded rows.
-    fn step<'a>(&self, by: &[Step<'_>], inputs: &[u32], state: &'a mut [State], scratch: &mut Scratch) -> &'a [f32] {
+    /// Reads one more token of each of the first rows, each with its user's context; returns what the last layer shows, padded
+    /// rows.
+    fn step<'a>(
+        &self,
+        by: &[Step<'_>],
+        inputs: &[u32],
+        contexts: &[&[f32]],
+        state: &'a mut [State],
+        scratch: &mut Scratch,
+    ) -> &'a [f32] {
         for (n, (layer, by)) in self.layers.iter().zip(by).enumerate() {
             let (below, own) = state.split_at_mut(n);
             match below.last() {
-                None => scratch.enter(layer, inputs.iter().map(|id| self.embedding(*id))),
-                Some(below) => scratch.enter(layer, below.shown_rows(inputs.len())),
+                None => scratch.enter(layer, inputs.iter().map(|id| self.embedding(*id)), contexts),
+                Some(below) => scratch.enter(layer, below.shown_rows(inputs.len()), &[]),
             }
             layer.step(by, inputs.len(), &mut own[0], scratch);
         }
@@ -134,13 +142,10 @@ impl Network {
     }
 }
 
-impl LanguageModel for Network {
-    fn vocabulary(&self) -> usize {
-        self.config.vocabulary
-    }
-
+impl Network {
+    /// As [`LanguageModel::read`], with the context of each sequence's user; without one, and where there are fewer, it is zero.
     /// The longest sequences come first, so that those that go on are always the first rows.
-    fn read(&self, sequences: &[&[u32]], visit: &mut dyn FnMut(usize, usize, &[f32])) {
+    pub fn read_knowing(&self, sequences: &[&[u32]], contexts: &[&[f32]], visit: &mut dyn FnMut(usize, usize, &[f32])) {
         let mut order: Vec<usize> = (0..sequences.len()).collect();
         order.sort_by_key(|s| std::cmp::Reverse(sequences[*s].len()));
         let by = self.steps(|layer| Weights::Packed(layer.pack(&self.parameters)));
@@ -149,10 +154,11 @@ impl LanguageModel for Network {
         for some in order.chunks(ROWS) {
             let mut state = self.states(some.len());
             let longest = sequences[some[0]].len();
+            let known: Vec<&[f32]> = some.iter().map(|s| contexts.get(*s).copied().unwrap_or_default()).collect();
             for position in 0..longest {
                 let going = some.iter().take_while(|s| sequences[**s].len() > position).count();
                 let inputs: Vec<u32> = some[..going].iter().map(|s| sequences[*s][position]).collect();
-                let shown = self.step(&by, &inputs, &mut state, &mut scratch);
+                let shown = self.step(&by, &inputs, &known[..going], &mut state, &mut scratch);
                 if lines.room() < going {
                     self.output.finish(self.path, self.output_embedding(), &mut lines, visit);
                 }
@@ -160,6 +166,16 @@ impl LanguageModel for Network {
             }
         }
         self.output.finish(self.path, self.output_embedding(), &mut lines, visit);
+    }
+}
+
+impl LanguageModel for Network {
+    fn vocabulary(&self) -> usize {
+        self.config.vocabulary
+    }
+
+    fn read(&self, sequences: &[&[u32]], visit: &mut dyn FnMut(usize, usize, &[f32])) {
+        self.read_knowing(sequences, &[], visit);
     }
 
     fn reader(&self) -> Box<dyn Reader + '_> {

@@ -108,11 +108,14 @@ impl Scratch {
         }
     }
 
-    /// What enters a layer from below. What a row has less than the layer takes, a user's context, is zero.
-    pub(super) fn enter<'a>(&mut self, layer: &Layer, below: impl Iterator<Item = &'a [f32]>) {
-        for (entered, row) in self.entered.chunks_exact_mut(layer.entered()).zip(below) {
-            entered[..row.len()].copy_from_slice(row);
-            entered[row.len()..layer.input].fill(0.0);
+    /// What enters a layer from below, and beside it a user's context; what is not known of it is zero.
+    pub(super) fn enter<'a>(&mut self, layer: &Layer, below: impl Iterator<Item = &'a [f32]>, contexts: &[&[f32]]) {
+        let contexts = contexts.iter().copied().chain(std::iter::repeat(&[][..]));
+        for ((entered, row), context) in self.entered.chunks_exact_mut(layer.entered()).zip(below).zip(contexts) {
+            let (own, beside) = entered[..layer.input].split_at_mut(row.len());
+            own.copy_from_slice(row);
+            beside.fill(0.0);
+            beside.iter_mut().zip(context).for_each(|(to, known)| *to = *known);
         }
     }
 }

@@ -51,7 +51,7 @@ impl<'a> NetworkReader<'a> {
 
     fn read_one(&mut self, id: u32) {
         let Some(mut state) = self.states.last().cloned() else { return };
-        self.network.step(&self.by, &[id], &mut state, &mut self.scratch);
+        self.network.step(&self.by, &[id], &[], &mut state, &mut self.scratch);
         self.read.push(id);
         self.states.push(state);
         if self.states.len() > KEPT {
