@@ -7,6 +7,7 @@ mod fuzz;
 mod mutants;
 mod packages;
 mod portable;
+mod slowest;
 mod test;
 
 use std::path::PathBuf;

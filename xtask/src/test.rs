@@ -2,9 +2,10 @@
 //!
 //! Everything is compiled with the profile `ci`. The step "build" makes the libraries, the binaries that tests run, the
 //! tests and the benches in one go; the test steps after it name the same packages, the same profile and the same features,
-//! so cargo finds all of it fresh and compiles nothing again. Benches are built here and never run.
+//! so cargo finds all of it fresh and compiles nothing again. Benches are built here and never run. The slowest tests are named
+//! at the end.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -12,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use crate::packages::{self, Needed, What};
 use crate::portable;
 use crate::root;
+use crate::slowest;
 
 /// `cc` links every binary; `git` lists the files that the tidy test reads; `strace` kills the process that writes a
 /// ledger at each of its syncs. `mpicc` and libclang build the MPI fleet, `mpirun` runs it.
@@ -38,23 +40,25 @@ pub(crate) enum Work {
     Call(fn() -> Result<()>),
     /// `cargo` with these arguments and, if any, one more variable in its environment.
     Cargo { args: Vec<&'static str>, env: Option<(&'static str, &'static str)> },
+    /// `cargo nextest` with these arguments; the slowest tests are shown at the end.
+    Nextest { args: Vec<&'static str> },
 }
 
 /// Runs all steps in order and stops at the first that fails; the table of seconds comes in either case.
 pub(crate) fn run(steps: Vec<Step>) -> Result<()> {
     let mut seconds = Vec::new();
-    let mut failed = None;
+    let (mut failed, mut slowest) = (None, String::new());
     for step in steps {
         println!("\n=== {} ===", heading(&step));
         let start = Instant::now();
-        let outcome = perform(&step.work);
+        let outcome = perform(&step.work, &mut slowest);
         seconds.push((step.name, start.elapsed()));
         if let Err(error) = outcome {
             failed = Some((step.name, error));
             break;
         }
     }
-    print!("\n{}", table(&seconds));
+    print!("\n{slowest}\n{}", table(&seconds));
     match failed {
         None => Ok(()),
         Some((name, error)) => Err(error.context(format!("the step \"{name}\" failed"))),
@@ -89,15 +93,28 @@ fn steps_with(long: bool, nextest: bool) -> Vec<Step> {
         cargo("clippy", &[&["clippy", "--all-targets"], &CI, &["--", "-D", "warnings"]]),
         docs,
         cargo("build", &[&["build", "--all-targets"], &CI]),
-        cargo("tests", &tests),
+        match nextest {
+            true => Step { name: "tests", work: Work::Nextest { args: tests.concat() } },
+            false => cargo("tests", &tests),
+        },
         cargo("doctests", &[&["test", "--doc"], &CI]),
         Step { name: "browser", work: Work::Call(portable::check_for_browsers) },
     ]
 }
 
-fn perform(work: &Work) -> Result<()> {
+fn perform(work: &Work, slowest: &mut String) -> Result<()> {
     match work {
         Work::Call(function) => function(),
+        Work::Nextest { args } => {
+            let mut running = cargo().args(args).stderr(Stdio::piped()).spawn().context("cannot start cargo")?;
+            let printed = running.stderr.take().context("what cargo prints cannot be read")?;
+            *slowest = slowest::table(slowest::read(printed, std::io::stderr())?);
+            let status = running.wait()?;
+            if !status.success() {
+                bail!("cargo {}: {status}", args.join(" "));
+            }
+            Ok(())
+        }
         Work::Cargo { args, env } => {
             let mut command = cargo();
             command.args(args).envs(*env);
@@ -138,7 +155,7 @@ pub(crate) fn cargo() -> Command {
 fn heading(step: &Step) -> String {
     match &step.work {
         Work::Call(_) => step.name.to_owned(),
-        Work::Cargo { args, .. } => format!("{}: cargo {}", step.name, args.join(" ")),
+        Work::Cargo { args, .. } | Work::Nextest { args } => format!("{}: cargo {}", step.name, args.join(" ")),
     }
 }
 
@@ -161,7 +178,7 @@ mod tests {
     fn every_compiling_step_is_locked_and_uses_the_profile_ci_with_all_features() {
         for (long, nextest) in [(false, false), (false, true), (true, false), (true, true)] {
             for step in steps_with(long, nextest) {
-                let Work::Cargo { args, .. } = &step.work else { continue };
+                let (Work::Cargo { args, .. } | Work::Nextest { args }) = &step.work else { continue };
                 if step.name != "format" {
                     let all = ["--locked", "ci", FEATURES].iter().all(|word| args.contains(word));
                     assert!(all, "{}", heading(&step));
