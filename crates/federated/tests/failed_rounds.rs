@@ -463,6 +463,29 @@ fn interruptions_are_said_and_bounded() {
     }
 }
 
+/// Whoever was asked may have sent an input, also where the run is ended and nobody asks again.
+#[test]
+fn p24_an_attempt_that_nobody_asks_for_again_is_recorded_when_the_run_ends() {
+    for kind in [&ARRIVAL[..], &[]] {
+        let set = with(&[kind, &SECURE]);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run");
+        let (plan, opened) = plan(&set);
+        let mut engine = Scripted::new(&[(1, Fate::Breaks)]);
+        some(&path, &set, 1, &mut engine);
+        let mut run = Run::resume(&path, &plan, &opened, means()).unwrap();
+        step(&mut run, &plan, &opened, &path, &mut engine).unwrap_err();
+        drop(run);
+        assert!(failures(&path).is_empty());
+        let mut run = Run::resume(&path, &plan, &opened, means()).unwrap();
+        run.finish().unwrap();
+        assert!(run.warnings().iter().any(|said| said.contains("the program ended in the midst of it")));
+        drop(run);
+        assert_eq!(failures(&path), [(1, 0, FailureReason::Interrupted)]);
+        assert!(ledger(&path).is_closed());
+    }
+}
+
 /// Interruptions between which something comes to its end are no reason to stop.
 #[test]
 fn interruptions_that_are_not_in_a_row_do_not_stop_a_run() {
