@@ -8,12 +8,11 @@ use std::{
 use clap::Args;
 use durable::files;
 use federated::{
-    metrics::{METRICS_FILE, Metrics},
+    metrics::{METRICS_FILE, Metrics, Smoothed},
     price::Price,
-    report::{self, four_digits, overlay},
-    run,
-    sweep::{self, measure::Measure},
+    run, sweep,
 };
+use report::compare::{self, cells, overlay};
 use serde::Serialize;
 
 use crate::{columns, failure::BadInput};
@@ -36,7 +35,8 @@ pub(crate) struct CompareArgs {
 #[derive(Serialize)]
 struct Compared<'a> {
     run: &'a str,
-    smoothed_accuracy_top1: f64,
+    #[serde(flatten)]
+    smoothed: Smoothed,
     /// What its statement guarantees, or would.
     stated: Option<Price>,
     last: Option<&'a Metrics>,
@@ -51,43 +51,24 @@ pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<()> {
         }
         runs.push((name, sweep::metrics(folder)?, run::stated(folder)));
     }
-    let of_page: Vec<report::Compared<'_>> =
-        runs.iter().map(|(name, metrics, stated)| report::Compared { name, metrics, stated: *stated }).collect();
+    let of_page: Vec<compare::Compared<'_>> =
+        runs.iter().map(|(name, metrics, stated)| compare::Compared { name, metrics, stated: *stated }).collect();
     files::make_folder(files::folder(&args.out))?;
     files::write(&args.out, overlay(&of_page)?.as_bytes())?;
     let mut out = std::io::stdout().lock();
     if args.json {
         let compared = runs.iter().map(|(run, metrics, stated)| Compared {
             run,
-            smoothed_accuracy_top1: Measure::AccuracyTop1.last(metrics),
+            smoothed: Smoothed::of(metrics),
             stated: *stated,
             last: metrics.last(),
         });
         writeln!(out, "{}", serde_json::to_string_pretty(&compared.collect::<Vec<_>>())?)?;
         return Ok(());
     }
-    let head = ["run", "rounds", "top 1, smoothed", "top 1", "top 3", "perplexity", "clip norm", "epsilon"];
-    let mut rows = vec![head.map(str::to_owned).to_vec()];
-    rows.extend(of_page.iter().map(row));
-    columns::write(&mut out, &rows, columns::Align::Numbers)?;
+    columns::write(&mut out, &cells(&of_page), columns::Align::Numbers)?;
     writeln!(out, "Page: {}", args.out.display())?;
     Ok(())
-}
-
-fn row(run: &report::Compared<'_>) -> Vec<String> {
-    let report::Compared { name, metrics, .. } = *run;
-    let Some(last) = metrics.last() else { return vec![name.to_owned(), "nothing yet".into()] };
-    let percent = |share: f64| format!("{:.2} %", 100.0 * share);
-    vec![
-        name.to_owned(),
-        last.round.to_string(),
-        percent(Measure::AccuracyTop1.last(metrics)),
-        percent(last.accuracy_top1),
-        percent(last.accuracy_top3),
-        last.perplexity.map_or_else(|| "infinite".into(), four_digits),
-        last.clip_norm.map_or_else(|| "none".into(), four_digits),
-        run.price().unwrap_or(last.price).words(),
-    ]
 }
 
 /// The names of folders without what they have in common at their beginnings.

@@ -3,26 +3,26 @@
 use std::{
     io::Write,
     path::{Path, PathBuf},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use clap::Args;
 use durable::files;
 use federated::{
-    calendar::Moment,
     config::{Config, DataKind},
     engine::Means,
-    metrics::Metrics,
+    metrics::{Measures, Metrics, Smoothed},
     plan::Plan,
-    report::REPORT_FILE,
     run::{self, CONFIG_FILE, Ending, Opened},
     sweep::{
         self, choice,
         design::Design,
-        measure::Measure,
-        page,
-        summary::{Runs, Summary},
+        summary::{Runs, best_runs},
     },
+};
+use report::{
+    run::REPORT_FILE,
+    sweep::{self as page, Summary},
 };
 use serde::Serialize;
 
@@ -98,8 +98,9 @@ struct OfVariant {
 struct OfRun {
     /// Within the folder of the sweep.
     folder: String,
-    /// Smoothed over the last evaluations.
-    smoothed_accuracy_top1: f64,
+    /// Over the last evaluations.
+    #[serde(flatten)]
+    smoothed: Smoothed,
     last: Option<Metrics>,
 }
 
@@ -188,10 +189,9 @@ impl Sweep {
 
     /// The run that is kept; over private data it records what all cost (rule P15).
     fn choose(&self, runs: &[Runs], wanted: Option<&str>) -> anyhow::Result<Chosen> {
-        let means: Vec<f64> = runs.iter().map(|runs| runs.last(Measure::AccuracyTop1).mean).collect();
         let best = match wanted {
             Some(name) => runs.iter().position(|runs| runs.name == name),
-            None => sweep::summary::best(means.into_iter()),
+            None => best_runs(runs),
         };
         let number = best.unwrap_or(0);
         let seed = runs[number].best_seed().unwrap_or(0) as u64;
@@ -205,6 +205,7 @@ impl Sweep {
             let others = choice::begun(&self.out).map_err(refused)?;
             let others: Vec<PathBuf> = others.into_iter().filter(|run| *run != chosen).collect();
             let of_run = choice::record(&chosen, &others, self.means).map_err(refused)?;
+            others.iter().chain([&chosen]).try_for_each(|run| report::run::write(run))?;
             note = format!("{note} {} Report: {}", of_run.sentence, chosen.join(REPORT_FILE).display());
             ending = Some(of_run);
         }
@@ -214,13 +215,13 @@ impl Sweep {
     fn numbers(&self, args: &SweepArgs, runs: &[Runs], chosen: Chosen) -> Numbers {
         let of_run = |number: usize, (seed, run): (usize, &Vec<Metrics>)| OfRun {
             folder: self.design.place(number, seed as u64).display().to_string(),
-            smoothed_accuracy_top1: Measure::AccuracyTop1.last(run),
+            smoothed: Smoothed::of(run),
             last: run.last().cloned(),
         };
         let variant = |(number, runs): (usize, &Runs)| OfVariant {
             name: runs.name.clone(),
             set: runs.set.clone(),
-            summary: runs.summary(),
+            summary: Summary::of(runs),
             runs: runs.seeds.iter().enumerate().map(|run| of_run(number, run)).collect(),
         };
         Numbers {
@@ -234,8 +235,7 @@ impl Sweep {
 }
 
 fn default_folder() -> PathBuf {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    Path::new("runs").join(format!("sweep-{}", Moment::new(now).stamp()))
+    Path::new("runs").join(format!("sweep-{}", train::stamp()))
 }
 
 /// Runs one after the other, with a line for each.
@@ -282,6 +282,9 @@ impl Progress {
                 .map_err(|error| self.interrupted(label, error))?;
             self.own += 1;
             self.spent += watch.elapsed();
+        } else if !folder.join(REPORT_FILE).is_file() {
+            // It was killed after its model was written.
+            report::run::write(folder)?;
         }
         let metrics = sweep::metrics(folder)?;
         self.done += 1;
@@ -300,7 +303,8 @@ impl Progress {
     }
 
     fn line(&self, label: &str, metrics: &[Metrics], finished: bool, took: Duration) {
-        let accuracy = 100.0 * Measure::AccuracyTop1.last(metrics);
+        let headline = Measures::of(metrics).headline;
+        let (name, value) = (headline.label, headline.shown(headline.last(metrics)));
         let epsilon = metrics.last().map_or_else(|| "unknown".into(), |last| last.price.words());
         let took = if finished { "done before".to_owned() } else { format!("{:.0} s", took.as_secs_f64()) };
         let left = match (self.own, self.runs - self.done) {
@@ -308,6 +312,6 @@ impl Progress {
             (own, left) => format!(", about {:.0} s left", self.spent.as_secs_f64() / own as f64 * left as f64),
         };
         let (done, runs) = (self.done, self.runs);
-        eprintln!("[{done}/{runs}] {label}: top-1 {accuracy:.2} %, epsilon {epsilon} ({took}{left})");
+        eprintln!("[{done}/{runs}] {label}: {name} {value}, epsilon {epsilon} ({took}{left})");
     }
 }

@@ -205,6 +205,20 @@ pub fn read_lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>,
     lines.map_err(|error| failed("understand", path)(error.into()))
 }
 
+/// The same of a file that may be being written, or may not be there: what is not a whole line is left out.
+///
+/// # Errors
+/// As [`read_lines`].
+pub fn read_whole_lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, FileError> {
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        other => other.map_err(failed("read", path))?,
+    };
+    let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    let lines: Result<Vec<T>, _> = whole.map(serde_json::from_str).collect();
+    lines.map_err(|error| failed("understand", path)(error.into()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,6 +234,9 @@ mod tests {
         let mut lines = Lines::open(&path, |line| line != "3").unwrap();
         lines.append(&7).unwrap();
         assert_eq!(read_lines::<u32>(&path).unwrap(), [0, 1, 2, 7]);
+        fs::write(&path, "0\n1\n2").unwrap();
+        assert_eq!(read_whole_lines::<u32>(&path).unwrap(), [0, 1]);
+        assert_eq!(read_whole_lines::<u32>(&folder.path().join("none")).unwrap(), [0; 0]);
         assert!(read_lines::<bool>(&path).unwrap_err().to_string().contains("cannot understand"));
     }
 

@@ -1,7 +1,7 @@
 //! Experiments that compute: rows of a paper's table, each a question of `keyhush privacy`, beside what was printed.
 
-use federated::chart::{Chart, Series};
 use privacy::query::{Query, QueryError, solve};
+use report::chart::{Chart, Series};
 use serde::{Deserialize, Serialize};
 
 use crate::{

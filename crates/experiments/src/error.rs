@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use device::learner::LearnerError;
 use durable::files::FileError;
-use federated::{chart::ChartError, config::ConfigError, model_folder::ModelFolderError, run::RunError};
+use federated::{config::ConfigError, model_folder::ModelFolderError, run::RunError};
+use report::chart::ChartError;
 use thiserror::Error;
 
 /// An experiment cannot be read, or cannot go on.

@@ -33,10 +33,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use federated::sweep::grid;
+use federated::{
+    metrics::{Measures, Metric, training::EPSILON},
+    sweep::grid,
+};
 use serde::{Deserialize, Deserializer, de::Error};
 
-use crate::{error::ExperimentError, what::What};
+use crate::error::ExperimentError;
 
 /// The file in the folder of an experiment.
 pub(crate) const FILE: &str = "experiment.toml";
@@ -71,7 +74,7 @@ pub struct Experiment {
     pub(crate) with_store: Vec<String>,
     /// Of training: the columns of the table.
     #[serde(default = "columns")]
-    pub(crate) columns: Vec<What>,
+    pub(crate) columns: Vec<&'static Metric>,
     #[serde(default)]
     pub(crate) variant: Vec<Variant>,
 
@@ -98,8 +101,12 @@ const fn one() -> u64 {
     1
 }
 
-fn columns() -> Vec<What> {
-    vec![What::AccuracyTop1, What::Perplexity, What::Epsilon]
+fn headline() -> &'static Metric {
+    Measures::of([]).headline
+}
+
+fn columns() -> Vec<&'static Metric> {
+    Measures::of([]).shown_first().chain([&EPSILON]).collect()
 }
 
 /// How much of what a paper says was shown here.
@@ -185,8 +192,8 @@ pub(crate) struct Plot {
     /// `round`, a key that the variants set, or something that is measured; of accounting, a field of the queries.
     pub(crate) x: String,
     /// What is measured; of accounting it is the value of the rows.
-    #[serde(default)]
-    pub(crate) y: What,
+    #[serde(default = "headline")]
+    pub(crate) y: &'static Metric,
     /// Whether curves over rounds are smoothed; accuracies are, if nothing is said.
     pub(crate) smoothed: Option<bool>,
     #[serde(default)]
@@ -214,8 +221,8 @@ pub(crate) struct PaperValue {
     /// The variant whose number stands beside it.
     pub(crate) variant: Option<String>,
     /// Which number; the top-1 accuracy if nothing is said.
-    #[serde(default)]
-    pub(crate) what: What,
+    #[serde(default = "headline")]
+    pub(crate) what: &'static Metric,
     /// At this round; at the end if nothing is said.
     pub(crate) at: Option<u64>,
 }
@@ -225,7 +232,7 @@ pub(crate) struct PaperValue {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Expect {
     /// Of training: which number. A row has only one.
-    pub(crate) what: Option<What>,
+    pub(crate) what: Option<&'static Metric>,
     /// At this round; at the end if nothing is said.
     pub(crate) at: Option<u64>,
     /// Not the number itself, but the rounds after which it is reached.
@@ -403,10 +410,10 @@ impl Experiment {
         if reach.is_some() && at.is_some() {
             return Err("expect: give at or reach, not both".into());
         }
-        if let Some(what) = what.filter(|what| what.measure().is_none())
+        if let Some(what) = what.filter(|what| !what.is_in_lines())
             && (reach.is_some() || at.is_some())
         {
-            return Err(format!("expect: {} is measured at the end only", what.label()));
+            return Err(format!("expect: {} is measured at the end only", what.label));
         }
         Ok(())
     }

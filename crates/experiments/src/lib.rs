@@ -7,7 +7,6 @@
 //! | module       | what it is                                            |
 //! |--------------|-------------------------------------------------------|
 //! | [`mod@format`] | `experiment.toml`                                     |
-//! | `what`       | the numbers that can be asked for                     |
 //! | `training`   | variants, each with several seeds                     |
 //! | `accounting` | rows of a table that are computed                     |
 //! | `verdict`    | whether what must hold holds                          |
@@ -25,7 +24,6 @@ mod results;
 pub mod tables;
 mod training;
 mod verdict;
-mod what;
 
 use std::{
     fs,
@@ -33,7 +31,8 @@ use std::{
 };
 
 use durable::files;
-use federated::{chart::Chart, metrics::Metrics};
+use federated::metrics::Metrics;
+use report::chart::Chart;
 
 pub use self::{
     error::ExperimentError,

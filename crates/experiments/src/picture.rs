@@ -1,8 +1,12 @@
 //! The pictures of an experiment that trains: curves over rounds, or ends over a setting.
 
-use federated::chart::{Chart, Series};
+use federated::metrics::{Metric, registry::Goal};
+use report::{
+    chart::{Chart, Series},
+    sweep,
+};
 
-use crate::{error::ExperimentError, format::Plot, training::Outcome, what::What};
+use crate::{error::ExperimentError, format::Plot, training::Outcome};
 
 /// Width and height, in pixels.
 pub(crate) const SIZE: (u32, u32) = (720, 440);
@@ -11,12 +15,12 @@ pub(crate) const SIZE: (u32, u32) = (720, 440);
 pub(crate) fn draw(title: &str, plot: &Plot, outcomes: &[Outcome<'_>]) -> Result<Chart, ExperimentError> {
     let drawn = |outcome: &&Outcome<'_>| plot.only.as_ref().is_none_or(|only| only.contains(&outcome.variant.name));
     let outcomes: Vec<&Outcome<'_>> = outcomes.iter().filter(drawn).collect();
-    let smooth = plot.smoothed.unwrap_or_else(|| plot.y.is_good());
+    let smooth = plot.smoothed.unwrap_or(plot.y.smoothed);
     let unit = if plot.y.is_share() { " in percent" } else { "" };
     let chart = Chart {
         title: plot.title.clone().unwrap_or_else(|| title.to_owned()),
         x_label: if plot.x == "round" { "rounds".to_owned() } else { plot.x.replace('_', " ") },
-        y_label: format!("{}{unit}", plot.y.label()),
+        y_label: format!("{}{unit}", plot.y.label),
         log_x: plot.log_x,
         log_y: plot.log_y,
         ..Chart::default()
@@ -27,19 +31,14 @@ pub(crate) fn draw(title: &str, plot: &Plot, outcomes: &[Outcome<'_>]) -> Result
     over_setting(chart, plot, &outcomes)
 }
 
-fn scale(what: What) -> f64 {
-    if what.is_share() { 100.0 } else { 1.0 }
-}
-
 /// A line a variant; one that was measured at its end alone is a dashed line.
-fn over_rounds(chart: Chart, what: What, smooth: bool, outcomes: &[&Outcome<'_>]) -> Chart {
+fn over_rounds(chart: Chart, what: &Metric, smooth: bool, outcomes: &[&Outcome<'_>]) -> Chart {
     let (mut series, mut reference) = (Vec::new(), Vec::new());
     for outcome in outcomes {
-        match what.measure() {
-            Some(measure) if outcome.variant.evaluate_on.is_empty() => {
-                series.push(outcome.runs.series(measure, smooth));
-            }
-            _ => reference.push((outcome.variant.name.clone(), scale(what) * outcome.estimate(what, None).mean)),
+        if what.is_in_lines() && outcome.variant.evaluate_on.is_empty() {
+            series.push(sweep::series(&outcome.runs, what, smooth));
+        } else {
+            reference.push((outcome.variant.name.clone(), what.scale() * outcome.estimate(what, None).mean));
         }
     }
     Chart { series, reference, ..chart }
@@ -51,7 +50,7 @@ type Point = (f64, f64, f64, f64);
 /// A point a variant; one without a number there is a dashed line.
 fn over_setting(chart: Chart, plot: &Plot, outcomes: &[&Outcome<'_>]) -> Result<Chart, ExperimentError> {
     let (mut lines, mut reference): (Vec<(String, Vec<Point>)>, _) = (Vec::new(), Vec::new());
-    let scale = scale(plot.y);
+    let scale = plot.y.scale();
     for outcome in outcomes {
         let estimate = outcome.estimate(plot.y, None);
         let Some(x) = place(outcome, &plot.x) else {
@@ -71,7 +70,7 @@ fn over_setting(chart: Chart, plot: &Plot, outcomes: &[&Outcome<'_>]) -> Result<
     let series = lines.into_iter().map(|(name, mut points)| {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         if plot.best {
-            points = best(points, plot.y.is_good());
+            points = best(points, plot.y.goal);
         }
         let line = Series::new(name, points.iter().map(|p| (p.0, p.1)).collect());
         let has_band = points.iter().any(|p| p.2 < p.3);
@@ -81,11 +80,11 @@ fn over_setting(chart: Chart, plot: &Plot, outcomes: &[&Outcome<'_>]) -> Result<
 }
 
 /// The best of the points with the same x.
-fn best(points: Vec<Point>, more_is_better: bool) -> Vec<Point> {
+fn best(points: Vec<Point>, goal: Goal) -> Vec<Point> {
     let mut kept: Vec<Point> = Vec::new();
     for point in points {
         match kept.last_mut().filter(|last| last.0 == point.0) {
-            Some(last) if (point.1 > last.1) == more_is_better => *last = point,
+            Some(last) if (point.1 > last.1) == (goal == Goal::Higher) => *last = point,
             Some(_) => {}
             None => kept.push(point),
         }
@@ -95,7 +94,7 @@ fn best(points: Vec<Point>, more_is_better: bool) -> Vec<Point> {
 
 /// The x of a variant: a number of its settings, or one that was measured.
 fn place(outcome: &Outcome<'_>, x: &str) -> Option<f64> {
-    if let Ok(what) = toml::Value::from(x).try_into::<What>() {
+    if let Some(what) = Metric::find(x) {
         return Some(outcome.estimate(what, None).mean).filter(|x| x.is_finite());
     }
     match setting(outcome, x)? {
@@ -129,8 +128,8 @@ mod tests {
     #[test]
     fn the_best_of_equal_x_is_kept() {
         let points = vec![(1.0, 2.0, 2.0, 2.0), (1.0, 3.0, 3.0, 3.0), (2.0, 1.0, 1.0, 1.0), (2.0, 0.5, 0.5, 0.5)];
-        let values = |good| best(points.clone(), good).iter().map(|p| p.1).collect::<Vec<f64>>();
-        assert_eq!(values(true), [3.0, 1.0]);
-        assert_eq!(values(false), [2.0, 0.5]);
+        let values = |goal| best(points.clone(), goal).iter().map(|p| p.1).collect::<Vec<f64>>();
+        assert_eq!(values(Goal::Higher), [3.0, 1.0]);
+        assert_eq!(values(Goal::Lower), [2.0, 0.5]);
     }
 }

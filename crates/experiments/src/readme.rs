@@ -2,12 +2,11 @@
 
 use std::fmt::Write;
 
-use federated::{report::four_digits, sweep::bootstrap::in_brackets};
+use federated::{metrics::Metric, numbers::four_digits, sweep::bootstrap::in_brackets};
 
 use crate::{
     format::Experiment,
     results::{Beside, Results},
-    what::What,
 };
 
 /// The part, without its marks.
@@ -53,12 +52,13 @@ fn table(head: &[String], rows: &[Vec<String>]) -> String {
 }
 
 /// The rows of the table of variants, its head first: for the page and for the terminal.
-pub(crate) fn cells(results: &Results, columns: &[What]) -> Vec<Vec<String>> {
+pub(crate) fn cells(results: &Results, columns: &[&Metric]) -> Vec<Vec<String>> {
     let mut rows = vec![vec!["variant".to_owned()]];
-    rows[0].extend(columns.iter().map(|what| what.label().to_owned()));
+    rows[0].extend(columns.iter().map(|what| what.label.to_owned()));
     for variant in &results.variants {
-        let ends =
-            columns.iter().map(|what| variant.ends.get(&what.name()).map_or_else(String::new, |e| what.estimated(e)));
+        let ends = columns
+            .iter()
+            .map(|what| variant.ends.get(what.name).map_or_else(String::new, |e| e.written(|value| what.shown(value))));
         rows.push(std::iter::once(variant.name.clone()).chain(ends).collect());
     }
     rows
@@ -98,7 +98,7 @@ fn paper_values(results: &Results) -> String {
     let head = ["", "paper", "here"].map(str::to_owned);
     let row = |value: &Beside| {
         let unit = if value.unit.is_empty() { String::new() } else { format!(" {}", value.unit) };
-        let ours = value.ours.as_ref().map_or_else(String::new, |ours| value.what.estimated(ours));
+        let ours = value.ours.as_ref().map_or_else(String::new, |ours| ours.written(|number| value.what.shown(number)));
         vec![value.name.clone(), format!("{}{unit}", value.paper), ours]
     };
     table(&head, &results.paper_values.iter().map(row).collect::<Vec<_>>())

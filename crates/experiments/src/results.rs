@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use federated::{
+    metrics::{Measures, Metric, Metrics},
     price::Price,
-    sweep::{bootstrap::Estimate, measure::Measure},
+    sweep::bootstrap::{Estimate, number},
 };
 use serde::Serialize;
 
@@ -14,7 +15,6 @@ use crate::{
     readme,
     training::Outcome,
     verdict::Verdict,
-    what::What,
 };
 
 /// What an experiment came to.
@@ -64,16 +64,17 @@ pub(crate) struct OfVariant {
 #[derive(Debug, Serialize)]
 pub(crate) struct OfSeed {
     rounds: u64,
-    /// Smoothed over the last evaluations.
-    accuracy_top1: f64,
-    /// The last evaluation alone.
-    last_accuracy_top1: f64,
-    #[serde(serialize_with = "federated::sweep::bootstrap::number")]
-    perplexity: f64,
+    /// The headline, smoothed over the last evaluations, and after `last_` that of the last alone; and what is shown beside it.
+    #[serde(flatten)]
+    ends: BTreeMap<String, End>,
     /// Under a name that says what it means.
     #[serde(flatten)]
     price: Option<Price>,
 }
+
+/// A number at the end of a run.
+#[derive(Debug, Serialize)]
+struct End(#[serde(serialize_with = "number")] f64);
 
 /// A number of the paper, and ours.
 #[derive(Debug, Serialize)]
@@ -84,7 +85,7 @@ pub(crate) struct Beside {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ours: Option<Estimate>,
     #[serde(skip)]
-    pub(crate) what: What,
+    pub(crate) what: &'static Metric,
 }
 
 impl Results {
@@ -125,13 +126,11 @@ impl Results {
 }
 
 impl OfVariant {
-    pub(crate) fn new(outcome: &Outcome<'_>, columns: &[What]) -> Self {
-        let end = |what: &What| (what.name(), outcome.estimate(*what, None));
-        let seed = |run: &Vec<federated::metrics::Metrics>| OfSeed {
+    pub(crate) fn new(outcome: &Outcome<'_>, columns: &[&'static Metric]) -> Self {
+        let end = |what: &&'static Metric| (what.name.to_owned(), outcome.estimate(what, None));
+        let seed = |run: &Vec<Metrics>| OfSeed {
             rounds: run.last().map_or(0, |line| line.round),
-            accuracy_top1: Measure::AccuracyTop1.last(run),
-            last_accuracy_top1: run.last().map_or(f64::NAN, |line| line.accuracy_top1),
-            perplexity: Measure::Perplexity.last(run),
+            ends: ends(run),
             price: run.last().map(|line| line.price),
         };
         Self {
@@ -141,4 +140,12 @@ impl OfVariant {
             seeds: outcome.runs.seeds.iter().map(seed).collect(),
         }
     }
+}
+
+/// Where a run ended, by name.
+fn ends(run: &[Metrics]) -> BTreeMap<String, End> {
+    let measures = Measures::of(run);
+    let alone = run.last().map_or(f64::NAN, |line| line.measured.headline());
+    let shown = measures.shown_first().map(|metric| (metric.name.to_owned(), End(metric.last(run))));
+    shown.chain([(format!("last_{}", measures.headline.name), End(alone))]).collect()
 }

@@ -9,16 +9,16 @@ use durable::files;
 use federated::{
     config::{Config, Document},
     engine::Means,
+    metrics::Metric,
     model_folder,
     run::{MODEL_FOLDER, Opened},
     sweep::{self, bootstrap::Estimate, folder_name, summary::Runs},
 };
-use lm::metrics::Metrics;
+use lm::metrics::Counts;
 
 use crate::{
     error::ExperimentError,
     format::{Experiment, Variant},
-    what::What,
 };
 
 /// How an experiment is run.
@@ -57,28 +57,18 @@ pub(crate) struct Outcome<'a> {
     pub(crate) config: Config,
     pub(crate) runs: Runs,
     /// What the last models were asked, where anything was.
-    pub(crate) ends: Vec<Metrics>,
+    pub(crate) ends: Vec<Counts>,
 }
 
 impl Outcome<'_> {
     /// A number, the mean over the seeds, at a round or at the end.
-    pub(crate) fn estimate(&self, what: What, at: Option<u64>) -> Estimate {
-        let of_end = |end: &Metrics| match what {
-            What::AccuracyTop1 => end.accuracy.map(|a| a[0]),
-            What::AccuracyTop3 => end.accuracy.map(|a| a[1]),
-            What::AccuracyInVocabulary => end.accuracy_in_vocabulary,
-            What::Perplexity => end.perplexity,
-            other => {
-                let shares = end.headedness?[other.head()?];
-                Some(shares.iter().enumerate().map(|(words, share)| words as f64 * share).sum())
-            }
-        };
-        let asked = what.head().is_some() || !self.variant.evaluate_on.is_empty();
-        let ends: Option<Vec<f64>> = self.ends.iter().map(of_end).collect();
-        match (what.measure(), ends) {
-            (_, Some(ends)) if asked && at.is_none() && !ends.is_empty() => Estimate::of(&ends),
-            (Some(measure), _) => self.runs.at(measure, at.unwrap_or(u64::MAX)),
-            (None, _) => Estimate::of(&[]),
+    pub(crate) fn estimate(&self, what: &Metric, at: Option<u64>) -> Estimate {
+        let asked = !what.is_in_lines() || !self.variant.evaluate_on.is_empty();
+        let ends: Option<Vec<f64>> = self.ends.iter().map(|end| what.of_counts(end)).collect();
+        match ends {
+            Some(ends) if asked && at.is_none() && !ends.is_empty() => Estimate::of(&ends),
+            _ if what.is_in_lines() => self.runs.at(what, at.unwrap_or(u64::MAX)),
+            _ => Estimate::of(&[]),
         }
     }
 }
@@ -129,7 +119,7 @@ impl Job<'_> {
             .iter()
             .chain(paper_value.iter().map(|v| &v.what))
             .chain(expect.iter().filter_map(|e| e.what.as_ref()));
-        asked.chain(plot.iter().map(|p| &p.y)).any(|what| what.head().is_some())
+        asked.chain(plot.iter().map(|p| &p.y)).any(|what| !what.is_in_lines())
     }
 
     /// The settings of a variant, started from a model or not.
@@ -187,7 +177,7 @@ impl Job<'_> {
     }
 
     /// What the last model of a run predicts of whoever it is to be measured on.
-    fn end(&self, variant: &Variant, folder: &Path) -> Result<Metrics, ExperimentError> {
+    fn end(&self, variant: &Variant, folder: &Path) -> Result<Counts, ExperimentError> {
         let text = files::read_text(&folder.join(federated::run::CONFIG_FILE))?;
         let mut set = variant.evaluate_on.clone();
         set.extend(start_from(folder, None));
@@ -200,8 +190,7 @@ impl Job<'_> {
         let opened = Opened::new(&config)?;
         let (learner, model) = (opened.learner(), opened.first_parameters());
         let held_out = opened.held_out(&config.evaluation)?;
-        let counts = held_out.evaluate(learner, model, self.means.kernels, self.means.threads)?;
-        Ok(Metrics::from(&counts))
+        Ok(held_out.evaluate(learner, model, self.means.kernels, self.means.threads)?)
     }
 }
 

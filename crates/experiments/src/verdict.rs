@@ -1,9 +1,13 @@
 //! Whether what must hold holds.
 
-use federated::{report::four_digits, sweep::bootstrap::Estimate};
+use federated::{
+    metrics::{Measures, Metric},
+    numbers::four_digits,
+    sweep::bootstrap::Estimate,
+};
 use serde::Serialize;
 
-use crate::{accounting::Computed, format::Expect, training::Outcome, what::What};
+use crate::{accounting::Computed, format::Expect, training::Outcome};
 
 /// What came of an expectation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -82,12 +86,12 @@ fn compare(expect: &Expect, what: &str, value: impl Fn(&str) -> f64, shown: impl
 }
 
 /// Which number; the format sees to it that it is there.
-fn asked(expect: &Expect) -> What {
-    expect.what.unwrap_or_default()
+fn asked(expect: &Expect) -> &'static Metric {
+    expect.what.unwrap_or_else(|| Measures::of([]).headline)
 }
 
 fn described(expect: &Expect) -> String {
-    let label = asked(expect).label();
+    let label = asked(expect).label;
     match (expect.reach, expect.at) {
         (Some(reach), _) => format!("the rounds to a {label} of {}", asked(expect).shown(reach)),
         (None, Some(at)) => format!("{label} at round {at}"),
@@ -106,12 +110,12 @@ fn shown(expect: &Expect, value: f64) -> String {
 /// The number of a variant that is compared.
 fn number(expect: &Expect, outcome: &Outcome<'_>) -> f64 {
     let what = asked(expect);
-    match (expect.reach, what.measure()) {
-        (Some(reach), Some(measure)) => {
-            let reached = |value: f64| if what.is_good() { value >= reach } else { value <= reach };
+    match expect.reach {
+        Some(reach) if what.is_in_lines() => {
             let rounds = outcome.runs.seeds.iter().map(|run| {
-                let curve = measure.curve(run, measure.is_smoothed());
-                curve.iter().find(|(_, value)| reached(*value)).map_or(f64::INFINITY, |(round, _)| *round as f64)
+                let curve = what.curve(run, what.smoothed);
+                let reached = curve.iter().find(|(_, value)| what.goal.reaches(*value, reach));
+                reached.map_or(f64::INFINITY, |(round, _)| *round as f64)
             });
             Estimate::of(&rounds.collect::<Vec<f64>>()).mean
         }
@@ -185,7 +189,7 @@ mod tests {
                     if experiment.kind == Kind::Accounting || expect.at.is_some() || expect.reach.is_some() {
                         continue;
                     }
-                    let number = |of: &str| mean_of(&kept, of, &asked(expect).name());
+                    let number = |of: &str| mean_of(&kept, of, &asked(expect).name);
                     let again = weigh(expect, &described(expect), number, |value| shown(expect, value));
                     assert_eq!(
                         (Some(again.text.as_str()), Some(again.holds)),

@@ -6,7 +6,6 @@
 //! | [`run`]        | a run is a folder: begun, resumed, ended                                |
 //! | [`round`]      | the loop: open this file first                                          |
 //! | [`config`]     | what a run is, as a person writes it                                    |
-//! | [`chart`]      | line charts as SVG                                                      |
 //! | [`plan`]       | everything that was decided before the first round, from one place      |
 //! | [`propose`]    | what a target asks for, by the recipes of the papers                    |
 //! | [`forecast`]   | what a plan will cost: epsilon, memory, bytes, and time, by a rehearsal  |
@@ -18,19 +17,15 @@
 //! | [`engine`]     | who computes what users learn                                           |
 //! | [`checkpoint`] | the state of a run as a file                                           |
 //! | [`model_folder`] | models on disk                                                       |
-//! | [`calendar`]   | seconds as dates                                                       |
 //! | [`heads`]      | heads of a ledger that lie beside it, and whether it is theirs          |
 //! | [`ledger_file`] | a ledger in a file, with what belongs to it beside it                 |
 //! | [`metrics`]    | what a run measures, as the lines of its files                          |
+//! | [`numbers`]    | numbers as people read them                                             |
 //! | [`price`]      | an epsilon together with what it means                                  |
-//! | [`report`]     | a run on one page, and several over one another                         |
 //! | [`sweep`]      | many runs of one question, and what comes of them together              |
-//! | [`tensorboard`] | what a run measured, for TensorBoard                                   |
 //! | [`vocabulary_ledger`] | the entry of a vocabulary that was counted in users' text       |
 //! | [`optimizer`]  | what the server does with a released average                            |
 
-pub mod calendar;
-pub mod chart;
 pub mod checkpoint;
 pub mod cohort;
 pub mod config;
@@ -40,20 +35,18 @@ pub mod fleet;
 pub mod forecast;
 pub mod heads;
 pub mod ledger_file;
-mod markup;
 pub mod metrics;
 pub mod model_folder;
+pub mod numbers;
 pub mod optimizer;
 pub mod plan;
 pub mod population;
 pub mod price;
 pub mod propose;
 pub mod randomness;
-pub mod report;
 pub mod round;
 pub mod run;
 pub mod sweep;
-pub mod tensorboard;
 pub mod test_sets;
 pub mod vocabulary_ledger;
 

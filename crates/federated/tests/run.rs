@@ -11,12 +11,12 @@ use keyhush_federated::{
         Stop,
         simulated::{self, Simulated},
     },
-    metrics::{DIAGNOSTICS_FILE, METRICS_FILE, Metrics},
+    metrics::{DIAGNOSTICS_FILE, METRICS_FILE, Metrics, prediction::PERPLEXITY},
     model_folder,
     plan::Plan,
     population::Population,
     price::Meaning,
-    run::{self, Ending, LEDGER_FILE, MODEL_FOLDER, Opened, Over, Run, RunError},
+    run::{self, Ending, Kept, LEDGER_FILE, MODEL_FOLDER, Opened, Over, Run, RunError},
 };
 use ledger::{Body, ImportKind};
 use lm::{folder::Weights, kernels::KernelPath};
@@ -270,7 +270,7 @@ fn p12_only_what_was_released_is_printed_unless_it_is_a_simulation() {
     let fractions: Vec<f64> = metrics(&secret).iter().filter_map(|m| m.fraction_below_clip).collect();
     assert!(fractions.len() == 4 && fractions.iter().all(|f| (f * 12.0).fract().abs() > 1e-9), "{fractions:?}");
     // No file but those of the ledger's vectors and the simulation's diagnostics is of one user or of a sum.
-    for name in ["report.html", METRICS_FILE, "statement.md"] {
+    for name in [METRICS_FILE, "statement.md"] {
         let text = fs::read_to_string(secret.join(name)).unwrap();
         assert!(!text.contains("norm_quantiles") && !text.contains("clipped_share"), "{name}");
     }
@@ -337,7 +337,7 @@ fn p15_a_run_that_starts_from_another_counts_its_cost() {
     let second = whole(&b, &start, 1);
     let lines = metrics(&b);
     assert_eq!(lines[0].price, first.metrics.price, "before its first round it has cost what the other cost");
-    assert!((lines[0].accuracy_top1 - first.metrics.accuracy_top1).abs() < 1e-12);
+    assert!((lines[0].measured.headline() - first.metrics.measured.headline()).abs() < 1e-12);
     assert!(second.metrics.price.epsilon > first.metrics.price.epsilon);
     let ledger = Place::new(b.join(LEDGER_FILE)).read(&[]).unwrap();
     assert_eq!(ledger.imports().len(), 1);
@@ -387,7 +387,8 @@ fn without_noise_epsilon_is_infinite_and_the_model_learns() {
     assert!(!ending.metrics.price.epsilon.is_finite());
     assert!(ending.sentence.contains("no privacy at all"), "{}", ending.sentence);
     let lines = metrics(folder.path());
-    let (first, last) = (lines[0].perplexity.unwrap(), lines.last().unwrap().perplexity.unwrap());
+    let perplexity = |line: &Metrics| line.measured.get(&PERPLEXITY).unwrap();
+    let (first, last) = (perplexity(&lines[0]), perplexity(lines.last().unwrap()));
     assert!(last < 0.7 * first, "{first} to {last}");
 }
 
@@ -410,8 +411,9 @@ fn p23_a_simulation_promises_nothing_anywhere() {
     assert!(!text(METRICS_FILE).contains("\"epsilon\"") && !text(METRICS_FILE).contains("\"rho\""));
     let json = serde_json::to_value(&ending).unwrap();
     assert!(json.get("epsilon").is_none() && json["epsilon_if_secret"].is_number(), "{json}");
-    let report = text("report.html");
-    assert!(report.contains("none: simulated") && !report.contains("<dt>Epsilon</dt>"));
+    let kept = Kept::read(folder.path()).unwrap();
+    assert!(kept.is_simulation() && kept.price().meaning == Meaning::IfSecret);
+    assert_eq!((kept.price(), kept.sentence), (ending.price, ending.sentence), "the folder says the same");
 }
 
 /// A secret run on sentences that a program made up was headlined "for each user".
@@ -421,7 +423,8 @@ fn p23_secret_noise_on_a_made_up_crowd_protects_nobody_and_says_so() {
     let ending = whole(folder.path(), &["noise_seed="], 1);
     assert!(ending.sentence.contains("made-up users") && ending.sentence.contains("nobody real is protected"));
     let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
-    for name in ["statement.md", "report.html", "model/README.md"] {
+    assert!(Kept::read(folder.path()).unwrap().remark().contains("nobody real is protected"));
+    for name in ["statement.md", "model/README.md"] {
         assert!(text(name).contains("nobody real is protected"), "{name}");
     }
     let first = text(METRICS_FILE).lines().next().unwrap().to_owned();
@@ -458,7 +461,7 @@ fn p23_a_run_that_is_not_over_states_its_whole_plan() {
     for _ in 0..2 {
         run.step(&mut fleet, &Stop::new()).unwrap();
     }
-    let ending = run.report().unwrap();
+    let ending = run.so_far().unwrap();
     let whole = plan.epsilon(plan.rounds).unwrap().get();
     assert!((ending.price.epsilon.get() / whole - 1.0).abs() < 1e-6, "{} and {whole}", ending.price.epsilon);
     assert!(ending.price.epsilon > plan.epsilon(2).unwrap());

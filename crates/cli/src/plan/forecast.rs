@@ -3,13 +3,13 @@
 use std::io::Write;
 
 use federated::{
-    chart::{Chart, Series},
     config::{AggregationKind, DataKind, MechanismKind},
     forecast::{self, Forecast, Memory, Point, rehearsal::Rehearsal},
     plan::Plan,
     run::Opened,
 };
 use privacy::Epsilon;
+use report::chart::{Chart, Series};
 
 use super::words;
 use crate::columns::{self, Align};

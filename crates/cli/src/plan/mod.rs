@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use federated::{
-    chart::Chart,
     config::{Document, FIRST_RUN},
     forecast::Forecast,
     plan::Plan,
     run::{Opened, RunError},
 };
+use report::chart::Chart;
 
 use self::proposal::TargetArgs;
 use crate::{

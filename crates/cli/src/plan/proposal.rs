@@ -4,13 +4,13 @@ use std::{collections::BTreeSet, io::Write};
 
 use clap::Args;
 use federated::{
-    chart::{Chart, Series},
     config::{Config, Document, MechanismKind, explained},
     plan::Plan,
     propose::{Ask, Candidate, Proposal, ROUNDS_PER_DAY, SERVED, propose, settings},
     run::Opened,
 };
 use privacy::{Delta, Epsilon};
+use report::chart::{Chart, Series};
 use serde::Serialize;
 
 use super::{Written, words, write_chart, write_settings};

@@ -3,8 +3,8 @@
 use std::{io::Write, path::PathBuf};
 
 use clap::Args;
-use federated::chart::{Chart, Series};
 use privacy::{AccountantKind, query::Query};
+use report::chart::{Chart, Series};
 
 use super::query::{AccountantName, QueryArgs};
 use crate::failure::BadInput;

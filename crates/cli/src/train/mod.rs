@@ -3,22 +3,22 @@
 mod ranks;
 mod watch;
 
-use std::{
-    path::{Path, PathBuf},
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use federated::{
-    calendar::Moment,
     config::{AggregationKind, Config, ConfigError, Document, FIRST_RUN},
     engine::{self, Engine, EngineError, Means},
     fleet::{Fleet, simulated},
     metrics::Metrics,
     plan::Plan,
-    report::REPORT_FILE,
     round::Done,
     run::{self, Ending, Opened, Run, RunError, STATEMENT_FILE},
+};
+use jiff::Timestamp;
+use report::{
+    run::{REPORT_FILE, write as write_report},
+    tensorboard,
 };
 
 use self::{ranks::Ranks, watch::Watch};
@@ -290,9 +290,11 @@ fn carry_out(
     }
     // Shown also to who wants no progress: they say that something is not as it should be.
     run.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
+    let started = run.started();
     if matches!(way, Way::End) {
-        return Ok(run.finish()?);
+        return shown_at_the_end(run.finish()?, folder, started);
     }
+    tensorboard::write(folder, started)?;
     let mut watch = Watch::new(quiet, plan.rounds, run.state().round, run.history().last())?;
     loop {
         let step = run.step(fleet, stop)?;
@@ -303,12 +305,16 @@ fn carry_out(
             watch.say(&without_groups(done));
         }
         watch.tick(run.state().round, step.metrics.as_ref());
+        if step.metrics.is_some() {
+            tensorboard::write(folder, started)?;
+        }
         if step.over.is_some() {
             break;
         }
         if stop.is_asked() {
             run.checkpoint()?;
-            run.report()?;
+            run.so_far()?;
+            write_report(folder)?;
             watch.finish();
             let (round, folder) = (run.state().round, folder.display());
             let said = format!(
@@ -318,10 +324,18 @@ fn carry_out(
         }
     }
     watch.finish();
-    Ok(match after {
+    let ending = match after {
         After::Close => run.finish()?,
         After::Choose => run.finish_undecided()?,
-    })
+    };
+    shown_at_the_end(ending, folder, started)
+}
+
+/// Writes what shows a run that is over, from its folder.
+fn shown_at_the_end(ending: Ending, folder: &Path, started: u64) -> anyhow::Result<Ending> {
+    tensorboard::write(folder, started)?;
+    write_report(folder)?;
+    Ok(ending)
 }
 
 /// Why a round was done without some of its groups.
@@ -358,8 +372,12 @@ fn quoted(text: &str) -> Result<String, BadInput> {
 }
 
 fn out(args: &TrainArgs) -> PathBuf {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    args.out.clone().unwrap_or_else(|| Path::new("runs").join(Moment::new(now).stamp()))
+    args.out.clone().unwrap_or_else(|| Path::new("runs").join(stamp()))
+}
+
+/// Now, in UTC, for the name of a folder: `2026-11-16-093005`.
+pub(crate) fn stamp() -> String {
+    Timestamp::now().strftime("%Y-%m-%d-%H%M%S").to_string()
 }
 
 /// What is wrong with settings is bad input.
@@ -417,7 +435,8 @@ fn announce(ending: &Ending, folder: &Path, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Accuracy and price, as progress shows them.
+/// The headline and the price, as progress shows them.
 fn shown(metrics: &Metrics) -> String {
-    format!("top-1 {:.1} %, epsilon {}", 100.0 * metrics.accuracy_top1, metrics.price.words())
+    let headline = metrics.measured.measures().headline;
+    format!("{} {}, epsilon {}", headline.label, headline.shown(metrics.measured.headline()), metrics.price.words())
 }

@@ -550,6 +550,13 @@ impl ConfigError {
 }
 
 impl Config {
+    /// Users of a round, as the schedule says.
+    #[must_use]
+    pub fn cohort(&self, round: u64) -> u64 {
+        let changes = self.schedule.iter().take_while(|change| change.from <= round);
+        changes.filter_map(|change| change.cohort).last().unwrap_or(self.participation.cohort)
+    }
+
     /// The configuration as TOML, with nothing left out that is not a default.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ use ledger::{Attempt, Failure, FailureReason, Ledger, LedgerStore, Participation
 use super::{Loop, RoundError};
 use crate::{
     fleet::{At, Fleet},
-    plan::{Phase, Plan},
+    plan::{BEFORE, Phase, Plan},
 };
 
 /// Attempts at a step that may fail before the run stops. By chance alone a round fails once in `2^failure_bits`; one spoiler
@@ -71,14 +71,19 @@ pub(crate) fn failures<'l, S: LedgerStore>(plan: &Plan, ledger: &'l Ledger<S>, r
     ledger.failures(&phase.stream, round - phase.first)
 }
 
+/// The releases of a run's rounds, in order, as its ledger has planned them.
+pub(crate) fn rounds<S: LedgerStore>(ledger: &Ledger<S>) -> impl Iterator<Item = &ledger::Phase> {
+    ledger.plan().phases.iter().filter(|phase| phase.stream != BEFORE)
+}
+
 /// How many rounds are over: released, or passed over because they failed.
-pub(crate) fn settled_rounds<S: LedgerStore>(plan: &Plan, ledger: &Ledger<S>) -> u64 {
+pub(crate) fn settled_rounds<S: LedgerStore>(ledger: &Ledger<S>) -> u64 {
     let released = ledger.releases();
-    let of_phase = |phase: &Phase| {
+    let of_phase = |phase: &ledger::Phase| {
         let passed_over = if phase.participation.is_sampled() { ledger.failed_steps(&phase.stream).count() } else { 0 };
         released.get(&phase.stream).copied().unwrap_or_default() + passed_over as u64
     };
-    plan.phases().iter().map(of_phase).sum()
+    rounds(ledger).map(of_phase).sum()
 }
 
 impl<'a, S: LedgerStore> Loop<'a, S> {

@@ -1,4 +1,4 @@
-//! What a run leaves behind: the model, the statement, the report.
+//! What a run leaves behind: the model and the statement.
 
 use std::path::Path;
 
@@ -12,13 +12,11 @@ use lm::folder::{Folder, Guarantee, Learned, LearnedConfig, LearnedPart, Weights
 use privacy::{Epsilon, Rho};
 use serde::{Deserialize, Serialize};
 
-use super::{MODEL_FOLDER, Over, Run, RunError, STATEMENT_FILE, STATEMENT_JSON, is_undecided};
+use super::{MODEL_FOLDER, Over, Run, RunError, STATEMENT_FILE, STATEMENT_JSON, is_undecided, kept::sentence};
 use crate::{
-    calendar::Moment,
-    metrics::Metrics,
+    metrics::{Metrics, Smoothed},
     model_folder,
     price::{Meaning, Price},
-    report::{Cost, REPORT_FILE, Report, grouped},
 };
 use durable::files;
 
@@ -34,8 +32,9 @@ pub struct Ending {
     pub stopped: Option<String>,
     /// The last evaluation.
     pub metrics: Metrics,
-    /// Top 1, the mean over the last five evaluations, as in the papers.
-    pub smoothed_accuracy_top1: f64,
+    /// The headline, the mean over the last five evaluations, as in the papers.
+    #[serde(flatten)]
+    pub smoothed: Smoothed,
     /// Whether the noise could be repeated.
     pub simulated: bool,
     /// What the statement says: `epsilon`, or `epsilon_if_secret` where nothing is guaranteed.
@@ -50,43 +49,17 @@ pub struct Ending {
 }
 
 impl Run<'_> {
-    /// Writes the report of what there is so far.
+    /// Writes the statement of what there is so far, and says where the run stands.
     ///
     /// # Errors
     /// When the disk fails.
-    pub fn report(&self) -> Result<Ending, RunError> {
+    pub fn so_far(&self) -> Result<Ending, RunError> {
         let statement = write_statement(&self.folder, self.ledger())?;
-        let markdown = statement.to_markdown();
-        let ending = self.ending(&statement)?;
-        let title = self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let participations = ending.metrics.planned_participations;
-        let report = Report {
-            title: &title,
-            started: &Moment::new(self.started).to_string(),
-            sentence: &ending.sentence,
-            simulated: ending.simulated,
-            price: ending.price,
-            remark: &remark(&statement),
-            delta: self.plan.ledger.delta,
-            settings: &self.plan.settings,
-            metrics: &self.history,
-            timing: &self.timings()?,
-            failed: &self.failed(),
-            cost: Cost {
-                population: self.plan.ledger.population,
-                planned_participations: participations,
-                most_tokens: self.plan.local.most_tokens.map(|most| participations.saturating_mul(most as u64)),
-                simulated_tokens: ending.simulated.then_some(self.tokens),
-            },
-            statement: &markdown,
-            ledger_head: &ending.ledger_head,
-        };
-        files::write(&self.folder.join(REPORT_FILE), report.html()?.as_bytes())?;
-        Ok(ending)
+        self.ending(&statement)
     }
 
-    /// Ends the run for good: the last evaluation, the ledger closed and what its noise was drawn from destroyed, the report,
-    /// then the model.
+    /// Ends the run for good: the last evaluation, the ledger closed and what its noise was drawn from destroyed, the
+    /// statement, then the model.
     ///
     /// # Errors
     /// When the disk fails.
@@ -136,9 +109,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes report and model.
+    /// Writes statement and model.
     fn leave(&self) -> Result<Ending, RunError> {
-        let ending = self.report()?;
+        let ending = self.so_far()?;
         let statement = Statement::of(self.ledger())?;
         let guarantee = if is_undecided(&self.folder) {
             Guarantee::None {
@@ -173,63 +146,32 @@ impl Run<'_> {
             Some(last) => last.clone(),
             None => self.measure()?,
         };
-        let accuracies: Vec<f64> = self.history.iter().map(|m| m.accuracy_top1).collect();
-        let smoothed = crate::report::smoothed(&accuracies).last().copied().unwrap_or(metrics.accuracy_top1);
+        let history = if self.history.is_empty() { std::slice::from_ref(&metrics) } else { &self.history };
+        let smoothed = Smoothed::of(history);
         let stopped = match &self.over {
             None | Some(Over::Done) => None,
             Some(Over::Budget(why)) => Some(format!("the budget: {why}")),
             Some(Over::Accurate) => Some("the accuracy that was asked for is reached".into()),
             Some(Over::ByHand) => Some("it was ended by hand".into()),
         };
-        let mut ending = Ending {
+        let (rounds, config) = (self.state().round, &self.plan.config);
+        Ok(Ending {
             folder: self.folder.display().to_string(),
-            rounds: self.state().round,
+            rounds,
             stopped,
-            smoothed_accuracy_top1: smoothed,
+            smoothed,
             simulated: self.is_simulation(),
             price: price(statement),
             delta: self.plan.ledger.delta.get(),
-            sentence: String::new(),
+            sentence: sentence(config, rounds, Some(&metrics), &self.failed(), statement),
             ledger_head: statement.ledger.head.to_string(),
             metrics,
-        };
-        ending.sentence = self.sentence(&ending, statement);
-        Ok(ending)
-    }
-
-    /// What a person can quote: the accuracy, for whom it was paid, and the price, if there is one (rule P23).
-    fn sentence(&self, ending: &Ending, statement: &Statement) -> String {
-        let Ending { rounds, metrics, simulated, price, .. } = ending;
-        let unit = statement.unit.name();
-        let made_up = if statement.data.is_made_up() { "made-up " } else { "" };
-        let (cohort, population) = (grouped(self.plan.stage(*rounds).cohort), grouped(statement.population));
-        let accuracy = 100.0 * metrics.accuracy_top1;
-        let mood = if *simulated { "In simulation, the model predicts" } else { "The model predicts" };
-        let failed = match self.failed().iter().filter(|failed| failed.passed_over).count() {
-            0 => String::new(),
-            passed_over => format!(", {passed_over} of which came to nothing"),
-        };
-        let done = format!(
-            "{mood} {accuracy:.1} % of the next words of held-out users after {rounds} rounds of {cohort} of {population} {made_up}{unit}s{failed}"
-        );
-        if !price.epsilon.is_finite() {
-            return format!("{done}, with no privacy at all (epsilon is infinite).");
-        }
-        let (epsilon, delta) = (rounded_up(price.epsilon.get()), format!("{:e}", statement.guarantee.delta.get()));
-        let (adjacency, counted) = (statement.adjacency, counted(statement));
-        let private = format!("{unit}-level ({epsilon}, {delta})-differential privacy ({adjacency}){counted}");
-        match (price.meaning, &statement.data) {
-            (Meaning::IfSecret, _) => {
-                format!("{done}. No guarantee: the noise was simulated; with secret noise it would be {private}.")
-            }
-            (_, DataSource::MadeUp { .. }) => format!("{done}, with {private}; nobody real is protected."),
-            (_, DataSource::Users { .. }) => format!("{done}, with {private}."),
-        }
+        })
     }
 }
 
 /// The epsilon of a statement: what is guaranteed, or what would be.
-fn price(statement: &Statement) -> Price {
+pub(super) fn price(statement: &Statement) -> Price {
     let guarantee = &statement.guarantee;
     price_of(guarantee.epsilon, guarantee.rho, guarantee.epsilon_if_secret)
 }
@@ -259,17 +201,11 @@ pub fn stated(folder: &Path) -> Option<Price> {
 }
 
 /// What an epsilon counts beside this run (rule P22).
-fn counted(statement: &Statement) -> String {
+pub(super) fn counted(statement: &Statement) -> String {
     match statement.guarantee.sweep_runs {
         0 => String::new(),
         others => format!(", all {} runs of its sweep counted", others + 1),
     }
-}
-
-/// What must be said beside an epsilon.
-fn remark(statement: &Statement) -> String {
-    let nobody = if statement.data.is_made_up() { ", of a made-up crowd: nobody real is protected" } else { "" };
-    counted(statement) + nobody
 }
 
 /// Whom a model's guarantee is for.

@@ -42,9 +42,6 @@ pub enum RunError {
     /// An evaluation.
     #[error(transparent)]
     Evaluate(#[from] LearnerError),
-    /// A page.
-    #[error(transparent)]
-    Chart(#[from] crate::chart::ChartError),
     /// There is a run already.
     #[error("{0} holds a run already: go on with --resume {0}, or choose another folder", path.display())]
     Taken {

@@ -1,9 +1,12 @@
 //! What a run does and says when an attempt at a round came to nothing.
 
-use ledger::Failure;
+use ledger::{Failure, Ledger};
 
 use super::{Run, RunError, Step};
-use crate::{plan::Phase, round::attempts::Failed};
+use crate::{
+    ledger_file::FileStore,
+    round::attempts::{Failed, rounds},
+};
 
 impl Run<'_> {
     /// Goes on after an attempt that failed, which is recorded. A round that is passed over is followed by the evaluation and the
@@ -20,14 +23,21 @@ impl Run<'_> {
     /// The attempts that came to nothing, in order, as the ledger has them.
     #[must_use]
     pub fn failed(&self) -> Vec<Failed> {
-        self.plan.phases().iter().flat_map(|phase| self.failed_of(phase)).collect()
+        failed_attempts(self.ledger())
     }
+}
 
-    fn failed_of<'p>(&'p self, phase: &'p Phase) -> impl Iterator<Item = Failed> + 'p {
+/// The attempts that came to nothing, in order, as a ledger has them.
+pub(super) fn failed_attempts(ledger: &Ledger<FileStore>) -> Vec<Failed> {
+    let mut all = Vec::new();
+    let mut first = 0;
+    for phase in rounds(ledger) {
         let passed_over = phase.participation.is_sampled();
-        let failed =
-            move |round: u64, Failure { attempt, reason }: Failure| Failed { round, attempt, reason, passed_over };
-        let steps = self.ledger().failed_steps(&phase.stream);
-        steps.flat_map(move |(step, all)| all.iter().map(move |one| failed(phase.first + step, *one)))
+        for (step, failures) in ledger.failed_steps(&phase.stream) {
+            let failed = |Failure { attempt, reason }| Failed { round: first + step, attempt, reason, passed_over };
+            all.extend(failures.iter().copied().map(failed));
+        }
+        first += phase.rounds;
     }
+    all
 }

@@ -11,8 +11,8 @@
 //! | `checkpoints/`      | the two newest states                                                                |
 //! | `model/`            | the model at the end                                                                 |
 //! | `statement.md`, `.json` | the guarantee, from the ledger                                                   |
-//! | `report.html`       | all of it on one page                                                                |
-//! | `events.out.tfevents.keyhush` | for TensorBoard                                                            |
+//!
+//! Pages and the file for TensorBoard are made from these by the crate `report` ([`Kept`]).
 //!
 //! Killed at any moment, a run goes on from its newest checkpoint: what the ledger has beyond it is applied again, never
 //! released again, and evaluated where that was due. So a simulation ends with the same model, metrics and events. With secret
@@ -24,6 +24,7 @@ mod beginning;
 mod ending;
 mod error;
 mod failed;
+mod kept;
 mod opened;
 mod price;
 
@@ -37,6 +38,7 @@ use self::beginning::{Beginning, Changed};
 pub use self::{
     ending::{Ending, stated},
     error::RunError,
+    kept::{Kept, timing},
     opened::Opened,
 };
 use crate::ledger_file::{FileStore, Place};
@@ -47,17 +49,19 @@ use crate::{
     evaluate::HeldOut,
     fleet::{Fleet, Stop},
     heads::{self, HeadsError},
-    metrics::{DIAGNOSTICS_FILE, DiagnosticsHead, METRICS_FILE, Metrics, TIMING_FILE, Timing},
+    metrics::{
+        DIAGNOSTICS_FILE, DiagnosticsHead, METRICS_FILE, Measured, Metrics, TIMING_FILE, prediction::NEXT_WORDS,
+    },
     plan::{BEFORE, Phase, Plan},
     randomness::RunRandomness,
     round::{
         Done, Loop, Replayed, Round, RoundError, State,
         attempts::{Failed, settled_rounds},
     },
-    tensorboard,
 };
 use durable::files::{self, FileError, Lines};
 use ledger::{Attempt, Ended, Import, Ledger, PseudonymKey, Publication, Unit, statement::Statement};
+use lm::metrics::Targets;
 use privacy::{
     PrivacyEvent,
     rng::{Randomness, SimulationKey},
@@ -315,14 +319,14 @@ impl<'a> Run<'a> {
         kept: Option<u64>,
     ) -> Result<Self, RunError> {
         let simulated = plan.randomness() != Randomness::Secret;
-        let started = ledger.entries()?.next().transpose()?.map_or(0, |entry| entry.time());
+        let started = kept::started(&ledger)?;
         let path = |name: &str| folder.join(name);
         let of_round = |line: &str| serde_json::from_str::<Metrics>(line).ok().map(|m| m.round);
         let metrics =
             Lines::open(&path(METRICS_FILE), |line| of_round(line).is_some_and(|r| kept.is_some_and(|k| r <= k)))?;
         let history = files::read_lines(&path(METRICS_FILE))?;
         // Rounds that the ledger has are not run again, and keep their lines.
-        let recorded = settled_rounds(plan, &ledger);
+        let recorded = settled_rounds(&ledger);
         let of_round = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok()?.get("round")?.as_u64();
         let keep = |line: &str| of_round(line).is_some_and(|round| round < recorded);
         let timing = if simulated { Some(Lines::open(&path(TIMING_FILE), keep)?) } else { None };
@@ -399,7 +403,11 @@ impl<'a> Run<'a> {
 
     fn is_over(&self) -> Option<Over> {
         let round = self.rounds.state().round;
-        let reached = |line: &Metrics| self.plan.evaluation.stop_at_accuracy.is_some_and(|a| line.accuracy_top1 >= a);
+        let reaches = |Metrics { measured, .. }: &Metrics, target| {
+            measured.measures().headline.goal.reaches(measured.headline(), target)
+        };
+        let reached =
+            |line: &Metrics| self.plan.evaluation.stop_at_accuracy.is_some_and(|target| reaches(line, target));
         if let Some(over @ Over::Budget(_)) = &self.over {
             return Some(over.clone());
         }
@@ -436,9 +444,6 @@ impl<'a> Run<'a> {
         self.metrics.append(&line)?;
         self.metrics.sync()?;
         self.history.push(line.clone());
-        let path = self.folder.join(tensorboard::EVENTS_FILE);
-        let events = tensorboard::events(&self.history, &self.timings()?, self.started as f64);
-        tensorboard::save(&path, &events).map_err(files::failed("write", &path))?;
         Ok(Some(line))
     }
 
@@ -446,15 +451,10 @@ impl<'a> Run<'a> {
         let (plan, state) = (self.plan, self.rounds.state());
         let Means { kernels, threads } = self.means;
         let counts = self.held_out.evaluate(self.opened.learner(), &state.model, kernels, threads)?;
-        let measured = lm::metrics::Metrics::from(&counts);
-        let [top1, top3, _] = measured.accuracy.unwrap_or_default();
         Ok(Metrics {
             round: state.round,
-            accuracy_top1: top1,
-            accuracy_top3: top3,
-            accuracy_in_vocabulary: measured.accuracy_in_vocabulary.unwrap_or_default(),
-            perplexity: measured.perplexity.filter(|p| p.is_finite()),
-            targets: measured.tokens,
+            measured: Measured::of(&NEXT_WORDS, &counts),
+            targets: counts.targets(Targets::ALL),
             clip_norm: Some(self.rounds.clip().get()),
             tracked_clip_norm: state.clip.map(|clip| clip.tracked().get()),
             fraction_below_clip: state.fraction_below_clip,
@@ -489,14 +489,6 @@ impl<'a> Run<'a> {
     fn checkpoint_if_due(&mut self) -> Result<(), RunError> {
         let due = self.rounds.state().round.is_multiple_of(self.plan.checkpoint_every);
         if due { self.checkpoint() } else { Ok(()) }
-    }
-
-    /// None where the noise is secret.
-    fn timings(&self) -> Result<Vec<Timing>, RunError> {
-        match self.timing {
-            Some(_) => Ok(files::read_lines(&self.folder.join(TIMING_FILE))?),
-            None => Ok(Vec::new()),
-        }
     }
 
     /// The time as the ledger has it.
@@ -538,6 +530,12 @@ impl<'a> Run<'a> {
     #[must_use]
     pub fn history(&self) -> &[Metrics] {
         &self.history
+    }
+
+    /// When it was begun, in seconds since 1970.
+    #[must_use]
+    pub const fn started(&self) -> u64 {
+        self.started
     }
 
     /// Records what another run of the same sweep cost (rules P15 and P22), unless it is there.
@@ -588,7 +586,7 @@ fn randomness(place: &Place, plan: &Plan, ledger: &Ledger<FileStore>) -> Result<
             RunRandomness::simulated(SimulationKey::with_floating_point_noise(seed))
         }
         Randomness::Secret => {
-            place.settle_cohort_seed(settled_rounds(plan, ledger))?;
+            place.settle_cohort_seed(settled_rounds(ledger))?;
             RunRandomness::secret(place, last_step(plan, ledger))?
         }
     })

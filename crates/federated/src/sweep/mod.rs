@@ -4,18 +4,16 @@
 //! |---------------|-------------------------------------------------------------------------|
 //! | [`grid`]      | the combinations                                                        |
 //! | [`design`]    | the same, each planned before any work                                  |
-//! | [`measure`]   | what is asked of a run                                                  |
 //! | [`bootstrap`] | how sure a mean over seeds is                                           |
 //! | [`summary`]   | the runs of one combination together                                    |
 //! | [`choice`]    | the run that is kept, and the price of having looked at all (rule P15)  |
-//! | [`page`]      | all of it on one page                                                   |
+//!
+//! What shows them is in the crate `report`.
 
 pub mod bootstrap;
 pub mod choice;
 pub mod design;
 pub mod grid;
-pub mod measure;
-pub mod page;
 pub mod summary;
 
 use std::path::Path;

@@ -6,12 +6,20 @@
 
 use std::{fs, path::Path};
 
-use keyhush_federated::{
-    metrics::{Metrics, Timing},
+use federated::{
+    metrics::{
+        Measured, Metric, Metrics, Timing,
+        prediction::{ACCURACY_IN_VOCABULARY, ACCURACY_TOP1, ACCURACY_TOP3, NEXT_WORDS, PERPLEXITY},
+    },
     price::{Meaning, Price},
-    report::{Compared, Cost, Report, overlay},
+    round::attempts::Failed,
+};
+use keyhush_report::{
+    compare::{Compared, overlay},
+    run::{Cost, Report},
     tensorboard,
 };
+use ledger::FailureReason;
 use privacy::{Delta, Epsilon, Rho};
 
 /// Numbers in [-1, 1) that look random and are the same every time.
@@ -22,6 +30,13 @@ impl Noise {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 11) as f64 / (1u64 << 52) as f64 - 1.0
     }
+}
+
+/// What an evaluation measured.
+fn measured(top1: f64, perplexity: Option<f64>) -> Measured {
+    let times = [(&ACCURACY_TOP1, 1.0), (&ACCURACY_TOP3, 1.7), (&ACCURACY_IN_VOCABULARY, 1.2)];
+    let accuracy = |metric: &Metric| Some(top1 * times.iter().find(|(known, _)| *known == metric)?.1);
+    Measured::new(&NEXT_WORDS, |metric| if *metric == PERPLEXITY { perplexity } else { accuracy(metric) })
 }
 
 /// A run of 200 rounds with an evaluation every ten.
@@ -35,10 +50,7 @@ fn sample(seed: u64, speed: f64) -> Vec<Metrics> {
             let clip = 1.0 - 0.55 * learned + 0.02 * noise.next();
             Metrics {
                 round,
-                accuracy_top1: top1,
-                accuracy_top3: top1 * 1.7,
-                accuracy_in_vocabulary: top1 * 1.2,
-                perplexity: Some(2000.0 * (-2.3 * learned + 0.02 * noise.next()).exp()),
+                measured: measured(top1, Some(2000.0 * (-2.3 * learned + 0.02 * noise.next()).exp())),
                 targets: 48_211,
                 clip_norm: Some(clip),
                 tracked_clip_norm: None,
@@ -89,11 +101,11 @@ const STATEMENT: &str = "# Privacy statement\n\n**No guarantee: simulated.** The
 fn report<'a>(metrics: &'a [Metrics], timing: &'a [Timing]) -> Report<'a> {
     Report {
         title: "first-run",
-        started: "2026-11-02 10:14 UTC",
+        started: "2026-11-02 10:14 UTC".into(),
         sentence: "A next-word model of 1,000,000 simulated users, top-1 accuracy 14.6 %. No guarantee.",
         simulated: true,
         price: price(Meaning::IfSecret, 5.3),
-        remark: "",
+        remark: String::new(),
         delta: Delta::new(1e-8).unwrap(),
         settings: SETTINGS,
         metrics,
@@ -105,8 +117,8 @@ fn report<'a>(metrics: &'a [Metrics], timing: &'a [Timing]) -> Report<'a> {
             most_tokens: Some(96_000_000),
             simulated_tokens: Some(31_415_926),
         },
-        statement: STATEMENT,
-        ledger_head: "9f2b6c1de0a84755b0c3d2f1e6a79488c5d0e1f2a3b4c5d6e7f8091a2b3c4d5e",
+        statement: STATEMENT.into(),
+        ledger_head: "9f2b6c1de0a84755b0c3d2f1e6a79488c5d0e1f2a3b4c5d6e7f8091a2b3c4d5e".into(),
     }
 }
 
@@ -157,7 +169,7 @@ fn a_run_is_reported() {
     ] {
         assert!(html.contains(wanted), "{wanted} is missing");
     }
-    let smooth: f64 = metrics[16..].iter().map(|m| m.accuracy_top1).sum::<f64>() / 5.0;
+    let smooth: f64 = metrics[16..].iter().map(|m| m.measured.headline()).sum::<f64>() / 5.0;
     assert!(html.contains(&format!("<dd class=\"value\">{:.2} %</dd>", smooth * 100.0)));
 }
 
@@ -200,7 +212,7 @@ fn runs_are_compared() {
 fn p23_the_tile_shows_what_is_stated_and_not_what_was_spent() {
     let mut metrics = sample(1, 1.0);
     metrics.iter_mut().for_each(|m| m.price.meaning = Meaning::SoFar);
-    let remark = ", all 4 runs of its sweep counted";
+    let remark = ", all 4 runs of its sweep counted".into();
     let stated = Report { simulated: false, price: price(Meaning::Guaranteed, 9.34), remark, ..report(&metrics, &[]) };
     let html = stated.html().unwrap();
     assert!(html.contains("<dt>Epsilon</dt><dd class=\"value\">9.3400</dd>"), "{html}");
@@ -222,11 +234,11 @@ fn what_stands_in_the_files_is_never_markup() {
     let metrics = sample(1, 1.0);
     let html = Report {
         title: evil,
-        started: evil,
+        started: evil.into(),
         sentence: evil,
         settings: evil,
-        statement: &format!("# {evil}\n\n- **{evil}**\n\n`{evil}`"),
-        ledger_head: evil,
+        statement: format!("# {evil}\n\n- **{evil}**\n\n`{evil}`"),
+        ledger_head: evil.into(),
         ..report(&metrics, &[])
     };
     let html = html.html().unwrap();
@@ -263,6 +275,21 @@ fn a_projected_epsilon_is_called_projected() {
 }
 
 #[test]
+fn rounds_that_failed_are_listed_with_what_followed() {
+    let metrics = sample(1, 1.0);
+    let failed = |round, attempt, passed_over| Failed { round, attempt, reason: FailureReason::NotWhole, passed_over };
+    let html = Report { failed: &[failed(1, 0, true), failed(3, 1, false)], ..report(&metrics, &[]) }.html().unwrap();
+    assert_well_formed(&html);
+    assert!(html.contains("<h2>Rounds that failed</h2>"));
+    let words = FailureReason::NotWhole.words();
+    assert!(html.contains(&format!("<tr><th scope=\"row\">1</th><td>1</td><td>{words}</td><td>passed over</td></tr>")));
+    assert!(
+        html.contains("<th scope=\"row\">3</th><td>2</td>") && html.contains("attempted again, with other devices")
+    );
+    assert!(!report(&metrics, &[]).html().unwrap().contains("Rounds that failed"));
+}
+
+#[test]
 fn a_run_that_has_hardly_begun_is_reported() {
     let html = report(&[], &[]).html().unwrap();
     assert_well_formed(&html);
@@ -278,8 +305,8 @@ fn a_run_that_has_hardly_begun_is_reported() {
 fn a_run_that_diverged_is_reported() {
     let mut metrics = sample(1, 1.0);
     for line in &mut metrics[8..] {
-        (line.perplexity, line.clip_norm) = (None, Some(f64::MAX));
-        (line.accuracy_top1, line.fraction_below_clip) = (f64::NAN, Some(f64::NEG_INFINITY));
+        line.measured = measured(f64::NAN, None);
+        (line.clip_norm, line.fraction_below_clip) = (Some(f64::MAX), Some(f64::NEG_INFINITY));
     }
     let html = report(&metrics, &timing()).html().unwrap();
     keep("diverged.html", &html);

@@ -3,6 +3,10 @@
 //!
 //! The pictures stand alone as files and inside pages. They are drawn for light pages; black and white are the only colours
 //! besides those of the series, so that a dark page can exchange the two.
+//!
+//! `plotters` draws; heading, legend, axes and ticks are laid out here, because it puts a legend over the lines, measures text with
+//! the fonts of whoever draws, and leaves a short logarithmic axis almost without ticks. The outermost tag is ours as well, for
+//! a picture that scales and has a title for those who do not see it.
 
 mod axis;
 mod draw;

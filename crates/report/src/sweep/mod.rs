@@ -1,42 +1,52 @@
-//! `sweep.html`: where the combinations ended, against what was changed, and their curves.
+//! `sweep.html`: where the combinations ended, against what was changed, and their curves; and the same as numbers.
 
-use super::{
-    bootstrap::{Estimate, Spread, in_brackets},
-    grid::{Axis, Variant},
-    measure::Measure,
-    summary::{Runs, Summary},
-};
-use crate::{
-    chart::{Chart, ChartError, Series},
-    report::{accuracy, epsilon, figures, four_digits, page, table},
+mod summary;
+
+use askama::Template;
+use federated::{
+    metrics::{Measures, Metric, training::EPSILON},
+    sweep::{
+        bootstrap::{Estimate, Spread, in_brackets},
+        grid::{Axis, Variant},
+        summary::Runs,
+    },
 };
 use privacy::Epsilon;
 
+pub use self::summary::{Summary, series};
+use crate::{
+    ReportError,
+    chart::{Chart, Series},
+    compare::epsilon,
+    markup::Markup,
+    page::{end_column, figures, table},
+};
+
 /// The name of the file in the folder of a sweep.
 pub const PAGE_FILE: &str = "sweep.html";
+
+#[derive(Template)]
+#[template(path = "sweep.html")]
+struct Page<'a> {
+    title: &'static str,
+    means: &'a str,
+    note: &'a str,
+    ends: Markup,
+    curves: Markup,
+}
 
 /// The page. `note` says what was chosen.
 ///
 /// # Errors
 /// When a chart cannot be drawn.
-pub fn html(axes: &[Axis], variants: &[Variant], runs: &[Runs], note: &str) -> Result<String, ChartError> {
-    let rows = cells(runs);
-    let head: Vec<&str> = rows[0].iter().map(String::as_str).collect();
+pub fn html(axes: &[Axis], variants: &[Variant], runs: &[Runs], note: &str) -> Result<String, ReportError> {
     let mut charts: Vec<Chart> = ends(axes, variants, runs).into_iter().collect();
-    charts.extend([
-        curves("Top-1 accuracy, smoothed", Measure::AccuracyTop1, runs),
-        Chart { log_y: true, ..curves("Perplexity", Measure::Perplexity, runs) },
-        curves("Epsilon of one run, with secret noise", Measure::Epsilon, runs),
-    ]);
+    charts.extend(measures(runs).shown_first().map(|metric| curves(&end_title(metric), metric, runs)));
+    charts.push(curves("Epsilon of one run, with secret noise", &EPSILON, runs));
     let seeds = runs.iter().map(|runs| runs.seeds.len()).max().unwrap_or(0);
     let means = if seeds > 1 { format!("Means over {seeds} seeds, {}. ", in_brackets(seeds)) } else { String::new() };
-    let body = format!(
-        "<p class=\"soft\">{means}Accuracy is smoothed over five evaluations.</p>\n<p>{}</p>\n<h2>Where they ended</h2>\n{}<h2>Curves</h2>\n{}",
-        crate::markup::escaped(note),
-        table(&head, &rows[1..]),
-        figures(&charts)?
-    );
-    Ok(page("Sweep", &body))
+    let page = Page { title: "Sweep", means: &means, note, ends: table(&cells(runs))?, curves: figures(&charts)? };
+    Ok(page.render()?)
 }
 
 /// The table, its head first: for the page and for the terminal.
@@ -44,32 +54,41 @@ pub fn html(axes: &[Axis], variants: &[Variant], runs: &[Runs], note: &str) -> R
 pub fn cells(runs: &[Runs]) -> Vec<Vec<String>> {
     let simulated = runs.iter().any(Runs::is_simulation);
     let price = if simulated { "epsilon of one, if secret" } else { "epsilon of one run" };
-    let mut rows = vec![["variant", "seeds", "top 1, smoothed", "perplexity", price].map(str::to_owned).to_vec()];
-    rows.extend(runs.iter().map(|runs| {
-        let Summary { accuracy_top1, perplexity, .. } = runs.summary();
-        let price = runs.last(Measure::Epsilon);
-        vec![
-            runs.name.clone(),
-            runs.seeds.len().to_string(),
-            accuracy_top1.written(accuracy),
-            perplexity.written(four_digits),
-            price.written(|value| Epsilon::new(value).map_or_else(|_| "none".into(), epsilon)),
-        ]
+    let mut head = vec!["variant".to_owned(), "seeds".to_owned()];
+    head.extend(measures(runs).shown_first().map(end_column));
+    head.push(price.to_owned());
+    let mut rows = vec![head];
+    rows.extend(runs.iter().map(|of_one| {
+        let mut cells = vec![of_one.name.clone(), of_one.seeds.len().to_string()];
+        let shown = |metric: &'static Metric| of_one.last(metric).written(|value| metric.shown(value));
+        cells.extend(measures(runs).shown_first().map(shown));
+        let price = |value| Epsilon::new(value).map_or_else(|_| "none".into(), epsilon);
+        cells.push(of_one.last(&EPSILON).written(price));
+        cells
     }));
     rows
 }
 
-fn curves(title: &str, measure: Measure, runs: &[Runs]) -> Chart {
+fn measures(runs: &[Runs]) -> &'static Measures {
+    Measures::of(runs.iter().flat_map(|runs| runs.seeds.iter().flatten()))
+}
+
+fn end_title(metric: &Metric) -> String {
+    if metric.smoothed { format!("{}, smoothed", metric.title()) } else { metric.title() }
+}
+
+fn curves(title: &str, metric: &Metric, runs: &[Runs]) -> Chart {
     Chart {
         title: title.into(),
         x_label: "rounds".into(),
-        y_label: if measure.is_share() { "percent" } else { measure.label() }.into(),
-        series: runs.iter().map(|runs| runs.series(measure, measure.is_smoothed())).collect(),
+        y_label: metric.axis().into(),
+        log_y: metric.log,
+        series: runs.iter().map(|runs| series(runs, metric, metric.smoothed)).collect(),
         ..Chart::default()
     }
 }
 
-/// The final accuracy over the axis of numbers that has most of them; a line for each combination of the others.
+/// The final headline over the axis of numbers that has most of them; a line for each combination of the others.
 fn ends(axes: &[Axis], variants: &[Variant], runs: &[Runs]) -> Option<Chart> {
     let numbers: Vec<(usize, Vec<f64>)> = axes
         .iter()
@@ -77,12 +96,13 @@ fn ends(axes: &[Axis], variants: &[Variant], runs: &[Runs]) -> Option<Chart> {
         .filter_map(|(i, axis)| Some((i, axis.numbers()?)))
         .filter(|(_, n)| n.len() > 1)
         .collect();
+    let headline = measures(runs).headline;
     let (axis, values) = numbers.iter().rev().max_by_key(|(_, values)| values.len())?;
     let mut lines: Vec<(String, Vec<(f64, Estimate)>)> = Vec::new();
     for (variant, runs) in variants.iter().zip(runs) {
         let others = variant.set.iter().enumerate().filter(|(i, _)| i != axis).map(|(_, pair)| pair.as_str());
         let line = others.collect::<Vec<&str>>().join(", ");
-        let point = (values[*variant.place.get(*axis)?], runs.last(Measure::AccuracyTop1));
+        let point = (values[*variant.place.get(*axis)?], runs.last(headline));
         match lines.iter_mut().find(|(known, _)| *known == line) {
             Some((_, points)) => points.push(point),
             None => lines.push((line, vec![point])),
@@ -90,16 +110,16 @@ fn ends(axes: &[Axis], variants: &[Variant], runs: &[Runs]) -> Option<Chart> {
     }
     let series = lines.into_iter().map(|(name, mut points)| {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let line = Series::new(name, points.iter().map(|(x, e)| (*x, 100.0 * e.mean)).collect());
+        let line = Series::new(name, points.iter().map(|(x, e)| (*x, headline.scale() * e.mean)).collect());
         let several = points.iter().any(|(_, e)| e.spread != Spread::Point);
-        let band = || points.iter().map(|(x, e)| (*x, 100.0 * e.low, 100.0 * e.high)).collect();
+        let band = || points.iter().map(|(x, e)| (*x, headline.scale() * e.low, headline.scale() * e.high)).collect();
         if several { line.with_band(band()) } else { line }
     });
     let (least, most) = values.iter().fold((f64::INFINITY, 0.0_f64), |(l, m), v| (l.min(*v), m.max(*v)));
     Some(Chart {
-        title: format!("Top-1 accuracy at the end, by {}", axes[*axis].key),
+        title: format!("{} at the end, by {}", headline.title(), axes[*axis].key),
         x_label: axes[*axis].key.clone(),
-        y_label: "percent".into(),
+        y_label: headline.axis().into(),
         log_x: least > 0.0 && most / least >= 20.0,
         series: series.collect(),
         ..Chart::default()
@@ -108,10 +128,9 @@ fn ends(axes: &[Axis], variants: &[Variant], runs: &[Runs]) -> Option<Chart> {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{grid::combinations, summary::tests::run},
-        *,
-    };
+    use federated::sweep::grid::combinations;
+
+    use super::{summary::tests::run, *};
 
     fn sweep(texts: &[&str]) -> (Vec<Axis>, Vec<Variant>, Vec<Runs>) {
         let axes: Vec<Axis> = texts.iter().map(|text| Axis::parse(text).unwrap()).collect();

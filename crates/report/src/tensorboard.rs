@@ -1,7 +1,8 @@
 //! What a run measured, as an event file that TensorBoard reads.
 //!
-//! The format is small and written by hand rather than with a crate for protocol buffers: records framed as in a TFRecord
-//! file, each an `Event` of TensorFlow's `event.proto` with a wall time, a step and a summary of scalars.
+//! The frames are written by hand: records as in a TFRecord file, each an `Event` of TensorFlow's `event.proto` with a wall time, a
+//! step and a summary of scalars. That is five fields of two messages, sixty lines; a crate for protocol buffers would bring a
+//! code generator and TensorFlow's definitions to the build, and the crates that write event files depend on the whole of it.
 //!
 //! The file follows from the other files of a run alone: it can be written anew at any time, and what more evaluations add
 //! stands behind what was there. So a run that is resumed has no step twice, and a TensorBoard that is watching goes on
@@ -13,15 +14,32 @@ use std::{
     path::Path,
 };
 
-use crate::{
-    metrics::{Metrics, Timing},
+use crc32c::crc32c;
+use durable::files::{self, FileError};
+use federated::{
+    metrics::{
+        METRICS_FILE, Metric, Metrics, Timing,
+        registry::{Absent, METRICS},
+        training::{EPSILON, RHO},
+    },
     price::Meaning,
-    report::time::seconds,
+    run,
 };
-use durable::files;
+
+use crate::run::time::seconds;
 
 /// The name of the file in the folder of a run; TensorBoard takes any file that has `tfevents` in its name.
 pub const EVENTS_FILE: &str = "events.out.tfevents.keyhush";
+
+/// Brings the file of a run up to what its folder holds. `started` is when the run was created, in seconds since 1970.
+///
+/// # Errors
+/// When a file cannot be read or written.
+pub fn write(folder: &Path, started: u64) -> Result<(), FileError> {
+    let metrics: Vec<Metrics> = files::read_whole_lines(&folder.join(METRICS_FILE))?;
+    let path = folder.join(EVENTS_FILE);
+    save(&path, &events(&metrics, &run::timing(folder)?, started as f64)).map_err(files::failed("write", &path))
+}
 
 /// The content of the file: an event for every evaluation. `started` is when the run was created, in seconds since 1970;
 /// what it did since is counted from the times of its rounds, without pauses.
@@ -39,7 +57,7 @@ pub fn events(metrics: &[Metrics], timing: &[Timing], started: f64) -> Vec<u8> {
         }
         let mut summary = Vec::new();
         for (tag, value) in scalars(line) {
-            bytes(&mut summary, 1, &scalar(tag, value));
+            bytes(&mut summary, 1, &scalar(&tag, value));
         }
         let mut event = event(now, line.round);
         bytes(&mut event, 5, &summary);
@@ -49,10 +67,7 @@ pub fn events(metrics: &[Metrics], timing: &[Timing], started: f64) -> Vec<u8> {
 }
 
 /// Brings a file to this content. What is there stays where it is if it is the beginning of the content.
-///
-/// # Errors
-/// When the file cannot be read or written.
-pub fn save(path: &Path, events: &[u8]) -> io::Result<()> {
+fn save(path: &Path, events: &[u8]) -> io::Result<()> {
     let there = match fs::read(path) {
         Ok(there) => there,
         Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -64,31 +79,28 @@ pub fn save(path: &Path, events: &[u8]) -> io::Result<()> {
     }
 }
 
-/// What an evaluation shows, by tag. An infinite epsilon is written as infinity, which TensorBoard marks.
-fn scalars(line: &Metrics) -> Vec<(&'static str, f64)> {
-    let (epsilon, rho) = match line.price.meaning {
-        Meaning::Guaranteed => ("privacy/epsilon", "privacy/rho"),
-        Meaning::SoFar => ("privacy/epsilon_so_far", "privacy/rho_so_far"),
-        Meaning::IfSecret => ("privacy/epsilon_if_secret", "privacy/rho_if_secret"),
+/// What an evaluation shows, by tag: first what there always is, then the rest. An infinite epsilon is written as infinity, which
+/// TensorBoard marks; another number that is infinite is left out.
+fn scalars(line: &Metrics) -> Vec<(String, f64)> {
+    let (always, sometimes): (Vec<&Metric>, Vec<&Metric>) =
+        METRICS.iter().copied().partition(|metric| metric.absent == Absent::Zero);
+    let scalar = |metric: &Metric| {
+        let value = metric.of(line)?;
+        let is_shown = metric.absent != Absent::Infinite || value.is_finite();
+        is_shown.then_some((tag(metric, line.price.meaning)?, value))
     };
-    let mut scalars = vec![
-        ("accuracy/top1", line.accuracy_top1),
-        ("accuracy/top3", line.accuracy_top3),
-        ("accuracy/in_vocabulary", line.accuracy_in_vocabulary),
-        (epsilon, line.price.epsilon.get()),
-        ("server/learning_rate", line.server_learning_rate),
-        ("server/planned_participations", line.planned_participations as f64),
-    ];
-    let sometimes = [
-        ("perplexity", line.perplexity),
-        ("clip/norm", line.clip_norm),
-        ("clip/tracked_norm", line.tracked_clip_norm),
-        ("clip/fraction_below", line.fraction_below_clip),
-        (rho, line.price.rho.map(|rho| rho.get())),
-        ("privacy/projected_epsilon", line.projected_epsilon.map(|epsilon| epsilon.get())),
-    ];
-    scalars.extend(sometimes.into_iter().filter_map(|(tag, value)| Some((tag, value?))));
-    scalars
+    always.into_iter().chain(sometimes).filter_map(scalar).collect()
+}
+
+/// The tag of a number; that of a price says what it means (rule P23).
+fn tag(metric: &Metric, meaning: Meaning) -> Option<String> {
+    let ending = match meaning {
+        _ if *metric != EPSILON && *metric != RHO => "",
+        Meaning::Guaranteed => "",
+        Meaning::SoFar => "_so_far",
+        Meaning::IfSecret => "_if_secret",
+    };
+    Some(format!("{}{ending}", metric.tag?))
 }
 
 /// An `Event` with its fields 1, `wall_time`, and 2, `step`.
@@ -138,25 +150,22 @@ fn masked(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// CRC-32C (Castagnoli), bit by bit: the files have a few kilobytes.
-fn crc32c(data: &[u8]) -> u32 {
-    !data.iter().fold(!0, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0x82f6_3b78 & (crc & 1).wrapping_neg()))
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use federated::{
+        metrics::{
+            Measured,
+            prediction::{ACCURACY_TOP1, ACCURACY_TOP3, NEXT_WORDS, PERPLEXITY},
+        },
+        price::Price,
+    };
     use privacy::{Epsilon, Rho};
 
     use super::*;
-    use crate::price::Price;
 
     #[test]
-    fn checksums_are_those_of_rfc_3720() {
+    fn checksums_are_those_of_tfrecord_files() {
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
-        assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
-        assert_eq!(crc32c(&[0xff; 32]), 0x62a8_ab43);
         // The first record of every event file: the length 24 and its checksum as TensorFlow writes them.
         assert_eq!(masked(crc32c(&24u64.to_le_bytes())).to_le_bytes(), [0xa3, 0x7f, 0x4b, 0x22]);
     }
@@ -164,10 +173,12 @@ mod tests {
     fn line(round: u64) -> Metrics {
         Metrics {
             round,
-            accuracy_top1: 0.125,
-            accuracy_top3: 0.25,
-            accuracy_in_vocabulary: 0.5,
-            perplexity: None,
+            measured: Measured::new(&NEXT_WORDS, |metric| match metric {
+                m if *m == ACCURACY_TOP1 => Some(0.125),
+                m if *m == ACCURACY_TOP3 => Some(0.25),
+                m if *m == PERPLEXITY => None,
+                _ => Some(0.5),
+            }),
             targets: 10,
             clip_norm: Some(0.75),
             tracked_clip_norm: None,

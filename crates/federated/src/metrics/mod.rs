@@ -3,10 +3,27 @@
 //! `metrics.jsonl` has a line for every evaluation, the first before training; everything in it is public, a release, or
 //! post-processing of one (rule P12), but for the accuracies, which protect nobody of the users held out for them.
 //! `timing.jsonl` has a line a round. `diagnostics.jsonl` is for simulations: it shows what users did exactly, and says so.
+//!
+//! | module         | what it is                                                     |
+//! |----------------|----------------------------------------------------------------|
+//! | [`registry`]   | every number once: name, words, unit, goal, where it comes from |
+//! | [`prediction`] | how well a language model predicts                             |
+//! | [`training`]   | what a line says of the run itself                             |
+//! | [`curve`]      | a number over the evaluations of a run                         |
+
+pub mod curve;
+mod measured;
+pub mod prediction;
+pub mod registry;
+pub mod training;
 
 use privacy::Epsilon;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
 
+pub use self::{
+    measured::Measured,
+    registry::{Measures, Metric},
+};
 use crate::price::Price;
 
 /// The names of the files in the folder of a run.
@@ -22,14 +39,9 @@ pub const DIAGNOSTICS_FILE: &str = "diagnostics.jsonl";
 pub struct Metrics {
     /// Rounds that were done before.
     pub round: u64,
-    /// Top 1 over all targets of the held-out users (Counts::accuracy).
-    pub accuracy_top1: f64,
-    /// Top 3.
-    pub accuracy_top3: f64,
-    /// Top 1 over known words.
-    pub accuracy_in_vocabulary: f64,
-    /// Over all targets; none where it is infinite.
-    pub perplexity: Option<f64>,
+    /// What was measured on held-out users, each number under its name.
+    #[serde(flatten)]
+    pub measured: Measured,
     /// Targets that were measured on.
     pub targets: u64,
     /// The norm that updates are clipped to; none where nothing is clipped.
@@ -57,6 +69,33 @@ pub struct Metrics {
 
 const fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+/// The headline of a run, the mean over its last evaluations as in the papers; written as `smoothed_` and its name.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Smoothed {
+    /// Which number.
+    pub metric: &'static Metric,
+    /// The mean; not a number where nothing was measured.
+    pub value: f64,
+}
+
+impl Smoothed {
+    /// Of a run.
+    #[must_use]
+    pub fn of(run: &[Metrics]) -> Self {
+        let metric = Measures::of(run).headline;
+        let values: Vec<f64> = run.iter().map(|line| line.measured.headline()).collect();
+        Self { metric, value: curve::smoothed(&values).last().copied().unwrap_or(f64::NAN) }
+    }
+}
+
+impl Serialize for Smoothed {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(1))?;
+        map.serialize_entry(&format!("smoothed_{}", self.metric.name), &self.value)?;
+        map.end()
+    }
 }
 
 /// A line of `timing.jsonl`: seconds of one round.
@@ -122,9 +161,69 @@ impl Default for DiagnosticsHead {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{price::Meaning, sweep::summary::tests::run};
+pub(crate) mod tests {
+    use super::{prediction::*, *};
+    use crate::price::Meaning;
+
+    /// A run that was evaluated every five rounds.
+    pub(crate) fn run(accuracies: &[f64]) -> Vec<Metrics> {
+        let line = |(i, accuracy): (usize, &f64)| Metrics {
+            round: 5 * i as u64,
+            measured: Measured::new(&NEXT_WORDS, |metric| {
+                if *metric == PERPLEXITY { (i > 0).then_some(100.0 / i as f64) } else { Some(*accuracy) }
+            }),
+            targets: 10,
+            clip_norm: Some(0.5),
+            tracked_clip_norm: None,
+            fraction_below_clip: None,
+            server_learning_rate: 1.0,
+            planned_participations: 0,
+            failed_attempts: 0,
+            price: Price { meaning: Meaning::SoFar, epsilon: Epsilon::new(i as f64).unwrap(), rho: None },
+            projected_epsilon: None,
+        };
+        accuracies.iter().enumerate().map(line).collect()
+    }
+
+    /// The bytes of files that are kept with seeds: names, order, and what is left out.
+    #[test]
+    fn a_line_is_written_as_it_always_was() {
+        let lines = run(&[0.25, 0.5]).iter().map(|line| serde_json::to_string(line).unwrap()).collect::<Vec<_>>();
+        assert_eq!(
+            lines[0],
+            r#"{"round":0,"accuracy_top1":0.25,"accuracy_top3":0.25,"accuracy_in_vocabulary":0.25,"perplexity":null,"targets":10,"clip_norm":0.5,"fraction_below_clip":null,"server_learning_rate":1.0,"planned_participations":0,"epsilon_so_far":0.0}"#
+        );
+        assert!(lines[1].contains(r#""perplexity":100.0,"targets""#), "{}", lines[1]);
+        for (line, text) in run(&[0.25, 0.5]).iter().zip(&lines) {
+            assert_eq!(&serde_json::from_str::<Metrics>(text).unwrap(), line);
+        }
+        let smoothed = serde_json::to_string(&Smoothed::of(&run(&[0.25, 0.75]))).unwrap();
+        assert_eq!(smoothed, r#"{"smoothed_accuracy_top1":0.5}"#);
+    }
+
+    #[test]
+    fn a_line_has_the_numbers_of_one_learner() {
+        let text = serde_json::to_string(&run(&[0.5])[0]).unwrap();
+        let read = |text: &str| serde_json::from_str::<Metrics>(text);
+        assert_eq!(read(&text.replace(r#""perplexity":null,"#, "")).unwrap(), read(&text).unwrap());
+        for (from, to) in [
+            (r#""accuracy_top3":0.5,"#, ""),
+            (r#""accuracy_top3":0.5,"#, r#""accuracy_top3":null,"#),
+            (r#""accuracy_top3":0.5,"#, r#""accuracy_top3":0.5,"accuracy_top3":0.5,"#),
+            (r#""accuracy_top3":0.5,"#, r#""accuracy_top3":0.5,"head10":0.5,"#),
+            (r#""perplexity":null,"#, r#""perplexity":"many","#),
+        ] {
+            let evil = text.replace(from, to);
+            assert!(evil != text && read(&evil).is_err(), "{evil}");
+        }
+    }
+
+    #[test]
+    fn nothing_measured_is_nothing_right_and_infinitely_surprising() {
+        let nothing = Measured::of(&NEXT_WORDS, &lm::metrics::Counts::default());
+        assert_eq!((nothing.headline(), nothing.get(&PERPLEXITY)), (0.0, Some(f64::INFINITY)));
+        assert_eq!(nothing.get(&HEAD_10), None);
+    }
 
     #[test]
     fn p23_a_line_names_its_epsilon_and_has_one() {

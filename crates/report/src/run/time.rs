@@ -1,9 +1,9 @@
 //! Where the time of a run went.
 
-use std::fmt::Write;
+use askama::Template;
+use federated::{metrics::Timing, numbers::percent};
 
-use super::page::percent;
-use crate::metrics::Timing;
+use crate::markup::{Markup, rendered};
 
 /// The phases of a round and their seconds.
 fn phases(timing: &Timing) -> [(&'static str, f64); 7] {
@@ -24,51 +24,52 @@ pub(crate) fn seconds(timing: &Timing) -> f64 {
 }
 
 /// A bar of the shares and a table.
-pub(super) fn html(timing: &[Timing]) -> String {
-    let Some(first) = timing.first() else { return "<p>No round was timed.</p>\n".into() };
-    let mut sums = phases(first);
-    for line in &timing[1..] {
-        for (sum, (_, seconds)) in sums.iter_mut().zip(phases(line)) {
-            sum.1 += seconds;
+#[derive(Template)]
+#[template(path = "time.html")]
+struct Time {
+    parts: Vec<Part>,
+    in_all: String,
+    a_round: String,
+    busy: Option<String>,
+}
+
+/// A phase of all rounds.
+struct Part {
+    name: &'static str,
+    /// In percent, for the bar.
+    width: String,
+    share: String,
+    in_all: String,
+    a_round: String,
+}
+
+pub(super) fn html(timing: &[Timing]) -> askama::Result<Markup> {
+    let mut sums = timing.first().map_or_else(Vec::new, |first| phases(first).to_vec());
+    for (sum, (_, seconds)) in timing.iter().skip(1).flat_map(|line| phases(line).into_iter().enumerate()) {
+        sums[sum].1 += seconds;
+    }
+    let (total, rounds): (f64, f64) = (sums.iter().map(|(_, seconds)| seconds).sum(), timing.len() as f64);
+    let part = |(name, seconds): &(&'static str, f64)| {
+        let share = if total > 0.0 { seconds / total } else { 0.0 };
+        Part {
+            name,
+            width: format!("{:.3}", share * 100.0),
+            share: percent(share),
+            in_all: duration(*seconds),
+            a_round: duration(seconds / rounds),
         }
-    }
-    let total: f64 = sums.iter().map(|(_, seconds)| seconds).sum();
-    let share = |seconds: f64| if total > 0.0 { seconds / total } else { 0.0 };
-    let rounds = timing.len() as f64;
-    let (mut bar, mut rows) = (String::new(), String::new());
-    for (i, (name, seconds)) in sums.into_iter().enumerate() {
-        let part = share(seconds);
-        // Writing to a string does not fail.
-        let _ = write!(bar, "<span class=\"part{i}\" style=\"width:{:.3}%\"></span>", part * 100.0);
-        let _ = writeln!(
-            rows,
-            "<tr><th scope=\"row\"><i class=\"part{i}\"></i>{name}</th><td>{}</td><td>{}</td><td>{}</td></tr>",
-            percent(part),
-            duration(seconds),
-            duration(seconds / rounds)
-        );
-    }
-    format!(
-        "<div class=\"bar\" aria-hidden=\"true\">{bar}</div>\n<div class=\"wide\"><table>\n<thead><tr><th>phase</th><th>share</th>\
-         <th>in all</th><th>a round</th></tr></thead>\n<tbody>\n{rows}</tbody>\n<tfoot><tr><th scope=\"row\">together</th>\
-         <td></td><td>{}</td><td>{}</td></tr></tfoot>\n</table></div>\n{}",
-        duration(total),
-        duration(total / rounds),
-        busy(timing)
-    )
+    };
+    let parts = sums.iter().map(part).collect();
+    rendered(&Time { parts, in_all: duration(total), a_round: duration(total / rounds), busy: busy(timing) })
 }
 
 /// How busy the threads were while training.
-fn busy(timing: &[Timing]) -> String {
+fn busy(timing: &[Timing]) -> Option<String> {
     let busy: f64 = timing.iter().map(|t| t.train_busy_s).sum();
     let could: f64 = timing.iter().map(|t| t.train_s * t.threads as f64).sum();
     let threads = timing.iter().map(|t| t.threads).max().unwrap_or(1);
     let threads = if threads == 1 { "One thread".to_owned() } else { format!("{threads} threads") };
-    if could > 0.0 {
-        format!("<p>{threads}, busy {} of local training.</p>\n", percent(busy / could))
-    } else {
-        String::new()
-    }
+    (could > 0.0).then(|| format!("{threads}, busy {} of local training.", percent(busy / could)))
 }
 
 /// Seconds, in the unit in which they are read most easily.
@@ -101,7 +102,7 @@ mod tests {
             evaluate_s: round as f64 * 2.0,
             checkpoint_s: 0.0,
         };
-        let html = html(&[timing(0), timing(1)]);
+        let html = html(&[timing(0), timing(1)]).unwrap().0;
         assert_eq!(seconds(&timing(1)), 6.0);
         assert!(html.contains("local training</th><td>60.0 %</td><td>6.0 s</td><td>3.0 s</td>"), "{html}");
         assert!(html.contains("evaluation</th><td>20.0 %</td><td>2.0 s</td><td>1.0 s</td>"), "{html}");
@@ -111,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_run_that_took_no_time_has_no_shares() {
-        assert!(html(&[]).contains("No round was timed"));
+        assert!(html(&[]).unwrap().0.contains("No round was timed"));
         let nothing = Timing {
             round: 0,
             sample_s: 0.0,
@@ -124,7 +125,7 @@ mod tests {
             evaluate_s: 0.0,
             checkpoint_s: 0.0,
         };
-        assert!(!html(&[nothing]).contains("NaN"));
+        assert!(!html(&[nothing]).unwrap().0.contains("NaN"));
     }
 
     #[test]

@@ -1,0 +1,287 @@
+//! Every number that a run has, once: its name in files, its words for people, its unit, which way is better, and where it comes
+//! from. The lines of `metrics.jsonl`, TensorBoard, reports, sweeps and experiments read it here, and name no number themselves.
+//!
+//! A family of numbers has a file of its own beside this one. Whoever adds a number defines it there and gives it a line in
+//! [`METRICS`]; whoever adds a learner says in [`Measures`] what an evaluation of it measures, with a line in [`MEASURES`].
+
+use std::{fmt, sync::LazyLock};
+
+use ledger::statement::rounded_up;
+use lm::metrics::Counts;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+use super::{Metrics, prediction, training};
+use crate::numbers::{accuracy, four_digits};
+
+/// All numbers. Lines of files and TensorBoard have them in this order.
+pub static METRICS: &[&Metric] = &[
+    &prediction::ACCURACY_TOP1,
+    &prediction::ACCURACY_TOP3,
+    &prediction::ACCURACY_IN_VOCABULARY,
+    &prediction::PERPLEXITY,
+    &prediction::HEAD_10,
+    &prediction::HEAD_50,
+    &prediction::HEAD_100,
+    &training::EPSILON,
+    &training::SERVER_LEARNING_RATE,
+    &training::PLANNED_PARTICIPATIONS,
+    &training::CLIP_NORM,
+    &training::TRACKED_CLIP_NORM,
+    &training::FRACTION_BELOW_CLIP,
+    &training::RHO,
+    &training::PROJECTED_EPSILON,
+];
+
+/// What evaluations measure, by learner. A line of a file belongs to the first that has all of its numbers.
+pub static MEASURES: &[&Measures] = &[&prediction::NEXT_WORDS];
+
+/// The names of [`METRICS`].
+static NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| METRICS.iter().map(|metric| metric.name).collect());
+
+/// A number of a run. Two are the same if their names are.
+pub struct Metric {
+    /// As files have it.
+    pub name: &'static str,
+    /// In words, within a sentence and on an axis.
+    pub label: &'static str,
+    /// Above a column of a table that has several of its kind.
+    pub column: &'static str,
+    /// In TensorBoard; none where it is not shown there.
+    pub tag: Option<&'static str>,
+    /// How people read it.
+    pub unit: Unit,
+    /// Which way is better.
+    pub goal: Goal,
+    /// Whether it is smoothed over evaluations, as the papers do with accuracies.
+    pub smoothed: bool,
+    /// Whether its axis is logarithmic.
+    pub log: bool,
+    /// What it is where there is nothing to measure.
+    pub absent: Absent,
+    /// Where it comes from.
+    pub source: Source,
+}
+
+/// How a number is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// A share of a whole: people read it in percent.
+    Share,
+    /// An epsilon: rounded up, never down.
+    Epsilon,
+    /// Anything else.
+    Number,
+}
+
+/// Which way is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Goal {
+    /// More of it.
+    Higher,
+    /// Less of it.
+    Lower,
+}
+
+impl Goal {
+    /// Whether a number is as good as another, or better. What is not a number is not.
+    #[must_use]
+    pub fn reaches(self, value: f64, target: f64) -> bool {
+        match self {
+            Self::Higher => value >= target,
+            Self::Lower => value <= target,
+        }
+    }
+}
+
+/// What a number is where there is nothing to measure, or it is not finite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absent {
+    /// There always is one; 0 of nothing.
+    Zero,
+    /// Infinite: files write null.
+    Infinite,
+    /// It does not belong to this run.
+    LeftOut,
+}
+
+/// Where a number comes from.
+#[derive(Clone, Copy)]
+pub enum Source {
+    /// What was counted on held-out users: every evaluation measures it.
+    Evaluation(fn(&Counts) -> Option<f64>),
+    /// The same, asked of the last model alone.
+    LastModel(fn(&Counts) -> Option<f64>),
+    /// What a line says of the run itself.
+    Run(fn(&Metrics) -> Option<f64>),
+}
+
+/// What an evaluation measures of the models of one kind of learner.
+#[derive(Debug)]
+pub struct Measures {
+    /// The numbers of a line, in its order.
+    pub metrics: &'static [&'static Metric],
+    /// The one that models are chosen by and runs are stopped at (`evaluation.stop_at_accuracy`): shown first everywhere.
+    pub headline: &'static Metric,
+    /// What tiles, charts and tables show beside it.
+    pub beside: &'static [&'static Metric],
+    /// What a model with this headline does, after "the model".
+    pub does: fn(f64) -> String,
+    /// What was counted, in the plural.
+    pub targets: &'static str,
+}
+
+impl Metric {
+    /// The number of this name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<&'static Self> {
+        METRICS.iter().copied().find(|metric| metric.name == name)
+    }
+
+    /// Its value in a line; none where it is not there.
+    #[must_use]
+    pub fn of(&self, line: &Metrics) -> Option<f64> {
+        match self.source {
+            Source::Evaluation(_) => line.measured.get(self),
+            Source::LastModel(_) => None,
+            Source::Run(of) => of(line),
+        }
+    }
+
+    /// Its value over what a model was asked; none where that does not say it.
+    #[must_use]
+    pub fn of_counts(&self, counts: &Counts) -> Option<f64> {
+        match self.source {
+            Source::Evaluation(of) | Source::LastModel(of) => of(counts),
+            Source::Run(_) => None,
+        }
+    }
+
+    /// Whether every line can have it; otherwise it is asked of the last model alone.
+    #[must_use]
+    pub const fn is_in_lines(&self) -> bool {
+        !matches!(self.source, Source::LastModel(_))
+    }
+
+    /// Whether it is a share, which people read in percent.
+    #[must_use]
+    pub fn is_share(&self) -> bool {
+        self.unit == Unit::Share
+    }
+
+    /// What a chart multiplies it with.
+    #[must_use]
+    pub fn scale(&self) -> f64 {
+        if self.is_share() { 100.0 } else { 1.0 }
+    }
+
+    /// What its axis says, where the title says which number it is.
+    #[must_use]
+    pub fn axis(&self) -> &'static str {
+        if self.is_share() { "percent" } else { self.label }
+    }
+
+    /// In words, as a title.
+    #[must_use]
+    pub fn title(&self) -> String {
+        self.label[..1].to_uppercase() + &self.label[1..]
+    }
+
+    /// As a table shows it.
+    #[must_use]
+    pub fn shown(&self, value: f64) -> String {
+        match self.unit {
+            _ if value.is_nan() => "none".into(),
+            Unit::Share => accuracy(value),
+            Unit::Epsilon if value.is_finite() => rounded_up(value),
+            Unit::Epsilon | Unit::Number => four_digits(value),
+        }
+    }
+}
+
+impl PartialEq for Metric {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Metric {}
+
+impl fmt::Debug for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Serialize for Metric {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name)
+    }
+}
+
+impl<'de> Deserialize<'de> for &'static Metric {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        Metric::find(&name).ok_or_else(|| D::Error::unknown_variant(&name, &NAMES))
+    }
+}
+
+impl PartialEq for Measures {
+    fn eq(&self, other: &Self) -> bool {
+        self.metrics == other.metrics
+    }
+}
+
+impl Measures {
+    /// What lines measure: what the first of them does; of none, what language models do.
+    pub fn of<'a>(lines: impl IntoIterator<Item = &'a Metrics>) -> &'static Self {
+        lines.into_iter().next().map_or(MEASURES[0], |line| line.measured.measures())
+    }
+
+    /// The headline and what is shown beside it.
+    pub fn shown_first(&self) -> impl Iterator<Item = &'static Metric> {
+        std::iter::once(self.headline).chain(self.beside.iter().copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_and_every_tag_is_given_once() {
+        let tags: Vec<&str> = METRICS.iter().filter_map(|metric| metric.tag).collect();
+        for names in [&NAMES[..], &tags] {
+            for (number, name) in names.iter().enumerate() {
+                assert!(!names[..number].contains(name), "{name}");
+            }
+        }
+        assert_eq!(serde_json::from_str::<&Metric>("\"perplexity\"").unwrap(), &prediction::PERPLEXITY);
+        let unknown = serde_json::from_str::<&Metric>("\"f1\"").unwrap_err().to_string();
+        assert!(unknown.contains("unknown variant `f1`, expected one of `accuracy_top1`"), "{unknown}");
+    }
+
+    #[test]
+    fn what_learners_measure_is_registered_and_is_measured_by_evaluations() {
+        for measures in MEASURES {
+            assert!(measures.metrics.iter().all(|metric| METRICS.contains(metric)));
+            assert!(measures.metrics.iter().all(|metric| matches!(metric.source, Source::Evaluation(_))));
+            assert!(measures.shown_first().all(|metric| measures.metrics.contains(&metric)));
+            let places = measures.metrics.iter().map(|metric| METRICS.iter().position(|known| known == metric));
+            assert!(places.is_sorted(), "lines have the order of the registry");
+        }
+    }
+
+    #[test]
+    fn numbers_are_shown_in_their_units() {
+        assert_eq!(prediction::ACCURACY_TOP1.shown(0.123_456), "12.35 %");
+        assert_eq!(training::EPSILON.shown(1.234_560_1), "1.2346");
+        assert_eq!(
+            [1234.5, f64::INFINITY, f64::NAN].map(|v| prediction::PERPLEXITY.shown(v)),
+            ["1234", "infinite", "none"]
+        );
+        assert_eq!(training::EPSILON.shown(f64::INFINITY), "infinite");
+        assert!(
+            Goal::Higher.reaches(1.0, 1.0) && !Goal::Higher.reaches(f64::NAN, 1.0) && Goal::Lower.reaches(0.5, 1.0)
+        );
+    }
+}

@@ -1,0 +1,45 @@
+//! What runs came to, for people: nothing here decides anything, and nothing is shown that the files of a run do not hold.
+//!
+//! | module          | what it is                                              |
+//! |-----------------|---------------------------------------------------------|
+//! | [`run`]         | `report.html`: a run on one page, from its folder       |
+//! | [`compare`]     | several runs over one another                           |
+//! | [`sweep`]       | the runs of a sweep: page, table, numbers               |
+//! | [`tensorboard`] | what a run measured, for TensorBoard                    |
+//! | [`chart`]       | line charts as SVG                                      |
+//! | `curves`        | the charts that reports and comparisons share           |
+//! | `page`, `markup` | what every page has, and what makes text safe in it    |
+//!
+//! Which numbers there are, and what they are called, is in [`federated::metrics::registry`].
+
+pub mod chart;
+pub mod compare;
+mod curves;
+mod markup;
+mod page;
+pub mod run;
+pub mod sweep;
+pub mod tensorboard;
+
+use durable::files::FileError;
+use federated::run::RunError;
+use thiserror::Error;
+
+use self::chart::ChartError;
+
+/// Why something could not be shown.
+#[derive(Debug, Error)]
+pub enum ReportError {
+    /// A chart.
+    #[error(transparent)]
+    Chart(#[from] ChartError),
+    /// A page.
+    #[error("the page could not be written: {0}")]
+    Page(#[from] askama::Error),
+    /// The run.
+    #[error(transparent)]
+    Run(#[from] Box<RunError>),
+    /// A file.
+    #[error(transparent)]
+    File(#[from] FileError),
+}

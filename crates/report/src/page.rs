@@ -1,0 +1,85 @@
+//! What every page has: one file without scripts, with its style inside (`templates/page.html`), tables and charts.
+
+use askama::{Template, filters::Safe};
+use federated::metrics::{Measures, Metric, Metrics};
+
+use crate::{
+    ReportError,
+    chart::Chart,
+    markup::{Markup, rendered},
+};
+
+/// A legend of many lines must not take the room of the lines.
+fn height(chart: &Chart) -> u32 {
+    let pairs = (chart.series.len() as u32).min(100) / 2;
+    320 + 18 * pairs.saturating_sub(1)
+}
+
+#[derive(Template)]
+#[template(path = "figures.html")]
+struct Figures {
+    drawn: Vec<Markup>,
+}
+
+/// Charts beside one another; those without a point are left out.
+pub(crate) fn figures(charts: &[Chart]) -> Result<Markup, ReportError> {
+    let drawn = charts.iter().filter(|chart| !chart.is_empty());
+    let drawn = drawn.map(|chart| Ok(Safe(chart.svg(520, height(chart))?))).collect::<Result<_, ReportError>>()?;
+    Ok(rendered(&Figures { drawn })?)
+}
+
+/// A table with a head and a first column that names the rows.
+#[derive(Template)]
+#[template(path = "table.html")]
+struct Table<'a> {
+    head: &'a [String],
+    rows: &'a [Vec<String>],
+}
+
+/// A table; the first row is its head.
+pub(crate) fn table(rows: &[Vec<String>]) -> askama::Result<Markup> {
+    let (head, rows) = rows.split_first().map_or((&[][..], rows), |(head, rows)| (&head[..], rows));
+    rendered(&Table { head, rows })
+}
+
+/// A row of texts.
+pub(crate) fn row<'a>(cells: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    cells.into_iter().map(str::to_owned).collect()
+}
+
+/// What stands above the column of a number at the end of a run.
+pub(crate) fn end_column(metric: &Metric) -> String {
+    if metric.smoothed { format!("{}, smoothed", metric.column) } else { metric.column.to_owned() }
+}
+
+/// What runs measure, each learner once.
+pub(crate) fn all_measures<'a>(runs: impl IntoIterator<Item = &'a [Metrics]>) -> Vec<&'static Measures> {
+    distinct(runs.into_iter().map(Measures::of))
+}
+
+/// Each of them once, in order.
+pub(crate) fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut once = Vec::new();
+    for one in all {
+        if !once.contains(&one) {
+            once.push(one);
+        }
+    }
+    once
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_escaped() {
+        let table = table(&[row(["<a>"]), row(["<b>", "c & d"])]).unwrap().0;
+        assert!(table.contains("&lt;a&gt;") && table.contains("&lt;b&gt;") && table.contains("c &amp; d"), "{table}");
+    }
+
+    #[test]
+    fn what_is_not_drawn_is_left_out() {
+        assert_eq!(figures(&[Chart::default()]).unwrap().0, "<p>There is nothing to draw yet.</p>\n");
+    }
+}

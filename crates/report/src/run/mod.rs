@@ -1,0 +1,292 @@
+//! `report.html`: a run on one page, in one file that needs nothing else.
+//!
+//! A report shows what the other files of a run hold. Nothing in it is new, so it may be shown wherever they may, and it can be
+//! made again at any time: of a run that is over, that goes on, or that was killed.
+
+mod markdown;
+pub(crate) mod time;
+
+use std::path::Path;
+
+use askama::Template;
+use durable::files;
+use federated::{
+    metrics::{
+        Measures, Metric, Metrics, Smoothed, Timing,
+        curve::SMOOTHED_OVER,
+        training::{CLIP_NORM, FRACTION_BELOW_CLIP},
+    },
+    numbers::{four_digits, grouped, percent},
+    price::{Meaning, Price},
+    round::attempts::Failed,
+    run::Kept,
+};
+use jiff::Timestamp;
+use privacy::Delta;
+
+use crate::{
+    ReportError,
+    chart::Chart,
+    compare::{epsilon, shown},
+    curves,
+    markup::Markup,
+    page::{figures, row, table},
+};
+
+/// The name of the file in the folder of a run.
+pub const REPORT_FILE: &str = "report.html";
+
+/// Writes the report of the run in a folder, from what the folder holds.
+///
+/// # Errors
+/// When there is no run in it, a file of it is damaged, or the disk fails.
+pub fn write(folder: &Path) -> Result<(), ReportError> {
+    let kept = Kept::read(folder).map_err(Box::new)?;
+    let html = Report::of(&kept).html()?;
+    Ok(files::write(&folder.join(REPORT_FILE), html.as_bytes())?)
+}
+
+/// What a report shows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report<'a> {
+    /// The name of the run.
+    pub title: &'a str,
+    /// When it was created.
+    pub started: String,
+    /// What a person can quote.
+    pub sentence: &'a str,
+    /// Whether its noise can be repeated, so that nothing is guaranteed.
+    pub simulated: bool,
+    /// What its statement guarantees, or would if the noise were secret.
+    pub price: Price,
+    /// What must be said beside that epsilon; it may be empty.
+    pub remark: String,
+    /// The delta of its epsilons.
+    pub delta: Delta,
+    /// Its settings, as TOML.
+    pub settings: &'a str,
+    /// Its evaluations.
+    pub metrics: &'a [Metrics],
+    /// Its rounds.
+    pub timing: &'a [Timing],
+    /// Attempts at its rounds that came to nothing.
+    pub failed: &'a [Failed],
+    /// What it took.
+    pub cost: Cost,
+    /// Its privacy statement, as Markdown.
+    pub statement: String,
+    /// The head of its ledger.
+    pub ledger_head: String,
+}
+
+/// What a run took, in users and tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cost {
+    /// Users that the plan declares.
+    pub population: u64,
+    /// Participations so far, as planned.
+    pub planned_participations: u64,
+    /// The most tokens that these may have read, where the plan limits them.
+    pub most_tokens: Option<u64>,
+    /// Tokens that were read, exactly; a simulation may say so.
+    pub simulated_tokens: Option<u64>,
+}
+
+#[derive(Template)]
+#[template(path = "run.html")]
+struct Page<'a> {
+    title: &'a str,
+    started: &'a str,
+    sentence: &'a str,
+    simulated: bool,
+    tiles: Vec<Tile>,
+    curves: Markup,
+    no_privacy: bool,
+    evaluations: Markup,
+    failed: Option<Markup>,
+    time: Markup,
+    cost: Markup,
+    settings: &'a str,
+    statement: Markup,
+    ledger_head: &'a str,
+}
+
+/// A number that people look for first.
+struct Tile {
+    name: String,
+    value: String,
+    note: String,
+}
+
+impl<'a> Report<'a> {
+    /// Of what the folder of a run holds.
+    #[must_use]
+    pub fn of(kept: &'a Kept) -> Self {
+        let participations = kept.metrics.last().map_or(0, |last| last.planned_participations);
+        Self {
+            title: &kept.name,
+            started: moment(kept.started),
+            sentence: &kept.sentence,
+            simulated: kept.is_simulation(),
+            price: kept.price(),
+            remark: kept.remark(),
+            delta: kept.delta(),
+            settings: &kept.settings,
+            metrics: &kept.metrics,
+            timing: &kept.timing,
+            failed: &kept.failed,
+            cost: Cost {
+                population: kept.statement.population,
+                planned_participations: participations,
+                most_tokens: kept.config.local.most_tokens.map(|most| participations.saturating_mul(most as u64)),
+                simulated_tokens: kept.tokens,
+            },
+            statement: kept.statement.to_markdown(),
+            ledger_head: kept.statement.ledger.head.to_string(),
+        }
+    }
+
+    /// The page.
+    ///
+    /// # Errors
+    /// When a chart cannot be drawn.
+    pub fn html(&self) -> Result<String, ReportError> {
+        let failed = if self.failed.is_empty() { None } else { Some(table(&self.failed())?) };
+        let page = Page {
+            title: self.title,
+            started: &self.started,
+            sentence: self.sentence,
+            simulated: self.simulated,
+            tiles: self.metrics.last().map_or_else(Vec::new, |last| self.tiles(last)),
+            curves: self.curves()?,
+            no_privacy: self.metrics.last().is_some_and(|m| !m.price.epsilon.is_finite()),
+            evaluations: table(&self.evaluations())?,
+            failed,
+            time: time::html(self.timing)?,
+            cost: table(&self.cost())?,
+            settings: self.settings,
+            statement: markdown::html(&self.statement)?,
+            ledger_head: &self.ledger_head,
+        };
+        Ok(page.render()?)
+    }
+
+    /// The numbers that people look for first.
+    fn tiles(&self, last: &Metrics) -> Vec<Tile> {
+        let measures = last.measured.measures();
+        let Smoothed { metric, value } = Smoothed::of(self.metrics);
+        let over = match self.metrics.len().min(SMOOTHED_OVER) {
+            1 => "the only evaluation".to_owned(),
+            n => format!("mean of the last {n} evaluations; the last alone {}", shown(metric, last)),
+        };
+        let targets = format!("{} {}", grouped(last.targets), measures.targets);
+        let beside =
+            |metric: &&Metric| Tile { name: metric.title(), value: shown(metric, last), note: targets.clone() };
+        let mut tiles = vec![Tile { name: metric.title(), value: metric.shown(value), note: over }];
+        tiles.extend(measures.beside.iter().map(beside));
+        tiles.push(self.price(last));
+        let note = format!("{} participations", grouped(last.planned_participations));
+        tiles.push(Tile { name: "Rounds".into(), value: grouped(last.round), note });
+        tiles
+    }
+
+    /// What is guaranteed (rule P23): never an epsilon of noise that somebody can recompute, but where it says so.
+    fn price(&self, last: &Metrics) -> Tile {
+        let (Price { epsilon: stated, meaning, .. }, delta) = (self.price, self.delta.get());
+        let remark = &self.remark;
+        let (name, value, mut note) = match (stated.is_finite(), meaning) {
+            (true, Meaning::IfSecret) => {
+                let would =
+                    format!("with secret noise epsilon would be {} at delta {delta:e}{remark}", epsilon(stated));
+                ("Guarantee", "none: simulated".to_owned(), would)
+            }
+            _ => ("Epsilon", epsilon(stated), format!("at delta {delta:e}{remark}")),
+        };
+        if let Some(projected) = last.projected_epsilon {
+            note += &format!("; projected to the large cohort: {}", epsilon(projected));
+        }
+        Tile { name: name.into(), value, note }
+    }
+
+    fn curves(&self) -> Result<Markup, ReportError> {
+        let run = [("", self.metrics)];
+        let mut charts = curves::measured(&run);
+        charts.push(named(curves::clip_norm(&run), "clips"));
+        charts.push(curves::fraction_below_clip(&run));
+        charts.push(named(curves::epsilon(&run), "of this run"));
+        charts.push(curves::headline_over_epsilon(&run));
+        figures(&charts)
+    }
+
+    /// The numbers behind the curves.
+    fn evaluations(&self) -> Vec<Vec<String>> {
+        let metrics = Measures::of(self.metrics).metrics;
+        let price = match self.metrics.first().map(|m| m.price.meaning) {
+            Some(meaning) => curves::epsilon_label(meaning),
+            None => "epsilon",
+        };
+        let head = ["round"].into_iter().chain(metrics.iter().map(|metric| metric.column));
+        let head = head.chain([CLIP_NORM.column, FRACTION_BELOW_CLIP.column, price]);
+        let mut rows = vec![row(head)];
+        rows.extend(self.metrics.iter().map(|line| {
+            let mut cells = vec![line.round.to_string()];
+            cells.extend(metrics.iter().chain(&[&CLIP_NORM]).map(|metric| shown(metric, line)));
+            cells.push(line.fraction_below_clip.map_or_else(|| "none".into(), percent));
+            cells.push(epsilon(line.price.epsilon));
+            cells
+        }));
+        rows
+    }
+
+    /// Nothing was released of any of them.
+    fn failed(&self) -> Vec<Vec<String>> {
+        let mut rows = vec![row(["round", "attempt", "why", "what followed"])];
+        rows.extend(self.failed.iter().map(|failed| {
+            let next = if failed.passed_over { "passed over" } else { "attempted again, with other devices" };
+            let attempt = (failed.attempt + 1).to_string();
+            row([&failed.round.to_string(), &attempt, failed.reason.words(), next])
+        }));
+        rows
+    }
+
+    fn cost(&self) -> Vec<Vec<String>> {
+        let Cost { population, planned_participations, most_tokens, simulated_tokens } = self.cost;
+        let mut rows = vec![
+            row(["what", "how many"]),
+            row(["users in the population, as declared", &grouped(population)]),
+            row(["participations, as planned", &grouped(planned_participations)]),
+        ];
+        if population > 0 {
+            let each = planned_participations as f64 / population as f64;
+            rows.push(row(["participations of a user, on average", &four_digits(each)]));
+        }
+        rows.extend(most_tokens.map(|n| row(["tokens read on devices, at most", &grouped(n)])));
+        rows.extend(simulated_tokens.map(|n| row(["tokens read, as simulated", &grouped(n)])));
+        rows
+    }
+}
+
+/// Lines are named where there are several.
+fn named(mut chart: Chart, name: &str) -> Chart {
+    chart.series.iter_mut().filter(|series| series.name.is_empty()).for_each(|series| series.name = name.into());
+    chart
+}
+
+/// Seconds since 1970 as a date, in UTC.
+fn moment(seconds: u64) -> String {
+    let moment = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    moment.map_or_else(|| "at an unknown time".into(), |moment| moment.strftime("%Y-%m-%d %H:%M UTC").to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_those_of_the_calendar() {
+        assert_eq!(moment(0), "1970-01-01 00:00 UTC");
+        assert_eq!(moment(951_782_400), "2000-02-29 00:00 UTC");
+        assert_eq!(moment(1_794_787_199), "2026-11-15 23:59 UTC");
+        assert_eq!(moment(u64::MAX), "at an unknown time");
+    }
+}

@@ -1,0 +1,134 @@
+//! Pages of real runs, from their folders alone: while they go on, when they are over, and when only files are left.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
+
+use std::{fs, path::Path};
+
+use federated::{
+    config::Document,
+    engine::{self, Means},
+    fleet::{Stop, simulated},
+    metrics::{METRICS_FILE, TIMING_FILE},
+    plan::Plan,
+    run::{MODEL_FOLDER, Opened, Run, place},
+};
+use keyhush_report::{ReportError, run, tensorboard};
+use lm::kernels::KernelPath;
+
+const TEXT: &str = r#"
+rounds = 5
+noise_seed = 3
+
+[data]
+kind = "synthetic"
+posts_per_user = 6
+
+[model]
+preset = "tiny"
+vocabulary = 120
+hidden = 8
+embedding = 8
+
+[local]
+batch = 4
+unroll = 5
+learning_rate = 0.5
+most_tokens = 60
+
+[participation]
+kind = "poisson"
+population = 2000
+cohort = 12
+
+[clip]
+kind = "adaptive"
+norm = 0.5
+bit_noise_stddev = 2.0
+
+[privacy]
+noise_multiplier = 0.5
+delta = 1e-5
+
+[evaluation]
+every = 2
+users = 20
+most_tokens = 500
+"#;
+
+/// Runs some rounds, or all of them, and shows the run as the command line does. Returns the page and the events.
+fn shown(folder: &Path, set: &[&str], rounds: usize) -> (String, Vec<u8>) {
+    let set: Vec<String> = set.iter().map(ToString::to_string).collect();
+    let config = Document::new(TEXT, &set).unwrap().config().unwrap();
+    let opened = Opened::new(&config).unwrap();
+    let plan = Plan::new(config, &opened.setting()).unwrap();
+    let means = Means { kernels: KernelPath::best(), threads: 1 };
+    let population = opened.population(plan.ledger.unit).unwrap();
+    let engine = engine::of(&plan.local, opened.learner(), means).unwrap();
+    let mut fleet = simulated::of(&plan, population.as_ref(), engine, place(folder));
+    let mut run = Run::begin(folder, &plan, &opened, means).unwrap();
+    let mut over = false;
+    for _ in 0..rounds {
+        over = run.step(&mut fleet, &Stop::new()).unwrap().over.is_some();
+        tensorboard::write(folder, run.started()).unwrap();
+    }
+    if over {
+        run.finish().unwrap();
+    }
+    run::write(folder).unwrap();
+    (page(folder), fs::read(folder.join(tensorboard::EVENTS_FILE)).unwrap())
+}
+
+fn page(folder: &Path) -> String {
+    fs::read_to_string(folder.join(run::REPORT_FILE)).unwrap()
+}
+
+#[test]
+fn p23_a_simulation_is_called_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (html, _) = shown(folder.path(), &[], 5);
+    assert!(html.contains("none: simulated") && !html.contains("<dt>Epsilon</dt>"));
+    assert!(
+        html.contains("In simulation, the model predicts") && html.contains("after 5 rounds of 12 of 2,000 made-up")
+    );
+    assert!(html.contains("tokens read, as simulated") && html.contains("One thread, busy"));
+}
+
+/// What a page shows of a run with secret noise tells nothing of one user or of one round.
+#[test]
+fn p12_p23_a_page_of_secret_noise_has_no_exact_numbers_and_no_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let (html, _) = shown(folder.path(), &["noise_seed="], 5);
+    assert!(html.contains("No round was timed") && !html.contains("as simulated"));
+    assert!(!html.contains("norm_quantiles") && !html.contains("clipped_share"));
+    assert!(html.contains("<dt>Epsilon</dt>") && html.contains("nobody real is protected"));
+}
+
+/// Whoever has the files of a run that was killed can look at it: its data, model and keys are not asked for.
+#[test]
+fn a_page_is_made_again_from_files_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (html, _) = shown(folder.path(), &[], 3);
+    assert!(!folder.path().join(MODEL_FOLDER).exists());
+    assert!(html.contains("after 3 rounds") && html.contains("<dd class=\"value\">2</dd>"), "evaluated at round 2");
+    fs::remove_dir_all(folder.path().join("secret")).unwrap();
+    for name in [METRICS_FILE, TIMING_FILE] {
+        let path = folder.path().join(name);
+        let torn = fs::read_to_string(&path).unwrap() + "{\"round\":";
+        fs::write(&path, torn).unwrap();
+    }
+    run::write(folder.path()).unwrap();
+    assert_eq!(page(folder.path()), html);
+    fs::remove_file(folder.path().join("ledger.jsonl")).unwrap();
+    assert!(matches!(run::write(folder.path()), Err(ReportError::Run(_))), "nothing is promised without a ledger");
+}
+
+/// A TensorBoard that is watching goes on reading where it was: what was written stays.
+#[test]
+fn events_of_more_rounds_stand_behind_those_of_fewer() {
+    let (few, many) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (_, few) = shown(few.path(), &[], 2);
+    let (_, many) = shown(many.path(), &[], 5);
+    // Wall times differ from run to run; what stands where does not.
+    assert!(many.len() > few.len());
+    let tags = |bytes: &[u8]| String::from_utf8_lossy(bytes).matches("accuracy/top1").count();
+    assert_eq!((tags(&few), tags(&many)), (2, 4));
+}
