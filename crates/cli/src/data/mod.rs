@@ -15,6 +15,7 @@ use corpus::{
     origin::KnownVocabulary,
     store::{Store, StoreError},
 };
+use federated::numbers::grouped;
 
 pub(crate) use self::stats::split;
 use crate::failure::{BadInput, Interrupted};
@@ -100,19 +101,6 @@ fn read_vocabulary(path: &Path) -> Result<KnownVocabulary, BadInput> {
     let wrong = |problem: String| BadInput::wrong("vocab", format!("{}: {problem}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
     KnownVocabulary::parse(&text).map_err(|error| wrong(error.to_string()))
-}
-
-/// A number with its digits in groups of three.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A share of a whole, for people.
