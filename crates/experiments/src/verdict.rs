@@ -189,7 +189,7 @@ mod tests {
                     if experiment.kind == Kind::Accounting || expect.at.is_some() || expect.reach.is_some() {
                         continue;
                     }
-                    let number = |of: &str| mean_of(&kept, of, &asked(expect).name);
+                    let number = |of: &str| mean_of(&kept, of, asked(expect).name);
                     let again = weigh(expect, &described(expect), number, |value| shown(expect, value));
                     assert_eq!(
                         (Some(again.text.as_str()), Some(again.holds)),
