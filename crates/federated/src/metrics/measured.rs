@@ -115,8 +115,15 @@ fn owner<E: Error>(found: &Found) -> Result<&'static Measures, E> {
     let fits = |measures: &&&'static Measures| {
         missing(measures).is_none() && found.iter().all(|(metric, _)| measures.metrics.contains(metric))
     };
-    match MEASURES.iter().find(fits) {
-        Some(measures) => Ok(measures),
-        None => Err(E::missing_field(MEASURES.iter().find_map(|measures| missing(measures)).unwrap_or_default())),
+    if let Some(measures) = MEASURES.iter().find(fits) {
+        return Ok(measures);
     }
+    // What is wrong is said of the one that most of the numbers are of; of the first, where that is no help.
+    let theirs = |measures: &&&Measures| found.iter().filter(|(metric, _)| measures.metrics.contains(metric)).count();
+    let nearest = MEASURES.iter().rev().max_by_key(theirs).unwrap_or(&MEASURES[0]);
+    let other = found.iter().find(|(metric, _)| !nearest.metrics.contains(metric));
+    Err(match (missing(nearest), other) {
+        (None, Some((other, _))) => E::unknown_field(other.name, &NAMES),
+        (name, _) => E::missing_field(name.unwrap_or_default()),
+    })
 }

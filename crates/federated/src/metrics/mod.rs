@@ -8,6 +8,7 @@
 //! |----------------|----------------------------------------------------------------|
 //! | [`registry`]   | every number once: name, words, unit, goal, where it comes from |
 //! | [`prediction`] | how well a language model predicts                             |
+//! | [`tags`]       | how well a model finds the tags of posts                       |
 //! | [`training`]   | what a line says of the run itself                             |
 //! | [`curve`]      | a number over the evaluations of a run                         |
 
@@ -15,6 +16,7 @@ pub mod curve;
 mod measured;
 pub mod prediction;
 pub mod registry;
+pub mod tags;
 pub mod training;
 
 use privacy::Epsilon;

@@ -78,8 +78,8 @@ pub static HEAD_100: Metric = Metric {
     ..head(|counts| words_in_head(counts, 2))
 };
 
-/// What all accuracies have in common.
-const fn accuracy(of: fn(&Counts) -> Option<f64>) -> Metric {
+/// What all shares of what is right have in common.
+pub(super) const fn accuracy(of: fn(&Counts) -> Option<f64>) -> Metric {
     Metric {
         name: "",
         label: "",

@@ -10,7 +10,7 @@ use ledger::statement::rounded_up;
 use lm::metrics::Counts;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-use super::{Metrics, prediction, training};
+use super::{Metrics, prediction, tags, training};
 use crate::numbers::{accuracy, four_digits};
 
 /// All numbers. Lines of files and TensorBoard have them in this order.
@@ -22,6 +22,9 @@ pub static METRICS: &[&Metric] = &[
     &prediction::HEAD_10,
     &prediction::HEAD_50,
     &prediction::HEAD_100,
+    &tags::RECALL_TOP5,
+    &tags::RECALL_TOP3,
+    &tags::RECALL_TOP1,
     &training::EPSILON,
     &training::SERVER_LEARNING_RATE,
     &training::PLANNED_PARTICIPATIONS,
@@ -33,7 +36,7 @@ pub static METRICS: &[&Metric] = &[
 ];
 
 /// What evaluations measure, by learner. A line of a file belongs to the first that has all of its numbers.
-pub static MEASURES: &[&Measures] = &[&prediction::NEXT_WORDS];
+pub static MEASURES: &[&Measures] = &[&prediction::NEXT_WORDS, &tags::TAGS_FOUND];
 
 /// The names of [`METRICS`].
 static NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| METRICS.iter().map(|metric| metric.name).collect());
@@ -237,6 +240,14 @@ impl Measures {
         lines.into_iter().next().map_or(MEASURES[0], |line| line.measured.measures())
     }
 
+    /// What is measured by these numbers, in this order: as a learner names its own ([`device::learner::Learner::metrics`]).
+    #[must_use]
+    pub fn named(names: &[&str]) -> Option<&'static Self> {
+        let is =
+            |measures: &&&'static Self| measures.metrics.iter().map(|metric| metric.name).eq(names.iter().copied());
+        MEASURES.iter().find(is).copied()
+    }
+
     /// The headline and what is shown beside it.
     pub fn shown_first(&self) -> impl Iterator<Item = &'static Metric> {
         std::iter::once(self.headline).chain(self.beside.iter().copied())
@@ -245,6 +256,9 @@ impl Measures {
 
 #[cfg(test)]
 mod tests {
+    use device::learner::{Learner, language::LanguageLearner, tags::TagLearner};
+    use lm::model::config::ModelConfig;
+
     use super::*;
 
     #[test]
@@ -269,6 +283,18 @@ mod tests {
             let places = measures.metrics.iter().map(|metric| METRICS.iter().position(|known| known == metric));
             assert!(places.is_sorted(), "lines have the order of the registry");
         }
+    }
+
+    #[test]
+    fn the_numbers_of_every_learner_are_registered_and_the_first_is_its_headline() {
+        let language = LanguageLearner::new(&ModelConfig::preset("tiny").unwrap(), 4, 5).unwrap();
+        let learners: [&dyn Learner; 2] = [&language, &TagLearner::new(10, 3, 4)];
+        assert_eq!(learners.len(), MEASURES.len(), "what nobody measures");
+        for learner in learners {
+            let measures = Measures::named(learner.metrics()).unwrap_or_else(|| panic!("{}", learner.name()));
+            assert_eq!(measures.headline.name, learner.metrics()[0]);
+        }
+        assert!(Measures::named(&["accuracy_top1"]).is_none() && Measures::named(&[]).is_none());
     }
 
     #[test]

@@ -42,6 +42,12 @@ pub enum RunError {
     /// An evaluation.
     #[error(transparent)]
     Evaluate(#[from] LearnerError),
+    /// A learner whose numbers have no place in the files of a run.
+    #[error("the numbers that the learner {learner:?} is measured by are not in the registry of metrics")]
+    NotMeasured {
+        /// As settings name it.
+        learner: &'static str,
+    },
     /// There is a run already.
     #[error("{0} holds a run already: go on with --resume {0}, or choose another folder", path.display())]
     Taken {

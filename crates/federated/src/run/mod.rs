@@ -49,9 +49,7 @@ use crate::{
     evaluate::HeldOut,
     fleet::{Fleet, Stop},
     heads::{self, HeadsError},
-    metrics::{
-        DIAGNOSTICS_FILE, DiagnosticsHead, METRICS_FILE, Measured, Metrics, TIMING_FILE, prediction::NEXT_WORDS,
-    },
+    metrics::{DIAGNOSTICS_FILE, DiagnosticsHead, METRICS_FILE, Measured, Measures, Metrics, TIMING_FILE},
     plan::{BEFORE, Phase, Plan},
     randomness::RunRandomness,
     round::{
@@ -450,10 +448,12 @@ impl<'a> Run<'a> {
     fn measure(&self) -> Result<Metrics, RunError> {
         let (plan, state) = (self.plan, self.rounds.state());
         let Means { kernels, threads } = self.means;
-        let counts = self.held_out.evaluate(self.opened.learner(), &state.model, kernels, threads)?;
+        let learner = self.opened.learner();
+        let measures = Measures::named(learner.metrics()).ok_or(RunError::NotMeasured { learner: learner.name() })?;
+        let counts = self.held_out.evaluate(learner, &state.model, kernels, threads)?;
         Ok(Metrics {
             round: state.round,
-            measured: Measured::of(&NEXT_WORDS, &counts),
+            measured: Measured::of(measures, &counts),
             targets: counts.targets(Targets::ALL),
             clip_norm: Some(self.rounds.clip().get()),
             tracked_clip_norm: state.clip.map(|clip| clip.tracked().get()),
