@@ -92,10 +92,19 @@ impl Origin {
     /// What must stand in the ledger of every run that uses the vocabulary, if anything.
     #[must_use]
     pub fn non_private_event(&self) -> Option<String> {
+        self.own_text()
+            .map(|name| format!("the vocabulary was counted from the users' own text ({name}) without noise"))
+    }
+
+    /// The same for names of labels.
+    #[must_use]
+    pub fn non_private_labels(&self) -> Option<String> {
+        self.own_text().map(|name| format!("the labels were counted from the users' own posts ({name}) without noise"))
+    }
+
+    fn own_text(&self) -> Option<&str> {
         match self {
-            Self::UsersNonPrivately { name } => {
-                Some(format!("the vocabulary was counted from the users' own text ({name}) without noise"))
-            }
+            Self::UsersNonPrivately { name } => Some(name),
             Self::BuiltIn | Self::PublicList { .. } | Self::PublicText { .. } => None,
         }
     }

@@ -7,10 +7,13 @@ use std::{
 };
 
 use keyhush_corpus::{
-    import::{self, BadLineReason, Format, ImportError, ImportPlan, Input, OnBadLine, Summary},
+    import::{
+        self, BadLineReason, Columns, Format, ImportError, ImportPlan, Input, KnownLabels, LabelColumn, OnBadLine,
+        Summary,
+    },
     origin::{KnownVocabulary, Origin, SourceFile},
     store::Store,
-    synth::{Crowd, Dialect, SynthPlan},
+    synth::{self, Crowd, Dialect, SynthPlan},
 };
 use lm::{tokenizer::Rules, vocabulary::Vocabulary};
 
@@ -22,10 +25,11 @@ fn plan(folder: &Path, files: &[(&str, &[u8])]) -> ImportPlan {
     paths.iter().zip(files).for_each(|(path, (_, bytes))| std::fs::write(path, bytes).unwrap());
     let vocabulary = Vocabulary::new(["hello", ",", "world", "!", "again"]).unwrap();
     ImportPlan {
-        input: Input::Files { paths, format: None, user_key: "user".into(), text_key: "text".into() },
+        input: Input::Files { paths, format: None, columns: Columns::new("user", "text") },
         out: folder.join("out.store"),
         replace: false,
         vocabulary: KnownVocabulary { vocabulary, rules: Rules::Words1, origin: Origin::BuiltIn },
+        labels: None,
         tokens_per_user: None,
         keep_keys: true,
         on_bad_line: OnBadLine::Skip,
@@ -39,7 +43,7 @@ fn run(plan: &ImportPlan) -> Result<Summary, ImportError> {
 
 fn text_of(store: &Store, user: &str) -> Vec<String> {
     let user = store.user(store.find(user).unwrap().unwrap()).unwrap();
-    user.posts().map(|post| store.vocabulary().decode(store.tokenizer(), post.iter())).collect()
+    user.posts().map(|post| store.vocabulary().decode(store.tokenizer(), post.tokens().iter())).collect()
 }
 
 /// A file that another program wrote; `testdata/parquet.json` says which and how.
@@ -156,10 +160,10 @@ fn every_format_gives_the_same_store() {
     for (name, bytes, format) in files {
         let folder = tempfile::tempdir().unwrap();
         let mut plan = plan(folder.path(), &[(name, &bytes)]);
-        if let Input::Files { format: as_said, user_key, text_key, .. } = &mut plan.input {
+        if let Input::Files { format: as_said, columns, .. } = &mut plan.input {
             *as_said = format;
             if name.starts_with("RC") {
-                (*user_key, *text_key) = ("author".into(), "body".into());
+                *columns = Columns::new("author", "body");
             }
         }
         let summary = run(&plan).unwrap();
@@ -237,8 +241,7 @@ fn errors_say_what_is_there() {
     missing.input = Input::Files {
         paths: vec![folder.path().join("nowhere.jsonl")],
         format: None,
-        user_key: "user".into(),
-        text_key: "text".into(),
+        columns: Columns::new("user", "text"),
     };
     assert!(matches!(run(&missing), Err(ImportError::Read { .. })));
     assert_no_store(folder.path(), 5);
@@ -251,7 +254,8 @@ fn the_number_of_threads_changes_nothing() {
     for threads in [1, 3] {
         let folder = tempfile::tempdir().unwrap();
         let mut plan = plan(folder.path(), &[]);
-        plan.input = Input::Crowd(crowd.clone());
+        plan.input = Input::Crowd { crowd: crowd.clone(), features: true };
+        plan.labels = Some(KnownLabels { labels: synth::labels(), origin: Origin::BuiltIn });
         plan.vocabulary = KnownVocabulary::built_in(5000).unwrap();
         plan.threads = threads;
         let summary = run(&plan).unwrap();
@@ -260,6 +264,11 @@ fn the_number_of_threads_changes_nothing() {
         let store = Store::open(&plan.out).unwrap();
         let posts = text_of(&store, &crowd.key(17));
         assert_eq!(posts.len(), crowd.posts(17).len());
+        let user = store.user(store.find(&crowd.key(17)).unwrap().unwrap()).unwrap();
+        assert_eq!(user.features().iter().collect::<Vec<_>>(), crowd.features(17));
+        for (i, post) in (0..).zip(user.posts()) {
+            assert_eq!(post.labels().iter().collect::<Vec<_>>(), crowd.labels(17, i));
+        }
     }
     assert!(stores[0] == stores[1]);
 }
@@ -277,4 +286,177 @@ fn hostile_lines_never_panic() {
     let plan = plan(folder.path(), &[("a.jsonl", &bytes)]);
     let summary = run(&plan).unwrap();
     assert_eq!((summary.users, summary.first_bad_lines.len()), (1, 5));
+}
+
+/// The plan with a column of labels and two of features; `rust` and `c#` are known.
+fn known(plan: ImportPlan) -> ImportPlan {
+    let Input::Files { paths, format, columns } = plan.input else { unreachable!("the plan is of files") };
+    let labels = Some(LabelColumn { key: "tags".into(), separator: "|".into() });
+    let columns = Columns { labels, features: vec!["age".into(), "height".into()], ..columns };
+    let labels = Some(KnownLabels::from_list("rust\nc#\n", "tags.txt".into()).unwrap());
+    ImportPlan { input: Input::Files { paths, format, columns }, labels, ..plan }
+}
+
+/// The names of the labels of each post, and the features.
+fn known_of(store: &Store, user: &str) -> (Vec<String>, Vec<f32>) {
+    let user = store.user(store.find(user).unwrap().unwrap()).unwrap();
+    let names = |id| store.labels().name(id).unwrap();
+    let labels = user.posts().map(|post| post.labels().iter().map(names).collect::<Vec<_>>().join(" "));
+    (labels.collect(), user.features().iter().collect())
+}
+
+const KNOWN: &str = r#"{"user":"ann","text":"hello","tags":["c#","rust","perl"],"age":0.5,"height":-2}
+{"user":"bob","text":"world","tags":null,"age":1e3,"height":0}
+{"user":"ann","text":"again","tags":"rust | rust","age":0.5,"height":-2.0}
+"#;
+
+fn assert_known(plan: &ImportPlan, name: &str) {
+    let summary = run(plan).unwrap();
+    let counts = (summary.users, summary.posts, summary.labels, summary.unknown_labels, summary.bad_lines);
+    assert_eq!(counts, (2, 3, 3, 1, 0), "{name}");
+    let store = Store::open(&plan.out).unwrap();
+    store.verify().unwrap();
+    assert_eq!((store.labels().names().len(), store.feature_names()), (2, &["age".into(), "height".into()][..]));
+    assert_eq!(known_of(&store, "ann"), (vec!["c# rust".into(), "rust".into()], vec![0.5, -2.0]), "{name}");
+    assert_eq!(known_of(&store, "bob"), (vec![String::new()], vec![1000.0, 0.0]), "{name}");
+    assert_eq!(store.meta().labels, Some(Origin::PublicList { name: "tags.txt".into() }));
+    assert!(store.meta().non_private.is_empty());
+}
+
+#[test]
+fn every_format_has_labels_and_features() {
+    let csv = "age,tags,user,text,height\n0.5,<c#><rust><perl>,ann,hello,-2\n1e3,,bob,world,0\n\
+               0.50,rust|,ann,again,-2.0\n";
+    let files = [("a.jsonl", KNOWN.to_owned()), ("a.csv", csv.to_owned()), ("a.tsv", csv.replace(',', "\t"))];
+    for (name, text) in files {
+        let folder = tempfile::tempdir().unwrap();
+        assert_known(&known(plan(folder.path(), &[(name, text.as_bytes())])), name);
+    }
+}
+
+/// Parquet with these rows; labels as a list if `listed`, as one string otherwise.
+#[cfg(feature = "parquet")]
+fn known_parquet(listed: bool) -> Vec<u8> {
+    use parquet::{
+        data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type},
+        file::{properties::WriterProperties, writer::SerializedFileWriter},
+        schema::parser::parse_message_type,
+    };
+    let tags = if listed {
+        "optional group tags (LIST) { repeated group list { optional binary element (UTF8); } }"
+    } else {
+        "optional binary tags (UTF8);"
+    };
+    let text = "required binary user (UTF8); required binary text (UTF8);";
+    let message = format!("message m {{ {text} {tags} optional double age; required int32 height; }}");
+    let schema = std::sync::Arc::new(parse_message_type(&message).unwrap());
+    let mut writer = SerializedFileWriter::new(Vec::new(), schema, WriterProperties::builder().build().into()).unwrap();
+    let strings = |texts: &[&str]| texts.iter().map(|text| ByteArray::from(*text)).collect::<Vec<_>>();
+    let mut group = writer.next_row_group().unwrap();
+    for texts in [["ann", "bob", "ann"], ["hello", "world", "again"]] {
+        let mut column = group.next_column().unwrap().unwrap();
+        column.typed::<ByteArrayType>().write_batch(&strings(&texts), None, None).unwrap();
+        column.close().unwrap();
+    }
+    let mut column = group.next_column().unwrap().unwrap();
+    let typed = column.typed::<ByteArrayType>();
+    if listed {
+        let values = strings(&["c#", "rust", "perl", "rust"]);
+        typed.write_batch(&values, Some(&[3, 3, 3, 0, 3]), Some(&[0, 1, 1, 0, 0])).unwrap();
+    } else {
+        typed.write_batch(&strings(&["<c#><rust><perl>", "rust"]), Some(&[1, 0, 1]), None).unwrap();
+    }
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<DoubleType>().write_batch(&[0.5, 1e3, 0.5], Some(&[1, 1, 1]), None).unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<Int32Type>().write_batch(&[-2, 0, -2], None, None).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.into_inner().unwrap()
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn parquet_has_labels_and_features() {
+    for listed in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        assert_known(&known(plan(folder.path(), &[("a.parquet", &known_parquet(listed))])), "parquet");
+    }
+}
+
+#[test]
+fn rows_of_a_user_that_contradict_each_other_are_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = KNOWN.replace("-2.0", "-2.5");
+    let error = run(&known(plan(folder.path(), &[("a.jsonl", other.as_bytes())]))).unwrap_err().to_string();
+    let expected =
+        "a.jsonl:3: its \"height\" is another number than in the first row of the same user; nothing was imported";
+    assert_eq!(error, expected);
+    assert_no_store(folder.path(), 1);
+}
+
+/// Also where the user has as many tokens as are kept before the row comes.
+#[test]
+fn a_row_that_is_cut_off_contradicts_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut plan = known(plan(folder.path(), &[("a.jsonl", KNOWN.replace("-2.0", "7").as_bytes())]));
+    plan.tokens_per_user = Some(1);
+    assert!(matches!(run(&plan), Err(ImportError::Contradiction { line: 3, .. })));
+}
+
+#[test]
+fn numbers_that_are_missing_and_labels_that_cannot_be_are_bad_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = "age,tags,user,text,height\n1,,ann,hello,1\n,,bob,hello,1\n1,,cy,hello,tall\n1,,dy,hello,inf\n";
+    let long =
+        format!("{{\"user\":\"a\",\"text\":\"hello\",\"age\":1,\"height\":1,\"tags\":\"{}\"}}\n", "x".repeat(513));
+    let lines = format!("{{\"user\":\"a\",\"text\":\"hello\",\"age\":1,\"height\":1,\"tags\":7}}\n{long}");
+    let plan = known(plan(folder.path(), &[("a.csv", csv.as_bytes()), ("b.jsonl", lines.as_bytes())]));
+    let summary = run(&plan).unwrap();
+    let shown: Vec<String> = summary.first_bad_lines.iter().map(ToString::to_string).collect();
+    let expected = [
+        "a.csv:3: it has no finite number \"age\"",
+        "a.csv:4: it has no finite number \"height\"",
+        "a.csv:5: it has no finite number \"height\"",
+        "b.jsonl:1: its \"tags\" is neither a list of strings nor a string",
+        "b.jsonl:2: its label has more than 512 bytes",
+    ];
+    assert_eq!((summary.users, &shown[..]), (1, &expected.map(String::from)[..]));
+}
+
+#[test]
+fn columns_that_are_not_there_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = |name: &str, text: &str| known(plan(folder.path(), &[(name, text.as_bytes())]));
+    let error = |plan: &ImportPlan| run(plan).unwrap_err().to_string();
+    let tags = error(&plan("a.csv", "user,text\nann,hello\n"));
+    assert!(tags.contains("there is no column \"tags\"; there are: user, text"), "{tags}");
+    let age = error(&plan("b.csv", "user,text,tags\nann,hello,\n"));
+    assert!(age.contains("there is no column \"age\""), "{age}");
+    let mut leaf = plan("a.json", r#"{"user_data":{"ann":{"x":["hello"]}}}"#);
+    if let Input::Files { format, .. } = &mut leaf.input {
+        *format = Some(Format::Leaf);
+    }
+    assert!(error(&leaf).contains("there is no column \"tags\""), "{}", error(&leaf));
+    let mut twice = plan("c.jsonl", KNOWN);
+    if let Input::Files { columns, .. } = &mut twice.input {
+        columns.features[1] = "age".into();
+    }
+    assert_eq!(error(&twice), "the feature \"age\" stands twice");
+}
+
+#[test]
+fn labels_that_were_counted_are_not_private() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut plan = known(plan(folder.path(), &[("a.jsonl", KNOWN.as_bytes())]));
+    let (counts, summary) = import::count_labels(&plan.input, &mut |_| true).unwrap();
+    assert_eq!((counts.most_frequent(2).unwrap().names(), summary.bad_lines), (&["rust".into(), "c#".into()][..], 0));
+    let origin = Origin::UsersNonPrivately { name: "a.jsonl".into() };
+    plan.labels = Some(KnownLabels { labels: counts.most_frequent(1).unwrap(), origin });
+    let summary = run(&plan).unwrap();
+    assert_eq!((summary.labels, summary.unknown_labels), (2, 2));
+    let event = "the labels were counted from the users' own posts (a.jsonl) without noise";
+    assert_eq!(Store::open(&plan.out).unwrap().meta().non_private, [event]);
 }

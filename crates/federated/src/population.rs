@@ -103,7 +103,7 @@ impl<'a> StoredPopulation<'a> {
     fn posts(&self, user: u64) -> Result<impl Iterator<Item = Tokens<'a>> + use<'a>, StoreError> {
         let index = usize::try_from(user).ok().and_then(|user| self.users.get(user));
         let user = index.map(|index| self.store.user(*index)).transpose()?;
-        Ok(user.into_iter().flat_map(|user| user.posts()))
+        Ok(user.into_iter().flat_map(|user| user.posts().map(|post| post.tokens())))
     }
 
     fn push(&self, post: Tokens<'_>, ids: &mut Vec<u32>, examples: &mut Examples) {
@@ -224,7 +224,7 @@ impl<P: Posts> Population for EachPost<P> {
 mod tests {
     use corpus::{
         origin::Origin,
-        store::{Meta, StoreWriter, UserTag},
+        store::{Meta, StoreWriter, UserRecord, UserTag},
         synth::{Canaries, Dialect, SynthPlan, vocabulary},
     };
     use device::learner::language::LanguageLearner;
@@ -283,6 +283,8 @@ mod tests {
             tokens_per_user: None,
             sources: Vec::new(),
             crowd: None,
+            labels: None,
+            features: Vec::new(),
         };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.store");
@@ -292,7 +294,9 @@ mod tests {
         // User n has n posts of one token, n.
         for (n, tag) in (0..20u32).zip(tags) {
             let ends: Vec<u32> = (1..=n).collect();
-            writer.user(tag, "", &vec![n + 3; n as usize], &ends).unwrap();
+            let (tokens, ends) = (&vec![n + 3; n as usize], &ends);
+            let user = UserRecord { tag, key: "", tokens, ends, labels: &[], label_ends: &[], features: &[] };
+            writer.user(&user).unwrap();
         }
         writer.finish().unwrap();
         let store = Store::open(&path).unwrap();

@@ -119,7 +119,7 @@ impl<'a> Measured<'a> {
         for index in 0..store.users() {
             let user = store.user(index)?;
             if users.is_none_or(|(split, part)| split.part(user.tag()) == part) {
-                for post in user.posts().filter(|post| !post.is_empty()) {
+                for post in user.posts().map(|post| post.tokens()).filter(|post| !post.is_empty()) {
                     tokens += post.len();
                     let ids = [BOS].into_iter().chain(post.iter()).chain([EOS]).collect();
                     lines.push(Line { ids, letters: Vec::new() });

@@ -1,12 +1,15 @@
 //! `keyhush data import`.
 
-use std::{io::Write, path::PathBuf};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use clap::{Args, ValueEnum};
-use corpus::import::{self, Format, ImportPlan, Input, OnBadLine, Summary};
+use corpus::import::{self, Format, ImportPlan, Input, KnownLabels, OnBadLine, Summary};
 use serde::Serialize;
 
-use super::{grouped, percent, progress::Watch, sorted, vocabulary};
+use super::{grouped, labels::LabelArgs, percent, progress::Watch, sorted, taken, vocabulary};
 use crate::failure::BadInput;
 
 /// What to import, and how.
@@ -28,6 +31,11 @@ pub(crate) struct ImportArgs {
     /// What the files are, if their names do not say
     #[arg(long, value_enum)]
     format: Option<FormatName>,
+    #[command(flatten)]
+    labels: LabelArgs,
+    /// Columns with numbers that are known of a user, the same in every row of the user
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
+    features: Vec<String>,
     #[command(flatten)]
     making: MakingArgs,
     /// What to do about lines that cannot be read
@@ -107,13 +115,15 @@ pub(super) fn import(args: &ImportArgs) -> anyhow::Result<()> {
         BadLineChoice::Skip => OnBadLine::Skip,
         BadLineChoice::Stop => OnBadLine::Stop,
     };
-    let input = Input::files(
-        &args.inputs,
-        args.format.map(FormatName::format),
-        args.user_key.as_deref(),
-        args.text_key.as_deref(),
-    );
-    args.making.make(input, args.out.clone(), on_bad_line, "bytes")
+    let (user, text) = (args.user_key.as_deref(), args.text_key.as_deref());
+    let mut input = Input::files(&args.inputs, args.format.map(FormatName::format), user, text);
+    if let Input::Files { columns, .. } = &mut input {
+        columns.labels = args.labels.column();
+        columns.features.clone_from(&args.features);
+    }
+    args.making.taken(&args.out)?;
+    let labels = args.labels.known(&input, &args.inputs, args.making.quiet)?;
+    args.making.make(input, labels, args.out.clone(), on_bad_line, "bytes")
 }
 
 #[derive(Serialize)]
@@ -122,6 +132,9 @@ struct Report<'a> {
     #[serde(flatten)]
     summary: &'a Summary,
     vocabulary: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label_names: Option<usize>,
+    features: Vec<String>,
     seconds: f64,
 }
 
@@ -154,10 +167,16 @@ impl MakingArgs {
         self.replace
     }
 
+    /// Refuses a name that is taken, before anything is counted.
+    fn taken(&self, out: &Path) -> Result<(), BadInput> {
+        if out.exists() && !self.replace { Err(taken(out)) } else { Ok(()) }
+    }
+
     /// Makes a store and says what is in it.
     pub(super) fn make(
         &self,
         input: Input,
+        labels: Option<KnownLabels>,
         out: PathBuf,
         on_bad_line: OnBadLine,
         unit: &'static str,
@@ -171,6 +190,7 @@ impl MakingArgs {
             out,
             replace: self.replace,
             vocabulary: vocabulary(self.vocab.as_deref(), self.vocab_size.unwrap_or(VOCABULARY_SIZE), self.characters)?,
+            labels,
             tokens_per_user: self.tokens_per_user,
             keep_keys: !self.forget_keys,
             on_bad_line,
@@ -187,7 +207,10 @@ impl MakingArgs {
         let mut out = std::io::stdout().lock();
         let entries = plan.vocabulary.vocabulary.len();
         if self.json {
-            let report = Report { store: plan.out.display().to_string(), summary, vocabulary: entries, seconds };
+            let store = plan.out.display().to_string();
+            let label_names = plan.labels.as_ref().map(|known| known.labels.len());
+            let features = plan.input.feature_names();
+            let report = Report { store, summary, vocabulary: entries, label_names, features, seconds };
             writeln!(out, "{}", serde_json::to_string(&report)?)?;
             return Ok(());
         }
@@ -201,6 +224,15 @@ impl MakingArgs {
         writeln!(out, "tokens       {}", grouped(summary.tokens))?;
         writeln!(out, "vocabulary   {} entries, {}", grouped(entries as u64), plan.vocabulary.origin)?;
         writeln!(out, "covered      {}", percent(summary.tokens - summary.unknown, summary.tokens))?;
+        if let Some(known) = &plan.labels {
+            let (labels, names) = (grouped(summary.labels), grouped(known.labels.len() as u64));
+            let unknown = grouped(summary.unknown_labels);
+            writeln!(out, "labels       {labels} of {names} names, {}; {unknown} others left out", known.origin)?;
+        }
+        let features = plan.input.feature_names();
+        if !features.is_empty() {
+            writeln!(out, "features     {}", features.join(", "))?;
+        }
         let megabytes = summary.text_bytes as f64 / 1e6;
         writeln!(out, "took         {seconds:.1} s for {megabytes:.1} MB of text ({per_second:.0} MB/s)")?;
         if summary.empty_posts > 0 {
@@ -218,7 +250,7 @@ impl MakingArgs {
 
     /// Says what to do about text that the default vocabulary does not cover, and what a vocabulary costs.
     fn hint(&self, summary: &Summary, plan: &ImportPlan) {
-        if let Some(event) = plan.vocabulary.origin.non_private_event() {
+        for event in plan.non_private_events() {
             eprintln!("warning: {event}; every run on this store records that, and its epsilon is infinite");
         }
         if self.vocab.is_none() && summary.unknown * 10 > summary.tokens {

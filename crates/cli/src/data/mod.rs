@@ -1,6 +1,7 @@
 //! `keyhush data`: text becomes a store, a store is looked at, a crowd is made up.
 
 mod import;
+mod labels;
 mod progress;
 mod show;
 mod stats;
@@ -62,6 +63,7 @@ fn sorted(error: ImportError) -> anyhow::Error {
         | ImportError::NoColumn { .. }
         | ImportError::NoParquet(_)
         | ImportError::NotPublic(_)
+        | ImportError::Store(StoreError::FeatureNames(_))
         | ImportError::Store(StoreError::Exists(_)) => BadInput::Refused(error.to_string()).into(),
         ImportError::Read { error: ref io, .. } | ImportError::Store(StoreError::Io { error: ref io, .. })
             if io.kind() == std::io::ErrorKind::NotFound =>

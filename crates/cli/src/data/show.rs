@@ -1,8 +1,9 @@
 //! `keyhush data show`.
 
-use std::{io::Write, path::PathBuf};
+use std::{collections::BTreeMap, io::Write, path::PathBuf};
 
 use clap::Args;
+use corpus::store::{Post, Store, StoreError};
 use serde::Serialize;
 
 use super::open;
@@ -34,6 +35,10 @@ struct Shown<'a> {
     user: Option<&'a str>,
     tokens: usize,
     posts: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    labels: Option<Vec<Vec<&'a str>>>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    features: BTreeMap<&'a str, f32>,
 }
 
 /// Runs the command.
@@ -50,15 +55,44 @@ pub(super) fn show(args: &ShowArgs) -> anyhow::Result<()> {
         let problem = format!("{index} is not below {}, the number of users", store.users());
         return Err(BadInput::wrong("index", problem).into());
     }
-    let user = store.user(index)?;
-    let posts = user.posts().take(args.posts.unwrap_or(usize::MAX));
-    let posts: Vec<String> = posts.map(|post| store.vocabulary().decode(store.tokenizer(), post.iter())).collect();
+    let shown = Shown::of(&store, index, args.posts.unwrap_or(usize::MAX))?;
     let mut out = std::io::stdout().lock();
     if args.json {
-        let shown = Shown { index, user: user.key(), tokens: user.tokens().len(), posts };
         writeln!(out, "{}", serde_json::to_string(&shown)?)?;
     } else {
-        posts.iter().try_for_each(|post| writeln!(out, "{post}"))?;
+        shown.print(&mut out)?;
     }
     Ok(())
+}
+
+impl<'a> Shown<'a> {
+    fn of(store: &'a Store, index: u64, most: usize) -> Result<Self, StoreError> {
+        let user = store.user(index)?;
+        let text = |post: Post<'_>| store.vocabulary().decode(store.tokenizer(), post.tokens().iter());
+        let names = |post: Post<'_>| post.labels().iter().filter_map(|id| store.labels().name(id)).collect();
+        let labels = (!store.labels().is_empty()).then(|| user.posts().take(most).map(names).collect());
+        Ok(Self {
+            index,
+            user: user.key(),
+            tokens: user.tokens().len(),
+            posts: user.posts().take(most).map(text).collect(),
+            labels,
+            features: store.feature_names().iter().map(String::as_str).zip(user.features().iter()).collect(),
+        })
+    }
+
+    /// Features first, then a post a line; its labels stand before it, in brackets.
+    fn print(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        if !self.features.is_empty() {
+            let features: Vec<String> = self.features.iter().map(|(name, number)| format!("{name} {number}")).collect();
+            writeln!(out, "features: {}", features.join(", "))?;
+        }
+        for (i, post) in self.posts.iter().enumerate() {
+            match &self.labels {
+                Some(labels) => writeln!(out, "[{}] {post}", labels[i].join(", "))?,
+                None => writeln!(out, "{post}")?,
+            }
+        }
+        Ok(())
+    }
 }

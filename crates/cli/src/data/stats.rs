@@ -3,7 +3,10 @@
 use std::{io::Write, path::PathBuf};
 
 use clap::Args;
-use corpus::store::{Split, StoreError, stats::Stats};
+use corpus::store::{
+    Meta, Split, StoreError,
+    stats::{FeatureStats, LabelStats, Stats, Top},
+};
 
 use super::{grouped, open, percent, read_vocabulary};
 use crate::failure::BadInput;
@@ -84,8 +87,13 @@ fn print(stats: &Stats<'_>, out: &mut dyn Write) -> std::io::Result<()> {
         writeln!(out, "{:>12}+ {:>11} {bar}", grouped(bin.from), grouped(bin.users))?;
     }
     if !stats.top.is_empty() {
-        let top: Vec<String> = stats.top.iter().map(|top| format!("{:?} {}", top.entry, grouped(top.count))).collect();
-        writeln!(out, "most often   {}", top.join(", "))?;
+        writeln!(out, "most often   {}", listed(&stats.top))?;
+    }
+    if let Some(labels) = &stats.labels {
+        print_labels(labels, stats.meta, out)?;
+    }
+    for FeatureStats { name, least, most, mean } in &stats.features {
+        writeln!(out, "feature      {name}: {least} to {most}, mean {mean:.3}")?;
     }
     if let Some(parts) = &stats.split {
         let (train, validation, test) = (grouped(parts.train), grouped(parts.validation), grouped(parts.test));
@@ -95,4 +103,19 @@ fn print(stats: &Stats<'_>, out: &mut dyn Write) -> std::io::Result<()> {
         writeln!(out, "not private  {event}")?;
     }
     Ok(())
+}
+
+fn print_labels(labels: &LabelStats<'_>, meta: &Meta, out: &mut dyn Write) -> std::io::Result<()> {
+    let (total, names) = (grouped(labels.total), grouped(labels.names as u64));
+    let origin = meta.labels.as_ref().map(|origin| format!(", {origin}")).unwrap_or_default();
+    writeln!(out, "labels       {total} of {names} names{origin}; {} posts have none", grouped(labels.posts_without))?;
+    if !labels.top.is_empty() {
+        writeln!(out, "most often   {}", listed(&labels.top))?;
+    }
+    Ok(())
+}
+
+fn listed(top: &[Top<'_>]) -> String {
+    let top: Vec<String> = top.iter().map(|top| format!("{:?} {}", top.entry, grouped(top.count))).collect();
+    top.join(", ")
 }

@@ -8,9 +8,10 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use corpus::{
-    import::{ImportError, Input, OnBadLine},
+    import::{ImportError, Input, KnownLabels, OnBadLine},
+    origin::Origin,
     partial::Partial,
-    synth::{Canaries, Crowd, Dialect, SynthPlan},
+    synth::{self, Canaries, Crowd, Dialect, LineFields, SynthPlan},
 };
 use serde::Serialize;
 
@@ -47,6 +48,12 @@ pub(crate) struct SynthArgs {
     /// Where to write the canaries and who holds them, as JSON lines
     #[arg(long, value_name = "FILE", requires = "canaries")]
     canaries_out: Option<PathBuf>,
+    /// Keep what each post is about as its labels: its topic, and whether it asks something
+    #[arg(long)]
+    labels: bool,
+    /// Keep what is known of each user as features: how much they are given to slang, emoji, typos and the like
+    #[arg(long)]
+    features: bool,
     #[command(flatten)]
     making: MakingArgs,
 }
@@ -102,7 +109,9 @@ pub(super) fn synth(args: &SynthArgs) -> anyhow::Result<()> {
     if args.jsonl {
         return lines(args, &crowd);
     }
-    args.making.make(Input::Crowd(crowd), args.out.clone(), OnBadLine::Stop, "users")
+    let labels = args.labels.then(|| KnownLabels { labels: synth::labels(), origin: Origin::BuiltIn });
+    let input = Input::Crowd { crowd, features: args.features };
+    args.making.make(input, labels, args.out.clone(), OnBadLine::Stop, "users")
 }
 
 fn write_canaries(crowd: &Crowd, path: &Path, replace: bool) -> anyhow::Result<()> {
@@ -121,11 +130,11 @@ fn begin(path: &Path, replace: bool) -> anyhow::Result<Partial> {
 /// Writes JSON lines: to standard output, or to a file that gets its name when it is whole.
 fn lines(args: &SynthArgs, crowd: &Crowd) -> anyhow::Result<()> {
     if args.out == Path::new("-") {
-        write_lines(crowd, args.making.quiet(), &mut std::io::stdout().lock())?;
+        write_lines(args, crowd, &mut std::io::stdout().lock())?;
         return Ok(());
     }
     let mut file = begin(&args.out, args.making.replaces())?;
-    let posts = write_lines(crowd, args.making.quiet(), &mut file)?;
+    let posts = write_lines(args, crowd, &mut file)?;
     file.finish()?;
     let (path, users) = (args.out.display().to_string(), crowd.plan().users);
     let mut out = std::io::stdout().lock();
@@ -144,9 +153,10 @@ struct Written {
     posts: u64,
 }
 
-fn write_lines(crowd: &Crowd, quiet: bool, to: &mut dyn Write) -> anyhow::Result<u64> {
-    let mut watch = Watch::new(quiet, "users")?;
-    let posts = crowd.write_posts(to, &mut |progress| watch.tick(progress))?;
+fn write_lines(args: &SynthArgs, crowd: &Crowd, to: &mut dyn Write) -> anyhow::Result<u64> {
+    let mut watch = Watch::new(args.making.quiet(), "users")?;
+    let fields = LineFields { labels: args.labels, features: args.features };
+    let posts = crowd.write_posts(fields, to, &mut |progress| watch.tick(progress))?;
     watch.finish();
     posts.ok_or_else(|| ImportError::Interrupted.into())
 }

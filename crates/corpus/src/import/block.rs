@@ -5,6 +5,8 @@ use std::{io::Read, ops::Range};
 use serde::Serialize;
 use thiserror::Error;
 
+use super::{Columns, labels::Tags};
+
 /// Bytes of a block of lines.
 const BLOCK: usize = 1 << 21;
 /// A longer line is absurd.
@@ -13,6 +15,9 @@ pub(super) const LONGEST_LINE: usize = 1 << 24;
 pub(super) const LONGEST_TEXT: usize = 1 << 22;
 /// A longer key of a user is absurd.
 pub(super) const LONGEST_KEY: usize = 512;
+
+/// A longer name of a label is absurd.
+pub(super) const LONGEST_LABEL: usize = 512;
 
 /// Work for a worker.
 pub(super) enum Block {
@@ -29,6 +34,30 @@ pub(super) struct RawPost {
     pub(super) line: u64,
     pub(super) user: Vec<u8>,
     pub(super) text: Vec<u8>,
+    pub(super) labels: Tags<Vec<u8>>,
+    pub(super) features: Vec<Vec<u8>>,
+}
+
+impl RawPost {
+    pub(super) fn new(line: u64, user: &[u8], text: &[u8]) -> Self {
+        Self { line, user: user.to_vec(), text: text.to_vec(), labels: Tags::default(), features: Vec::new() }
+    }
+
+    /// How much memory it takes, about.
+    pub(super) fn bytes(&self) -> usize {
+        let labels = match &self.labels {
+            Tags::Joined(text) => text.len(),
+            Tags::Listed(list) => list.iter().map(Vec::len).sum(),
+        };
+        self.user.len() + self.text.len() + labels + self.features.iter().map(Vec::len).sum::<usize>()
+    }
+
+    /// The features as numbers.
+    pub(super) fn numbers(&self, columns: &Columns) -> Result<Vec<f32>, BadLineReason> {
+        let number = |text: &[u8]| str::from_utf8(text).ok()?.trim().parse().ok().filter(|n: &f32| n.is_finite());
+        let named = self.features.iter().zip(&columns.features);
+        named.map(|(text, key)| number(text).ok_or_else(|| BadLineReason::NoNumber { key: key.clone() })).collect()
+    }
 }
 
 /// A line that could not be read.
@@ -68,6 +97,18 @@ pub enum BadLineReason {
     #[error("it has no string {key:?}")]
     NoKey {
         /// The key.
+        key: String,
+    },
+    /// A number that is not there.
+    #[error("it has no finite number {key:?}")]
+    NoNumber {
+        /// Its key.
+        key: String,
+    },
+    /// Labels of another kind.
+    #[error("its {key:?} is neither a list of strings nor a string")]
+    NotLabels {
+        /// Their key.
         key: String,
     },
     /// Too long a line, text or key.

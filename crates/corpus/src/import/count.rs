@@ -11,7 +11,7 @@ use super::{
     ImportError, Input, Progress, Summary,
     block::LONGEST_LINE,
     source::Files,
-    work::{self, Take},
+    work::{self, Found, Take},
 };
 
 /// Different words after which rare ones are forgotten.
@@ -41,8 +41,8 @@ impl Counting {
 }
 
 impl Take for Counting {
-    fn post(&mut self, _: &str, text: &str, _: u64) -> io::Result<bool> {
-        self.add(text);
+    fn post(&mut self, post: &Found<'_>, _: u64) -> io::Result<bool> {
+        self.add(post.text);
         Ok(true)
     }
 }

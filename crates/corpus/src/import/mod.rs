@@ -13,6 +13,7 @@ mod block;
 mod count;
 mod group;
 mod json;
+mod labels;
 mod leaf;
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -25,6 +26,7 @@ use std::path::PathBuf;
 
 pub use block::{BadLine, BadLineReason};
 pub use count::{count_posts, count_text};
+pub use labels::{KnownLabels, LabelColumn, LabelCounts, count_labels};
 use serde::Serialize;
 pub use source::Format;
 use thiserror::Error;
@@ -32,7 +34,7 @@ use thiserror::Error;
 use crate::{
     origin::{KnownVocabulary, Origin, SourceFile},
     store::{Meta, StoreError, StoreWriter},
-    synth::Crowd,
+    synth::{Crowd, FEATURES},
 };
 
 /// What to do about a line that cannot be read.
@@ -54,24 +56,58 @@ pub enum Input {
         paths: Vec<PathBuf>,
         /// What they are; by their names if nothing is said.
         format: Option<Format>,
-        /// The name of the field or column that says who wrote a post.
-        user_key: String,
-        /// The name of the field or column with the text.
-        text_key: String,
+        /// Which fields or columns are read.
+        columns: Columns,
     },
     /// A synthetic crowd.
-    Crowd(Crowd),
+    Crowd {
+        /// Who.
+        crowd: Crowd,
+        /// Whether what is known of everybody is kept: [`FEATURES`].
+        features: bool,
+    },
+}
+
+/// The names of the fields or columns of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Columns {
+    /// Who wrote a post.
+    pub user: String,
+    /// What it says.
+    pub text: String,
+    /// What it is about.
+    pub labels: Option<LabelColumn>,
+    /// What is known of the user: numbers, the same in every row of a user.
+    pub features: Vec<String>,
+}
+
+impl Columns {
+    /// A user and a text and nothing else.
+    #[must_use]
+    pub fn new(user: &str, text: &str) -> Self {
+        Self { user: user.to_owned(), text: text.to_owned(), labels: None, features: Vec::new() }
+    }
 }
 
 impl Input {
-    /// Files, with the usual keys where none are said: those of Reddit for its dumps.
+    /// Files, with the usual columns where none are said: those of Reddit for its dumps.
     #[must_use]
     pub fn files(paths: &[PathBuf], format: Option<Format>, user: Option<&str>, text: Option<&str>) -> Self {
         let dump = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("RC_"));
         let reddit = format == Some(Format::Reddit) || (format.is_none() && paths.iter().all(dump));
         let (author, body) = if reddit { ("author", "body") } else { ("user", "text") };
-        let or = |given: Option<&str>, usual: &str| given.unwrap_or(usual).to_owned();
-        Self::Files { paths: paths.to_vec(), format, user_key: or(user, author), text_key: or(text, body) }
+        let columns = Columns::new(user.unwrap_or(author), text.unwrap_or(body));
+        Self::Files { paths: paths.to_vec(), format, columns }
+    }
+
+    /// The names of the users' features.
+    #[must_use]
+    pub fn feature_names(&self) -> Vec<String> {
+        match self {
+            Self::Files { columns, .. } => columns.features.clone(),
+            Self::Crowd { features: true, .. } => FEATURES.map(str::to_owned).to_vec(),
+            Self::Crowd { .. } => Vec::new(),
+        }
     }
 }
 
@@ -86,6 +122,8 @@ pub struct ImportPlan {
     pub replace: bool,
     /// The words that get ids.
     pub vocabulary: KnownVocabulary,
+    /// The labels that get ids; without them posts have none.
+    pub labels: Option<KnownLabels>,
     /// Truncates every user to this many tokens and drops those with fewer.
     pub tokens_per_user: Option<u32>,
     /// Whether the users' keys are kept in the store.
@@ -94,6 +132,16 @@ pub struct ImportPlan {
     pub on_bad_line: OnBadLine,
     /// Worker threads; at least one.
     pub threads: usize,
+}
+
+impl ImportPlan {
+    /// What of it was computed from users' data without privacy: every run on the store records it.
+    #[must_use]
+    pub fn non_private_events(&self) -> Vec<String> {
+        let words = self.vocabulary.origin.non_private_event();
+        let labels = self.labels.as_ref().and_then(|known| known.origin.non_private_labels());
+        words.into_iter().chain(labels).collect()
+    }
 }
 
 /// How far an import is.
@@ -128,6 +176,10 @@ pub struct Summary {
     pub tokens: u64,
     /// Tokens that are not in the vocabulary.
     pub unknown: u64,
+    /// Labels in the store, of all posts together.
+    pub labels: u64,
+    /// Labels that were left out because the store has no such name.
+    pub unknown_labels: u64,
     /// Users with too few tokens.
     pub dropped_users: u64,
     /// Posts without a token, and posts that their authors deleted.
@@ -186,6 +238,18 @@ pub enum ImportError {
     /// A bad line where none is allowed.
     #[error("{0}; nothing was imported (--on-bad-line skip counts such lines and goes on)")]
     BadLine(BadLine),
+    /// Two rows of a user that say different things of the user.
+    #[error(
+        "{file}:{line}: its {column:?} is another number than in the first row of the same user; nothing was imported"
+    )]
+    Contradiction {
+        /// The file.
+        file: String,
+        /// The line, from 1, of the row that contradicts.
+        line: u64,
+        /// The column.
+        column: String,
+    },
     /// Nothing could be read.
     #[error("no post could be read (bad lines: {bad}{}): check the keys of the user and the text, and the format", first.as_ref().map(|line| format!(", the first {line}")).unwrap_or_default())]
     Nothing {
@@ -228,7 +292,10 @@ pub(crate) const SHOWN_BAD_LINES: usize = 5;
 pub fn run(plan: &ImportPlan, progress: &mut dyn FnMut(Progress) -> bool) -> Result<Summary, ImportError> {
     refuse_own_words(plan)?;
     let meta = meta(plan);
-    let writer = StoreWriter::create(&plan.out, plan.replace, plan.keep_keys, &meta, &plan.vocabulary.vocabulary)?;
+    let mut writer = StoreWriter::create(&plan.out, plan.replace, plan.keep_keys, &meta, &plan.vocabulary.vocabulary)?;
+    if let Some(known) = &plan.labels {
+        writer = writer.with_labels(&known.labels);
+    }
     let failed = |error| ImportError::Spill { path: plan.out.clone(), error };
     let spill = spill::Spill::create(&plan.out).map_err(failed)?;
     let mut summary = work::read_all(plan, &spill, progress)?;
@@ -258,14 +325,16 @@ fn refuse_own_words(plan: &ImportPlan) -> Result<(), ImportError> {
 fn meta(plan: &ImportPlan) -> Meta {
     let (sources, crowd) = match &plan.input {
         Input::Files { paths, .. } => (paths.iter().map(|path| source::name(path)).collect(), None),
-        Input::Crowd(crowd) => (vec!["a synthetic crowd".to_owned()], Some(crowd.plan().clone())),
+        Input::Crowd { crowd, .. } => (vec!["a synthetic crowd".to_owned()], Some(crowd.plan().clone())),
     };
     Meta {
         rules: plan.vocabulary.rules,
         vocabulary: plan.vocabulary.origin.clone(),
-        non_private: plan.vocabulary.origin.non_private_event().into_iter().collect(),
+        non_private: plan.non_private_events(),
         tokens_per_user: plan.tokens_per_user,
         sources,
         crowd,
+        labels: plan.labels.as_ref().map(|known| known.origin.clone()),
+        features: plan.input.feature_names(),
     }
 }

@@ -62,6 +62,16 @@ pub(super) fn name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
+/// Where a post is: the number of its file, and its line. Places are in the order of time.
+pub(super) const fn place(file: usize, line: u64) -> u64 {
+    (file as u64) << 40 | line
+}
+
+/// The file and the line of a place.
+pub(super) const fn file_and_line(place: u64) -> (usize, u64) {
+    ((place >> 40) as usize, place & ((1 << 40) - 1))
+}
+
 /// All files, and how much of them was read.
 pub(super) struct Files<'a> {
     pub(super) paths: &'a [PathBuf],

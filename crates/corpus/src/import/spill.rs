@@ -1,7 +1,7 @@
 //! Posts on disk, divided by tag: small enough pieces to sort in memory.
 //!
-//! A record is the tag (16 bytes), the place (8), the length of the key (2), the number of ids (4), the key, the ids (2 or 4
-//! bytes each). The files have no names: they are gone when the process is, however it ends.
+//! A record is the tag (16 bytes), the place (8), the length of the key (2), the number of ids (4), the number of labels (2),
+//! the key, the ids (2 or 4 bytes each), the labels (2 bytes each), the user's features (4 bytes each). The files have no names: they are gone when the process is, however it ends.
 
 use std::{
     fs::File,
@@ -19,7 +19,11 @@ const BITS: u32 = 6;
 const LEVELS: u32 = 4;
 /// What a writer collects before it writes to a file.
 const BUFFER: usize = 1 << 16;
-pub(super) const FIXED: usize = 30;
+pub(super) const FIXED: usize = 32;
+/// Bytes of a label.
+const LABEL: usize = 2;
+/// Bytes of a feature.
+const FEATURE: usize = 4;
 
 /// The files of one level.
 pub(super) struct Spill {
@@ -73,20 +77,23 @@ pub(super) struct SpillWriter<'a> {
 }
 
 impl SpillWriter<'_> {
-    /// Writes a record. Keys have at most 2^16 bytes and posts at most 2^32 ids; longer ones were refused before.
-    pub(super) fn post(&mut self, tag: UserTag, place: u64, key: &str, ids: &[u32], width: usize) -> io::Result<()> {
-        let buffer = self.buffer(tag);
-        buffer.extend(tag.0.to_be_bytes());
-        buffer.extend(place.to_le_bytes());
-        buffer.extend((key.len() as u16).to_le_bytes());
-        buffer.extend((ids.len() as u32).to_le_bytes());
-        buffer.extend(key.as_bytes());
-        if width == 2 {
-            buffer.extend(ids.iter().flat_map(|id| (*id as u16).to_le_bytes()));
+    /// Writes a record. Keys have at most 2^16 bytes, posts at most 2^32 ids and 2^16 labels; longer ones were refused before.
+    pub(super) fn post(&mut self, record: &Record<'_>, shape: Shape) -> io::Result<()> {
+        let buffer = self.buffer(record.tag);
+        buffer.extend(record.tag.0.to_be_bytes());
+        buffer.extend(record.place.to_le_bytes());
+        buffer.extend((record.key.len() as u16).to_le_bytes());
+        buffer.extend((record.ids.len() as u32).to_le_bytes());
+        buffer.extend((record.labels.len() as u16).to_le_bytes());
+        buffer.extend(record.key.as_bytes());
+        if shape.id_bytes == 2 {
+            buffer.extend(record.ids.iter().flat_map(|id| (*id as u16).to_le_bytes()));
         } else {
-            buffer.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
+            buffer.extend(record.ids.iter().flat_map(|id| id.to_le_bytes()));
         }
-        self.drain(self.index(tag), BUFFER)
+        buffer.extend(record.labels.iter().flat_map(|id| (*id as u16).to_le_bytes()));
+        buffer.extend(record.features.iter().flat_map(|number| number.to_le_bytes()));
+        self.drain(self.index(record.tag), BUFFER)
     }
 
     fn index(&self, tag: UserTag) -> usize {
@@ -127,7 +134,7 @@ impl Filled {
     }
 
     /// Divides the records by the next bits of their tags.
-    pub(super) fn divide(self, out: &Path, width: usize) -> io::Result<Vec<Self>> {
+    pub(super) fn divide(self, out: &Path, shape: Shape) -> io::Result<Vec<Self>> {
         let spill = Spill::at_level(out, self.level + 1)?;
         let mut writer = spill.writer();
         let mut from = BufReader::with_capacity(1 << 20, self.file.take(self.length));
@@ -137,7 +144,7 @@ impl Filled {
             let mut fixed = [0; FIXED];
             from.read_exact(&mut fixed)?;
             let record = Fixed::read(&fixed).ok_or(io::ErrorKind::InvalidData)?;
-            let length = record.rest(width);
+            let length = record.rest(shape);
             rest.clear();
             from.by_ref().take(length as u64).read_to_end(&mut rest)?;
             let index = writer.index(record.tag);
@@ -151,12 +158,40 @@ impl Filled {
     }
 }
 
+/// What all records have in common.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    /// Bytes of an id.
+    pub(super) id_bytes: usize,
+    /// Features of a user.
+    pub(super) features: usize,
+}
+
+/// A post on its way to disk.
+pub(super) struct Record<'a> {
+    pub(super) tag: UserTag,
+    pub(super) place: u64,
+    pub(super) key: &'a str,
+    pub(super) ids: &'a [u32],
+    pub(super) labels: &'a [u32],
+    pub(super) features: &'a [f32],
+}
+
+/// The rest of a record as it is on disk.
+pub(super) struct Rest<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) ids: &'a [u8],
+    pub(super) labels: &'a [[u8; LABEL]],
+    pub(super) features: &'a [[u8; FEATURE]],
+}
+
 /// The part of a record that is always there.
 pub(super) struct Fixed {
     pub(super) tag: UserTag,
     pub(super) place: u64,
     pub(super) key: usize,
     pub(super) ids: usize,
+    pub(super) labels: usize,
 }
 
 impl Fixed {
@@ -166,11 +201,20 @@ impl Fixed {
             place: u64::from_le_bytes(*bytes.get(16..)?.first_chunk()?),
             key: u16::from_le_bytes(*bytes.get(24..)?.first_chunk()?).into(),
             ids: u32::from_le_bytes(*bytes.get(26..)?.first_chunk()?) as usize,
+            labels: u16::from_le_bytes(*bytes.get(30..)?.first_chunk()?).into(),
         })
     }
 
     /// Bytes of the rest of the record.
-    pub(super) const fn rest(&self, width: usize) -> usize {
-        self.key + self.ids * width
+    pub(super) const fn rest(&self, shape: Shape) -> usize {
+        self.key + self.ids * shape.id_bytes + self.labels * LABEL + shape.features * FEATURE
+    }
+
+    /// The rest of the record that begins here; nothing if it is cut.
+    pub(super) fn read_rest<'a>(&self, record: &'a [u8], shape: Shape) -> Option<Rest<'a>> {
+        let (key, rest) = record.get(FIXED..FIXED + self.rest(shape))?.split_at_checked(self.key)?;
+        let (ids, rest) = rest.split_at_checked(self.ids * shape.id_bytes)?;
+        let (labels, features) = rest.split_at_checked(self.labels * LABEL)?;
+        Some(Rest { key, ids, labels: labels.as_chunks().0, features: features.as_chunks().0 })
     }
 }

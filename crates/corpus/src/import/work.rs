@@ -13,14 +13,20 @@ use std::{
 use lm::{tokenizer::Tokenizer, vocabulary::Vocabulary};
 
 use super::{
-    BadLine, BadLineReason, Format, ImportError, ImportPlan, Input, OnBadLine, Progress, SHOWN_BAD_LINES, Summary,
-    block::{Block, Cut, LONGEST_KEY, LONGEST_LINE, LONGEST_TEXT, Lines, RawPost},
-    group, json, leaf,
+    BadLine, BadLineReason, Columns, Format, ImportError, ImportPlan, Input, OnBadLine, Progress, SHOWN_BAD_LINES,
+    Summary,
+    block::{Block, Cut, LONGEST_KEY, LONGEST_LABEL, LONGEST_LINE, LONGEST_TEXT, Lines, RawPost},
+    group, json,
+    labels::Tags,
+    leaf,
     source::{self, Files},
-    spill::{Spill, SpillWriter},
+    spill::{Record, Shape, Spill, SpillWriter},
     table::{Row, Rows},
 };
-use crate::store::UserTag;
+use crate::{
+    store::{Labels, UserTag},
+    synth::{self, Crowd},
+};
 
 /// Bytes of text in a block of posts.
 const POSTS_BLOCK: usize = 1 << 20;
@@ -37,41 +43,69 @@ pub(super) fn read_all(
     let make = || Spilling {
         vocabulary: &known.vocabulary,
         tokenizer: known.tokenizer(),
-        width: group::width(plan),
+        labels: plan.labels.as_ref().map(|known| &known.labels),
+        shape: group::shape(plan),
         writer: spill.writer(),
         ids: Vec::new(),
+        label_ids: Vec::new(),
+        unknown_labels: 0,
     };
     let stop = plan.on_bad_line == OnBadLine::Stop;
-    let (takers, summary) =
+    let (takers, mut summary) =
         drive(&plan.input, plan.threads, stop, make, progress).map_err(|error| error.with_spill(&plan.out))?;
     for taker in takers {
+        summary.unknown_labels += taker.unknown_labels;
         taker.writer.finish().map_err(|error| ImportError::Spill { path: plan.out.clone(), error })?;
     }
     Ok(summary)
 }
 
+/// A post, and what is known of it and its user.
+pub(super) struct Found<'a> {
+    pub(super) user: &'a str,
+    pub(super) text: &'a str,
+    pub(super) labels: &'a [&'a str],
+    pub(super) features: &'a [f32],
+}
+
 /// What becomes of posts.
 pub(super) trait Take: Send {
     /// Takes a post; says whether it had a token.
-    fn post(&mut self, user: &str, text: &str, place: u64) -> io::Result<bool>;
+    fn post(&mut self, post: &Found<'_>, place: u64) -> io::Result<bool>;
 }
 
 struct Spilling<'a> {
     vocabulary: &'a Vocabulary,
     tokenizer: Tokenizer,
-    width: usize,
+    labels: Option<&'a Labels>,
+    shape: Shape,
     writer: SpillWriter<'a>,
     ids: Vec<u32>,
+    label_ids: Vec<u32>,
+    unknown_labels: u64,
+}
+
+impl Spilling<'_> {
+    /// The ids of those labels that have one; without labels there is nothing to know.
+    fn encode(&mut self, names: &[&str]) {
+        self.label_ids.clear();
+        let Some(labels) = self.labels else { return };
+        self.label_ids.extend(names.iter().filter_map(|name| labels.id(name)));
+        self.unknown_labels += (names.len() - self.label_ids.len()) as u64;
+    }
 }
 
 impl Take for Spilling<'_> {
-    fn post(&mut self, user: &str, text: &str, place: u64) -> io::Result<bool> {
+    fn post(&mut self, post: &Found<'_>, place: u64) -> io::Result<bool> {
         self.ids.clear();
-        self.vocabulary.encode(self.tokenizer, text, &mut self.ids);
+        self.vocabulary.encode(self.tokenizer, post.text, &mut self.ids);
         if self.ids.is_empty() {
             return Ok(false);
         }
-        self.writer.post(UserTag::of(user), place, user, &self.ids, self.width)?;
+        self.encode(post.labels);
+        let (tag, ids, labels) = (UserTag::of(post.user), &self.ids, &self.label_ids);
+        let record = Record { tag, place, key: post.user, ids, labels, features: post.features };
+        self.writer.post(&record, self.shape)?;
         Ok(true)
     }
 }
@@ -169,51 +203,90 @@ impl Shared<'_> {
 
     fn block<T: Take>(&self, taker: &mut T, block: Block) -> io::Result<()> {
         match (block, self.input) {
-            (Block::Users(users), Input::Crowd(crowd)) => {
-                for user in users {
-                    let key = crowd.key(user);
-                    for (place, text) in crowd.posts(user).iter().enumerate() {
-                        self.post(taker, &key, text, place as u64)?;
-                    }
-                }
+            (Block::Users(users), Input::Crowd { crowd, features }) => {
+                let labels = synth::labels();
+                users.into_iter().try_for_each(|user| self.person(taker, crowd, *features, &labels, user))
             }
-            (Block::Lines { file, first_line, bytes }, Input::Files { user_key, text_key, .. }) => {
-                let lines = bytes.split(|byte| *byte == b'\n').enumerate();
-                for (i, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
-                    let number = first_line + i as u64;
-                    match json::fields(line, user_key, text_key) {
-                        Ok(fields) => self.checked(taker, file, number, &fields.user, &fields.text)?,
-                        Err(reason) => self.bad(file, number, reason),
-                    }
-                }
+            (Block::Lines { file, first_line, bytes }, Input::Files { columns, .. }) => {
+                let lines = (first_line..).zip(bytes.split(|byte| *byte == b'\n'));
+                let mut lines = lines.filter(|(_, line)| !line.trim_ascii().is_empty());
+                lines.try_for_each(|(number, line)| self.line(taker, columns, file, number, line))
             }
-            (Block::Posts { file, posts }, _) => {
-                for RawPost { line, user, text } in posts {
-                    match (str::from_utf8(&user), str::from_utf8(&text)) {
-                        (Ok(user), Ok(text)) => self.checked(taker, file, line, user, text)?,
-                        _ => self.bad(file, line, BadLineReason::NotUtf8),
-                    }
-                }
+            (Block::Posts { file, posts }, Input::Files { columns, .. }) => {
+                posts.iter().try_for_each(|post| self.row(taker, columns, file, post))
             }
-            _ => {}
+            _ => Ok(()),
+        }
+    }
+
+    /// Everything that somebody of a crowd typed.
+    fn person<T: Take>(
+        &self,
+        taker: &mut T,
+        crowd: &Crowd,
+        features: bool,
+        labels: &Labels,
+        user: u64,
+    ) -> io::Result<()> {
+        let (key, numbers) = (crowd.key(user), crowd.features(user));
+        let features = if features { &numbers[..] } else { &[] };
+        for (place, post) in (0..).zip(crowd.labelled_posts(user)) {
+            let names: Vec<&str> = post.labels.iter().filter_map(|id| labels.name(*id)).collect();
+            self.post(taker, &Found { user: &key, text: &post.text, labels: &names, features }, place)?;
         }
         Ok(())
     }
 
+    fn line<T: Take>(&self, taker: &mut T, columns: &Columns, file: usize, number: u64, line: &[u8]) -> io::Result<()> {
+        match json::fields(line, columns) {
+            Ok(fields) => {
+                let labels = fields.labels.names(columns.labels.as_ref());
+                let features = &fields.features;
+                let post = Found { user: &fields.user, text: &fields.text, labels: &labels, features };
+                self.checked(taker, file, number, &post)
+            }
+            Err(reason) => {
+                self.bad(file, number, reason);
+                Ok(())
+            }
+        }
+    }
+
+    fn row<T: Take>(&self, taker: &mut T, columns: &Columns, file: usize, raw: &RawPost) -> io::Result<()> {
+        let (Ok(user), Ok(text), Ok(tags)) =
+            (str::from_utf8(&raw.user), str::from_utf8(&raw.text), raw.labels.to_text())
+        else {
+            self.bad(file, raw.line, BadLineReason::NotUtf8);
+            return Ok(());
+        };
+        match raw.numbers(columns) {
+            Ok(features) => {
+                let labels = tags.names(columns.labels.as_ref());
+                self.checked(taker, file, raw.line, &Found { user, text, labels: &labels, features: &features })
+            }
+            Err(reason) => {
+                self.bad(file, raw.line, reason);
+                Ok(())
+            }
+        }
+    }
+
     /// A post whose lengths are not sure yet.
-    fn checked<T: Take>(&self, taker: &mut T, file: usize, line: u64, user: &str, text: &str) -> io::Result<()> {
+    fn checked<T: Take>(&self, taker: &mut T, file: usize, line: u64, post: &Found<'_>) -> io::Result<()> {
         let too_long = |what, most: usize| BadLineReason::TooLong { what, most: most as u64 };
-        let reason = if user.is_empty() {
+        let reason = if post.user.is_empty() {
             BadLineReason::NoUser
-        } else if user.len() > LONGEST_KEY {
+        } else if post.user.len() > LONGEST_KEY {
             too_long("user", LONGEST_KEY)
-        } else if text.len() > LONGEST_TEXT {
+        } else if post.text.len() > LONGEST_TEXT {
             too_long("text", LONGEST_TEXT)
-        } else if self.is_deleted(user, text) {
+        } else if post.labels.iter().any(|label| label.len() > LONGEST_LABEL) {
+            too_long("label", LONGEST_LABEL)
+        } else if self.is_deleted(post.user, post.text) {
             self.empty.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         } else {
-            return self.post(taker, user, text, (file as u64) << 40 | line);
+            return self.post(taker, post, source::place(file, line));
         };
         self.bad(file, line, reason);
         Ok(())
@@ -221,13 +294,13 @@ impl Shared<'_> {
 
     /// What Reddit writes in place of comments that are gone.
     fn is_deleted(&self, user: &str, text: &str) -> bool {
-        matches!(self.input, Input::Files { text_key, .. } if text_key == "body")
+        matches!(self.input, Input::Files { columns, .. } if columns.text == "body")
             && (user == "[deleted]" || matches!(text, "[deleted]" | "[removed]"))
     }
 
-    fn post<T: Take>(&self, taker: &mut T, user: &str, text: &str, place: u64) -> io::Result<()> {
-        self.text_bytes.fetch_add(text.len() as u64, Ordering::Relaxed);
-        if !taker.post(user, text, place)? {
+    fn post<T: Take>(&self, taker: &mut T, post: &Found<'_>, place: u64) -> io::Result<()> {
+        self.text_bytes.fetch_add(post.text.len() as u64, Ordering::Relaxed);
+        if !taker.post(post, place)? {
             self.empty.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
@@ -237,7 +310,7 @@ impl Shared<'_> {
         self.bad.fetch_add(1, Ordering::Relaxed);
         let file = match self.input {
             Input::Files { paths, .. } => paths.get(file_index).map(|path| source::name(path)).unwrap_or_default(),
-            Input::Crowd(_) => String::new(),
+            Input::Crowd { .. } => String::new(),
         };
         let mut first = self.first_bad.lock().unwrap_or_else(PoisonError::into_inner);
         first.push(BadLine { file_index, file, line, reason });
@@ -258,7 +331,7 @@ struct Feed<'a> {
 impl Feed<'_> {
     fn all(&self, progress: &mut dyn FnMut(Progress) -> bool) -> Result<(), ImportError> {
         match self.shared.input {
-            Input::Crowd(crowd) => {
+            Input::Crowd { crowd, .. } => {
                 let plan = crowd.plan();
                 let size = u64::from(plan.posts_per_user) * u64::from(plan.words_per_post);
                 let step = (CROWD_BLOCK / size).max(1);
@@ -272,12 +345,11 @@ impl Feed<'_> {
                 }
                 Ok(())
             }
-            Input::Files { paths, format, user_key, text_key } => {
+            Input::Files { paths, format, columns } => {
                 let files = Files::new(paths)?;
                 for (index, path) in files.paths.iter().enumerate() {
                     let format = format.map_or_else(|| Format::of(path), Ok)?;
-                    let keys = (user_key.as_str(), text_key.as_str());
-                    if !self.file(&files, index, format, keys, progress)? {
+                    if !self.file(&files, index, format, columns, progress)? {
                         break;
                     }
                 }
@@ -305,7 +377,7 @@ impl Feed<'_> {
         files: &Files<'_>,
         index: usize,
         format: Format,
-        keys: (&str, &str),
+        columns: &Columns,
         progress: &mut dyn FnMut(Progress) -> bool,
     ) -> Result<bool, ImportError> {
         let path = &files.paths[index];
@@ -333,15 +405,16 @@ impl Feed<'_> {
                 let delimiter = if format == Format::Csv { b',' } else { b'\t' };
                 let from = files.open(path).map_err(failed)?;
                 let mut batch = Batch::new(index, &mut send);
-                self.table(from, path, index, delimiter, keys, &mut batch)?;
+                self.table(from, path, index, delimiter, columns, &mut batch)?;
                 batch.finish()
             }
             Format::Leaf => {
+                refuse_columns(path, columns)?;
                 let mut batch = Batch::new(index, &mut send);
                 let mut number = 0;
                 let mut emit = |user: &str, text: &str| {
                     number += 1;
-                    batch.post(number, user.as_bytes(), text.as_bytes())
+                    batch.post(RawPost::new(number, user.as_bytes(), text.as_bytes()))
                 };
                 let from = io::BufReader::with_capacity(1 << 18, files.open(path).map_err(failed)?);
                 let outcome = leaf::read(from, &mut emit);
@@ -359,7 +432,7 @@ impl Feed<'_> {
             #[cfg(feature = "parquet")]
             Format::Parquet => {
                 let mut batch = Batch::new(index, &mut send);
-                super::parquet::read(path, keys, &mut |line, user, text| batch.post(line, user, text))?;
+                super::parquet::read(path, columns, &mut |post| batch.post(post))?;
                 batch.finish()
             }
             #[cfg(not(feature = "parquet"))]
@@ -373,7 +446,7 @@ impl Feed<'_> {
         path: &Path,
         index: usize,
         delimiter: u8,
-        (user_key, text_key): (&str, &str),
+        columns: &Columns,
         batch: &mut Batch<'_>,
     ) -> Result<(), ImportError> {
         let failed = |error| ImportError::Read { path: path.to_owned(), error };
@@ -389,7 +462,9 @@ impl Feed<'_> {
                 columns: header.clone(),
             })
         };
-        let (user, text) = (column(user_key)?, column(text_key)?);
+        let (user, text) = (column(&columns.user)?, column(&columns.text)?);
+        let labels = columns.labels.as_ref().map(|labels| column(&labels.key)).transpose()?;
+        let features = columns.features.iter().map(|key| column(key)).collect::<Result<Vec<_>, _>>()?;
         loop {
             match rows.next().map_err(failed)? {
                 Row::End => return Ok(()),
@@ -401,13 +476,30 @@ impl Feed<'_> {
                     let (got, expected) = (rows.count(), header.len());
                     if got != expected {
                         self.shared.bad(index, line, BadLineReason::Fields { got, expected });
-                    } else if !batch.post(line, rows.field(user), rows.field(text)) {
+                        continue;
+                    }
+                    let labels = labels.map(|at| Tags::Joined(rows.field(at).to_vec())).unwrap_or_default();
+                    let features = features.iter().map(|at| rows.field(*at).to_vec()).collect();
+                    if !batch.post(RawPost {
+                        labels,
+                        features,
+                        ..RawPost::new(line, rows.field(user), rows.field(text))
+                    }) {
                         return Ok(());
                     }
                 }
             }
         }
     }
+}
+
+/// LEAF's files have users and samples and no columns besides.
+fn refuse_columns(path: &Path, columns: &Columns) -> Result<(), ImportError> {
+    let labels = columns.labels.iter().map(|column| &column.key);
+    labels.chain(&columns.features).next().map_or(Ok(()), |key| {
+        let (path, columns) = (path.to_owned(), vec!["the samples x of user_data".to_owned()]);
+        Err(ImportError::NoColumn { path, key: key.clone(), columns })
+    })
 }
 
 type SendBlock<'a> = dyn FnMut(Block) -> Result<bool, ImportError> + 'a;
@@ -427,9 +519,9 @@ impl<'a> Batch<'a> {
     }
 
     /// Takes a post; says whether to go on.
-    fn post(&mut self, line: u64, user: &[u8], text: &[u8]) -> bool {
-        self.bytes += user.len() + text.len();
-        self.posts.push(RawPost { line, user: user.to_vec(), text: text.to_vec() });
+    fn post(&mut self, post: RawPost) -> bool {
+        self.bytes += post.bytes();
+        self.posts.push(post);
         if self.bytes >= POSTS_BLOCK {
             self.flush();
         }

@@ -1,4 +1,4 @@
-//! The header of a store: 256 bytes, little-endian.
+//! The header of a store, little-endian: 512 bytes.
 //!
 //! | bytes    | what                                                                |
 //! |----------|---------------------------------------------------------------------|
@@ -6,15 +6,19 @@
 //! | 8..12    | version                                                             |
 //! | 12..16   | bytes of an id: 2 or 4                                              |
 //! | 16..40   | users, posts, tokens                                                |
-//! | 40..168  | offset and length of the eight sections                             |
-//! | 168..200 | their CRC-32                                                        |
-//! | 200..204 | the CRC-32 of bytes 0..200                                          |
-//! | 204..256 | zero                                                                |
+//! | 40..232  | offset and length of the twelve sections                            |
+//! | 232..280 | their CRC-32                                                        |
+//! | 280..284 | the CRC-32 of bytes 0..280                                          |
+//! | 284..512 | zero                                                                |
+//!
+//! Version 1 had the first eight sections, one after the other in the same way, in a header of 256 bytes. It is still read:
+//! the sections that it does not have are empty.
 
 pub(super) const MAGIC: [u8; 8] = *b"KEYHUSHC";
-pub(super) const VERSION: u32 = 1;
-pub(super) const HEADER: usize = 256;
-const CHECKED: usize = 200;
+pub(super) const VERSION: u32 = 2;
+pub(super) const HEADER: usize = 512;
+/// Where the sections are said to be.
+const EXTENTS: usize = 40;
 /// Sections begin at multiples of this.
 pub(super) const ALIGNMENT: u64 = 64;
 
@@ -29,18 +33,63 @@ pub(super) enum Section {
     Keys,
     Meta,
     Vocabulary,
+    LabelEnds,
+    Labels,
+    LabelNames,
+    Features,
 }
 
-pub(super) const SECTIONS: [(Section, &str); 8] = [
-    (Section::Tokens, "the tokens"),
-    (Section::Posts, "the table of posts"),
-    (Section::Users, "the table of users"),
-    (Section::Tags, "the tags"),
-    (Section::KeyEnds, "the table of keys"),
-    (Section::Keys, "the keys"),
-    (Section::Meta, "the description"),
-    (Section::Vocabulary, "the vocabulary"),
+/// Every section, and what is said when its checksum is wrong.
+pub(super) const SECTIONS: [(Section, &str); 12] = [
+    (Section::Tokens, "the checksum of its tokens is wrong"),
+    (Section::Posts, "the checksum of its posts is wrong"),
+    (Section::Users, "the checksum of its users is wrong"),
+    (Section::Tags, "the checksum of its tags is wrong"),
+    (Section::KeyEnds, "the checksum of its keys is wrong"),
+    (Section::Keys, "the checksum of its keys is wrong"),
+    (Section::Meta, "the checksum of its description is wrong"),
+    (Section::Vocabulary, "the checksum of its vocabulary is wrong"),
+    (Section::LabelEnds, "the checksum of its table of labels is wrong"),
+    (Section::Labels, "the checksum of its labels is wrong"),
+    (Section::LabelNames, "the checksum of the names of its labels is wrong"),
+    (Section::Features, "the checksum of its features is wrong"),
 ];
+
+/// How a version lays its header out.
+struct Layout {
+    header: usize,
+    sections: usize,
+}
+
+impl Layout {
+    const fn of(version: u32) -> Option<Self> {
+        match version {
+            1 => Some(Self { header: 256, sections: 8 }),
+            VERSION => Some(Self { header: HEADER, sections: SECTIONS.len() }),
+            _ => None,
+        }
+    }
+
+    const fn checksums(&self) -> usize {
+        EXTENTS + 16 * self.sections
+    }
+
+    /// Where the checksum of the header stands; it is that of all before.
+    const fn checked(&self) -> usize {
+        EXTENTS + 20 * self.sections
+    }
+
+    /// What a header says of a section; one that this version does not have is empty, and so is its checksum.
+    fn extent(&self, header: &[u8], section: usize) -> Extent {
+        let four = |at: usize| u32_at(header, at).unwrap_or_default();
+        let eight = |at: usize| u64_at(header, at).unwrap_or_default();
+        if section >= self.sections {
+            return Extent::default();
+        }
+        let at = EXTENTS + 16 * section;
+        Extent { offset: eight(at), length: eight(at + 8), crc: four(self.checksums() + 4 * section) }
+    }
+}
 
 /// Where a section is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -57,8 +106,12 @@ pub(super) struct Header {
     pub(super) users: u64,
     pub(super) posts: u64,
     pub(super) tokens: u64,
-    pub(super) sections: [Extent; 8],
+    pub(super) sections: [Extent; SECTIONS.len()],
 }
+
+/// Bytes of the id of a label.
+pub(super) const LABEL_BYTES: u64 = 2;
+const CUT: &str = "it ends within its header";
 
 /// Why bytes are not a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,23 +145,20 @@ impl Header {
         if file.get(..8) != Some(&MAGIC[..]) {
             return Err(HeaderProblem::NotAStore);
         }
-        let bytes = file.get(..HEADER).ok_or(HeaderProblem::Damaged("it ends within its header"))?;
+        let version = u32_at(file, 8).ok_or(HeaderProblem::Damaged(CUT))?;
+        let layout = Layout::of(version).ok_or(HeaderProblem::Version(version))?;
+        let bytes = file.get(..layout.header).ok_or(HeaderProblem::Damaged(CUT))?;
         let four = |at: usize| u32_at(bytes, at).unwrap_or_default();
         let eight = |at: usize| u64_at(bytes, at).unwrap_or_default();
-        if four(8) != VERSION {
-            return Err(HeaderProblem::Version(four(8)));
-        }
-        if crc32fast::hash(&bytes[..CHECKED]) != four(CHECKED) {
+        if crc32fast::hash(&bytes[..layout.checked()]) != four(layout.checked()) {
             return Err(HeaderProblem::Damaged("the checksum of its header is wrong"));
         }
-        let section =
-            |i: usize| Extent { offset: eight(40 + 16 * i), length: eight(48 + 16 * i), crc: four(168 + 4 * i) };
         let header = Self {
             id_bytes: four(12),
             users: eight(16),
             posts: eight(24),
             tokens: eight(32),
-            sections: std::array::from_fn(section),
+            sections: std::array::from_fn(|section| layout.extent(bytes, section)),
         };
         header.check(file.len() as u64).map_err(HeaderProblem::Damaged)?;
         Ok(header)
@@ -131,8 +181,11 @@ impl Header {
             (Section::Tags, users * 16),
         ];
         let fits = |(section, length): &(Section, u128)| u128::from(self.section(*section).length) == *length;
-        let keys = u128::from(self.section(Section::KeyEnds).length);
-        if !lengths.iter().all(fits) || (keys != 0 && keys != users * 8) {
+        let absent_or = |section, length: u128| self.section(section).length == 0 || fits(&(section, length));
+        let optional = absent_or(Section::KeyEnds, users * 8)
+            && absent_or(Section::LabelEnds, u128::from(self.posts) * 8)
+            && self.section(Section::Labels).length.is_multiple_of(LABEL_BYTES);
+        if !lengths.iter().all(fits) || !optional {
             return Err("a table has not as many entries as its header says");
         }
         Ok(())

@@ -1,25 +1,31 @@
 //! The store: everybody's tokens in one immutable file, memory-mapped.
 //!
-//! Little-endian throughout. A header of 256 bytes ([`format`]) says where the sections are; each begins at a multiple of 64.
+//! Little-endian throughout. A header of 512 bytes ([`format`]) says where the sections are; each begins at a multiple of 64.
 //!
-//! | section    | what                                                                                             |
-//! |------------|--------------------------------------------------------------------------------------------------|
-//! | tokens     | ids of all users one after the other, 16 bits each if the vocabulary fits, else 32                |
-//! | posts      | for each post where it ends, in tokens from the user's first, 32 bits                            |
-//! | users      | for each user the first token and the first post, 64 bits each; one more at the end              |
-//! | tags       | for each user 128 bits of the SHA-256 of the key; users are in the order of their tags           |
-//! | key ends   | for each user where the key ends, 64 bits; empty if keys were not kept                           |
-//! | keys       | the keys                                                                                          |
-//! | meta       | [`Meta`] as JSON                                                                                 |
-//! | vocabulary | one entry a line                                                                                 |
+//! | section     | what                                                                                            |
+//! |-------------|-------------------------------------------------------------------------------------------------|
+//! | tokens      | ids of all users one after the other, 16 bits each if the vocabulary fits, else 32              |
+//! | posts       | for each post where it ends, in tokens from the user's first, 32 bits                           |
+//! | users       | for each user the first token and the first post, 64 bits each; one more at the end             |
+//! | tags        | for each user 128 bits of the SHA-256 of the key; users are in the order of their tags          |
+//! | key ends    | for each user where the key ends, 64 bits; empty if keys were not kept                          |
+//! | keys        | the keys                                                                                        |
+//! | meta        | [`Meta`] as JSON; it names the features                                                         |
+//! | vocabulary  | one entry a line                                                                                |
+//! | label ends  | for each post where its labels end, in labels from the first of all, 64 bits; empty if there are none |
+//! | labels      | ids of the labels of all posts one after the other, 16 bits each                                |
+//! | label names | the names as a list in JSON; empty if posts have no labels                                      |
+//! | features    | for each user as many numbers as there are features, 32-bit floating point                      |
 //!
-//! Every section has a CRC-32. Those of the header, the users, the meta data and the vocabulary are checked when a store is
-//! opened, all of them by [`Store::verify`]. Every access is checked against the bounds, so a damaged store gives errors and
+//! Every section has a CRC-32. Those of the header, the users, the meta data, the vocabulary and the names of the labels are
+//! checked when a store is opened, all of them by [`Store::verify`]. Every access is checked against the bounds, so a damaged store gives errors and
 //! never a panic. BOS and EOS are not stored: every post begins and ends.
 //!
 //! A store is written under a temporary name, synced, and renamed: a name that exists is a whole store.
 
+mod features;
 mod format;
+mod labels;
 mod map;
 mod reader;
 mod split;
@@ -28,13 +34,15 @@ mod writer;
 
 use std::path::PathBuf;
 
+pub use features::{FeatureNamesError, Features, MOST_FEATURES};
+pub use labels::{LabelIds, Labels, LabelsError, MOST_LABELS};
 use lm::{tokenizer::Rules, vocabulary::VocabularyError};
-pub use reader::{Store, Tokens, User};
+pub use reader::{Post, Store, Tokens, User};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 pub use split::{Part, Split, SplitError};
 use thiserror::Error;
-pub use writer::StoreWriter;
+pub use writer::{StoreWriter, UserRecord};
 
 use crate::{origin::Origin, synth::SynthPlan};
 
@@ -75,6 +83,12 @@ pub struct Meta {
     pub sources: Vec<String>,
     /// The crowd, if it is a synthetic one.
     pub crowd: Option<SynthPlan>,
+    /// Where the names of the labels came from, if posts have labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<Origin>,
+    /// The names of the users' features, in the order of their numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
 }
 
 /// Why a store cannot be read or written.
@@ -92,7 +106,7 @@ pub enum StoreError {
     #[error("{} is not a keyhush store; make one with `keyhush data import` or `keyhush data synth`", .0.display())]
     NotAStore(PathBuf),
     /// A store of another version.
-    #[error("{} is a store of version {got} and this program reads version {known}: import the text again", path.display())]
+    #[error("{} is a store of version {got} and this program reads versions 1 to {known}: import the text again", path.display())]
     Version {
         /// The file.
         path: PathBuf,
@@ -140,6 +154,21 @@ pub enum StoreError {
         index: u64,
         /// How many there are.
         users: u64,
+    },
+    /// The names of its features.
+    #[error(transparent)]
+    FeatureNames(FeatureNamesError),
+    /// A user whose labels are not the store's.
+    #[error("a user's labels are not a list for each post of the ids of the {labels} labels of the store")]
+    UserLabels {
+        /// How many labels the store names.
+        labels: usize,
+    },
+    /// A user whose features are not the store's.
+    #[error("a user's features are not {features} finite numbers")]
+    UserFeatures {
+        /// How many features the store names.
+        features: usize,
     },
     /// More tokens than one user may have.
     #[error("a user has more than {} tokens", u32::MAX)]

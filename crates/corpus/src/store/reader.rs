@@ -12,8 +12,9 @@ use lm::{
 use memmap2::Mmap;
 
 use super::{
-    Meta, StoreError, UserTag,
-    format::{Header, HeaderProblem, SECTIONS, Section, VERSION, u32_at, u64_at},
+    Features, LabelIds, Labels, Meta, StoreError, UserTag,
+    features::{self, FEATURE_BYTES},
+    format::{Header, HeaderProblem, LABEL_BYTES, SECTIONS, Section, VERSION, u32_at, u64_at},
     map,
 };
 use crate::origin::fingerprint;
@@ -26,10 +27,12 @@ pub struct Store {
     header: Header,
     meta: Meta,
     vocabulary: Vocabulary,
+    labels: Labels,
 }
 
 impl Store {
-    /// Opens a store and checks its header, the table of users, its description and its vocabulary.
+    /// Opens a store and checks its header, the table of users, its description, its vocabulary and the names of its
+    /// labels.
     ///
     /// # Errors
     /// When it cannot be read, is something else, has another version or is damaged.
@@ -40,7 +43,7 @@ impl Store {
             HeaderProblem::Version(got) => StoreError::Version { path: path.to_owned(), got, known: VERSION },
             HeaderProblem::Damaged(what) => StoreError::Damaged { path: path.to_owned(), what },
         })?;
-        for section in [Section::Users, Section::Meta, Section::Vocabulary] {
+        for section in [Section::Users, Section::Meta, Section::Vocabulary, Section::LabelNames] {
             check(path, &map, &header, section)?;
         }
         let damaged = |what| StoreError::Damaged { path: path.to_owned(), what };
@@ -51,7 +54,23 @@ impl Store {
             std::str::from_utf8(text(Section::Vocabulary)).map_err(|_| damaged("its vocabulary is not UTF-8"))?;
         let vocabulary =
             Vocabulary::parse(words).map_err(|error| StoreError::Vocabulary { path: path.to_owned(), error })?;
-        Ok(Self { path: path.to_owned(), map, header, meta, vocabulary })
+        let labels = label_names(text(Section::LabelNames)).ok_or_else(|| damaged("its labels cannot be named so"))?;
+        let store = Self { path: path.to_owned(), map, header, meta, vocabulary, labels };
+        store.check_optional().map_err(damaged)?;
+        Ok(store)
+    }
+
+    /// Labels and features are as many as their names say.
+    fn check_optional(&self) -> Result<(), &'static str> {
+        if self.labels.is_empty() != (self.header.section(Section::LabelEnds).length == 0) && self.header.posts > 0 {
+            return Err("it has labels without names, or names without labels");
+        }
+        features::check_names(&self.meta.features).map_err(|_| "its features cannot be named so")?;
+        let wanted = u128::from(self.header.users) * (self.meta.features.len() * FEATURE_BYTES) as u128;
+        if u128::from(self.header.section(Section::Features).length) != wanted {
+            return Err("it has not as many features as it names");
+        }
+        Ok(())
     }
 
     /// How many users there are.
@@ -94,6 +113,18 @@ impl Store {
     #[must_use]
     pub const fn vocabulary(&self) -> &Vocabulary {
         &self.vocabulary
+    }
+
+    /// The labels of its posts; none if posts have no labels.
+    #[must_use]
+    pub const fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    /// The names of the users' features, in the order of their numbers; none if users have no features.
+    #[must_use]
+    pub fn feature_names(&self) -> &[String] {
+        &self.meta.features
     }
 
     /// The tokenizer by whose rules it was made.
@@ -156,7 +187,26 @@ impl Store {
         let ids = Ids::new(self.bytes(Section::Tokens), self.header.id_bytes).slice(tokens)?;
         let limit = self.vocabulary.len() as u32;
         let ends = self.bytes(Section::Posts).get(posts.start.checked_mul(4)?..posts.end.checked_mul(4)?)?;
-        Some(User { tag: self.tag(index)?, key: self.key(index), tokens: Tokens { ids, limit }, ends })
+        let tokens = Tokens { ids, limit };
+        let (labels, features) = (self.labels_of(posts)?, self.features(index)?);
+        Some(User { tag: self.tag(index)?, key: self.key(index), tokens, ends, labels, features })
+    }
+
+    /// The labels of a range of posts.
+    fn labels_of(&self, posts: Range<usize>) -> Option<Labelled<'_>> {
+        if self.labels.is_empty() {
+            return Some(Labelled::default());
+        }
+        let table = self.bytes(Section::LabelEnds);
+        let start = if posts.start == 0 { 0 } else { u64_at(table, (posts.start - 1).checked_mul(8)?)? };
+        let ends = table.get(posts.start.checked_mul(8)?..posts.end.checked_mul(8)?)?;
+        Some(Labelled { start, ends, ids: self.bytes(Section::Labels), limit: self.labels.len() as u32 })
+    }
+
+    fn features(&self, index: usize) -> Option<Features<'_>> {
+        let width = self.meta.features.len() * FEATURE_BYTES;
+        let start = index.checked_mul(width)?;
+        self.bytes(Section::Features).get(start..start.checked_add(width)?).map(Features::new)
     }
 
     fn tag(&self, index: usize) -> Option<UserTag> {
@@ -190,7 +240,8 @@ impl Store {
         Ok(None)
     }
 
-    /// Checks every byte: all checksums, the order of the tags, the ends of the posts, the range of the ids.
+    /// Checks every byte: all checksums, the order of the tags, the ends of the posts, the range of the ids, labels and
+    /// features.
     ///
     /// # Errors
     /// The first thing that is wrong.
@@ -198,20 +249,38 @@ impl Store {
         for (section, _) in SECTIONS {
             check(&self.path, &self.map, &self.header, section)?;
         }
-        let mut before = None;
+        let (mut before, mut labelled) = (None, 0);
         for index in 0..self.users() {
             let user = self.user(index)?;
             if before.is_some_and(|tag| tag >= user.tag) {
                 return Err(self.damaged("its users are not in order"));
             }
             before = Some(user.tag);
-            let ends = user.ends();
-            if !ends.clone().is_sorted() || ends.last().unwrap_or(0) as usize != user.tokens.len() {
-                return Err(self.damaged("a post does not end where it should"));
-            }
-            if user.tokens.ids.iter().any(|id| id >= user.tokens.limit) {
-                return Err(self.damaged("an id is not in the vocabulary"));
-            }
+            self.verify_user(&user).map_err(|what| self.damaged(what))?;
+            labelled = user.labels.last().unwrap_or(labelled);
+        }
+        if labelled.checked_mul(LABEL_BYTES) != Some(self.header.section(Section::Labels).length) {
+            return Err(self.damaged("it has labels of no post"));
+        }
+        Ok(())
+    }
+
+    fn verify_user(&self, user: &User<'_>) -> Result<(), &'static str> {
+        let ends = user.ends();
+        if !ends.clone().is_sorted() || ends.last().unwrap_or(0) as usize != user.tokens.len() {
+            return Err("a post does not end where it should");
+        }
+        if user.tokens.ids.iter().any(|id| id >= user.tokens.limit) {
+            return Err("an id is not in the vocabulary");
+        }
+        if !user.labels.are_in_order() {
+            return Err("the labels of a post do not end where they should");
+        }
+        if !user.posts().all(|post| post.labels.are_named()) {
+            return Err("a label has no name");
+        }
+        if !user.features.are_finite() {
+            return Err("a feature is not a finite number");
         }
         Ok(())
     }
@@ -235,16 +304,17 @@ fn check(path: &Path, map: &Mmap, header: &Header, section: Section) -> Result<(
     if crc32fast::hash(bytes(map, header, section)) == header.section(section).crc {
         return Ok(());
     }
-    let what = match section {
-        Section::Tokens => "the checksum of its tokens is wrong",
-        Section::Posts => "the checksum of its posts is wrong",
-        Section::Users => "the checksum of its users is wrong",
-        Section::Tags => "the checksum of its tags is wrong",
-        Section::KeyEnds | Section::Keys => "the checksum of its keys is wrong",
-        Section::Meta => "the checksum of its description is wrong",
-        Section::Vocabulary => "the checksum of its vocabulary is wrong",
-    };
+    let what = SECTIONS[section as usize].1;
     Err(StoreError::Damaged { path: path.to_owned(), what })
+}
+
+/// The names of labels as the file has them.
+fn label_names(bytes: &[u8]) -> Option<Labels> {
+    if bytes.is_empty() {
+        return Some(Labels::default());
+    }
+    let names: Vec<String> = serde_json::from_slice(bytes).ok()?;
+    Labels::new(names).ok().filter(|labels| !labels.is_empty())
 }
 
 /// One user of a store.
@@ -254,6 +324,8 @@ pub struct User<'a> {
     key: Option<&'a str>,
     tokens: Tokens<'a>,
     ends: &'a [u8],
+    labels: Labelled<'a>,
+    features: Features<'a>,
 }
 
 impl<'a> User<'a> {
@@ -275,19 +347,75 @@ impl<'a> User<'a> {
         self.tokens
     }
 
+    /// What is known of them besides.
+    #[must_use]
+    pub const fn features(&self) -> Features<'a> {
+        self.features
+    }
+
     fn ends(&self) -> impl Iterator<Item = u32> + Clone + use<'a> {
         let ends = self.ends;
         (0..ends.len() / 4).filter_map(move |i| u32_at(ends, i * 4))
     }
 
     /// The posts, oldest first. In a damaged store a post may be empty.
-    pub fn posts(&self) -> impl Iterator<Item = Tokens<'a>> + use<'a> {
-        let (tokens, mut start) = (self.tokens, 0);
-        self.ends().map(move |end| {
+    pub fn posts(&self) -> impl Iterator<Item = Post<'a>> + use<'a> {
+        let (tokens, labels, mut start) = (self.tokens, self.labels, 0);
+        self.ends().enumerate().map(move |(i, end)| {
             let post = tokens.slice(start..end as usize);
             start = end as usize;
-            post.unwrap_or_default()
+            Post { tokens: post.unwrap_or_default(), labels: labels.of(i).unwrap_or_default() }
         })
+    }
+}
+
+/// One post of a user.
+#[derive(Debug, Clone, Copy)]
+pub struct Post<'a> {
+    tokens: Tokens<'a>,
+    labels: LabelIds<'a>,
+}
+
+impl<'a> Post<'a> {
+    /// What it says.
+    #[must_use]
+    pub const fn tokens(&self) -> Tokens<'a> {
+        self.tokens
+    }
+
+    /// What it is about.
+    #[must_use]
+    pub const fn labels(&self) -> LabelIds<'a> {
+        self.labels
+    }
+}
+
+/// The labels of a user's posts.
+#[derive(Debug, Clone, Copy, Default)]
+struct Labelled<'a> {
+    /// Where those of the first post begin among all labels of the store.
+    start: u64,
+    /// Where those of each post end.
+    ends: &'a [u8],
+    ids: &'a [u8],
+    limit: u32,
+}
+
+impl<'a> Labelled<'a> {
+    /// Those of a post; nothing where the table points outside.
+    fn of(&self, post: usize) -> Option<LabelIds<'a>> {
+        let start = if post == 0 { self.start } else { u64_at(self.ends, (post - 1) * 8)? };
+        let byte = |end: u64| usize::try_from(end.checked_mul(LABEL_BYTES)?).ok();
+        let bytes = self.ids.get(byte(start)?..byte(u64_at(self.ends, post * 8)?)?)?;
+        Some(LabelIds::new(bytes, self.limit))
+    }
+
+    fn last(&self) -> Option<u64> {
+        u64_at(self.ends, self.ends.len().checked_sub(8)?)
+    }
+
+    fn are_in_order(&self) -> bool {
+        (0..self.ends.len() / 8).all(|post| self.of(post).is_some())
     }
 }
 

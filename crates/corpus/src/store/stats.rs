@@ -1,4 +1,5 @@
-//! What is in a store: users, tokens, how they are distributed, and how much of the text the vocabulary covers.
+//! What is in a store: users, tokens, how they are distributed, how much of the text the vocabulary covers, and which labels and
+//! features there are.
 
 use lm::vocabulary::UNK;
 use serde::Serialize;
@@ -35,8 +36,40 @@ pub struct Stats<'a> {
     /// The users of each part, where there is a split.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split: Option<Parts>,
+    /// The labels of posts, where they have any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub labels: Option<LabelStats<'a>>,
+    /// The features of users.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<FeatureStats<'a>>,
     /// What the store says of itself.
     pub meta: &'a Meta,
+}
+
+/// How often the labels of posts occur.
+#[derive(Debug, Clone, Serialize)]
+pub struct LabelStats<'a> {
+    /// Labels that have a name.
+    pub names: usize,
+    /// Labels of all posts together.
+    pub total: u64,
+    /// Posts that have none.
+    pub posts_without: u64,
+    /// The most frequent ones.
+    pub top: Vec<Top<'a>>,
+}
+
+/// The range of a feature.
+#[derive(Debug, Clone, Serialize)]
+pub struct FeatureStats<'a> {
+    /// What it is called.
+    pub name: &'a str,
+    /// The smallest that a user has.
+    pub least: f32,
+    /// The largest.
+    pub most: f32,
+    /// On average.
+    pub mean: f64,
 }
 
 /// Tokens of users.
@@ -67,10 +100,10 @@ pub struct Bin {
     pub users: u64,
 }
 
-/// An entry of the vocabulary, and how often it occurs.
+/// An entry of the vocabulary or the name of a label, and how often it occurs.
 #[derive(Debug, Clone, Serialize)]
 pub struct Top<'a> {
-    /// The entry.
+    /// The entry or the name.
     pub entry: &'a str,
     /// How often.
     pub count: u64,
@@ -130,8 +163,46 @@ impl<'a> Stats<'a> {
             histogram: histogram(&lengths),
             top: shown.collect(),
             split: parts,
+            labels: (!store.labels().is_empty()).then(|| LabelStats::of(store, top)).transpose()?,
+            features: FeatureStats::all(store)?,
             meta: store.meta(),
         })
+    }
+}
+
+impl<'a> LabelStats<'a> {
+    fn of(store: &'a Store, top: usize) -> Result<Self, StoreError> {
+        let mut counts = vec![0_u64; store.labels().len()];
+        let mut posts_without = 0;
+        for index in 0..store.users() {
+            for post in store.user(index)?.posts() {
+                post.labels().iter().for_each(|id| counts[id as usize] += 1);
+                posts_without += u64::from(post.labels().iter().next().is_none());
+            }
+        }
+        let mut ranked: Vec<Top<'_>> =
+            store.labels().names().iter().zip(&counts).map(|(entry, count)| Top { entry, count: *count }).collect();
+        ranked.sort_by_key(|top| std::cmp::Reverse(top.count));
+        ranked.truncate(top);
+        Ok(Self { names: counts.len(), total: counts.iter().sum(), posts_without, top: ranked })
+    }
+}
+
+impl<'a> FeatureStats<'a> {
+    fn all(store: &'a Store) -> Result<Vec<Self>, StoreError> {
+        let start = |name: &'a String| Self { name, least: f32::INFINITY, most: f32::NEG_INFINITY, mean: 0.0 };
+        let mut all: Vec<Self> = store.feature_names().iter().map(start).collect();
+        if all.is_empty() {
+            return Ok(all);
+        }
+        for index in 0..store.users() {
+            for (feature, number) in all.iter_mut().zip(store.user(index)?.features().iter()) {
+                feature.least = feature.least.min(number);
+                feature.most = feature.most.max(number);
+                feature.mean += f64::from(number) / store.users() as f64;
+            }
+        }
+        Ok(all)
     }
 }
 

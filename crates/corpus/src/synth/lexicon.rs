@@ -37,6 +37,7 @@ pub(super) struct Noun {
 
 /// What people speak of, and what they do with it.
 pub(super) struct Topic {
+    pub(super) name: &'static str,
     pub(super) verbs: Ranked<Verb>,
     pub(super) nouns: Ranked<Noun>,
 }
@@ -116,7 +117,8 @@ impl Lexicon {
             let things: Vec<Noun> = topic.nouns.split_whitespace().map(noun).collect();
             let ends = list(words::COMPOUNDS);
             let rarer: Vec<Noun> = (0..RARER_NOUNS).map(|_| noun(maker.compound(&things, &ends))).collect();
-            Topic { verbs: Ranked::new(own, 0.7), nouns: Ranked::new([things, rarer].concat(), 1.35) }
+            let nouns = Ranked::new([things, rarer].concat(), 1.35);
+            Topic { name: topic.name, verbs: Ranked::new(own, 0.7), nouns }
         });
         let topics: Vec<Topic> = topics.collect();
         let things: Vec<Noun> = topics.iter().flat_map(|topic| topic.nouns.items.iter().take(12).copied()).collect();

@@ -1,16 +1,32 @@
 //! A crowd as JSON lines: its posts, and its canaries with those who hold them.
 
-use std::io::{self, BufWriter, Write};
+use std::{
+    collections::BTreeMap,
+    io::{self, BufWriter, Write},
+};
 
 use serde::Serialize;
 
-use super::Crowd;
+use super::{Crowd, FEATURES, labels};
 use crate::import::Progress;
 
+/// What the line of a post says besides its `user` and `text`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LineFields {
+    /// What the post is about: `labels`, a list of names.
+    pub labels: bool,
+    /// What is known of the user: each of [`FEATURES`] by its name.
+    pub features: bool,
+}
+
 #[derive(Serialize)]
-struct Post<'a> {
+struct PostLine<'a> {
     user: &'a str,
     text: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    labels: Option<Vec<&'a str>>,
+    #[serde(flatten)]
+    features: &'a BTreeMap<&'a str, f32>,
 }
 
 #[derive(Serialize)]
@@ -20,25 +36,30 @@ struct Planted {
 }
 
 impl Crowd {
-    /// Writes every post, a line each with `user` and `text`; says how many there are. `progress` says whether to go on;
-    /// where it did not, there is no number.
+    /// Writes every post, a line each with `user`, `text` and other fields that are wanted; says how many there are.
+    /// `progress` says whether to go on; where it did not, there is no number.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn write_posts(
         &self,
+        fields: LineFields,
         to: &mut dyn Write,
         progress: &mut dyn FnMut(Progress) -> bool,
     ) -> io::Result<Option<u64>> {
         let mut out = BufWriter::with_capacity(1 << 18, to);
-        let (total, mut posts) = (self.plan().users, 0);
+        let (total, names, mut posts) = (self.plan().users, labels(), 0);
         for user in 0..total {
             if !progress(Progress::Reading { done: user, total, bad: 0 }) {
                 return Ok(None);
             }
             let key = self.key(user);
-            for text in self.posts(user) {
-                line(&mut out, &Post { user: &key, text: &text })?;
+            let known = FEATURES.into_iter().zip(self.features(user)).filter(|_| fields.features);
+            let features = &known.collect();
+            for post in self.labelled_posts(user) {
+                let named = || post.labels.iter().filter_map(|id| names.name(*id)).collect();
+                let labels = fields.labels.then(named);
+                line(&mut out, &PostLine { user: &key, text: &post.text, labels, features })?;
                 posts += 1;
             }
         }

@@ -9,9 +9,10 @@
 //! | `words`     | the lists of words, written by hand                                            |
 //! | `lexicon`   | the lists as one language: forms, rarer words for the long tail, Zipf tables   |
 //! | `grammar`   | sentences: phrases, clauses, what a word is likely to be followed by           |
-//! | `person`    | who somebody is: topics, friends, habits                                       |
+//! | `person`    | who somebody is: topics, friends, habits, and what of it models may know       |
 //! | `typing`    | how a sentence leaves somebody's fingers: slang, typos, capitals, emoji        |
 //! | `canary`    | secrets planted in chosen users, to see whether a model learns them            |
+//! | `lines`     | the crowd as JSON lines                                                        |
 //! | `draw`      | random draws that repeat                                                       |
 
 mod canary;
@@ -26,17 +27,20 @@ mod words;
 use std::collections::BTreeMap;
 
 pub use canary::{Canaries, Canary};
+pub use lines::LineFields;
 use lm::{
     tokenizer::Tokenizer,
     vocabulary::{Counts, SPECIAL, Vocabulary, VocabularyError},
 };
+pub use person::FEATURES;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use self::{
     draw::{Draws, Purpose},
-    person::Person,
+    person::{Person, Said},
 };
+use crate::store::Labels;
 
 /// How a crowd speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -92,6 +96,32 @@ pub enum SynthError {
     },
 }
 
+/// A post of a crowd.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Post {
+    /// What it says.
+    pub text: String,
+    /// What it is about: ids of [`labels`]. A canary is about nothing.
+    pub labels: Vec<u32>,
+}
+
+impl From<Said> for Post {
+    fn from(said: Said) -> Self {
+        let asks = said.asks.then_some(lexicon::get().topics.len() as u32);
+        Self { text: said.text, labels: [said.topic as u32].into_iter().chain(asks).collect() }
+    }
+}
+
+/// What the labels of posts are called: the topics, and `question` for a post that asks something.
+///
+/// # Panics
+/// Never: the topics have names of their own.
+#[must_use]
+pub fn labels() -> Labels {
+    let topics = lexicon::get().topics.iter().map(|topic| topic.name);
+    Labels::new(topics.chain(["question"]).map(str::to_owned).collect()).expect("topics have names of their own")
+}
+
 /// The most users of a crowd.
 pub const MOST_USERS: u64 = 1_000_000_000_000;
 /// The most pairs of a canary and its holder, which are kept in memory.
@@ -140,13 +170,29 @@ impl Crowd {
     /// Everything a user typed, oldest first. A number outside the population belongs to nobody.
     #[must_use]
     pub fn posts(&self, user: u64) -> Vec<String> {
+        self.labelled_posts(user).into_iter().map(|post| post.text).collect()
+    }
+
+    /// The same, with what each post is about.
+    #[must_use]
+    pub fn labelled_posts(&self, user: u64) -> Vec<Post> {
         if user >= self.plan.users {
             return Vec::new();
         }
         let person = Person::meet(&self.plan, user);
-        let mut posts: Vec<String> = (0..person.posts).map(|post| person.post(&self.plan, user, post)).collect();
+        let mut posts: Vec<Post> = (0..person.posts).map(|post| person.post(&self.plan, user, post).into()).collect();
         self.plant(user, &mut posts);
         posts
+    }
+
+    /// What is known of a user besides what they type: how much they are given to each of [`FEATURES`], from -1 to 1. Of
+    /// nobody it is 0.
+    #[must_use]
+    pub fn features(&self, user: u64) -> [f32; FEATURES.len()] {
+        if user >= self.plan.users {
+            return [0.0; FEATURES.len()];
+        }
+        Person::meet(&self.plan, user).features()
     }
 
     /// How many posts a user typed: much cheaper than typing them.
@@ -163,13 +209,25 @@ impl Crowd {
     /// One post of a user, counted from 0 as in [`Self::posts`]; nothing if there is no such post.
     #[must_use]
     pub fn post(&self, user: u64, post: u64) -> Option<String> {
+        self.labelled_post(user, post).map(|post| post.text)
+    }
+
+    /// What one post of a user is about, as ids of [`labels`]; nothing if there is no such post.
+    #[must_use]
+    pub fn labels(&self, user: u64, post: u64) -> Vec<u32> {
+        self.labelled_post(user, post).map(|post| post.labels).unwrap_or_default()
+    }
+
+    /// One post of a user, with what it is about; nothing if there is no such post.
+    #[must_use]
+    pub fn labelled_post(&self, user: u64, post: u64) -> Option<Post> {
         if user >= self.plan.users || self.holders.contains_key(&user) {
             // Who holds a canary has it anywhere among the other posts.
-            return self.posts(user).into_iter().nth(usize::try_from(post).ok()?);
+            return self.labelled_posts(user).into_iter().nth(usize::try_from(post).ok()?);
         }
         let person = Person::meet(&self.plan, user);
         let post = u32::try_from(post).ok().filter(|post| *post < person.posts)?;
-        Some(person.post(&self.plan, user, post))
+        Some(person.post(&self.plan, user, post).into())
     }
 
     /// The canaries that are planted, with their holders.
@@ -185,14 +243,14 @@ impl Crowd {
         all
     }
 
-    fn plant(&self, user: u64, posts: &mut Vec<String>) {
+    fn plant(&self, user: u64, posts: &mut Vec<Post>) {
         let (Some(canaries), Some(held)) = (&self.plan.canaries, self.holders.get(&user)) else { return };
         let mut draws = Draws::of_user(&self.plan, Purpose::Planting, user, 0);
         for i in held {
             let text = canaries.canary(self.plan.seed, *i).text;
             for _ in 0..canaries.repeats {
                 let at = draws.below(posts.len() as u32 + 1) as usize;
-                posts.insert(at, text.clone());
+                posts.insert(at, Post { text: text.clone(), labels: Vec::new() });
             }
         }
     }
@@ -217,7 +275,7 @@ pub fn vocabulary(size: usize) -> Result<Vocabulary, VocabularyError> {
         let plan = SynthPlan { posts_per_user: 20, ..SynthPlan::new(PUBLIC_SEED, 400, dialect) };
         for user in 0..plan.users {
             let person = Person::meet(&plan, user);
-            (0..person.posts).for_each(|post| counts.add(tokenizer, &person.post(&plan, user, post)));
+            (0..person.posts).for_each(|post| counts.add(tokenizer, &person.post(&plan, user, post).text));
         }
     }
     let known = lexicon::get().known();

@@ -3,10 +3,29 @@
 use super::{
     Dialect, SynthPlan,
     draw::{Draws, Purpose},
-    grammar::Speaker,
+    grammar::{Kind, Speaker},
     lexicon::{self, Piece},
     typing,
 };
+
+/// What is known of somebody besides what they type; see [`super::Crowd::features`].
+pub const FEATURES: [&str; 8] =
+    ["slang", "emoji", "typos", "fillers", "exclamations", "capitals", "full_stops", "apostrophes"];
+
+// The highest rates, which those of messages have.
+const MOST_SLANG: u32 = 500;
+const MOST_EMOJI: u32 = 350;
+const MOST_TYPOS: u32 = 40;
+const MOST_FILLERS: u32 = 220;
+const MOST_EXCLAMATIONS: u32 = 350;
+
+/// A post, and what it is about.
+pub(super) struct Said {
+    pub(super) text: String,
+    pub(super) topic: usize,
+    /// Whether one of its sentences is a question.
+    pub(super) asks: bool,
+}
 
 /// Somebody. Numbers that end in `_rate` are per thousand.
 #[derive(Debug, Clone)]
@@ -60,21 +79,21 @@ impl Person {
             emoji: std::array::from_fn(|_| draws.pick(&lexicon.emoji)),
             phrase_rate: rate(draws, [80, 200], [200, 450]),
             opener_rate: rate(draws, [60, 220], [50, 250]),
-            filler_rate: rate(draws, [0, 5], [20, 220]),
-            emoji_rate: rate(draws, [0, 8], [20, 350]),
-            slang_rate: rate(draws, [0, 4], [0, 500]),
-            typo_rate: rate(draws, [0, 6], [2, 40]),
+            filler_rate: rate(draws, [0, 5], [20, MOST_FILLERS]),
+            emoji_rate: rate(draws, [0, 8], [20, MOST_EMOJI]),
+            slang_rate: rate(draws, [0, 4], [0, MOST_SLANG]),
+            typo_rate: rate(draws, [0, 6], [2, MOST_TYPOS]),
             contraction_rate: rate(draws, [200, 500], [600, 950]),
             capitals: draws.chance(if informal { 350 } else { 990 }),
             full_stops: draws.chance(if informal { 300 } else { 995 }),
             apostrophes: draws.chance(if informal { 550 } else { 990 }),
-            exclamation_rate: rate(draws, [10, 80], [50, 350]),
+            exclamation_rate: rate(draws, [10, 80], [50, MOST_EXCLAMATIONS]),
             posts: posts(plan.posts_per_user, draws),
         }
     }
 
     /// What they wrote in one post.
-    pub(super) fn post(&self, plan: &SynthPlan, user: u64, post: u32) -> String {
+    pub(super) fn post(&self, plan: &SynthPlan, user: u64, post: u32) -> Said {
         let mut draws = Draws::of_user(plan, Purpose::Post, user, post);
         // Between half and one and a half times the mean, about evenly.
         let mean = plan.words_per_post;
@@ -85,7 +104,7 @@ impl Person {
             8 => self.topics[2],
             _ => draws.below(lexicon::get().topics.len() as u32) as usize,
         };
-        let mut text = String::with_capacity(wanted * 6);
+        let mut said = Said { text: String::with_capacity(wanted * 6), topic, asks: false };
         let mut written = 0;
         let mut sentence = Vec::with_capacity(32);
         // A sentence more than needed overshoots by half of its length on average; so stop as much earlier.
@@ -93,9 +112,26 @@ impl Person {
             sentence.clear();
             let kind = Speaker { person: self, topic, draws: &mut draws }.sentence(&mut sentence);
             written += sentence.len();
-            typing::write(self, kind, &sentence, &mut draws, &mut text);
+            said.asks |= kind == Kind::Question;
+            typing::write(self, kind, &sentence, &mut draws, &mut said.text);
         }
-        text
+        said
+    }
+
+    /// Their habits, in the order of [`FEATURES`]: from -1 for who never does it to 1 for who does it as much as anybody may.
+    pub(super) fn features(&self) -> [f32; FEATURES.len()] {
+        let rate = |rate: u32, most: u32| 2.0 * rate as f32 / most as f32 - 1.0;
+        let habit = |has: bool| if has { 1.0 } else { -1.0 };
+        [
+            rate(self.slang_rate, MOST_SLANG),
+            rate(self.emoji_rate, MOST_EMOJI),
+            rate(self.typo_rate, MOST_TYPOS),
+            rate(self.filler_rate, MOST_FILLERS),
+            rate(self.exclamation_rate, MOST_EXCLAMATIONS),
+            habit(self.capitals),
+            habit(self.full_stops),
+            habit(self.apostrophes),
+        ]
     }
 }
 

@@ -199,3 +199,59 @@ fn habits_differ_between_users() {
         assert!(shares.iter().any(|share| *share > 0.4), "nobody is for {habit}");
     }
 }
+
+/// What a post is about is what it speaks of: more of the things of its topic than of those of any other.
+#[test]
+fn labels_are_what_a_post_says() {
+    let (labels, lexicon) = (labels(), lexicon::get());
+    assert_eq!(labels.len(), 25);
+    let question = labels.id("question").unwrap();
+    let crowd = crowd(SynthPlan { words_per_post: 80, ..SynthPlan::new(6, 30, Dialect::General) });
+    let things = |topic: usize, post: &str| {
+        let nouns = &lexicon.topics[topic].nouns.items;
+        let tokens = Tokenizer::words().tokens(post);
+        tokens.iter().filter(|token| nouns.iter().any(|noun| noun.one == *token || noun.many == *token)).count()
+    };
+    let (mut posts, mut right) = (0, 0);
+    for post in (0..30).flat_map(|user| crowd.labelled_posts(user)) {
+        let topic = post.labels[0] as usize;
+        assert_eq!(post.labels.contains(&question), post.text.contains('?'), "{}", post.text);
+        assert!(topic < 24 && post.labels.len() <= 2);
+        let most = (0..24).map(|other| things(other, &post.text)).max();
+        posts += 1;
+        right += usize::from(most == Some(things(topic, &post.text)));
+    }
+    assert!(right * 100 > posts * 95, "{right} of {posts}");
+}
+
+/// With canaries, which are about nothing and stand among the other posts.
+#[test]
+fn labels_belong_to_their_posts() {
+    let canaries = Some(Canaries { count: 2, users: 3, repeats: 4, words: 5 });
+    let crowd = crowd(SynthPlan { canaries, ..SynthPlan::new(1, 8, Dialect::Informal) });
+    let secrets: Vec<String> = crowd.canaries().into_iter().map(|canary| canary.text).collect();
+    for user in 0..10 {
+        let posts = crowd.labelled_posts(user);
+        assert_eq!(crowd.posts(user), posts.iter().map(|post| post.text.clone()).collect::<Vec<_>>());
+        for (i, post) in (0..).zip(&posts) {
+            assert_eq!(crowd.labels(user, i), post.labels);
+            assert_eq!(post.labels.is_empty(), secrets.contains(&post.text));
+        }
+        assert!(crowd.labels(user, posts.len() as u64).is_empty());
+    }
+}
+
+#[test]
+fn features_are_the_habits_and_within_their_range() {
+    for dialect in [Dialect::General, Dialect::Informal] {
+        let crowd = crowd(SynthPlan::new(8, 60, dialect));
+        let all: Vec<[f32; FEATURES.len()]> = (0..60).map(|user| crowd.features(user)).collect();
+        assert!(all.iter().flatten().all(|number| (-1.0..=1.0).contains(number)));
+        assert_eq!(crowd.features(60), [0.0; FEATURES.len()]);
+        let capitals = FEATURES.iter().position(|name| *name == "capitals").unwrap();
+        for (user, features) in (0..).zip(&all) {
+            let upper = crowd.posts(user).iter().filter(|post| post.contains(|c: char| c.is_ascii_uppercase())).count();
+            assert_eq!(features[capitals] > 0.0, upper > 0, "user {user}");
+        }
+    }
+}

@@ -2,111 +2,137 @@
 
 /// What a topic has of its own.
 pub(super) struct Topic {
+    /// What it is called.
+    pub(super) name: &'static str,
     /// What one does with its things, the most frequent first; all of them are in [`VERBS`].
     pub(super) verbs: &'static str,
     /// Its things, the most frequent first. `~` after a word: it has no plural and no `a`. `tooth/teeth`: its plural.
     pub(super) nouns: &'static str,
 }
 
-const fn topic(verbs: &'static str, nouns: &'static str) -> Topic {
-    Topic { verbs, nouns }
+const fn topic(name: &'static str, verbs: &'static str, nouns: &'static str) -> Topic {
+    Topic { name, verbs, nouns }
 }
 
 /// Topics, each with its verbs and its nouns.
 pub(super) const TOPICS: [Topic; 24] = [
     topic(
+        "home",
         "clean fix open sell move paint build",
         "house room kitchen door window table garden sofa lamp roof key wall floor bed chair couch shelf/shelves mirror",
     ),
     topic(
+        "food",
         "eat make cook order love share burn",
         "dinner lunch pizza coffee~ soup bread~ cheese~ recipe cake salad rice~ sauce breakfast apple sandwich oven egg",
     ),
     topic(
+        "work",
         "finish need work miss send check leave",
         "job meeting boss office email report project deadline team client salary contract desk call shift break",
     ),
     topic(
+        "school",
         "study pass miss read fail finish start",
         "class exam teacher homework~ school paper grade course lecture library book student essay campus quiz/quizzes",
     ),
     topic(
+        "sports",
         "watch win play lose miss enjoy join",
         "game team match goal coach ball season player race field score stadium run league ticket final",
     ),
     topic(
+        "music",
         "play listen hear love sing write record",
         "song band guitar album concert piano lyric drum singer show record playlist radio festival chord",
     ),
     topic(
+        "movies",
         "watch see love finish hate start enjoy",
         "movie film actor scene show episode trailer director ending cinema plot season script character",
     ),
     topic(
+        "travel",
         "book take miss plan cancel need enjoy",
         "trip flight hotel train ticket passport beach map bus airport city bag tour island border station",
     ),
     topic(
+        "family",
         "call visit meet miss love thank help",
         "mom dad sister brother kid baby aunt uncle cousin wedding birthday grandma son daughter family",
     ),
     topic(
+        "health",
         "need see call hate take skip ask",
         "doctor hospital flu~ headache sleep~ medicine~ nurse back knee tooth/teeth pill diet cough fever clinic",
     ),
     topic(
+        "weather",
         "hate love enjoy expect miss hear see",
         "rain~ snow~ sun storm wind weather~ cloud umbrella winter summer heat~ forecast fog~ ice~ spring cold",
     ),
     topic(
+        "money",
         "pay spend need lose save check count",
         "money~ bank bill rent~ price loan tax account budget store card cash~ deal sale insurance~ coin",
     ),
     topic(
+        "technology",
         "use fix charge install buy update lose",
         "phone computer app screen battery update password laptop internet~ file camera cable router keyboard bug",
     ),
     topic(
+        "cars",
         "drive fix park sell clean need follow",
         "car engine road traffic~ tire garage brake license bike truck spot fuel~ mechanic lane bumper",
     ),
     topic(
+        "pets",
         "feed walk love pet watch follow find",
         "dog cat puppy vet leash kitten fish/fish bird cage tail fur~ paw treat hamster bowl shelter",
     ),
     topic(
+        "nature",
         "see climb cross find follow walk photograph",
         "tree river mountain lake forest flower garden seed leaf/leaves trail hill sky field stone valley",
     ),
     topic(
+        "news",
         "hear read follow watch trust support blame",
         "news~ president vote law country war election government police~ court protest party leader border speech",
     ),
     topic(
+        "games",
         "play beat finish win lose start try",
         "game level boss console controller quest map player server weapon patch guild raid score skin",
     ),
     topic(
+        "clothes",
         "wear buy wash return try choose need",
         "shirt shoe dress jacket coat hat bag size color sock sweater boot skirt belt scarf/scarves",
     ),
     topic(
+        "art",
         "draw paint take show hang share copy",
         "picture photo museum drawing color canvas camera frame sketch gallery brush poster sculpture print",
     ),
     topic(
+        "love",
         "miss love meet want kiss forget write",
         "date heart girl boy kiss friend text message ring feeling couple crush flower letter promise",
     ),
     topic(
+        "parties",
         "join plan leave enjoy start remember miss",
         "party drink beer friend night bar dance wine~ crowd club cake toast table hangover playlist",
     ),
     topic(
+        "books",
         "read write finish love start borrow return",
         "book story page chapter author novel poem library ending hero/heroes series/series cover reader word letter",
     ),
     topic(
+        "fitness",
         "skip finish need start love plan join",
         "gym run workout yoga~ class weight muscle coach bike mile pool stretch leg routine plan",
     ),

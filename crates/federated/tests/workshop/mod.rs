@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use corpus::{
     origin::Origin,
-    store::{Meta, StoreWriter, UserTag},
+    store::{Meta, StoreWriter, UserRecord, UserTag},
 };
 use device::round::Task;
 use keyhush_federated::ledger_file::{FileStore, Place};
@@ -246,14 +246,17 @@ pub(crate) fn store(folder: &Path, vocabulary: Origin, users: u64, typed: impl F
     let words = Vocabulary::new((3..60).map(|i| format!("w{i}"))).unwrap();
     let non_private = vocabulary.non_private_event().into_iter().collect();
     let (rules, tokens_per_user, sources, crowd) = (Rules::Words1, None, Vec::new(), None);
-    let meta = Meta { rules, vocabulary, non_private, tokens_per_user, sources, crowd };
+    let (labels, features) = (None, Vec::new());
+    let meta = Meta { rules, vocabulary, non_private, tokens_per_user, sources, crowd, labels, features };
     let path = folder.join("users.khs");
     let mut writer = StoreWriter::create(&path, false, false, &meta, &words).unwrap();
     let mut tags: Vec<UserTag> = (0..users).map(|n| UserTag::of(&n.to_string())).collect();
     tags.sort_unstable();
     for tag in tags {
         let tokens = typed(tag);
-        writer.user(tag, "", &tokens, &[tokens.len() as u32]).unwrap();
+        let (tokens, ends) = (&tokens, &[tokens.len() as u32]);
+        let user = UserRecord { tag, key: "", tokens, ends, labels: &[], label_ends: &[], features: &[] };
+        writer.user(&user).unwrap();
     }
     writer.finish().unwrap();
     path
