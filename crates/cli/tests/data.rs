@@ -143,7 +143,7 @@ fn a_damaged_store_is_refused_by_every_command() {
         }
     }
     let mut changed = whole.clone();
-    changed[300] ^= 1;
+    changed[600] ^= 1; // among the tokens
     std::fs::write(folder.join("changed"), changed).unwrap();
     let (code, message) = error(folder, "data stats changed --verify");
     assert!(code == Some(1) && message.contains("the checksum of its tokens is wrong"), "{message}");
@@ -184,4 +184,81 @@ fn users_are_cut_to_the_same_length() {
     assert_eq!(report["tokens"], users * 1600);
     let stats = json(folder, "data stats s.store");
     assert_eq!((&stats["tokens_per_user"]["least"], &stats["tokens_per_user"]["most"]), (&1600.into(), &1600.into()));
+}
+
+/// Questions with tags by people of whom something is known.
+fn questions(folder: &Path) {
+    let lines = "{\"user\":\"ann\",\"text\":\"hello\",\"tags\":[\"rust\",\"c#\"],\"age\":0.5,\"posts\":3}\n\
+                 {\"user\":\"bob\",\"text\":\"dog\",\"tags\":\"<rust><perl>\",\"age\":-1,\"posts\":0}\n\
+                 {\"user\":\"ann\",\"text\":\"again\",\"age\":0.5,\"posts\":3}\n";
+    std::fs::write(folder.join("questions.jsonl"), lines).unwrap();
+    std::fs::write(folder.join("tags.txt"), "c#\nrust\t17\n").unwrap();
+}
+
+#[test]
+fn labels_and_features_go_in_and_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    questions(folder);
+    let line = "data import questions.jsonl --labels tags --label-names tags.txt --features age,posts --out q.store";
+    let report = json(folder, line);
+    assert_eq!(
+        (&report["labels"], &report["unknown_labels"], &report["label_names"]),
+        (&3.into(), &1.into(), &2.into())
+    );
+    assert_eq!(report["features"], serde_json::json!(["age", "posts"]));
+    let shown = out(folder, "data show q.store --user ann");
+    assert_eq!(shown, "features: age 0.5, posts 3\n[rust, c#] hello\n[] again\n");
+    let bob = json(folder, "data show q.store --user bob");
+    assert_eq!((&bob["labels"], &bob["features"]["age"]), (&serde_json::json!([["rust"]]), &(-1.0).into()));
+    let stats = json(folder, "data stats q.store --verify");
+    let top = serde_json::json!([{"entry":"rust","count":2}, {"entry":"c#","count":1}]);
+    assert_eq!(stats["labels"], serde_json::json!({"names":2,"total":3,"posts_without":1,"top":top}));
+    assert_eq!(stats["features"][1], serde_json::json!({"name":"posts","least":0.0,"most":3.0,"mean":1.5}));
+    assert_eq!(stats["meta"]["labels"]["name"], "tags.txt");
+    assert_eq!(stats["meta"]["non_private"], serde_json::json!([]));
+}
+
+#[test]
+fn labels_counted_from_the_posts_are_said_to_be_not_private() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    questions(folder);
+    let made = run(folder, "data import questions.jsonl --labels tags --most-labels 1 --out q.store");
+    let event = "the labels were counted from the users' own posts (questions.jsonl) without noise";
+    let warning = String::from_utf8(made.stderr).unwrap();
+    assert!(
+        made.status.success() && warning.contains(&format!("warning: {event}; every run on this store")),
+        "{warning}"
+    );
+    assert_eq!(json(folder, "data stats q.store")["meta"]["non_private"][0], event);
+    assert!(out(folder, "data stats q.store").contains(&format!("not private  {event}")));
+    assert_eq!(out(folder, "data show q.store --user bob"), "[rust] dog\n");
+}
+
+#[test]
+fn a_crowd_has_the_same_labels_and_features_as_a_store_and_as_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let crowd = "data synth --users 30 --seed 5 --canaries 2:3:4 --labels --features";
+    out(folder, &format!("{crowd} --out direct.store"));
+    out(folder, &format!("{crowd} --out lines.jsonl --jsonl"));
+    let stats = json(folder, "data stats direct.store --top 100");
+    let top = stats["labels"]["top"].as_array().unwrap();
+    let names: Vec<&str> = top.iter().map(|top| top["entry"].as_str().unwrap()).collect();
+    assert_eq!((names.len(), &stats["labels"]["posts_without"]), (25, &24.into()));
+    std::fs::write(folder.join("names.txt"), names.join("\n")).unwrap();
+    let features: Vec<&str> =
+        stats["features"].as_array().unwrap().iter().map(|f| f["name"].as_str().unwrap()).collect();
+    let columns = format!("--labels labels --label-names names.txt --features {}", features.join(","));
+    out(folder, &format!("data import lines.jsonl {columns} --out imported.store"));
+    for user in 0..30 {
+        let show = |store: &str| out(folder, &format!("data show {store} --user synth-{user:012}"));
+        assert_eq!(show("direct.store"), show("imported.store"));
+    }
+    let plain = out(folder, "data synth --users 30 --seed 5 --canaries 2:3:4 --jsonl --out -");
+    let lines = std::fs::read_to_string(folder.join("lines.jsonl")).unwrap();
+    for (plain, line) in plain.lines().zip(lines.lines()) {
+        assert!(line.starts_with(plain.strip_suffix('}').unwrap()), "labels change what is typed: {line}");
+    }
 }

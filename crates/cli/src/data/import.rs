@@ -226,8 +226,10 @@ impl MakingArgs {
         writeln!(out, "covered      {}", percent(summary.tokens - summary.unknown, summary.tokens))?;
         if let Some(known) = &plan.labels {
             let (labels, names) = (grouped(summary.labels), grouped(known.labels.len() as u64));
-            let unknown = grouped(summary.unknown_labels);
-            writeln!(out, "labels       {labels} of {names} names, {}; {unknown} others left out", known.origin)?;
+            writeln!(out, "labels       {labels} of {names} names, {}", known.origin)?;
+            if summary.unknown_labels > 0 {
+                writeln!(out, "             {} of other names left out", grouped(summary.unknown_labels))?;
+            }
         }
         let features = plan.input.feature_names();
         if !features.is_empty() {

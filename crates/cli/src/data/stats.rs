@@ -110,7 +110,7 @@ fn print_labels(labels: &LabelStats<'_>, meta: &Meta, out: &mut dyn Write) -> st
     let origin = meta.labels.as_ref().map(|origin| format!(", {origin}")).unwrap_or_default();
     writeln!(out, "labels       {total} of {names} names{origin}; {} posts have none", grouped(labels.posts_without))?;
     if !labels.top.is_empty() {
-        writeln!(out, "most often   {}", listed(&labels.top))?;
+        writeln!(out, "most labels  {}", listed(&labels.top))?;
     }
     Ok(())
 }
