@@ -9,7 +9,7 @@
 use std::{
     fs::File,
     io::{self, Read},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use lm::{
@@ -46,9 +46,13 @@ impl SourceFile {
         let mut start = Vec::new();
         file.by_ref().take(LOOKED_AT).read_to_end(&mut start)?;
         hash.update(&start);
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Self { name, fingerprint: short_hex(hash) })
+        Ok(Self { name: name(path), fingerprint: short_hex(hash) })
     }
+}
+
+/// The last part of a path: where a file lay is nobody's business.
+pub(crate) fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// What tells vocabularies apart: a hash of the rules and of every entry in its order.
@@ -89,6 +93,19 @@ pub enum Origin {
 }
 
 impl Origin {
+    /// The public list in a file.
+    #[must_use]
+    pub fn public_list(path: &Path) -> Self {
+        Self::PublicList { name: name(path) }
+    }
+
+    /// The users' own text in these files.
+    #[must_use]
+    pub fn users_non_privately(paths: &[PathBuf]) -> Self {
+        let names: Vec<String> = paths.iter().map(|path| name(path)).collect();
+        Self::UsersNonPrivately { name: names.join(", ") }
+    }
+
     /// What must stand in the ledger of every run that uses the vocabulary, if anything.
     #[must_use]
     pub fn non_private_event(&self) -> Option<String> {

@@ -1,6 +1,6 @@
 //! Vocabularies: the words of a public list, of public text, or of the users' own text, which is a release without privacy.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use lm::{
     tokenizer::Tokenizer,
@@ -82,7 +82,7 @@ impl Words {
                 let unread = |error| WordsError::List { path: path.clone(), error };
                 let list = std::fs::read_to_string(path).map_err(unread)?;
                 let vocabulary = Vocabulary::from_list(&list, tokenizer, size)?;
-                (vocabulary, Origin::PublicList { name: name(path) }, BadLines::default())
+                (vocabulary, Origin::public_list(path), BadLines::default())
             }
             Self::Public(texts) => {
                 let (counts, bad) = texts.count(tokenizer, progress)?;
@@ -92,8 +92,7 @@ impl Words {
             }
             Self::Users(texts) => {
                 let (counts, bad) = texts.count(tokenizer, progress)?;
-                let names: Vec<String> = texts.paths.iter().map(|path| name(path)).collect();
-                (counts.vocabulary(size)?, Origin::UsersNonPrivately { name: names.join(", ") }, bad)
+                (counts.vocabulary(size)?, Origin::users_non_privately(&texts.paths), bad)
             }
         };
         Ok((KnownVocabulary { vocabulary, rules: tokenizer.rules(), origin }, bad))
@@ -117,8 +116,4 @@ impl Texts {
         counts.merge(of_posts);
         Ok((counts, BadLines { lines: summary.bad_lines, first: summary.first_bad_lines }))
     }
-}
-
-fn name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -293,7 +293,7 @@ fn known(plan: ImportPlan) -> ImportPlan {
     let Input::Files { paths, format, columns } = plan.input else { unreachable!("the plan is of files") };
     let labels = Some(LabelColumn { key: "tags".into(), separator: "|".into() });
     let columns = Columns { labels, features: vec!["age".into(), "height".into()], ..columns };
-    let labels = Some(KnownLabels::from_list("rust\nc#\n", "tags.txt".into()).unwrap());
+    let labels = Some(KnownLabels::from_list("rust\nc#\n", Path::new("tags.txt")).unwrap());
     ImportPlan { input: Input::Files { paths, format, columns }, labels, ..plan }
 }
 

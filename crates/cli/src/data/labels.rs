@@ -46,7 +46,7 @@ impl LabelArgs {
             (Some(path), _) => {
                 let wrong = |problem: String| BadInput::wrong("label_names", format!("{}: {problem}", path.display()));
                 let list = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-                let known = KnownLabels::from_list(&list, name(path)).map_err(|error| wrong(error.to_string()))?;
+                let known = KnownLabels::from_list(&list, path).map_err(|error| wrong(error.to_string()))?;
                 if known.labels.is_empty() {
                     return Err(wrong("no names were found".into()).into());
                 }
@@ -70,10 +70,5 @@ fn count(input: &Input, paths: &[PathBuf], most: usize, quiet: bool) -> anyhow::
     let (counts, _) = import::count_labels(input, &mut |progress| watch.tick(progress)).map_err(sorted)?;
     watch.finish();
     let labels = counts.most_frequent(most).map_err(wrong)?;
-    let names: Vec<String> = paths.iter().map(name).collect();
-    Ok(KnownLabels { labels, origin: Origin::UsersNonPrivately { name: names.join(", ") } })
-}
-
-fn name(path: &PathBuf) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    Ok(KnownLabels { labels, origin: Origin::users_non_privately(paths) })
 }

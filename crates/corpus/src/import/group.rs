@@ -8,7 +8,10 @@ use super::{
     ImportError, ImportPlan, Input, Progress, Summary, source,
     spill::{FIXED, Filled, Fixed, Rest, Shape, Spill},
 };
-use crate::store::{StoreError, StoreWriter, UserRecord, UserTag};
+use crate::{
+    origin,
+    store::{StoreError, StoreWriter, UserRecord, UserTag},
+};
 
 /// A spill file that is larger is divided before it is read.
 const LARGEST: u64 = 96 << 20;
@@ -170,7 +173,7 @@ impl Group<'_> {
     fn contradiction(&self, place: u64, column: usize) -> ImportError {
         let (file, line) = source::file_and_line(place);
         let file = match &self.plan.input {
-            Input::Files { paths, .. } => paths.get(file).map(|path| source::name(path)).unwrap_or_default(),
+            Input::Files { paths, .. } => paths.get(file).map(|path| origin::name(path)).unwrap_or_default(),
             Input::Crowd { .. } => String::new(),
         };
         let column = self.plan.input.feature_names().get(column).cloned().unwrap_or_default();

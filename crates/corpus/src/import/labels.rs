@@ -34,14 +34,14 @@ pub struct KnownLabels {
 }
 
 impl KnownLabels {
-    /// Reads a public list, one name a line; what follows a tab is not read.
+    /// The public list that a file has, one name a line; what follows a tab is not read.
     ///
     /// # Errors
     /// When there are too many names, or one stands twice.
-    pub fn from_list(list: &str, name: String) -> Result<Self, LabelsError> {
+    pub fn from_list(list: &str, path: &Path) -> Result<Self, LabelsError> {
         let names = list.lines().map(|line| line.split('\t').next().unwrap_or_default().trim());
         let labels = Labels::new(names.filter(|name| !name.is_empty()).map(str::to_owned).collect())?;
-        Ok(Self { labels, origin: Origin::PublicList { name } })
+        Ok(Self { labels, origin: Origin::public_list(path) })
     }
 }
 
@@ -187,9 +187,9 @@ mod tests {
 
     #[test]
     fn a_public_list_has_a_name_a_line() {
-        let known = KnownLabels::from_list("rust\t9\n\n c# \n", "tags.txt".into()).unwrap();
+        let known = KnownLabels::from_list("rust\t9\n\n c# \n", Path::new("lists/tags.txt")).unwrap();
         assert_eq!(known.labels.names(), ["rust", "c#"]);
         assert_eq!(known.origin, Origin::PublicList { name: "tags.txt".into() });
-        assert!(KnownLabels::from_list("a\na\n", String::new()).is_err());
+        assert!(KnownLabels::from_list("a\na\n", Path::new("tags.txt")).is_err());
     }
 }

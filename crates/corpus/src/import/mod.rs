@@ -32,7 +32,7 @@ pub use source::Format;
 use thiserror::Error;
 
 use crate::{
-    origin::{KnownVocabulary, Origin, SourceFile},
+    origin::{self, KnownVocabulary, Origin, SourceFile},
     store::{Meta, StoreError, StoreWriter},
     synth::{Crowd, FEATURES},
 };
@@ -324,7 +324,7 @@ fn refuse_own_words(plan: &ImportPlan) -> Result<(), ImportError> {
 
 fn meta(plan: &ImportPlan) -> Meta {
     let (sources, crowd) = match &plan.input {
-        Input::Files { paths, .. } => (paths.iter().map(|path| source::name(path)).collect(), None),
+        Input::Files { paths, .. } => (paths.iter().map(|path| origin::name(path)).collect(), None),
         Input::Crowd { crowd, .. } => (vec!["a synthetic crowd".to_owned()], Some(crowd.plan().clone())),
     };
     Meta {

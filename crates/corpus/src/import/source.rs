@@ -11,6 +11,7 @@ use std::{
 };
 
 use super::ImportError;
+use crate::origin;
 
 /// What is in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +39,7 @@ impl Format {
     /// # Errors
     /// When the name does not say.
     pub fn of(path: &Path) -> Result<Self, ImportError> {
-        let name = name(path);
+        let name = origin::name(path);
         let plain = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
         let ends = |ending: &str| plain.to_ascii_lowercase().ends_with(ending);
         if (name.starts_with("RC_") || name.starts_with("RS_")) && !ends(".csv") && !ends(".tsv") {
@@ -55,11 +56,6 @@ impl Format {
             Err(ImportError::UnknownFormat(path.to_owned()))
         }
     }
-}
-
-/// The last part of a path.
-pub(super) fn name(path: &Path) -> String {
-    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// Where a post is: the number of its file, and its line. Places are in the order of time.
@@ -103,7 +99,7 @@ impl<'a> Files<'a> {
     /// The bytes of a file, decompressed as its name says.
     pub(super) fn open(&self, path: &Path) -> io::Result<Box<dyn Read + Send>> {
         let file = Counted { file: File::open(path)?, read: Arc::clone(&self.read) };
-        let name = name(path);
+        let name = origin::name(path);
         if name.ends_with(".gz") {
             Ok(Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(1 << 17, file))))
         } else if name.ends_with(".zst") {

@@ -24,6 +24,7 @@ use super::{
     table::{Row, Rows},
 };
 use crate::{
+    origin,
     store::{Labels, UserTag},
     synth::{self, Crowd},
 };
@@ -309,7 +310,7 @@ impl Shared<'_> {
     fn bad(&self, file_index: usize, line: u64, reason: BadLineReason) {
         self.bad.fetch_add(1, Ordering::Relaxed);
         let file = match self.input {
-            Input::Files { paths, .. } => paths.get(file_index).map(|path| source::name(path)).unwrap_or_default(),
+            Input::Files { paths, .. } => paths.get(file_index).map(|path| origin::name(path)).unwrap_or_default(),
             Input::Crowd { .. } => String::new(),
         };
         let mut first = self.first_bad.lock().unwrap_or_else(PoisonError::into_inner);
