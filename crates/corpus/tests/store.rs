@@ -409,7 +409,10 @@ fn sections_of_another_length_are_noticed() {
     }
 }
 
-fn known_users() -> impl Strategy<Value = Vec<(Vec<(Vec<u32>, Vec<u32>)>, [f32; 2])>> {
+/// Posts with their labels.
+type Labelled = Vec<(Vec<u32>, Vec<u32>)>;
+
+fn known_users() -> impl Strategy<Value = Vec<(Labelled, [f32; 2])>> {
     let post = (proptest::collection::vec(0_u32..10, 1..8), proptest::collection::vec(0_u32..3, 0..4));
     let features = [-1e30_f32..1e30, -1.0_f32..1.0];
     proptest::collection::vec((proptest::collection::vec(post, 0..6), features), 0..8)
