@@ -2,8 +2,8 @@
 //! is an example, by posts.
 
 use corpus::{
-    store::{Store, StoreError, Tokens},
-    synth::Crowd,
+    store::{self, Store, StoreError},
+    synth::{self, Crowd},
 };
 use device::learner::{Learner, Post, examples::Examples};
 use lm::{tokenizer::Tokenizer, vocabulary::Vocabulary};
@@ -51,10 +51,10 @@ impl<'a> SyntheticPopulation<'a> {
         Self { crowd, tokenizer, vocabulary, learner }
     }
 
-    fn push(&self, post: &str, ids: &mut Vec<u32>, examples: &mut Examples) {
+    fn push(&self, post: &synth::Post, ids: &mut Vec<u32>, examples: &mut Examples) {
         ids.clear();
-        self.tokenizer.for_each(post, |token| ids.push(self.vocabulary.id(token)));
-        self.learner.read(Post { ids, labels: &[] }, examples);
+        self.tokenizer.for_each(&post.text, |token| ids.push(self.vocabulary.id(token)));
+        self.learner.read(Post { ids, labels: &post.labels }, examples);
     }
 }
 
@@ -66,7 +66,7 @@ impl Population for SyntheticPopulation<'_> {
     fn read(&self, user: u64, examples: &mut Examples) -> Result<(), StoreError> {
         examples.clear();
         let mut ids = Vec::new();
-        self.crowd.posts(user).iter().for_each(|post| self.push(post, &mut ids, examples));
+        self.crowd.labelled_posts(user).iter().for_each(|post| self.push(post, &mut ids, examples));
         Ok(())
     }
 }
@@ -78,7 +78,7 @@ impl Posts for SyntheticPopulation<'_> {
 
     fn read_post(&self, user: u64, post: u64, examples: &mut Examples) -> Result<(), StoreError> {
         examples.clear();
-        if let Some(post) = self.crowd.post(user, post) {
+        if let Some(post) = self.crowd.labelled_post(user, post) {
             self.push(&post, &mut Vec::new(), examples);
         }
         Ok(())
@@ -100,17 +100,27 @@ impl<'a> StoredPopulation<'a> {
     }
 
     /// The posts of a user; nobody has none.
-    fn posts(&self, user: u64) -> Result<impl Iterator<Item = Tokens<'a>> + use<'a>, StoreError> {
+    fn posts(&self, user: u64) -> Result<impl Iterator<Item = store::Post<'a>> + use<'a>, StoreError> {
         let index = usize::try_from(user).ok().and_then(|user| self.users.get(user));
         let user = index.map(|index| self.store.user(*index)).transpose()?;
-        Ok(user.into_iter().flat_map(|user| user.posts().map(|post| post.tokens())))
+        Ok(user.into_iter().flat_map(|user| user.posts()))
     }
 
-    fn push(&self, post: Tokens<'_>, ids: &mut Vec<u32>, examples: &mut Examples) {
+    fn push(&self, post: store::Post<'_>, copied: &mut Copied, examples: &mut Examples) {
+        let Copied { ids, labels } = copied;
         ids.clear();
-        post.copy_into(ids);
-        self.learner.read(Post { ids, labels: &[] }, examples);
+        labels.clear();
+        post.tokens().copy_into(ids);
+        post.labels().copy_into(labels);
+        self.learner.read(Post { ids, labels }, examples);
     }
+}
+
+/// A post of a store as a learner reads it.
+#[derive(Default)]
+struct Copied {
+    ids: Vec<u32>,
+    labels: Vec<u32>,
 }
 
 impl Population for StoredPopulation<'_> {
@@ -120,8 +130,8 @@ impl Population for StoredPopulation<'_> {
 
     fn read(&self, user: u64, examples: &mut Examples) -> Result<(), StoreError> {
         examples.clear();
-        let mut ids = Vec::new();
-        self.posts(user)?.for_each(|post| self.push(post, &mut ids, examples));
+        let mut copied = Copied::default();
+        self.posts(user)?.for_each(|post| self.push(post, &mut copied, examples));
         Ok(())
     }
 }
@@ -135,7 +145,7 @@ impl Posts for StoredPopulation<'_> {
         examples.clear();
         let post = usize::try_from(post).ok().map(|post| Ok(self.posts(user)?.nth(post))).transpose()?.flatten();
         if let Some(post) = post {
-            self.push(post, &mut Vec::new(), examples);
+            self.push(post, &mut Copied::default(), examples);
         }
         Ok(())
     }
@@ -222,12 +232,14 @@ impl<P: Posts> Population for EachPost<P> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use corpus::{
         origin::Origin,
-        store::{Meta, StoreWriter, UserRecord, UserTag},
+        store::{Labels, Meta, StoreWriter, UserRecord, UserTag},
         synth::{Canaries, Dialect, SynthPlan, vocabulary},
     };
-    use device::learner::language::LanguageLearner;
+    use device::learner::{language::LanguageLearner, tags::TagLearner};
     use lm::{model::config::ModelConfig, tokenizer::Rules};
 
     use super::*;
@@ -272,9 +284,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn an_example_of_a_store_is_a_post_of_the_chosen_users() {
-        let learner = learner();
+    /// A store in which user n has n posts of one token, n + 3; every other post has a label, n % 3.
+    fn store(folder: &Path) -> Store {
         let words = Vocabulary::new((3..50).map(|i| format!("w{i}"))).unwrap();
         let meta = Meta {
             rules: Rules::Words1,
@@ -283,23 +294,29 @@ mod tests {
             tokens_per_user: None,
             sources: Vec::new(),
             crowd: None,
-            labels: None,
+            labels: Some(Origin::BuiltIn),
             features: Vec::new(),
         };
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("s.store");
-        let mut writer = StoreWriter::create(&path, false, false, &meta, &words).unwrap();
+        let path = folder.join("s.store");
+        let names = Labels::new(["a", "b", "c"].map(str::to_owned).to_vec()).unwrap();
+        let mut writer = StoreWriter::create(&path, false, false, &meta, &words).unwrap().with_labels(&names);
         let mut tags: Vec<UserTag> = (0..20).map(|n| UserTag::of(&n.to_string())).collect();
         tags.sort_unstable();
-        // User n has n posts of one token, n.
         for (n, tag) in (0..20u32).zip(tags) {
-            let ends: Vec<u32> = (1..=n).collect();
-            let (tokens, ends) = (&vec![n + 3; n as usize], &ends);
-            let user = UserRecord { tag, key: "", tokens, ends, labels: &[], label_ends: &[], features: &[] };
+            let (tokens, ends): (Vec<u32>, Vec<u32>) = (1..=n).map(|end| (n + 3, end)).unzip();
+            let label_ends: Vec<u32> = ends.iter().map(|end| end.div_ceil(2)).collect();
+            let (tokens, ends, labels) = (&tokens, &ends, &vec![n % 3; n.div_ceil(2) as usize]);
+            let user = UserRecord { tag, key: "", tokens, ends, labels, label_ends: &label_ends, features: &[] };
             writer.user(&user).unwrap();
         }
         writer.finish().unwrap();
-        let store = Store::open(&path).unwrap();
+        Store::open(&path).unwrap()
+    }
+
+    #[test]
+    fn an_example_of_a_store_is_a_post_of_the_chosen_users() {
+        let (learner, folder) = (learner(), tempfile::tempdir().unwrap());
+        let store = store(folder.path());
         let users = vec![3, 0, 19, 7];
         let examples = EachPost::new(StoredPopulation::new(&store, users.clone(), &learner)).unwrap();
         let want: Vec<u32> = users.iter().flat_map(|n| vec![*n as u32 + 3; *n as usize]).collect();
@@ -310,6 +327,41 @@ mod tests {
             assert_eq!(read(&examples, example), post, "example {example}");
         }
         assert_eq!(read(&examples, 29).len(), 0);
+    }
+
+    fn tag_learner() -> TagLearner {
+        TagLearner::new(2000, synth::labels().len(), 4)
+    }
+
+    /// The tags of a user's posts; they are the same where posts are read one by one.
+    fn tags(population: &impl Posts, user: u64) -> Vec<Vec<u32>> {
+        let mut examples = Examples::new(tag_learner().schema());
+        population.read(user, &mut examples).unwrap();
+        let tags: Vec<Vec<u32>> = (0..examples.len()).map(|post| examples.ids_of(1, post).to_vec()).collect();
+        for (post, tags) in (0..).zip(&tags) {
+            population.read_post(user, post, &mut examples).unwrap();
+            assert_eq!((examples.len(), examples.ids_of(1, 0)), (1, &tags[..]), "post {post} of user {user}");
+        }
+        tags
+    }
+
+    #[test]
+    fn a_learner_gets_the_labels_of_posts() {
+        let (words, learner) = (vocabulary(2000).unwrap(), tag_learner());
+        let crowd = crowd(9);
+        let population = SyntheticPopulation::new(crowd.clone(), Tokenizer::words(), &words, &learner);
+        for user in 0..9 {
+            let want: Vec<Vec<u32>> = crowd.labelled_posts(user).into_iter().map(|post| post.labels).collect();
+            assert!(want.iter().any(|labels| !labels.is_empty()));
+            assert_eq!(tags(&population, user), want, "user {user}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path());
+        let population = StoredPopulation::new(&store, vec![5, 0, 3], &learner);
+        let labelled = |n: u32| (0..n).map(move |post| if post % 2 == 0 { vec![n % 3] } else { Vec::new() });
+        for (user, n) in (0..).zip([5, 0, 3]) {
+            assert_eq!(tags(&population, user), labelled(n).collect::<Vec<_>>(), "user {n}");
+        }
     }
 
     #[test]
