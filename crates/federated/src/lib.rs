@@ -18,6 +18,7 @@
 //! | [`checkpoint`] | the state of a run as a file                                           |
 //! | [`model_folder`] | models on disk                                                       |
 //! | [`heads`]      | heads of a ledger that lie beside it, and whether it is theirs          |
+//! | [`learners`]   | which learners there are                                                |
 //! | [`ledger_file`] | a ledger in a file, with what belongs to it beside it                 |
 //! | [`metrics`]    | what a run measures, as the lines of its files                          |
 //! | [`numbers`]    | numbers as people read them                                             |
@@ -34,6 +35,7 @@ pub mod evaluate;
 pub mod fleet;
 pub mod forecast;
 pub mod heads;
+pub mod learners;
 pub mod ledger_file;
 pub mod metrics;
 pub mod model_folder;

@@ -330,7 +330,7 @@ mod tests {
     }
 
     fn tag_learner() -> TagLearner {
-        TagLearner::new(2000, synth::labels().len(), 4)
+        TagLearner::new(2000, synth::labels().names().to_vec(), 4)
     }
 
     /// The tags of a user's posts; they are the same where posts are read one by one.

@@ -31,6 +31,7 @@ const PIECE: usize = 256;
 #[derive(Debug, Clone)]
 pub struct TagLearner {
     words: usize,
+    names: Vec<String>,
     tags: usize,
     batch: usize,
     layout: Layout,
@@ -38,12 +39,14 @@ pub struct TagLearner {
 }
 
 impl TagLearner {
-    /// A model of so many words and tags, with batches of so many posts.
+    /// A model of so many words and of these tags, with batches of so many posts.
     #[must_use]
-    pub fn new(words: usize, tags: usize, batch: usize) -> Self {
+    pub fn new(words: usize, names: Vec<String>, batch: usize) -> Self {
+        let tags = names.len();
         let part = |name: &str, rows, columns| Part { name: name.into(), rows, columns };
         Self {
             words,
+            names,
             tags,
             batch: batch.max(1),
             layout: Layout::new(vec![part("weights", words, tags), part("bias", 1, tags)]),
@@ -110,7 +113,7 @@ impl Learner for TagLearner {
     }
 
     fn settings(&self) -> serde_json::Value {
-        serde_json::json!({ "words": self.words, "tags": self.tags })
+        serde_json::json!({ "tags": self.names })
     }
 }
 
@@ -288,7 +291,7 @@ mod tests {
     const UNKNOWN: u32 = 2;
 
     fn learner() -> TagLearner {
-        TagLearner::new(8, 3, 2)
+        TagLearner::new(8, ["a", "b", "c"].map(str::to_owned).into(), 2)
     }
 
     fn examples(posts: &[(&[u32], &[u32])]) -> Examples {

@@ -130,6 +130,12 @@ fn model(page: &mut Page, config: &Config) -> Result<(), ConfigError> {
     let model = &config.model;
     page.section("[model]", "Which model: a preset, or one to start from.");
     page.may(
+        "learner",
+        model.learner.as_ref(),
+        "tags",
+        "\"language\", or \"tags\": the labels of posts from their words",
+    )?;
+    page.may(
         "preset",
         model.preset.as_ref(),
         "tiny",
@@ -139,6 +145,8 @@ fn model(page: &mut Page, config: &Config) -> Result<(), ConfigError> {
     page.may("hidden", model.hidden, 64, "units of a layer, instead of the preset's")?;
     page.may("embedding", model.embedding, 32, "its size, instead of the preset's")?;
     page.may("tied", model.tied, true, "whether the output shares the embedding, instead of the preset's choice")?;
+    let features = model.user_features.then_some(true);
+    page.may("user_features", features, true, "whether it reads what is known of a person, where the data has that")?;
     page.may("from", model.from.as_ref(), "pretrained", "instead of a preset: the folder of a model or a run")?;
     page.may("public", model.public.as_ref(), "Wikipedia", "why that model may be taken for public, without a ledger")
 }
@@ -149,7 +157,7 @@ fn local(page: &mut Page, config: &Config) -> Result<(), ConfigError> {
     page.set("algorithm", local.algorithm, "\"fedavg\", \"fedsgd-batch\" or \"fedsgd-all\"")?;
     page.may("epochs", local.epochs, 1, "E: readings of the text, of FedAvg")?;
     page.set("batch", local.batch, "B: sequences in a batch")?;
-    page.set("unroll", local.unroll, "tokens of a sequence in a batch")?;
+    page.may("unroll", local.unroll, 10, "tokens of a sequence in a batch; of language models")?;
     page.set("learning_rate", local.learning_rate, "eta: the step")?;
     page.may("most_tokens", local.most_tokens, 400, "tokens of a user that are read; all if not said")?;
     let penalty = Some(local.update_penalty).filter(|p| *p > 0.0);

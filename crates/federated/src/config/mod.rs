@@ -158,6 +158,9 @@ pub enum DataKind {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
+    /// What is learned: one of [`crate::learners::LEARNERS`]; a language model if not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learner: Option<String>,
     /// One of the presets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
@@ -173,6 +176,9 @@ pub struct Model {
     /// Whether the output shares the embedding, instead of the preset's choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tied: Option<bool>,
+    /// Whether the model reads what is known of a person, where the data has features of users.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub user_features: bool,
     /// The folder of a model or of a run to start from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<PathBuf>,
@@ -191,10 +197,11 @@ pub struct Local {
     /// E: readings of the text, of FedAvg; 1 if not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epochs: Option<u32>,
-    /// B: sequences in a batch.
+    /// B: sequences in a batch; posts, where tags are learned.
     pub batch: usize,
-    /// Tokens of a sequence in a batch.
-    pub unroll: usize,
+    /// Tokens of a sequence in a batch, of language models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unroll: Option<usize>,
     /// eta: the step.
     pub learning_rate: f32,
     /// Tokens of a user that are read; all if not said.
@@ -492,6 +499,10 @@ pub struct Evaluation {
     /// The run ends when this top-1 accuracy is reached; the budget must then be a filter (rule P14).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_at_accuracy: Option<f64>,
+}
+
+const fn is_false(said: &bool) -> bool {
+    !*said
 }
 
 impl EstimatorKind {

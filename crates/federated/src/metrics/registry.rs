@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn the_numbers_of_every_learner_are_registered_and_the_first_is_its_headline() {
         let language = LanguageLearner::new(&ModelConfig::preset("tiny").unwrap(), 4, 5).unwrap();
-        let learners: [&dyn Learner; 2] = [&language, &TagLearner::new(10, 3, 4)];
+        let learners: [&dyn Learner; 2] = [&language, &TagLearner::new(10, vec!["a".into(), "b".into()], 4)];
         assert_eq!(learners.len(), MEASURES.len(), "what nobody measures");
         for learner in learners {
             let measures = Measures::named(learner.metrics()).unwrap_or_else(|| panic!("{}", learner.name()));

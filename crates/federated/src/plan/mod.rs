@@ -309,7 +309,8 @@ fn local(config: &Config) -> Result<LocalPlan, ConfigError> {
     let plan = LocalPlan {
         algorithm,
         batch: from.batch,
-        unroll: from.unroll,
+        // A learner without sequences has batches of single examples.
+        unroll: from.unroll.unwrap_or(1),
         most_tokens: from.most_tokens,
         greedy: config.clip.greedy,
         update_penalty: from.update_penalty,

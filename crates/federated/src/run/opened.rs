@@ -4,15 +4,14 @@ use std::path::{Path, PathBuf};
 
 use crate::ledger_file::Place;
 use corpus::{
-    origin::KnownVocabulary,
     store::{Part, Split, Store},
     synth::{Crowd, Dialect, SynthPlan},
 };
-use device::learner::{Learner, language::LanguageLearner};
+use device::learner::Learner;
 use ledger::{DataSource, Head, Import, ImportKind, PublicData, Start, Unit};
 use lm::{
-    folder::{Folder, Weights},
-    model::config::{ModelConfig, Token},
+    folder::{Folder, Learned, Weights},
+    model::config::ModelConfig,
     tokenizer::{Rules, Tokenizer},
     vocabulary::Vocabulary,
 };
@@ -20,9 +19,11 @@ use privacy::rng::Randomness;
 
 use super::{LEDGER_FILE, MODEL_FOLDER, RunError};
 use crate::{
-    config::{Config, ConfigError, DataKind, Evaluation},
+    config::{Config, ConfigError, DataKind, Evaluation, Model},
     evaluate::HeldOut,
-    heads, model_folder,
+    heads,
+    learners::{self, Made},
+    model_folder,
     plan::{Plan, Setting},
     population::{EachPost, Population, StoredPopulation, SyntheticPopulation},
 };
@@ -243,62 +244,9 @@ fn origin(config: &Config, store: Option<&Store>) -> Result<Origin, RunError> {
     if config.model.public.is_some() {
         return Err(ConfigError::new("model.public", "does not go without model.from").into());
     }
-    let model = preset(config, store)?;
-    let learner = language(config, &model)?;
+    let Made { learner, vocabulary, rules } = learners::of(config, store)?;
     let first = learner.initial(config.seed).map_err(|e| ConfigError::new("model", e))?;
-    let words = match store {
-        Some(store) => (store.vocabulary().clone(), store.meta().rules),
-        None => {
-            let KnownVocabulary { vocabulary, rules, .. } = built_in(&model)?;
-            (vocabulary, rules)
-        }
-    };
-    Ok(Origin { words, learner, first, start: Start::Random, import: None })
-}
-
-/// The learner of a language model.
-fn language(config: &Config, model: &ModelConfig) -> Result<Box<dyn Learner>, RunError> {
-    let learner = LanguageLearner::new(model, config.local.batch, config.local.unroll);
-    Ok(Box::new(learner.map_err(|e| ConfigError::new("model", e))?))
-}
-
-/// The preset with what was said to be otherwise.
-fn preset(config: &Config, store: Option<&Store>) -> Result<ModelConfig, RunError> {
-    let from = &config.model;
-    let missing = || ConfigError::new("model.preset", "is missing: a preset such as \"tiny\", or model.from");
-    let name = from.preset.as_deref().ok_or_else(missing)?;
-    let mut model = ModelConfig::preset(name).map_err(|e| ConfigError::new("model.preset", e))?;
-    model.hidden = from.hidden.unwrap_or(model.hidden);
-    model.tied = from.tied.unwrap_or(model.tied);
-    if let Some(size) = from.embedding {
-        model = model.with_embedding(size);
-    }
-    // Users train without dropout, as the papers do.
-    model.dropout = None;
-    if let Some(store) = store {
-        model.vocabulary = store.vocabulary().len();
-        check_rules(store.meta().rules, model.token)?;
-    } else {
-        model.vocabulary = from.vocabulary.unwrap_or(model.vocabulary);
-        model.vocabulary = built_in(&model)?.vocabulary.len();
-    }
-    model.check().map_err(|e| ConfigError::new("model", e))?;
-    Ok(model)
-}
-
-fn check_rules(rules: Rules, token: Token) -> Result<(), RunError> {
-    match (rules, token) {
-        (Rules::Words1, Token::Word) | (Rules::Characters1, Token::Character) => Ok(()),
-        _ => Err(ConfigError::new("model.preset", format!("the store has tokens by the rules {rules}")).into()),
-    }
-}
-
-fn built_in(model: &ModelConfig) -> Result<KnownVocabulary, RunError> {
-    let known = match model.token {
-        Token::Word => KnownVocabulary::built_in(model.vocabulary),
-        Token::Character => KnownVocabulary::built_in_characters(),
-    };
-    known.map_err(|e| ConfigError::new("model.vocabulary", e).into())
+    Ok(Origin { words: (vocabulary, rules), learner, first, start: Start::Random, import: None })
 }
 
 /// Where the model of a folder lies, and its ledger, if it has one: a folder of a run has both.
@@ -322,13 +270,10 @@ fn started(config: &Config, store: Option<&Store>) -> Result<Origin, RunError> {
     }
     let (folder, ledger) = places(&from);
     let Folder { vocabulary, rules, weights, guarantee, .. } = model_folder::read(&folder)?;
-    let Weights::Recurrent { config: model, values } = weights else {
-        return Err(wrong("an n-gram model cannot be trained further".into()));
-    };
     if let Some(store) = store {
         store.require_vocabulary(rules, &vocabulary).map_err(|e| wrong(e.to_string()))?;
     }
-    let model = ModelConfig { dropout: None, ..model };
+    let (learner, values) = learned(config, store, &vocabulary, weights)?;
     let head: Option<Head> = guarantee.ledger_head().and_then(|head| head.parse().ok());
     let what = from.display().to_string();
     let (start, import) = match (ledger, &config.model.public) {
@@ -358,8 +303,45 @@ fn started(config: &Config, store: Option<&Store>) -> Result<Origin, RunError> {
             return Err(ConfigError::new("model.public", why).into());
         }
     };
-    let learner = language(config, &model)?;
     Ok(Origin { words: (vocabulary, rules), learner, first: values, start, import })
+}
+
+/// The learner of a model that was learned before, and its parameters.
+fn learned(
+    config: &Config,
+    store: Option<&Store>,
+    vocabulary: &Vocabulary,
+    weights: Weights,
+) -> Result<(Box<dyn Learner>, Vec<f32>), RunError> {
+    let wrong = |problem: String| RunError::from(ConfigError::new("model.from", problem));
+    let name = match &weights {
+        Weights::Recurrent { .. } => learners::LANGUAGE,
+        Weights::Learned(learned) => &learned.config.learner,
+        Weights::Ngrams(_) => return Err(wrong("an n-gram model cannot be trained further".into())),
+    };
+    if config.model.learner.as_ref().is_some_and(|said| said != name) {
+        return Err(ConfigError::new("model.learner", format!("the model to start from was made by {name:?}")).into());
+    }
+    match weights {
+        Weights::Recurrent { config: model, values } => {
+            let model = ModelConfig { dropout: None, ..model };
+            Ok((learners::language(config, &model)?, values))
+        }
+        Weights::Learned(Learned { config: said, values }) => {
+            let sized = Config {
+                model: Model { vocabulary: Some(vocabulary.len()), ..config.model.clone() },
+                ..config.clone()
+            };
+            let Made { learner, .. } = learners::named(&said.learner, &sized, store)?;
+            if learner.settings() != said.settings || learner.layout().len() != values.len() {
+                return Err(wrong(
+                    "it was made for other data than this run reads: other words or other labels".into(),
+                ));
+            }
+            Ok((learner, values))
+        }
+        Weights::Ngrams(_) => Err(wrong("an n-gram model cannot be trained further".into())),
+    }
 }
 
 /// Whether an import's noise could be repeated.

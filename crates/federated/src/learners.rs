@@ -1,0 +1,166 @@
+//! Which learners there are: the one place where they are named and made from settings.
+//!
+//! A learner is a file in [`device::learner`] and a line in [`LEARNERS`]. Its function gets the settings and the store, if the run
+//! reads one, and says of any setting that it cannot use why.
+
+use corpus::{
+    origin::KnownVocabulary,
+    store::Store,
+    synth::{self, FEATURES},
+};
+use device::learner::{Learner, language::LanguageLearner, tags::TagLearner};
+use lm::{
+    model::config::{ModelConfig, Token},
+    tokenizer::Rules,
+    vocabulary::Vocabulary,
+};
+
+use crate::config::{Config, ConfigError, Model};
+
+/// What is learned where nothing is said.
+pub const LANGUAGE: &str = "language";
+/// Words of a model of tags where nothing is said, as in Andrew et al. 2021.
+const WORDS: usize = 10_000;
+
+/// A learner, and the words that its examples are read with.
+pub struct Made {
+    /// What is learned.
+    pub learner: Box<dyn Learner>,
+    /// The vocabulary.
+    pub vocabulary: Vocabulary,
+    /// How text becomes tokens.
+    pub rules: Rules,
+}
+
+/// Makes a learner from settings.
+type Make = fn(&Config, Option<&Store>) -> Result<Made, ConfigError>;
+
+/// All of them, by the names that settings have for them.
+pub static LEARNERS: [(&str, Make); 2] = [(LANGUAGE, of_preset), ("tags", tags)];
+
+/// The learner that settings ask for, before anything was learned.
+///
+/// # Errors
+/// The setting that is wrong.
+pub fn of(config: &Config, store: Option<&Store>) -> Result<Made, ConfigError> {
+    named(config.model.learner.as_deref().unwrap_or(LANGUAGE), config, store)
+}
+
+/// The learner with a name.
+///
+/// # Errors
+/// When there is none, or the setting that is wrong.
+pub fn named(name: &str, config: &Config, store: Option<&Store>) -> Result<Made, ConfigError> {
+    let Some((_, make)) = LEARNERS.iter().find(|(known, _)| *known == name) else {
+        let names: Vec<&str> = LEARNERS.iter().map(|(name, _)| *name).collect();
+        return Err(ConfigError::new("model.learner", format!("there is none called {name:?}: {}", names.join(", "))));
+    };
+    make(config, store)
+}
+
+/// A language model from a preset.
+fn of_preset(config: &Config, store: Option<&Store>) -> Result<Made, ConfigError> {
+    let model = preset(config, store)?;
+    let (vocabulary, rules) = match store {
+        Some(store) => (store.vocabulary().clone(), store.meta().rules),
+        None => {
+            let KnownVocabulary { vocabulary, rules, .. } = built_in(model.token, model.vocabulary)?;
+            (vocabulary, rules)
+        }
+    };
+    Ok(Made { learner: language(config, &model)?, vocabulary, rules })
+}
+
+/// A language model that is known.
+///
+/// # Errors
+/// When it cannot be built, or users cannot be read for it.
+pub fn language(config: &Config, model: &ModelConfig) -> Result<Box<dyn Learner>, ConfigError> {
+    let missing =
+        || ConfigError::new("local.unroll", "is missing: a language model is learned in sequences of so many tokens");
+    let unroll = config.local.unroll.ok_or_else(missing)?;
+    let learner = LanguageLearner::new(model, config.local.batch, unroll);
+    Ok(Box::new(learner.map_err(|e| ConfigError::new("model", e))?))
+}
+
+/// The preset with what was said to be otherwise.
+fn preset(config: &Config, store: Option<&Store>) -> Result<ModelConfig, ConfigError> {
+    let from = &config.model;
+    let missing = || ConfigError::new("model.preset", "is missing: a preset such as \"tiny\", or model.from");
+    let name = from.preset.as_deref().ok_or_else(missing)?;
+    let mut model = ModelConfig::preset(name).map_err(|e| ConfigError::new("model.preset", e))?;
+    model.hidden = from.hidden.unwrap_or(model.hidden);
+    model.tied = from.tied.unwrap_or(model.tied);
+    if let Some(size) = from.embedding {
+        model = model.with_embedding(size);
+    }
+    if from.user_features {
+        model.user_context = Some(features(store)?);
+    }
+    // Users train without dropout, as the papers do.
+    model.dropout = None;
+    if let Some(store) = store {
+        model.vocabulary = store.vocabulary().len();
+        check_rules(store.meta().rules, model.token)?;
+    } else {
+        model.vocabulary = from.vocabulary.unwrap_or(model.vocabulary);
+        model.vocabulary = built_in(model.token, model.vocabulary)?.vocabulary.len();
+    }
+    model.check().map_err(|e| ConfigError::new("model", e))?;
+    Ok(model)
+}
+
+/// How many numbers are known of each person.
+fn features(store: Option<&Store>) -> Result<usize, ConfigError> {
+    match store.map_or(FEATURES.len(), |store| store.feature_names().len()) {
+        0 => Err(ConfigError::new(
+            "model.user_features",
+            "the store has no features: import it with --features, or leave this out",
+        )),
+        some => Ok(some),
+    }
+}
+
+fn check_rules(rules: Rules, token: Token) -> Result<(), ConfigError> {
+    match (rules, token) {
+        (Rules::Words1, Token::Word) | (Rules::Characters1, Token::Character) => Ok(()),
+        _ => Err(ConfigError::new("model.preset", format!("the store has tokens by the rules {rules}"))),
+    }
+}
+
+fn built_in(token: Token, entries: usize) -> Result<KnownVocabulary, ConfigError> {
+    let known = match token {
+        Token::Word => KnownVocabulary::built_in(entries),
+        Token::Character => KnownVocabulary::built_in_characters(),
+    };
+    known.map_err(|e| ConfigError::new("model.vocabulary", e))
+}
+
+/// Logistic regression from the words of a post to its labels.
+fn tags(config: &Config, store: Option<&Store>) -> Result<Made, ConfigError> {
+    let Model { preset, hidden, embedding, tied, user_features, vocabulary, .. } = &config.model;
+    let said = [
+        ("model.preset", preset.is_some()),
+        ("model.hidden", hidden.is_some()),
+        ("model.embedding", embedding.is_some()),
+        ("model.tied", tied.is_some()),
+        ("model.user_features", *user_features),
+        ("local.unroll", config.local.unroll.is_some()),
+    ];
+    if let Some((key, _)) = said.into_iter().find(|(_, said)| *said) {
+        return Err(ConfigError::new(key, "does not go with model.learner = \"tags\", which has no such thing"));
+    }
+    let (words, rules, labels) = match store {
+        Some(store) => (store.vocabulary().clone(), store.meta().rules, store.labels().clone()),
+        None => {
+            let KnownVocabulary { vocabulary, rules, .. } = built_in(Token::Word, vocabulary.unwrap_or(WORDS))?;
+            (vocabulary, rules, synth::labels())
+        }
+    };
+    if labels.is_empty() {
+        let why = "the posts of the store have no labels to be learned: import it with --labels";
+        return Err(ConfigError::new("model.learner", why));
+    }
+    let learner = TagLearner::new(words.len(), labels.names().to_vec(), config.local.batch);
+    Ok(Made { learner: Box::new(learner), vocabulary: words, rules })
+}
