@@ -56,6 +56,13 @@ impl<'a> SyntheticPopulation<'a> {
         self.tokenizer.for_each(&post.text, |token| ids.push(self.vocabulary.id(token)));
         self.learner.read(Post { ids, labels: &post.labels }, examples);
     }
+
+    /// Features are looked up for those who have room for them: a person has to be met for that.
+    fn know(&self, user: u64, examples: &mut Examples) {
+        if !examples.features().is_empty() {
+            examples.set_features(&self.crowd.features(user));
+        }
+    }
 }
 
 impl Population for SyntheticPopulation<'_> {
@@ -65,6 +72,7 @@ impl Population for SyntheticPopulation<'_> {
 
     fn read(&self, user: u64, examples: &mut Examples) -> Result<(), StoreError> {
         examples.clear();
+        self.know(user, examples);
         let mut ids = Vec::new();
         self.crowd.labelled_posts(user).iter().for_each(|post| self.push(post, &mut ids, examples));
         Ok(())
@@ -79,6 +87,7 @@ impl Posts for SyntheticPopulation<'_> {
     fn read_post(&self, user: u64, post: u64, examples: &mut Examples) -> Result<(), StoreError> {
         examples.clear();
         if let Some(post) = self.crowd.labelled_post(user, post) {
+            self.know(user, examples);
             self.push(&post, &mut Vec::new(), examples);
         }
         Ok(())
@@ -99,11 +108,10 @@ impl<'a> StoredPopulation<'a> {
         Self { store, users, learner }
     }
 
-    /// The posts of a user; nobody has none.
-    fn posts(&self, user: u64) -> Result<impl Iterator<Item = store::Post<'a>> + use<'a>, StoreError> {
+    /// A user, if there is one of that number.
+    fn user(&self, user: u64) -> Result<Option<store::User<'a>>, StoreError> {
         let index = usize::try_from(user).ok().and_then(|user| self.users.get(user));
-        let user = index.map(|index| self.store.user(*index)).transpose()?;
-        Ok(user.into_iter().flat_map(|user| user.posts()))
+        index.map(|index| self.store.user(*index)).transpose()
     }
 
     fn push(&self, post: store::Post<'_>, copied: &mut Copied, examples: &mut Examples) {
@@ -114,6 +122,12 @@ impl<'a> StoredPopulation<'a> {
         post.labels().copy_into(labels);
         self.learner.read(Post { ids, labels }, examples);
     }
+}
+
+/// Takes down what a store knows of a user.
+fn know(user: &store::User<'_>, examples: &mut Examples) {
+    let known: Vec<f32> = user.features().iter().take(examples.features().len()).collect();
+    examples.set_features(&known);
 }
 
 /// A post of a store as a learner reads it.
@@ -130,21 +144,26 @@ impl Population for StoredPopulation<'_> {
 
     fn read(&self, user: u64, examples: &mut Examples) -> Result<(), StoreError> {
         examples.clear();
-        let mut copied = Copied::default();
-        self.posts(user)?.for_each(|post| self.push(post, &mut copied, examples));
+        if let Some(user) = self.user(user)? {
+            know(&user, examples);
+            let mut copied = Copied::default();
+            user.posts().for_each(|post| self.push(post, &mut copied, examples));
+        }
         Ok(())
     }
 }
 
 impl Posts for StoredPopulation<'_> {
     fn number_of_posts(&self, user: u64) -> Result<u64, StoreError> {
-        Ok(self.posts(user)?.count() as u64)
+        Ok(self.user(user)?.map_or(0, |user| user.posts().count() as u64))
     }
 
     fn read_post(&self, user: u64, post: u64, examples: &mut Examples) -> Result<(), StoreError> {
         examples.clear();
-        let post = usize::try_from(post).ok().map(|post| Ok(self.posts(user)?.nth(post))).transpose()?.flatten();
-        if let Some(post) = post {
+        if let Some(user) = self.user(user)?
+            && let Some(post) = usize::try_from(post).ok().and_then(|post| user.posts().nth(post))
+        {
+            know(&user, examples);
             self.push(post, &mut Copied::default(), examples);
         }
         Ok(())
@@ -284,7 +303,7 @@ mod tests {
         }
     }
 
-    /// A store in which user n has n posts of one token, n + 3; every other post has a label, n % 3.
+    /// A store in which user n has n posts of one token, n + 3; every other post has a label, n % 3; the features are n and -n.
     fn store(folder: &Path) -> Store {
         let words = Vocabulary::new((3..50).map(|i| format!("w{i}"))).unwrap();
         let meta = Meta {
@@ -295,7 +314,7 @@ mod tests {
             sources: Vec::new(),
             crowd: None,
             labels: Some(Origin::BuiltIn),
-            features: Vec::new(),
+            features: ["up", "down"].map(str::to_owned).to_vec(),
         };
         let path = folder.join("s.store");
         let names = Labels::new(["a", "b", "c"].map(str::to_owned).to_vec()).unwrap();
@@ -306,7 +325,8 @@ mod tests {
             let (tokens, ends): (Vec<u32>, Vec<u32>) = (1..=n).map(|end| (n + 3, end)).unzip();
             let label_ends: Vec<u32> = ends.iter().map(|end| end.div_ceil(2)).collect();
             let (tokens, ends, labels) = (&tokens, &ends, &vec![n % 3; n.div_ceil(2) as usize]);
-            let user = UserRecord { tag, key: "", tokens, ends, labels, label_ends: &label_ends, features: &[] };
+            let (label_ends, features) = (&label_ends, &[n as f32, -(n as f32)]);
+            let user = UserRecord { tag, key: "", tokens, ends, labels, label_ends, features };
             writer.user(&user).unwrap();
         }
         writer.finish().unwrap();
@@ -362,6 +382,54 @@ mod tests {
         for (user, n) in (0..).zip([5, 0, 3]) {
             assert_eq!(tags(&population, user), labelled(n).collect::<Vec<_>>(), "user {n}");
         }
+    }
+
+    /// A language model that knows so much of a person.
+    fn knowing(features: usize) -> LanguageLearner {
+        let config = ModelConfig { user_context: Some(features), ..ModelConfig::preset("tiny").unwrap() };
+        LanguageLearner::new(&config, 4, 5).unwrap()
+    }
+
+    /// What is known of a user, whether all posts are read or one.
+    fn known(population: &impl Posts, user: u64, learner: &LanguageLearner) -> Vec<f32> {
+        let mut examples = Examples::new(learner.schema());
+        population.read_post(user, 0, &mut examples).unwrap();
+        let by_post = examples.features().to_vec();
+        population.read(user, &mut examples).unwrap();
+        assert_eq!(examples.features(), by_post, "user {user}");
+        by_post
+    }
+
+    #[test]
+    fn a_learner_gets_the_features_of_users() {
+        let words = vocabulary(2000).unwrap();
+        for features in [1, 3, 8, 9] {
+            let (crowd, learner) = (crowd(9), knowing(features));
+            let population = SyntheticPopulation::new(crowd.clone(), Tokenizer::words(), &words, &learner);
+            for user in 0..9 {
+                let of_all = crowd.features(user).into_iter().chain([0.0]);
+                assert_eq!(known(&population, user, &learner), of_all.take(features).collect::<Vec<_>>());
+            }
+            assert_eq!(known(&population, 9, &learner), vec![0.0; features], "of nobody nothing is known");
+        }
+        let (learner, folder) = (knowing(3), tempfile::tempdir().unwrap());
+        let store = store(folder.path());
+        let population = StoredPopulation::new(&store, vec![5, 3], &learner);
+        let want = [[5.0, -5.0, 0.0], [3.0, -3.0, 0.0], [0.0; 3]];
+        assert_eq!([0, 1, 2].map(|user| known(&population, user, &learner)), want);
+    }
+
+    /// Who is read into the same examples after somebody else has nothing of them.
+    #[test]
+    fn examples_of_one_user_are_of_that_user_alone() {
+        let (learner, folder) = (knowing(2), tempfile::tempdir().unwrap());
+        let store = store(folder.path());
+        let population = StoredPopulation::new(&store, vec![5], &learner);
+        let mut examples = Examples::new(learner.schema());
+        for user in [0, 1] {
+            population.read(user, &mut examples).unwrap();
+        }
+        assert_eq!(examples, Examples::new(learner.schema()));
     }
 
     #[test]
