@@ -1,0 +1,149 @@
+//! What every learner must give a run, whatever it learns: it learns; plain and secure sums, threads and restarts change nothing;
+//! its model is read back as it was written and can be trained further; its metrics are in every line.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
+
+mod workshop;
+
+use std::{fs, path::Path};
+
+use keyhush_federated::{
+    learners::{self, LEARNERS},
+    metrics::METRICS_FILE,
+    model_folder,
+    run::{MODEL_FOLDER, Opened, STATEMENT_FILE},
+};
+use lm::folder::Weights;
+use serde_json::Value;
+use workshop::{ARRIVAL, all, config, plan, rest, some, threads, whole, with};
+
+/// Settings of the workshop for a learner.
+fn of(learner: &str) -> Vec<&'static str> {
+    match learner {
+        "language" => vec![],
+        "tags" => vec![
+            "model.learner=tags",
+            "model.preset=",
+            "model.hidden=",
+            "model.embedding=",
+            "model.vocabulary=300",
+            "local.unroll=",
+            "local.learning_rate=5.0",
+        ],
+        other => panic!("write down the settings of {other}, or it is not tested"),
+    }
+}
+
+/// So little noise that learning is seen.
+const QUIET: [&str; 5] =
+    ["privacy.noise_multiplier=0.001", "clip.norm=5.0", "server.learning_rate=1.0", "rounds=12", "evaluation.every=12"];
+
+fn trained(folder: &Path, set: &[&str]) -> Vec<u8> {
+    let (plan, opened) = plan(set);
+    whole(folder, set, threads(&plan, &opened).as_mut());
+    fs::read(folder.join(MODEL_FOLDER).join("model.safetensors")).unwrap()
+}
+
+fn lines(folder: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(folder.join(METRICS_FILE)).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn every_learner_learns_and_says_by_its_own_metrics_how_well() {
+    for (name, _) in LEARNERS {
+        let set = with(&[&of(name), &QUIET]);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run");
+        trained(&path, &set);
+        let opened = Opened::new(&config(&set)).unwrap();
+        let (lines, metrics) = (lines(&path), opened.learner().metrics());
+        assert!(lines.iter().all(|line| metrics.iter().all(|metric| line.get(metric).is_some())), "{name}: {lines:?}");
+        let headline = |line: &Value| line[metrics[0]].as_f64().unwrap();
+        let (before, after) = (headline(&lines[0]), headline(lines.last().unwrap()));
+        assert!(after > before + 0.01, "{name}: {} {before} and then {after}", metrics[0]);
+        assert!(path.join(STATEMENT_FILE).is_file());
+    }
+}
+
+/// Rules P13 and P19: what comes out does not depend on the aggregation, on restarts, or on who is asked when.
+#[test]
+fn every_learner_gives_the_same_model_plain_secure_and_after_restarts() {
+    for (name, _) in LEARNERS {
+        for kind in [&ARRIVAL[..], &["participation.vanish=0.01"]] {
+            let set = with(&[&of(name), kind, &["participation.cohort=60", "rounds=4", "evaluation.every=2"]]);
+            let folder = tempfile::tempdir().unwrap();
+            let path = |name: &str| folder.path().join(name);
+            let plain = trained(&path("plain"), &set);
+            let secure = with(&[&set, &["aggregation=secagg", "secagg.dropout=0.3", "secagg.corrupted=0.1"]]);
+            assert!(plain == trained(&path("secure"), &secure), "{name}: another model by secure aggregation");
+            let (plan, opened) = plan(&set);
+            for steps in [1, 2] {
+                some(&path("broken"), &set, steps, threads(&plan, &opened).as_mut());
+            }
+            rest(&path("broken"), &set, threads(&plan, &opened).as_mut());
+            let broken = fs::read(path("broken").join(MODEL_FOLDER).join("model.safetensors")).unwrap();
+            assert!(plain == broken, "{name}: another model after restarts");
+            assert_eq!(lines(&path("plain")), lines(&path("broken")), "{name}");
+        }
+    }
+}
+
+#[test]
+fn every_learners_model_is_read_back_and_trained_further() {
+    for (name, _) in LEARNERS {
+        let folder = tempfile::tempdir().unwrap();
+        let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
+        trained(&first, &of(name));
+        let read = model_folder::read(&first.join(MODEL_FOLDER)).unwrap();
+        let values = match &read.weights {
+            Weights::Recurrent { values, .. } => values,
+            Weights::Learned(learned) => &learned.values,
+            Weights::Ngrams(_) => panic!("{name} made n-grams"),
+        };
+        let from = format!("model.from={}", first.display());
+        let made = [from, "model.vocabulary=".to_owned(), "model.preset=".to_owned()];
+        let set = all(&made, &["model.hidden=", "model.embedding=", "noise_seed=5"]);
+        let own: Vec<&str> = of(name).into_iter().filter(|set| set.starts_with("local.")).collect();
+        let set = with(&[&set, &own]);
+        let opened = Opened::new(&config(&set)).unwrap();
+        assert_eq!((opened.learner().name(), opened.first_parameters()), (name, &values[..]));
+        trained(&second, &set);
+        // Another learner's name beside it is refused.
+        let (other, _) = LEARNERS.iter().find(|(other, _)| *other != name).unwrap();
+        let wrong = format!("model.learner={other}");
+        let error = Opened::new(&config(&with(&[&set, &[&wrong]]))).err().unwrap().to_string();
+        assert!(error.contains("model.learner") && error.contains(name), "{error}");
+    }
+}
+
+#[test]
+fn settings_that_a_learner_cannot_use_are_refused() {
+    let tags = of("tags");
+    for (more, key) in [
+        ("model.preset=tiny", "model.preset"),
+        ("model.hidden=8", "model.hidden"),
+        ("model.user_features=true", "model.user_features"),
+        ("local.unroll=5", "local.unroll"),
+    ] {
+        let error = Opened::new(&config(&with(&[&tags, &[more]]))).err().unwrap().to_string();
+        assert!(error.contains(key) && error.contains("tags"), "{error}");
+    }
+    let error = learners::named("pictures", &config(&[]), None).err().unwrap().to_string();
+    assert!(error.contains("model.learner") && error.contains("language, tags"), "{error}");
+    let error = Opened::new(&config(&["local.unroll="])).err().unwrap().to_string();
+    assert!(error.contains("local.unroll") && error.contains("is missing"), "{error}");
+}
+
+/// What is known of a person changes what is learned, and what is predicted of those who are held out.
+#[test]
+fn models_that_read_features_of_users_learn_from_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = with(&[&QUIET, &["model.user_features=true"]]);
+    let (plan, opened) = plan(&set);
+    assert_eq!(opened.learner().recurrent().unwrap().user_context, Some(corpus::synth::FEATURES.len()));
+    assert!(plan.parameters.len() > workshop::plan(&QUIET).0.parameters.len());
+    let (with_them, without) = (folder.path().join("with"), folder.path().join("without"));
+    assert!(trained(&with_them, &set) != trained(&without, &QUIET));
+    let last = |path: &Path| lines(path).last().unwrap()["accuracy_top1"].as_f64().unwrap();
+    assert!(last(&with_them) > 0.02, "{}", last(&with_them));
+}
