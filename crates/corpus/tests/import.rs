@@ -267,7 +267,7 @@ fn the_number_of_threads_changes_nothing() {
         let user = store.user(store.find(&crowd.key(17)).unwrap().unwrap()).unwrap();
         assert_eq!(user.features().iter().collect::<Vec<_>>(), crowd.features(17));
         for (i, post) in (0..).zip(user.posts()) {
-            assert_eq!(post.labels().iter().collect::<Vec<_>>(), crowd.labels(17, i));
+            assert_eq!(post.labels().iter().collect::<Vec<_>>(), crowd.labelled_post(17, i).unwrap().labels());
         }
     }
     assert!(stores[0] == stores[1]);

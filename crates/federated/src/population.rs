@@ -54,7 +54,7 @@ impl<'a> SyntheticPopulation<'a> {
     fn push(&self, post: &synth::Post, ids: &mut Vec<u32>, examples: &mut Examples) {
         ids.clear();
         self.tokenizer.for_each(&post.text, |token| ids.push(self.vocabulary.id(token)));
-        self.learner.read(Post { ids, labels: &post.labels }, examples);
+        self.learner.read(Post { ids, labels: post.labels() }, examples);
     }
 
     /// Features are looked up for those who have room for them: a person has to be met for that.
@@ -371,7 +371,7 @@ mod tests {
         let crowd = crowd(9);
         let population = SyntheticPopulation::new(crowd.clone(), Tokenizer::words(), &words, &learner);
         for user in 0..9 {
-            let want: Vec<Vec<u32>> = crowd.labelled_posts(user).into_iter().map(|post| post.labels).collect();
+            let want: Vec<Vec<u32>> = crowd.labelled_posts(user).iter().map(|post| post.labels().to_vec()).collect();
             assert!(want.iter().any(|labels| !labels.is_empty()));
             assert_eq!(tags(&population, user), want, "user {user}");
         }

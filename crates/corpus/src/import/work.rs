@@ -232,7 +232,7 @@ impl Shared<'_> {
         let (key, numbers) = (crowd.key(user), crowd.features(user));
         let features = if features { &numbers[..] } else { &[] };
         for (place, post) in (0..).zip(crowd.labelled_posts(user)) {
-            let names: Vec<&str> = post.labels.iter().filter_map(|id| labels.name(*id)).collect();
+            let names: Vec<&str> = post.labels().iter().filter_map(|id| labels.name(*id)).collect();
             self.post(taker, &Found { user: &key, text: &post.text, labels: &names, features }, place)?;
         }
         Ok(())

@@ -57,7 +57,7 @@ impl Crowd {
             let known = FEATURES.into_iter().zip(self.features(user)).filter(|_| fields.features);
             let features = &known.collect();
             for post in self.labelled_posts(user) {
-                let named = || post.labels.iter().filter_map(|id| names.name(*id)).collect();
+                let named = || post.labels().iter().filter_map(|id| names.name(*id)).collect();
                 let labels = fields.labels.then(named);
                 line(&mut out, &PostLine { user: &key, text: &post.text, labels, features })?;
                 posts += 1;

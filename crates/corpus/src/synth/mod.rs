@@ -101,14 +101,24 @@ pub enum SynthError {
 pub struct Post {
     /// What it says.
     pub text: String,
+    /// Its topic, and the label of a question. They lie here, so that who reads only texts pays nothing for them.
+    labels: [u32; 2],
+    /// How many of them it has.
+    labelled: usize,
+}
+
+impl Post {
     /// What it is about: ids of [`labels`]. A canary is about nothing.
-    pub labels: Vec<u32>,
+    #[must_use]
+    pub fn labels(&self) -> &[u32] {
+        &self.labels[..self.labelled]
+    }
 }
 
 impl From<Said> for Post {
     fn from(said: Said) -> Self {
-        let asks = said.asks.then_some(lexicon::get().topics.len() as u32);
-        Self { text: said.text, labels: [said.topic as u32].into_iter().chain(asks).collect() }
+        let question = lexicon::get().topics.len() as u32;
+        Self { text: said.text, labels: [said.topic as u32, question], labelled: 1 + usize::from(said.asks) }
     }
 }
 
@@ -212,12 +222,6 @@ impl Crowd {
         self.labelled_post(user, post).map(|post| post.text)
     }
 
-    /// What one post of a user is about, as ids of [`labels`]; nothing if there is no such post.
-    #[must_use]
-    pub fn labels(&self, user: u64, post: u64) -> Vec<u32> {
-        self.labelled_post(user, post).map(|post| post.labels).unwrap_or_default()
-    }
-
     /// One post of a user, with what it is about; nothing if there is no such post.
     #[must_use]
     pub fn labelled_post(&self, user: u64, post: u64) -> Option<Post> {
@@ -250,7 +254,7 @@ impl Crowd {
             let text = canaries.canary(self.plan.seed, *i).text;
             for _ in 0..canaries.repeats {
                 let at = draws.below(posts.len() as u32 + 1) as usize;
-                posts.insert(at, Post { text: text.clone(), labels: Vec::new() });
+                posts.insert(at, Post { text: text.clone(), labels: [0; 2], labelled: 0 });
             }
         }
     }
