@@ -34,8 +34,15 @@ fn of(learner: &str) -> Vec<&'static str> {
 }
 
 /// So little noise that learning is seen.
-const QUIET: [&str; 5] =
-    ["privacy.noise_multiplier=0.001", "clip.norm=5.0", "server.learning_rate=1.0", "rounds=12", "evaluation.every=12"];
+const QUIET: [&str; 7] = [
+    "privacy.noise_multiplier=0.001",
+    "clip.norm=20.0",
+    "server.learning_rate=1.0",
+    "rounds=12",
+    "evaluation.every=12",
+    "evaluation.users=100",
+    "evaluation.most_tokens=600",
+];
 
 fn trained(folder: &Path, set: &[&str]) -> Vec<u8> {
     let (plan, opened) = plan(set);
@@ -48,6 +55,15 @@ fn lines(folder: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// Whether the last evaluation is plainly better than the first, by what so small a run can show.
+fn has_learned(learner: &str, lines: &[Value]) -> bool {
+    let ends = |metric: &str| [&lines[0], lines.last().unwrap()].map(|line| line[metric].as_f64().unwrap());
+    match learner {
+        "language" => matches!(ends("perplexity"), [before, after] if after < before / 2.0),
+        _ => matches!(ends("recall_top5"), [before, after] if after > before + 0.1),
+    }
+}
+
 #[test]
 fn every_learner_learns_and_says_by_its_own_metrics_how_well() {
     for (name, _) in LEARNERS {
@@ -58,9 +74,7 @@ fn every_learner_learns_and_says_by_its_own_metrics_how_well() {
         let opened = Opened::new(&config(&set)).unwrap();
         let (lines, metrics) = (lines(&path), opened.learner().metrics());
         assert!(lines.iter().all(|line| metrics.iter().all(|metric| line.get(metric).is_some())), "{name}: {lines:?}");
-        let headline = |line: &Value| line[metrics[0]].as_f64().unwrap();
-        let (before, after) = (headline(&lines[0]), headline(lines.last().unwrap()));
-        assert!(after > before + 0.01, "{name}: {} {before} and then {after}", metrics[0]);
+        assert!(has_learned(name, &lines), "{name}: {lines:?}");
         assert!(path.join(STATEMENT_FILE).is_file());
     }
 }
@@ -144,6 +158,5 @@ fn models_that_read_features_of_users_learn_from_them() {
     assert!(plan.parameters.len() > workshop::plan(&QUIET).0.parameters.len());
     let (with_them, without) = (folder.path().join("with"), folder.path().join("without"));
     assert!(trained(&with_them, &set) != trained(&without, &QUIET));
-    let last = |path: &Path| lines(path).last().unwrap()["accuracy_top1"].as_f64().unwrap();
-    assert!(last(&with_them) > 0.02, "{}", last(&with_them));
+    assert!(has_learned("language", &lines(&with_them)), "{:?}", lines(&with_them));
 }

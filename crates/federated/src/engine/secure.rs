@@ -162,6 +162,13 @@ pub fn aggregate(
     Ok(Secured { sum, survivors, exact, busy_s: session.busy_s })
 }
 
+/// What there is when all inputs were sent.
+struct Sent {
+    server: CollectMasked,
+    devices: Vec<Device>,
+    exact: Vec<(u64, Exact)>,
+}
+
 /// One secure aggregation.
 struct Session<'a, 'b> {
     users: &'a Users<'b>,
@@ -196,7 +203,7 @@ impl Session<'_, '_> {
         // Shares are delivered; each trains, masks what it learned and sends it.
         let server = server.close().map_err(SecureError::Failed)?;
         devices.retain(|device| device.vanishes.sends() && server.shared(device.id()));
-        let (server, mut devices, exact) = self.train(engine, task, server, devices)?;
+        let Sent { server, mut devices, exact } = self.train(engine, task, server, devices)?;
 
         // Where the server is not taken at its word, the committee signs what became of everybody.
         let mut server = server.close().map_err(SecureError::Failed)?;
@@ -256,7 +263,7 @@ impl Session<'_, '_> {
         task: &Task<'_>,
         server: CollectMasked,
         mut devices: Vec<Device>,
-    ) -> Result<(CollectMasked, Vec<Device>, Vec<(u64, Exact)>), EngineError> {
+    ) -> Result<Sent, EngineError> {
         devices.sort_unstable_by_key(|device| device.user);
         let numbers: Vec<u64> = devices.iter().map(|device| device.user).collect();
         let devices: Vec<Mutex<Device>> = devices.into_iter().map(Mutex::new).collect();
@@ -279,7 +286,8 @@ impl Session<'_, '_> {
             return Err(problem.into());
         }
         self.busy_s += busy_s;
-        Ok((into_inner(server), devices.into_iter().map(into_inner).collect(), into_inner(exact)))
+        let devices = devices.into_iter().map(into_inner).collect();
+        Ok(Sent { server: into_inner(server), devices, exact: into_inner(exact) })
     }
 
     /// One device: shares delivered, what it learned masked and sent.
