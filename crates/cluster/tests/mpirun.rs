@@ -288,7 +288,7 @@ fn a_rank_that_does_not_get_to_training_is_not_waited_for() {
 fn a_panic_on_one_rank_ends_the_job() {
     for (story, message) in [
         ("a rank panics", "a bug on another rank"),
-        ("a thread of a rank panics", "rank 1: a thread of the fleet died; nothing was released"),
+        ("a thread of a rank panics", "rank 1: a thread died in the midst of training; nothing was released"),
     ] {
         let said = fails(2, story);
         assert!(said.contains(message) && !said.contains("digest"), "{said}");

@@ -60,7 +60,7 @@ fn has_learned(learner: &str, lines: &[Value]) -> bool {
     let ends = |metric: &str| [&lines[0], lines.last().unwrap()].map(|line| line[metric].as_f64().unwrap());
     match learner {
         "language" => matches!(ends("perplexity"), [before, after] if after < before / 2.0),
-        _ => matches!(ends("recall_top5"), [before, after] if after > before + 0.1),
+        _ => matches!(ends("recall_top1"), [before, after] if after > 3.0 * before),
     }
 }
 
