@@ -18,7 +18,7 @@ pub(super) struct LabelArgs {
     /// The field or column with the labels of a post: a list of strings, or one string
     #[arg(long, value_name = "COLUMN")]
     labels: Option<String>,
-    /// What stands between the labels of one string; labels in angle brackets, <a><b>, are known by themselves
+    /// What stands between the labels of one string; labels in angle brackets, as Stack Overflow writes them, are known by themselves
     #[arg(long, value_name = "TEXT", default_value = "|", requires = "labels")]
     label_separator: String,
     /// A public list of the labels to keep, one name a line; what follows a tab is not read
