@@ -121,6 +121,21 @@ fn features(store: Option<&Store>) -> Result<usize, ConfigError> {
     }
 }
 
+/// Refuses data that knows something else of people than the model was learned with.
+///
+/// # Errors
+/// When the model reads features, and the data has others.
+pub fn check_features(model: &ModelConfig, store: Option<&Store>) -> Result<(), ConfigError> {
+    let Some(wanted) = model.user_context else { return Ok(()) };
+    match store.map_or(FEATURES.len(), |store| store.feature_names().len()) {
+        got if got == wanted => Ok(()),
+        got => {
+            let why = format!("it reads {wanted} features of a person, and the data has {got}");
+            Err(ConfigError::new("model.from", why))
+        }
+    }
+}
+
 fn check_rules(rules: Rules, token: Token) -> Result<(), ConfigError> {
     match (rules, token) {
         (Rules::Words1, Token::Word) | (Rules::Characters1, Token::Character) => Ok(()),

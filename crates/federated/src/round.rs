@@ -213,7 +213,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         }
         let round = self.state.round;
         let (clip, coding) = (self.clip(), self.coding()?);
-        let at = self.begin_attempt()?;
+        let at = self.next_attempt()?;
 
         let watch = Instant::now();
         let Attempted { outcome, observed } = self.collect(fleet, at, &coding, stop)?;
@@ -325,9 +325,9 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         Ok(self.plan.phase(self.state.round).coding(clip)?)
     }
 
-    /// What the fleet adds up.
+    /// What the fleet adds up. The attempt is noted once it is known that it can be made, before anybody is asked.
     fn collect(
-        &self,
+        &mut self,
         fleet: &mut dyn Fleet,
         at: At<'_>,
         coding: &Coding,
@@ -342,7 +342,12 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
             learning_rate: self.plan.stage(at.round).local_learning_rate,
         };
         let (phase, failures) = (self.plan.phase(at.round), &self.failures());
-        Ok(fleet.attempt(&RoundTask { at, task, phase, coding, failures, stop })?)
+        let task = RoundTask { at, task, phase, coding, failures, stop };
+        fleet.prepare(&task)?;
+        if phase.secure.is_some() && !at.again {
+            self.ledger.begin_attempt(at.stream, at.step)?;
+        }
+        Ok(fleet.attempt(&task)?)
     }
 
     /// Rule P9.

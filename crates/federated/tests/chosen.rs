@@ -8,7 +8,10 @@ use std::{
     slice,
 };
 
-use keyhush_federated::{run::Run, sweep::choice};
+use keyhush_federated::{
+    run::{self, Opened, Run, RunError},
+    sweep::choice,
+};
 use ledger::ImportKind;
 use privacy::PrivacyEvent;
 use workshop::{Idle, all, ledger, means, plan, rest, some, started_from, undecided, whole};
@@ -81,4 +84,34 @@ fn p15_a_run_of_a_sweep_is_counted_with_the_model_that_it_started_from() {
     let stated = choice::record(&alone, slice::from_ref(&started), means()).unwrap().price.epsilon.get();
     let three = together(&[&alone, &started, &first]);
     assert!((stated / three - 1.0).abs() < 1e-9, "{stated} instead of {three}");
+}
+
+/// Rule P22: until the choice is counted, a run of a sweep has no price, is not ended by itself and is no start for another; also
+/// where it was killed while it was begun.
+#[test]
+fn p22_a_run_of_a_sweep_cannot_be_taken_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, other, begun] = ["one", "other", "begun"].map(|name| folder.path().join(name));
+    undecided(&one, &[], &mut Idle::default());
+    undecided(&other, &OTHER, &mut Idle::default());
+    run::belongs_to_a_sweep(&begun).unwrap();
+    let (plan, opened) = plan(&["noise_seed=9"]);
+    drop(Run::begin(&begun, &plan, &opened, means()).unwrap());
+    for path in [&one, &other, &begun] {
+        assert!(run::is_undecided(path) && run::stated(path).is_none());
+        let error = run::end_without_model(path).err().unwrap();
+        assert!(matches!(error, RunError::Undecided { .. }), "{error}");
+        assert!(!ledger(path).is_closed(), "it is left as it was");
+    }
+    let card = std::fs::read_to_string(one.join("model/README.md")).unwrap();
+    assert!(card.contains("not counted yet"), "{card}");
+    let from = started_from(&one);
+    let error = Opened::new(&workshop::config(&all(&from, &[]))).err().unwrap();
+    assert!(matches!(error, RunError::Undecided { .. }), "{error}");
+    choice::record(&one, &[other.clone()], means()).unwrap();
+    for path in [&one, &other] {
+        assert!(!run::is_undecided(path) && run::stated(path).is_some() && ledger(path).is_closed());
+        run::belongs_to_a_sweep(path).unwrap();
+        assert!(!run::is_undecided(path), "what is decided stays decided");
+    }
 }

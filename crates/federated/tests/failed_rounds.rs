@@ -528,4 +528,11 @@ fn p6_a_run_stops_before_it_breaks_a_limit() {
     assert_eq!(fleet.sent.len(), 6);
     let asked: BTreeSet<u64> = fleet.sent.iter().flat_map(|(_, users)| users.iter().copied()).collect();
     assert_eq!(asked.len(), 240);
+    // Nobody was asked for what could not be attempted, so the ledger says nothing of it, however often it is tried.
+    drop(run);
+    let mut run = Run::resume(&path, &plan, &opened, means()).unwrap();
+    assert!(step(&mut run, &plan, &opened, &path, &mut fleet).is_err());
+    drop(run);
+    Run::resume(&path, &plan, &opened, means()).unwrap().finish().unwrap();
+    assert_eq!(failures(&path), [(2, 0, FailureReason::NotWhole)]);
 }

@@ -300,8 +300,13 @@ impl<S: LedgerStore> Ledger<S> {
     pub fn restore(&self, stream: &str, step: u64) -> Result<Option<Recorded>, LedgerError> {
         let Some(known) = self.account.step(stream, step) else { return Ok(None) };
         let Some(bytes) = self.released(stream, step)? else { return Ok(None) };
+        let published = Published::parse(&bytes)?;
+        if published.step() != step || published.randomness() != self.plan().randomness {
+            let found = Digest::of_released(&bytes);
+            return Err(LedgerError::VectorDamaged { entry: known.entry, expected: known.digest, found });
+        }
         let receipt = Receipt { entry: known.entry, head: self.head(), repeated: true };
-        Ok(Some(Recorded::new(Published::parse(&bytes)?, receipt)))
+        Ok(Some(Recorded::new(published, receipt)))
     }
 
     /// Whether a step was released, and in which entry.

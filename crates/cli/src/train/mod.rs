@@ -279,15 +279,16 @@ fn carry_out(
     quiet: bool,
 ) -> anyhow::Result<Ending> {
     let stop = interrupt::watch()?;
+    if after == After::Choose {
+        // Before anything of it is there: a run that was killed while it was begun is one of a sweep all the same.
+        run::belongs_to_a_sweep(folder).map_err(refused)?;
+    }
     let run = match way {
         Way::Begin => Run::begin(folder, plan, opened, means),
         Way::Resume | Way::End => Run::resume(folder, plan, opened, means),
         Way::ResumeWithChangedData(why) => Run::resume_with_changed_data(folder, plan, opened, means, why),
     };
     let mut run = run.map_err(refused)?;
-    if after == After::Choose && matches!(way, Way::Begin) {
-        run.belongs_to_a_sweep()?;
-    }
     // Shown also to who wants no progress: they say that something is not as it should be.
     run.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
     let started = run.started();
@@ -404,6 +405,7 @@ pub(crate) const fn is_refused(error: &RunError) -> bool {
             | RunError::UsersChanged
             | RunError::NoiseKeyChanged
             | RunError::RecognitionKeyMissing
+            | RunError::Undecided { .. }
     )
 }
 

@@ -151,6 +151,15 @@ pub enum FleetError {
 
 /// Makes attempts at rounds.
 pub trait Fleet {
+    /// Gets ready for an attempt, as far as that can be done before anybody is asked: whatever can fail without an attempt having
+    /// been made fails here. The attempt is noted, durably, between this and [`Self::attempt`].
+    ///
+    /// # Errors
+    /// When there is no attempt to be made.
+    fn prepare(&mut self, _task: &RoundTask<'_>) -> Result<(), FleetError> {
+        Ok(())
+    }
+
     /// One attempt. Nothing of it is released or recorded when this returns.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 //!
 //! - sampled ([`privacy::Participation::is_sampled`]): the step is passed over. Asking others would be another sampling than the
 //!   one that is accounted for. The model stays as it is, the step's noise is never drawn, and the whole plan is counted, as if
-//!   the step had been released. Whoever was asked is not there until the model changes (the module `asked` says why).
+//!   the step had been released. Whoever was asked is not there until the model changes (the simulated fleet's `roster` says why).
 //!   (Correlated noise needs every step; it is refused with sampling, so there is none to pass over.)
 //! - by themselves: the step is attempted again with the next devices of the queue ([`crate::cohort::queue`]). A failed attempt is a
 //!   participation of everybody who was asked. So the limits that the guarantee is computed from hold for all inputs that ever
@@ -96,23 +96,18 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         self.plan.phases().iter().flat_map(of_phase).collect()
     }
 
-    /// Which attempt at the round the next one is; noted, durably, before users are asked, where their inputs leave them.
+    /// Which attempt the next one is.
     ///
     /// # Errors
     /// When too many have failed.
-    pub(super) fn begin_attempt(&mut self) -> Result<At<'a>, RoundError> {
+    pub(super) fn next_attempt(&self) -> Result<At<'a>, RoundError> {
         let (phase, step) = self.place();
         let (stream, round) = (phase.stream.as_str(), self.state.round);
-        let attempt = self.next_attempt()?;
-        let again = self.interrupted()?.is_some();
-        if phase.secure.is_some() && !again {
-            self.ledger.begin_attempt(stream, step)?;
-        }
+        let (attempt, again) = (self.next_number()?, self.interrupted()?.is_some());
         Ok(At { stream, step, round, attempt, again })
     }
 
-    /// Which attempt at the round the next one is.
-    fn next_attempt(&self) -> Result<u32, RoundError> {
+    fn next_number(&self) -> Result<u32, RoundError> {
         let failures = failures(self.plan, &self.ledger, self.state.round);
         if failures.iter().filter(|failure| !failure.reason.is_of_the_server()).count() >= MOST_FAILED_ATTEMPTS {
             return Err(RoundError::TooManyFailed { round: self.state.round, attempts: MOST_FAILED_ATTEMPTS });

@@ -9,7 +9,7 @@ use ledger::{
     statement::{Statement, rounded_up},
 };
 use lm::folder::{Folder, Guarantee, Learned, LearnedConfig, LearnedPart, Weights};
-use privacy::{Epsilon, Rho};
+use privacy::{Epsilon, Rho, rng::Randomness};
 use serde::{Deserialize, Serialize};
 
 use super::{MODEL_FOLDER, Over, Run, RunError, STATEMENT_FILE, STATEMENT_JSON, is_undecided, kept::sentence};
@@ -17,6 +17,7 @@ use crate::{
     metrics::{Metrics, Smoothed},
     model_folder,
     price::{Meaning, Price},
+    round::attempts::settled_rounds,
 };
 use durable::files;
 
@@ -105,6 +106,9 @@ impl Run<'_> {
         let time = self.time();
         if let Some(failed) = self.rounds.abandon(time)? {
             self.warnings.push(failed.to_string());
+            if self.plan.randomness() == Randomness::Secret {
+                super::place(&self.folder).settle_cohort_seed(settled_rounds(self.ledger()))?;
+            }
         }
         Ok(())
     }
@@ -183,9 +187,12 @@ fn price_of(epsilon: Epsilon, rho: Option<Rho>, epsilon_if_secret: Option<Epsilo
     }
 }
 
-/// What the statement in the folder of a run says; none where there is none yet.
+/// What the statement in the folder of a run says; none where there is none yet, and for a run of a sweep that is not decided.
 #[must_use]
 pub fn stated(folder: &Path) -> Option<Price> {
+    if is_undecided(folder) {
+        return None;
+    }
     #[derive(Deserialize)]
     struct Said {
         guarantee: Guaranteed,

@@ -115,6 +115,15 @@ pub enum RunError {
         /// The one that it does not count.
         other: String,
     },
+    /// A run of a sweep cannot be taken by itself: its price is that of all of them (rule P22).
+    #[error(
+        "{} is a run of a sweep that is not decided, and what it costs is not known before: run the same keyhush sweep again, which ends all of its runs",
+        path.display()
+    )]
+    Undecided {
+        /// The run.
+        path: PathBuf,
+    },
     /// What the run began with is not kept.
     #[error(
         "secret/ does not say what the run began with, so it cannot be told whether data and settings are the same: put back {place}"

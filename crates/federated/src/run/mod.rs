@@ -171,6 +171,21 @@ pub fn is_undecided(folder: &Path) -> bool {
     folder.join(UNDECIDED).exists()
 }
 
+/// Notes that the run of a folder, which may not be begun yet, is one of a sweep: its ledger stays open until the choice among
+/// them is counted in it. A run whose ledger is closed is decided.
+///
+/// # Errors
+/// When the disk fails, or the ledger is damaged.
+pub fn belongs_to_a_sweep(folder: &Path) -> Result<(), RunError> {
+    let place = place(folder);
+    if place.is_begun()? && place.read(&[])?.is_closed() {
+        return Ok(());
+    }
+    let words = "This run is one of a sweep. Its ledger is closed, and its price known, when the sweep is decided: run the same\nkeyhush sweep again.\n";
+    files::make_folder(folder)?;
+    Ok(files::write(&folder.join(UNDECIDED), words.as_bytes())?)
+}
+
 /// Ends a run whose data, settings or checkpoints cannot be had any more: what its noise was drawn from is destroyed, its
 /// ledger closed and its statement written. There is no model.
 ///
@@ -179,6 +194,9 @@ pub fn is_undecided(folder: &Path) -> bool {
 pub fn end_without_model(folder: &Path) -> Result<Statement, RunError> {
     let place = place(folder);
     let (mut ledger, _) = place.open(&[])?;
+    if is_undecided(folder) && !ledger.is_closed() {
+        return Err(RunError::Undecided { path: folder.to_owned() });
+    }
     if !ledger.is_closed() {
         let because = place.closing_begun()?.unwrap_or(Ended::ByHand);
         let time = ledger_time(ledger.plan().randomness);
@@ -222,15 +240,6 @@ impl<'a> Run<'a> {
         run.evaluate_if_due()?;
         run.checkpoint()?;
         Ok(run)
-    }
-
-    /// Notes that the run is one of a sweep: its ledger stays open until the choice among them is counted in it.
-    ///
-    /// # Errors
-    /// When the disk fails.
-    pub fn belongs_to_a_sweep(&self) -> Result<(), RunError> {
-        let words = "This run is one of a sweep. Its ledger is closed, and its price known, when the sweep is decided: run the same\nkeyhush sweep again.\n";
-        Ok(files::write(&self.folder.join(UNDECIDED), words.as_bytes())?)
     }
 
     /// Goes on with a run; what the ledger has beyond the newest checkpoint is applied again.
@@ -496,17 +505,16 @@ impl<'a> Run<'a> {
         ledger_time(self.plan.randomness())
     }
 
-    /// Ends the run for good: what its noise was drawn from is destroyed and the ledger closed (rule P20). Nothing happens if
-    /// that was done before.
+    /// Ends the run for good: what its noise was drawn from is destroyed and the ledger closed (rule P20), unless that was done
+    /// before. A run that is closed is decided.
     fn close(&mut self) -> Result<(), RunError> {
-        if self.ledger().is_closed() {
-            return Ok(());
+        if !self.ledger().is_closed() {
+            let place = place(&self.folder);
+            let because = Ended::from(&*self.over.get_or_insert(Over::ByHand));
+            let time = self.time();
+            self.rounds.end();
+            place.close(self.rounds.ledger_mut(), because, time)?;
         }
-        let place = place(&self.folder);
-        let because = Ended::from(&*self.over.get_or_insert(Over::ByHand));
-        let time = self.time();
-        self.rounds.end();
-        place.close(self.rounds.ledger_mut(), because, time)?;
         if is_undecided(&self.folder) {
             let mark = self.folder.join(UNDECIDED);
             fs::remove_file(&mark).map_err(files::failed("remove", &mark))?;

@@ -7,17 +7,17 @@ use corpus::{
     store::{Part, Split, Store},
     synth::{Crowd, Dialect, SynthPlan},
 };
-use device::learner::Learner;
+use device::learner::{Learner, Part as ModelPart};
 use ledger::{DataSource, Head, Import, ImportKind, PublicData, Start, Unit};
 use lm::{
-    folder::{Folder, Learned, Weights},
+    folder::{Folder, Learned, LearnedPart, Weights},
     model::config::ModelConfig,
     tokenizer::{Rules, Tokenizer},
     vocabulary::Vocabulary,
 };
 use privacy::rng::Randomness;
 
-use super::{LEDGER_FILE, MODEL_FOLDER, RunError};
+use super::{LEDGER_FILE, MODEL_FOLDER, RunError, is_undecided};
 use crate::{
     config::{Config, ConfigError, DataKind, Evaluation, Model},
     evaluate::HeldOut,
@@ -62,8 +62,16 @@ impl Opened {
         let Origin { words: (vocabulary, rules), learner, first, start, import } = origin(config, store.as_ref())?;
         // A vocabulary that was counted from the users' own text is not public: the plan has an event for it.
         let public_words = store.iter().map(|s| &s.meta().vocabulary).filter(|o| o.non_private_event().is_none());
-        let public_data =
-            public_words.map(|o| PublicData { what: "the vocabulary".into(), why: o.to_string() }).collect();
+        // So are the names of labels, where they become a part of the model.
+        let learns_labels = learner.recurrent().is_none();
+        let public_names = store.iter().filter_map(|s| s.meta().labels.as_ref()).filter(|_| learns_labels);
+        let public_names = public_names.filter(|o| o.non_private_event().is_none());
+        let public =
+            |what: &str, origin: &corpus::origin::Origin| PublicData { what: what.into(), why: origin.to_string() };
+        let public_data = public_words
+            .map(|origin| public("the vocabulary", origin))
+            .chain(public_names.map(|origin| public("the names of the labels", origin)))
+            .collect();
         let text = match store {
             Some(store) => split(config, store)?,
             None => crowd(config)?,
@@ -268,6 +276,9 @@ fn started(config: &Config, store: Option<&Store>) -> Result<Origin, RunError> {
             ConfigError::new("model.preset", "does not go with model.from, which says what the model is").into()
         );
     }
+    if is_undecided(&from) {
+        return Err(RunError::Undecided { path: from });
+    }
     let (folder, ledger) = places(&from);
     let Folder { vocabulary, rules, weights, guarantee, .. } = model_folder::read(&folder)?;
     if let Some(store) = store {
@@ -325,6 +336,7 @@ fn learned(
     match weights {
         Weights::Recurrent { config: model, values } => {
             let model = ModelConfig { dropout: None, ..model };
+            learners::check_features(&model, store)?;
             Ok((learners::language(config, &model)?, values))
         }
         Weights::Learned(Learned { config: said, values }) => {
@@ -333,7 +345,10 @@ fn learned(
                 ..config.clone()
             };
             let Made { learner, .. } = learners::named(&said.learner, &sized, store)?;
-            if learner.settings() != said.settings || learner.layout().len() != values.len() {
+            let named =
+                |part: &LearnedPart| ModelPart { name: part.name.clone(), rows: part.rows, columns: part.columns };
+            let parts: Vec<ModelPart> = said.parts.iter().map(named).collect();
+            if learner.settings() != said.settings || learner.layout().parts() != parts {
                 return Err(wrong(
                     "it was made for other data than this run reads: other words or other labels".into(),
                 ));

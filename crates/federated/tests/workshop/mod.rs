@@ -154,6 +154,7 @@ pub(crate) fn whole(folder: &Path, set: &[&str], engine: &mut dyn Engine) -> End
 pub(crate) fn undecided(folder: &Path, set: &[&str], engine: &mut dyn Engine) -> Ending {
     let (plan, opened) = plan(set);
     std::fs::create_dir_all(folder.parent().unwrap()).unwrap();
+    run::belongs_to_a_sweep(folder).unwrap();
     let mut run = Run::begin(folder, &plan, &opened, means()).unwrap();
     to_the_end(&mut run, &plan, &opened, folder, engine);
     run.finish_undecided().unwrap()

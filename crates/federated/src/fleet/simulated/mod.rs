@@ -49,6 +49,8 @@ pub struct Simulated<'a> {
     engine: Box<dyn Engine + 'a>,
     chance: Chance,
     roster: Roster<'a>,
+    /// Who takes part in the attempt that was prepared.
+    prepared: Option<Prepared>,
     /// The digest of the settings, to which secure aggregation is bound.
     digest: [u8; 32],
 }
@@ -58,7 +60,7 @@ impl<'a> Simulated<'a> {
     #[must_use]
     pub fn new(plan: &'a Plan, population: &'a dyn Population, engine: Box<dyn Engine + 'a>, chance: Chance) -> Self {
         let digest = Sha256::digest(&plan.settings).into();
-        Self { plan, population, engine, chance, roster: Roster::new(plan), digest }
+        Self { plan, population, engine, chance, roster: Roster::new(plan), prepared: None, digest }
     }
 }
 
@@ -81,18 +83,33 @@ pub fn of<'a>(
     Simulated::new(plan, population, engine, chance)
 }
 
+/// Who takes part in an attempt, and what it draws from.
+struct Prepared {
+    drawn: OfAttempt,
+    cohort: Vec<u64>,
+    sample_s: f64,
+}
+
 impl Fleet for Simulated<'_> {
-    fn attempt(&mut self, task: &RoundTask<'_>) -> Result<Attempted, FleetError> {
+    fn prepare(&mut self, task: &RoundTask<'_>) -> Result<(), FleetError> {
+        self.prepared = None;
         if task.at.again && task.phase.secure.is_some() {
-            // Whoever was asked may have sent an input, and nothing is left of the keys that would open the sum.
-            let outcome = Outcome::Failed(FailureReason::Interrupted);
-            return Ok(Attempted { outcome, observed: Observed::default() });
+            return Ok(());
         }
         let began = Instant::now();
         let round = task.at.round;
         let drawn = self.chance.of_attempt(round, &task.phase.participation)?;
         let cohort = self.roster.cohort(&self.chance, &drawn.cohort, round, task.failures)?;
-        let sample_s = began.elapsed().as_secs_f64();
+        self.prepared = Some(Prepared { drawn, cohort, sample_s: began.elapsed().as_secs_f64() });
+        Ok(())
+    }
+
+    fn attempt(&mut self, task: &RoundTask<'_>) -> Result<Attempted, FleetError> {
+        let Some(Prepared { drawn, cohort, sample_s }) = self.prepared.take() else {
+            // Whoever was asked may have sent an input, and nothing is left of the keys that would open the sum.
+            let outcome = Outcome::Failed(FailureReason::Interrupted);
+            return Ok(Attempted { outcome, observed: Observed::default() });
+        };
         let began = Instant::now();
         let mut gathered = match (&task.phase.secure, &task.coding.residues) {
             (Some(secure), Some(residues)) => self.securely(task, secure, residues, &cohort, &drawn)?,
