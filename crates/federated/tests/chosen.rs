@@ -108,7 +108,7 @@ fn p22_a_run_of_a_sweep_cannot_be_taken_by_itself() {
     let from = started_from(&one);
     let error = Opened::new(&workshop::config(&all(&from, &[]))).err().unwrap();
     assert!(matches!(error, RunError::Undecided { .. }), "{error}");
-    choice::record(&one, &[other.clone()], means()).unwrap();
+    choice::record(&one, slice::from_ref(&other), means()).unwrap();
     for path in [&one, &other] {
         assert!(!run::is_undecided(path) && run::stated(path).is_some() && ledger(path).is_closed());
         run::belongs_to_a_sweep(path).unwrap();
