@@ -4,17 +4,25 @@
 
 mod workshop;
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
+use corpus::{
+    origin::Origin,
+    store::{Labels, Meta, StoreWriter, UserRecord, UserTag},
+};
+use device::learner::examples::Examples;
 use keyhush_federated::{
     learners::{self, LEARNERS},
     metrics::METRICS_FILE,
     model_folder,
     run::{MODEL_FOLDER, Opened, STATEMENT_FILE},
 };
-use lm::folder::Weights;
+use lm::{folder::Weights, model::config::ModelConfig, tokenizer::Rules, vocabulary::Vocabulary};
 use serde_json::Value;
-use workshop::{ARRIVAL, all, config, plan, rest, some, threads, whole, with};
+use workshop::{ARRIVAL, all, config, plan, reads, rest, some, threads, whole, with};
 
 /// Settings of the workshop for a learner.
 fn of(learner: &str) -> Vec<&'static str> {
@@ -60,7 +68,7 @@ fn has_learned(learner: &str, lines: &[Value]) -> bool {
     let ends = |metric: &str| [&lines[0], lines.last().unwrap()].map(|line| line[metric].as_f64().unwrap());
     match learner {
         "language" => matches!(ends("perplexity"), [before, after] if after < before / 2.0),
-        _ => matches!(ends("recall_top1"), [before, after] if after > 3.0 * before),
+        _ => matches!(ends("recall_top1"), [before, after] if after > (3.0 * before).max(0.05)),
     }
 }
 
@@ -148,7 +156,8 @@ fn settings_that_a_learner_cannot_use_are_refused() {
     assert!(error.contains("local.unroll") && error.contains("is missing"), "{error}");
 }
 
-/// What is known of a person changes what is learned, and what is predicted of those who are held out.
+/// What is known of a person arrives where the model has room for it. (That it changes what is learned is tested in `device`, and what
+/// is predicted in `lm`.)
 #[test]
 fn models_that_read_features_of_users_learn_from_them() {
     let folder = tempfile::tempdir().unwrap();
@@ -156,7 +165,82 @@ fn models_that_read_features_of_users_learn_from_them() {
     let (plan, opened) = plan(&set);
     assert_eq!(opened.learner().recurrent().unwrap().user_context, Some(corpus::synth::FEATURES.len()));
     assert!(plan.parameters.len() > workshop::plan(&QUIET).0.parameters.len());
-    let (with_them, without) = (folder.path().join("with"), folder.path().join("without"));
-    assert!(trained(&with_them, &set) != trained(&without, &QUIET));
-    assert!(has_learned("language", &lines(&with_them)), "{:?}", lines(&with_them));
+    let mut known = Examples::new(opened.learner().schema());
+    opened.population(plan.ledger.unit).unwrap().read(0, &mut known).unwrap();
+    assert!(known.features().iter().any(|feature| *feature != 0.0), "nothing is known of the first user");
+    let path = folder.path().join("run");
+    trained(&path, &set);
+    assert!(has_learned("language", &lines(&path)), "{:?}", lines(&path));
+}
+
+/// A store of twenty users with a post each, whose label is one of two names from a public list.
+fn labelled(folder: &Path) -> PathBuf {
+    let words = Vocabulary::new((3..60).map(|i| format!("w{i}"))).unwrap();
+    let meta = Meta {
+        rules: Rules::Words1,
+        vocabulary: Origin::BuiltIn,
+        non_private: Vec::new(),
+        tokens_per_user: None,
+        sources: Vec::new(),
+        crowd: None,
+        labels: Some(Origin::PublicList { name: "names.txt".into() }),
+        features: Vec::new(),
+    };
+    let names = Labels::new(vec!["rust".into(), "c".into()]).unwrap();
+    let path = folder.join("labelled.khs");
+    let mut writer = StoreWriter::create(&path, false, false, &meta, &words).unwrap().with_labels(&names);
+    let mut tags: Vec<UserTag> = (0..20).map(|n| UserTag::of(&n.to_string())).collect();
+    tags.sort_unstable();
+    for (n, tag) in (0..20u32).zip(tags) {
+        let (tokens, labels) = (&[3 + n, 4 + n], &[n % 2]);
+        let user = UserRecord { tag, key: "", tokens, ends: &[2], labels, label_ends: &[1], features: &[] };
+        writer.user(&user).unwrap();
+    }
+    writer.finish().unwrap();
+    path
+}
+
+/// Rule P15: names of labels that become a part of the model are public data that the statement names; a model that does not learn
+/// them says nothing of them.
+#[test]
+fn p15_names_of_labels_are_public_data_where_they_are_learned() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = reads(&labelled(folder.path()));
+    for (learner, named) in [("tags", true), ("language", false)] {
+        let own: Vec<&str> = of(learner).into_iter().filter(|set| !set.starts_with("model.vocabulary")).collect();
+        let opened = Opened::new(&config(&all(&made, &own))).unwrap();
+        let said = opened.setting().public_data;
+        let found = said.iter().any(|data| data.what == "the names of the labels" && data.why.contains("names.txt"));
+        assert_eq!(found, named, "{learner}: {said:?}");
+    }
+}
+
+/// A model whose parts stand in another order has as many numbers, and is another model.
+#[test]
+fn a_model_with_other_parts_is_not_taken_for_the_learners() {
+    let folder = tempfile::tempdir().unwrap();
+    let [run, other] = ["run", "other"].map(|name| folder.path().join(name));
+    trained(&run, &of("tags"));
+    let mut model = model_folder::read(&run.join(MODEL_FOLDER)).unwrap();
+    let from = |path: &Path| {
+        let made = [format!("model.from={}", path.display()), "model.public=a test".to_owned()];
+        let gone = ["model.preset=", "model.vocabulary=", "model.hidden=", "model.embedding=", "local.unroll="];
+        Opened::new(&config(&all(&made, &gone))).map(drop)
+    };
+    model_folder::write(&model, &other).unwrap();
+    from(&other).unwrap();
+    let Weights::Learned(learned) = &mut model.weights else { panic!("tags made something else") };
+    learned.config.parts.reverse();
+    model_folder::write(&model, &folder.path().join("turned")).unwrap();
+    let error = from(&folder.path().join("turned")).unwrap_err().to_string();
+    assert!(error.contains("model.from") && error.contains("other data"), "{error}");
+}
+
+#[test]
+fn a_model_that_reads_features_is_started_with_as_many() {
+    let model = |features| ModelConfig { user_context: features, ..ModelConfig::preset("tiny").unwrap() };
+    let crowd = corpus::synth::FEATURES.len();
+    assert!([None, Some(crowd)].into_iter().all(|features| learners::check_features(&model(features), None).is_ok()));
+    let error = learners::check_features(&model(Some(crowd + 1)), None).unwrap_err().to_string();
+    assert!(error.contains("model.from") && error.contains("9 features") && error.contains("has 8"), "{error}");
 }
