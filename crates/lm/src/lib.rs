@@ -13,6 +13,7 @@
 //! | [`predict`]    | suggestions while somebody types                                        |
 //! | [`typing`]     | somebody typing: what keys do to text and suggestions                    |
 //! | [`folder`]     | a model as files, in bytes                                              |
+//! | [`tensors`]    | safetensors, as a stream                                                |
 
 pub mod folder;
 pub mod kernels;
@@ -22,6 +23,7 @@ pub mod model;
 pub mod ngram;
 pub mod predict;
 pub mod stream;
+pub mod tensors;
 pub mod tokenizer;
 pub mod typing;
 pub mod vocabulary;

@@ -12,6 +12,7 @@ use keyhush_lm::{
         parameters::ParameterLayout,
     },
     ngram::KneserNey,
+    tensors::TensorsError,
     tokenizer::Rules,
     vocabulary::Vocabulary,
 };
@@ -158,7 +159,7 @@ fn truncated_files_say_so() {
         for len in 0..whole {
             let cut = Files { weights: files.weights[..len].to_vec(), ..files.clone() };
             match read(&cut).unwrap_err() {
-                FolderError::Truncated { got, want } => {
+                FolderError::Tensors(TensorsError::Truncated { got, want }) => {
                     assert!(got == len as u64 && want <= whole as u64 && got < want)
                 }
                 other => assert_eq!(len, 8, "cut to {len} bytes: {other}"),
@@ -186,7 +187,7 @@ fn wrong_tensors_say_which() {
     let change = |change: &dyn Fn(&mut Value)| refused(&with_header(&files, change));
     assert_eq!(
         change(&|h| h["dense.kernel"]["shape"] = json!([3, 4])),
-        "tensor \"dense.kernel\" has the shape [3, 4], and the model has [4, 3]"
+        "model.safetensors has a tensor \"dense.kernel\" of the shape [3, 4], and the model has [4, 3]"
     );
     let rename = |h: &mut Value| {
         let tensor = h.as_object_mut().unwrap().remove("dense.bias").unwrap();
@@ -195,7 +196,7 @@ fn wrong_tensors_say_which() {
     assert_eq!(change(&rename), "model.safetensors has a tensor \"dense.bias2\" that the model does not have");
     assert_eq!(
         change(&|h| h["dense.bias"]["dtype"] = json!("I32")),
-        "tensor \"dense.bias\" has the type I32, and F32 is read"
+        "model.safetensors has a tensor \"dense.bias\" of the type I32, and F32 is read"
     );
     assert!(change(&|h| h["dense.bias"]["shape"] = json!([4])).contains("is not a safetensors file"));
     let (mut header, data) = taken_apart(&files.weights);
@@ -235,7 +236,8 @@ fn another_configuration_or_card_says_so() {
         "config.json: this is format \"keyhush-model-7\", and this version reads \"keyhush-model-1\""
     );
     assert!(
-        config("\"hidden\": 4", "\"hidden\": 5").starts_with("tensor \"layers.0.input_gate.kernel\" has the shape")
+        config("\"hidden\": 4", "\"hidden\": 5")
+            .starts_with("model.safetensors has a tensor \"layers.0.input_gate.kernel\" of the shape")
     );
     assert!(config("\"unit_norm\": false", "\"unit_norm\": true").starts_with("config.json is another one"));
     assert_eq!(config("\"hidden\": 4", "\"hidden\": 0"), "config.json: hidden must be from 1 to 65536, got 0");
@@ -340,7 +342,11 @@ fn a_stream_that_fails_says_so() {
     for len in [5, 100, weights.len() - 1] {
         let mut broken = Broken(&weights[..len], 0);
         let source = Source { weights: &mut broken, config: &config, vocabulary: &vocabulary, card: &card };
-        assert_eq!(Folder::read(source).unwrap_err(), FolderError::Io("the disk is gone".into()), "{len}");
+        assert_eq!(
+            Folder::read(source).unwrap_err(),
+            FolderError::Tensors(TensorsError::Io("the disk is gone".into())),
+            "{len}"
+        );
     }
 }
 

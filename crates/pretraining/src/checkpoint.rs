@@ -16,10 +16,13 @@ use std::{
 use durable::files;
 use lm::{
     folder::CONFIG_FILE,
-    model::{config::ModelConfig, parameters::ParameterLayout},
+    model::{
+        config::ModelConfig,
+        parameters::{Parameter, ParameterLayout},
+    },
     stream::Fingerprint,
+    tensors::{self, Dtype, Tensor, Values},
 };
-use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde::{Deserialize, Serialize};
 
 use crate::{PretrainError, schedule::Schedule};
@@ -129,17 +132,14 @@ impl Checkpoint {
 
     fn to_bytes(&self) -> Result<Vec<u8>, String> {
         let layout = ParameterLayout::new(&self.config).map_err(|e| e.to_string())?;
-        let floats = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|value| value.to_le_bytes()).collect() };
-        let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
+        let mut tensors: Vec<Tensor<'_>> = Vec::new();
         for parameter in layout.parameters() {
-            let shape = vec![parameter.rows, parameter.columns];
-            tensors.push((parameter.name.clone(), shape, floats(&self.values[parameter.range()])));
+            let Parameter { name, rows, columns, .. } = parameter;
+            let values = Values::Floats(&self.values[parameter.range()]);
+            tensors.push(Tensor { name, shape: vec![*rows, *columns], values });
         }
-        tensors.extend(self.carried.iter().map(|carried| (CARRIED.to_owned(), vec![carried.len()], floats(carried))));
-        let views = tensors.iter().map(|(name, shape, bytes)| {
-            Ok((name.as_str(), TensorView::new(Dtype::F32, shape.clone(), bytes).map_err(|e| e.to_string())?))
-        });
-        let views = views.collect::<Result<Vec<_>, String>>()?;
+        let carried = self.carried.iter();
+        tensors.extend(carried.map(|c| Tensor { name: CARRIED, shape: vec![c.len()], values: Values::Floats(c) }));
         let metadata = [
             ("format", Ok(FORMAT.to_owned())),
             ("progress", serde_json::to_string(&self.progress)),
@@ -147,16 +147,14 @@ impl Checkpoint {
             ("vocabulary", Ok(self.vocabulary.clone())),
         ];
         let metadata = metadata.into_iter().map(|(key, value)| Ok((key.to_owned(), value.map_err(|e| e.to_string())?)));
-        let metadata = metadata.collect::<Result<Vec<_>, String>>()?;
-        safetensors::serialize(views, Some(metadata.into_iter().collect())).map_err(|e| e.to_string())
+        Ok(tensors::write(&metadata.collect::<Result<_, String>>()?, &tensors))
     }
 
-    fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
-        let tensors = SafeTensors::deserialize(bytes).map_err(|e| e.to_string())?;
-        let (_, header) = SafeTensors::read_metadata(bytes).map_err(|e| e.to_string())?;
+    fn from_bytes(mut bytes: &[u8]) -> Result<Self, String> {
+        let tensors = tensors::Reader::new(&mut bytes).map_err(|e| e.to_string())?;
         let said = |key: &str| {
-            let found = header.metadata().as_ref().and_then(|metadata| metadata.get(key));
-            found.cloned().ok_or_else(|| format!("its metadata have no {key}"))
+            let found = tensors.metadata(key).map(str::to_owned);
+            found.ok_or_else(|| format!("its metadata have no {key}"))
         };
         let format = said("format")?;
         if format != FORMAT {
@@ -164,27 +162,24 @@ impl Checkpoint {
         }
         let progress: Progress = serde_json::from_str(&said("progress")?).map_err(|e| e.to_string())?;
         let config: ModelConfig = serde_json::from_str(&said("model")?).map_err(|e| e.to_string())?;
+        let vocabulary = said("vocabulary")?;
         let layout = ParameterLayout::new(&config).map_err(|e| e.to_string())?;
-        let mut values = Vec::with_capacity(layout.len());
-        for parameter in layout.parameters() {
-            values.extend(floats(&tensors, &parameter.name, parameter.range().len())?);
-        }
+        let parameters = layout.parameters().iter();
+        let mut wanted: Vec<(&str, Vec<usize>, Dtype)> =
+            parameters.map(|p| (p.name.as_str(), vec![p.rows, p.columns], Dtype::F32)).collect();
         let is_inside = progress.part.batches > 0;
-        let length = |view: TensorView<'_>| view.data().len() / 4;
-        let carried = is_inside.then(|| floats(&tensors, CARRIED, tensors.tensor(CARRIED).map_or(0, length)));
-        Ok(Self { progress, config, vocabulary: said("vocabulary")?, values, carried: carried.transpose()? })
+        if is_inside {
+            wanted.push((CARRIED, tensors.length(CARRIED), Dtype::F32));
+        }
+        tensors.expect(&wanted).map_err(|e| format!("it {e}"))?;
+        let names: Vec<&str> = wanted.iter().map(|(name, ..)| *name).collect();
+        let mut values = tensors.floats(&names).map_err(|e| format!("it {e}"))?;
+        if values.iter().any(|value| !value.is_finite()) {
+            return Err("it has numbers that are not finite".into());
+        }
+        let carried = values.split_off(layout.len());
+        Ok(Self { progress, config, vocabulary, values, carried: is_inside.then_some(carried) })
     }
-}
-
-/// The numbers of a tensor, so many and all finite.
-fn floats(tensors: &SafeTensors<'_>, name: &str, want: usize) -> Result<Vec<f32>, String> {
-    let view = tensors.tensor(name).map_err(|e| e.to_string())?;
-    let (values, rest) = view.data().as_chunks::<4>();
-    if view.dtype() != Dtype::F32 || !rest.is_empty() || values.len() != want {
-        return Err(format!("{name} is not {want} numbers of 32 bits"));
-    }
-    let values: Vec<f32> = values.iter().map(|value| f32::from_le_bytes(*value)).collect();
-    if values.iter().all(|value| value.is_finite()) { Ok(values) } else { Err(format!("{name} is not finite")) }
 }
 
 fn damaged(path: &Path, problem: String) -> PretrainError {

@@ -1,14 +1,14 @@
 //! `config.json`: the format's version, the tokenizer's rules, and what the model is made of.
 
-use safetensors::tensor::Dtype;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{FORMAT, FolderError, NGRAMS, shape, tensors};
+use super::{FORMAT, FolderError, NGRAMS, shape};
 use crate::{
     language_model::LanguageModel,
     model::{config::ModelConfig, parameters::ParameterLayout},
     ngram::KneserNey,
+    tensors::{self, Dtype},
     tokenizer::Rules,
 };
 
@@ -105,18 +105,16 @@ impl Architecture {
 
     /// Refuses tensors that are not those of this model.
     pub(super) fn expect(&self, tensors: &tensors::Reader<'_>) -> Result<(), FolderError> {
-        match self {
+        let layout;
+        let wanted: Vec<(&str, Vec<usize>, Dtype)> = match self {
             Self::Recurrent(config) => {
-                let layout = ParameterLayout::new(config)?;
-                let parameters = layout.parameters().iter();
-                tensors.expect(&parameters.map(|p| (p.name.as_str(), shape(p), Dtype::F32)).collect::<Vec<_>>())
+                layout = ParameterLayout::new(config)?;
+                layout.parameters().iter().map(|p| (p.name.as_str(), shape(p), Dtype::F32)).collect()
             }
-            Self::KneserNey(_) => tensors.expect(&[(NGRAMS, tensors.length(NGRAMS), Dtype::U8)]),
-            Self::Learned(config) => {
-                let parts = config.parts.iter();
-                tensors.expect(&parts.map(|p| (p.name.as_str(), p.shape(), Dtype::F32)).collect::<Vec<_>>())
-            }
-        }
+            Self::KneserNey(_) => vec![(NGRAMS, tensors.length(NGRAMS), Dtype::U8)],
+            Self::Learned(config) => config.parts.iter().map(|p| (p.name.as_str(), p.shape(), Dtype::F32)).collect(),
+        };
+        Ok(tensors.expect(&wanted)?)
     }
 }
 

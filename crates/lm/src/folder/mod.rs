@@ -12,20 +12,16 @@
 
 mod card;
 mod config_file;
-mod tensors;
 
 use std::{collections::BTreeMap, io::Read};
 
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
+use self::config_file::{Architecture, ConfigFile};
 pub use self::{
     card::Guarantee,
     config_file::{LearnedConfig, LearnedPart},
-};
-use self::{
-    config_file::{Architecture, ConfigFile},
-    tensors::{Tensor, Values},
 };
 use crate::{
     kernels::KernelPath,
@@ -36,6 +32,7 @@ use crate::{
         parameters::{Parameter, ParameterLayout, Role},
     },
     ngram::{KneserNey, NgramError},
+    tensors::{self, Tensor, TensorsError, Values},
     tokenizer::Rules,
     vocabulary::{Vocabulary, VocabularyError},
 };
@@ -167,65 +164,14 @@ pub enum FolderError {
         /// What it should say.
         missing: String,
     },
-    /// Bytes are missing.
-    #[error("model.safetensors is truncated: {got} bytes of {want}")]
-    Truncated {
-        /// How many there are.
-        got: u64,
-        /// How many there should be.
-        want: u64,
-    },
-    /// Bytes that belong to no tensor.
-    #[error("model.safetensors has {got} bytes, and its tensors end after {want}")]
-    TooLong {
-        /// How many there are.
-        got: u64,
-        /// How many there should be.
-        want: u64,
-    },
-    /// The stream cannot be read, or there is no memory for it.
-    #[error("model.safetensors cannot be read: {0}")]
-    Io(String),
-    /// Bytes that are not safetensors.
-    #[error("model.safetensors is not a safetensors file: {0}")]
-    NotSafetensors(String),
+    /// Parameters that are not those of the model.
+    #[error("model.safetensors {0}")]
+    Tensors(TensorsError),
     /// Metadata that are needed.
     #[error("model.safetensors has no {key:?} in its metadata: it was not written by keyhush")]
     Metadata {
         /// The key.
         key: &'static str,
-    },
-    /// A parameter that is not there.
-    #[error("model.safetensors has no tensor {name:?}")]
-    Missing {
-        /// Its name.
-        name: String,
-    },
-    /// A tensor that is no parameter.
-    #[error("model.safetensors has a tensor {name:?} that the model does not have")]
-    Unknown {
-        /// Its name.
-        name: String,
-    },
-    /// A parameter of another shape.
-    #[error("tensor {name:?} has the shape {got:?}, and the model has {want:?}")]
-    Shape {
-        /// Its name.
-        name: String,
-        /// In the file.
-        got: Vec<usize>,
-        /// In the model.
-        want: Vec<usize>,
-    },
-    /// A parameter of another type.
-    #[error("tensor {name:?} has the type {got}, and {want} is read")]
-    Type {
-        /// Its name.
-        name: String,
-        /// In the file.
-        got: String,
-        /// What is read.
-        want: String,
     },
     /// A parameter that is infinite or no number.
     #[error("tensor {name:?} has a value that is not finite, at {at}")]
@@ -252,6 +198,12 @@ pub enum FolderError {
 impl From<ConfigError> for FolderError {
     fn from(error: ConfigError) -> Self {
         Self::Config(error)
+    }
+}
+
+impl From<TensorsError> for FolderError {
+    fn from(error: TensorsError) -> Self {
+        Self::Tensors(error)
     }
 }
 
@@ -391,15 +343,8 @@ fn write_parameters(
 
 fn read_parameters(config: ModelConfig, tensors: tensors::Reader<'_>) -> Result<Weights, FolderError> {
     let layout = ParameterLayout::new(&config)?;
-    let order = tensors.order();
-    let mut values = tensors.floats()?;
-    let starts: BTreeMap<&str, usize> = order.iter().map(|(name, start)| (name.as_str(), start / 4)).collect();
-    let place = |p: &Parameter| starts.get(p.name.as_str()).map(|start| *start..*start + p.range().len());
-    if layout.parameters().iter().any(|p| place(p) != Some(p.range())) {
-        // Other programs write tensors in other orders.
-        let parts = layout.parameters().iter().filter_map(place);
-        values = parts.flat_map(|range| values[range].iter().copied()).collect();
-    }
+    let names: Vec<&str> = layout.parameters().iter().map(|parameter| parameter.name.as_str()).collect();
+    let values = tensors.floats(&names)?;
     for parameter in layout.parameters() {
         check_finite(&parameter.name, &values[parameter.range()])?;
     }
@@ -422,14 +367,13 @@ fn write_parts(learned: &Learned, metadata: &BTreeMap<String, String>) -> Result
 }
 
 fn read_parts(config: LearnedConfig, tensors: tensors::Reader<'_>) -> Result<Weights, FolderError> {
-    let order: BTreeMap<String, usize> = tensors.order().into_iter().collect();
-    let all = tensors.floats()?;
-    let mut values = Vec::with_capacity(all.len());
+    let names: Vec<&str> = config.parts.iter().map(|part| part.name.as_str()).collect();
+    let values = tensors.floats(&names)?;
+    let mut rest = &values[..];
     for part in &config.parts {
-        let start = order.get(&part.name).copied().unwrap_or_default() / 4;
-        let of_part = &all[start..start + part.rows * part.columns];
+        let (of_part, others) = rest.split_at(part.rows * part.columns);
         check_finite(&part.name, of_part)?;
-        values.extend_from_slice(of_part);
+        rest = others;
     }
     Ok(Weights::Learned(Learned { config, values }))
 }
