@@ -9,6 +9,7 @@ use device::{
     local::LocalTrainer,
     round::{Task, Worker},
 };
+use federated::home::{Records, RunFolder};
 use federated::{
     cohort::Sampler,
     config::Document,
@@ -19,7 +20,7 @@ use federated::{
     },
     metrics::Timing,
     plan::Plan,
-    run::{self, Opened, Run},
+    run::{Opened, Run},
 };
 use lm::kernels::KernelPath;
 use privacy::{
@@ -145,8 +146,8 @@ fn rounds(plan: &Plan, opened: &Opened, means: Means) -> Result<Took, WorkError>
     let folder = folder.path().join("run");
     let population = opened.population(plan.ledger.unit)?;
     let engine = engine::of(&plan.local, opened.learner(), means)?;
-    let mut fleet = simulated::of(plan, population.as_ref(), engine, run::place(&folder));
-    let mut run = Run::begin(&folder, plan, opened, means)?;
+    let mut fleet = simulated::of(plan, population.as_ref(), engine, RunFolder::at(&folder).secrets());
+    let mut run = Run::begin(RunFolder::at(&folder), plan, opened, means)?;
     let (mut cpu_s, mut timings) = (0.0, Vec::new());
     loop {
         let before = process_seconds();

@@ -1,5 +1,6 @@
 //! `keyhush compare`: runs over one another.
 
+use federated::home::RunFolder;
 use std::{
     io::Write,
     path::{Path, PathBuf},
@@ -49,7 +50,7 @@ pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<()> {
         if !folder.join(METRICS_FILE).is_file() {
             return Err(BadInput::Refused(format!("there is no run in {}", folder.display())).into());
         }
-        runs.push((name, sweep::metrics(folder)?, run::stated(folder)));
+        runs.push((name, sweep::metrics(folder)?, run::stated(&RunFolder::at(folder))));
     }
     let of_page: Vec<compare::Compared<'_>> =
         runs.iter().map(|(name, metrics, stated)| compare::Compared { name, metrics, stated: *stated }).collect();

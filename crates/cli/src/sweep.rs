@@ -1,5 +1,6 @@
 //! `keyhush sweep`: every combination of some settings, each with several seeds.
 
+use federated::home::{CONFIG_FILE, RunFolder};
 use std::{
     io::Write,
     path::{Path, PathBuf},
@@ -13,7 +14,7 @@ use federated::{
     engine::Means,
     metrics::{Measures, Metrics, Smoothed},
     plan::Plan,
-    run::{self, CONFIG_FILE, Ending, Opened},
+    run::{self, Ending, Opened},
     sweep::{
         self, choice,
         design::Design,
@@ -265,7 +266,7 @@ impl Progress {
         after: After,
     ) -> anyhow::Result<Vec<Metrics>> {
         let begun = folder.join(CONFIG_FILE).is_file();
-        if begun && run::settings(folder).map_err(refused)? != *config {
+        if begun && run::settings(&RunFolder::at(folder)).map_err(refused)? != *config {
             let why = "holds a run with other settings: choose another folder, or remove it";
             return Err(BadInput::Refused(format!("{} {why}", folder.display())).into());
         }

@@ -200,7 +200,7 @@ fn p20_a_run_can_be_ended_by_hand() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    while !bench.path("a/checkpoints/round-00000006.state").exists() {
+    while !bench.path("a/checkpoints/round-00000006.safetensors").exists() {
         thread::sleep(Duration::from_millis(2));
         assert!(child.try_wait().unwrap().is_none());
     }
@@ -237,7 +237,7 @@ fn p21_a_run_goes_on_with_its_store_or_says_why_not() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        while !toy.path(out).join("checkpoints/round-00000004.state").exists() {
+        while !toy.path(out).join("checkpoints/round-00000004.safetensors").exists() {
             thread::sleep(Duration::from_millis(2));
             assert!(child.try_wait().unwrap().is_none());
         }

@@ -146,7 +146,7 @@ pub fn beside(path: &Path, suffix: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Lines of JSON, one appended at a time.
+/// Lines, one appended at a time.
 #[derive(Debug)]
 pub struct Lines {
     path: PathBuf,
@@ -173,17 +173,12 @@ impl Lines {
         Ok(Self { path: path.to_owned(), file })
     }
 
-    /// Appends a line.
+    /// Appends a line, which has no end of line in it.
     ///
     /// # Errors
     /// When the disk fails.
-    pub fn append(&mut self, line: &impl serde::Serialize) -> Result<(), FileError> {
-        let mut all = || {
-            let mut line = serde_json::to_vec(line)?;
-            line.push(b'\n');
-            self.file.write_all(&line)
-        };
-        all().map_err(failed("write", &self.path))
+    pub fn append(&mut self, line: &str) -> Result<(), FileError> {
+        self.file.write_all([line, "\n"].concat().as_bytes()).map_err(failed("write", &self.path))
     }
 
     /// Makes what was appended durable.
@@ -210,13 +205,20 @@ pub fn read_lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>,
 /// # Errors
 /// As [`read_lines`].
 pub fn read_whole_lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, FileError> {
+    let lines: Result<Vec<T>, _> = whole_lines(path)?.iter().map(|line| serde_json::from_str(line)).collect();
+    lines.map_err(|error| failed("understand", path)(error.into()))
+}
+
+/// The same lines as they are.
+///
+/// # Errors
+/// When they cannot be read.
+pub fn whole_lines(path: &Path) -> Result<Vec<String>, FileError> {
     let text = match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         other => other.map_err(failed("read", path))?,
     };
-    let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-    let lines: Result<Vec<T>, _> = whole.map(serde_json::from_str).collect();
-    lines.map_err(|error| failed("understand", path)(error.into()))
+    Ok(text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).map(str::to_owned).collect())
 }
 
 #[cfg(test)]
@@ -228,11 +230,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
         let mut lines = Lines::open(&path, |_| true).unwrap();
-        (0..4).for_each(|n| lines.append(&n).unwrap());
+        (0..4).for_each(|n| lines.append(&n.to_string()).unwrap());
         lines.sync().unwrap();
         fs::write(&path, "0\n1\n2\n3\n4").unwrap();
         let mut lines = Lines::open(&path, |line| line != "3").unwrap();
-        lines.append(&7).unwrap();
+        lines.append("7").unwrap();
         assert_eq!(read_lines::<u32>(&path).unwrap(), [0, 1, 2, 7]);
         fs::write(&path, "0\n1\n2").unwrap();
         assert_eq!(read_whole_lines::<u32>(&path).unwrap(), [0, 1]);

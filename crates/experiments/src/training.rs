@@ -1,5 +1,6 @@
 //! Experiments that train: every variant with every seed, each a run of `keyhush train` that is gone on with where it stopped.
 
+use federated::home::MODEL_FOLDER;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -11,7 +12,7 @@ use federated::{
     engine::Means,
     metrics::Metric,
     model_folder,
-    run::{MODEL_FOLDER, Opened},
+    run::Opened,
     sweep::{self, bootstrap::Estimate, folder_name, summary::Runs},
 };
 use lm::metrics::Counts;
@@ -178,7 +179,7 @@ impl Job<'_> {
 
     /// What the last model of a run predicts of whoever it is to be measured on.
     fn end(&self, variant: &Variant, folder: &Path) -> Result<Counts, ExperimentError> {
-        let text = files::read_text(&folder.join(federated::run::CONFIG_FILE))?;
+        let text = files::read_text(&folder.join(federated::home::CONFIG_FILE))?;
         let mut set = variant.evaluate_on.clone();
         set.extend(start_from(folder, None));
         let other = |e: &dyn std::fmt::Display| ExperimentError::Variant {

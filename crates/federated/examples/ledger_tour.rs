@@ -50,7 +50,12 @@ fn main() -> Fallible<()> {
         release(&mut ledger, step, Some(&record))?;
     }
     let _ = ledger.record_data_changed("the owner of a device asked to be erased", 1_735_690_000)?;
-    let _ = ledger.close(Ended::ByHand, place.destroy_pseudonym_key()?, NoiseDestroyed::assertion(), 1_735_700_000)?;
+    let _ = ledger.close(
+        Ended::ByHand,
+        place.secrets().destroy_pseudonym_key()?,
+        NoiseDestroyed::assertion(),
+        1_735_700_000,
+    )?;
     println!("{}", Statement::of(&ledger)?.to_markdown());
     Ok(())
 }

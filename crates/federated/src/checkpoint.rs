@@ -1,17 +1,21 @@
-//! The state of a run as a file, and the newest one that can be read.
+//! The state of a run as safetensors, and the newest one that can be read.
 //!
-//! The length of a header, the header as JSON, the model and the optimizer's memory as little-endian floats, and the SHA-256
-//! of all before. The two newest are kept: if one is damaged, it is named and the one before it is used; the ledger has
-//! every release since. All of it follows from what was released: of the mechanism there is a counter and no noise
-//! (rule P20).
+//! | part      | what it holds                                                                                              |
+//! |-----------|------------------------------------------------------------------------------------------------------------|
+//! | tensors   | the parameters by their names (`model.NAME`); the optimizer's memory, flat (`optimizer.0`, `optimizer.1`), where it has one |
+//! | metadata  | `format`; `state`: run, kernels, round, clip, how far the noise is, as JSON; `ledger_head`; `sha256` of the three and of all numbers |
+//!
+//! The two newest are kept: if one is damaged, it is named and the one before it is used; the ledger has every release since.
+//! All of it follows from what was released: of the mechanism there is a counter and no noise (rule P20).
 
 use std::{
-    fs,
-    io::{self, BufReader, Read, Write},
-    path::{Path, PathBuf},
+    collections::BTreeMap,
+    io::{self, Write},
 };
 
+use device::learner::Layout;
 use ledger::{self, Head};
+use lm::tensors::{self, Dtype, Tensor, TensorsError, Values};
 use privacy::{
     clip::AdaptiveClip,
     mechanism::{Mechanism, MechanismError, Position},
@@ -20,40 +24,43 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use crate::{optimizer::Optimizer, plan::Plan, round::State};
-use durable::files::{self, FileError};
+use crate::{
+    home::{Home, HomeError},
+    optimizer::Optimizer,
+    plan::Plan,
+    round::State,
+};
 
-const FORMAT: &str = "keyhush checkpoint 2";
-/// The header holds at most so many bytes.
-const LONGEST_HEADER: u64 = 1 << 20;
+const FORMAT: &str = "keyhush-state-3";
 /// Checkpoints that are kept.
 const KEPT: usize = 2;
+/// The tensors of the optimizer's memory.
+const MEMORY: [&str; 2] = ["optimizer.0", "optimizer.1"];
 
-/// What is written before the numbers.
+/// What is not a vector of numbers.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Header {
-    format: String,
+struct Rest {
     /// The id of the run's ledger: a checkpoint of another run is none of this one.
     run: ledger::Digest,
     /// The kernels: a run repeats to the bit on the same ones only.
     kernels: String,
     round: u64,
-    ledger_head: Head,
     clip: Option<AdaptiveClip>,
     fraction_below_clip: Option<f64>,
-    parameters: u64,
-    memory: [u64; 2],
     mechanism: Option<Position>,
 }
 
 /// A checkpoint that cannot be used.
 #[derive(Debug, Error)]
 pub enum CheckpointError {
-    /// It cannot be read.
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    /// It is not whole, or something else.
+    /// It cannot be had.
+    #[error(transparent)]
+    Home(#[from] HomeError),
+    /// It is not whole.
+    #[error("it {0}")]
+    Tensors(TensorsError),
+    /// It is something else.
     #[error("it is damaged: {0}")]
     Damaged(String),
     /// It belongs to another run.
@@ -62,6 +69,13 @@ pub enum CheckpointError {
     /// Its mechanism cannot be taken up.
     #[error(transparent)]
     Mechanism(#[from] MechanismError),
+}
+
+// Not `#[from]`: what is wrong is in the words, and would be said twice as the source.
+impl From<TensorsError> for CheckpointError {
+    fn from(error: TensorsError) -> Self {
+        Self::Tensors(error)
+    }
 }
 
 /// A state that was found.
@@ -76,128 +90,137 @@ pub struct Found {
 /// The checkpoints of a run.
 #[derive(Debug, Clone)]
 pub struct Checkpoints {
-    folder: PathBuf,
     run: ledger::Digest,
     kernels: String,
 }
 
 impl Checkpoints {
-    /// Those of a run, by the id of its ledger, in a folder.
+    /// Those of a run, by the id of its ledger.
     #[must_use]
-    pub fn new(folder: PathBuf, run: ledger::Digest, kernels: &str) -> Self {
-        Self { folder, run, kernels: kernels.to_owned() }
+    pub fn new(run: ledger::Digest, kernels: &str) -> Self {
+        Self { run, kernels: kernels.to_owned() }
     }
 
     /// Writes the state, durably, and removes all but the newest. Gives the rounds of those that are kept. Where it is said,
-    /// the file has that time, in seconds since 1970, and not the time at which the round was done.
+    /// what is kept has that time, in seconds since 1970, and not the time at which the round was done.
     ///
     /// # Errors
-    /// When the disk fails.
-    pub fn write(&self, state: &State, head: Head, time: Option<u64>) -> Result<Vec<u64>, FileError> {
-        files::make_folder(&self.folder)?;
-        files::write_at(&self.path(state.round), time, |out| self.write_to(state, head, out))?;
-        let rounds = self.rounds()?;
+    /// When it is not known to be durable.
+    pub fn write(
+        &self,
+        home: &dyn Home,
+        plan: &Plan,
+        state: &State,
+        head: Head,
+        time: Option<u64>,
+    ) -> Result<Vec<u64>, HomeError> {
+        home.write_state(state.round, time, &mut |out| self.write_to(&plan.parameters, state, head, out))?;
+        let rounds = home.states()?;
         let (kept, old) = rounds.split_at(rounds.len().min(KEPT));
-        for round in old {
-            let path = self.path(*round);
-            fs::remove_file(&path).map_err(files::failed("remove", &path))?;
-        }
+        old.iter().try_for_each(|round| home.remove_state(*round))?;
         Ok(kept.to_vec())
     }
 
-    fn write_to(&self, state: &State, head: Head, out: &mut dyn Write) -> io::Result<()> {
-        let mut out = Hashing { inner: out, hash: Sha256::new() };
-        let [first, second] = state.optimizer.memory();
-        let header = serde_json::to_vec(&Header {
-            format: FORMAT.to_owned(),
+    fn write_to(&self, parameters: &Layout, state: &State, head: Head, out: &mut dyn Write) -> io::Result<()> {
+        let rest = serde_json::to_string(&Rest {
             run: self.run,
             kernels: self.kernels.clone(),
             round: state.round,
-            ledger_head: head,
             clip: state.clip,
             fraction_below_clip: state.fraction_below_clip,
-            parameters: state.model.len() as u64,
-            memory: [first.len() as u64, second.len() as u64],
             mechanism: state.mechanism.as_ref().map(Mechanism::position),
         })?;
-        out.write_all(&(header.len() as u64).to_le_bytes())?;
-        out.write_all(&header)?;
-        for values in [&state.model[..], first, second] {
-            write_floats(&mut out, values)?;
+        let lens = state.optimizer.memory().map(<[f32]>::len);
+        let wanted = wanted(parameters, lens);
+        let mut numbers = [&state.model[..]].into_iter().chain(state.optimizer.memory());
+        let (mut tensors, mut left) = (Vec::new(), numbers.next().unwrap_or_default());
+        for (name, shape) in &wanted {
+            while left.is_empty() {
+                left = numbers.next().ok_or_else(|| io::Error::other("the model has too few parameters"))?;
+            }
+            let (values, others) = left.split_at(shape.iter().product::<usize>().min(left.len()));
+            tensors.push(Tensor { name, shape: shape.clone(), values: Values::Floats(values) });
+            left = others;
         }
-        let digest = out.hash.finalize();
-        out.inner.write_all(&digest)
+        let head = head.to_string();
+        let digest = digest(&head, &rest, tensors.iter().map(|tensor| tensor.values));
+        let metadata = [("format", FORMAT), ("ledger_head", &head), ("sha256", &digest), ("state", &rest)];
+        let metadata: BTreeMap<String, String> = metadata.map(|(key, value)| (key.into(), value.into())).into();
+        tensors::write_to(out, &metadata, &tensors)
     }
 
     /// The newest that can be used, and what was wrong with newer ones, each named.
     ///
     /// # Errors
-    /// When the folder cannot be read.
-    pub fn newest(&self, plan: &Plan) -> Result<(Option<Found>, Vec<String>), FileError> {
+    /// When they cannot be listed.
+    pub fn newest(&self, home: &dyn Home, plan: &Plan) -> Result<(Option<Found>, Vec<String>), HomeError> {
         let mut wrong = Vec::new();
-        for round in self.rounds()? {
-            match self.read(round, plan) {
+        for round in home.states()? {
+            match self.read(home, round, plan) {
                 Ok(found) => return Ok((Some(found), wrong)),
-                Err(error) => wrong.push(format!("the checkpoint {}: {error}", self.path(round).display())),
+                Err(error) => wrong.push(format!("the checkpoint {}: {error}", home.state_name(round))),
             }
         }
         Ok((None, wrong))
     }
 
-    fn read(&self, round: u64, plan: &Plan) -> Result<Found, CheckpointError> {
-        let path = self.path(round);
-        check_digest(&path)?;
-        let mut from = BufReader::with_capacity(1 << 20, fs::File::open(&path)?);
-        let header = read_header(&mut from)?;
-        if header.run != self.run {
-            return Err(CheckpointError::Other("its ledger is not this one".into()));
-        }
-        if header.kernels != self.kernels {
-            let (theirs, ours) = (&header.kernels, &self.kernels);
-            return Err(CheckpointError::Other(format!("it was made with {theirs} kernels, and these are {ours}")));
-        }
+    fn read(&self, home: &dyn Home, round: u64, plan: &Plan) -> Result<Found, CheckpointError> {
         let damaged = |what: &str| CheckpointError::Damaged(what.to_owned());
-        if header.round != round || round > plan.rounds || header.parameters != plan.parameters.len() as u64 {
-            return Err(damaged("its numbers are not those of this run"));
+        let mut from = home.read_state(round)?;
+        let tensors = tensors::Reader::new(&mut *from)?;
+        let said = |key: &str| tensors.metadata(key).ok_or_else(|| damaged(&format!("its metadata have no {key:?}")));
+        if said("format")? != FORMAT {
+            return Err(damaged(&format!("its format is {:?}, expected {FORMAT:?}", said("format")?)));
         }
-        let model = read_floats(&mut from, plan.parameters.len())?;
-        let fresh = Optimizer::new(plan.optimizer, model.len()).map_err(|e| damaged(&e.to_string()))?;
+        let (head, rest, digest_said) = (said("ledger_head")?, said("state")?, said("sha256")?.to_owned());
+        let (head, rest) = (head.to_owned(), rest.to_owned());
+        let fresh = Optimizer::new(plan.optimizer, plan.parameters.len()).map_err(|e| damaged(&e.to_string()))?;
         let lens = fresh.memory().map(<[f32]>::len);
-        if header.memory != lens.map(|l| l as u64) {
-            return Err(damaged("it has the memory of another optimizer"));
+        let wanted = wanted(&plan.parameters, lens);
+        let names: Vec<&str> = wanted.iter().map(|(name, _)| name.as_str()).collect();
+        tensors.expect(&wanted.iter().map(|(name, s)| (name.as_str(), s.clone(), Dtype::F32)).collect::<Vec<_>>())?;
+        let mut model = tensors.floats(&names)?;
+        if digest(&head, &rest, [Values::Floats(&model)]) != digest_said {
+            return Err(damaged("its digest is wrong"));
         }
-        let memory = [read_floats(&mut from, lens[0])?, read_floats(&mut from, lens[1])?];
-        let optimizer = fresh.remember(memory).ok_or_else(|| damaged("it has the memory of another optimizer"))?;
-        let mechanism = header.mechanism.map(|position| mechanism(round, plan, position)).transpose()?;
-        let Header { clip, fraction_below_clip, ledger_head: head, .. } = header;
-        if clip.is_some() != plan.adaptive.is_some() {
-            return Err(damaged("its clip is of another kind"));
-        }
+        let rest: Rest = serde_json::from_str(&rest).map_err(|e| damaged(&e.to_string()))?;
+        self.check_own(&rest, round, plan)?;
+        let second = model.split_off(plan.parameters.len() + lens[0]);
+        let first = model.split_off(plan.parameters.len());
+        model.shrink_to_fit();
+        let optimizer =
+            fresh.remember([first, second]).ok_or_else(|| damaged("it has the memory of another optimizer"))?;
+        let Rest { clip, fraction_below_clip, mechanism: position, .. } = rest;
+        let mechanism = position.map(|position| mechanism(round, plan, position)).transpose()?;
+        let head = head.parse().map_err(|e| damaged(&format!("{e}")))?;
         Ok(Found { state: State { round, model, optimizer, clip, fraction_below_clip, mechanism }, head })
     }
 
-    /// The rounds of the checkpoints, the newest first.
-    fn rounds(&self) -> Result<Vec<u64>, FileError> {
-        let entries = match fs::read_dir(&self.folder) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(files::failed("read", &self.folder)(error)),
-        };
-        let name = |entry: io::Result<fs::DirEntry>| entry.map(|e| e.file_name().to_string_lossy().into_owned());
-        let names: Vec<String> =
-            entries.map(name).collect::<Result<_, _>>().map_err(files::failed("read", &self.folder))?;
-        let mut rounds: Vec<u64> = names.iter().filter_map(|n| number(n)).collect();
-        rounds.sort_unstable_by(|a, b| b.cmp(a));
-        Ok(rounds)
-    }
-
-    fn path(&self, round: u64) -> PathBuf {
-        self.folder.join(format!("round-{round:08}.state"))
+    /// Refuses what another run, or this one with other kernels, has left.
+    fn check_own(&self, rest: &Rest, round: u64, plan: &Plan) -> Result<(), CheckpointError> {
+        if rest.run != self.run {
+            return Err(CheckpointError::Other("its ledger is not this one".into()));
+        }
+        if rest.kernels != self.kernels {
+            let (theirs, ours) = (&rest.kernels, &self.kernels);
+            return Err(CheckpointError::Other(format!("it was made with {theirs} kernels, and these are {ours}")));
+        }
+        if rest.round != round || round > plan.rounds {
+            return Err(CheckpointError::Damaged("its numbers are not those of this run".into()));
+        }
+        if rest.clip.is_some() != plan.adaptive.is_some() {
+            return Err(CheckpointError::Damaged("its clip is of another kind".into()));
+        }
+        Ok(())
     }
 }
 
-fn number(name: &str) -> Option<u64> {
-    name.strip_prefix("round-")?.strip_suffix(".state")?.parse().ok()
+/// The tensors of a state, in order.
+fn wanted(parameters: &Layout, memory: [usize; 2]) -> Vec<(String, Vec<usize>)> {
+    let of_model =
+        parameters.parts().iter().map(|part| (format!("model.{}", part.name), vec![part.rows, part.columns]));
+    let of_memory = MEMORY.into_iter().zip(memory).map(|(name, len)| (name.to_owned(), vec![len]));
+    of_model.chain(of_memory).filter(|(_, shape)| shape.iter().product::<usize>() > 0).collect()
 }
 
 /// The mechanism of the round before: at the first round of the next phase another begins.
@@ -213,122 +236,18 @@ fn mechanism(round: u64, plan: &Plan, position: Position) -> Result<Mechanism, C
     Ok(mechanism)
 }
 
-/// Everything but the last 32 bytes.
-struct BeforeDigest<R> {
-    inner: R,
-    held: Vec<u8>,
-}
-
-impl<R: Read> BeforeDigest<R> {
-    fn new(mut inner: R) -> io::Result<Self> {
-        let mut held = Vec::new();
-        inner.by_ref().take(32).read_to_end(&mut held)?;
-        Ok(Self { inner, held })
-    }
-}
-
-impl<R: Read> Read for BeforeDigest<R> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let read = self.inner.read(bytes)?;
-        // What was held comes first; as much as was read is held instead.
-        self.held.extend_from_slice(&bytes[..read]);
-        bytes[..read].copy_from_slice(&self.held[..read]);
-        self.held.drain(..read);
-        Ok(read)
-    }
-}
-
-/// Passes bytes on and hashes them.
-struct Hashing<'a> {
-    inner: &'a mut dyn Write,
-    hash: Sha256,
-}
-
-impl Write for Hashing<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.inner.write(bytes)?;
-        self.hash.update(&bytes[..written]);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
-    }
-}
-
-/// Reads the file once to see that it is whole.
-fn check_digest(path: &Path) -> Result<(), CheckpointError> {
-    let mut from = BeforeDigest::new(BufReader::with_capacity(1 << 20, fs::File::open(path)?))?;
+/// The digest of a state: of its texts, each with its length, and of all numbers one after the other.
+fn digest<'a>(head: &str, rest: &str, numbers: impl IntoIterator<Item = Values<'a>>) -> String {
     let mut hash = Sha256::new();
-    let mut some = vec![0; 1 << 20];
-    loop {
-        match from.read(&mut some)? {
-            0 => break,
-            read => hash.update(&some[..read]),
-        }
+    for text in [FORMAT, head, rest] {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text);
     }
-    if hash.finalize()[..] == from.held[..] {
-        Ok(())
-    } else {
-        Err(CheckpointError::Damaged("its digest is wrong".into()))
+    for values in numbers {
+        let Ok(()) = values.each_block(|block| {
+            hash.update(block);
+            Ok::<(), std::convert::Infallible>(())
+        });
     }
-}
-
-fn read_header(from: &mut impl Read) -> Result<Header, CheckpointError> {
-    let mut length = [0; 8];
-    from.read_exact(&mut length)?;
-    let length = u64::from_le_bytes(length);
-    if length > LONGEST_HEADER {
-        return Err(CheckpointError::Damaged(format!("a header of {length} bytes")));
-    }
-    let mut header = vec![0; length as usize];
-    from.read_exact(&mut header)?;
-    let header: Header = serde_json::from_slice(&header).map_err(|e| CheckpointError::Damaged(e.to_string()))?;
-    if header.format != FORMAT {
-        return Err(CheckpointError::Damaged(format!("its format is {:?}, expected {FORMAT:?}", header.format)));
-    }
-    Ok(header)
-}
-
-fn write_floats(out: &mut impl Write, values: &[f32]) -> io::Result<()> {
-    for some in values.chunks(1 << 16) {
-        let bytes: Vec<u8> = some.iter().flat_map(|v| v.to_le_bytes()).collect();
-        out.write_all(&bytes)?;
-    }
-    Ok(())
-}
-
-fn read_floats(from: &mut impl Read, count: usize) -> io::Result<Vec<f32>> {
-    let mut bytes = vec![0; count * 4];
-    from.read_exact(&mut bytes)?;
-    Ok(bytes.as_chunks::<4>().0.iter().map(|v| f32::from_le_bytes(*v)).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_but_the_last_bytes_are_read_whatever_the_pieces() {
-        let all: Vec<u8> = (0..200).collect();
-        for piece in [1, 7, 32, 33, 500] {
-            let mut from = BeforeDigest::new(&all[..]).unwrap();
-            let (mut read, mut some) = (Vec::new(), vec![0; piece]);
-            loop {
-                match from.read(&mut some).unwrap() {
-                    0 => break,
-                    n => read.extend_from_slice(&some[..n]),
-                }
-            }
-            assert_eq!(read, all[..168], "{piece}");
-            assert_eq!(from.held, all[168..], "{piece}");
-        }
-    }
-
-    #[test]
-    fn names_are_those_of_rounds() {
-        assert_eq!(number("round-00000012.state"), Some(12));
-        assert_eq!(number(".round-00000012.state.new"), None);
-        assert_eq!(number("round-x.state"), None);
-    }
+    ledger::hex(&hash.finalize())
 }

@@ -3,7 +3,9 @@
 //!
 //! | module         | what it is                                                              |
 //! |----------------|-------------------------------------------------------------------------|
-//! | [`run`]        | a run is a folder: begun, resumed, ended                                |
+//! | [`run`]        | a run: begun, resumed after any crash, ended                            |
+//! | [`home`]       | where a run lives: a folder, or wherever a server keeps it              |
+//! | [`secrets`]    | what a run keeps from everybody, wherever that is kept                  |
 //! | [`round`]      | the loop: open this file first                                          |
 //! | [`config`]     | what a run is, as a person writes it                                    |
 //! | [`plan`]       | everything that was decided before the first round, from one place      |
@@ -15,9 +17,8 @@
 //! | [`test_sets`]  | the same of text files and stores that are not trained on                |
 //! | [`fleet`]      | who takes part in a round, and how their sum comes about                |
 //! | [`engine`]     | who computes what users learn                                           |
-//! | [`checkpoint`] | the state of a run as a file                                           |
+//! | [`checkpoint`] | the state of a run as safetensors                                      |
 //! | [`model_folder`] | models on disk                                                       |
-//! | [`heads`]      | heads of a ledger that lie beside it, and whether it is theirs          |
 //! | [`learners`]   | which learners there are                                                |
 //! | [`ledger_file`] | a ledger in a file, with what belongs to it beside it                 |
 //! | [`metrics`]    | what a run measures, as the lines of its files                          |
@@ -34,7 +35,7 @@ pub mod engine;
 pub mod evaluate;
 pub mod fleet;
 pub mod forecast;
-pub mod heads;
+pub mod home;
 pub mod learners;
 pub mod ledger_file;
 pub mod metrics;
@@ -48,6 +49,7 @@ pub mod propose;
 pub mod randomness;
 pub mod round;
 pub mod run;
+pub mod secrets;
 pub mod sweep;
 pub mod test_sets;
 pub mod vocabulary_ledger;

@@ -12,7 +12,7 @@
 //! cohorts that do not crash. Where it was to be added up securely, its users may have sent what they have: then it has failed,
 //! and the next attempt has other users.
 
-use crate::ledger_file::{FileShelf, Place};
+use crate::secrets::{Secrets, VaultShelf};
 use ledger::LedgerError;
 use privacy::{
     rng::{NoRandomness, SimulationKey},
@@ -44,7 +44,7 @@ pub struct RunRandomness(Kind);
 #[derive(Debug)]
 enum Kind {
     Simulated(SimulationKey),
-    Secret(Box<SecretSteps<FileShelf>>),
+    Secret(Box<SecretSteps<VaultShelf>>),
     Over,
 }
 
@@ -64,12 +64,12 @@ impl RunRandomness {
         Self(Kind::Simulated(key))
     }
 
-    /// Secret noise, with keys in the secrets of a ledger whose last release with noise of its own is known.
+    /// Secret noise, with keys in the secrets of a run whose last release with noise of its own is known.
     ///
     /// # Errors
     /// When the keys do not fit the ledger.
-    pub fn secret(place: &Place, last: Option<LastStep>) -> Result<Self, LedgerError> {
-        Ok(Self(Kind::Secret(Box::new(place.step_keys(last)?))))
+    pub fn secret(secrets: &Secrets, last: Option<LastStep>) -> Result<Self, LedgerError> {
+        Ok(Self(Kind::Secret(Box::new(secrets.step_keys(last)?))))
     }
 
     /// Of a run that has ended.

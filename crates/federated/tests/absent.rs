@@ -4,6 +4,7 @@
 
 mod workshop;
 
+use keyhush_federated::home::{MODEL_FOLDER, RunFolder};
 use std::fs;
 
 use corpus::origin::Origin;
@@ -13,7 +14,7 @@ use keyhush_federated::{
         Engine, EngineError, Summed, Users, drawn,
         secure::{SecureTask, Secured},
     },
-    run::{MODEL_FOLDER, Run},
+    run::Run,
 };
 use privacy::stages::{Contribution, Update};
 use workshop::{ADAPTIVE, ARRIVAL, Told, all, means, plan, reads, step, store, threads, whole, with};
@@ -59,7 +60,7 @@ fn p9_users_who_are_not_there_send_no_clip_bit() {
     let population = opened.population(plan.ledger.unit).unwrap();
     let mut engine = Watched { inner: threads(&plan, &opened), users: population.users(), told: Vec::new() };
     let path = folder.path().join("run");
-    let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
+    let mut run = Run::begin(RunFolder::at(&path), &plan, &opened, means()).unwrap();
     let mut seen = 0;
     for _ in 0..plan.rounds {
         let done = step(&mut run, &plan, &opened, &path, &mut engine).unwrap().done.unwrap();
@@ -136,7 +137,7 @@ fn p19_a_noised_sum_is_shifted_back_by_as_many_as_survived() {
     let folder = tempfile::tempdir().unwrap();
     for survivors in [40, 35] {
         let path = folder.path().join(survivors.to_string());
-        let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
+        let mut run = Run::begin(RunFolder::at(&path), &plan, &opened, means()).unwrap();
         let before = run.state().model.clone();
         step(&mut run, &plan, &opened, &path, &mut Silent { survivors }).unwrap();
         let moved: Vec<f64> = run.state().model.iter().zip(&before).map(|(now, then)| f64::from(now - then)).collect();

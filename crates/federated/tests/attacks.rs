@@ -3,6 +3,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
+use keyhush_federated::home::{LEDGER_FILE, Records, RunFolder};
 use std::{
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt},
@@ -16,7 +17,7 @@ use keyhush_federated::{
     engine::{self, Engine, EngineError, Means, Summed, Users},
     fleet::{Stop, simulated},
     plan::Plan,
-    run::{self, Kept, LEDGER_FILE, Opened, Over, Run, RunError, Step},
+    run::{self, Kept, Opened, Over, Run, RunError, Step},
 };
 use ledger::{Body, Ended, LedgerError};
 use lm::kernels::KernelPath;
@@ -134,11 +135,11 @@ impl Story {
     }
 
     fn begin(&self, name: &str) -> Run<'_> {
-        Run::begin(&self.path(name), &self.plan, &self.opened, means()).unwrap()
+        Run::begin(RunFolder::at(&self.path(name)), &self.plan, &self.opened, means()).unwrap()
     }
 
     fn resume(&self, name: &str) -> Result<Run<'_>, RunError> {
-        Run::resume(&self.path(name), &self.plan, &self.opened, means())
+        Run::resume(RunFolder::at(&self.path(name)), &self.plan, &self.opened, means())
     }
 
     /// Users who are trained, and a book of them.
@@ -150,7 +151,7 @@ impl Story {
     /// One step of the run in a folder.
     fn step(&self, name: &str, run: &mut Run<'_>, engine: &mut Watching<'_>) -> Result<Step, RunError> {
         let population = self.opened.population(self.plan.ledger.unit).unwrap();
-        let place = run::place(&self.path(name));
+        let place = RunFolder::at(&self.path(name)).secrets();
         run.step(&mut simulated::of(&self.plan, population.as_ref(), Box::new(engine), place), &Stop::new())
     }
 
@@ -400,7 +401,7 @@ fn p23_no_file_tells_how_long_a_round_took() {
         let meta = fs::metadata(file).unwrap();
         assert_eq!((meta.mtime() % DAY, meta.mtime_nsec()), (0, 0), "{}", file.display());
     }
-    assert!(Kept::read(&folder).unwrap().timing.is_empty(), "pages would show where the time went");
+    assert!(Kept::read(&RunFolder::at(&folder)).unwrap().timing.is_empty(), "pages would show where the time went");
 }
 
 /// An edited learning rate once was a warning, and with --quiet not even that.
@@ -417,7 +418,8 @@ fn p21_a_run_goes_on_with_its_settings_or_not_at_all() {
         ("server.learning_rate=0.1", "server.learning_rate was 0.5 and is 0.1"),
     ] {
         let other = Story::new(&[set]);
-        let error = Run::resume(&story.path("run"), &other.plan, &other.opened, means()).map(drop).unwrap_err();
+        let error =
+            Run::resume(RunFolder::at(&story.path("run")), &other.plan, &other.opened, means()).map(drop).unwrap_err();
         assert!(matches!(error, RunError::SettingsChanged { .. }), "{set}: {error}");
         assert!(error.to_string().contains(says), "{set}: {error}");
     }
@@ -485,7 +487,7 @@ fn p20_a_run_can_be_ended_with_its_ledger_alone() {
     drop(run);
     fs::remove_dir_all(story.path("run/checkpoints")).unwrap();
     fs::remove_file(story.path("run/config.toml")).unwrap();
-    let statement = run::end_without_model(&story.path("run")).unwrap();
+    let statement = run::end_without_model(&RunFolder::at(&story.path("run"))).unwrap();
     assert_eq!(statement.ledger.closing.unwrap().because, Ended::ByHand);
     assert_eq!(files(&story.path("run/secret")), [story.secret("run", ".signing-key")]);
     assert!(story.path("run/statement.md").is_file());
@@ -518,11 +520,11 @@ fn p21_a_run_goes_on_from_where_it_started_or_not_at_all() {
     drop(run);
     copy(&models[1], &public);
     let opened = Opened::new(&story.plan.config).unwrap();
-    let error = Run::resume(&story.path("run"), &story.plan, &opened, means()).map(drop).unwrap_err();
+    let error = Run::resume(RunFolder::at(&story.path("run")), &story.plan, &opened, means()).map(drop).unwrap_err();
     assert!(matches!(error, RunError::StartChanged), "{error}");
     copy(&models[0], &public);
     let opened = Opened::new(&story.plan.config).unwrap();
-    assert!(Run::resume(&story.path("run"), &story.plan, &opened, means()).is_ok());
+    assert!(Run::resume(RunFolder::at(&story.path("run")), &story.plan, &opened, means()).is_ok());
     // A run that is not over cannot be started from: what it costs is not known.
     let open = Story::new(&[]);
     drop(open.begin("run"));

@@ -4,12 +4,13 @@
 
 mod workshop;
 
+use keyhush_federated::home::{LEDGER_FILE, MODEL_FOLDER, STATEMENT_JSON};
 use std::fs;
 
 use corpus::origin::Origin;
 use keyhush_federated::{
     plan::BEFORE,
-    run::{LEDGER_FILE, MODEL_FOLDER, Opened, RunError, STATEMENT_JSON},
+    run::{Opened, RunError},
 };
 use ledger::{LedgerError, statement::Statement};
 use privacy::PrivacyEvent;

@@ -3,6 +3,7 @@
 
 mod workshop;
 
+use keyhush_federated::home::RunFolder;
 use std::{
     path::{Path, PathBuf},
     slice,
@@ -55,7 +56,7 @@ fn p15_a_run_that_went_on_after_it_was_counted_is_counted_whole_and_once() {
     let folder = tempfile::tempdir().unwrap();
     let [done, other] = sweep(folder.path());
     let (plan, opened) = plan(&[]);
-    let mut run = Run::resume(&done, &plan, &opened, means()).unwrap();
+    let mut run = Run::resume(RunFolder::at(&done), &plan, &opened, means()).unwrap();
     let cost = |run: &Run<'_>| {
         let event = run.ledger().guaranteed_sweep_event().unwrap();
         plan.ledger.accountant.judge(&event, plan.ledger.delta).unwrap().epsilon.get()
@@ -94,12 +95,12 @@ fn p22_a_run_of_a_sweep_cannot_be_taken_by_itself() {
     let [one, other, begun] = ["one", "other", "begun"].map(|name| folder.path().join(name));
     undecided(&one, &[], &mut Idle::default());
     undecided(&other, &OTHER, &mut Idle::default());
-    run::belongs_to_a_sweep(&begun).unwrap();
+    run::belongs_to_a_sweep(&RunFolder::at(&begun)).unwrap();
     let (plan, opened) = plan(&["noise_seed=9"]);
-    drop(Run::begin(&begun, &plan, &opened, means()).unwrap());
+    drop(Run::begin(RunFolder::at(&begun), &plan, &opened, means()).unwrap());
     for path in [&one, &other, &begun] {
-        assert!(run::is_undecided(path) && run::stated(path).is_none());
-        let error = run::end_without_model(path).err().unwrap();
+        assert!(run::is_undecided(&RunFolder::at(path)).unwrap() && run::stated(&RunFolder::at(path)).is_none());
+        let error = run::end_without_model(&RunFolder::at(path)).err().unwrap();
         assert!(matches!(error, RunError::Undecided { .. }), "{error}");
         assert!(!ledger(path).is_closed(), "it is left as it was");
     }
@@ -110,8 +111,12 @@ fn p22_a_run_of_a_sweep_cannot_be_taken_by_itself() {
     assert!(matches!(error, RunError::Undecided { .. }), "{error}");
     choice::record(&one, slice::from_ref(&other), means()).unwrap();
     for path in [&one, &other] {
-        assert!(!run::is_undecided(path) && run::stated(path).is_some() && ledger(path).is_closed());
-        run::belongs_to_a_sweep(path).unwrap();
-        assert!(!run::is_undecided(path), "what is decided stays decided");
+        assert!(
+            !run::is_undecided(&RunFolder::at(path)).unwrap()
+                && run::stated(&RunFolder::at(path)).is_some()
+                && ledger(path).is_closed()
+        );
+        run::belongs_to_a_sweep(&RunFolder::at(path)).unwrap();
+        assert!(!run::is_undecided(&RunFolder::at(path)).unwrap(), "what is decided stays decided");
     }
 }

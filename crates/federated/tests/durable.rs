@@ -73,7 +73,9 @@ fn a_checkpoint_is_synced_before_it_has_its_name_and_before_vectors_go() {
         .iter()
         .enumerate()
         .filter_map(|(at, did)| match did {
-            Did::Renamed(from, to) if to.ends_with(".state") => Some((at, from, to)),
+            Did::Renamed(from, to) if to.ends_with(".safetensors") && to.contains("checkpoints") => {
+                Some((at, from, to))
+            }
             _ => None,
         })
         .collect();

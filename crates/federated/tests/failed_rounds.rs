@@ -4,6 +4,7 @@
 
 mod workshop;
 
+use keyhush_federated::home::{RunFolder, STATEMENT_FILE};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -24,7 +25,7 @@ use keyhush_federated::{
         RoundError,
         attempts::{MOST_FAILED_ATTEMPTS, MOST_INTERRUPTIONS},
     },
-    run::{Kept, Run, RunError, STATEMENT_FILE, end_without_model},
+    run::{Kept, Run, RunError, end_without_model},
 };
 use ledger::{Basis, FailureReason};
 use secagg::server::RoundFailure;
@@ -119,7 +120,7 @@ fn through(folder: &Path, set: &[&str], fleet: &mut Scripted) {
     let (plan, opened) = plan(set);
     loop {
         let begin = if folder.exists() { Run::resume } else { Run::begin };
-        let mut run = begin(folder, &plan, &opened, means()).unwrap();
+        let mut run = begin(RunFolder::at(folder), &plan, &opened, means()).unwrap();
         for number in 0.. {
             assert!(number < 40, "it does not get on");
             match step(&mut run, &plan, &opened, folder, fleet) {
@@ -252,7 +253,7 @@ fn p21_a_sampled_plan_goes_on_after_a_round_that_failed() {
 
         let read = |name: &str| fs::read_to_string(run.join(name)).unwrap();
         assert!(read(METRICS_FILE).lines().last().unwrap().contains(r#""failed_attempts":2"#));
-        let kept = Kept::read(&run).unwrap();
+        let kept = Kept::read(&RunFolder::at(&run)).unwrap();
         assert!(kept.sentence.contains("2 of which came to nothing"), "{}", kept.sentence);
         let failed = kept.failed.iter().map(|failed| (failed.round, failed.reason, failed.passed_over));
         assert!(failed.eq([(1, FailureReason::NotWhole, true), (3, FailureReason::Interrupted, true)]));
@@ -297,7 +298,7 @@ fn p24_a_run_in_which_nobody_is_left_ends_as_planned() {
     let (plan, opened) = plan(&set);
     let mut devices = workshop::threads(&plan, &opened);
     let path = folder.path().join("run");
-    let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
+    let mut run = Run::begin(RunFolder::at(&path), &plan, &opened, means()).unwrap();
     let mut next = |engine: &mut dyn Engine| step(&mut run, &plan, &opened, &path, engine).unwrap();
     assert!(next(devices.as_mut()).done.is_some());
     assert!(next(&mut Scripted::new(&[(0, Fate::Fails)])).failed.is_some());
@@ -318,7 +319,7 @@ fn a_round_that_failed_changes_nothing_else() {
     whole(&folder.path().join("all"), &set, &mut all);
     let (plan, opened) = plan(&set);
     let path = folder.path().join("failing");
-    let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
+    let mut run = Run::begin(RunFolder::at(&path), &plan, &opened, means()).unwrap();
     let mut models = vec![run.state().model.clone()];
     loop {
         let step = step(&mut run, &plan, &opened, &path, &mut failing).unwrap();
@@ -384,7 +385,7 @@ fn p21_the_seed_of_a_cohort_that_failed_is_erased() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run");
         let (plan, opened) = plan(&set);
-        let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
+        let mut run = Run::begin(RunFolder::at(&path), &plan, &opened, means()).unwrap();
         let seed = || fs::read_to_string(path.join("secret/ledger.jsonl.cohort-seed")).unwrap();
         let mut next = |fates: &[(usize, Fate)]| {
             step(&mut run, &plan, &opened, &path, &mut Scripted::new(fates)).map(|step| step.failed)
@@ -406,7 +407,7 @@ fn a_round_that_is_passed_over_is_kept() {
     some(&path, &with(&[&SECURE, &["checkpoint.every=2"]]), 2, &mut Scripted::new(&[(1, Fate::Fails)]));
     let names = fs::read_dir(path.join("checkpoints")).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
     let names: BTreeSet<String> = names.collect();
-    assert!(names.contains("round-00000002.state"), "{names:?}");
+    assert!(names.contains("round-00000002.safetensors"), "{names:?}");
 }
 
 /// Attempts of a step are bounded, and a run that stopped for it stays stopped: nobody is asked any more.
@@ -419,7 +420,7 @@ fn attempts_at_a_round_are_bounded() {
     let (plan, opened) = plan(&set);
     for _ in 0..2 {
         let begin = if path.exists() { Run::resume } else { Run::begin };
-        let mut run = begin(&path, &plan, &opened, means()).unwrap();
+        let mut run = begin(RunFolder::at(&path), &plan, &opened, means()).unwrap();
         let error = loop {
             if let Err(error) = step(&mut run, &plan, &opened, &path, &mut fleet) {
                 break error;
@@ -443,7 +444,7 @@ fn interruptions_are_said_and_bounded() {
         let (plan, opened) = plan(&set);
         some(&path, &set, 1, &mut fleet);
         for times in 0..MOST_INTERRUPTIONS + 2 {
-            let mut run = Run::resume(&path, &plan, &opened, means()).unwrap();
+            let mut run = Run::resume(RunFolder::at(&path), &plan, &opened, means()).unwrap();
             let mut next = || step(&mut run, &plan, &opened, &path, &mut fleet);
             if (1..=MOST_INTERRUPTIONS).contains(&times) {
                 let failed = next().unwrap().failed.unwrap().to_string();
@@ -457,7 +458,7 @@ fn interruptions_are_said_and_bounded() {
         assert!(failed.iter().all(|f| f.2 == FailureReason::Interrupted));
         assert_eq!((failed[0].0, failed[failed.len() - 1].0), (first, last));
         // It can be ended with what it has.
-        Run::resume(&path, &plan, &opened, means()).unwrap().finish().unwrap();
+        Run::resume(RunFolder::at(&path), &plan, &opened, means()).unwrap().finish().unwrap();
         assert!(ledger(&path).is_closed());
     }
 }
@@ -472,11 +473,11 @@ fn p24_an_attempt_that_nobody_asks_for_again_is_recorded_when_the_run_ends() {
         let (plan, opened) = plan(&set);
         let mut engine = Scripted::new(&[(1, Fate::Breaks)]);
         some(&path, &set, 1, &mut engine);
-        let mut run = Run::resume(&path, &plan, &opened, means()).unwrap();
+        let mut run = Run::resume(RunFolder::at(&path), &plan, &opened, means()).unwrap();
         step(&mut run, &plan, &opened, &path, &mut engine).unwrap_err();
         drop(run);
         assert!(failures(&path).is_empty());
-        let mut run = Run::resume(&path, &plan, &opened, means()).unwrap();
+        let mut run = Run::resume(RunFolder::at(&path), &plan, &opened, means()).unwrap();
         run.finish().unwrap();
         assert!(run.warnings().iter().any(|said| said.contains("the program ended in the midst of it")));
         drop(run);
@@ -502,9 +503,9 @@ fn p24_a_damaged_note_of_an_attempt_stops_a_run() {
     some(&path, &SECURE, 2, &mut Scripted::default());
     fs::write(path.join("secret/ledger.jsonl.attempt"), "{").unwrap();
     let (plan, opened) = plan(&SECURE);
-    let error = Run::resume(&path, &plan, &opened, means()).err().unwrap().to_string();
+    let error = Run::resume(RunFolder::at(&path), &plan, &opened, means()).err().unwrap().to_string();
     assert!(error.contains("ledger.jsonl.attempt is damaged") && error.contains("--without-model"), "{error}");
-    end_without_model(&path).unwrap();
+    end_without_model(&RunFolder::at(&path)).unwrap();
     assert!(ledger(&path).is_closed() && !path.join("secret/ledger.jsonl.attempt").exists());
 }
 
@@ -517,7 +518,7 @@ fn p6_a_run_stops_before_it_breaks_a_limit() {
     let mut fleet = Scripted::new(&[(2, Fate::Fails)]);
     let (plan, opened) = plan(&set);
     let path = folder.path().join("run");
-    let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
+    let mut run = Run::begin(RunFolder::at(&path), &plan, &opened, means()).unwrap();
     let error = loop {
         if let Err(error) = step(&mut run, &plan, &opened, &path, &mut fleet) {
             break error.to_string();
@@ -530,9 +531,9 @@ fn p6_a_run_stops_before_it_breaks_a_limit() {
     assert_eq!(asked.len(), 240);
     // Nobody was asked for what could not be attempted, so the ledger says nothing of it, however often it is tried.
     drop(run);
-    let mut run = Run::resume(&path, &plan, &opened, means()).unwrap();
+    let mut run = Run::resume(RunFolder::at(&path), &plan, &opened, means()).unwrap();
     assert!(step(&mut run, &plan, &opened, &path, &mut fleet).is_err());
     drop(run);
-    Run::resume(&path, &plan, &opened, means()).unwrap().finish().unwrap();
+    Run::resume(RunFolder::at(&path), &plan, &opened, means()).unwrap().finish().unwrap();
     assert_eq!(failures(&path), [(2, 0, FailureReason::NotWhole)]);
 }

@@ -4,13 +4,14 @@
 
 mod workshop;
 
+use keyhush_federated::home::{LEDGER_FILE, MODEL_FOLDER, RunFolder};
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
 use corpus::origin::Origin;
-use keyhush_federated::run::{LEDGER_FILE, MODEL_FOLDER, Run, RunError};
+use keyhush_federated::run::{Run, RunError};
 use workshop::{ADAPTIVE, Idle, all, ledger, means, plan, reads, some, started_from, step, store, whole, with};
 
 /// Where released vectors are kept.
@@ -30,7 +31,7 @@ fn p13_what_could_not_be_recorded_moves_nothing() {
     for (name, set) in [("seeded", vec![]), ("secret", vec!["noise_seed="])] {
         let path = folder.path().join(name);
         let (plan, opened) = plan(&with(&[&ADAPTIVE, &momentum, &set]));
-        let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
+        let mut run = Run::begin(RunFolder::at(&path), &plan, &opened, means()).unwrap();
         for _ in 0..3 {
             step(&mut run, &plan, &opened, &path, &mut Idle::default()).unwrap();
         }
@@ -64,7 +65,7 @@ fn p17_a_ledger_older_than_the_checkpoint_is_refused() {
     let old = copy_of_ledger(&path);
     some(&path, &[], 2, &mut Idle::default());
     let (plan, opened) = plan(&[]);
-    let refused = || Run::resume(&path, &plan, &opened, means()).err();
+    let refused = || Run::resume(RunFolder::at(&path), &plan, &opened, means()).err();
     assert!(refused().is_none());
     fs::remove_dir_all(path.join(VECTORS)).unwrap();
     fs::create_dir(path.join(VECTORS)).unwrap();
@@ -86,7 +87,7 @@ fn p21_a_run_does_not_go_on_from_another_start() {
     let weights = |folder: &Path| folder.join(MODEL_FOLDER).join("model.safetensors");
     fs::copy(weights(&second), weights(&first)).unwrap();
     let (plan, opened) = plan(&set);
-    let error = Run::resume(&run, &plan, &opened, means()).err().unwrap();
+    let error = Run::resume(RunFolder::at(&run), &plan, &opened, means()).err().unwrap();
     assert!(matches!(error, RunError::StartChanged), "{error}");
 }
 
@@ -104,8 +105,8 @@ fn p21_a_run_does_not_go_on_with_another_text_unless_somebody_says_why() {
     some(&run, &set, 2, &mut Idle::default());
     typed(6);
     let (plan, opened) = plan(&set);
-    let error = Run::resume(&run, &plan, &opened, means()).err().unwrap();
+    let error = Run::resume(RunFolder::at(&run), &plan, &opened, means()).err().unwrap();
     assert!(matches!(error, RunError::DataChanged), "{error}");
-    drop(Run::resume_with_changed_data(&run, &plan, &opened, means(), "a correction").unwrap());
+    drop(Run::resume_with_changed_data(RunFolder::at(&run), &plan, &opened, means(), "a correction").unwrap());
     assert_eq!(ledger(&run).data_changes().len(), 1);
 }

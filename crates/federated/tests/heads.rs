@@ -1,6 +1,10 @@
 //! Heads that lie beside a ledger: what a run leaves behind shows that its ledger was cut, its witness with it.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
+use keyhush_federated::home::{
+    LEDGER_FILE, Records, RunFolder,
+    heads::{self, HeadsError},
+};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -11,9 +15,8 @@ use keyhush_federated::{
     config::Document,
     engine::{self, Means},
     fleet::{Stop, simulated},
-    heads::{self, HeadsError},
     plan::Plan,
-    run::{self, LEDGER_FILE, Opened, Run, RunError},
+    run::{Opened, Run, RunError},
 };
 use ledger::{Head, LedgerError};
 use lm::kernels::KernelPath;
@@ -47,8 +50,8 @@ impl Done {
         let (plan, opened) = plan();
         let population = opened.population(plan.ledger.unit).unwrap();
         let engine = engine::of(&plan.local, opened.learner(), MEANS()).unwrap();
-        let mut fleet = simulated::of(&plan, population.as_ref(), engine, run::place(folder.path()));
-        let mut run = Run::begin(folder.path(), &plan, &opened, MEANS()).unwrap();
+        let mut fleet = simulated::of(&plan, population.as_ref(), engine, RunFolder::at(folder.path()).secrets());
+        let mut run = Run::begin(RunFolder::at(folder.path()), &plan, &opened, MEANS()).unwrap();
         while run.step(&mut fleet, &Stop::new()).unwrap().over.is_none() {}
         run.finish().unwrap();
         Self(folder)
@@ -78,7 +81,7 @@ impl Done {
 
     fn resume(&self) -> Result<(), RunError> {
         let (plan, opened) = plan();
-        Run::resume(self.0.path(), &plan, &opened, MEANS()).map(drop)
+        Run::resume(RunFolder::at(self.0.path()), &plan, &opened, MEANS()).map(drop)
     }
 }
 
@@ -92,7 +95,7 @@ fn p17_everything_that_a_run_leaves_behind_holds_its_head() {
     let found = heads::check(&run.ledger()).unwrap();
     let names: Vec<String> =
         found.iter().map(|shown| shown.place.strip_prefix(run.0.path()).unwrap().display().to_string()).collect();
-    for name in ["statement.json", "model", "ledger.jsonl.head", "checkpoints/round-00000006.state"] {
+    for name in ["statement.json", "model", "ledger.jsonl.head", "checkpoints/round-00000006.safetensors"] {
         assert!(names.iter().any(|n| n == name), "{name}: {names:?}");
         // The last checkpoint is written before the ledger is closed.
         let behind = u64::from(name.starts_with("checkpoints"));

@@ -4,6 +4,7 @@
 
 mod workshop;
 
+use keyhush_federated::home::{MODEL_FOLDER, STATEMENT_FILE};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -18,7 +19,7 @@ use keyhush_federated::{
     learners::{self, LEARNERS},
     metrics::METRICS_FILE,
     model_folder,
-    run::{MODEL_FOLDER, Opened, STATEMENT_FILE},
+    run::Opened,
 };
 use lm::{folder::Weights, model::config::ModelConfig, tokenizer::Rules, vocabulary::Vocabulary};
 use serde_json::Value;

@@ -47,7 +47,7 @@ fn victim() {
     if std::env::var(EARLY).is_ok() {
         drop(ledger);
         let store = AcknowledgesTooEarly { store: FileStore::open(&place).unwrap(), late: None, head: None };
-        release(&mut Ledger::open(store, Some(place.signing_key().unwrap()), &[]).unwrap(), steps, record);
+        release(&mut Ledger::open(store, Some(place.secrets().signing_key().unwrap()), &[]).unwrap(), steps, record);
     } else {
         release(&mut ledger, steps, record);
     }
@@ -108,6 +108,9 @@ impl LedgerStore for AcknowledgesTooEarly {
     }
     fn begun_attempt(&self) -> Result<Option<BegunAttempt>, LedgerError> {
         self.store.begun_attempt()
+    }
+    fn forget_attempt(&mut self) -> Result<(), LedgerError> {
+        self.store.forget_attempt()
     }
     fn head(&self) -> Result<Head, LedgerError> {
         self.head.map_or_else(|| self.store.head(), Ok)

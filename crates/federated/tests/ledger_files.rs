@@ -231,7 +231,7 @@ fn p17_closing_destroys_the_key_of_the_pseudonyms() {
     let run = Run::of(2);
     let (mut ledger, key) = run.place().open(&[]).unwrap();
     assert!(key.is_some());
-    let destroyed = run.place().destroy_pseudonym_key().unwrap();
+    let destroyed = run.place().secrets().destroy_pseudonym_key().unwrap();
     assert!(!run.folder.path().join("secret/ledger.jsonl.pseudonym-key").exists());
     let _ = ledger.close(Ended::PlanDone, destroyed, NoiseDestroyed::assertion(), 5).unwrap();
     drop(ledger);
@@ -240,7 +240,7 @@ fn p17_closing_destroys_the_key_of_the_pseudonyms() {
     // Who was the same person can still be told, and that is all.
     let observed = ledger.verify(&[], None).unwrap().observed["model"];
     assert_eq!((observed.max_participations, observed.min_separation.unwrap().as_rounds_between()), (2, 0));
-    assert!(run.place().destroy_pseudonym_key().is_ok(), "again, after a crash");
+    assert!(run.place().secrets().destroy_pseudonym_key().is_ok(), "again, after a crash");
 }
 
 #[test]
@@ -354,13 +354,13 @@ proptest! {
 fn p21_a_cohort_has_one_seed() {
     let run = Run::of(1);
     let place = run.place();
-    let seed = |round| place.cohort_seed(round).map(|key| *key.secret_bytes());
+    let seed = |round| place.secrets().cohort_seed(round).map(|key| *key.secret_bytes());
     let first = seed(5).unwrap();
     assert_eq!(seed(5).unwrap(), first);
     assert!(matches!(seed(4), Err(LedgerError::SecretAhead { kept: 5, asked: 4, .. })));
-    place.settle_cohort_seed(5).unwrap();
+    place.secrets().settle_cohort_seed(5).unwrap();
     assert_eq!(seed(5).unwrap(), first, "round 5 is not recorded");
-    place.settle_cohort_seed(6).unwrap();
+    place.secrets().settle_cohort_seed(6).unwrap();
     assert_ne!(seed(5).unwrap(), first, "it was recorded, and its seed is gone");
     assert_ne!(seed(6).unwrap(), first);
 }

@@ -1,6 +1,7 @@
 //! Runs as folders: through every mechanism, killed anywhere and resumed, and what each leaves behind.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
+use keyhush_federated::home::{LEDGER_FILE, MODEL_FOLDER, Records, RunFolder};
 use std::{fs, path::Path};
 
 use keyhush_federated::ledger_file::Place;
@@ -16,7 +17,7 @@ use keyhush_federated::{
     plan::Plan,
     population::Population,
     price::Meaning,
-    run::{self, Ending, Kept, LEDGER_FILE, MODEL_FOLDER, Opened, Over, Run, RunError},
+    run::{self, Ending, Kept, Opened, Over, Run, RunError},
 };
 use ledger::{Body, ImportKind};
 use lm::{folder::Weights, kernels::KernelPath};
@@ -93,7 +94,7 @@ fn fleet<'a>(
     threads: usize,
 ) -> Simulated<'a> {
     let engine = engine::of(&plan.local, opened.learner(), means(threads)).unwrap();
-    simulated::of(plan, population, engine, run::place(folder))
+    simulated::of(plan, population, engine, RunFolder::at(folder).secrets())
 }
 
 /// A run that nothing happens to.
@@ -101,7 +102,7 @@ fn whole(folder: &Path, set: &[&str], threads: usize) -> Ending {
     let (plan, opened) = plan(set);
     let population = opened.population(plan.ledger.unit).unwrap();
     let mut fleet = fleet(&plan, &opened, population.as_ref(), folder, threads);
-    let mut run = Run::begin(folder, &plan, &opened, means(threads)).unwrap();
+    let mut run = Run::begin(RunFolder::at(folder), &plan, &opened, means(threads)).unwrap();
     while run.step(&mut fleet, &Stop::new()).unwrap().over.is_none() {}
     run.finish().unwrap()
 }
@@ -114,7 +115,7 @@ fn broken(folder: &Path, set: &[&str], lives: &[u64]) -> Vec<String> {
     let mut warnings = Vec::new();
     for (number, steps) in lives.iter().chain([&u64::MAX]).enumerate() {
         let begin = if number == 0 { Run::begin } else { Run::resume };
-        let mut run = begin(folder, &plan, &opened, means(1)).unwrap();
+        let mut run = begin(RunFolder::at(folder), &plan, &opened, means(1)).unwrap();
         warnings.extend(run.warnings().iter().cloned());
         for _ in 0..*steps {
             if run.step(&mut fleet, &Stop::new()).unwrap().over.is_some() {
@@ -204,16 +205,16 @@ fn a_damaged_checkpoint_is_named_and_the_one_before_it_used() {
     let (a, b) = (folder.path().join("a"), folder.path().join("b"));
     whole(&a, &[], 1);
     broken(&b, &[], &[]); // to the end, and then once more from a damaged end
-    let newest = b.join("checkpoints/round-00000011.state");
+    let newest = b.join("checkpoints/round-00000011.safetensors");
     let mut bytes = fs::read(&newest).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(&newest, bytes).unwrap();
     fs::remove_dir_all(b.join(MODEL_FOLDER)).unwrap();
     let (plan, opened) = plan(&[]);
-    let mut run = Run::resume(&b, &plan, &opened, means(1)).unwrap();
+    let mut run = Run::resume(RunFolder::at(&b), &plan, &opened, means(1)).unwrap();
     assert!(
-        run.warnings().iter().any(|w| w.contains("round-00000011.state") && w.contains("damaged")),
+        run.warnings().iter().any(|w| w.contains("round-00000011.safetensors") && w.contains("damaged")),
         "{:?}",
         run.warnings()
     );
@@ -231,8 +232,8 @@ fn without_a_whole_checkpoint_it_says_what_is_wrong_with_each() {
         fs::write(entry.path(), "nothing").unwrap();
     }
     let (plan, opened) = plan(&["checkpoint.every=2"]);
-    let error = Run::resume(&a, &plan, &opened, means(1)).map(|_| ()).unwrap_err().to_string();
-    assert!(error.contains("no checkpoint can be used") && error.contains("round-00000010.state"), "{error}");
+    let error = Run::resume(RunFolder::at(&a), &plan, &opened, means(1)).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("no checkpoint can be used") && error.contains("round-00000010.safetensors"), "{error}");
 }
 
 #[test]
@@ -241,15 +242,15 @@ fn checkpoints_of_other_settings_and_a_shortened_ledger_are_refused() {
     let a = folder.path().join("a");
     whole(&a, &[], 1);
     let (other, opened) = plan(&["privacy.noise_multiplier=0.4"]);
-    assert!(matches!(Run::resume(&a, &other, &opened, means(1)), Err(RunError::OtherPlan { .. })));
-    assert!(matches!(Run::begin(&a, &other, &opened, means(1)), Err(RunError::Taken { .. })));
+    assert!(matches!(Run::resume(RunFolder::at(&a), &other, &opened, means(1)), Err(RunError::OtherPlan { .. })));
+    assert!(matches!(Run::begin(RunFolder::at(&a), &other, &opened, means(1)), Err(RunError::Taken { .. })));
     let nowhere = folder.path().join("nowhere");
-    assert!(matches!(run::settings(&nowhere), Err(RunError::NoRun { .. })));
+    assert!(matches!(run::settings(&RunFolder::at(&nowhere)), Err(RunError::NoRun { .. })));
     let ledger = fs::read_to_string(a.join(LEDGER_FILE)).unwrap();
     let cut: String = ledger.split_inclusive('\n').take(6).collect();
     fs::write(a.join(LEDGER_FILE), cut).unwrap();
     let (same, opened) = plan(&[]);
-    let error = Run::resume(&a, &same, &opened, means(1)).map(|_| ()).unwrap_err();
+    let error = Run::resume(RunFolder::at(&a), &same, &opened, means(1)).map(|_| ()).unwrap_err();
     assert!(matches!(error, RunError::Ledger(_)), "{error}");
 }
 
@@ -285,7 +286,7 @@ fn p13_the_key_is_secret_and_in_no_other_file() {
     let (plan, opened) = plan(&["noise_seed="]);
     let population = opened.population(plan.ledger.unit).unwrap();
     let mut fleet = fleet(&plan, &opened, population.as_ref(), &a, 1);
-    let mut run = Run::begin(&a, &plan, &opened, means(1)).unwrap();
+    let mut run = Run::begin(RunFolder::at(&a), &plan, &opened, means(1)).unwrap();
     (0..5).for_each(|_| _ = run.step(&mut fleet, &Stop::new()).unwrap());
     let key = a.join("secret").join(format!("{LEDGER_FILE}.noise-key"));
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
@@ -322,7 +323,7 @@ fn p14_a_run_stops_before_the_round_that_would_cost_too_much() {
     // It stays over when it is resumed.
     let (plan, opened) = plan(&[&set]);
     let population = opened.population(plan.ledger.unit).unwrap();
-    let mut run = Run::resume(&b, &plan, &opened, means(1)).unwrap();
+    let mut run = Run::resume(RunFolder::at(&b), &plan, &opened, means(1)).unwrap();
     let step = run.step(&mut fleet(&plan, &opened, population.as_ref(), &b, 1), &Stop::new()).unwrap();
     assert!(matches!(step.over, Some(Over::Budget(_))));
 }
@@ -346,7 +347,8 @@ fn p15_a_run_that_starts_from_another_counts_its_cost() {
     assert!((composed / second.metrics.price.epsilon.get() - 1.0).abs() < 1e-6, "the statement and the metrics agree");
     // Under another adjacency it does not compose (rule P2).
     let (tree, opened) = plan(&[&start[..], &ARRIVAL[..], &["privacy.mechanism=tree"]].concat());
-    let refused = Run::begin(&folder.path().join("c"), &tree, &opened, means(1)).map(|_| ()).unwrap_err();
+    let refused =
+        Run::begin(RunFolder::at(&folder.path().join("c")), &tree, &opened, means(1)).map(|_| ()).unwrap_err();
     assert!(refused.to_string().contains("add-or-remove"), "{refused}");
     // A model without a ledger is public, and somebody says why.
     let alone = folder.path().join("alone");
@@ -411,7 +413,7 @@ fn p23_a_simulation_promises_nothing_anywhere() {
     assert!(!text(METRICS_FILE).contains("\"epsilon\"") && !text(METRICS_FILE).contains("\"rho\""));
     let json = serde_json::to_value(&ending).unwrap();
     assert!(json.get("epsilon").is_none() && json["epsilon_if_secret"].is_number(), "{json}");
-    let kept = Kept::read(folder.path()).unwrap();
+    let kept = Kept::read(&RunFolder::at(folder.path())).unwrap();
     assert!(kept.is_simulation() && kept.price().meaning == Meaning::IfSecret);
     assert_eq!((kept.price(), kept.sentence), (ending.price, ending.sentence), "the folder says the same");
 }
@@ -423,7 +425,7 @@ fn p23_secret_noise_on_a_made_up_crowd_protects_nobody_and_says_so() {
     let ending = whole(folder.path(), &["noise_seed="], 1);
     assert!(ending.sentence.contains("made-up users") && ending.sentence.contains("nobody real is protected"));
     let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
-    assert!(Kept::read(folder.path()).unwrap().remark().contains("nobody real is protected"));
+    assert!(Kept::read(&RunFolder::at(folder.path())).unwrap().remark().contains("nobody real is protected"));
     for name in ["statement.md", "model/README.md"] {
         assert!(text(name).contains("nobody real is protected"), "{name}");
     }
@@ -457,7 +459,7 @@ fn p23_a_run_that_is_not_over_states_its_whole_plan() {
     let (plan, opened) = plan(&["noise_seed="]);
     let population = opened.population(plan.ledger.unit).unwrap();
     let mut fleet = fleet(&plan, &opened, population.as_ref(), folder.path(), 1);
-    let mut run = Run::begin(folder.path(), &plan, &opened, means(1)).unwrap();
+    let mut run = Run::begin(RunFolder::at(folder.path()), &plan, &opened, means(1)).unwrap();
     for _ in 0..2 {
         run.step(&mut fleet, &Stop::new()).unwrap();
     }
@@ -473,9 +475,9 @@ fn a_run_goes_on_with_another_build_of_the_program() {
     let folder = tempfile::tempdir().unwrap();
     let (mut older, opened) = plan(&[]);
     older.ledger.software = "keyhush 0.0.1, revision 0123456789ab".into();
-    drop(Run::begin(folder.path(), &older, &opened, means(1)).unwrap());
+    drop(Run::begin(RunFolder::at(folder.path()), &older, &opened, means(1)).unwrap());
     let (plan, opened) = plan(&[]);
-    let run = Run::resume(folder.path(), &plan, &opened, means(1)).unwrap();
+    let run = Run::resume(RunFolder::at(folder.path()), &plan, &opened, means(1)).unwrap();
     assert!(run.warnings().is_empty(), "{:?}", run.warnings());
     assert_eq!(run.ledger().plan().software, older.ledger.software);
 }

@@ -1,6 +1,7 @@
 //! Secure aggregation in a run: the same model, byte for byte, as the plain sum of the survivors; noise that devices add.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
+use keyhush_federated::home::{LEDGER_FILE, MODEL_FOLDER, Records, RunFolder};
 use std::{fs, path::Path};
 
 use keyhush_federated::ledger_file::Place;
@@ -10,7 +11,7 @@ use keyhush_federated::{
     fleet::{Stop, simulated},
     metrics::METRICS_FILE,
     plan::Plan,
-    run::{Ending, LEDGER_FILE, MODEL_FOLDER, Opened, Run, place},
+    run::{Ending, Opened, Run},
 };
 use ledger::{Aggregation, Body, FailureReason};
 use lm::kernels::KernelPath;
@@ -78,8 +79,8 @@ fn run(folder: &Path, set: &[&str], threads: usize) -> Ending {
     let path = KernelPath::best();
     let means = Means { kernels: path, threads };
     let engine = engine::of(&plan.local, opened.learner(), means).unwrap();
-    let mut fleet = simulated::of(&plan, population.as_ref(), engine, place(folder));
-    let mut run = Run::begin(folder, &plan, &opened, means).unwrap();
+    let mut fleet = simulated::of(&plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
+    let mut run = Run::begin(RunFolder::at(folder), &plan, &opened, means).unwrap();
     while run.step(&mut fleet, &Stop::new()).unwrap().over.is_none() {}
     run.finish().unwrap()
 }
@@ -180,8 +181,8 @@ fn a_round_below_the_least_number_fails_and_releases_nothing() {
     let population = opened.population(plan.ledger.unit).unwrap();
     let means = Means { kernels: KernelPath::best(), threads: 2 };
     let engine = engine::of(&plan.local, opened.learner(), means).unwrap();
-    let mut fleet = simulated::of(&plan, population.as_ref(), engine, place(&path));
-    let mut run = Run::begin(&path, &plan, &opened, means).unwrap();
+    let mut fleet = simulated::of(&plan, population.as_ref(), engine, RunFolder::at(&path).secrets());
+    let mut run = Run::begin(RunFolder::at(&path), &plan, &opened, means).unwrap();
     let failed = run.step(&mut fleet, &Stop::new()).unwrap().failed.unwrap();
     assert_eq!((failed.round, failed.reason, failed.passed_over), (0, FailureReason::BelowGoal, true));
     assert_eq!(run.failed(), [failed]);

@@ -4,6 +4,7 @@
 
 mod workshop;
 
+use keyhush_federated::home::{RunFolder, STATEMENT_FILE};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -19,7 +20,7 @@ use keyhush_federated::{
     },
     fleet::Stop,
     plan::Plan,
-    run::{Opened, Run, STATEMENT_FILE, Step},
+    run::{Opened, Run, Step},
 };
 use ledger::FailureReason;
 use privacy::PrivacyEvent;
@@ -55,7 +56,7 @@ fn played(folder: &Path, set: &[&str]) -> (Vec<(u64, Vec<u64>)>, Vec<Step>) {
     let (plan, opened) = plan(set);
     let population = opened.population(plan.ledger.unit).unwrap();
     let mut engine = Asked { inner: threads(&plan, &opened), asked: Vec::new() };
-    let mut run = Run::begin(folder, &plan, &opened, means()).unwrap();
+    let mut run = Run::begin(RunFolder::at(folder), &plan, &opened, means()).unwrap();
     let mut steps = Vec::new();
     let mut fleet = fleet(&plan, population.as_ref(), &mut engine, folder);
     loop {
@@ -249,7 +250,7 @@ fn half_of_the_groups_are_enough_and_fewer_are_not() {
     let (plan, opened) = plan(&set);
     let mut engine = InGroups { fails: vec![1, 2, 4, 5, 7], asked: Vec::new() };
     let path = folder.path().join("run");
-    let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
+    let mut run = Run::begin(RunFolder::at(&path), &plan, &opened, means()).unwrap();
     let mut next = || step(&mut run, &plan, &opened, &path, &mut engine).unwrap();
     assert_eq!(next().done.unwrap().failed_groups.len(), 2);
     assert_eq!(next().failed.unwrap().reason, FailureReason::NotWhole);

@@ -4,6 +4,7 @@
 
 mod workshop;
 
+use keyhush_federated::home::RunFolder;
 use std::{
     collections::{BTreeMap, BTreeSet},
     process::Command,
@@ -126,7 +127,7 @@ fn p13_the_noise_of_devices_is_drawn_from_the_key_of_the_noise_and_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let (plan, opened) = plan(&with(&[&ARRIVAL, &DISTRIBUTED, &["rounds=1"]]));
     let path = folder.path().join("run");
-    let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
+    let mut run = Run::begin(RunFolder::at(&path), &plan, &opened, means()).unwrap();
     step(&mut run, &plan, &opened, &path, &mut Again { inner: threads(&plan, &opened) }).unwrap();
 }
 
@@ -187,7 +188,7 @@ fn p21_users_of_a_run_with_secret_noise_draw_anew_in_every_attempt() {
         let (plan, opened) = plan(&with(&[&ARRIVAL, &set]));
         let (mut engine, path) = (Dying::default(), folder.path().join("run"));
         for begin in [Run::begin, Run::resume] {
-            let mut run = begin(&path, &plan, &opened, means()).unwrap();
+            let mut run = begin(RunFolder::at(&path), &plan, &opened, means()).unwrap();
             assert!((0..2).all(|_| step(&mut run, &plan, &opened, &path, &mut engine).is_err()));
         }
         let distinct: BTreeSet<[u64; 2]> = engine.drawn.iter().copied().collect();
@@ -201,11 +202,11 @@ fn p21_two_copies_of_a_run_do_not_show_that_their_sums_are_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let (plan, opened) = plan(&["noise_seed=", "checkpoint.every=100"]);
     let [one, two] = ["one", "two"].map(|name| folder.path().join(name));
-    drop(Run::begin(&one, &plan, &opened, means()).unwrap());
+    drop(Run::begin(RunFolder::at(&one), &plan, &opened, means()).unwrap());
     let copied = Command::new("cp").arg("-a").args([&one, &two]).status().unwrap();
     assert!(copied.success());
     let [first, second] = [one, two].map(|path| {
-        let mut run = Run::resume(&path, &plan, &opened, means()).unwrap();
+        let mut run = Run::resume(RunFolder::at(&path), &plan, &opened, means()).unwrap();
         step(&mut run, &plan, &opened, &path, &mut Idle::default()).unwrap();
         run.ledger().restore(&plan.phase(0).stream, 0).unwrap().unwrap().values().to_vec()
     });

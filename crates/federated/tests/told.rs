@@ -3,6 +3,7 @@
 
 mod workshop;
 
+use keyhush_federated::home::RunFolder;
 use std::collections::BTreeMap;
 
 use device::round::Task;
@@ -112,7 +113,7 @@ fn p9_the_fraction_under_the_clip_is_of_the_rounds_planned_users() {
     let (plan, opened) = plan(&with(&[&ADAPTIVE, &exact, &["schedule=[{ from = 3, cohort = 50 }]"]]));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
-    let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
+    let mut run = Run::begin(RunFolder::at(&path), &plan, &opened, means()).unwrap();
     for _ in 0..6 {
         step(&mut run, &plan, &opened, &path, &mut Content).unwrap();
         assert_eq!(run.state().fraction_below_clip, Some(1.0), "after round {}", run.state().round);
@@ -144,7 +145,7 @@ fn p24_the_terms_of_a_secure_round_name_its_task_and_model() {
         let (plan, opened) = plan(&with(&[&secagg, set]));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run");
-        let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
+        let mut run = Run::begin(RunFolder::at(&path), &plan, &opened, means()).unwrap();
         let mut engine = Refusing::default();
         assert!(step(&mut run, &plan, &opened, &path, &mut engine).is_err());
         let terms = engine.offered.remove(0);

@@ -4,6 +4,7 @@
 mod workshop;
 
 use device::round::Task;
+use keyhush_federated::home::RunFolder;
 use keyhush_federated::{
     engine::{
         Engine, EngineError, Summed, Users,
@@ -45,7 +46,7 @@ fn p12_a_sum_out_of_bounds_is_a_failed_attempt_and_no_digit_of_it_is_said() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run");
         let (plan, opened) = plan(&with(&[&ARRIVAL, &SECURE, &[noise]]));
-        let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
+        let mut run = Run::begin(RunFolder::at(&path), &plan, &opened, means()).unwrap();
         let (mut engine, mut said) = (Summing(beyond), String::new());
         let end = loop {
             match step(&mut run, &plan, &opened, &path, &mut engine) {
@@ -68,7 +69,7 @@ fn a_wrong_vector_spoils_its_group_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
     let (plan, opened) = plan(&with(&[&ARRIVAL, &SECURE, &["secagg.groups=4", "secagg.corrupted=0.05"]]));
-    let mut run = Run::begin(&path, &plan, &opened, means()).unwrap();
+    let mut run = Run::begin(RunFolder::at(&path), &plan, &opened, means()).unwrap();
     let mut calls = 0;
     let mut engine = Summing(|secure: &SecureTask<'_>| {
         calls += 1;

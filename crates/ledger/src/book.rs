@@ -275,6 +275,7 @@ impl<S: LedgerStore> Ledger<S> {
     ) -> Result<Receipt, LedgerError> {
         let body = Body::Closing(Closing { because, noise_destroyed: true, pseudonym_key_destroyed: true });
         self.admit(&body)?;
+        self.store.forget_attempt()?;
         self.append(body, time, Attached::default())
     }
 

@@ -67,6 +67,12 @@ pub trait LedgerStore {
     /// When it cannot be read.
     fn begun_attempt(&self) -> Result<Option<BegunAttempt>, LedgerError>;
 
+    /// Forgets the attempt that was begun last: the ledger is about to be closed.
+    ///
+    /// # Errors
+    /// When it must be taken to be there still.
+    fn forget_attempt(&mut self) -> Result<(), LedgerError>;
+
     /// The head that is durable now.
     ///
     /// # Errors
@@ -136,6 +142,11 @@ impl LedgerStore for MemoryStore {
 
     fn begun_attempt(&self) -> Result<Option<BegunAttempt>, LedgerError> {
         Ok(self.begun.clone())
+    }
+
+    fn forget_attempt(&mut self) -> Result<(), LedgerError> {
+        self.begun = None;
+        Ok(())
     }
 
     fn head(&self) -> Result<Head, LedgerError> {

@@ -18,12 +18,11 @@ use crc32c::crc32c;
 use durable::files::{self, FileError};
 use federated::{
     metrics::{
-        METRICS_FILE, Metric, Metrics, Timing,
+        METRICS_FILE, Metric, Metrics, TIMING_FILE, Timing,
         registry::{Absent, METRICS},
         training::{EPSILON, RHO},
     },
     price::Meaning,
-    run,
 };
 
 use crate::run::time::seconds;
@@ -38,7 +37,8 @@ pub const EVENTS_FILE: &str = "events.out.tfevents.keyhush";
 pub fn write(folder: &Path, started: u64) -> Result<(), FileError> {
     let metrics: Vec<Metrics> = files::read_whole_lines(&folder.join(METRICS_FILE))?;
     let path = folder.join(EVENTS_FILE);
-    save(&path, &events(&metrics, &run::timing(folder)?, started as f64)).map_err(files::failed("write", &path))
+    let timing: Vec<Timing> = files::read_whole_lines(&folder.join(TIMING_FILE))?;
+    save(&path, &events(&metrics, &timing, started as f64)).map_err(files::failed("write", &path))
 }
 
 /// The content of the file: an event for every evaluation. `started` is when the run was created, in seconds since 1970;

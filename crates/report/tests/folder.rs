@@ -1,6 +1,7 @@
 //! Pages of real runs, from their folders alone: while they go on, when they are over, and when only files are left.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
+use federated::home::{MODEL_FOLDER, Records, RunFolder};
 use std::{fs, path::Path};
 
 use federated::{
@@ -9,7 +10,7 @@ use federated::{
     fleet::{Stop, simulated},
     metrics::{METRICS_FILE, TIMING_FILE},
     plan::Plan,
-    run::{MODEL_FOLDER, Opened, Run, place},
+    run::{Opened, Run},
 };
 use keyhush_report::{ReportError, run, tensorboard};
 use lm::kernels::KernelPath;
@@ -69,8 +70,8 @@ fn shown(folder: &Path, set: &[&str], rounds: usize) -> (String, Vec<Vec<u8>>) {
     let means = Means { kernels: KernelPath::best(), threads: 1 };
     let population = opened.population(plan.ledger.unit).unwrap();
     let engine = engine::of(&plan.local, opened.learner(), means).unwrap();
-    let mut fleet = simulated::of(&plan, population.as_ref(), engine, place(folder));
-    let mut run = Run::begin(folder, &plan, &opened, means).unwrap();
+    let mut fleet = simulated::of(&plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
+    let mut run = Run::begin(RunFolder::at(folder), &plan, &opened, means).unwrap();
     let (mut over, mut events) = (false, Vec::new());
     for _ in 0..rounds {
         over = run.step(&mut fleet, &Stop::new()).unwrap().over.is_some();

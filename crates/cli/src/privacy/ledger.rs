@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use federated::heads::{self, HeadsError, Shown};
+use federated::home::heads::{self, HeadsError, Shown};
 use federated::ledger_file::{FileStore, Place};
 use ledger::{Head, Ledger, LedgerError};
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
-use federated::heads::{HeadsError, Shown};
+use federated::home::heads::{HeadsError, Shown};
 use ledger::{
     Basis, Ended, Verification, VerifyingKey,
     statement::{rounded_down, rounded_up},

@@ -3,6 +3,7 @@
 mod ranks;
 mod watch;
 
+use federated::home::{Records, RunFolder, STATEMENT_FILE};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -13,7 +14,7 @@ use federated::{
     metrics::Metrics,
     plan::Plan,
     round::Done,
-    run::{self, Ending, Opened, Run, RunError, STATEMENT_FILE},
+    run::{self, Ending, Opened, Run, RunError},
 };
 use jiff::Timestamp;
 use report::{
@@ -133,7 +134,7 @@ impl Task {
     fn new(args: &TrainArgs) -> anyhow::Result<Self> {
         let means = args.machine.means()?;
         let (config, document, folder) = match args.resume.as_ref().or(args.end.as_ref()) {
-            Some(folder) => (run::settings(folder).map_err(refused)?, None, folder.clone()),
+            Some(folder) => (run::settings(&RunFolder::at(folder)).map_err(refused)?, None, folder.clone()),
             None => {
                 let document = document(args)?;
                 let config = document.config().map_err(|e| of_config(&e))?;
@@ -192,20 +193,20 @@ fn lead(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<()> {
         (None, Some(_), None) => Way::Resume,
         (None, None, _) => Way::Begin,
     };
-    let after = match (run::is_undecided(folder), way) {
+    let after = match (run::is_undecided(&RunFolder::at(folder)).map_err(refused)?, way) {
         (true, Way::End) => return Err(part_of_a_sweep(folder).into()),
         (true, _) => After::Choose,
         (false, _) => After::Close,
     };
     let engine = ranks::lead(ranks, task.engine()?, *means, &description)?;
-    let mut fleet = simulated::of(plan, population.as_ref(), engine, run::place(folder));
+    let mut fleet = simulated::of(plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
     let ending = carry_out(plan, opened, folder, *means, &mut fleet, way, after, args.machine.quiet)?;
     announce(&ending, folder, args.json)
 }
 
 /// Ends a run for good with nothing but its ledger.
 fn end_without_model(folder: &Path, json: bool) -> anyhow::Result<()> {
-    let statement = run::end_without_model(folder).map_err(refused)?;
+    let statement = run::end_without_model(&RunFolder::at(folder)).map_err(refused)?;
     if json {
         println!("{}", serde_json::to_string_pretty(&statement)?);
     } else {
@@ -261,7 +262,7 @@ pub(crate) fn alone(
 ) -> anyhow::Result<Ending> {
     let population = opened.population(plan.ledger.unit).map_err(refused)?;
     let engine = engine::of(&plan.local, opened.learner(), means)?;
-    let mut fleet = simulated::of(plan, population.as_ref(), engine, run::place(folder));
+    let mut fleet = simulated::of(plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
     let way = if resume { Way::Resume } else { Way::Begin };
     carry_out(plan, opened, folder, means, &mut fleet, way, after, true)
 }
@@ -281,12 +282,14 @@ fn carry_out(
     let stop = interrupt::watch()?;
     if after == After::Choose {
         // Before anything of it is there: a run that was killed while it was begun is one of a sweep all the same.
-        run::belongs_to_a_sweep(folder).map_err(refused)?;
+        run::belongs_to_a_sweep(&RunFolder::at(folder)).map_err(refused)?;
     }
     let run = match way {
-        Way::Begin => Run::begin(folder, plan, opened, means),
-        Way::Resume | Way::End => Run::resume(folder, plan, opened, means),
-        Way::ResumeWithChangedData(why) => Run::resume_with_changed_data(folder, plan, opened, means, why),
+        Way::Begin => Run::begin(RunFolder::at(folder), plan, opened, means),
+        Way::Resume | Way::End => Run::resume(RunFolder::at(folder), plan, opened, means),
+        Way::ResumeWithChangedData(why) => {
+            Run::resume_with_changed_data(RunFolder::at(folder), plan, opened, means, why)
+        }
     };
     let mut run = run.map_err(refused)?;
     // Shown also to who wants no progress: they say that something is not as it should be.

@@ -25,7 +25,8 @@ use privacy::{
     units::{ClipNorm, Delta, NoiseMultiplier},
 };
 
-use super::{Place, private::PrivateFile};
+use super::Place;
+use crate::secrets::file::PrivateFile;
 
 fn plan() -> Plan {
     let event = PrivacyEvent::gaussian(Adjacency::AddOrRemove, NoiseMultiplier::new(5.0).unwrap());
@@ -83,10 +84,10 @@ fn added_to() -> AddedTo {
 
 /// Creates a ledger and releases three steps, or as much of it as the power allows.
 fn story(place: &Place, told: &mut Told) -> Result<(), LedgerError> {
-    place.draw_noise_key()?;
+    place.secrets().draw_noise_key()?;
     let (mut ledger, key) = place.create(plan(), 0)?;
     told.entries = ledger.head().length;
-    let mut steps = place.step_keys(None)?;
+    let mut steps = place.secrets().step_keys(None)?;
     let no_key = |e: StepKeyError| LedgerError::storage("a step's key", e);
     let event = PrivacyEvent::gaussian(Adjacency::AddOrRemove, NoiseMultiplier::new(5.0).unwrap());
     let added_to = added_to();
@@ -99,7 +100,7 @@ fn story(place: &Place, told: &mut Told) -> Result<(), LedgerError> {
         }
         let asked = ledger.begin_attempt("model", step)?;
         told.begun = Some(BegunAttempt { stream: "model".into(), step, attempt: asked });
-        told.cohort = Some((step, *place.cohort_seed(step)?.secret_bytes()));
+        told.cohort = Some((step, *place.secrets().cohort_seed(step)?.secret_bytes()));
         let _noise = steps.draw(at(step), &added_to).map_err(no_key)?;
         let record = key.record("model", step, 1, [b"ada".as_slice(), b"bob"])?;
         let bytes = vec![u8::try_from(step + 1).unwrap(); 3 * SECTOR];
@@ -109,10 +110,10 @@ fn story(place: &Place, told: &mut Told) -> Result<(), LedgerError> {
         told.entries = receipt.head.length;
         told.releases.push((step, Digest::of_released(&bytes)));
         (told.cohort, told.begun) = (None, None);
-        place.erase_cohort_seed()?;
+        place.secrets().erase_cohort_seed()?;
         steps.recorded(at(step), step == 0).map_err(no_key)?;
     }
-    place.close(&mut ledger, Ended::PlanDone, 9)?;
+    place.secrets().close_ledger(&mut ledger, Ended::PlanDone, 9)?;
     told.entries = ledger.head().length;
     told.keys_destroyed = true;
     Ok(())
@@ -124,7 +125,7 @@ fn check_secrets(place: &Place, disk: &LossyDisk, told: &Told, last: Option<u64>
         return Err("a vector is pending".into());
     }
     let last_step = last.map(|step| LastStep { at: at(step), needed_again: step == 0 });
-    let steps = place.step_keys(last_step).map_err(|e| format!("keys: {e}"))?;
+    let steps = place.secrets().step_keys(last_step).map_err(|e| format!("keys: {e}"))?;
     let kept =
         disk.read(Path::new("/run/secret/ledger.jsonl.step-keys")).map_err(|e| e.to_string())?.unwrap_or_default();
     if kept.iter().filter(|b| **b == b'\n').count() != usize::from(last == Some(0)) {
@@ -134,7 +135,9 @@ fn check_secrets(place: &Place, disk: &LossyDisk, told: &Told, last: Option<u64>
         return Err(format!("after step {last:?} the key of step 0 is there or not"));
     }
     match told.cohort.filter(|(round, _)| last.is_none_or(|last| last < *round)) {
-        Some((round, seed)) if *place.cohort_seed(round).map_err(|e| e.to_string())?.secret_bytes() != seed => {
+        Some((round, seed))
+            if *place.secrets().cohort_seed(round).map_err(|e| e.to_string())?.secret_bytes() != seed =>
+        {
             Err(format!("another cohort for round {round}"))
         }
         _ => Ok(()),
@@ -153,8 +156,11 @@ fn check(place: &Place, disk: &LossyDisk, told: &Told) -> Result<(), String> {
         return Err(format!("{have} entries, {} were acknowledged", told.entries));
     }
     let last = (0..STEPS).rev().find(|step| ledger.released_in("model", *step).is_some());
-    if place.closing_begun().map_err(|e| e.to_string())?.is_some() && !ledger.is_closed() {
-        place.close(&mut ledger, Ended::PlanDone, 9).map_err(|e| format!("goes not on closing: {e}"))?;
+    if place.secrets().closing_begun().map_err(|e| e.to_string())?.is_some() && !ledger.is_closed() {
+        place
+            .secrets()
+            .close_ledger(&mut ledger, Ended::PlanDone, 9)
+            .map_err(|e| format!("goes not on closing: {e}"))?;
     }
     if !ledger.is_closed() {
         check_secrets(place, disk, told, last)?;
@@ -162,7 +168,7 @@ fn check(place: &Place, disk: &LossyDisk, told: &Told) -> Result<(), String> {
         if begun.is_some() && begun != ledger.interrupted().map_err(|e| e.to_string())?.as_ref() {
             return Err(format!("it is forgotten that users were asked: {begun:?}"));
         }
-    } else if place.has_noise().map_err(|e| e.to_string())? {
+    } else if place.secrets().has_noise().map_err(|e| e.to_string())? {
         return Err("noise is back".into());
     }
     if key.is_some() && told.keys_destroyed {

@@ -16,10 +16,10 @@ use ledger::{
 };
 
 use super::{
-    Place, failed, not_replaced,
-    private::PrivateFile,
+    Place,
     scan::{Scan, scan},
 };
+use crate::secrets::file::{PrivateFile, failed, not_replaced};
 
 /// The store over a file; [`Place`] opens it together with its keys.
 #[derive(Debug)]
@@ -439,6 +439,13 @@ impl LedgerStore for FileStore {
             problem: problem.to_string(),
         };
         serde_json::from_slice(&bytes).map(Some).map_err(damaged)
+    }
+
+    fn forget_attempt(&mut self) -> Result<(), LedgerError> {
+        if self.lock.is_none() {
+            return Err(LedgerError::ReadOnly);
+        }
+        self.begun().destroy()
     }
 
     fn head(&self) -> Result<Head, LedgerError> {

@@ -5,7 +5,6 @@
 //! parameters, and compares them when it goes on. The digests are keyed because a plain one would tell whoever has a guess
 //! of somebody's text whether it is right. The settings stand there as text too, to say what changed.
 
-use crate::ledger_file::Place;
 use corpus::store::Store;
 use ledger::{Digest, LedgerError, PseudonymKey};
 use privacy::rng::Randomness;
@@ -15,6 +14,7 @@ use super::{Opened, RunError};
 use crate::{
     config::{Config, Document},
     plan::Plan,
+    secrets::Secrets,
 };
 
 /// What a run began with.
@@ -54,10 +54,10 @@ pub(super) enum Changed {
 }
 
 impl Beginning {
-    pub(super) fn of(key: &PseudonymKey, place: &Place, plan: &Plan, opened: &Opened) -> Result<Self, RunError> {
+    pub(super) fn of(key: &PseudonymKey, secrets: &Secrets, plan: &Plan, opened: &Opened) -> Result<Self, RunError> {
         let (first, store) = (opened.first_parameters(), opened.store());
         let noise_key = match plan.randomness() {
-            Randomness::Secret => Some(key.digest("noise key", [&place.noise_key()?.secret_bytes()[..]])),
+            Randomness::Secret => Some(key.digest("noise key", [&secrets.noise_key()?.secret_bytes()[..]])),
             Randomness::Simulated { .. } | Randomness::SimulatedFloatingPoint { .. } => None,
         };
         let bytes: Vec<u8> = first.iter().flat_map(|v| v.to_le_bytes()).collect();
@@ -74,14 +74,14 @@ impl Beginning {
         })
     }
 
-    pub(super) fn keep(&self, place: &Place) -> Result<(), RunError> {
+    pub(super) fn keep(&self, secrets: &Secrets) -> Result<(), RunError> {
         let bytes = serde_json::to_vec(self).map_err(|e| LedgerError::storage("what the run began with", e))?;
-        Ok(place.keep_beginning(&bytes)?)
+        Ok(secrets.keep_beginning(&bytes)?)
     }
 
     /// What was kept; none if nothing was, or what was kept is not whole.
-    pub(super) fn read(place: &Place) -> Result<Option<Self>, RunError> {
-        Ok(place.beginning()?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+    pub(super) fn read(secrets: &Secrets) -> Result<Option<Self>, RunError> {
+        Ok(secrets.beginning()?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
     /// Compares what a run goes on with; settings and start may not change at all.

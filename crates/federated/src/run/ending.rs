@@ -1,25 +1,21 @@
 //! What a run leaves behind: the model and the statement.
 
-use std::path::Path;
-
-use crate::ledger_file::FileStore;
 use device::learner::Part;
 use ledger::{
-    DataSource, Ledger, LedgerError,
+    DataSource, Ledger, LedgerError, LedgerStore,
     statement::{Statement, rounded_up},
 };
 use lm::folder::{Folder, Guarantee, Learned, LearnedConfig, LearnedPart, Weights};
 use privacy::{Epsilon, Rho, rng::Randomness};
 use serde::{Deserialize, Serialize};
 
-use super::{MODEL_FOLDER, Over, Run, RunError, STATEMENT_FILE, STATEMENT_JSON, is_undecided, kept::sentence};
+use super::{Over, Run, RunError, is_undecided, kept::sentence};
 use crate::{
+    home::{Home, Paper, Records},
     metrics::{Metrics, Smoothed},
-    model_folder,
     price::{Meaning, Price},
     round::attempts::settled_rounds,
 };
-use durable::files;
 
 /// What a run came to, for people and programs.
 #[derive(Debug, Clone, Serialize)]
@@ -49,13 +45,13 @@ pub struct Ending {
     pub ledger_head: String,
 }
 
-impl Run<'_> {
+impl<H: Home + Records> Run<'_, H> {
     /// Writes the statement of what there is so far, and says where the run stands.
     ///
     /// # Errors
     /// When the disk fails.
     pub fn so_far(&self) -> Result<Ending, RunError> {
-        let statement = write_statement(&self.folder, self.ledger())?;
+        let statement = write_statement(&self.home, self.ledger())?;
         self.ending(&statement)
     }
 
@@ -107,7 +103,7 @@ impl Run<'_> {
         if let Some(failed) = self.rounds.abandon(time)? {
             self.warnings.push(failed.to_string());
             if self.plan.randomness() == Randomness::Secret {
-                super::place(&self.folder).settle_cohort_seed(settled_rounds(self.ledger()))?;
+                self.home.secrets().settle_cohort_seed(settled_rounds(self.ledger()))?;
             }
         }
         Ok(())
@@ -117,7 +113,7 @@ impl Run<'_> {
     fn leave(&self) -> Result<Ending, RunError> {
         let ending = self.so_far()?;
         let statement = Statement::of(self.ledger())?;
-        let guarantee = if is_undecided(&self.folder) {
+        let guarantee = if is_undecided(&self.home)? {
             Guarantee::None {
                 why: "it is one of several runs of a sweep, and the choice among them is not counted yet".into(),
             }
@@ -141,7 +137,7 @@ impl Run<'_> {
             weights: self.weights(),
             guarantee,
         };
-        model_folder::write(&model, &self.folder.join(MODEL_FOLDER))?;
+        self.home.write_model(&model)?;
         Ok(ending)
     }
 
@@ -160,7 +156,7 @@ impl Run<'_> {
         };
         let (rounds, config) = (self.state().round, &self.plan.config);
         Ok(Ending {
-            folder: self.folder.display().to_string(),
+            folder: self.home.name(),
             rounds,
             stopped,
             smoothed,
@@ -187,10 +183,10 @@ fn price_of(epsilon: Epsilon, rho: Option<Rho>, epsilon_if_secret: Option<Epsilo
     }
 }
 
-/// What the statement in the folder of a run says; none where there is none yet, and for a run of a sweep that is not decided.
+/// What the statement of a run says; none where there is none yet, and for a run of a sweep that is not decided.
 #[must_use]
-pub fn stated(folder: &Path) -> Option<Price> {
-    if is_undecided(folder) {
+pub fn stated(home: &dyn Home) -> Option<Price> {
+    if is_undecided(home).unwrap_or(true) {
         return None;
     }
     #[derive(Deserialize)]
@@ -203,7 +199,7 @@ pub fn stated(folder: &Path) -> Option<Price> {
         rho: Option<Rho>,
         epsilon_if_secret: Option<Epsilon>,
     }
-    let Said { guarantee } = serde_json::from_str(&files::read_text(&folder.join(STATEMENT_JSON)).ok()?).ok()?;
+    let Said { guarantee } = serde_json::from_str(&home.paper(Paper::StatementJson).ok()??).ok()?;
     Some(price_of(guarantee.epsilon, guarantee.rho, guarantee.epsilon_if_secret))
 }
 
@@ -230,11 +226,11 @@ fn protects(statement: &Statement) -> String {
 }
 
 /// Writes what a ledger guarantees, for people and for programs.
-pub(super) fn write_statement(folder: &Path, ledger: &Ledger<FileStore>) -> Result<Statement, RunError> {
+pub(super) fn write_statement<S: LedgerStore>(home: &dyn Home, ledger: &Ledger<S>) -> Result<Statement, RunError> {
     let statement = Statement::of(ledger)?;
-    files::write(&folder.join(STATEMENT_FILE), statement.to_markdown().as_bytes())?;
-    let json = serde_json::to_vec_pretty(&statement).map_err(|e| LedgerError::storage("the statement", e))?;
-    files::write(&folder.join(STATEMENT_JSON), &json)?;
+    home.write_paper(Paper::Statement, &statement.to_markdown())?;
+    let json = serde_json::to_string_pretty(&statement).map_err(|e| LedgerError::storage("the statement", e))?;
+    home.write_paper(Paper::StatementJson, &json)?;
     Ok(statement)
 }
 

@@ -1,13 +1,14 @@
 //! Why a run cannot begin, go on or end: what is wrong, and what to do.
 
-use std::path::PathBuf;
-
 use device::learner::LearnerError;
 use ledger::LedgerError;
 use thiserror::Error;
 
 use crate::{
-    config::ConfigError, heads::HeadsError, model_folder::ModelFolderError, population::EachPostError,
+    config::ConfigError,
+    home::{HomeError, heads::HeadsError},
+    model_folder::ModelFolderError,
+    population::EachPostError,
     round::RoundError,
 };
 use durable::files::FileError;
@@ -33,6 +34,9 @@ pub enum RunError {
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    /// Whatever else the run lives in.
+    #[error(transparent)]
+    Home(HomeError),
     /// A head beside the ledger that is not its own.
     #[error(transparent)]
     Heads(Box<HeadsError>),
@@ -49,16 +53,16 @@ pub enum RunError {
         learner: &'static str,
     },
     /// There is a run already.
-    #[error("{0} holds a run already: go on with --resume {0}, or choose another folder", path.display())]
+    #[error("{run} holds a run already: go on with --resume {run}, or choose another folder")]
     Taken {
         /// Where.
-        path: PathBuf,
+        run: String,
     },
     /// There is no run.
-    #[error("there is no run to go on with in {}", path.display())]
+    #[error("there is no run to go on with in {run}")]
     NoRun {
         /// Where.
-        path: PathBuf,
+        run: String,
     },
     /// No checkpoint can be used.
     #[error("no checkpoint can be used: {problems}")]
@@ -67,10 +71,10 @@ pub enum RunError {
         problems: String,
     },
     /// The settings of the folder are not those of its ledger.
-    #[error("{} is not what the ledger was begun with; a plan is fixed before its first round", path.display())]
+    #[error("the settings of {run} are not what its ledger was begun with; a plan is fixed before its first round")]
     OtherPlan {
-        /// The settings.
-        path: PathBuf,
+        /// Where.
+        run: String,
     },
     /// The settings are not those that the run began with.
     #[error(
@@ -106,23 +110,21 @@ pub enum RunError {
     UsersChanged,
     /// A run of a sweep that was chosen and closed, and does not count a later one.
     #[error(
-        "{} was closed without counting {other}, and its statement cannot count it any more: choose another run, or make the sweep in another folder",
-        path.display()
+        "{run} was closed without counting {other}, and its statement cannot count it any more: choose another run, or make the sweep in another folder"
     )]
     ChosenBefore {
         /// The run.
-        path: PathBuf,
+        run: String,
         /// The one that it does not count.
         other: String,
     },
     /// A run of a sweep cannot be taken by itself: its price is that of all of them (rule P22).
     #[error(
-        "{} is a run of a sweep that is not decided, and what it costs is not known before: run the same keyhush sweep again, which ends all of its runs",
-        path.display()
+        "{run} is a run of a sweep that is not decided, and what it costs is not known before: run the same keyhush sweep again, which ends all of its runs"
     )]
     Undecided {
         /// The run.
-        path: PathBuf,
+        run: String,
     },
     /// What the run began with is not kept.
     #[error(
@@ -132,4 +134,29 @@ pub enum RunError {
         /// The file.
         place: &'static str,
     },
+}
+
+impl From<HomeError> for RunError {
+    fn from(error: HomeError) -> Self {
+        match error {
+            HomeError::File(error) => Self::File(error),
+            HomeError::Model(error) => Self::Model(error),
+            other @ HomeError::Other { .. } => Self::Home(other),
+        }
+    }
+}
+
+impl From<RoundError> for RunError {
+    fn from(error: RoundError) -> Self {
+        Self::Round(Box::new(error))
+    }
+}
+
+impl From<HeadsError> for RunError {
+    fn from(error: HeadsError) -> Self {
+        match error {
+            HeadsError::Ledger(error) => Self::Ledger(error),
+            other => Self::Heads(Box::new(other)),
+        }
+    }
 }

@@ -1,14 +1,14 @@
 //! What a run does and says when an attempt at a round came to nothing.
 
-use ledger::{Failure, Ledger};
+use ledger::{Failure, Ledger, LedgerStore};
 
 use super::{Run, RunError, Step};
 use crate::{
-    ledger_file::FileStore,
+    home::{Home, Records},
     round::attempts::{Failed, rounds},
 };
 
-impl Run<'_> {
+impl<H: Home + Records> Run<'_, H> {
     /// Goes on after an attempt that failed, which is recorded. A round that is passed over is followed by the evaluation and the
     /// checkpoint that are due after it, as one that was done.
     pub(super) fn after_failed(&mut self, failed: Failed) -> Result<Step, RunError> {
@@ -28,7 +28,7 @@ impl Run<'_> {
 }
 
 /// The attempts that came to nothing, in order, as a ledger has them.
-pub(super) fn failed_attempts(ledger: &Ledger<FileStore>) -> Vec<Failed> {
+pub(super) fn failed_attempts<S: LedgerStore>(ledger: &Ledger<S>) -> Vec<Failed> {
     let mut all = Vec::new();
     let mut first = 0;
     for phase in rounds(ledger) {

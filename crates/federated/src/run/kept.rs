@@ -1,42 +1,40 @@
-//! What the folder of a run holds, read back: all that a page shows, of a run that is over, going on or was killed.
+//! What a run has left, read back: all that a page shows, of a run that is over, going on or was killed.
 //!
 //! Nothing is asked of the data, the model or the keys, so a page can be made again at any time, by anyone who has the files.
 
 use std::path::Path;
 
-use durable::files::{self, FileError};
 use ledger::{
-    DataSource, Head, Ledger,
+    DataSource, Ledger, LedgerStore,
     statement::{Statement, rounded_up},
 };
 use privacy::{Delta, rng::Randomness};
 
 use super::{
-    CONFIG_FILE, LEDGER_FILE, RunError,
+    RunError,
     ending::{counted, price},
     failed::failed_attempts,
-    place, settings, tokens,
+    parsed, read_log, tokens, written_settings,
 };
 use crate::{
     config::Config,
-    heads,
-    ledger_file::FileStore,
-    metrics::{DIAGNOSTICS_FILE, METRICS_FILE, Metrics, TIMING_FILE, Timing},
+    home::{Home, Log, Records},
+    metrics::{Metrics, Timing},
     numbers::grouped,
     price::{Meaning, Price},
     round::attempts::{Failed, settled_rounds},
 };
 
-/// A run as its folder has it.
+/// A run as its home has it.
 #[derive(Debug)]
 pub struct Kept {
-    /// The name of the folder.
+    /// Its name: that of its folder.
     pub name: String,
     /// When it was begun, in seconds since 1970.
     pub started: u64,
     /// Its settings.
     pub config: Config,
-    /// The same, as the folder has them.
+    /// The same, as they are written.
     pub settings: String,
     /// Its evaluations.
     pub metrics: Vec<Metrics>,
@@ -53,26 +51,26 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Reads the folder. A line that was being written is left out.
+    /// Reads them. A line that was being written is left out.
     ///
     /// # Errors
-    /// When there is no run in it, or its ledger or another file of it is damaged.
-    pub fn read(folder: &Path) -> Result<Self, RunError> {
-        let config = settings(folder)?;
-        let path = folder.join(LEDGER_FILE);
-        let heads: Vec<Head> = heads::check(&path)?.into_iter().map(|shown| shown.head).collect();
-        let ledger = place(folder).read(&heads)?;
+    /// When there is no run, or its ledger or something else of it is damaged.
+    pub fn read(home: &(impl Home + Records)) -> Result<Self, RunError> {
+        let settings = written_settings(home)?;
+        let config = parsed(&settings)?;
+        let ledger = Ledger::open(home.read_store()?, None, &home.shown_heads()?)?;
         let statement = Statement::of(&ledger)?;
-        let metrics: Vec<Metrics> = files::read_whole_lines(&folder.join(METRICS_FILE))?;
+        let metrics: Vec<Metrics> = read_log(home, Log::Metrics)?;
         let failed = failed_attempts(&ledger);
         let simulated = statement.accounting.randomness != Randomness::Secret;
+        let name = home.name();
         Ok(Self {
-            name: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            name: Path::new(&name).file_name().map_or(name.clone(), |last| last.to_string_lossy().into_owned()),
             started: started(&ledger)?,
-            settings: files::read_text(&folder.join(CONFIG_FILE))?,
-            timing: timing(folder)?,
+            settings,
+            timing: if simulated { read_log(home, Log::Timing)? } else { Vec::new() },
             sentence: sentence(&config, settled_rounds(&ledger), metrics.last(), &failed, &statement),
-            tokens: if simulated { Some(tokens(&folder.join(DIAGNOSTICS_FILE))?) } else { None },
+            tokens: if simulated { Some(tokens(home)?) } else { None },
             config,
             metrics,
             failed,
@@ -108,16 +106,8 @@ impl Kept {
 }
 
 /// When a run was begun, as its ledger says: in seconds since 1970.
-pub(super) fn started(ledger: &Ledger<FileStore>) -> Result<u64, RunError> {
+pub(super) fn started<S: LedgerStore>(ledger: &Ledger<S>) -> Result<u64, RunError> {
     Ok(ledger.entries()?.next().transpose()?.map_or(0, |entry| entry.time()))
-}
-
-/// The rounds of a run as they were timed; none where the noise is secret.
-///
-/// # Errors
-/// When they cannot be read.
-pub fn timing(folder: &Path) -> Result<Vec<Timing>, FileError> {
-    files::read_whole_lines(&folder.join(TIMING_FILE))
 }
 
 /// What a person can quote: what the model does, for whom it was paid, and the price, if there is one (rule P23).

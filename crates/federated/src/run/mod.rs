@@ -1,4 +1,4 @@
-//! A run is a folder: begun, gone on with after any crash, and ended.
+//! A run: begun, gone on with after any crash, and ended. It lives in a [`Home`], which is mostly a folder ([`RunFolder`]):
 //!
 //! | file                | what it holds                                                                        |
 //! |---------------------|--------------------------------------------------------------------------------------|
@@ -28,71 +28,40 @@ mod kept;
 mod opened;
 mod price;
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-    time::{Instant, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use serde::de::DeserializeOwned;
 
 use self::beginning::{Beginning, Changed};
 pub use self::{
     ending::{Ending, stated},
     error::RunError,
-    kept::{Kept, timing},
+    kept::Kept,
     opened::Opened,
 };
-use crate::ledger_file::{FileStore, Place};
 use crate::{
     checkpoint::Checkpoints,
     config::{Config, Document},
     engine::Means,
     evaluate::HeldOut,
     fleet::{Fleet, Stop},
-    heads::{self, HeadsError},
-    metrics::{DIAGNOSTICS_FILE, DiagnosticsHead, METRICS_FILE, Measured, Measures, Metrics, TIMING_FILE},
+    home::{Home, HomeError, Log, LogWriter, Paper, Records, RunFolder},
+    metrics::{DiagnosticsHead, Measured, Measures, Metrics},
     plan::{BEFORE, Phase, Plan},
     randomness::RunRandomness,
     round::{
         Done, Loop, Replayed, Round, RoundError, State,
         attempts::{Failed, settled_rounds},
     },
+    secrets::Secrets,
 };
-use durable::files::{self, FileError, Lines};
-use ledger::{Attempt, Ended, Import, Ledger, PseudonymKey, Publication, Unit, statement::Statement};
+use ledger::{Attempt, Ended, Import, Ledger, LedgerStore, PseudonymKey, Publication, Unit, statement::Statement};
 use lm::metrics::Targets;
 use privacy::{
     PrivacyEvent,
     rng::{Randomness, SimulationKey},
     step_keys::LastStep,
 };
-
-/// The resolved settings.
-pub const CONFIG_FILE: &str = "config.toml";
-/// The ledger.
-pub const LEDGER_FILE: &str = "ledger.jsonl";
-/// The model.
-pub const MODEL_FOLDER: &str = "model";
-/// The guarantee in words.
-pub const STATEMENT_FILE: &str = "statement.md";
-/// The guarantee for programs.
-pub const STATEMENT_JSON: &str = "statement.json";
-/// The newest states.
-pub(crate) const CHECKPOINTS: &str = "checkpoints";
-
-impl From<RoundError> for RunError {
-    fn from(error: RoundError) -> Self {
-        Self::Round(Box::new(error))
-    }
-}
-
-impl From<HeadsError> for RunError {
-    fn from(error: HeadsError) -> Self {
-        match error {
-            HeadsError::Ledger(error) => Self::Ledger(error),
-            other => Self::Heads(Box::new(other)),
-        }
-    }
-}
 
 /// Why a run is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,17 +112,17 @@ pub struct Step {
 }
 
 /// A run.
-pub struct Run<'a> {
-    folder: PathBuf,
+pub struct Run<'a, H: Home + Records = RunFolder> {
+    home: H,
     plan: &'a Plan,
     opened: &'a Opened,
     means: Means,
     held_out: HeldOut,
-    rounds: Loop<'a, FileStore>,
+    rounds: Loop<'a, H::Store>,
     checkpoints: Checkpoints,
-    metrics: Lines,
-    timing: Option<Lines>,
-    diagnostics: Option<Lines>,
+    metrics: Box<dyn LogWriter>,
+    timing: Option<Box<dyn LogWriter>>,
+    diagnostics: Option<Box<dyn LogWriter>>,
     history: Vec<Metrics>,
     started: u64,
     warnings: Vec<String>,
@@ -162,81 +131,85 @@ pub struct Run<'a> {
     tokens: u64,
 }
 
-/// Says in the folder of a run that it is one of a sweep, until the choice among them is counted in its ledger.
-const UNDECIDED: &str = "part-of-a-sweep";
-
-/// Whether the run of a folder is one of a sweep that is not decided.
-#[must_use]
-pub fn is_undecided(folder: &Path) -> bool {
-    folder.join(UNDECIDED).exists()
-}
-
-/// Notes that the run of a folder, which may not be begun yet, is one of a sweep: its ledger stays open until the choice among
-/// them is counted in it. A run whose ledger is closed is decided.
+/// Whether a run is one of a sweep that is not decided.
 ///
 /// # Errors
-/// When the disk fails, or the ledger is damaged.
-pub fn belongs_to_a_sweep(folder: &Path) -> Result<(), RunError> {
-    let place = place(folder);
-    if place.is_begun()? && place.read(&[])?.is_closed() {
+/// When that cannot be told.
+pub fn is_undecided(home: &dyn Home) -> Result<bool, RunError> {
+    Ok(home.paper(Paper::PartOfASweep)?.is_some())
+}
+
+/// Notes that a run, which may not be begun yet, is one of a sweep: its ledger stays open until the choice among them is counted in
+/// it. A run whose ledger is closed is decided.
+///
+/// # Errors
+/// When it cannot be noted, or the ledger is damaged.
+pub fn belongs_to_a_sweep(home: &(impl Home + Records)) -> Result<(), RunError> {
+    if home.is_begun()? && Ledger::open(home.read_store()?, None, &[])?.is_closed() {
         return Ok(());
     }
     let words = "This run is one of a sweep. Its ledger is closed, and its price known, when the sweep is decided: run the same\nkeyhush sweep again.\n";
-    files::make_folder(folder)?;
-    Ok(files::write(&folder.join(UNDECIDED), words.as_bytes())?)
+    Ok(home.write_paper(Paper::PartOfASweep, words)?)
 }
 
 /// Ends a run whose data, settings or checkpoints cannot be had any more: what its noise was drawn from is destroyed, its
 /// ledger closed and its statement written. There is no model.
 ///
 /// # Errors
-/// When the ledger cannot be opened, or the disk fails.
-pub fn end_without_model(folder: &Path) -> Result<Statement, RunError> {
-    let place = place(folder);
-    let (mut ledger, _) = place.open(&[])?;
-    if is_undecided(folder) && !ledger.is_closed() {
-        return Err(RunError::Undecided { path: folder.to_owned() });
+/// When the ledger cannot be opened, or something cannot be destroyed or kept.
+pub fn end_without_model(home: &(impl Home + Records)) -> Result<Statement, RunError> {
+    let secrets = home.secrets();
+    let (mut ledger, _) = secrets.open_ledger(home.open_store()?, &[])?;
+    if is_undecided(home)? && !ledger.is_closed() {
+        return Err(RunError::Undecided { run: home.name() });
     }
     if !ledger.is_closed() {
-        let because = place.closing_begun()?.unwrap_or(Ended::ByHand);
+        let because = secrets.closing_begun()?.unwrap_or(Ended::ByHand);
         let time = ledger_time(ledger.plan().randomness);
-        place.close(&mut ledger, because, time)?;
+        secrets.close_ledger(&mut ledger, because, time)?;
     }
-    ending::write_statement(folder, &ledger)
+    ending::write_statement(home, &ledger)
 }
 
 /// Reads the settings of a run that is there.
 ///
 /// # Errors
 /// When there is none.
-pub fn settings(folder: &Path) -> Result<Config, RunError> {
-    let path = folder.join(CONFIG_FILE);
-    if !path.is_file() {
-        return Err(RunError::NoRun { path: folder.to_owned() });
-    }
-    Ok(Document::new(&files::read_text(&path)?, &[])?.config()?)
+pub fn settings(home: &dyn Home) -> Result<Config, RunError> {
+    parsed(&written_settings(home)?)
 }
 
-impl<'a> Run<'a> {
-    /// Begins a run in a folder that holds none.
+/// The settings of a run, as they are written.
+fn written_settings(home: &dyn Home) -> Result<String, RunError> {
+    home.paper(Paper::Settings)?.ok_or_else(|| RunError::NoRun { run: home.name() })
+}
+
+fn parsed(settings: &str) -> Result<Config, RunError> {
+    Ok(Document::new(settings, &[])?.config()?)
+}
+
+impl<'a, H: Home + Records> Run<'a, H> {
+    /// Begins a run in a home that has none.
     ///
     /// # Errors
     /// When there is one, or something cannot be made.
-    pub fn begin(folder: &Path, plan: &'a Plan, opened: &'a Opened, means: Means) -> Result<Self, RunError> {
-        let place = place(folder);
-        if folder.join(CONFIG_FILE).exists() || place.is_begun()? {
-            return Err(RunError::Taken { path: folder.to_owned() });
+    pub fn begin(home: H, plan: &'a Plan, opened: &'a Opened, means: Means) -> Result<Self, RunError> {
+        if home.paper(Paper::Settings)?.is_some() || home.is_begun()? {
+            return Err(RunError::Taken { run: home.name() });
         }
-        files::make_folder(folder)?;
+        let secrets = home.secrets();
+        home.write_paper(Paper::Settings, &plan.settings)?;
+        // Nothing was released with one that is there: the ledger is not begun.
         if plan.randomness() == Randomness::Secret {
-            place.draw_noise_key()?;
+            secrets.draw_noise_key()?;
         }
-        files::write(&folder.join(CONFIG_FILE), plan.settings.as_bytes())?;
-        let (ledger, key) = begin_ledger(&place, plan, opened)?;
-        Beginning::of(&key, &place, plan, opened)?.keep(&place)?;
+        let (mut ledger, key) =
+            secrets.begin_ledger(home.create_store()?, plan.ledger.clone(), ledger_time(plan.randomness()))?;
+        finish_beginning(&mut ledger, plan, opened)?;
+        Beginning::of(&key, &secrets, plan, opened)?.keep(&secrets)?;
         let state = State::new(plan, opened.first_parameters().to_vec())?;
-        let randomness = randomness(&place, plan, &ledger)?;
-        let mut run = Self::with(folder, plan, opened, means, randomness, ledger, state, None)?;
+        let randomness = randomness(&home, plan, &ledger)?;
+        let mut run = Self::with(home, plan, opened, means, randomness, ledger, state, None)?;
         run.evaluate_if_due()?;
         run.checkpoint()?;
         Ok(run)
@@ -246,8 +219,8 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     /// When there is none, it was begun with other settings or other data, or it is damaged.
-    pub fn resume(folder: &Path, plan: &'a Plan, opened: &'a Opened, means: Means) -> Result<Self, RunError> {
-        Self::go_on(folder, plan, opened, means, None)
+    pub fn resume(home: H, plan: &'a Plan, opened: &'a Opened, means: Means) -> Result<Self, RunError> {
+        Self::go_on(home, plan, opened, means, None)
     }
 
     /// The same with a store that had to change, for a reason that the ledger keeps.
@@ -255,56 +228,55 @@ impl<'a> Run<'a> {
     /// # Errors
     /// As [`Run::resume`]; and when the limits on participation could not be kept.
     pub fn resume_with_changed_data(
-        folder: &Path,
+        home: H,
         plan: &'a Plan,
         opened: &'a Opened,
         means: Means,
         why: &str,
     ) -> Result<Self, RunError> {
-        Self::go_on(folder, plan, opened, means, Some(why))
+        Self::go_on(home, plan, opened, means, Some(why))
     }
 
     fn go_on(
-        folder: &Path,
+        home: H,
         plan: &'a Plan,
         opened: &'a Opened,
         means: Means,
         data_changed: Option<&str>,
     ) -> Result<Self, RunError> {
-        let place = place(folder);
-        if !place.is_begun()? {
+        if !home.is_begun()? {
             // Nothing was recorded: it was killed while it was begun.
-            let config = folder.join(CONFIG_FILE);
-            fs::remove_file(&config).map_err(files::failed("remove", &config))?;
-            return Self::begin(folder, plan, opened, means);
+            home.remove_paper(Paper::Settings)?;
+            return Self::begin(home, plan, opened, means);
         }
         // Before anything is mended: what shows that entries are missing must not be cleared away.
-        heads::check(&folder.join(LEDGER_FILE))?;
-        let (mut ledger, key) = place.open(&[])?;
-        if let (Some(because), false) = (place.closing_begun()?, ledger.is_closed()) {
-            place.close(&mut ledger, because, ledger_time(plan.randomness()))?;
+        let heads = home.shown_heads()?;
+        let secrets = home.secrets();
+        let (mut ledger, key) = secrets.open_ledger(home.open_store()?, &heads)?;
+        if let (Some(because), false) = (secrets.closing_begun()?, ledger.is_closed()) {
+            secrets.close_ledger(&mut ledger, because, ledger_time(plan.randomness()))?;
         }
         if ledger.is_closed() {
-            place.end_closing()?;
+            secrets.end_closing()?;
         } else {
             let key = key.ok_or(RunError::RecognitionKeyMissing)?;
-            recognise(&place, &mut ledger, &key, plan, opened, data_changed)?;
+            recognise(&secrets, &mut ledger, &key, plan, opened, data_changed)?;
         }
         if !ledger.plan().is_same_run(&plan.ledger) {
-            return Err(RunError::OtherPlan { path: folder.join(CONFIG_FILE) });
+            return Err(RunError::OtherPlan { run: home.name() });
         }
-        let checkpoints = Checkpoints::new(folder.join(CHECKPOINTS), ledger.opening().id, means.kernels.name());
-        let (found, mut warnings) = checkpoints.newest(plan)?;
+        let checkpoints = Checkpoints::new(ledger.opening().id, means.kernels.name());
+        let (found, mut warnings) = checkpoints.newest(&home, plan)?;
         found.iter().try_for_each(|found| ledger.check_head(&found.head))?;
         finish_beginning(&mut ledger, plan, opened)?;
         warnings.extend(ledger.warnings().iter().cloned());
-        let randomness = randomness(&place, plan, &ledger)?;
+        let randomness = randomness(&home, plan, &ledger)?;
         let kept = found.as_ref().map(|f| f.state.round);
         let state = match found {
             Some(found) => found.state,
             None => State::new(plan, opened.first_parameters().to_vec())?,
         };
-        let mut run = Self::with(folder, plan, opened, means, randomness, ledger, state, kept)?;
+        let mut run = Self::with(home, plan, opened, means, randomness, ledger, state, kept)?;
         run.warnings = warnings;
         match run.replay() {
             Err(RunError::Round(error)) if matches!(*error, RoundError::Gone { .. }) && !run.warnings.is_empty() => {
@@ -316,34 +288,33 @@ impl<'a> Run<'a> {
 
     #[allow(clippy::too_many_arguments, reason = "the two ways to a run, once")]
     fn with(
-        folder: &Path,
+        home: H,
         plan: &'a Plan,
         opened: &'a Opened,
         means: Means,
         randomness: RunRandomness,
-        ledger: Ledger<FileStore>,
+        ledger: Ledger<H::Store>,
         state: State,
         kept: Option<u64>,
     ) -> Result<Self, RunError> {
         let simulated = plan.randomness() != Randomness::Secret;
         let started = kept::started(&ledger)?;
-        let path = |name: &str| folder.join(name);
         let of_round = |line: &str| serde_json::from_str::<Metrics>(line).ok().map(|m| m.round);
-        let metrics =
-            Lines::open(&path(METRICS_FILE), |line| of_round(line).is_some_and(|r| kept.is_some_and(|k| r <= k)))?;
-        let history = files::read_lines(&path(METRICS_FILE))?;
+        let measured = |line: &str| of_round(line).is_some_and(|r| kept.is_some_and(|k| r <= k));
+        let metrics = home.open_log(Log::Metrics, &measured)?;
+        let history = read_log(&home, Log::Metrics)?;
         // Rounds that the ledger has are not run again, and keep their lines.
         let recorded = settled_rounds(&ledger);
         let of_round = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok()?.get("round")?.as_u64();
         let keep = |line: &str| of_round(line).is_some_and(|round| round < recorded);
-        let timing = if simulated { Some(Lines::open(&path(TIMING_FILE), keep)?) } else { None };
-        let diagnostics = if simulated { Some(diagnostics(&path(DIAGNOSTICS_FILE), keep)?) } else { None };
-        let tokens = if simulated { tokens(&path(DIAGNOSTICS_FILE))? } else { 0 };
+        let timing = if simulated { Some(home.open_log(Log::Timing, &keep)?) } else { None };
+        let diagnostics = if simulated { Some(diagnostics(&home, &keep)?) } else { None };
+        let tokens = if simulated { tokens(&home)? } else { 0 };
         Ok(Self {
-            folder: folder.to_owned(),
-            checkpoints: Checkpoints::new(folder.join(CHECKPOINTS), ledger.opening().id, means.kernels.name()),
+            checkpoints: Checkpoints::new(ledger.opening().id, means.kernels.name()),
             held_out: opened.held_out(&plan.evaluation)?,
             rounds: Loop::new(plan, opened.learner(), randomness, ledger, state, means.threads),
+            home,
             plan,
             opened,
             means,
@@ -399,10 +370,10 @@ impl<'a> Run<'a> {
 
     fn note(&mut self, done: &Done) -> Result<(), RunError> {
         if let Some(timing) = &mut self.timing {
-            timing.append(&done.timing)?;
+            timing.append(&json(&done.timing)?)?;
         }
         if let (Some(file), Some(seen)) = (&mut self.diagnostics, &done.diagnostics) {
-            file.append(seen)?;
+            file.append(&json(seen)?)?;
             self.tokens += seen.tokens;
         }
         Ok(())
@@ -448,7 +419,7 @@ impl<'a> Run<'a> {
             return Ok(None);
         }
         let line = self.measure()?;
-        self.metrics.append(&line)?;
+        self.metrics.append(&json(&line)?)?;
         self.metrics.sync()?;
         self.history.push(line.clone());
         Ok(Some(line))
@@ -482,7 +453,7 @@ impl<'a> Run<'a> {
     pub fn checkpoint(&mut self) -> Result<(), RunError> {
         let head = self.rounds.ledger().head();
         let coarse = (self.plan.randomness() == Randomness::Secret).then(|| self.time());
-        let kept = self.checkpoints.write(self.rounds.state(), head, coarse)?;
+        let kept = self.checkpoints.write(&self.home, self.plan, self.rounds.state(), head, coarse)?;
         if let [_, older, ..] = kept[..]
             && older < self.plan.rounds
         {
@@ -509,17 +480,12 @@ impl<'a> Run<'a> {
     /// before. A run that is closed is decided.
     fn close(&mut self) -> Result<(), RunError> {
         if !self.ledger().is_closed() {
-            let place = place(&self.folder);
             let because = Ended::from(&*self.over.get_or_insert(Over::ByHand));
             let time = self.time();
             self.rounds.end();
-            place.close(self.rounds.ledger_mut(), because, time)?;
+            self.home.secrets().close_ledger(self.rounds.ledger_mut(), because, time)?;
         }
-        if is_undecided(&self.folder) {
-            let mark = self.folder.join(UNDECIDED);
-            fs::remove_file(&mark).map_err(files::failed("remove", &mark))?;
-        }
-        Ok(())
+        Ok(self.home.remove_paper(Paper::PartOfASweep)?)
     }
 
     /// Where it stands.
@@ -530,7 +496,7 @@ impl<'a> Run<'a> {
 
     /// The ledger.
     #[must_use]
-    pub const fn ledger(&self) -> &Ledger<FileStore> {
+    pub const fn ledger(&self) -> &Ledger<H::Store> {
         self.rounds.ledger()
     }
 
@@ -553,7 +519,7 @@ impl<'a> Run<'a> {
     pub fn count_sweep_run(&mut self, other: Import) -> Result<(), RunError> {
         if !self.ledger().imports().iter().any(|known| self.covers(known, &other)) {
             if self.ledger().is_closed() {
-                return Err(RunError::ChosenBefore { path: self.folder.clone(), other: other.what });
+                return Err(RunError::ChosenBefore { run: self.home.name(), other: other.what });
             }
             let time = self.time();
             let _receipt = self.rounds.ledger_mut().record_import(other, time)?;
@@ -577,14 +543,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Where the ledger of the run in a folder is, and its secrets.
-#[must_use]
-pub fn place(folder: &Path) -> Place {
-    Place::new(folder.join(LEDGER_FILE))
-}
-
 /// What the run draws from, as far as its ledger goes.
-fn randomness(place: &Place, plan: &Plan, ledger: &Ledger<FileStore>) -> Result<RunRandomness, RunError> {
+fn randomness<R: Records>(home: &R, plan: &Plan, ledger: &Ledger<R::Store>) -> Result<RunRandomness, RunError> {
     if ledger.is_closed() {
         return Ok(RunRandomness::over());
     }
@@ -594,32 +554,33 @@ fn randomness(place: &Place, plan: &Plan, ledger: &Ledger<FileStore>) -> Result<
             RunRandomness::simulated(SimulationKey::with_floating_point_noise(seed))
         }
         Randomness::Secret => {
-            place.settle_cohort_seed(settled_rounds(ledger))?;
-            RunRandomness::secret(place, last_step(plan, ledger))?
+            let secrets = home.secrets();
+            secrets.settle_cohort_seed(settled_rounds(ledger))?;
+            RunRandomness::secret(&secrets, last_step(plan, ledger))?
         }
     })
 }
 
 /// The last release of a ledger whose noise the run drew.
-fn last_step(plan: &Plan, ledger: &Ledger<FileStore>) -> Option<LastStep> {
+fn last_step<S: LedgerStore>(plan: &Plan, ledger: &Ledger<S>) -> Option<LastStep> {
     let last = |phase: &Phase| phase.mechanism.as_ref()?.last_step(ledger.last_step(&phase.stream)?);
     plan.phases().iter().rev().find_map(last)
 }
 
 /// Refuses other settings and other data than the run began with, unless somebody says why the data had to change.
-fn recognise(
-    place: &Place,
-    ledger: &mut Ledger<FileStore>,
+fn recognise<S: LedgerStore>(
+    secrets: &Secrets,
+    ledger: &mut Ledger<S>,
     key: &PseudonymKey,
     plan: &Plan,
     opened: &Opened,
     data_changed: Option<&str>,
 ) -> Result<(), RunError> {
-    let now = Beginning::of(key, place, plan, opened)?;
-    let Some(began) = Beginning::read(place)? else {
+    let now = Beginning::of(key, secrets, plan, opened)?;
+    let Some(began) = Beginning::read(secrets)? else {
         // It was killed while it was begun, or somebody took the file away.
         return if ledger.releases().keys().all(|stream| stream == BEFORE) {
-            now.keep(place)
+            now.keep(secrets)
         } else {
             Err(RunError::BeginningMissing { place: "ledger.jsonl.beginning" })
         };
@@ -634,20 +595,13 @@ fn recognise(
         (_, None) => Err(RunError::DataChanged),
         (_, Some(why)) => {
             let _receipt = ledger.record_data_changed(why, ledger_time(plan.randomness()))?;
-            now.keep(place)
+            now.keep(secrets)
         }
     }
 }
 
-/// The ledger, and in it what was paid for before the first round; and the key of what the run must recognise.
-fn begin_ledger(place: &Place, plan: &Plan, opened: &Opened) -> Result<(Ledger<FileStore>, PseudonymKey), RunError> {
-    let (mut ledger, key) = place.create(plan.ledger.clone(), ledger_time(plan.randomness()))?;
-    finish_beginning(&mut ledger, plan, opened)?;
-    Ok((ledger, key))
-}
-
 /// Records what the run starts from, and what was released of its users before (rules P11 and P15), unless it is there.
-fn finish_beginning(ledger: &mut Ledger<FileStore>, plan: &Plan, opened: &Opened) -> Result<(), RunError> {
+fn finish_beginning<S: LedgerStore>(ledger: &mut Ledger<S>, plan: &Plan, opened: &Opened) -> Result<(), RunError> {
     if let Some(import) = opened.import()
         && ledger.imports().is_empty()
     {
@@ -665,24 +619,33 @@ fn finish_beginning(ledger: &mut Ledger<FileStore>, plan: &Plan, opened: &Opened
     Ok(())
 }
 
-/// The file of exact numbers, with its warning first.
-fn diagnostics(path: &Path, keep: impl Fn(&str) -> bool) -> Result<Lines, FileError> {
+/// The log of exact numbers, with its warning first.
+fn diagnostics(home: &dyn Home, keep: &dyn Fn(&str) -> bool) -> Result<Box<dyn LogWriter>, RunError> {
     let is_head = |line: &str| serde_json::from_str::<DiagnosticsHead>(line).is_ok();
-    let mut lines = Lines::open(path, |line| is_head(line) || keep(line))?;
-    if fs::metadata(path).map_err(files::failed("look at", path))?.len() == 0 {
-        lines.append(&DiagnosticsHead::default())?;
+    let mut log = home.open_log(Log::Diagnostics, &|line| is_head(line) || keep(line))?;
+    if home.lines(Log::Diagnostics)?.is_empty() {
+        log.append(&json(&DiagnosticsHead::default())?)?;
     }
-    Ok(lines)
+    Ok(log)
 }
 
 /// Tokens that users have read so far, exactly.
-fn tokens(path: &Path) -> Result<u64, FileError> {
-    let text = match files::read_text(path) {
-        Err(FileError { error, .. }) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-        other => other?,
-    };
-    let of_line = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok()?.get("tokens")?.as_u64();
-    Ok(text.lines().filter_map(of_line).sum())
+fn tokens(home: &dyn Home) -> Result<u64, RunError> {
+    let of_line = |line: &String| serde_json::from_str::<serde_json::Value>(line).ok()?.get("tokens")?.as_u64();
+    Ok(home.lines(Log::Diagnostics)?.iter().filter_map(of_line).sum())
+}
+
+/// The lines of a log.
+fn read_log<T: DeserializeOwned>(home: &dyn Home, log: Log) -> Result<Vec<T>, RunError> {
+    let lines: Result<Vec<T>, _> = home.lines(log)?.iter().map(|line| serde_json::from_str(line)).collect();
+    let what = || format!("a line of the {} of {} is none", log.word(), home.name());
+    lines.map_err(|error| HomeError::Other { what: what(), source: error.into() }.into())
+}
+
+/// A line of a log.
+fn json(line: &impl serde::Serialize) -> Result<String, RunError> {
+    serde_json::to_string(line)
+        .map_err(|e| HomeError::Other { what: "a line cannot be written".into(), source: e.into() }.into())
 }
 
 /// The time of entries, in seconds since 1970. With secret noise it is the day: how long a round took follows the number of

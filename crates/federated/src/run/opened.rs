@@ -17,11 +17,11 @@ use lm::{
 };
 use privacy::rng::Randomness;
 
-use super::{LEDGER_FILE, MODEL_FOLDER, RunError, is_undecided};
+use super::{RunError, is_undecided};
 use crate::{
     config::{Config, ConfigError, DataKind, Evaluation, Model},
     evaluate::HeldOut,
-    heads,
+    home::{Home, LEDGER_FILE, MODEL_FOLDER, RunFolder, heads},
     learners::{self, Made},
     model_folder,
     plan::{Plan, Setting},
@@ -276,8 +276,9 @@ fn started(config: &Config, store: Option<&Store>) -> Result<Origin, RunError> {
             ConfigError::new("model.preset", "does not go with model.from, which says what the model is").into()
         );
     }
-    if is_undecided(&from) {
-        return Err(RunError::Undecided { path: from });
+    let run = RunFolder::at(&from);
+    if is_undecided(&run)? {
+        return Err(RunError::Undecided { run: run.name() });
     }
     let (folder, ledger) = places(&from);
     let Folder { vocabulary, rules, weights, guarantee, .. } = model_folder::read(&folder)?;

@@ -6,10 +6,11 @@ use privacy::{PrivacyEvent, rng::Randomness};
 use super::{Run, RunError, opened::is_simulated};
 use crate::{
     config::ConfigError,
+    home::{Home, Records},
     price::{Meaning, Price},
 };
 
-impl Run<'_> {
+impl<H: Home + Records> Run<'_, H> {
     /// Whether any of its noise can be repeated: its own, or that of the model that it started from.
     pub(super) fn is_simulation(&self) -> bool {
         self.plan.randomness() != Randomness::Secret || self.opened.import().is_some_and(is_simulated)

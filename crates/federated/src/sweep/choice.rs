@@ -9,14 +9,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::ledger_file::Place;
-use ledger::{Head, Import, ImportKind};
+use ledger::{Import, ImportKind, Ledger};
 
 use crate::{
     engine::Means,
-    heads,
+    home::{LEDGER_FILE, Records, RunFolder},
     plan::Plan,
-    run::{self, Ending, LEDGER_FILE, Opened, Run, RunError},
+    run::{self, Ending, Opened, Run, RunError},
 };
 use durable::files;
 
@@ -42,10 +41,11 @@ pub fn record(chosen: &Path, others: &[PathBuf], means: Means) -> Result<Ending,
 
 /// Counts all the others in a run, and ends it for good.
 fn count(folder: &Path, imports: &[(&Path, Import)], means: Means) -> Result<Ending, RunError> {
-    let config = run::settings(folder)?;
+    let home = RunFolder::at(folder);
+    let config = run::settings(&home)?;
     let opened = Opened::new(&config)?;
     let plan = Plan::new(config, &opened.setting())?;
-    let mut run = Run::resume(folder, &plan, &opened, means)?;
+    let mut run = Run::resume(home, &plan, &opened, means)?;
     for (_, other) in imports.iter().filter(|(other, _)| *other != folder) {
         run.count_sweep_run(other.clone())?;
     }
@@ -74,9 +74,9 @@ fn subfolders(folder: &Path) -> Result<Vec<PathBuf>, RunError> {
 
 /// What a run cost itself; what it imported of its sweep is imported from there.
 fn import(run: &Path) -> Result<Import, RunError> {
-    let path = run.join(LEDGER_FILE);
-    let heads: Vec<Head> = heads::check(&path)?.into_iter().map(|shown| shown.head).collect();
-    let ledger = Place::new(path).read(&heads)?;
+    let home = RunFolder::at(run);
+    let heads = home.shown_heads()?;
+    let ledger = Ledger::open(home.read_store()?, None, &heads)?;
     let name = |path: Option<&Path>| path.and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
     let what = format!("the run {}/{}", name(run.parent()), name(Some(run)));
     let import = ledger.as_import(ImportKind::SweepRun, what, !heads.is_empty());

@@ -23,8 +23,8 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     config::{Config, ConfigError},
+    home::MODEL_FOLDER,
     metrics::{METRICS_FILE, Metrics},
-    run::MODEL_FOLDER,
 };
 use durable::files::{self, FileError};
 

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "not every test uses all of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
+use keyhush_federated::home::{LEDGER_FILE, Records, RunFolder};
 use std::path::{Path, PathBuf};
 
 use corpus::{
@@ -20,7 +21,7 @@ use keyhush_federated::{
     },
     plan::Plan,
     population::Population,
-    run::{self, Ending, LEDGER_FILE, Opened, Run, RunError, Step},
+    run::{self, Ending, Opened, Run, RunError, Step},
 };
 use ledger::Ledger;
 use lm::{kernels::KernelPath, tokenizer::Rules, vocabulary::Vocabulary};
@@ -120,7 +121,7 @@ pub(crate) fn fleet<'a>(
     engine: &'a mut dyn Engine,
     folder: &Path,
 ) -> Simulated<'a> {
-    simulated::of(plan, population, Box::new(engine), run::place(folder))
+    simulated::of(plan, population, Box::new(engine), RunFolder::at(folder).secrets())
 }
 
 /// One step of a run, by a fleet that remembers nothing of the steps before.
@@ -145,7 +146,7 @@ fn to_the_end(run: &mut Run<'_>, plan: &Plan, opened: &Opened, folder: &Path, en
 /// A whole run, whoever does its rounds.
 pub(crate) fn whole(folder: &Path, set: &[&str], engine: &mut dyn Engine) -> Ending {
     let (plan, opened) = plan(set);
-    let mut run = Run::begin(folder, &plan, &opened, means()).unwrap();
+    let mut run = Run::begin(RunFolder::at(folder), &plan, &opened, means()).unwrap();
     to_the_end(&mut run, &plan, &opened, folder, engine);
     run.finish().unwrap()
 }
@@ -154,8 +155,8 @@ pub(crate) fn whole(folder: &Path, set: &[&str], engine: &mut dyn Engine) -> End
 pub(crate) fn undecided(folder: &Path, set: &[&str], engine: &mut dyn Engine) -> Ending {
     let (plan, opened) = plan(set);
     std::fs::create_dir_all(folder.parent().unwrap()).unwrap();
-    run::belongs_to_a_sweep(folder).unwrap();
-    let mut run = Run::begin(folder, &plan, &opened, means()).unwrap();
+    run::belongs_to_a_sweep(&RunFolder::at(folder)).unwrap();
+    let mut run = Run::begin(RunFolder::at(folder), &plan, &opened, means()).unwrap();
     to_the_end(&mut run, &plan, &opened, folder, engine);
     run.finish_undecided().unwrap()
 }
@@ -164,7 +165,7 @@ pub(crate) fn undecided(folder: &Path, set: &[&str], engine: &mut dyn Engine) ->
 pub(crate) fn some(folder: &Path, set: &[&str], steps: usize, engine: &mut dyn Engine) {
     let (plan, opened) = plan(set);
     let begin = if folder.exists() { Run::resume } else { Run::begin };
-    let mut run = begin(folder, &plan, &opened, means()).unwrap();
+    let mut run = begin(RunFolder::at(folder), &plan, &opened, means()).unwrap();
     let population = opened.population(plan.ledger.unit).unwrap();
     let mut fleet = fleet(&plan, population.as_ref(), engine, folder);
     for _ in 0..steps {
@@ -175,7 +176,7 @@ pub(crate) fn some(folder: &Path, set: &[&str], steps: usize, engine: &mut dyn E
 /// The rest of a run that was begun.
 pub(crate) fn rest(folder: &Path, set: &[&str], engine: &mut dyn Engine) -> Ending {
     let (plan, opened) = plan(set);
-    let mut run = Run::resume(folder, &plan, &opened, means()).unwrap();
+    let mut run = Run::resume(RunFolder::at(folder), &plan, &opened, means()).unwrap();
     to_the_end(&mut run, &plan, &opened, folder, engine);
     run.finish().unwrap()
 }

@@ -6,6 +6,7 @@
 mod markdown;
 pub(crate) mod time;
 
+use federated::home::RunFolder;
 use std::path::Path;
 
 use askama::Template;
@@ -41,7 +42,7 @@ pub const REPORT_FILE: &str = "report.html";
 /// # Errors
 /// When there is no run in it, a file of it is damaged, or the disk fails.
 pub fn write(folder: &Path) -> Result<(), ReportError> {
-    let kept = Kept::read(folder).map_err(Box::new)?;
+    let kept = Kept::read(&RunFolder::at(folder)).map_err(Box::new)?;
     let html = Report::of(&kept).html()?;
     Ok(files::write(&folder.join(REPORT_FILE), html.as_bytes())?)
 }

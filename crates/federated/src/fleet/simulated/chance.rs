@@ -10,7 +10,7 @@ use privacy::{
     rng::{NoiseKey, NoiseSource, SimulationKey},
 };
 
-use crate::{ledger_file::Place, randomness::RandomnessError};
+use crate::{randomness::RandomnessError, secrets::Secrets};
 
 /// What a simulated fleet draws from.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub enum Chance {
     /// Everything from a seed.
     Simulated(SimulationKey),
     /// From the secrets of a run.
-    Secret(Place),
+    Secret(Secrets),
 }
 
 /// What one attempt at a round draws from.
@@ -40,10 +40,10 @@ impl Chance {
                 let source = || NoiseSource::from(*key);
                 Ok(OfAttempt { cohort: source(), vanishing: source(), users: source() })
             }
-            Self::Secret(place) => {
-                let seed = place.cohort_seed(round)?;
+            Self::Secret(secrets) => {
+                let seed = secrets.cohort_seed(round)?;
                 let vanishing = NoiseKey::from_secret_bytes(seed.secret_bytes());
-                let cohort = if participation.is_sampled() { seed } else { place.noise_key()? };
+                let cohort = if participation.is_sampled() { seed } else { secrets.noise_key()? };
                 let users = NoiseKey::generate()?;
                 Ok(OfAttempt { cohort: cohort.into(), vanishing: vanishing.into(), users: users.into() })
             }
@@ -62,7 +62,7 @@ impl Chance {
     pub(super) fn settled(&self) -> Result<(), RandomnessError> {
         match self {
             Self::Simulated(_) => Ok(()),
-            Self::Secret(place) => Ok(place.erase_cohort_seed()?),
+            Self::Secret(secrets) => Ok(secrets.erase_cohort_seed()?),
         }
     }
 }

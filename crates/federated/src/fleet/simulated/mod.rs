@@ -30,10 +30,10 @@ use crate::{
         secure::{SecureTask, Secured},
         vanishing::Vanishing,
     },
-    ledger_file::Place,
     plan::{Plan, Secure},
     population::Population,
     randomness::position,
+    secrets::Secrets,
 };
 
 /// The key of what is random in users' parts of an attempt, by its position ([`crate::randomness::position`]).
@@ -64,21 +64,21 @@ impl<'a> Simulated<'a> {
     }
 }
 
-/// The simulated fleet of a run: the one place where its parts come together. `place` is where the run's ledger is
-/// ([`crate::run::place`]), and its secrets, if its noise is secret.
+/// The simulated fleet of a run: the one place where its parts come together. `secrets` are those of the
+/// run; they are asked where its noise is secret.
 #[must_use]
 pub fn of<'a>(
     plan: &'a Plan,
     population: &'a dyn Population,
     engine: Box<dyn Engine + 'a>,
-    place: Place,
+    secrets: Secrets,
 ) -> Simulated<'a> {
     let chance = match plan.randomness() {
         Randomness::Simulated { seed } => Chance::Simulated(SimulationKey::new(seed)),
         Randomness::SimulatedFloatingPoint { seed } => {
             Chance::Simulated(SimulationKey::with_floating_point_noise(seed))
         }
-        Randomness::Secret => Chance::Secret(place),
+        Randomness::Secret => Chance::Secret(secrets),
     };
     Simulated::new(plan, population, engine, chance)
 }

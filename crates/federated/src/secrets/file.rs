@@ -1,4 +1,4 @@
-//! A file that nobody but its owner may reach, and that can be made to have never held anything.
+//! The folder `secret/`: files that nobody but their owner may reach, and that can be made to have never held anything.
 
 use std::{
     path::{Path, PathBuf},
@@ -7,44 +7,92 @@ use std::{
 
 use durable::{
     disk::{Disk, How},
-    files::{self, Replacement, beside, folder},
+    files::{self, FileError, Replacement, beside, folder},
 };
 use ledger::LedgerError;
 use zeroize::Zeroizing;
 
-use super::{failed, not_replaced};
+use super::vault::{SecretName, Vault};
+
+/// The secrets beside a ledger: `secret/NAME.WORD`.
+#[derive(Debug, Clone)]
+pub(crate) struct FileVault {
+    disk: Arc<dyn Disk>,
+    /// `secret/NAME`.
+    named: PathBuf,
+}
+
+impl FileVault {
+    /// The secrets of the ledger in a file.
+    pub(crate) fn beside(disk: Arc<dyn Disk>, ledger: &Path) -> Self {
+        Self { disk, named: folder(ledger).join("secret").join(ledger.file_name().unwrap_or_default()) }
+    }
+
+    fn file(&self, name: SecretName) -> PrivateFile {
+        PrivateFile::new(Arc::clone(&self.disk), beside(&self.named, &format!(".{}", name.word())))
+    }
+}
+
+impl Vault for FileVault {
+    fn read(&self, name: SecretName) -> Result<Option<Zeroizing<Vec<u8>>>, LedgerError> {
+        self.file(name).read()
+    }
+
+    fn create(&self, name: SecretName, bytes: &[u8]) -> Result<(), LedgerError> {
+        self.file(name).write(bytes)
+    }
+
+    fn replace(&self, name: SecretName, bytes: &[u8]) -> Result<(), LedgerError> {
+        self.file(name).replace(bytes)
+    }
+
+    fn append(&self, name: SecretName, bytes: &[u8]) -> Result<(), LedgerError> {
+        self.file(name).append(bytes)
+    }
+
+    fn wipe_from(&self, name: SecretName, offset: usize) -> Result<(), LedgerError> {
+        self.file(name).wipe_from(offset)
+    }
+
+    fn destroy(&self, name: SecretName) -> Result<(), LedgerError> {
+        self.file(name).destroy()
+    }
+
+    fn exists(&self, name: SecretName) -> Result<bool, LedgerError> {
+        self.file(name).exists()
+    }
+
+    fn place(&self, name: SecretName) -> String {
+        self.file(name).path().display().to_string()
+    }
+}
 
 /// A file in `secret/` (mode 0600, the folder 0700; looser modes are refused).
 #[derive(Debug, Clone)]
-pub(super) struct PrivateFile {
+pub(crate) struct PrivateFile {
     disk: Arc<dyn Disk>,
     path: PathBuf,
 }
 
 impl PrivateFile {
-    pub(super) const fn new(disk: Arc<dyn Disk>, path: PathBuf) -> Self {
+    pub(crate) const fn new(disk: Arc<dyn Disk>, path: PathBuf) -> Self {
         Self { disk, path }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// What it holds; none if there is no such file.
-    pub(super) fn read(&self) -> Result<Option<Zeroizing<Vec<u8>>>, LedgerError> {
+    pub(crate) fn read(&self) -> Result<Option<Zeroizing<Vec<u8>>>, LedgerError> {
         let Some(bytes) = self.disk.read(&self.path).map_err(failed("read", &self.path))? else { return Ok(None) };
         let bytes = Zeroizing::new(bytes);
         self.refuse_loose()?;
         Ok(Some(bytes))
     }
 
-    /// The same as text; bytes that are not are replaced, and then are no key.
-    pub(super) fn read_text(&self) -> Result<Option<Zeroizing<String>>, LedgerError> {
-        Ok(self.read()?.map(|bytes| Zeroizing::new(String::from_utf8_lossy(&bytes).into_owned())))
-    }
-
     /// Writes it anew. What was there is removed, not overwritten: for what was never used.
-    pub(super) fn write(&self, bytes: &[u8]) -> Result<(), LedgerError> {
+    pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), LedgerError> {
         self.make_folder()?;
         self.disk.remove(&self.path).map_err(failed("replace", &self.path))?;
         self.create(&self.path, bytes)?;
@@ -52,13 +100,13 @@ impl PrivateFile {
     }
 
     /// Replaces it at once: after a crash it holds the old or the new.
-    pub(super) fn replace(&self, bytes: &[u8]) -> Result<(), LedgerError> {
+    pub(crate) fn replace(&self, bytes: &[u8]) -> Result<(), LedgerError> {
         let by = Replacement { new: &beside(&self.path, ".new"), private: true, time: None };
         files::replace(&*self.disk, &self.path, by, |out| out.write_all(bytes)).map_err(not_replaced)
     }
 
     /// Adds to its end, or makes it.
-    pub(super) fn append(&self, bytes: &[u8]) -> Result<(), LedgerError> {
+    pub(crate) fn append(&self, bytes: &[u8]) -> Result<(), LedgerError> {
         if !self.exists()? {
             self.create(&self.path, bytes)?;
             return self.sync_folder();
@@ -68,7 +116,7 @@ impl PrivateFile {
     }
 
     /// Overwrites what is behind an offset, and cuts it off.
-    pub(super) fn wipe_from(&self, offset: usize) -> Result<(), LedgerError> {
+    pub(crate) fn wipe_from(&self, offset: usize) -> Result<(), LedgerError> {
         let Some(old) = self.read()? else { return Ok(()) };
         if old.len() <= offset {
             return Ok(());
@@ -80,7 +128,7 @@ impl PrivateFile {
     }
 
     /// Overwrites it, synced, and removes it. Nothing happens if it is gone already; the folder is synced in any case.
-    pub(super) fn destroy(&self) -> Result<(), LedgerError> {
+    pub(crate) fn destroy(&self) -> Result<(), LedgerError> {
         if self.exists()? {
             self.wipe_from(0)?;
             self.disk.remove(&self.path).map_err(failed("remove", &self.path))?;
@@ -88,7 +136,7 @@ impl PrivateFile {
         self.sync_folder()
     }
 
-    pub(super) fn exists(&self) -> Result<bool, LedgerError> {
+    pub(crate) fn exists(&self) -> Result<bool, LedgerError> {
         Ok(self.disk.reader(&self.path).map_err(failed("look at", &self.path))?.is_some())
     }
 
@@ -98,7 +146,7 @@ impl PrivateFile {
     }
 
     /// Makes the folder `secret/`, for its owner alone.
-    pub(super) fn make_folder(&self) -> Result<(), LedgerError> {
+    pub(crate) fn make_folder(&self) -> Result<(), LedgerError> {
         let secret = folder(&self.path);
         if self.disk.create_folder(secret, true).map_err(failed("make", secret))? {
             let above = folder(secret);
@@ -126,4 +174,14 @@ impl PrivateFile {
             _ => Ok(()),
         }
     }
+}
+
+/// A failure of the disk, with what was being done to what.
+pub(crate) fn failed<'a>(doing: &'a str, path: &'a Path) -> impl FnOnce(std::io::Error) -> LedgerError + 'a {
+    move |source| LedgerError::storage(format!("cannot {doing} {}", path.display()), source)
+}
+
+/// The same of a whole file.
+pub(crate) fn not_replaced(FileError { what, path, error }: FileError) -> LedgerError {
+    failed(what, &path)(error)
 }

@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::run::{CHECKPOINTS, LEDGER_FILE, MODEL_FOLDER, STATEMENT_JSON};
+use super::folder::{CHECKPOINTS, LEDGER_FILE, MODEL_FOLDER, STATE, STATEMENT_JSON, list};
 use durable::files::{self, FileError};
 
 /// A head, and where it was found.
@@ -93,7 +93,7 @@ pub fn beside(ledger: &Path) -> Result<Vec<Shown>, FileError> {
     let mut places = vec![at(STATEMENT_JSON), at(MODEL_FOLDER)];
     let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
     let states = list(&at(CHECKPOINTS))?.into_iter();
-    places.extend(states.filter(|path| name(path).is_some_and(|name| name.ends_with(".state"))));
+    places.extend(states.filter(|path| name(path).is_some_and(|name| name.ends_with(STATE))));
     let witnesses = list(files::folder(ledger))?.into_iter().filter_map(|path| name(&path));
     let is_witness = |name: &String| name.starts_with(LEDGER_FILE) && name.ends_with(".head");
     places.extend(witnesses.filter(is_witness).map(|name| at(&name)));
@@ -109,12 +109,12 @@ pub fn beside(ledger: &Path) -> Result<Vec<Shown>, FileError> {
 pub fn in_file(place: &Path) -> Result<Head, HeadsError> {
     let none = |problem: String| HeadsError::None { place: place.to_owned(), problem };
     if place.is_dir() {
-        let said = of_model(&place.join(WEIGHTS_FILE)).map_err(|error| none(error.to_string()))?;
-        let said = said.ok_or_else(|| none("the model has no guarantee, and names no ledger".into()))?;
+        let said = of_tensors(&place.join(WEIGHTS_FILE)).map_err(|error| none(error.to_string()))?;
+        let said = said.as_str().ok_or_else(|| none("the model has no guarantee, and names no ledger".into()))?;
         return said.parse().map_err(|error| none(format!("{error}")));
     }
     let said = match place.extension().and_then(|e| e.to_str()) {
-        Some("state") => of_header(place).map_err(|error| none(error.to_string()))?["ledger_head"].clone(),
+        Some("safetensors") => of_tensors(place).map_err(|error| none(error.to_string()))?,
         Some("json") => {
             let text = files::read_text(place)?;
             serde_json::from_str::<Value>(&text).map_err(|error| none(error.to_string()))?["ledger"]["head"].clone()
@@ -125,8 +125,8 @@ pub fn in_file(place: &Path) -> Result<Head, HeadsError> {
     said.parse().map_err(|error| none(format!("{error}")))
 }
 
-/// The header of a checkpoint or of safetensors: its length, then JSON.
-fn of_header(path: &Path) -> io::Result<Value> {
+/// The head that is named in the header of safetensors, a model or a checkpoint: its length, then JSON.
+fn of_tensors(path: &Path) -> io::Result<Value> {
     /// No header of ours is longer.
     const LONGEST: u64 = 1 << 24;
     let mut file = fs::File::open(path)?;
@@ -134,12 +134,8 @@ fn of_header(path: &Path) -> io::Result<Value> {
     file.read_exact(&mut length)?;
     let mut header = Vec::new();
     file.take(u64::from_le_bytes(length).min(LONGEST)).read_to_end(&mut header)?;
-    Ok(serde_json::from_slice(&header)?)
-}
-
-fn of_model(weights: &Path) -> io::Result<Option<String>> {
-    let header = of_header(weights)?;
-    Ok(header["__metadata__"]["ledger_head"].as_str().map(str::to_owned))
+    let header: Value = serde_json::from_slice(&header)?;
+    Ok(header["__metadata__"]["ledger_head"].clone())
 }
 
 /// The released vectors that are stored beside a ledger, by the index of their entry.
@@ -150,13 +146,4 @@ fn vectors(ledger: &Path) -> Result<Vec<(u64, PathBuf)>, FileError> {
     let mut vectors: Vec<(u64, PathBuf)> = paths.into_iter().filter_map(index).collect();
     vectors.sort_unstable();
     Ok(vectors)
-}
-
-/// What is in a folder; nothing where there is none.
-fn list(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
-    let all = || fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<PathBuf>>>();
-    match all() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        other => other.map_err(files::failed("read", folder)),
-    }
 }

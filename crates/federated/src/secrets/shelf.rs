@@ -1,27 +1,27 @@
-//! The noise keys of a run's steps, in `secret/` (rules P20 and P21).
+//! The noise keys of a run's steps, in the vault of the run (rules P20 and P21).
 //!
-//! | file                 | what it holds                                                                  |
+//! | secret               | what it holds                                                                  |
 //! |----------------------|--------------------------------------------------------------------------------|
-//! | `NAME.step-keys`     | a line for each step of the segment; for independent noise, of the open step alone |
-//! | `NAME.noise-link`    | the last step whose release is recorded, and the link to it                    |
+//! | `step-keys`          | a line for each step of the segment; for independent noise, of the open step alone |
+//! | `noise-link`         | the last step whose release is recorded, and the link to it                    |
 //!
 //! With every record the link is written; to erase is then to overwrite the keys, synced, and cut them off: after a crash in
-//! between it is done again. What a ledger and these files say of each other is checked on opening: a key behind the link and
+//! between it is done again. What a ledger and these say of each other is checked on opening: a key behind the link and
 //! without an entry is destroyed (nobody saw what it was drawn for), a link without its entry means that the ledger is an old
 //! copy, and an entry without its key that the keys are.
 
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::private::PrivateFile;
+use super::vault::Secret;
 use ledger::{LedgerError, hex, unhex};
 use privacy::step_keys::{KeyShelf, LastStep, Link, StepAt, StepKey, StepKeyError};
 
-/// The keys of a segment, in a file.
+/// The keys of a segment, in a vault.
 #[derive(Debug)]
-pub struct FileShelf {
-    keys: PrivateFile,
-    links: PrivateFile,
+pub struct VaultShelf {
+    keys: Secret,
+    links: Secret,
     kept: Vec<(StepAt, StepKey)>,
     /// The last step that was marked as recorded, and the link to it.
     marked: (Option<StepAt>, Link),
@@ -45,17 +45,9 @@ struct LinkLine {
     link: String,
 }
 
-impl FileShelf {
-    pub(super) const fn new(keys: PrivateFile, links: PrivateFile) -> Self {
+impl VaultShelf {
+    pub(super) const fn new(keys: Secret, links: Secret) -> Self {
         Self { keys, links, kept: Vec::new(), marked: (None, Link::FIRST) }
-    }
-
-    pub(super) const fn keys(&self) -> &PrivateFile {
-        &self.keys
-    }
-
-    pub(super) const fn links(&self) -> &PrivateFile {
-        &self.links
     }
 
     /// Reads what is kept and compares it with the last step that the ledger has. Nothing is destroyed unless both fit.
@@ -106,7 +98,7 @@ impl FileShelf {
         let Some(text) = self.links.read_text()? else { return Ok((None, Link::FIRST)) };
         let line: Result<LinkLine, _> = serde_json::from_str(&text);
         let parsed = line.ok().and_then(|line| Some((line.at, unhex(&Zeroizing::new(line.link)).ok()?)));
-        let damaged = || format!("{} is damaged", self.links.path().display());
+        let damaged = || format!("{} is damaged", self.links.place());
         let (at, link) = parsed.ok_or_else(|| LedgerError::storage(damaged(), "it does not hold what was written"))?;
         Ok((Some(at), Link::from_secret_bytes(Zeroizing::new(link))))
     }
@@ -118,7 +110,7 @@ fn parse(line: &str) -> Option<(StepAt, StepKey)> {
     Some((line.at, StepKey::from_secret_bytes(Zeroizing::new(unhex(&key).ok()?))))
 }
 
-impl KeyShelf for FileShelf {
+impl KeyShelf for VaultShelf {
     fn keep(&mut self, at: StepAt, key: &StepKey) -> Result<(), StepKeyError> {
         let line = KeyLine { at, key: hex(&*key.secret_bytes()) };
         let mut text = Zeroizing::new(serde_json::to_string(&line).map_err(|e| StepKeyError::Storage(e.to_string()))?);
