@@ -2,51 +2,32 @@
 
 use std::{io::Write, path::PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, builder::TypedValueParser};
 use federated::{
     config::{MechanismKind, explained},
     propose::{ProposeError, beginning},
 };
 
-use crate::{failure::BadInput, train::of_config};
+use crate::{choices::named, failure::BadInput, train::of_config};
 
-/// Which noise the settings are for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Kind {
-    /// Users drawn at random, independent noise (McMahan et al. 2018)
-    Gaussian,
-    /// Users as they come, the noise of a tree (Xu et al. 2023)
-    Tree,
-    /// Users as they come, noise correlated by a banded matrix
-    Banded,
-    /// Users as they come, noise correlated by a buffered linear Toeplitz matrix
-    Blt,
-}
-
-impl From<Kind> for MechanismKind {
-    fn from(kind: Kind) -> Self {
-        match kind {
-            Kind::Gaussian => Self::Gaussian,
-            Kind::Tree => Self::Tree,
-            Kind::Banded => Self::Banded,
-            Kind::Blt => Self::Blt,
-        }
-    }
+/// The kinds of noise, as flags name them.
+pub(crate) fn noises() -> impl TypedValueParser<Value = MechanismKind> {
+    named(MechanismKind::noises().map(|kind| (kind, kind.name(), kind.about())))
 }
 
 /// Arguments of `keyhush init`.
 #[derive(Args)]
 pub(crate) struct InitArgs {
     /// Which noise, and with it who takes part
-    #[arg(long, value_enum, default_value = "gaussian")]
-    kind: Kind,
+    #[arg(long, value_parser = noises(), default_value = "gaussian")]
+    kind: MechanismKind,
     /// Where to write the settings; what is there is not overwritten [default: standard output]
     #[arg(long, short, value_name = "FILE.toml")]
     out: Option<PathBuf>,
 }
 
 pub(crate) fn init(args: &InitArgs) -> anyhow::Result<()> {
-    let config = beginning(args.kind.into()).map_err(refused)?;
+    let config = beginning(args.kind).map_err(refused)?;
     let head = [
         "The settings of a run. `keyhush plan FILE` shows what it would cost, `keyhush train FILE` trains.",
         "What stands behind # could be said and is not; what privacy rests on has no defaults.",

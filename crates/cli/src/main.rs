@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)] // printing is this crate's job
 
 mod bench;
+mod choices;
 mod columns;
 mod compare;
 mod data;

@@ -11,27 +11,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use corpus::{
-    store::StoreError,
-    synth::{Crowd, Dialect, SynthPlan},
-};
-use device::{
-    learner::{examples::Examples, language::LanguageLearner},
-    local::{Algorithm, LocalPlan},
-    round::Task,
-};
+use corpus::store::StoreError;
+use device::{learner::examples::Examples, round::Task};
 use federated::{
+    contract::{self, Trial},
     engine::{Engine, EngineError, Summed, Users, threads::Threads},
     fleet::simulated::users_key,
     population::{Population, SyntheticPopulation},
 };
 use keyhush_cluster::{Facts, MpiEngine, Ranks};
-use lm::{
-    kernels::KernelPath,
-    model::{config::ModelConfig, initial::initial_parameters},
-    tokenizer::Tokenizer,
-    vocabulary::Vocabulary,
-};
+use lm::kernels::KernelPath;
 use privacy::{
     Adjacency, ClipNorm,
     encoding::{Encoding, Rounding, VectorPlan, XU_ALPHA},
@@ -67,22 +56,28 @@ fn rank() -> Result<(), String> {
         return Ok(());
     }
     let trial = Trial::new();
-    let population = trial.population(match (story.as_str(), other) {
+    let fault = match (story.as_str(), other) {
         ("one user cannot be read", true) => Some(Fault::Always),
         ("one user cannot be read at first", true) => Some(Fault::Once(AtomicBool::new(true))),
         ("a thread of a rank panics", true) => Some(Fault::Panic),
         _ => None,
-    });
+    };
+    let population = Faulty { crowd: trial.population(), fault };
     let kernels = if story == "kernels differ" && other { KernelPath::Scalar } else { KernelPath::best() };
     let description: &[u8] = if story == "settings differ" && other { b"others" } else { b"ours" };
     let facts = Facts { kernels, description };
-    let mut own = Threads::new(&trial.learner, &local(), kernels, threads).unwrap();
+    let mut own = Threads::new(trial.learner(), &Trial::local(), kernels, threads).unwrap();
     if ranks.leads() {
         let mut engine = MpiEngine::new(&ranks, Box::new(own), &facts).map_err(|e| e.to_string())?;
-        if story == "one user cannot be read at first" {
-            trial.train(&mut engine, &population).unwrap_err();
+        if story == "the contract of engines" {
+            contract::engine(&mut engine, kernels);
+            println!("digest kept");
+            return Ok(());
         }
-        println!("digest {}", trial.train(&mut engine, &population).map_err(|e| e.to_string())?);
+        if story == "one user cannot be read at first" {
+            Rounds(&trial).train(&mut engine, &population).unwrap_err();
+        }
+        println!("digest {}", Rounds(&trial).train(&mut engine, &population).map_err(|e| e.to_string())?);
     } else if story == "a rank panics" {
         ranks.serve(&mut Panics, &population, &facts);
     } else {
@@ -100,39 +95,12 @@ impl Engine for Panics {
     }
 }
 
-fn local() -> LocalPlan {
-    LocalPlan {
-        algorithm: Algorithm::FedSgdBatch,
-        batch: 2,
-        unroll: 5,
-        most_tokens: Some(100),
-        greedy: false,
-        update_penalty: 0.0,
-    }
-}
-
 /// A small run without noise, whose rounds depend on each other.
-struct Trial {
-    vocabulary: Vocabulary,
-    config: ModelConfig,
-    learner: LanguageLearner,
-}
+struct Rounds<'a>(&'a Trial);
 
-impl Trial {
-    fn new() -> Self {
-        let vocabulary = corpus::synth::vocabulary(200).unwrap();
-        let config = ModelConfig::preset("tiny").unwrap().with_vocabulary(vocabulary.len());
-        let learner = LanguageLearner::new(&config, 2, 5).unwrap();
-        Self { vocabulary, config, learner }
-    }
-
-    fn population(&self, fault: Option<Fault>) -> Faulty<'_> {
-        let crowd = Crowd::new(SynthPlan::new(3, 1_000_000, Dialect::Informal)).unwrap();
-        Faulty { crowd: SyntheticPopulation::new(crowd, Tokenizer::words(), &self.vocabulary, &self.learner), fault }
-    }
-
+impl Rounds<'_> {
     fn train(&self, engine: &mut dyn Engine, population: &dyn Population) -> Result<String, EngineError> {
-        let mut model = initial_parameters(&self.config, 1).unwrap();
+        let mut model = self.0.learner().initial(1).unwrap();
         let source = NoiseSource::from(SimulationKey::new(5));
         let plan = VectorPlan {
             rounding: Rounding::ConditionalStochastic { alpha: XU_ALPHA },
@@ -231,9 +199,8 @@ fn digest(ranks: usize, threads: usize, story: &str) -> String {
 
 fn digest_of_threads() -> String {
     let trial = Trial::new();
-    let population = trial.population(None);
-    let mut engine = Threads::new(&trial.learner, &local(), KernelPath::best(), 2).unwrap();
-    trial.train(&mut engine, &population).unwrap()
+    let mut engine = Threads::new(trial.learner(), &Trial::local(), KernelPath::best(), 2).unwrap();
+    Rounds(&trial).train(&mut engine, &trial.population()).unwrap()
 }
 
 /// Runs a story that cannot end well and gives back what was said.
@@ -241,6 +208,13 @@ fn fails(ranks: usize, story: &str) -> String {
     let out = mpirun(ranks, 1, story);
     assert!(!out.status.success(), "{story}: {out:?}");
     String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned()
+}
+
+#[test]
+fn ranks_keep_the_contract_of_engines() {
+    for (ranks, threads) in [(1, 2), (2, 1), (3, 2)] {
+        assert_eq!(digest(ranks, threads, "the contract of engines"), "kept", "{ranks} ranks of {threads} threads");
+    }
 }
 
 #[test]

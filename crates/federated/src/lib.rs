@@ -27,10 +27,13 @@
 //! | [`sweep`]      | many runs of one question, and what comes of them together              |
 //! | [`vocabulary_ledger`] | the entry of a vocabulary that was counted in users' text       |
 //! | [`optimizer`]  | what the server does with a released average                            |
+//! | `contract`     | what every engine, fleet, home and vault must do, as suites for tests (a feature) |
 
 pub mod checkpoint;
 pub mod cohort;
 pub mod config;
+#[cfg(feature = "contract")]
+pub mod contract;
 pub mod engine;
 pub mod evaluate;
 pub mod fleet;

@@ -23,11 +23,14 @@
 //! | `recorded`     | a release that the ledger has: what the optimizer takes                       |
 //! | `verify`       | everything checked and computed once more                                     |
 //! | [`statement`]  | the guarantee in words, from a ledger and nothing else                        |
+//! | `contract`     | what every store must do, as a suite for its tests (a feature)                |
 
 mod account;
 mod book;
 mod budget;
 mod chain;
+#[cfg(feature = "contract")]
+pub mod contract;
 mod digest;
 mod entry;
 mod error;

@@ -36,12 +36,14 @@
 //! | [`noise`]       | exact discrete Gaussian and Skellam samplers                            |
 //! | [`mechanism`]   | independent, tree, banded and BLT noise, one step at a time              |
 //! | [`factorization`] | the coefficients that make correlated noise small                     |
+//! | [`design`]      | correlated noise that can be asked for by name                          |
 //! | [`clip`]        | the clip norm that follows a quantile                                   |
 
 pub mod accountant;
 pub mod assumptions;
 pub mod calibrate;
 pub mod clip;
+pub mod design;
 pub mod encoding;
 pub mod event;
 pub mod factorization;

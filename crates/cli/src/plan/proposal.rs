@@ -17,7 +17,7 @@ use super::{Written, words, write_chart, write_settings};
 use crate::{
     columns::{self, Align},
     failure::BadInput,
-    init::{self, Kind},
+    init::{self, noises},
     train::{of_config, refused},
 };
 
@@ -44,8 +44,8 @@ pub(super) struct TargetArgs {
     #[arg(long, value_name = "M")]
     cohort: Option<u64>,
     /// This mechanism [default: the least noise for devices that come when they can]
-    #[arg(long, value_enum)]
-    mechanism: Option<Kind>,
+    #[arg(long, value_parser = noises())]
+    mechanism: Option<MechanismKind>,
     /// MinS [default: the largest that the population allows]
     #[arg(long, value_name = "ROUNDS")]
     min_separation: Option<u64>,
@@ -96,7 +96,7 @@ impl TargetArgs {
             min_separation: self.min_separation,
             max_participations: self.max_participations,
             noise_ratio: self.noise_ratio,
-            mechanism: self.mechanism.map(MechanismKind::from),
+            mechanism: self.mechanism,
             ..ask
         }))
     }
@@ -218,16 +218,12 @@ fn print(out: &mut impl Write, proposal: &Proposal, epsilon: Epsilon) -> anyhow:
 }
 
 fn words_of(chosen: &Candidate) -> String {
-    match (chosen.mechanism, chosen.bands, chosen.buffers) {
-        (MechanismKind::Gaussian, ..) => "gaussian: independent noise, users drawn at random".to_owned(),
-        (MechanismKind::Banded, Some(bands), _) => format!("banded, {bands} bands: DP-FTRL, users as they come"),
-        (MechanismKind::Blt, _, Some(buffers)) => format!("blt, {buffers} buffers: DP-FTRL, users as they come"),
-        _ => "tree: DP-FTRL, users as they come".to_owned(),
+    let name = chosen.mechanism.name();
+    match (chosen.mechanism.design(), chosen.size()) {
+        (None, _) => format!("{name}: {}, users drawn at random", chosen.mechanism.short()),
+        (Some(_), Some((of, size))) => format!("{name}, {size} {}: DP-FTRL, users as they come", of.name()),
+        (Some(_), None) => format!("{name}: DP-FTRL, users as they come"),
     }
-}
-
-fn name(mechanism: MechanismKind) -> String {
-    format!("{mechanism:?}").to_lowercase()
 }
 
 /// Mechanisms in the order in which they were tried.
@@ -249,7 +245,7 @@ fn table(all: &[Candidate]) -> Vec<Vec<String>> {
     if limited {
         head.extend(["MinS", "MaxP"].map(str::to_owned));
     }
-    head.extend(mechanisms.iter().map(|m| name(*m)));
+    head.extend(mechanisms.iter().map(|m| m.name().to_owned()));
     let goals: BTreeSet<u64> = all.iter().map(|one| one.cohort).collect();
     let row = |goal: u64| {
         let at: Vec<&Candidate> = all.iter().filter(|one| one.cohort == goal).collect();
@@ -278,7 +274,7 @@ fn chart(proposal: &Proposal) -> Chart {
     let of = |mechanism: MechanismKind| {
         let points = proposal.trade_off.iter().filter(|one| one.mechanism == mechanism);
         let points = points.map(|one| (one.cohort as f64, one.epsilon_if_bearable.get()));
-        Series::new(name(mechanism), points.collect())
+        Series::new(mechanism.name(), points.collect())
     };
     let Ask { population, rounds, delta, epsilon, .. } = &proposal.asked;
     Chart {

@@ -2,25 +2,20 @@
 
 use std::io::Write;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, builder::TypedValueParser};
 use privacy::{
     MinSeparation, NoiseMatrix, Participation,
-    factorization::{
-        Errors, Factorization, FactorizationError, Objective, Setting, evaluate, independent, optimise_banded,
-        optimise_blt,
-    },
+    design::{DESIGNS, Design, SizeOf},
+    factorization::{Errors, Factorization, FactorizationError, Objective, Setting, evaluate, independent},
 };
 use serde::Serialize;
 
-use crate::failure::BadInput;
+use crate::{choices::named, failure::BadInput};
 
-/// What form the matrix has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Form {
-    /// Lower-triangular Toeplitz with so many bands
-    Banded,
-    /// Buffered linear Toeplitz with so many buffers
-    Blt,
+/// The designs whose matrices have coefficients, as flags name them.
+fn designs() -> impl TypedValueParser<Value = &'static Design> {
+    let with_size = DESIGNS.into_iter().filter(|design| design.size.is_some());
+    named(with_size.map(|design| (design, design.name, format!("For {}", design.about))))
 }
 
 /// Which error is made small.
@@ -36,8 +31,8 @@ enum ErrorKind {
 #[derive(Args)]
 pub(crate) struct MatrixArgs {
     /// What adds the noise
-    #[arg(long, value_enum)]
-    mechanism: Form,
+    #[arg(long, value_parser = designs())]
+    mechanism: &'static Design,
     /// Rounds of the run (of a segment, with restarts)
     #[arg(long)]
     rounds: u64,
@@ -125,19 +120,18 @@ impl MatrixArgs {
             ErrorKind::Max => Objective::Max,
             ErrorKind::Mean => Objective::Mean,
         };
-        match (self.mechanism, self.buffers, self.bands) {
-            (Form::Blt, Some(buffers), None) => optimise_blt(setting, buffers, objective).map_err(refused),
-            (Form::Banded, None, Some(bands)) => optimise_banded(setting, bands, objective).map_err(refused),
-            (Form::Blt, _, Some(_)) => Err(BadInput::OutOfPlace { field: "bands", with: "blt".into() }),
-            (Form::Banded, Some(_), _) => Err(BadInput::OutOfPlace { field: "buffers", with: "banded".into() }),
-            (Form::Blt, None, None) => {
-                Err(BadInput::Missing { field: "buffers", why: "a BLT has so many; 3 to 5 are usual".into() })
-            }
-            (Form::Banded, None, None) => Err(BadInput::Missing {
-                field: "bands",
-                why: "a banded matrix has so many; as many as the distance of two participations are usual".into(),
-            }),
+        let Some(size) = self.mechanism.size else {
+            return self.mechanism.matrix(setting, 0, objective).map_err(refused);
+        };
+        let said = |of: SizeOf| match of {
+            SizeOf::Bands => self.bands,
+            SizeOf::Buffers => self.buffers,
+        };
+        if let Some(other) = SizeOf::ALL.into_iter().find(|of| *of != size.of && said(*of).is_some()) {
+            return Err(BadInput::OutOfPlace { field: other.name(), with: self.mechanism.name.into() });
         }
+        let missing = || BadInput::Missing { field: size.of.name(), why: size.advice.into() };
+        self.mechanism.matrix(setting, said(size.of).ok_or_else(missing)?, objective).map_err(refused)
     }
 }
 

@@ -1,51 +1,16 @@
 //! A question about a run as flags.
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, builder::TypedValueParser};
 use privacy::{
     AccountantKind, Adjacency,
     query::{Mechanism, Query},
 };
 
-/// What adds the noise, and who takes part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum MechanismName {
-    /// Gaussian noise in every round, every user in every round.
-    Gaussian,
-    /// Gaussian noise on cohorts into which each user comes independently.
-    Poisson,
-    /// Gaussian noise on cohorts of a fixed size.
-    FixedSize,
-    /// Binary-tree noise (DP-FTRL) under participation limits.
-    Tree,
-    /// Banded Toeplitz noise (BandMF) under participation limits.
-    Banded,
-    /// Buffered linear Toeplitz noise (BLT) under participation limits.
-    Blt,
-    /// Skellam noise on integer vectors.
-    Skellam,
-    /// Skellam noise added by the participants themselves under secure aggregation.
-    DistributedSkellam,
-    /// Something known only by its rho.
-    Zcdp,
-    /// Something released without privacy: costs infinity.
-    NonPrivate,
-}
+use crate::choices::named;
 
-impl From<MechanismName> for Mechanism {
-    fn from(name: MechanismName) -> Self {
-        match name {
-            MechanismName::Gaussian => Self::Gaussian,
-            MechanismName::Poisson => Self::Poisson,
-            MechanismName::FixedSize => Self::FixedSize,
-            MechanismName::Tree => Self::Tree,
-            MechanismName::Banded => Self::Banded,
-            MechanismName::Blt => Self::Blt,
-            MechanismName::Skellam => Self::Skellam,
-            MechanismName::DistributedSkellam => Self::DistributedSkellam,
-            MechanismName::Zcdp => Self::Zcdp,
-            MechanismName::NonPrivate => Self::NonPrivate,
-        }
-    }
+/// The mechanisms, as flags name them.
+fn mechanisms() -> impl TypedValueParser<Value = Mechanism> {
+    named(Mechanism::ALL.into_iter().map(|mechanism| (mechanism, mechanism.name(), mechanism.about())))
 }
 
 /// The accountants, as flags name them.
@@ -100,8 +65,8 @@ impl From<AdjacencyName> for Adjacency {
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct QueryArgs {
     /// What adds the noise, and who takes part.
-    #[arg(long, value_enum)]
-    mechanism: Option<MechanismName>,
+    #[arg(long, value_parser = mechanisms())]
+    mechanism: Option<Mechanism>,
     /// Who judges [default: best]
     #[arg(long, value_enum)]
     accountant: Option<AccountantName>,
@@ -184,7 +149,7 @@ impl QueryArgs {
     /// The question. Lists of events come in batches only.
     pub(crate) fn query(&self) -> Query {
         Query {
-            mechanism: self.mechanism.map(Into::into),
+            mechanism: self.mechanism,
             accountant: self.accountant.map(Into::into),
             sampling_rate: self.sampling_rate,
             population: self.population,

@@ -1,6 +1,9 @@
 //! Settings as text, every key explained: what `keyhush init` writes and proposals are written as.
 
-use privacy::clip::ClipStep;
+use privacy::{
+    clip::ClipStep,
+    design::{DESIGNS, SizeOf},
+};
 use serde::Serialize;
 
 use super::{Config, ConfigError, Document, RoundingKind, SecAgg};
@@ -19,7 +22,7 @@ pub fn first_run() -> Result<Config, ConfigError> {
 /// A key with its value, or with an example of one where it is not set.
 struct Line {
     assignment: String,
-    says: &'static str,
+    says: String,
 }
 
 /// The text of settings, section by section.
@@ -29,7 +32,7 @@ struct Page {
 
 impl Page {
     fn plain(&mut self, text: String) {
-        self.text.push(Line { assignment: text, says: "" });
+        self.text.push(Line { assignment: text, says: String::new() });
     }
 
     /// A section, with what it is about above it.
@@ -39,8 +42,8 @@ impl Page {
         self.plain(name.to_owned());
     }
 
-    fn set(&mut self, key: &str, value: impl Serialize, says: &'static str) -> Result<(), ConfigError> {
-        self.text.push(Line { assignment: format!("{key} = {}", written(key, &value)?), says });
+    fn set(&mut self, key: &str, value: impl Serialize, says: &str) -> Result<(), ConfigError> {
+        self.text.push(Line { assignment: format!("{key} = {}", written(key, &value)?), says: says.to_owned() });
         Ok(())
     }
 
@@ -50,12 +53,13 @@ impl Page {
         key: &str,
         value: Option<impl Serialize>,
         example: impl Serialize,
-        says: &'static str,
+        says: &str,
     ) -> Result<(), ConfigError> {
         match value {
             Some(value) => self.set(key, value, says),
             None => {
-                self.text.push(Line { assignment: format!("# {key} = {}", written(key, &example)?), says });
+                self.text
+                    .push(Line { assignment: format!("# {key} = {}", written(key, &example)?), says: says.to_owned() });
                 Ok(())
             }
         }
@@ -243,11 +247,9 @@ fn clip(page: &mut Page, config: &Config) -> Result<(), ConfigError> {
 fn privacy(page: &mut Page, config: &Config) -> Result<(), ConfigError> {
     let privacy = &config.privacy;
     page.section("[privacy]", "What is added to the sum, and what that is worth.");
-    page.set(
-        "mechanism",
-        privacy.mechanism,
-        "\"gaussian\" with sampling; \"tree\", \"banded\", \"blt\" with arrival; \"none\"",
-    )?;
+    let correlated: Vec<String> = DESIGNS.iter().map(|design| format!("{:?}", design.name)).collect();
+    let mechanisms = format!("\"gaussian\" with sampling; {} with arrival; \"none\"", correlated.join(", "));
+    page.set("mechanism", privacy.mechanism, &mechanisms)?;
     page.may("noise_multiplier", privacy.noise_multiplier, 1.0, "z: standard deviation over sensitivity")?;
     page.may("delta", privacy.delta, 1e-7, "well below 1/population")?;
     page.set("accountant", privacy.accountant, "\"best\", or one by name, as in `keyhush privacy epsilon`")?;
@@ -256,8 +258,12 @@ fn privacy(page: &mut Page, config: &Config) -> Result<(), ConfigError> {
     let restarts = Some(&privacy.restarts).filter(|r| !r.is_empty());
     page.may("restarts", restarts, [128], "rounds at which correlated noise begins anew")?;
     page.may("tree_completion", privacy.tree_completion.then_some(true), true, "fill up trees with empty rounds")?;
-    page.may("bands", privacy.bands, 16, "of \"banded\"")?;
-    page.may("buffers", privacy.buffers, 4, "of \"blt\"")?;
+    for of in SizeOf::ALL {
+        let counting = DESIGNS.into_iter().filter_map(|design| Some((design, design.size.filter(|s| s.of == of)?)));
+        let usual = counting.clone().map(|(_, size)| size.usual).next().unwrap_or(1);
+        let names: Vec<String> = counting.map(|(design, _)| format!("{:?}", design.name)).collect();
+        page.may(of.name(), privacy.size(of), usual, &format!("of {}", names.join(" and ")))?;
+    }
     page.may("grid_bits", privacy.grid_bits, 20, "k: updates are rounded to the clip over 2^k")?;
     page.may("rotation", privacy.rotation.then_some(true), true, "rotate updates first (Xu et al. 2023, Algorithm 2)")?;
     let rounding = Some(privacy.rounding).filter(|r| *r != RoundingKind::Nearest);
@@ -312,16 +318,13 @@ mod tests {
         propose::beginning,
     };
 
-    const KINDS: [MechanismKind; 4] =
-        [MechanismKind::Gaussian, MechanismKind::Tree, MechanismKind::Banded, MechanismKind::Blt];
-
     fn parsed(text: &str) -> Result<Config, String> {
         Document::new(text, &[]).and_then(|d| d.config()).map_err(|e| e.to_string())
     }
 
     #[test]
     fn what_is_written_is_read_as_it_was() {
-        for kind in KINDS {
+        for kind in MechanismKind::noises() {
             let config = beginning(kind).unwrap();
             let text = explained(&config, &["a line".into()]).unwrap();
             assert_eq!(parsed(&text).unwrap(), config, "{text}");
@@ -372,7 +375,7 @@ mod tests {
     #[test]
     fn examples_are_of_their_keys() {
         // Every line behind # is legal TOML of its section: as a value of its kind, if not together with the others.
-        let text = explained(&beginning(MechanismKind::Tree).unwrap(), &[]).unwrap();
+        let text = explained(&beginning(MechanismKind::TREE).unwrap(), &[]).unwrap();
         let mut section = String::new();
         for line in text.lines() {
             if let Some(name) = line.strip_prefix("# ").unwrap_or(line).strip_prefix('[') {

@@ -40,6 +40,7 @@
 mod aggregation;
 mod document;
 mod explained;
+mod mechanism;
 
 use std::path::PathBuf;
 
@@ -53,6 +54,7 @@ pub use self::{
     aggregation::{AdversaryKind, AggregationKind, NoisePlace, SecAgg},
     document::Document,
     explained::{FIRST_RUN, explained, first_run},
+    mechanism::MechanismKind,
 };
 
 /// A run.
@@ -356,10 +358,10 @@ pub struct Privacy {
     /// Whether trees are completed with empty rounds.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tree_completion: bool,
-    /// Bands of `banded`.
+    /// Bands, where the design counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bands: Option<usize>,
-    /// Buffers of `blt`.
+    /// Buffers, where the design counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffers: Option<usize>,
     /// k: the grid step is the clip over 2^k; 20 if not said.
@@ -397,22 +399,6 @@ const fn best() -> AccountantKind {
 
 const fn one() -> u32 {
     1
-}
-
-/// Which noise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum MechanismKind {
-    /// None: the baseline, at an infinite epsilon.
-    None,
-    /// Independent in every round.
-    Gaussian,
-    /// DP-FTRL's tree.
-    Tree,
-    /// A banded matrix.
-    Banded,
-    /// A buffered linear Toeplitz matrix.
-    Blt,
 }
 
 /// What the server does with the average.

@@ -40,7 +40,7 @@ use durable::{
 use ledger::{Head, Ledger, LedgerError, Plan, PseudonymKey};
 
 use crate::secrets::{
-    Secrets,
+    Secrets, Vault,
     file::{FileVault, failed},
 };
 pub use store::FileStore;
@@ -88,10 +88,16 @@ impl Place {
         Ok(false)
     }
 
-    /// Its secrets.
+    /// The folder `secret/` beside it.
+    #[must_use]
+    pub fn vault(&self) -> Arc<dyn Vault> {
+        Arc::new(FileVault::beside(Arc::clone(&self.disk), &self.ledger))
+    }
+
+    /// What is kept there.
     #[must_use]
     pub fn secrets(&self) -> Secrets {
-        Secrets::new(Arc::new(FileVault::beside(Arc::clone(&self.disk), &self.ledger)))
+        Secrets::new(self.vault())
     }
 
     /// Draws keys and begins a ledger.

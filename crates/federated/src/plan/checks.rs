@@ -1,7 +1,7 @@
 //! What has no meaning together, in terms of keys; and what is worth a warning.
 
 use ledger::Unit;
-use privacy::Participation;
+use privacy::{Participation, design::SizeOf};
 
 use super::phases::Phase;
 use crate::config::{
@@ -202,26 +202,22 @@ fn clip(config: &Config) -> Result<(), ConfigError> {
 /// Rules P5 to P7.
 fn mechanism(config: &Config) -> Result<(), ConfigError> {
     let privacy = &config.privacy;
-    let correlated = matches!(privacy.mechanism, MechanismKind::Tree | MechanismKind::Banded | MechanismKind::Blt);
+    let design = privacy.mechanism.design();
+    let correlated = design.is_some();
     if correlated && is_sampled(config.participation.kind) {
         let why = "correlated noise is accounted for by how far apart a user's participations are, and sampling promises nothing about that: take participation.kind = \"arrival\" or \"once\"";
         return refuse("privacy.mechanism", why);
     }
     unused(
-        privacy.tree_completion && privacy.mechanism != MechanismKind::Tree,
+        privacy.tree_completion && !design.is_some_and(|design| design.completes),
         "privacy.tree_completion",
         "anything but a tree",
     )?;
-    unused(
-        privacy.bands.is_some() && privacy.mechanism != MechanismKind::Banded,
-        "privacy.bands",
-        "anything but banded noise",
-    )?;
-    unused(
-        privacy.buffers.is_some() && privacy.mechanism != MechanismKind::Blt,
-        "privacy.buffers",
-        "anything but BLT noise",
-    )?;
+    let counted = design.and_then(|design| design.size).map(|size| size.of);
+    for of in SizeOf::ALL.into_iter().filter(|of| Some(*of) != counted) {
+        let with = format!("mechanism = {:?}, which has none", privacy.mechanism.name());
+        unused(privacy.size(of).is_some(), &format!("privacy.{}", of.name()), &with)?;
+    }
     unused(
         !correlated && !privacy.restarts.is_empty(),
         "privacy.restarts",
@@ -243,8 +239,7 @@ fn mechanism(config: &Config) -> Result<(), ConfigError> {
 
 /// Rule P7: within a segment of correlated noise nothing changes.
 fn schedule(config: &Config) -> Result<(), ConfigError> {
-    let correlated =
-        matches!(config.privacy.mechanism, MechanismKind::Tree | MechanismKind::Banded | MechanismKind::Blt);
+    let correlated = config.privacy.mechanism.design().is_some();
     let mut before = 0;
     for (number, change) in config.schedule.iter().enumerate() {
         let key = |field: &str| format!("schedule.{number}.{field}");
@@ -307,7 +302,7 @@ fn aggregation(config: &Config) -> Result<(), ConfigError> {
             "noise that devices add is accounted for without amplification, so sampling brings nothing: take participation.kind = \"arrival\" or \"once\"",
         ),
         MechanismKind::None => refuse("secagg.noise", "there is none to add with mechanism = \"none\""),
-        MechanismKind::Tree | MechanismKind::Banded | MechanismKind::Blt => refuse(
+        MechanismKind::Correlated(_) => refuse(
             "secagg.noise",
             "correlated noise takes off in later rounds what it added before, and the devices that added it are gone by then: take privacy.mechanism = \"gaussian\", or secagg.noise = \"central\"",
         ),

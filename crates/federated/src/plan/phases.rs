@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use ledger;
 use privacy::{
-    Adjacency, ClipNorm, MinSeparation, NoiseMatrix, NoiseMultiplier, Participation, PrivacyEvent, Segment,
+    Adjacency, ClipNorm, MinSeparation, NoiseMultiplier, Participation, PrivacyEvent, Segment,
+    design::Size,
     encoding::{Encoding, NoisePlan, Rounding, VectorLayout, VectorPlan, XU_ALPHA},
-    factorization::{Objective, Setting as Factorizes, optimise_banded, optimise_blt},
+    factorization::{Objective, Setting as Factorizes},
     mechanism::{Correlation, MechanismPlan},
     rng::{NoiseSource, Purpose, SimulationKey},
     stages::{Quotient, Residues},
@@ -269,9 +270,7 @@ fn words(config: &Config) -> &'static str {
             "independent Skellam noise in every round, added by the devices"
         }
         MechanismKind::Gaussian => "independent Gaussian noise in every round",
-        MechanismKind::Tree => "DP-FTRL with tree-aggregated noise",
-        MechanismKind::Banded => "DP-FTRL with banded matrix noise",
-        MechanismKind::Blt => "DP-FTRL with buffered linear Toeplitz noise",
+        MechanismKind::Correlated(design) => design.title,
     }
 }
 
@@ -350,22 +349,17 @@ fn segments(config: &Config, rounds: u64) -> Vec<Segment> {
 }
 
 fn correlation(config: &Config, participation: Participation) -> Result<Correlation, ConfigError> {
-    let longest = segments(config, config.rounds).iter().map(|s| s.rounds).max().unwrap_or(1);
+    let Some(design) = config.privacy.mechanism.design() else { return Ok(Correlation::Independent) };
     let wrong = |key: &str, e: &dyn std::fmt::Display| ConfigError::new(format!("privacy.{key}"), e);
-    let matrix = match config.privacy.mechanism {
-        MechanismKind::None | MechanismKind::Gaussian => return Ok(Correlation::Independent),
-        MechanismKind::Tree => NoiseMatrix::Tree,
-        MechanismKind::Banded => {
-            let setting = Factorizes::new(longest, participation).map_err(|e| wrong("mechanism", &e))?;
-            let bands =
-                config.privacy.bands.ok_or_else(|| wrong("bands", &"is missing: mechanism = \"banded\" needs it"))?;
-            optimise_banded(&setting, bands, Objective::Mean).map_err(|e| wrong("bands", &e))?.matrix
-        }
-        MechanismKind::Blt => {
-            let setting = Factorizes::new(longest, participation).map_err(|e| wrong("mechanism", &e))?;
-            let buffers = config.privacy.buffers.unwrap_or(4);
-            optimise_blt(&setting, buffers, Objective::Mean).map_err(|e| wrong("buffers", &e))?.matrix
+    let longest = segments(config, config.rounds).iter().map(|s| s.rounds).max().unwrap_or(1);
+    let setting = Factorizes::new(longest, participation).map_err(|e| wrong("mechanism", &e))?;
+    let (key, size) = match design.size {
+        None => ("mechanism", 0),
+        Some(Size { of, default, .. }) => {
+            let missing = || wrong(of.name(), &format!("is missing: mechanism = {:?} needs it", design.name));
+            (of.name(), config.privacy.size(of).or(default).ok_or_else(missing)?)
         }
     };
+    let matrix = design.matrix(&setting, size, Objective::Mean).map_err(|e| wrong(key, &e))?.matrix;
     Ok(Correlation::Matrix(matrix))
 }

@@ -6,7 +6,8 @@ use privacy::{
     AccountantKind, Adjacency, Epsilon, MinSeparation, NoiseMatrix, NoiseMultiplier, Participation, PrivacyEvent,
     SamplingRate,
     calibrate::Target,
-    factorization::{Errors, Objective, Setting, evaluate, optimise_banded, optimise_blt},
+    design::SizeOf,
+    factorization::{Errors, Objective, Setting, evaluate},
 };
 use serde::Serialize;
 
@@ -17,10 +18,6 @@ use crate::config::MechanismKind;
 const BORNE_BY_GAUSSIAN: (f64, f64) = (0.01, 100.0);
 /// The pair that Xu et al. 2023, section 2.2, trained with before they scaled it up to 7 at 6500.
 const BORNE_BY_TREE: (f64, f64) = (0.54, 500.0);
-/// Buffers of a proposed BLT: more gain next to nothing.
-pub(super) const BUFFERS: usize = 4;
-/// Bands of a proposed banded matrix, at most: each costs the memory of a model.
-const MOST_BANDS: u64 = 32;
 /// Calibrated noise is raised by this part, more than an exact release on a grid loses to it.
 const MARGIN: f64 = 1e-4;
 
@@ -35,9 +32,9 @@ pub struct Candidate {
     pub min_separation: Option<u64>,
     /// MaxP: the most participations of one user; none with sampling.
     pub max_participations: Option<u64>,
-    /// Bands of banded noise.
+    /// Bands of its matrix, where they are counted.
     pub bands: Option<usize>,
-    /// Buffers of BLT noise.
+    /// Buffers of its matrix, where they are counted.
     pub buffers: Option<usize>,
     /// z: what the target needs.
     pub noise_multiplier: f64,
@@ -59,6 +56,17 @@ impl Candidate {
     #[must_use]
     pub fn is_bearable(&self) -> bool {
         self.noise_ratio <= self.bearable_noise_ratio
+    }
+
+    /// How large its matrix is, where somebody has to say.
+    #[must_use]
+    pub fn size(&self) -> Option<(SizeOf, usize)> {
+        let of = self.mechanism.design()?.size?.of;
+        let size = match of {
+            SizeOf::Bands => self.bands,
+            SizeOf::Buffers => self.buffers,
+        };
+        Some((of, size?))
     }
 
     /// How many times the noise is that a model bears.
@@ -83,8 +91,7 @@ pub(super) struct Family<'a> {
 struct Found {
     errors: Errors,
     tree: Errors,
-    bands: Option<usize>,
-    buffers: Option<usize>,
+    size: Option<(SizeOf, usize)>,
 }
 
 impl<'a> Family<'a> {
@@ -148,7 +155,7 @@ impl<'a> Family<'a> {
         let distance = min_separation.map_or(population / cohort, |s| s.saturating_add(1)).clamp(1, rounds);
         let often = rounds.div_ceil(distance).min(max_participations.unwrap_or(u64::MAX));
         let separation = MinSeparation::distance(distance).map_err(ProposeError::unit("min_separation"))?;
-        let Found { errors, tree, bands, buffers } = self.matrix(separation, often)?;
+        let Found { errors, tree, size } = self.matrix(separation, often)?;
         let z = round_up(self.whole * errors.sensitivity());
         // What a model bears under the tree is noise in the sum of its updates; another matrix may add as much.
         let borne = BORNE_BY_TREE.0 / BORNE_BY_TREE.1 * rows(&tree) / rows(&errors);
@@ -160,8 +167,8 @@ impl<'a> Family<'a> {
             cohort,
             min_separation: Some(separation.as_rounds_between()),
             max_participations: Some(often),
-            bands,
-            buffers,
+            bands: size.filter(|(of, _)| *of == SizeOf::Bands).map(|(_, size)| size),
+            buffers: size.filter(|(of, _)| *of == SizeOf::Buffers).map(|(_, size)| size),
             noise_multiplier: z,
             noise_ratio: z / cohort as f64,
             bearable_noise_ratio: bearable,
@@ -179,18 +186,11 @@ impl<'a> Family<'a> {
         }
         let setting = Setting::new(self.ask.rounds, Participation::MinSeparation { separation, max_participations })?;
         let tree = evaluate(&NoiseMatrix::Tree, &setting)?;
-        let mut found = Found { errors: tree, tree, bands: None, buffers: None };
-        match self.mechanism {
-            MechanismKind::Banded => {
-                let bands = usize::try_from(limits.0.min(MOST_BANDS)).unwrap_or(1);
-                found.bands = Some(bands);
-                found.errors = optimise_banded(&setting, bands, Objective::Mean)?.errors;
-            }
-            MechanismKind::Blt => {
-                found.buffers = Some(BUFFERS);
-                found.errors = optimise_blt(&setting, BUFFERS, Objective::Mean)?.errors;
-            }
-            _ => {}
+        let mut found = Found { errors: tree, tree, size: None };
+        if let Some(design) = self.mechanism.design() {
+            found.size = design.size.map(|size| (size.of, (size.proposed)(limits.0)));
+            let size = found.size.map_or(0, |(_, size)| size);
+            found.errors = design.matrix(&setting, size, Objective::Mean)?.errors;
         }
         self.found.borrow_mut().insert(limits, found);
         Ok(found)

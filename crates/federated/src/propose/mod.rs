@@ -14,7 +14,9 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use privacy::{Delta, Epsilon, UnitError, calibrate::CalibrateError, factorization::FactorizationError};
+use privacy::{
+    Delta, Epsilon, UnitError, calibrate::CalibrateError, design::DESIGNS, factorization::FactorizationError,
+};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -35,8 +37,6 @@ const HOPELESS: f64 = 10.0;
 const VACUOUS: f64 = 100.0;
 /// Report goals of the trade-off, in steps of one, two and five; the largest is what the system can serve.
 const GOALS: usize = 8;
-/// Mechanisms for users who come when they can.
-const CORRELATED: [MechanismKind; 3] = [MechanismKind::Tree, MechanismKind::Banded, MechanismKind::Blt];
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -189,8 +189,8 @@ pub fn propose(ask: &Ask) -> Result<Proposal, ProposeError> {
     ask.check()?;
     let shown = match (ask.mechanism, ask.min_separation.or(ask.max_participations)) {
         (Some(one), _) => vec![one],
-        (None, Some(_)) => CORRELATED.to_vec(),
-        (None, None) => [MechanismKind::Gaussian].into_iter().chain(CORRELATED).collect(),
+        (None, Some(_)) => correlated().collect(),
+        (None, None) => [MechanismKind::Gaussian].into_iter().chain(correlated()).collect(),
     };
     let mut families = shown.into_iter().map(|one| Family::new(ask, one)).collect::<Result<Vec<_>, _>>()?;
     check_feasible(ask, &families)?;
@@ -388,7 +388,7 @@ fn warnings(ask: &Ask, family: &Family<'_>, chosen: &Candidate) -> Result<Vec<St
 
 /// Why the chosen one, in a sentence.
 fn reason(ask: &Ask, chosen: &Candidate, best: &[Candidate]) -> String {
-    let (goal, noise) = (chosen.cohort, name(chosen.mechanism));
+    let (goal, noise) = (chosen.cohort, chosen.mechanism.short());
     let mut why = match (ask.cohort, chosen.is_bearable()) {
         (Some(_), _) => format!("With {noise} at the report goal that was asked for,"),
         (None, true) => {
@@ -396,7 +396,8 @@ fn reason(ask: &Ask, chosen: &Candidate, best: &[Candidate]) -> String {
         }
         (None, false) => format!("Noise that a model bears well needs more than {goal} users a round; with {noise}"),
     };
-    let tree = best.iter().find(|one| one.mechanism == MechanismKind::Tree && one.mechanism != chosen.mechanism);
+    let is_tree = |one: &&Candidate| one.mechanism == MechanismKind::TREE && one.mechanism != chosen.mechanism;
+    let tree = best.iter().find(is_tree);
     if let (None, Some(tree)) = (ask.mechanism, tree) {
         why += &if ask.cohort.is_none() && chosen.is_bearable() {
             let more = if tree.is_bearable() { "" } else { "more than " };
@@ -417,15 +418,9 @@ fn reason(ask: &Ask, chosen: &Candidate, best: &[Candidate]) -> String {
     why
 }
 
-/// As it is called in a sentence.
-const fn name(mechanism: MechanismKind) -> &'static str {
-    match mechanism {
-        MechanismKind::None => "no noise",
-        MechanismKind::Gaussian => "independent noise",
-        MechanismKind::Tree => "tree noise",
-        MechanismKind::Banded => "banded noise",
-        MechanismKind::Blt => "BLT noise",
-    }
+/// Mechanisms for users who come when they can.
+fn correlated() -> impl Iterator<Item = MechanismKind> {
+    DESIGNS.into_iter().filter(|design| design.proposed).map(MechanismKind::Correlated)
 }
 
 /// The hours of so many rounds; in whole days where it is at least one, as people have daily habits (Xu et al. 2023, section

@@ -53,7 +53,8 @@ pub fn settings(ask: &Ask, chosen: &Candidate) -> Result<Config, ConfigError> {
     config.privacy.noise_multiplier = Some(chosen.noise_multiplier);
     config.privacy.delta = Some(ask.delta.get());
     config.privacy.max_epsilon = Some(ask.epsilon.get());
-    config.privacy.bands = chosen.bands;
-    config.privacy.buffers = chosen.buffers;
+    if let Some((of, size)) = chosen.size() {
+        config.privacy.set_size(of, Some(size));
+    }
     Ok(config)
 }

@@ -29,7 +29,7 @@ fn the_models_of_xu_et_al_come_out() {
             cohort: Some(SERVED),
             min_separation: Some(min_s),
             max_participations: Some(max_p),
-            mechanism: Some(MechanismKind::Tree),
+            mechanism: Some(MechanismKind::TREE),
             ..Ask::new(epsilon(printed), population, rounds).unwrap()
         };
         let chosen = propose(&ask).unwrap().chosen;
@@ -48,7 +48,7 @@ fn min_s_is_what_the_population_allows() {
     for (population, bound) in [(4_210_000, 647), (1_000_000, 153)] {
         let ask = Ask {
             cohort: Some(SERVED),
-            mechanism: Some(MechanismKind::Tree),
+            mechanism: Some(MechanismKind::TREE),
             ..Ask::new(epsilon(20.0), population, 2000).unwrap()
         };
         let chosen = propose(&ask).unwrap().chosen;
@@ -75,7 +75,7 @@ fn the_cohort_of_andrew_et_al_comes_out() {
 
 #[test]
 fn a_larger_population_needs_no_more_noise() {
-    for mechanism in [MechanismKind::Gaussian, MechanismKind::Tree, MechanismKind::Banded, MechanismKind::Blt] {
+    for mechanism in MechanismKind::noises() {
         let mut before = f64::INFINITY;
         for population in [100_000, 200_000, 1_000_000, 10_000_000] {
             let ask = Ask { delta: Delta::new(1e-9).unwrap(), ..Ask::new(epsilon(4.0), population, 400).unwrap() };
@@ -91,14 +91,14 @@ fn a_larger_population_needs_no_more_noise() {
 fn the_smallest_report_goal_that_will_do_is_proposed() {
     let ask = Ask::new(epsilon(8.0), 10_000_000, 1000).unwrap();
     let Proposal { chosen, best, reason, trade_off, timer_hours, .. } = propose(&ask).unwrap();
-    assert_eq!(chosen.mechanism, MechanismKind::Blt, "{reason}");
+    assert_eq!(chosen.mechanism, MechanismKind::named("blt").unwrap(), "{reason}");
     assert!(chosen.is_bearable() && chosen.cohort < SERVED, "{chosen:?}");
-    let less = Family::new(&ask, MechanismKind::Blt).unwrap().at(chosen.cohort * 9 / 10).unwrap();
+    let less = Family::new(&ask, MechanismKind::named("blt").unwrap()).unwrap().at(chosen.cohort * 9 / 10).unwrap();
     assert!(!less.is_bearable(), "{less:?}");
-    let tree = best.iter().find(|one| one.mechanism == MechanismKind::Tree).unwrap();
+    let tree = best.iter().find(|one| one.mechanism == MechanismKind::TREE).unwrap();
     assert!(tree.cohort > chosen.cohort && reason.contains("the tree would need"), "{reason}");
     // Figure 4 of Xu et al.: at the same z / m a larger report goal is cheaper.
-    let trees: Vec<_> = trade_off.iter().filter(|one| one.mechanism == MechanismKind::Tree).collect();
+    let trees: Vec<_> = trade_off.iter().filter(|one| one.mechanism == MechanismKind::TREE).collect();
     assert!(trees.len() >= 6 && trees.last().unwrap().cohort == SERVED);
     assert!(trees.windows(2).all(|pair| pair[1].rho_if_bearable < pair[0].rho_if_bearable));
     assert_eq!((chosen.max_participations, timer_hours), (Some(1), None), "nobody comes back");
@@ -118,7 +118,7 @@ fn a_timer_is_in_days_where_it_is_one() {
 /// Limits on participation jump with the report goal, and with them the noise: what is proposed is the smallest all the same.
 #[test]
 fn a_population_that_is_used_up_is_no_trap() {
-    let mechanism = Some(MechanismKind::Tree);
+    let mechanism = Some(MechanismKind::TREE);
     let ask = Ask { mechanism, noise_ratio: Some(0.01), ..Ask::new(epsilon(10.0), 10_000, 200).unwrap() };
     let Proposal { chosen, trade_off, .. } = propose(&ask).unwrap();
     assert!(!trade_off.last().unwrap().is_bearable(), "all of them are too many: {trade_off:?}");

@@ -1,6 +1,7 @@
 //! The folder `secret/`: files that nobody but their owner may reach, and that can be made to have never held anything.
 
 use std::{
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -133,7 +134,12 @@ impl PrivateFile {
             self.wipe_from(0)?;
             self.disk.remove(&self.path).map_err(failed("remove", &self.path))?;
         }
-        self.sync_folder()
+        // Where there is no folder, there never was a file.
+        let secret = folder(&self.path);
+        match self.disk.sync_folder(secret) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            other => other.map_err(failed("sync", secret)),
+        }
     }
 
     pub(crate) fn exists(&self) -> Result<bool, LedgerError> {

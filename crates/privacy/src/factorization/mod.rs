@@ -187,14 +187,29 @@ pub fn optimise_banded(
     objective: Objective,
 ) -> Result<Factorization, FactorizationError> {
     let rounds = setting.rounds;
-    if bands == 0 || bands as u64 > rounds {
-        return Err(FactorizationError::Bands { got: bands, rounds });
-    }
+    check_bands(setting, bands)?;
     if rounds.saturating_mul(bands as u64) > MAX_BANDED_WORK {
         return Err(FactorizationError::Work { bands, rounds });
     }
-    let matrix = NoiseMatrix::Banded { coefficients: banded::optimise(setting, bands, objective) };
-    finish(setting, &matrix)
+    of_column(setting, bands, |bands| banded::optimise(setting, bands, objective))
+}
+
+/// The banded Toeplitz matrix with the first column that `column` gives for so many bands.
+///
+/// # Errors
+/// When there are no bands, more bands than rounds, or coefficients that are none.
+pub fn of_column(
+    setting: &Setting,
+    bands: usize,
+    column: impl FnOnce(usize) -> Vec<f64>,
+) -> Result<Factorization, FactorizationError> {
+    check_bands(setting, bands)?;
+    finish(setting, &NoiseMatrix::Banded { coefficients: column(bands) })
+}
+
+fn check_bands(setting: &Setting, bands: usize) -> Result<(), FactorizationError> {
+    let rounds = setting.rounds;
+    if bands == 0 || bands as u64 > rounds { Err(FactorizationError::Bands { got: bands, rounds }) } else { Ok(()) }
 }
 
 /// The buffered linear Toeplitz matrix with the least error, with so many buffers, the slowest first.

@@ -111,6 +111,37 @@ pub enum Mechanism {
 }
 
 impl Mechanism {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Gaussian,
+        Self::Poisson,
+        Self::FixedSize,
+        Self::Tree,
+        Self::Banded,
+        Self::Blt,
+        Self::Skellam,
+        Self::DistributedSkellam,
+        Self::Zcdp,
+        Self::NonPrivate,
+    ];
+
+    /// In a line of help.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Gaussian => "Gaussian noise in every round, every user in every round",
+            Self::Poisson => "Gaussian noise on cohorts into which each user comes independently",
+            Self::FixedSize => "Gaussian noise on cohorts of a fixed size",
+            Self::Tree => "Binary-tree noise (DP-FTRL) under participation limits",
+            Self::Banded => "Banded Toeplitz noise (BandMF) under participation limits",
+            Self::Blt => "Buffered linear Toeplitz noise (BLT) under participation limits",
+            Self::Skellam => "Skellam noise on integer vectors",
+            Self::DistributedSkellam => "Skellam noise added by the participants themselves under secure aggregation",
+            Self::Zcdp => "Something known only by its rho",
+            Self::NonPrivate => "Something released without privacy: costs infinity",
+        }
+    }
+
     /// The name used in files, flags and answers.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -1,0 +1,13 @@
+//! Flags whose values are those of a registry: what a library knows by name can be said, and help lists it.
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+
+/// A parser of these names, each with what it stands for and a line of help.
+pub(crate) fn named<T: Clone + Send + Sync + 'static>(
+    choices: impl Iterator<Item = (T, &'static str, impl Into<String>)>,
+) -> impl TypedValueParser<Value = T> {
+    let (known, shown): (Vec<(T, &'static str)>, Vec<PossibleValue>) =
+        choices.map(|(value, name, about)| ((value, name), PossibleValue::new(name).help(about.into()))).unzip();
+    let find = move |said: String| known.iter().find(|(_, name)| *name == said).map(|(value, _)| value.clone());
+    PossibleValuesParser::new(shown).try_map(move |said| find(said).ok_or("there is no such choice"))
+}

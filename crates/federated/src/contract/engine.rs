@@ -1,0 +1,221 @@
+//! What every engine must do.
+
+use std::{
+    ops::ControlFlow,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use corpus::synth::{Crowd, Dialect, SynthPlan};
+use device::{
+    learner::{Learner, examples::Examples, language::LanguageLearner},
+    local::{Algorithm, LocalPlan},
+    round::{Exact, Part, Task, Worker},
+};
+use lm::{
+    kernels::KernelPath,
+    model::{config::ModelConfig, initial::initial_parameters},
+    tokenizer::Tokenizer,
+    vocabulary::Vocabulary,
+};
+use privacy::{
+    Adjacency, ClipNorm,
+    encoding::{Encoding, Rounding, VectorPlan, XU_ALPHA},
+    rng::{NoiseSource, Randomness, SimulationKey, StreamKey},
+    stages::{ClipBit, ClipRule, Clipping, Sum},
+};
+
+use crate::{
+    engine::{Engine, Users, drawn},
+    fleet::simulated::users_key,
+    population::{Population, SyntheticPopulation},
+};
+
+/// Somebody of everywhere in the crowd, in no order.
+const COHORT: [u64; 9] = [5, 17, 400_000, 999_999, 12, 13, 14, 600_001, 77];
+const CROWD: u64 = 1_000_000;
+
+/// A small model, and a crowd that types.
+pub struct Trial {
+    vocabulary: Vocabulary,
+    config: ModelConfig,
+    learner: LanguageLearner,
+}
+
+impl Default for Trial {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Trial {
+    /// The same in every process.
+    #[must_use]
+    pub fn new() -> Self {
+        let vocabulary = corpus::synth::vocabulary(200).unwrap();
+        let config = ModelConfig::preset("tiny").unwrap().with_vocabulary(vocabulary.len());
+        let LocalPlan { batch, unroll, .. } = Self::local();
+        let learner = LanguageLearner::new(&config, batch, unroll).unwrap();
+        Self { vocabulary, config, learner }
+    }
+
+    /// How users train.
+    #[must_use]
+    pub const fn local() -> LocalPlan {
+        LocalPlan {
+            algorithm: Algorithm::FedSgdBatch,
+            batch: 2,
+            unroll: 5,
+            most_tokens: Some(100),
+            greedy: false,
+            update_penalty: 0.0,
+        }
+    }
+
+    /// What is learned.
+    #[must_use]
+    pub fn learner(&self) -> &dyn Learner {
+        &self.learner
+    }
+
+    /// Whose data.
+    #[must_use]
+    pub fn population(&self) -> SyntheticPopulation<'_> {
+        let crowd = Crowd::new(SynthPlan::new(3, CROWD, Dialect::Informal)).unwrap();
+        SyntheticPopulation::new(crowd, Tokenizer::words(), &self.vocabulary, &self.learner)
+    }
+
+    /// The parameters of a round, which are others in each.
+    fn model(&self, round: u64) -> Vec<f32> {
+        initial_parameters(&self.config, 1 + round).unwrap()
+    }
+
+    fn plan(&self) -> VectorPlan {
+        VectorPlan {
+            rounding: Rounding::ConditionalStochastic { alpha: XU_ALPHA },
+            rotation_seed: Some([4; 32]),
+            clip_bit: true,
+            weight: true,
+            ..VectorPlan::of_update(self.learner.layout().len(), 16)
+        }
+    }
+}
+
+/// What users came to, so that it can be compared.
+type Came = (Vec<i64>, Vec<(u64, Exact)>);
+
+/// One round of a trial.
+struct Round<'a> {
+    trial: &'a Trial,
+    kernels: KernelPath,
+    population: &'a dyn Population,
+    task: Task<'a>,
+    key: StreamKey,
+}
+
+/// The suite for an engine that trains the [`Trial`]'s users with its learner, its local plan and these kernels.
+pub fn engine(engine: &mut dyn Engine, kernels: KernelPath) {
+    let trial = Trial::new();
+    let population = trial.population();
+    for number in 0..2 {
+        let model = trial.model(number);
+        let clip = ClipNorm::new(0.2 + 0.1 * number as f64).unwrap();
+        let clipping = Clipping::new(ClipRule::Flat(clip), ClipBit::NormAtMost(clip)).unwrap();
+        let encoding = Encoding::new(trial.plan(), clip, None, Adjacency::AddOrRemove).unwrap();
+        let task = Task {
+            model: &model,
+            clipping: &clipping,
+            encoding: &encoding,
+            full_weight_tokens: Some(80.0),
+            learning_rate: 0.3,
+        };
+        let key = users_key(&NoiseSource::from(SimulationKey::new(5)), &[number]);
+        let round = Round { trial: &trial, kernels, population: &population, task, key };
+        round.sums_are_those_of_one_user_after_the_other(engine);
+        round.a_failure_gives_nothing_and_is_over(engine);
+        round.each_part_comes_once(engine);
+    }
+}
+
+impl Round<'_> {
+    fn users<'u>(&'u self, numbers: &'u [u64]) -> Users<'u> {
+        Users { population: self.population, numbers, key: &self.key }
+    }
+
+    /// The slow obvious way.
+    fn one_after_the_other(&self, numbers: &[u64]) -> Came {
+        let learner = self.trial.learner();
+        let mut worker = Worker::new(learner, Trial::local(), self.kernels).unwrap();
+        let (mut sum, mut all) = (Sum::zero(self.task.encoding), Vec::new());
+        for user in numbers {
+            let mut examples = Examples::new(learner.schema());
+            self.population.read(*user, &mut examples).unwrap();
+            examples.truncate(Trial::local().most_tokens.unwrap_or(usize::MAX));
+            let part = worker.part(self.task, &examples, drawn(&self.key, *user)).unwrap();
+            sum.add(&part.encoded).unwrap();
+            all.push((*user, part.exact));
+        }
+        all.sort_unstable_by_key(|(user, _)| *user);
+        (values(sum), all)
+    }
+
+    fn summed(&self, engine: &mut dyn Engine, numbers: &[u64]) -> Came {
+        let summed = engine.sum(&self.task, &self.users(numbers)).expect("an engine adds up users who are there");
+        assert!(summed.busy_s >= 0.0 && summed.busy_s.is_finite());
+        (values(summed.sum), summed.exact)
+    }
+
+    /// In whatever order users are named, however many, and again: the same bits.
+    fn sums_are_those_of_one_user_after_the_other(&self, engine: &mut dyn Engine) {
+        let (mut sorted, mut reversed) = (COHORT, COHORT);
+        sorted.sort_unstable();
+        reversed.reverse();
+        for numbers in [&COHORT[..], &sorted, &reversed, &COHORT[..4], &COHORT[..1], &[]] {
+            let want = self.one_after_the_other(numbers);
+            assert!(self.summed(engine, numbers) == want, "{numbers:?}: not the sum of one user after the other");
+            assert!(self.summed(engine, numbers) == want, "{numbers:?}: another sum the second time");
+        }
+    }
+
+    /// Somebody who is not there fails the sum, is named, and is not remembered.
+    fn a_failure_gives_nothing_and_is_over(&self, engine: &mut dyn Engine) {
+        let nobody = self.population.users();
+        let failed = engine.sum(&self.task, &self.users(&[COHORT[0], nobody, COHORT[1]]));
+        let said = failed.map(|_| ()).expect_err("a sum without somebody is not the sum").to_string();
+        assert!(said.contains(&format!("user {nobody}")), "it is not said who failed: {said}");
+        let want = self.one_after_the_other(&COHORT[..3]);
+        assert!(self.summed(engine, &COHORT[..3]) == want, "a failure is in the next sum");
+    }
+
+    /// Where an engine gives parts one by one, each user's comes once, they add up to the sum, and whoever takes them can end it.
+    fn each_part_comes_once(&self, engine: &mut dyn Engine) {
+        let Some(each) = engine.each() else { return };
+        assert!(each.threads() > 0);
+        let taken = Mutex::new((Sum::zero(self.task.encoding), Vec::new()));
+        let take = |user: u64, part: Part| {
+            let mut taken = taken.lock().unwrap();
+            taken.0.add(&part.encoded).unwrap();
+            taken.1.push((user, part.exact));
+            ControlFlow::Continue(())
+        };
+        each.each(&self.task, &self.users(&COHORT), &take).expect("all of them are there");
+        let (sum, mut all) = taken.into_inner().unwrap();
+        all.sort_unstable_by_key(|(user, _)| *user);
+        assert!((values(sum), all) == self.one_after_the_other(&COHORT), "parts do not add up to the sum");
+        let seen = AtomicUsize::new(0);
+        let end = |_, _| {
+            seen.fetch_add(1, Ordering::Relaxed);
+            ControlFlow::Break(())
+        };
+        // Whether that is an error is the engine's; that it ends is not.
+        drop(each.each(&self.task, &self.users(&COHORT), &end));
+        let threads = each.threads();
+        assert!(seen.into_inner() <= threads, "parts are trained that nobody wants any more");
+    }
+}
+
+fn values(sum: Sum) -> Vec<i64> {
+    sum.release_without_privacy(0, "a contract", Randomness::Simulated { seed: 5 }).values().to_vec()
+}

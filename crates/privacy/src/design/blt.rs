@@ -1,0 +1,26 @@
+//! The buffered linear Toeplitz matrix with the least error (McMahan et al. 2024; cited from memory): nearly the error of the best
+//! matrix, with a few buffers of memory.
+
+use super::{Design, Size, SizeOf};
+use crate::factorization::optimise_blt;
+
+/// Buffers if nothing is said: more gain next to nothing.
+const BUFFERS: usize = 4;
+
+/// BLT noise.
+pub(super) static BLT: Design = Design {
+    name: "blt",
+    title: "DP-FTRL with buffered linear Toeplitz noise",
+    short: "BLT noise",
+    about: "noise correlated by a buffered linear Toeplitz matrix",
+    size: Some(Size {
+        of: SizeOf::Buffers,
+        default: Some(BUFFERS),
+        usual: BUFFERS,
+        advice: "a BLT has so many; 3 to 5 are usual",
+        proposed: |_| BUFFERS,
+    }),
+    completes: false,
+    proposed: true,
+    make: optimise_blt,
+};
