@@ -6,7 +6,7 @@ use privacy::{
 };
 use serde::Serialize;
 
-use super::{Config, ConfigError, Document, RoundingKind, SecAgg};
+use super::{CLIP_RULES, Config, ConfigError, Document, RoundingKind, SecAgg};
 
 /// What is trained when nothing is said: a small run on a made-up crowd, that learns within minutes.
 pub const FIRST_RUN: &str = include_str!("first-run.toml");
@@ -226,10 +226,19 @@ const CLIP: &str = "\
 How far one user may move the sum. Andrew et al. 2021 clip to the median of the updates' norms:
 that is kind = \"adaptive\", norm = 0.1, quantile = 0.5; with correlated noise the clip moves at restarts only.";
 
+/// Names as a person lists them.
+fn one_of(names: &[String]) -> String {
+    match names {
+        [all @ .., last] if !all.is_empty() => format!("{} or {last}", all.join(", ")),
+        few => few.concat(),
+    }
+}
+
 fn clip(page: &mut Page, config: &Config) -> Result<(), ConfigError> {
     let clip = &config.clip;
     page.section("[clip]", CLIP);
-    page.set("kind", clip.kind, "\"flat\", \"per-layer\" or \"adaptive\"")?;
+    let kinds: Vec<String> = CLIP_RULES.iter().map(|kind| format!("{:?}", kind.name())).collect();
+    page.set("kind", clip.kind, &one_of(&kinds))?;
     page.may("norm", clip.norm, 1.0, "S: the bound on an update; of \"adaptive\" the first")?;
     page.may("greedy", clip.greedy.then_some(true), true, "bring every local step within the bound")?;
     page.may("quantile", clip.quantile, 0.5, "gamma of \"adaptive\": the share of updates under the clip")?;

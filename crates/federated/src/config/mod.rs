@@ -38,6 +38,7 @@
 //! keys, and [`Document`] knows the line of each key.
 
 mod aggregation;
+mod clip_rules;
 mod document;
 mod explained;
 mod mechanism;
@@ -52,6 +53,7 @@ use thiserror::Error;
 
 pub use self::{
     aggregation::{AdversaryKind, AggregationKind, NoisePlace, SecAgg},
+    clip_rules::{CLIP_RULES, ClipKind},
     document::Document,
     explained::{FIRST_RUN, explained, first_run},
     mechanism::MechanismKind,
@@ -317,18 +319,6 @@ pub struct Clip {
     /// How it moves; geometrically if not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<ClipStep>,
-}
-
-/// A rule of clipping.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ClipKind {
-    /// The norm of the whole update.
-    Flat,
-    /// The norm of each layer, evenly.
-    PerLayer,
-    /// A norm that follows a quantile (Andrew et al. 2021).
-    Adaptive,
 }
 
 /// What is added to the sum.

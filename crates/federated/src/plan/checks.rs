@@ -5,7 +5,7 @@ use privacy::{Participation, design::SizeOf};
 
 use super::phases::Phase;
 use crate::config::{
-    AggregationKind, ClipKind, Config, ConfigError, DataKind, EstimatorKind, LocalAlgorithm, MechanismKind, NoisePlace,
+    AggregationKind, Config, ConfigError, DataKind, EstimatorKind, LocalAlgorithm, MechanismKind, NoisePlace,
     ParticipationKind, ServerOptimizer,
 };
 
@@ -185,7 +185,7 @@ fn estimator(config: &Config) -> Result<(), ConfigError> {
 /// Rule P9.
 fn clip(config: &Config) -> Result<(), ConfigError> {
     let clip = &config.clip;
-    if clip.kind != ClipKind::Adaptive {
+    if !clip.kind.is_adaptive() {
         let with = "another kind than \"adaptive\"";
         unused(clip.quantile.is_some(), "clip.quantile", with)?;
         unused(clip.learning_rate.is_some(), "clip.learning_rate", with)?;
@@ -248,7 +248,7 @@ fn schedule(config: &Config) -> Result<(), ConfigError> {
         }
         before = change.from;
         unused(
-            change.clip_norm.is_some() && config.clip.kind == ClipKind::Adaptive,
+            change.clip_norm.is_some() && config.clip.kind.is_adaptive(),
             &key("clip_norm"),
             "an adaptive clip, which moves by itself",
         )?;
@@ -327,7 +327,7 @@ pub(super) fn warnings(config: &Config, phases: &[Phase]) -> Vec<String> {
     let mut warnings = Vec::new();
     for change in &config.schedule {
         let rate = change.local_learning_rate.is_some() || change.server_learning_rate.is_some();
-        if rate && change.clip_norm.is_none() && config.clip.kind != ClipKind::Adaptive {
+        if rate && change.clip_norm.is_none() && !config.clip.kind.is_adaptive() {
             warnings.push(format!(
                 "a learning rate changes at round {} and the clip does not: the norms of the updates may, and with them what is clipped (McMahan et al. 2018, footnote 4)",
                 change.from

@@ -19,7 +19,7 @@ mod stages;
 mod tests;
 
 use device::{
-    learner::{Layout, Part},
+    learner::Layout,
     local::{Algorithm, LocalPlan, check_learning_rate},
 };
 use ledger::{self, Aggregation, Budget, DataSource, PublicData, Start};
@@ -38,7 +38,7 @@ pub use self::{
 };
 use crate::{
     config::{
-        ClipKind, Config, ConfigError, EstimatorKind, Evaluation, LocalAlgorithm, MechanismKind, ParticipationKind,
+        Config, ConfigError, EstimatorKind, Evaluation, LocalAlgorithm, MechanismKind, ParticipationKind,
         ServerOptimizer,
     },
     optimizer::OptimizerKind,
@@ -347,7 +347,7 @@ fn noise_multiplier(key: &str, z: f64) -> Result<NoiseMultiplier, ConfigError> {
 /// How the clip follows a quantile, in the first stage; m follows the cohort.
 fn adaptive(config: &Config) -> Result<Option<AdaptiveClipPlan>, ConfigError> {
     let clip = &config.clip;
-    if clip.kind != ClipKind::Adaptive {
+    if !clip.kind.is_adaptive() {
         return Ok(None);
     }
     let missing = |key: &str, why: &str| ConfigError::new(format!("clip.{key}"), format!("is missing: {why}"));
@@ -367,13 +367,7 @@ fn adaptive(config: &Config) -> Result<Option<AdaptiveClipPlan>, ConfigError> {
 
 /// How updates are bounded by a clip norm.
 fn rule(config: &Config, parameters: &Layout, clip: ClipNorm) -> Result<ClipRule, ClipRuleError> {
-    match config.clip.kind {
-        ClipKind::Flat | ClipKind::Adaptive => Ok(ClipRule::Flat(clip)),
-        ClipKind::PerLayer => {
-            let lens: Vec<usize> = parameters.parts().iter().map(Part::len).collect();
-            ClipRule::even_layers(clip, &lens)
-        }
-    }
+    config.clip.kind.rule(clip, parameters)
 }
 
 /// The first entry of the run's ledger (rules P11, P14, P15 and P17).

@@ -21,7 +21,7 @@ use super::{
     Draft, divides_by_weight, noise_multiplier, sampled,
     secure::{Secure, is_distributed},
 };
-use crate::config::{ClipKind, Config, ConfigError, EstimatorKind, MechanismKind, ParticipationKind, RoundingKind};
+use crate::config::{Config, ConfigError, EstimatorKind, MechanismKind, ParticipationKind, RoundingKind};
 
 /// The stream of a run with one phase.
 const STREAM: &str = "model";
@@ -218,11 +218,7 @@ impl Phase {
         say("cohort", self.cohort.to_string());
         say("grid_bits", config.privacy.grid_bits.unwrap_or(GRID_BITS).to_string());
         let clip = self.encoding.clip();
-        match config.clip.kind {
-            ClipKind::Flat => say("clip_norm", clip.to_string()),
-            ClipKind::PerLayer => say("clip_norm", format!("{clip}, evenly over the layers")),
-            ClipKind::Adaptive => say("clip_norm", format!("adaptive, from {clip}")),
-        }
+        say("clip_norm", config.clip.kind.in_ledger(clip));
         say("estimator", config.estimator.kind.name().to_owned());
         Ok(ledger::Phase {
             stream: self.stream.clone(),
@@ -312,7 +308,7 @@ fn scaled(config: &Config, cohort: u64, z: NoiseMultiplier) -> Result<NoiseMulti
 }
 
 fn noise_plan(config: &Config, cohort: u64, multiplier: NoiseMultiplier) -> NoisePlan {
-    let adaptive = config.clip.kind == ClipKind::Adaptive;
+    let adaptive = config.clip.kind.is_adaptive();
     let clip_count_stddev = adaptive.then(|| config.clip.count_stddev.unwrap_or(cohort as f64 / 20.0));
     NoisePlan { clip_count_stddev, ..NoisePlan::of_update(multiplier) }
 }
@@ -332,7 +328,7 @@ fn vector(config: &Config, dimension: usize) -> VectorPlan {
             RoundingKind::Conditional => Rounding::ConditionalStochastic { alpha: XU_ALPHA },
         },
         rotation_seed: config.privacy.rotation.then(seed),
-        clip_bit: config.clip.kind == ClipKind::Adaptive,
+        clip_bit: config.clip.kind.is_adaptive(),
         weight: divides_by_weight(config.estimator.kind),
         ..VectorPlan::of_update(dimension, config.privacy.grid_bits.unwrap_or(GRID_BITS))
     }

@@ -6,7 +6,7 @@ use super::{
     Draft, clip_norm,
     phases::{Phase, Span},
 };
-use crate::config::{Change, ClipKind, Config, ConfigError, EstimatorKind, MechanismKind, ParticipationKind};
+use crate::config::{Change, Config, ConfigError, EstimatorKind, MechanismKind, ParticipationKind};
 
 /// What holds from a round on.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -61,11 +61,7 @@ pub(super) fn split(draft: &Draft<'_>) -> Result<(Vec<Phase>, Vec<Stage>), Confi
 
 fn first(config: &Config) -> Result<Stage, ConfigError> {
     let Some(norm) = config.clip.norm else {
-        let why = match config.clip.kind {
-            ClipKind::Adaptive => "an adaptive clip begins with one, such as 0.1",
-            _ => "without a bound nothing is known about how far one user moves the sum",
-        };
-        return Err(ConfigError::new("clip.norm", format!("is missing: {why}")));
+        return Err(ConfigError::new("clip.norm", format!("is missing: {}", config.clip.kind.why_norm())));
     };
     Ok(Stage {
         from: 0,

@@ -47,7 +47,7 @@ pub fn settings(ask: &Ask, chosen: &Candidate) -> Result<Config, ConfigError> {
     };
     // Andrew et al. clip to the median; Xu et al. fix the clip for the final run, which correlated noise asks for.
     if sampled && chosen.noise_ratio <= ADAPTIVE_UNTIL {
-        config.clip = Clip { kind: ClipKind::Adaptive, norm: Some(0.1), quantile: Some(0.5), ..config.clip };
+        config.clip = Clip { kind: ClipKind::ADAPTIVE, norm: Some(0.1), quantile: Some(0.5), ..config.clip };
     }
     config.privacy.mechanism = chosen.mechanism;
     config.privacy.noise_multiplier = Some(chosen.noise_multiplier);

@@ -1,0 +1,13 @@
+//! The norm of the whole update, following a quantile (Andrew et al. 2021; how it moves is [`privacy::clip`]).
+
+use privacy::stages::ClipRule;
+
+use super::Described;
+
+pub(super) static ADAPTIVE: Described = Described {
+    name: "adaptive",
+    why_norm: "an adaptive clip begins with one, such as 0.1",
+    is_adaptive: true,
+    in_ledger: |clip| format!("adaptive, from {clip}"),
+    rule: |clip, _| Ok(ClipRule::Flat(clip)),
+};

@@ -1,0 +1,15 @@
+//! The norm of the whole update (McMahan et al. 2018, section 3, flat clipping).
+
+use privacy::stages::ClipRule;
+
+use super::Described;
+
+pub(super) const NO_BOUND: &str = "without a bound nothing is known about how far one user moves the sum";
+
+pub(super) static FLAT: Described = Described {
+    name: "flat",
+    why_norm: NO_BOUND,
+    is_adaptive: false,
+    in_ledger: |clip| clip.to_string(),
+    rule: |clip, _| Ok(ClipRule::Flat(clip)),
+};

@@ -1,0 +1,153 @@
+//! The rules by which updates are bounded, by name: one file each, and a line in [`CLIP_RULES`].
+//!
+//! A rule makes of one norm S what a device clips to: the whole update, or each of its layers. Whatever it makes, the bound on the
+//! whole update is what the sum of its parts allows ([`ClipRule::bound`]), and that is what the accountant counts with; so a rule can
+//! be unwise, and cannot be wrong.
+
+mod adaptive;
+mod flat;
+mod per_layer;
+
+use std::fmt;
+
+use device::learner::Layout;
+use privacy::{
+    ClipNorm,
+    stages::{ClipRule, ClipRuleError},
+};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// All of them, in the order in which they are shown.
+pub const CLIP_RULES: [ClipKind; 3] = [ClipKind(&flat::FLAT), ClipKind(&per_layer::PER_LAYER), ClipKind::ADAPTIVE];
+
+/// What is said of a rule, and what it makes.
+struct Described {
+    /// In settings.
+    name: &'static str,
+    /// Why it needs a norm.
+    why_norm: &'static str,
+    /// Whether the norm follows a quantile of the updates' norms (Andrew et al. 2021).
+    is_adaptive: bool,
+    /// As the ledger and the statement say it.
+    in_ledger: fn(ClipNorm) -> String,
+    /// What a device clips to.
+    rule: fn(ClipNorm, &Layout) -> Result<ClipRule, ClipRuleError>,
+}
+
+/// A rule of clipping.
+#[derive(Clone, Copy)]
+pub struct ClipKind(&'static Described);
+
+impl ClipKind {
+    /// A norm that follows a quantile.
+    pub const ADAPTIVE: Self = Self(&adaptive::ADAPTIVE);
+
+    /// The one that settings call so.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        CLIP_RULES.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// In settings.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.0.name
+    }
+
+    /// Why it needs a norm.
+    #[must_use]
+    pub const fn why_norm(self) -> &'static str {
+        self.0.why_norm
+    }
+
+    /// Whether the norm follows a quantile of the updates' norms.
+    #[must_use]
+    pub const fn is_adaptive(self) -> bool {
+        self.0.is_adaptive
+    }
+
+    /// As the ledger and the statement say it.
+    #[must_use]
+    pub fn in_ledger(self, clip: ClipNorm) -> String {
+        (self.0.in_ledger)(clip)
+    }
+
+    /// What a device clips updates of these parts to.
+    ///
+    /// # Errors
+    /// When the rule does not fit them.
+    pub fn rule(self, clip: ClipNorm, parameters: &Layout) -> Result<ClipRule, ClipRuleError> {
+        (self.0.rule)(clip, parameters)
+    }
+}
+
+impl PartialEq for ClipKind {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for ClipKind {}
+
+impl fmt::Debug for ClipKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Serialize for ClipKind {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for ClipKind {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        const NAMES: [&str; CLIP_RULES.len()] = {
+            let mut names = [""; CLIP_RULES.len()];
+            let mut kind = 0;
+            while kind < names.len() {
+                names[kind] = CLIP_RULES[kind].name();
+                kind += 1;
+            }
+            names
+        };
+        let name = String::deserialize(from)?;
+        Self::named(&name).ok_or_else(|| de::Error::unknown_variant(&name, &NAMES))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use device::learner::Part;
+
+    use super::*;
+
+    /// Rule P2: whatever a rule makes, an update that keeps it is within the norm that was said.
+    #[test]
+    fn no_rule_allows_more_than_the_norm() {
+        let part = |name: &str, rows, columns| Part { name: name.into(), rows, columns };
+        let parameters = Layout::new(vec![part("a", 3, 4), part("b", 1, 1), part("c", 100, 7)]);
+        for kind in CLIP_RULES {
+            for norm in [1e-6, 0.3, 1.0, 1e6] {
+                let clip = ClipNorm::new(norm).unwrap();
+                let bound = kind.rule(clip, &parameters).unwrap().bound().get();
+                assert!(bound <= norm && bound > norm * 0.999_999, "{kind:?}: {bound} of {norm}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_name_is_read_as_it_is_written() {
+        for kind in CLIP_RULES {
+            let text = serde_json::to_string(&kind).unwrap();
+            assert_eq!(text, format!("{:?}", kind.name()));
+            assert_eq!(serde_json::from_str::<ClipKind>(&text).unwrap(), kind);
+            let said = kind.in_ledger(ClipNorm::new(0.5).unwrap());
+            assert!(said.contains("0.5") && !kind.why_norm().is_empty(), "{said}");
+        }
+        let error = serde_json::from_str::<ClipKind>("\"none\"").unwrap_err().to_string();
+        assert!(CLIP_RULES.iter().all(|kind| error.contains(kind.name())), "{error}");
+        assert!(ClipKind::ADAPTIVE.is_adaptive() && !ClipKind::named("flat").unwrap().is_adaptive());
+    }
+}
