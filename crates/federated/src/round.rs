@@ -345,7 +345,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         let task = RoundTask { at, task, phase, coding, failures, stop };
         fleet.prepare(&task)?;
         if phase.secure.is_some() && !at.again {
-            self.ledger.begin_attempt(at.stream, at.step)?;
+            self.ledger.begin_attempt(at.stream, at.step, phase.cohort)?;
         }
         Ok(fleet.attempt(&task)?)
     }

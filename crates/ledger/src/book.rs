@@ -203,13 +203,13 @@ impl<S: LedgerStore> Ledger<S> {
     /// # Errors
     /// When nothing could come of it (the ledger is closed, the step is not of the plan, was released or was sampled and failed),
     /// or when it is not known to be durable; then nobody may be asked.
-    pub fn begin_attempt(&mut self, stream: &str, step: u64) -> Result<u32, LedgerError> {
+    pub fn begin_attempt(&mut self, stream: &str, step: u64, declared: u64) -> Result<u32, LedgerError> {
         if self.key.is_none() {
             return Err(LedgerError::ReadOnly);
         }
         let attempt = self.next_attempt(stream, step);
         self.account.admit_attempt(stream, step)?;
-        self.store.begin_attempt(&BegunAttempt { stream: stream.to_owned(), step, attempt })?;
+        self.store.begin_attempt(&BegunAttempt { stream: stream.to_owned(), step, attempt, declared })?;
         Ok(attempt)
     }
 
@@ -222,6 +222,19 @@ impl<S: LedgerStore> Ledger<S> {
             let released = self.account.step(&begun.stream, begun.step).is_some();
             !released && begun.attempt >= self.next_attempt(&begun.stream, begun.step)
         }))
+    }
+
+    /// Records the attempt in whose midst the program ended, if there is one, where nobody will ask for it again: whoever was asked
+    /// may have sent an input (rule P24).
+    ///
+    /// # Errors
+    /// When it cannot be recorded.
+    pub fn record_interrupted(&mut self, time: u64) -> Result<Option<BegunAttempt>, LedgerError> {
+        let Some(begun) = self.interrupted()? else { return Ok(None) };
+        let BegunAttempt { stream, step, attempt: number, declared } = &begun;
+        let attempt = Attempt { stream, number: *number, declared: *declared, participations: None, time };
+        let _receipt = self.record_failed(*step, FailureReason::Interrupted, attempt)?;
+        Ok(Some(begun))
     }
 
     /// The attempts at a step that failed, in order.

@@ -156,7 +156,7 @@ fn refuses_others<S: LedgerStore>(story: &Story, store: &mut S, length: usize) {
 }
 
 fn remembers_one_attempt<S: LedgerStore>(mut store: S, again: &impl Fn(S) -> S) -> S {
-    let attempt = |step, attempt| BegunAttempt { stream: STREAM.into(), step, attempt };
+    let attempt = |step, attempt| BegunAttempt { stream: STREAM.into(), step, attempt, declared: 10 };
     let begun = |store: &S| store.begun_attempt().expect("it can be asked for");
     assert_eq!(begun(&store), None);
     for next in [attempt(3, 0), attempt(3, 1), attempt(40, 0)] {

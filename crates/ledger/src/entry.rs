@@ -211,6 +211,8 @@ pub struct BegunAttempt {
     pub step: u64,
     /// Which attempt at it, from 0.
     pub attempt: u32,
+    /// How many users a round of it asks, as declared.
+    pub declared: u64,
 }
 
 /// Why another ledger's cost belongs to this one's (rule P15).

@@ -84,14 +84,14 @@ fn p24_an_attempt_of_which_nothing_can_come_does_not_begin() {
     let mut ledger = ledger(sampled());
     release(&mut ledger, 0, 0).unwrap();
     fail(&mut ledger, 1, 0).unwrap();
-    assert!(matches!(ledger.begin_attempt("model", 0), Err(LedgerError::StepBackwards { step: 0, .. })));
-    assert!(matches!(ledger.begin_attempt("model", 1), Err(LedgerError::SampledOnce { step: 1, .. })));
-    assert!(matches!(ledger.begin_attempt("model", 4), Err(LedgerError::BeyondPlan { step: 4, .. })));
-    assert!(matches!(ledger.begin_attempt("other", 2), Err(LedgerError::UnknownStream { .. })));
+    assert!(matches!(ledger.begin_attempt("model", 0, 10), Err(LedgerError::StepBackwards { step: 0, .. })));
+    assert!(matches!(ledger.begin_attempt("model", 1, 10), Err(LedgerError::SampledOnce { step: 1, .. })));
+    assert!(matches!(ledger.begin_attempt("model", 4, 10), Err(LedgerError::BeyondPlan { step: 4, .. })));
+    assert!(matches!(ledger.begin_attempt("other", 2, 10), Err(LedgerError::UnknownStream { .. })));
     assert_eq!(ledger.interrupted().unwrap(), None, "what was refused is not noted");
-    assert_eq!(ledger.begin_attempt("model", 2).unwrap(), 0);
+    assert_eq!(ledger.begin_attempt("model", 2, 10).unwrap(), 0);
     let _ = ledger.close(Ended::ByHand, KeyDestroyed::assertion(), NoiseDestroyed::assertion(), 9).unwrap();
-    assert!(matches!(ledger.begin_attempt("model", 3), Err(LedgerError::Closed { .. })));
+    assert!(matches!(ledger.begin_attempt("model", 3, 10), Err(LedgerError::Closed { .. })));
 }
 
 /// Rule P23: which steps fail may depend on what users did. So the whole plan is counted, and never less than was released.
@@ -134,12 +134,12 @@ fn p23_steps_that_failed_are_counted_as_if_they_had_been_released() {
 fn p24_an_attempt_that_was_begun_is_known_until_it_is_recorded() {
     let mut ledger = ledger(sampled());
     assert_eq!(ledger.interrupted().unwrap(), None);
-    assert_eq!(ledger.begin_attempt("model", 0).unwrap(), 0);
-    let begun = BegunAttempt { stream: "model".into(), step: 0, attempt: 0 };
+    assert_eq!(ledger.begin_attempt("model", 0, 10).unwrap(), 0);
+    let begun = BegunAttempt { stream: "model".into(), step: 0, attempt: 0, declared: 10 };
     assert_eq!(ledger.interrupted().unwrap(), Some(begun));
     release(&mut ledger, 0, 0).unwrap();
     assert_eq!(ledger.interrupted().unwrap(), None);
-    assert_eq!(ledger.begin_attempt("model", 1).unwrap(), 0);
+    assert_eq!(ledger.begin_attempt("model", 1, 10).unwrap(), 0);
     fail(&mut ledger, 1, 0).unwrap();
     assert_eq!(ledger.interrupted().unwrap(), None);
 }

@@ -162,6 +162,12 @@ impl Store {
         SECTIONS.iter().map(|(section, _)| self.bytes(*section))
     }
 
+    /// The checksums of its sections, as its header has them: of stores that differ, they do.
+    #[must_use]
+    pub fn checksums(&self) -> Vec<u32> {
+        SECTIONS.iter().map(|(section, _)| self.header.section(*section).crc).collect()
+    }
+
     /// Who is in it and in which order, in pieces.
     pub fn roll(&self) -> impl Iterator<Item = &[u8]> {
         std::iter::once(self.bytes(Section::Tags))

@@ -98,8 +98,8 @@ fn story(place: &Place, told: &mut Told) -> Result<(), LedgerError> {
             let failed = Attempt { participations: Some(&record), ..attempt(0) };
             told.entries = ledger.record_failed(step, FailureReason::BelowGoal, failed)?.head.length;
         }
-        let asked = ledger.begin_attempt("model", step)?;
-        told.begun = Some(BegunAttempt { stream: "model".into(), step, attempt: asked });
+        let asked = ledger.begin_attempt("model", step, 10)?;
+        told.begun = Some(BegunAttempt { stream: "model".into(), step, attempt: asked, declared: 10 });
         told.cohort = Some((step, *place.secrets().cohort_seed(step)?.secret_bytes()));
         let _noise = steps.draw(at(step), &added_to).map_err(no_key)?;
         let record = key.record("model", step, 1, [b"ada".as_slice(), b"bob"])?;

@@ -9,7 +9,10 @@ use lm::folder::{Folder, Guarantee, Learned, LearnedConfig, LearnedPart, Weights
 use privacy::{Epsilon, Rho, rng::Randomness};
 use serde::{Deserialize, Serialize};
 
-use super::{Over, Run, RunError, is_undecided, kept::sentence};
+use super::{
+    Over, Run, RunError, is_undecided,
+    kept::{alone, sentence},
+};
 use crate::{
     home::{Home, Paper, Records},
     metrics::{Metrics, Smoothed},
@@ -46,13 +49,18 @@ pub struct Ending {
 }
 
 impl<H: Home + Records> Run<'_, H> {
-    /// Writes the statement of what there is so far, and says where the run stands.
+    /// Writes the statement of what there is so far, and says where the run stands. A run of a sweep that is not decided has no
+    /// statement: what it costs is what all of them cost (rule P22).
     ///
     /// # Errors
     /// When the disk fails.
     pub fn so_far(&self) -> Result<Ending, RunError> {
-        let statement = write_statement(&self.home, self.ledger())?;
-        self.ending(&statement)
+        if is_undecided(&self.home)? {
+            self.home.remove_paper(Paper::Statement)?;
+            self.home.remove_paper(Paper::StatementJson)?;
+            return self.ending(&Statement::of(self.ledger())?);
+        }
+        self.ending(&write_statement(&self.home, self.ledger())?)
     }
 
     /// Ends the run for good: the last evaluation, the ledger closed and what its noise was drawn from destroyed, the
@@ -163,7 +171,7 @@ impl<H: Home + Records> Run<'_, H> {
             simulated: self.is_simulation(),
             price: price(statement),
             delta: self.plan.ledger.delta.get(),
-            sentence: sentence(config, rounds, Some(&metrics), &self.failed(), statement),
+            sentence: sentence(config, rounds, Some(&metrics), &self.failed(), statement) + alone(&self.home)?,
             ledger_head: statement.ledger.head.to_string(),
             metrics,
         })

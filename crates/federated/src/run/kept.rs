@@ -14,7 +14,7 @@ use super::{
     RunError,
     ending::{counted, price},
     failed::failed_attempts,
-    parsed, read_log, tokens, written_settings,
+    is_undecided, parsed, read_log, tokens, written_settings,
 };
 use crate::{
     config::Config,
@@ -46,6 +46,8 @@ pub struct Kept {
     pub statement: Statement,
     /// What a person can quote.
     pub sentence: String,
+    /// Whether it is one of a sweep that is not decided, so that its epsilon is not yet what it costs.
+    pub undecided: bool,
     /// Tokens that users have read, exactly; simulations only.
     pub tokens: Option<u64>,
 }
@@ -69,7 +71,8 @@ impl Kept {
             started: started(&ledger)?,
             settings,
             timing: if simulated { read_log(home, Log::Timing)? } else { Vec::new() },
-            sentence: sentence(&config, settled_rounds(&ledger), metrics.last(), &failed, &statement),
+            sentence: sentence(&config, settled_rounds(&ledger), metrics.last(), &failed, &statement) + alone(home)?,
+            undecided: is_undecided(home)?,
             tokens: if simulated { Some(tokens(home)?) } else { None },
             config,
             metrics,
@@ -101,13 +104,20 @@ impl Kept {
     pub fn remark(&self) -> String {
         let nobody =
             if self.statement.data.is_made_up() { ", of a made-up crowd: nobody real is protected" } else { "" };
-        counted(&self.statement) + nobody
+        let alone = if self.undecided { ", for this run alone: its sweep is not decided" } else { "" };
+        counted(&self.statement) + nobody + alone
     }
 }
 
 /// When a run was begun, as its ledger says: in seconds since 1970.
 pub(super) fn started<S: LedgerStore>(ledger: &Ledger<S>) -> Result<u64, RunError> {
     Ok(ledger.entries()?.next().transpose()?.map_or(0, |entry| entry.time()))
+}
+
+/// What must be said behind the sentence of a run of a sweep that is not decided (rule P22).
+pub(super) fn alone(home: &dyn Home) -> Result<&'static str, RunError> {
+    const ALONE: &str = " That is this run alone: it is one of a sweep that is not decided, and whichever of its runs is taken costs what all of them cost together.";
+    Ok(if is_undecided(home)? { ALONE } else { "" })
 }
 
 /// What a person can quote: what the model does, for whom it was paid, and the price, if there is one (rule P23).

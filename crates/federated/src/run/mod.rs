@@ -166,6 +166,7 @@ pub fn end_without_model(home: &(impl Home + Records)) -> Result<Statement, RunE
     if !ledger.is_closed() {
         let because = secrets.closing_begun()?.unwrap_or(Ended::ByHand);
         let time = ledger_time(ledger.plan().randomness);
+        ledger.record_interrupted(time)?;
         secrets.close_ledger(&mut ledger, because, time)?;
     }
     ending::write_statement(home, &ledger)

@@ -109,7 +109,8 @@ impl Opened {
         let text = match &self.text {
             Text::Crowd { .. } => String::new(),
             Text::Store { store, .. } => {
-                format!("{} users, {} posts, {} tokens", store.users(), store.posts(), store.tokens())
+                let (users, posts, tokens) = (store.users(), store.posts(), store.tokens());
+                format!("{users} users, {posts} posts, {tokens} tokens, checksums {:?}", store.checksums())
             }
         };
         [&plan.settings, &words, &text].map(String::as_str).join("\n")
@@ -271,10 +272,16 @@ fn places(from: &Path) -> (PathBuf, Option<PathBuf>) {
 fn started(config: &Config, store: Option<&Store>) -> Result<Origin, RunError> {
     let wrong = |problem: String| RunError::from(ConfigError::new("model.from", problem));
     let from = config.model.from.clone().unwrap_or_default();
-    if config.model.preset.is_some() {
-        return Err(
-            ConfigError::new("model.preset", "does not go with model.from, which says what the model is").into()
-        );
+    let model = &config.model;
+    let said = [
+        ("preset", model.preset.is_some()),
+        ("hidden", model.hidden.is_some()),
+        ("embedding", model.embedding.is_some()),
+        ("tied", model.tied.is_some()),
+    ];
+    if let Some((key, _)) = said.into_iter().find(|(_, said)| *said) {
+        let why = "does not go with model.from, which says what the model is";
+        return Err(ConfigError::new(format!("model.{key}"), why).into());
     }
     let run = RunFolder::at(&from);
     if is_undecided(&run)? {
@@ -337,6 +344,10 @@ fn learned(
     match weights {
         Weights::Recurrent { config: model, values } => {
             let model = ModelConfig { dropout: None, ..model };
+            if config.model.user_features && model.user_context.is_none() {
+                let why = "the model to start from reads nothing that is known of a person";
+                return Err(ConfigError::new("model.user_features", why).into());
+            }
             learners::check_features(&model, store)?;
             Ok((learners::language(config, &model)?, values))
         }
