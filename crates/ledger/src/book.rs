@@ -16,7 +16,7 @@ use crate::{
     keys::{SigningKey, VerifyingKey, random_seed},
     participants::{KeyDestroyed, NoiseDestroyed, ParticipationRecord},
     plan::{Budget, Plan},
-    recorded::Recorded,
+    recorded::{Receipt, Recorded},
     store::{Attached, LedgerStore},
 };
 use privacy::{
@@ -74,18 +74,6 @@ impl<'a> From<&'a Published> for Publication<'a> {
             bytes: Cow::Owned(released.to_bytes()),
         }
     }
-}
-
-/// Where something was recorded. Whoever holds one may go on: the entry is durable.
-#[must_use]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Receipt {
-    /// The entry.
-    pub entry: u64,
-    /// The head after it, for checkpoints, models and statements.
-    pub head: Head,
-    /// Whether it was there before: the same step with the same content.
-    pub repeated: bool,
 }
 
 impl<S: LedgerStore> Ledger<S> {

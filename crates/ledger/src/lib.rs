@@ -16,11 +16,12 @@
 //! | `chain`        | whether entries follow each other, and whether a head lies on them            |
 //! | `account`      | what the entries amount to: streams, steps, the composed event                |
 //! | `budget`       | whether one more release still fits (rule P14)                                |
+//! | `rho`          | the rho of an event and the epsilon of a rho, for zCDP filters                |
 //! | `guarantee`    | which epsilon holds: what was spent, the whole plan's or the budget's         |
 //! | `participants` | who took part, as pseudonyms in a side file                                   |
 //! | `store`        | where entries are kept: the trait, and one in memory                          |
 //! | `book`         | [`Ledger`], the one to call                                                   |
-//! | `recorded`     | a release that the ledger has: what the optimizer takes                       |
+//! | `recorded`     | receipts, and a release that the ledger has: what the optimizer takes         |
 //! | `verify`       | everything checked and computed once more                                     |
 //! | [`statement`]  | the guarantee in words, from a ledger and nothing else                        |
 //! | `contract`     | what every store must do, as a suite for its tests (a feature)                |
@@ -41,12 +42,13 @@ mod keys;
 mod participants;
 mod plan;
 mod recorded;
+mod rho;
 pub mod statement;
 mod store;
 mod verify;
 
 pub use account::Failure;
-pub use book::{Attempt, Ledger, Publication, Receipt};
+pub use book::{Attempt, Ledger, Publication};
 pub use chain::Chain;
 pub use digest::{Digest, HexError, hex, unhex};
 pub use entry::{
@@ -59,6 +61,6 @@ pub use head::{Head, HeadError};
 pub use keys::{KeyError, SigningKey, VerifyingKey};
 pub use participants::{KeyDestroyed, NoiseDestroyed, Observed, ParticipationRecord, PseudonymKey};
 pub use plan::{Aggregation, Budget, DataSource, Phase, Plan, PublicData, Start, Unit};
-pub use recorded::Recorded;
+pub use recorded::{Receipt, Recorded};
 pub use store::{Attached, LedgerStore, MemoryStore, Participations, check_follows};
 pub use verify::{HeadCheck, Verification};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{error::LedgerError, head::Head};
+use crate::{error::LedgerError, head::Head, rho};
 use privacy::{
     accountant::{AccountantKind, MAX_GROUP},
     event::{Adjacency, PrivacyEvent},
@@ -157,7 +157,7 @@ impl Budget {
     /// # Errors
     /// When no rho has so small an epsilon, or the group is out of range.
     pub fn zcdp_filter(max_epsilon: Epsilon, delta: Delta, group: u32) -> Result<Self, LedgerError> {
-        Ok(Self::ZcdpFilter { max_epsilon, max_rho: crate::budget::largest_rho(max_epsilon, delta, group)? })
+        Ok(Self::ZcdpFilter { max_epsilon, max_rho: rho::largest_rho(max_epsilon, delta, group)? })
     }
 
     /// The limit.
@@ -310,11 +310,11 @@ impl Plan {
             return Err(LedgerError::plan("max_epsilon", format!("must be finite and above 0, got {max}")));
         }
         let Budget::ZcdpFilter { max_rho, .. } = budget else { return Ok(()) };
-        if crate::budget::rho(&self.event())?.is_none() {
+        if rho::rho(&self.event())?.is_none() {
             let problem = "a zCDP filter needs releases that have a rho; sampled and Skellam releases have none: fix the plan in advance";
             return Err(LedgerError::plan("budget", problem));
         }
-        let epsilon = crate::budget::epsilon_of(max_rho, self.delta, self.group)?;
+        let epsilon = rho::epsilon_of(max_rho, self.delta, self.group)?;
         if epsilon > max {
             return Err(LedgerError::plan(
                 "max_rho",

@@ -42,7 +42,19 @@ use std::ops::Deref;
 
 use privacy::stages::Published;
 
-use crate::book::Receipt;
+use crate::head::Head;
+
+/// Where something was recorded. Whoever holds one may go on: the entry is durable.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt {
+    /// The entry.
+    pub entry: u64,
+    /// The head after it, for checkpoints, models and statements.
+    pub head: Head,
+    /// Whether it was there before: the same step with the same content.
+    pub repeated: bool,
+}
 
 /// A release that is durable in a ledger: what may be used. It reads as the [`Published`] that it is.
 #[must_use]
