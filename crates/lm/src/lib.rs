@@ -11,6 +11,7 @@
 //! | [`ngram`]      | interpolated Kneser-Ney, the baseline that the papers replaced          |
 //! | [`metrics`]    | how keyboards are measured                                              |
 //! | [`predict`]    | suggestions while somebody types                                        |
+//! | `rank`         | where a word stands among all, and which come first                     |
 //! | [`typing`]     | somebody typing: what keys do to text and suggestions                    |
 //! | [`folder`]     | a model as files, in bytes                                              |
 //! | [`tensors`]    | safetensors, as a stream                                                |
@@ -22,6 +23,7 @@ pub mod metrics;
 pub mod model;
 pub mod ngram;
 pub mod predict;
+mod rank;
 pub mod stream;
 pub mod tensors;
 pub mod tokenizer;

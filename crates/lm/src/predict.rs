@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::{
     language_model::{LanguageModel, Reader},
+    rank::likelier,
     tokenizer::{ADDRESS, NUMBER, Rules, Tokenizer, current_word},
     vocabulary::{BOS, UNK, Vocabulary},
 };
@@ -88,7 +89,7 @@ impl<'a> Keyboard<'a> {
             let theirs = log_probabilities.get(**h as usize).copied().unwrap_or(f32::NAN);
             before(theirs, **h, value, id)
         });
-        if crate::metrics::likelier(earlier, later, value) - hidden.count() < shown {
+        if likelier(earlier, later, value) - hidden.count() < shown {
             return Some(0);
         }
         let mut range = 0..self.sorted.len();

@@ -2,13 +2,11 @@
 
 use thiserror::Error;
 
-use super::{
-    counts::{Counts, HEADS},
-    rank::{largest, rank},
-};
+use super::counts::{Counts, HEADS};
 use crate::{
     language_model::LanguageModel,
     predict::{FIRST_WORD, Keyboard, SHOWN},
+    rank::{largest, rank},
     vocabulary::{BOS, EOS, UNK},
 };
 

@@ -17,10 +17,8 @@
 
 mod counts;
 mod measure;
-mod rank;
 mod summary;
 
 pub use counts::{Counts, HEADS, Keys, Nats, TOPS, Tally, Targets, average_perplexity};
 pub use measure::{HeadWords, Measure, MetricsError, Sequence, batches};
-pub(crate) use rank::likelier;
 pub use summary::Metrics;
