@@ -27,9 +27,9 @@ use crate::{
     keys::{PublicKeys, SEAL_OVERHEAD, Signature},
     masks::Shape,
     parameters::{MOST_CLIENTS, Parameters},
-    session::{Coin, OfferHash, SUITE, SessionId, VERSION, digest},
+    session::{Coin, OfferHash, SessionId, digest},
     shamir::Share,
-    wire::{Bits, Reader, WireError},
+    wire::{Bits, Reader, SUITE, VERSION, WireError},
 };
 
 /// Two sealed shares.

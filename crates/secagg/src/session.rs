@@ -7,15 +7,8 @@ use crate::{
     masks::Shape,
     modulus::Modulus,
     parameters::{Adversary, Assumptions, Parameters},
-    wire::{Reader, WireError},
+    wire::{Reader, SUITE, VERSION, WireError},
 };
-
-/// The version of the protocol: of every message and every label.
-pub const VERSION: u8 = 2;
-
-/// Which algorithms: X25519, Ed25519, HKDF and SHA-256, AES-256 in GCM and counter mode, Shamir mod 2^61 - 1. It stands
-/// beside the version in every message, so that others can be tried without another protocol.
-pub const SUITE: u8 = 1;
 
 /// Bytes of evidence that an offer can allow: a neighbourhood of a thousand must fit into memory.
 pub const MOST_EVIDENCE: u32 = 1 << 16;

@@ -3,7 +3,12 @@
 
 use thiserror::Error;
 
-use crate::session::{SUITE, VERSION};
+/// The version of the protocol: of every message and every label.
+pub const VERSION: u8 = 2;
+
+/// Which algorithms: X25519, Ed25519, HKDF and SHA-256, AES-256 in GCM and counter mode, Shamir mod 2^61 - 1. It stands
+/// beside the version in every message, so that others can be tried without another protocol.
+pub const SUITE: u8 = 1;
 
 /// Bytes that are not the message they should be.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -9,8 +9,8 @@ use keyhush_secagg::{
     entropy::{Entropy, NoRandomness, OsEntropy, SimulatedEntropy},
     message::{Delivery, Kind, MaskedInput, Neighbourhood, Opened, ShareKeys, Survivors, UnmaskResponse},
     parameters::{Adversary, Assumptions, Committee, Floor, ParameterError, Parameters},
-    session::{Inputs, SUITE, Terms, VERSION},
-    wire::{Bits, WireError},
+    session::{Inputs, Terms},
+    wire::{Bits, SUITE, VERSION, WireError},
 };
 use story::{
     Device, Drawing,

@@ -17,8 +17,8 @@ use keyhush_secagg::{
     },
     parameters::Adversary,
     server::{CollectKeys, Connect, Serial},
-    session::{Offer, SUITE, SessionId, VERSION},
-    wire::{Bits, WireError},
+    session::{Offer, SessionId},
+    wire::{Bits, SUITE, VERSION, WireError},
 };
 use proptest::{collection::vec, prelude::*, sample::Index};
 use story::{

@@ -16,8 +16,8 @@ use keyhush_secagg::{
         CollectAgreement, CollectKeys, CollectMasked, CollectShares, CollectUnmask, Connect, Outcome, Refusal,
         RoundFailure, Serial,
     },
-    session::{OfferHash, SUITE, SessionId, Terms, VERSION},
-    wire::WireError,
+    session::{OfferHash, SessionId, Terms},
+    wire::{SUITE, VERSION, WireError},
 };
 use proptest::prelude::*;
 use story::{

@@ -24,8 +24,8 @@ use crate::{
     masks::Shape,
     message::{SEALED, read_bits, read_member, write_bits, write_member},
     parameters::Parameters,
-    session::{Coin, Offer, SUITE, SessionId, VERSION},
-    wire::{Bits, Reader, WireError},
+    session::{Coin, Offer, SessionId},
+    wire::{Bits, Reader, SUITE, VERSION, WireError},
 };
 
 /// Which state bytes are.

@@ -8,8 +8,9 @@ use keyhush_secagg::{
         View,
     },
     parameters::{Adversary, Assumptions, Floor, Parameters},
-    session::{Offer, SUITE, VERSION},
+    session::Offer,
     shamir::{Share, correct, deal, reconstruct},
+    wire::{SUITE, VERSION},
 };
 
 /// An offer. Taken if its terms have a meaning as well.
