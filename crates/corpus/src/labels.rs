@@ -94,7 +94,7 @@ impl Labels {
 }
 
 /// The first name that stood before.
-pub(super) fn first_twice(names: &[String]) -> Option<&str> {
+pub(crate) fn first_twice(names: &[String]) -> Option<&str> {
     let mut before = BTreeSet::new();
     names.iter().map(String::as_str).find(|name| !before.insert(*name))
 }
@@ -108,7 +108,7 @@ pub struct LabelIds<'a> {
 }
 
 impl<'a> LabelIds<'a> {
-    pub(super) const fn new(bytes: &'a [u8], limit: u32) -> Self {
+    pub(crate) const fn new(bytes: &'a [u8], limit: u32) -> Self {
         Self { ids: bytes.as_chunks().0, limit }
     }
 
@@ -128,7 +128,7 @@ impl<'a> LabelIds<'a> {
     }
 
     /// Whether every id has a name.
-    pub(super) fn are_named(&self) -> bool {
+    pub(crate) fn are_named(&self) -> bool {
         self.all().all(|id| id < self.limit)
     }
 }

@@ -8,10 +8,14 @@
 //! | [`origin`]  | where a vocabulary came from, and the file that says so |
 //! | [`words`]   | vocabularies of lists, public text and users' text      |
 //! | [`partial`] | a file that gets its name when it is whole              |
+//! | `labels`    | names of what posts are about                           |
+//! | `progress`  | how far an import is, or a crowd that is written        |
 
 pub mod import;
+mod labels;
 pub mod origin;
 pub mod partial;
+mod progress;
 pub mod store;
 pub mod synth;
 pub mod words;

@@ -31,6 +31,7 @@ use serde::Serialize;
 pub use source::Format;
 use thiserror::Error;
 
+pub use crate::progress::Progress;
 use crate::{
     origin::{self, KnownVocabulary, Origin, SourceFile},
     store::{Meta, StoreError, StoreWriter},
@@ -142,27 +143,6 @@ impl ImportPlan {
         let labels = self.labels.as_ref().and_then(|known| known.origin.non_private_labels());
         words.into_iter().chain(labels).collect()
     }
-}
-
-/// How far an import is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
-    /// Files are read.
-    Reading {
-        /// Bytes read from disk, or users made.
-        done: u64,
-        /// Of how many.
-        total: u64,
-        /// Lines that could not be read, so far.
-        bad: u64,
-    },
-    /// Users are put together.
-    Grouping {
-        /// Spill files done.
-        done: u64,
-        /// Of how many.
-        total: u64,
-    },
 }
 
 /// What an import did.

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::labels::first_twice;
+use crate::labels::first_twice;
 
 /// The most columns.
 pub const MOST_FEATURES: usize = 4096;

@@ -25,7 +25,6 @@
 
 mod features;
 mod format;
-mod labels;
 mod map;
 mod reader;
 mod split;
@@ -35,7 +34,6 @@ mod writer;
 use std::path::PathBuf;
 
 pub use features::{FeatureNamesError, Features, MOST_FEATURES};
-pub use labels::{LabelIds, Labels, LabelsError, MOST_LABELS};
 use lm::{tokenizer::Rules, vocabulary::VocabularyError};
 pub use reader::{Post, Store, Tokens, User};
 use serde::{Deserialize, Serialize};
@@ -44,6 +42,7 @@ pub use split::{Part, Split, SplitError};
 use thiserror::Error;
 pub use writer::{StoreWriter, UserRecord};
 
+pub use crate::labels::{LabelIds, Labels, LabelsError, MOST_LABELS};
 use crate::{origin::Origin, synth::SynthPlan};
 
 /// Which user: 128 bits of the SHA-256 of the key. Users are told apart, ordered and split by it.

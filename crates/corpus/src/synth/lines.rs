@@ -8,7 +8,7 @@ use std::{
 use serde::Serialize;
 
 use super::{Crowd, FEATURES, labels};
-use crate::import::Progress;
+use crate::progress::Progress;
 
 /// What the line of a post says besides its `user` and `text`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -40,7 +40,7 @@ use self::{
     draw::{Draws, Purpose},
     person::{Person, Said},
 };
-use crate::store::Labels;
+use crate::labels::Labels;
 
 /// How a crowd speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

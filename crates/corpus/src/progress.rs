@@ -1,0 +1,22 @@
+//! How far work on many files or users is: what an import tells, and a crowd that is written.
+
+/// How far an import is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Files are read.
+    Reading {
+        /// Bytes read from disk, or users made.
+        done: u64,
+        /// Of how many.
+        total: u64,
+        /// Lines that could not be read, so far.
+        bad: u64,
+    },
+    /// Users are put together.
+    Grouping {
+        /// Spill files done.
+        done: u64,
+        /// Of how many.
+        total: u64,
+    },
+}
