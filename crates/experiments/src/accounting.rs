@@ -1,12 +1,13 @@
 //! Experiments that compute: rows of a paper's table, each a question of `keyhush privacy`, beside what was printed.
 
+use federated::numbers::four_digits;
 use privacy::query::{Query, QueryError, solve};
 use report::chart::{Chart, Series};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     error::ExperimentError,
-    format::{Experiment, Plot},
+    format::{Expect, Experiment, Plot},
     verdict::{self, Verdict},
 };
 
@@ -123,6 +124,14 @@ fn compute(row: &Row, query: &Query) -> Result<f64, QueryError> {
         Value::NoiseMultiplier => solve::noise(query, target()?)?.1.value.get(),
         Value::Rounds => solve::rounds(query, target()?)?.1.value as f64,
     })
+}
+
+/// Judges one expectation of what was computed.
+pub(crate) fn judge(expect: &Expect, rows: &[Computed]) -> Verdict {
+    let row = |name: &str| rows.iter().find(|row| row.name == name);
+    let names = [&expect.higher, &expect.of].into_iter().flatten().chain(expect.falling.iter().flatten());
+    let what = names.into_iter().find_map(|name| Some(row(name)?.what.label())).unwrap_or_default();
+    verdict::weigh(expect, what, |name| row(name).map_or(f64::NAN, |row| row.ours), four_digits)
 }
 
 /// One picture: the values over a field of the queries; what the paper printed is a line of its own.

@@ -136,7 +136,7 @@ fn beside(experiment: &Experiment, outcomes: &[Outcome<'_>]) -> Vec<Beside> {
 pub fn compute(experiment: &Experiment) -> Result<Findings, ExperimentError> {
     let rows = accounting::run(experiment)?;
     let charts = experiment.plot.iter().map(|plot| accounting::draw(&experiment.title, plot, &rows)).collect();
-    let expectations = experiment.expect.iter().map(|expect| verdict::judge_rows(expect, &rows)).collect();
+    let expectations = experiment.expect.iter().map(|expect| accounting::judge(expect, &rows)).collect();
     Ok(Findings { results: Results { rows, expectations, ..Results::new(experiment) }, charts })
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use federated::{metrics::Metric, numbers::four_digits, sweep::bootstrap::in_brackets};
+use federated::sweep::bootstrap::in_brackets;
 
 use crate::{
     format::Experiment,
@@ -51,21 +51,8 @@ fn table(head: &[String], rows: &[Vec<String>]) -> String {
     format!("{}{line}{rows}\n", row(head))
 }
 
-/// The rows of the table of variants, its head first: for the page and for the terminal.
-pub(crate) fn cells(results: &Results, columns: &[&Metric]) -> Vec<Vec<String>> {
-    let mut rows = vec![vec!["variant".to_owned()]];
-    rows[0].extend(columns.iter().map(|what| what.label.to_owned()));
-    for variant in &results.variants {
-        let ends = columns
-            .iter()
-            .map(|what| variant.ends.get(what.name).map_or_else(String::new, |e| e.written(|value| what.shown(value))));
-        rows.push(std::iter::once(variant.name.clone()).chain(ends).collect());
-    }
-    rows
-}
-
 fn variants(results: &Results, experiment: &Experiment) -> String {
-    let rows = cells(results, &experiment.columns);
+    let rows = results.table_of_variants(&experiment.columns);
     let mut text = table(&rows[0], &rows[1..]);
     let seeds = results.variants.iter().map(|variant| variant.seeds.len()).max().unwrap_or(0);
     if seeds > 1 {
@@ -78,19 +65,8 @@ fn variants(results: &Results, experiment: &Experiment) -> String {
     text
 }
 
-/// The rows of the table of what was computed, its head first.
-pub(crate) fn computed(results: &Results) -> Vec<Vec<String>> {
-    let mut rows = vec![["", "what", "printed", "computed", ""].map(str::to_owned).to_vec()];
-    for row in &results.rows {
-        let holds = row.verdict.as_ref().map_or("", |verdict| if verdict.holds { "agrees" } else { "differs" });
-        let printed = row.paper.map_or_else(String::new, |paper| paper.to_string());
-        rows.push(vec![row.name.clone(), row.what.label().into(), printed, four_digits(row.ours), holds.into()]);
-    }
-    rows
-}
-
 fn rows(results: &Results) -> String {
-    let rows = computed(results);
+    let rows = results.table_of_rows();
     table(&rows[0], &rows[1..])
 }
 

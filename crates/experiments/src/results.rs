@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use federated::{
     metrics::{Measures, Metric, Metrics},
+    numbers::four_digits,
     price::Price,
     sweep::bootstrap::{Estimate, number},
 };
@@ -12,7 +13,6 @@ use serde::Serialize;
 use crate::{
     accounting::Computed,
     format::{Experiment, Kind},
-    readme,
     training::Outcome,
     verdict::Verdict,
 };
@@ -111,9 +111,33 @@ impl Results {
     #[must_use]
     pub fn table(&self, experiment: &Experiment) -> Vec<Vec<String>> {
         match experiment.kind {
-            Kind::Training => readme::cells(self, &experiment.columns),
-            Kind::Accounting => readme::computed(self),
+            Kind::Training => self.table_of_variants(&experiment.columns),
+            Kind::Accounting => self.table_of_rows(),
         }
+    }
+
+    /// The rows of the table of variants, its head first: for the page and for the terminal.
+    pub(crate) fn table_of_variants(&self, columns: &[&Metric]) -> Vec<Vec<String>> {
+        let mut rows = vec![vec!["variant".to_owned()]];
+        rows[0].extend(columns.iter().map(|what| what.label.to_owned()));
+        for variant in &self.variants {
+            let ends = columns.iter().map(|what| {
+                variant.ends.get(what.name).map_or_else(String::new, |e| e.written(|value| what.shown(value)))
+            });
+            rows.push(std::iter::once(variant.name.clone()).chain(ends).collect());
+        }
+        rows
+    }
+
+    /// The rows of the table of what was computed, its head first.
+    pub(crate) fn table_of_rows(&self) -> Vec<Vec<String>> {
+        let mut rows = vec![["", "what", "printed", "computed", ""].map(str::to_owned).to_vec()];
+        for row in &self.rows {
+            let holds = row.verdict.as_ref().map_or("", |verdict| if verdict.holds { "agrees" } else { "differs" });
+            let printed = row.paper.map_or_else(String::new, |paper| paper.to_string());
+            rows.push(vec![row.name.clone(), row.what.label().into(), printed, four_digits(row.ours), holds.into()]);
+        }
+        rows
     }
 
     /// What must hold and does not.

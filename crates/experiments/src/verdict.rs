@@ -7,7 +7,7 @@ use federated::{
 };
 use serde::Serialize;
 
-use crate::{accounting::Computed, format::Expect, training::Outcome};
+use crate::{format::Expect, training::Outcome};
 
 /// What came of an expectation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -27,16 +27,13 @@ pub(crate) fn judge(expect: &Expect, outcomes: &[Outcome<'_>]) -> Verdict {
     weigh(expect, &described(expect), value, |value| shown(expect, value))
 }
 
-/// Judges one expectation of what was computed.
-pub(crate) fn judge_rows(expect: &Expect, rows: &[Computed]) -> Verdict {
-    let row = |name: &str| rows.iter().find(|row| row.name == name);
-    let names = [&expect.higher, &expect.of].into_iter().flatten().chain(expect.falling.iter().flatten());
-    let what = names.into_iter().find_map(|name| Some(row(name)?.what.label())).unwrap_or_default();
-    weigh(expect, what, |name| row(name).map_or(f64::NAN, |row| row.ours), four_digits)
-}
-
 /// Judges one expectation of numbers that have names. A number that is missing holds for nothing.
-fn weigh(expect: &Expect, what: &str, value: impl Fn(&str) -> f64, shown: impl Fn(f64) -> String) -> Verdict {
+pub(crate) fn weigh(
+    expect: &Expect,
+    what: &str,
+    value: impl Fn(&str) -> f64,
+    shown: impl Fn(f64) -> String,
+) -> Verdict {
     match (&expect.of, &expect.falling) {
         (Some(of), _) => within(expect, what, of, value(of), shown),
         (None, Some(names)) => {
