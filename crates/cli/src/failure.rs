@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 use bench::BenchError;
 use experiments::ExperimentError;
-use federated::{forecast::ForecastError, sweep::design::DesignError};
+use federated::{config::ConfigError, forecast::ForecastError, run::RunError, sweep::design::DesignError};
 use pretraining::PretrainError;
 use privacy::{UnitError, query::QueryError};
 use thiserror::Error;
 
-use crate::{interrupt, train};
+use crate::interrupt;
 
 /// Something the user typed that cannot be meant.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -102,11 +102,39 @@ fn bad_input(error: &anyhow::Error) -> Option<BadInput> {
     known.or_else(of_query).or_else(of_experiment).or_else(of_pretraining).or_else(of_bench)
 }
 
+/// What is wrong with settings is bad input.
+pub(crate) fn of_config(error: &ConfigError) -> BadInput {
+    BadInput::Refused(error.to_string())
+}
+
+/// Settings, folders and files that a person named are bad input; the rest has failed.
+pub(crate) fn refused(error: RunError) -> anyhow::Error {
+    if is_refused(&error) { BadInput::Refused(error.to_string()).into() } else { error.into() }
+}
+
+/// Whether a person can put it right in what they named.
+const fn is_refused(error: &RunError) -> bool {
+    matches!(
+        error,
+        RunError::Config(_)
+            | RunError::Taken { .. }
+            | RunError::NoRun { .. }
+            | RunError::OtherPlan { .. }
+            | RunError::SettingsChanged { .. }
+            | RunError::StartChanged
+            | RunError::DataChanged
+            | RunError::UsersChanged
+            | RunError::NoiseKeyChanged
+            | RunError::RecognitionKeyMissing
+            | RunError::Undecided { .. }
+    )
+}
+
 /// A sweep that cannot be run as it was asked for is bad input.
 fn wrong_sweep(error: &DesignError) -> Option<BadInput> {
     match error {
         DesignError::SameFolder { .. } => Some(BadInput::wrong("grid", error)),
-        DesignError::Run(run) => train::is_refused(run).then(|| BadInput::Refused(run.to_string())),
+        DesignError::Run(run) => is_refused(run).then(|| BadInput::Refused(run.to_string())),
         DesignError::Grid(_) | DesignError::Settings { .. } | DesignError::DoNotCompose { .. } => {
             Some(BadInput::Refused(error.to_string()))
         }
@@ -119,7 +147,7 @@ fn wrong_bench(error: &BenchError) -> Option<BadInput> {
         BenchError::Zero { field } => Some(BadInput::Illegal { field, problem: "must be at least 1".to_owned() }),
         BenchError::Wrong { field, problem } => Some(BadInput::wrong(field, problem)),
         BenchError::Refused(_) | BenchError::Config(_) => Some(BadInput::Refused(error.to_string())),
-        BenchError::Run(run) => train::is_refused(run).then(|| BadInput::Refused(run.to_string())),
+        BenchError::Run(run) => is_refused(run).then(|| BadInput::Refused(run.to_string())),
         BenchError::Model(_) | BenchError::Work(_) => None,
     }
 }
@@ -137,7 +165,7 @@ fn wrong_pretraining(error: &PretrainError) -> Option<BadInput> {
 fn wrong_experiment(error: &ExperimentError) -> Option<BadInput> {
     match error {
         ExperimentError::Folder { .. } => Some(BadInput::wrong("experiments", error)),
-        ExperimentError::Run(run) => train::is_refused(run).then(|| BadInput::Refused(run.to_string())),
+        ExperimentError::Run(run) => is_refused(run).then(|| BadInput::Refused(run.to_string())),
         ExperimentError::Unknown { .. }
         | ExperimentError::Format { .. }
         | ExperimentError::Row { .. }

@@ -8,7 +8,10 @@ use federated::{
     propose::{ProposeError, beginning},
 };
 
-use crate::{choices::named, failure::BadInput, train::of_config};
+use crate::{
+    choices::named,
+    failure::{BadInput, of_config},
+};
 
 /// The kinds of noise, as flags name them.
 pub(crate) fn noises() -> impl TypedValueParser<Value = MechanismKind> {

@@ -29,9 +29,9 @@ use serde::Serialize;
 
 use crate::{
     columns,
-    failure::{BadInput, Interrupted},
+    failure::{BadInput, Interrupted, refused},
     model_folder,
-    train::{self, After, MachineArgs, refused},
+    train::{self, After, MachineArgs},
 };
 
 /// The file of the numbers in the folder of a sweep.

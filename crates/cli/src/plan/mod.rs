@@ -23,9 +23,9 @@ use report::chart::Chart;
 
 use self::proposal::TargetArgs;
 use crate::{
-    failure::BadInput,
+    failure::{BadInput, of_config, refused},
     init, model_folder,
-    train::{MachineArgs, of_config, refused},
+    train::MachineArgs,
 };
 
 const EXAMPLES: &str = "\

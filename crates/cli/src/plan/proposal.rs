@@ -16,9 +16,8 @@ use serde::Serialize;
 use super::{Written, words, write_chart, write_settings};
 use crate::{
     columns::{self, Align},
-    failure::BadInput,
+    failure::{BadInput, of_config, refused},
     init::{self, noises},
-    train::{of_config, refused},
 };
 
 /// A target, and what is known besides.

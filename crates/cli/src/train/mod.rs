@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use federated::{
-    config::{AggregationKind, Config, ConfigError, Document, FIRST_RUN},
+    config::{AggregationKind, Config, Document, FIRST_RUN},
     engine::{self, Engine, EngineError, Means},
     fleet::{Fleet, simulated},
     metrics::Metrics,
@@ -24,7 +24,7 @@ use report::{
 
 use self::{ranks::Ranks, watch::Watch};
 use crate::{
-    failure::{BadInput, Interrupted},
+    failure::{BadInput, Interrupted, of_config, refused},
     interrupt, kernels, model_folder,
 };
 
@@ -382,34 +382,6 @@ fn out(args: &TrainArgs) -> PathBuf {
 /// Now, in UTC, for the name of a folder: `2026-11-16-093005`.
 pub(crate) fn stamp() -> String {
     Timestamp::now().strftime("%Y-%m-%d-%H%M%S").to_string()
-}
-
-/// What is wrong with settings is bad input.
-pub(crate) fn of_config(error: &ConfigError) -> BadInput {
-    BadInput::Refused(error.to_string())
-}
-
-/// Settings, folders and files that a person named are bad input; the rest has failed.
-pub(crate) fn refused(error: RunError) -> anyhow::Error {
-    if is_refused(&error) { BadInput::Refused(error.to_string()).into() } else { error.into() }
-}
-
-/// Whether a person can put it right in what they named.
-pub(crate) const fn is_refused(error: &RunError) -> bool {
-    matches!(
-        error,
-        RunError::Config(_)
-            | RunError::Taken { .. }
-            | RunError::NoRun { .. }
-            | RunError::OtherPlan { .. }
-            | RunError::SettingsChanged { .. }
-            | RunError::StartChanged
-            | RunError::DataChanged
-            | RunError::UsersChanged
-            | RunError::NoiseKeyChanged
-            | RunError::RecognitionKeyMissing
-            | RunError::Undecided { .. }
-    )
 }
 
 fn introduction(plan: &Plan, folder: &Path, means: Means) -> String {
