@@ -11,6 +11,8 @@ mod documents;
 mod locks;
 #[path = "tidy/manifests.rs"]
 mod manifests;
+#[path = "tidy/modules.rs"]
+mod modules;
 #[path = "tidy/source.rs"]
 mod source;
 #[path = "tidy/testdata.rs"]
@@ -60,6 +62,13 @@ fn crates_that_build_for_wasm_depend_on_nothing_that_cannot() {
 #[test]
 fn dependency_arrows_are_those_of_the_picture() {
     report(arrows::workspace());
+}
+
+#[test]
+fn no_two_modules_of_a_crate_know_each_other() {
+    let files: Vec<File> = files().into_iter().filter(modules::is_source).collect();
+    assert!(!files.is_empty(), "no file was judged: the selection of this test is wrong");
+    report(modules::both_ways(&files));
 }
 
 #[test]

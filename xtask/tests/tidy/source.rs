@@ -104,13 +104,13 @@ pub(crate) fn rules_tested(file: &File) -> Vec<u32> {
 }
 
 /// The lines with their numbers, cut at `//`. A `//` within a string cuts too; what follows it on that line is not seen.
-fn code(text: &str) -> Vec<(usize, String)> {
+pub(crate) fn code(text: &str) -> Vec<(usize, String)> {
     let cut = |line: &str| line.split("//").next().unwrap_or_default().to_owned();
     text.lines().enumerate().map(|(i, line)| (i + 1, cut(line))).collect()
 }
 
 /// Leaves out each `#[cfg(test)] mod`, which rustfmt closes with a brace in the column where it began.
-fn without_test_modules(code: Vec<(usize, String)>) -> Vec<(usize, String)> {
+pub(crate) fn without_test_modules(code: Vec<(usize, String)>) -> Vec<(usize, String)> {
     let mut kept = Vec::new();
     let mut lines = code.into_iter().peekable();
     while let Some((number, line)) = lines.next() {
