@@ -97,12 +97,6 @@ impl Store {
         self.header.id_bytes * 8
     }
 
-    /// Whether the users' keys were kept.
-    #[must_use]
-    pub const fn has_keys(&self) -> bool {
-        self.header.section(Section::KeyEnds).length > 0
-    }
-
     /// What is known of it.
     #[must_use]
     pub const fn meta(&self) -> &Meta {
