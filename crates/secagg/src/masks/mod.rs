@@ -48,7 +48,7 @@ use thiserror::Error;
 
 pub use self::{
     expand::apply,
-    packing::{BLOCK, MAX_DIMENSION, Shape, add_packed, largest, pack, reduce, subtract_packed, unpack},
+    packing::{BLOCK, MAX_DIMENSION, Shape, add_packed, largest, pack, reduce, subtract_packed},
     stream::{MaskKey, Sign},
 };
 

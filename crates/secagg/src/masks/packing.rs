@@ -89,17 +89,6 @@ pub fn pack(lanes: &[u32], bits: u32, packed: &mut Vec<u8>) -> Result<(), MaskEr
     Ok(())
 }
 
-/// Reads the packed form of whole blocks into lanes, which then are below 2^b.
-///
-/// # Errors
-/// If lanes are not whole blocks, the bytes not exactly theirs, or bits not 1 to 32; no lane is changed then.
-pub fn unpack(lanes: &mut [u32], packed: &[u8], bits: u32) -> Result<(), MaskError> {
-    let bits = check_lengths(lanes, packed, bits)?;
-    let mask = mask(bits);
-    unpack_with(lanes, packed, bits, |lane, value| *lane = value & mask);
-    Ok(())
-}
-
 /// Adds a packed vector, or whole blocks of one, to the lanes. They wrap: [`reduce`] the sum.
 ///
 /// # Errors
