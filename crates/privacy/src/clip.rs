@@ -12,7 +12,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{event::Segment, units::ClipNorm};
+use crate::units::ClipNorm;
 
 /// The tracked clip stays between these: an update is then never clipped to nothing, nor the grid step infinite.
 const RANGE: std::ops::RangeInclusive<f64> = 1e-30..=1e30;
@@ -56,20 +56,6 @@ pub struct ClipError {
 }
 
 impl AdaptiveClipPlan {
-    /// The constants of Andrew et al. 2021, section 3, and of Xu et al. 2023, Algorithm 1: gamma 0.5, eta 0.2, C^0 0.1.
-    /// Their sigma_b is [`AdaptiveClipPlan::recommended_count_stddev`].
-    #[must_use]
-    pub fn published(planned_users: f64) -> Self {
-        let initial = ClipNorm::new(0.1).expect("above 0");
-        Self { quantile: 0.5, learning_rate: 0.2, initial, step: ClipStep::Geometric, planned_users }
-    }
-
-    /// sigma_b = m / 20: the noised fraction is off by less than 0.1 in 95 of 100 rounds.
-    #[must_use]
-    pub fn recommended_count_stddev(&self) -> f64 {
-        self.planned_users / 20.0
-    }
-
     /// Refuses numbers without meaning.
     ///
     /// # Errors
@@ -90,19 +76,6 @@ impl AdaptiveClipPlan {
         }
         Ok(())
     }
-}
-
-/// The segments of a run that restarts at 128 + 1024 i, as Xu et al. 2023 do to let the clip move.
-#[must_use]
-pub fn published_restarts(rounds: u64) -> Vec<Segment> {
-    let mut segments = Vec::new();
-    let (mut left, mut next) = (rounds, 128);
-    while left > 0 {
-        segments.push(Segment::of(left.min(next)));
-        left -= left.min(next);
-        next = 1024;
-    }
-    segments
 }
 
 /// The clip of a run: the one that updates are clipped to, and the one that follows the quantile.

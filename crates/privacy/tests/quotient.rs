@@ -154,7 +154,8 @@ fn p10_the_sensitivity_is_nearly_attained() {
         let share = distance(&of(&crowd), &of(&replaced)) / segment.sensitivity(Adjacency::ReplaceOne);
         assert!(share > 0.4 && share <= 1.0, "{users} users, one replaced: {share}");
         // In the units of the model: 2 S / (q W_min), and next to nothing for the grid.
-        let want = 2.0 * encoding.inflated_clip() / users as f64;
+        let inflated = encoding.layout().segments()[0].sensitivity(Adjacency::ZeroOut) * encoding.grid_step();
+        let want = 2.0 * inflated / users as f64;
         assert!((quotient.sensitivity(Adjacency::AddOrRemove) / want - 1.0).abs() < 1e-6);
     }
     assert!(nearest > 0.95, "{nearest}");

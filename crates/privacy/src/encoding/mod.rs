@@ -307,12 +307,6 @@ impl Encoding {
         self.clip.get() / grid_norm(self.plan.grid_bits)
     }
 
-    /// What rounding adds to the clip norm: the bound on the integer norm, in units of C (Xu et al. 2023, C_inflated).
-    #[must_use]
-    pub fn inflated_clip(&self) -> f64 {
-        self.layout.segments[0].sensitivity(Adjacency::ZeroOut) * self.grid_step()
-    }
-
     pub(crate) const fn plan(&self) -> &VectorPlan {
         &self.plan
     }

@@ -8,8 +8,8 @@
 )]
 
 use keyhush_privacy::{
-    Adjacency, NoiseMatrix, NoiseMultiplier, Participation, Segment,
-    clip::{AdaptiveClip, AdaptiveClipPlan},
+    Adjacency, ClipNorm, NoiseMatrix, NoiseMultiplier, Participation, Segment,
+    clip::{AdaptiveClip, AdaptiveClipPlan, ClipStep},
     encoding::{Encoding, NoisePlan, VectorPlan},
     mechanism::{Correlation, Mechanism, MechanismPlan},
     rng::{NoiseSource, Purpose, RandomWords, SimulationKey},
@@ -56,6 +56,12 @@ impl LogNormal {
 /// The five quantiles of Figure 2.
 pub(crate) const QUANTILES: [f64; 5] = [0.1, 0.3, 0.5, 0.7, 0.9];
 
+/// The constants of Andrew et al. 2021, section 3, and of Xu et al. 2023, Algorithm 1: gamma 0.5, eta 0.2, C^0 0.1.
+pub(crate) fn published(planned_users: f64) -> AdaptiveClipPlan {
+    let initial = ClipNorm::new(0.1).unwrap();
+    AdaptiveClipPlan { quantile: 0.5, learning_rate: 0.2, initial, step: ClipStep::Geometric, planned_users }
+}
+
 /// What is followed, and how.
 pub(crate) struct Tracking {
     pub(crate) data: LogNormal,
@@ -74,7 +80,7 @@ pub(crate) struct Tracked {
 impl Tracking {
     /// Figure 2 of Andrew et al. 2021: eta 0.2, C^0 0.1, m 100, sigma_b m / 20, 200 rounds of independent noise.
     pub(crate) fn figure_2(data: LogNormal, quantile: f64) -> Self {
-        let clip = AdaptiveClipPlan { quantile, ..AdaptiveClipPlan::published(100.0) };
+        let clip = AdaptiveClipPlan { quantile, ..published(100.0) };
         Self { data, clip, correlation: Correlation::Independent, segments: vec![Segment::of(200)], seed: 2021 }
     }
 
@@ -103,10 +109,9 @@ impl Tracking {
     fn encoding(&self) -> Encoding {
         let plan = VectorPlan { clip_bit: true, ..VectorPlan::of_update(1, 12) };
         let multiplier = NoiseMultiplier::new(1.0).unwrap();
-        let noise = NoisePlan {
-            clip_count_stddev: Some(self.clip.recommended_count_stddev()),
-            ..NoisePlan::of_update(multiplier)
-        };
+        // sigma_b = m / 20: the noised fraction is off by less than 0.1 in 95 of 100 rounds.
+        let noise =
+            NoisePlan { clip_count_stddev: Some(self.clip.planned_users / 20.0), ..NoisePlan::of_update(multiplier) };
         Encoding::new(plan, self.clip.initial, Some(&noise), Adjacency::ZeroOut).unwrap()
     }
 

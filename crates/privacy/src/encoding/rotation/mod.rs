@@ -156,7 +156,8 @@ impl Rotation {
         Arch::new().dispatch(Forward { rotation: self, values });
     }
 
-    /// [`Rotation::forward`] in `f64`.
+    /// [`Rotation::forward`] in `f64`; for tests, which look closer than `f32` can.
+    #[doc(hidden)]
     pub fn forward_f64(&self, values: &mut [f64]) {
         Arch::new().dispatch(Forward { rotation: self, values });
     }
@@ -169,17 +170,6 @@ impl Rotation {
     /// [`Rotation::inverse`] in `f64`.
     pub fn inverse_f64(&self, values: &mut [f64]) {
         Arch::new().dispatch(Inverse { rotation: self, values });
-    }
-
-    /// Rotates a sum of rotated integer vectors back, in `f64`, and cuts the padding off.
-    ///
-    /// Sums up to 2^53 convert exactly. This comes after the noise (P19).
-    #[must_use]
-    pub fn inverse_sum(&self, sum: &[i64]) -> Vec<f64> {
-        let mut values: Vec<f64> = sum.iter().map(|v| *v as f64).collect();
-        self.inverse_f64(&mut values);
-        values.truncate(self.dimension);
-        values
     }
 
     /// The bound on a rotated coordinate, C_inf: that of [`linf_bound`] for the padded size, times [`Rotation::peak`].
