@@ -2,7 +2,9 @@
 //!
 //! The frames are written by hand: records as in a TFRecord file, each an `Event` of TensorFlow's `event.proto` with a wall time, a
 //! step and a summary of scalars. That is five fields of two messages, sixty lines; a crate for protocol buffers would bring a
-//! code generator and TensorFlow's definitions to the build, and the crates that write event files depend on the whole of it.
+//! code generator and TensorFlow's definitions to the build. `tensorboard-rs` (0.5.9) brings `protobuf`, `image` and `gethostname`,
+//! names its file after clock, host and process, and puts the time of writing into every event: the same run would not give the
+//! same bytes.
 //!
 //! The file follows from the other files of a run alone: it can be written anew at any time, and what more evaluations add
 //! stands behind what was there. So a run that is resumed has no step twice, and a TensorBoard that is watching goes on

@@ -3,6 +3,10 @@
 //! The two-loop recursion is Algorithm 7.4 of Nocedal and Wright (Numerical Optimization, second edition); the line
 //! search is the bisection of Lewis and Overton 2013. Functions here are logarithms of errors over logarithmic
 //! variables, so that an absolute tolerance and a longest step make sense. Deterministic: no randomness, no clock.
+//!
+//! Written here because `argmin` (0.11) ends its L-BFGS by the norm of the gradient or the gain of one step, not of several, and
+//! depends on a clock (`web-time`), which no crate that builds for wasm may do here. `lbfgsb` wraps a C library, which would have
+//! to be built for wasm too.
 
 use std::collections::VecDeque;
 

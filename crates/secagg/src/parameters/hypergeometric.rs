@@ -1,4 +1,8 @@
 //! Tails of the hypergeometric distribution, in logarithms: chances far below 2^-41 come out right.
+//!
+//! Written here because `statrs` (0.18), which has the distribution, gives its tails as probabilities and not as logarithms,
+//! summed by the standard library's `exp`, whose last bits are the platform's: a device must judge a server's parameters as the
+//! server did. `GSL` binds a C library, which would have to be built for wasm.
 
 /// How many of the `drawn` are marked, when they are drawn without replacement from a population with `marked` in it.
 #[derive(Debug, Clone, Copy)]
