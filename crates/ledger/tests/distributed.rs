@@ -4,72 +4,19 @@
 extern crate keyhush_ledger as ledger;
 
 mod ledger_story;
+#[path = "../../privacy/tests/noised_users/mod.rs"]
+mod noised_users;
 
 use ledger::{Budget, Charge, Ledger, LedgerError, MemoryStore, Phase, Plan, statement::Statement};
 use ledger_story::{attempt, delta, key};
+use noised_users::{RANDOMNESS, full, noise_of, noised_sum, plan, z};
 use privacy::{
-    AccountantKind, Adjacency, ClipNorm, Epsilon, MinSeparation, NoiseMultiplier, Participation, PrivacyEvent, Segment,
-    encoding::{Counts, DistributedNoise, Encoding, NoisePlan, Survivors, VectorPlan},
-    mechanism::{Correlation, Mechanism, MechanismError, MechanismPlan},
-    rng::{NoiseSource, Purpose, RandomWords, Randomness, SimulationKey},
-    stages::{Encoded, NoisedSum, Residues},
+    AccountantKind, Epsilon, MinSeparation, Participation, PrivacyEvent,
+    encoding::NoisePlan,
+    mechanism::{Mechanism, MechanismError},
+    rng::Randomness,
+    stages::Residues,
 };
-
-const SURVIVORS: Survivors = Survivors { least: 8, corrupted: 3 };
-
-fn z(multiplier: f64) -> NoiseMultiplier {
-    NoiseMultiplier::new(multiplier).unwrap()
-}
-
-fn words(user: u64) -> RandomWords {
-    NoiseSource::from(SimulationKey::new(9)).stream(Purpose::Noise, &[user]).chunk(0)
-}
-
-fn encoding_of(plan: VectorPlan) -> Encoding {
-    Encoding::new(plan, ClipNorm::new(1.0).unwrap(), None, Adjacency::ZeroOut).unwrap()
-}
-
-/// An update, a clip bit, a weight and counts.
-fn full() -> (Encoding, NoisePlan) {
-    let counts = Some(Counts { len: 2, cap: 9 });
-    let plan = VectorPlan { clip_bit: true, weight: true, counts, ..VectorPlan::of_update(50, 12) };
-    let beside = Some(z(30.0));
-    let noise = NoisePlan { multiplier: z(1.5), clip_count_stddev: Some(10.0), weight: beside, counts: beside };
-    (encoding_of(plan), noise)
-}
-
-fn noise_of(encoding: &Encoding, noise: &NoisePlan) -> DistributedNoise {
-    DistributedNoise::new(encoding, noise, Adjacency::ZeroOut, SURVIVORS).unwrap()
-}
-
-fn integers(encoding: &Encoding, values: &[i32]) -> Encoded {
-    Encoded::check(&values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>(), encoding).unwrap()
-}
-
-/// The noised sum of users who all send the same.
-fn noised_sum(residues: &Residues, encoding: &Encoding, values: &[i32], users: u64) -> NoisedSum {
-    let mask = u32::MAX >> (32 - residues.bits());
-    let mut sum = vec![0u32; residues.len()];
-    for user in 0..users {
-        let one = residues.noised(integers(encoding, values), &mut words(user)).unwrap();
-        assert!(one.iter().all(|r| *r <= residues.largest()));
-        sum.iter_mut().zip(one.iter()).for_each(|(sum, r)| *sum = sum.wrapping_add(*r) & mask);
-    }
-    residues.noised_sum(&sum, users).unwrap()
-}
-
-fn plan(noise: &DistributedNoise, participation: Participation, rounds: u64) -> MechanismPlan {
-    MechanismPlan {
-        stream: 0,
-        adjacency: Adjacency::ZeroOut,
-        participation,
-        correlation: Correlation::Independent,
-        segments: vec![Segment::of(rounds)],
-        distributed: Some(noise.clone()),
-    }
-}
-
-const RANDOMNESS: Randomness = Randomness::Simulated { seed: 1 };
 
 fn epsilon(accountant: AccountantKind, event: &PrivacyEvent) -> f64 {
     accountant.judge(event, delta()).unwrap().epsilon.get()

@@ -2,77 +2,24 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
+extern crate keyhush_privacy as privacy;
+
+mod noised_users;
 mod shorthand;
 
 use keyhush_privacy::{
-    AccountantKind, Adjacency, ClipNorm, Epsilon, NoiseMatrix, NoiseMultiplier, Participation, PrivacyEvent,
-    SamplingRate, Segment,
+    AccountantKind, Adjacency, ClipNorm, Epsilon, NoiseMatrix, Participation, PrivacyEvent, SamplingRate, Segment,
     calibrate::Target,
-    encoding::{Counts, DistributedNoise, Encoding, EncodingError, NoisePlan, Survivors, VectorPlan},
+    encoding::{DistributedNoise, Encoding, EncodingError, NoisePlan, Survivors, VectorPlan},
     event::EventError,
     mechanism::{Correlation, Mechanism, MechanismError, MechanismPlan},
     noise::SkellamSampler,
-    rng::{NoiseSource, Purpose, RandomWords, Randomness, SimulationKey},
+    rng::{Randomness, SimulationKey},
     sensitivity::of_matrix,
-    stages::{Encoded, NoisedSum, Quotient, Released, Residues, Sum},
+    stages::{NoisedSum, Quotient, Released, Residues, Sum},
 };
+use noised_users::{RANDOMNESS, SURVIVORS, encoding_of, full, integers, noise_of, noised_sum, plan, words, z};
 use shorthand::{assert_close, delta, separated};
-
-const SURVIVORS: Survivors = Survivors { least: 8, corrupted: 3 };
-
-fn z(multiplier: f64) -> NoiseMultiplier {
-    NoiseMultiplier::new(multiplier).unwrap()
-}
-
-fn words(user: u64) -> RandomWords {
-    NoiseSource::from(SimulationKey::new(9)).stream(Purpose::Noise, &[user]).chunk(0)
-}
-
-fn encoding_of(plan: VectorPlan) -> Encoding {
-    Encoding::new(plan, ClipNorm::new(1.0).unwrap(), None, Adjacency::ZeroOut).unwrap()
-}
-
-/// An update, a clip bit, a weight and counts.
-fn full() -> (Encoding, NoisePlan) {
-    let counts = Some(Counts { len: 2, cap: 9 });
-    let plan = VectorPlan { clip_bit: true, weight: true, counts, ..VectorPlan::of_update(50, 12) };
-    let beside = Some(z(30.0));
-    let noise = NoisePlan { multiplier: z(1.5), clip_count_stddev: Some(10.0), weight: beside, counts: beside };
-    (encoding_of(plan), noise)
-}
-
-fn noise_of(encoding: &Encoding, noise: &NoisePlan) -> DistributedNoise {
-    DistributedNoise::new(encoding, noise, Adjacency::ZeroOut, SURVIVORS).unwrap()
-}
-
-fn integers(encoding: &Encoding, values: &[i32]) -> Encoded {
-    Encoded::check(&values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>(), encoding).unwrap()
-}
-
-/// The noised sum of users who all send the same.
-fn noised_sum(residues: &Residues, encoding: &Encoding, values: &[i32], users: u64) -> NoisedSum {
-    let mask = u32::MAX >> (32 - residues.bits());
-    let mut sum = vec![0u32; residues.len()];
-    for user in 0..users {
-        let one = residues.noised(integers(encoding, values), &mut words(user)).unwrap();
-        assert!(one.iter().all(|r| *r <= residues.largest()));
-        sum.iter_mut().zip(one.iter()).for_each(|(sum, r)| *sum = sum.wrapping_add(*r) & mask);
-    }
-    residues.noised_sum(&sum, users).unwrap()
-}
-
-fn plan(noise: &DistributedNoise, participation: Participation, rounds: u64) -> MechanismPlan {
-    MechanismPlan {
-        stream: 0,
-        adjacency: Adjacency::ZeroOut,
-        participation,
-        correlation: Correlation::Independent,
-        segments: vec![Segment::of(rounds)],
-        distributed: Some(noise.clone()),
-    }
-}
-
-const RANDOMNESS: Randomness = Randomness::Simulated { seed: 1 };
 
 fn epsilon(accountant: AccountantKind, event: &PrivacyEvent) -> f64 {
     shorthand::epsilon(accountant, event, 1e-6)
