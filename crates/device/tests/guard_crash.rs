@@ -7,17 +7,15 @@
 #![cfg(all(feature = "files", unix))]
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
-use std::{
-    collections::BTreeSet,
-    io::{BufRead, BufReader, Write},
-    path::Path,
-    process::{Child, ChildStdout, Command, Stdio},
-    time::Duration,
-};
+#[path = "../../durable/tests/killed/mod.rs"]
+mod killed;
+
+use std::{collections::BTreeSet, io::Write, path::Path, process::Command, time::Duration};
 
 use keyhush_device::guard::{
     Asked, Day, Guard, GuardError, Limits, ModelDigest, Store, StoreError, TaskDigest, Window, file::FileStore,
 };
+use killed::{Spread, Victim, strace_works, victim_alone};
 
 const PATH: &str = "KEYHUSH_TEST_VICTIM_GUARD";
 const LATE: &str = "KEYHUSH_TEST_VICTIM_LATE";
@@ -70,73 +68,16 @@ impl Store for SavesLate {
     }
 }
 
-/// Numbers that repeat: a small generator is enough to spread kills over a few milliseconds.
-struct Spread(u64);
-
-impl Spread {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
-
 /// How to run the victim: as it is, or under strace with something injected.
 fn command(path: &Path, steps: u64, inject: Option<&str>) -> Command {
-    let this = std::env::current_exe().unwrap();
-    let mut command = match inject {
-        None => Command::new(this),
-        Some(inject) => {
-            let mut strace = Command::new("strace");
-            let trace = format!("trace={}", inject.split(':').next().unwrap());
-            strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &format!("inject={inject}")]).arg(this);
-            strace
-        }
-    };
-    command.args(["--exact", "victim", "--nocapture", "--test-threads=1"]);
+    let mut command = victim_alone(inject);
     command.env(PATH, path).env(STEPS, steps.to_string()).env_remove(LATE);
-    command.stdout(Stdio::piped()).stderr(Stdio::null());
     command
 }
 
-/// A victim that was started, and the steps that it let go of.
-struct Victim {
-    child: Child,
-    out: BufReader<ChildStdout>,
-    steps: Vec<u64>,
-}
-
-impl Victim {
-    fn start(command: &mut Command) -> Self {
-        let mut child = command.spawn().unwrap();
-        let out = BufReader::new(child.stdout.take().unwrap());
-        Self { child, out, steps: Vec::new() }
-    }
-
-    /// Reads what was printed, up to the next step; whether there was one.
-    fn next_step(&mut self) -> bool {
-        let mut line = String::new();
-        while self.out.read_line(&mut line).unwrap_or_default() > 0 {
-            // What was cut by the kill did not leave.
-            let step = line.strip_suffix('\n').and_then(|l| l.rsplit_once("let go ")).and_then(|(_, s)| s.parse().ok());
-            if let Some(step) = step {
-                self.steps.push(step);
-                return true;
-            }
-            line.clear();
-        }
-        false
-    }
-
-    /// Waits for the end; the steps that it let go of, and whether it ended by itself.
-    fn end(mut self) -> (Vec<u64>, bool) {
-        while self.next_step() {}
-        (self.steps, self.child.wait().unwrap().success())
-    }
-}
-
-fn strace_works() -> bool {
-    let probe = Command::new("strace").args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=none", "true"]).output();
-    probe.is_ok_and(|out| out.status.success())
+/// The steps that a victim lets go of, once it is started.
+fn start(command: &mut Command) -> Victim<u64> {
+    Victim::start(command, "let go ")
 }
 
 /// Runs the victim once for every call of a system call, killed on entering it, until a run ends by itself; and each time once
@@ -146,8 +87,8 @@ fn kill_at_every(call: &str) -> u64 {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("guard");
         let inject = format!("{call}:signal=SIGKILL:when={n}");
-        let (first, ended) = Victim::start(&mut command(&path, 2, Some(&inject))).end();
-        let (second, whole) = Victim::start(&mut command(&path, 3, None)).end();
+        let (first, ended) = start(&mut command(&path, 2, Some(&inject))).end();
+        let (second, whole) = start(&mut command(&path, 3, None)).end();
         assert!(whole && second.contains(&2), "killed at {call} number {n} the guard is of no use: {second:?}");
         let twice: Vec<&u64> = first.iter().filter(|step| second.contains(step)).collect();
         assert!(twice.is_empty(), "killed at {call} number {n}: {twice:?} left twice");
@@ -191,12 +132,11 @@ fn kill_at_random(lives: u64, late: bool) -> (u64, Vec<u64>) {
         if late {
             command.env(LATE, "1");
         }
-        let mut victim = Victim::start(&mut command);
-        if !after_first || victim.next_step() {
+        let mut victim = start(&mut command);
+        if !after_first || victim.says_something() {
             std::thread::sleep(Duration::from_micros(micros));
         }
-        victim.child.kill().unwrap();
-        let (steps, ended) = victim.end();
+        let (steps, ended) = victim.kill();
         killed += u64::from(!ended && !steps.is_empty());
         twice.extend(steps.into_iter().filter(|step| !gone.insert(*step)));
     }

@@ -7,17 +7,15 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
+#[path = "../../durable/tests/killed/mod.rs"]
+mod killed;
 #[path = "../../ledger/tests/ledger_story/mod.rs"]
 mod ledger_story;
 
-use std::{
-    io::{BufRead, BufReader, Write},
-    path::Path,
-    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
-    time::Duration,
-};
+use std::{io::Write, path::Path, process::Command, time::Duration};
 
 use keyhush_federated::ledger_file::{FileStore, Place};
+use killed::{Spread, Victim, strace_works, victim_alone};
 use ledger::{
     Attached, Attempt, BegunAttempt, Entry, FailureReason, Head, Ledger, LedgerError, LedgerStore, ParticipationRecord,
     Participations,
@@ -119,56 +117,14 @@ impl LedgerStore for AcknowledgesTooEarly {
 
 /// How to run the victim: as it is, or under strace with something injected.
 fn command(ledger: &Path, steps: u64, inject: Option<&str>) -> Command {
-    let this = std::env::current_exe().unwrap();
-    let mut command = match inject {
-        None => Command::new(this),
-        Some(inject) => {
-            let mut strace = Command::new("strace");
-            let trace = format!("trace={}", inject.split(':').next().unwrap());
-            strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &format!("inject={inject}")]).arg(this);
-            strace
-        }
-    };
-    command.args(["--exact", "victim", "--nocapture", "--test-threads=1"]);
+    let mut command = victim_alone(inject);
     command.env(PATH, ledger).env(STEPS, steps.to_string()).env_remove(EARLY);
-    command.stdout(Stdio::piped()).stderr(Stdio::null());
     command
 }
 
-/// A victim that was started, and what it has printed.
-struct Victim {
-    child: Child,
-    out: BufReader<ChildStdout>,
-    acknowledged: Option<Head>,
-}
-
-impl Victim {
-    fn start(command: &mut Command) -> Self {
-        let mut child = command.spawn().unwrap();
-        let out = BufReader::new(child.stdout.take().unwrap());
-        Self { child, out, acknowledged: None }
-    }
-
-    /// Reads what was printed, up to the next receipt; whether there was one.
-    fn next_receipt(&mut self) -> bool {
-        let mut line = String::new();
-        while self.out.read_line(&mut line).unwrap_or_default() > 0 {
-            // A line that was cut by the kill was not told to anyone.
-            let head = line.trim_end().rsplit_once("acknowledged ").and_then(|(_, head)| head.parse().ok());
-            if line.ends_with('\n') && head.is_some() {
-                self.acknowledged = head;
-                return true;
-            }
-            line.clear();
-        }
-        false
-    }
-
-    /// Waits for the end and returns the last head that was acknowledged.
-    fn end(mut self) -> (ExitStatus, Option<Head>) {
-        while self.next_receipt() {}
-        (self.child.wait().unwrap(), self.acknowledged)
-    }
+/// The heads that a victim acknowledges, once it is started.
+fn start(command: &mut Command) -> Victim<Head> {
+    Victim::start(command, "acknowledged ")
 }
 
 /// Reopens and compares with what was acknowledged; another entry must go in.
@@ -194,21 +150,17 @@ fn check(path: &Path, acknowledged: Option<Head>) -> Result<(), String> {
     ledger.record_failed(0, FailureReason::Interrupted, goes_on).map(drop).map_err(|e| e.to_string())
 }
 
-fn strace_works() -> bool {
-    let probe = Command::new("strace").args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=none", "true"]).output();
-    probe.is_ok_and(|out| out.status.success())
-}
-
 /// Runs the story once for every call of a system call, killed on entering it, until a run ends by itself.
 fn kill_at_every(call: &str) -> u64 {
     for n in 1.. {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger.jsonl");
         let inject = format!("{call}:signal=SIGKILL:when={n}");
-        let (status, acknowledged) = Victim::start(&mut command(&path, 2, Some(&inject))).end();
-        check(&path, acknowledged).unwrap_or_else(|e| panic!("killed at {call} number {n}: {e}"));
-        if status.success() {
-            assert_eq!(acknowledged.unwrap().length, 3, "the story ends after two releases");
+        let (acknowledged, ended) = start(&mut command(&path, 2, Some(&inject))).end();
+        let last = acknowledged.last().copied();
+        check(&path, last).unwrap_or_else(|e| panic!("killed at {call} number {n}: {e}"));
+        if ended {
+            assert_eq!(last.unwrap().length, 3, "the story ends after two releases");
             return n - 1;
         }
     }
@@ -233,16 +185,6 @@ fn p13_killed_at_every_sync_and_rename_a_ledger_holds_what_was_acknowledged() {
     eprintln!("kills by strace: {}", kills.join(", "));
 }
 
-/// Numbers that repeat: a small generator is enough to spread kills over a few milliseconds.
-struct Spread(u64);
-
-impl Spread {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
-
 /// Kills victims one after the other at random moments; says how many died after at least one receipt, and what was found
 /// wrong.
 fn kill_at_random(victims: u64, early: bool) -> (u64, Vec<String>) {
@@ -260,17 +202,16 @@ fn kill_at_random(victims: u64, early: bool) -> (u64, Vec<String>) {
         if early {
             command.env(EARLY, "1");
         }
-        let mut victim = Victim::start(&mut command);
+        let mut victim = start(&mut command);
         // One half dies some time after it was born, the other some time after its first receipt.
         if number % 2 == 0 {
             std::thread::sleep(Duration::from_micros(spread.below(40_000)));
-        } else if victim.next_receipt() {
+        } else if victim.says_something() {
             std::thread::sleep(Duration::from_micros(spread.below(15_000)));
         }
-        victim.child.kill().unwrap();
-        let (status, last) = victim.end();
-        killed += u64::from(!status.success() && last.is_some());
-        acknowledged = last.or(acknowledged);
+        let (said, ended) = victim.kill();
+        killed += u64::from(!ended && !said.is_empty());
+        acknowledged = said.last().copied().or(acknowledged);
         if let Err(problem) = check(&path, acknowledged) {
             wrong.push(format!("victim {number}: {problem}"));
             (folder, acknowledged) = (tempfile::tempdir().unwrap(), None);
