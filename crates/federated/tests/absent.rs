@@ -17,8 +17,9 @@ use keyhush_federated::{
     run::Run,
 };
 use privacy::stages::{Contribution, Update};
-use workshop::{ADAPTIVE, ARRIVAL, Told, all, means, plan, reads, step, store, threads, whole, with};
-use zeroize::Zeroizing;
+use workshop::{
+    ADAPTIVE, ARRIVAL, Told, all, means, nothing_of, plan, reads, securely, step, store, threads, whole, with,
+};
 
 /// Passes users on, and writes down who was trained.
 struct Watched<'a> {
@@ -98,32 +99,19 @@ fn p19_users_who_are_not_there_are_in_no_secure_sum() {
 }
 
 /// Devices whose updates are zero, and of whom some vanish: their sum is their noise and nothing else.
-struct Silent {
-    survivors: u64,
-}
-
-impl Engine for Silent {
-    fn sum(&mut self, _: &Task<'_>, _: &Users<'_>) -> Result<Summed, EngineError> {
-        Err(EngineError::NotSecure)
-    }
-
-    fn sum_securely(
-        &mut self,
-        task: &Task<'_>,
-        users: &Users<'_>,
-        secure: &SecureTask<'_>,
-    ) -> Result<Secured, EngineError> {
-        let mut sum = Zeroizing::new(vec![0u32; secure.residues.len()]);
-        for user in &users.numbers[..self.survivors as usize] {
+fn silent(survivors: u64) -> impl Engine {
+    securely(move |task, users, secure| {
+        let mut noise = nothing_of(secure, survivors);
+        for user in &users.numbers[..survivors as usize] {
             let said = Contribution { weight: 0.0, ..Contribution::default() };
             let nothing = Update::new(vec![0.0; task.encoding.dimension()]).clip(task.clipping, said).unwrap();
             let encoded = nothing.encode(task.encoding, &mut drawn(users.key, *user).rounding).unwrap();
             let noised = secure.residues.noised(encoded, &mut secure.noise.chunk(*user)).unwrap();
             let mask = u32::MAX >> (32 - secure.residues.bits());
-            sum.iter_mut().zip(noised.iter()).for_each(|(s, v)| *s = s.wrapping_add(*v) & mask);
+            noise.sum.iter_mut().zip(noised.iter()).for_each(|(s, v)| *s = s.wrapping_add(*v) & mask);
         }
-        Ok(Secured { sum, survivors: self.survivors, exact: Vec::new(), busy_s: 0.0 })
-    }
+        Ok(noise)
+    })
 }
 
 /// Rule P19: residues are shifted back by as many users as survived, never by as many as were planned. One too many would
@@ -139,7 +127,7 @@ fn p19_a_noised_sum_is_shifted_back_by_as_many_as_survived() {
         let path = folder.path().join(survivors.to_string());
         let mut run = Run::begin(RunFolder::at(&path), &plan, &opened, means()).unwrap();
         let before = run.state().model.clone();
-        step(&mut run, &plan, &opened, &path, &mut Silent { survivors }).unwrap();
+        step(&mut run, &plan, &opened, &path, &mut silent(survivors)).unwrap();
         let moved: Vec<f64> = run.state().model.iter().zip(&before).map(|(now, then)| f64::from(now - then)).collect();
         // The noise of each coordinate is about half a clip norm over the denominator, and on average nothing.
         let unit = plan.config.clip.norm.unwrap() / 40.0;

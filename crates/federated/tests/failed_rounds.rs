@@ -30,7 +30,7 @@ use keyhush_federated::{
 use ledger::{Basis, FailureReason};
 use secagg::server::RoundFailure;
 use serde_json::Value;
-use workshop::{ARRIVAL, ledger, means, plan, rest, some, step, whole, with};
+use workshop::{ARRIVAL, ledger, means, nothing_of, plan, rest, some, step, whole, with};
 
 const SECURE: [&str; 3] = ["aggregation=secagg", "participation.cohort=40", "evaluation.every=2"];
 
@@ -103,11 +103,7 @@ impl Engine for Scripted {
             book.sync_all().unwrap();
         }
         match fate {
-            Fate::Gives => {
-                let survivors = u64::from(secure.secure.least_survivors);
-                let sum = vec![0; secure.residues.len()].into();
-                Ok(Secured { sum, survivors, exact: Vec::new(), busy_s: 0.0 })
-            }
+            Fate::Gives => Ok(nothing_of(secure, u64::from(secure.secure.least_survivors))),
             Fate::Fails => Err(SecureError::Failed(RoundFailure::NotCancelled).into()),
             Fate::Breaks => Err(EngineError::Died),
             Fate::Killed => std::process::abort(),

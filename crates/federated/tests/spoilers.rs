@@ -25,7 +25,9 @@ use keyhush_federated::{
 use ledger::FailureReason;
 use privacy::PrivacyEvent;
 use secagg::server::RoundFailure;
-use workshop::{ARRIVAL, config, fleet, ledger, means, plan, rest, some, step, threads, whole, with};
+use workshop::{
+    ARRIVAL, config, fleet, ledger, means, nothing_of, plan, rest, securely, some, step, threads, whole, with,
+};
 
 const SECURE: [&str; 3] = ["aggregation=secagg", "participation.cohort=40", "secagg.corrupted=0.1"];
 
@@ -103,30 +105,16 @@ fn a_run_gets_past_a_device_that_spoils_its_rounds() {
     assert!(after.len() > 6 && after.iter().all(|(_, users)| users.iter().all(|user| !left_out.contains(user))));
 }
 
-/// Devices of whom one, with any number, spoils the attempts that it is in.
-struct WithSpoiler {
-    spoiler: u64,
-    asked: Vec<Vec<u64>>,
-}
-
-impl Engine for WithSpoiler {
-    fn sum(&mut self, _: &Task<'_>, _: &Users<'_>) -> Result<Summed, EngineError> {
-        Err(EngineError::NotSecure)
-    }
-
-    fn sum_securely(
-        &mut self,
-        _: &Task<'_>,
-        users: &Users<'_>,
-        secure: &SecureTask<'_>,
-    ) -> Result<Secured, EngineError> {
-        self.asked.push(users.numbers.to_vec());
-        if users.numbers.contains(&self.spoiler) {
+/// Devices whose attempts fail as it is said, by how many there were and who is in them; and a book of who was asked, with the step.
+fn failing<'a>(asked: &'a mut Vec<(u64, Vec<u64>)>, fails: impl Fn(usize, &[u64]) -> bool + 'a) -> impl Engine + 'a {
+    securely(move |_, users, secure| {
+        let fails = fails(asked.len(), users.numbers);
+        asked.push((secure.terms.round, users.numbers.to_vec()));
+        if fails {
             return Err(SecureError::Failed(RoundFailure::NotCancelled).into());
         }
-        let (sum, survivors) = (vec![0; secure.residues.len()].into(), users.numbers.len() as u64);
-        Ok(Secured { sum, survivors, exact: Vec::new(), busy_s: 0.0 })
-    }
+        Ok(nothing_of(secure, users.numbers.len() as u64))
+    })
 }
 
 /// Where two failures are enough, more honest users than may be left out were in the company of the spoiler. It is left out all
@@ -139,16 +127,16 @@ fn a_spoiler_is_left_out_whatever_its_number() {
     let set = with(&[&limits, &SECURE, &many]);
     for spoiler in [0, 60, 119] {
         let folder = tempfile::tempdir().unwrap();
-        let fleet = || WithSpoiler { spoiler, asked: Vec::new() };
-        let (mut straight, mut restarted) = (fleet(), fleet());
-        whole(&folder.path().join("straight"), &set, &mut straight);
+        let spoiled = |_: usize, users: &[u64]| users.contains(&spoiler);
+        let (mut straight, mut restarted) = (Vec::new(), Vec::new());
+        whole(&folder.path().join("straight"), &set, &mut failing(&mut straight, spoiled));
         let path = folder.path().join("restarted");
-        (0..4).for_each(|_| some(&path, &set, 8, &mut restarted));
-        rest(&path, &set, &mut restarted);
-        assert_eq!(straight.asked, restarted.asked);
-        let spoiled = straight.asked.iter().filter(|users| users.contains(&spoiler)).count();
+        (0..4).for_each(|_| some(&path, &set, 8, &mut failing(&mut restarted, spoiled)));
+        rest(&path, &set, &mut failing(&mut restarted, spoiled));
+        assert_eq!(straight, restarted);
+        let spoiled = straight.iter().filter(|(_, users)| users.contains(&spoiler)).count();
         assert!((2..=6).contains(&spoiled), "user {spoiler} spoiled {spoiled} attempts");
-        let late: BTreeSet<u64> = straight.asked.iter().rev().take(10).flatten().copied().collect();
+        let late: BTreeSet<u64> = straight.iter().rev().take(10).flat_map(|(_, users)| users).copied().collect();
         assert!(!late.contains(&spoiler) && late.len() >= 120 - 12, "{} are still asked", late.len());
     }
 }
@@ -213,33 +201,6 @@ fn a_spoiler_spoils_its_group_alone() {
     assert_eq!(ledger(&path).releases()["model"], 6);
 }
 
-/// Devices whose groups fail as a script says, by how many there were, and a book of the groups.
-struct InGroups {
-    fails: Vec<usize>,
-    asked: Vec<(u64, Vec<u64>)>,
-}
-
-impl Engine for InGroups {
-    fn sum(&mut self, _: &Task<'_>, _: &Users<'_>) -> Result<Summed, EngineError> {
-        Err(EngineError::NotSecure)
-    }
-
-    fn sum_securely(
-        &mut self,
-        _: &Task<'_>,
-        users: &Users<'_>,
-        secure: &SecureTask<'_>,
-    ) -> Result<Secured, EngineError> {
-        let fails = self.fails.contains(&self.asked.len());
-        self.asked.push((secure.terms.round, users.numbers.to_vec()));
-        if fails {
-            return Err(SecureError::Failed(RoundFailure::NotCancelled).into());
-        }
-        let (sum, survivors) = (vec![0; secure.residues.len()].into(), users.numbers.len() as u64);
-        Ok(Secured { sum, survivors, exact: Vec::new(), busy_s: 0.0 })
-    }
-}
-
 const FOUR: [&str; 3] = ["participation.cohort=80", "secagg.groups=4", "secagg.dropout=0.2"];
 
 /// A round is done with half of its groups, and has failed with fewer, though one of them gave its sum.
@@ -248,7 +209,8 @@ fn half_of_the_groups_are_enough_and_fewer_are_not() {
     let set = with(&[&SECURE, &FOUR, &["rounds=3"]]);
     let folder = tempfile::tempdir().unwrap();
     let (plan, opened) = plan(&set);
-    let mut engine = InGroups { fails: vec![1, 2, 4, 5, 7], asked: Vec::new() };
+    let mut asked = Vec::new();
+    let mut engine = failing(&mut asked, |number, _| [1, 2, 4, 5, 7].contains(&number));
     let path = folder.path().join("run");
     let mut run = Run::begin(RunFolder::at(&path), &plan, &opened, means()).unwrap();
     let mut next = || step(&mut run, &plan, &opened, &path, &mut engine).unwrap();
@@ -262,9 +224,9 @@ fn half_of_the_groups_are_enough_and_fewer_are_not() {
 fn p19_groups_are_drawn_anew_in_every_attempt() {
     let set = with(&[&ARRIVAL, &SECURE, &FOUR]);
     let folder = tempfile::tempdir().unwrap();
-    let mut fleet = InGroups { fails: (4..12).collect(), asked: Vec::new() };
-    whole(&folder.path().join("run"), &set, &mut fleet);
-    let attempts: Vec<&[(u64, Vec<u64>)]> = fleet.asked.chunks(4).collect();
+    let mut asked = Vec::new();
+    whole(&folder.path().join("run"), &set, &mut failing(&mut asked, |number, _| (4..12).contains(&number)));
+    let attempts: Vec<&[(u64, Vec<u64>)]> = asked.chunks(4).collect();
     assert_eq!(attempts.len(), 6 + 2, "round 1 was attempted three times");
     // Which group each place of the cohort is in, whoever is at it.
     let groups_by_place = |groups: &[(u64, Vec<u64>)]| {

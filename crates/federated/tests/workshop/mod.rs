@@ -14,7 +14,10 @@ use device::round::Task;
 use keyhush_federated::ledger_file::{FileStore, Place};
 use keyhush_federated::{
     config::{Config, Document},
-    engine::{self, Engine, EngineError, Means, Summed, Users},
+    engine::{
+        self, Engine, EngineError, Means, Summed, Users,
+        secure::{SecureTask, Secured},
+    },
     fleet::{
         Stop,
         simulated::{self, Simulated},
@@ -241,6 +244,40 @@ impl Engine for Idle {
         self.told.push(Told::of(self.told.len(), task, users));
         Ok(Summed { sum: Sum::zero(task.encoding), exact: Vec::new(), busy_s: 0.0 })
     }
+}
+
+/// An engine that adds up securely, as a function says, and in no other way.
+pub(crate) struct Securely<F>(F);
+
+/// The engine of a function.
+pub(crate) const fn securely<F>(sum: F) -> Securely<F>
+where
+    F: FnMut(&Task<'_>, &Users<'_>, &SecureTask<'_>) -> Result<Secured, EngineError>,
+{
+    Securely(sum)
+}
+
+impl<F> Engine for Securely<F>
+where
+    F: FnMut(&Task<'_>, &Users<'_>, &SecureTask<'_>) -> Result<Secured, EngineError>,
+{
+    fn sum(&mut self, _: &Task<'_>, _: &Users<'_>) -> Result<Summed, EngineError> {
+        Err(EngineError::NotSecure)
+    }
+
+    fn sum_securely(
+        &mut self,
+        task: &Task<'_>,
+        users: &Users<'_>,
+        secure: &SecureTask<'_>,
+    ) -> Result<Secured, EngineError> {
+        (self.0)(task, users, secure)
+    }
+}
+
+/// The secure sum of so many users of whom nobody says anything.
+pub(crate) fn nothing_of(secure: &SecureTask<'_>, survivors: u64) -> Secured {
+    Secured { sum: vec![0; secure.residues.len()].into(), survivors, exact: Vec::new(), busy_s: 0.0 }
 }
 
 /// A store of so many users, each with what `typed` says of its key: one post of tokens of a vocabulary of 60.
