@@ -14,75 +14,50 @@ use crate::interrupt;
 /// Something the user typed that cannot be meant.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub(crate) enum BadInput {
-    /// A field that the question needs.
-    #[error("{field} is missing: {why}")]
-    Missing {
-        /// The field, in snake case.
-        field: &'static str,
-        /// What needs it.
-        why: String,
-    },
-    /// A field that has no meaning here.
-    #[error("{field} does not go with {with}")]
-    OutOfPlace {
-        /// The field, in snake case.
-        field: &'static str,
-        /// What it does not go with.
-        with: String,
-    },
-    /// Fields that contradict each other, or an impossible value.
-    #[error("{field}: {problem}")]
-    Wrong {
-        /// The field, in snake case.
-        field: &'static str,
-        /// What is wrong, and what to do.
-        problem: String,
-    },
-    /// A value outside its range.
-    #[error("{field} {problem}")]
-    Illegal {
-        /// The field, in snake case.
-        field: &'static str,
-        /// What it must be.
-        problem: String,
-    },
-    /// What the accountants say.
+    /// A field that is missing, out of place or wrong, or a question without an answer.
+    #[error(transparent)]
+    Asked(#[from] QueryError),
+    /// Anything else that is refused, in words.
     #[error("{0}")]
     Refused(String),
 }
 
 impl BadInput {
+    /// A field that is needed and was not given.
+    pub(crate) fn missing(field: &'static str, why: impl Into<String>) -> Self {
+        Self::Asked(QueryError::Missing { field, why: why.into() })
+    }
+
+    /// A field that has no meaning here.
+    pub(crate) fn out_of_place(field: &'static str, with: impl Into<String>) -> Self {
+        Self::Asked(QueryError::OutOfPlace { field, with: with.into() })
+    }
+
     /// A field that is wrong.
     pub(crate) fn wrong(field: &'static str, problem: impl std::fmt::Display) -> Self {
-        Self::Wrong { field, problem: problem.to_string() }
+        Self::Asked(QueryError::Wrong { field, problem: problem.to_string() })
     }
 
     /// A field whose value its unit does not admit.
     pub(crate) fn illegal(field: &'static str, error: &UnitError) -> Self {
-        Self::Illegal { field, problem: error.problem() }
+        Self::out_of_range(field, error.problem())
+    }
+
+    /// A field whose value must be another.
+    fn out_of_range(field: &'static str, problem: impl Into<String>) -> Self {
+        Self::Asked(QueryError::Illegal { field, problem: problem.into() })
     }
 
     /// The message in terms of flags: `--noise-multiplier` for `noise_multiplier`.
     fn in_flags(&self) -> String {
         let flag = |field: &str| format!("--{}", field.replace('_', "-"));
-        match self {
-            Self::Missing { field, why } => format!("{} is missing: {why}", flag(field)),
-            Self::OutOfPlace { field, with } => format!("{} does not go with {with}", flag(field)),
-            Self::Wrong { field, problem } => format!("{}: {problem}", flag(field)),
-            Self::Illegal { field, problem } => format!("{} {problem}", flag(field)),
-            Self::Refused(why) => why.clone(),
-        }
-    }
-}
-
-impl From<QueryError> for BadInput {
-    fn from(error: QueryError) -> Self {
-        match error {
-            QueryError::Missing { field, why } => Self::Missing { field, why },
-            QueryError::OutOfPlace { field, with } => Self::OutOfPlace { field, with },
-            QueryError::Wrong { field, problem } => Self::Wrong { field, problem },
-            QueryError::Illegal { field, problem } => Self::Illegal { field, problem },
-            other => Self::Refused(other.to_string()),
+        let Self::Asked(asked) = self else { return self.to_string() };
+        match asked {
+            QueryError::Missing { field, why } => format!("{} is missing: {why}", flag(field)),
+            QueryError::OutOfPlace { field, with } => format!("{} does not go with {with}", flag(field)),
+            QueryError::Wrong { field, problem } => format!("{}: {problem}", flag(field)),
+            QueryError::Illegal { field, problem } => format!("{} {problem}", flag(field)),
+            other => other.to_string(),
         }
     }
 }
@@ -144,7 +119,7 @@ fn wrong_sweep(error: &DesignError) -> Option<BadInput> {
 /// What cannot be measured as it was asked for is bad input; the rest has failed.
 fn wrong_bench(error: &BenchError) -> Option<BadInput> {
     match error {
-        BenchError::Zero { field } => Some(BadInput::Illegal { field, problem: "must be at least 1".to_owned() }),
+        BenchError::Zero { field } => Some(BadInput::out_of_range(field, "must be at least 1")),
         BenchError::Wrong { field, problem } => Some(BadInput::wrong(field, problem)),
         BenchError::Refused(_) | BenchError::Config(_) => Some(BadInput::Refused(error.to_string())),
         BenchError::Run(run) => is_refused(run).then(|| BadInput::Refused(run.to_string())),

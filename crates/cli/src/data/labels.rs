@@ -54,8 +54,8 @@ impl LabelArgs {
             }
             (None, Some(most)) => Ok(Some(count(input, paths, most, quiet)?)),
             (None, None) => {
-                let why = "which labels are kept is said by it, or by --most-labels".to_owned();
-                Err(BadInput::Missing { field: "label_names", why }.into())
+                let why = "which labels are kept is said by it, or by --most-labels";
+                Err(BadInput::missing("label_names", why).into())
             }
         }
     }

@@ -101,7 +101,7 @@ pub(super) fn synth(args: &SynthArgs) -> anyhow::Result<()> {
     if args.jsonl
         && let Some(field) = args.making.about_a_store()
     {
-        return Err(BadInput::OutOfPlace { field, with: "--jsonl".into() }.into());
+        return Err(BadInput::out_of_place(field, "--jsonl").into());
     }
     if let Some(path) = &args.canaries_out {
         write_canaries(&crowd, path, args.making.replaces())?;

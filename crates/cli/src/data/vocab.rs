@@ -96,13 +96,11 @@ pub(super) fn vocab(args: &VocabArgs) -> anyhow::Result<()> {
 /// The ledger that says that the users' words were released.
 fn ledger(args: &VocabArgs) -> anyhow::Result<VocabularyLedger> {
     let Some(path) = &args.ledger else {
-        let why = "the users' words are released without privacy, and a ledger must say so".to_owned();
-        return Err(BadInput::Missing { field: "ledger", why }.into());
+        let why = "the users' words are released without privacy, and a ledger must say so";
+        return Err(BadInput::missing("ledger", why).into());
     };
     VocabularyLedger::open(path, args.population, args.size).map_err(|error| match error {
-        VocabularyLedgerError::NoPopulation { .. } => {
-            BadInput::Missing { field: "population", why: error.to_string() }.into()
-        }
+        VocabularyLedgerError::NoPopulation { .. } => BadInput::missing("population", error.to_string()).into(),
         VocabularyLedgerError::Nobody | VocabularyLedgerError::Population(_) => {
             BadInput::wrong("population", error).into()
         }

@@ -62,8 +62,8 @@ pub(crate) fn plan(args: &PlanArgs) -> anyhow::Result<()> {
     let written = Written::new(&args.out)?;
     if let Some(ask) = args.target.ask()? {
         if args.config.is_some() || !args.set.is_empty() {
-            let with = "settings: a target asks for some, and settings are judged as they are".to_owned();
-            return Err(BadInput::OutOfPlace { field: "epsilon", with }.into());
+            let with = "settings: a target asks for some, and settings are judged as they are";
+            return Err(BadInput::out_of_place("epsilon", with).into());
         }
         if !args.machine.quiet {
             eprintln!("comparing report goals and mechanisms ...");

@@ -80,10 +80,9 @@ impl TargetArgs {
                 None => Ok(None),
             };
         };
-        let missing = |field, why: &str| BadInput::Missing { field, why: why.to_owned() };
         let epsilon = Epsilon::new(epsilon).map_err(|e| BadInput::illegal("epsilon", &e))?;
-        let population = self.population.ok_or_else(|| missing("population", "how many users there are"))?;
-        let rounds = self.rounds.ok_or_else(|| missing("rounds", "how many the model needs"))?;
+        let population = self.population.ok_or_else(|| BadInput::missing("population", "how many users there are"))?;
+        let rounds = self.rounds.ok_or_else(|| BadInput::missing("rounds", "how many the model needs"))?;
         let mut ask = Ask::new(epsilon, population, rounds).map_err(init::refused)?;
         if let Some(delta) = self.delta {
             ask.delta = Delta::new(delta).map_err(|e| BadInput::illegal("delta", &e))?;

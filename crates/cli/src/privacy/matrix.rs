@@ -103,10 +103,10 @@ impl MatrixArgs {
     fn limits(&self) -> Result<Participation, BadInput> {
         match (self.min_separation, self.max_participations) {
             (None, Some(1)) => Ok(Participation::Once),
-            (None, _) => Err(BadInput::Missing {
-                field: "min_separation",
-                why: "correlated noise is made for participation limits; 0 means none".into(),
-            }),
+            (None, _) => Err(BadInput::missing(
+                "min_separation",
+                "correlated noise is made for participation limits; 0 means none",
+            )),
             (Some(min_s), count) => Ok(Participation::MinSeparation {
                 separation: MinSeparation::rounds_between(min_s)
                     .map_err(|e| BadInput::illegal("min_separation", &e))?,
@@ -128,9 +128,9 @@ impl MatrixArgs {
             SizeOf::Buffers => self.buffers,
         };
         if let Some(other) = SizeOf::ALL.into_iter().find(|of| *of != size.of && said(*of).is_some()) {
-            return Err(BadInput::OutOfPlace { field: other.name(), with: self.mechanism.name.into() });
+            return Err(BadInput::out_of_place(other.name(), self.mechanism.name));
         }
-        let missing = || BadInput::Missing { field: size.of.name(), why: size.advice.into() };
+        let missing = || BadInput::missing(size.of.name(), size.advice);
         self.mechanism.matrix(setting, said(size.of).ok_or_else(missing)?, objective).map_err(refused)
     }
 }

@@ -55,12 +55,12 @@ pub(crate) fn plot(args: &PlotArgs) -> anyhow::Result<()> {
 /// A curve for each accountant.
 fn curves(args: &PlotArgs, query: &Query) -> anyhow::Result<Vec<Series>> {
     if query.tree_sizes.is_some() {
-        return Err(BadInput::OutOfPlace { field: "tree_sizes", with: "a plot over rounds; give rounds".into() }.into());
+        return Err(BadInput::out_of_place("tree_sizes", "a plot over rounds; give rounds").into());
     }
     let longest = query
         .rounds
         .filter(|r| *r >= 2)
-        .ok_or_else(|| BadInput::Missing { field: "rounds", why: "the last round of the plot, at least 2".into() })?;
+        .ok_or_else(|| BadInput::missing("rounds", "the last round of the plot, at least 2"))?;
     let accountants: Vec<AccountantKind> = if args.compare.is_empty() {
         vec![query.accountant()]
     } else {
