@@ -94,6 +94,7 @@ const fn is_refused(error: &RunError) -> bool {
         RunError::Config(_)
             | RunError::Taken { .. }
             | RunError::NoRun { .. }
+            | RunError::LedgerGone { .. }
             | RunError::OtherPlan { .. }
             | RunError::SettingsChanged { .. }
             | RunError::StartChanged

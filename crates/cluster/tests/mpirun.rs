@@ -66,11 +66,13 @@ fn rank() -> Result<(), String> {
     let kernels = if story == "kernels differ" && other { KernelPath::Scalar } else { KernelPath::best() };
     let description: &[u8] = if story == "settings differ" && other { b"others" } else { b"ours" };
     let facts = Facts { kernels, description };
-    let mut own = Threads::new(trial.learner(), &Trial::local(), kernels, threads).unwrap();
+    let of_contract = story.strip_prefix("the contract of engines ").map(|plan| plan.parse::<usize>().unwrap());
+    let local = &Trial::plans()[of_contract.unwrap_or(0)];
+    let mut own = Threads::new(trial.learner(), local, kernels, threads).unwrap();
     if ranks.leads() {
         let mut engine = MpiEngine::new(&ranks, Box::new(own), &facts).map_err(|e| e.to_string())?;
-        if story == "the contract of engines" {
-            contract::engine(&mut engine, kernels);
+        if of_contract.is_some() {
+            contract::engine(&mut engine, local, kernels);
             println!("digest kept");
             return Ok(());
         }
@@ -199,7 +201,7 @@ fn digest(ranks: usize, threads: usize, story: &str) -> String {
 
 fn digest_of_threads() -> String {
     let trial = Trial::new();
-    let mut engine = Threads::new(trial.learner(), &Trial::local(), KernelPath::best(), 2).unwrap();
+    let mut engine = Threads::new(trial.learner(), &Trial::plans()[0], KernelPath::best(), 2).unwrap();
     Rounds(&trial).train(&mut engine, &trial.population()).unwrap()
 }
 
@@ -212,8 +214,9 @@ fn fails(ranks: usize, story: &str) -> String {
 
 #[test]
 fn ranks_keep_the_contract_of_engines() {
-    for (ranks, threads) in [(1, 2), (2, 1), (3, 2)] {
-        assert_eq!(digest(ranks, threads, "the contract of engines"), "kept", "{ranks} ranks of {threads} threads");
+    for (plan, (ranks, threads)) in [(1, 2), (2, 1), (3, 2), (2, 2)].into_iter().enumerate() {
+        let story = format!("the contract of engines {plan}");
+        assert_eq!(digest(ranks, threads, &story), "kept", "{ranks} ranks of {threads} threads, plan {plan}");
     }
 }
 

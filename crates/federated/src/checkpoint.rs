@@ -131,6 +131,9 @@ impl Checkpoints {
             mechanism: state.mechanism.as_ref().map(Mechanism::position),
         })?;
         let lens = state.optimizer.memory().map(<[f32]>::len);
+        if state.model.len() != parameters.len() {
+            return Err(io::Error::other("the model has other parameters than the plan"));
+        }
         let wanted = wanted(parameters, lens);
         let mut numbers = [&state.model[..]].into_iter().chain(state.optimizer.memory());
         let (mut tensors, mut left) = (Vec::new(), numbers.next().unwrap_or_default());
@@ -213,6 +216,12 @@ impl Checkpoints {
         }
         Ok(())
     }
+}
+
+/// The head of the ledger that a state names, whole or not; none where it names none.
+pub(crate) fn head(home: &dyn Home, round: u64) -> Option<Head> {
+    let mut from = home.read_state(round).ok()?;
+    tensors::Reader::new(&mut *from).ok()?.metadata("ledger_head")?.parse().ok()
 }
 
 /// The tensors of a state, in order.

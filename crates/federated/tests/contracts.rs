@@ -4,32 +4,45 @@
 mod memory_home;
 mod workshop;
 
-use std::{fs, path::Path, sync::Arc};
+use std::{
+    cell::Cell,
+    collections::BTreeMap,
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::Arc,
+};
 
 use keyhush_federated::{
+    checkpoint::Checkpoints,
     contract::{self, Trial},
     engine::{self, Means, threads::Threads},
-    fleet::{Fleet, Stop, simulated},
+    fleet::{At, Attempted, Fleet, FleetError, Outcome, RoundTask, Stop, simulated},
     home::{Home, Log, MODEL_FOLDER, Paper, Records, RunFolder},
     ledger_file::{FileStore, Place},
-    run::Run,
+    run::{Kept, Run, RunError},
     secrets::Vault,
 };
-use ledger::{Entry, Ledger, LedgerStore};
+use ledger::{Entry, FailureReason, Ledger, LedgerStore};
 use lm::kernels::KernelPath;
-use memory_home::{MemoryHome, MemoryVault};
+use memory_home::{MemoryHome, MemoryVault, Shows};
+use privacy::stages::Sum;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
 use workshop::{ADAPTIVE, ARRIVAL, means, plan, with};
 
 #[test]
 fn engines() {
     let trial = Trial::new();
-    for kernels in [KernelPath::best(), KernelPath::Scalar] {
-        for threads in [1, 2, 5, 20] {
-            let mut threads = Threads::new(trial.learner(), &Trial::local(), kernels, threads).unwrap();
-            contract::engine(&mut threads, kernels);
+    for (number, plan) in Trial::plans().iter().enumerate() {
+        for kernels in [KernelPath::best(), KernelPath::Scalar] {
+            for threads in [1, 2, 5, 20].into_iter().skip(number) {
+                let mut threads = Threads::new(trial.learner(), plan, kernels, threads).unwrap();
+                contract::engine(&mut threads, plan, kernels);
+            }
         }
-        let chosen = engine::of(&Trial::local(), trial.learner(), Means { kernels, threads: 3 });
-        contract::engine(&mut *chosen.unwrap(), kernels);
+        let means = Means { kernels: KernelPath::best(), threads: 3 };
+        contract::engine(&mut *engine::of(plan, trial.learner(), means).unwrap(), plan, means.kernels);
     }
 }
 
@@ -50,6 +63,75 @@ fn simulated_fleets() {
             Box::new(simulated::of(&plan, population.as_ref(), engine, secrets.clone()))
         };
         contract::fleet(&plan, opened.first_parameters(), &make);
+    }
+}
+
+/// What a fleet does wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    /// The first users of the population, in every round.
+    AsksTheSame,
+    /// After a restart it draws anew.
+    DrawsAnew,
+    /// It adds up nobody.
+    AddsNobody,
+    /// It takes a round in the clear for one that was interrupted.
+    GivesUp,
+}
+
+struct Broken<'a> {
+    fleet: Box<dyn Fleet + 'a>,
+    wrong: Wrong,
+    made: u64,
+}
+
+impl Fleet for Broken<'_> {
+    fn prepare(&mut self, task: &RoundTask<'_>) -> Result<(), FleetError> {
+        self.fleet.prepare(&self.changed(task))
+    }
+
+    fn attempt(&mut self, task: &RoundTask<'_>) -> Result<Attempted, FleetError> {
+        let mut attempted = self.fleet.attempt(&self.changed(task))?;
+        match self.wrong {
+            Wrong::AddsNobody => attempted.outcome = Outcome::Sum(Sum::zero(task.task.encoding)),
+            Wrong::GivesUp if task.at.again => attempted.outcome = Outcome::Failed(FailureReason::Interrupted),
+            _ => {}
+        }
+        Ok(attempted)
+    }
+
+    fn settled(&mut self, at: At<'_>, failed: Option<FailureReason>) -> Result<(), FleetError> {
+        self.fleet.settled(at, failed)
+    }
+}
+
+impl Broken<'_> {
+    fn changed<'t>(&self, task: &RoundTask<'t>) -> RoundTask<'t> {
+        let round = match self.wrong {
+            Wrong::AsksTheSame => 0,
+            Wrong::DrawsAnew => task.at.round + self.made % 2,
+            _ => task.at.round,
+        };
+        RoundTask { at: At { round, ..task.at }, ..*task }
+    }
+}
+
+#[test]
+fn the_contract_notices_a_fleet_that_does_not_keep_it() {
+    for wrong in [Wrong::AsksTheSame, Wrong::DrawsAnew, Wrong::AddsNobody, Wrong::GivesUp] {
+        let (plan, opened) = plan(&ARRIVAL);
+        let population = opened.population(plan.ledger.unit).unwrap();
+        let made = Cell::new(0);
+        let make = || -> Box<dyn Fleet + '_> {
+            let engine = engine::of(&plan.local, opened.learner(), means()).unwrap();
+            let secrets = RunFolder::at("nowhere").secrets();
+            let fleet = Box::new(simulated::of(&plan, population.as_ref(), engine, secrets));
+            made.set(made.get() + 1);
+            Box::new(Broken { fleet, wrong, made: made.get() })
+        };
+        let noticed =
+            catch_unwind(AssertUnwindSafe(|| contract::fleet(&plan, opened.first_parameters(), &make))).is_err();
+        assert!(noticed, "{wrong:?}");
     }
 }
 
@@ -151,5 +233,152 @@ fn secrets_end_with_the_run_in_every_home() {
         assert_eq!(home.kept_secrets(), ["signing-key"]);
         assert!(!home.secrets().has_noise().unwrap());
         assert!(home.lines(Log::Timing).unwrap().is_empty() && home.lines(Log::Diagnostics).unwrap().is_empty());
+    }
+}
+
+/// Rule P17: a home whose ledger was set back, or is gone, does not go on; wherever the heads are that show it.
+#[test]
+fn p17_a_ledger_that_was_set_back_is_refused_in_every_home() {
+    let (plan, opened) = plan(&[]);
+    for shows in [Shows::Witness, Shows::States, Shows::Statement] {
+        let home = MemoryHome::default();
+        let mut run = Run::begin(home.clone(), &plan, &opened, means()).unwrap();
+        let before = home.store();
+        assert!(!steps(&mut run, &[], &home, 4));
+        run.so_far().unwrap();
+        drop(run);
+        home.set_back(before, shows);
+        let error = Run::resume(home.clone(), &plan, &opened, means()).err().unwrap().to_string();
+        assert!(error.contains("rewound") || error.contains("shorter") || error.contains("head"), "{shows:?}: {error}");
+        assert!(Kept::read(&home).is_err(), "{shows:?}: a page would promise too much");
+    }
+}
+
+#[test]
+fn p17_a_run_without_its_ledger_is_not_begun_anew() {
+    let (plan, opened) = plan(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let nowhere = RunFolder::at(folder.path().join("nothing"));
+    assert!(matches!(Run::resume(nowhere, &plan, &opened, means()), Err(RunError::NoRun { .. })));
+    let home = MemoryHome::default();
+    assert!(matches!(Run::resume(home.clone(), &plan, &opened, means()), Err(RunError::NoRun { .. })));
+    let mut run = Run::begin(home.clone(), &plan, &opened, means()).unwrap();
+    assert!(!steps(&mut run, &[], &home, 1));
+    drop(run);
+    home.lose_ledger();
+    let error = Run::resume(home.clone(), &plan, &opened, means()).err().unwrap();
+    assert!(matches!(error, RunError::LedgerGone { .. }), "{error}");
+}
+
+/// States of a version before are named, and nothing is changed.
+#[test]
+fn a_run_whose_states_cannot_be_read_keeps_its_metrics_and_says_what_to_do() {
+    let (plan, opened) = plan(&["evaluation.every=1"]);
+    let folder = tempfile::tempdir().unwrap();
+    let home = RunFolder::at(folder.path().join("run"));
+    let mut run = Run::begin(home.clone(), &plan, &opened, means()).unwrap();
+    assert!(!steps(&mut run, &["evaluation.every=1"], &home, 5));
+    drop(run);
+    let checkpoints = home.path().join("checkpoints");
+    for entry in fs::read_dir(&checkpoints).unwrap().map(Result::unwrap) {
+        fs::rename(entry.path(), entry.path().with_extension("state")).unwrap();
+    }
+    let metrics = home.lines(Log::Metrics).unwrap();
+    let error = Run::resume(home.clone(), &plan, &opened, means()).err().unwrap().to_string();
+    assert!(error.contains("versions before") && error.contains("--without-model"), "{error}");
+    assert_eq!(home.lines(Log::Metrics).unwrap(), metrics);
+}
+
+/// A state, taken apart.
+struct TakenApart {
+    metadata: BTreeMap<String, String>,
+    header: Value,
+    numbers: Vec<u8>,
+}
+
+impl TakenApart {
+    fn new(bytes: &[u8]) -> Self {
+        let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        let header: Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
+        let metadata = serde_json::from_value(header["__metadata__"].clone()).unwrap();
+        Self { metadata, header, numbers: bytes[8 + length..].to_vec() }
+    }
+
+    /// As somebody would forge it: with the digest that belongs to it.
+    fn forged(&self, digest: bool) -> Vec<u8> {
+        let mut metadata = self.metadata.clone();
+        if digest {
+            let mut hash = Sha256::new();
+            for text in [&metadata["format"], &metadata["ledger_head"], &metadata["state"]] {
+                hash.update((text.len() as u64).to_le_bytes());
+                hash.update(text);
+            }
+            hash.update(&self.numbers);
+            metadata.insert("sha256".into(), ledger::hex(&hash.finalize()));
+        }
+        let mut header = self.header.clone();
+        header["__metadata__"] = serde_json::to_value(metadata).unwrap();
+        let header = header.to_string();
+        [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &self.numbers].concat()
+    }
+}
+
+/// What is in a checkpoint is what was written, of this run, at this round; anything else is named and not used.
+#[test]
+fn a_checkpoint_that_was_changed_is_not_used() {
+    let set = with(&[&ADAPTIVE, &ARRIVAL, &["privacy.mechanism=tree"]]);
+    let (plan, opened) = plan(&set);
+    let home = MemoryHome::default();
+    let mut run = Run::begin(home.clone(), &plan, &opened, means()).unwrap();
+    assert!(!steps(&mut run, &set, &home, 4));
+    let checkpoints = Checkpoints::new(run.ledger().opening().id, means().kernels.name());
+    drop(run);
+    let whole = home.state(4).unwrap();
+    let refused = |bytes: Vec<u8>| {
+        home.write_state(4, None, &mut |out| out.write_all(&bytes)).unwrap();
+        home.remove_state(2).unwrap();
+        let (found, wrong) = checkpoints.newest(&home, &plan).unwrap();
+        (found.is_none(), wrong.join("; "))
+    };
+    let apart = || TakenApart::new(&whole);
+    assert!(!refused(whole.clone()).0 && !refused(apart().forged(true)).0, "it is a checkpoint");
+    // Every text counts in the digest.
+    for key in ["format", "ledger_head", "state", "sha256"] {
+        let mut other = apart();
+        other.metadata.get_mut(key).unwrap().push(' ');
+        let (is_refused, why) = refused(other.forged(false));
+        assert!(is_refused && why.contains("damaged"), "{key}: {why}");
+        let mut without = apart();
+        without.metadata.remove(key);
+        if key != "sha256" {
+            without.metadata.insert(format!("{key}2"), String::new());
+        }
+        assert!(refused(without.forged(false)).0, "without {key}");
+    }
+    // What is whole, and not of this run.
+    let changes: [(&str, fn(&mut Value)); 6] = [
+        ("its ledger", |rest| rest["run"] = "00".repeat(32).into()),
+        ("kernels", |rest| rest["kernels"] = "others".into()),
+        ("its numbers", |rest| rest["round"] = 5.into()),
+        ("its clip", |rest| rest["clip"] = Value::Null),
+        ("another round", |rest| rest["mechanism"]["rounds"] = 3.into()),
+        ("unknown field", |rest| rest["more"] = 1.into()),
+    ];
+    for (says, change) in changes {
+        let mut other = apart();
+        let mut rest: Value = serde_json::from_str(&other.metadata["state"]).unwrap();
+        change(&mut rest);
+        other.metadata.insert("state".into(), rest.to_string());
+        let (is_refused, why) = refused(other.forged(true));
+        assert!(is_refused && why.contains(says), "{says}: {why}");
+    }
+    let mut other = apart();
+    other.metadata.insert("format".into(), "keyhush-state-2".into());
+    assert!(refused(other.forged(true)).1.contains("format"));
+    // Any byte, anywhere.
+    for at in (0..whole.len()).step_by(97) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        assert!(refused(bytes).0, "byte {at} of {}", whole.len());
     }
 }

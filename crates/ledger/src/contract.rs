@@ -149,6 +149,9 @@ fn refuses_others<S: LedgerStore>(story: &Story, store: &mut S, length: usize) {
     for other in (0..story.entries.len()).filter(|other| *other != length) {
         let refused = story.append(store, other);
         assert!(matches!(refused, Err(LedgerError::NotTheHead { .. })), "entry {other} after {length}: {refused:?}");
+        // The right head, and an entry that does not follow it.
+        let refused = store.append(&story.head(length), &story.entries[other], Attached::default());
+        assert!(refused.is_err(), "entry {other} is none after {length}");
     }
     if length > 0 {
         story.check(store, length);

@@ -36,6 +36,8 @@ use crate::{
 /// Somebody of everywhere in the crowd, in no order.
 const COHORT: [u64; 9] = [5, 17, 400_000, 999_999, 12, 13, 14, 600_001, 77];
 const CROWD: u64 = 1_000_000;
+const BATCH: usize = 2;
+const UNROLL: usize = 5;
 
 /// A small model, and a crowd that types.
 pub struct Trial {
@@ -56,22 +58,48 @@ impl Trial {
     pub fn new() -> Self {
         let vocabulary = corpus::synth::vocabulary(200).unwrap();
         let config = ModelConfig::preset("tiny").unwrap().with_vocabulary(vocabulary.len());
-        let LocalPlan { batch, unroll, .. } = Self::local();
-        let learner = LanguageLearner::new(&config, batch, unroll).unwrap();
+        let learner = LanguageLearner::new(&config, BATCH, UNROLL).unwrap();
         Self { vocabulary, config, learner }
     }
 
-    /// How users train.
+    /// How users train: an engine passes the suite with each.
     #[must_use]
-    pub const fn local() -> LocalPlan {
-        LocalPlan {
-            algorithm: Algorithm::FedSgdBatch,
-            batch: 2,
-            unroll: 5,
-            most_tokens: Some(100),
-            greedy: false,
-            update_penalty: 0.0,
-        }
+    pub const fn plans() -> [LocalPlan; 4] {
+        let (batch, unroll, most_tokens) = (BATCH, UNROLL, Some(100));
+        [
+            LocalPlan {
+                algorithm: Algorithm::FedSgdBatch,
+                batch,
+                unroll,
+                most_tokens,
+                greedy: false,
+                update_penalty: 0.0,
+            },
+            LocalPlan {
+                algorithm: Algorithm::FedAvg { epochs: 2 },
+                batch,
+                unroll,
+                most_tokens,
+                greedy: false,
+                update_penalty: 0.0,
+            },
+            LocalPlan {
+                algorithm: Algorithm::FedAvg { epochs: 1 },
+                batch,
+                unroll,
+                most_tokens: None,
+                greedy: true,
+                update_penalty: 0.0,
+            },
+            LocalPlan {
+                algorithm: Algorithm::FedAvg { epochs: 1 },
+                batch,
+                unroll,
+                most_tokens,
+                greedy: false,
+                update_penalty: 0.1,
+            },
+        ]
     }
 
     /// What is learned.
@@ -109,14 +137,15 @@ type Came = (Vec<i64>, Vec<(u64, Exact)>);
 /// One round of a trial.
 struct Round<'a> {
     trial: &'a Trial,
+    plan: &'a LocalPlan,
     kernels: KernelPath,
     population: &'a dyn Population,
     task: Task<'a>,
     key: StreamKey,
 }
 
-/// The suite for an engine that trains the [`Trial`]'s users with its learner, its local plan and these kernels.
-pub fn engine(engine: &mut dyn Engine, kernels: KernelPath) {
+/// The suite for an engine that trains the [`Trial`]'s users with its learner, one of its plans and these kernels.
+pub fn engine(engine: &mut dyn Engine, plan: &LocalPlan, kernels: KernelPath) {
     let trial = Trial::new();
     let population = trial.population();
     for number in 0..2 {
@@ -129,10 +158,10 @@ pub fn engine(engine: &mut dyn Engine, kernels: KernelPath) {
             clipping: &clipping,
             encoding: &encoding,
             full_weight_tokens: Some(80.0),
-            learning_rate: 0.3,
+            learning_rate: 0.3 - 0.1 * number as f32,
         };
         let key = users_key(&NoiseSource::from(SimulationKey::new(5)), &[number]);
-        let round = Round { trial: &trial, kernels, population: &population, task, key };
+        let round = Round { trial: &trial, plan, kernels, population: &population, task, key };
         round.sums_are_those_of_one_user_after_the_other(engine);
         round.a_failure_gives_nothing_and_is_over(engine);
         round.each_part_comes_once(engine);
@@ -147,12 +176,12 @@ impl Round<'_> {
     /// The slow obvious way.
     fn one_after_the_other(&self, numbers: &[u64]) -> Came {
         let learner = self.trial.learner();
-        let mut worker = Worker::new(learner, Trial::local(), self.kernels).unwrap();
+        let mut worker = Worker::new(learner, self.plan.clone(), self.kernels).unwrap();
         let (mut sum, mut all) = (Sum::zero(self.task.encoding), Vec::new());
         for user in numbers {
             let mut examples = Examples::new(learner.schema());
             self.population.read(*user, &mut examples).unwrap();
-            examples.truncate(Trial::local().most_tokens.unwrap_or(usize::MAX));
+            examples.truncate(self.plan.most_tokens.unwrap_or(usize::MAX));
             let part = worker.part(self.task, &examples, drawn(&self.key, *user)).unwrap();
             sum.add(&part.encoded).unwrap();
             all.push((*user, part.exact));
@@ -174,6 +203,7 @@ impl Round<'_> {
         reversed.reverse();
         for numbers in [&COHORT[..], &sorted, &reversed, &COHORT[..4], &COHORT[..1], &[]] {
             let want = self.one_after_the_other(numbers);
+            assert_eq!(want.0.iter().any(|v| *v != 0), !numbers.is_empty(), "nobody learned anything");
             assert!(self.summed(engine, numbers) == want, "{numbers:?}: not the sum of one user after the other");
             assert!(self.summed(engine, numbers) == want, "{numbers:?}: another sum the second time");
         }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use ledger::{Ledger, LedgerStore};
+use ledger::{BegunAttempt, Ledger, LedgerStore};
 
 use crate::home::{Home, Log, Paper, Records};
 
@@ -12,9 +12,9 @@ const LOGS: [Log; 3] = [Log::Metrics, Log::Timing, Log::Diagnostics];
 /// The suite, for a home in which there is nothing. `make` opens the same one anew, as a restart does.
 pub fn home<H: Home + Records>(make: &dyn Fn() -> H) {
     assert!(!make().name().is_empty());
+    logs(make);
     papers(make);
     states(make);
-    logs(make);
     records(make);
 }
 
@@ -98,6 +98,7 @@ fn records<H: Records>(make: &dyn Fn() -> H) {
     assert!(make().open_store().is_err() && make().read_store().is_err(), "there is no ledger yet");
     let plan = ledger::contract::plan();
     let store = make().create_store().unwrap();
+    assert!(make().create_store().is_err(), "two begin at once");
     let (ledger, _) = make().secrets().begin_ledger(store, plan, 1).unwrap();
     let head = ledger.head();
     assert!(make().is_begun().unwrap());
@@ -113,4 +114,9 @@ fn records<H: Records>(make: &dyn Fn() -> H) {
     heads.iter().for_each(|head| ledger.check_head(head).unwrap());
     let mut read = Ledger::open(make().read_store().unwrap(), None, &heads).unwrap();
     assert!(read.record_data_changed("nothing", 2).is_err(), "a reader writes");
+    let mut reader = make().read_store().unwrap();
+    let begun = BegunAttempt { stream: "model".into(), step: 0, attempt: 0, declared: 10 };
+    assert!(reader.begin_attempt(&begun).is_err(), "a reader begins an attempt");
+    assert!(reader.forget_attempt().is_err(), "a reader forgets an attempt");
+    assert!(reader.discard_released(1).is_err(), "a reader lets go of vectors");
 }

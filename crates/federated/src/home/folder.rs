@@ -81,7 +81,7 @@ impl RunFolder {
     }
 
     fn state_path(&self, round: u64) -> PathBuf {
-        self.folder.join(CHECKPOINTS).join(format!("round-{round:08}{STATE}"))
+        self.folder.join(CHECKPOINTS).join(state_name(round))
     }
 }
 
@@ -92,7 +92,7 @@ impl Home for RunFolder {
 
     fn paper(&self, which: Paper) -> Result<Option<String>, HomeError> {
         match files::read_text(&self.paper_path(which)) {
-            Err(FileError { error, .. }) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(FileError { error, .. }) if is_absent(&error) => Ok(None),
             other => Ok(Some(other?)),
         }
     }
@@ -137,6 +137,7 @@ impl Home for RunFolder {
     }
 
     fn open_log(&self, log: Log, keep: &dyn Fn(&str) -> bool) -> Result<Box<dyn LogWriter>, HomeError> {
+        files::make_folder(&self.folder)?;
         Ok(Box::new(Lines::open(&self.log_path(log), keep)?))
     }
 
@@ -183,16 +184,30 @@ impl Records for RunFolder {
     }
 }
 
+fn state_name(round: u64) -> String {
+    format!("round-{round:08}{STATE}")
+}
+
 /// The round of a state, by the name of its file.
 fn number(path: &Path) -> Option<u64> {
-    path.file_name()?.to_str()?.strip_prefix("round-")?.strip_suffix(STATE)?.parse().ok()
+    let name = path.file_name()?.to_str()?;
+    let round = name.strip_prefix("round-")?.strip_suffix(STATE)?.parse().ok()?;
+    (state_name(round) == name).then_some(round)
 }
 
 fn remove(path: &Path) -> Result<(), HomeError> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => Ok(other.map_err(files::failed("remove", path))?),
+        Err(error) if is_absent(&error) => Ok(()),
+        other => {
+            other.map_err(files::failed("remove", path))?;
+            Ok(files::sync_folder(files::folder(path))?)
+        }
     }
+}
+
+/// Whether there is no such file.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// What is in a folder; nothing where there is none.
@@ -214,5 +229,7 @@ mod tests {
         assert_eq!(number("a/round-00000012.safetensors"), Some(12));
         assert_eq!(number(".round-00000012.safetensors.new"), None);
         assert_eq!(number("round-x.safetensors"), None);
+        assert_eq!(number("round-12.safetensors"), None, "it is not written so, and could not be removed");
+        assert_eq!(number("round-123456789012.safetensors"), Some(123_456_789_012));
     }
 }

@@ -66,15 +66,16 @@ pub enum HeadsError {
 /// # Errors
 /// When the ledger is damaged, rewound or forked.
 pub fn check(ledger: &Path) -> Result<Vec<Shown>, HeadsError> {
+    // A ledger that is being written only grows: what is to lie on it is read first.
+    let (heads, vectors) = (beside(ledger)?, vectors(ledger)?);
     let opened = Place::new(ledger).read(&[])?;
-    let heads = beside(ledger)?;
     for Shown { place, head } in &heads {
         let contradicted = |error| HeadsError::Contradicted { place: place.clone(), error: Box::new(error) };
         opened.check_head(head).map_err(contradicted)?;
     }
     // A vector stands here when its entry is durable, and not before.
     let have = opened.head().length;
-    match vectors(ledger)?.into_iter().find(|(entry, _)| *entry >= have) {
+    match vectors.into_iter().find(|(entry, _)| *entry >= have) {
         Some((entry, place)) => Err(LedgerError::Orphan { place: place.display().to_string(), entry, have }.into()),
         None => Ok(heads),
     }
@@ -93,7 +94,9 @@ pub fn beside(ledger: &Path) -> Result<Vec<Shown>, FileError> {
     let mut places = vec![at(STATEMENT_JSON), at(MODEL_FOLDER)];
     let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
     let states = list(&at(CHECKPOINTS))?.into_iter();
-    places.extend(states.filter(|path| name(path).is_some_and(|name| name.ends_with(STATE))));
+    places.extend(
+        states.filter(|path| name(path).is_some_and(|name| name.ends_with(STATE) || name.ends_with(STATE_BEFORE))),
+    );
     let witnesses = list(files::folder(ledger))?.into_iter().filter_map(|path| name(&path));
     let is_witness = |name: &String| name.starts_with(LEDGER_FILE) && name.ends_with(".head");
     places.extend(witnesses.filter(is_witness).map(|name| at(&name)));
@@ -115,6 +118,7 @@ pub fn in_file(place: &Path) -> Result<Head, HeadsError> {
     }
     let said = match place.extension().and_then(|e| e.to_str()) {
         Some("safetensors") => of_tensors(place).map_err(|error| none(error.to_string()))?,
+        Some("state") => header(place).map_err(|error| none(error.to_string()))?["ledger_head"].clone(),
         Some("json") => {
             let text = files::read_text(place)?;
             serde_json::from_str::<Value>(&text).map_err(|error| none(error.to_string()))?["ledger"]["head"].clone()
@@ -125,8 +129,16 @@ pub fn in_file(place: &Path) -> Result<Head, HeadsError> {
     said.parse().map_err(|error| none(format!("{error}")))
 }
 
-/// The head that is named in the header of safetensors, a model or a checkpoint: its length, then JSON.
+/// What the name of a state ended with in versions before this one.
+const STATE_BEFORE: &str = ".state";
+
+/// The head that safetensors name, a model or a checkpoint.
 fn of_tensors(path: &Path) -> io::Result<Value> {
+    Ok(header(path)?["__metadata__"]["ledger_head"].clone())
+}
+
+/// The header of safetensors, and of the states of versions before: its length, then JSON.
+fn header(path: &Path) -> io::Result<Value> {
     /// No header of ours is longer.
     const LONGEST: u64 = 1 << 24;
     let mut file = fs::File::open(path)?;
@@ -134,8 +146,7 @@ fn of_tensors(path: &Path) -> io::Result<Value> {
     file.read_exact(&mut length)?;
     let mut header = Vec::new();
     file.take(u64::from_le_bytes(length).min(LONGEST)).read_to_end(&mut header)?;
-    let header: Value = serde_json::from_slice(&header)?;
-    Ok(header["__metadata__"]["ledger_head"].clone())
+    Ok(serde_json::from_slice(&header)?)
 }
 
 /// The released vectors that are stored beside a ledger, by the index of their entry.

@@ -26,7 +26,7 @@ use privacy::{
 };
 
 use super::Place;
-use crate::secrets::file::PrivateFile;
+use crate::secrets::SecretName;
 
 fn plan() -> Plan {
     let event = PrivacyEvent::gaussian(Adjacency::AddOrRemove, NoiseMultiplier::new(5.0).unwrap());
@@ -238,11 +238,12 @@ fn p20_secrets_are_overwritten_before_they_go() {
         // The power goes at each operation in turn; whatever is on the disk is the secret or nothing of it.
         for crash_at in 1..8 {
             let disk = LossyDisk::default();
-            let file = PrivateFile::new(Arc::new(disk.clone()), "/run/secret/key".into());
-            file.write(secret).unwrap();
+            let vault = Place::on(Arc::new(disk.clone()), "/run/ledger.jsonl".into()).vault();
+            let name = SecretName::NoiseKey;
+            vault.create(name, secret).unwrap();
             assert_eq!(disk.platters(), [secret]);
             disk.killed(Some(crash_at));
-            let _ = if destroy { file.destroy() } else { file.wipe_from(0) };
+            let _ = if destroy { vault.destroy(name) } else { vault.wipe_from(name, 0) };
             let seen = disk.platters().remove(0);
             overwritten |= seen == [b'\n'; 23];
             assert!(seen.len() == 23 || overwritten, "cut off with {seen:?} on the disk");

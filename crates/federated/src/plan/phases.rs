@@ -13,7 +13,7 @@ use privacy::{
     factorization::{Objective, Setting as Factorizes},
     mechanism::{Correlation, MechanismPlan},
     rng::{NoiseSource, Purpose, SimulationKey},
-    stages::{Quotient, Residues},
+    stages::{ClipBit, Clipping, Quotient, Residues},
 };
 use secagg::message::Traffic;
 
@@ -106,6 +106,8 @@ impl Phase {
         let distributed = is_distributed(config);
         let of_sum = noise_plan.as_ref().filter(|_| !clipped && !distributed);
         let rule = super::rule(config, parameters, span.clip).map_err(|e| ConfigError::new("clip", e))?;
+        let bit = if config.clip.kind.is_adaptive() { ClipBit::NormAtMost(span.clip) } else { ClipBit::None };
+        Clipping::new(rule.clone(), bit).map_err(|e| ConfigError::new("clip.kind", e))?;
         let encoding = Encoding::new(vector(config, parameters.len()), rule.bound(), of_sum, adjacency)
             .map_err(|e| ConfigError::new("privacy", e))?;
         let secure = match (Secure::new(config, span.cohort)?, &noise_plan) {
@@ -346,6 +348,9 @@ fn segments(config: &Config, rounds: u64) -> Vec<Segment> {
 
 fn correlation(config: &Config, participation: Participation) -> Result<Correlation, ConfigError> {
     let Some(design) = config.privacy.mechanism.design() else { return Ok(Correlation::Independent) };
+    if let Some(matrix) = &design.fixed {
+        return Ok(Correlation::Matrix(matrix.clone()));
+    }
     let wrong = |key: &str, e: &dyn std::fmt::Display| ConfigError::new(format!("privacy.{key}"), e);
     let longest = segments(config, config.rounds).iter().map(|s| s.rounds).max().unwrap_or(1);
     let setting = Factorizes::new(longest, participation).map_err(|e| wrong("mechanism", &e))?;

@@ -64,14 +64,26 @@ pub enum RunError {
         /// Where.
         run: String,
     },
+    /// What came of releases is there, and their ledger is not (rule P17).
+    #[error(
+        "the ledger of {run} is gone, and what it had released is there: put the whole ledger back, and do not begin anew"
+    )]
+    LedgerGone {
+        /// Where.
+        run: String,
+    },
     /// No checkpoint can be used.
-    #[error("no checkpoint can be used: {problems}")]
+    #[error(
+        "no checkpoint can be used: {problems}. Put one back that is whole, or end the run with keyhush train --end DIR --without-model"
+    )]
     NoCheckpoint {
         /// What is wrong with each.
         problems: String,
     },
     /// The settings of the folder are not those of its ledger.
-    #[error("the settings of {run} are not what its ledger was begun with; a plan is fixed before its first round")]
+    #[error(
+        "the settings of {run} (config.toml) are not what its ledger was begun with; a plan is fixed before its first round"
+    )]
     OtherPlan {
         /// Where.
         run: String,

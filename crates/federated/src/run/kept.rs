@@ -14,7 +14,7 @@ use super::{
     RunError,
     ending::{counted, price},
     failed::failed_attempts,
-    is_undecided, parsed, read_log, tokens, written_settings,
+    is_undecided, known_heads, parsed, read_log, tokens, written_settings,
 };
 use crate::{
     config::Config,
@@ -60,7 +60,9 @@ impl Kept {
     pub fn read(home: &(impl Home + Records)) -> Result<Self, RunError> {
         let settings = written_settings(home)?;
         let config = parsed(&settings)?;
-        let ledger = Ledger::open(home.read_store()?, None, &home.shown_heads()?)?;
+        // Heads first: a ledger that is being written only grows.
+        let heads = known_heads(home)?;
+        let ledger = Ledger::open(home.read_store()?, None, &heads)?;
         let statement = Statement::of(&ledger)?;
         let metrics: Vec<Metrics> = read_log(home, Log::Metrics)?;
         let failed = failed_attempts(&ledger);

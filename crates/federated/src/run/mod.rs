@@ -40,7 +40,7 @@ pub use self::{
     opened::Opened,
 };
 use crate::{
-    checkpoint::Checkpoints,
+    checkpoint::{self, Checkpoints},
     config::{Config, Document},
     engine::Means,
     evaluate::HeldOut,
@@ -50,12 +50,14 @@ use crate::{
     plan::{BEFORE, Phase, Plan},
     randomness::RunRandomness,
     round::{
-        Done, Loop, Replayed, Round, RoundError, State,
+        Done, Loop, Replayed, Round, State,
         attempts::{Failed, settled_rounds},
     },
     secrets::Secrets,
 };
-use ledger::{Attempt, Ended, Import, Ledger, LedgerStore, PseudonymKey, Publication, Unit, statement::Statement};
+use ledger::{
+    Attempt, Ended, Head, Import, Ledger, LedgerStore, PseudonymKey, Publication, Unit, statement::Statement,
+};
 use lm::metrics::Targets;
 use privacy::{
     PrivacyEvent,
@@ -198,14 +200,14 @@ impl<'a, H: Home + Records> Run<'a, H> {
         if home.paper(Paper::Settings)?.is_some() || home.is_begun()? {
             return Err(RunError::Taken { run: home.name() });
         }
+        // Whoever has the store is the only one who begins; settings and keys that are there were left by one who did not get to it.
+        let store = home.create_store()?;
         let secrets = home.secrets();
         home.write_paper(Paper::Settings, &plan.settings)?;
-        // Nothing was released with one that is there: the ledger is not begun.
         if plan.randomness() == Randomness::Secret {
             secrets.draw_noise_key()?;
         }
-        let (mut ledger, key) =
-            secrets.begin_ledger(home.create_store()?, plan.ledger.clone(), ledger_time(plan.randomness()))?;
+        let (mut ledger, key) = secrets.begin_ledger(store, plan.ledger.clone(), ledger_time(plan.randomness()))?;
         finish_beginning(&mut ledger, plan, opened)?;
         Beginning::of(&key, &secrets, plan, opened)?.keep(&secrets)?;
         let state = State::new(plan, opened.first_parameters().to_vec())?;
@@ -246,12 +248,13 @@ impl<'a, H: Home + Records> Run<'a, H> {
         data_changed: Option<&str>,
     ) -> Result<Self, RunError> {
         if !home.is_begun()? {
+            refuse_without_ledger(&home)?;
             // Nothing was recorded: it was killed while it was begun.
             home.remove_paper(Paper::Settings)?;
             return Self::begin(home, plan, opened, means);
         }
         // Before anything is mended: what shows that entries are missing must not be cleared away.
-        let heads = home.shown_heads()?;
+        let heads = known_heads(&home)?;
         let secrets = home.secrets();
         let (mut ledger, key) = secrets.open_ledger(home.open_store()?, &heads)?;
         if let (Some(because), false) = (secrets.closing_begun()?, ledger.is_closed()) {
@@ -269,6 +272,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
         let checkpoints = Checkpoints::new(ledger.opening().id, means.kernels.name());
         let (found, mut warnings) = checkpoints.newest(&home, plan)?;
         found.iter().try_for_each(|found| ledger.check_head(&found.head))?;
+        refuse_gap(plan, &ledger, found.as_ref().map_or(0, |found| found.state.round), &warnings)?;
         finish_beginning(&mut ledger, plan, opened)?;
         warnings.extend(ledger.warnings().iter().cloned());
         let randomness = randomness(&home, plan, &ledger)?;
@@ -279,12 +283,8 @@ impl<'a, H: Home + Records> Run<'a, H> {
         };
         let mut run = Self::with(home, plan, opened, means, randomness, ledger, state, kept)?;
         run.warnings = warnings;
-        match run.replay() {
-            Err(RunError::Round(error)) if matches!(*error, RoundError::Gone { .. }) && !run.warnings.is_empty() => {
-                Err(RunError::NoCheckpoint { problems: run.warnings.join("; ") })
-            }
-            other => other.map(|()| run),
-        }
+        run.replay()?;
+        Ok(run)
     }
 
     #[allow(clippy::too_many_arguments, reason = "the two ways to a run, once")]
@@ -544,6 +544,47 @@ impl<'a, H: Home + Records> Run<'a, H> {
     }
 }
 
+/// Heads of the ledger that were shown: in what the run left, and wherever else its home knows of (rule P17).
+fn known_heads(home: &(impl Home + Records)) -> Result<Vec<Head>, RunError> {
+    let mut heads = home.shown_heads()?;
+    for round in home.states()? {
+        heads.extend(checkpoint::head(home, round));
+    }
+    if let Some(text) = home.paper(Paper::StatementJson)? {
+        let statement: Option<serde_json::Value> = serde_json::from_str(&text).ok();
+        let said = statement.as_ref().and_then(|statement| statement["ledger"]["head"].as_str());
+        heads.extend(said.and_then(|head| head.parse::<Head>().ok()));
+    }
+    Ok(heads)
+}
+
+/// A run without a ledger was killed while it was begun, or there is none; what came of releases cannot be there (rule P17).
+fn refuse_without_ledger(home: &dyn Home) -> Result<(), RunError> {
+    if home.paper(Paper::Settings)?.is_none() {
+        return Err(RunError::NoRun { run: home.name() });
+    }
+    let left = !home.states()?.is_empty() || home.paper(Paper::StatementJson)?.is_some();
+    if left { Err(RunError::LedgerGone { run: home.name() }) } else { Ok(()) }
+}
+
+/// Refuses to go on from a round where what was released next is not stored any more, before anything is changed.
+fn refuse_gap<S: LedgerStore>(plan: &Plan, ledger: &Ledger<S>, from: u64, wrong: &[String]) -> Result<(), RunError> {
+    for round in from..settled_rounds(ledger).min(plan.rounds) {
+        let phase = plan.phase(round);
+        let (stream, step) = (phase.stream.as_str(), round - phase.first);
+        if ledger.released_in(stream, step).is_none() {
+            continue;
+        }
+        if ledger.released(stream, step)?.is_some() {
+            return Ok(());
+        }
+        let none = "there is none that this version reads (versions before it wrote other files)";
+        let problems = if wrong.is_empty() { none.to_owned() } else { wrong.join("; ") };
+        return Err(RunError::NoCheckpoint { problems });
+    }
+    Ok(())
+}
+
 /// What the run draws from, as far as its ledger goes.
 fn randomness<R: Records>(home: &R, plan: &Plan, ledger: &Ledger<R::Store>) -> Result<RunRandomness, RunError> {
     if ledger.is_closed() {
@@ -638,9 +679,13 @@ fn tokens(home: &dyn Home) -> Result<u64, RunError> {
 
 /// The lines of a log.
 fn read_log<T: DeserializeOwned>(home: &dyn Home, log: Log) -> Result<Vec<T>, RunError> {
-    let lines: Result<Vec<T>, _> = home.lines(log)?.iter().map(|line| serde_json::from_str(line)).collect();
-    let what = || format!("a line of the {} of {} is none", log.word(), home.name());
-    lines.map_err(|error| HomeError::Other { what: what(), source: error.into() }.into())
+    let parse = |(at, line): (usize, &String)| {
+        serde_json::from_str(line).map_err(|error| {
+            let what = format!("line {} of the {} of {} cannot be understood", at + 1, log.word(), home.name());
+            HomeError::Other { what, source: error.into() }.into()
+        })
+    };
+    home.lines(log)?.iter().enumerate().map(parse).collect()
 }
 
 /// A line of a log.

@@ -1,7 +1,6 @@
 //! The folder `secret/`: files that nobody but their owner may reach, and that can be made to have never held anything.
 
 use std::{
-    io::ErrorKind,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -32,6 +31,11 @@ impl FileVault {
     fn file(&self, name: SecretName) -> PrivateFile {
         PrivateFile::new(Arc::clone(&self.disk), beside(&self.named, &format!(".{}", name.word())))
     }
+
+    /// What a crash may have left of a replacement: as secret as what it was to replace.
+    fn unfinished(&self, name: SecretName) -> PrivateFile {
+        PrivateFile::new(Arc::clone(&self.disk), replacement(self.file(name).path()))
+    }
 }
 
 impl Vault for FileVault {
@@ -56,11 +60,12 @@ impl Vault for FileVault {
     }
 
     fn destroy(&self, name: SecretName) -> Result<(), LedgerError> {
+        self.unfinished(name).destroy()?;
         self.file(name).destroy()
     }
 
     fn exists(&self, name: SecretName) -> Result<bool, LedgerError> {
-        self.file(name).exists()
+        Ok(self.file(name).exists()? || self.unfinished(name).exists()?)
     }
 
     fn place(&self, name: SecretName) -> String {
@@ -102,7 +107,7 @@ impl PrivateFile {
 
     /// Replaces it at once: after a crash it holds the old or the new.
     pub(crate) fn replace(&self, bytes: &[u8]) -> Result<(), LedgerError> {
-        let by = Replacement { new: &beside(&self.path, ".new"), private: true, time: None };
+        let by = Replacement { new: &replacement(&self.path), private: true, time: None };
         files::replace(&*self.disk, &self.path, by, |out| out.write_all(bytes)).map_err(not_replaced)
     }
 
@@ -134,12 +139,7 @@ impl PrivateFile {
             self.wipe_from(0)?;
             self.disk.remove(&self.path).map_err(failed("remove", &self.path))?;
         }
-        // Where there is no folder, there never was a file.
-        let secret = folder(&self.path);
-        match self.disk.sync_folder(secret) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            other => other.map_err(failed("sync", secret)),
-        }
+        self.sync_folder()
     }
 
     pub(crate) fn exists(&self) -> Result<bool, LedgerError> {
@@ -180,6 +180,11 @@ impl PrivateFile {
             _ => Ok(()),
         }
     }
+}
+
+/// Where a file is written before it has its name.
+fn replacement(path: &Path) -> PathBuf {
+    beside(path, ".new")
 }
 
 /// A failure of the disk, with what was being done to what.

@@ -13,7 +13,7 @@ pub(crate) mod file;
 mod shelf;
 mod vault;
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -32,10 +32,16 @@ use privacy::{
     step_keys::{LastStep, SecretSteps},
 };
 
-/// The secrets of a run.
-#[derive(Debug, Clone)]
+/// The secrets of a run. `Debug` shows nothing of them.
+#[derive(Clone)]
 pub struct Secrets {
     vault: Arc<dyn Vault>,
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secrets")
+    }
 }
 
 /// What noise or a cohort could be drawn again from.

@@ -59,7 +59,7 @@ impl SecretName {
 ///
 /// The contract: what a call did is durable when it returns. What was wiped or destroyed cannot be read again by anyone, as far as a
 /// program can see to that. Nobody but the owner reaches any of it; where others do, reading is an error.
-pub trait Vault: fmt::Debug + Send + Sync {
+pub trait Vault: Send + Sync {
     /// What a secret holds; none where there is none.
     ///
     /// # Errors
@@ -106,11 +106,17 @@ pub trait Vault: fmt::Debug + Send + Sync {
     fn place(&self, name: SecretName) -> String;
 }
 
-/// One secret of a vault.
-#[derive(Debug, Clone)]
+/// One secret of a vault. `Debug` shows its name, and nothing of what it is.
+#[derive(Clone)]
 pub(super) struct Secret {
     vault: Arc<dyn Vault>,
     name: SecretName,
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secret({})", self.name.word())
+    }
 }
 
 impl Secret {

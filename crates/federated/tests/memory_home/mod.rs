@@ -25,12 +25,22 @@ struct Kept {
     logs: BTreeMap<Log, Vec<String>>,
     model: Option<Vec<u8>>,
     store: MemoryStore,
+    /// The head that was acknowledged last, which a server keeps elsewhere than the store (rule P17).
+    witness: Option<Head>,
     /// Whether somebody writes to the store.
     locked: bool,
 }
 
+/// What shows that a store was set back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shows {
+    Witness,
+    States,
+    Statement,
+}
+
 /// A home in memory. Clones are the same home.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct MemoryHome {
     kept: Arc<Mutex<Kept>>,
     vault: Arc<MemoryVault>,
@@ -43,6 +53,35 @@ impl MemoryHome {
 
     pub(crate) fn model(&self) -> Option<Vec<u8>> {
         self.kept().model.clone()
+    }
+
+    pub(crate) fn state(&self, round: u64) -> Option<Vec<u8>> {
+        self.kept().states.get(&round).cloned()
+    }
+
+    /// A copy of the store, as a backup has it.
+    pub(crate) fn store(&self) -> MemoryStore {
+        self.kept().store.clone()
+    }
+
+    /// Restores an old copy of the store; of what shows that there was more, one thing is left.
+    pub(crate) fn set_back(&self, store: MemoryStore, shows: Shows) {
+        let mut kept = self.kept();
+        kept.store = store;
+        if shows != Shows::Witness {
+            kept.witness = None;
+        }
+        if shows != Shows::States {
+            kept.states.clear();
+        }
+        if shows != Shows::Statement {
+            kept.papers.remove(&Paper::StatementJson);
+        }
+    }
+
+    pub(crate) fn lose_ledger(&self) {
+        let mut kept = self.kept();
+        (kept.store, kept.witness) = (MemoryStore::new(), None);
     }
 
     pub(crate) fn kept_secrets(&self) -> Vec<&'static str> {
@@ -157,7 +196,7 @@ impl Records for MemoryHome {
     }
 
     fn shown_heads(&self) -> Result<Vec<Head>, HeadsError> {
-        Ok(vec![self.kept().store.head()?])
+        Ok(self.kept().witness.into_iter().collect())
     }
 }
 
@@ -171,7 +210,6 @@ impl MemoryHome {
 }
 
 /// The store of a home in memory, which stays there when this goes.
-#[derive(Debug)]
 pub(crate) struct SharedStore {
     home: MemoryHome,
     writes: bool,
@@ -193,7 +231,10 @@ impl SharedStore {
 
 impl LedgerStore for SharedStore {
     fn append(&mut self, after: &Head, entry: &Entry, attached: Attached<'_>) -> Result<Head, LedgerError> {
-        self.writing()?.store.append(after, entry, attached)
+        let mut kept = self.writing()?;
+        let head = kept.store.append(after, entry, attached)?;
+        kept.witness = Some(head);
+        Ok(head)
     }
 
     fn read(&self, from: u64) -> Result<Box<dyn Iterator<Item = Result<Entry, LedgerError>> + '_>, LedgerError> {
@@ -233,13 +274,13 @@ impl LedgerStore for SharedStore {
     }
 }
 
-/// Secrets in memory.
-#[derive(Debug, Default)]
-pub(crate) struct MemoryVault(Mutex<BTreeMap<SecretName, Vec<u8>>>);
+/// Secrets in memory, which are overwritten when they go and which nothing prints.
+#[derive(Default)]
+pub(crate) struct MemoryVault(Mutex<BTreeMap<SecretName, Zeroizing<Vec<u8>>>>);
 
 impl Vault for MemoryVault {
     fn read(&self, name: SecretName) -> Result<Option<Zeroizing<Vec<u8>>>, LedgerError> {
-        Ok(self.0.lock().unwrap().get(&name).cloned().map(Zeroizing::new))
+        Ok(self.0.lock().unwrap().get(&name).cloned())
     }
 
     fn create(&self, name: SecretName, bytes: &[u8]) -> Result<(), LedgerError> {
@@ -247,7 +288,7 @@ impl Vault for MemoryVault {
     }
 
     fn replace(&self, name: SecretName, bytes: &[u8]) -> Result<(), LedgerError> {
-        self.0.lock().unwrap().insert(name, bytes.to_vec());
+        self.0.lock().unwrap().insert(name, Zeroizing::new(bytes.to_vec()));
         Ok(())
     }
 
@@ -258,7 +299,8 @@ impl Vault for MemoryVault {
 
     fn wipe_from(&self, name: SecretName, offset: usize) -> Result<(), LedgerError> {
         if let Some(bytes) = self.0.lock().unwrap().get_mut(&name) {
-            bytes.truncate(offset);
+            let kept = bytes[..offset.min(bytes.len())].to_vec();
+            *bytes = Zeroizing::new(kept);
         }
         Ok(())
     }

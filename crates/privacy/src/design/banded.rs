@@ -26,5 +26,6 @@ pub(super) static BANDED: Design = Design {
     }),
     completes: false,
     proposed: true,
+    fixed: None,
     make: optimise_banded,
 };

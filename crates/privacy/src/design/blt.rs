@@ -22,5 +22,6 @@ pub(super) static BLT: Design = Design {
     }),
     completes: false,
     proposed: true,
+    fixed: None,
     make: optimise_blt,
 };

@@ -18,7 +18,10 @@ mod tree;
 
 use std::fmt;
 
-use crate::factorization::{Factorization, FactorizationError, Objective, Setting};
+use crate::{
+    event::NoiseMatrix,
+    factorization::{Factorization, FactorizationError, Objective, Setting},
+};
 
 /// All of them, in the order in which they are shown.
 pub const DESIGNS: [&Design; 4] = [&tree::TREE, &banded::BANDED, &blt::BLT, &square_root::SQUARE_ROOT];
@@ -42,6 +45,8 @@ pub struct Design {
     pub completes: bool,
     /// Whether it is tried where a target is given and no mechanism.
     pub proposed: bool,
+    /// The matrix, where it is the same for all rounds and limits.
+    pub fixed: Option<NoiseMatrix>,
     /// Makes the matrix of a size for some rounds and limits.
     make: fn(&Setting, usize, Objective) -> Result<Factorization, FactorizationError>,
 }
@@ -124,7 +129,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::{event::NoiseMatrix, participation::Participation, units::MinSeparation};
+    use crate::{participation::Participation, units::MinSeparation};
 
     fn setting(rounds: u64, distance: u64) -> Setting {
         let separation = MinSeparation::distance(distance).unwrap();
@@ -157,6 +162,12 @@ mod tests {
                 }
                 let completes = matches!(found.matrix, NoiseMatrix::Tree);
                 assert_eq!(design.completes, completes, "{design:?}");
+                assert!(design.fixed.as_ref().is_none_or(|matrix| *matrix == found.matrix), "{design:?}");
+                // Rule P5: only then is the sensitivity exact; and the exact stream takes nothing else.
+                if let NoiseMatrix::Banded { coefficients } = &found.matrix {
+                    assert!(coefficients[0] == 1.0 && coefficients.is_sorted_by(|a, b| a >= b), "{design:?}");
+                    assert!(coefficients.iter().all(|c| *c >= 0.0), "{design:?}");
+                }
             }
             let none = design.matrix(&setting(10, 2), 0, Objective::Max);
             assert_eq!(none.is_err(), design.size.is_some(), "{design:?}: a matrix without a size");

@@ -2,8 +2,8 @@
 //! cited from memory).
 //!
 //! Its coefficients are known in closed form, `c_k = binom(2 k, k) / 4^k`: 1, 1/2, 3/8, ... They start with 1 and fall, so the
-//! sensitivity is exact (rule P5), and nothing has to be optimised: it serves runs that are too long for a search, and as the yardstick
-//! of those that are not. Where `banded` can be had, that has less noise.
+//! sensitivity is exact (rule P5), and nothing has to be searched for. It is the yardstick of the papers; `banded`, which is searched for,
+//! has a little less noise.
 
 use super::{Design, Size, SizeOf, banded::as_far_apart};
 use crate::factorization::{Factorization, FactorizationError, Setting, of_column};
@@ -23,6 +23,7 @@ pub(super) static SQUARE_ROOT: Design = Design {
     }),
     completes: false,
     proposed: false,
+    fixed: None,
     make: |setting, bands, _| make(setting, bands),
 };
 

@@ -16,6 +16,7 @@ pub(super) static TREE: Design = Design {
     size: None,
     completes: true,
     proposed: true,
+    fixed: Some(NoiseMatrix::Tree),
     make: |setting, _, _| {
         let matrix = NoiseMatrix::Tree;
         let errors = evaluate(&matrix, setting)?;

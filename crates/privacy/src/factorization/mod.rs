@@ -186,30 +186,26 @@ pub fn optimise_banded(
     bands: usize,
     objective: Objective,
 ) -> Result<Factorization, FactorizationError> {
-    let rounds = setting.rounds;
-    check_bands(setting, bands)?;
-    if rounds.saturating_mul(bands as u64) > MAX_BANDED_WORK {
-        return Err(FactorizationError::Work { bands, rounds });
-    }
     of_column(setting, bands, |bands| banded::optimise(setting, bands, objective))
 }
 
 /// The banded Toeplitz matrix with the first column that `column` gives for so many bands.
 ///
 /// # Errors
-/// When there are no bands, more bands than rounds, or coefficients that are none.
+/// When there are no bands, more bands than rounds, too many of both, or coefficients that are none.
 pub fn of_column(
     setting: &Setting,
     bands: usize,
     column: impl FnOnce(usize) -> Vec<f64>,
 ) -> Result<Factorization, FactorizationError> {
-    check_bands(setting, bands)?;
-    finish(setting, &NoiseMatrix::Banded { coefficients: column(bands) })
-}
-
-fn check_bands(setting: &Setting, bands: usize) -> Result<(), FactorizationError> {
     let rounds = setting.rounds;
-    if bands == 0 || bands as u64 > rounds { Err(FactorizationError::Bands { got: bands, rounds }) } else { Ok(()) }
+    if bands == 0 || bands as u64 > rounds {
+        return Err(FactorizationError::Bands { got: bands, rounds });
+    }
+    if rounds.saturating_mul(bands as u64) > MAX_BANDED_WORK {
+        return Err(FactorizationError::Work { bands, rounds });
+    }
+    finish(setting, &NoiseMatrix::Banded { coefficients: column(bands) })
 }
 
 /// The buffered linear Toeplitz matrix with the least error, with so many buffers, the slowest first.
@@ -232,7 +228,10 @@ pub fn optimise_blt(
 
 /// Puts what a search found on its grid and judges that.
 fn finish(setting: &Setting, found: &NoiseMatrix) -> Result<Factorization, FactorizationError> {
-    let bits = if matches!(found, NoiseMatrix::Blt { .. }) { BLT_BITS } else { BANDED_BITS };
+    let bits = match found {
+        NoiseMatrix::Blt { .. } => BLT_BITS,
+        NoiseMatrix::Banded { .. } | NoiseMatrix::Tree => BANDED_BITS,
+    };
     let matrix = quantise(found, bits);
     let errors = evaluate(&matrix, setting)?;
     Ok(Factorization { matrix, errors })

@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// Rule P2: whatever a rule makes, an update that keeps it is within the norm that was said.
+    /// Whatever a rule makes, an update that keeps it is within the norm that was said.
     #[test]
     fn no_rule_allows_more_than_the_norm() {
         let part = |name: &str, rows, columns| Part { name: name.into(), rows, columns };
