@@ -8,12 +8,12 @@ use crate::{
     chain::Chain,
     digest::Digest,
     entry::{
-        BegunAttempt, Body, Charge, Closing, Content, DataChanged, Ended, Entry, FORMAT, FailedAttempt, FailureReason,
-        Import, ImportKind, MAX_LINE, Opening, ParticipationNote, Release,
+        BegunAttempt, Body, Charge, Closing, Content, DataChanged, Ended, Entry, FailedAttempt, FailureReason, Import,
+        ImportKind, MAX_LINE, Opening, ParticipationNote, Release,
     },
     error::LedgerError,
     head::Head,
-    keys::{SigningKey, VerifyingKey, random_seed},
+    keys::{SigningKey, VerifyingKey},
     participants::{KeyDestroyed, NoiseDestroyed, ParticipationRecord},
     plan::{Budget, Plan},
     recorded::{Receipt, Recorded},
@@ -77,14 +77,15 @@ impl<'a> From<&'a Published> for Publication<'a> {
 }
 
 impl<S: LedgerStore> Ledger<S> {
-    /// Begins a ledger with its plan.
+    /// Begins a ledger with its plan, under an identity that the operating system draws.
     ///
     /// # Errors
     /// When the plan contradicts itself, or the store is not empty or fails.
+    #[cfg(feature = "os-entropy")]
     pub fn create(mut store: S, plan: Plan, key: SigningKey, time: u64) -> Result<Self, LedgerError> {
         plan.check()?;
-        let id = Digest::of("keyhush ledger id v1", &*random_seed()?);
-        let opening = Opening { format: FORMAT, id, key: key.verifying_key(), plan };
+        let id = Digest::of("keyhush ledger id v1", &*crate::keys::random_seed()?);
+        let opening = Opening { format: crate::entry::FORMAT, id, key: key.verifying_key(), plan };
         let account = Account::open(opening.clone())?;
         let content = Content { index: 0, previous: Digest::ZERO, time, body: Body::Opening(Box::new(opening)) };
         let entry = signed(content, &key)?;

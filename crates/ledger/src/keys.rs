@@ -8,7 +8,7 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 use crate::digest::{Digest, HexError, hex, unhex};
-use privacy::rng::{NoRandomness, fill_from_os};
+use privacy::rng::NoRandomness;
 
 /// What stands before a hash when it is signed, so that a signature means nothing elsewhere.
 const LABEL: &[u8] = b"keyhush ledger signature v1\0";
@@ -43,6 +43,7 @@ impl SigningKey {
     ///
     /// # Errors
     /// When the operating system has no randomness to give.
+    #[cfg(feature = "os-entropy")]
     pub fn generate() -> Result<Self, KeyError> {
         Ok(Self::from_seed(&*random_seed()?))
     }
@@ -90,9 +91,10 @@ fn message(hash: &Digest) -> Vec<u8> {
 }
 
 /// 256 bits from the operating system.
+#[cfg(feature = "os-entropy")]
 pub(crate) fn random_seed() -> Result<Zeroizing<[u8; 32]>, KeyError> {
     let mut seed = Zeroizing::new([0; 32]);
-    fill_from_os(&mut *seed)?;
+    privacy::rng::fill_from_os(&mut *seed)?;
     Ok(seed)
 }
 

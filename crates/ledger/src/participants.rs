@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 use crate::{
     digest::{Digest, hex, unhex},
     error::LedgerError,
-    keys::{KeyError, random_seed},
+    keys::KeyError,
 };
 use privacy::units::MinSeparation;
 
@@ -77,8 +77,9 @@ impl PseudonymKey {
     ///
     /// # Errors
     /// When the operating system has no randomness to give.
+    #[cfg(feature = "os-entropy")]
     pub fn generate() -> Result<Self, KeyError> {
-        random_seed().map(Self)
+        crate::keys::random_seed().map(Self)
     }
 
     /// The key of these bytes, which are as secret as the key.

@@ -5,6 +5,9 @@
 //! any noise again. Whatever else is random is a ChaCha20 stream whose key is derived (HKDF-SHA-256) by purpose and position,
 //! so no two purposes ever share a stream. A repeatable experiment uses a [`SimulationKey`], another type, and whatever
 //! comes of it is stamped [`Randomness::Simulated`]: there is no way to make a [`NoiseKey`] from a seed.
+//!
+//! The operating system is asked by the feature `os-entropy`, and by it alone. Without it nothing here draws a key: whoever has
+//! randomness of another kind, such as a browser, gives the bytes ([`NoiseKey::from_secret_bytes`]).
 
 use chacha20::{
     ChaCha20,
@@ -43,6 +46,7 @@ pub struct NoRandomness(String);
 ///
 /// # Errors
 /// When it has none to give.
+#[cfg(feature = "os-entropy")]
 pub fn fill_from_os(buffer: &mut [u8]) -> Result<(), NoRandomness> {
     getrandom::fill(buffer).map_err(|e| NoRandomness(e.to_string()))
 }
@@ -56,14 +60,15 @@ impl NoiseKey {
     ///
     /// # Errors
     /// When the operating system has no randomness to give.
+    #[cfg(feature = "os-entropy")]
     pub fn generate() -> Result<Self, NoRandomness> {
         let mut key = Self([0; 32]);
         fill_from_os(&mut key.0)?;
         Ok(key)
     }
 
-    /// The key of a run that is resumed, as [`NoiseKey::secret_bytes`] gave it. Anything else that is passed here makes
-    /// the noise known to whoever knows it.
+    /// The key of a run that is resumed, as [`NoiseKey::secret_bytes`] gave it, or fresh bytes of a machine that has no
+    /// operating system to ask. Anything else that is passed here makes the noise known to whoever knows it.
     #[must_use]
     pub fn from_secret_bytes(bytes: Zeroizing<[u8; 32]>) -> Self {
         Self(*bytes)

@@ -16,20 +16,22 @@
 //! A key is durable before its noise is used and is kept no longer than it is needed: for independent noise until the release
 //! is recorded, for correlated noise, of which later steps take off what earlier ones added, until the segment ends.
 //!
-//! Simulations draw everything from a seed and the position, again and again the same.
+//! Simulations draw everything from a seed and the position, again and again the same. They are all that a build without the
+//! feature `os-entropy` has: there are no fresh bytes in it, so there are no secret steps.
 
 use std::fmt;
 
-use hkdf::Hkdf;
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
+#[cfg(feature = "os-entropy")]
+use crate::rng::{NoiseKey, fill_from_os};
 use crate::{
     encoding::EncodingId,
-    rng::{NoRandomness, NoiseKey, NoiseSource, Purpose, Randomness, SimulationKey, StreamKey, fill_from_os},
+    rng::{NoRandomness, NoiseSource, Purpose, Randomness, SimulationKey, StreamKey},
 };
 
 /// Which step of which mechanism of a run.
@@ -93,6 +95,7 @@ impl fmt::Debug for StepKey {
 }
 
 impl StepKey {
+    #[cfg(feature = "os-entropy")]
     fn new(run: &NoiseKey, at: StepAt, before: &Link, fresh: &[u8; 32], added_to: &AddedTo) -> Self {
         let mut mac = mac(&run.secret_bytes());
         mac.update(b"keyhush step key v1");
@@ -191,6 +194,7 @@ pub struct StepNoise(Root);
 #[derive(Debug)]
 enum Root {
     Seeded(SimulationKey),
+    #[cfg(feature = "os-entropy")]
     Keyed(StepKey),
 }
 
@@ -199,8 +203,9 @@ impl StepNoise {
     pub(crate) fn stream(&self, position: &[u64]) -> StreamKey {
         match &self.0 {
             Root::Seeded(seed) => NoiseSource::from(*seed).stream(Purpose::Noise, position),
+            #[cfg(feature = "os-entropy")]
             Root::Keyed(key) => {
-                let kdf = Hkdf::<Sha256>::new(Some(b"keyhush step noise v1"), &key.0);
+                let kdf = hkdf::Hkdf::<Sha256>::new(Some(b"keyhush step noise v1"), &key.0);
                 let info: Vec<u8> = position.iter().flat_map(|p| p.to_le_bytes()).collect();
                 let mut stream = Zeroizing::new([0; 32]);
                 kdf.expand(&info, &mut *stream).expect("32 bytes are within what HKDF-SHA-256 gives");
@@ -287,6 +292,7 @@ pub trait KeyShelf {
 }
 
 /// The keys of a run whose noise is secret.
+#[cfg(feature = "os-entropy")]
 #[derive(Debug)]
 pub struct SecretSteps<K> {
     run: NoiseKey,
@@ -295,6 +301,7 @@ pub struct SecretSteps<K> {
     open: Option<StepAt>,
 }
 
+#[cfg(feature = "os-entropy")]
 impl<K: KeyShelf> SecretSteps<K> {
     /// The keys of the run with this key, kept on this shelf.
     pub const fn new(run: NoiseKey, shelf: K) -> Self {
@@ -314,6 +321,7 @@ impl<K: KeyShelf> SecretSteps<K> {
     }
 }
 
+#[cfg(feature = "os-entropy")]
 impl<K: KeyShelf> StepKeys for SecretSteps<K> {
     fn randomness(&self) -> Randomness {
         Randomness::Secret
