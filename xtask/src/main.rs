@@ -18,8 +18,9 @@ use anyhow::{Context, Result, bail};
 const HELP: &str = "\
 cargo xtask test [--long]        everything that must hold before a change is merged
                                  --long also runs the tests marked #[ignore]
-cargo xtask test --portable      instead: the tests of ledger, lm, privacy and secagg for aarch64 (NEON) under qemu
-                                 and for WebAssembly (simd128) under Node
+cargo xtask test --portable      instead: the tests of device, ledger, lm, privacy and secagg for aarch64 (NEON) under
+                                 qemu and for WebAssembly (simd128) under Node, all but the longest; a short part of
+                                 them runs with every test
 cargo xtask mutants [NAME ...]   plants known bugs in a copy of the tree, all of them or these, one at a time, and says
                                  which no test notices; --list says what there is, --json prints for programs
 cargo xtask fuzz [TARGET]        feeds made-up messages to every decoder of secure aggregation, or to one target,

@@ -5,9 +5,10 @@
 //! | `aarch64-unknown-linux-gnu` | NEON    | `qemu-aarch64`                       |
 //! | `wasm32-wasip1`             | simd128 | Node, by `wasi.mjs` beside this file |
 //!
-//! The builds have their own folder, `target/portable`, and the profile `ci`.
+//! The builds have the profile `ci` and lie in `target` beside this machine's, with which they share what runs while building.
+//! What is short of it, [`Part::short`], is a step of every `cargo xtask test`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -16,78 +17,128 @@ use crate::packages::{self, Needed};
 use crate::root;
 use crate::test::{Step, Work, cargo};
 
-/// The crates that are tested.
-const CRATES: [&str; 4] = ["ledger", "lm", "privacy", "secagg"];
+/// A browser, where there is no operating system.
+const BARE: &str = "wasm32-unknown-unknown";
 
-/// `cc` links what runs while building; the rest compiles for the other machines and stands in for them.
-const NEEDED: &[Needed] = &[
-    Needed::command("cc", &["gcc", "libc6-dev"]),
-    Needed::command("aarch64-linux-gnu-gcc", &["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"]),
-    Needed::command("qemu-aarch64", &["qemu-user"]),
-    Needed::command("node", &["nodejs"]),
-];
+/// The crates that are tested: those that `docs/ARCHITECTURE.md` says build for wasm.
+const CRATES: [&str; 5] = ["device", "ledger", "lm", "privacy", "secagg"];
 
 /// A machine that is not this one.
 struct Target {
     triple: &'static str,
+    /// What its vectors are called; the name of a step.
+    vectors: &'static str,
     rustflags: &'static str,
+    /// What compiles for it and stands in for it.
+    needed: &'static [Needed],
     /// What a test binary is given to, in the folder of its crate.
     runner: &'static [&'static str],
-    /// Files of tests that take a minute or more there.
+    /// Files of tests that take a minute or more there, or that cannot run there.
     left_out: &'static [&'static str],
 }
 
-/// The emulator is slow, so tests of the accountants, which use no vectors of ours, are left out, and so are most whole rounds
-/// of secure aggregation: a golden transcript has them all.
+/// The emulator is slow, so the longest tests of the accountants and of secure aggregation are left out, which use no vectors
+/// of ours: a golden transcript has whole rounds. `guard_crash` and `guard_file` start this very test as another process, which
+/// an emulator of one process cannot.
 const NEON: Target = Target {
     triple: "aarch64-unknown-linux-gnu",
+    vectors: "neon",
     rustflags: "-C linker=aarch64-linux-gnu-gcc",
+    needed: &[
+        Needed::command("aarch64-linux-gnu-gcc", &["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"]),
+        Needed::command("qemu-aarch64", &["qemu-user"]),
+    ],
     runner: &["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"],
     left_out: &[
-        "client",
         "collusion",
         "contract",
         "decoders",
         "factorization",
-        "fuzz",
-        "network",
+        "guard_crash",
+        "guard_file",
         "properties",
         "scale",
-        "server",
-        "shares",
-        "signing",
         "sum",
         "tight",
+        "traffic",
     ],
 };
 
-/// Node warns that its WASI is experimental; its fast calls into WASI crash it (nodejs/node#46777).
+/// `collusion` takes minutes, and `scale` is many threads, of which there are none. Node warns that its WASI is experimental;
+/// its fast calls into WASI crash it (nodejs/node#46777).
 const SIMD128: Target = Target {
     triple: "wasm32-wasip1",
+    vectors: "simd128",
     rustflags: "-C target-feature=+simd128",
+    needed: &[Needed::command("node", &["nodejs"])],
     runner: &["node", "--no-warnings", "--no-turbo-fast-api-calls", "../../xtask/src/wasi.mjs"],
-    left_out: &["client", "collusion", "decoders", "fuzz", "network", "scale", "server", "shares", "signing", "sum"],
+    left_out: &["collusion", "scale"],
 };
+
+/// Unit tests that try every lie of a server, and every arc of a ring: minutes there, and none of it is arithmetic.
+const SKIPPED: [&str; 2] = ["client::lies", "client::splits"];
+
+/// Which tests.
+struct Part {
+    crates: &'static [&'static str],
+    /// Files of tests.
+    files: Vec<String>,
+    /// Whether unit tests too.
+    unit_tests: bool,
+}
+
+impl Part {
+    /// All that runs on a target.
+    fn all(target: &Target) -> Result<Self> {
+        Ok(Self { crates: &CRATES, files: test_files(&root(), target.left_out)?, unit_tests: true })
+    }
+
+    /// What fits into every `cargo xtask test`, its build included: the kernels against the slow model and against PyTorch on
+    /// both; in WebAssembly also local training, one user's part of a round, and whole rounds of secure aggregation.
+    fn short(target: &Target) -> Self {
+        let (crates, files): (&[&str], &[&str]) = match target.triple == NEON.triple {
+            true => (&["lm"], &["fast", "pytorch"]),
+            false => (&["device", "lm", "secagg"], &["fast", "local", "part", "pytorch", "transcript"]),
+        };
+        Self { crates, files: files.iter().map(ToString::to_string).collect(), unit_tests: false }
+    }
+}
 
 pub(crate) fn steps() -> Vec<Step> {
     vec![
-        Step { name: "packages", work: Work::Call(|| packages::install_missing(NEEDED)) },
+        Step { name: "packages", work: Work::Call(install_packages) },
         Step { name: "targets", work: Work::Call(add_targets) },
-        Step { name: "neon", work: Work::Call(|| test_on(&NEON)) },
-        Step { name: "simd128", work: Work::Call(|| test_on(&SIMD128)) },
+        Step { name: "browser", work: Work::Call(|| for_browsers("build")) },
+        Step { name: NEON.vectors, work: Work::Call(|| test_on(&NEON, &Part::all(&NEON)?)) },
+        Step { name: SIMD128.vectors, work: Work::Call(|| test_on(&SIMD128, &Part::all(&SIMD128)?)) },
     ]
 }
 
-/// Makes sure that the toolchain has the standard library of both targets.
-fn add_targets() -> Result<()> {
-    for Target { triple, .. } in [NEON, SIMD128] {
-        if has_target(triple) {
-            println!("all there: {triple}");
-            continue;
+/// `cc` links what runs while building; the rest is the targets' own.
+fn install_packages() -> Result<()> {
+    packages::install_missing(&[Needed::command("cc", &["gcc", "libc6-dev"])])?;
+    [NEON, SIMD128].iter().try_for_each(|target| packages::install_missing(target.needed))
+}
+
+/// The short part, on each target whose tools and standard library are there or can be brought. Where they cannot, that is
+/// said, and is no failure; where they are there, a test that fails is one.
+pub(crate) fn test_short() -> Result<()> {
+    for target in [NEON, SIMD128] {
+        if let Err(missing) = packages::install_missing(target.needed) {
+            println!("not tested for {}: {missing:#}", target.triple);
+        } else if !has_or_gets(target.triple) {
+            println!("not tested: the toolchain lacks {}, and rustup did not bring it", target.triple);
+        } else {
+            test_on(&target, &Part::short(&target))?;
         }
-        println!("missing: {triple}; running rustup target add {triple}");
-        let added = Command::new("rustup").args(["target", "add", triple]).status().is_ok_and(|s| s.success());
-        if !added {
+    }
+    Ok(())
+}
+
+/// Makes sure that the toolchain has the standard library of every target.
+fn add_targets() -> Result<()> {
+    for triple in [NEON.triple, SIMD128.triple, BARE] {
+        if !has_or_gets(triple) {
             bail!(
                 "the toolchain lacks the target {triple}, and `rustup target add {triple}` did not bring it: \
                  it needs rustup and the network, or a mirror named in RUSTUP_DIST_SERVER"
@@ -97,22 +148,42 @@ fn add_targets() -> Result<()> {
     Ok(())
 }
 
-/// What a browser runs must build without an operating system, and so without what draws randomness from one. Where there is
-/// no rustup to bring the target, that is said, and is no failure.
+fn has_or_gets(triple: &str) -> bool {
+    if has_target(triple) {
+        println!("all there: {triple}");
+        return true;
+    }
+    println!("missing: {triple}; running rustup target add {triple}");
+    Command::new("rustup").args(["target", "add", triple]).status().is_ok_and(|s| s.success())
+}
+
+/// What a browser runs must build without an operating system, and so without what draws randomness from one. With every test
+/// it is checked, which is everything but making code; `--portable` builds it. Where there is no rustup to bring the target,
+/// that is said, and is no failure.
 pub(crate) fn check_for_browsers() -> Result<()> {
-    const BARE: &str = "wasm32-unknown-unknown";
-    let add = || Command::new("rustup").args(["target", "add", BARE]).status().is_ok_and(|s| s.success());
-    if !has_target(BARE) && !add() {
-        println!("not checked: the toolchain lacks {BARE}, and `rustup target add {BARE}` did not bring it");
+    if !has_or_gets(BARE) {
+        println!("not checked: the toolchain lacks {BARE}, and rustup did not bring it");
         return Ok(());
     }
-    let args =
-        ["check", "--locked", "--profile", "ci", "-p", "keyhush-secagg", "--no-default-features", "--target", BARE];
-    let status = cargo().args(args).status().context("cannot start cargo")?;
+    for_browsers("check")
+}
+
+/// `cargo check` or `cargo build` of the crates, as libraries and without features.
+fn for_browsers(verb: &'static str) -> Result<()> {
+    let mut arguments: Vec<String> =
+        [verb, "--locked", "--profile", "ci", "--lib", "--no-default-features", "--target", BARE]
+            .map(str::to_owned)
+            .into();
+    arguments.extend(packages_of(&CRATES));
+    let status = cargo().args(&arguments).status().context("cannot start cargo")?;
     if !status.success() {
-        bail!("cargo {}: {status}", args.join(" "));
+        bail!("cargo {}: {status}", arguments.join(" "));
     }
     Ok(())
+}
+
+fn packages_of(crates: &[&str]) -> impl Iterator<Item = String> {
+    crates.iter().map(|member| format!("--package=keyhush-{member}"))
 }
 
 fn has_target(triple: &str) -> bool {
@@ -121,10 +192,9 @@ fn has_target(triple: &str) -> bool {
     out.is_ok_and(|out| Path::new(String::from_utf8_lossy(&out.stdout).trim()).is_dir())
 }
 
-fn test_on(target: &Target) -> Result<()> {
-    let tests = test_files(&root(), target.left_out)?;
+fn test_on(target: &Target, part: &Part) -> Result<()> {
     let mut command = cargo();
-    command.args(arguments(target, &tests, &folder()));
+    command.args(arguments(target, part));
     // Flags of the person's own would take the place of these, and the vectors with them.
     command.env("RUSTFLAGS", target.rustflags).env_remove("CARGO_ENCODED_RUSTFLAGS");
     let status = command.status().context("cannot start cargo")?;
@@ -132,11 +202,6 @@ fn test_on(target: &Target) -> Result<()> {
         bail!("cargo test --target {}: {status}", target.triple);
     }
     Ok(())
-}
-
-/// Where the builds go.
-fn folder() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from).join("portable")
 }
 
 /// The names of the crates' files of tests, but for some.
@@ -156,14 +221,15 @@ fn test_files(root: &Path, left_out: &[&str]) -> Result<Vec<String>> {
 }
 
 /// What cargo is told.
-fn arguments(target: &Target, tests: &[String], folder: &Path) -> Vec<String> {
+fn arguments(target: &Target, part: &Part) -> Vec<String> {
     let mut arguments: Vec<String> =
         ["test", "--profile", "ci", "--locked", "--no-fail-fast", "--target", target.triple].map(str::to_owned).into();
-    arguments.extend(["--target-dir".to_owned(), folder.display().to_string()]);
     arguments.extend(["--config".to_owned(), format!("target.{}.runner={:?}", target.triple, target.runner)]);
-    arguments.extend(CRATES.map(|member| format!("--package=keyhush-{member}")));
-    arguments.push("--lib".to_owned());
-    arguments.extend(tests.iter().map(|name| format!("--test={name}")));
+    arguments.extend(packages_of(part.crates));
+    arguments.extend(part.unit_tests.then(|| "--lib".to_owned()));
+    arguments.extend(part.files.iter().map(|name| format!("--test={name}")));
+    arguments.push("--".to_owned());
+    arguments.extend(SKIPPED.map(|name| format!("--skip={name}")));
     arguments
 }
 
@@ -185,15 +251,24 @@ mod tests {
     }
 
     #[test]
+    fn what_runs_with_every_test_is_a_part_of_the_whole() {
+        for target in [NEON, SIMD128] {
+            let (all, short) = (Part::all(&target).unwrap(), Part::short(&target));
+            assert!(short.crates.iter().all(|member| all.crates.contains(member)));
+            assert!(short.files.iter().all(|file| all.files.contains(file)), "{:?}", short.files);
+        }
+    }
+
+    #[test]
     fn cargo_is_told_target_runner_and_tests() {
-        let tests = ["fast".to_owned()];
-        let line = |target| arguments(target, &tests, Path::new("out")).join(" ");
+        let part = Part { crates: &["lm", "secagg"], files: vec!["fast".to_owned()], unit_tests: true };
+        let line = |target| arguments(target, &part).join(" ");
         assert_eq!(
             line(&SIMD128),
-            "test --profile ci --locked --no-fail-fast --target wasm32-wasip1 --target-dir out --config \
+            "test --profile ci --locked --no-fail-fast --target wasm32-wasip1 --config \
              target.wasm32-wasip1.runner=[\"node\", \"--no-warnings\", \"--no-turbo-fast-api-calls\", \
-             \"../../xtask/src/wasi.mjs\"] --package=keyhush-ledger --package=keyhush-lm \
-             --package=keyhush-privacy --package=keyhush-secagg --lib --test=fast"
+             \"../../xtask/src/wasi.mjs\"] --package=keyhush-lm --package=keyhush-secagg --lib --test=fast -- \
+             --skip=client::lies --skip=client::splits"
         );
         assert!(line(&NEON).contains("runner=[\"qemu-aarch64\", \"-L\", \"/usr/aarch64-linux-gnu\"]"));
     }

@@ -99,6 +99,7 @@ fn steps_with(long: bool, nextest: bool) -> Vec<Step> {
         },
         cargo("doctests", &[&["test", "--doc"], &CI]),
         Step { name: "browser", work: Work::Call(portable::check_for_browsers) },
+        Step { name: "portable", work: Work::Call(portable::test_short) },
     ]
 }
 

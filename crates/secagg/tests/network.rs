@@ -99,6 +99,7 @@ fn finish(server: CollectMasked, mut devices: Devices) -> Vec<u32> {
 }
 
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "there are no temporary files")]
 fn pieces_of_any_size_make_the_same_sum() {
     for size in [1, 7, 38, 39, 40, 1000, 1 << 20] {
         let (mut server, devices, inputs) = masked(seven(), 1);
@@ -120,6 +121,7 @@ fn pieces_of_any_size_make_the_same_sum() {
 
 /// Inputs that begin together and end in any order, added on different threads into sums of their own.
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "there are no temporary files")]
 fn many_uploads_at_once_are_one_vector_a_thread() {
     let (mut server, devices, inputs) = masked(seven(), 2);
     let mut uploads: Vec<_> = inputs.keys().rev().map(|id| (*id, server.upload(*id).unwrap(), File::new())).collect();
