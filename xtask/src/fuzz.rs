@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::packages::{self, Needed};
 use crate::root;
-use crate::test::cargo;
+use crate::step::cargo;
 
 /// What `cargo fuzz` passes as well: counters at every edge, where they are, and what is compared with what.
 const RUSTFLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \

@@ -8,6 +8,7 @@ mod mutants;
 mod packages;
 mod portable;
 mod slowest;
+mod step;
 mod test;
 
 use std::path::PathBuf;

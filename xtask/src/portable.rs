@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::packages::{self, Needed};
 use crate::root;
-use crate::test::{Step, Work, cargo};
+use crate::step::{Step, Work, cargo};
 
 /// A browser, where there is no operating system.
 const BARE: &str = "wasm32-unknown-unknown";

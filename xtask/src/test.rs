@@ -5,15 +5,15 @@
 //! so cargo finds all of it fresh and compiles nothing again. Benches are built here and never run. The slowest tests are named
 //! at the end.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
 use crate::packages::{self, Needed, What};
 use crate::portable;
-use crate::root;
 use crate::slowest;
+use crate::step::{Step, Work, cargo};
 
 /// `cc` links every binary; `git` lists the files that the tidy test reads; `strace` kills the process that writes a
 /// ledger at each of its syncs. `mpicc` and libclang build the MPI fleet, `mpirun` runs it.
@@ -28,21 +28,6 @@ const NEEDED: &[Needed] = &[
 
 /// The features that are off by default: what is tested has them all.
 const FEATURES: &str = "--features=keyhush/mpi,keyhush/insecure,keyhush-device/files";
-
-/// One thing to do, under one heading.
-pub(crate) struct Step {
-    pub(crate) name: &'static str,
-    pub(crate) work: Work,
-}
-
-pub(crate) enum Work {
-    /// A function of this program.
-    Call(fn() -> Result<()>),
-    /// `cargo` with these arguments and, if any, one more variable in its environment.
-    Cargo { args: Vec<&'static str>, env: Option<(&'static str, &'static str)> },
-    /// `cargo nextest` with these arguments; the slowest tests are shown at the end.
-    Nextest { args: Vec<&'static str> },
-}
 
 /// Runs all steps in order and stops at the first that fails; the table of seconds comes in either case.
 pub(crate) fn run(steps: Vec<Step>) -> Result<()> {
@@ -144,13 +129,6 @@ fn components() -> Result<()> {
 
 pub(crate) fn has_subcommand(name: &str) -> bool {
     cargo().args([name, "--version"]).output().is_ok_and(|out| out.status.success())
-}
-
-/// The cargo that started this program.
-pub(crate) fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(root());
-    command
 }
 
 fn heading(step: &Step) -> String {

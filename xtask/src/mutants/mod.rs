@@ -19,10 +19,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 use self::catalogue::{Bug, Target};
-use crate::{
-    root,
-    test::{cargo, has_subcommand},
-};
+use crate::{root, step::cargo, test::has_subcommand};
 
 /// The variable that switches a bug on: its name.
 const SWITCH: &str = "KEYHUSH_MUTANT";
