@@ -14,10 +14,10 @@ use std::{
 use corpus::store::StoreError;
 use device::{learner::examples::Examples, round::Task};
 use federated::{
-    contract::{self, Trial},
+    contract::{self, Trial, TrialPopulation},
     engine::{Engine, EngineError, Summed, Users, threads::Threads},
     fleet::simulated::users_key,
-    population::{Population, SyntheticPopulation},
+    population::Population,
 };
 use keyhush_cluster::{Facts, MpiEngine, Ranks};
 use lm::kernels::KernelPath;
@@ -148,7 +148,7 @@ enum Fault {
 }
 
 struct Faulty<'a> {
-    crowd: SyntheticPopulation<'a>,
+    crowd: TrialPopulation<'a>,
     fault: Option<Fault>,
 }
 

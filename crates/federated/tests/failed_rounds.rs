@@ -27,7 +27,7 @@ use keyhush_federated::{
     },
     run::{Kept, Run, RunError, end_without_model},
 };
-use ledger::{Basis, FailureReason};
+use ledger::{Basis, Failure, FailureReason};
 use secagg::server::RoundFailure;
 use serde_json::Value;
 use workshop::{ARRIVAL, ledger, means, nothing_of, plan, rest, some, step, whole, with};
@@ -503,6 +503,21 @@ fn p24_a_damaged_note_of_an_attempt_stops_a_run() {
     assert!(error.contains("ledger.jsonl.attempt is damaged") && error.contains("--without-model"), "{error}");
     end_without_model(&RunFolder::at(&path)).unwrap();
     assert!(ledger(&path).is_closed() && !path.join("secret/ledger.jsonl.attempt").exists());
+}
+
+/// A run that is ended without its model has no fleet to ask: the attempt that was interrupted is recorded all the same.
+#[test]
+fn p24_an_interrupted_attempt_is_recorded_also_without_a_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    some(&path, &SECURE, 2, &mut Scripted::default());
+    let (mut open, _) = RunFolder::at(&path).place().open(&[]).unwrap();
+    assert_eq!(open.begin_attempt("model", 2, 40).unwrap(), 0);
+    drop(open);
+    end_without_model(&RunFolder::at(&path)).unwrap();
+    let (ledger, failure) = (ledger(&path), Failure { attempt: 0, reason: FailureReason::Interrupted });
+    assert_eq!(ledger.failures("model", 2), [failure]);
+    assert!(ledger.is_closed() && ledger.failures("model", 1).is_empty());
 }
 
 /// Rule P6: where failed attempts have used up what users may give, the run stops before it breaks a limit.

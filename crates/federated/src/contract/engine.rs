@@ -8,7 +8,10 @@ use std::{
     },
 };
 
-use corpus::synth::{Crowd, Dialect, SynthPlan};
+use corpus::{
+    store::StoreError,
+    synth::{Crowd, Dialect, SynthPlan},
+};
 use device::{
     learner::{Learner, examples::Examples, language::LanguageLearner},
     local::{Algorithm, LocalPlan},
@@ -110,9 +113,9 @@ impl Trial {
 
     /// Whose data.
     #[must_use]
-    pub fn population(&self) -> SyntheticPopulation<'_> {
+    pub fn population(&self) -> TrialPopulation<'_> {
         let crowd = Crowd::new(SynthPlan::new(3, CROWD, Dialect::Informal)).unwrap();
-        SyntheticPopulation::new(crowd, Tokenizer::words(), &self.vocabulary, &self.learner)
+        TrialPopulation(SyntheticPopulation::new(crowd, Tokenizer::words(), &self.vocabulary, &self.learner))
     }
 
     /// The parameters of a round, which are others in each.
@@ -128,6 +131,19 @@ impl Trial {
             weight: true,
             ..VectorPlan::of_update(self.learner.layout().len(), 16)
         }
+    }
+}
+
+/// A crowd in which whoever is beyond its end cannot be read.
+pub struct TrialPopulation<'a>(SyntheticPopulation<'a>);
+
+impl Population for TrialPopulation<'_> {
+    fn users(&self) -> u64 {
+        CROWD
+    }
+
+    fn read(&self, user: u64, examples: &mut Examples) -> Result<(), StoreError> {
+        if user < CROWD { self.0.read(user, examples) } else { Err(StoreError::NoUser { index: user, users: CROWD }) }
     }
 }
 

@@ -12,7 +12,7 @@ mod home;
 mod vault;
 
 pub use self::{
-    engine::{Trial, engine},
+    engine::{Trial, TrialPopulation, engine},
     fleet::fleet,
     home::home,
     vault::vault,

@@ -18,7 +18,7 @@ use crate::{
     ledger_file::{FileStore, Place},
     metrics::{DIAGNOSTICS_FILE, METRICS_FILE, TIMING_FILE},
     model_folder,
-    secrets::Secrets,
+    secrets::{Secrets, file::not_replaced},
 };
 
 /// The resolved settings.
@@ -168,6 +168,7 @@ impl Records for RunFolder {
     }
 
     fn create_store(&self) -> Result<FileStore, LedgerError> {
+        files::make_folder(&self.folder).map_err(not_replaced)?;
         FileStore::create(&self.place())
     }
 

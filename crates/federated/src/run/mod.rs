@@ -56,7 +56,8 @@ use crate::{
     secrets::Secrets,
 };
 use ledger::{
-    Attempt, Ended, Head, Import, Ledger, LedgerStore, PseudonymKey, Publication, Unit, statement::Statement,
+    Attempt, Ended, Head, Import, Ledger, LedgerError, LedgerStore, PseudonymKey, Publication, Unit,
+    statement::Statement,
 };
 use lm::metrics::Targets;
 use privacy::{
@@ -168,7 +169,11 @@ pub fn end_without_model(home: &(impl Home + Records)) -> Result<Statement, RunE
     if !ledger.is_closed() {
         let because = secrets.closing_begun()?.unwrap_or(Ended::ByHand);
         let time = ledger_time(ledger.plan().randomness);
-        ledger.record_interrupted(time)?;
+        match ledger.record_interrupted(time) {
+            // Which one it was cannot be known any more, and the run ends all the same.
+            Err(LedgerError::AttemptDamaged { .. }) => {}
+            other => _ = other?,
+        }
         secrets.close_ledger(&mut ledger, because, time)?;
     }
     ending::write_statement(home, &ledger)
