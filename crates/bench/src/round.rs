@@ -9,7 +9,6 @@ use device::{
     local::LocalTrainer,
     round::{Task, Worker},
 };
-use federated::home::{Records, RunFolder};
 use federated::{
     cohort::Sampler,
     config::Document,
@@ -18,6 +17,7 @@ use federated::{
         Stop,
         simulated::{self, users_key},
     },
+    home::{Records, RunFolder},
     metrics::Timing,
     plan::Plan,
     run::{Opened, Run},

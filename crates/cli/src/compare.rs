@@ -1,6 +1,5 @@
 //! `keyhush compare`: runs over one another.
 
-use federated::home::RunFolder;
 use std::{
     io::Write,
     path::{Path, PathBuf},
@@ -9,6 +8,7 @@ use std::{
 use clap::Args;
 use durable::files;
 use federated::{
+    home::RunFolder,
     metrics::{METRICS_FILE, Metrics, Smoothed},
     price::Price,
     run, sweep,

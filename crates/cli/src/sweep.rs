@@ -1,6 +1,5 @@
 //! `keyhush sweep`: every combination of some settings, each with several seeds.
 
-use federated::home::{CONFIG_FILE, RunFolder};
 use std::{
     io::Write,
     path::{Path, PathBuf},
@@ -12,6 +11,7 @@ use durable::files;
 use federated::{
     config::{Config, DataKind},
     engine::Means,
+    home::{CONFIG_FILE, RunFolder},
     metrics::{Measures, Metrics, Smoothed},
     plan::Plan,
     run::{self, Ending, Opened},

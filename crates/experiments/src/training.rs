@@ -1,6 +1,5 @@
 //! Experiments that train: every variant with every seed, each a run of `keyhush train` that is gone on with where it stopped.
 
-use federated::home::MODEL_FOLDER;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -10,6 +9,7 @@ use durable::files;
 use federated::{
     config::{Config, Document},
     engine::Means,
+    home::MODEL_FOLDER,
     metrics::Metric,
     model_folder,
     run::Opened,

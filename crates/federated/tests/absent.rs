@@ -4,7 +4,6 @@
 
 mod workshop;
 
-use keyhush_federated::home::{MODEL_FOLDER, RunFolder};
 use std::fs;
 
 use corpus::origin::Origin;
@@ -14,6 +13,7 @@ use keyhush_federated::{
         Engine, EngineError, Summed, Users, drawn,
         secure::{SecureTask, Secured},
     },
+    home::{MODEL_FOLDER, RunFolder},
     run::Run,
 };
 use privacy::stages::{Contribution, Update};

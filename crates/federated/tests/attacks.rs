@@ -3,7 +3,6 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
-use keyhush_federated::home::{LEDGER_FILE, Records, RunFolder};
 use std::{
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt},
@@ -11,11 +10,12 @@ use std::{
 };
 
 use device::round::Task;
-use keyhush_federated::ledger_file::Place;
 use keyhush_federated::{
     config::Document,
     engine::{self, Engine, EngineError, Means, Summed, Users},
     fleet::{Stop, simulated},
+    home::{LEDGER_FILE, Records, RunFolder},
+    ledger_file::Place,
     plan::Plan,
     run::{self, Kept, Opened, Over, Run, RunError, Step},
 };

@@ -4,11 +4,11 @@
 
 mod workshop;
 
-use keyhush_federated::home::{LEDGER_FILE, MODEL_FOLDER, STATEMENT_JSON};
 use std::fs;
 
 use corpus::origin::Origin;
 use keyhush_federated::{
+    home::{LEDGER_FILE, MODEL_FOLDER, STATEMENT_JSON},
     plan::BEFORE,
     run::{Opened, RunError},
 };

@@ -3,14 +3,14 @@
 
 mod workshop;
 
-use keyhush_federated::home::RunFolder;
 use std::{
     path::{Path, PathBuf},
     slice,
 };
 
 use keyhush_federated::{
-    run::{self, Opened, Run, RunError},
+    home::{RunFolder, STATEMENT_FILE, STATEMENT_JSON},
+    run::{self, Kept, Opened, Run, RunError},
     sweep::choice,
 };
 use ledger::ImportKind;
@@ -104,6 +104,11 @@ fn p22_a_run_of_a_sweep_cannot_be_taken_by_itself() {
         assert!(matches!(error, RunError::Undecided { .. }), "{error}");
         assert!(!ledger(path).is_closed(), "it is left as it was");
     }
+    for path in [&one, &other] {
+        assert!(!path.join(STATEMENT_FILE).exists() && !path.join(STATEMENT_JSON).exists());
+        let kept = Kept::read(&RunFolder::at(path)).unwrap();
+        assert!(kept.remark().contains("this run alone") && kept.sentence.contains("not decided"), "{}", kept.sentence);
+    }
     let card = std::fs::read_to_string(one.join("model/README.md")).unwrap();
     assert!(card.contains("not counted yet"), "{card}");
     let from = started_from(&one);
@@ -116,6 +121,8 @@ fn p22_a_run_of_a_sweep_cannot_be_taken_by_itself() {
                 && run::stated(&RunFolder::at(path)).is_some()
                 && ledger(path).is_closed()
         );
+        let kept = Kept::read(&RunFolder::at(path)).unwrap();
+        assert!(!kept.remark().contains("alone") && !kept.sentence.contains("alone"), "{}", kept.sentence);
         run::belongs_to_a_sweep(&RunFolder::at(path)).unwrap();
         assert!(!run::is_undecided(&RunFolder::at(path)).unwrap(), "what is decided stays decided");
     }

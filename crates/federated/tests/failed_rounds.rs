@@ -4,7 +4,6 @@
 
 mod workshop;
 
-use keyhush_federated::home::{RunFolder, STATEMENT_FILE};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -20,6 +19,7 @@ use keyhush_federated::{
         secure::{SecureError, SecureTask, Secured},
     },
     fleet::FleetError,
+    home::{RunFolder, STATEMENT_FILE},
     metrics::{METRICS_FILE, TIMING_FILE},
     round::{
         RoundError,

@@ -1,20 +1,20 @@
 //! Heads that lie beside a ledger: what a run leaves behind shows that its ledger was cut, its witness with it.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
-use keyhush_federated::home::{
-    LEDGER_FILE, Records, RunFolder,
-    heads::{self, HeadsError},
-};
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use keyhush_federated::ledger_file::Place;
 use keyhush_federated::{
     config::Document,
     engine::{self, Means},
     fleet::{Stop, simulated},
+    home::{
+        LEDGER_FILE, Records, RunFolder,
+        heads::{self, HeadsError},
+    },
+    ledger_file::Place,
     plan::Plan,
     run::{Opened, Run, RunError},
 };

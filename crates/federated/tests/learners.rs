@@ -4,7 +4,6 @@
 
 mod workshop;
 
-use keyhush_federated::home::{MODEL_FOLDER, STATEMENT_FILE};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -16,6 +15,7 @@ use corpus::{
 };
 use device::learner::examples::Examples;
 use keyhush_federated::{
+    home::{MODEL_FOLDER, STATEMENT_FILE},
     learners::{self, LEARNERS},
     metrics::METRICS_FILE,
     model_folder,

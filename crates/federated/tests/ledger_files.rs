@@ -385,3 +385,19 @@ fn p21_a_pending_vector_of_another_attempt_is_destroyed() {
         assert!(!run.beside(".released").join("9.bin").exists());
     }
 }
+
+/// A secret that was being replaced in a crash is one too, until the run is over.
+#[cfg(unix)]
+#[test]
+fn p20_what_a_crash_left_of_a_secret_is_destroyed_with_it() {
+    use std::os::unix::fs::OpenOptionsExt;
+    let run = Run::of(1);
+    let secrets = run.place().secrets();
+    drop(secrets.destroy_noise().unwrap());
+    assert!(!secrets.has_noise().unwrap());
+    let left = run.path().with_file_name("secret").join("ledger.jsonl.noise-link.new");
+    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&left).unwrap();
+    assert!(secrets.has_noise().unwrap(), "noise could be drawn again from it");
+    drop(secrets.destroy_noise().unwrap());
+    assert!(!secrets.has_noise().unwrap() && !left.exists());
+}

@@ -1,10 +1,8 @@
 //! Runs as folders: through every mechanism, killed anywhere and resumed, and what each leaves behind.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
-use keyhush_federated::home::{LEDGER_FILE, MODEL_FOLDER, Records, RunFolder};
 use std::{fs, path::Path};
 
-use keyhush_federated::ledger_file::Place;
 use keyhush_federated::{
     config::Document,
     engine::{self, Means},
@@ -12,6 +10,8 @@ use keyhush_federated::{
         Stop,
         simulated::{self, Simulated},
     },
+    home::{LEDGER_FILE, MODEL_FOLDER, Records, RunFolder},
+    ledger_file::Place,
     metrics::{DIAGNOSTICS_FILE, METRICS_FILE, Metrics, prediction::PERPLEXITY},
     model_folder,
     plan::Plan,

@@ -1,14 +1,14 @@
 //! Secure aggregation in a run: the same model, byte for byte, as the plain sum of the survivors; noise that devices add.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
-use keyhush_federated::home::{LEDGER_FILE, MODEL_FOLDER, Records, RunFolder};
 use std::{fs, path::Path};
 
-use keyhush_federated::ledger_file::Place;
 use keyhush_federated::{
     config::Document,
     engine::{self, Means},
     fleet::{Stop, simulated},
+    home::{LEDGER_FILE, MODEL_FOLDER, Records, RunFolder},
+    ledger_file::Place,
     metrics::METRICS_FILE,
     plan::Plan,
     run::{Ending, Opened, Run},

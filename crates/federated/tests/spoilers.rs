@@ -4,7 +4,6 @@
 
 mod workshop;
 
-use keyhush_federated::home::{RunFolder, STATEMENT_FILE};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -19,6 +18,7 @@ use keyhush_federated::{
         secure::{SecureError, SecureTask, Secured},
     },
     fleet::Stop,
+    home::{RunFolder, STATEMENT_FILE},
     plan::Plan,
     run::{Opened, Run, Step},
 };

@@ -4,7 +4,6 @@
 
 mod workshop;
 
-use keyhush_federated::home::RunFolder;
 use std::{
     collections::{BTreeMap, BTreeSet},
     process::Command,
@@ -16,6 +15,7 @@ use keyhush_federated::{
         Engine, EngineError, Summed, Users, drawn,
         secure::{SecureTask, Secured},
     },
+    home::RunFolder,
     run::Run,
 };
 use privacy::rng::{NoiseSource, Purpose, SimulationKey, StreamKey};

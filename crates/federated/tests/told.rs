@@ -3,7 +3,6 @@
 
 mod workshop;
 
-use keyhush_federated::home::RunFolder;
 use std::collections::BTreeMap;
 
 use device::round::Task;
@@ -12,6 +11,7 @@ use keyhush_federated::{
         Engine, EngineError, Summed, Users, drawn,
         secure::{SecureTask, Secured},
     },
+    home::RunFolder,
     run::Run,
 };
 use privacy::stages::{ClipBit, ClipRule, Clipping, Contribution, Sum, Update};

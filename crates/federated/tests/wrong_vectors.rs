@@ -4,12 +4,12 @@
 mod workshop;
 
 use device::round::Task;
-use keyhush_federated::home::RunFolder;
 use keyhush_federated::{
     engine::{
         Engine, EngineError, Summed, Users,
         secure::{SecureTask, Secured},
     },
+    home::RunFolder,
     run::Run,
 };
 use ledger::FailureReason;

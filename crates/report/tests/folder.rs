@@ -1,13 +1,13 @@
 //! Pages of real runs, from their folders alone: while they go on, when they are over, and when only files are left.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
-use federated::home::{MODEL_FOLDER, Records, RunFolder};
 use std::{fs, path::Path};
 
 use federated::{
     config::Document,
     engine::{self, Means},
     fleet::{Stop, simulated},
+    home::{MODEL_FOLDER, Records, RunFolder},
     metrics::{METRICS_FILE, TIMING_FILE},
     plan::Plan,
     run::{Opened, Run},

@@ -3,7 +3,6 @@
 mod ranks;
 mod watch;
 
-use federated::home::{Records, RunFolder, STATEMENT_FILE};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -11,6 +10,7 @@ use federated::{
     config::{AggregationKind, Config, Document, FIRST_RUN},
     engine::{self, Engine, EngineError, Means},
     fleet::{Fleet, simulated},
+    home::{Records, RunFolder, STATEMENT_FILE},
     metrics::Metrics,
     plan::Plan,
     round::Done,

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::ledger_file::Place;
 use corpus::{
     store::{Part, Split, Store},
     synth::{Crowd, Dialect, SynthPlan},
@@ -23,6 +22,7 @@ use crate::{
     evaluate::HeldOut,
     home::{Home, LEDGER_FILE, MODEL_FOLDER, RunFolder, heads},
     learners::{self, Made},
+    ledger_file::Place,
     model_folder,
     plan::{Plan, Setting},
     population::{EachPost, Population, StoredPopulation, SyntheticPopulation},

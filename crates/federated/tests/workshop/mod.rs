@@ -3,7 +3,6 @@
 #![allow(dead_code, reason = "not every test uses all of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-use keyhush_federated::home::{LEDGER_FILE, Records, RunFolder};
 use std::path::{Path, PathBuf};
 
 use corpus::{
@@ -11,7 +10,6 @@ use corpus::{
     store::{Meta, StoreWriter, UserRecord, UserTag},
 };
 use device::round::Task;
-use keyhush_federated::ledger_file::{FileStore, Place};
 use keyhush_federated::{
     config::{Config, Document},
     engine::{
@@ -22,6 +20,8 @@ use keyhush_federated::{
         Stop,
         simulated::{self, Simulated},
     },
+    home::{LEDGER_FILE, Records, RunFolder},
+    ledger_file::{FileStore, Place},
     plan::Plan,
     population::Population,
     run::{self, Ending, Opened, Run, RunError, Step},

@@ -6,12 +6,12 @@
 mod markdown;
 pub(crate) mod time;
 
-use federated::home::RunFolder;
 use std::path::Path;
 
 use askama::Template;
 use durable::files;
 use federated::{
+    home::RunFolder,
     metrics::{
         Measures, Metric, Metrics, Smoothed, Timing,
         curve::SMOOTHED_OVER,
