@@ -135,11 +135,11 @@ impl Story {
     }
 
     fn begin(&self, name: &str) -> Run<'_> {
-        Run::begin(RunFolder::at(&self.path(name)), &self.plan, &self.opened, means()).unwrap()
+        Run::begin(RunFolder::at(self.path(name)), &self.plan, &self.opened, means()).unwrap()
     }
 
     fn resume(&self, name: &str) -> Result<Run<'_>, RunError> {
-        Run::resume(RunFolder::at(&self.path(name)), &self.plan, &self.opened, means())
+        Run::resume(RunFolder::at(self.path(name)), &self.plan, &self.opened, means())
     }
 
     /// Users who are trained, and a book of them.
@@ -151,7 +151,7 @@ impl Story {
     /// One step of the run in a folder.
     fn step(&self, name: &str, run: &mut Run<'_>, engine: &mut Watching<'_>) -> Result<Step, RunError> {
         let population = self.opened.population(self.plan.ledger.unit).unwrap();
-        let place = RunFolder::at(&self.path(name)).secrets();
+        let place = RunFolder::at(self.path(name)).secrets();
         run.step(&mut simulated::of(&self.plan, population.as_ref(), Box::new(engine), place), &Stop::new())
     }
 
@@ -419,7 +419,7 @@ fn p21_a_run_goes_on_with_its_settings_or_not_at_all() {
     ] {
         let other = Story::new(&[set]);
         let error =
-            Run::resume(RunFolder::at(&story.path("run")), &other.plan, &other.opened, means()).map(drop).unwrap_err();
+            Run::resume(RunFolder::at(story.path("run")), &other.plan, &other.opened, means()).map(drop).unwrap_err();
         assert!(matches!(error, RunError::SettingsChanged { .. }), "{set}: {error}");
         assert!(error.to_string().contains(says), "{set}: {error}");
     }
@@ -487,7 +487,7 @@ fn p20_a_run_can_be_ended_with_its_ledger_alone() {
     drop(run);
     fs::remove_dir_all(story.path("run/checkpoints")).unwrap();
     fs::remove_file(story.path("run/config.toml")).unwrap();
-    let statement = run::end_without_model(&RunFolder::at(&story.path("run"))).unwrap();
+    let statement = run::end_without_model(&RunFolder::at(story.path("run"))).unwrap();
     assert_eq!(statement.ledger.closing.unwrap().because, Ended::ByHand);
     assert_eq!(files(&story.path("run/secret")), [story.secret("run", ".signing-key")]);
     assert!(story.path("run/statement.md").is_file());
@@ -520,11 +520,11 @@ fn p21_a_run_goes_on_from_where_it_started_or_not_at_all() {
     drop(run);
     copy(&models[1], &public);
     let opened = Opened::new(&story.plan.config).unwrap();
-    let error = Run::resume(RunFolder::at(&story.path("run")), &story.plan, &opened, means()).map(drop).unwrap_err();
+    let error = Run::resume(RunFolder::at(story.path("run")), &story.plan, &opened, means()).map(drop).unwrap_err();
     assert!(matches!(error, RunError::StartChanged), "{error}");
     copy(&models[0], &public);
     let opened = Opened::new(&story.plan.config).unwrap();
-    assert!(Run::resume(RunFolder::at(&story.path("run")), &story.plan, &opened, means()).is_ok());
+    assert!(Run::resume(RunFolder::at(story.path("run")), &story.plan, &opened, means()).is_ok());
     // A run that is not over cannot be started from: what it costs is not known.
     let open = Story::new(&[]);
     drop(open.begin("run"));

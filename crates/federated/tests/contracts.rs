@@ -358,7 +358,8 @@ fn a_checkpoint_that_was_changed_is_not_used() {
         assert!(refused(without.forged(false)).0, "without {key}");
     }
     // What is whole, and not of this run.
-    let changes: [(&str, fn(&mut Value)); 6] = [
+    type Change = fn(&mut Value);
+    let changes: [(&str, Change); 6] = [
         ("its ledger", |rest| rest["run"] = "00".repeat(32).into()),
         ("kernels", |rest| rest["kernels"] = "others".into()),
         ("its numbers", |rest| rest["round"] = 5.into()),

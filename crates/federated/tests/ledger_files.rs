@@ -393,11 +393,11 @@ fn p20_what_a_crash_left_of_a_secret_is_destroyed_with_it() {
     use std::os::unix::fs::OpenOptionsExt;
     let run = Run::of(1);
     let secrets = run.place().secrets();
-    drop(secrets.destroy_noise().unwrap());
+    let _gone = secrets.destroy_noise().unwrap();
     assert!(!secrets.has_noise().unwrap());
     let left = run.path().with_file_name("secret").join("ledger.jsonl.noise-link.new");
     fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&left).unwrap();
     assert!(secrets.has_noise().unwrap(), "noise could be drawn again from it");
-    drop(secrets.destroy_noise().unwrap());
+    let _gone = secrets.destroy_noise().unwrap();
     assert!(!secrets.has_noise().unwrap() && !left.exists());
 }
