@@ -347,8 +347,7 @@ fn p15_a_run_that_starts_from_another_counts_its_cost() {
     assert!((composed / second.metrics.price.epsilon.get() - 1.0).abs() < 1e-6, "the statement and the metrics agree");
     // Under another adjacency it does not compose (rule P2).
     let (tree, opened) = plan(&[&start[..], &ARRIVAL[..], &["privacy.mechanism=tree"]].concat());
-    let refused =
-        Run::begin(RunFolder::at(folder.path().join("c")), &tree, &opened, means(1)).map(|_| ()).unwrap_err();
+    let refused = Run::begin(RunFolder::at(folder.path().join("c")), &tree, &opened, means(1)).map(|_| ()).unwrap_err();
     assert!(refused.to_string().contains("add-or-remove"), "{refused}");
     // A model without a ledger is public, and somebody says why.
     let alone = folder.path().join("alone");
