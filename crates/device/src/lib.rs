@@ -10,8 +10,10 @@
 //! | [`local`] | what a user does with the model: FedAvg and FedSGD (McMahan et al. 2018)        |
 //! | [`round`] | one user's part of a round: train, weigh, clip, encode                         |
 //! | [`guard`] | what a device remembers so that it gives one input for a step, ever            |
+//! | [`protocol`] | how a device and a server speak                                             |
 
 pub mod guard;
 pub mod learner;
 pub mod local;
+pub mod protocol;
 pub mod round;

@@ -49,6 +49,7 @@ pub mod plan;
 pub mod population;
 pub mod price;
 pub mod propose;
+pub mod protocol;
 pub mod randomness;
 pub mod round;
 pub mod run;

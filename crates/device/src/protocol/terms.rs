@@ -1,0 +1,84 @@
+//! What a device is told of a task: once ([`TaskTerms`], a blob that never changes), and with each assignment ([`StepTerms`]).
+//!
+//! Both are JSON, checked by the types that they are read into. What a device must hold a server to stands here: the limits on
+//! participation, the goal, the noise, who adds up. A device refuses what is weaker than its own policy (`policy`).
+
+use lm::{model::config::ModelConfig, tokenizer::Rules};
+use privacy::{Participation, encoding::Encoding, stages::Clipping};
+use serde::{Deserialize, Serialize};
+
+use crate::local::LocalPlan;
+
+/// What holds for a whole task. The digest of its bytes is the task's, so a server that changes a word of it has another task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskTerms {
+    /// What people call it.
+    pub name: String,
+    /// Whose it is: the realm of the server, in hexadecimal digits, so that no other server can speak for it.
+    pub realm: String,
+    /// What is learned.
+    pub learner: LearnerTerms,
+    /// The words that text is read with, one a line, in the order of their ids.
+    pub vocabulary: String,
+    /// How text becomes words.
+    pub rules: Rules,
+    /// What a device does with the model.
+    pub local: LocalPlan,
+    /// A device with so many tokens has weight 1; all have it where nothing is said.
+    pub full_weight_tokens: Option<f64>,
+    /// The rounds that are planned.
+    pub rounds: u64,
+    /// How many reports a sum is of.
+    pub goal: u64,
+    /// How often a device takes part, and how far apart.
+    pub participation: Participation,
+    /// What is added to sums before anybody sees them.
+    pub privacy: PrivacyTerms,
+    /// Whether sums are made securely.
+    pub secure: bool,
+}
+
+/// What is learned, and with which model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum LearnerTerms {
+    /// A language model.
+    Language {
+        /// Its shape.
+        model: ModelConfig,
+    },
+    /// Tags of posts.
+    Tags {
+        /// The names of the tags.
+        labels: Vec<String>,
+    },
+}
+
+/// What is promised to users.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PrivacyTerms {
+    /// The mechanism in words.
+    pub mechanism: String,
+    /// The standard deviation of the noise over the sensitivity; none where no noise is added.
+    pub noise_multiplier: Option<f64>,
+    /// What the whole plan costs at most; none where there is no bound.
+    pub epsilon: Option<f64>,
+    /// At this delta.
+    pub delta: Option<f64>,
+    /// Whether somebody can draw the noise again: then there is no promise.
+    pub simulated: bool,
+}
+
+/// What holds in one step.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepTerms {
+    /// How updates are bounded.
+    pub clipping: Clipping,
+    /// How they become integers.
+    pub encoding: Encoding,
+    /// The step of local training.
+    pub learning_rate: f32,
+}

@@ -1,0 +1,157 @@
+//! What a coordinator must still know after a crash: who is enrolled, who took part in what, the attempt that is open.
+//!
+//! A coordinator decides, and a store keeps. Writes come in batches; a batch is one transaction, there whole or not at all, and durable
+//! when [`Store::commit`] returns. What would break an invariant is refused by the store too, whatever the coordinator thinks: a
+//! device joins one attempt of a step, a report is in a sum once.
+//!
+//! No update is ever kept. What is kept of a sum is sealed, under a key that is kept elsewhere and destroyed when the sum is released.
+
+mod memory;
+
+use device::{guard::TaskDigest, protocol::message::DeviceKey};
+use thiserror::Error;
+
+pub use self::memory::MemoryStore;
+
+/// One attempt of one task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttemptAt {
+    /// The task.
+    pub task: TaskDigest,
+    /// The round of the task: the steps of all its streams, counted through.
+    pub round: u64,
+    /// The attempt at it.
+    pub attempt: u32,
+}
+
+/// Where a device stands in a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Standing {
+    /// The round that was open when its key was enrolled; none where it was there before the task began (rule P18).
+    pub since: Option<u64>,
+    /// The last attempt that it was given; it gets no other of that round, whatever became of it (rules P18 and P24).
+    pub joined: Option<(u64, u32)>,
+    /// In how many rounds it took part, as far as anybody can know: counted when it is given the task, taken back when the
+    /// attempt is settled and nothing of it had arrived.
+    pub participations: u64,
+}
+
+/// An attempt that is not settled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenAttempt {
+    /// Which.
+    pub at: AttemptAt,
+    /// Who was given the task, in the order of their keys.
+    pub assigned: Vec<DeviceKey>,
+    /// Whose reports are in the sealed sum, in the order of their keys.
+    pub merged: Vec<DeviceKey>,
+    /// The sum of those reports, sealed; none before the first merge.
+    pub sealed: Option<Vec<u8>>,
+}
+
+/// One change. A batch of them is a transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Write {
+    /// A device is known from now on. Again changes nothing.
+    Enrol {
+        /// Its key.
+        device: DeviceKey,
+        /// Days since 1970.
+        day: u64,
+        /// The tasks that have begun, each with the round that is open: the key waits in them.
+        waits: Vec<(TaskDigest, u64)>,
+    },
+    /// An attempt begins. There is no other of its task, or it is this one already.
+    Open(AttemptAt),
+    /// Devices are about to be given the task. Each joins, and counts as taking part.
+    Assign {
+        /// In which attempt.
+        at: AttemptAt,
+        /// Who.
+        devices: Vec<DeviceKey>,
+    },
+    /// A sum takes the place of the one before it, with more reports in it.
+    Merge {
+        /// Of which attempt.
+        at: AttemptAt,
+        /// The sum of all reports so far, sealed.
+        sealed: Vec<u8>,
+        /// Whose reports are new in it.
+        reports: Vec<DeviceKey>,
+    },
+    /// What became of an attempt is in the ledger: what was kept of it goes.
+    Settle {
+        /// Which.
+        at: AttemptAt,
+        /// Who was given the task, and sent nothing at all: they did not take part. Their place in the round is used up.
+        absent: Vec<DeviceKey>,
+    },
+    /// Keeps bytes that never change, as they are sent.
+    KeepBlob {
+        /// SHA-256 of what they are when they are unpacked.
+        digest: [u8; 32],
+        /// gzip.
+        packed: Vec<u8>,
+    },
+    /// Nobody asks for these bytes any more. Where there are none, nothing changes.
+    DropBlob {
+        /// Which.
+        digest: [u8; 32],
+    },
+}
+
+/// Why a store does not do what it should.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum StoreError {
+    /// The batch would break an invariant; nothing of it was kept. A bug of the coordinator, or two of them.
+    #[error("refused, and nothing was kept: {0}")]
+    Refused(String),
+    /// It is not known what is durable: the server must stop, and begin again from what is there.
+    #[error("the store failed: {0}")]
+    Failed(String),
+}
+
+/// Keeps what a coordinator must not forget.
+pub trait Store: Send + Sync {
+    /// Which server this is: drawn once, when the store was made.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn realm(&self) -> Result<[u8; 32], StoreError>;
+
+    /// Whether a device is enrolled.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    fn is_enrolled(&self, device: &DeviceKey) -> Result<bool, StoreError>;
+
+    /// How many devices are enrolled.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    fn enrolled(&self) -> Result<u64, StoreError>;
+
+    /// Where a device stands in a task; the default where nothing is known.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    fn standing(&self, task: &TaskDigest, device: &DeviceKey) -> Result<Standing, StoreError>;
+
+    /// The attempt of a task that is not settled.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    fn open_attempt(&self, task: &TaskDigest) -> Result<Option<OpenAttempt>, StoreError>;
+
+    /// Bytes that never change, as they are sent (gzip).
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn blob(&self, digest: &[u8; 32]) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// One transaction: all of it or nothing, durable when this returns.
+    ///
+    /// # Errors
+    /// When an invariant would be broken, or it is not known whether it is durable.
+    fn commit(&self, batch: &[Write]) -> Result<(), StoreError>;
+}
