@@ -61,7 +61,7 @@ pub struct Sum {
     pub(super) values: Vec<i64>,
     pub(super) id: EncodingId,
     layout: Layout,
-    users: u64,
+    pub(super) users: u64,
     /// Whether any part of it came by [`Sum::assertion`].
     pub(super) asserted: bool,
 }
@@ -95,7 +95,7 @@ impl Sum {
         Ok(())
     }
 
-    fn admit(&mut self, id: EncodingId, users: u64) -> Result<(), EncodingError> {
+    pub(super) fn admit(&mut self, id: EncodingId, users: u64) -> Result<(), EncodingError> {
         if id != self.id {
             return Err(EncodingError::Mixed);
         }
@@ -139,7 +139,7 @@ impl Sum {
     }
 
     /// Refuses coordinates that are larger than the users could make them.
-    fn check_size(&self) -> Result<(), EncodingError> {
+    pub(super) fn check_size(&self) -> Result<(), EncodingError> {
         let mut start = 0;
         for segment in self.layout.segments() {
             let most = self.users * u64::from(segment.largest);

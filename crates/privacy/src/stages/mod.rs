@@ -107,7 +107,11 @@ mod encoded;
 mod published;
 mod quotient;
 mod residues;
+#[cfg(feature = "os-entropy")]
+mod sealed;
 
+#[cfg(feature = "os-entropy")]
+pub use self::sealed::SealingKey;
 pub use self::{
     clipped::{ClipBit, ClipRule, ClipRuleError, Clipped, Clipping, Contribution, LayerClip, Update, project},
     encoded::{Encoded, Sum},
