@@ -83,18 +83,26 @@ pub enum SecureError {
 }
 
 impl SecureError {
-    /// Why the attempt failed, where it is the protocol that failed: devices vanished, or did not keep to it. Anything else is an
-    /// error of the program or the machine. The reason names nobody, not even where the protocol does: that a secret was dealt
-    /// wrongly is said by those who hold its shares, and proves nothing of who lied.
+    /// Why the attempt failed, where it is the protocol that failed. Anything else is an error of the program or the machine.
     #[must_use]
     pub const fn failure(&self) -> Option<FailureReason> {
-        let Self::Failed(failure) = self else { return None };
-        match failure {
-            RoundFailure::Terms(_) | RoundFailure::NoRandomness(_) | RoundFailure::Unfinished => None,
-            RoundFailure::TooFew { .. } | RoundFailure::Parameters(_) => Some(FailureReason::BelowGoal),
-            RoundFailure::OutOfReach { .. } | RoundFailure::NotAgreed { .. } => Some(FailureReason::OutOfReach),
-            _ => Some(FailureReason::NotWhole),
+        match self {
+            Self::Failed(failure) => failure_reason(failure),
+            _ => None,
         }
+    }
+}
+
+/// Why an attempt failed, where it is the protocol that failed: devices vanished, or did not keep to it. The reason names nobody, not
+/// even where the protocol does: that a secret was dealt wrongly is said by those who hold its shares, and proves nothing of who
+/// lied.
+#[must_use]
+pub const fn failure_reason(failure: &RoundFailure) -> Option<FailureReason> {
+    match failure {
+        RoundFailure::Terms(_) | RoundFailure::NoRandomness(_) | RoundFailure::Unfinished => None,
+        RoundFailure::TooFew { .. } | RoundFailure::Parameters(_) => Some(FailureReason::BelowGoal),
+        RoundFailure::OutOfReach { .. } | RoundFailure::NotAgreed { .. } => Some(FailureReason::OutOfReach),
+        _ => Some(FailureReason::NotWhole),
     }
 }
 

@@ -3,8 +3,24 @@
 //! Inputs and the time go in, writes and answers come out, and no answer leaves before the writes that it speaks of are durable.
 //! The server puts the network around it, and the tests a simulated one.
 //!
-//! | module    | what it is                                                            |
-//! |-----------|-----------------------------------------------------------------------|
-//! | [`store`] | what must survive a crash: the contract, and one in memory             |
+//! | module            | what it is                                                        |
+//! |-------------------|-------------------------------------------------------------------|
+//! | [`coordinator`]   | what devices are told, for all tasks of a server                   |
+//! | [`desk`]          | one attempt while it is open: who was given it, whose reports are in |
+//! | [`secure`]        | secure aggregation in one attempt                                  |
+//! | [`limits`]        | how often a device may take part                                   |
+//! | [`over_selection`] | how many are asked so that enough report                          |
+//! | [`pace`]          | when devices are to come back                                      |
+//! | [`admission`]     | who may enrol                                                      |
+//! | [`ticket`]        | what binds messages to an attempt, and seals its sum               |
+//! | [`store`]         | what must survive a crash: the contract, and one in memory          |
 
+pub mod admission;
+pub mod coordinator;
+pub mod desk;
+pub mod limits;
+pub mod over_selection;
+pub mod pace;
+pub mod secure;
 pub mod store;
+pub mod ticket;

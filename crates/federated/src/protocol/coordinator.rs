@@ -1,0 +1,664 @@
+//! The coordinator: what it says to devices, for all tasks of a server, without IO.
+//!
+//! The driver gives it requests, reports and the time, and calls [`Coordinator::flush`]: what was decided is made durable in one
+//! transaction, and only then are there answers to send. A driver that gathers many requests before it flushes has one transaction
+//! for all of them. When the store fails, the coordinator is of no more use: another one begins from what is durable.
+//!
+//! A device that checks in waits in the lobby, as long as its patience goes and as there may be need of it; otherwise it is told when
+//! to come back ([`Pace`]). An attempt that is open ([`Desk`]) takes devices from there.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use device::{
+    guard::TaskDigest,
+    protocol::message::{
+        Answer, Assignment, CheckIn, DeviceKey, Later, Next, Reason, Received, Says, SecureMessage, Thanks, Ticket,
+        Wait, Wants,
+    },
+};
+use ledger::FailureReason;
+use privacy::stages::Encoded;
+use thiserror::Error;
+
+use super::{
+    admission::Admission,
+    desk::{Aggregation, Closed, Desk, DeskError, Opening, Progress, Taken},
+    limits::ParticipationLimits,
+    over_selection::OverSelection,
+    pace::Pace,
+    secure::Hears,
+    store::{AttemptAt, Store, StoreError, Write},
+};
+
+/// Who waits for an answer: a number of the driver's.
+pub type RequestId = u64;
+
+/// No answer is waited for longer than this, in milliseconds.
+const MOST_PATIENCE_MS: u64 = 30_000;
+/// A device that has nothing to wait for asks again after this, in milliseconds.
+const ASK_AGAIN_MS: u32 = 1_000;
+const MS_OF_DAY: u64 = 24 * 60 * 60 * 1000;
+
+/// Why a coordinator cannot go on.
+#[derive(Debug, Error)]
+pub enum CoordinatorError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// An attempt.
+    #[error(transparent)]
+    Desk(#[from] DeskError),
+    /// A task that is not there.
+    #[error("there is no such task here")]
+    NoTask,
+}
+
+/// What a report is.
+#[derive(Debug)]
+pub enum Report {
+    /// Integers whose bounds were checked.
+    Plain(Encoded),
+    /// A masked input of secure aggregation.
+    Masked(Vec<u8>),
+}
+
+/// What is expected of a report that is about to arrive.
+#[derive(Debug, Clone)]
+pub struct Expected {
+    /// Whose.
+    pub device: DeviceKey,
+    /// Its bytes.
+    pub bytes: usize,
+    /// How it is encoded; none where it is masked.
+    pub encoding: Option<privacy::encoding::Encoding>,
+}
+
+/// A task that is running.
+#[derive(Debug)]
+struct Running {
+    limits: ParticipationLimits,
+    goal: u64,
+    over: OverSelection,
+    desk: Option<Desk>,
+    /// The round that is open or comes next, once the first attempt has begun.
+    round: Option<u64>,
+    /// How long a round takes, in seconds.
+    round_s: f64,
+    paused: bool,
+}
+
+/// A device that could take part, and waits.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    device: DeviceKey,
+    until: u64,
+}
+
+/// What it says to devices.
+pub struct Coordinator {
+    store: Arc<dyn Store>,
+    admission: Box<dyn Admission>,
+    pace: Pace,
+    tasks: BTreeMap<TaskDigest, Running>,
+    /// Check-ins that wait, in the order in which they came.
+    lobby: BTreeMap<RequestId, Waiting>,
+    /// Which check-in of a device waits.
+    in_lobby: BTreeMap<DeviceKey, RequestId>,
+    /// Devices at work that wait for what comes next.
+    waiters: BTreeMap<DeviceKey, (RequestId, u64)>,
+    /// Whose ticket is of which task.
+    enrolling: BTreeSet<DeviceKey>,
+    enrolled: u64,
+    batch: Vec<Write>,
+    answers: Vec<(RequestId, Answer)>,
+    /// From which the spread of check-ins is drawn; nothing secret hangs on it.
+    draw: u64,
+}
+
+impl Coordinator {
+    /// A coordinator over a store. `seed` is where the spread of check-ins begins.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn new(
+        store: Arc<dyn Store>,
+        admission: Box<dyn Admission>,
+        pace: Pace,
+        seed: u64,
+    ) -> Result<Self, CoordinatorError> {
+        let enrolled = store.enrolled()?;
+        Ok(Self {
+            store,
+            admission,
+            pace,
+            tasks: BTreeMap::new(),
+            lobby: BTreeMap::new(),
+            in_lobby: BTreeMap::new(),
+            waiters: BTreeMap::new(),
+            enrolling: BTreeSet::new(),
+            enrolled,
+            batch: Vec::new(),
+            answers: Vec::new(),
+            draw: seed,
+        })
+    }
+
+    /// A task runs here from now on. `round` is where it stands, if it has begun: keys that come later wait.
+    pub fn add_task(&mut self, task: TaskDigest, limits: ParticipationLimits, goal: u64, round: Option<u64>) {
+        let (over, round_s) = (OverSelection::default(), 60.0);
+        self.tasks.insert(task, Running { limits, goal, over, desk: None, round, round_s, paused: false });
+    }
+
+    /// A task is no longer run here.
+    pub fn remove_task(&mut self, task: &TaskDigest) {
+        self.tasks.remove(task);
+    }
+
+    /// No device is given this task until it is resumed.
+    pub fn pause(&mut self, task: &TaskDigest, paused: bool) {
+        if let Some(running) = self.tasks.get_mut(task) {
+            running.paused = paused;
+        }
+    }
+
+    /// What was decided since the last time is made durable; what may be said now.
+    ///
+    /// # Errors
+    /// When it is not known to be durable: nothing may be said, and the coordinator is of no more use.
+    pub fn flush(&mut self) -> Result<Vec<(RequestId, Answer)>, CoordinatorError> {
+        if !self.batch.is_empty() {
+            self.store.commit(&self.batch)?;
+            self.batch.clear();
+        }
+        self.enrolled += self.enrolling.len() as u64;
+        self.enrolling.clear();
+        Ok(std::mem::take(&mut self.answers))
+    }
+
+    /// A device wants something. The signature was checked, and the clock.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn said(
+        &mut self,
+        request: RequestId,
+        device: DeviceKey,
+        wants: &Wants,
+        now: u64,
+    ) -> Result<(), CoordinatorError> {
+        match wants {
+            Wants::Enrol(enrol) => self.enrol(request, device, enrol, now),
+            Wants::CheckIn(check_in) => self.check_in(request, device, check_in, now),
+            Wants::Next(Next { ticket, patience_ms }) => {
+                let until = now + u64::from(*patience_ms).min(MOST_PATIENCE_MS);
+                self.next(request, device, ticket, until, now);
+                Ok(())
+            }
+            Wants::Secure(SecureMessage { ticket, message }) => {
+                self.secure_message(request, device, ticket, message, now);
+                self.advance(now)
+            }
+        }
+    }
+
+    fn enrol(
+        &mut self,
+        request: RequestId,
+        device: DeviceKey,
+        enrol: &device::protocol::message::Enrol,
+        now: u64,
+    ) -> Result<(), CoordinatorError> {
+        if !self.store.is_enrolled(&device)? && !self.enrolling.contains(&device) {
+            if let Err(why) = self.admission.admits(&device, enrol) {
+                self.refuse(request, Reason::NotAdmitted, why, now);
+                return Ok(());
+            }
+            let waits = self.tasks.iter().filter_map(|(task, running)| Some((*task, running.round?))).collect();
+            self.batch.push(Write::Enrol { device, day: now / MS_OF_DAY, waits });
+            self.enrolling.insert(device);
+        }
+        let after_s = self.comes_back_after();
+        self.answer(request, Says::Enrolled(device::protocol::message::Enrolled { after_s }));
+        Ok(())
+    }
+
+    fn check_in(
+        &mut self,
+        request: RequestId,
+        device: DeviceKey,
+        check_in: &CheckIn,
+        now: u64,
+    ) -> Result<(), CoordinatorError> {
+        if !self.store.is_enrolled(&device)? && !self.enrolling.contains(&device) {
+            self.refuse(request, Reason::Stranger, "the device is not enrolled here: enrol it", now);
+            return Ok(());
+        }
+        // What it was given and did not hear of, because the answer was lost, is said again.
+        if let Some(says) = self.again(&device, now) {
+            self.answer(request, says);
+            return Ok(());
+        }
+        if let Some(before) = self.in_lobby.remove(&device) {
+            self.lobby.remove(&before);
+            self.later(before);
+        }
+        if !self.may_be_needed(&device)? {
+            self.later(request);
+            return Ok(());
+        }
+        let until = now + u64::from(check_in.patience_ms).min(MOST_PATIENCE_MS);
+        self.lobby.insert(request, Waiting { device, until });
+        self.in_lobby.insert(device, request);
+        self.select(now)
+    }
+
+    /// The assignment that a device has and works on, unless something of its report has arrived.
+    fn again(&self, device: &DeviceKey, now: u64) -> Option<Says> {
+        let desks = self.tasks.values().filter_map(|running| running.desk.as_ref());
+        let desk = desks.into_iter().find(|desk| desk.of(device).is_some_and(|place| !place.touched))?;
+        let place = desk.of(device).filter(|_| !desk.is_over())?;
+        matches!(place.progress, Progress::Working { until } if now < until)
+            .then(|| assignment(desk, place.ticket, place.progress, now))
+            .flatten()
+    }
+
+    /// Whether a device could be given an attempt that is open, or that comes next, and there are not enough others.
+    fn may_be_needed(&self, device: &DeviceKey) -> Result<bool, CoordinatorError> {
+        let waiting = self.lobby.len() as u64;
+        for (task, running) in self.tasks.iter().filter(|(_, running)| !running.paused) {
+            let wanted = match &running.desk {
+                Some(desk) if !desk.is_over() => desk.wanted(&running.over),
+                _ => running.over.select(running.goal),
+            };
+            let next = match &running.desk {
+                Some(desk) if desk.is_over() => desk.opening.at.round + 1,
+                Some(desk) => desk.opening.at.round,
+                None => running.round.unwrap_or(0),
+            };
+            // More than are wanted wait, so that one who leaves does not hold up the others.
+            if waiting < wanted * 2 + 2 && running.limits.allow(&self.store.standing(task, device)?, next) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Devices of the lobby are given attempts that want them.
+    fn select(&mut self, now: u64) -> Result<(), CoordinatorError> {
+        let tasks: Vec<TaskDigest> = self.tasks.keys().copied().collect();
+        for task in tasks {
+            self.select_for(&task, now)?;
+        }
+        Ok(())
+    }
+
+    fn select_for(&mut self, task: &TaskDigest, now: u64) -> Result<(), CoordinatorError> {
+        let Some(running) = self.tasks.get_mut(task).filter(|running| !running.paused) else { return Ok(()) };
+        let Some(desk) = running.desk.as_mut().filter(|desk| !desk.is_over()) else { return Ok(()) };
+        let wanted = desk.wanted(&running.over);
+        if wanted == 0 {
+            return Ok(());
+        }
+        let mut chosen = Vec::new();
+        for (request, waiting) in &self.lobby {
+            if chosen.len() as u64 == wanted {
+                break;
+            }
+            let standing = self.store.standing(task, &waiting.device)?;
+            if desk.of(&waiting.device).is_none() && running.limits.allow(&standing, desk.opening.at.round) {
+                chosen.push((*request, waiting.device));
+            }
+        }
+        chosen.truncate(desk.selects(chosen.len() as u64, &running.over, now) as usize);
+        if chosen.is_empty() {
+            return Ok(());
+        }
+        let devices: Vec<DeviceKey> = chosen.iter().map(|(_, device)| *device).collect();
+        self.batch.push(desk.assign(&devices, now)?);
+        for (request, device) in chosen {
+            self.lobby.remove(&request);
+            self.in_lobby.remove(&device);
+            let place = desk.of(&device).ok_or(CoordinatorError::NoTask)?;
+            if let Some(says) = assignment(desk, place.ticket, place.progress, now) {
+                self.answers.push((request, Answer::new(says)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The attempt that a ticket is of, and whose it is.
+    fn by_ticket(&mut self, ticket: &[u8]) -> Option<(DeviceKey, &mut Running)> {
+        let ticket = Ticket(ticket.try_into().ok()?);
+        self.tasks.values_mut().find_map(|running| {
+            let device = running.desk.as_ref()?.device(&ticket)?;
+            Some((device, running))
+        })
+    }
+
+    /// A device asks how its part stands.
+    fn next(&mut self, request: RequestId, device: DeviceKey, ticket: &[u8], until: u64, now: u64) {
+        let says = match self.by_ticket(ticket) {
+            Some((of, running)) if of == device => standing_of(running, &device),
+            _ => PartStands::Closed,
+        };
+        match says {
+            PartStands::Now(says) => self.answer(request, says),
+            PartStands::Thanks(from) => {
+                let after_s = self.comes_back_after();
+                self.answer(request, Says::Thanks(Thanks { eligible_from_step: from, after_s }));
+            }
+            PartStands::Later => {
+                if let Some((before, _)) = self.waiters.insert(device, (request, until)) {
+                    self.answer(before, Says::Wait(Wait { after_ms: ASK_AGAIN_MS }));
+                }
+            }
+            PartStands::Late => {
+                self.refuse(request, Reason::Late, "the attempt needs no more reports, or the time is over", now)
+            }
+            PartStands::Closed => self.refuse(request, Reason::Closed, "there is no such attempt any more", now),
+        }
+    }
+
+    fn secure_message(&mut self, request: RequestId, device: DeviceKey, ticket: &[u8], message: &[u8], now: u64) {
+        let refused = match self.by_ticket(ticket) {
+            Some((of, running)) if of == device => match running.desk.as_mut().and_then(Desk::secure) {
+                Some(secure) => secure.receive(&device, message).err().map(|e| (Reason::Unexpected, e.to_string())),
+                None => Some((Reason::Closed, "the attempt is over".to_owned())),
+            },
+            _ => Some((Reason::Closed, "there is no such attempt any more".to_owned())),
+        };
+        match refused {
+            Some((reason, words)) => self.refuse(request, reason, words, now),
+            None => self.next(request, device, ticket, now + MOST_PATIENCE_MS, now),
+        }
+    }
+
+    /// A report is about to arrive: what is expected of it, or what its device is to hear instead.
+    ///
+    /// # Errors
+    /// The answer, where nothing is to be sent.
+    pub fn begins(&mut self, ticket: &Ticket, now: u64) -> Result<Expected, Answer> {
+        let refused = |reason, words: &str| Answer::refused(reason, words, now / 1000, 0);
+        let Some((device, running)) = self.by_ticket(&ticket.0) else {
+            return Err(refused(Reason::Closed, "there is no such attempt any more"));
+        };
+        let Some(desk) = running.desk.as_mut() else {
+            return Err(refused(Reason::Closed, "there is no such attempt any more"));
+        };
+        if let Some(Progress::Arrived | Progress::Merged) = desk.of(&device).map(|place| place.progress) {
+            return Err(Answer::new(Says::Wait(Wait { after_ms: 0 })));
+        }
+        if !desk.begins(&device, now) {
+            return Err(refused(Reason::Late, "the attempt needs no more reports, or the time is over"));
+        }
+        let (bytes, encoding) = match &desk.opening.aggregation {
+            Aggregation::Plain(encoding) => (Some(encoding.layout().len() * 4), Some(encoding.clone())),
+            Aggregation::Secure(secure) => (secure.input_bytes(&device), None),
+        };
+        let bytes = bytes.ok_or_else(|| refused(Reason::Unexpected, "no input is expected of this device now"))?;
+        Ok(Expected { device, bytes, encoding })
+    }
+
+    /// A whole report.
+    ///
+    /// # Errors
+    /// When the attempt cannot go on.
+    pub fn report(
+        &mut self,
+        request: RequestId,
+        ticket: &Ticket,
+        report: &Report,
+        now: u64,
+    ) -> Result<(), CoordinatorError> {
+        let Some((device, running)) = self.by_ticket(&ticket.0) else {
+            self.refuse(request, Reason::Closed, "there is no such attempt any more", now);
+            return Ok(());
+        };
+        let Some(desk) = running.desk.as_mut() else { return Ok(()) };
+        let refused = match report {
+            Report::Plain(encoded) => match desk.report(&device, encoded, now)? {
+                Taken::Added | Taken::Known => None,
+                Taken::Late => {
+                    Some((Reason::Late, "the attempt needs no more reports, or the time is over".to_owned()))
+                }
+            },
+            Report::Masked(bytes) => match desk.secure().map(|secure| secure.receive(&device, bytes)) {
+                Some(Ok(())) => None,
+                Some(Err(why)) => Some((Reason::Unexpected, why.to_string())),
+                None => Some((Reason::Late, "the attempt is over".to_owned())),
+            },
+        };
+        match refused {
+            Some((reason, words)) => self.refuse(request, reason, words, now),
+            None => self.answer(request, Says::Received(Received { offset: u64::MAX })),
+        }
+        self.advance(now)
+    }
+
+    /// Whoever waited for an answer has left.
+    pub fn gave_up(&mut self, request: RequestId) {
+        if let Some(waiting) = self.lobby.remove(&request) {
+            self.in_lobby.remove(&waiting.device);
+        }
+        self.waiters.retain(|_, (waits, _)| *waits != request);
+    }
+
+    /// Time passes.
+    ///
+    /// # Errors
+    /// When an attempt cannot go on.
+    pub fn tick(&mut self, now: u64) -> Result<(), CoordinatorError> {
+        self.advance(now)?;
+        self.select(now)?;
+        let impatient: Vec<RequestId> =
+            self.lobby.iter().filter(|(_, waiting)| now >= waiting.until).map(|(request, _)| *request).collect();
+        for request in impatient {
+            self.gave_up(request);
+            self.later(request);
+        }
+        let waited: Vec<(DeviceKey, RequestId)> =
+            self.waiters.iter().filter(|(_, (_, until))| now >= *until).map(|(d, (r, _))| (*d, *r)).collect();
+        for (device, request) in waited {
+            self.waiters.remove(&device);
+            self.answer(request, Says::Wait(Wait { after_ms: 0 }));
+        }
+        Ok(())
+    }
+
+    /// What follows from what has arrived: merges, phases of secure aggregation, thanks.
+    fn advance(&mut self, now: u64) -> Result<(), CoordinatorError> {
+        for running in self.tasks.values_mut() {
+            let Some(desk) = &mut running.desk else { continue };
+            desk.tick(now);
+            self.batch.extend(desk.merge(now)?);
+        }
+        self.tell_waiters();
+        Ok(())
+    }
+
+    /// Whoever waits and can be told something is.
+    fn tell_waiters(&mut self) {
+        let mut told = Vec::new();
+        for (device, (request, _)) in &self.waiters {
+            let of = |running: &&Running| running.desk.as_ref().is_some_and(|desk| desk.of(device).is_some());
+            let says = self.tasks.values().find(of).map_or(PartStands::Closed, |running| standing_of(running, device));
+            if !matches!(says, PartStands::Later) {
+                told.push((*device, *request, says));
+            }
+        }
+        for (device, request, says) in told {
+            self.waiters.remove(&device);
+            match says {
+                PartStands::Now(says) => self.answer(request, says),
+                PartStands::Thanks(from) => {
+                    let after_s = self.comes_back_after();
+                    self.answer(request, Says::Thanks(Thanks { eligible_from_step: from, after_s }));
+                }
+                PartStands::Late => self.refuse(request, Reason::Late, "the attempt needs no more reports", 0),
+                PartStands::Closed | PartStands::Later => {
+                    self.refuse(request, Reason::Closed, "the attempt is over", 0)
+                }
+            }
+        }
+    }
+
+    /// When [`Self::tick`] is to be called at the latest.
+    #[must_use]
+    pub fn wakes_at(&self, now: u64) -> u64 {
+        let desks = self.tasks.values().filter_map(|running| running.desk.as_ref()).map(|desk| desk.wakes_at(now));
+        let lobby = self.lobby.values().map(|waiting| waiting.until);
+        let waiters = self.waiters.values().map(|(_, until)| *until);
+        desks.chain(lobby).chain(waiters).min().unwrap_or(now + 1_000).max(now)
+    }
+
+    /// Opens an attempt. Where a crash interrupted it, it goes on from what was kept; what was kept of another one, whose end is in the
+    /// ledger, goes.
+    ///
+    /// # Errors
+    /// When what was kept does not open, or the store fails.
+    pub fn open(&mut self, opening: Opening, now: u64) -> Result<(), CoordinatorError> {
+        let at = opening.at;
+        let kept = self.store.open_attempt(&at.task)?;
+        if let Some(other) = kept.as_ref().filter(|kept| kept.at != at) {
+            self.batch.push(Write::Settle { at: other.at, absent: Vec::new() });
+        }
+        let kept = kept.filter(|kept| kept.at == at);
+        self.batch.push(Write::Open(at));
+        let desk = Desk::open(opening, kept, now)?;
+        let running = self.tasks.get_mut(&at.task).ok_or(CoordinatorError::NoTask)?;
+        running.round = Some(at.round);
+        running.desk = Some(desk);
+        self.select(now)
+    }
+
+    /// What became of the attempt of a task that is open, once. To be asked after a flush.
+    pub fn take_closed(&mut self, task: &TaskDigest) -> Option<Closed> {
+        self.tasks.get_mut(task)?.desk.as_mut()?.take_closed()
+    }
+
+    /// The attempt comes to nothing, by somebody's word.
+    pub fn fail(&mut self, task: &TaskDigest, reason: FailureReason) {
+        if let Some(desk) = self.tasks.get_mut(task).and_then(|running| running.desk.as_mut()) {
+            desk.fail(reason);
+        }
+    }
+
+    /// What became of an attempt is in the ledger: these took part in what was released; nobody where it failed.
+    ///
+    /// # Errors
+    /// When there is no such attempt.
+    pub fn settle(
+        &mut self,
+        at: &AttemptAt,
+        took_part: &BTreeSet<DeviceKey>,
+        now: u64,
+    ) -> Result<(), CoordinatorError> {
+        let running = self.tasks.get_mut(&at.task).ok_or(CoordinatorError::NoTask)?;
+        let Some(desk) = running.desk.take_if(|desk| desk.opening.at == *at) else { return Ok(()) };
+        self.batch.push(Write::Settle { at: *at, absent: desk.absent() });
+        let (reported, dropped) = desk.seen();
+        running.over.saw(reported, dropped);
+        running.round_s = 0.5 * running.round_s + 0.5 * (desk.open_for(now) as f64 / 1000.0);
+        running.round = Some(if took_part.is_empty() { at.round } else { at.round + 1 });
+        let from = running.limits.from(&super::store::Standing {
+            joined: Some((at.round, at.attempt)),
+            ..super::store::Standing::default()
+        });
+        for device in desk.assigned() {
+            let Some((request, _)) = self.waiters.remove(device) else { continue };
+            if took_part.contains(device) {
+                let after_s = self.comes_back_after();
+                self.answer(request, Says::Thanks(Thanks { eligible_from_step: from, after_s }));
+            } else {
+                self.refuse(request, Reason::Late, "the attempt is over", now);
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, request: RequestId, says: Says) {
+        self.answers.push((request, Answer::new(says)));
+    }
+
+    fn refuse(&mut self, request: RequestId, reason: Reason, words: impl Into<String>, now: u64) {
+        let after_s = self.comes_back_after();
+        self.answers.push((request, Answer::refused(reason, words, now / 1000, after_s)));
+    }
+
+    fn later(&mut self, request: RequestId) {
+        let after_s = self.comes_back_after();
+        self.answer(request, Says::Later(Later { after_s }));
+    }
+
+    /// When a device is to come back: drawn anew for each.
+    fn comes_back_after(&mut self) -> u64 {
+        let wanted = |running: &Running| running.over.select(running.goal) as f64 / running.round_s.max(1.0);
+        let per_second: f64 = self.tasks.values().filter(|running| !running.paused).map(wanted).sum();
+        // SplitMix64: even, and good enough to spread devices.
+        self.draw = self.draw.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.draw;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let drawn = ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
+        self.pace.after_s(self.enrolled + self.enrolling.len() as u64, per_second, drawn)
+    }
+}
+
+/// What a device that asks is to hear.
+enum PartStands {
+    Now(Says),
+    Thanks(u64),
+    Later,
+    Late,
+    Closed,
+}
+
+/// How the part of a device stands.
+fn standing_of(running: &Running, device: &DeviceKey) -> PartStands {
+    let Some(desk) = &running.desk else { return PartStands::Closed };
+    let Some(place) = desk.of(device) else { return PartStands::Closed };
+    let at = desk.opening.at;
+    if let Aggregation::Secure(secure) = &desk.opening.aggregation {
+        return match secure.next(device) {
+            Hears::Message(message) => {
+                PartStands::Now(Says::Secure(SecureMessage { ticket: place.ticket.0.to_vec(), message }))
+            }
+            Hears::Nothing => PartStands::Later,
+            Hears::NoMore if desk.is_over() => PartStands::Later,
+            Hears::NoMore => PartStands::Late,
+        };
+    }
+    match place.progress {
+        Progress::Merged => PartStands::Thanks(running.limits.from(&super::store::Standing {
+            joined: Some((at.round, at.attempt)),
+            ..super::store::Standing::default()
+        })),
+        Progress::Arrived => PartStands::Later,
+        Progress::Working { .. } if !desk.is_over() => PartStands::Now(Says::Received(Received { offset: 0 })),
+        Progress::Working { .. } | Progress::Expired => PartStands::Late,
+    }
+}
+
+/// What a device is told that is given the task.
+fn assignment(desk: &Desk, ticket: Ticket, progress: Progress, now: u64) -> Option<Says> {
+    let Progress::Working { until } = progress else { return None };
+    let opening = &desk.opening;
+    let offer = match &opening.aggregation {
+        Aggregation::Plain(_) => Vec::new(),
+        Aggregation::Secure(secure) => secure.offer()?.encode(),
+    };
+    Some(Says::Assignment(Assignment {
+        ticket: ticket.0.to_vec(),
+        task: Some(opening.task.clone()),
+        model: Some(opening.model.clone()),
+        step: opening.step,
+        attempt: opening.at.attempt,
+        terms: opening.terms.clone(),
+        tick_ms: opening.windows.tick_ms,
+        within_ms: until.saturating_sub(now),
+        offer,
+    }))
+}

@@ -1,0 +1,455 @@
+//! One attempt at a round of one task, while it is open: who was given it, whose reports are in, what is still wanted.
+//!
+//! ```text
+//! select -> devices work -> reports arrive -> merged (sealed, durable) -> the goal is reached: closed
+//! ```
+//!
+//! Devices are given the task as they are needed: at first as many as will do at the measured drop-out, later more where some have run
+//! out of time. Exactly the goal's reports are added; whoever comes after is late. A report counts once, however often it is sent.
+//!
+//! What is added up lies in memory, and is merged into the store, sealed, with the list of whose it is, when at least
+//! [`LEAST_MERGED`] reports are new and [`MERGE_EVERY_MS`] or [`MERGE_AFTER`] of them have passed: fewer new reports would make two
+//! sums that differ by few people. A device is thanked when its report is in a sum that survives a crash, or released.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use device::protocol::message::{Blob, DeviceKey, Ticket};
+use ledger::FailureReason;
+use privacy::{
+    encoding::{Encoding, EncodingError},
+    rng::NoRandomness,
+    stages::{Encoded, Sum},
+};
+
+use super::{
+    limits::ParticipationLimits,
+    over_selection::OverSelection,
+    secure::SecureDesk,
+    store::{AttemptAt, OpenAttempt, Write},
+    ticket::RoundKey,
+};
+
+/// Reports that are new in a merge at least.
+pub const LEAST_MERGED: usize = 16;
+/// Reports after which a merge does not wait.
+pub const MERGE_AFTER: usize = 64;
+/// Milliseconds after which a merge does not wait for more.
+pub const MERGE_EVERY_MS: u64 = 2_000;
+/// An attempt is given up when so many reporting windows have passed since its first assignment.
+const WINDOWS: u64 = 3;
+
+/// How long things take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Windows {
+    /// Devices are waited for so long before fewer than wanted are taken, in milliseconds.
+    pub select_ms: u64,
+    /// A device has so long for its report, in milliseconds.
+    pub report_ms: u64,
+    /// A device has so long for each other message of secure aggregation, in milliseconds.
+    pub answer_ms: u64,
+    /// Reports leave devices at whole multiples of this, in milliseconds.
+    pub tick_ms: u32,
+}
+
+/// What an attempt is.
+#[derive(Debug)]
+pub struct Opening {
+    /// Which.
+    pub at: AttemptAt,
+    /// The step of its stream, which devices know it by.
+    pub step: u64,
+    /// How many reports the sum is of.
+    pub goal: u64,
+    /// Who may be given it.
+    pub limits: ParticipationLimits,
+    /// How long it may take.
+    pub windows: Windows,
+    /// What devices are told of the task.
+    pub task: Blob,
+    /// The model.
+    pub model: Blob,
+    /// What holds in this step.
+    pub terms: Vec<u8>,
+    /// Its secret.
+    pub key: RoundKey,
+    /// How reports are added up.
+    pub aggregation: Aggregation,
+}
+
+/// How reports are added up.
+#[derive(Debug)]
+pub enum Aggregation {
+    /// As they are, by a server that sees each.
+    Plain(Encoding),
+    /// By secure aggregation.
+    Secure(Box<SecureDesk>),
+}
+
+/// What became of an attempt, before it is settled.
+#[derive(Debug)]
+pub enum Closed {
+    /// The sum of the goal's reports.
+    Sum(Sum, Vec<DeviceKey>),
+    /// Secure aggregation has all that it needs to take the masks off, which takes a while.
+    Masked(Box<super::secure::Unmasking>),
+    /// It came to nothing; these were given the task.
+    Failed(FailureReason, Vec<DeviceKey>),
+}
+
+/// How far a device is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// It works, until then.
+    Working {
+        /// When its time is over.
+        until: u64,
+    },
+    /// Its report is in the sum.
+    Arrived,
+    /// Its report is in a sum that survives a crash.
+    Merged,
+    /// Its time is over.
+    Expired,
+}
+
+/// A device that was given the task.
+#[derive(Debug)]
+pub struct Place {
+    /// What it speaks with.
+    pub ticket: Ticket,
+    /// How far it is.
+    pub progress: Progress,
+    /// Whether anything of its input can have arrived: then it took part, whatever became of it.
+    pub touched: bool,
+}
+
+/// One attempt, while it is open.
+#[derive(Debug)]
+pub struct Desk {
+    /// What it is.
+    pub opening: Opening,
+    places: BTreeMap<DeviceKey, Place>,
+    tickets: BTreeMap<Ticket, DeviceKey>,
+    sum: Option<Sum>,
+    /// Reports in the sum.
+    reports: u64,
+    /// Whose reports are in the sum and not in a sum that survives a crash.
+    fresh: Vec<DeviceKey>,
+    merged_at: u64,
+    opened_at: u64,
+    /// When devices were given the task, first and last.
+    assigned_at: Option<(u64, u64)>,
+    dropped: u64,
+    closed: Option<Closed>,
+    over: bool,
+}
+
+/// Why a desk cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum DeskError {
+    /// The sum that was kept does not open, or a report does not fit.
+    #[error(transparent)]
+    Sum(#[from] EncodingError),
+    /// The operating system has no randomness to give.
+    #[error(transparent)]
+    Randomness(#[from] NoRandomness),
+    /// Secure aggregation cannot begin.
+    #[error("secure aggregation: {0}")]
+    Secure(#[from] secagg::server::RoundFailure),
+}
+
+/// What became of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// It is in the sum.
+    Added,
+    /// It was there before.
+    Known,
+    /// It came too late, or the attempt needs no more.
+    Late,
+}
+
+impl Desk {
+    /// Opens an attempt; where a crash interrupted it, it goes on from what was kept.
+    ///
+    /// # Errors
+    /// When the sum that was kept does not open.
+    pub fn open(opening: Opening, kept: Option<OpenAttempt>, now: u64) -> Result<Self, DeskError> {
+        let sum = match &opening.aggregation {
+            Aggregation::Plain(encoding) => Some(kept_sum(&opening, encoding, kept.as_ref())?),
+            Aggregation::Secure(_) => None,
+        };
+        let OpenAttempt { assigned, merged, .. } = kept.unwrap_or_else(|| none(opening.at));
+        let merged: BTreeSet<DeviceKey> = merged.into_iter().collect();
+        let mut desk = Self {
+            reports: merged.len() as u64,
+            assigned_at: (!assigned.is_empty()).then_some((now, now)),
+            places: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+            fresh: Vec::new(),
+            merged_at: now,
+            opened_at: now,
+            dropped: 0,
+            closed: None,
+            over: false,
+            opening,
+            sum,
+        };
+        for device in assigned {
+            let until = now + desk.opening.windows.report_ms;
+            let progress = if merged.contains(&device) { Progress::Merged } else { Progress::Working { until } };
+            // What arrived before the crash and was not merged is not known: everybody counts.
+            desk.place(device, progress, true);
+        }
+        desk.close_if_full();
+        Ok(desk)
+    }
+
+    fn place(&mut self, device: DeviceKey, progress: Progress, touched: bool) {
+        let ticket = self.opening.key.ticket(&self.opening.at, &self.model(), &device);
+        self.tickets.insert(ticket, device);
+        self.places.insert(device, Place { ticket, progress, touched });
+    }
+
+    /// The digest of the model.
+    fn model(&self) -> [u8; 32] {
+        self.opening.model.digest.as_slice().try_into().unwrap_or_default()
+    }
+
+    /// Whose ticket it is.
+    #[must_use]
+    pub fn device(&self, ticket: &Ticket) -> Option<DeviceKey> {
+        self.tickets.get(ticket).copied()
+    }
+
+    /// How far a device is, if it was given the task.
+    #[must_use]
+    pub fn of(&self, device: &DeviceKey) -> Option<&Place> {
+        self.places.get(device)
+    }
+
+    /// Everybody who was given the task, in the order of their keys.
+    pub fn assigned(&self) -> impl Iterator<Item = &DeviceKey> {
+        self.places.keys()
+    }
+
+    /// Whether nothing more is wanted of devices.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// What became of it, once.
+    pub fn take_closed(&mut self) -> Option<Closed> {
+        self.closed.take()
+    }
+
+    /// How many more devices are wanted.
+    #[must_use]
+    pub fn wanted(&self, over: &OverSelection) -> u64 {
+        if self.over {
+            return 0;
+        }
+        match &self.opening.aggregation {
+            Aggregation::Plain(_) => over.select(self.opening.goal - self.reports).saturating_sub(self.working()),
+            Aggregation::Secure(_) if self.assigned_at.is_some() => 0,
+            Aggregation::Secure(secure) => over.select(self.opening.goal).min(secure.most_clients()),
+        }
+    }
+
+    fn working(&self) -> u64 {
+        self.places.values().filter(|place| matches!(place.progress, Progress::Working { .. })).count() as u64
+    }
+
+    /// How many of so many candidates are to be given the task now.
+    #[must_use]
+    pub fn selects(&self, candidates: u64, over: &OverSelection, now: u64) -> u64 {
+        let wanted = self.wanted(over);
+        let since = self.assigned_at.map_or(self.opened_at, |(_, last)| last);
+        let waited = now >= since + self.opening.windows.select_ms;
+        let enough = self.reports + self.working() + candidates >= self.opening.goal;
+        match candidates {
+            some if some >= wanted => wanted,
+            // Fewer than the goal are asked for nothing.
+            some if waited && (enough || self.assigned_at.is_some()) => some,
+            _ => 0,
+        }
+    }
+
+    /// Devices are given the task: what is to be kept of that before any of them hears of it.
+    ///
+    /// # Errors
+    /// When secure aggregation cannot begin.
+    pub fn assign(&mut self, devices: &[DeviceKey], now: u64) -> Result<Write, DeskError> {
+        let until = now + self.opening.windows.report_ms;
+        for device in devices {
+            self.place(*device, Progress::Working { until }, false);
+        }
+        self.assigned_at = Some((self.assigned_at.map_or(now, |(first, _)| first), now));
+        if let Aggregation::Secure(secure) = &mut self.opening.aggregation {
+            secure.begin(devices, &self.opening.windows, now)?;
+        }
+        Ok(Write::Assign { at: self.opening.at, devices: devices.to_vec() })
+    }
+
+    /// Something of a device's report is about to arrive. Says whether it is wanted.
+    pub fn begins(&mut self, device: &DeviceKey, now: u64) -> bool {
+        let over = self.over;
+        let Some(place) = self.places.get_mut(device) else { return false };
+        // It has left its device, whether or not it is taken here.
+        place.touched = true;
+        !over && matches!(place.progress, Progress::Working { until } if now <= until)
+    }
+
+    /// A whole report, whose bounds were checked.
+    ///
+    /// # Errors
+    /// When it is of another encoding.
+    pub fn report(&mut self, device: &DeviceKey, report: &Encoded, now: u64) -> Result<Taken, DeskError> {
+        let over = self.over;
+        let (Some(place), Some(sum)) = (self.places.get_mut(device), &mut self.sum) else { return Ok(Taken::Late) };
+        place.touched = true;
+        match place.progress {
+            Progress::Arrived | Progress::Merged => return Ok(Taken::Known),
+            Progress::Working { until } if !over && now <= until => {}
+            Progress::Working { .. } | Progress::Expired => return Ok(Taken::Late),
+        }
+        sum.add(report)?;
+        place.progress = Progress::Arrived;
+        self.reports += 1;
+        self.fresh.push(*device);
+        self.close_if_full();
+        Ok(Taken::Added)
+    }
+
+    fn close_if_full(&mut self) {
+        if self.reports >= self.opening.goal
+            && let Some(sum) = self.sum.take()
+        {
+            self.over = true;
+            self.closed = Some(Closed::Sum(sum, self.in_sum()));
+        }
+    }
+
+    /// Whose reports are in the sum, in the order of their keys.
+    fn in_sum(&self) -> Vec<DeviceKey> {
+        let is_in = |place: &Place| matches!(place.progress, Progress::Arrived | Progress::Merged);
+        self.places.iter().filter(|(_, place)| is_in(place)).map(|(device, _)| *device).collect()
+    }
+
+    /// It comes to nothing.
+    pub fn fail(&mut self, reason: FailureReason) {
+        if !self.over {
+            (self.over, self.sum) = (true, None);
+            self.closed = Some(Closed::Failed(reason, self.places.keys().copied().collect()));
+        }
+    }
+
+    /// Time passes: whoever is too late is, and an attempt that got nowhere is given up.
+    pub fn tick(&mut self, now: u64) {
+        if self.over {
+            return;
+        }
+        if matches!(self.opening.aggregation, Aggregation::Secure(_)) {
+            return self.tick_secure(now);
+        }
+        for place in self.places.values_mut() {
+            if matches!(place.progress, Progress::Working { until } if now > until) {
+                place.progress = Progress::Expired;
+                self.dropped += 1;
+            }
+        }
+        let given_up = |(first, _)| now > first + WINDOWS * self.opening.windows.report_ms;
+        if self.assigned_at.is_some_and(given_up) {
+            self.fail(FailureReason::BelowGoal);
+        }
+    }
+
+    fn tick_secure(&mut self, now: u64) {
+        let Aggregation::Secure(secure) = &mut self.opening.aggregation else { return };
+        match secure.tick(now) {
+            None => {}
+            Some(Ok(unmasking)) => {
+                self.over = true;
+                self.closed = Some(Closed::Masked(Box::new(unmasking)));
+            }
+            Some(Err(reason)) => self.fail(reason),
+        }
+    }
+
+    /// The secure aggregation, where it is one that is not over.
+    pub fn secure(&mut self) -> Option<&mut SecureDesk> {
+        match &mut self.opening.aggregation {
+            Aggregation::Secure(secure) if !self.over => Some(secure),
+            _ => None,
+        }
+    }
+
+    /// What is to be kept of the sum now, and whose reports are new in it.
+    ///
+    /// # Errors
+    /// When the operating system has no randomness to give.
+    pub fn merge(&mut self, now: u64) -> Result<Option<Write>, DeskError> {
+        let new = self.fresh.len();
+        let waited = now >= self.merged_at + MERGE_EVERY_MS || new >= MERGE_AFTER;
+        let Some(sum) = self.sum.as_ref().filter(|_| new >= LEAST_MERGED && waited) else { return Ok(None) };
+        let at = self.opening.at;
+        let sealed = sum.seal(&self.opening.key.seal(&at), &bound_to(&at))?;
+        let reports = std::mem::take(&mut self.fresh);
+        for device in &reports {
+            if let Some(place) = self.places.get_mut(device) {
+                place.progress = Progress::Merged;
+            }
+        }
+        self.merged_at = now;
+        Ok(Some(Write::Merge { at, sealed, reports }))
+    }
+
+    /// When something happens by itself, at the latest.
+    #[must_use]
+    pub fn wakes_at(&self, now: u64) -> u64 {
+        let soon = now + 1_000;
+        if self.fresh.len() >= LEAST_MERGED { (self.merged_at + MERGE_EVERY_MS).min(soon) } else { soon }
+    }
+
+    /// What became of the devices: how many reported, how many ran out of time.
+    #[must_use]
+    pub fn seen(&self) -> (u64, u64) {
+        match &self.opening.aggregation {
+            Aggregation::Plain(_) => (self.reports, self.dropped),
+            Aggregation::Secure(secure) => secure.seen(),
+        }
+    }
+
+    /// It is settled: who was given the task and sent nothing at all.
+    #[must_use]
+    pub fn absent(&self) -> Vec<DeviceKey> {
+        self.places.iter().filter(|(_, place)| !place.touched).map(|(device, _)| *device).collect()
+    }
+
+    /// How long it has been open, in milliseconds.
+    #[must_use]
+    pub const fn open_for(&self, now: u64) -> u64 {
+        now.saturating_sub(self.opened_at)
+    }
+}
+
+/// The sum that was kept, or that of nobody.
+fn kept_sum(opening: &Opening, encoding: &Encoding, kept: Option<&OpenAttempt>) -> Result<Sum, DeskError> {
+    match kept.and_then(|kept| kept.sealed.as_ref()) {
+        None => Ok(Sum::zero(encoding)),
+        Some(sealed) => {
+            let at = opening.at;
+            Ok(Sum::unseal(sealed, &opening.key.seal(&at), &bound_to(&at), encoding)?)
+        }
+    }
+}
+
+fn none(at: AttemptAt) -> OpenAttempt {
+    OpenAttempt { at, assigned: Vec::new(), merged: Vec::new(), sealed: None }
+}
+
+/// What a seal is bound to.
+fn bound_to(at: &AttemptAt) -> Vec<u8> {
+    [&at.task.0[..], &at.round.to_le_bytes(), &at.attempt.to_le_bytes()].concat()
+}

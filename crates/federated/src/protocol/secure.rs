@@ -1,0 +1,288 @@
+//! Secure aggregation in one attempt: which message each device is to get next, and when a phase is over.
+//!
+//! The protocol is that of the crate `secagg` (`docs/SECAGG.md`); here is what a network adds to it: devices ask what comes next, answer
+//! in their own time, say things twice, and vanish. A phase ends when everybody has answered or its time is over and those
+//! who have suffice; then whoever has not answered has dropped out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use device::protocol::message::DeviceKey;
+use ledger::FailureReason;
+use secagg::{
+    ClientId,
+    directory::Everybody,
+    entropy::Entropy,
+    server::{
+        CollectAgreement, CollectKeys, CollectMasked, CollectShares, CollectUnmask, Connect, Parallel, Refusal,
+        RoundFailure,
+    },
+    session::{Offer, Terms},
+};
+
+use super::desk::Windows;
+use crate::engine::secure::failure_reason;
+
+/// A source of the coin of each session.
+pub type Coins = Box<dyn Entropy + Send>;
+
+/// A secure aggregation while it is open.
+pub struct SecureDesk {
+    terms: Terms,
+    coins: Coins,
+    phase: Phase,
+    /// Devices by their numbers in the session.
+    devices: Vec<DeviceKey>,
+    numbers: BTreeMap<DeviceKey, ClientId>,
+    /// Who has answered in this phase.
+    answered: BTreeSet<ClientId>,
+    windows: Option<Windows>,
+    until: u64,
+    /// Whose inputs arrived.
+    inputs: u64,
+}
+
+/// Where it stands.
+enum Phase {
+    Before,
+    Keys(CollectKeys),
+    Shares(CollectShares),
+    Masked(CollectMasked),
+    Agreement(CollectAgreement),
+    Unmask(CollectUnmask),
+    Over,
+}
+
+impl Phase {
+    const fn word(&self) -> &'static str {
+        match self {
+            Self::Before => "before",
+            Self::Keys(_) => "keys",
+            Self::Shares(_) => "shares",
+            Self::Masked(_) => "masked inputs",
+            Self::Agreement(_) => "agreement",
+            Self::Unmask(_) => "unmasking",
+            Self::Over => "over",
+        }
+    }
+}
+
+impl std::fmt::Debug for SecureDesk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SecureDesk({})", self.phase.word())
+    }
+}
+
+/// What is left to do once all answers are there: to take the masks off.
+#[derive(Debug)]
+pub struct Unmasking {
+    server: CollectUnmask,
+    devices: Vec<DeviceKey>,
+}
+
+/// A sum of masked vectors without its masks.
+#[derive(Debug)]
+pub struct Unmasked {
+    /// The residues of the sum.
+    pub sum: zeroize::Zeroizing<Vec<u32>>,
+    /// Whose inputs are in it, in the order of their keys.
+    pub survivors: Vec<DeviceKey>,
+}
+
+impl Unmasking {
+    /// Everybody who was given the task.
+    #[must_use]
+    pub fn devices(&self) -> &[DeviceKey] {
+        &self.devices
+    }
+
+    /// Takes the masks off, on as many threads as there are.
+    ///
+    /// # Errors
+    /// When the masks do not cancel: there is no sum then, and never a wrong one.
+    pub fn finish(self, parallel: &dyn Parallel) -> Result<Unmasked, RoundFailure> {
+        let outcome = self.server.close(parallel)?;
+        let device = |client: &ClientId| self.devices.get(client.0 as usize).copied();
+        let mut survivors: Vec<DeviceKey> = outcome.survivors.iter().filter_map(device).collect();
+        survivors.sort_unstable();
+        Ok(Unmasked { sum: outcome.sum, survivors })
+    }
+}
+
+/// What a device is to hear.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hears {
+    /// A message.
+    Message(Vec<u8>),
+    /// Nothing yet.
+    Nothing,
+    /// It has dropped out, or has done all that it can.
+    NoMore,
+}
+
+impl SecureDesk {
+    /// On terms, with coins from somewhere.
+    #[must_use]
+    pub fn new(terms: Terms, coins: Coins) -> Self {
+        Self {
+            terms,
+            coins,
+            phase: Phase::Before,
+            devices: Vec::new(),
+            numbers: BTreeMap::new(),
+            answered: BTreeSet::new(),
+            windows: None,
+            until: 0,
+            inputs: 0,
+        }
+    }
+
+    /// The most devices.
+    #[must_use]
+    pub fn most_clients(&self) -> u64 {
+        self.terms.most_clients.into()
+    }
+
+    /// The bytes of a masked input.
+    #[must_use]
+    pub fn input_bytes(&self, device: &DeviceKey) -> Option<usize> {
+        match &self.phase {
+            Phase::Masked(server) => server.upload(*self.numbers.get(device)?).ok().map(|upload| upload.expected()),
+            _ => None,
+        }
+    }
+
+    /// What devices are offered, once it has begun.
+    #[must_use]
+    pub fn offer(&self) -> Option<&Offer> {
+        match &self.phase {
+            Phase::Keys(server) => Some(server.offer()),
+            _ => None,
+        }
+    }
+
+    /// Begins with these devices.
+    ///
+    /// # Errors
+    /// When the terms have no meaning, or there is no randomness.
+    pub fn begin(&mut self, devices: &[DeviceKey], windows: &Windows, now: u64) -> Result<(), RoundFailure> {
+        self.devices = devices.to_vec();
+        self.numbers = devices.iter().zip(0..).map(|(device, number)| (*device, ClientId(number))).collect();
+        self.windows = Some(*windows);
+        let server = CollectKeys::open(self.terms, &mut *self.coins)?;
+        self.enter(Phase::Keys(server), now);
+        Ok(())
+    }
+
+    fn enter(&mut self, phase: Phase, now: u64) {
+        let windows = self.windows.as_ref();
+        let time = match &phase {
+            Phase::Masked(_) => windows.map_or(0, |w| w.report_ms),
+            _ => windows.map_or(0, |w| w.answer_ms),
+        };
+        self.phase = phase;
+        self.until = now + time;
+        self.answered.clear();
+    }
+
+    /// What a device is to hear next.
+    #[must_use]
+    pub fn next(&self, device: &DeviceKey) -> Hears {
+        let Some(client) = self.numbers.get(device).copied() else { return Hears::NoMore };
+        if self.answered.contains(&client) {
+            return Hears::Nothing;
+        }
+        let message = match &self.phase {
+            Phase::Before | Phase::Keys(_) => return Hears::Nothing,
+            Phase::Shares(server) => server.neighbourhood(client),
+            Phase::Masked(server) => server.delivery(client),
+            // Who is not in the committee waits until it is asked to unmask.
+            Phase::Agreement(server) => return server.view(client).map_or(Hears::Nothing, Hears::Message),
+            Phase::Unmask(server) => server.request(client),
+            Phase::Over => None,
+        };
+        message.map_or(Hears::NoMore, Hears::Message)
+    }
+
+    /// A message of a device. One that was said before is taken for what it is.
+    ///
+    /// # Errors
+    /// When it is not what the protocol expects of this device now.
+    pub fn receive(&mut self, device: &DeviceKey, bytes: &[u8]) -> Result<(), Refusal> {
+        let client = self.numbers.get(device).copied().ok_or(Refusal::Stranger(ClientId(u64::MAX)))?;
+        let taken = match &mut self.phase {
+            Phase::Keys(server) => server.receive(client, bytes, &Everybody),
+            Phase::Shares(server) => server.receive(client, bytes),
+            Phase::Masked(server) => server.receive(client, bytes),
+            Phase::Agreement(server) => server.receive(client, bytes),
+            Phase::Unmask(server) => server.receive(client, bytes),
+            Phase::Before | Phase::Over => Err(Refusal::Stranger(client)),
+        };
+        match taken {
+            Ok(()) => {
+                self.answered.insert(client);
+                if matches!(self.phase, Phase::Masked(_)) {
+                    self.inputs += 1;
+                }
+                Ok(())
+            }
+            Err(Refusal::Repeated(_)) => Ok(()),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Time passes, or somebody has answered: the next phase, where it is time for it. Gives the end, or why there is none.
+    pub fn tick(&mut self, now: u64) -> Option<Result<Unmasking, FailureReason>> {
+        while self.is_due(now) {
+            match self.advance() {
+                Ok(Advanced::To(phase)) => self.enter(phase, now),
+                Ok(Advanced::Complete(server)) => {
+                    return Some(Ok(Unmasking { server, devices: std::mem::take(&mut self.devices) }));
+                }
+                Err(failure) => return Some(Err(failure_reason(&failure).unwrap_or(FailureReason::NotWhole))),
+            }
+        }
+        None
+    }
+
+    /// Whether the phase is over: everybody has answered, or the time is over.
+    fn is_due(&self, now: u64) -> bool {
+        let expected = match &self.phase {
+            Phase::Before | Phase::Over => return false,
+            Phase::Keys(_) => self.devices.len(),
+            Phase::Shares(server) => server.clients().count(),
+            Phase::Masked(server) => server.clients().count(),
+            Phase::Agreement(server) => server.clients().count(),
+            Phase::Unmask(server) => server.clients().count(),
+        };
+        self.answered.len() >= expected || now > self.until
+    }
+
+    /// Ends the phase. Whoever has not answered has dropped out.
+    fn advance(&mut self) -> Result<Advanced, RoundFailure> {
+        Ok(match std::mem::replace(&mut self.phase, Phase::Over) {
+            Phase::Before | Phase::Over => Advanced::To(Phase::Over),
+            Phase::Keys(server) => Advanced::To(Phase::Shares(server.close(Connect::Found)?)),
+            Phase::Shares(server) => Advanced::To(Phase::Masked(server.close()?)),
+            Phase::Masked(server) => Advanced::To(Phase::Agreement(server.close()?)),
+            Phase::Agreement(server) => Advanced::To(Phase::Unmask(server.close()?)),
+            Phase::Unmask(server) => {
+                server.can_close()?;
+                Advanced::Complete(server)
+            }
+        })
+    }
+
+    /// How many inputs arrived, and how many devices gave none.
+    #[must_use]
+    pub fn seen(&self) -> (u64, u64) {
+        (self.inputs, (self.numbers.len() as u64).saturating_sub(self.inputs))
+    }
+}
+
+/// What comes after a phase.
+enum Advanced {
+    /// Another one.
+    To(Phase),
+    /// All answers are there.
+    Complete(CollectUnmask),
+}
