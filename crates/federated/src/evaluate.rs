@@ -10,11 +10,13 @@ use std::sync::{
 };
 
 use corpus::store::StoreError;
-use device::learner::{Learner, LearnerError, examples::Examples};
+use device::learner::{Learner, LearnerError, Post, examples::Examples};
 use lm::{
     kernels::KernelPath,
     language_model::LanguageModel,
     metrics::{Counts, Measure, MetricsError, Sequence, batches},
+    tokenizer::Tokenizer,
+    vocabulary::Vocabulary,
 };
 
 use crate::population::Population;
@@ -98,6 +100,31 @@ impl HeldOut {
             held_out.push(examples);
         }
         Ok(Self(held_out))
+    }
+
+    /// Public text, a post after the other, until there are so many examples.
+    #[must_use]
+    pub fn of_posts<'a>(
+        posts: impl IntoIterator<Item = &'a str>,
+        tokenizer: Tokenizer,
+        vocabulary: &Vocabulary,
+        most_examples: usize,
+        learner: &dyn Learner,
+    ) -> Self {
+        let (mut held_out, mut left, mut ids) = (Vec::new(), most_examples, Vec::new());
+        for post in posts {
+            if left == 0 {
+                break;
+            }
+            ids.clear();
+            vocabulary.encode(tokenizer, post, &mut ids);
+            let mut examples = Examples::new(learner.schema());
+            learner.read(Post { ids: &ids, labels: &[] }, &mut examples);
+            examples.truncate(left);
+            left -= examples.len();
+            held_out.push(examples);
+        }
+        Self(held_out)
     }
 
     /// How many examples there are.

@@ -124,6 +124,7 @@ fn measured_on(plan: &Plan, measured: &Rehearsal) -> String {
     let crowd = match plan.config.data.kind {
         DataKind::Synthetic => "of the crowd",
         DataKind::Store => "of a made-up crowd (the store's users are not read, and may have more or less text)",
+        DataKind::Devices => "of a made-up crowd (devices train by themselves, and may have more or less text)",
     };
     format!(
         "An estimate: {} users {crowd} were trained on this machine just now, with {:.0} tokens and {} each.",

@@ -89,6 +89,9 @@ pub struct Config {
     pub local: Local,
     /// Who takes part.
     pub participation: Participants,
+    /// How long devices have, where there are some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub devices: Option<Devices>,
     /// What secure aggregation is to withstand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secagg: Option<SecAgg>,
@@ -137,6 +140,9 @@ pub struct Data {
     /// Of a crowd: posts of a user, on average.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub posts_per_user: Option<u32>,
+    /// Of devices: a file of public text, a post a line, that models are measured on; made-up people if not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub public_text: Option<PathBuf>,
     /// Of a store: its file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
@@ -156,6 +162,8 @@ pub enum DataKind {
     Synthetic,
     /// `keyhush data import`.
     Store,
+    /// On the devices that enrol with `keyhush serve`; it never leaves them.
+    Devices,
 }
 
 /// Which model.
@@ -262,6 +270,27 @@ pub enum ParticipationKind {
     Arrival,
     /// As devices come, each once.
     Once,
+}
+
+/// How long devices have (Xu et al. 2023, section 2.2).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Devices {
+    /// A round waits so long for devices before it begins with fewer than it would like, in seconds.
+    pub select_seconds: f64,
+    /// A device has so long for its report, in seconds.
+    pub report_seconds: f64,
+    /// A device has so long for each other message of secure aggregation, in seconds.
+    pub answer_seconds: f64,
+    /// Reports leave devices at whole multiples of this after the assignment, in seconds, so that time does not tell how much was
+    /// typed (rule P26).
+    pub tick_seconds: f64,
+}
+
+impl Default for Devices {
+    fn default() -> Self {
+        Self { select_seconds: 60.0, report_seconds: 600.0, answer_seconds: 60.0, tick_seconds: 5.0 }
+    }
 }
 
 /// What the sum is divided by (McMahan et al. 2018, section 2; rule P10).

@@ -4,6 +4,7 @@
 //! is lost in a crash. Who is asked, how many come, who vanishes and how updates are added up is the fleet's: in a simulation it is
 //! drawn ([`simulated`]), on a network it is whoever checks in. A fleet asks nobody a second time for an attempt (rule P24).
 
+pub mod network;
 pub mod simulated;
 
 use std::{
@@ -12,7 +13,7 @@ use std::{
 };
 
 use device::round::Task;
-use ledger::{Failure, FailureReason, ParticipationRecord};
+use ledger::{Failure, FailureReason, LedgerError, ParticipationRecord};
 use privacy::{
     encoding::EncodingError,
     participation::ParticipationError,
@@ -24,6 +25,7 @@ use crate::{
     cohort::queue::TooFewLeft,
     engine::EngineError,
     plan::{Coding, Phase},
+    protocol::coordinator::CoordinatorError,
     randomness::RandomnessError,
 };
 
@@ -147,6 +149,18 @@ pub enum FleetError {
     /// There is nothing to draw from.
     #[error(transparent)]
     Randomness(#[from] RandomnessError),
+    /// Somebody wants to stop, in the midst of an attempt: it is asked for again when the run goes on.
+    #[error("stopped in the midst of an attempt; it goes on when the run does")]
+    Stopped,
+    /// The coordinator of devices cannot go on.
+    #[error(transparent)]
+    Coordinator(#[from] CoordinatorError),
+    /// Who took part cannot be written down, or a secret of the attempt cannot be kept.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The task cannot be given to devices.
+    #[error("the task cannot be given to devices: {0}")]
+    Task(String),
 }
 
 /// Makes attempts at rounds.

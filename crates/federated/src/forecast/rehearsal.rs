@@ -57,7 +57,7 @@ pub struct Rehearsal {
 pub(super) fn rehearse(plan: &Plan, opened: &Opened, means: Means) -> Result<Rehearsal, WorkError> {
     let crowd = match plan.config.data.kind {
         DataKind::Synthetic => opened.population(plan.ledger.unit)?,
-        DataKind::Store => made_up(plan, opened)?,
+        DataKind::Store | DataKind::Devices => made_up(plan, opened)?,
     };
     let plan = &thrown_away(plan);
     let engine = engine::of(&plan.local, opened.learner(), means)?;

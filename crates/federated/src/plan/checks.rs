@@ -1,5 +1,6 @@
 //! What has no meaning together, in terms of keys; and what is worth a warning.
 
+use crate::protocol::limits::NotEnforceable;
 use ledger::Unit;
 use privacy::{Participation, design::SizeOf};
 
@@ -59,17 +60,38 @@ fn counts(config: &Config) -> Result<(), ConfigError> {
     if config.floating_point_noise && config.noise_seed.is_none() {
         return refuse("floating_point_noise", "is for simulations: give noise_seed too");
     }
-    if config.unit == Unit::Device {
-        return refuse("unit", "must be \"user\" or \"example\" in a simulation");
+    let devices = config.data.kind == DataKind::Devices;
+    match config.unit {
+        Unit::Device if !devices => refuse("unit", "must be \"user\" or \"example\" in a simulation"),
+        Unit::User | Unit::Example if devices => refuse(
+            "unit",
+            "must be \"device\" with data.kind = \"devices\": a server knows keys of devices, not people. privacy.group protects a person with several",
+        ),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn data(config: &Config) -> Result<(), ConfigError> {
     let data = &config.data;
     match data.kind {
+        DataKind::Devices => {
+            let with = "kind = \"devices\"";
+            unused(data.path.is_some(), "data.path", with)?;
+            unused(data.held_out_per_mille.is_some(), "data.held_out_per_mille", with)?;
+            unused(data.salt.is_some(), "data.salt", with)?;
+            unused(data.users.is_some(), "data.users", with)?;
+            unused(config.participation.vanish.is_some(), "participation.vanish", with)?;
+            unused(config.stands_for.is_some(), "stands_for", with)?;
+            device_windows(config)?;
+            match config.participation.kind {
+                ParticipationKind::Arrival | ParticipationKind::Once => Ok(()),
+                _ => refuse("participation.kind", NotEnforceable.to_string()),
+            }
+        }
         DataKind::Synthetic => {
             let with = "kind = \"synthetic\"";
+            unused(data.public_text.is_some(), "data.public_text", with)?;
+            unused(config.devices.is_some(), "devices", with)?;
             unused(data.path.is_some(), "data.path", with)?;
             unused(data.held_out_per_mille.is_some(), "data.held_out_per_mille", with)?;
             unused(data.salt.is_some(), "data.salt", with)?;
@@ -89,12 +111,32 @@ fn data(config: &Config) -> Result<(), ConfigError> {
                 return refuse("data.path", "is missing: the store, as `keyhush data import` made it");
             }
             let with = "kind = \"store\"";
+            unused(data.public_text.is_some(), "data.public_text", with)?;
+            unused(config.devices.is_some(), "devices", with)?;
             unused(data.seed.is_some(), "data.seed", with)?;
             unused(data.dialect.is_some(), "data.dialect", with)?;
             unused(data.posts_per_user.is_some(), "data.posts_per_user", with)?;
             unused(data.users.is_some(), "data.users", with)?;
             unused(config.model.vocabulary.is_some(), "model.vocabulary", "a store, which has its own")
         }
+    }
+}
+
+/// A week is longer than any round lasts, and a millisecond shorter than any message.
+fn device_windows(config: &Config) -> Result<(), ConfigError> {
+    let devices = config.devices.clone().unwrap_or_default();
+    let all = [
+        ("devices.select_seconds", devices.select_seconds),
+        ("devices.report_seconds", devices.report_seconds),
+        ("devices.answer_seconds", devices.answer_seconds),
+        ("devices.tick_seconds", devices.tick_seconds),
+    ];
+    match all.into_iter().find(|(_, seconds)| !(0.001..=604_800.0).contains(seconds)) {
+        Some((key, _)) => refuse(key, "must be from 0.001 seconds to a week"),
+        None if devices.tick_seconds > devices.report_seconds => {
+            refuse("devices.tick_seconds", "must be at most report_seconds: reports leave at ticks")
+        }
+        None => Ok(()),
     }
 }
 

@@ -38,10 +38,11 @@ pub use self::{
 };
 use crate::{
     config::{
-        Config, ConfigError, EstimatorKind, Evaluation, LocalAlgorithm, MechanismKind, ParticipationKind,
+        Config, ConfigError, DataKind, EstimatorKind, Evaluation, LocalAlgorithm, MechanismKind, ParticipationKind,
         ServerOptimizer,
     },
     optimizer::OptimizerKind,
+    protocol::desk::Windows,
 };
 
 /// What a plan must know of what is opened elsewhere. None of it is measured on users.
@@ -76,6 +77,8 @@ pub struct Plan {
     pub full_weight_tokens: Option<f64>,
     /// What simulated devices do.
     pub devices: Devices,
+    /// How long real devices have.
+    pub windows: Windows,
     /// What the server does.
     pub optimizer: OptimizerKind,
     /// How the clip follows a quantile, if it does.
@@ -113,6 +116,18 @@ impl Devices {
     }
 }
 
+/// How long devices have.
+fn windows(config: &Config) -> Windows {
+    let devices = config.devices.clone().unwrap_or_default();
+    let ms = |seconds: f64| libm::round(seconds * 1000.0) as u64;
+    Windows {
+        select_ms: ms(devices.select_seconds),
+        report_ms: ms(devices.report_seconds),
+        answer_ms: ms(devices.answer_seconds),
+        tick_ms: ms(devices.tick_seconds) as u32,
+    }
+}
+
 /// What [`Phase`]s and [`Stage`]s are made from.
 struct Draft<'a> {
     config: &'a Config,
@@ -143,6 +158,7 @@ impl Plan {
             local,
             full_weight_tokens: config.estimator.full_weight_tokens,
             devices: Devices::new(&config),
+            windows: windows(&config),
             optimizer,
             adaptive,
             ledger,
@@ -395,23 +411,36 @@ fn ledger_plan(draft: &Draft<'_>, phases: &[Phase], setting: &Setting) -> Result
         population,
         delta,
         phases: ledger_phases,
-        participation_kept_by: "the program that simulates the devices, which draws every cohort itself".to_owned(),
+        participation_kept_by: kept_by(config).to_owned(),
         accountant: config.privacy.accountant,
         group: config.privacy.group,
         budget: budget(config, delta)?,
         start: setting.start.clone(),
         public_data: setting.public_data.clone(),
         randomness,
-        aggregation: aggregation(phases),
+        aggregation: aggregation(config, phases),
     })
 }
 
+/// Who sees to it that nobody takes part too often.
+fn kept_by(config: &Config) -> &'static str {
+    match config.data.kind {
+        DataKind::Devices => {
+            "the server, by the key of each device, and each device for itself; a person with several devices, or one who enrols again, is counted for each key, and a later key waits the minimum separation"
+        }
+        _ => "the program that simulates the devices, which draws every cohort itself",
+    }
+}
+
 /// Who sees what. In a simulation one program sees everything; what is said of the sum is what the protocol makes of it.
-fn aggregation(phases: &[Phase]) -> Aggregation {
+fn aggregation(config: &Config, phases: &[Phase]) -> Aggregation {
+    let devices = config.data.kind == DataKind::Devices;
+    let who =
+        if devices { "the server, in memory, until each is added" } else { "the program that simulates the devices" };
     match phases.iter().find_map(|p| p.secure.as_ref()) {
-        None => Aggregation::Plain { sees_updates: "the program that simulates the devices".to_owned() },
+        None => Aggregation::Plain { sees_updates: who.to_owned() },
         Some(secure) => Aggregation::Secure {
-            protocol: secure.words(),
+            protocol: secure.words(devices),
             sees_sum: secure.noise.is_none().then(|| sees_sum(secure.groups)),
         },
     }

@@ -16,10 +16,15 @@ use secagg::{
     session::{Inputs, Terms},
 };
 
-use crate::config::{AdversaryKind, AggregationKind, Config, ConfigError, NoisePlace, ParticipationKind, SecAgg};
+use crate::config::{
+    AdversaryKind, AggregationKind, Config, ConfigError, DataKind, NoisePlace, ParticipationKind, SecAgg,
+};
 
 /// Standard deviations of the number of devices that are planned for: they are exceeded once in 10^8 rounds or less.
 const DEVIATIONS: f64 = 6.0;
+
+/// How many more devices a secure round takes than it needs, where they come.
+const MORE_THAN_NEEDED: f64 = 1.3;
 
 /// The fewest devices of a group: a sum over few says something about each.
 const LEAST_GROUP: u32 = 10;
@@ -36,6 +41,8 @@ pub struct Secure {
     pub corrupted: f64,
     /// Groups of a round, each with a sum of its own.
     pub groups: u32,
+    /// Devices of a group at least, when it begins.
+    pub least_clients: u32,
     /// Devices of a group at most.
     pub most_clients: u32,
     /// Devices of a group below which no sum is opened.
@@ -64,6 +71,8 @@ impl Secure {
         let assumptions = in_groups(assumptions, groups, whole)?;
         let left = fewest - assumptions.most_dropped(fewest);
         let floor = if groups > 1 { LEAST_GROUP.min(left) } else { 2 };
+        // Of devices that come by themselves, the goal's reports are waited for.
+        let left = if config.data.kind == DataKind::Devices { left.min(cohort as u32) } else { left };
         let least_survivors =
             said.least_survivors.map_or(Ok(left.max(2)), |least| least_survivors(least, floor, left))?;
         if said.spoilers > MOST_SPOILERS {
@@ -71,7 +80,8 @@ impl Secure {
         }
         check_vanishing(config, &assumptions, fewest)?;
         let corrupted = said.corrupted;
-        let secure = Self { assumptions, corrupted, groups, most_clients, least_survivors, noise: None };
+        let least_clients = fewest;
+        let secure = Self { assumptions, corrupted, groups, least_clients, most_clients, least_survivors, noise: None };
         for clients in [fewest, most_clients] {
             secure.parameters(clients.into())?;
         }
@@ -169,10 +179,11 @@ impl Secure {
 
     /// The protocol in words, and whom it trusts for what.
     #[must_use]
-    pub fn words(&self) -> String {
+    pub fn words(&self, devices: bool) -> String {
+        let between = if devices { "devices" } else { "simulated devices, which the program that simulates them sees" };
         let Assumptions { dropout, security_bits, adversary, .. } = self.assumptions;
         format!(
-            "SecAgg+ between simulated devices, which the program that simulates them sees; {adversary} server{}, {:.1} % of \
+            "SecAgg+ between {between}; {adversary} server{}, {:.1} % of \
              devices corrupted, {:.1} % dropping out, {security_bits} bits, no sum of fewer than {}{}",
             words_of(adversary),
             100.0 * self.corrupted,
@@ -221,6 +232,17 @@ fn assumptions(said: &SecAgg) -> Assumptions {
 /// The fewest and the most devices of a round. A Poisson cohort is of any size; so small or large ones do not happen.
 fn range(config: &Config, cohort: u64) -> Result<(u32, u32), ConfigError> {
     let (mean, population) = (cohort as f64, config.participation.population as f64);
+    if config.data.kind == DataKind::Devices {
+        // So many that the goal is reached when as many drop out as may; more come where more are there.
+        let dropout = config.secagg.clone().unwrap_or_default().dropout;
+        let fewest = libm::ceil(mean / (1.0 - dropout)) + 1.0;
+        let most = libm::ceil(fewest * MORE_THAN_NEEDED);
+        if !(3.0..=f64::from(secagg::parameters::MOST_CLIENTS)).contains(&most) || fewest > population {
+            let why = format!("a round of {cohort} reports needs {fewest} devices, and {population} are declared");
+            return Err(ConfigError::new("participation.population", why));
+        }
+        return Ok((fewest as u32, most.min(population) as u32));
+    }
     let slack = match config.participation.kind {
         ParticipationKind::Poisson => libm::ceil(DEVIATIONS * libm::sqrt(mean)) + DEVIATIONS,
         _ => 0.0,

@@ -30,7 +30,7 @@ use super::{
     over_selection::OverSelection,
     pace::Pace,
     secure::Hears,
-    store::{AttemptAt, Store, StoreError, Write},
+    store::{AttemptAt, OpenAttempt, Store, StoreError, Write},
 };
 
 /// Who waits for an answer: a number of the driver's.
@@ -40,6 +40,8 @@ pub type RequestId = u64;
 const MOST_PATIENCE_MS: u64 = 30_000;
 /// A device that has nothing to wait for asks again after this, in milliseconds.
 const ASK_AGAIN_MS: u32 = 1_000;
+const LATE: &str = "the attempt needs no more reports, or the time is over";
+const CLOSED: &str = "there is no such attempt any more";
 const MS_OF_DAY: u64 = 24 * 60 * 60 * 1000;
 
 /// Why a coordinator cannot go on.
@@ -344,22 +346,29 @@ impl Coordinator {
             Some((of, running)) if of == device => standing_of(running, &device),
             _ => PartStands::Closed,
         };
-        match says {
-            PartStands::Now(says) => self.answer(request, says),
-            PartStands::Thanks(from) => {
-                let after_s = self.comes_back_after();
-                self.answer(request, Says::Thanks(Thanks { eligible_from_step: from, after_s }));
+        if matches!(says, PartStands::Later) {
+            if let Some((before, _)) = self.waiters.insert(device, (request, until)) {
+                self.answer(before, Says::Wait(Wait { after_ms: ASK_AGAIN_MS }));
             }
-            PartStands::Later => {
-                if let Some((before, _)) = self.waiters.insert(device, (request, until)) {
-                    self.answer(before, Says::Wait(Wait { after_ms: ASK_AGAIN_MS }));
-                }
-            }
-            PartStands::Late => {
-                self.refuse(request, Reason::Late, "the attempt needs no more reports, or the time is over", now)
-            }
-            PartStands::Closed => self.refuse(request, Reason::Closed, "there is no such attempt any more", now),
+        } else {
+            self.speak(request, says, now);
         }
+    }
+
+    /// Says how a part stands.
+    fn speak(&mut self, request: RequestId, stands: PartStands, now: u64) {
+        match stands {
+            PartStands::Now(says) => self.answer(request, says),
+            PartStands::Thanks(from) => self.thank(request, from),
+            PartStands::Later => self.answer(request, Says::Wait(Wait { after_ms: ASK_AGAIN_MS })),
+            PartStands::Late => self.refuse(request, Reason::Late, LATE, now),
+            PartStands::Closed => self.refuse(request, Reason::Closed, CLOSED, now),
+        }
+    }
+
+    fn thank(&mut self, request: RequestId, eligible_from_step: u64) {
+        let after_s = self.comes_back_after();
+        self.answer(request, Says::Thanks(Thanks { eligible_from_step, after_s }));
     }
 
     fn secure_message(&mut self, request: RequestId, device: DeviceKey, ticket: &[u8], message: &[u8], now: u64) {
@@ -368,7 +377,7 @@ impl Coordinator {
                 Some(secure) => secure.receive(&device, message).err().map(|e| (Reason::Unexpected, e.to_string())),
                 None => Some((Reason::Closed, "the attempt is over".to_owned())),
             },
-            _ => Some((Reason::Closed, "there is no such attempt any more".to_owned())),
+            _ => Some((Reason::Closed, CLOSED.to_owned())),
         };
         match refused {
             Some((reason, words)) => self.refuse(request, reason, words, now),
@@ -383,16 +392,16 @@ impl Coordinator {
     pub fn begins(&mut self, ticket: &Ticket, now: u64) -> Result<Expected, Answer> {
         let refused = |reason, words: &str| Answer::refused(reason, words, now / 1000, 0);
         let Some((device, running)) = self.by_ticket(&ticket.0) else {
-            return Err(refused(Reason::Closed, "there is no such attempt any more"));
+            return Err(refused(Reason::Closed, CLOSED));
         };
         let Some(desk) = running.desk.as_mut() else {
-            return Err(refused(Reason::Closed, "there is no such attempt any more"));
+            return Err(refused(Reason::Closed, CLOSED));
         };
         if let Some(Progress::Arrived | Progress::Merged) = desk.of(&device).map(|place| place.progress) {
             return Err(Answer::new(Says::Wait(Wait { after_ms: 0 })));
         }
         if !desk.begins(&device, now) {
-            return Err(refused(Reason::Late, "the attempt needs no more reports, or the time is over"));
+            return Err(refused(Reason::Late, LATE));
         }
         let (bytes, encoding) = match &desk.opening.aggregation {
             Aggregation::Plain(encoding) => (Some(encoding.layout().len() * 4), Some(encoding.clone())),
@@ -414,16 +423,14 @@ impl Coordinator {
         now: u64,
     ) -> Result<(), CoordinatorError> {
         let Some((device, running)) = self.by_ticket(&ticket.0) else {
-            self.refuse(request, Reason::Closed, "there is no such attempt any more", now);
+            self.refuse(request, Reason::Closed, CLOSED, now);
             return Ok(());
         };
         let Some(desk) = running.desk.as_mut() else { return Ok(()) };
         let refused = match report {
             Report::Plain(encoded) => match desk.report(&device, encoded, now)? {
                 Taken::Added | Taken::Known => None,
-                Taken::Late => {
-                    Some((Reason::Late, "the attempt needs no more reports, or the time is over".to_owned()))
-                }
+                Taken::Late => Some((Reason::Late, LATE.to_owned())),
             },
             Report::Masked(bytes) => match desk.secure().map(|secure| secure.receive(&device, bytes)) {
                 Some(Ok(())) => None,
@@ -475,12 +482,12 @@ impl Coordinator {
             desk.tick(now);
             self.batch.extend(desk.merge(now)?);
         }
-        self.tell_waiters();
+        self.tell_waiters(now);
         Ok(())
     }
 
     /// Whoever waits and can be told something is.
-    fn tell_waiters(&mut self) {
+    fn tell_waiters(&mut self, now: u64) {
         let mut told = Vec::new();
         for (device, (request, _)) in &self.waiters {
             let of = |running: &&Running| running.desk.as_ref().is_some_and(|desk| desk.of(device).is_some());
@@ -491,17 +498,7 @@ impl Coordinator {
         }
         for (device, request, says) in told {
             self.waiters.remove(&device);
-            match says {
-                PartStands::Now(says) => self.answer(request, says),
-                PartStands::Thanks(from) => {
-                    let after_s = self.comes_back_after();
-                    self.answer(request, Says::Thanks(Thanks { eligible_from_step: from, after_s }));
-                }
-                PartStands::Late => self.refuse(request, Reason::Late, "the attempt needs no more reports", 0),
-                PartStands::Closed | PartStands::Later => {
-                    self.refuse(request, Reason::Closed, "the attempt is over", 0)
-                }
-            }
+            self.speak(request, says, now);
         }
     }
 
@@ -534,6 +531,24 @@ impl Coordinator {
         self.select(now)
     }
 
+    /// Keeps bytes that devices ask for by their digest.
+    pub fn keep_blob(&mut self, digest: [u8; 32], packed: Vec<u8>) {
+        self.batch.push(Write::KeepBlob { digest, packed });
+    }
+
+    /// Nobody asks for these bytes any more.
+    pub fn drop_blob(&mut self, digest: [u8; 32]) {
+        self.batch.push(Write::DropBlob { digest });
+    }
+
+    /// What is kept of the attempt of a task that is not settled.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn kept(&self, task: &TaskDigest) -> Result<Option<OpenAttempt>, CoordinatorError> {
+        Ok(self.store.open_attempt(task)?)
+    }
+
     /// What became of the attempt of a task that is open, once. To be asked after a flush.
     pub fn take_closed(&mut self, task: &TaskDigest) -> Option<Closed> {
         self.tasks.get_mut(task)?.desk.as_mut()?.take_closed()
@@ -557,24 +572,23 @@ impl Coordinator {
         now: u64,
     ) -> Result<(), CoordinatorError> {
         let running = self.tasks.get_mut(&at.task).ok_or(CoordinatorError::NoTask)?;
-        let Some(desk) = running.desk.take_if(|desk| desk.opening.at == *at) else { return Ok(()) };
+        let Some(desk) = running.desk.take_if(|desk| desk.opening.at == *at) else {
+            // It was interrupted: nothing is known of who sent what, so everybody who was given the task took part.
+            if self.store.open_attempt(&at.task)?.is_some_and(|kept| kept.at == *at) {
+                self.batch.push(Write::Settle { at: *at, absent: Vec::new() });
+            }
+            return Ok(());
+        };
         self.batch.push(Write::Settle { at: *at, absent: desk.absent() });
         let (reported, dropped) = desk.seen();
         running.over.saw(reported, dropped);
         running.round_s = 0.5 * running.round_s + 0.5 * (desk.open_for(now) as f64 / 1000.0);
         running.round = Some(if took_part.is_empty() { at.round } else { at.round + 1 });
-        let from = running.limits.from(&super::store::Standing {
-            joined: Some((at.round, at.attempt)),
-            ..super::store::Standing::default()
-        });
+        let from = running.limits.after(at.round);
         for device in desk.assigned() {
             let Some((request, _)) = self.waiters.remove(device) else { continue };
-            if took_part.contains(device) {
-                let after_s = self.comes_back_after();
-                self.answer(request, Says::Thanks(Thanks { eligible_from_step: from, after_s }));
-            } else {
-                self.refuse(request, Reason::Late, "the attempt is over", now);
-            }
+            let stands = if took_part.contains(device) { PartStands::Thanks(from) } else { PartStands::Late };
+            self.speak(request, stands, now);
         }
         Ok(())
     }
@@ -620,7 +634,6 @@ enum PartStands {
 fn standing_of(running: &Running, device: &DeviceKey) -> PartStands {
     let Some(desk) = &running.desk else { return PartStands::Closed };
     let Some(place) = desk.of(device) else { return PartStands::Closed };
-    let at = desk.opening.at;
     if let Aggregation::Secure(secure) = &desk.opening.aggregation {
         return match secure.next(device) {
             Hears::Message(message) => {
@@ -632,10 +645,7 @@ fn standing_of(running: &Running, device: &DeviceKey) -> PartStands {
         };
     }
     match place.progress {
-        Progress::Merged => PartStands::Thanks(running.limits.from(&super::store::Standing {
-            joined: Some((at.round, at.attempt)),
-            ..super::store::Standing::default()
-        })),
+        Progress::Merged => PartStands::Thanks(running.limits.after(desk.opening.at.round)),
         Progress::Arrived => PartStands::Later,
         Progress::Working { .. } if !desk.is_over() => PartStands::Now(Says::Received(Received { offset: 0 })),
         Progress::Working { .. } | Progress::Expired => PartStands::Late,

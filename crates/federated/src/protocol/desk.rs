@@ -253,7 +253,9 @@ impl Desk {
         match &self.opening.aggregation {
             Aggregation::Plain(_) => over.select(self.opening.goal - self.reports).saturating_sub(self.working()),
             Aggregation::Secure(_) if self.assigned_at.is_some() => 0,
-            Aggregation::Secure(secure) => over.select(self.opening.goal).min(secure.most_clients()),
+            Aggregation::Secure(secure) => {
+                over.select(self.opening.goal).max(secure.least_clients()).min(secure.most_clients())
+            }
         }
     }
 
@@ -267,7 +269,11 @@ impl Desk {
         let wanted = self.wanted(over);
         let since = self.assigned_at.map_or(self.opened_at, |(_, last)| last);
         let waited = now >= since + self.opening.windows.select_ms;
-        let enough = self.reports + self.working() + candidates >= self.opening.goal;
+        let least = match &self.opening.aggregation {
+            Aggregation::Plain(_) => self.opening.goal,
+            Aggregation::Secure(secure) => secure.least_clients(),
+        };
+        let enough = self.reports + self.working() + candidates >= least;
         match candidates {
             some if some >= wanted => wanted,
             // Fewer than the goal are asked for nothing.

@@ -42,12 +42,18 @@ impl ParticipationLimits {
         standing.participations < self.most && round >= self.from(standing)
     }
 
+    /// The first round that whoever takes part in one may be given next.
+    #[must_use]
+    pub const fn after(&self, round: u64) -> u64 {
+        round.saturating_add(self.distance)
+    }
+
     /// The first round that it may be given, as far as the separation goes: a key that was enrolled in the midst of a task waits as if it
     /// had taken part when it came, for its device may have, under another key.
     #[must_use]
     pub fn from(&self, standing: &Standing) -> u64 {
         let joined = standing.joined.map(|(round, _)| round);
-        joined.into_iter().chain(standing.since).map(|round| round.saturating_add(self.distance)).max().unwrap_or(0)
+        joined.into_iter().chain(standing.since).map(|round| self.after(round)).max().unwrap_or(0)
     }
 }
 

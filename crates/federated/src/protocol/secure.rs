@@ -28,6 +28,7 @@ pub type Coins = Box<dyn Entropy + Send>;
 /// A secure aggregation while it is open.
 pub struct SecureDesk {
     terms: Terms,
+    least_clients: u64,
     coins: Coins,
     phase: Phase,
     /// Devices by their numbers in the session.
@@ -120,11 +121,12 @@ pub enum Hears {
 }
 
 impl SecureDesk {
-    /// On terms, with coins from somewhere.
+    /// On terms, with coins from somewhere; it does not begin with fewer than so many devices.
     #[must_use]
-    pub fn new(terms: Terms, coins: Coins) -> Self {
+    pub fn new(terms: Terms, least_clients: u64, coins: Coins) -> Self {
         Self {
             terms,
+            least_clients,
             coins,
             phase: Phase::Before,
             devices: Vec::new(),
@@ -134,6 +136,12 @@ impl SecureDesk {
             until: 0,
             inputs: 0,
         }
+    }
+
+    /// The fewest devices that it begins with.
+    #[must_use]
+    pub const fn least_clients(&self) -> u64 {
+        self.least_clients
     }
 
     /// The most devices.

@@ -16,6 +16,11 @@ use durable::files::FileError;
 /// Why a run cannot go on.
 #[derive(Debug, Error)]
 pub enum RunError {
+    /// The text is not here.
+    #[error(
+        "data.kind = \"devices\": the text is on devices, which take part through keyhush serve; to simulate, take \"synthetic\" or \"store\""
+    )]
+    OnDevices,
     /// The settings are wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),

@@ -45,8 +45,20 @@ pub struct Opened {
 
 /// Whose text.
 enum Text {
-    Crowd { plan: SynthPlan, held_out: u64 },
-    Store { store: Box<Store>, train: Vec<u64>, held_out: Vec<u64> },
+    Crowd {
+        plan: SynthPlan,
+        held_out: u64,
+    },
+    Store {
+        store: Box<Store>,
+        train: Vec<u64>,
+        held_out: Vec<u64>,
+    },
+    /// It is on devices. Models are measured on public text, or on people who are made up.
+    Devices {
+        public: Vec<String>,
+        made_up: SynthPlan,
+    },
 }
 
 impl Opened {
@@ -57,7 +69,7 @@ impl Opened {
     pub fn new(config: &Config) -> Result<Self, RunError> {
         let store = match config.data.kind {
             DataKind::Store => Some(open_store(config)?),
-            DataKind::Synthetic => None,
+            DataKind::Synthetic | DataKind::Devices => None,
         };
         let Origin { words: (vocabulary, rules), learner, first, start, import } = origin(config, store.as_ref())?;
         // A vocabulary that was counted from the users' own text is not public: the plan has an event for it.
@@ -72,9 +84,10 @@ impl Opened {
             .map(|origin| public("the vocabulary", origin))
             .chain(public_names.map(|origin| public("the names of the labels", origin)))
             .collect();
-        let text = match store {
-            Some(store) => split(config, store)?,
-            None => crowd(config)?,
+        let text = match (store, config.data.kind) {
+            (Some(store), _) => split(config, store)?,
+            (None, DataKind::Devices) => devices(config)?,
+            (None, _) => crowd(config)?,
         };
         let opened = Self { text, vocabulary, rules, learner, first, start, public_data, import };
         opened.check_declared(config)?;
@@ -86,11 +99,12 @@ impl Opened {
     pub fn setting(&self) -> Setting {
         let non_private = match &self.text {
             Text::Store { store, .. } => store.meta().non_private.clone(),
-            Text::Crowd { .. } => Vec::new(),
+            Text::Crowd { .. } | Text::Devices { .. } => Vec::new(),
         };
         let data = match &self.text {
             Text::Crowd { .. } => DataSource::MadeUp { what: "the crowd that comes with the program".into() },
             Text::Store { .. } => DataSource::Users { what: "the users of a store that was imported".into() },
+            Text::Devices { .. } => DataSource::Users { what: "the devices that enrolled with the server".into() },
         };
         Setting {
             parameters: self.learner.layout().clone(),
@@ -107,7 +121,7 @@ impl Opened {
     pub fn description(&self, plan: &Plan) -> String {
         let words = corpus::origin::fingerprint(self.rules, &self.vocabulary);
         let text = match &self.text {
-            Text::Crowd { .. } => String::new(),
+            Text::Crowd { .. } | Text::Devices { .. } => String::new(),
             Text::Store { store, .. } => {
                 let (users, posts, tokens) = (store.users(), store.posts(), store.tokens());
                 format!("{users} users, {posts} posts, {tokens} tokens, checksums {:?}", store.checksums())
@@ -120,7 +134,7 @@ impl Opened {
     #[must_use]
     pub fn store(&self) -> Option<&Store> {
         match &self.text {
-            Text::Crowd { .. } => None,
+            Text::Crowd { .. } | Text::Devices { .. } => None,
             Text::Store { store, .. } => Some(store),
         }
     }
@@ -170,6 +184,7 @@ impl Opened {
                 let users = StoredPopulation::new(store, train.clone(), self.learner());
                 if examples { Box::new(EachPost::new(users)?) } else { Box::new(users) }
             }
+            Text::Devices { .. } => return Err(RunError::OnDevices),
         })
     }
 
@@ -188,6 +203,17 @@ impl Opened {
                 let all = StoredPopulation::new(store, held_out.clone(), self.learner());
                 HeldOut::new(&all, 0..users.min(held_out.len() as u64), most, self.learner())?
             }
+            Text::Devices { public, made_up } if public.is_empty() => {
+                let all = self.synthetic(made_up.clone())?;
+                HeldOut::new(&all, 0..made_up.users, most, self.learner())?
+            }
+            Text::Devices { public, .. } => HeldOut::of_posts(
+                public.iter().map(String::as_str),
+                Tokenizer::new(self.rules),
+                &self.vocabulary,
+                most,
+                self.learner(),
+            ),
         })
     }
 
@@ -198,6 +224,9 @@ impl Opened {
 
     /// The population is declared (rule P11): nobody outside of it may be there.
     fn check_declared(&self, config: &Config) -> Result<(), RunError> {
+        if matches!(self.text, Text::Devices { .. }) {
+            return Ok(());
+        }
         let (declared, there) = (config.participation.population, self.population(config.unit)?.users());
         if there > declared {
             let units = if config.unit == Unit::Example { "posts" } else { "users" };
@@ -235,6 +264,22 @@ fn crowd(config: &Config) -> Result<Text, RunError> {
     plan.posts_per_user = config.data.posts_per_user.unwrap_or(plan.posts_per_user);
     Crowd::new(plan.clone()).map_err(|e| ConfigError::new("data", e))?;
     Ok(Text::Crowd { plan, held_out: config.evaluation.users })
+}
+
+/// What is known where the text is on devices: what models are measured on.
+fn devices(config: &Config) -> Result<Text, RunError> {
+    let public = match &config.data.public_text {
+        None => Vec::new(),
+        Some(path) => {
+            let text = std::fs::read_to_string(path).map_err(|e| ConfigError::new("data.public_text", e))?;
+            text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()
+        }
+    };
+    let dialect = config.data.dialect.unwrap_or(Dialect::Informal);
+    let mut made_up = SynthPlan::new(config.data.seed.unwrap_or(1), config.evaluation.users, dialect);
+    made_up.posts_per_user = config.data.posts_per_user.unwrap_or(made_up.posts_per_user);
+    Crowd::new(made_up.clone()).map_err(|e| ConfigError::new("data", e))?;
+    Ok(Text::Devices { public, made_up })
 }
 
 /// What the model is and was.

@@ -23,12 +23,13 @@ pub use self::{
     shelf::VaultShelf,
     vault::{SecretName, Vault},
 };
+use crate::protocol::ticket::RoundKey;
 use ledger::{
     Ended, Head, KeyDestroyed, KeyError, Ledger, LedgerError, LedgerStore, NoiseDestroyed, Plan, PseudonymKey,
     SigningKey, hex, unhex,
 };
 use privacy::{
-    rng::NoiseKey,
+    rng::{NoiseKey, fill_from_os},
     step_keys::{LastStep, SecretSteps},
 };
 
@@ -45,8 +46,8 @@ impl fmt::Debug for Secrets {
 }
 
 /// What noise or a cohort could be drawn again from.
-const DRAWN_FROM: [SecretName; 4] =
-    [SecretName::NoiseKey, SecretName::StepKeys, SecretName::NoiseLink, SecretName::CohortSeed];
+const DRAWN_FROM: [SecretName; 5] =
+    [SecretName::NoiseKey, SecretName::StepKeys, SecretName::NoiseLink, SecretName::CohortSeed, SecretName::RoundKey];
 
 /// The seed of the cohort of one step, as its file holds it.
 #[derive(Serialize, Deserialize)]
@@ -54,6 +55,15 @@ const DRAWN_FROM: [SecretName; 4] =
 struct CohortSeed {
     round: u64,
     seed: String,
+}
+
+/// The key of one attempt, as its file holds it.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeptRoundKey {
+    round: u64,
+    attempt: u32,
+    key: String,
 }
 
 impl Secrets {
@@ -229,6 +239,36 @@ impl Secrets {
     /// When the vault fails; then the seed must be taken to be there still.
     pub fn erase_cohort_seed(&self) -> Result<(), LedgerError> {
         self.secret(SecretName::CohortSeed).wipe_from(0)
+    }
+
+    /// The key of an attempt with devices: drawn and made durable when it begins, and the same again after a crash.
+    ///
+    /// # Errors
+    /// When there is no randomness, or the vault fails.
+    pub fn round_key(&self, round: u64, attempt: u32) -> Result<RoundKey, LedgerError> {
+        let kept = self.secret(SecretName::RoundKey).read_text()?;
+        let kept: Option<KeptRoundKey> = kept.and_then(|text| serde_json::from_str(&text).ok());
+        if let Some(kept) = kept.filter(|kept| (kept.round, kept.attempt) == (round, attempt)) {
+            let key = Zeroizing::new(kept.key);
+            let place = || self.secret(SecretName::RoundKey).place();
+            let bytes = unhex(&key).map_err(|_| LedgerError::SecretMissing { place: place() })?;
+            return Ok(RoundKey::new(Zeroizing::new(bytes)));
+        }
+        let mut bytes = Zeroizing::new([0; 32]);
+        fill_from_os(&mut *bytes).map_err(KeyError::Randomness)?;
+        let line = KeptRoundKey { round, attempt, key: hex(&*bytes) };
+        let line = Zeroizing::new(serde_json::to_string(&line).map_err(|e| LedgerError::storage("a key", e))?);
+        self.secret(SecretName::RoundKey).wipe_from(0)?;
+        self.secret(SecretName::RoundKey).append(line.as_bytes())?;
+        Ok(RoundKey::new(bytes))
+    }
+
+    /// Destroys the key of the last attempt, once it is settled: what was sealed with it opens for nobody.
+    ///
+    /// # Errors
+    /// When the vault fails; then the key must be taken to be there still.
+    pub fn destroy_round_key(&self) -> Result<(), LedgerError> {
+        self.secret(SecretName::RoundKey).destroy()
     }
 
     /// What was kept by [`Self::keep_beginning`].

@@ -20,6 +20,8 @@ pub enum SecretName {
     NoiseLink,
     /// What the cohort of the step that is not recorded yet is drawn from.
     CohortSeed,
+    /// What the tickets of an attempt with devices, and the seal of its sum, follow from, until it is settled.
+    RoundKey,
     /// What the run must recognise when it goes on.
     Beginning,
     /// That the ledger is being closed, and why.
@@ -28,13 +30,14 @@ pub enum SecretName {
 
 impl SecretName {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::SigningKey,
         Self::PseudonymKey,
         Self::NoiseKey,
         Self::StepKeys,
         Self::NoiseLink,
         Self::CohortSeed,
+        Self::RoundKey,
         Self::Beginning,
         Self::Closing,
     ];
@@ -49,6 +52,7 @@ impl SecretName {
             Self::StepKeys => "step-keys",
             Self::NoiseLink => "noise-link",
             Self::CohortSeed => "cohort-seed",
+            Self::RoundKey => "round-key",
             Self::Beginning => "beginning",
             Self::Closing => "closing",
         }

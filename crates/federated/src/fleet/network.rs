@@ -1,0 +1,317 @@
+//! The fleet of real devices: whoever comes, as far as the limits on participation allow (Xu et al. 2023, Algorithm 1, section 2.2).
+//!
+//! An attempt is opened at the coordinator ([`crate::protocol`]), and this fleet waits until it is closed. How a coordinator is reached,
+//! and who serves devices meanwhile, is the [`Driver`]'s: on a server another thread, in tests a simulated network.
+//!
+//! After a restart the same attempt is asked for again. A plain one goes on from the sum that was kept, a secure one was
+//! interrupted: the keys of its session are gone with the program, and its devices are not asked again (rule P24).
+
+use std::{collections::BTreeSet, io::Write as _};
+
+use device::{
+    guard::{ModelDigest, TaskDigest},
+    learner::Learner,
+    protocol::{
+        message::{Blob, DeviceKey},
+        terms::{LearnerTerms, PrivacyTerms, StepTerms, TaskTerms},
+    },
+};
+use flate2::{Compression, write::GzEncoder};
+use ledger::{FailureReason, ParticipationRecord, PseudonymKey, hex};
+use lm::{tokenizer::Rules, vocabulary::Vocabulary};
+use privacy::{encoding::EncodingError, rng::Randomness};
+use secagg::entropy::Entropy;
+use sha2::{Digest, Sha256};
+
+use super::{At, Attempted, Fleet, FleetError, Observed, Outcome, RoundTask, Stop};
+use crate::{
+    config::ConfigError,
+    engine::secure::{Threads, failure_reason},
+    plan::Plan,
+    protocol::{
+        coordinator::{Coordinator, CoordinatorError},
+        desk::{Aggregation, Closed, Opening, Windows},
+        limits::ParticipationLimits,
+        secure::{SecureDesk, Unmasking},
+        store::AttemptAt,
+    },
+    secrets::Secrets,
+};
+
+/// How a fleet reaches its coordinator.
+pub trait Driver {
+    /// Does something with the coordinator; what follows from it is durable when this returns.
+    ///
+    /// # Errors
+    /// When the coordinator or its store fails: the server must begin again.
+    fn with<R: Send>(
+        &mut self,
+        act: impl FnOnce(&mut Coordinator, u64) -> Result<R, CoordinatorError> + Send,
+    ) -> Result<R, FleetError>;
+
+    /// Waits until something may have become of the attempt of a task, while devices are served.
+    ///
+    /// # Errors
+    /// When somebody wants to stop, or devices cannot be served any more.
+    fn wait(&mut self, task: &TaskDigest, stop: &Stop) -> Result<(), FleetError>;
+
+    /// What the coins of secure aggregation are drawn from.
+    fn coins(&mut self) -> Box<dyn Entropy + Send>;
+}
+
+/// What devices are told of a task, and how it is known.
+#[derive(Debug, Clone)]
+pub struct NetworkTask {
+    /// The digest of the terms.
+    pub digest: TaskDigest,
+    /// Their blob.
+    pub blob: Blob,
+    /// As it is sent.
+    pub packed: Vec<u8>,
+    /// How often a device takes part.
+    pub limits: ParticipationLimits,
+    /// How many reports a sum is of.
+    pub goal: u64,
+}
+
+/// What is learned, and how devices read their text for it.
+#[derive(Clone, Copy)]
+pub struct Reads<'a> {
+    /// What is learned.
+    pub learner: &'a dyn Learner,
+    /// The words.
+    pub vocabulary: &'a Vocabulary,
+    /// How text becomes words.
+    pub rules: Rules,
+}
+
+impl NetworkTask {
+    /// The task of a plan, on the server of a realm.
+    ///
+    /// # Errors
+    /// When nobody can enforce the plan on devices, or it cannot be said what it is.
+    pub fn new(name: &str, realm: &[u8; 32], plan: &Plan, reads: Reads<'_>) -> Result<Self, ConfigError> {
+        let [phase] = plan.phases() else {
+            return Err(ConfigError::new(
+                "schedule",
+                "cohort and noise cannot change in the midst of a task of devices",
+            ));
+        };
+        let limits = ParticipationLimits::try_from(&phase.participation)
+            .map_err(|e| ConfigError::new("participation.kind", e))?;
+        if phase.secure.as_ref().is_some_and(|secure| secure.groups > 1) {
+            return Err(ConfigError::new("secagg.groups", "devices are added up in one group"));
+        }
+        let terms = terms(name, realm, plan, reads)?;
+        let bytes = serde_json::to_vec(&terms).map_err(|e| ConfigError::new("model", e))?;
+        let (blob, packed) = packed(&bytes).map_err(|e| ConfigError::new("model", e))?;
+        let digest = TaskDigest(Sha256::digest(&bytes).into());
+        Ok(Self { digest, blob, packed, limits, goal: phase.cohort })
+    }
+}
+
+/// What devices are told of a plan.
+fn terms(name: &str, realm: &[u8; 32], plan: &Plan, reads: Reads<'_>) -> Result<TaskTerms, ConfigError> {
+    let phase = &plan.phases()[0];
+    let learner = match reads.learner.recurrent() {
+        Some(model) => LearnerTerms::Language { model: model.clone() },
+        None => {
+            let labels = reads.learner.settings()["tags"].clone();
+            LearnerTerms::Tags { labels: serde_json::from_value(labels).map_err(|e| ConfigError::new("model", e))? }
+        }
+    };
+    let epsilon = phase.noise.is_some().then(|| plan.epsilon(plan.rounds)).transpose()?;
+    Ok(TaskTerms {
+        name: name.to_owned(),
+        realm: hex(realm),
+        learner,
+        vocabulary: reads.vocabulary.to_text(),
+        rules: reads.rules,
+        local: plan.local.clone(),
+        full_weight_tokens: plan.full_weight_tokens,
+        rounds: plan.rounds,
+        goal: phase.cohort,
+        participation: phase.participation,
+        privacy: PrivacyTerms {
+            mechanism: plan.ledger.phases.iter().map(|phase| phase.mechanism.as_str()).collect(),
+            noise_multiplier: phase.noise.map(|z| z.get()),
+            epsilon: epsilon.map(|epsilon| epsilon.get()).filter(|epsilon| epsilon.is_finite()),
+            delta: phase.noise.is_some().then(|| plan.ledger.delta.get()),
+            simulated: plan.randomness() != Randomness::Secret,
+        },
+        secure: phase.secure.is_some(),
+    })
+}
+
+/// Bytes as devices ask for them: what they are known by, and what is sent.
+fn packed(bytes: &[u8]) -> std::io::Result<(Blob, Vec<u8>)> {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(bytes)?;
+    let blob = Blob { digest: Sha256::digest(bytes).to_vec(), bytes: bytes.len() as u64 };
+    Ok((blob, gzip.finish()?))
+}
+
+/// The fleet of real devices.
+pub struct Network<D> {
+    driver: D,
+    task: NetworkTask,
+    windows: Windows,
+    secrets: Secrets,
+    pseudonyms: PseudonymKey,
+    threads: usize,
+    /// The attempt that is open, and who is in its sum.
+    last: Option<(AttemptAt, BTreeSet<DeviceKey>)>,
+    /// The model that devices ask for.
+    model: Option<[u8; 32]>,
+}
+
+impl<D: Driver> Network<D> {
+    /// The fleet of a task.
+    pub fn new(
+        driver: D,
+        task: NetworkTask,
+        windows: Windows,
+        secrets: Secrets,
+        pseudonyms: PseudonymKey,
+        threads: usize,
+    ) -> Self {
+        Self { driver, task, windows, secrets, pseudonyms, threads, last: None, model: None }
+    }
+
+    fn at(&self, at: At<'_>) -> AttemptAt {
+        AttemptAt { task: self.task.digest, round: at.round, attempt: at.attempt }
+    }
+
+    /// Opens the attempt, with the model that devices will ask for.
+    fn open(&mut self, task: &RoundTask<'_>) -> Result<(), FleetError> {
+        let at = self.at(task.at);
+        let bytes: Vec<u8> = task.task.model.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let (model, packed) = packed(&bytes).map_err(|e| FleetError::Task(e.to_string()))?;
+        let terms = StepTerms {
+            clipping: task.task.clipping.clone(),
+            encoding: task.task.encoding.clone(),
+            learning_rate: task.task.learning_rate,
+        };
+        let opening = Opening {
+            at,
+            step: task.at.step,
+            goal: self.task.goal,
+            limits: self.task.limits,
+            windows: self.windows,
+            task: self.task.blob.clone(),
+            model,
+            terms: serde_json::to_vec(&terms).map_err(|e| FleetError::Task(e.to_string()))?,
+            key: self.secrets.round_key(at.round, at.attempt)?,
+            aggregation: self.aggregation(task)?,
+        };
+        let digest = *ModelDigest::of(task.task.model).as_bytes();
+        let before = self.model.replace(digest).filter(|before| *before != digest);
+        let (task_digest, task_packed) = (self.task.digest.0, self.task.packed.clone());
+        self.driver.with(move |coordinator, now| {
+            coordinator.keep_blob(task_digest, task_packed);
+            coordinator.keep_blob(digest, packed);
+            before.into_iter().for_each(|before| coordinator.drop_blob(before));
+            coordinator.open(opening, now)
+        })
+    }
+
+    fn aggregation(&mut self, task: &RoundTask<'_>) -> Result<Aggregation, FleetError> {
+        Ok(match (&task.phase.secure, &task.coding.residues) {
+            (Some(secure), Some(residues)) => {
+                let model = *ModelDigest::of(task.task.model).as_bytes();
+                let terms = secure.terms(residues, task.at.step, self.task.digest.0, model);
+                let desk = SecureDesk::new(terms, secure.least_clients.into(), self.driver.coins());
+                Aggregation::Secure(Box::new(desk))
+            }
+            _ => Aggregation::Plain(task.coding.encoding.clone()),
+        })
+    }
+
+    /// Who they are, for the ledger.
+    fn participants(&self, at: At<'_>, devices: &[DeviceKey]) -> Result<ParticipationRecord, FleetError> {
+        let keys = devices.iter().map(|device| &device.0[..]);
+        Ok(self.pseudonyms.record(at.stream, at.step, at.attempt, keys)?)
+    }
+
+    /// An attempt that came to nothing.
+    fn failed(&mut self, at: At<'_>, reason: FailureReason, devices: &[DeviceKey]) -> Result<Attempted, FleetError> {
+        self.last = Some((self.at(at), BTreeSet::new()));
+        let participants = Some(self.participants(at, devices)?);
+        let observed = Observed { participants, ..Observed::default() };
+        Ok(Attempted { outcome: Outcome::Failed(reason), observed })
+    }
+
+    /// A sum of these devices.
+    fn summed(&mut self, at: At<'_>, outcome: Outcome, devices: &[DeviceKey]) -> Result<Attempted, FleetError> {
+        self.last = Some((self.at(at), devices.iter().copied().collect()));
+        let participants = Some(self.participants(at, devices)?);
+        Ok(Attempted { outcome, observed: Observed { participants, ..Observed::default() } })
+    }
+
+    /// Takes the masks off.
+    fn unmask(&mut self, task: &RoundTask<'_>, unmasking: Unmasking) -> Result<Attempted, FleetError> {
+        let everybody = unmasking.devices().to_vec();
+        let residues = task.coding.residues.as_ref().ok_or_else(|| FleetError::Task("there are no residues".into()))?;
+        let unmasked = match unmasking.finish(&Threads(self.threads)) {
+            Ok(unmasked) => unmasked,
+            Err(failure) => match failure_reason(&failure) {
+                Some(reason) => return self.failed(task.at, reason, &everybody),
+                None => return Err(FleetError::Task(failure.to_string())),
+            },
+        };
+        let survivors = unmasked.survivors.len() as u64;
+        let noised = task.phase.secure.as_ref().is_some_and(|secure| secure.noise.is_some());
+        let outcome = if noised {
+            residues.noised_sum(&unmasked.sum, survivors).map(Outcome::Noised)
+        } else {
+            residues.sum(&unmasked.sum, survivors).map(Outcome::Sum)
+        };
+        match outcome {
+            Ok(outcome) => self.summed(task.at, outcome, &unmasked.survivors),
+            // Honest devices cannot add up to this: somebody's masked vector was no encoding of anything.
+            Err(EncodingError::Bound { .. }) => self.failed(task.at, FailureReason::NotWhole, &everybody),
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    /// A secure attempt in whose midst the program ended.
+    fn interrupted(&mut self, at: At<'_>) -> Result<Attempted, FleetError> {
+        let task = self.task.digest;
+        let kept = self.driver.with(move |coordinator, _| coordinator.kept(&task))?;
+        let devices = kept.map(|kept| kept.assigned).unwrap_or_default();
+        self.failed(at, FailureReason::Interrupted, &devices)
+    }
+}
+
+impl<D: Driver> Fleet for Network<D> {
+    fn attempt(&mut self, task: &RoundTask<'_>) -> Result<Attempted, FleetError> {
+        if task.at.again && task.phase.secure.is_some() {
+            return self.interrupted(task.at);
+        }
+        self.open(task)?;
+        let digest = self.task.digest;
+        let closed = loop {
+            if let Some(closed) = self.driver.with(move |coordinator, _| Ok(coordinator.take_closed(&digest)))? {
+                break closed;
+            }
+            if task.stop.is_asked() {
+                return Err(FleetError::Stopped);
+            }
+            self.driver.wait(&digest, task.stop)?;
+        };
+        match closed {
+            Closed::Sum(sum, devices) => self.summed(task.at, Outcome::Sum(sum), &devices),
+            Closed::Masked(unmasking) => self.unmask(task, *unmasking),
+            Closed::Failed(reason, devices) => self.failed(task.at, reason, &devices),
+        }
+    }
+
+    fn settled(&mut self, _at: At<'_>, failed: Option<FailureReason>) -> Result<(), FleetError> {
+        let Some((at, mut took_part)) = self.last.take() else { return Ok(()) };
+        if failed.is_some() {
+            took_part.clear();
+        }
+        self.driver.with(move |coordinator, now| coordinator.settle(&at, &took_part, now))?;
+        Ok(self.secrets.destroy_round_key()?)
+    }
+}
