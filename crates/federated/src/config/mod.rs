@@ -285,11 +285,14 @@ pub struct Devices {
     /// Reports leave devices at whole multiples of this after the assignment, in seconds, so that time does not tell how much was
     /// typed (rule P26).
     pub tick_seconds: f64,
+    /// The first round waits until so many devices are enrolled; three times the goal times the minimum distance if not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub begin_with: Option<u64>,
 }
 
 impl Default for Devices {
     fn default() -> Self {
-        Self { select_seconds: 60.0, report_seconds: 600.0, answer_seconds: 60.0, tick_seconds: 5.0 }
+        Self { select_seconds: 60.0, report_seconds: 600.0, answer_seconds: 60.0, tick_seconds: 5.0, begin_with: None }
     }
 }
 

@@ -72,6 +72,8 @@ pub struct NetworkTask {
     pub limits: ParticipationLimits,
     /// How many reports a sum is of.
     pub goal: u64,
+    /// How many devices are enrolled before the first round begins.
+    pub begin_with: u64,
 }
 
 /// What is learned, and how devices read their text for it.
@@ -106,7 +108,10 @@ impl NetworkTask {
         let bytes = serde_json::to_vec(&terms).map_err(|e| ConfigError::new("model", e))?;
         let (blob, packed) = packed(&bytes).map_err(|e| ConfigError::new("model", e))?;
         let digest = TaskDigest(Sha256::digest(&bytes).into());
-        Ok(Self { digest, blob, packed, limits, goal: phase.cohort })
+        let goal = phase.cohort;
+        // Two of three who are asked may come to nothing before anybody is missed.
+        let begin_with = plan.begin_with.unwrap_or_else(|| limits.all_waiting(3 * goal)).min(plan.ledger.population);
+        Ok(Self { digest, blob, packed, limits, goal, begin_with })
     }
 }
 

@@ -79,6 +79,8 @@ pub struct Plan {
     pub devices: Devices,
     /// How long real devices have.
     pub windows: Windows,
+    /// How many real devices are enrolled before the first round begins, if somebody said so.
+    pub begin_with: Option<u64>,
     /// What the server does.
     pub optimizer: OptimizerKind,
     /// How the clip follows a quantile, if it does.
@@ -159,6 +161,7 @@ impl Plan {
             full_weight_tokens: config.estimator.full_weight_tokens,
             devices: Devices::new(&config),
             windows: windows(&config),
+            begin_with: config.devices.as_ref().and_then(|devices| devices.begin_with),
             optimizer,
             adaptive,
             ledger,

@@ -83,13 +83,25 @@ pub struct Expected {
 struct Running {
     limits: ParticipationLimits,
     goal: u64,
+    begin_with: u64,
     over: OverSelection,
     desk: Option<Desk>,
-    /// The round that is open or comes next, once the first attempt has begun.
+    /// The round that is open or comes next, once the first devices were given the task.
     round: Option<u64>,
     /// How long a round takes, in seconds.
     round_s: f64,
     paused: bool,
+    /// Devices that were still at work when their attempt was over, until when: what becomes of them is counted.
+    lingering: BTreeMap<Ticket, u64>,
+}
+
+impl Running {
+    /// Whose time ran out after their attempt was over has dropped out.
+    fn forget_lingering(&mut self, now: u64) {
+        let before = self.lingering.len();
+        self.lingering.retain(|_, until| now <= *until);
+        self.over.saw(0, (before - self.lingering.len()) as u64);
+    }
 }
 
 /// A device that could take part, and waits.
@@ -111,7 +123,7 @@ pub struct Coordinator {
     in_lobby: BTreeMap<DeviceKey, RequestId>,
     /// Devices at work that wait for what comes next.
     waiters: BTreeMap<DeviceKey, (RequestId, u64)>,
-    /// Whose ticket is of which task.
+    /// Who enrols in the batch that is not durable yet.
     enrolling: BTreeSet<DeviceKey>,
     enrolled: u64,
     batch: Vec<Write>,
@@ -148,10 +160,31 @@ impl Coordinator {
         })
     }
 
-    /// A task runs here from now on. `round` is where it stands, if it has begun: keys that come later wait.
-    pub fn add_task(&mut self, task: TaskDigest, limits: ParticipationLimits, goal: u64, round: Option<u64>) {
+    /// A task runs here from now on. `round` is where it stands, if it has begun: keys that come later wait. It does not begin before
+    /// so many devices are enrolled: with fewer, all of them would have to wait at some round, and nobody would be left to ask.
+    pub fn add_task(
+        &mut self,
+        task: TaskDigest,
+        limits: ParticipationLimits,
+        goal: u64,
+        begin_with: u64,
+        round: Option<u64>,
+    ) {
         let (over, round_s) = (OverSelection::default(), 60.0);
-        self.tasks.insert(task, Running { limits, goal, over, desk: None, round, round_s, paused: false });
+        self.tasks.insert(
+            task,
+            Running {
+                limits,
+                goal,
+                begin_with,
+                over,
+                desk: None,
+                round,
+                round_s,
+                paused: false,
+                lingering: BTreeMap::new(),
+            },
+        );
     }
 
     /// A task is no longer run here.
@@ -301,7 +334,8 @@ impl Coordinator {
         let Some(running) = self.tasks.get_mut(task).filter(|running| !running.paused) else { return Ok(()) };
         let Some(desk) = running.desk.as_mut().filter(|desk| !desk.is_over()) else { return Ok(()) };
         let wanted = desk.wanted(&running.over);
-        if wanted == 0 {
+        let enrolled = self.enrolled + self.enrolling.len() as u64;
+        if wanted == 0 || (running.round.is_none() && enrolled < running.begin_with) {
             return Ok(());
         }
         let mut chosen = Vec::new();
@@ -320,6 +354,7 @@ impl Coordinator {
         }
         let devices: Vec<DeviceKey> = chosen.iter().map(|(_, device)| *device).collect();
         self.batch.push(desk.assign(&devices, now)?);
+        running.round = Some(desk.opening.at.round);
         for (request, device) in chosen {
             self.lobby.remove(&request);
             self.in_lobby.remove(&device);
@@ -391,6 +426,12 @@ impl Coordinator {
     /// The answer, where nothing is to be sent.
     pub fn begins(&mut self, ticket: &Ticket, now: u64) -> Result<Expected, Answer> {
         let refused = |reason, words: &str| Answer::refused(reason, words, now / 1000, 0);
+        for running in self.tasks.values_mut() {
+            if running.lingering.remove(ticket).is_some() {
+                running.over.saw(1, 0);
+                return Err(refused(Reason::Late, LATE));
+            }
+        }
         let Some((device, running)) = self.by_ticket(&ticket.0) else {
             return Err(refused(Reason::Closed, CLOSED));
         };
@@ -478,6 +519,7 @@ impl Coordinator {
     /// What follows from what has arrived: merges, phases of secure aggregation, thanks.
     fn advance(&mut self, now: u64) -> Result<(), CoordinatorError> {
         for running in self.tasks.values_mut() {
+            running.forget_lingering(now);
             let Some(desk) = &mut running.desk else { continue };
             desk.tick(now);
             self.batch.extend(desk.merge(now)?);
@@ -526,7 +568,10 @@ impl Coordinator {
         self.batch.push(Write::Open(at));
         let desk = Desk::open(opening, kept, now)?;
         let running = self.tasks.get_mut(&at.task).ok_or(CoordinatorError::NoTask)?;
-        running.round = Some(at.round);
+        // A task begins when the first devices are given it: whoever enrols before that need not wait.
+        if at.round > 0 || desk.assigned().next().is_some() {
+            running.round = Some(at.round);
+        }
         running.desk = Some(desk);
         self.select(now)
     }
@@ -581,7 +626,9 @@ impl Coordinator {
         };
         self.batch.push(Write::Settle { at: *at, absent: desk.absent() });
         let (reported, dropped) = desk.seen();
+        running.over.fade();
         running.over.saw(reported, dropped);
+        running.lingering.extend(desk.at_work());
         running.round_s = 0.5 * running.round_s + 0.5 * (desk.open_for(now) as f64 / 1000.0);
         running.round = Some(if took_part.is_empty() { at.round } else { at.round + 1 });
         let from = running.limits.after(at.round);

@@ -427,6 +427,15 @@ impl Desk {
         }
     }
 
+    /// Who is still at work, by their tickets, and until when. Of a secure aggregation all that happens is known.
+    pub fn at_work(&self) -> impl Iterator<Item = (Ticket, u64)> + '_ {
+        let plain = matches!(self.opening.aggregation, Aggregation::Plain(_));
+        self.places.values().filter_map(move |place| match place.progress {
+            Progress::Working { until } if plain => Some((place.ticket, until)),
+            _ => None,
+        })
+    }
+
     /// It is settled: who was given the task and sent nothing at all.
     #[must_use]
     pub fn absent(&self) -> Vec<DeviceKey> {

@@ -42,6 +42,12 @@ impl ParticipationLimits {
         standing.participations < self.most && round >= self.from(standing)
     }
 
+    /// How many devices make sure that some are left for every round: those who took part in the last b rounds wait.
+    #[must_use]
+    pub const fn all_waiting(&self, of_a_round: u64) -> u64 {
+        of_a_round.saturating_mul(self.distance)
+    }
+
     /// The first round that whoever takes part in one may be given next.
     #[must_use]
     pub const fn after(&self, round: u64) -> u64 {

@@ -1,0 +1,105 @@
+//! What goes wrong in a schedule.
+
+use super::Chance;
+
+/// What a server does wrong on purpose, so that it is seen that the simulation notices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// What it acknowledged may be gone after a crash: nothing was synced.
+    ForgetsWrites,
+    /// It answers, and then writes.
+    AnswersBeforeWriting,
+}
+
+/// What goes wrong, and how often.
+#[derive(Debug, Clone)]
+pub(crate) struct Faults {
+    pub(crate) rounds: u64,
+    pub(crate) devices: u64,
+    pub(crate) goal: u64,
+    pub(crate) min_separation: u64,
+    pub(crate) max_participations: u64,
+    /// Shares of messages.
+    pub(crate) lose: f64,
+    pub(crate) double: f64,
+    pub(crate) delay: f64,
+    /// The share of devices that are given a task and never report.
+    pub(crate) vanish: f64,
+    pub(crate) device_crashes: f64,
+    /// How often the server is killed, after how many durable steps at most, and for how long it is gone.
+    pub(crate) crashes: u64,
+    pub(crate) life: u64,
+    pub(crate) down_ms: u64,
+}
+
+impl Faults {
+    /// Nothing goes wrong.
+    pub(crate) fn calm() -> Self {
+        Self {
+            rounds: 4,
+            devices: 60,
+            goal: 20,
+            min_separation: 0,
+            max_participations: 1_000,
+            lose: 0.0,
+            double: 0.0,
+            delay: 0.0,
+            vanish: 0.0,
+            device_crashes: 0.0,
+            crashes: 0,
+            life: 1,
+            down_ms: 0,
+        }
+    }
+
+    /// What goes wrong in a schedule, by its number.
+    pub(crate) fn of(seed: u64) -> Self {
+        let mut chance = Chance(seed ^ 0x5eed);
+        let mut share = |most: f64| most * (chance.below(1_000) as f64) / 1_000.0;
+        let (lose, double, delay) = (share(0.15), share(0.2), share(0.2));
+        let (vanish, device_crashes) = (share(0.2), share(0.02));
+        let goal = 5 + chance.below(50);
+        Self {
+            rounds: 2 + chance.below(2),
+            devices: 8 * goal + 150,
+            goal,
+            min_separation: chance.below(2),
+            max_participations: 2 + chance.below(2),
+            lose,
+            double,
+            delay,
+            vanish,
+            device_crashes,
+            crashes: chance.below(6),
+            life: [30, 300, 1_000][chance.below(3) as usize],
+            down_ms: chance.below(20_000),
+        }
+    }
+
+    /// The settings of the task.
+    pub(crate) fn settings(&self) -> String {
+        let Self { rounds, devices, goal, min_separation, max_participations, .. } = self;
+        format!(
+            r#"
+rounds = {rounds}
+unit = "device"
+noise_seed = 0
+data = {{ kind = "devices" }}
+model = {{ learner = "tags", vocabulary = 100 }}
+local = {{ batch = 4, learning_rate = 0.5 }}
+clip = {{ kind = "flat", norm = 0.5 }}
+privacy = {{ mechanism = "none" }}
+server = {{ optimizer = "sgd", learning_rate = 0.5 }}
+evaluation = {{ every = 1000, users = 1, most_tokens = 10 }}
+devices = {{ select_seconds = 5, report_seconds = 30, answer_seconds = 10, tick_seconds = 1, begin_with = {devices} }}
+
+[participation]
+kind = "arrival"
+population = {devices}
+cohort = {goal}
+min_separation = {min_separation}
+max_participations = {max_participations}
+"#
+        )
+    }
+}
