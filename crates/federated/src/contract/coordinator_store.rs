@@ -256,9 +256,17 @@ fn as_the_plain_one(mut store: Box<dyn Store>, again: Again<'_>) {
     let mut chance = Chance(15);
     let (mut kept, mut refused) = (0, 0);
     for number in 0..600 {
-        let batch: Vec<Write> = (0..1 + chance.below(4)).map(|_| any_write(&mut chance, number / 50)).collect();
+        let mut batch: Vec<Write> = (0..1 + chance.below(3)).map(|_| any_write(&mut chance, number / 30)).collect();
+        if number % 30 == 0 {
+            // The next round: what is open is settled.
+            let open = [TASK, OTHER_TASK].iter().filter_map(|task| plain.open_attempt(task).unwrap());
+            batch = open.map(|open| settle(open.at, &[])).collect();
+        }
         let (want, got) = (plain.commit(&batch).is_ok(), store.commit(&batch));
-        assert!(want == got.is_ok() && !matches!(got, Err(StoreError::Failed(_))), "batch {number}: {batch:?}: {got:?}");
+        assert!(
+            want == got.is_ok() && !matches!(got, Err(StoreError::Failed(_))),
+            "batch {number}: {batch:?}: {got:?}"
+        );
         *(if want { &mut kept } else { &mut refused }) += 1;
         if number % 60 == 0 {
             store = again(store);
@@ -270,7 +278,7 @@ fn as_the_plain_one(mut store: Box<dyn Store>, again: Again<'_>) {
 
 fn any_write(chance: &mut Chance, round: u64) -> Write {
     let task = if chance.below(4) == 0 { OTHER_TASK } else { TASK };
-    let at = AttemptAt { task, round: round + chance.below(2), attempt: 0 };
+    let at = AttemptAt { task, round: round + u64::from(chance.below(8) == 0), attempt: 0 };
     let some: Vec<u64> = (0..chance.below(3)).map(|_| chance.below(6)).collect();
     let digest = [chance.below(4) as u8; 32];
     match chance.below(10) {

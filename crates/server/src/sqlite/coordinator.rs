@@ -125,12 +125,7 @@ fn number_of_task(t: &Transaction<'_>, task: &TaskDigest) -> Result<i64, Databas
     }
 }
 
-fn enrol(
-    t: &Transaction<'_>,
-    device: &DeviceKey,
-    day: u64,
-    waits: &[(TaskDigest, u64)],
-) -> Result<(), DatabaseError> {
+fn enrol(t: &Transaction<'_>, device: &DeviceKey, day: u64, waits: &[(TaskDigest, u64)]) -> Result<(), DatabaseError> {
     let mut insert = t.prepare_cached("INSERT INTO devices (key, day) VALUES (?1, ?2) ON CONFLICT (key) DO NOTHING")?;
     if insert.execute((device.0, day))? == 0 {
         return Ok(());

@@ -29,9 +29,10 @@ const READERS: usize = 4;
 /// Everything that a server keeps, in one SQLite file.
 pub struct Database {
     path: PathBuf,
-    /// None where it was opened for reading.
-    writer: Option<Mutex<Connection>>,
     readers: Vec<Mutex<Connection>>,
+    /// None where it was opened for reading. It goes after the readers: the last connection that is closed moves what is in the
+    /// log into the file and removes the log, and those cannot.
+    writer: Option<Mutex<Connection>>,
     next: AtomicUsize,
     /// A write failed: what is durable is not known until the file is opened again.
     failed: AtomicBool,

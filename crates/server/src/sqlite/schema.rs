@@ -161,8 +161,7 @@ CREATE TABLE models (
 /// Sets up the connection that writes.
 pub(super) fn for_writing(connection: &Connection) -> Result<(), DatabaseError> {
     let to = |pragma: &str, value: i64| connection.pragma_update(None, pragma, value);
-    let mode: String =
-        connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
+    let mode: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     if mode != "wal" {
         return Err(DatabaseError::Refused(format!("the file system takes no write-ahead log: {mode:?}")));
     }

@@ -167,8 +167,7 @@ impl TaskHome {
     }
 
     fn entry_of(&self, t: &Transaction<'_>, stream: &str, step: u64) -> Result<u64, DatabaseError> {
-        let mut query =
-            t.prepare_cached("SELECT number FROM entries WHERE run = ?1 AND stream = ?2 AND step = ?3")?;
+        let mut query = t.prepare_cached("SELECT number FROM entries WHERE run = ?1 AND stream = ?2 AND step = ?3")?;
         let entry = query.query_row((self.run, stream, step), |row| row.get(0)).optional()?;
         entry.ok_or_else(|| {
             DatabaseError::Refused(format!("the ledger has no release of step {step} of {stream:?}: the model stays"))
@@ -222,7 +221,9 @@ fn published(t: &Transaction<'_>, run: i64) -> Result<Option<PublishedModel>, Da
 fn check_forward(old: &PublishedModel, new: &PublishedModel) -> Result<(), DatabaseError> {
     if new.entry < old.entry || new.rounds < old.rounds {
         let (old, new) = (old.rounds, new.rounds);
-        return Err(DatabaseError::Refused(format!("the model after {old} rounds is published, and {new} is before it")));
+        return Err(DatabaseError::Refused(format!(
+            "the model after {old} rounds is published, and {new} is before it"
+        )));
     }
     if new.entry == old.entry && new.digest != old.digest {
         return Err(DatabaseError::Refused("another model of the same release is published".into()));

@@ -31,8 +31,7 @@ const RECORDS: u64 = 8;
 
 /// The head of a run's ledger.
 pub(super) fn head_of(t: &Transaction<'_>, run: i64) -> Result<Head, DatabaseError> {
-    let head: String =
-        t.prepare_cached("SELECT head FROM runs WHERE id = ?1")?.query_row([run], |row| row.get(0))?;
+    let head: String = t.prepare_cached("SELECT head FROM runs WHERE id = ?1")?.query_row([run], |row| row.get(0))?;
     let damaged = |e: ledger::HeadError| LedgerError::storage("the head of the ledger is damaged", e);
     Ok(head.parse().map_err(damaged)?)
 }
@@ -140,9 +139,7 @@ impl TaskHome {
         let Some(last) = shown.length.checked_sub(1) else { return Ok(()) };
         let entry = Entries::new(self, last, shown.length).next().transpose()?;
         match entry {
-            Some(entry) if entry.hash() != shown.hash => {
-                Err(LedgerError::Forked { shown: *shown, have: entry.hash() })
-            }
+            Some(entry) if entry.hash() != shown.hash => Err(LedgerError::Forked { shown: *shown, have: entry.hash() }),
             _ => Ok(()),
         }
     }
@@ -196,13 +193,15 @@ fn insert(t: &Transaction<'_>, run: i64, entry: &Entry, attached: Attached<'_>) 
             .execute((run, number, bytes))?;
     }
     if let Some(record) = attached.participations {
-        t.prepare_cached("INSERT INTO participations (run, number, line) VALUES (?1, ?2, ?3)")?
-            .execute((run, number, record.line()))?;
+        t.prepare_cached("INSERT INTO participations (run, number, line) VALUES (?1, ?2, ?3)")?.execute((
+            run,
+            number,
+            record.line(),
+        ))?;
     }
     let follows = Head { length: number, hash: entry.previous() };
-    let mut move_head = t.prepare_cached(
-        "UPDATE runs SET head = ?3, released = coalesce(?4, released) WHERE id = ?1 AND head = ?2",
-    )?;
+    let mut move_head =
+        t.prepare_cached("UPDATE runs SET head = ?3, released = coalesce(?4, released) WHERE id = ?1 AND head = ?2")?;
     let released = step.map(|_| number);
     match move_head.execute((run, follows.to_string(), entry.head().to_string(), released))? {
         1 => Ok(()),
@@ -273,10 +272,8 @@ impl LedgerStore for TaskLedger {
             Ok(query.query_row([self.home.run], |row| row.get::<_, Option<String>>(0))?)
         });
         let Some(line) = line.map_err(|e| e.in_ledger("read which attempt was begun"))? else { return Ok(None) };
-        let damaged = |e: serde_json::Error| LedgerError::AttemptDamaged {
-            place: self.home.name(),
-            problem: e.to_string(),
-        };
+        let damaged =
+            |e: serde_json::Error| LedgerError::AttemptDamaged { place: self.home.name(), problem: e.to_string() };
         serde_json::from_str(&line).map(Some).map_err(damaged)
     }
 
