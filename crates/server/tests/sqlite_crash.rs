@@ -12,14 +12,21 @@ mod killed;
 #[path = "../../ledger/tests/ledger_story/mod.rs"]
 mod ledger_story;
 
-use std::{io::Write as _, path::Path, process::Command, sync::Arc, time::Duration};
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+    time::Duration,
+};
 
 use device::{guard::TaskDigest, protocol::message::DeviceKey};
 use federated::{
     home::Records,
     protocol::store::{AttemptAt, MemoryStore, Store, StoreError, Write},
 };
-use keyhush_server::sqlite::{AfterRound, Database, TaskHome, TaskLedger};
+use keyhush_server::sqlite::{AfterRound, Database, DatabaseError, TaskHome, TaskLedger};
 use killed::{Spread, Victim, strace_works, victim_alone};
 use ledger::{Ledger, LedgerError};
 use ledger_story::{content, model_plan, model_step};
@@ -60,9 +67,13 @@ fn assigned(step: u64) -> Vec<DeviceKey> {
     if step == 0 { vec![device(0)] } else { vec![device(step), device(step / 2)] }
 }
 
+fn path(folder: &Path) -> PathBuf {
+    folder.join("data").join("keyhush.sqlite")
+}
+
 /// Where everything is, in a folder.
 fn open(folder: &Path) -> (Arc<Database>, TaskHome) {
-    let database = Arc::new(Database::open(folder.join("data").join("keyhush.sqlite")).unwrap());
+    let database = Arc::new(Database::open(path(folder)).unwrap());
     let home = TaskHome::open(Arc::clone(&database), "model", &folder.join("secrets")).unwrap();
     (database, home)
 }
@@ -147,8 +158,14 @@ fn start(command: &mut Command) -> Victim<u64> {
 
 /// Opens what is left, and compares it with what was acknowledged: how many steps are whole. More must go in.
 fn check(folder: &Path, acknowledged: Option<u64>) -> Result<u64, String> {
+    // Whoever only looks sees the same, also where no server has opened it since.
+    let before = Database::read(path(folder)).map(|reader| reader.enrolled().unwrap());
     let (database, home) = open(folder);
     let committed = database.enrolled().unwrap();
+    if before.as_ref().is_ok_and(|before| *before != committed) {
+        return Err(format!("a reader saw {before:?}, and the server has {committed}"));
+    }
+    all_is_in_the_file(folder, committed)?;
     let promised = acknowledged.map_or(0, |last| last + 1);
     let mut ledger = ledger(&home);
     let (released, published) = (released(&ledger), published(&home));
@@ -174,6 +191,14 @@ fn check(folder: &Path, acknowledged: Option<u64>) -> Result<u64, String> {
     }
     step(&database, &home, &mut ledger, published)?;
     Ok(published + 1)
+}
+
+/// Opening has moved everything out of the log and into the file itself, synced: what is read from then on is durable.
+fn all_is_in_the_file(folder: &Path, committed: u64) -> Result<(), String> {
+    let copied = folder.join("copied");
+    fs::copy(path(folder), &copied).unwrap();
+    let alone = Database::read(&copied).unwrap().enrolled().unwrap();
+    if alone == committed { Ok(()) } else { Err(format!("{committed} committed, and {alone} of them in the file")) }
 }
 
 /// What the database has is what a store in memory has after so many batches.
@@ -224,6 +249,23 @@ fn p13_killed_at_every_sync_everything_acknowledged_is_there() {
         eprintln!("{killed} kills at {call}");
         assert!(killed >= at_least, "{killed} kills at {call}: is it still how it is written?");
     }
+}
+
+/// While a server writes, another is told so, and whoever only looks is not.
+#[test]
+fn two_processes_do_not_write_one_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut victim = start(&mut command(folder.path(), MOST, None));
+    assert!(victim.says_something());
+    let second = Database::open(path(folder.path()));
+    assert!(matches!(second, Err(DatabaseError::Locked { .. })), "{second:?}");
+    let reader = Arc::new(Database::read(path(folder.path())).unwrap());
+    let before = reader.enrolled().unwrap();
+    assert!(before > 0 && TaskHome::read(Arc::clone(&reader), "model").unwrap().read_store().is_ok());
+    while victim.says_something() && reader.enrolled().unwrap() < before + 5 {}
+    let (said, _) = victim.kill();
+    drop(reader);
+    check(folder.path(), said.last().copied()).unwrap();
 }
 
 /// Kills victims one after the other at random moments; says how many died after an acknowledgement, and what was found wrong.

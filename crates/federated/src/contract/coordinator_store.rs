@@ -167,6 +167,7 @@ fn what_breaks_an_invariant_is_refused(store: Box<dyn Store>) {
         (vec![assign(at(1, 0), &[2, 2])], "a device is given a step twice, at once"),
         (vec![assign(at(1, 0), &[9])], "somebody who is not enrolled"),
         (vec![assign(at(1, 1), &[2])], "an attempt that is not open"),
+        (vec![assign(at(1, 1), &[])], "an attempt that is not open, and nobody"),
         (vec![assign(at(2, 0), &[2])], "a round that is not open"),
         (vec![assign(other(OTHER_TASK), &[2])], "a task in which nothing is open"),
         (vec![Write::Open(at(1, 1))], "another attempt while one is open"),

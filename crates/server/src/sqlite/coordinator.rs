@@ -5,7 +5,7 @@
 
 use device::{guard::TaskDigest, protocol::message::DeviceKey};
 use federated::protocol::store::{AttemptAt, OpenAttempt, Standing, Store, StoreError, Write};
-use rusqlite::{OptionalExtension, Transaction};
+use rusqlite::{Connection, OptionalExtension};
 
 use super::{Database, DatabaseError};
 
@@ -43,7 +43,7 @@ impl Store for Database {
     }
 
     fn open_attempt(&self, task: &TaskDigest) -> Result<Option<OpenAttempt>, StoreError> {
-        Ok(self.look(|t| {
+        Ok(self.look_at_once(|t| {
             let mut query = t.prepare_cached(
                 "SELECT id, round, attempt, sealed FROM tasks JOIN attempts ON attempts.task = id
                  LEFT JOIN sums ON sums.task = id WHERE digest = ?1",
@@ -85,7 +85,7 @@ fn refuse<T>(why: &str) -> Result<T, DatabaseError> {
     Err(DatabaseError::Refused(why.to_owned()))
 }
 
-fn apply(t: &Transaction<'_>, write: &Write) -> Result<(), DatabaseError> {
+fn apply(t: &Connection, write: &Write) -> Result<(), DatabaseError> {
     match write {
         Write::Enrol { device, day, waits } => enrol(t, device, *day, waits),
         Write::Open(at) => open(t, at),
@@ -108,13 +108,13 @@ fn apply(t: &Transaction<'_>, write: &Write) -> Result<(), DatabaseError> {
 }
 
 /// The number of a device that is enrolled.
-fn number_of(t: &Transaction<'_>, device: &DeviceKey) -> Result<Option<i64>, DatabaseError> {
+fn number_of(t: &Connection, device: &DeviceKey) -> Result<Option<i64>, DatabaseError> {
     let mut query = t.prepare_cached("SELECT id FROM devices WHERE key = ?1")?;
     Ok(query.query_row([device.0], |row| row.get(0)).optional()?)
 }
 
 /// The number of a task, from now on.
-fn number_of_task(t: &Transaction<'_>, task: &TaskDigest) -> Result<i64, DatabaseError> {
+fn number_of_task(t: &Connection, task: &TaskDigest) -> Result<i64, DatabaseError> {
     let mut query = t.prepare_cached("SELECT id FROM tasks WHERE digest = ?1")?;
     match query.query_row([task.0], |row| row.get(0)).optional()? {
         Some(number) => Ok(number),
@@ -125,7 +125,7 @@ fn number_of_task(t: &Transaction<'_>, task: &TaskDigest) -> Result<i64, Databas
     }
 }
 
-fn enrol(t: &Transaction<'_>, device: &DeviceKey, day: u64, waits: &[(TaskDigest, u64)]) -> Result<(), DatabaseError> {
+fn enrol(t: &Connection, device: &DeviceKey, day: u64, waits: &[(TaskDigest, u64)]) -> Result<(), DatabaseError> {
     let mut insert = t.prepare_cached("INSERT INTO devices (key, day) VALUES (?1, ?2) ON CONFLICT (key) DO NOTHING")?;
     if insert.execute((device.0, day))? == 0 {
         return Ok(());
@@ -142,7 +142,7 @@ fn enrol(t: &Transaction<'_>, device: &DeviceKey, day: u64, waits: &[(TaskDigest
     Ok(())
 }
 
-fn open(t: &Transaction<'_>, at: &AttemptAt) -> Result<(), DatabaseError> {
+fn open(t: &Connection, at: &AttemptAt) -> Result<(), DatabaseError> {
     let task = number_of_task(t, &at.task)?;
     let mut insert = t.prepare_cached(
         "INSERT INTO attempts (task, round, attempt) VALUES (?1, ?2, ?3) ON CONFLICT (task) DO NOTHING",
@@ -154,18 +154,18 @@ fn open(t: &Transaction<'_>, at: &AttemptAt) -> Result<(), DatabaseError> {
 }
 
 /// The number of the task, where it is this attempt of it that is open.
-fn opened(t: &Transaction<'_>, at: &AttemptAt) -> Result<Option<i64>, DatabaseError> {
+fn opened(t: &Connection, at: &AttemptAt) -> Result<Option<i64>, DatabaseError> {
     let mut query = t.prepare_cached(
         "SELECT task FROM attempts JOIN tasks ON tasks.id = task WHERE digest = ?1 AND round = ?2 AND attempt = ?3",
     )?;
     Ok(query.query_row((at.task.0, at.round, at.attempt), |row| row.get(0)).optional()?)
 }
 
-fn expect_open(t: &Transaction<'_>, at: &AttemptAt) -> Result<i64, DatabaseError> {
+fn expect_open(t: &Connection, at: &AttemptAt) -> Result<i64, DatabaseError> {
     opened(t, at)?.map_or_else(|| refuse("the attempt is not open"), Ok)
 }
 
-fn assign(t: &Transaction<'_>, at: &AttemptAt, devices: &[DeviceKey]) -> Result<(), DatabaseError> {
+fn assign(t: &Connection, at: &AttemptAt, devices: &[DeviceKey]) -> Result<(), DatabaseError> {
     let task = expect_open(t, at)?;
     let mut join = t.prepare_cached(
         "INSERT INTO standings (task, device, round, attempt, participations) VALUES (?1, ?2, ?3, ?4, 1)
@@ -187,7 +187,7 @@ fn assign(t: &Transaction<'_>, at: &AttemptAt, devices: &[DeviceKey]) -> Result<
 }
 
 /// Says of somebody who was given the task, and of whom nothing was said yet, what became of them; whether that was so.
-fn mark(t: &Transaction<'_>, task: i64, device: &DeviceKey, state: i64) -> Result<bool, DatabaseError> {
+fn mark(t: &Connection, task: i64, device: &DeviceKey, state: i64) -> Result<bool, DatabaseError> {
     let mut update = t.prepare_cached(
         "UPDATE assigned SET state = ?3
          WHERE task = ?1 AND device = (SELECT id FROM devices WHERE key = ?2) AND state = 0",
@@ -196,14 +196,14 @@ fn mark(t: &Transaction<'_>, task: i64, device: &DeviceKey, state: i64) -> Resul
 }
 
 /// What is said of a device in an attempt; none where it was not given the task.
-fn state(t: &Transaction<'_>, task: i64, device: &DeviceKey) -> Result<Option<i64>, DatabaseError> {
+fn state(t: &Connection, task: i64, device: &DeviceKey) -> Result<Option<i64>, DatabaseError> {
     let mut query = t.prepare_cached(
         "SELECT state FROM assigned WHERE task = ?1 AND device = (SELECT id FROM devices WHERE key = ?2)",
     )?;
     Ok(query.query_row((task, device.0), |row| row.get(0)).optional()?)
 }
 
-fn merge(t: &Transaction<'_>, at: &AttemptAt, sealed: &[u8], reports: &[DeviceKey]) -> Result<(), DatabaseError> {
+fn merge(t: &Connection, at: &AttemptAt, sealed: &[u8], reports: &[DeviceKey]) -> Result<(), DatabaseError> {
     let task = expect_open(t, at)?;
     for device in reports {
         if !mark(t, task, device, MERGED)? {
@@ -220,7 +220,7 @@ fn merge(t: &Transaction<'_>, at: &AttemptAt, sealed: &[u8], reports: &[DeviceKe
     Ok(())
 }
 
-fn settle(t: &Transaction<'_>, at: &AttemptAt, absent: &[DeviceKey]) -> Result<(), DatabaseError> {
+fn settle(t: &Connection, at: &AttemptAt, absent: &[DeviceKey]) -> Result<(), DatabaseError> {
     let task = expect_open(t, at)?;
     let mut take_back = t.prepare_cached(
         "UPDATE standings SET participations = participations - 1

@@ -19,7 +19,7 @@ use durable::{
     disk::{Disk, How, Lock, OsDisk},
     files::{beside, failed, folder, sync_folder},
 };
-use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::{error::DatabaseError, schema};
 
@@ -104,23 +104,30 @@ impl Database {
         self.writer.is_none()
     }
 
-    /// One state of the database, to be read.
+    /// What is durable now, to be read with one statement.
     pub(super) fn look<T>(
         &self,
-        read: impl FnOnce(&Transaction<'_>) -> Result<T, DatabaseError>,
+        read: impl FnOnce(&Connection) -> Result<T, DatabaseError>,
     ) -> Result<T, DatabaseError> {
         if self.failed.load(Ordering::SeqCst) {
             return Err(DatabaseError::Poisoned);
         }
-        let mut reader = self.reader();
-        read(&reader.transaction()?)
+        read(&self.reader())
+    }
+
+    /// The same with several statements, all of which see the same state.
+    pub(super) fn look_at_once<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, DatabaseError>,
+    ) -> Result<T, DatabaseError> {
+        self.look(|reader| read(&*reader.unchecked_transaction()?))
     }
 
     /// One transaction: all of it or nothing, durable when this returns. After a refusal the database is as it was; after
     /// anything else that goes wrong it must be opened again.
     pub(super) fn change<T>(
         &self,
-        write: impl FnOnce(&Transaction<'_>) -> Result<T, DatabaseError>,
+        write: impl FnOnce(&Connection) -> Result<T, DatabaseError>,
     ) -> Result<T, DatabaseError> {
         let writer = self.writer.as_ref().ok_or(DatabaseError::ReadOnly)?;
         // Whoever panicked in the midst of a change has left what nobody looked at.
@@ -211,4 +218,60 @@ fn connect(path: &Path, how: OpenFlags) -> Result<Connection, DatabaseError> {
 fn settle(writer: &Connection, path: &Path) -> Result<(), DatabaseError> {
     let busy: bool = writer.query_row("PRAGMA wal_checkpoint(FULL)", [], |row| row.get(0))?;
     if busy { Err(DatabaseError::Busy { place: path.to_owned() }) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_is_on_the_disk_and_what_is_deleted_is_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = Database::open(folder.path().join("data").join("keyhush.sqlite")).unwrap();
+        let pragma = |name: &str| {
+            let value = database
+                .change(|t| Ok(t.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0))?));
+            format!("{:?}", value.unwrap())
+        };
+        assert_eq!(pragma("journal_mode"), r#"Text("wal")"#);
+        for (name, value) in [("synchronous", 2), ("foreign_keys", 1), ("secure_delete", 1), ("busy_timeout", 5000)] {
+            assert_eq!(pragma(name), format!("Integer({value})"), "{name}");
+        }
+    }
+
+    #[test]
+    fn after_a_failure_or_a_panic_nothing_is_read_or_written() {
+        for panics in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("data").join("keyhush.sqlite");
+            let database = Database::open(&path).unwrap();
+            let change = |t: &Connection| -> Result<(), DatabaseError> {
+                t.execute("DELETE FROM server", [])?;
+                assert!(!panics, "in the midst of it");
+                Ok(t.execute_batch("SELECT * FROM nothing")?)
+            };
+            let change = std::panic::AssertUnwindSafe(|| database.change(change));
+            assert!(!matches!(std::panic::catch_unwind(change), Ok(Ok(()))));
+            assert!(matches!(database.change(|_| Ok(())), Err(DatabaseError::Poisoned)));
+            assert!(matches!(database.look(|_| Ok(())), Err(DatabaseError::Poisoned)));
+            drop(database);
+            let rows = |t: &Connection| Ok(t.query_row("SELECT count(*) FROM server", [], |row| row.get::<_, i64>(0))?);
+            assert_eq!(Database::open(&path).unwrap().look(rows).unwrap(), 1, "nothing of it was kept");
+        }
+    }
+
+    #[test]
+    fn after_a_refusal_it_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = Database::open(folder.path().join("data").join("keyhush.sqlite")).unwrap();
+        for sql in ["INSERT INTO server (id, realm) VALUES (1, zeroblob(32))", "UPDATE server SET realm = zeroblob(31)"]
+        {
+            let refused = database.change(|t| Ok(t.execute(sql, [])?));
+            assert!(matches!(refused, Err(DatabaseError::Refused(_))), "{sql}: {refused:?}");
+            database.change(|_| Ok(())).unwrap();
+        }
+        let too_large = database.change(|t| Ok(t.execute("UPDATE server SET enrolled = ?1", [u64::MAX])?));
+        assert!(matches!(too_large, Err(DatabaseError::Refused(_))), "{too_large:?}");
+        database.change(|_| Ok(())).unwrap();
+    }
 }

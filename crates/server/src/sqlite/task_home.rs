@@ -13,7 +13,7 @@ use federated::{
 };
 use ledger::{Head, LedgerError};
 use lm::folder::{Files, Folder};
-use rusqlite::{OptionalExtension, Transaction};
+use rusqlite::{Connection, OptionalExtension};
 
 use super::{
     Database, DatabaseError,
@@ -67,6 +67,9 @@ impl TaskHome {
     /// A name that is none, folders that others can reach, or a database that was opened for reading or fails.
     pub fn open(database: Arc<Database>, name: &str, secrets: &Path) -> Result<Self, DatabaseError> {
         check_name(name)?;
+        if database.is_read_only() {
+            return Err(DatabaseError::ReadOnly);
+        }
         // The folder above is as private as what is in it.
         FileVault::in_folder(secrets)?;
         let folder = secrets.join(name);
@@ -166,7 +169,7 @@ impl TaskHome {
         })
     }
 
-    fn entry_of(&self, t: &Transaction<'_>, stream: &str, step: u64) -> Result<u64, DatabaseError> {
+    fn entry_of(&self, t: &Connection, stream: &str, step: u64) -> Result<u64, DatabaseError> {
         let mut query = t.prepare_cached("SELECT number FROM entries WHERE run = ?1 AND stream = ?2 AND step = ?3")?;
         let entry = query.query_row((self.run, stream, step), |row| row.get(0)).optional()?;
         entry.ok_or_else(|| {
@@ -175,20 +178,12 @@ impl TaskHome {
     }
 
     /// Something of this run, read; words for what goes wrong.
-    fn get<T>(
-        &self,
-        what: &str,
-        read: impl FnOnce(&Transaction<'_>) -> Result<T, DatabaseError>,
-    ) -> Result<T, HomeError> {
+    fn get<T>(&self, what: &str, read: impl FnOnce(&Connection) -> Result<T, DatabaseError>) -> Result<T, HomeError> {
         self.database.look(read).map_err(|e| e.in_home(&format!("read {what} of {}", self.name())))
     }
 
     /// Something of this run, written.
-    fn put(
-        &self,
-        what: &str,
-        write: impl FnOnce(&Transaction<'_>) -> Result<(), DatabaseError>,
-    ) -> Result<(), HomeError> {
+    fn put(&self, what: &str, write: impl FnOnce(&Connection) -> Result<(), DatabaseError>) -> Result<(), HomeError> {
         self.database.change(write).map_err(|e| e.in_home(&format!("write {what} of {}", self.name())))
     }
 }
@@ -202,12 +197,12 @@ fn check_name(name: &str) -> Result<(), DatabaseError> {
     Err(DatabaseError::Name { name: name.to_owned() })
 }
 
-fn number_of(t: &Transaction<'_>, name: &str) -> Result<Option<i64>, DatabaseError> {
+fn number_of(t: &Connection, name: &str) -> Result<Option<i64>, DatabaseError> {
     let mut query = t.prepare("SELECT id FROM runs WHERE name = ?1 COLLATE BINARY")?;
     Ok(query.query_row([name], |row| row.get(0)).optional()?)
 }
 
-fn published(t: &Transaction<'_>, run: i64) -> Result<Option<PublishedModel>, DatabaseError> {
+fn published(t: &Connection, run: i64) -> Result<Option<PublishedModel>, DatabaseError> {
     let mut query = t.prepare_cached("SELECT rounds, entry, digest, head FROM published WHERE run = ?1")?;
     let found = query.query_row([run], |row| {
         let head: String = row.get(3)?;

@@ -19,7 +19,7 @@ use ledger::{
     Attached, BegunAttempt, Body, Entry, Head, Ledger, LedgerError, LedgerStore, ParticipationRecord, Participations,
     check_follows,
 };
-use rusqlite::{OptionalExtension, Transaction};
+use rusqlite::{Connection, OptionalExtension};
 use zeroize::Zeroizing;
 
 use super::{DatabaseError, TaskHome};
@@ -30,7 +30,7 @@ const ENTRIES: u64 = 256;
 const RECORDS: u64 = 8;
 
 /// The head of a run's ledger.
-pub(super) fn head_of(t: &Transaction<'_>, run: i64) -> Result<Head, DatabaseError> {
+pub(super) fn head_of(t: &Connection, run: i64) -> Result<Head, DatabaseError> {
     let head: String = t.prepare_cached("SELECT head FROM runs WHERE id = ?1")?.query_row([run], |row| row.get(0))?;
     let damaged = |e: ledger::HeadError| LedgerError::storage("the head of the ledger is damaged", e);
     Ok(head.parse().map_err(damaged)?)
@@ -166,7 +166,7 @@ impl TaskLedger {
     fn change(
         &self,
         doing: &str,
-        write: impl FnOnce(&Transaction<'_>) -> Result<(), DatabaseError>,
+        write: impl FnOnce(&Connection) -> Result<(), DatabaseError>,
     ) -> Result<(), LedgerError> {
         if !self.writes {
             return Err(LedgerError::ReadOnly);
@@ -179,7 +179,7 @@ impl TaskLedger {
 }
 
 /// Puts an entry into the tables with all that belongs to it, and moves the head, from the one that it follows.
-fn insert(t: &Transaction<'_>, run: i64, entry: &Entry, attached: Attached<'_>) -> Result<(), DatabaseError> {
+fn insert(t: &Connection, run: i64, entry: &Entry, attached: Attached<'_>) -> Result<(), DatabaseError> {
     let number = entry.index();
     let release = match entry.body() {
         Body::Release(release) => Some((&release.stream, release.step)),
