@@ -27,7 +27,7 @@
 //! | [`sweep`]      | many runs of one question, and what comes of them together              |
 //! | [`vocabulary_ledger`] | the entry of a vocabulary that was counted in users' text       |
 //! | [`optimizer`]  | what the server does with a released average                            |
-//! | `contract`     | what every engine, fleet, home and vault must do, as suites for tests (a feature) |
+//! | `contract`     | what every engine, fleet, home, vault and store must do, as suites for tests (a feature) |
 
 pub mod checkpoint;
 pub mod cohort;

@@ -20,6 +20,7 @@ use keyhush_federated::{
     fleet::{At, Attempted, Fleet, FleetError, Outcome, RoundTask, Stop, simulated},
     home::{Home, Log, MODEL_FOLDER, Paper, Records, RunFolder},
     ledger_file::{FileStore, Place},
+    protocol::store::MemoryStore,
     run::{Kept, Run, RunError},
     secrets::Vault,
 };
@@ -169,6 +170,11 @@ fn stores() {
         drop(store);
         home.open_store().unwrap()
     });
+}
+
+#[test]
+fn coordinator_stores() {
+    contract::coordinator_store(&|| Box::new(MemoryStore::new([7; 32])), &|store| store);
 }
 
 /// Steps of a run, by a fleet that remembers nothing of the steps before; how many of them are done then.

@@ -1,4 +1,5 @@
-//! What crosses a seam, tested at the seam: suites that every engine, fleet, home and vault passes, whoever wrote it.
+//! What crosses a seam, tested at the seam: suites that every engine, fleet, home, vault and store of a coordinator passes, whoever
+//! wrote it.
 //!
 //! Each takes what it tests and panics where a promise is not kept, so a test of one is a line. They are the feature `contract`,
 //! which no program turns on. Stores of ledgers have theirs in `ledger::contract`; learners are tested by the registry that they
@@ -6,12 +7,14 @@
 #![allow(clippy::missing_panics_doc, reason = "all of it is there to panic")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot be set up must stop")]
 
+mod coordinator_store;
 mod engine;
 mod fleet;
 mod home;
 mod vault;
 
 pub use self::{
+    coordinator_store::coordinator_store,
     engine::{Trial, TrialPopulation, engine},
     fleet::fleet,
     home::home,

@@ -1,12 +1,14 @@
-//! The folder `secret/`: files that nobody but their owner may reach, and that can be made to have never held anything.
+//! A folder of secrets, mostly `secret/` beside a ledger: files that nobody but their owner may reach, and that can be made to have
+//! never held anything.
 
 use std::{
+    ffi::OsString,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use durable::{
-    disk::{Disk, How},
+    disk::{Disk, How, OsDisk},
     files::{self, FileError, Replacement, beside, folder},
 };
 use ledger::LedgerError;
@@ -14,22 +16,37 @@ use zeroize::Zeroizing;
 
 use super::vault::{SecretName, Vault};
 
-/// The secrets beside a ledger: `secret/NAME.WORD`.
+/// Secrets as files of one folder: `secret/NAME.WORD` beside a ledger, or `FOLDER/WORD`.
 #[derive(Debug, Clone)]
-pub(crate) struct FileVault {
+pub struct FileVault {
     disk: Arc<dyn Disk>,
-    /// `secret/NAME`.
-    named: PathBuf,
+    folder: PathBuf,
+    /// What names begin with.
+    prefix: OsString,
 }
 
 impl FileVault {
     /// The secrets of the ledger in a file.
     pub(crate) fn beside(disk: Arc<dyn Disk>, ledger: &Path) -> Self {
-        Self { disk, named: folder(ledger).join("secret").join(ledger.file_name().unwrap_or_default()) }
+        let mut prefix = ledger.file_name().unwrap_or_default().to_owned();
+        prefix.push(".");
+        Self { disk, folder: folder(ledger).join("secret"), prefix }
+    }
+
+    /// The secrets in a folder, which is made where there is none, for its owner alone.
+    ///
+    /// # Errors
+    /// When others can reach the folder, or it cannot be made.
+    pub fn in_folder(folder: impl Into<PathBuf>) -> Result<Self, LedgerError> {
+        let vault = Self { disk: Arc::new(OsDisk), folder: folder.into(), prefix: OsString::new() };
+        vault.file(SecretName::SigningKey).make_folder()?;
+        Ok(vault)
     }
 
     fn file(&self, name: SecretName) -> PrivateFile {
-        PrivateFile::new(Arc::clone(&self.disk), beside(&self.named, &format!(".{}", name.word())))
+        let mut file = self.prefix.clone();
+        file.push(name.word());
+        PrivateFile::new(Arc::clone(&self.disk), self.folder.join(file))
     }
 
     /// What a crash may have left of a replacement: as secret as what it was to replace.
@@ -73,7 +90,7 @@ impl Vault for FileVault {
     }
 }
 
-/// A file in `secret/` (mode 0600, the folder 0700; looser modes are refused).
+/// A file in a folder of secrets (mode 0600, the folder 0700; looser modes are refused).
 #[derive(Debug, Clone)]
 pub(crate) struct PrivateFile {
     disk: Arc<dyn Disk>,
@@ -151,7 +168,7 @@ impl PrivateFile {
         file.write_all(bytes).and_then(|()| file.sync()).map_err(failed("write", path))
     }
 
-    /// Makes the folder `secret/`, for its owner alone.
+    /// Makes the folder, for its owner alone.
     pub(crate) fn make_folder(&self) -> Result<(), LedgerError> {
         let secret = folder(&self.path);
         if self.disk.create_folder(secret, true).map_err(failed("make", secret))? {

@@ -3,7 +3,7 @@
 //! | module   | what it is                                                   |
 //! |----------|--------------------------------------------------------------|
 //! | `vault`  | where secrets are kept: the contract                         |
-//! | `file`   | the folder `secret/` beside a ledger                         |
+//! | `file`   | a folder of files: `secret/` beside a ledger, or one of a server |
 //! | `shelf`  | the noise keys of steps                                      |
 //!
 //! What is kept, and for how long, is the same wherever it is kept; so is the order in which a run begins, opens and closes its
@@ -20,6 +20,7 @@ use zeroize::Zeroizing;
 
 use self::vault::Secret;
 pub use self::{
+    file::FileVault,
     shelf::VaultShelf,
     vault::{SecretName, Vault},
 };

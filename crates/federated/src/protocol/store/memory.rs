@@ -100,7 +100,10 @@ impl Kept {
                 Ok(())
             }
             Write::Open(at) => self.begin(at),
-            Write::Assign { at, devices } => devices.iter().try_for_each(|device| self.assign(at, device)),
+            Write::Assign { at, devices } => {
+                self.opened(at)?;
+                devices.iter().try_for_each(|device| self.assign(at, device))
+            }
             Write::Merge { at, sealed, reports } => self.merge(at, sealed, reports),
             Write::Settle { at, absent } => self.settle(at, absent),
             Write::KeepBlob { digest, packed } => {

@@ -1,1 +1,0 @@
-//! Everything that a server keeps, in one SQLite file.

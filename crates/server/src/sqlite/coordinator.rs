@@ -1,0 +1,239 @@
+//! What the coordinator of devices must not forget, in tables.
+//!
+//! Each write says what it expects, and the statement that does it counts what it changed: what is not as expected is refused,
+//! and the transaction with it.
+
+use device::{guard::TaskDigest, protocol::message::DeviceKey};
+use federated::protocol::store::{AttemptAt, OpenAttempt, Standing, Store, StoreError, Write};
+use rusqlite::{Connection, OptionalExtension};
+
+use super::{Database, DatabaseError};
+
+/// What became of a device in an attempt.
+const MERGED: i64 = 1;
+const ABSENT: i64 = 2;
+
+impl Store for Database {
+    fn realm(&self) -> Result<[u8; 32], StoreError> {
+        Ok(self.look(|t| Ok(t.prepare_cached("SELECT realm FROM server")?.query_row([], |row| row.get(0))?))?)
+    }
+
+    fn is_enrolled(&self, device: &DeviceKey) -> Result<bool, StoreError> {
+        Ok(self.look(|t| Ok(number_of(t, device)?.is_some()))?)
+    }
+
+    fn enrolled(&self) -> Result<u64, StoreError> {
+        Ok(self.look(|t| Ok(t.prepare_cached("SELECT enrolled FROM server")?.query_row([], |row| row.get(0))?))?)
+    }
+
+    fn standing(&self, task: &TaskDigest, device: &DeviceKey) -> Result<Standing, StoreError> {
+        let standing = self.look(|t| {
+            let mut query = t.prepare_cached(
+                "SELECT since, round, attempt, participations FROM standings
+                 JOIN tasks ON tasks.id = task JOIN devices ON devices.id = device
+                 WHERE tasks.digest = ?1 AND devices.key = ?2",
+            )?;
+            let found = query.query_row((task.0, device.0), |row| {
+                let (round, attempt): (Option<u64>, Option<u32>) = (row.get(1)?, row.get(2)?);
+                Ok(Standing { since: row.get(0)?, joined: round.zip(attempt), participations: row.get(3)? })
+            });
+            Ok(found.optional()?)
+        })?;
+        Ok(standing.unwrap_or_default())
+    }
+
+    fn open_attempt(&self, task: &TaskDigest) -> Result<Option<OpenAttempt>, StoreError> {
+        Ok(self.look_at_once(|t| {
+            let mut query = t.prepare_cached(
+                "SELECT id, round, attempt, sealed FROM tasks JOIN attempts ON attempts.task = id
+                 LEFT JOIN sums ON sums.task = id WHERE digest = ?1",
+            )?;
+            let open = query.query_row([task.0], |row| {
+                let at = AttemptAt { task: *task, round: row.get(1)?, attempt: row.get(2)? };
+                let (assigned, merged) = (Vec::new(), Vec::new());
+                Ok((row.get::<_, i64>(0)?, OpenAttempt { at, assigned, merged, sealed: row.get(3)? }))
+            });
+            let Some((task, mut open)) = open.optional()? else { return Ok(None) };
+            let mut query = t.prepare_cached(
+                "SELECT key, state FROM assigned JOIN devices ON devices.id = device WHERE task = ?1 ORDER BY key",
+            )?;
+            let mut devices = query.query([task])?;
+            while let Some(row) = devices.next()? {
+                let (device, state) = (DeviceKey(row.get(0)?), row.get::<_, i64>(1)?);
+                open.assigned.push(device);
+                if state == MERGED {
+                    open.merged.push(device);
+                }
+            }
+            Ok(Some(open))
+        })?)
+    }
+
+    fn blob(&self, digest: &[u8; 32]) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.look(|t| {
+            let mut query = t.prepare_cached("SELECT packed FROM blobs WHERE digest = ?1")?;
+            Ok(query.query_row([digest], |row| row.get(0)).optional()?)
+        })?)
+    }
+
+    fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
+        Ok(self.change(|t| batch.iter().try_for_each(|write| apply(t, write)))?)
+    }
+}
+
+fn refuse<T>(why: &str) -> Result<T, DatabaseError> {
+    Err(DatabaseError::Refused(why.to_owned()))
+}
+
+fn apply(t: &Connection, write: &Write) -> Result<(), DatabaseError> {
+    match write {
+        Write::Enrol { device, day, waits } => enrol(t, device, *day, waits),
+        Write::Open(at) => open(t, at),
+        Write::Assign { at, devices } => assign(t, at, devices),
+        Write::Merge { at, sealed, reports } => merge(t, at, sealed, reports),
+        Write::Settle { at, absent } => settle(t, at, absent),
+        Write::KeepBlob { digest, packed } => {
+            let mut keep = t.prepare_cached(
+                "INSERT INTO blobs (digest, packed) VALUES (?1, ?2)
+                 ON CONFLICT (digest) DO UPDATE SET packed = excluded.packed",
+            )?;
+            keep.execute((digest, packed))?;
+            Ok(())
+        }
+        Write::DropBlob { digest } => {
+            t.prepare_cached("DELETE FROM blobs WHERE digest = ?1")?.execute([digest])?;
+            Ok(())
+        }
+    }
+}
+
+/// The number of a device that is enrolled.
+fn number_of(t: &Connection, device: &DeviceKey) -> Result<Option<i64>, DatabaseError> {
+    let mut query = t.prepare_cached("SELECT id FROM devices WHERE key = ?1")?;
+    Ok(query.query_row([device.0], |row| row.get(0)).optional()?)
+}
+
+/// The number of a task, from now on.
+fn number_of_task(t: &Connection, task: &TaskDigest) -> Result<i64, DatabaseError> {
+    let mut query = t.prepare_cached("SELECT id FROM tasks WHERE digest = ?1")?;
+    match query.query_row([task.0], |row| row.get(0)).optional()? {
+        Some(number) => Ok(number),
+        None => {
+            t.prepare_cached("INSERT INTO tasks (digest) VALUES (?1)")?.execute([task.0])?;
+            Ok(t.last_insert_rowid())
+        }
+    }
+}
+
+fn enrol(t: &Connection, device: &DeviceKey, day: u64, waits: &[(TaskDigest, u64)]) -> Result<(), DatabaseError> {
+    let mut insert = t.prepare_cached("INSERT INTO devices (key, day) VALUES (?1, ?2) ON CONFLICT (key) DO NOTHING")?;
+    if insert.execute((device.0, day))? == 0 {
+        return Ok(());
+    }
+    let number = t.last_insert_rowid();
+    t.prepare_cached("UPDATE server SET enrolled = enrolled + 1")?.execute([])?;
+    let mut wait = t.prepare_cached(
+        "INSERT INTO standings (task, device, since) VALUES (?1, ?2, ?3)
+         ON CONFLICT (task, device) DO UPDATE SET since = excluded.since",
+    )?;
+    for (task, round) in waits {
+        wait.execute((number_of_task(t, task)?, number, round))?;
+    }
+    Ok(())
+}
+
+fn open(t: &Connection, at: &AttemptAt) -> Result<(), DatabaseError> {
+    let task = number_of_task(t, &at.task)?;
+    let mut insert = t.prepare_cached(
+        "INSERT INTO attempts (task, round, attempt) VALUES (?1, ?2, ?3) ON CONFLICT (task) DO NOTHING",
+    )?;
+    if insert.execute((task, at.round, at.attempt))? == 1 || opened(t, at)?.is_some() {
+        return Ok(());
+    }
+    refuse("another attempt of the task is open")
+}
+
+/// The number of the task, where it is this attempt of it that is open.
+fn opened(t: &Connection, at: &AttemptAt) -> Result<Option<i64>, DatabaseError> {
+    let mut query = t.prepare_cached(
+        "SELECT task FROM attempts JOIN tasks ON tasks.id = task WHERE digest = ?1 AND round = ?2 AND attempt = ?3",
+    )?;
+    Ok(query.query_row((at.task.0, at.round, at.attempt), |row| row.get(0)).optional()?)
+}
+
+fn expect_open(t: &Connection, at: &AttemptAt) -> Result<i64, DatabaseError> {
+    opened(t, at)?.map_or_else(|| refuse("the attempt is not open"), Ok)
+}
+
+fn assign(t: &Connection, at: &AttemptAt, devices: &[DeviceKey]) -> Result<(), DatabaseError> {
+    let task = expect_open(t, at)?;
+    let mut join = t.prepare_cached(
+        "INSERT INTO standings (task, device, round, attempt, participations) VALUES (?1, ?2, ?3, ?4, 1)
+         ON CONFLICT (task, device) DO UPDATE
+         SET round = excluded.round, attempt = excluded.attempt, participations = participations + 1
+         WHERE round IS NULL OR round < excluded.round",
+    )?;
+    let mut insert = t.prepare_cached("INSERT INTO assigned (task, device) VALUES (?1, ?2)")?;
+    for device in devices {
+        let Some(device) = number_of(t, device)? else {
+            return refuse("a device that is not enrolled was given a task");
+        };
+        if join.execute((task, device, at.round, at.attempt))? == 0 {
+            return refuse("a device was given a round that it had joined before");
+        }
+        insert.execute((task, device))?;
+    }
+    Ok(())
+}
+
+/// Says of somebody who was given the task, and of whom nothing was said yet, what became of them; whether that was so.
+fn mark(t: &Connection, task: i64, device: &DeviceKey, state: i64) -> Result<bool, DatabaseError> {
+    let mut update = t.prepare_cached(
+        "UPDATE assigned SET state = ?3
+         WHERE task = ?1 AND device = (SELECT id FROM devices WHERE key = ?2) AND state = 0",
+    )?;
+    Ok(update.execute((task, device.0, state))? == 1)
+}
+
+/// What is said of a device in an attempt; none where it was not given the task.
+fn state(t: &Connection, task: i64, device: &DeviceKey) -> Result<Option<i64>, DatabaseError> {
+    let mut query = t.prepare_cached(
+        "SELECT state FROM assigned WHERE task = ?1 AND device = (SELECT id FROM devices WHERE key = ?2)",
+    )?;
+    Ok(query.query_row((task, device.0), |row| row.get(0)).optional()?)
+}
+
+fn merge(t: &Connection, at: &AttemptAt, sealed: &[u8], reports: &[DeviceKey]) -> Result<(), DatabaseError> {
+    let task = expect_open(t, at)?;
+    for device in reports {
+        if !mark(t, task, device, MERGED)? {
+            return match state(t, task, device)? {
+                None => refuse("a report of somebody who was not given the task"),
+                Some(_) => refuse("a report that is in the sum already"),
+            };
+        }
+    }
+    let mut replace = t.prepare_cached(
+        "INSERT INTO sums (task, sealed) VALUES (?1, ?2) ON CONFLICT (task) DO UPDATE SET sealed = excluded.sealed",
+    )?;
+    replace.execute((task, sealed))?;
+    Ok(())
+}
+
+fn settle(t: &Connection, at: &AttemptAt, absent: &[DeviceKey]) -> Result<(), DatabaseError> {
+    let task = expect_open(t, at)?;
+    let mut take_back = t.prepare_cached(
+        "UPDATE standings SET participations = participations - 1
+         WHERE task = ?1 AND device = (SELECT id FROM devices WHERE key = ?2)",
+    )?;
+    for device in absent {
+        if mark(t, task, device, ABSENT)? {
+            take_back.execute((task, device.0))?;
+        } else if state(t, task, device)? != Some(ABSENT) {
+            return refuse("somebody who was not given the task, or whose report is in the sum, is said to be absent");
+        }
+    }
+    // Who was given the task, and the sum, go with it.
+    t.prepare_cached("DELETE FROM attempts WHERE task = ?1")?.execute([task])?;
+    Ok(())
+}

@@ -1,0 +1,28 @@
+//! Everything that a server keeps, in one SQLite file: nothing to install, and one transaction for what belongs together.
+//!
+//! | module        | what it is                                                                              |
+//! |---------------|-----------------------------------------------------------------------------------------|
+//! | `database`    | the file: one server writes it, anybody of its owner's reads it; what a failed write means |
+//! | `schema`      | its tables, and the version that they have                                              |
+//! | `coordinator` | what the coordinator of devices must not forget ([`federated::protocol::store::Store`])   |
+//! | `task_home`   | the home of a task's run: papers, states, logs, models                                  |
+//! | `task_ledger` | its ledger, and the head beside its secrets that shows when the file was set back        |
+//!
+//! **What is never here**: noise keys, the key of pseudonyms, the keys of sealed sums; those are files of `--secrets DIR/TASK/`
+//! ([`federated::secrets::FileVault`]). No update and no sum that is not sealed. What is deleted is overwritten
+//! (`secure_delete`); the write-ahead log may hold a sealed sum for longer, and so may a file system. What makes one unreadable
+//! is that its key is destroyed.
+
+mod coordinator;
+mod database;
+mod error;
+mod schema;
+mod task_home;
+mod task_ledger;
+
+pub use self::{
+    database::Database,
+    error::DatabaseError,
+    task_home::{AfterRound, PublishedModel, TaskHome},
+    task_ledger::TaskLedger,
+};

@@ -1,0 +1,475 @@
+//! The database keeps the contracts of what it stands for, refuses what is not its own, and holds no secret.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
+
+extern crate federated as keyhush_federated;
+
+#[path = "../../ledger/tests/ledger_story/mod.rs"]
+mod ledger_story;
+#[path = "../../federated/tests/workshop/mod.rs"]
+mod workshop;
+
+use std::{
+    cell::RefCell,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use device::{guard::TaskDigest, protocol::message::DeviceKey};
+use federated::{
+    contract, engine,
+    fleet::{Stop, simulated},
+    home::{Home, Log, MODEL_FOLDER, Paper, Records, RunFolder},
+    protocol::store::{AttemptAt, Store, StoreError, Write},
+    run::{Kept, Run},
+    secrets::{FileVault, SecretName, Vault},
+};
+use keyhush_server::sqlite::{AfterRound, Database, DatabaseError, TaskHome};
+use ledger::{Head, Ledger, LedgerError};
+use ledger_story::{model_step, plan as ledger_plan};
+use rusqlite::Connection;
+use tempfile::TempDir;
+use workshop::{ADAPTIVE, ARRIVAL, means, plan, with};
+
+/// A folder for a database and for secrets.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("data").join("keyhush.sqlite")
+    }
+
+    fn secrets(&self) -> PathBuf {
+        self.0.path().join("secrets")
+    }
+
+    fn open(&self) -> Arc<Database> {
+        Arc::new(Database::open(self.path()).unwrap())
+    }
+
+    fn home(&self, database: &Arc<Database>) -> TaskHome {
+        TaskHome::open(Arc::clone(database), "en-GB", &self.secrets()).unwrap()
+    }
+}
+
+#[test]
+fn the_store_of_a_coordinator() {
+    let places: RefCell<Vec<Place>> = RefCell::default();
+    let make = || -> Box<dyn Store> {
+        places.borrow_mut().push(Place::new());
+        Box::new(Database::open(places.borrow().last().unwrap().path()).unwrap())
+    };
+    let again = |store: Box<dyn Store>| -> Box<dyn Store> {
+        drop(store);
+        Box::new(Database::open(places.borrow().last().unwrap().path()).unwrap())
+    };
+    contract::coordinator_store(&make, &again);
+}
+
+#[test]
+fn the_home_of_a_run() {
+    let place = Place::new();
+    let database = place.open();
+    // Another task is another home.
+    let other = TaskHome::open(Arc::clone(&database), "other", &place.secrets()).unwrap();
+    other.write_paper(Paper::Settings, "others").unwrap();
+    other.write_state(3, None, &mut |out| out.write_all(b"others")).unwrap();
+    other.open_log(Log::Metrics, &|_| true).unwrap().append("others").unwrap();
+    contract::home(&|| place.home(&database));
+    assert_eq!(other.paper(Paper::Settings).unwrap().as_deref(), Some("others"));
+    assert_eq!((other.states().unwrap(), other.lines(Log::Metrics).unwrap()), (vec![3], vec!["others".to_owned()]));
+    assert_eq!(TaskHome::names(&database).unwrap(), ["en-GB", "other"]);
+}
+
+#[test]
+fn its_secrets() {
+    let place = Place::new();
+    let vault = || -> Arc<dyn Vault> {
+        FileVault::in_folder(place.secrets()).unwrap();
+        Arc::new(FileVault::in_folder(place.secrets().join("en-GB")).unwrap())
+    };
+    contract::vault(&vault);
+    for (loose, tight) in [(place.secrets(), 0o700), (place.secrets().join("en-GB"), 0o700)] {
+        fs::set_permissions(&loose, fs::Permissions::from_mode(0o750)).unwrap();
+        let error = TaskHome::open(place.open(), "en-GB", &place.secrets()).unwrap_err().to_string();
+        assert!(error.contains("750") && error.contains("others can reach it"), "{error}");
+        fs::set_permissions(&loose, fs::Permissions::from_mode(tight)).unwrap();
+    }
+    TaskHome::open(place.open(), "en-GB", &place.secrets()).unwrap();
+}
+
+#[test]
+fn its_ledger() {
+    let place = Place::new();
+    let database = RefCell::new(Some(place.open()));
+    let home = || place.home(database.borrow().as_ref().unwrap());
+    let empty = home().create_store().unwrap();
+    ledger::contract::store(empty, |store| {
+        drop(store);
+        *database.borrow_mut() = None;
+        *database.borrow_mut() = Some(place.open());
+        home().open_store().unwrap()
+    });
+}
+
+#[test]
+fn there_is_one_server_and_any_number_of_readers() {
+    let place = Place::new();
+    assert!(matches!(Database::read(place.path()), Err(DatabaseError::Missing { .. })));
+    let server = place.open();
+    let error = Database::open(place.path()).unwrap_err();
+    assert!(error.to_string().contains("another server"), "{error}");
+    let reader = Database::read(place.path()).unwrap();
+    assert_eq!(reader.realm().unwrap(), server.realm().unwrap());
+    let device = DeviceKey([1; 32]);
+    server.commit(&[Write::Enrol { device, day: 1, waits: vec![] }]).unwrap();
+    assert!(reader.is_enrolled(&device).unwrap(), "a reader sees what is written");
+    let refused = reader.commit(&[Write::DropBlob { digest: [0; 32] }]);
+    assert!(matches!(refused, Err(StoreError::Refused(_))), "a reader writes");
+    let reader = Arc::new(reader);
+    assert!(matches!(TaskHome::read(Arc::clone(&reader), "en-GB"), Err(DatabaseError::NoTask { .. })));
+    let home = place.home(&server);
+    home.write_paper(Paper::Settings, "rounds = 3").unwrap();
+    let seen = TaskHome::read(Arc::clone(&reader), "en-GB").unwrap();
+    assert_eq!(seen.paper(Paper::Settings).unwrap().as_deref(), Some("rounds = 3"));
+    assert!(seen.write_paper(Paper::Settings, "rounds = 4").is_err() && seen.create_store().is_err());
+    assert!(seen.secrets().noise_key().is_err() && seen.secrets().has_noise().is_err(), "no secrets for whoever looks");
+    drop((server, home));
+    assert!(reader.is_enrolled(&device).unwrap(), "also after the server has ended");
+    place.open();
+}
+
+#[test]
+fn files_are_for_their_owner_and_of_one_name() {
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let place = Place::new();
+    let database = place.open();
+    let folder = place.path().parent().unwrap().to_owned();
+    assert_eq!(mode(&folder), 0o700);
+    let files: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(files.len() >= 3, "{files:?}");
+    files.iter().for_each(|file| assert_eq!(mode(file), 0o600, "{}", file.display()));
+    drop(database);
+    for (path, loose, tight) in [(&folder, 0o755, 0o700), (&place.path(), 0o644, 0o600)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(loose)).unwrap();
+        assert!(matches!(Database::open(place.path()), Err(DatabaseError::Loose { .. })), "{}", path.display());
+        fs::set_permissions(path, fs::Permissions::from_mode(tight)).unwrap();
+    }
+    place.open();
+    let link = folder.join("link.sqlite");
+    std::os::unix::fs::symlink(place.path(), &link).unwrap();
+    assert!(matches!(Database::open(&link), Err(DatabaseError::Linked { .. })));
+    fs::remove_file(&link).unwrap();
+    fs::hard_link(place.path(), &link).unwrap();
+    assert!(matches!(Database::open(place.path()), Err(DatabaseError::Linked { .. })));
+}
+
+#[test]
+fn what_is_not_ours_or_newer_is_refused_and_left_alone() {
+    let place = Place::new();
+    drop(place.open());
+    let change = |sql: &str| Connection::open(place.path()).unwrap().execute_batch(sql).unwrap();
+    change("PRAGMA user_version = 2");
+    for error in [Database::open(place.path()).unwrap_err(), Database::read(place.path()).unwrap_err()] {
+        assert!(matches!(error, DatabaseError::Version { found: 2, known: 1, .. }), "{error}");
+    }
+    change("PRAGMA user_version = 1; PRAGMA application_id = 7");
+    assert!(matches!(Database::open(place.path()), Err(DatabaseError::Foreign { .. })));
+    fs::write(place.path(), "this is no database, and long enough to be looked at as one".repeat(99)).unwrap();
+    let before = fs::read(place.path()).unwrap();
+    assert!(matches!(Database::open(place.path()), Err(DatabaseError::Sqlite(_))));
+    assert!(fs::read(place.path()).unwrap() == before);
+}
+
+#[test]
+fn a_task_has_a_name_that_a_folder_can_have() {
+    let place = Place::new();
+    let database = place.open();
+    let open = |name: &str| TaskHome::open(Arc::clone(&database), name, &place.secrets());
+    for evil in ["", ".", "..", "../x", "a/b", ".hidden", "a b", "ü", &"x".repeat(65)] {
+        assert!(matches!(open(evil), Err(DatabaseError::Name { .. })), "{evil:?}");
+    }
+    open("en-GB_2.1").unwrap();
+    assert!(matches!(open("EN-gb_2.1"), Err(DatabaseError::Refused(_))), "some systems have one folder for both");
+    assert!(TaskHome::read(Arc::clone(&database), "EN-gb_2.1").is_err());
+    open("en-GB_2.1").unwrap();
+}
+
+/// A ledger with its plan and some releases.
+fn begun(home: &TaskHome, releases: u64) -> Ledger<<TaskHome as Records>::Store> {
+    let (mut ledger, _) = home.secrets().begin_ledger(home.create_store().unwrap(), ledger_plan(), 1).unwrap();
+    for step in 0..releases {
+        let _receipt = model_step(&mut ledger, step).unwrap();
+    }
+    ledger
+}
+
+/// A database that was restored from an old copy is noticed, and so is one that is gone (rule P17).
+#[test]
+fn p17_a_database_that_was_set_back_is_refused() {
+    let place = Place::new();
+    let copy = place.0.path().join("copy");
+    let database = place.open();
+    let home = place.home(&database);
+    let ledger = begun(&home, 2);
+    drop((ledger, home, database));
+    fs::copy(place.path(), &copy).unwrap();
+    let database = place.open();
+    let home = place.home(&database);
+    let (mut ledger, _) = home.secrets().open_ledger(home.open_store().unwrap(), &[]).unwrap();
+    let _receipt = model_step(&mut ledger, 2).unwrap();
+    drop((ledger, home, database));
+
+    fs::copy(&copy, place.path()).unwrap();
+    let database = place.open();
+    let home = place.home(&database);
+    assert!(matches!(home.open_store(), Err(LedgerError::Rewound { have: 3, .. })));
+    assert!(matches!(home.read_store(), Err(LedgerError::Rewound { .. })));
+    assert!(home.shown_heads().is_err());
+    // The head beside the secrets is gone too: then nothing can be told, and nothing is gone on with.
+    let witness = place.secrets().join("en-GB").join("ledger.head");
+    let head = fs::read(&witness).unwrap();
+    fs::remove_file(&witness).unwrap();
+    assert!(matches!(home.open_store(), Err(LedgerError::HeadMissing { .. })));
+    fs::write(&witness, "nothing\n").unwrap();
+    assert!(matches!(home.open_store(), Err(LedgerError::HeadDamaged { .. })));
+    fs::write(&witness, head).unwrap();
+    drop((home, database));
+
+    fs::remove_file(place.path()).unwrap();
+    let database = place.open();
+    let home = place.home(&database);
+    assert!(home.is_begun().unwrap(), "a ledger that is gone is not begun anew");
+    assert!(matches!(home.open_store(), Err(LedgerError::Rewound { have: 0, .. })));
+    assert!(matches!(home.create_store(), Err(LedgerError::Exists { .. })));
+}
+
+/// A ledger with entries of another history, or without some of its own, is no ledger.
+#[test]
+fn p17_a_ledger_that_was_changed_is_refused() {
+    let change = |sql: &str| {
+        let place = Place::new();
+        let database = place.open();
+        let home = place.home(&database);
+        let head = begun(&home, 3).head();
+        drop((home, database));
+        let connection = Connection::open(place.path()).unwrap();
+        connection.execute_batch("PRAGMA foreign_keys = OFF").unwrap();
+        connection.execute_batch(sql).unwrap();
+        drop(connection);
+        let home = place.home(&place.open());
+        home.open_store().and_then(|store| home.secrets().open_ledger(store, &[head]).map(drop))
+    };
+    change("").unwrap();
+    for sql in [
+        "DELETE FROM entries WHERE number = 1",
+        "DELETE FROM entries WHERE number = 3",
+        "UPDATE entries SET line = (SELECT line FROM entries WHERE number = 1) WHERE number = 2",
+        "UPDATE entries SET line = replace(line, 'model', 'modem')",
+        "UPDATE runs SET head = '0:' || substr(head, 3)",
+    ] {
+        assert!(change(sql).is_err(), "{sql}");
+    }
+    let another = Place::new();
+    let other = begun(&another.home(&another.open()), 3).head();
+    assert!(change(&format!("UPDATE runs SET head = '{other}'")).is_err(), "another head of the same length");
+}
+
+/// Rule P13: no model is given out before the event that pays for it is in the ledger; and none of a ledger that went on.
+#[test]
+fn p13_a_model_is_published_after_its_event_and_never_changed() {
+    let place = Place::new();
+    let database = place.open();
+    let home = place.home(&database);
+    let first = AfterRound { rounds: 0, release: None };
+    let after = |step: u64| AfterRound { rounds: step + 1, release: Some(("model", step)) };
+    let refused = |head: &Head, after: AfterRound<'_>, digest: u8| {
+        let before = home.published_model().unwrap();
+        home.publish_model(head, after, [digest; 32]).unwrap_err();
+        assert_eq!(home.published_model().unwrap(), before, "refused, and it changed");
+    };
+    refused(&Head::EMPTY, first, 1);
+    let mut ledger = begun(&home, 0);
+    let plan = ledger.head();
+    assert_eq!((home.published_model().unwrap(), home.last_release().unwrap()), (None, None));
+    refused(&plan, after(0), 1);
+    home.publish_model(&plan, first, [1; 32]).unwrap();
+    home.publish_model(&plan, first, [1; 32]).unwrap();
+    refused(&plan, first, 2);
+    refused(&plan, after(0), 2);
+    for step in 0..3 {
+        let before = ledger.head();
+        let _receipt = model_step(&mut ledger, step).unwrap();
+        refused(&before, after(step), 7);
+        refused(&ledger.head(), after(step + 1), 7);
+        home.publish_model(&ledger.head(), after(step), [step as u8 + 2; 32]).unwrap();
+        refused(&ledger.head(), after(step), 7);
+        refused(&ledger.head(), first, 1);
+        let published = home.published_model().unwrap().unwrap();
+        assert_eq!((published.rounds, published.entry), (step + 1, Some(step + 1)));
+        assert_eq!((published.digest, published.head), ([step as u8 + 2; 32], ledger.head()));
+        assert_eq!(home.last_release().unwrap(), Some((step + 1, "model".to_owned(), step)));
+    }
+    refused(&ledger.head(), after(1), 3);
+    // A round that comes to nothing leaves the model.
+    home.publish_model(&ledger.head(), AfterRound { rounds: 4, ..after(2) }, [4; 32]).unwrap();
+    refused(&ledger.head(), AfterRound { rounds: 5, ..after(2) }, 5);
+    assert!(home.shown_heads().unwrap().contains(&ledger.head()));
+}
+
+fn to_the_end<H: Home + Records + Clone>(home: impl Fn() -> H, set: &[&str], most: usize) {
+    let (plan, opened) = plan(set);
+    let population = opened.population(plan.ledger.unit).unwrap();
+    let mut run = Run::begin(home(), &plan, &opened, means()).unwrap();
+    loop {
+        for _ in 0..most {
+            let engine = engine::of(&plan.local, opened.learner(), means()).unwrap();
+            let mut fleet = simulated::of(&plan, population.as_ref(), engine, home().secrets());
+            if run.step(&mut fleet, &Stop::new()).unwrap().over.is_some() {
+                run.finish().unwrap();
+                return;
+            }
+        }
+        drop(run);
+        run = Run::resume(home(), &plan, &opened, means()).unwrap();
+    }
+}
+
+/// The home of a run changes nothing of it: the same model, metrics and events, also after restarts.
+#[test]
+fn a_run_is_the_same_as_in_a_folder() {
+    let set = with(&[&ADAPTIVE, &ARRIVAL]);
+    let folder = tempfile::tempdir().unwrap();
+    let folder = RunFolder::at(folder.path().join("run"));
+    to_the_end(|| folder.clone(), &set, 100);
+    let place = Place::new();
+    to_the_end(|| place.home(&shared(&place)), &set, 1);
+    let home = place.home(&shared(&place));
+    let weights = fs::read(folder.path().join(MODEL_FOLDER).join("model.safetensors")).unwrap();
+    assert!(home.model().unwrap().unwrap().weights == weights, "another model");
+    assert_eq!(home.lines(Log::Metrics).unwrap(), folder.lines(Log::Metrics).unwrap());
+    assert_eq!(home.lines(Log::Diagnostics).unwrap(), folder.lines(Log::Diagnostics).unwrap());
+    assert_eq!(Kept::read(&home).unwrap().name, "en-GB");
+    drop(home);
+    let reader = TaskHome::read(Arc::new(Database::read(place.path()).unwrap()), "en-GB").unwrap();
+    assert_eq!(Kept::read(&reader).unwrap().metrics.len(), folder.lines(Log::Metrics).unwrap().len());
+}
+
+/// The database of a place, opened anew when nobody has it any more.
+fn shared(place: &Place) -> Arc<Database> {
+    thread_local! { static OPEN: RefCell<std::sync::Weak<Database>> = RefCell::default(); }
+    OPEN.with_borrow_mut(|open| {
+        open.upgrade().unwrap_or_else(|| {
+            let database = place.open();
+            *open = Arc::downgrade(&database);
+            database
+        })
+    })
+}
+
+fn holds(bytes: &[u8], what: &[u8]) -> bool {
+    bytes.windows(what.len()).any(|window| window == what)
+}
+
+/// All bytes of all files of the database.
+fn everything(place: &Place) -> Vec<u8> {
+    let files = fs::read_dir(place.path().parent().unwrap()).unwrap();
+    files.flat_map(|file| fs::read(file.unwrap().path()).unwrap()).collect()
+}
+
+/// Rule P20: nothing from which noise or a pseudonym could be computed again is in the database, at any time.
+#[test]
+fn p20_no_secret_is_in_the_database() {
+    let set = with(&[&ARRIVAL, &["noise_seed=", "privacy.mechanism=tree"]]);
+    let (plan, opened) = plan(&set);
+    let population = opened.population(plan.ledger.unit).unwrap();
+    let place = Place::new();
+    let database = place.open();
+    let home = place.home(&database);
+    let mut run = Run::begin(home.clone(), &plan, &opened, means()).unwrap();
+    let vault = FileVault::in_folder(place.secrets().join("en-GB")).unwrap();
+    let mut secrets: Vec<Vec<u8>> = Vec::new();
+    for _ in 0..3 {
+        let engine = engine::of(&plan.local, opened.learner(), means()).unwrap();
+        let mut fleet = simulated::of(&plan, population.as_ref(), engine, home.secrets());
+        assert!(run.step(&mut fleet, &Stop::new()).unwrap().over.is_none());
+        for name in SecretName::ALL {
+            let Some(secret) = vault.read(name).unwrap() else { continue };
+            // Keys are written as digits: every run of them, as it is and as the bytes that it stands for.
+            let digits = secret.split(|c| !c.is_ascii_hexdigit()).filter(|part| part.len() == 64);
+            for digits in digits.map(<[u8]>::to_vec).collect::<Vec<_>>() {
+                let bytes: [u8; 32] = ledger::unhex(str::from_utf8(&digits).unwrap()).unwrap();
+                secrets.extend([digits, bytes.to_vec()]);
+            }
+        }
+    }
+    secrets.sort();
+    secrets.dedup();
+    assert!(secrets.len() >= 6, "signing key, pseudonym key and noise key at least: {}", secrets.len());
+    let everything = everything(&place);
+    assert!(holds(&everything, b"min_separation"), "the settings are there, so the search finds what is there");
+    assert!(!secrets.iter().any(|secret| holds(&everything, secret)), "a secret is in the database");
+}
+
+/// What is kept of a sum goes with its attempt: it is overwritten, not only forgotten.
+#[test]
+fn a_sealed_sum_is_overwritten_when_its_attempt_is_settled() {
+    let place = Place::new();
+    let database = place.open();
+    let (device, at) = (DeviceKey([1; 32]), AttemptAt { task: TaskDigest([1; 32]), round: 0, attempt: 0 });
+    let begin = [Write::Enrol { device, day: 1, waits: vec![] }, Write::Open(at)];
+    database.commit(&begin).unwrap();
+    database.commit(&[Write::Assign { at, devices: vec![device] }]).unwrap();
+    let sealed = |what: &str| what.repeat(50_000).into_bytes();
+    database.commit(&[Write::Merge { at, sealed: sealed("first sum "), reports: vec![device] }]).unwrap();
+    database.commit(&[Write::Merge { at, sealed: sealed("second sum "), reports: vec![] }]).unwrap();
+    drop(database);
+    let kept = everything(&place);
+    assert!(holds(&kept, b"second sum second sum ") && !holds(&kept, b"first sum first sum "));
+    let database = place.open();
+    database.commit(&[Write::Settle { at, absent: vec![] }]).unwrap();
+    drop(database);
+    assert!(!holds(&everything(&place), b"second sum second sum "));
+}
+
+/// Ten thousand devices in a batch take a moment, and a model of 20 MB is no trouble.
+#[test]
+fn it_is_fast_enough() {
+    let place = Place::new();
+    let database = place.open();
+    let at = AttemptAt { task: TaskDigest([1; 32]), round: 0, attempt: 0 };
+    let key = |n: u64| {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+        DeviceKey(key)
+    };
+    let devices: Vec<DeviceKey> = (0..10_000).map(key).collect();
+    let enrol = |device: &DeviceKey| Write::Enrol { device: *device, day: 1, waits: vec![(at.task, 3)] };
+    let took = |what: &str, batch: &[Write]| {
+        let watch = Instant::now();
+        database.commit(batch).unwrap();
+        let took = watch.elapsed();
+        eprintln!("{what}: {} ms", took.as_millis());
+        assert!(took < Duration::from_secs(5), "{what} took {took:?}");
+    };
+    took("10,000 enrolments", &devices.iter().map(enrol).collect::<Vec<_>>());
+    took("10,000 assignments", &[Write::Open(at), Write::Assign { at, devices: devices.clone() }]);
+    for n in 0..4 {
+        let (sealed, reports) = (vec![n; 20_000_000], devices[usize::from(n) * 64..][..64].to_vec());
+        took("a merge of 20 MB", &[Write::Merge { at, sealed, reports }]);
+    }
+    took("settled, 9,744 absent", &[Write::Settle { at, absent: devices[256..].to_vec() }]);
+    took("a blob of 20 MB", &[Write::KeepBlob { digest: [1; 32], packed: vec![1; 20_000_000] }]);
+    let watch = Instant::now();
+    assert_eq!(database.blob(&[1; 32]).unwrap().unwrap().len(), 20_000_000);
+    eprintln!("read again: {} ms", watch.elapsed().as_millis());
+    let watch = Instant::now();
+    devices.iter().for_each(|device| assert_eq!(database.standing(&at.task, device).unwrap().since, Some(3)));
+    eprintln!("10,000 standings: {} ms", watch.elapsed().as_millis());
+}
