@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn bytes_arrive_in_any_pieces_and_a_break_costs_nothing() {
-        let bytes: Vec<u8> = (0..100_000u32).flat_map(|i| (i * i).to_le_bytes()).collect();
+        let bytes: Vec<u8> = (0..100_000u32).flat_map(|i| i.wrapping_mul(i).to_le_bytes()).collect();
         let packed = packed(&bytes);
         for piece in [1, 7, 1000, packed.len()] {
             let mut download = Download::new(wanted(&bytes));

@@ -113,6 +113,9 @@ pub struct Settings {
     pub limits: Limits,
     /// How long it lets a server think, in milliseconds.
     pub patience_ms: u32,
+    /// Whether it keeps its input until it is thanked, so that a server that lost it in a crash can ask for it again. Where many devices
+    /// share a machine's memory, it goes when all of it has arrived.
+    pub keep_until_thanked: bool,
     /// Whom it believes to be devices, in secure aggregation.
     pub admission: Arc<dyn Admission + Send + Sync>,
 }
@@ -121,8 +124,17 @@ impl Settings {
     /// A device with this key, which believes the server on who the others are.
     #[must_use]
     pub fn new(key: SigningKey, token: Vec<u8>, policy: Policy, limits: Limits) -> Self {
-        let admission = Arc::new(Everybody);
-        Self { key, token, attestation: Vec::new(), realm: None, policy, limits, patience_ms: 20_000, admission }
+        Self {
+            key,
+            token,
+            attestation: Vec::new(),
+            realm: None,
+            policy,
+            limits,
+            patience_ms: 20_000,
+            keep_until_thanked: true,
+            admission: Arc::new(Everybody),
+        }
     }
 }
 

@@ -395,7 +395,11 @@ impl<S: Store> Participant<S> {
             return Err(NotTaken::Meaningless("more of the report has arrived than there is"));
         }
         let is_whole = offset == length;
-        part.stage = if is_whole { Stage::Ask(Held::After(out)) } else { Stage::Send { out, offset } };
+        part.stage = match (is_whole, self.settings.keep_until_thanked) {
+            (true, true) => Stage::Ask(Held::After(out)),
+            (true, false) => Stage::Ask(Held::Nothing),
+            (false, _) => Stage::Send { out, offset },
+        };
         match sent {
             Some(sent) if offset > sent => {}
             // It was asked how it stands, and everything has arrived: there is nothing to say yet.
