@@ -243,20 +243,29 @@ fn refusals_of_the_server_are_heard() {
     host.idle();
     host.answer(Says::Unsupported(Unsupported { oldest: 4, newest: 5 }));
     host.idle();
-    for reason in [Reason::Closed, Reason::Late, Reason::OutOfBounds, Reason::TooLong, Reason::Malformed] {
-        let step = 2 * reason as u64;
+    let over = [Reason::Closed, Reason::Late, Reason::OutOfBounds, Reason::TooLong, Reason::Malformed];
+    for (step, reason) in (0..).step_by(2).zip(over) {
         let work = host.assigned(&offered, step);
         host.train(&work);
         host.sent();
         host.answer(refused(reason, 0));
         assert!(!host.device.is_busy() && !host.device.holds_input(), "{reason:?}");
         assert!(matches!(host.said().1, Wants::CheckIn(_)));
-        let mut again = Offered::new(3);
-        again.terms.name = format!("{reason:?}");
-        std::mem::take(&mut host.device.notes());
+        let said = Note::RefusedByServer { reason, words: "why  not".to_owned() };
+        assert!(host.device.notes().contains(&said), "its words cannot ring a terminal's bell");
     }
-    let notes = host.device.notes();
-    assert!(notes.is_empty());
+    // A server in trouble: the part goes on.
+    let mut host = Host::new(Policy::default(), 2);
+    let work = host.idle().assigned(&offered, 0);
+    host.train(&work);
+    for reason in [Reason::Internal, Reason::TooMuch, Reason::Clock] {
+        host.sent();
+        host.answer(refused(reason, 2_000_000_000));
+        assert!(host.device.holds_input(), "{reason:?}");
+    }
+    host.sent();
+    host.thank(0);
+    assert_eq!(host.device.guard().inputs(), 1);
 }
 
 #[test]
@@ -333,7 +342,7 @@ fn hostile_assignments_are_refused_with_a_word_and_cost_nothing() {
         ("disagree", |o| o.terms.secure = true, kept),
         ("reports", |o| o.terms.goal = 3, kept),
         ("for 303 parameters, and the model has 404", |o| o.step = participating::step_terms(404), kept),
-        ("finite and above 0", |o| o.step.learning_rate = f32::INFINITY, kept),
+        ("finite and above 0", |o| o.step.learning_rate = 0.0, kept),
         ("clipped to", |o| o.step.encoding = o.step.encoding.with_clip(privacy::ClipNorm::new(3.0).unwrap()), kept),
         ("vocabulary", |o| o.terms.vocabulary.push_str("w1\n"), kept),
         ("number of words", |o| o.terms.vocabulary.push_str(&"\n".repeat(1 << 19)), kept),
