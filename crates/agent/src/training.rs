@@ -72,9 +72,9 @@ impl Trainers {
             return self.ready_made(&work);
         }
         let (done, result) = oneshot::channel();
-        let gone = |_| "the thread that trains is gone".to_owned();
-        self.jobs.send(Job { work, text, done }).map_err(|e| gone(drop(e)))?;
-        result.await.map_err(|e| gone(drop(e)))?
+        let gone = || "the thread that trains is gone".to_owned();
+        self.jobs.send(Job { work, text, done }).map_err(|_| gone())?;
+        result.await.map_err(|_| gone())?
     }
 
     /// The input of somebody who typed nothing, the same for everybody.
