@@ -294,7 +294,8 @@ impl One {
             }
         }
         self.told();
-        if !self.device.holds_input() && !self.device.is_busy() {
+        // It may wait long to be thanked: others can train meanwhile.
+        if !self.device.holds_input() {
             *held = None;
         }
     }

@@ -74,12 +74,15 @@ pub async fn run<S: Store>(
     mut stop: watch::Receiver<bool>,
     mut heard: impl FnMut(&Note),
 ) {
+    let mut looked = None::<Instant>;
     loop {
         let going = async {
-            if !may(around).await {
-                device.leave(clocks.now());
-                sleep(LOOK).await;
-                return;
+            if looked.is_none_or(|at| at.elapsed() >= LOOK) {
+                if !may(around).await {
+                    device.leave(clocks.now());
+                    return sleep(LOOK).await;
+                }
+                looked = Some(Instant::now());
             }
             match device.next(clocks.now()) {
                 Do::Sleep { until_ms } => {
