@@ -12,6 +12,10 @@ use thiserror::Error;
 
 use super::message::Blob;
 
+/// Packed bytes that are unpacked at a time. zlib-rs goes from block to block by calls that need not become jumps (its issue 230), so
+/// what one call is given bounds how deep a server can send it.
+const PIECE: usize = 512;
+
 /// Bytes that are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Wanted {
@@ -116,7 +120,9 @@ impl Download {
         if self.arrived > self.wanted.bytes + self.wanted.bytes / 64 + (1 << 17) {
             return Err(BlobError::TooMany { declared: self.wanted.bytes });
         }
-        let unpacked = self.unpacking.write_all(packed).and_then(|()| self.unpacking.flush());
+        let mut pieces = packed.chunks(PIECE);
+        let unpacked =
+            pieces.try_for_each(|piece| self.unpacking.write_all(piece)).and_then(|()| self.unpacking.flush());
         unpacked.map_err(|error| match error.kind() {
             io::ErrorKind::FileTooLarge => BlobError::TooMany { declared: self.wanted.bytes },
             _ => BlobError::NotPacked(error.to_string()),
@@ -215,7 +221,7 @@ mod tests {
         assert_eq!(take(wanted(&bytes), &bomb), Err(BlobError::TooMany { declared: 10_000 }));
         // More packed bytes than anything of that size can have.
         let mut download = Download::new(Wanted { digest: [0; 32], bytes: 10 });
-        let noise: Vec<u8> = packed(b"0123456789").into_iter().chain([0; 1 << 18]).collect();
+        let noise: Vec<u8> = packed(b"0123456789").into_iter().chain(vec![0; 1 << 18]).collect();
         assert!(noise.chunks(100).any(|piece| download.take(piece).is_err()));
     }
 
