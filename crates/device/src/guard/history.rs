@@ -95,6 +95,10 @@ impl History {
         self.records.len()
     }
 
+    pub(super) fn count(&self, task: &TaskDigest) -> usize {
+        self.records.iter().filter(|r| r.asked.task == *task).count()
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(length_of(self.records.len()));
         out.extend_from_slice(NAME);

@@ -18,6 +18,12 @@ impl Day {
         const DAY: u64 = 24 * 60 * 60;
         Self(u32::try_from(seconds / DAY).unwrap_or(u32::MAX))
     }
+
+    /// How many days after the first of January 1970 it is.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
 }
 
 /// What a device allows itself, over all tasks of all servers.

@@ -195,6 +195,12 @@ impl<S: Store> Guard<S> {
         self.history.len()
     }
 
+    /// How many of them were for this task.
+    #[must_use]
+    pub fn inputs_for(&self, task: &TaskDigest) -> usize {
+        self.history.count(task)
+    }
+
     /// Gives the store back.
     pub fn into_store(self) -> S {
         self.store

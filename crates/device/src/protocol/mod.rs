@@ -1,9 +1,19 @@
 //! How a device and a server speak: messages, terms, and the device's side as a machine without IO (`docs/PROTOCOL.md`).
 //!
-//! | module      | what it is                                                           |
-//! |-------------|----------------------------------------------------------------------|
-//! | [`message`] | what is said, its bytes and its signatures                           |
-//! | [`terms`]   | what a device is told of a task and of a step                        |
+//! | module          | what it is                                                           |
+//! |-----------------|----------------------------------------------------------------------|
+//! | [`message`]     | what is said, its bytes and its signatures                           |
+//! | [`terms`]       | what a device is told of a task and of a step                        |
+//! | [`blob`]        | bytes that never change, as they arrive                              |
+//! | [`task`]        | a task and a model, read within bounds and ready to be trained       |
+//! | [`policy`]      | what a device refuses, whatever it is asked                          |
+//! | [`diary`]       | what it tells its owner                                              |
+//! | [`participant`] | the device, from its first word to the thanks                        |
 
+pub mod blob;
+pub mod diary;
 pub mod message;
+pub mod participant;
+pub mod policy;
+pub mod task;
 pub mod terms;

@@ -1,0 +1,357 @@
+//! HTTP/1.1 and TLS towards one server: connections that are used again, limits on time and size, and trust that was given and not found.
+//!
+//! A device trusts the roots of a file, or one certificate and no other; never those of the system, which are somebody else's choice.
+//! Without TLS it speaks to this very machine only, and only when told so.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use device::protocol::message::{MOST_BYTES, Ticket};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{
+    Method, Request, Response, StatusCode, Uri,
+    body::Incoming,
+    client::conn::http1::{self, SendRequest},
+    header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, RANGE},
+};
+use hyper_util::rt::TokioIo;
+use rustls::{
+    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+};
+use thiserror::Error;
+use tokio::{net::TcpStream, sync::Semaphore, time::timeout};
+use tokio_rustls::TlsConnector;
+
+use crate::AgentError;
+
+/// Connections that wait to be used again.
+const MOST_IDLE: usize = 64;
+/// How long it may take to be connected.
+const CONNECT: Duration = Duration::from_secs(15);
+/// How long a server may be silent in the midst of something.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Whom to believe that it is the server.
+#[derive(Debug, Clone)]
+pub enum Trust {
+    /// Nobody is asked: no TLS, and only on this very machine.
+    Loopback,
+    /// Whom one of the certificates in a PEM file vouches for.
+    Roots(PathBuf),
+    /// Who has the key of the one certificate in a PEM file.
+    Pinned(PathBuf),
+}
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+pub enum HttpError {
+    /// Nobody there.
+    #[error("cannot connect: {0}")]
+    Connect(String),
+    /// It took too long.
+    #[error("no answer in time")]
+    TimedOut,
+    /// It broke off.
+    #[error("the connection broke: {0}")]
+    Broken(String),
+    /// An answer that is none of this protocol.
+    #[error("the server answers {0}")]
+    Status(StatusCode),
+}
+
+/// A server.
+pub struct Server {
+    host: String,
+    port: u16,
+    authority: String,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+    idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
+    /// One for each connection that may be open.
+    room: Semaphore,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Server({})", self.authority)
+    }
+}
+
+impl Server {
+    /// The server at an address such as `https://example.org:8443`, with so many connections at a time.
+    ///
+    /// # Errors
+    /// When the address or the certificate cannot be used.
+    pub fn new(address: &str, trust: &Trust, connections: usize) -> Result<Self, AgentError> {
+        let wrong = |problem| AgentError::Address { address: address.to_owned(), problem };
+        let uri: Uri = address.parse().map_err(|_| wrong("is not an address"))?;
+        let host = uri.host().ok_or_else(|| wrong("names no machine"))?.trim_matches(['[', ']']).to_owned();
+        if !matches!(uri.path(), "" | "/") {
+            return Err(wrong("has a path; give the server alone"));
+        }
+        let (is_tls, usual) = match uri.scheme_str() {
+            Some("https") => (true, 443),
+            Some("http") => (false, 80),
+            _ => return Err(wrong("must begin with https:// or http://")),
+        };
+        let tls = match (is_tls, trust) {
+            (false, Trust::Loopback) => {
+                let is_here = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+                if !is_here {
+                    return Err(wrong("is another machine, and without TLS a device speaks to its own only"));
+                }
+                None
+            }
+            (false, _) => return Err(wrong("has no TLS: use https://")),
+            (true, Trust::Loopback) => return Err(wrong("has TLS: say whose certificate is to be believed")),
+            (true, trust) => {
+                let name = ServerName::try_from(host.clone()).map_err(|_| wrong("has no name that TLS knows"))?;
+                Some((TlsConnector::from(Arc::new(configured(trust)?)), name))
+            }
+        };
+        let port = uri.port_u16().unwrap_or(usual);
+        let authority = uri.authority().map_or_else(String::new, |a| a.as_str().to_owned());
+        let room = Semaphore::new(connections.max(1));
+        Ok(Self { host, port, authority, tls, idle: Mutex::default(), room })
+    }
+
+    /// `GET /v1/hello`.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn hello(&self) -> Result<Bytes, HttpError> {
+        self.exchange(Method::GET, "/v1/hello", Bytes::new(), SILENCE).await
+    }
+
+    /// `POST /v1/say`. The server may think for as long as the device said, and a while more.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn say(&self, request: Vec<u8>, patience: Duration) -> Result<Bytes, HttpError> {
+        self.exchange(Method::POST, "/v1/say", request.into(), patience + SILENCE).await
+    }
+
+    /// `PUT /v1/report/TICKET/OFFSET`.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn send(&self, ticket: &Ticket, offset: u64, chunk: Vec<u8>) -> Result<Bytes, HttpError> {
+        let path = format!("/v1/report/{}/{offset}", hex(&ticket.0));
+        self.exchange(Method::PUT, &path, chunk.into(), 4 * SILENCE).await
+    }
+
+    /// `GET /v1/blob/DIGEST` from an offset on. Pieces are given as they come; returns when that was the last, or when `take` wants no more.
+    ///
+    /// # Errors
+    /// When it breaks off.
+    pub async fn blob(
+        &self,
+        digest: &[u8; 32],
+        offset: u64,
+        mut take: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), HttpError> {
+        let _room = self.room.acquire().await;
+        let mut request = self.request(Method::GET, &format!("/v1/blob/{}", hex(digest)), Bytes::new())?;
+        if offset > 0 {
+            let range = format!("bytes={offset}-");
+            request.headers_mut().insert(RANGE, range.parse().map_err(broken)?);
+        }
+        let (response, sender) = self.request_on_any(request, SILENCE).await?;
+        // A server that does not know ranges begins anew.
+        let mut skip = match response.status() {
+            StatusCode::OK => offset,
+            StatusCode::PARTIAL_CONTENT => 0,
+            StatusCode::RANGE_NOT_SATISFIABLE => return Ok(()),
+            other => return Err(HttpError::Status(other)),
+        };
+        let mut body = response.into_body();
+        while let Some(frame) = timeout(SILENCE, body.frame()).await.map_err(|_| HttpError::TimedOut)? {
+            let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
+            let start = usize::try_from(skip).unwrap_or(usize::MAX).min(data.len());
+            skip -= start as u64;
+            if !take(&data[start..]) {
+                return Ok(());
+            }
+        }
+        self.keep(sender);
+        Ok(())
+    }
+
+    async fn exchange(&self, method: Method, path: &str, body: Bytes, within: Duration) -> Result<Bytes, HttpError> {
+        let _room = self.room.acquire().await;
+        let request = self.request(method, path, body)?;
+        let (response, sender) = self.request_on_any(request, within).await?;
+        let status = response.status();
+        let body = timeout(SILENCE, Limited::new(response.into_body(), MOST_BYTES).collect()).await;
+        let body = body.map_err(|_| HttpError::TimedOut)?.map_err(broken)?.to_bytes();
+        self.keep(sender);
+        // Refusals are answers too, whatever their number; what has no body is no answer.
+        if body.is_empty() && !status.is_success() { Err(HttpError::Status(status)) } else { Ok(body) }
+    }
+
+    fn request(&self, method: Method, path: &str, body: Bytes) -> Result<Request<Full<Bytes>>, HttpError> {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, &self.authority)
+            .header(CONTENT_TYPE, "application/x-protobuf")
+            .header(CONTENT_LENGTH, body.len());
+        request.body(Full::new(body)).map_err(broken)
+    }
+
+    /// On a connection that waits, or on a new one where there is none or it turns out to be closed.
+    async fn request_on_any(
+        &self,
+        request: Request<Full<Bytes>>,
+        within: Duration,
+    ) -> Result<(Response<Incoming>, SendRequest<Full<Bytes>>), HttpError> {
+        while let Some(mut sender) = self.take_idle() {
+            match timeout(within, sender.send_request(request.clone())).await {
+                Err(_) => return Err(HttpError::TimedOut),
+                Ok(Ok(response)) => return Ok((response, sender)),
+                Ok(Err(error)) if error.is_canceled() || error.is_closed() || error.is_incomplete_message() => {}
+                Ok(Err(error)) => return Err(broken(error)),
+            }
+        }
+        let mut sender = timeout(CONNECT, self.connect()).await.map_err(|_| HttpError::TimedOut)??;
+        let response = timeout(within, sender.send_request(request)).await.map_err(|_| HttpError::TimedOut)?;
+        Ok((response.map_err(broken)?, sender))
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, HttpError> {
+        let failed = |e: std::io::Error| HttpError::Connect(e.to_string());
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(failed)?;
+        // What is written is whole messages: nothing is gained by waiting for more.
+        stream.set_nodelay(true).map_err(failed)?;
+        match &self.tls {
+            None => Self::speak(TokioIo::new(stream)).await,
+            Some((connector, name)) => {
+                Self::speak(TokioIo::new(connector.connect(name.clone(), stream).await.map_err(failed)?)).await
+            }
+        }
+    }
+
+    async fn speak<T>(io: TokioIo<T>) -> Result<SendRequest<Full<Bytes>>, HttpError>
+    where
+        T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    {
+        let (sender, connection) = http1::handshake(io).await.map_err(|e| HttpError::Connect(e.to_string()))?;
+        // It ends with the connection; what went wrong is told to whoever sent a request.
+        drop(tokio::spawn(connection));
+        Ok(sender)
+    }
+
+    fn take_idle(&self) -> Option<SendRequest<Full<Bytes>>> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(sender) = idle.pop() {
+            if sender.is_ready() {
+                return Some(sender);
+            }
+        }
+        None
+    }
+
+    fn keep(&self, sender: SendRequest<Full<Bytes>>) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < MOST_IDLE && !sender.is_closed() {
+            idle.push(sender);
+        }
+    }
+}
+
+fn broken(error: impl fmt::Display) -> HttpError {
+    HttpError::Broken(error.to_string())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn configured(trust: &Trust) -> Result<ClientConfig, AgentError> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
+    let builder = match trust {
+        Trust::Pinned(path) => {
+            let mut all = certificates(path)?;
+            let (Some(certificate), true) = (all.pop(), all.is_empty()) else {
+                return Err(unusable(path, "there is not exactly one in it"));
+            };
+            let pinned = Pinned { certificate, provider };
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(pinned))
+        }
+        Trust::Roots(path) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in certificates(path)? {
+                roots.add(certificate).map_err(|e| unusable(path, &e))?;
+            }
+            if roots.is_empty() {
+                return Err(unusable(path, "there is none in it"));
+            }
+            builder.with_root_certificates(roots)
+        }
+        Trust::Loopback => builder.with_root_certificates(RootCertStore::empty()),
+    };
+    Ok(builder.with_no_client_auth())
+}
+
+fn unusable(path: &Path, problem: impl fmt::Display) -> AgentError {
+    AgentError::Certificate { path: path.to_owned(), problem: problem.to_string() }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, AgentError> {
+    let bytes = std::fs::read(path).map_err(|e| unusable(path, e))?;
+    CertificateDer::pem_slice_iter(&bytes).collect::<Result<_, _>>().map_err(|e| unusable(path, format!("{e:?}")))
+}
+
+/// Believes one certificate and no other. Names and dates in it are not looked at: it was given, not found. That the server has its key
+/// is checked as always.
+#[derive(Debug)]
+struct Pinned {
+    certificate: CertificateDer<'static>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if *end_entity == self.certificate {
+            return Ok(ServerCertVerified::assertion());
+        }
+        Err(rustls::Error::InvalidCertificate(rustls::CertificateError::ApplicationVerificationFailure))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,163 @@
+//! One device: what its machine says is done, and what came of it is told.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use device::{
+    guard::Store,
+    protocol::{
+        message::MOST_BYTES,
+        participant::{Do, Event, Note, Now, Participant, What},
+    },
+};
+use tokio::{sync::watch, time::sleep};
+
+use crate::{content::Content, eligibility::Eligibility, http::Server, text::TextSource, training::Trainers};
+
+/// How often it is looked whether a device may take part, while it waits.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// The clocks of this machine, or what a device takes for them.
+#[derive(Debug, Clone, Copy)]
+pub struct Clocks {
+    began: Instant,
+    /// How wrong the time of day is, in seconds.
+    off_by_s: i64,
+}
+
+impl Clocks {
+    /// From now on, and right.
+    #[must_use]
+    pub fn now_on() -> Self {
+        Self { began: Instant::now(), off_by_s: 0 }
+    }
+
+    /// The same, with a time of day that is wrong by so many seconds.
+    #[must_use]
+    pub const fn off_by(self, seconds: i64) -> Self {
+        Self { off_by_s: seconds, ..self }
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Now {
+        let up_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let clock_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        Now { up_ms, clock_s: clock_s.saturating_add_signed(self.off_by_s) }
+    }
+}
+
+/// What a device has around it.
+#[derive(Clone)]
+pub struct Surroundings {
+    /// The server.
+    pub server: Arc<Server>,
+    /// Who trains.
+    pub trainers: Arc<Trainers>,
+    /// What was fetched for others already, where there are others.
+    pub content: Option<Arc<Content>>,
+    /// What there is to learn from.
+    pub text: Arc<dyn TextSource>,
+    /// Whether it may take part now.
+    pub eligibility: Arc<dyn Eligibility>,
+    /// How long it lets the server think.
+    pub patience: Duration,
+}
+
+/// Runs a device until it is told to stop. What happens is told to `heard`.
+pub async fn run<S: Store>(
+    device: &mut Participant<S>,
+    around: &Surroundings,
+    clocks: Clocks,
+    mut stop: watch::Receiver<bool>,
+    mut heard: impl FnMut(&Note),
+) {
+    let mut looked = None::<Instant>;
+    loop {
+        let going = async {
+            if looked.is_none_or(|at| at.elapsed() >= LOOK) {
+                if !may(around).await {
+                    device.leave(clocks.now());
+                    return sleep(LOOK).await;
+                }
+                looked = Some(Instant::now());
+            }
+            match device.next(clocks.now()) {
+                Do::Sleep { until_ms } => {
+                    let left = Duration::from_millis(until_ms.saturating_sub(clocks.now().up_ms));
+                    sleep(left.min(LOOK)).await;
+                }
+                next => act(device, next, around, clocks).await,
+            }
+        };
+        tokio::select! {
+            () = going => {}
+            _ = stop.wait_for(|stop| *stop) => return,
+        }
+        for note in device.notes() {
+            hear(&note, around);
+            heard(&note);
+        }
+    }
+}
+
+/// Text that an update was made of has been used. If that cannot be kept it is used once more, with another model.
+pub(crate) fn hear(note: &Note, around: &Surroundings) {
+    if matches!(note, Note::Gave { .. }) {
+        _ = around.text.used();
+    }
+}
+
+/// Whether the device may take part now; the host may take a moment to say so.
+async fn may(around: &Surroundings) -> bool {
+    let eligibility = around.eligibility.clone();
+    tokio::task::spawn_blocking(move || eligibility.eligible()).await.unwrap_or(false)
+}
+
+/// Does one thing that the machine asks for.
+pub async fn act<S: Store>(device: &mut Participant<S>, what: Do, around: &Surroundings, clocks: Clocks) {
+    match what {
+        Do::Sleep { .. } => {}
+        Do::Hello => answered(device, around.server.hello().await, clocks),
+        Do::Say(bytes) => answered(device, around.server.say(bytes, around.patience).await, clocks),
+        Do::Send { ticket, offset, chunk } => {
+            answered(device, around.server.send(&ticket, offset, chunk).await, clocks);
+        }
+        Do::Train(work) => {
+            let trained = around.trainers.train(work, around.text.clone()).await;
+            device.got(Event::Trained(trained), clocks.now());
+        }
+        Do::Fetch { what, wanted, offset } => {
+            if offset == 0
+                && let Some(content) = &around.content
+            {
+                let found = match what {
+                    What::Task => content.task(wanted).await.map(Event::Task),
+                    What::Model => content.model(wanted).await.map(Event::Model),
+                };
+                if let Some(event) = found {
+                    return device.got(event, clocks.now());
+                }
+            }
+            let mut pieces = |piece: &[u8]| {
+                device.got(Event::Piece(piece), clocks.now());
+                device.is_busy()
+            };
+            let ended = around.server.blob(&wanted.digest, offset, &mut pieces).await;
+            device.got(if ended.is_ok() { Event::Whole } else { Event::Broken }, clocks.now());
+        }
+    }
+}
+
+fn answered<S: Store>(
+    device: &mut Participant<S>,
+    answer: Result<bytes::Bytes, crate::http::HttpError>,
+    clocks: Clocks,
+) {
+    match answer {
+        Ok(bytes) if bytes.len() <= MOST_BYTES => device.got(Event::Answer(&bytes), clocks.now()),
+        _ => device.got(Event::Broken, clocks.now()),
+    }
+}

@@ -1,0 +1,198 @@
+//! Devices over real connections: one over TLS, many in one process, steady ones and realistic ones.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
+
+mod serving;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use corpus::synth::{Crowd, Dialect, SynthPlan};
+use device::{
+    guard::{Limits, Window},
+    protocol::{
+        participant::{Note, Participant, Settings},
+        policy::Policy,
+    },
+};
+use keyhush_agent::{
+    eligibility::Always,
+    http::{Server, Trust},
+    identity::Identity,
+    many::{self, Behaviour, Plan, Tally},
+    one::{self, Clocks, Surroundings},
+    text::{Synthetic, TextFolder, TextSource},
+    training::{Learning, Trainers},
+};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use secagg::entropy::OsEntropy;
+use serving::Serving;
+use tokio::{sync::watch, time::timeout};
+use tokio_rustls::TlsAcceptor;
+
+const LIMITS: Limits = Limits { most_inputs: u32::MAX, window: Window::Ever, separation: None };
+
+/// A certificate for this machine, and what accepts connections with it.
+fn certificate(folder: &Path, name: &str) -> (PathBuf, TlsAcceptor) {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let path = folder.join(name);
+    std::fs::write(&path, made.cert.pem()).unwrap();
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![CertificateDer::from(made.cert.der().to_vec())], key)
+        .unwrap();
+    (path, TlsAcceptor::from(Arc::new(config)))
+}
+
+fn around(server: Server, text: Arc<dyn TextSource>) -> Surroundings {
+    Surroundings {
+        server: Arc::new(server),
+        trainers: Arc::new(Trainers::new(1, Learning::Train)),
+        content: None,
+        text,
+        eligibility: Arc::new(Always),
+        patience: Duration::from_secs(1),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_device_over_tls_gives_for_a_step_once_and_remembers_through_its_files() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("typed.txt"), "w1 w2 w3\nw4 w5\n").unwrap();
+    let (certificate, tls) = certificate(folder.path(), "server.pem");
+    let serving = Serving::new(2, 5);
+    let address = serving.listen(Some(tls)).await;
+    let url = format!("https://localhost:{}", address.port());
+    for (steps, trust) in [Trust::Pinned(certificate.clone()), Trust::Roots(certificate)].into_iter().enumerate() {
+        let identity = Identity::open_or_make(folder.path()).unwrap();
+        let settings = Settings::new(identity.key, b"let me in".to_vec(), Policy::for_made_up_people(), LIMITS);
+        let mut device = Participant::new(settings, identity.guard, identity.diary, Box::new(OsEntropy));
+        assert_eq!(device.guard().inputs(), steps);
+        let around = around(Server::new(&url, &trust, 4).unwrap(), Arc::new(TextFolder::new(folder.path())));
+        let (stop, stopped) = watch::channel(false);
+        let mut notes = Vec::new();
+        let heard = |note: &Note| {
+            notes.push(note.clone());
+            if matches!(note, Note::Thanked { .. }) {
+                stop.send(true).unwrap();
+            }
+        };
+        let running = one::run(&mut device, &around, Clocks::now_on(), stopped, heard);
+        timeout(Duration::from_secs(60), running).await.unwrap();
+        assert_eq!(notes.iter().filter(|n| matches!(n, Note::Gave { .. })).count(), 1, "{notes:?}");
+        assert_eq!(serving.reports(steps as u64), 1);
+        assert!(device.page().contains("it counts"));
+        serving.next_step();
+    }
+    assert_eq!(serving.wrong(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_server_with_another_certificate_is_not_spoken_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, tls) = certificate(folder.path(), "theirs.pem");
+    let (ours, _) = certificate(folder.path(), "ours.pem");
+    let address = Serving::new(1, 0).listen(Some(tls)).await;
+    for trust in [Trust::Pinned(ours.clone()), Trust::Roots(ours)] {
+        let server = Server::new(&format!("https://localhost:{}", address.port()), &trust, 1).unwrap();
+        let said = server.hello().await.unwrap_err().to_string();
+        assert!(said.contains("cannot connect") && said.contains("ertificate"), "{said}");
+    }
+}
+
+#[test]
+fn addresses_without_tls_are_for_this_machine_only() {
+    let nowhere = Trust::Roots(PathBuf::from("/there/is/none.pem"));
+    for (address, trust) in [
+        ("http://example.org", &Trust::Loopback),
+        ("http://10.0.0.1:80", &Trust::Loopback),
+        ("http://127.0.0.1:80", &nowhere),
+        ("https://127.0.0.1:80", &Trust::Loopback),
+        ("https://localhost", &nowhere),
+        ("ftp://localhost", &Trust::Loopback),
+        ("localhost", &Trust::Loopback),
+        ("http://localhost/path", &Trust::Loopback),
+    ] {
+        assert!(Server::new(address, trust, 1).is_err(), "{address}");
+    }
+    for address in ["http://127.0.0.1:8080", "http://localhost", "http://[::1]:80/"] {
+        Server::new(address, &Trust::Loopback, 1).unwrap();
+    }
+}
+
+fn plan(count: u64, behaviour: Behaviour) -> Plan {
+    let mut people = SynthPlan::new(1, count, Dialect::Informal);
+    people.posts_per_user = 3;
+    let crowd = Arc::new(Crowd::new(people).unwrap());
+    Plan {
+        count,
+        behaviour,
+        seed: 9,
+        day_s: 4.0,
+        spread_s: 0.2,
+        inputs: 8,
+        token: b"let me in".to_vec(),
+        policy: Policy::for_made_up_people(),
+        limits: LIMITS,
+        patience_ms: 100,
+        keep_until_thanked: false,
+        text: Arc::new(move |user| Arc::new(Synthetic { crowd: crowd.clone(), user })),
+    }
+}
+
+async fn served(serving: &Arc<Serving>) -> Arc<Server> {
+    let address = serving.listen(None).await;
+    Arc::new(Server::new(&format!("http://{address}"), &Trust::Loopback, 16).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_steady_devices_send_what_is_ready_and_share_one_download() {
+    let serving = Serving::new(3000, 0);
+    let server = served(&serving).await;
+    let (stop, stopped) = watch::channel(false);
+    let tally = Arc::new(Tally::default());
+    let trainers = Arc::new(Trainers::new(1, Learning::Ready));
+    let running = tokio::spawn(many::run(plan(60, Behaviour::Steady), server, trainers, tally.clone(), stopped));
+    for step in 0..2 {
+        timeout(Duration::from_secs(60), async {
+            while serving.reports(step) < 60 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await
+        .unwrap_or_else(|_| panic!("{} of 60 in step {step}: {:?}", serving.reports(step), tally.counted()));
+        serving.next_step();
+    }
+    stop.send(true).unwrap();
+    running.await.unwrap().unwrap();
+    assert_eq!(serving.wrong(), Vec::<String>::new());
+    let counted = tally.counted();
+    assert_eq!((counted.enrolled, counted.crashed, counted.refused), (60, 0, 0));
+    assert!(counted.gave >= 120);
+    assert!(serving.fetched.load(Ordering::Relaxed) <= 3, "one download a model, for all of them");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_realistic_devices_come_and_go_and_none_gives_twice() {
+    let serving = Serving::new(3, 23);
+    let server = served(&serving).await;
+    let (stop, stopped) = watch::channel(false);
+    let tally = Arc::new(Tally::default());
+    let trainers = Arc::new(Trainers::new(1, Learning::Train));
+    let running = tokio::spawn(many::run(plan(80, Behaviour::Realistic), server, trainers, tally.clone(), stopped));
+    for _ in 0..6 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        serving.next_step();
+    }
+    stop.send(true).unwrap();
+    running.await.unwrap().unwrap();
+    let (counted, reports) = (tally.counted(), (0..6).map(|step| serving.reports(step) as u64).sum::<u64>());
+    assert_eq!(serving.wrong(), Vec::<String>::new());
+    assert!(reports > 10 && counted.gave >= reports && counted.crashed > 0, "{reports}: {counted:?}");
+}

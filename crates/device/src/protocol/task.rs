@@ -1,0 +1,388 @@
+//! A task and a model as they arrived: read, checked, and ready to be trained. Many devices of one process share them.
+//!
+//! A server can write anything into its terms. Nothing is built before it is known how large it will be: words are counted
+//! before they are read, parameters before there is a place for them, and the room for training before it is taken.
+
+use std::fmt;
+
+use lm::{
+    kernels::KernelPath,
+    model::config::{Cell, ModelConfig, Token},
+    tokenizer::{Rules, Tokenizer},
+    vocabulary::{Vocabulary, VocabularyError},
+};
+use privacy::{rng::StreamKey, stages::Encoded};
+use secagg::entropy::{Entropy, NoRandomness};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+use super::terms::{LearnerTerms, StepTerms, TaskTerms};
+use crate::{
+    guard::{Asked, ModelDigest, TaskDigest},
+    learner::{Learner, LearnerError, Post, examples::Examples, language::LanguageLearner, tags::TagLearner},
+    local::{Algorithm, LocalError, LocalPlanError},
+    round::{self, Drawn, PartError, Worker},
+};
+
+/// The largest size of a layer that is built.
+const MOST_UNITS: usize = 1 << 14;
+
+/// How much a task may ask of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Bounds {
+    /// Bytes of its terms, vocabulary included.
+    pub task_bytes: u64,
+    /// Bytes of its model.
+    pub model_bytes: u64,
+    /// Words of its vocabulary.
+    pub words: usize,
+    /// How often the text is read in one round.
+    pub epochs: u32,
+    /// Sequences in a batch.
+    pub batch: usize,
+    /// Tokens of a sequence in a batch.
+    pub unroll: usize,
+    /// Bytes of memory while it is trained.
+    pub training_bytes: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            task_bytes: 16 << 20,
+            model_bytes: 256 << 20,
+            words: 1 << 18,
+            epochs: 10,
+            batch: 1024,
+            unroll: 256,
+            training_bytes: 1 << 30,
+        }
+    }
+}
+
+/// Why a task is not taken.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum TaskError {
+    /// Its terms cannot be read.
+    #[error("the terms cannot be read: {0}")]
+    Terms(String),
+    /// More than the device's bounds.
+    #[error("{what} is {got}, and this device takes at most {most}")]
+    TooMuch {
+        /// What.
+        what: &'static str,
+        /// What is asked for.
+        got: u64,
+        /// What is taken.
+        most: u64,
+    },
+    /// Parts that do not fit each other.
+    #[error("{what} is {got}, and should be {expected}")]
+    Mismatch {
+        /// What.
+        what: &'static str,
+        /// What it is.
+        got: String,
+        /// What it should be.
+        expected: String,
+    },
+    /// The words cannot be read.
+    #[error("the vocabulary: {0}")]
+    Vocabulary(#[from] VocabularyError),
+    /// The plan of local training has no meaning.
+    #[error("the local plan: {0}")]
+    Local(#[from] LocalPlanError),
+    /// The model cannot be built.
+    #[error("the model: {0}")]
+    Learner(#[from] LearnerError),
+}
+
+/// A task, read and checked.
+pub struct Task {
+    terms: TaskTerms,
+    digest: TaskDigest,
+    learner: Box<dyn Learner>,
+    vocabulary: Vocabulary,
+    tokenizer: Tokenizer,
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Task({:?})", self.terms.name)
+    }
+}
+
+/// What somebody wrote, as a device keeps it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Text {
+    /// The posts, the oldest first.
+    pub posts: Vec<TextPost>,
+    /// What is known of the person, for models that read it.
+    pub features: Vec<f32>,
+}
+
+/// Something that somebody wrote.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TextPost {
+    /// The text.
+    pub text: String,
+    /// Its labels, by name.
+    pub labels: Vec<String>,
+}
+
+impl Text {
+    /// Posts without labels.
+    #[must_use]
+    pub fn of<T: Into<String>>(posts: impl IntoIterator<Item = T>) -> Self {
+        let post = |text: T| TextPost { text: text.into(), labels: Vec::new() };
+        Self { posts: posts.into_iter().map(post).collect(), features: Vec::new() }
+    }
+}
+
+impl Task {
+    /// Reads the terms of a task, and makes its learner.
+    ///
+    /// # Errors
+    /// When they have no meaning, or ask for more than the bounds.
+    pub fn read(bytes: &[u8], bounds: &Bounds) -> Result<Self, TaskError> {
+        at_most("the size of the task", bytes.len() as u64, bounds.task_bytes)?;
+        let terms: TaskTerms = serde_json::from_slice(bytes).map_err(|e| TaskError::Terms(e.to_string()))?;
+        let words = terms.vocabulary.bytes().filter(|b| *b == b'\n').count() + 1;
+        at_most("the number of words", words as u64, bounds.words as u64)?;
+        check_local(&terms, bounds)?;
+        let vocabulary = Vocabulary::parse(&terms.vocabulary)?;
+        let learner: Box<dyn Learner> = match &terms.learner {
+            LearnerTerms::Language { model } => {
+                check_language(model, &vocabulary, terms.rules, bounds)?;
+                let learner = LanguageLearner::new(model, terms.local.batch, terms.local.unroll);
+                Box::new(learner.map_err(LearnerError::from)?)
+            }
+            LearnerTerms::Tags { labels } => {
+                let parameters = (vocabulary.len() as u64 + 1) * labels.len() as u64;
+                at_most("the size of the model", 4 * parameters, bounds.model_bytes)?;
+                Box::new(TagLearner::new(vocabulary.len(), labels.clone(), terms.local.batch))
+            }
+        };
+        at_most("the memory for training", learner.memory().trainer, bounds.training_bytes)?;
+        let (digest, tokenizer) = (TaskDigest(Sha256::digest(bytes).into()), Tokenizer::new(terms.rules));
+        Ok(Self { terms, digest, learner, vocabulary, tokenizer })
+    }
+
+    /// Its terms.
+    #[must_use]
+    pub const fn terms(&self) -> &TaskTerms {
+        &self.terms
+    }
+
+    /// The SHA-256 of its bytes.
+    #[must_use]
+    pub const fn digest(&self) -> TaskDigest {
+        self.digest
+    }
+
+    /// What is learned.
+    #[must_use]
+    pub fn learner(&self) -> &dyn Learner {
+        &*self.learner
+    }
+
+    /// A person's text as examples, cut as the plan says. What is newest is not preferred: the order is the text's.
+    ///
+    /// # Errors
+    /// When the model reads numbers of a person that are not there.
+    pub fn examples(&self, text: &Text) -> Result<Examples, TaskError> {
+        let schema = self.learner.schema();
+        if schema.features > 0 && text.features.len() != schema.features {
+            let (got, expected) = (text.features.len().to_string(), schema.features.to_string());
+            return Err(TaskError::Mismatch {
+                what: "the number of features that are known of a person",
+                got,
+                expected,
+            });
+        }
+        let labels: &[String] = match &self.terms.learner {
+            LearnerTerms::Tags { labels } => labels,
+            LearnerTerms::Language { .. } => &[],
+        };
+        let mut examples = Examples::new(schema);
+        let most = self.terms.local.most_tokens.unwrap_or(usize::MAX);
+        let mut ids = Vec::new();
+        for post in &text.posts {
+            if examples.len() >= most {
+                break;
+            }
+            ids.clear();
+            self.vocabulary.encode(self.tokenizer, &post.text, &mut ids);
+            let known = |label: &String| labels.iter().position(|l| l == label).map(|id| id as u32);
+            let labels: Vec<u32> = post.labels.iter().filter_map(known).collect();
+            self.learner.read(Post { ids: &ids, labels: &labels }, &mut examples);
+        }
+        examples.truncate(most);
+        examples.set_features(&text.features);
+        Ok(examples)
+    }
+
+    /// What trains for this task, one user after the other.
+    ///
+    /// # Errors
+    /// When the model cannot be trained here.
+    pub fn worker(&self, kernels: KernelPath) -> Result<Worker, LocalError> {
+        Worker::new(self.learner(), self.terms.local.clone(), kernels)
+    }
+}
+
+fn at_most(what: &'static str, got: u64, most: u64) -> Result<(), TaskError> {
+    if got <= most { Ok(()) } else { Err(TaskError::TooMuch { what, got, most }) }
+}
+
+fn check_local(terms: &TaskTerms, bounds: &Bounds) -> Result<(), TaskError> {
+    let local = &terms.local;
+    local.check()?;
+    let epochs = if let Algorithm::FedAvg { epochs } = local.algorithm { epochs } else { 1 };
+    at_most("the number of epochs", epochs.into(), bounds.epochs.into())?;
+    at_most("the size of a batch", local.batch as u64, bounds.batch as u64)?;
+    at_most("the length of a sequence", local.unroll as u64, bounds.unroll as u64)?;
+    match terms.full_weight_tokens {
+        Some(full) if !(full.is_finite() && full > 0.0) => Err(TaskError::Mismatch {
+            what: "full_weight_tokens",
+            got: full.to_string(),
+            expected: "finite and above 0".to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn check_language(
+    model: &ModelConfig,
+    vocabulary: &Vocabulary,
+    rules: Rules,
+    bounds: &Bounds,
+) -> Result<(), TaskError> {
+    model.check().map_err(LearnerError::from)?;
+    let mismatch = |what, got: &dyn fmt::Display, expected: &dyn fmt::Display| {
+        Err(TaskError::Mismatch { what, got: got.to_string(), expected: expected.to_string() })
+    };
+    if model.vocabulary != vocabulary.len() {
+        return mismatch("the model's vocabulary", &model.vocabulary, &vocabulary.len());
+    }
+    let expected = match model.token {
+        Token::Word => Rules::Words1,
+        Token::Character => Rules::Characters1,
+    };
+    if rules != expected {
+        return mismatch("how text becomes tokens", &rules, &expected);
+    }
+    let sizes = [model.embedding, model.hidden, model.shown(), model.output(), model.user_context.unwrap_or(0)];
+    let largest = sizes.into_iter().max().unwrap_or(0);
+    at_most("the size of a layer", largest as u64, MOST_UNITS as u64)?;
+    at_most("the size of the model", 4 * parameters(model), bounds.model_bytes)
+}
+
+/// Parameters of a model at least, in 64 bits on any machine: its matrices.
+fn parameters(model: &ModelConfig) -> u64 {
+    let product = |a: usize, b: usize| a as u64 * b as u64;
+    let gates = model.cell.gates().len() as u64;
+    let layer = |layer: usize| gates * product(model.layer_input(layer) + model.shown(), model.hidden);
+    let projection = if model.cell == Cell::Gru { 0 } else { model.recurrent_projection.unwrap_or(0) };
+    let layers: u64 = (0..model.layers).map(|l| layer(l) + product(projection, model.hidden)).sum();
+    let output = if model.tied { 0 } else { product(model.vocabulary, model.output()) };
+    product(model.vocabulary, model.embedding) + layers + product(model.shown(), model.dense.unwrap_or(0)) + output
+}
+
+/// A model, read.
+pub struct Model {
+    parameters: Vec<f32>,
+    digest: ModelDigest,
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Model({} parameters)", self.parameters.len())
+    }
+}
+
+impl Model {
+    /// Reads parameters, little-endian.
+    ///
+    /// # Errors
+    /// When there are not four bytes for each.
+    pub fn read(bytes: &[u8]) -> Result<Self, TaskError> {
+        let (words, rest) = bytes.as_chunks::<4>();
+        if !rest.is_empty() {
+            let (got, expected) = (bytes.len().to_string(), "a multiple of 4".to_owned());
+            return Err(TaskError::Mismatch { what: "the number of bytes of the model", got, expected });
+        }
+        let parameters: Vec<f32> = words.iter().map(|w| f32::from_le_bytes(*w)).collect();
+        let digest = ModelDigest::of(&parameters);
+        Ok(Self { parameters, digest })
+    }
+
+    /// Its parameters.
+    #[must_use]
+    pub fn parameters(&self) -> &[f32] {
+        &self.parameters
+    }
+
+    /// The SHA-256 of its bytes.
+    #[must_use]
+    pub const fn digest(&self) -> ModelDigest {
+        self.digest
+    }
+}
+
+/// What a device is to train with: everything but the text.
+#[derive(Debug, Clone)]
+pub struct Work {
+    /// The task.
+    pub task: std::sync::Arc<Task>,
+    /// The model.
+    pub model: std::sync::Arc<Model>,
+    /// What holds in this step.
+    pub step: StepTerms,
+    /// What the input is for.
+    pub asked: Asked,
+}
+
+/// Why there is no input.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum WorkError {
+    /// The text cannot be read for this task.
+    #[error(transparent)]
+    Text(#[from] TaskError),
+    /// Training, clipping or encoding failed.
+    #[error(transparent)]
+    Part(#[from] PartError),
+}
+
+impl Work {
+    /// Trains on a person's text: what would leave. `worker` is one of this task ([`Task::worker`]).
+    ///
+    /// # Errors
+    /// When text, task and step do not fit together.
+    pub fn train(&self, worker: &mut Worker, text: &Text, drawn: Drawn) -> Result<Encoded, WorkError> {
+        let examples = self.task.examples(text)?;
+        let task = round::Task {
+            model: self.model.parameters(),
+            clipping: &self.step.clipping,
+            encoding: &self.step.encoding,
+            full_weight_tokens: self.task.terms.full_weight_tokens,
+            learning_rate: self.step.learning_rate,
+        };
+        Ok(worker.part(task, &examples, drawn)?.encoded)
+    }
+}
+
+/// What is random in one input: fresh, and nobody's but the device's.
+///
+/// # Errors
+/// When there is no randomness to be had.
+pub fn fresh(entropy: &mut dyn Entropy) -> Result<Drawn, NoRandomness> {
+    let mut key = Zeroizing::new([0; 32]);
+    entropy.fill(&mut *key)?;
+    let mut words = StreamKey::from_secret_bytes(key).chunk(0);
+    let batch = words.next_word();
+    Ok(Drawn { rounding: words, batch })
+}
