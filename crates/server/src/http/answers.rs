@@ -75,12 +75,13 @@ impl Refusal {
         }
     }
 
-    pub(super) fn response(self, hello: &Hello) -> Response {
+    /// With the server's clock, in seconds since 1970.
+    pub(super) fn response(self, time_s: u64) -> Response {
         let (status, reason, words) = self.parts();
         // There is room again in a moment, and a report that is half sent is not to wait for seconds.
         let answer = match self {
             Self::NoRoom => Answer::new(Says::Wait(Wait { after_ms: 1000 })),
-            _ => Answer::refused(reason, words, hello.time_s, self.after_s()),
+            _ => Answer::refused(reason, words, time_s, self.after_s()),
         };
         let mut response = message(status, &answer);
         if let Self::NoSuchMethod { allow } = self {

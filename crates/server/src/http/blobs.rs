@@ -7,12 +7,12 @@ use axum::{
     http::{
         HeaderMap, HeaderValue, Method, StatusCode,
         header::{
-            ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH, IF_RANGE, RANGE,
+            ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH, IF_RANGE,
+            RANGE,
         },
     },
     response::Response,
 };
-use device::protocol::message::Hello;
 
 use super::{answers::Refusal, service::Packed};
 
@@ -27,7 +27,7 @@ enum Part {
     Beyond,
 }
 
-pub(super) fn response(blob: &Packed, method: &Method, headers: &HeaderMap, hello: &Hello) -> Response {
+pub(super) fn response(blob: &Packed, method: &Method, headers: &HeaderMap, time_s: u64) -> Response {
     let length = blob.bytes.len();
     let (status, body) = match part(blob, method, headers) {
         Part::Whole => (StatusCode::OK, blob.bytes.clone()),
@@ -39,7 +39,7 @@ pub(super) fn response(blob: &Packed, method: &Method, headers: &HeaderMap, hell
             return response;
         }
         Part::Beyond => {
-            let mut response = Refusal::Range.response(hello);
+            let mut response = Refusal::Range.response(time_s);
             insert(&mut response, format!("bytes */{length}"));
             return response;
         }

@@ -164,9 +164,7 @@ impl Drop for Entry {
 /// What counts as one address: all of a /64 of IPv6 can be one machine's.
 fn one(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(v6) if !v6.is_loopback() => {
-            IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)))
-        }
+        IpAddr::V6(v6) if !v6.is_loopback() => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
         other => other,
     }
 }
@@ -210,13 +208,17 @@ mod tests {
             Admission::In(entry) => entry,
             other => panic!("not admitted: {other:?}"),
         };
-        let (works, waits) = (admitted(census.admit(address("192.0.2.1"))), admitted(census.admit(address("192.0.2.2"))));
+        let (works, waits) =
+            (admitted(census.admit(address("192.0.2.1"))), admitted(census.admit(address("192.0.2.2"))));
         works.works();
         assert!(matches!(census.admit(address("192.0.2.3")), Admission::Told(_)), "nobody has waited for long");
         std::thread::sleep(SPARED);
         let third = admitted(census.admit(address("192.0.2.3")));
         assert_eq!(census.evicted.load(Ordering::Relaxed), 1);
-        assert!(census.lock().waiting.keys().all(|(_, number)| *number == third.number), "the waiting one was sent away");
+        assert!(
+            census.lock().waiting.keys().all(|(_, number)| *number == third.number),
+            "the waiting one was sent away"
+        );
         drop(waits);
         third.works();
         std::thread::sleep(SPARED);

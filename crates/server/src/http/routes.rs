@@ -99,7 +99,7 @@ async fn blob<S: Service>(
         return routes.refuse(Refusal::BadDigest);
     };
     match timeout(routes.limits.answer, routes.service.blob(digest)).await {
-        Ok(Some(blob)) => blobs::response(&blob, request.method(), request.headers(), &routes.service.hello()),
+        Ok(Some(blob)) => blobs::response(&blob, request.method(), request.headers(), routes.service.hello().time_s),
         Ok(None) => routes.refuse(Refusal::NoSuchBlob),
         Err(_) => routes.refuse(Refusal::Overdue),
     }
@@ -117,7 +117,7 @@ async fn elsewhere<S: Service>(State(routes): Shared<S>, _method: Method, uri: U
 
 impl<S: Service> Routes<S> {
     fn refuse(&self, refusal: Refusal) -> Response {
-        refusal.response(&self.service.hello())
+        refusal.response(self.service.hello().time_s)
     }
 
     async fn answered(&self, answer: impl Future<Output = Answer> + Send) -> Response {

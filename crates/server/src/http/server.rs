@@ -6,15 +6,11 @@ use std::{
     io,
     net::SocketAddr,
     pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use axum::{Router, response::Response};
-use device::protocol::message::Hello;
 use hyper::{
     Request,
     body::Incoming,
@@ -207,30 +203,22 @@ impl Door {
         self.speak(stream, standing, full, stopped).await;
     }
 
-    async fn speak<I>(
-        &self,
-        stream: I,
-        standing: Arc<Standing>,
-        full: bool,
-        mut stopped: watch::Receiver<bool>,
-    ) where
+    async fn speak<I>(&self, stream: I, standing: Arc<Standing>, full: bool, mut stopped: watch::Receiver<bool>)
+    where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let limits = self.limits;
         standing.restart(&limits);
         let stream = TokioIo::new(Watched::new(stream, Arc::clone(&standing), limits));
         let routes = TowerToHyperService::new(self.app.clone());
-        let closing = AtomicBool::new(full);
         let service = service_fn(|request: Request<Incoming>| {
             standing.works();
-            let close = closing.load(Ordering::Relaxed);
             let (standing, answer) = (Arc::clone(&standing), (!full).then(|| routes.call(request)));
             async move {
                 let response = match answer {
                     Some(answer) => answer.await?,
-                    None => closed(Refusal::Crowded.response(&Hello::default())),
+                    None => crowded(),
                 };
-                let response = if close { closed(response) } else { response };
                 Ok::<_, Infallible>(response.map(|body| Answering { body, standing }))
             }
         });
@@ -248,14 +236,15 @@ impl Door {
             () = standing.entry.sent_away() => {}
             _ = stopped.wait_for(|&stopped| stopped) => {}
         }
-        closing.store(true, Ordering::Relaxed);
         connection.as_mut().graceful_shutdown();
         let _ = connection.await;
     }
 }
 
-/// An answer after which the connection is closed.
-fn closed(mut response: Response) -> Response {
+/// There is no place, and the connection is closed.
+fn crowded() -> Response {
+    let time_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let mut response = Refusal::Crowded.response(time_s);
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }

@@ -52,11 +52,8 @@ impl Identity {
     pub fn from_files(chain: &Path, key: &Path) -> Result<Self, HttpError> {
         let certificates = certificates(chain)?;
         let what = "a private key";
-        let secret = PrivateKeyDer::from_pem_file(key).map_err(|e| HttpError::Pem {
-            what,
-            path: key.to_owned(),
-            error: e,
-        })?;
+        let secret =
+            PrivateKeyDer::from_pem_file(key).map_err(|e| HttpError::Pem { what, path: key.to_owned(), error: e })?;
         Self::new(certificates, secret).map_err(|error| HttpError::Identity { path: chain.to_owned(), error })
     }
 
