@@ -1,0 +1,108 @@
+//! An accept loop that slow and hostile clients cannot fill, and the routes of the protocol.
+//!
+//! | module      | what it is                                                                                       |
+//! |-------------|--------------------------------------------------------------------------------------------------|
+//! | [`service`] | what the routes ask of the coordinator                                                           |
+//! | [`routes`]  | the routes: from a request of HTTP to a message of the protocol, and back                         |
+//! | [`limits`]  | how many, how long, how slowly                                                                   |
+//! | [`tls`]     | certificates, and where a server may speak without them                                           |
+//! | [`server`]  | the accept loop                                                                                  |
+//! | `answers`   | the status of every answer, and refusals with their reasons                                       |
+//! | `blobs`     | ranges and tags of what never changes                                                            |
+//! | `bodies`    | bodies of a bounded length, rate and memory, never inflated                                       |
+//! | `census`    | who is connected, from where, and who has waited longest                                          |
+//! | `watched`   | a stream that ends itself when nothing comes or nothing is taken                                  |
+//!
+//! `axum::serve` has no limit on the time that a header takes, so a few thousand clients that never finish theirs keep a server
+//! busy for as long as they like; it counts no connections either. So the loop is ours, over hyper, and the routes are axum's.
+//!
+//! Nothing that a client sends is logged, and no answer repeats any of it.
+
+mod answers;
+mod blobs;
+mod bodies;
+mod census;
+pub mod limits;
+pub mod routes;
+pub mod server;
+pub mod service;
+pub mod tls;
+mod watched;
+
+use std::{io, net::SocketAddr, path::PathBuf};
+
+use durable::files::FileError;
+use thiserror::Error;
+
+pub use limits::Limits;
+pub use routes::app;
+pub use server::{Served, Server};
+pub use service::{Packed, Service};
+pub use tls::{Identity, Transport, self_signed};
+
+/// Why there is no server.
+#[derive(Debug, Error)]
+pub enum HttpError {
+    /// Its address cannot be had.
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// It would speak without TLS to other machines.
+    #[error(
+        "plain HTTP is for loopback addresses, and {address} can be reached from elsewhere: give a certificate and its key, or \
+         listen on 127.0.0.1"
+    )]
+    PlainElsewhere {
+        /// Where it would listen.
+        address: SocketAddr,
+    },
+    /// A file of certificates or of a key cannot be used.
+    #[error("cannot read {what} from {}: {error}", path.display())]
+    Pem {
+        /// What it should hold.
+        what: &'static str,
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: rustls::pki_types::pem::Error,
+    },
+    /// The key is not that of the certificate, or neither is one that can be used.
+    #[error("the certificate in {} and its key cannot be used: {error}", path.display())]
+    Identity {
+        /// The certificate's file.
+        path: PathBuf,
+        /// What is wrong with them.
+        error: rustls::Error,
+    },
+    /// A certificate that was made for trying things out lacks its key.
+    #[error("{} is there and {} is not: remove the first, and both are made anew", certificate.display(), key.display())]
+    KeyMissing {
+        /// The certificate's file.
+        certificate: PathBuf,
+        /// Where its key should be.
+        key: PathBuf,
+    },
+    /// A certificate that was made for trying things out is for other names.
+    #[error("the certificate in {} is not for {name}: remove it, and another is made", path.display())]
+    OtherNames {
+        /// The certificate's file.
+        path: PathBuf,
+        /// A name that was asked for.
+        name: String,
+    },
+    /// No certificate can be made for these names.
+    #[error("cannot make a certificate for {names:?}: {error}")]
+    Certificate {
+        /// For which.
+        names: Vec<String>,
+        /// Why not.
+        error: rcgen::Error,
+    },
+    /// The disk fails.
+    #[error(transparent)]
+    File(#[from] FileError),
+}

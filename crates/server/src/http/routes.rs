@@ -1,0 +1,151 @@
+//! The routes: from a request of HTTP to a message of the protocol, and back (`docs/PROTOCOL.md`).
+
+use std::{future::Future, sync::Arc};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Path, Request, State, rejection::PathRejection},
+    http::{HeaderValue, Method, StatusCode, Uri, header::CONTENT_TYPE},
+    response::Response,
+    routing::{MethodRouter, get, post, put},
+};
+use device::protocol::message::{Answer, CHUNK, MOST_BYTES, Ticket};
+use tokio::time::timeout;
+
+use super::{
+    answers::{self, PROTOBUF, Refusal},
+    blobs,
+    bodies::Bodies,
+    limits::Limits,
+    service::Service,
+};
+
+/// Of chunks of reports, which are no messages.
+const CHUNKS: HeaderValue = HeaderValue::from_static("application/octet-stream");
+
+struct Routes<S> {
+    service: Arc<S>,
+    bodies: Bodies,
+    limits: Limits,
+}
+
+type Shared<S> = State<Arc<Routes<S>>>;
+
+/// The routes of the protocol in front of a service.
+///
+/// Every refusal is an [`Answer`] with its reason. Paths of other versions, `/v2/...`, are answered by which ones are spoken.
+pub fn app<S: Service>(service: Arc<S>, limits: Limits) -> Router {
+    let bodies = Bodies::new(limits, MOST_BYTES.max(CHUNK));
+    Router::new()
+        .route("/healthz", only(get(healthy), "GET, HEAD"))
+        .route("/v1/hello", only(get(hello::<S>), "GET, HEAD"))
+        .route("/v1/say", only(post(say::<S>), "POST"))
+        .route("/v1/blob/{digest}", only(get(blob::<S>), "GET, HEAD"))
+        .route("/v1/report/{ticket}/{offset}", only(put(chunk::<S>), "PUT"))
+        .fallback(elsewhere::<S>)
+        .with_state(Arc::new(Routes { service, bodies, limits }))
+}
+
+/// Other methods are refused as everything is, with those that there are.
+fn only<S: Service>(methods: MethodRouter<Arc<Routes<S>>>, allow: &'static str) -> MethodRouter<Arc<Routes<S>>> {
+    methods.fallback(async move |State(routes): Shared<S>| routes.refuse(Refusal::NoSuchMethod { allow }))
+}
+
+async fn healthy() -> Response {
+    let mut response = Response::new(Body::from("ok\n"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    response
+}
+
+async fn hello<S: Service>(State(routes): Shared<S>) -> Response {
+    answers::message(StatusCode::OK, &routes.service.hello())
+}
+
+async fn say<S: Service>(State(routes): Shared<S>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    match routes.bodies.read(&head.headers, &PROTOBUF, body, MOST_BYTES).await {
+        Ok(bytes) => routes.answered(routes.service.say(bytes)).await,
+        Err(refusal) => routes.refuse(refusal),
+    }
+}
+
+async fn chunk<S: Service>(
+    State(routes): Shared<S>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    request: Request,
+) -> Response {
+    let named = path.map_err(|_| Refusal::BadTicket).and_then(|Path((ticket, at))| {
+        let ticket = digits(&ticket).ok_or(Refusal::BadTicket)?;
+        Ok((Ticket(ticket), offset(&at).ok_or(Refusal::BadOffset)?))
+    });
+    let (ticket, offset) = match named {
+        Ok(named) => named,
+        Err(refusal) => return routes.refuse(refusal),
+    };
+    let (head, body) = request.into_parts();
+    match routes.bodies.read(&head.headers, &CHUNKS, body, CHUNK).await {
+        Ok(bytes) => routes.answered(routes.service.chunk(ticket, offset, bytes)).await,
+        Err(refusal) => routes.refuse(refusal),
+    }
+}
+
+async fn blob<S: Service>(
+    State(routes): Shared<S>,
+    path: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Response {
+    let Some(digest) = path.ok().and_then(|Path(digest)| digits(&digest)) else {
+        return routes.refuse(Refusal::BadDigest);
+    };
+    match timeout(routes.limits.answer, routes.service.blob(digest)).await {
+        Ok(Some(blob)) => blobs::response(&blob, request.method(), request.headers(), routes.service.hello().time_s),
+        Ok(None) => routes.refuse(Refusal::NoSuchBlob),
+        Err(_) => routes.refuse(Refusal::Overdue),
+    }
+}
+
+async fn elsewhere<S: Service>(State(routes): Shared<S>, _method: Method, uri: Uri) -> Response {
+    let version = uri.path().split('/').nth(1).and_then(|first| first.strip_prefix('v'));
+    match version {
+        Some(v) if v != "1" && !v.is_empty() && v.bytes().all(|b| b.is_ascii_digit()) => {
+            answers::unsupported(&routes.service.hello())
+        }
+        _ => routes.refuse(Refusal::NoSuchPath),
+    }
+}
+
+impl<S: Service> Routes<S> {
+    fn refuse(&self, refusal: Refusal) -> Response {
+        refusal.response(self.service.hello().time_s)
+    }
+
+    async fn answered(&self, answer: impl Future<Output = Answer> + Send) -> Response {
+        match timeout(self.limits.answer, answer).await {
+            Ok(answer) => answers::answer(&answer),
+            Err(_) => self.refuse(Refusal::Overdue),
+        }
+    }
+}
+
+/// 32 bytes in the one way to write them, so that a blob has one path.
+fn digits(hex: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    let nibble = |digit: u8| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    };
+    if hex.len() != 64 {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(hex.as_bytes().chunks_exact(2)) {
+        *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
+    }
+    Some(bytes)
+}
+
+/// Without a sign, which Rust would take.
+fn offset(digits: &str) -> Option<u64> {
+    digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+}

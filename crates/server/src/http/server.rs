@@ -1,0 +1,278 @@
+//! The accept loop: who comes in, for how long, and how it ends.
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    io,
+    net::SocketAddr,
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use axum::{Router, response::Response};
+use hyper::{
+    Request,
+    body::Incoming,
+    header::{CONNECTION, HeaderValue},
+    server::conn::http1,
+    service::{Service as _, service_fn},
+};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpSocket, TcpStream},
+    sync::watch,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tokio_rustls::TlsAcceptor;
+
+use super::{
+    HttpError,
+    answers::Refusal,
+    census::{Admission, Census, Entry},
+    limits::Limits,
+    tls::Transport,
+    watched::{Answering, Standing, Watched},
+};
+
+/// The longest header, and the most of it that hyper keeps of a connection.
+const HEADER_BYTES: usize = 16 << 10;
+/// The most fields of a header.
+const HEADER_FIELDS: usize = 64;
+/// What the system keeps of an answer that is not yet taken. More would hide for how long nothing is taken.
+const SEND_BYTES: u32 = 128 << 10;
+/// How many connections may wait to be accepted.
+const BACKLOG: u32 = 4096;
+/// Files that are not for connections: those of the store, of its logs, of the runtime.
+const OTHER_FILES: u64 = 256;
+/// How long the loop pauses when the system has no more files, at first and at most.
+const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(1)];
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    transport: Transport,
+    limits: Limits,
+}
+
+/// What a server did until it was stopped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Connections that it took.
+    pub connections: u64,
+    /// Connections for which there was no place.
+    pub refused: u64,
+    /// Connections without a request that were closed to make place.
+    pub evicted: u64,
+    /// Times that the system could not give it a connection, mostly for want of files.
+    pub failed: u64,
+    /// Connections that had to be cut when it stopped.
+    pub cut: u64,
+    /// Connections that ended by a panic, which is a bug.
+    pub panicked: u64,
+}
+
+impl Server {
+    /// Listens. Connections wait until [`Server::serve`] is called.
+    ///
+    /// # Errors
+    /// When the address cannot be had, or plain HTTP was asked for where other machines can connect.
+    pub async fn bind(address: SocketAddr, transport: Transport, limits: Limits) -> Result<Self, HttpError> {
+        transport.check(address)?;
+        let listener = listen(address).map_err(|error| HttpError::Listen { address, error })?;
+        let address = listener.local_addr().map_err(|error| HttpError::Listen { address, error })?;
+        let connections = limits.connections.min(files_for_connections(limits.connections));
+        Ok(Self { listener, address, transport, limits: Limits { connections, ..limits } })
+    }
+
+    /// Where it listens: the port that it was given, where none was asked for.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its limits, with as many connections as the system lets it have.
+    #[must_use]
+    pub const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Serves until it is told to stop. Then it takes no more connections and no more requests; those that are under way may go on
+    /// for as long as [`Limits::finish`] says, and are cut.
+    pub async fn serve(self, app: Router, stop: impl Future<Output = ()>) -> Served {
+        let census = Census::new(self.limits);
+        let (stopping, stopped) = watch::channel(false);
+        let door = Arc::new(Door {
+            app,
+            tls: match &self.transport {
+                Transport::Tls(identity) => Some(TlsAcceptor::from(Arc::clone(&identity.config))),
+                Transport::PlainOnLoopback => None,
+            },
+            limits: self.limits,
+            stopped,
+        });
+        let mut served = Served::default();
+        let mut tasks = JoinSet::new();
+        let mut pause = PAUSES[0];
+        let mut stop = pin!(stop);
+        loop {
+            let accepted = tokio::select! {
+                () = &mut stop => break,
+                Some(ended) = tasks.join_next() => {
+                    served.panicked += u64::from(panicked(ended));
+                    continue;
+                }
+                accepted = self.listener.accept() => accepted,
+            };
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
+                // It went before it was let in.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                Err(_) => {
+                    served.failed += 1;
+                    census.make_place();
+                    sleep(pause).await;
+                    pause = (pause * 2).min(PAUSES[1]);
+                    continue;
+                }
+            };
+            pause = PAUSES[0];
+            match census.admit(peer.ip()) {
+                Admission::In(entry) => {
+                    served.connections += 1;
+                    tasks.spawn(Arc::clone(&door).connection(stream, entry, false));
+                }
+                Admission::Told(entry) => {
+                    served.refused += 1;
+                    tasks.spawn(Arc::clone(&door).connection(stream, entry, true));
+                }
+                Admission::Closed => served.refused += 1,
+            }
+        }
+        drop(self.listener);
+        stopping.send_replace(true);
+        let all = async {
+            while let Some(ended) = tasks.join_next().await {
+                served.panicked += u64::from(panicked(ended));
+            }
+        };
+        let _ = timeout(self.limits.finish, all).await;
+        served.cut = tasks.len() as u64;
+        tasks.shutdown().await;
+        served.evicted = census.evicted.load(Ordering::Relaxed);
+        served
+    }
+}
+
+fn panicked(ended: Result<(), tokio::task::JoinError>) -> bool {
+    ended.is_err_and(|error| error.is_panic())
+}
+
+/// What every connection needs.
+struct Door {
+    app: Router,
+    tls: Option<TlsAcceptor>,
+    limits: Limits,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Door {
+    async fn connection(self: Arc<Self>, stream: TcpStream, entry: Entry, full: bool) {
+        // Answers are small and waited for. A socket that cannot be told so is slower, and nothing else.
+        let _ = stream.set_nodelay(true);
+        let standing = Standing::new(entry, &self.limits);
+        let mut stopped = self.stopped.clone();
+        let Some(tls) = &self.tls else {
+            return self.speak(stream, standing, full, stopped).await;
+        };
+        let stream = tokio::select! {
+            shaken = timeout(self.limits.handshake, tls.accept(stream)) => match shaken {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(_)) | Err(_) => return,
+            },
+            () = standing.entry.sent_away() => return,
+            _ = stopped.wait_for(|&stopped| stopped) => return,
+        };
+        self.speak(stream, standing, full, stopped).await;
+    }
+
+    async fn speak<I>(&self, stream: I, standing: Arc<Standing>, full: bool, mut stopped: watch::Receiver<bool>)
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let limits = self.limits;
+        standing.restart(&limits);
+        let stream = TokioIo::new(Watched::new(stream, Arc::clone(&standing), limits));
+        let routes = TowerToHyperService::new(self.app.clone());
+        let service = service_fn(|request: Request<Incoming>| {
+            standing.works();
+            let (standing, answer) = (Arc::clone(&standing), (!full).then(|| routes.call(request)));
+            async move {
+                let response = match answer {
+                    Some(answer) => answer.await?,
+                    None => crowded(),
+                };
+                Ok::<_, Infallible>(response.map(|body| Answering { body, standing }))
+            }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            // The stream has closer limits; this one is there if they should fail.
+            .header_read_timeout(limits.idle + limits.header)
+            .max_buf_size(HEADER_BYTES)
+            .max_headers(HEADER_FIELDS)
+            .serve_connection(stream, service);
+        let mut connection = pin!(connection);
+        // Errors are those of the other side: what it sent is not to be logged, and it has been told what it can be told.
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = standing.entry.sent_away() => {}
+            _ = stopped.wait_for(|&stopped| stopped) => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.await;
+    }
+}
+
+/// There is no place, and the connection is closed.
+fn crowded() -> Response {
+    let time_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let mut response = Refusal::Crowded.response(time_s);
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // So that a server that is started again need not wait until the system has forgotten the last one's connections.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.set_send_buffer_size(SEND_BYTES)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// How many connections there are files for, once the process has been given as many as it may have and needs.
+fn files_for_connections(wanted: usize) -> usize {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let needed = wanted as u64 + OTHER_FILES;
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        let mut files = current.unwrap_or(u64::MAX);
+        let possible = maximum.unwrap_or(u64::MAX).min(needed);
+        if files < possible && setrlimit(Resource::Nofile, Rlimit { current: Some(possible), maximum }).is_ok() {
+            files = possible;
+        }
+        usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX).max(1)
+    }
+    #[cfg(not(unix))]
+    wanted
+}

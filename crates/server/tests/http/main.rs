@@ -1,0 +1,10 @@
+//! The server's side of HTTP, over real sockets: every route, everything that can be wrong with a request, and clients that are slow,
+//! many or hostile.
+
+mod crowds;
+mod hostile;
+mod measured;
+mod peers;
+mod routes;
+mod slow;
+mod tls;
