@@ -195,6 +195,22 @@ fn p13_a_release_is_restored_only_from_what_was_recorded() {
     }
 }
 
+/// Bytes of a release that were published by hand, with any event, came back as one that a mechanism had made.
+#[test]
+fn p13_a_release_cannot_be_published_by_hand() {
+    let clip = ClipNorm::new(1.0).unwrap();
+    let encoding = Encoding::new(VectorPlan::of_update(3, 14), clip, None, Adjacency::ZeroOut).unwrap();
+    let made = || Sum::zero(&encoding).release_without_privacy(0, "a test", Randomness::Secret);
+    let (event, mut hand, randomness) = (tree(&[1]), ledger(plan()), Randomness::Secret);
+    let forged = Publication { event: &event, randomness, step: 0, bytes: Cow::Owned(made().to_bytes()) };
+    assert!(matches!(hand.publish(&forged, attempt("model")), Err(LedgerError::IsRelease)));
+    assert_eq!(hand.restore("model", 0).unwrap(), None);
+    // Somebody who has the signing key can still write any entry; a vector of another event than its entry's is not restored.
+    let mut honest = ledger(plan());
+    let _ = honest.publish(&Publication { bytes: Cow::Borrowed(b"no release"), ..forged }, attempt("model")).unwrap();
+    assert!(honest.restore("model", 0).is_err(), "what is no release is not restored");
+}
+
 #[test]
 fn p13_noise_from_elsewhere_than_planned_is_refused() {
     let simulated = Randomness::Simulated { seed: 5 };
