@@ -359,12 +359,13 @@ fn a_checkpoint_that_was_changed_is_not_used() {
     }
     // What is whole, and not of this run.
     type Change = fn(&mut Value);
-    let changes: [(&str, Change); 6] = [
+    let changes: [(&str, Change); 7] = [
         ("its ledger", |rest| rest["run"] = "00".repeat(32).into()),
         ("kernels", |rest| rest["kernels"] = "others".into()),
         ("its numbers", |rest| rest["round"] = 5.into()),
         ("its clip", |rest| rest["clip"] = Value::Null),
         ("another round", |rest| rest["mechanism"]["rounds"] = 3.into()),
+        ("the plan has noise", |rest| rest["mechanism"] = Value::Null),
         ("unknown field", |rest| rest["more"] = 1.into()),
     ];
     for (says, change) in changes {

@@ -193,7 +193,7 @@ fn price_of(epsilon: Epsilon, rho: Option<Rho>, epsilon_if_secret: Option<Epsilo
 
 /// What the statement of a run says; none where there is none yet, and for a run of a sweep that is not decided.
 #[must_use]
-pub fn stated(home: &dyn Home) -> Option<Price> {
+pub fn stated(home: &(impl Home + Records)) -> Option<Price> {
     if is_undecided(home).unwrap_or(true) {
         return None;
     }

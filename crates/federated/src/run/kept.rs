@@ -117,7 +117,7 @@ pub(super) fn started<S: LedgerStore>(ledger: &Ledger<S>) -> Result<u64, RunErro
 }
 
 /// What must be said behind the sentence of a run of a sweep that is not decided (rule P22).
-pub(super) fn alone(home: &dyn Home) -> Result<&'static str, RunError> {
+pub(super) fn alone(home: &(impl Home + Records)) -> Result<&'static str, RunError> {
     const ALONE: &str = " That is this run alone: it is one of a sweep that is not decided, and whichever of its runs is taken costs what all of them cost together.";
     Ok(if is_undecided(home)? { ALONE } else { "" })
 }

@@ -150,6 +150,10 @@ impl Home for MemoryHome {
         self.kept().model = Some(model.write().unwrap().weights);
         Ok(())
     }
+
+    fn has_model(&self) -> Result<bool, HomeError> {
+        Ok(self.kept().model.is_some())
+    }
 }
 
 struct MemoryLog {

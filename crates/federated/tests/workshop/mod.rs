@@ -17,7 +17,7 @@ use keyhush_federated::{
         secure::{SecureTask, Secured},
     },
     fleet::{
-        Stop,
+        Fleet, Stop,
         simulated::{self, Simulated},
     },
     home::{LEDGER_FILE, Records, RunFolder},
@@ -25,6 +25,7 @@ use keyhush_federated::{
     plan::Plan,
     population::Population,
     run::{self, Ending, Opened, Run, RunError, Step},
+    secrets::Secrets,
 };
 use ledger::Ledger;
 use lm::{kernels::KernelPath, tokenizer::Rules, vocabulary::Vocabulary};
@@ -125,6 +126,16 @@ pub(crate) fn fleet<'a>(
     folder: &Path,
 ) -> Simulated<'a> {
     simulated::of(plan, population, Box::new(engine), RunFolder::at(folder).secrets())
+}
+
+/// The same of a run in any home.
+pub(crate) fn fleet_of<'a>(
+    plan: &'a Plan,
+    population: &'a dyn Population,
+    engine: &'a mut dyn Engine,
+    secrets: Secrets,
+) -> Box<dyn Fleet + 'a> {
+    Box::new(simulated::of(plan, population, Box::new(engine), secrets))
 }
 
 /// One step of a run, by a fleet that remembers nothing of the steps before.
