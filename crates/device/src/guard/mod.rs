@@ -194,9 +194,4 @@ impl<S: Store> Guard<S> {
     pub const fn inputs(&self) -> usize {
         self.history.len()
     }
-
-    /// Gives the store back.
-    pub fn into_store(self) -> S {
-        self.store
-    }
 }
