@@ -10,7 +10,10 @@
 //! | [`local`] | what a user does with the model: FedAvg and FedSGD (McMahan et al. 2018)        |
 //! | [`round`] | one user's part of a round: train, weigh, clip, encode                         |
 //! | [`guard`] | what a device remembers so that it gives one input for a step, ever            |
+//! | `contract` | what every store of a guard must do, as a suite for its tests (a feature)     |
 
+#[cfg(feature = "contract")]
+pub mod contract;
 pub mod guard;
 pub mod learner;
 pub mod local;

@@ -8,6 +8,7 @@ mod workshop;
 use std::{fs, path::Path};
 
 use keyhush_federated::{
+    fleet::Stop,
     home::{Home, LEDGER_FILE, Log, MODEL_FOLDER, Paper, Records, RunFolder, STATEMENT_JSON},
     metrics::{DIAGNOSTICS_FILE, METRICS_FILE, TIMING_FILE},
     run::{self, Kept, Opened, Run, RunError},
@@ -40,7 +41,7 @@ fn p17_a_ledger_that_was_set_back_is_not_ended() {
         let (population, mut idle) = (opened.population(plan.ledger.unit).unwrap(), Idle::default());
         let mut fleet = workshop::fleet_of(&plan, population.as_ref(), &mut idle, home.secrets());
         for _ in 0..4 {
-            run.step(&mut *fleet, &keyhush_federated::fleet::Stop::new()).unwrap();
+            run.step(&mut fleet, &Stop::new()).unwrap();
         }
         run.so_far().unwrap();
         drop(run);

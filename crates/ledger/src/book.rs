@@ -112,8 +112,8 @@ impl<S: LedgerStore> Ledger<S> {
             step: released.step(),
             bytes: Cow::Owned(released.to_bytes()),
         };
-        let receipt = self.record_publication(&publication, attempt)?;
-        Ok(Recorded::new(released.into_published(), receipt))
+        let _receipt = self.record_publication(&publication, attempt)?;
+        Ok(Recorded::new(released.into_published()))
     }
 
     /// As [`Self::record`], for anything else that is published; it may be used when this returns, and not before. Nothing shows
@@ -317,8 +317,7 @@ impl<S: LedgerStore> Ledger<S> {
             let found = Digest::of_released(&bytes);
             return Err(LedgerError::VectorDamaged { entry: known.entry, expected: known.digest, found });
         }
-        let receipt = Receipt { entry: known.entry, head: self.head(), repeated: true };
-        Ok(Some(Recorded::new(published, receipt)))
+        Ok(Some(Recorded::new(published)))
     }
 
     /// What an entry says of its release; none if it has none.
@@ -350,12 +349,6 @@ impl<S: LedgerStore> Ledger<S> {
     pub fn event(&self) -> PrivacyEvent {
         let sweep = self.account.imported(ImportKind::SweepRun);
         PrivacyEvent::Compose { events: sweep.chain([self.run_event()]).collect() }
-    }
-
-    /// What this run released, without what it imported.
-    #[must_use]
-    pub fn own_event(&self) -> PrivacyEvent {
-        self.account.own_event()
     }
 
     /// What this run released and the model from which it started, without the other runs of a sweep.
@@ -456,12 +449,6 @@ impl<S: LedgerStore> Ledger<S> {
     #[must_use]
     pub fn data_changes(&self) -> &[DataChanged] {
         self.account.data_changes()
-    }
-
-    /// Whether it says that the key of the participants' pseudonyms is gone.
-    #[must_use]
-    pub const fn pseudonym_key_destroyed(&self) -> bool {
-        matches!(self.closing(), Some(Closing { pseudonym_key_destroyed: true, .. }))
     }
 
     /// What the store noticed when it was opened: a torn record that was dropped.

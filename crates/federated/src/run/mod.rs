@@ -16,9 +16,9 @@
 //!
 //! Killed at any moment, a run goes on from its newest checkpoint: what the ledger has beyond it is applied again, never
 //! released again, and evaluated where that was due. So a simulation ends with the same model, metrics and events. With secret
-//! noise what was recorded stays, and a step that was not is drawn anew (rule P21). Where updates are added up securely, a round
-//! in whose midst it was killed has failed, as any other that comes to nothing: its users are not asked again (rule P24). A run that ends is closed: its noise
-//! cannot be drawn again by anyone (rule P20).
+//! noise what was recorded stays, and a step that was not is drawn anew (rule P21). Where inputs leave their users, a round in whose
+//! midst it was killed is taken up by its fleet or has failed, as any other that comes to nothing: its users are not asked again
+//! (rule P24). A run that ends is closed: its noise cannot be drawn again by anyone (rule P20).
 
 mod beginning;
 mod ending;
@@ -449,9 +449,9 @@ impl<'a, H: Home + Records> Run<'a, H> {
 
     fn measure(&self) -> Result<Metrics, RunError> {
         let (plan, state) = (self.plan, self.rounds.state());
-        let Means { kernels, threads } = self.means;
+        let Means { kernels, threads, .. } = self.means;
         let learner = self.opened.learner();
-        let measures = Measures::named(learner.metrics()).ok_or(RunError::NotMeasured { learner: learner.name() })?;
+        let measures = Measures::named(learner.measures()).ok_or(RunError::NotMeasured { learner: learner.name() })?;
         let counts = self.held_out.evaluate(learner, &state.model, kernels, threads)?;
         Ok(Metrics {
             round: state.round,
