@@ -555,7 +555,7 @@ fn replay<S: LedgerStore>(store: &S) -> Result<(Chain, Account), LedgerError> {
     Ok((chain, account))
 }
 
-#[cfg(all(test, feature = "contract"))]
+#[cfg(test)]
 mod tests {
     use privacy::{
         encoding::{Encoding, VectorPlan},
