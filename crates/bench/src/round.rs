@@ -12,11 +12,8 @@ use device::{
 use federated::{
     cohort::Sampler,
     config::Document,
-    engine::{self, Means, drawn},
-    fleet::{
-        Stop,
-        simulated::{self, users_key},
-    },
+    engine::{self, Means, drawn, users_key},
+    fleet::{self, Stop},
     home::{Records, RunFolder},
     metrics::Timing,
     plan::Plan,
@@ -123,7 +120,7 @@ impl Rounds {
     /// When the settings are refused, or a run fails.
     pub fn run(&self, kernels: KernelPath) -> Result<RoundsTook, BenchError> {
         at_least_one([("users", self.users as usize), ("rounds", self.rounds as usize), ("threads", self.threads)])?;
-        let means = |threads| Means { kernels, threads };
+        let means = |threads| Means::threads(kernels, threads);
         let set = [
             format!("model.preset={}", self.model),
             format!("participation.cohort={}", self.users),
@@ -146,7 +143,7 @@ fn rounds(plan: &Plan, opened: &Opened, means: Means) -> Result<Took, WorkError>
     let folder = folder.path().join("run");
     let population = opened.population(plan.ledger.unit)?;
     let engine = engine::of(&plan.local, opened.learner(), means)?;
-    let mut fleet = simulated::of(plan, population.as_ref(), engine, RunFolder::at(&folder).secrets());
+    let mut fleet = fleet::of(plan, population.as_ref(), engine, RunFolder::at(&folder).secrets());
     let mut run = Run::begin(RunFolder::at(&folder), plan, opened, means)?;
     let (mut cpu_s, mut timings) = (0.0, Vec::new());
     loop {

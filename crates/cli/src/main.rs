@@ -8,6 +8,7 @@ mod choices;
 mod columns;
 mod compare;
 mod data;
+mod engines;
 mod eval;
 mod experiment;
 mod failure;

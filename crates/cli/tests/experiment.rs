@@ -186,6 +186,29 @@ fn the_users_of_a_store_are_trained_on_instead() {
     assert!(noted.contains("note: delta is 2e-3, because 4e-3 is not below 1 / "), "{noted}");
 }
 
+/// Every run stated its own epsilon, and the experiment compared them (rule P22).
+#[test]
+fn p22_runs_over_people_with_secret_noise_are_not_compared() {
+    let toy = Toy::new();
+    toy.make_store();
+    toy.write("experiments/noise/experiment.toml", &format!("{HEAD}{VARIANTS}{EXPECT}"));
+    let store = toy.path("crowd.khs").display().to_string();
+    let said = toy.refused(&[
+        "experiment",
+        "run",
+        "noise",
+        "--store",
+        &store,
+        "--quiet",
+        "--set",
+        "noise_seed=",
+        "--seeds",
+        "1",
+    ]);
+    assert!(said.contains("what all cost together") && said.contains("keyhush sweep"), "{said}");
+    assert!(!toy.path("runs").exists(), "it is refused before anybody is asked");
+}
+
 #[test]
 fn accounting_rows_are_computed_and_compared() {
     let toy = Toy::new();

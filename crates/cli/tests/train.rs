@@ -306,9 +306,21 @@ fn a_path_that_is_not_text_is_refused_before_any_work() {
 #[test]
 fn ranks_of_mpirun_come_to_the_same_as_one_process() {
     let bench = Bench::new();
-    bench.ok(&["run.toml", "--out", "whole", "--quiet", "--threads", "2"]);
-    for (ranks, threads) in [("1", "1"), ("2", "1"), ("2", "2"), ("3", "1")] {
-        let out = format!("ranks-{ranks}-{threads}");
+    let tags = [
+        "model.learner=tags",
+        "model.preset=",
+        "local.unroll=",
+        "local.learning_rate=5.0",
+        "rounds=6",
+        "privacy.restarts=",
+    ];
+    let tags: Vec<&str> = tags.iter().flat_map(|set| ["--set", set]).collect();
+    for (name, set) in [("words", &[][..]), ("tags", &tags)] {
+        bench.ok(&[&["run.toml", "--out", name, "--quiet", "--threads", "2"], set].concat());
+    }
+    let words = [("1", "1"), ("2", "1"), ("2", "2"), ("3", "1")].map(|of| ("words", &[][..], of));
+    for (name, set, (ranks, threads)) in words.into_iter().chain([("tags", &tags[..], ("2", "1"))]) {
+        let out = format!("{name}-{ranks}-{threads}");
         let mut command = Command::new("mpirun");
         command.current_dir(bench.folder.path()).args(["--oversubscribe", "--bind-to", "none", "-n", ranks]);
         // Containers run tests as root, which Open MPI refuses unless told.
@@ -322,12 +334,12 @@ fn ranks_of_mpirun_come_to_the_same_as_one_process() {
             "--threads",
             threads,
         ]);
-        let output = command.output().unwrap();
+        let output = command.args(set).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{errors}");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(said.matches("Report:").count(), 1, "only the first rank speaks: {said}");
-        assert_eq!(left(&bench.path("whole")), left(&bench.path(&out)), "{out}");
+        assert_eq!(left(&bench.path(name)), left(&bench.path(&out)), "{out}");
     }
     // Settings that one rank refuses are refused by all, once, and nothing hangs.
     for (set, says) in [("clip.norm=", "clip.norm: is missing"), ("aggregation=secagg", "without mpirun")] {

@@ -134,7 +134,7 @@ mod tests {
 
     use corpus::store::StoreError;
     use device::learner::examples::Examples;
-    use federated::{fleet::simulated::users_key, population::Population};
+    use federated::{engine::users_key, population::Population};
 
     use super::*;
 

@@ -15,8 +15,8 @@ use corpus::store::StoreError;
 use device::{learner::examples::Examples, round::Task};
 use federated::{
     contract::{self, Trial, TrialPopulation},
-    engine::{Engine, EngineError, Summed, Users, threads::Threads},
-    fleet::simulated::users_key,
+    engine::{Engine, EngineError, Summed, Users, threads::Threads, users_key},
+    learners::LEARNERS,
     population::Population,
 };
 use keyhush_cluster::{Facts, MpiEngine, Ranks};
@@ -55,7 +55,8 @@ fn rank() -> Result<(), String> {
         ranks.refuse("no such file");
         return Ok(());
     }
-    let trial = Trial::new();
+    let of_contract = story.strip_prefix("the contract of engines ").map(|which| which.split_once(' ').unwrap());
+    let trial = Trial::of(of_contract.map_or("language", |(learner, _)| learner));
     let fault = match (story.as_str(), other) {
         ("one user cannot be read", true) => Some(Fault::Always),
         ("one user cannot be read at first", true) => Some(Fault::Once(AtomicBool::new(true))),
@@ -66,13 +67,12 @@ fn rank() -> Result<(), String> {
     let kernels = if story == "kernels differ" && other { KernelPath::Scalar } else { KernelPath::best() };
     let description: &[u8] = if story == "settings differ" && other { b"others" } else { b"ours" };
     let facts = Facts { kernels, description };
-    let of_contract = story.strip_prefix("the contract of engines ").map(|plan| plan.parse::<usize>().unwrap());
-    let local = &Trial::plans()[of_contract.unwrap_or(0)];
+    let local = &Trial::plans()[of_contract.map_or(0, |(_, plan)| plan.parse().unwrap())];
     let mut own = Threads::new(trial.learner(), local, kernels, threads).unwrap();
     if ranks.leads() {
         let mut engine = MpiEngine::new(&ranks, Box::new(own), &facts).map_err(|e| e.to_string())?;
         if of_contract.is_some() {
-            contract::engine(&mut engine, local, kernels);
+            contract::engine(&trial, &mut engine, local, kernels);
             println!("digest kept");
             return Ok(());
         }
@@ -200,7 +200,7 @@ fn digest(ranks: usize, threads: usize, story: &str) -> String {
 }
 
 fn digest_of_threads() -> String {
-    let trial = Trial::new();
+    let trial = Trial::of("language");
     let mut engine = Threads::new(trial.learner(), &Trial::plans()[0], KernelPath::best(), 2).unwrap();
     Rounds(&trial).train(&mut engine, &trial.population()).unwrap()
 }
@@ -214,9 +214,11 @@ fn fails(ranks: usize, story: &str) -> String {
 
 #[test]
 fn ranks_keep_the_contract_of_engines() {
-    for (plan, (ranks, threads)) in [(1, 2), (2, 1), (3, 2), (2, 2)].into_iter().enumerate() {
-        let story = format!("the contract of engines {plan}");
-        assert_eq!(digest(ranks, threads, &story), "kept", "{ranks} ranks of {threads} threads, plan {plan}");
+    for (learner, _) in LEARNERS {
+        for (plan, (ranks, threads)) in [(1, 2), (2, 1), (3, 2), (2, 2)].into_iter().enumerate() {
+            let story = format!("the contract of engines {learner} {plan}");
+            assert_eq!(digest(ranks, threads, &story), "kept", "{story}: {ranks} ranks of {threads} threads");
+        }
     }
 }
 

@@ -11,7 +11,10 @@
 //! | [`round`] | one user's part of a round: train, weigh, clip, encode                         |
 //! | [`guard`] | what a device remembers so that it gives one input for a step, ever            |
 //! | [`protocol`] | how a device and a server speak                                             |
+//! | `contract` | what every store of a guard must do, as a suite for its tests (a feature)     |
 
+#[cfg(feature = "contract")]
+pub mod contract;
 pub mod guard;
 pub mod learner;
 pub mod local;

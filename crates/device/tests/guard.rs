@@ -8,9 +8,12 @@ use std::{
     rc::Rc,
 };
 
-use keyhush_device::guard::{
-    Asked, Damage, Day, Guard, GuardError, Limits, MemoryStore, ModelDigest, Refused, Store, StoreError, TaskDigest,
-    Window,
+use keyhush_device::{
+    contract,
+    guard::{
+        Asked, Damage, Day, Guard, GuardError, Limits, MemoryStore, ModelDigest, Refused, Store, StoreError,
+        TaskDigest, Window,
+    },
 };
 use privacy::units::MinSeparation;
 use proptest::prelude::*;
@@ -21,8 +24,12 @@ fn asked(task: u8, step: u64, model: u8) -> Asked {
     Asked { task: TaskDigest([task; 32]), step, model: ModelDigest::of(&[f32::from(model)]) }
 }
 
-fn begun() -> Guard<MemoryStore> {
-    Guard::begin(MemoryStore::default()).unwrap()
+fn begun() -> Guard<Failing> {
+    begun_in(&Failing::default())
+}
+
+fn begun_in(store: &Failing) -> Guard<Failing> {
+    Guard::begin(store.clone()).unwrap()
 }
 
 fn days(most_inputs: u32, days: u32) -> Limits {
@@ -148,6 +155,12 @@ struct Failing {
     next: Rc<Cell<Option<bool>>>,
 }
 
+impl Failing {
+    fn bytes(&self) -> Vec<u8> {
+        self.bytes.borrow().clone().unwrap()
+    }
+}
+
 impl Store for Failing {
     fn load(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
         Ok(self.bytes.borrow().clone())
@@ -164,6 +177,12 @@ impl Store for Failing {
 }
 
 #[test]
+fn a_store_in_memory_keeps_the_contract() {
+    let store = Failing::default();
+    contract::store(&|| store.clone());
+}
+
+#[test]
 fn p24_what_is_not_durable_does_not_leave() {
     for kept in [false, true] {
         let store = Failing::default();
@@ -175,7 +194,7 @@ fn p24_what_is_not_durable_does_not_leave() {
             assert_eq!(allowed(&mut guard, next, &NO_LIMITS, 0), Err(Refused::Unsure));
         }
         // What may have been saved counts; what was not may leave, for the first time.
-        let mut guard = Guard::open(guard.into_store()).unwrap();
+        let mut guard = Guard::open(store).unwrap();
         assert_eq!(allowed(&mut guard, asked(1, 0, 0), &NO_LIMITS, 0).is_err(), kept);
         allowed(&mut guard, asked(1, 1, 1), &NO_LIMITS, 0).unwrap();
     }
@@ -183,10 +202,12 @@ fn p24_what_is_not_durable_does_not_leave() {
 
 #[test]
 fn p24_the_input_is_on_record_before_there_is_a_permit() {
-    let mut guard = begun();
+    let store = Failing::default();
+    let mut guard = begun_in(&store);
     let permit = guard.allow(asked(1, 0, 0), &NO_LIMITS, day(0)).unwrap();
     // The device dies here, with the permit in its hand.
-    let mut after = Guard::open(guard.into_store()).unwrap();
+    drop(guard);
+    let mut after = Guard::open(store).unwrap();
     assert_eq!(allowed(&mut after, asked(1, 0, 1), &NO_LIMITS, 0), Err(Refused::Step { step: 0, last: 0 }));
     assert_eq!(allowed(&mut after, asked(2, 0, 0), &NO_LIMITS, 0), Err(Refused::Model));
     assert_eq!(*permit.let_go(7).input(), 7);
@@ -195,20 +216,21 @@ fn p24_the_input_is_on_record_before_there_is_a_permit() {
 #[test]
 fn p24_what_is_refused_leaves_no_trace() {
     let limits = Limits { most_inputs: 1, ..NO_LIMITS };
-    let mut guard = begun();
-    allowed(&mut guard, asked(1, 0, 0), &limits, 5).unwrap();
-    let before = guard.into_store();
-    let mut guard = Guard::open(before.clone()).unwrap();
+    let store = Failing::default();
+    allowed(&mut begun_in(&store), asked(1, 0, 0), &limits, 5).unwrap();
+    let before = store.bytes();
+    let mut guard = Guard::open(store.clone()).unwrap();
     for made_up in 2..200 {
         allowed(&mut guard, asked(made_up, u64::from(made_up), made_up), &limits, 900).unwrap_err();
     }
-    assert_eq!(guard.into_store().bytes, before.bytes);
+    assert_eq!(store.bytes(), before);
 }
 
 fn saved() -> Vec<u8> {
-    let mut guard = begun();
+    let store = Failing::default();
+    let mut guard = begun_in(&store);
     (0..3).for_each(|n| allowed(&mut guard, asked(n, 0, n), &NO_LIMITS, 20_000).unwrap());
-    guard.into_store().bytes.unwrap()
+    store.bytes()
 }
 
 fn opened(bytes: impl Into<Option<Vec<u8>>>) -> Result<Guard<MemoryStore>, GuardError> {
@@ -262,9 +284,9 @@ fn p24_a_guard_is_begun_once_and_its_loss_is_no_new_guard() {
 #[test]
 fn p24_the_guard_knows_days_and_no_times() {
     let at = |seconds| {
-        let mut guard = begun();
-        drop(guard.allow(asked(1, 2, 3), &NO_LIMITS, Day::at(seconds)).unwrap());
-        guard.into_store().bytes.unwrap()
+        let store = Failing::default();
+        drop(begun_in(&store).allow(asked(1, 2, 3), &NO_LIMITS, Day::at(seconds)).unwrap());
+        store.bytes()
     };
     let midnight = 20_000 * 86_400;
     assert_eq!(at(midnight), at(midnight + 86_399));
@@ -354,11 +376,12 @@ proptest! {
         events in prop::collection::vec(event(), 1..80), most in 0..8u32, window in 1..20u32,
     ) {
         let limits = days(most, window);
-        let (mut guard, mut told) = (begun(), Told::default());
+        let (store, mut told) = (Failing::default(), Told::default());
+        let mut guard = begun_in(&store);
         for event in events {
             match event {
                 Event::NextSaveFails { .. } => {}
-                Event::Restart => guard = Guard::open(guard.into_store()).unwrap(),
+                Event::Restart => guard = Guard::open(store.clone()).unwrap(),
                 Event::Asked { task, step, model, day } => {
                     let takes = allowed(&mut guard, asked(task, step, model), &limits, day).is_ok();
                     prop_assert_eq!(takes, told.takes(task, step, model, day, most, window));

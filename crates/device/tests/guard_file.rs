@@ -9,8 +9,11 @@ use std::{
     process::Command,
 };
 
-use keyhush_device::guard::{
-    Asked, Day, Guard, GuardError, Limits, ModelDigest, Refused, StoreError, TaskDigest, Window, file::FileStore,
+use keyhush_device::{
+    contract,
+    guard::{
+        Asked, Day, Guard, GuardError, Limits, ModelDigest, Refused, StoreError, TaskDigest, Window, file::FileStore,
+    },
 };
 
 const PATH: &str = "KEYHUSH_TEST_OTHER_PROCESS";
@@ -31,6 +34,12 @@ fn open(path: &Path) -> Result<Guard<FileStore>, GuardError> {
 
 fn give(guard: &mut Guard<FileStore>, step: u64) -> Result<(), Refused> {
     guard.allow(asked(step), &NO_LIMITS, Day::at(1_728_000_000)).map(drop)
+}
+
+#[test]
+fn the_file_keeps_the_contract_of_stores() {
+    let folder = tempfile::tempdir().unwrap();
+    contract::store(&|| FileStore::lock(folder.path().join("guard")).unwrap());
 }
 
 fn mode(path: &Path) -> u32 {

@@ -110,12 +110,33 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     write_with(path, |out| out.write_all(bytes))
 }
 
-/// Makes a folder and those above it.
+/// Makes a folder and those above it, each durable before there is anything in it.
 ///
 /// # Errors
 /// When the disk fails.
 pub fn make_folder(path: &Path) -> Result<(), FileError> {
-    fs::create_dir_all(path).map_err(failed("make", path))
+    make_folder_on(&OsDisk, path)
+}
+
+/// The same on any disk.
+///
+/// # Errors
+/// As [`make_folder`].
+pub fn make_folder_on(disk: &dyn Disk, path: &Path) -> Result<(), FileError> {
+    if path.as_os_str().is_empty() {
+        return Ok(());
+    }
+    let made = match disk.create_folder(path, false) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.parent().is_some() => {
+            make_folder_on(disk, folder(path))?;
+            disk.create_folder(path, false)
+        }
+        other => other,
+    };
+    if made.map_err(failed("make", path))? {
+        disk.sync_folder(folder(path)).map_err(failed("sync", folder(path)))?;
+    }
+    Ok(())
 }
 
 /// A text file.

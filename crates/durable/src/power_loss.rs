@@ -171,6 +171,10 @@ impl LossyDisk {
                 change.apply(&mut state.durable);
             }
         }
+        // Whatever was in a folder that is gone is gone with it.
+        let folders = state.live.iter().filter(|(_, node)| **node == Node::Folder).map(|(path, _)| path.clone());
+        let gone: Vec<PathBuf> = folders.filter(|path| !state.durable.contains_key(path)).collect();
+        state.durable.retain(|path, _| !gone.iter().any(|folder| path.starts_with(folder)));
         state.live = state.durable.clone();
         for content in &mut state.contents {
             content.live = adversary.tear(content);
@@ -260,6 +264,10 @@ impl Disk for LossyDisk {
         let mut state = self.operate()?;
         if state.live.contains_key(path) {
             return Ok(false);
+        }
+        let above = folder(path);
+        if above != Path::new("/") && above != Path::new(".") && state.live.get(above) != Some(&Node::Folder) {
+            return Err(missing());
         }
         state.change(path, None, Some(Node::Folder));
         Ok(true)

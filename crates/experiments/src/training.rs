@@ -7,7 +7,7 @@ use std::{
 
 use durable::files;
 use federated::{
-    config::{Config, Document},
+    config::{Config, DataKind, Document},
     engine::Means,
     home::MODEL_FOLDER,
     metrics::Metric,
@@ -149,7 +149,13 @@ impl Job<'_> {
             set.extend(start_from(from, variant.public.as_deref()));
         }
         let document = Document::new(&text, &set).map_err(|e| of_variant(e.to_string()))?;
-        document.config().map_err(|e| of_variant(e.to_string()))
+        let config = document.config().map_err(|e| of_variant(e.to_string()))?;
+        // Rule P22: an experiment compares, and none of its runs counts the others. Where the noise is simulated, nothing is promised.
+        if config.data.kind == DataKind::Store && config.noise_seed.is_none() {
+            let why = "an experiment compares its runs, so over people's data with secret noise each of them would cost what all cost together: give a noise_seed, or make it a keyhush sweep, which counts that";
+            return Err(of_variant(why.to_owned()));
+        }
+        Ok(config)
     }
 
     /// The model that a variant starts from. One that is taken for public is put away from its ledger.

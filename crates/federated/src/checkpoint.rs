@@ -5,11 +5,12 @@
 //! | tensors   | the parameters by their names (`model.NAME`); the optimizer's memory, flat (`optimizer.0`, `optimizer.1`), where it has one |
 //! | metadata  | `format`; `state`: run, kernels, round, clip, how far the noise is, as JSON; `ledger_head`; `sha256` of the three and of all numbers |
 //!
-//! The two newest are kept: if one is damaged, it is named and the one before it is used; the ledger has every release since.
+//! The two newest that are whole are kept: if one is damaged, it is named and the one before it is used; the ledger has every
+//! release since.
 //! All of it follows from what was released: of the mechanism there is a counter and no noise (rule P20).
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{self, Write},
 };
 
@@ -92,22 +93,25 @@ pub struct Found {
 pub struct Checkpoints {
     run: ledger::Digest,
     kernels: String,
+    /// The rounds of those that were written or read and found whole.
+    whole: BTreeSet<u64>,
 }
 
 impl Checkpoints {
     /// Those of a run, by the id of its ledger.
     #[must_use]
     pub fn new(run: ledger::Digest, kernels: &str) -> Self {
-        Self { run, kernels: kernels.to_owned() }
+        Self { run, kernels: kernels.to_owned(), whole: BTreeSet::new() }
     }
 
-    /// Writes the state, durably, and removes all but the newest. Gives the rounds of those that are kept. Where it is said,
-    /// what is kept has that time, in seconds since 1970, and not the time at which the round was done.
+    /// Writes the state, durably, and removes all but it and the newest of the others that are whole. Gives the rounds of those
+    /// that are kept, the newest first. Where it is said, what is kept has that time, in seconds since 1970, and not the time at
+    /// which the round was done.
     ///
     /// # Errors
     /// When it is not known to be durable.
     pub fn write(
-        &self,
+        &mut self,
         home: &dyn Home,
         plan: &Plan,
         state: &State,
@@ -115,10 +119,18 @@ impl Checkpoints {
         time: Option<u64>,
     ) -> Result<Vec<u64>, HomeError> {
         home.write_state(state.round, time, &mut |out| self.write_to(&plan.parameters, state, head, out))?;
-        let rounds = home.states()?;
-        let (kept, old) = rounds.split_at(rounds.len().min(KEPT));
-        old.iter().try_for_each(|round| home.remove_state(*round))?;
-        Ok(kept.to_vec())
+        self.whole.insert(state.round);
+        let mut kept = vec![state.round];
+        for round in home.states()?.into_iter().filter(|round| *round != state.round) {
+            if kept.len() < KEPT && (self.whole.contains(&round) || self.read(home, round, plan).is_ok()) {
+                self.whole.insert(round);
+                kept.push(round);
+            } else {
+                home.remove_state(round)?;
+                self.whole.remove(&round);
+            }
+        }
+        Ok(kept)
     }
 
     fn write_to(&self, parameters: &Layout, state: &State, head: Head, out: &mut dyn Write) -> io::Result<()> {
@@ -194,7 +206,7 @@ impl Checkpoints {
         let optimizer =
             fresh.remember([first, second]).ok_or_else(|| damaged("it has the memory of another optimizer"))?;
         let Rest { clip, fraction_below_clip, mechanism: position, .. } = rest;
-        let mechanism = position.map(|position| mechanism(round, plan, position)).transpose()?;
+        let mechanism = mechanism(round, plan, position)?;
         let head = head.parse().map_err(|e| damaged(&format!("{e}")))?;
         Ok(Found { state: State { round, model, optimizer, clip, fraction_below_clip, mechanism }, head })
     }
@@ -232,17 +244,22 @@ fn wanted(parameters: &Layout, memory: [usize; 2]) -> Vec<(String, Vec<usize>)> 
     of_model.chain(of_memory).filter(|(_, shape)| shape.iter().product::<usize>() > 0).collect()
 }
 
-/// The mechanism of the round before: at the first round of the next phase another begins.
-fn mechanism(round: u64, plan: &Plan, position: Position) -> Result<Mechanism, CheckpointError> {
+/// The mechanism of the round before; at the first round of a phase another begins, and none need be there.
+fn mechanism(round: u64, plan: &Plan, position: Option<Position>) -> Result<Option<Mechanism>, CheckpointError> {
     let phase = plan.phase(round.saturating_sub(1));
     let damaged = |what: String| CheckpointError::Damaged(what);
+    let Some(position) = position else {
+        let begins = plan.phases().iter().any(|phase| phase.first == round);
+        let noisy = !begins && phase.mechanism.is_some();
+        return if noisy { Err(damaged("it has no noise, and the plan has noise".into())) } else { Ok(None) };
+    };
     let of_plan = phase.mechanism.clone().ok_or_else(|| damaged("it has noise, and the plan has none".into()))?;
     let layout = phase.released_layout().map_err(|e| damaged(e.to_string()))?;
     let mechanism = Mechanism::at(of_plan, &layout, plan.randomness(), position)?;
     if mechanism.step() != round - phase.first {
         return Err(damaged("its noise stands at another round".into()));
     }
-    Ok(mechanism)
+    Ok(Some(mechanism))
 }
 
 /// The digest of a state: of its texts, each with its length, and of all numbers one after the other.

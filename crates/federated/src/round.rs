@@ -11,7 +11,7 @@
 
 pub mod attempts;
 
-use std::time::Instant;
+use std::{collections::BTreeSet, time::Instant};
 
 use device::{learner::Learner, round::Task};
 use ledger::{Attempt, FailureReason, Ledger, LedgerError, LedgerStore, ParticipationRecord, Recorded};
@@ -148,8 +148,8 @@ pub struct Done {
     pub timing: Timing,
     /// What its users did, exactly, where it was simulated. Not private.
     pub diagnostics: Option<Diagnostics>,
-    /// Why groups of it failed, where it was done without them.
-    pub failed_groups: Vec<FailureReason>,
+    /// Why groups of it failed, where it was done without them; not how many.
+    pub failed_groups: BTreeSet<FailureReason>,
 }
 
 /// A run in its rounds.
@@ -325,7 +325,8 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         Ok(self.plan.phase(self.state.round).coding(clip)?)
     }
 
-    /// What the fleet adds up. The attempt is noted once it is known that it can be made, before anybody is asked.
+    /// What the fleet adds up. Where inputs leave their users, the attempt is noted once it is known that it can be made, before
+    /// anybody is asked.
     fn collect(
         &mut self,
         fleet: &mut dyn Fleet,
@@ -344,7 +345,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         let (phase, failures) = (self.plan.phase(at.round), &self.failures());
         let task = RoundTask { at, task, phase, coding, failures, stop };
         fleet.prepare(&task)?;
-        if phase.secure.is_some() && !at.again {
+        if fleet.asks_devices(&task) && !at.again {
             self.ledger.begin_attempt(at.stream, at.step, phase.cohort)?;
         }
         Ok(fleet.attempt(&task)?)

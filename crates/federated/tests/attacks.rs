@@ -13,7 +13,7 @@ use device::round::Task;
 use keyhush_federated::{
     config::Document,
     engine::{self, Engine, EngineError, Means, Summed, Users},
-    fleet::{Stop, simulated},
+    fleet::{self, Stop},
     home::{LEDGER_FILE, Records, RunFolder},
     ledger_file::Place,
     plan::Plan,
@@ -152,7 +152,7 @@ impl Story {
     fn step(&self, name: &str, run: &mut Run<'_>, engine: &mut Watching<'_>) -> Result<Step, RunError> {
         let population = self.opened.population(self.plan.ledger.unit).unwrap();
         let place = RunFolder::at(self.path(name)).secrets();
-        run.step(&mut simulated::of(&self.plan, population.as_ref(), Box::new(engine), place), &Stop::new())
+        run.step(&mut fleet::of(&self.plan, population.as_ref(), Box::new(engine), place), &Stop::new())
     }
 
     /// Steps of the run in the folder `run`.
@@ -167,7 +167,7 @@ impl Story {
 }
 
 fn means() -> Means {
-    Means { kernels: KernelPath::best(), threads: 1 }
+    Means::threads(KernelPath::best(), 1)
 }
 
 /// Every file below a folder.

@@ -14,7 +14,7 @@ use keyhush_federated::{
 };
 use ledger::{LedgerError, statement::Statement};
 use privacy::PrivacyEvent;
-use workshop::{ARRIVAL, Idle, all, config, ledger, reads, rest, some, started_from, store, whole};
+use workshop::{ARRIVAL, Idle, all, config, ledger, own_event, reads, rest, some, started_from, store, whole};
 
 const SECRET: [&str; 2] = ["noise_seed=", "rounds=2"];
 
@@ -88,7 +88,7 @@ fn p15_a_chain_of_three_runs_costs_what_the_three_cost() {
     whole(&two, &all(&started_from(&one), &seed), &mut Idle::default());
     whole(&three, &all(&started_from(&two), &seed), &mut Idle::default());
     let (delta, accountant) = (ledger(&one).plan().delta, ledger(&one).plan().accountant);
-    let events = [&one, &two, &three].map(|run| ledger(run).own_event()).to_vec();
+    let events = [&one, &two, &three].map(|run| own_event(run)).to_vec();
     let all_three = accountant.judge(&PrivacyEvent::Compose { events }, delta).unwrap().epsilon.get();
     let stated = ledger(&three).epsilon(delta).unwrap().epsilon.get();
     assert!((stated / all_three - 1.0).abs() < 1e-9, "{stated} instead of {all_three}");

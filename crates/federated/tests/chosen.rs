@@ -15,7 +15,7 @@ use keyhush_federated::{
 };
 use ledger::ImportKind;
 use privacy::PrivacyEvent;
-use workshop::{Idle, all, ledger, means, plan, rest, some, started_from, undecided, whole};
+use workshop::{Idle, all, ledger, means, own_event, plan, rest, some, started_from, undecided, whole};
 
 /// The folder of a sweep over two clips: one run is done, the other one began and did two of its six rounds.
 fn sweep(folder: &Path) -> [PathBuf; 2] {
@@ -33,7 +33,7 @@ const OTHER: [&str; 2] = ["clip.norm=0.8", "noise_seed=9"];
 fn together(runs: &[&Path]) -> f64 {
     let plan = ledger(runs[0]).plan().clone();
     let is_done = |run: &Path| ledger(run).releases().values().sum::<u64>() == 6;
-    let event = |run: &Path| if is_done(run) { ledger(run).own_event() } else { ledger(run).plan().event() };
+    let event = |run: &Path| if is_done(run) { own_event(run) } else { ledger(run).plan().event() };
     let events = runs.iter().map(|run| event(run)).collect();
     plan.accountant.judge(&PrivacyEvent::Compose { events }, plan.delta).unwrap().epsilon.get()
 }

@@ -16,8 +16,8 @@ use std::{
 use keyhush_federated::{
     checkpoint::Checkpoints,
     contract::{self, Trial},
-    engine::{self, Means, threads::Threads},
-    fleet::{At, Attempted, Fleet, FleetError, Outcome, RoundTask, Stop, simulated},
+    engine::{self, EngineError, EngineKind, Means, threads::Threads},
+    fleet::{self, At, Attempted, Fleet, FleetError, Outcome, RoundTask, Stop},
     home::{Home, Log, MODEL_FOLDER, Paper, Records, RunFolder},
     ledger_file::{FileStore, Place},
     protocol::store::MemoryStore,
@@ -34,17 +34,40 @@ use workshop::{ADAPTIVE, ARRIVAL, means, plan, with};
 
 #[test]
 fn engines() {
-    let trial = Trial::new();
-    for (number, plan) in Trial::plans().iter().enumerate() {
+    let trials = Trial::all();
+    for (trial, (number, plan)) in
+        trials.iter().flat_map(|t| Trial::plans().into_iter().enumerate().map(move |p| (t, p)))
+    {
+        let plan = &plan;
         for kernels in [KernelPath::best(), KernelPath::Scalar] {
             for threads in [1, 2, 5, 20].into_iter().skip(number) {
                 let mut threads = Threads::new(trial.learner(), plan, kernels, threads).unwrap();
-                contract::engine(&mut threads, plan, kernels);
+                contract::engine(trial, &mut threads, plan, kernels);
             }
         }
-        let means = Means { kernels: KernelPath::best(), threads: 3 };
-        contract::engine(&mut *engine::of(plan, trial.learner(), means).unwrap(), plan, means.kernels);
+        let means = Means::threads(KernelPath::best(), 3);
+        contract::engine(trial, &mut *engine::of(plan, trial.learner(), means).unwrap(), plan, means.kernels);
     }
+}
+
+/// An engine of another crate needs a kind of its own, and nothing of this one.
+#[test]
+fn engines_of_others_are_made_by_their_kind() {
+    let of_others = EngineKind {
+        name: "others",
+        about: "an engine of another crate",
+        make: |_, _, _| Ok(Box::new(workshop::Idle::default())),
+    };
+    let nowhere = EngineKind {
+        make: |_, _, _| Err(EngineError::Unavailable { engine: "others", problem: "there is no card".into() }),
+        ..of_others
+    };
+    let (plan, opened) = plan(&[]);
+    let with = |engine| engine::of(&plan.local, opened.learner(), Means { engine, ..means() });
+    let folder = tempfile::tempdir().unwrap();
+    workshop::whole(&folder.path().join("run"), &[], &mut *with(of_others).unwrap());
+    let error = with(nowhere).map(drop).unwrap_err().to_string();
+    assert_eq!(error, "the engine others cannot be used here: there is no card");
 }
 
 #[test]
@@ -63,7 +86,7 @@ fn simulated_fleets() {
         let secrets = RunFolder::at("nowhere").secrets();
         let make = || -> Box<dyn Fleet + '_> {
             let engine = engine::of(&plan.local, opened.learner(), means()).unwrap();
-            Box::new(simulated::of(&plan, population.as_ref(), engine, secrets.clone()))
+            fleet::of(&plan, population.as_ref(), engine, secrets.clone())
         };
         contract::fleet(&plan, opened.first_parameters(), &make);
     }
@@ -128,7 +151,7 @@ fn the_contract_notices_a_fleet_that_does_not_keep_it() {
         let make = || -> Box<dyn Fleet + '_> {
             let engine = engine::of(&plan.local, opened.learner(), means()).unwrap();
             let secrets = RunFolder::at("nowhere").secrets();
-            let fleet = Box::new(simulated::of(&plan, population.as_ref(), engine, secrets));
+            let fleet = fleet::of(&plan, population.as_ref(), engine, secrets);
             made.set(made.get() + 1);
             Box::new(Broken { fleet, wrong, made: made.get() })
         };
@@ -183,7 +206,7 @@ fn steps<H: Home + Records>(run: &mut Run<'_, H>, set: &[&str], secrets: &H, mos
     let population = opened.population(plan.ledger.unit).unwrap();
     for _ in 0..most {
         let engine = engine::of(&plan.local, opened.learner(), means()).unwrap();
-        let mut fleet = simulated::of(&plan, population.as_ref(), engine, secrets.secrets());
+        let mut fleet = fleet::of(&plan, population.as_ref(), engine, secrets.secrets());
         if run.step(&mut fleet, &Stop::new()).unwrap().over.is_some() {
             return true;
         }
@@ -239,7 +262,6 @@ fn secrets_end_with_the_run_in_every_home() {
         let home = MemoryHome::default();
         to_the_end(&home, &set, 1);
         assert_eq!(home.kept_secrets(), ["signing-key"]);
-        assert!(!home.secrets().has_noise().unwrap());
         assert!(home.lines(Log::Timing).unwrap().is_empty() && home.lines(Log::Diagnostics).unwrap().is_empty());
     }
 }
@@ -365,12 +387,13 @@ fn a_checkpoint_that_was_changed_is_not_used() {
     }
     // What is whole, and not of this run.
     type Change = fn(&mut Value);
-    let changes: [(&str, Change); 6] = [
+    let changes: [(&str, Change); 7] = [
         ("its ledger", |rest| rest["run"] = "00".repeat(32).into()),
         ("kernels", |rest| rest["kernels"] = "others".into()),
         ("its numbers", |rest| rest["round"] = 5.into()),
         ("its clip", |rest| rest["clip"] = Value::Null),
         ("another round", |rest| rest["mechanism"]["rounds"] = 3.into()),
+        ("the plan has noise", |rest| rest["mechanism"] = Value::Null),
         ("unknown field", |rest| rest["more"] = 1.into()),
     ];
     for (says, change) in changes {

@@ -27,17 +27,18 @@ enum Did {
     Removed(String),
 }
 
-/// What the victim did below a folder, in order.
-fn watched(folder: &Path) -> Vec<Did> {
-    let trace = folder.with_extension("trace");
+/// What the victim did to a run and to the folders above it, in order.
+fn watched(root: &Path, folder: &Path) -> Vec<Did> {
+    let trace = root.with_extension("trace");
     let calls = "--trace=write,fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat";
     let mut strace = Command::new("strace");
     strace.args(["-f", "-y", "-s", "4096", calls, "-o"]).arg(&trace).arg(std::env::current_exe().unwrap());
     strace.args(["--exact", "victim"]).env(FOLDER, folder);
     let output = strace.output().expect("strace is installed: `cargo xtask test` sees to it");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    let text = std::fs::read_to_string(trace).unwrap();
-    let below = |path: &str| path.starts_with(folder.to_str().unwrap());
+    let text = std::fs::read_to_string(&trace).unwrap();
+    std::fs::remove_file(trace).unwrap();
+    let below = |path: &str| path.starts_with(root.to_str().unwrap());
     text.lines()
         .filter_map(did)
         .filter(|did| match did {
@@ -67,8 +68,17 @@ fn did(line: &str) -> Option<Did> {
 #[test]
 fn a_checkpoint_is_synced_before_it_has_its_name_and_before_vectors_go() {
     let folder = tempfile::tempdir().unwrap();
-    let run = folder.path().join("run");
-    let all = watched(&run);
+    let run = folder.path().join("runs/run");
+    let all = watched(folder.path(), &run);
+    // Each folder is on the disk before there is anything in the next: the run does not go with the folder above it.
+    let checkpoint = all.iter().position(|did| matches!(did, Did::Renamed(_, to) if to.ends_with(".safetensors")));
+    let ledger = all.iter().position(|did| matches!(did, Did::Wrote(path) if path.ends_with("ledger.jsonl")));
+    for (made, before) in
+        [(folder.path().to_owned(), ledger), (folder.path().join("runs"), ledger), (run.clone(), checkpoint)]
+    {
+        let synced = Did::Synced(made.to_str().unwrap().to_owned());
+        assert!(all[..before.unwrap()].contains(&synced), "{synced:?} does not come first");
+    }
     let renames: Vec<(usize, &String, &String)> = all
         .iter()
         .enumerate()

@@ -9,7 +9,7 @@ use std::{
 use keyhush_federated::{
     config::Document,
     engine::{self, Means},
-    fleet::{Stop, simulated},
+    fleet::{self, Stop},
     home::{
         LEDGER_FILE, Records, RunFolder,
         heads::{self, HeadsError},
@@ -33,7 +33,7 @@ const SET: [&str; 9] = [
     "evaluation.every=6",
     "checkpoint.every=2",
 ];
-const MEANS: fn() -> Means = || Means { kernels: KernelPath::best(), threads: 1 };
+const MEANS: fn() -> Means = || Means::threads(KernelPath::best(), 1);
 
 fn plan() -> (Plan, Opened) {
     let config = Document::new(TEXT, &SET.map(str::to_owned)).unwrap().config().unwrap();
@@ -50,7 +50,7 @@ impl Done {
         let (plan, opened) = plan();
         let population = opened.population(plan.ledger.unit).unwrap();
         let engine = engine::of(&plan.local, opened.learner(), MEANS()).unwrap();
-        let mut fleet = simulated::of(&plan, population.as_ref(), engine, RunFolder::at(folder.path()).secrets());
+        let mut fleet = fleet::of(&plan, population.as_ref(), engine, RunFolder::at(folder.path()).secrets());
         let mut run = Run::begin(RunFolder::at(folder.path()), &plan, &opened, MEANS()).unwrap();
         while run.step(&mut fleet, &Stop::new()).unwrap().over.is_none() {}
         run.finish().unwrap();

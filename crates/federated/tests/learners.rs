@@ -17,7 +17,7 @@ use device::learner::examples::Examples;
 use keyhush_federated::{
     home::{MODEL_FOLDER, STATEMENT_FILE},
     learners::{self, LEARNERS},
-    metrics::METRICS_FILE,
+    metrics::{METRICS_FILE, Measures},
     model_folder,
     run::Opened,
 };
@@ -81,8 +81,9 @@ fn every_learner_learns_and_says_by_its_own_metrics_how_well() {
         let path = folder.path().join("run");
         trained(&path, &set);
         let opened = Opened::new(&config(&set)).unwrap();
-        let (lines, metrics) = (lines(&path), opened.learner().metrics());
-        assert!(lines.iter().all(|line| metrics.iter().all(|metric| line.get(metric).is_some())), "{name}: {lines:?}");
+        let measures = Measures::named(opened.learner().measures()).expect("what is measured is registered");
+        let (lines, metrics) = (lines(&path), measures.metrics);
+        assert!(lines.iter().all(|line| metrics.iter().all(|m| line.get(m.name).is_some())), "{name}: {lines:?}");
         assert!(has_learned(name, &lines), "{name}: {lines:?}");
         assert!(path.join(STATEMENT_FILE).is_file());
     }

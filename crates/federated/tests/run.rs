@@ -6,10 +6,7 @@ use std::{fs, path::Path};
 use keyhush_federated::{
     config::Document,
     engine::{self, Means},
-    fleet::{
-        Stop,
-        simulated::{self, Simulated},
-    },
+    fleet::{self, Fleet, Stop},
     home::{LEDGER_FILE, MODEL_FOLDER, Records, RunFolder},
     ledger_file::Place,
     metrics::{DIAGNOSTICS_FILE, METRICS_FILE, Metrics, prediction::PERPLEXITY},
@@ -83,7 +80,7 @@ fn plan(set: &[&str]) -> (Plan, Opened) {
 }
 
 fn means(threads: usize) -> Means {
-    Means { kernels: KernelPath::best(), threads }
+    Means::threads(KernelPath::best(), threads)
 }
 
 fn fleet<'a>(
@@ -92,9 +89,9 @@ fn fleet<'a>(
     population: &'a dyn Population,
     folder: &Path,
     threads: usize,
-) -> Simulated<'a> {
+) -> Box<dyn Fleet + 'a> {
     let engine = engine::of(&plan.local, opened.learner(), means(threads)).unwrap();
-    simulated::of(plan, population, engine, RunFolder::at(folder).secrets())
+    fleet::of(plan, population, engine, RunFolder::at(folder).secrets())
 }
 
 /// A run that nothing happens to.

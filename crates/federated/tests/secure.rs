@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 use keyhush_federated::{
     config::Document,
     engine::{self, Means},
-    fleet::{Stop, simulated},
+    fleet::{self, Stop},
     home::{LEDGER_FILE, MODEL_FOLDER, Records, RunFolder},
     ledger_file::Place,
     metrics::METRICS_FILE,
@@ -77,9 +77,9 @@ fn run(folder: &Path, set: &[&str], threads: usize) -> Ending {
     let (plan, opened) = plan(set);
     let population = opened.population(plan.ledger.unit).unwrap();
     let path = KernelPath::best();
-    let means = Means { kernels: path, threads };
+    let means = Means::threads(path, threads);
     let engine = engine::of(&plan.local, opened.learner(), means).unwrap();
-    let mut fleet = simulated::of(&plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
+    let mut fleet = fleet::of(&plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
     let mut run = Run::begin(RunFolder::at(folder), &plan, &opened, means).unwrap();
     while run.step(&mut fleet, &Stop::new()).unwrap().over.is_none() {}
     run.finish().unwrap()
@@ -179,9 +179,9 @@ fn a_round_below_the_least_number_fails_and_releases_nothing() {
     let (mut plan, opened) = plan(&["aggregation=secagg", "secagg.least_survivors=36"]);
     plan.devices.vanish = 0.5;
     let population = opened.population(plan.ledger.unit).unwrap();
-    let means = Means { kernels: KernelPath::best(), threads: 2 };
+    let means = Means::threads(KernelPath::best(), 2);
     let engine = engine::of(&plan.local, opened.learner(), means).unwrap();
-    let mut fleet = simulated::of(&plan, population.as_ref(), engine, RunFolder::at(&path).secrets());
+    let mut fleet = fleet::of(&plan, population.as_ref(), engine, RunFolder::at(&path).secrets());
     let mut run = Run::begin(RunFolder::at(&path), &plan, &opened, means).unwrap();
     let failed = run.step(&mut fleet, &Stop::new()).unwrap().failed.unwrap();
     assert_eq!((failed.round, failed.reason, failed.passed_over), (0, FailureReason::BelowGoal, true));

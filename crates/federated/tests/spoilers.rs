@@ -193,7 +193,7 @@ fn a_spoiler_spoils_its_group_alone() {
         assert!(mine.len() == 4 && mine.iter().all(|group| group.len() == 20));
         let with_it = mine.iter().filter(|group| group.contains(&0)).count();
         let done = step.done.as_ref().unwrap();
-        assert_eq!(done.failed_groups.len(), with_it);
+        assert_eq!(done.failed_groups.len(), with_it.min(1), "why, and not how many");
         assert_eq!(done.diagnostics.as_ref().unwrap().users, 80 - 20 * with_it as u64);
         spoiled += with_it;
     }
@@ -214,7 +214,7 @@ fn half_of_the_groups_are_enough_and_fewer_are_not() {
     let path = folder.path().join("run");
     let mut run = Run::begin(RunFolder::at(&path), &plan, &opened, means()).unwrap();
     let mut next = || step(&mut run, &plan, &opened, &path, &mut engine).unwrap();
-    assert_eq!(next().done.unwrap().failed_groups.len(), 2);
+    assert_eq!(next().done.unwrap().failed_groups, [FailureReason::NotWhole].into());
     assert_eq!(next().failed.unwrap().reason, FailureReason::NotWhole);
     assert!(next().done.unwrap().failed_groups.is_empty());
 }

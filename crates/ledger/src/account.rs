@@ -327,11 +327,6 @@ impl Account {
         self.participations.extend(digest.map(|digest| (entry, digest, released)));
     }
 
-    /// All that this run released.
-    pub(crate) fn own_event(&self) -> PrivacyEvent {
-        PrivacyEvent::Compose { events: self.own_events() }
-    }
-
     /// All that this run released, and the model from which it started: what the budget is for.
     pub(crate) fn run_event(&self) -> PrivacyEvent {
         let start = self.imported(ImportKind::StartingModel);

@@ -51,7 +51,7 @@ pub struct Attempt<'a> {
     pub time: u64,
 }
 
-/// Anything that is about to be published: a released vector, or something else that users' data went into, such as a
+/// Anything that is about to be published and that no mechanism released: something that users' data went into, such as a
 /// vocabulary, with the event that pays for it.
 #[derive(Debug, Clone)]
 pub struct Publication<'a> {
@@ -63,17 +63,6 @@ pub struct Publication<'a> {
     pub step: u64,
     /// What is published, and nothing from before the noise.
     pub bytes: Cow<'a, [u8]>,
-}
-
-impl<'a> From<&'a Published> for Publication<'a> {
-    fn from(released: &'a Published) -> Self {
-        Self {
-            event: released.event(),
-            randomness: released.randomness(),
-            step: released.step(),
-            bytes: Cow::Owned(released.to_bytes()),
-        }
-    }
 }
 
 impl<S: LedgerStore> Ledger<S> {
@@ -117,16 +106,34 @@ impl<S: LedgerStore> Ledger<S> {
     /// When the release contradicts the plan or what was released before, costs more than the plan allows, or could not
     /// be made durable. In every case it is gone.
     pub fn record(&mut self, released: Released, attempt: Attempt<'_>) -> Result<Recorded, LedgerError> {
-        let receipt = self.publish(&Publication::from(&*released), attempt)?;
-        Ok(Recorded::new(released.into_published(), receipt))
+        let publication = Publication {
+            event: released.event(),
+            randomness: released.randomness(),
+            step: released.step(),
+            bytes: Cow::Owned(released.to_bytes()),
+        };
+        let _receipt = self.record_publication(&publication, attempt)?;
+        Ok(Recorded::new(released.into_published()))
     }
 
-    /// As [`Self::record`], for anything that is published; it may be used when this returns, and not before. Nothing shows that
-    /// its event is true: the word to audit.
+    /// As [`Self::record`], for anything else that is published; it may be used when this returns, and not before. Nothing shows
+    /// that its event is true: the word to audit. What reads as a release is refused: it would be [`Self::restore`]d as one that a
+    /// mechanism made.
     ///
     /// # Errors
     /// As [`Self::record`]. In every case it must not be used.
     pub fn publish(&mut self, publication: &Publication<'_>, attempt: Attempt<'_>) -> Result<Receipt, LedgerError> {
+        if Published::parse(&publication.bytes).is_ok() {
+            return Err(LedgerError::IsRelease);
+        }
+        self.record_publication(publication, attempt)
+    }
+
+    fn record_publication(
+        &mut self,
+        publication: &Publication<'_>,
+        attempt: Attempt<'_>,
+    ) -> Result<Receipt, LedgerError> {
         self.check_randomness(publication)?;
         let (step, digest) = (publication.step, Digest::of_released(&publication.bytes));
         if let Some(known) = self.account.step(attempt.stream, step)
@@ -304,12 +311,22 @@ impl<S: LedgerStore> Ledger<S> {
         let Some(known) = self.account.step(stream, step) else { return Ok(None) };
         let Some(bytes) = self.released(stream, step)? else { return Ok(None) };
         let published = Published::parse(&bytes)?;
-        if published.step() != step || published.randomness() != self.plan().randomness {
+        let event = self.release_of(known.entry)?.map(|release| release.event);
+        let said = event.as_ref() == Some(published.event());
+        if !said || published.step() != step || published.randomness() != self.plan().randomness {
             let found = Digest::of_released(&bytes);
             return Err(LedgerError::VectorDamaged { entry: known.entry, expected: known.digest, found });
         }
-        let receipt = Receipt { entry: known.entry, head: self.head(), repeated: true };
-        Ok(Some(Recorded::new(published, receipt)))
+        Ok(Some(Recorded::new(published)))
+    }
+
+    /// What an entry says of its release; none if it has none.
+    fn release_of(&self, entry: u64) -> Result<Option<Release>, LedgerError> {
+        let entry = self.store.read(entry)?.next().transpose()?;
+        Ok(entry.and_then(|entry| match entry.body() {
+            Body::Release(release) => Some(release.clone()),
+            _ => None,
+        }))
     }
 
     /// Whether a step was released, and in which entry.
@@ -332,12 +349,6 @@ impl<S: LedgerStore> Ledger<S> {
     pub fn event(&self) -> PrivacyEvent {
         let sweep = self.account.imported(ImportKind::SweepRun);
         PrivacyEvent::Compose { events: sweep.chain([self.run_event()]).collect() }
-    }
-
-    /// What this run released, without what it imported.
-    #[must_use]
-    pub fn own_event(&self) -> PrivacyEvent {
-        self.account.own_event()
     }
 
     /// What this run released and the model from which it started, without the other runs of a sweep.
@@ -438,12 +449,6 @@ impl<S: LedgerStore> Ledger<S> {
     #[must_use]
     pub fn data_changes(&self) -> &[DataChanged] {
         self.account.data_changes()
-    }
-
-    /// Whether it says that the key of the participants' pseudonyms is gone.
-    #[must_use]
-    pub const fn pseudonym_key_destroyed(&self) -> bool {
-        matches!(self.closing(), Some(Closing { pseudonym_key_destroyed: true, .. }))
     }
 
     /// What the store noticed when it was opened: a torn record that was dropped.
@@ -548,4 +553,36 @@ fn replay<S: LedgerStore>(store: &S) -> Result<(Chain, Account), LedgerError> {
     let durable = store.head()?;
     chain.check_head(&durable)?;
     Ok((chain, account))
+}
+
+#[cfg(test)]
+mod tests {
+    use privacy::{
+        encoding::{Encoding, VectorPlan},
+        event::Adjacency,
+        stages::Sum,
+        units::ClipNorm,
+    };
+
+    use super::*;
+    use crate::{contract::plan, store::MemoryStore};
+
+    /// An entry says what was paid; a vector of which another event is true is not the one that it pays for.
+    #[test]
+    fn p13_a_vector_of_another_event_than_its_entry_is_not_restored() {
+        let encoding =
+            Encoding::new(VectorPlan::of_update(3, 14), ClipNorm::new(1.0).unwrap(), None, Adjacency::AddOrRemove)
+                .unwrap();
+        let exact = Sum::zero(&encoding).release_without_privacy(0, "the sum as it is", Randomness::Secret);
+        let plan = plan();
+        let PrivacyEvent::Repeat { event, .. } = plan.phases[0].event.clone() else { panic!("one event, many times") };
+        let stream = plan.phases[0].stream.clone();
+        let key = SigningKey::generate().unwrap();
+        let mut ledger = Ledger::create(MemoryStore::new(), plan, key, 1).unwrap();
+        let forged =
+            Publication { event: &event, randomness: Randomness::Secret, step: 0, bytes: exact.to_bytes().into() };
+        let attempt = Attempt { stream: &stream, number: 0, declared: 10, participations: None, time: 1 };
+        let _receipt = ledger.record_publication(&forged, attempt).unwrap();
+        assert!(matches!(ledger.restore(&stream, 0), Err(LedgerError::VectorDamaged { entry: 1, .. })));
+    }
 }

@@ -159,7 +159,7 @@ pub struct FailedAttempt {
 }
 
 /// Why an attempt failed. No numbers: how many came is nobody's business.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureReason {
     /// Fewer users than the goal, or than a sum is opened for.

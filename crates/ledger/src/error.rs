@@ -175,6 +175,9 @@ pub enum LedgerError {
         /// Which step.
         at: StepAt,
     },
+    /// A release that is to be published by hand.
+    #[error("what is to be published reads as a release: only what a mechanism released is recorded as one")]
+    IsRelease,
     /// A released vector behind the end of the ledger.
     #[error("rewound: {place} was released with entry {entry}, and the ledger has {have} entries: it was cut short")]
     Orphan {

@@ -6,18 +6,18 @@
 //! has (rule P13). It cannot be forged, nor can a release be used that was recorded and kept:
 //!
 //! ```compile_fail,E0451
-//! use keyhush_ledger::{Receipt, Recorded};
+//! use keyhush_ledger::Recorded;
 //! use privacy::stages::Published;
-//! fn forged(published: Published, receipt: Receipt) -> Recorded {
-//!     Recorded { published, receipt }
+//! fn forged(published: Published) -> Recorded {
+//!     Recorded { published }
 //! }
 //! ```
 //!
 //! ```compile_fail,E0624
-//! use keyhush_ledger::{Receipt, Recorded};
+//! use keyhush_ledger::Recorded;
 //! use privacy::stages::Published;
-//! fn made(published: Published, receipt: Receipt) -> Recorded {
-//!     Recorded::new(published, receipt)
+//! fn made(published: Published) -> Recorded {
+//!     Recorded::new(published)
 //! }
 //! ```
 //!
@@ -61,18 +61,12 @@ pub struct Receipt {
 #[derive(Debug, PartialEq)]
 pub struct Recorded {
     published: Published,
-    receipt: Receipt,
 }
 
 impl Recorded {
     /// For the ledger alone, once the entry is durable.
-    pub(crate) const fn new(published: Published, receipt: Receipt) -> Self {
-        Self { published, receipt }
-    }
-
-    /// Where it was recorded.
-    pub const fn receipt(&self) -> Receipt {
-        self.receipt
+    pub(crate) const fn new(published: Published) -> Self {
+        Self { published }
     }
 }
 

@@ -55,7 +55,7 @@ fn p14_the_ledger_counts_a_user_as_often_as_the_limits_allow() {
         assert_eq!((released.event(), released.step(), released.randomness()), (&next, step, randomness));
         let recorded = ledger.record(released, attempt("model")).unwrap();
         assert_eq!(*ledger.restore("model", step).unwrap().unwrap(), *recorded);
-        assert_eq!(ledger.own_event(), PrivacyEvent::Compose { events: vec![next] });
+        assert_eq!(ledger.run_event(), PrivacyEvent::Compose { events: vec![next] });
         let spent = ledger.epsilon(delta()).unwrap().epsilon.get();
         assert_eq!(spent, epsilon_of(if step < 3 { 1 } else { 2 }), "step {step}");
     }

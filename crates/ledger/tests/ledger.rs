@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use ledger::{
     Attached, Attempt, Body, Budget, Charge, DataSource, Digest, Ended, Entry, FailureReason, ImportKind, KeyDestroyed,
     Ledger, LedgerError, LedgerStore, MemoryStore, NoiseDestroyed, Plan, PseudonymKey, PublicData, Publication,
-    Receipt, SigningKey, Start,
+    SigningKey, Start,
 };
 use ledger_story::{
     attempt, content, delta, gaussian, key, limits, model_plan, model_step, plan, publish, publish_with, tree,
@@ -160,14 +160,14 @@ fn p13_what_a_mechanism_releases_is_recorded_and_restored() {
         let released = mechanism.release(Sum::zero(&encoding), &mut keys).unwrap();
         let published = released.clone();
         let recorded = ledger.record(released, attempt("model")).unwrap();
-        assert_eq!(recorded.receipt(), Receipt { entry: step + 1, head: ledger.head(), repeated: false });
+        assert_eq!((ledger.released_in("model", step), ledger.head().length), (Some(step + 1), step + 2));
         assert_eq!(*recorded, published);
         let restored = ledger.restore("model", step).unwrap().unwrap();
-        assert_eq!((restored.receipt().entry, &*restored), (step + 1, &published));
+        assert_eq!(*restored, published);
         last = Some(published);
     }
     assert_eq!(ledger.restore("model", 6).unwrap(), None);
-    assert_eq!(ledger.own_event(), PrivacyEvent::Compose { events: vec![last.unwrap().event().clone()] });
+    assert_eq!(ledger.run_event(), PrivacyEvent::Compose { events: vec![last.unwrap().event().clone()] });
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn p13_a_release_is_restored_only_from_what_was_recorded() {
     let restored = |vector: &[u8]| {
         let mut store = MemoryStore::new();
         for entry in other_entries(&ledger) {
-            let released = (entry.index() == recorded.receipt().entry).then_some(vector);
+            let released = (Some(entry.index()) == ledger.released_in("model", 0)).then_some(vector);
             store.append(&store.head().unwrap(), &entry, Attached { released, participations: None }).unwrap();
         }
         Ledger::open(store, None, &[]).unwrap().restore("model", 0)
@@ -193,6 +193,22 @@ fn p13_a_release_is_restored_only_from_what_was_recorded() {
         evil[at] ^= 1;
         assert!(matches!(restored(&evil), Err(LedgerError::VectorDamaged { entry: 1, .. })), "byte {at}");
     }
+}
+
+/// Bytes of a release that were published by hand, with any event, came back as one that a mechanism had made.
+#[test]
+fn p13_a_release_cannot_be_published_by_hand() {
+    let clip = ClipNorm::new(1.0).unwrap();
+    let encoding = Encoding::new(VectorPlan::of_update(3, 14), clip, None, Adjacency::ZeroOut).unwrap();
+    let made = || Sum::zero(&encoding).release_without_privacy(0, "a test", Randomness::Secret);
+    let (event, mut hand, randomness) = (tree(&[1]), ledger(plan()), Randomness::Secret);
+    let forged = Publication { event: &event, randomness, step: 0, bytes: Cow::Owned(made().to_bytes()) };
+    assert!(matches!(hand.publish(&forged, attempt("model")), Err(LedgerError::IsRelease)));
+    assert_eq!(hand.restore("model", 0).unwrap(), None);
+    // Somebody who has the signing key can still write any entry; a vector of another event than its entry's is not restored.
+    let mut honest = ledger(plan());
+    let _ = honest.publish(&Publication { bytes: Cow::Borrowed(b"no release"), ..forged }, attempt("model")).unwrap();
+    assert!(honest.restore("model", 0).is_err(), "what is no release is not restored");
 }
 
 #[test]
@@ -231,7 +247,7 @@ fn events_of_correlated_noise_stand_for_the_run_and_others_add_up() {
     }
     let _ = publish(&mut ledger, "clip", 4, &gaussian(40.0)).unwrap();
     let expected = vec![gaussian(50.0).times(4), gaussian(40.0), tree(&[4])];
-    assert_eq!(ledger.own_event(), PrivacyEvent::Compose { events: expected.clone() });
+    assert_eq!(ledger.run_event(), PrivacyEvent::Compose { events: expected.clone() });
     let expected = PrivacyEvent::Compose { events: expected };
     let plan = plan();
     assert_eq!(ledger.epsilon(delta()).unwrap(), plan.accountant.judge(&expected, delta()).unwrap());
@@ -309,7 +325,7 @@ fn p15_a_run_from_another_model_imports_its_ledger_first() {
     let _ = model_step(&mut after, 0).unwrap();
     let both = PrivacyEvent::Compose { events: vec![tree(&[1]), tree(&[1])] };
     assert_eq!(after.epsilon(delta()).unwrap().epsilon, delta_of(&both));
-    assert_eq!(after.own_event(), before.own_event());
+    assert_eq!(after.releases(), before.releases());
 }
 
 #[test]
@@ -384,7 +400,7 @@ fn p17_closing_ends_a_ledger() {
     let mut ledger = ledger(plan());
     let _ = model_step(&mut ledger, 0).unwrap();
     let _ = ledger.close(Ended::PlanDone, KeyDestroyed::assertion(), NoiseDestroyed::assertion(), 9).unwrap();
-    assert!(ledger.is_closed() && ledger.pseudonym_key_destroyed());
+    assert!(ledger.closing().unwrap().pseudonym_key_destroyed);
     assert!(matches!(model_step(&mut ledger, 1), Err(LedgerError::Closed { entry: 2 })));
     assert!(matches!(
         ledger.close(Ended::PlanDone, KeyDestroyed::assertion(), NoiseDestroyed::assertion(), 9),

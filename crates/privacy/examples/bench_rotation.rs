@@ -8,7 +8,7 @@
 use std::{env, error::Error, fs, hint::black_box, path::Path, thread, time::Instant};
 
 use keyhush_privacy::encoding::rotation::Rotation;
-use pulp::{Arch, Scalar, Simd, WithSimd};
+use pulp::{Arch, Simd, WithSimd};
 use serde_json::{Value, json};
 
 type Fallible<T> = Result<T, Box<dyn Error>>;
@@ -109,7 +109,7 @@ fn measure(name: &str, n: usize, repeats: usize) -> Fallible<Value> {
     let (factor, block) = if n.is_power_of_two() { (1, n) } else { (5, n / 5) };
     let scale = 1.0 / (block as f32).sqrt();
     let signs: Vec<f32> = sample(n).iter().map(|v| v.signum() * scale).collect();
-    let (mut a, mut b, mut c, mut d) = (sample(n), sample(n), sample(n), sample(n));
+    let (mut a, mut b, mut c) = (sample(n), sample(n), sample(n));
     let mut doubles: Vec<f64> = sample(n).iter().map(|v| f64::from(*v)).collect();
     let r = &rotation;
     let mut ways = vec![
@@ -117,15 +117,8 @@ fn measure(name: &str, n: usize, repeats: usize) -> Fallible<Value> {
         Way::new("textbook", 4, || textbook(black_box(&mut b), &signs, block, factor)),
         Way::new("inverse", 4, || r.inverse(black_box(&mut c))),
         Way::new("inverse_f64", 8, || r.inverse_f64(black_box(&mut doubles))),
-        Way::new("one lane", 4, || r.forward_on(Scalar, black_box(&mut d))),
         Way::new("new", 4, || _ = black_box(Rotation::new(n, black_box([1; 32])))),
     ];
-    #[cfg(target_arch = "x86_64")]
-    if let Some(v3) = pulp::x86::V3::try_new() {
-        let (mut e, mut f) = (sample(n), sample(n));
-        ways.push(Way::new("128 bits", 4, move || r.forward_on(pulp::x86::V3_128b(v3), black_box(&mut e))));
-        ways.push(Way::new("256 bits", 4, move || r.forward_on(pulp::x86::V3_256b(v3), black_box(&mut f))));
-    }
     let (calls, start) = (COORDINATES.div_ceil(n), Instant::now());
     for repeat in 0..=repeats {
         for way in &mut ways {

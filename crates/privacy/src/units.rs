@@ -119,14 +119,6 @@ unit! {
     SamplingRate, "sampling_rate", "above 0 and at most 1", |v| v > 0.0 && v <= 1.0
 }
 
-impl NoiseMultiplier {
-    /// The standard deviation of the noise for a release of this sensitivity.
-    #[must_use]
-    pub fn stddev(self, sensitivity: Sensitivity) -> f64 {
-        self.0 * sensitivity.0
-    }
-}
-
 /// The privacy loss bound of an (epsilon, delta) guarantee: not negative, possibly infinite.
 ///
 /// Infinity is a legal answer (that of a release without noise) and is written as the string `"infinity"`, because

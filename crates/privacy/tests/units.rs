@@ -73,12 +73,6 @@ fn an_infinite_epsilon_is_a_word() {
     }
 }
 
-#[test]
-fn stddev_is_multiplier_times_sensitivity() {
-    let stddev = NoiseMultiplier::new(1.5).unwrap().stddev(Sensitivity::new(0.2).unwrap());
-    assert!((stddev - 0.3).abs() < 1e-15);
-}
-
 /// Rule P6: no bare integer is a separation.
 #[test]
 fn p6_a_separation_is_written_with_its_meaning() {

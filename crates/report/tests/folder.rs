@@ -6,9 +6,13 @@ use std::{fs, path::Path};
 use federated::{
     config::Document,
     engine::{self, Means},
-    fleet::{Stop, simulated},
+    fleet::{self, Stop},
     home::{MODEL_FOLDER, Records, RunFolder},
-    metrics::{METRICS_FILE, TIMING_FILE},
+    metrics::{
+        METRICS_FILE, TIMING_FILE,
+        prediction::{ACCURACY_TOP1, PERPLEXITY},
+        tags::{RECALL_TOP5, TAGS_FOUND},
+    },
     plan::Plan,
     run::{Opened, Run},
 };
@@ -67,10 +71,10 @@ fn shown(folder: &Path, set: &[&str], rounds: usize) -> (String, Vec<Vec<u8>>) {
     let config = Document::new(TEXT, &set).unwrap().config().unwrap();
     let opened = Opened::new(&config).unwrap();
     let plan = Plan::new(config, &opened.setting()).unwrap();
-    let means = Means { kernels: KernelPath::best(), threads: 1 };
+    let means = Means::threads(KernelPath::best(), 1);
     let population = opened.population(plan.ledger.unit).unwrap();
     let engine = engine::of(&plan.local, opened.learner(), means).unwrap();
-    let mut fleet = simulated::of(&plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
+    let mut fleet = fleet::of(&plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
     let mut run = Run::begin(RunFolder::at(folder), &plan, &opened, means).unwrap();
     let (mut over, mut events) = (false, Vec::new());
     for _ in 0..rounds {
@@ -108,6 +112,33 @@ fn p12_p23_a_page_of_secret_noise_has_no_exact_numbers_and_no_times() {
     assert!(html.contains("No round was timed") && !html.contains("as simulated"));
     assert!(!html.contains("norm_quantiles") && !html.contains("clipped_share"));
     assert!(html.contains("<dt>Epsilon</dt>") && html.contains("nobody real is protected"));
+}
+
+/// The page of a model of tags speaks of tags, and of nothing that only language models have.
+#[test]
+fn a_page_shows_what_its_learner_is_measured_by() {
+    let folder = tempfile::tempdir().unwrap();
+    let tags = [
+        "model.learner=tags",
+        "model.preset=",
+        "model.hidden=",
+        "model.embedding=",
+        "local.unroll=",
+        "local.learning_rate=5.0",
+    ];
+    let (html, events) = shown(folder.path(), &tags, 5);
+    assert!(
+        html.contains("of the tags of held-out users&#39; posts")
+            || html.contains("of the tags of held-out users' posts")
+    );
+    for metric in TAGS_FOUND.shown_first() {
+        assert!(html.contains(metric.label) || html.contains(&metric.title()), "{}", metric.name);
+    }
+    for metric in [&PERPLEXITY, &ACCURACY_TOP1] {
+        assert!(!html.contains(metric.label) && !html.contains(&metric.title()), "{}", metric.name);
+    }
+    let events = String::from_utf8_lossy(events.last().unwrap()).into_owned();
+    assert!(events.contains(RECALL_TOP5.tag.unwrap()) && !events.contains(ACCURACY_TOP1.tag.unwrap()));
 }
 
 /// Whoever has the files of a run that was killed can look at it: its data, model and keys are not asked for.

@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(at("crates/device/src/lib.rs", "pub mod file_like; // guard::file\n"), 0);
         // And the crate's own tests turn the feature on, so that the workspace's tests are built with it.
         let manifest = std::fs::read_to_string(crate::tree::root().join("crates/device/Cargo.toml")).unwrap();
-        assert!(manifest.contains("device = { workspace = true, features = [\"files\"] }"), "{manifest}");
+        assert!(manifest.contains("device = { workspace = true, features = [\"contract\", \"files\"] }"), "{manifest}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use clap::Args;
 use federated::{
     config::{AggregationKind, Config, Document, FIRST_RUN},
     engine::{self, Engine, EngineError, Means},
-    fleet::{Fleet, simulated},
+    fleet::{self, Fleet},
     home::{Records, RunFolder, STATEMENT_FILE},
     metrics::Metrics,
     plan::Plan,
@@ -24,6 +24,7 @@ use report::{
 
 use self::{ranks::Ranks, watch::Watch};
 use crate::{
+    engines,
     failure::{BadInput, Interrupted, of_config, refused},
     interrupt, kernels, model_folder,
 };
@@ -90,20 +91,23 @@ pub(crate) struct MachineArgs {
     /// Threads; the results do not depend on it [default: one for each core]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
+    /// Who computes what users learn; the results do not depend on it [default: threads]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) engine: Option<String>,
     /// Show no progress
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
 
 impl MachineArgs {
-    /// Kernels and threads.
+    /// Kernels, threads and engine.
     pub(crate) fn means(&self) -> anyhow::Result<Means> {
         let threads = match self.threads {
             Some(0) => return Err(BadInput::wrong("threads", "at least one is needed").into()),
             Some(threads) => threads,
             None => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         };
-        Ok(Means { kernels: kernels::chosen()?, threads })
+        Ok(Means { kernels: kernels::chosen()?, threads, engine: engines::named(self.engine.as_deref())? })
     }
 }
 
@@ -199,7 +203,7 @@ fn lead(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<()> {
         (false, _) => After::Close,
     };
     let engine = ranks::lead(ranks, task.engine()?, *means, &description)?;
-    let mut fleet = simulated::of(plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
+    let mut fleet = fleet::of(plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
     let ending = carry_out(plan, opened, folder, *means, &mut fleet, way, after, args.machine.quiet)?;
     announce(&ending, folder, args.json)
 }
@@ -262,7 +266,7 @@ pub(crate) fn alone(
 ) -> anyhow::Result<Ending> {
     let population = opened.population(plan.ledger.unit).map_err(refused)?;
     let engine = engine::of(&plan.local, opened.learner(), means)?;
-    let mut fleet = simulated::of(plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
+    let mut fleet = fleet::of(plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
     let way = if resume { Way::Resume } else { Way::Begin };
     carry_out(plan, opened, folder, means, &mut fleet, way, after, true)
 }
@@ -344,8 +348,7 @@ fn shown_at_the_end(ending: Ending, folder: &Path, started: u64) -> anyhow::Resu
 
 /// Why a round was done without some of its groups.
 fn without_groups(done: &Done) -> String {
-    let mut why: Vec<&str> = done.failed_groups.iter().map(|reason| reason.words()).collect();
-    why.dedup();
+    let why: Vec<&str> = done.failed_groups.iter().map(|reason| reason.words()).collect();
     format!("round {} was done without some of its groups: {}", done.timing.round, why.join("; "))
 }
 

@@ -200,9 +200,4 @@ impl<S: Store> Guard<S> {
     pub fn inputs_for(&self, task: &TaskDigest) -> usize {
         self.history.count(task)
     }
-
-    /// Gives the store back.
-    pub fn into_store(self) -> S {
-        self.store
-    }
 }

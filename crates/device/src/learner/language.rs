@@ -90,8 +90,8 @@ impl Learner for LanguageLearner {
         &self.schema
     }
 
-    fn metrics(&self) -> &'static [&'static str] {
-        &["accuracy_top1", "accuracy_top3", "accuracy_in_vocabulary", "perplexity"]
+    fn measures(&self) -> &'static str {
+        "next words"
     }
 
     fn initial(&self, seed: u64) -> Result<Vec<f32>, LearnerError> {

@@ -139,8 +139,13 @@ pub trait Learner: Send + Sync {
     /// What its examples are made of.
     fn schema(&self) -> &Schema;
 
-    /// The metrics that it is measured by, as `federated::metrics` names them; the first is the one to quote.
-    fn metrics(&self) -> &'static [&'static str];
+    /// What is measured of its models, by the name of the set in the registry of metrics (`federated::metrics::Measures`).
+    fn measures(&self) -> &'static str;
+
+    /// Whether it learns the labels of posts, so that their names become a part of the model.
+    fn learns_labels(&self) -> bool {
+        false
+    }
 
     /// The parameters before anything is learned.
     ///

@@ -68,8 +68,12 @@ impl Learner for TagLearner {
         &self.schema
     }
 
-    fn metrics(&self) -> &'static [&'static str] {
-        &["recall_top5", "recall_top3", "recall_top1"]
+    fn measures(&self) -> &'static str {
+        "tags"
+    }
+
+    fn learns_labels(&self) -> bool {
+        true
     }
 
     fn initial(&self, _seed: u64) -> Result<Vec<f32>, LearnerError> {

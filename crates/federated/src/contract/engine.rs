@@ -13,16 +13,11 @@ use corpus::{
     synth::{Crowd, Dialect, SynthPlan},
 };
 use device::{
-    learner::{Learner, examples::Examples, language::LanguageLearner},
+    learner::{Learner, examples::Examples, language::LanguageLearner, tags::TagLearner},
     local::{Algorithm, LocalPlan},
     round::{Exact, Part, Task, Worker},
 };
-use lm::{
-    kernels::KernelPath,
-    model::{config::ModelConfig, initial::initial_parameters},
-    tokenizer::Tokenizer,
-    vocabulary::Vocabulary,
-};
+use lm::{kernels::KernelPath, model::config::ModelConfig, tokenizer::Tokenizer, vocabulary::Vocabulary};
 use privacy::{
     Adjacency, ClipNorm,
     encoding::{Encoding, Rounding, VectorPlan, XU_ALPHA},
@@ -31,8 +26,8 @@ use privacy::{
 };
 
 use crate::{
-    engine::{Engine, Users, drawn},
-    fleet::simulated::users_key,
+    engine::{Engine, Users, drawn, users_key},
+    learners::LEARNERS,
     population::{Population, SyntheticPopulation},
 };
 
@@ -45,24 +40,32 @@ const UNROLL: usize = 5;
 /// A small model, and a crowd that types.
 pub struct Trial {
     vocabulary: Vocabulary,
-    config: ModelConfig,
-    learner: LanguageLearner,
-}
-
-impl Default for Trial {
-    fn default() -> Self {
-        Self::new()
-    }
+    learner: Box<dyn Learner>,
 }
 
 impl Trial {
-    /// The same in every process.
+    /// One of every learner that there is.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn all() -> Vec<Self> {
+        LEARNERS.iter().map(|(name, _)| Self::of(name)).collect()
+    }
+
+    /// The one of a learner, the same in every process.
+    #[must_use]
+    pub fn of(learner: &str) -> Self {
         let vocabulary = corpus::synth::vocabulary(200).unwrap();
-        let config = ModelConfig::preset("tiny").unwrap().with_vocabulary(vocabulary.len());
-        let learner = LanguageLearner::new(&config, BATCH, UNROLL).unwrap();
-        Self { vocabulary, config, learner }
+        let learner: Box<dyn Learner> = match learner {
+            "language" => {
+                let config = ModelConfig::preset("tiny").unwrap().with_vocabulary(vocabulary.len());
+                Box::new(LanguageLearner::new(&config, BATCH, UNROLL).unwrap())
+            }
+            "tags" => {
+                let labels = corpus::synth::labels().names().to_vec();
+                Box::new(TagLearner::new(vocabulary.len(), labels, BATCH))
+            }
+            other => panic!("write down a trial of {other}, or no engine is tested with it"),
+        };
+        Self { vocabulary, learner }
     }
 
     /// How users train: an engine passes the suite with each.
@@ -108,19 +111,24 @@ impl Trial {
     /// What is learned.
     #[must_use]
     pub fn learner(&self) -> &dyn Learner {
-        &self.learner
+        self.learner.as_ref()
     }
 
     /// Whose data.
     #[must_use]
     pub fn population(&self) -> TrialPopulation<'_> {
         let crowd = Crowd::new(SynthPlan::new(3, CROWD, Dialect::Informal)).unwrap();
-        TrialPopulation(SyntheticPopulation::new(crowd, Tokenizer::words(), &self.vocabulary, &self.learner))
+        TrialPopulation(SyntheticPopulation::new(crowd, Tokenizer::words(), &self.vocabulary, self.learner()))
     }
 
     /// The parameters of a round, which are others in each.
     fn model(&self, round: u64) -> Vec<f32> {
-        initial_parameters(&self.config, 1 + round).unwrap()
+        let mut model = self.learner.initial(1 + round).unwrap();
+        // A learner that begins with nothing, whatever the seed, has learned something since.
+        if model.iter().all(|value| *value == 0.0) {
+            model.iter_mut().zip(round..).for_each(|(value, number)| *value = 0.01 * (number % 7) as f32 - 0.03);
+        }
+        model
     }
 
     fn plan(&self) -> VectorPlan {
@@ -160,9 +168,9 @@ struct Round<'a> {
     key: StreamKey,
 }
 
-/// The suite for an engine that trains the [`Trial`]'s users with its learner, one of its plans and these kernels.
-pub fn engine(engine: &mut dyn Engine, plan: &LocalPlan, kernels: KernelPath) {
-    let trial = Trial::new();
+/// The suite for an engine that trains the users of a [`Trial`] with its learner, one of its plans and these kernels. An engine
+/// passes it with every learner that it can train.
+pub fn engine(trial: &Trial, engine: &mut dyn Engine, plan: &LocalPlan, kernels: KernelPath) {
     let population = trial.population();
     for number in 0..2 {
         let model = trial.model(number);
@@ -177,7 +185,7 @@ pub fn engine(engine: &mut dyn Engine, plan: &LocalPlan, kernels: KernelPath) {
             learning_rate: 0.3 - 0.1 * number as f32,
         };
         let key = users_key(&NoiseSource::from(SimulationKey::new(5)), &[number]);
-        let round = Round { trial: &trial, plan, kernels, population: &population, task, key };
+        let round = Round { trial, plan, kernels, population: &population, task, key };
         round.sums_are_those_of_one_user_after_the_other(engine);
         round.a_failure_gives_nothing_and_is_over(engine);
         round.each_part_comes_once(engine);

@@ -26,7 +26,9 @@ struct Asking<'a> {
     make: &'a dyn Fn() -> Box<dyn Fleet + 'a>,
 }
 
-/// The suite, for fleets of a plan with a seed, in whose rounds nobody vanishes. `make` makes the fleet anew, as a restart does.
+/// The suite, for fleets of a plan with a seed, in whose rounds nobody vanishes. `make` makes the fleet anew, as a restart does; where
+/// its devices are real ones, with guards of their own, they are new too. Sums and users are compared where a fleet is a simulation,
+/// which alone knows them.
 pub fn fleet<'a>(plan: &'a Plan, model: &[f32], make: &'a dyn Fn() -> Box<dyn Fleet + 'a>) {
     assert!(plan.randomness() != Randomness::Secret, "what is secret cannot be compared");
     let state = State::new(plan, model.to_vec()).unwrap();
@@ -60,7 +62,8 @@ impl Asking<'_> {
         // Prepared twice is prepared once: nobody was asked yet.
         fleet.prepare(&task).expect("an attempt can be prepared");
         fleet.prepare(&task).expect("and once more");
-        fleet.attempt(&task).expect("an attempt can be made").into()
+        let asks_devices = fleet.asks_devices(&task);
+        Seen::of(fleet.attempt(&task).expect("an attempt can be made"), asks_devices)
     }
 
     fn first(&self, fleet: &mut dyn Fleet) -> Seen {
@@ -84,10 +87,11 @@ impl Asking<'_> {
     fn the_same_attempt_again_is_the_same_or_was_interrupted(&self) {
         let before = self.first((self.make)().as_mut());
         let again = self.ask((self.make)().as_mut(), self.at(0, 0, true), &BTreeMap::new());
+        assert_eq!(before.asks_devices, again.asks_devices, "whether inputs leave their users does not change");
         if again.came == Came::Failed(FailureReason::Interrupted) {
-            assert!(self.phase.secure.is_some(), "nothing left the program: the round can be done again");
+            assert!(again.asks_devices, "nothing left the program: the round can be done again");
             assert!(again.users.is_none(), "somebody was asked twice");
-        } else {
+        } else if before.users.is_some() {
             assert!(before.came == again.came, "another sum for the same attempt");
             assert_eq!(before.users, again.users, "others were asked for the same attempt");
         }
@@ -120,10 +124,10 @@ impl Asking<'_> {
             let seen = self.ask(fleet.as_mut(), self.at(round, 0, false), &BTreeMap::new());
             assert!(!matches!(seen.came, Came::Failed(_)), "round {round}");
             fleet.settled(self.at(round, 0, false), None).expect("a round can be settled");
+            let Some(users) = seen.users else { continue };
             let alone = self.ask((self.make)().as_mut(), self.at(round, 0, false), &BTreeMap::new());
             assert!(seen.came == alone.came, "round {round}: a sum depends on rounds before, which a restart forgets");
-            assert_eq!(seen.users, alone.users, "round {round}: who is asked depends on rounds before");
-            let Some(users) = seen.users else { continue };
+            assert_eq!(Some(&users), alone.users.as_ref(), "round {round}: who is asked depends on rounds before");
             let recent = came.iter().rev().take(distance - 1);
             assert!(recent.clone().all(|other| other.is_disjoint(&users)), "round {round}: somebody came too soon");
             came.push(users);
@@ -137,6 +141,7 @@ struct Seen {
     came: Came,
     /// Who is in the sum, where a fleet knows.
     users: Option<BTreeSet<u64>>,
+    asks_devices: bool,
 }
 
 #[derive(PartialEq)]
@@ -147,8 +152,8 @@ enum Came {
     Failed(FailureReason),
 }
 
-impl From<Attempted> for Seen {
-    fn from(Attempted { outcome, observed }: Attempted) -> Self {
+impl Seen {
+    fn of(Attempted { outcome, observed }: Attempted, asks_devices: bool) -> Self {
         let seed = Randomness::Simulated { seed: 0 };
         let came = match outcome {
             Outcome::Sum(sum) => Came::Sum(sum.release_without_privacy(0, "a contract", seed).values().to_vec()),
@@ -156,6 +161,6 @@ impl From<Attempted> for Seen {
             Outcome::Failed(reason) => Came::Failed(reason),
         };
         let users = observed.exact.map(|exact| exact.users.iter().map(|(user, _)| *user).collect());
-        Self { came, users }
+        Self { came, users, asks_devices }
     }
 }

@@ -12,6 +12,7 @@ const LOGS: [Log; 3] = [Log::Metrics, Log::Timing, Log::Diagnostics];
 /// The suite, for a home in which there is nothing. `make` opens the same one anew, as a restart does.
 pub fn home<H: Home + Records>(make: &dyn Fn() -> H) {
     assert!(!make().name().is_empty());
+    assert!(!make().has_model().expect("it can be looked for"));
     logs(make);
     papers(make);
     states(make);

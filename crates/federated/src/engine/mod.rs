@@ -1,14 +1,14 @@
 //! Who computes what users learn: the threads of this process, a GPU, or MPI ranks around either.
 //!
 //! An engine trains users that somebody else chose and adds up what they send. It knows neither rounds nor privacy: what a user's
-//! part is, is [`device::round`]'s, and who takes part is the fleet's ([`crate::fleet::simulated`]). Sums are integer sums, and
+//! part is, is [`device::round`]'s, and who takes part is the fleet's. Sums are integer sums, and
 //! what is random in a user's part is named by the attempt and the user, so every engine gives the same bits, in any order.
 
 pub mod secure;
 pub mod threads;
 pub mod vanishing;
 
-use std::ops::ControlFlow;
+use std::{fmt, ops::ControlFlow};
 
 use device::{
     learner::Learner,
@@ -16,7 +16,11 @@ use device::{
     round::{Drawn, Exact, Part, PartError, Task},
 };
 use lm::kernels::KernelPath;
-use privacy::{encoding::EncodingError, rng::StreamKey, stages::Sum};
+use privacy::{
+    encoding::EncodingError,
+    rng::{NoiseSource, Purpose, StreamKey},
+    stages::Sum,
+};
 use thiserror::Error;
 
 use self::{
@@ -34,6 +38,12 @@ pub struct Users<'a> {
     pub numbers: &'a [u64],
     /// The key of what is random in their parts. It opens nothing else of the run, so another process of it may have it.
     pub key: &'a StreamKey,
+}
+
+/// The key of what is random in users' parts of an attempt, by its position ([`crate::randomness::position`]).
+#[must_use]
+pub fn users_key(source: &NoiseSource, position: &[u64]) -> StreamKey {
+    source.stream(Purpose::Rounding, position)
 }
 
 /// What is random in one user's part: the stream of their number, whose first word decides the batch.
@@ -58,6 +68,17 @@ pub struct Summed {
 /// Why there is no sum.
 #[derive(Debug, Error)]
 pub enum EngineError {
+    /// The plan cannot be carried out.
+    #[error(transparent)]
+    Plan(#[from] LocalError),
+    /// The engine has nothing to work with.
+    #[error("the engine {engine} cannot be used here: {problem}")]
+    Unavailable {
+        /// Its name.
+        engine: &'static str,
+        /// Why.
+        problem: String,
+    },
     /// A user's part failed.
     #[error("user {user}: {problem}")]
     Part {
@@ -142,6 +163,33 @@ impl<E: Engine + ?Sized> Engine for &mut E {
     }
 }
 
+/// Makes an engine of a plan's local training.
+pub type Make = for<'a> fn(&LocalPlan, &'a dyn Learner, Means) -> Result<Box<dyn Engine + 'a>, EngineError>;
+
+/// A kind of engine, by its name: of this crate, or of any other that the program lists.
+#[derive(Clone, Copy)]
+pub struct EngineKind {
+    /// As people ask for it.
+    pub name: &'static str,
+    /// What it is, in words.
+    pub about: &'static str,
+    /// Makes it.
+    pub make: Make,
+}
+
+impl fmt::Debug for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// The threads of this process.
+pub const THREADS: EngineKind = EngineKind {
+    name: "threads",
+    about: "the threads of this process",
+    make: |local, learner, means| Ok(Box::new(Threads::new(learner, local, means.kernels, means.threads)?)),
+};
+
 /// With what a run is computed; nothing of it changes a bit of the result but the kernels, which are recorded.
 #[derive(Debug, Clone, Copy)]
 pub struct Means {
@@ -149,14 +197,24 @@ pub struct Means {
     pub kernels: KernelPath,
     /// Threads, for training and evaluation.
     pub threads: usize,
+    /// Who trains.
+    pub engine: EngineKind,
 }
 
-/// The engine of a plan's local training, by the means that there are: the one place where engines are chosen.
+impl Means {
+    /// So many threads, which also train.
+    #[must_use]
+    pub const fn threads(kernels: KernelPath, threads: usize) -> Self {
+        Self { kernels, threads, engine: THREADS }
+    }
+}
+
+/// The engine of a plan's local training, by the means that there are.
 ///
 /// # Errors
 /// When model or plan cannot be carried out by these means.
-pub fn of<'a>(local: &LocalPlan, learner: &'a dyn Learner, means: Means) -> Result<Box<dyn Engine + 'a>, LocalError> {
-    Ok(Box::new(Threads::new(learner, local, means.kernels, means.threads)?))
+pub fn of<'a>(local: &LocalPlan, learner: &'a dyn Learner, means: Means) -> Result<Box<dyn Engine + 'a>, EngineError> {
+    (means.engine.make)(local, learner, means)
 }
 
 /// Takes a user's part, on the thread that trained it; breaks to end the training of all.

@@ -2,13 +2,14 @@
 //!
 //! The loop ([`crate::round`]) asks for one attempt at a time and records what became of it at once, so that nothing of a failure
 //! is lost in a crash. Who is asked, how many come, who vanishes and how updates are added up is the fleet's: in a simulation it is
-//! drawn ([`simulated`]), on a network it is whoever checks in. A fleet asks nobody a second time for an attempt (rule P24).
+//! drawn (`simulated`), on a network it is whoever checks in. A fleet asks nobody a second time for an attempt (rule P24).
+//! [`of`] makes the fleet of a run, and nobody else names one.
 
 pub mod network;
-pub mod simulated;
+mod simulated;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -23,11 +24,25 @@ use thiserror::Error;
 
 use crate::{
     cohort::queue::TooFewLeft,
-    engine::EngineError,
-    plan::{Coding, Phase},
+    engine::{Engine, EngineError},
+    plan::{Coding, Phase, Plan},
+    population::Population,
     protocol::coordinator::CoordinatorError,
     randomness::RandomnessError,
+    secrets::Secrets,
 };
+
+/// The fleet of a run: users of a population whom an engine trains, drawn by the plan. `secrets` are those of the run: what is drawn
+/// comes from them where its noise is secret.
+#[must_use]
+pub fn of<'a>(
+    plan: &'a Plan,
+    population: &'a dyn Population,
+    engine: Box<dyn Engine + 'a>,
+    secrets: Secrets,
+) -> Box<dyn Fleet + 'a> {
+    Box::new(simulated::of(plan, population, engine, secrets))
+}
 
 /// Which attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,10 +124,11 @@ pub enum Outcome {
 /// What a fleet saw. There are no counts: how many took part is not released (rules P11 and P23).
 #[derive(Debug, Default)]
 pub struct Observed {
-    /// Who is in the sum; of an attempt that failed, whoever was given the task. None in simulations, where nobody real is.
+    /// Who is in the sum; of an attempt that failed, whoever was given the task. None in simulations, where nobody real is. A fleet
+    /// makes it with the key of the run's pseudonyms ([`Secrets::pseudonym_key`]).
     pub participants: Option<ParticipationRecord>,
-    /// Why groups of the cohort came to nothing, where there is a sum without them.
-    pub failed_groups: Vec<FailureReason>,
+    /// Why groups of the cohort came to nothing, where there is a sum without them; not how many.
+    pub failed_groups: BTreeSet<FailureReason>,
     /// What only a simulation can see.
     pub exact: Option<Exact>,
 }
@@ -165,8 +181,15 @@ pub enum FleetError {
 
 /// Makes attempts at rounds.
 pub trait Fleet {
+    /// Whether inputs leave their users in this attempt: then it is noted, durably, before anybody is asked, and after a restart it
+    /// is asked for again ([`At::again`]). Where nothing says otherwise, they do where sums are made securely; a fleet of real
+    /// devices says so always.
+    fn asks_devices(&self, task: &RoundTask<'_>) -> bool {
+        task.phase.secure.is_some()
+    }
+
     /// Gets ready for an attempt, as far as that can be done before anybody is asked: whatever can fail without an attempt having
-    /// been made fails here. The attempt is noted, durably, between this and [`Self::attempt`].
+    /// been made fails here. An attempt that is to be noted is noted between this and [`Self::attempt`].
     ///
     /// # Errors
     /// When there is no attempt to be made.
@@ -187,5 +210,23 @@ pub trait Fleet {
     /// When something must be taken to be there still.
     fn settled(&mut self, _at: At<'_>, _failed: Option<FailureReason>) -> Result<(), FleetError> {
         Ok(())
+    }
+}
+
+impl<F: Fleet + ?Sized> Fleet for Box<F> {
+    fn asks_devices(&self, task: &RoundTask<'_>) -> bool {
+        (**self).asks_devices(task)
+    }
+
+    fn prepare(&mut self, task: &RoundTask<'_>) -> Result<(), FleetError> {
+        (**self).prepare(task)
+    }
+
+    fn attempt(&mut self, task: &RoundTask<'_>) -> Result<Attempted, FleetError> {
+        (**self).attempt(task)
+    }
+
+    fn settled(&mut self, at: At<'_>, failed: Option<FailureReason>) -> Result<(), FleetError> {
+        (**self).settled(at, failed)
     }
 }

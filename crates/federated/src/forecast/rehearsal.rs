@@ -17,9 +17,9 @@ use super::{WorkError, securely};
 use crate::{
     cohort::Sampler,
     config::DataKind,
-    engine::{self, Engine, Means, Summed, Users},
+    engine::{self, Engine, Means, Summed, Users, users_key},
     evaluate::HeldOut,
-    fleet::{Attempted, Exact, Fleet, FleetError, Observed, Outcome, RoundTask, Stop, simulated::users_key},
+    fleet::{Attempted, Exact, Fleet, FleetError, Observed, Outcome, RoundTask, Stop},
     ledger_file::Place,
     metrics::Timing,
     plan::Plan,

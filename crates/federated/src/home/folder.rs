@@ -144,6 +144,10 @@ impl Home for RunFolder {
     fn write_model(&self, model: &Folder) -> Result<(), HomeError> {
         Ok(model_folder::write(model, &self.folder.join(MODEL_FOLDER))?)
     }
+
+    fn has_model(&self) -> Result<bool, HomeError> {
+        Ok(!list(&self.folder.join(MODEL_FOLDER))?.is_empty())
+    }
 }
 
 impl LogWriter for Lines {

@@ -170,6 +170,12 @@ pub trait Home {
     /// # Errors
     /// When it is not known to be durable.
     fn write_model(&self, model: &Folder) -> Result<(), HomeError>;
+
+    /// Whether there is a model, whole or not.
+    ///
+    /// # Errors
+    /// When that cannot be told.
+    fn has_model(&self) -> Result<bool, HomeError>;
 }
 
 /// Where the ledger of a run is kept, and its secrets.
@@ -189,7 +195,7 @@ pub trait Records {
     /// A new store, which has no entries. Nobody else writes to it as long as it is there.
     ///
     /// # Errors
-    /// When there is one already.
+    /// When there is one already, or vectors of one that is gone.
     fn create_store(&self) -> Result<Self::Store, LedgerError>;
 
     /// The store for writing, what a crash interrupted brought to its end. Nobody else writes to it as long as it is there.

@@ -168,8 +168,12 @@ fn check(place: &Place, disk: &LossyDisk, told: &Told) -> Result<(), String> {
         if begun.is_some() && begun != ledger.interrupted().map_err(|e| e.to_string())?.as_ref() {
             return Err(format!("it is forgotten that users were asked: {begun:?}"));
         }
-    } else if place.secrets().has_noise().map_err(|e| e.to_string())? {
-        return Err("noise is back".into());
+    } else {
+        for name in SecretName::ALL.into_iter().filter(|name| *name != SecretName::SigningKey) {
+            if place.vault().exists(name).map_err(|e| e.to_string())? && told.keys_destroyed {
+                return Err(format!("{} is back", name.word()));
+            }
+        }
     }
     if key.is_some() && told.keys_destroyed {
         return Err("the pseudonym key is back".into());

@@ -50,7 +50,7 @@ impl FileStore {
     /// An empty store, locked. What an unfinished creation left is cleared away: nothing was acknowledged in it.
     ///
     /// # Errors
-    /// When there is a ledger already, or the disk fails.
+    /// When there is a ledger already, or a vector of one that is gone, or the disk fails.
     pub fn create(place: &Place) -> Result<Self, LedgerError> {
         let mut store = Self::at(place);
         let path = store.paths.folder.clone();
@@ -63,6 +63,7 @@ impl FileStore {
         if !store.acknowledged()?.is_empty() {
             return Err(exists());
         }
+        store.refuse_orphans()?;
         if let Some(bytes) = store.read_ledger()? {
             let unfinished = scan(&bytes, &[]).is_ok_and(|scan| scan.head == Head::EMPTY);
             if !unfinished {

@@ -6,6 +6,7 @@ use super::registry::{Absent, Goal, Measures, Metric, Source, Unit};
 
 /// What an evaluation of a language model measures.
 pub static NEXT_WORDS: Measures = Measures {
+    name: "next words",
     metrics: &[&ACCURACY_TOP1, &ACCURACY_TOP3, &ACCURACY_IN_VOCABULARY, &PERPLEXITY],
     headline: &ACCURACY_TOP1,
     beside: &[&PERPLEXITY],

@@ -121,6 +121,8 @@ pub enum Source {
 /// What an evaluation measures of the models of one kind of learner.
 #[derive(Debug)]
 pub struct Measures {
+    /// By which learners name it ([`device::learner::Learner::measures`]).
+    pub name: &'static str,
     /// The numbers of a line, in its order.
     pub metrics: &'static [&'static Metric],
     /// The one that models are chosen by and runs are stopped at (`evaluation.stop_at_accuracy`): shown first everywhere.
@@ -230,7 +232,7 @@ impl<'de> Deserialize<'de> for &'static Metric {
 
 impl PartialEq for Measures {
     fn eq(&self, other: &Self) -> bool {
-        self.metrics == other.metrics
+        self.name == other.name
     }
 }
 
@@ -240,12 +242,10 @@ impl Measures {
         lines.into_iter().next().map_or(MEASURES[0], |line| line.measured.measures())
     }
 
-    /// What is measured by these numbers, in this order: as a learner names its own ([`device::learner::Learner::metrics`]).
+    /// The set with this name.
     #[must_use]
-    pub fn named(names: &[&str]) -> Option<&'static Self> {
-        let is =
-            |measures: &&&'static Self| measures.metrics.iter().map(|metric| metric.name).eq(names.iter().copied());
-        MEASURES.iter().find(is).copied()
+    pub fn named(name: &str) -> Option<&'static Self> {
+        MEASURES.iter().find(|measures| measures.name == name).copied()
     }
 
     /// The headline and what is shown beside it.
@@ -256,9 +256,6 @@ impl Measures {
 
 #[cfg(test)]
 mod tests {
-    use device::learner::{Learner, language::LanguageLearner, tags::TagLearner};
-    use lm::model::config::ModelConfig;
-
     use super::*;
 
     #[test]
@@ -286,15 +283,12 @@ mod tests {
     }
 
     #[test]
-    fn the_numbers_of_every_learner_are_registered_and_the_first_is_its_headline() {
-        let language = LanguageLearner::new(&ModelConfig::preset("tiny").unwrap(), 4, 5).unwrap();
-        let learners: [&dyn Learner; 2] = [&language, &TagLearner::new(10, vec!["a".into(), "b".into()], 4)];
-        assert_eq!(learners.len(), MEASURES.len(), "what nobody measures");
-        for learner in learners {
-            let measures = Measures::named(learner.metrics()).unwrap_or_else(|| panic!("{}", learner.name()));
-            assert_eq!(measures.headline.name, learner.metrics()[0]);
+    fn sets_have_names_of_their_own() {
+        for (number, measures) in MEASURES.iter().enumerate() {
+            assert_eq!(Measures::named(measures.name), Some(*measures));
+            assert!(MEASURES[..number].iter().all(|other| other.name != measures.name), "{}", measures.name);
         }
-        assert!(Measures::named(&["accuracy_top1"]).is_none() && Measures::named(&[]).is_none());
+        assert!(Measures::named("accuracy_top1").is_none());
     }
 
     #[test]

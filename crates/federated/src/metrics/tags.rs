@@ -10,6 +10,7 @@ use super::{
 
 /// What an evaluation of a model of tags measures.
 pub static TAGS_FOUND: Measures = Measures {
+    name: "tags",
     metrics: &[&RECALL_TOP5, &RECALL_TOP3, &RECALL_TOP1],
     headline: &RECALL_TOP5,
     beside: &[&RECALL_TOP1],

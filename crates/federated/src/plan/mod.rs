@@ -38,8 +38,8 @@ pub use self::{
 };
 use crate::{
     config::{
-        Config, ConfigError, DataKind, EstimatorKind, Evaluation, LocalAlgorithm, MechanismKind, ParticipationKind,
-        ServerOptimizer,
+        ClipKind, Config, ConfigError, DataKind, EstimatorKind, Evaluation, LocalAlgorithm, MechanismKind,
+        ParticipationKind, ServerOptimizer, StandsFor,
     },
     optimizer::OptimizerKind,
     protocol::desk::Windows,
@@ -63,7 +63,7 @@ pub struct Setting {
 /// All that was decided before the first round.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// As it was written.
+    /// As it was written: to recognise it by, and for whoever asks about settings. The loop and the run read what follows from it.
     pub config: Config,
     /// The same as text, with everything resolved: what a run is bound to.
     pub settings: String,
@@ -71,6 +71,8 @@ pub struct Plan {
     pub rounds: u64,
     /// How the parameters of the model lie.
     pub parameters: Layout,
+    /// What the model is called.
+    pub model_name: String,
     /// What users do.
     pub local: LocalPlan,
     /// w_hat: a user with at least so many tokens has weight 1; none for weight 1 for all.
@@ -97,6 +99,9 @@ pub struct Plan {
     pub non_private: Option<String>,
     phases: Vec<Phase>,
     stages: Vec<Stage>,
+    clip_rule: ClipKind,
+    participation: ParticipationKind,
+    stands_for: Option<StandsFor>,
 }
 
 /// What the devices of a simulation do, beside training.
@@ -157,6 +162,7 @@ impl Plan {
         Ok(Self {
             rounds: config.rounds,
             parameters,
+            model_name: config.model.preset.clone().unwrap_or_else(|| "keyhush".into()),
             local,
             full_weight_tokens: config.estimator.full_weight_tokens,
             devices: Devices::new(&config),
@@ -171,6 +177,9 @@ impl Plan {
             non_private: setting.non_private.clone(),
             phases,
             stages,
+            clip_rule: config.clip.kind,
+            participation: config.participation.kind,
+            stands_for: config.stands_for.clone(),
             settings,
             config,
         })
@@ -207,12 +216,6 @@ impl Plan {
         &self.stages
     }
 
-    /// Whether noise is added.
-    #[must_use]
-    pub fn is_private(&self) -> bool {
-        self.config.privacy.mechanism != MechanismKind::None && self.non_private.is_none()
-    }
-
     /// Where the randomness comes from.
     #[must_use]
     pub const fn randomness(&self) -> Randomness {
@@ -231,7 +234,7 @@ impl Plan {
     /// # Errors
     /// When the model has no parameters.
     pub fn rule(&self, clip: ClipNorm) -> Result<ClipRule, ClipRuleError> {
-        rule(&self.config, &self.parameters, clip)
+        self.clip_rule.rule(clip, &self.parameters)
     }
 
     /// What all releases before a round amount to, what the run started from left out.
@@ -272,7 +275,7 @@ impl Plan {
     }
 
     fn projected_event(&self, rounds: u64) -> Result<Option<PrivacyEvent>, ConfigError> {
-        let Some(large) = &self.config.stands_for else { return Ok(None) };
+        let Some(large) = &self.stands_for else { return Ok(None) };
         let mut events = Vec::new();
         for phase in &self.phases {
             let done = rounds.saturating_sub(phase.first).min(phase.rounds);
@@ -281,8 +284,8 @@ impl Plan {
             }
             let z =
                 phase.projected_noise.ok_or_else(|| ConfigError::new("stands_for", "there is no noise to scale"))?;
-            let (kind, adjacency) = (self.config.participation.kind, self.adjacency());
-            let participation = sampled(kind, large.population, large.cohort, "stands_for")?;
+            let adjacency = self.adjacency();
+            let participation = sampled(self.participation, large.population, large.cohort, "stands_for")?;
             let one = PrivacyEvent::SampledGaussian { adjacency, participation, noise: z.into() };
             events.push(one.times(done));
         }
@@ -382,11 +385,6 @@ fn adaptive(config: &Config) -> Result<Option<AdaptiveClipPlan>, ConfigError> {
     let key = |field: &str| if field == "initial" { "clip.norm".to_owned() } else { format!("clip.{field}") };
     plan.check().map_err(|e| ConfigError::new(key(e.field), e))?;
     Ok(Some(plan))
-}
-
-/// How updates are bounded by a clip norm.
-fn rule(config: &Config, parameters: &Layout, clip: ClipNorm) -> Result<ClipRule, ClipRuleError> {
-    config.clip.kind.rule(clip, parameters)
 }
 
 /// The first entry of the run's ledger (rules P11, P14, P15 and P17).

@@ -105,7 +105,7 @@ impl Phase {
         let least_weight = clipped.then(|| least_weight(config, span.cohort));
         let distributed = is_distributed(config);
         let of_sum = noise_plan.as_ref().filter(|_| !clipped && !distributed);
-        let rule = super::rule(config, parameters, span.clip).map_err(|e| ConfigError::new("clip", e))?;
+        let rule = config.clip.kind.rule(span.clip, parameters).map_err(|e| ConfigError::new("clip", e))?;
         let bit = if config.clip.kind.is_adaptive() { ClipBit::NormAtMost(span.clip) } else { ClipBit::None };
         Clipping::new(rule.clone(), bit).map_err(|e| ConfigError::new("clip.kind", e))?;
         let encoding = Encoding::new(vector(config, parameters.len()), rule.bound(), of_sum, adjacency)

@@ -13,8 +13,8 @@
 //!   participation of everybody who was asked. So the limits that the guarantee is computed from hold for all inputs that ever
 //!   left, released or not.
 //!
-//! With `aggregation = "plain"` the program adds up by itself: no input leaves it, nothing is left of one after a crash, and the
-//! round is done again with the same users.
+//! Where a fleet says that no input leaves its users ([`Fleet::asks_devices`]), as a simulation that adds up by itself does, nothing
+//! is noted and nothing is left of an attempt after a crash: the round is done again with the same users.
 
 use std::{collections::BTreeMap, fmt};
 

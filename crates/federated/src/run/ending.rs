@@ -139,7 +139,7 @@ impl<H: Home + Records> Run<'_, H> {
             Guarantee::None { why: "users' data was released without noise".into() }
         };
         let model = Folder {
-            name: self.plan.config.model.preset.clone().unwrap_or_else(|| "keyhush".into()),
+            name: self.plan.model_name.clone(),
             rules: self.opened.rules(),
             vocabulary: self.opened.vocabulary().clone(),
             weights: self.weights(),
@@ -162,7 +162,8 @@ impl<H: Home + Records> Run<'_, H> {
             Some(Over::Accurate) => Some("the accuracy that was asked for is reached".into()),
             Some(Over::ByHand) => Some("it was ended by hand".into()),
         };
-        let (rounds, config) = (self.state().round, &self.plan.config);
+        let rounds = self.state().round;
+        let cohort = self.plan.stage(rounds).cohort;
         Ok(Ending {
             folder: self.home.name(),
             rounds,
@@ -171,7 +172,7 @@ impl<H: Home + Records> Run<'_, H> {
             simulated: self.is_simulation(),
             price: price(statement),
             delta: self.plan.ledger.delta.get(),
-            sentence: sentence(config, rounds, Some(&metrics), &self.failed(), statement) + alone(&self.home)?,
+            sentence: sentence(cohort, rounds, Some(&metrics), &self.failed(), statement) + alone(&self.home)?,
             ledger_head: statement.ledger.head.to_string(),
             metrics,
         })
@@ -193,7 +194,7 @@ fn price_of(epsilon: Epsilon, rho: Option<Rho>, epsilon_if_secret: Option<Epsilo
 
 /// What the statement of a run says; none where there is none yet, and for a run of a sweep that is not decided.
 #[must_use]
-pub fn stated(home: &dyn Home) -> Option<Price> {
+pub fn stated(home: &(impl Home + Records)) -> Option<Price> {
     if is_undecided(home).unwrap_or(true) {
         return None;
     }

@@ -71,7 +71,7 @@ pub enum RunError {
     },
     /// What came of releases is there, and their ledger is not (rule P17).
     #[error(
-        "the ledger of {run} is gone, and what it had released is there: put the whole ledger back, and do not begin anew"
+        "the ledger of {run} is gone, and what it had released is there (checkpoints, a statement, a model): put the whole ledger back, or begin in another folder"
     )]
     LedgerGone {
         /// Where.

@@ -66,6 +66,7 @@ impl Kept {
         let statement = Statement::of(&ledger)?;
         let metrics: Vec<Metrics> = read_log(home, Log::Metrics)?;
         let failed = failed_attempts(&ledger);
+        let rounds = settled_rounds(&ledger);
         let simulated = statement.accounting.randomness != Randomness::Secret;
         let name = home.name();
         Ok(Self {
@@ -73,7 +74,7 @@ impl Kept {
             started: started(&ledger)?,
             settings,
             timing: if simulated { read_log(home, Log::Timing)? } else { Vec::new() },
-            sentence: sentence(&config, settled_rounds(&ledger), metrics.last(), &failed, &statement) + alone(home)?,
+            sentence: sentence(config.cohort(rounds), rounds, metrics.last(), &failed, &statement) + alone(home)?,
             undecided: is_undecided(home)?,
             tokens: if simulated { Some(tokens(home)?) } else { None },
             config,
@@ -117,14 +118,14 @@ pub(super) fn started<S: LedgerStore>(ledger: &Ledger<S>) -> Result<u64, RunErro
 }
 
 /// What must be said behind the sentence of a run of a sweep that is not decided (rule P22).
-pub(super) fn alone(home: &dyn Home) -> Result<&'static str, RunError> {
+pub(super) fn alone(home: &(impl Home + Records)) -> Result<&'static str, RunError> {
     const ALONE: &str = " That is this run alone: it is one of a sweep that is not decided, and whichever of its runs is taken costs what all of them cost together.";
     Ok(if is_undecided(home)? { ALONE } else { "" })
 }
 
 /// What a person can quote: what the model does, for whom it was paid, and the price, if there is one (rule P23).
 pub(super) fn sentence(
-    config: &Config,
+    cohort: u64,
     rounds: u64,
     last: Option<&Metrics>,
     failed: &[Failed],
@@ -134,7 +135,7 @@ pub(super) fn sentence(
     let price = price(statement);
     let unit = statement.unit.name();
     let made_up = if statement.data.is_made_up() { "made-up " } else { "" };
-    let (cohort, population) = (grouped(config.cohort(rounds)), grouped(statement.population));
+    let (cohort, population) = (grouped(cohort), grouped(statement.population));
     let mood = if price.meaning == Meaning::IfSecret { "In simulation, the model" } else { "The model" };
     let does = (measured.measures().does)(measured.headline());
     let failed = match failed.iter().filter(|failed| failed.passed_over).count() {

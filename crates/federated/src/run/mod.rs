@@ -16,9 +16,9 @@
 //!
 //! Killed at any moment, a run goes on from its newest checkpoint: what the ledger has beyond it is applied again, never
 //! released again, and evaluated where that was due. So a simulation ends with the same model, metrics and events. With secret
-//! noise what was recorded stays, and a step that was not is drawn anew (rule P21). Where updates are added up securely, a round
-//! in whose midst it was killed has failed, as any other that comes to nothing: its users are not asked again (rule P24). A run that ends is closed: its noise
-//! cannot be drawn again by anyone (rule P20).
+//! noise what was recorded stays, and a step that was not is drawn anew (rule P21). Where inputs leave their users, a round in whose
+//! midst it was killed is taken up by its fleet or has failed, as any other that comes to nothing: its users are not asked again
+//! (rule P24). A run that ends is closed: its noise cannot be drawn again by anyone (rule P20).
 
 mod beginning;
 mod ending;
@@ -30,7 +30,7 @@ mod price;
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 
 use self::beginning::{Beginning, Changed};
 pub use self::{
@@ -134,12 +134,16 @@ pub struct Run<'a, H: Home + Records = RunFolder> {
     tokens: u64,
 }
 
-/// Whether a run is one of a sweep that is not decided.
+/// Whether a run is one of a sweep that is not decided. One that is closed is decided, also where a crash left the note.
 ///
 /// # Errors
 /// When that cannot be told.
-pub fn is_undecided(home: &dyn Home) -> Result<bool, RunError> {
-    Ok(home.paper(Paper::PartOfASweep)?.is_some())
+pub fn is_undecided(home: &(impl Home + Records)) -> Result<bool, RunError> {
+    Ok(home.paper(Paper::PartOfASweep)?.is_some() && !is_closed(home)?)
+}
+
+fn is_closed(home: &impl Records) -> Result<bool, RunError> {
+    Ok(home.is_begun()? && Ledger::open(home.read_store()?, None, &[])?.is_closed())
 }
 
 /// Notes that a run, which may not be begun yet, is one of a sweep: its ledger stays open until the choice among them is counted in
@@ -148,8 +152,8 @@ pub fn is_undecided(home: &dyn Home) -> Result<bool, RunError> {
 /// # Errors
 /// When it cannot be noted, or the ledger is damaged.
 pub fn belongs_to_a_sweep(home: &(impl Home + Records)) -> Result<(), RunError> {
-    if home.is_begun()? && Ledger::open(home.read_store()?, None, &[])?.is_closed() {
-        return Ok(());
+    if is_closed(home)? {
+        return Ok(home.remove_paper(Paper::PartOfASweep)?);
     }
     let words = "This run is one of a sweep. Its ledger is closed, and its price known, when the sweep is decided: run the same\nkeyhush sweep again.\n";
     Ok(home.write_paper(Paper::PartOfASweep, words)?)
@@ -161,9 +165,11 @@ pub fn belongs_to_a_sweep(home: &(impl Home + Records)) -> Result<(), RunError> 
 /// # Errors
 /// When the ledger cannot be opened, or something cannot be destroyed or kept.
 pub fn end_without_model(home: &(impl Home + Records)) -> Result<Statement, RunError> {
+    // Before anything is mended: what shows that entries are missing must not be cleared away.
+    let heads = known_heads(home)?;
     let secrets = home.secrets();
-    let (mut ledger, _) = secrets.open_ledger(home.open_store()?, &[])?;
-    if is_undecided(home)? && !ledger.is_closed() {
+    let (mut ledger, _) = secrets.open_ledger(home.open_store()?, &heads)?;
+    if is_undecided(home)? {
         return Err(RunError::Undecided { run: home.name() });
     }
     if !ledger.is_closed() {
@@ -176,6 +182,7 @@ pub fn end_without_model(home: &(impl Home + Records)) -> Result<Statement, RunE
         }
         secrets.close_ledger(&mut ledger, because, time)?;
     }
+    home.remove_paper(Paper::PartOfASweep)?;
     ending::write_statement(home, &ledger)
 }
 
@@ -205,8 +212,13 @@ impl<'a, H: Home + Records> Run<'a, H> {
         if home.paper(Paper::Settings)?.is_some() || home.is_begun()? {
             return Err(RunError::Taken { run: home.name() });
         }
-        // Whoever has the store is the only one who begins; settings and keys that are there were left by one who did not get to it.
+        refuse_left_over(&home)?;
         let store = home.create_store()?;
+        Self::begin_in(store, home, plan, opened, means)
+    }
+
+    /// Whoever has the store is the only one who begins; settings and keys that are there were left by one who did not get to it.
+    fn begin_in(store: H::Store, home: H, plan: &'a Plan, opened: &'a Opened, means: Means) -> Result<Self, RunError> {
         let secrets = home.secrets();
         home.write_paper(Paper::Settings, &plan.settings)?;
         if plan.randomness() == Randomness::Secret {
@@ -253,10 +265,11 @@ impl<'a, H: Home + Records> Run<'a, H> {
         data_changed: Option<&str>,
     ) -> Result<Self, RunError> {
         if !home.is_begun()? {
-            refuse_without_ledger(&home)?;
-            // Nothing was recorded: it was killed while it was begun.
-            home.remove_paper(Paper::Settings)?;
-            return Self::begin(home, plan, opened, means);
+            // Nothing was recorded: it was killed while it was begun, or there is none.
+            written_settings(&home)?;
+            refuse_left_over(&home)?;
+            let store = home.create_store()?;
+            return Self::begin_in(store, home, plan, opened, means);
         }
         // Before anything is mended: what shows that entries are missing must not be cleared away.
         let heads = known_heads(&home)?;
@@ -267,6 +280,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
         }
         if ledger.is_closed() {
             secrets.end_closing()?;
+            home.remove_paper(Paper::PartOfASweep)?;
         } else {
             let key = key.ok_or(RunError::RecognitionKeyMissing)?;
             recognise(&secrets, &mut ledger, &key, plan, opened, data_changed)?;
@@ -305,16 +319,18 @@ impl<'a, H: Home + Records> Run<'a, H> {
     ) -> Result<Self, RunError> {
         let simulated = plan.randomness() != Randomness::Secret;
         let started = kept::started(&ledger)?;
-        let of_round = |line: &str| serde_json::from_str::<Metrics>(line).ok().map(|m| m.round);
+        // What is measured again goes; what cannot be understood is not left out in silence.
+        let lines = read_log::<Metrics>(&home, Log::Metrics)?;
+        let history: Vec<Metrics> = lines.into_iter().filter(|line| kept.is_some_and(|k| line.round <= k)).collect();
+        let of_round = |line: &str| serde_json::from_str::<OfRound>(line).ok().map(|line| line.round);
         let measured = |line: &str| of_round(line).is_some_and(|r| kept.is_some_and(|k| r <= k));
         let metrics = home.open_log(Log::Metrics, &measured)?;
-        let history = read_log(&home, Log::Metrics)?;
         // Rounds that the ledger has are not run again, and keep their lines.
         let recorded = settled_rounds(&ledger);
-        let of_round = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok()?.get("round")?.as_u64();
         let keep = |line: &str| of_round(line).is_some_and(|round| round < recorded);
+        read_log::<OfRound>(&home, Log::Timing)?;
         let timing = if simulated { Some(home.open_log(Log::Timing, &keep)?) } else { None };
-        let diagnostics = if simulated { Some(diagnostics(&home, &keep)?) } else { None };
+        let diagnostics = if simulated { Some(diagnostics(&home, recorded)?) } else { None };
         let tokens = if simulated { tokens(&home)? } else { 0 };
         Ok(Self {
             checkpoints: Checkpoints::new(ledger.opening().id, means.kernels.name()),
@@ -433,9 +449,9 @@ impl<'a, H: Home + Records> Run<'a, H> {
 
     fn measure(&self) -> Result<Metrics, RunError> {
         let (plan, state) = (self.plan, self.rounds.state());
-        let Means { kernels, threads } = self.means;
+        let Means { kernels, threads, .. } = self.means;
         let learner = self.opened.learner();
-        let measures = Measures::named(learner.metrics()).ok_or(RunError::NotMeasured { learner: learner.name() })?;
+        let measures = Measures::named(learner.measures()).ok_or(RunError::NotMeasured { learner: learner.name() })?;
         let counts = self.held_out.evaluate(learner, &state.model, kernels, threads)?;
         Ok(Metrics {
             round: state.round,
@@ -563,12 +579,10 @@ fn known_heads(home: &(impl Home + Records)) -> Result<Vec<Head>, RunError> {
     Ok(heads)
 }
 
-/// A run without a ledger was killed while it was begun, or there is none; what came of releases cannot be there (rule P17).
-fn refuse_without_ledger(home: &dyn Home) -> Result<(), RunError> {
-    if home.paper(Paper::Settings)?.is_none() {
-        return Err(RunError::NoRun { run: home.name() });
-    }
-    let left = !home.states()?.is_empty() || home.paper(Paper::StatementJson)?.is_some();
+/// Where there is no ledger, nothing was released, and what comes of releases cannot be there (rule P17). Vectors the store refuses.
+fn refuse_left_over(home: &dyn Home) -> Result<(), RunError> {
+    let stated = home.paper(Paper::Statement)?.is_some() || home.paper(Paper::StatementJson)?.is_some();
+    let left = stated || !home.states()?.is_empty() || home.has_model()?;
     if left { Err(RunError::LedgerGone { run: home.name() }) } else { Ok(()) }
 }
 
@@ -666,14 +680,36 @@ fn finish_beginning<S: LedgerStore>(ledger: &mut Ledger<S>, plan: &Plan, opened:
     Ok(())
 }
 
-/// The log of exact numbers, with its warning first.
-fn diagnostics(home: &dyn Home, keep: &dyn Fn(&str) -> bool) -> Result<Box<dyn LogWriter>, RunError> {
-    let is_head = |line: &str| serde_json::from_str::<DiagnosticsHead>(line).is_ok();
-    let mut log = home.open_log(Log::Diagnostics, &|line| is_head(line) || keep(line))?;
+/// The log of exact numbers, with its warning first, and with the rounds that the ledger has.
+fn diagnostics(home: &dyn Home, recorded: u64) -> Result<Box<dyn LogWriter>, RunError> {
+    read_log::<DiagnosticsLine>(home, Log::Diagnostics)?;
+    let keep = |line: &str| match serde_json::from_str(line) {
+        Ok(DiagnosticsLine::Round(OfRound { round })) => round < recorded,
+        Ok(DiagnosticsLine::Head { private }) => !private,
+        Err(_) => false,
+    };
+    let mut log = home.open_log(Log::Diagnostics, &keep)?;
     if home.lines(Log::Diagnostics)?.is_empty() {
         log.append(&json(&DiagnosticsHead::default())?)?;
     }
     Ok(log)
+}
+
+/// A line of a log that has one for each round, of which no more is asked.
+#[derive(Deserialize)]
+struct OfRound {
+    round: u64,
+}
+
+/// A line of the exact numbers.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum DiagnosticsLine {
+    Round(OfRound),
+    /// [`DiagnosticsHead`].
+    Head {
+        private: bool,
+    },
 }
 
 /// Tokens that users have read so far, exactly.

@@ -75,8 +75,7 @@ impl Opened {
         // A vocabulary that was counted from the users' own text is not public: the plan has an event for it.
         let public_words = store.iter().map(|s| &s.meta().vocabulary).filter(|o| o.non_private_event().is_none());
         // So are the names of labels, where they become a part of the model.
-        let learns_labels = learner.recurrent().is_none();
-        let public_names = store.iter().filter_map(|s| s.meta().labels.as_ref()).filter(|_| learns_labels);
+        let public_names = store.iter().filter_map(|s| s.meta().labels.as_ref()).filter(|_| learner.learns_labels());
         let public_names = public_names.filter(|o| o.non_private_event().is_none());
         let public =
             |what: &str, origin: &corpus::origin::Origin| PublicData { what: what.into(), why: origin.to_string() };

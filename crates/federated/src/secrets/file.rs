@@ -48,11 +48,6 @@ impl FileVault {
         file.push(name.word());
         PrivateFile::new(Arc::clone(&self.disk), self.folder.join(file))
     }
-
-    /// What a crash may have left of a replacement: as secret as what it was to replace.
-    fn unfinished(&self, name: SecretName) -> PrivateFile {
-        PrivateFile::new(Arc::clone(&self.disk), replacement(self.file(name).path()))
-    }
 }
 
 impl Vault for FileVault {
@@ -77,12 +72,12 @@ impl Vault for FileVault {
     }
 
     fn destroy(&self, name: SecretName) -> Result<(), LedgerError> {
-        self.unfinished(name).destroy()?;
         self.file(name).destroy()
     }
 
     fn exists(&self, name: SecretName) -> Result<bool, LedgerError> {
-        Ok(self.file(name).exists()? || self.unfinished(name).exists()?)
+        let file = self.file(name);
+        Ok(file.exists()? || file.unfinished().exists()?)
     }
 
     fn place(&self, name: SecretName) -> String {
@@ -150,13 +145,24 @@ impl PrivateFile {
         file.set_length(offset as u64).and_then(|()| file.sync()).map_err(failed("wipe", &self.path))
     }
 
-    /// Overwrites it, synced, and removes it. Nothing happens if it is gone already; the folder is synced in any case.
+    /// Overwrites it, synced, and removes it, and what a crash may have left of a replacement, which is as secret. Nothing happens
+    /// if it is gone already; the folder is synced in any case.
     pub(crate) fn destroy(&self) -> Result<(), LedgerError> {
+        self.unfinished().wipe_out()?;
+        self.wipe_out()?;
+        self.sync_folder()
+    }
+
+    fn unfinished(&self) -> Self {
+        Self::new(Arc::clone(&self.disk), replacement(&self.path))
+    }
+
+    fn wipe_out(&self) -> Result<(), LedgerError> {
         if self.exists()? {
             self.wipe_from(0)?;
             self.disk.remove(&self.path).map_err(failed("remove", &self.path))?;
         }
-        self.sync_folder()
+        Ok(())
     }
 
     pub(crate) fn exists(&self) -> Result<bool, LedgerError> {

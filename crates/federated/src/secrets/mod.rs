@@ -170,8 +170,11 @@ impl Secrets {
         }
     }
 
-    /// None if it was destroyed.
-    fn pseudonym_key(&self) -> Result<Option<PseudonymKey>, LedgerError> {
+    /// The key of the pseudonyms, by which a fleet says who took part; none if it was destroyed.
+    ///
+    /// # Errors
+    /// When it cannot be read, or others can read it.
+    pub fn pseudonym_key(&self) -> Result<Option<PseudonymKey>, LedgerError> {
         // A crash in the middle of its destruction leaves what is not a key.
         Ok(self
             .secret(SecretName::PseudonymKey)
@@ -318,19 +321,6 @@ impl Secrets {
         DRAWN_FROM.into_iter().try_for_each(|name| self.secret(name).destroy())?;
         self.secret(SecretName::Beginning).destroy()?;
         Ok(NoiseDestroyed::assertion())
-    }
-
-    /// Whether anything is left that noise or a cohort could be drawn again from.
-    ///
-    /// # Errors
-    /// When the vault fails.
-    pub fn has_noise(&self) -> Result<bool, LedgerError> {
-        for name in DRAWN_FROM {
-            if self.secret(name).exists()? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
     }
 }
 

@@ -160,8 +160,4 @@ impl Secret {
     pub(super) fn destroy(&self) -> Result<(), LedgerError> {
         self.vault.destroy(self.name)
     }
-
-    pub(super) fn exists(&self) -> Result<bool, LedgerError> {
-        self.vault.exists(self.name)
-    }
 }

@@ -1,4 +1,5 @@
 //! A home that is no folder: everything of a run in memory, which outlives the run as a server's database does.
+#![allow(dead_code, reason = "not every test uses all of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
 use std::{
@@ -149,6 +150,10 @@ impl Home for MemoryHome {
     fn write_model(&self, model: &Folder) -> Result<(), HomeError> {
         self.kept().model = Some(model.write().unwrap().weights);
         Ok(())
+    }
+
+    fn has_model(&self) -> Result<bool, HomeError> {
+        Ok(self.kept().model.is_some())
     }
 }
 

@@ -16,20 +16,18 @@ use keyhush_federated::{
         self, Engine, EngineError, Means, Summed, Users,
         secure::{SecureTask, Secured},
     },
-    fleet::{
-        Stop,
-        simulated::{self, Simulated},
-    },
+    fleet::{self, Fleet, Stop},
     home::{LEDGER_FILE, Records, RunFolder},
     ledger_file::{FileStore, Place},
     plan::Plan,
     population::Population,
     run::{self, Ending, Opened, Run, RunError, Step},
+    secrets::Secrets,
 };
-use ledger::Ledger;
+use ledger::{Body, Entry, Ledger};
 use lm::{kernels::KernelPath, tokenizer::Rules, vocabulary::Vocabulary};
 use privacy::{
-    ClipNorm,
+    ClipNorm, PrivacyEvent,
     encoding::Encoding,
     stages::{ClipRule, Clipping, Sum},
 };
@@ -109,7 +107,7 @@ pub(crate) fn with<'a>(parts: &[&[&'a str]]) -> Vec<&'a str> {
 }
 
 pub(crate) fn means() -> Means {
-    Means { kernels: KernelPath::best(), threads: 1 }
+    Means::threads(KernelPath::best(), 1)
 }
 
 /// The engine that users have.
@@ -123,8 +121,18 @@ pub(crate) fn fleet<'a>(
     population: &'a dyn Population,
     engine: &'a mut dyn Engine,
     folder: &Path,
-) -> Simulated<'a> {
-    simulated::of(plan, population, Box::new(engine), RunFolder::at(folder).secrets())
+) -> Box<dyn Fleet + 'a> {
+    fleet_of(plan, population, engine, RunFolder::at(folder).secrets())
+}
+
+/// The same of a run in any home.
+pub(crate) fn fleet_of<'a>(
+    plan: &'a Plan,
+    population: &'a dyn Population,
+    engine: &'a mut dyn Engine,
+    secrets: Secrets,
+) -> Box<dyn Fleet + 'a> {
+    fleet::of(plan, population, Box::new(engine), secrets)
 }
 
 /// One step of a run, by a fleet that remembers nothing of the steps before.
@@ -188,6 +196,17 @@ pub(crate) fn rest(folder: &Path, set: &[&str], engine: &mut dyn Engine) -> Endi
 pub(crate) fn started_from(folder: &Path) -> Vec<String> {
     let from = format!("model.from={}", folder.display());
     [from.as_str(), "model.preset=", "model.vocabulary=", "model.hidden=", "model.embedding="].map(str::to_owned).into()
+}
+
+/// What a run released itself, by independent noise, without what it started from.
+pub(crate) fn own_event(folder: &Path) -> PrivacyEvent {
+    let event = |entry: Entry| match entry.body() {
+        Body::Release(release) => Some(release.event.clone()),
+        _ => None,
+    };
+    PrivacyEvent::Compose {
+        events: ledger(folder).entries().unwrap().filter_map(|entry| event(entry.unwrap())).collect(),
+    }
 }
 
 pub(crate) fn ledger(folder: &Path) -> Ledger<FileStore> {

@@ -14,7 +14,7 @@ use crate::{randomness::RandomnessError, secrets::Secrets};
 
 /// What a simulated fleet draws from.
 #[derive(Debug)]
-pub enum Chance {
+pub(super) enum Chance {
     /// Everything from a seed.
     Simulated(SimulationKey),
     /// From the secrets of a run.

@@ -14,8 +14,7 @@ use super::{Attempted, Exact, Observed, Outcome};
 use crate::cohort::below;
 
 /// Cuts a cohort into so many groups of nearly the same size, each in ascending order.
-#[must_use]
-pub fn split(source: &NoiseSource, position: &[u64], cohort: &[u64], groups: u32) -> Vec<Vec<u64>> {
+pub(super) fn split(source: &NoiseSource, position: &[u64], cohort: &[u64], groups: u32) -> Vec<Vec<u64>> {
     if groups == 1 {
         return vec![cohort.to_vec()];
     }
@@ -69,7 +68,8 @@ impl Groups {
         let most = self.failed.iter().copied().max_by_key(|reason| self.failed.iter().filter(|r| *r == reason).count());
         match (self.whole, most) {
             (Some(outcome), _) if self.gave >= self.failed.len() => {
-                let observed = Observed { failed_groups: self.failed, exact: Some(self.exact), ..Observed::default() };
+                let failed_groups = self.failed.into_iter().collect();
+                let observed = Observed { failed_groups, exact: Some(self.exact), ..Observed::default() };
                 Attempted { outcome, observed }
             }
             (_, reason) => {

@@ -4,10 +4,10 @@
 //! |---------------|-----------------------------------------------------------------------------------|
 //! | `roster`      | who is asked                                                                      |
 //! | `chance`      | what that and everything else is drawn from                                       |
-//! | [`groups`]    | a cohort in groups, each with a secure sum of its own                             |
+//! | `groups`      | a cohort in groups, each with a secure sum of its own                             |
 
 mod chance;
-pub mod groups;
+mod groups;
 mod roster;
 
 use std::time::Instant;
@@ -16,18 +16,22 @@ use device::guard::ModelDigest;
 use ledger::FailureReason;
 use privacy::{
     encoding::EncodingError,
-    rng::{NoiseSource, Purpose, Randomness, SimulationKey, StreamKey},
+    rng::{Purpose, Randomness, SimulationKey},
     stages::Residues,
 };
 use sha2::{Digest, Sha256};
 
-pub use self::chance::Chance;
-use self::{chance::OfAttempt, groups::Groups, roster::Roster};
+use self::{
+    chance::{Chance, OfAttempt},
+    groups::Groups,
+    roster::Roster,
+};
 use super::{At, Attempted, Exact, Fleet, FleetError, Observed, Outcome, RoundTask};
 use crate::{
     engine::{
         Engine, EngineError, Users,
         secure::{SecureTask, Secured},
+        users_key,
         vanishing::Vanishing,
     },
     plan::{Plan, Secure},
@@ -36,14 +40,8 @@ use crate::{
     secrets::Secrets,
 };
 
-/// The key of what is random in users' parts of an attempt, by its position ([`crate::randomness::position`]).
-#[must_use]
-pub fn users_key(source: &NoiseSource, position: &[u64]) -> StreamKey {
-    source.stream(Purpose::Rounding, position)
-}
-
 /// A simulated fleet.
-pub struct Simulated<'a> {
+pub(super) struct Simulated<'a> {
     plan: &'a Plan,
     population: &'a dyn Population,
     engine: Box<dyn Engine + 'a>,
@@ -56,18 +54,14 @@ pub struct Simulated<'a> {
 }
 
 impl<'a> Simulated<'a> {
-    /// The fleet of a plan, over a population, with an engine.
-    #[must_use]
-    pub fn new(plan: &'a Plan, population: &'a dyn Population, engine: Box<dyn Engine + 'a>, chance: Chance) -> Self {
+    fn new(plan: &'a Plan, population: &'a dyn Population, engine: Box<dyn Engine + 'a>, chance: Chance) -> Self {
         let digest = Sha256::digest(&plan.settings).into();
         Self { plan, population, engine, chance, roster: Roster::new(plan), prepared: None, digest }
     }
 }
 
-/// The simulated fleet of a run: the one place where its parts come together. `secrets` are those of the
-/// run; they are asked where its noise is secret.
-#[must_use]
-pub fn of<'a>(
+/// The simulated fleet of a run.
+pub(super) fn of<'a>(
     plan: &'a Plan,
     population: &'a dyn Population,
     engine: Box<dyn Engine + 'a>,

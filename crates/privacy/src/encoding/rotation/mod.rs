@@ -156,12 +156,6 @@ impl Rotation {
         Arch::new().dispatch(Forward { rotation: self, values });
     }
 
-    /// [`Rotation::forward`] in `f64`; for tests, which look closer than `f32` can.
-    #[doc(hidden)]
-    pub fn forward_f64(&self, values: &mut [f64]) {
-        Arch::new().dispatch(Forward { rotation: self, values });
-    }
-
     /// Undoes [`Rotation::forward`], its steps in the opposite order, up to rounding. The padding stays.
     pub fn inverse(&self, values: &mut [f32]) {
         Arch::new().dispatch(Inverse { rotation: self, values });
@@ -182,12 +176,6 @@ impl Rotation {
             0..3 => scaled_clip.ceil() as u64,
             padded => (paper_bound(scaled_clip, padded) * self.peak()).ceil() as u64,
         }
-    }
-
-    /// [`Rotation::forward`] on an instruction set that the caller chose; for tests and measurements.
-    #[doc(hidden)]
-    pub fn forward_on(&self, simd: impl Simd, values: &mut [f32]) {
-        Simd::vectorize(simd, Forward { rotation: self, values });
     }
 
     /// 2^(-a/2).

@@ -1,0 +1,17 @@
+//! Which engines this program has: who computes what users learn. A crate that brings one has a line here.
+
+use federated::engine::{EngineKind, THREADS};
+
+use crate::failure::BadInput;
+
+/// All of them; the first is taken where nothing is said.
+static ENGINES: [EngineKind; 1] = [THREADS];
+
+/// The one that people ask for by this name.
+pub(crate) fn named(name: Option<&str>) -> Result<EngineKind, BadInput> {
+    let Some(name) = name else { return Ok(ENGINES[0]) };
+    ENGINES.into_iter().find(|kind| kind.name == name).ok_or_else(|| {
+        let there: Vec<String> = ENGINES.iter().map(|kind| format!("{} ({})", kind.name, kind.about)).collect();
+        BadInput::wrong("engine", format!("there is none called {name:?}; there are {}", there.join(", ")))
+    })
+}

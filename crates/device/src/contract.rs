@@ -1,0 +1,54 @@
+//! What every store of a guard must do, as a suite for its tests: it takes the store and panics where a promise is not kept. The
+//! feature `contract`, which no program turns on.
+#![allow(clippy::missing_panics_doc, reason = "all of it is there to panic")]
+#![allow(clippy::expect_used, reason = "a test that cannot be set up must stop")]
+
+use crate::guard::{Asked, Day, Guard, GuardError, Limits, ModelDigest, Store, TaskDigest, Window};
+
+/// The suite, for a store in which there is nothing. `make` opens the same one anew, as a restart does; there is one at a time.
+pub fn store<S: Store>(make: &dyn Fn() -> S) {
+    assert_eq!(load(&mut make()), None, "it is not empty");
+    a_guard_lives_in_it(make);
+    for bytes in [&b"short"[..], &[7; 100_000], b"short again", &[0, 255, 10, 13], b""] {
+        let mut store = make();
+        load(&mut store);
+        store.save(bytes).expect("it can be written");
+        assert!(load(&mut store).as_deref() == Some(bytes), "another content than was saved");
+        drop(store);
+        assert!(load(&mut make()).as_deref() == Some(bytes), "a restart loses what was saved");
+    }
+    let mut store = make();
+    load(&mut store);
+    for bytes in [&b"one"[..], b"two", b"three and more", b"four"] {
+        store.save(bytes).expect("it can be written again and again");
+    }
+    drop(store);
+    assert!(load(&mut make()).as_deref() == Some(b"four"), "the last that was saved is kept");
+}
+
+fn load(store: &mut impl Store) -> Option<Vec<u8>> {
+    store.load().expect("it can be read")
+}
+
+/// Rule P24, over restarts.
+fn a_guard_lives_in_it<S: Store>(make: &dyn Fn() -> S) {
+    let limits = Limits { most_inputs: u32::MAX, window: Window::Ever, separation: None };
+    let asked = |step: u8| Asked {
+        task: TaskDigest([1; 32]),
+        step: u64::from(step),
+        model: ModelDigest::of(&[f32::from(step)]),
+    };
+    assert!(matches!(Guard::open(make()), Err(GuardError::Missing)), "there is no guard yet");
+    drop(Guard::begin(make()).expect("a guard can be begun"));
+    for step in 0..3 {
+        let mut guard = Guard::open(make()).expect("a guard can be opened again");
+        assert_eq!(guard.inputs(), usize::from(step));
+        drop(guard.allow(asked(step), &limits, Day::at(0)).expect("an input for a new step"));
+    }
+    let mut guard = Guard::open(make()).expect("a guard can be opened again");
+    for step in 0..3 {
+        assert!(guard.allow(asked(step), &limits, Day::at(0)).is_err(), "a second input for a step");
+    }
+    drop(guard);
+    assert!(Guard::begin(make()).is_err(), "a second guard in the same store");
+}
