@@ -22,6 +22,7 @@ use tokio::{
     net::{TcpSocket, TcpStream},
     sync::{Mutex, oneshot},
     task::JoinHandle,
+    time::sleep,
 };
 
 pub(crate) const REALM: Realm = Realm([7; 32]);
@@ -49,7 +50,10 @@ impl Service for Alone {
     async fn say(&self, bytes: Bytes) -> Answer {
         match Signed::open(&bytes, &REALM) {
             Ok((_, Request { wants: Some(Wants::CheckIn(wants)), .. })) => {
-                tokio::time::sleep(Duration::from_millis(wants.patience_ms.into())).await;
+                // Even no time at all takes a clock a millisecond.
+                if wants.patience_ms > 0 {
+                    sleep(Duration::from_millis(wants.patience_ms.into())).await;
+                }
                 Answer::new(Says::Later(Later { after_s: 60 }))
             }
             Ok(_) => Answer::refused(Reason::Unexpected, "this service only knows check-ins", 0, 0),
@@ -211,9 +215,11 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Client<I> {
         loop {
             tokio::select! {
                 read = self.stream.read(&mut rest) => if matches!(read, Ok(0) | Err(_)) { return },
-                () = tokio::time::sleep(Duration::from_millis(700)) => if let Some(byte) = trickle {
-                    if self.stream.write_all(&[byte]).await.is_err() { return }
-                },
+                () = sleep(Duration::from_millis(700)) => {
+                    if let Some(byte) = trickle && self.stream.write_all(&[byte]).await.is_err() {
+                        return;
+                    }
+                }
             }
         }
     }
