@@ -289,6 +289,10 @@ impl<D: Driver> Network<D> {
 }
 
 impl<D: Driver> Fleet for Network<D> {
+    fn asks_devices(&self, _task: &RoundTask<'_>) -> bool {
+        true
+    }
+
     fn attempt(&mut self, task: &RoundTask<'_>) -> Result<Attempted, FleetError> {
         if task.at.again && task.phase.secure.is_some() {
             return self.interrupted(task.at);

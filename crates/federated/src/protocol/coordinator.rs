@@ -67,6 +67,16 @@ pub enum Report {
     Masked(Vec<u8>),
 }
 
+impl Report {
+    /// Its bytes, as they were sent.
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Plain(encoded) => encoded.values().len() as u64 * 4,
+            Self::Masked(bytes) => bytes.len() as u64,
+        }
+    }
+}
+
 /// What is expected of a report that is about to arrive.
 #[derive(Debug, Clone)]
 pub struct Expected {
@@ -481,7 +491,7 @@ impl Coordinator {
         };
         match refused {
             Some((reason, words)) => self.refuse(request, reason, words, now),
-            None => self.answer(request, Says::Received(Received { offset: u64::MAX })),
+            None => self.answer(request, Says::Received(Received { offset: report.bytes() })),
         }
         self.advance(now)
     }

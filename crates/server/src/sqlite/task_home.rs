@@ -332,6 +332,12 @@ impl Home for TaskHome {
         Ok(Box::new(TaskLog { home: self.clone(), log }))
     }
 
+    fn has_model(&self) -> Result<bool, HomeError> {
+        self.get("the model", |t| {
+            Ok(t.query_row("SELECT EXISTS (SELECT 1 FROM models WHERE run = ?1)", [self.run], |row| row.get(0))?)
+        })
+    }
+
     fn write_model(&self, model: &Folder) -> Result<(), HomeError> {
         let unwritable = |e| HomeError::Other { what: format!("cannot make the model of {}", self.name()), source: e };
         let Files { weights, config, vocabulary, card } = model.write().map_err(|e| unwritable(e.into()))?;

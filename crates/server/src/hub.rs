@@ -1,0 +1,343 @@
+//! The coordinator's thread, and what the routes ask of it.
+//!
+//! Requests of thousands of devices come by many threads of the runtime; a coordinator is one thing that nobody else may touch. So
+//! requests wait in an inbox, and one thread takes all that have come, lets the coordinator decide, makes what was decided
+//! durable in one transaction, and only then answers. Signatures are checked and reports decoded before they get there.
+//!
+//! When the store fails, it is not known what is durable: the hub says no more, and the server ends. Another one begins from what is
+//! there.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use bytes::Bytes;
+use device::{
+    guard::TaskDigest,
+    protocol::message::{
+        Answer, CHUNK, CLOCKS_APART_S, DeviceKey, Hello, MessageError, Realm, Reason, Says, Signed, Ticket, Unsupported,
+        VERSION, Wants,
+    },
+};
+use federated::{
+    fleet::{FleetError, Stop, network::Driver},
+    protocol::{
+        coordinator::{Coordinator, CoordinatorError, Expected, Report, RequestId},
+        store::Store,
+    },
+};
+use privacy::stages::Encoded;
+use secagg::entropy::{Entropy, OsEntropy};
+use tokio::sync::oneshot;
+
+use crate::{
+    http::{Packed, Service},
+    uploads::{Taken, Uploads},
+};
+
+/// Requests that are decided together at most.
+const BATCH: usize = 4096;
+/// How often the coordinator looks whether somebody has hung up.
+const LOOK_AFTER: u64 = 16;
+
+/// Milliseconds since 1970.
+#[must_use]
+pub fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+/// What the coordinator is asked.
+enum Job {
+    Say { device: DeviceKey, wants: Box<Wants>, reply: oneshot::Sender<Answer> },
+    Begins { ticket: Ticket, reply: oneshot::Sender<Result<Expected, Answer>> },
+    Report { ticket: Ticket, report: Report, reply: oneshot::Sender<Answer> },
+    Wake,
+}
+
+/// The coordinator, and who waits for it.
+struct Core {
+    coordinator: Coordinator,
+    waiting: HashMap<RequestId, oneshot::Sender<Answer>>,
+    next: RequestId,
+    failed: Option<CoordinatorError>,
+}
+
+/// What all parts of a server share.
+struct Shared {
+    core: Mutex<Core>,
+    changed: Condvar,
+    down: AtomicBool,
+    store: Arc<dyn Store>,
+    realm: Realm,
+}
+
+impl Shared {
+    fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_down(&self) -> bool {
+        self.down.load(Ordering::Acquire)
+    }
+}
+
+/// The coordinator of a server. Clones are the same one.
+#[derive(Clone)]
+pub struct Hub {
+    shared: Arc<Shared>,
+    inbox: Sender<Job>,
+    uploads: Arc<Mutex<Uploads>>,
+}
+
+impl Hub {
+    /// Starts the thread of a coordinator; reports take so many bytes of memory at most while they arrive.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn start(
+        coordinator: Coordinator,
+        store: Arc<dyn Store>,
+        room: usize,
+    ) -> Result<(Self, std::thread::JoinHandle<()>), CoordinatorError> {
+        let realm = Realm(store.realm()?);
+        let core = Core { coordinator, waiting: HashMap::new(), next: 0, failed: None };
+        let (core, changed, down) = (Mutex::new(core), Condvar::new(), AtomicBool::new(false));
+        let shared = Arc::new(Shared { core, changed, down, store, realm });
+        let (inbox, jobs) = channel();
+        let uploads = Arc::new(Mutex::new(Uploads::new(room)));
+        let thread = {
+            let shared = Arc::clone(&shared);
+            std::thread::spawn(move || conduct(&shared, &jobs))
+        };
+        Ok((Self { shared, inbox, uploads }, thread))
+    }
+
+    /// Which server this is.
+    #[must_use]
+    pub fn realm(&self) -> [u8; 32] {
+        self.shared.realm.0
+    }
+
+    /// Whether the store has failed.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.shared.core().failed.as_ref().map(ToString::to_string)
+    }
+
+    /// Nothing more is decided.
+    pub fn stop(&self) {
+        self.shared.down.store(true, Ordering::Release);
+        let _ = self.inbox.send(Job::Wake);
+        self.shared.changed.notify_all();
+    }
+
+    /// A driver for the fleet of a task.
+    #[must_use]
+    pub fn driver(&self) -> HubDriver {
+        HubDriver { hub: self.clone() }
+    }
+
+    fn refused(&self, reason: Reason, words: &str) -> Answer {
+        Answer::refused(reason, words, now_ms() / 1000, 0)
+    }
+
+    /// Puts a question and waits for the answer.
+    async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> Result<T, Answer> {
+        let (reply, answer) = oneshot::channel();
+        let gone = || self.refused(Reason::Internal, "the server is stopping: come back in a while");
+        self.inbox.send(job(reply)).map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())
+    }
+
+    /// Who says what, if it may be said.
+    fn open(&self, bytes: &[u8]) -> Result<(DeviceKey, Wants), Answer> {
+        let (device, request) = Signed::open(bytes, &self.shared.realm).map_err(|error| match error {
+            MessageError::Version { .. } => Answer::new(Says::Unsupported(Unsupported { oldest: VERSION, newest: VERSION })),
+            MessageError::Signature => self.refused(Reason::Signature, "the signature is not the device's, or for another server"),
+            MessageError::Malformed(_) => self.refused(Reason::Malformed, "that is no request"),
+        })?;
+        if (now_ms() / 1000).abs_diff(request.time_s) > CLOCKS_APART_S {
+            return Err(self.refused(Reason::Clock, "the clocks are too far apart"));
+        }
+        let wants = request.wants.ok_or_else(|| self.refused(Reason::Malformed, "the request asks for nothing"))?;
+        Ok((device, wants))
+    }
+
+    async fn take_chunk(&self, ticket: Ticket, offset: u64, bytes: Bytes) -> Result<Answer, Answer> {
+        if bytes.len() > CHUNK {
+            return Err(self.refused(Reason::TooLong, "a chunk is longer than it may be"));
+        }
+        if !self.uploads().is_under_way(&ticket) {
+            let expected = self.ask(|reply| Job::Begins { ticket, reply }).await??;
+            self.uploads().begin(ticket, expected, now_ms())?;
+        }
+        let taken = self.uploads().take(&ticket, offset, &bytes, now_ms());
+        drop(bytes);
+        match taken {
+            Taken::Part(answer) => Ok(answer),
+            Taken::Whole(whole) => {
+                let refused = self.refused(Reason::OutOfBounds, "the report breaks the bounds of its encoding");
+                let report = tokio::task::spawn_blocking(move || decoded(whole.expected.encoding.as_ref(), whole.bytes))
+                    .await
+                    .ok()
+                    .flatten()
+                    .ok_or(refused)?;
+                let answer = self.ask(|reply| Job::Report { ticket, report, reply }).await;
+                self.uploads().done(&ticket);
+                answer
+            }
+        }
+    }
+
+    fn uploads(&self) -> MutexGuard<'_, Uploads> {
+        self.uploads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A whole report, if it keeps its bounds.
+fn decoded(encoding: Option<&privacy::encoding::Encoding>, bytes: Vec<u8>) -> Option<Report> {
+    match encoding {
+        Some(encoding) => Encoded::check(&bytes, encoding).ok().map(Report::Plain),
+        None => Some(Report::Masked(bytes)),
+    }
+}
+
+impl Service for Hub {
+    fn hello(&self) -> Hello {
+        Hello { oldest: VERSION, newest: VERSION, realm: self.shared.realm.0.to_vec(), time_s: now_ms() / 1000 }
+    }
+
+    async fn say(&self, bytes: Bytes) -> Answer {
+        match self.open(&bytes) {
+            Ok((device, wants)) => {
+                let wants = Box::new(wants);
+                self.ask(|reply| Job::Say { device, wants, reply }).await.unwrap_or_else(|refused| refused)
+            }
+            Err(refused) => refused,
+        }
+    }
+
+    async fn blob(&self, digest: [u8; 32]) -> Option<Packed> {
+        let store = Arc::clone(&self.shared.store);
+        let bytes = tokio::task::spawn_blocking(move || store.blob(&digest)).await.ok()?.ok()??;
+        Some(Packed::new(bytes.into()))
+    }
+
+    async fn chunk(&self, ticket: Ticket, offset: u64, bytes: Bytes) -> Answer {
+        self.take_chunk(ticket, offset, bytes).await.unwrap_or_else(|refused| refused)
+    }
+}
+
+/// The coordinator's thread.
+fn conduct(shared: &Shared, jobs: &Receiver<Job>) {
+    let mut turns = 0u64;
+    while !shared.is_down() {
+        let wait = {
+            let now = now_ms();
+            let core = shared.core();
+            core.coordinator.wakes_at(now).saturating_sub(now).clamp(1, 250)
+        };
+        let first = match jobs.recv_timeout(Duration::from_millis(wait)) {
+            Ok(job) => Some(job),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
+        turns += 1;
+        let mut core = shared.core();
+        let batch = first.into_iter().chain(std::iter::from_fn(|| jobs.try_recv().ok())).take(BATCH);
+        let done = core.decide(batch.collect(), turns.is_multiple_of(LOOK_AFTER));
+        if let Err(error) = done {
+            core.failed = Some(error);
+            shared.down.store(true, Ordering::Release);
+        }
+        drop(core);
+        shared.changed.notify_all();
+    }
+    shared.core().waiting.clear();
+    shared.changed.notify_all();
+}
+
+impl Core {
+    fn decide(&mut self, jobs: Vec<Job>, look: bool) -> Result<(), CoordinatorError> {
+        let now = now_ms();
+        for job in jobs {
+            match job {
+                Job::Wake => {}
+                Job::Begins { ticket, reply } => _ = reply.send(self.coordinator.begins(&ticket, now)),
+                Job::Say { device, wants, reply } => {
+                    let request = self.waits(reply);
+                    self.coordinator.said(request, device, &wants, now)?;
+                }
+                Job::Report { ticket, report, reply } => {
+                    let request = self.waits(reply);
+                    self.coordinator.report(request, &ticket, &report, now)?;
+                }
+            }
+        }
+        if look {
+            let gone: Vec<RequestId> =
+                self.waiting.iter().filter(|(_, reply)| reply.is_closed()).map(|(request, _)| *request).collect();
+            for request in gone {
+                self.coordinator.gave_up(request);
+                self.waiting.remove(&request);
+            }
+        }
+        self.coordinator.tick(now)?;
+        self.flush()
+    }
+
+    fn waits(&mut self, reply: oneshot::Sender<Answer>) -> RequestId {
+        self.next += 1;
+        self.waiting.insert(self.next, reply);
+        self.next
+    }
+
+    fn flush(&mut self) -> Result<(), CoordinatorError> {
+        for (request, answer) in self.coordinator.flush()? {
+            if let Some(reply) = self.waiting.remove(&request) {
+                let _ = reply.send(answer);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How the fleet of a task reaches the coordinator.
+pub struct HubDriver {
+    hub: Hub,
+}
+
+impl Driver for HubDriver {
+    fn with<R: Send>(
+        &mut self,
+        act: impl FnOnce(&mut Coordinator, u64) -> Result<R, CoordinatorError> + Send,
+    ) -> Result<R, FleetError> {
+        let mut core = self.hub.shared.core();
+        if self.hub.shared.is_down() {
+            return Err(FleetError::Stopped);
+        }
+        let done = act(&mut core.coordinator, now_ms()).and_then(|done| core.flush().map(|()| done));
+        drop(core);
+        let _ = self.hub.inbox.send(Job::Wake);
+        Ok(done?)
+    }
+
+    fn wait(&mut self, _task: &TaskDigest, stop: &Stop) -> Result<(), FleetError> {
+        if stop.is_asked() || self.hub.shared.is_down() {
+            return Err(FleetError::Stopped);
+        }
+        let core = self.hub.shared.core();
+        let _ = self.hub.shared.changed.wait_timeout(core, Duration::from_millis(100));
+        Ok(())
+    }
+
+    fn coins(&mut self) -> Box<dyn Entropy + Send> {
+        Box::new(OsEntropy)
+    }
+}
