@@ -8,6 +8,7 @@ mod choices;
 mod columns;
 mod compare;
 mod data;
+mod device;
 mod engines;
 mod eval;
 mod experiment;
@@ -21,6 +22,7 @@ mod plan;
 mod predict;
 mod pretrain;
 mod privacy;
+mod serve;
 mod sweep;
 mod train;
 
@@ -59,6 +61,10 @@ enum Command {
     /// The papers' tables and figures, run here.
     #[command(subcommand)]
     Experiment(Box<experiment::Command>),
+    /// Serve tasks to devices that come by themselves, and train private models with them.
+    Serve(Box<serve::ServeArgs>),
+    /// Take part as a device, or as many made-up ones.
+    Device(Box<device::DeviceArgs>),
     /// How fast this machine does the work.
     #[command(subcommand)]
     Bench(bench::Command),
@@ -88,6 +94,8 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Train(args) => train::train(&args),
+        Command::Serve(args) => serve::run(&args),
+        Command::Device(args) => self::device::run(&args),
         Command::Init(args) => init::init(&args),
         Command::Plan(args) => plan::plan(&args),
         Command::Data(command) => data::run(*command),

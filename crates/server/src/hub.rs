@@ -21,8 +21,8 @@ use bytes::Bytes;
 use device::{
     guard::TaskDigest,
     protocol::message::{
-        Answer, CHUNK, CLOCKS_APART_S, DeviceKey, Hello, MessageError, Realm, Reason, Says, Signed, Ticket, Unsupported,
-        VERSION, Wants,
+        Answer, CHUNK, CLOCKS_APART_S, DeviceKey, Hello, MessageError, Realm, Reason, Says, Signed, Ticket,
+        Unsupported, VERSION, Wants,
     },
 };
 use federated::{
@@ -158,8 +158,12 @@ impl Hub {
     /// Who says what, if it may be said.
     fn open(&self, bytes: &[u8]) -> Result<(DeviceKey, Wants), Answer> {
         let (device, request) = Signed::open(bytes, &self.shared.realm).map_err(|error| match error {
-            MessageError::Version { .. } => Answer::new(Says::Unsupported(Unsupported { oldest: VERSION, newest: VERSION })),
-            MessageError::Signature => self.refused(Reason::Signature, "the signature is not the device's, or for another server"),
+            MessageError::Version { .. } => {
+                Answer::new(Says::Unsupported(Unsupported { oldest: VERSION, newest: VERSION }))
+            }
+            MessageError::Signature => {
+                self.refused(Reason::Signature, "the signature is not the device's, or for another server")
+            }
             MessageError::Malformed(_) => self.refused(Reason::Malformed, "that is no request"),
         })?;
         if (now_ms() / 1000).abs_diff(request.time_s) > CLOCKS_APART_S {
@@ -183,11 +187,12 @@ impl Hub {
             Taken::Part(answer) => Ok(answer),
             Taken::Whole(whole) => {
                 let refused = self.refused(Reason::OutOfBounds, "the report breaks the bounds of its encoding");
-                let report = tokio::task::spawn_blocking(move || decoded(whole.expected.encoding.as_ref(), whole.bytes))
-                    .await
-                    .ok()
-                    .flatten()
-                    .ok_or(refused)?;
+                let report =
+                    tokio::task::spawn_blocking(move || decoded(whole.expected.encoding.as_ref(), whole.bytes))
+                        .await
+                        .ok()
+                        .flatten()
+                        .ok_or(refused)?;
                 let answer = self.ask(|reply| Job::Report { ticket, report, reply }).await;
                 self.uploads().done(&ticket);
                 answer

@@ -260,6 +260,28 @@ pub enum Note {
     },
 }
 
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Enrolled => f.write_str("enrolled"),
+            Self::Assigned { step } => write!(f, "asked to take part in step {step}"),
+            Self::Gave { step } => write!(f, "a report for step {step} leaves the device"),
+            Self::Thanked { step, eligible_from } => {
+                write!(f, "the report for step {step} counts; this device is not needed before step {eligible_from}")
+            }
+            Self::Refused(why) => write!(f, "refused: {why}"),
+            Self::RefusedByServer { words, .. } => write!(f, "the server refuses: {words}"),
+            Self::TimeOver { step } => write!(f, "the time for step {step} is over"),
+            Self::Left { step } => write!(f, "left step {step}: the device is needed for other things"),
+            Self::Broken => f.write_str("no answer from the server; trying again later"),
+            Self::Strange(what) => write!(f, "the server answers strangely: {what}"),
+            Self::Unsupported { .. } => {
+                f.write_str("the server speaks another version of the protocol: use a newer program")
+            }
+        }
+    }
+}
+
 /// A device.
 pub struct Participant<S> {
     settings: Settings,

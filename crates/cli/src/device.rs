@@ -1,0 +1,266 @@
+//! `keyhush device`: a device on this machine, or many made-up ones.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use agent::{
+    eligibility::{Always, CommandSays, Eligibility, FileSays},
+    http::{Server, Trust},
+    identity::Identity,
+    many::{self, Behaviour, Tally},
+    one::{self, Clocks, Surroundings},
+    text::{Synthetic, TextFolder, TextSource},
+    training::{Learning, Trainers},
+};
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use corpus::synth::{Crowd, Dialect, SynthPlan};
+use device::{
+    guard::{Limits, Window},
+    protocol::{
+        participant::{Participant, Settings},
+        policy::Policy,
+    },
+};
+use secagg::entropy::OsEntropy;
+use tokio::sync::watch;
+
+use crate::{failure::BadInput, interrupt};
+
+#[derive(Args)]
+pub(crate) struct DeviceArgs {
+    /// The server, such as https://example.org:8443
+    #[arg(long, value_name = "URL")]
+    server: String,
+    /// A folder with what its owner typed: .txt files with a post a line, or .jsonl
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["synthetic", "page"])]
+    text: Option<PathBuf>,
+    /// Where the device keeps its key, its guard and its diary
+    #[arg(long, value_name = "DIR", required_unless_present = "synthetic")]
+    state: Option<PathBuf>,
+    /// Made-up people instead of somebody's text: for trials, they protect nobody
+    #[arg(long, conflicts_with = "text")]
+    synthetic: bool,
+    /// How many devices of made-up people, in one process
+    #[arg(long, requires = "synthetic", default_value_t = 1, value_name = "N")]
+    count: u64,
+    /// How they behave
+    #[arg(long, requires = "synthetic", default_value = "steady")]
+    behaviour: BehaviourName,
+    /// What made-up people, their keys and their fates follow from
+    #[arg(long, requires = "synthetic", default_value_t = 1)]
+    seed: u64,
+    /// Posts of a made-up person, on average
+    #[arg(long, requires = "synthetic", value_name = "N")]
+    posts_per_user: Option<u32>,
+    /// Send ready-made reports instead of training: to load a server
+    #[arg(long, requires = "synthetic")]
+    ready_made: bool,
+    /// A file with the token to enrol with
+    #[arg(long, value_name = "FILE")]
+    token: Option<PathBuf>,
+    /// Certificates of who may vouch for the server, in PEM
+    #[arg(long, value_name = "FILE", conflicts_with = "pin")]
+    roots: Option<PathBuf>,
+    /// The server's own certificate, in PEM
+    #[arg(long, value_name = "FILE")]
+    pin: Option<PathBuf>,
+    /// What the device refuses, in TOML; keys that are not said are as strict as by default
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// The most inputs that it ever gives, over all tasks
+    #[arg(long, default_value_t = 1000, value_name = "N")]
+    most_inputs: u32,
+    /// It takes part while this file exists: written by whatever knows that the device idles, charges and pays for no traffic
+    #[arg(long, value_name = "FILE", conflicts_with = "eligible_command")]
+    eligible_file: Option<PathBuf>,
+    /// It takes part while this command succeeds
+    #[arg(long, value_name = "COMMAND")]
+    eligible_command: Option<String>,
+    /// Threads that train
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    threads: usize,
+    /// Stop after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    for_seconds: Option<f64>,
+    /// Show what the device has given, to whom, and what it refused, and do nothing else
+    #[arg(long)]
+    page: bool,
+    /// At the end, print what happened as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum BehaviourName {
+    /// Always there
+    Steady,
+    /// Waves over the day, drop-out, slow links, crashes, clocks that lie
+    Realistic,
+}
+
+/// Runs `keyhush device`.
+pub(crate) fn run(args: &DeviceArgs) -> anyhow::Result<()> {
+    if args.page {
+        return page(args);
+    }
+    let trust = trust(args)?;
+    let connections = usize::try_from(args.count).unwrap_or(usize::MAX).max(1);
+    let server = Arc::new(Server::new(&args.server, &trust, connections)?);
+    let learning = if args.ready_made { Learning::Ready } else { Learning::Train };
+    let trainers = Arc::new(Trainers::new(args.threads.max(1), learning));
+    let stop = interrupt::watch()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
+    let (ask, asked) = watch::channel(false);
+    let deadline = args.for_seconds.map(Duration::from_secs_f64);
+    runtime.spawn(async move {
+        let began = std::time::Instant::now();
+        while !stop.is_asked() && deadline.is_none_or(|deadline| began.elapsed() < deadline) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let _ = ask.send(true);
+    });
+    if args.synthetic {
+        runtime.block_on(run_many(args, server, trainers, asked))
+    } else {
+        runtime.block_on(run_one(args, server, trainers, asked))
+    }
+}
+
+fn trust(args: &DeviceArgs) -> anyhow::Result<Trust> {
+    match (&args.roots, &args.pin) {
+        (Some(roots), _) => Ok(Trust::Roots(roots.clone())),
+        (_, Some(pin)) => Ok(Trust::Pinned(pin.clone())),
+        _ if args.server.starts_with("http://") => Ok(Trust::Loopback),
+        _ => {
+            let why = "is missing: say whom to believe that it is the server. --roots FILE for a certificate authority, --pin FILE for the server's own certificate";
+            Err(BadInput::wrong("roots", why).into())
+        }
+    }
+}
+
+fn token(args: &DeviceArgs) -> anyhow::Result<Vec<u8>> {
+    let Some(path) = &args.token else { return Ok(Vec::new()) };
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(text.trim().as_bytes().to_vec())
+}
+
+fn policy(args: &DeviceArgs) -> anyhow::Result<Policy> {
+    match &args.policy {
+        Some(path) => {
+            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            toml::from_str(&text).map_err(|e| BadInput::wrong("policy", e).into())
+        }
+        None if args.synthetic => Ok(Policy::for_made_up_people()),
+        None => Ok(Policy::default()),
+    }
+}
+
+const fn limits(args: &DeviceArgs) -> Limits {
+    Limits { most_inputs: args.most_inputs, window: Window::Ever, separation: None }
+}
+
+async fn run_many(
+    args: &DeviceArgs,
+    server: Arc<Server>,
+    trainers: Arc<Trainers>,
+    stop: watch::Receiver<bool>,
+) -> anyhow::Result<()> {
+    let mut made_up = SynthPlan::new(args.seed, args.count.max(1), Dialect::Informal);
+    made_up.posts_per_user = args.posts_per_user.unwrap_or(made_up.posts_per_user);
+    let crowd = Arc::new(Crowd::new(made_up).map_err(|e| BadInput::wrong("count", e))?);
+    let plan = many::Plan {
+        count: args.count,
+        behaviour: match args.behaviour {
+            BehaviourName::Steady => Behaviour::Steady,
+            BehaviourName::Realistic => Behaviour::Realistic,
+        },
+        seed: args.seed,
+        day_s: 86_400.0,
+        spread_s: (args.count as f64 / 2000.0).min(60.0),
+        inputs: 64,
+        token: token(args)?,
+        policy: policy(args)?,
+        limits: limits(args),
+        patience_ms: 20_000,
+        keep_until_thanked: true,
+        text: Arc::new(move |user| Arc::new(Synthetic { crowd: Arc::clone(&crowd), user }) as Arc<dyn TextSource>),
+    };
+    let tally = Arc::new(Tally::default());
+    many::run(plan, server, trainers, Arc::clone(&tally), stop).await?;
+    let counted = tally.counted();
+    if args.json {
+        println_json(&counted)?;
+    } else {
+        say(&format!(
+            "{} devices: {} parts begun, {} reports sent, {} counted, {} refused by devices, {} by the server",
+            counted.enrolled,
+            counted.assigned,
+            counted.gave,
+            counted.thanked,
+            counted.refused,
+            counted.refused_by_server
+        ));
+    }
+    Ok(())
+}
+
+async fn run_one(
+    args: &DeviceArgs,
+    server: Arc<Server>,
+    trainers: Arc<Trainers>,
+    stop: watch::Receiver<bool>,
+) -> anyhow::Result<()> {
+    let folder = args.state.as_deref().context("a device needs --state")?;
+    let Identity { key, guard, diary } = Identity::open_or_make(folder)?;
+    let settings = Settings::new(key, token(args)?, policy(args)?, limits(args));
+    let mut device = Participant::new(settings, guard, diary, Box::new(OsEntropy));
+    let text = args.text.as_ref().context("a device needs --text")?;
+    if !text.is_dir() {
+        return Err(BadInput::wrong("text", format!("{} is no folder", text.display())).into());
+    }
+    let around = Surroundings {
+        server,
+        trainers,
+        content: None,
+        text: Arc::new(TextFolder::new(text)),
+        eligibility: eligibility(args),
+        patience: Duration::from_secs(20),
+    };
+    one::run(&mut device, &around, Clocks::now_on(), stop, |note| say(&note.to_string())).await;
+    Ok(())
+}
+
+fn eligibility(args: &DeviceArgs) -> Arc<dyn Eligibility> {
+    match (&args.eligible_file, &args.eligible_command) {
+        (Some(file), _) => Arc::new(FileSays(file.clone())),
+        (_, Some(command)) => {
+            let arguments = vec!["-c".to_owned(), command.clone()];
+            Arc::new(CommandSays { program: "sh".into(), arguments })
+        }
+        _ => Arc::new(Always),
+    }
+}
+
+#[allow(clippy::print_stdout, reason = "what was asked for")]
+fn page(args: &DeviceArgs) -> anyhow::Result<()> {
+    let folder = args.state.as_deref().context("a device needs --state")?;
+    if !folder.is_dir() {
+        return Err(
+            BadInput::wrong("state", format!("{} is no folder: no device lives there", folder.display())).into()
+        );
+    }
+    let Identity { guard, diary, .. } = Identity::open_or_make(folder)?;
+    println!("{}", diary.page(guard.inputs(), &limits(args)));
+    Ok(())
+}
+
+#[allow(clippy::print_stdout, reason = "what was asked for")]
+fn println_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    println!("{}", serde_json::to_string(value)?);
+    Ok(())
+}
+
+#[allow(clippy::print_stderr, reason = "this is the log")]
+fn say(line: &str) {
+    eprintln!("{line}");
+}

@@ -1,0 +1,160 @@
+//! `keyhush serve`: a server and its tasks, for devices that come by themselves.
+
+use std::{
+    io::IsTerminal,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use clap::Args;
+use federated::{
+    config::Document,
+    protocol::{
+        admission::{Admission, Anybody, ByToken},
+        pace::Pace,
+    },
+};
+use server::{
+    http::{Identity, Limits, Transport, self_signed},
+    tasks::{Happened, ServeError, Settings, Written, serve},
+};
+
+use crate::{
+    failure::{BadInput, Interrupted},
+    interrupt,
+    train::MachineArgs,
+};
+
+#[derive(Args)]
+pub(crate) struct ServeArgs {
+    /// The tasks: settings with data.kind = "devices"; a task is called as its file is
+    #[arg(required = true, value_name = "TASK.toml")]
+    tasks: Vec<PathBuf>,
+    /// Where to listen, such as 0.0.0.0:8443
+    #[arg(long, value_name = "ADDRESS")]
+    listen: SocketAddr,
+    /// What the server must not forget: one SQLite database, and the models of tasks that are over
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// What nobody may see: keys of ledgers, noise and rounds. Keep it on another disk than --data, and out of backups
+    #[arg(long, value_name = "DIR")]
+    secrets: PathBuf,
+    /// The certificate of the server and those that lead to its root, in PEM
+    #[arg(long, value_name = "FILE", requires = "key")]
+    certificate: Option<PathBuf>,
+    /// The key of the certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
+    /// Make a certificate for this name, for trying things out: devices pin data/tls/cert.pem. May be given several times
+    #[arg(long, value_name = "NAME", conflicts_with = "certificate")]
+    self_signed: Vec<String>,
+    /// Speak plain HTTP. Only on a loopback address
+    #[arg(long, conflicts_with_all = ["certificate", "self_signed"])]
+    plain_http: bool,
+    /// A file with the token that devices enrol with
+    #[arg(long, value_name = "FILE", required_unless_present = "anybody")]
+    token: Option<PathBuf>,
+    /// Let anybody enrol who reaches the server. One person can then be any number of devices
+    #[arg(long, conflicts_with = "token")]
+    anybody: bool,
+    /// Override a setting of every task, such as rounds=10
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// End when all tasks are over, instead of telling devices that there is nothing to do
+    #[arg(long)]
+    until_done: bool,
+    /// Devices come back no sooner than this, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    least_pause: f64,
+    #[command(flatten)]
+    machine: MachineArgs,
+}
+
+/// Runs `keyhush serve`.
+pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
+    let tasks = args.tasks.iter().map(|path| written(path, &args.set)).collect::<anyhow::Result<Vec<_>>>()?;
+    if !(0.0..=86_400.0).contains(&args.least_pause) {
+        return Err(BadInput::wrong("least-pause", "must be from 0 to 86400 seconds").into());
+    }
+    let settings = Settings {
+        listen: args.listen,
+        data: args.data.clone(),
+        secrets: args.secrets.clone(),
+        transport: transport(args)?,
+        admission: admission(args)?,
+        means: args.machine.means()?,
+        limits: Limits::default(),
+        pace: Pace { least_s: args.least_pause, ..Pace::default() },
+        ends_with_tasks: args.until_done,
+    };
+    let stop = interrupt::watch()?;
+    let quiet = args.machine.quiet;
+    serve(tasks, settings, stop, &|happened| say(happened, quiet)).map_err(refused)?;
+    if stop.is_asked() {
+        return Err(Interrupted("stopped; nothing is lost\ngo on with the same command".to_owned()).into());
+    }
+    Ok(())
+}
+
+/// Errors that a person can mend are bad input.
+fn refused(error: ServeError) -> anyhow::Error {
+    match error {
+        ServeError::Config(error) => crate::failure::of_config(&error).into(),
+        ServeError::Run(error) => crate::failure::refused(error),
+        other => other.into(),
+    }
+}
+
+fn written(path: &Path, set: &[String]) -> anyhow::Result<Written> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+    let document = Document::new(&text, set).map_err(|e| crate::failure::of_config(&e))?;
+    let config = document.config().map_err(|e| crate::failure::of_config(&e))?;
+    Ok(Written { name, config })
+}
+
+fn transport(args: &ServeArgs) -> anyhow::Result<Transport> {
+    Ok(match (&args.certificate, &args.key) {
+        (Some(certificate), Some(key)) => Transport::Tls(Identity::from_files(certificate, key)?),
+        _ if args.plain_http => Transport::PlainOnLoopback,
+        _ if args.self_signed.is_empty() => {
+            let why = "is missing: devices must know whom they speak to. Give a certificate and its --key, or --self-signed NAME, or --plain-http on a loopback address";
+            return Err(BadInput::wrong("certificate", why).into());
+        }
+        _ => Transport::Tls(self_signed(&args.data.join("tls"), &args.self_signed)?),
+    })
+}
+
+fn admission(args: &ServeArgs) -> anyhow::Result<Box<dyn Admission>> {
+    let Some(path) = &args.token else { return Ok(Box::new(Anybody)) };
+    let token = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let token = token.trim();
+    if token.len() < 16 {
+        return Err(BadInput::wrong("token", "the file must hold a token of at least 16 characters").into());
+    }
+    Ok(Box::new(ByToken::new(token.as_bytes().to_vec())))
+}
+
+/// The server's log: a line for each thing that happens.
+#[allow(clippy::print_stderr, reason = "this is the log")]
+fn say(happened: &Happened<'_>, quiet: bool) {
+    let time = if std::io::stderr().is_terminal() { String::new() } else { format!("{} ", jiff::Timestamp::now()) };
+    match happened {
+        Happened::Listening(address) => eprintln!("{time}listening on {address}"),
+        Happened::Broken { task, error } => eprintln!("{time}{task}: cannot go on: {error}"),
+        _ if quiet => {}
+        Happened::Running { task, round } => eprintln!("{time}{task}: running, {round} rounds done"),
+        Happened::Round { task, round, metrics } => {
+            let measured = metrics.map(|metrics| {
+                let headline = metrics.measured.measures().headline;
+                format!(", {} {:.2} %", headline.name, 100.0 * metrics.measured.headline())
+            });
+            eprintln!("{time}{task}: round {round} released{}", measured.unwrap_or_default());
+        }
+        Happened::Failed { task, failed } => eprintln!("{time}{task}: {failed}"),
+        Happened::Over { task, folder } => {
+            eprintln!("{time}{task}: over; model, statement and ledger are in {}", folder.display());
+        }
+    }
+}
