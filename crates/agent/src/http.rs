@@ -197,11 +197,13 @@ impl Server {
     }
 
     fn request(&self, method: Method, path: &str, body: Bytes) -> Result<Request<Full<Bytes>>, HttpError> {
+        // Chunks are bytes as they are; everything else is a message.
+        let kind = if method == Method::PUT { "application/octet-stream" } else { "application/x-protobuf" };
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header(HOST, &self.authority)
-            .header(CONTENT_TYPE, "application/x-protobuf")
+            .header(CONTENT_TYPE, kind)
             .header(CONTENT_LENGTH, body.len());
         request.body(Full::new(body)).map_err(broken)
     }

@@ -34,11 +34,12 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Opens what is in a folder, or makes it. The folder must exist.
+    /// Opens what is in a folder, or makes both.
     ///
     /// # Errors
     /// When another process has it, or what is there is not whole; when there is a key without a guard.
     pub fn open_or_make(folder: &Path) -> Result<Self, AgentError> {
+        make_folder(folder).map_err(|error| AgentError::Folder { path: folder.to_owned(), error })?;
         let path = folder.join("key");
         let mut keys = FileStore::lock(path.clone())?;
         let known = keys.load()?.map(Zeroizing::new);
@@ -63,6 +64,15 @@ impl Identity {
         };
         Ok(Self { key, guard, diary: Diary::open(diary)? })
     }
+}
+
+/// A folder for its owner alone.
+fn make_folder(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
 }
 
 /// A new key.

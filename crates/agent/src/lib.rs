@@ -48,6 +48,14 @@ pub enum AgentError {
         /// What is wrong.
         problem: String,
     },
+    /// The folder of a device cannot be made.
+    #[error("cannot make the folder {}: {error}", path.display())]
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        error: std::io::Error,
+    },
     /// TLS cannot be set up.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),

@@ -43,6 +43,8 @@ use crate::{
 
 /// Requests that are decided together at most.
 const BATCH: usize = 4096;
+/// Blobs in memory: a task and a model of each of a few tasks.
+const BLOBS: usize = 8;
 /// How often the coordinator looks whether somebody has hung up.
 const LOOK_AFTER: u64 = 16;
 
@@ -93,6 +95,8 @@ pub struct Hub {
     shared: Arc<Shared>,
     inbox: Sender<Job>,
     uploads: Arc<Mutex<Uploads>>,
+    /// What devices asked for last: tasks and models, which never change.
+    blobs: Arc<Mutex<HashMap<[u8; 32], Packed>>>,
 }
 
 impl Hub {
@@ -115,7 +119,8 @@ impl Hub {
             let shared = Arc::clone(&shared);
             std::thread::spawn(move || conduct(&shared, &jobs))
         };
-        Ok((Self { shared, inbox, uploads }, thread))
+        let blobs = Arc::default();
+        Ok((Self { shared, inbox, uploads, blobs }, thread))
     }
 
     /// Which server this is.
@@ -186,22 +191,35 @@ impl Hub {
         match taken {
             Taken::Part(answer) => Ok(answer),
             Taken::Whole(whole) => {
+                // However this ends, also by the device hanging up, there is room for another.
+                let _room = Room { uploads: Arc::clone(&self.uploads), ticket };
                 let refused = self.refused(Reason::OutOfBounds, "the report breaks the bounds of its encoding");
-                let report =
-                    tokio::task::spawn_blocking(move || decoded(whole.expected.encoding.as_ref(), whole.bytes))
-                        .await
-                        .ok()
-                        .flatten()
-                        .ok_or(refused)?;
-                let answer = self.ask(|reply| Job::Report { ticket, report, reply }).await;
-                self.uploads().done(&ticket);
-                answer
+                let decoding =
+                    tokio::task::spawn_blocking(move || decoded(whole.expected.encoding.as_ref(), whole.bytes));
+                let report = decoding.await.ok().flatten().ok_or(refused)?;
+                self.ask(|reply| Job::Report { ticket, report, reply }).await
             }
         }
     }
 
+    fn blobs(&self) -> MutexGuard<'_, HashMap<[u8; 32], Packed>> {
+        self.blobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn uploads(&self) -> MutexGuard<'_, Uploads> {
         self.uploads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place of a report that is whole, until it was added or refused.
+struct Room {
+    uploads: Arc<Mutex<Uploads>>,
+    ticket: Ticket,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.uploads.lock().unwrap_or_else(PoisonError::into_inner).done(&self.ticket);
     }
 }
 
@@ -229,9 +247,18 @@ impl Service for Hub {
     }
 
     async fn blob(&self, digest: [u8; 32]) -> Option<Packed> {
+        if let Some(packed) = self.blobs().get(&digest) {
+            return Some(packed.clone());
+        }
         let store = Arc::clone(&self.shared.store);
-        let bytes = tokio::task::spawn_blocking(move || store.blob(&digest)).await.ok()?.ok()??;
-        Some(Packed::new(bytes.into()))
+        let read = move || Some(Packed::new(store.blob(&digest).ok()??.into()));
+        let packed = tokio::task::spawn_blocking(read).await.ok()??;
+        let mut blobs = self.blobs();
+        if blobs.len() >= BLOBS {
+            blobs.clear();
+        }
+        blobs.insert(digest, packed.clone());
+        Some(packed)
     }
 
     async fn chunk(&self, ticket: Ticket, offset: u64, bytes: Bytes) -> Answer {
@@ -328,8 +355,6 @@ impl Driver for HubDriver {
             return Err(FleetError::Stopped);
         }
         let done = act(&mut core.coordinator, now_ms()).and_then(|done| core.flush().map(|()| done));
-        drop(core);
-        let _ = self.hub.inbox.send(Job::Wake);
         Ok(done?)
     }
 

@@ -55,8 +55,7 @@ impl Uploads {
     /// # Errors
     /// The answer, where there is no room.
     pub(crate) fn begin(&mut self, ticket: Ticket, expected: Expected, now: u64) -> Result<(), Answer> {
-        let still = |upload: &Upload| upload.bytes.is_some() && now > upload.touched + STANDS_STILL_MS;
-        self.under_way.retain(|_, upload| !still(upload));
+        self.under_way.retain(|_, upload| now <= upload.touched + STANDS_STILL_MS);
         let used: usize = self.under_way.values().map(|upload| upload.expected.bytes).sum();
         // One is always taken, however large it is.
         if used > 0 && used + expected.bytes > self.room {
@@ -72,7 +71,6 @@ impl Uploads {
         let wait = || Taken::Part(Answer::new(Says::Wait(Wait { after_ms: NO_ROOM_MS })));
         let Some(upload) = self.under_way.get_mut(ticket) else { return wait() };
         let Some(bytes) = &mut upload.bytes else { return wait() };
-        upload.touched = now;
         let received = |offset: usize| Taken::Part(Answer::new(Says::Received(Received { offset: offset as u64 })));
         if offset != bytes.len() as u64 {
             return received(bytes.len());
@@ -88,6 +86,7 @@ impl Uploads {
             ));
         }
         bytes.extend_from_slice(chunk);
+        upload.touched = now;
         if bytes.len() < upload.expected.bytes {
             return received(bytes.len());
         }
@@ -104,5 +103,64 @@ impl Uploads {
 impl Drop for Upload {
     fn drop(&mut self) {
         self.bytes.zeroize();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use device::protocol::message::DeviceKey;
+
+    use super::*;
+
+    const TICKET: Ticket = Ticket([1; 32]);
+
+    fn expected(bytes: usize) -> Expected {
+        Expected { device: DeviceKey([0; 32]), bytes, encoding: None }
+    }
+
+    fn offset(taken: Taken) -> Option<u64> {
+        match taken {
+            Taken::Part(Answer { says: Some(Says::Received(received)) }) => Some(received.offset),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_report_goes_on_where_it_stood_and_is_whole_once() {
+        let mut uploads = Uploads::new(1 << 24);
+        uploads.begin(TICKET, expected(CHUNK + 3), 0).unwrap();
+        assert_eq!(offset(uploads.take(&TICKET, 5, &[0; 3], 0)), Some(0), "a chunk of another place");
+        assert_eq!(offset(uploads.take(&TICKET, 0, &[7; CHUNK], 0)), Some(CHUNK as u64));
+        assert_eq!(offset(uploads.take(&TICKET, 0, &[7; CHUNK], 0)), Some(CHUNK as u64), "said again");
+        let Taken::Whole(whole) = uploads.take(&TICKET, CHUNK as u64, &[8; 3], 0) else { panic!("not whole") };
+        assert_eq!(whole.bytes.len(), CHUNK + 3);
+        assert!(
+            matches!(uploads.take(&TICKET, 0, &[7; CHUNK], 0), Taken::Part(_)),
+            "while it is checked, nothing is taken"
+        );
+    }
+
+    #[test]
+    fn chunks_have_fixed_widths() {
+        let mut uploads = Uploads::new(1 << 24);
+        for wrong in [0, 1, CHUNK - 1] {
+            uploads.begin(TICKET, expected(CHUNK + 3), 0).unwrap();
+            let Taken::Part(answer) = uploads.take(&TICKET, 0, &vec![0; wrong], 0) else { panic!("taken") };
+            assert!(matches!(answer.says, Some(Says::Refused(_))), "{wrong}");
+            assert!(!uploads.is_under_way(&TICKET));
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded_and_comes_back() {
+        let mut uploads = Uploads::new(100);
+        uploads.begin(TICKET, expected(80), 0).unwrap();
+        let other = Ticket([2; 32]);
+        assert!(uploads.begin(other, expected(30), 1_000).is_err(), "no room");
+        assert!(uploads.begin(other, expected(20), 1_000).is_ok());
+        // One that stands still is forgotten, whatever it waits for; a chunk of a wrong place does not keep it.
+        _ = uploads.take(&TICKET, 9, &[1], 20_000);
+        assert!(uploads.begin(Ticket([3; 32]), expected(80), STANDS_STILL_MS + 500).is_ok());
+        assert!(!uploads.is_under_way(&TICKET));
     }
 }

@@ -104,6 +104,9 @@ impl NetworkTask {
         if phase.secure.as_ref().is_some_and(|secure| secure.groups > 1) {
             return Err(ConfigError::new("secagg.groups", "devices are added up in one group"));
         }
+        if phase.secure.as_ref().is_some_and(|secure| secure.noise.is_some()) {
+            return Err(ConfigError::new("secagg.noise", "devices do not add the noise yet: take \"central\""));
+        }
         let terms = terms(name, realm, plan, reads)?;
         let bytes = serde_json::to_vec(&terms).map_err(|e| ConfigError::new("model", e))?;
         let (blob, packed) = packed(&bytes).map_err(|e| ConfigError::new("model", e))?;

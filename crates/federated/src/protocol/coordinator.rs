@@ -30,7 +30,7 @@ use super::{
     over_selection::OverSelection,
     pace::Pace,
     secure::Hears,
-    store::{AttemptAt, OpenAttempt, Store, StoreError, Write},
+    store::{AttemptAt, OpenAttempt, Standing, Store, StoreError, Write},
 };
 
 /// Who waits for an answer: a number of the driver's.
@@ -103,6 +103,9 @@ struct Running {
     paused: bool,
     /// Devices that were still at work when their attempt was over, until when: what becomes of them is counted.
     lingering: BTreeMap<Ticket, u64>,
+    /// Who was given the last attempt that is settled: those who took part, each with the round from which it may again. Whoever did
+    /// not hear that its part counts can still ask.
+    settled: BTreeMap<Ticket, Option<u64>>,
 }
 
 impl Running {
@@ -115,10 +118,12 @@ impl Running {
 }
 
 /// A device that could take part, and waits.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Waiting {
     device: DeviceKey,
     until: u64,
+    /// Where it stands in the tasks that it may be given: that does not change while it waits.
+    standings: BTreeMap<TaskDigest, Standing>,
 }
 
 /// What it says to devices.
@@ -193,6 +198,7 @@ impl Coordinator {
                 round_s,
                 paused: false,
                 lingering: BTreeMap::new(),
+                settled: BTreeMap::new(),
             },
         );
     }
@@ -290,12 +296,13 @@ impl Coordinator {
             self.lobby.remove(&before);
             self.later(before);
         }
-        if !self.may_be_needed(&device)? {
+        let standings = self.may_be_needed(&device)?;
+        if standings.is_empty() {
             self.later(request);
             return Ok(());
         }
         let until = now + u64::from(check_in.patience_ms).min(MOST_PATIENCE_MS);
-        self.lobby.insert(request, Waiting { device, until });
+        self.lobby.insert(request, Waiting { device, until, standings });
         self.in_lobby.insert(device, request);
         self.select(now)
     }
@@ -310,9 +317,11 @@ impl Coordinator {
             .flatten()
     }
 
-    /// Whether a device could be given an attempt that is open, or that comes next, and there are not enough others.
-    fn may_be_needed(&self, device: &DeviceKey) -> Result<bool, CoordinatorError> {
+    /// In which tasks a device could be given the attempt that is open, or that comes next, where there are not enough others; and where
+    /// it stands in them.
+    fn may_be_needed(&self, device: &DeviceKey) -> Result<BTreeMap<TaskDigest, Standing>, CoordinatorError> {
         let waiting = self.lobby.len() as u64;
+        let mut standings = BTreeMap::new();
         for (task, running) in self.tasks.iter().filter(|(_, running)| !running.paused) {
             let wanted = match &running.desk {
                 Some(desk) if !desk.is_over() => desk.wanted(&running.over),
@@ -324,11 +333,15 @@ impl Coordinator {
                 None => running.round.unwrap_or(0),
             };
             // More than are wanted wait, so that one who leaves does not hold up the others.
-            if waiting < wanted * 2 + 2 && running.limits.allow(&self.store.standing(task, device)?, next) {
-                return Ok(true);
+            if waiting >= wanted * 2 + 2 {
+                continue;
+            }
+            let standing = self.store.standing(task, device)?;
+            if running.limits.allow(&standing, next) {
+                standings.insert(*task, standing);
             }
         }
-        Ok(false)
+        Ok(standings)
     }
 
     /// Devices of the lobby are given attempts that want them.
@@ -348,16 +361,17 @@ impl Coordinator {
         if wanted == 0 || (running.round.is_none() && enrolled < running.begin_with) {
             return Ok(());
         }
-        let mut chosen = Vec::new();
-        for (request, waiting) in &self.lobby {
-            if chosen.len() as u64 == wanted {
-                break;
-            }
-            let standing = self.store.standing(task, &waiting.device)?;
-            if desk.of(&waiting.device).is_none() && running.limits.allow(&standing, desk.opening.at.round) {
-                chosen.push((*request, waiting.device));
-            }
+        if (self.lobby.len() as u64) < wanted && !desk.has_waited(now) {
+            return Ok(());
         }
+        let round = desk.opening.at.round;
+        let may = |waiting: &Waiting| {
+            let standing = waiting.standings.get(task);
+            desk.of(&waiting.device).is_none() && standing.is_some_and(|standing| running.limits.allow(standing, round))
+        };
+        let candidates = self.lobby.iter().filter(|(_, waiting)| may(waiting));
+        let mut chosen: Vec<(RequestId, DeviceKey)> =
+            candidates.map(|(request, waiting)| (*request, waiting.device)).take(wanted as usize).collect();
         chosen.truncate(desk.selects(chosen.len() as u64, &running.over, now) as usize);
         if chosen.is_empty() {
             return Ok(());
@@ -389,7 +403,7 @@ impl Coordinator {
     fn next(&mut self, request: RequestId, device: DeviceKey, ticket: &[u8], until: u64, now: u64) {
         let says = match self.by_ticket(ticket) {
             Some((of, running)) if of == device => standing_of(running, &device),
-            _ => PartStands::Closed,
+            _ => self.stood(ticket),
         };
         if matches!(says, PartStands::Later) {
             if let Some((before, _)) = self.waiters.insert(device, (request, until)) {
@@ -397,6 +411,16 @@ impl Coordinator {
             }
         } else {
             self.speak(request, says, now);
+        }
+    }
+
+    /// How the part of an attempt that is settled ended.
+    fn stood(&self, ticket: &[u8]) -> PartStands {
+        let Ok(ticket) = ticket.try_into().map(Ticket) else { return PartStands::Closed };
+        match self.tasks.values().find_map(|running| running.settled.get(&ticket)) {
+            Some(Some(from)) => PartStands::Thanks(*from),
+            Some(None) => PartStands::Late,
+            None => PartStands::Closed,
         }
     }
 
@@ -449,16 +473,19 @@ impl Coordinator {
             return Err(refused(Reason::Closed, CLOSED));
         };
         if let Some(Progress::Arrived | Progress::Merged) = desk.of(&device).map(|place| place.progress) {
-            return Err(Answer::new(Says::Wait(Wait { after_ms: 0 })));
+            let offset = desk.report_bytes(&device).unwrap_or(0) as u64;
+            return Err(Answer::new(Says::Received(Received { offset })));
         }
         if !desk.begins(&device, now) {
             return Err(refused(Reason::Late, LATE));
         }
-        let (bytes, encoding) = match &desk.opening.aggregation {
-            Aggregation::Plain(encoding) => (Some(encoding.layout().len() * 4), Some(encoding.clone())),
-            Aggregation::Secure(secure) => (secure.input_bytes(&device), None),
+        let encoding = match &desk.opening.aggregation {
+            Aggregation::Plain(encoding) => Some(encoding.clone()),
+            Aggregation::Secure(_) => None,
         };
-        let bytes = bytes.ok_or_else(|| refused(Reason::Unexpected, "no input is expected of this device now"))?;
+        let bytes = desk
+            .report_bytes(&device)
+            .ok_or_else(|| refused(Reason::Unexpected, "no input is expected of this device now"))?;
         Ok(Expected { device, bytes, encoding })
     }
 
@@ -642,6 +669,8 @@ impl Coordinator {
         running.round_s = 0.5 * running.round_s + 0.5 * (desk.open_for(now) as f64 / 1000.0);
         running.round = Some(if took_part.is_empty() { at.round } else { at.round + 1 });
         let from = running.limits.after(at.round);
+        let ended = |(device, ticket): (&DeviceKey, Ticket)| (ticket, took_part.contains(device).then_some(from));
+        running.settled = desk.tickets().map(ended).collect();
         for device in desk.assigned() {
             let Some((request, _)) = self.waiters.remove(device) else { continue };
             let stands = if took_part.contains(device) { PartStands::Thanks(from) } else { PartStands::Late };
@@ -664,10 +693,13 @@ impl Coordinator {
         self.answer(request, Says::Later(Later { after_s }));
     }
 
-    /// When a device is to come back: drawn anew for each.
+    /// When a device is to come back: drawn anew for each. Where more are wanted than wait, as soon as all of them together may.
     fn comes_back_after(&mut self) -> u64 {
-        let wanted = |running: &Running| running.over.select(running.goal) as f64 / running.round_s.max(1.0);
-        let per_second: f64 = self.tasks.values().filter(|running| !running.paused).map(wanted).sum();
+        let wanted = |running: &Running| running.over.select(running.goal);
+        let running = || self.tasks.values().filter(|running| !running.paused);
+        let short = (self.lobby.len() as u64) < running().map(wanted).sum();
+        let rate = |task: &Running| wanted(task) as f64 / task.round_s.max(1.0);
+        let per_second = if short { f64::INFINITY } else { running().map(rate).sum() };
         // SplitMix64: even, and good enough to spread devices.
         self.draw = self.draw.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.draw;

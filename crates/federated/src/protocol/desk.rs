@@ -263,12 +263,31 @@ impl Desk {
         self.places.values().filter(|place| matches!(place.progress, Progress::Working { .. })).count() as u64
     }
 
+    /// Whether devices were waited for long enough.
+    #[must_use]
+    pub fn has_waited(&self, now: u64) -> bool {
+        now >= self.assigned_at.map_or(self.opened_at, |(_, last)| last) + self.opening.windows.select_ms
+    }
+
+    /// The bytes of a report of a device; none where none is expected of it now.
+    #[must_use]
+    pub fn report_bytes(&self, device: &DeviceKey) -> Option<usize> {
+        match &self.opening.aggregation {
+            Aggregation::Plain(encoding) => Some(encoding.layout().len() * size_of::<i32>()),
+            Aggregation::Secure(secure) => secure.input_bytes(device),
+        }
+    }
+
+    /// Everybody who was given the task, with their tickets.
+    pub fn tickets(&self) -> impl Iterator<Item = (&DeviceKey, Ticket)> {
+        self.places.iter().map(|(device, place)| (device, place.ticket))
+    }
+
     /// How many of so many candidates are to be given the task now.
     #[must_use]
     pub fn selects(&self, candidates: u64, over: &OverSelection, now: u64) -> u64 {
         let wanted = self.wanted(over);
-        let since = self.assigned_at.map_or(self.opened_at, |(_, last)| last);
-        let waited = now >= since + self.opening.windows.select_ms;
+        let waited = self.has_waited(now);
         let least = match &self.opening.aggregation {
             Aggregation::Plain(_) => self.opening.goal,
             Aggregation::Secure(secure) => secure.least_clients(),

@@ -1,0 +1,226 @@
+//! A whole training over the network, with real devices of made-up people: the model is the one that the threads of one process come
+//! to over the same people, to the byte, plainly and by secure aggregation.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use agent::{
+    http::{Server, Trust},
+    many::{self, Behaviour, Tally},
+    text::{Synthetic, TextSource},
+    training::{Learning, Trainers},
+};
+use corpus::synth::{Crowd, Dialect, SynthPlan};
+use device::{
+    guard::{Limits, Window},
+    protocol::policy::Policy,
+};
+use federated::{
+    config::{Config, Document},
+    engine::{self, Engine, Means, Users},
+    fleet::{Attempted, Fleet, FleetError, Observed, Outcome, RoundTask, Stop},
+    model_folder,
+    plan::Plan,
+    population::{Population, SyntheticPopulation},
+    protocol::{admission::Anybody, pace::Pace},
+    randomness::RunRandomness,
+    round::{Loop, Round, State},
+    run::Opened,
+};
+use keyhush_server::{
+    http::{Limits as HttpLimits, Transport},
+    tasks::{Happened, Settings, Written, serve},
+};
+use ledger::{Ledger, MemoryStore, SigningKey};
+use lm::{folder::Weights, kernels::KernelPath, tokenizer::Tokenizer};
+use privacy::{
+    rng::{NoiseSource, Purpose, SimulationKey},
+    stages::Sum,
+};
+
+/// The crowd whose people the devices are of.
+const CROWD: u64 = 5;
+
+const TASK: &str = r#"
+rounds = 3
+unit = "device"
+noise_seed = 3
+
+[data]
+kind = "devices"
+
+[model]
+preset = "tiny"
+vocabulary = 100
+hidden = 6
+embedding = 6
+
+[local]
+batch = 4
+unroll = 5
+learning_rate = 0.5
+most_tokens = 40
+
+[participation]
+kind = "arrival"
+population = 100
+min_separation = 0
+max_participations = 3
+cohort = 12
+
+[clip]
+kind = "flat"
+norm = 0.5
+
+[privacy]
+mechanism = "tree"
+noise_multiplier = 2.0
+delta = 1e-5
+
+[server]
+optimizer = "sgd"
+learning_rate = 0.5
+
+[evaluation]
+every = 3
+users = 6
+most_tokens = 300
+
+[devices]
+select_seconds = 0.3
+report_seconds = 60
+answer_seconds = 30
+tick_seconds = 0.05
+"#;
+
+fn config(set: &[String]) -> Config {
+    Document::new(TASK, set).unwrap().config().unwrap()
+}
+
+fn means() -> Means {
+    Means::threads(KernelPath::best(), 1)
+}
+
+/// A task, served to so many devices until it is over. Gives the parameters of its model.
+fn over_the_network(set: &[String], devices: u64) -> Vec<f32> {
+    let folder = tempfile::tempdir().unwrap();
+    let (stop, listening) = (Stop::new(), Mutex::new(None::<SocketAddr>));
+    let model = Mutex::new(None);
+    let settings = Settings {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        data: folder.path().join("data"),
+        secrets: folder.path().join("secrets"),
+        transport: Transport::PlainOnLoopback,
+        admission: Box::new(Anybody),
+        means: means(),
+        limits: HttpLimits::default(),
+        pace: Pace { least_s: 0.0, ..Pace::default() },
+        ends_with_tasks: true,
+    };
+    let happens = |happened: &Happened<'_>| match happened {
+        Happened::Listening(address) => *listening.lock().unwrap() = Some(*address),
+        Happened::Over { folder, .. } => *model.lock().unwrap() = Some(model_folder::read(folder).unwrap()),
+        Happened::Broken { error, .. } => panic!("{error}"),
+        _ => {}
+    };
+    std::thread::scope(|scope| {
+        let tasks = vec![Written { name: "words".into(), config: config(set) }];
+        let served = scope.spawn(|| serve(tasks, settings, &stop, &happens));
+        let address = loop {
+            if let Some(address) = *listening.lock().unwrap() {
+                break address;
+            }
+            assert!(!served.is_finished(), "the server ended: {:?}", served.join());
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        run_devices(address, devices, || served.is_finished());
+        served.join().unwrap().unwrap();
+    });
+    let Weights::Recurrent { values, .. } = model.into_inner().unwrap().unwrap().weights else { panic!("no network") };
+    values
+}
+
+/// Devices of the people of a crowd, until something is over.
+fn run_devices(address: SocketAddr, count: u64, over: impl Fn() -> bool) {
+    let crowd = Arc::new(Crowd::new(SynthPlan::new(CROWD, count, Dialect::Informal)).unwrap());
+    let plan = many::Plan {
+        count,
+        behaviour: Behaviour::Steady,
+        seed: 1,
+        day_s: 86_400.0,
+        spread_s: 0.0,
+        inputs: 64,
+        token: Vec::new(),
+        policy: Policy::for_made_up_people(),
+        limits: Limits { most_inputs: 100, window: Window::Ever, separation: None },
+        patience_ms: 5_000,
+        keep_until_thanked: true,
+        text: Arc::new(move |user| Arc::new(Synthetic { crowd: Arc::clone(&crowd), user }) as Arc<dyn TextSource>),
+    };
+    let server = Arc::new(Server::new(&format!("http://{address}"), &Trust::Loopback, count as usize).unwrap());
+    let trainers = Arc::new(Trainers::new(1, Learning::Train));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (ask, stop) = tokio::sync::watch::channel(false);
+    runtime.block_on(async {
+        let running = tokio::spawn(many::run(plan, server, trainers, Arc::new(Tally::default()), stop));
+        while !over() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        ask.send(true).unwrap();
+        running.await.unwrap().unwrap();
+    });
+}
+
+/// Everybody takes part in every round, on threads of this process.
+struct Everybody<'a> {
+    engine: Box<dyn Engine + 'a>,
+    people: &'a dyn Population,
+}
+
+impl Fleet for Everybody<'_> {
+    fn attempt(&mut self, task: &RoundTask<'_>) -> Result<Attempted, FleetError> {
+        let numbers: Vec<u64> = (0..self.people.users()).collect();
+        let key = NoiseSource::from(SimulationKey::new(0)).stream(Purpose::Rounding, &[]);
+        let users = Users { population: self.people, numbers: &numbers, key: &key };
+        let sum: Sum = self.engine.sum(&task.task, &users)?.sum;
+        Ok(Attempted { outcome: Outcome::Sum(sum), observed: Observed::default() })
+    }
+}
+
+/// The same task on threads, with so many people.
+fn on_threads(set: &[String], people: u64) -> Vec<f32> {
+    let config = config(set);
+    let opened = Opened::new(&config).unwrap();
+    let plan = Plan::new(config, &opened.setting()).unwrap();
+    let crowd = Crowd::new(SynthPlan::new(CROWD, people, Dialect::Informal)).unwrap();
+    let tokenizer = Tokenizer::new(opened.rules());
+    let population = SyntheticPopulation::new(crowd, tokenizer, opened.vocabulary(), opened.learner());
+    let engine = engine::of(&plan.local, opened.learner(), means()).unwrap();
+    let mut fleet = Everybody { engine, people: &population };
+    let ledger = Ledger::create(MemoryStore::new(), plan.ledger.clone(), SigningKey::from_seed(&[1; 32]), 0).unwrap();
+    let state = State::new(&plan, opened.first_parameters().to_vec()).unwrap();
+    let randomness = RunRandomness::simulated(SimulationKey::new(3));
+    let mut rounds = Loop::new(&plan, opened.learner(), randomness, ledger, state, 1);
+    while rounds.state().round < plan.rounds {
+        assert!(matches!(rounds.round(&mut fleet, &Stop::new(), 0).unwrap(), Round::Done(_)));
+    }
+    rounds.state().model.clone()
+}
+
+#[test]
+fn a_run_over_the_network_is_that_of_threads_to_the_byte() {
+    let set = ["devices.begin_with=12".to_owned()];
+    assert_eq!(over_the_network(&set, 12), on_threads(&set, 12));
+}
+
+#[test]
+fn a_secure_run_over_the_network_is_that_of_threads_to_the_byte() {
+    // Of 14 devices all take part: so many are asked that the goal is reached if one vanishes, and none does.
+    let set = ["aggregation=secagg", "secagg.dropout=0.05", "secagg.corrupted=0", "devices.begin_with=14"];
+    let set = set.map(str::to_owned);
+    assert_eq!(over_the_network(&set, 14), on_threads(&set, 14));
+}
