@@ -1,14 +1,15 @@
 //! What a ledger keeps when the power goes, on a disk that keeps of what was not synced whatever an adversary likes
 //! ([`durable::power_loss`]).
 //!
-//! A story (create, draw keys, release, fail, destroy the keys, close) is cut before every single operation; what was acknowledged must
-//! be there after the restart, also when the recovery is cut too. And every sync is needed: where a disk only pretends
-//! to do one kind of them, the same check finds a loss.
+//! A story (make the folder of a run, create, draw keys, release, fail, destroy the keys, close) is cut before every single
+//! operation; what was acknowledged must be there after the restart, also when the recovery is cut too. And every sync is
+//! needed: where a disk only pretends to do one kind of them, the same check finds a loss.
 
 use std::{borrow::Cow, collections::BTreeMap, path::Path, sync::Arc};
 
 use durable::{
     disk::Disk,
+    files,
     power_loss::{Adversary, LossyDisk, SECTOR},
 };
 use ledger::{
@@ -26,7 +27,7 @@ use privacy::{
 };
 
 use super::Place;
-use crate::secrets::SecretName;
+use crate::secrets::{SecretName, file::not_replaced};
 
 fn plan() -> Plan {
     let event = PrivacyEvent::gaussian(Adjacency::AddOrRemove, NoiseMultiplier::new(5.0).unwrap());
@@ -82,8 +83,12 @@ fn added_to() -> AddedTo {
     AddedTo::of(encoding.id(), &[5])
 }
 
-/// Creates a ledger and releases three steps, or as much of it as the power allows.
+/// The folder of a run, which is made with the one above it.
+const FOLDER: &str = "/runs/run";
+
+/// Makes the folder, creates a ledger and releases three steps, or as much of it as the power allows.
 fn story(place: &Place, told: &mut Told) -> Result<(), LedgerError> {
+    files::make_folder_on(&*place.disk, Path::new(FOLDER)).map_err(not_replaced)?;
     place.secrets().draw_noise_key()?;
     let (mut ledger, key) = place.create(plan(), 0)?;
     told.entries = ledger.head().length;
@@ -126,8 +131,10 @@ fn check_secrets(place: &Place, disk: &LossyDisk, told: &Told, last: Option<u64>
     }
     let last_step = last.map(|step| LastStep { at: at(step), needed_again: step == 0 });
     let steps = place.secrets().step_keys(last_step).map_err(|e| format!("keys: {e}"))?;
-    let kept =
-        disk.read(Path::new("/run/secret/ledger.jsonl.step-keys")).map_err(|e| e.to_string())?.unwrap_or_default();
+    let kept = disk
+        .read(&Path::new(FOLDER).join("secret/ledger.jsonl.step-keys"))
+        .map_err(|e| e.to_string())?
+        .unwrap_or_default();
     if kept.iter().filter(|b| **b == b'\n').count() != usize::from(last == Some(0)) {
         return Err(format!("after step {last:?} the file of keys holds {:?}", String::from_utf8_lossy(&kept)));
     }
@@ -205,7 +212,7 @@ fn violations(lie: Option<&'static str>) -> (u64, Vec<String>) {
         let mut finished = false;
         for (case, mut adversary) in [Adversary::LosesAll, Adversary::KeepsAll].into_iter().chain(random).enumerate() {
             let disk = LossyDisk::cut_at(crash_at).lying(lie);
-            let place = Place::on(Arc::new(disk.clone()), "/run/ledger.jsonl".into());
+            let place = Place::on(Arc::new(disk.clone()), Path::new(FOLDER).join("ledger.jsonl"));
             let mut told = Told::default();
             finished = story(&place, &mut told).is_ok();
             crashes += 1;
@@ -242,7 +249,8 @@ fn p20_secrets_are_overwritten_before_they_go() {
         // The power goes at each operation in turn; whatever is on the disk is the secret or nothing of it.
         for crash_at in 1..8 {
             let disk = LossyDisk::default();
-            let vault = Place::on(Arc::new(disk.clone()), "/run/ledger.jsonl".into()).vault();
+            files::make_folder_on(&disk, Path::new(FOLDER)).unwrap();
+            let vault = Place::on(Arc::new(disk.clone()), Path::new(FOLDER).join("ledger.jsonl")).vault();
             let name = SecretName::NoiseKey;
             vault.create(name, secret).unwrap();
             assert_eq!(disk.platters(), [secret]);
@@ -271,6 +279,8 @@ fn p13_every_sync_is_needed() {
         ".attempt.new",
         "/secret",
         "/run",
+        "/runs",
+        "/",
     ];
     for lie in syncs {
         let (crashes, found) = violations(Some(lie));

@@ -131,7 +131,7 @@ fn forward_f64(rotation: &Rotation, values: &mut [f64]) {
 #[test]
 fn sums_of_integers_come_back() {
     let rotation = Rotation::new(2300, [6; 32]).unwrap();
-    let x: Vec<f64> = sample::<f64>(2300).iter().map(|v| v / 64.0).collect();
+    let x: Vec<f64> = (1..=2300_u32).map(|i| f64::from(i.wrapping_mul(2_654_435_761)) / 2_f64.powi(31) - 1.0).collect();
     let scale = 2_f64.powi(50);
     let mut y: Vec<f64> = x.iter().map(|v| v * scale).collect();
     y.resize(rotation.padded(), 0.0);
