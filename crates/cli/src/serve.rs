@@ -101,7 +101,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 fn refused(error: ServeError) -> anyhow::Error {
     match error {
         ServeError::Config(error) => crate::failure::of_config(&error).into(),
-        ServeError::Run(error) => crate::failure::refused(error),
+        ServeError::Run(error) => crate::failure::refused(*error),
         other => other.into(),
     }
 }

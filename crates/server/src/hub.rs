@@ -57,7 +57,7 @@ pub fn now_ms() -> u64 {
 /// What the coordinator is asked.
 enum Job {
     Say { device: DeviceKey, wants: Box<Wants>, reply: oneshot::Sender<Answer> },
-    Begins { ticket: Ticket, reply: oneshot::Sender<Result<Expected, Answer>> },
+    Begins { ticket: Ticket, reply: oneshot::Sender<Result<Expected, Box<Answer>>> },
     Report { ticket: Ticket, report: Report, reply: oneshot::Sender<Answer> },
     Wake,
 }
@@ -148,12 +148,12 @@ impl Hub {
         HubDriver { hub: self.clone() }
     }
 
-    fn refused(&self, reason: Reason, words: &str) -> Answer {
-        Answer::refused(reason, words, now_ms() / 1000, 0)
+    fn refused(&self, reason: Reason, words: &str) -> Box<Answer> {
+        Box::new(Answer::refused(reason, words, now_ms() / 1000, 0))
     }
 
     /// Puts a question and waits for the answer.
-    async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> Result<T, Answer> {
+    async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> Result<T, Box<Answer>> {
         let (reply, answer) = oneshot::channel();
         let gone = || self.refused(Reason::Internal, "the server is stopping: come back in a while");
         self.inbox.send(job(reply)).map_err(|_| gone())?;
@@ -161,10 +161,10 @@ impl Hub {
     }
 
     /// Who says what, if it may be said.
-    fn open(&self, bytes: &[u8]) -> Result<(DeviceKey, Wants), Answer> {
+    fn open(&self, bytes: &[u8]) -> Result<(DeviceKey, Wants), Box<Answer>> {
         let (device, request) = Signed::open(bytes, &self.shared.realm).map_err(|error| match error {
             MessageError::Version { .. } => {
-                Answer::new(Says::Unsupported(Unsupported { oldest: VERSION, newest: VERSION }))
+                Box::new(Answer::new(Says::Unsupported(Unsupported { oldest: VERSION, newest: VERSION })))
             }
             MessageError::Signature => {
                 self.refused(Reason::Signature, "the signature is not the device's, or for another server")
@@ -178,7 +178,7 @@ impl Hub {
         Ok((device, wants))
     }
 
-    async fn take_chunk(&self, ticket: Ticket, offset: u64, bytes: Bytes) -> Result<Answer, Answer> {
+    async fn take_chunk(&self, ticket: Ticket, offset: u64, bytes: Bytes) -> Result<Answer, Box<Answer>> {
         if bytes.len() > CHUNK {
             return Err(self.refused(Reason::TooLong, "a chunk is longer than it may be"));
         }
@@ -240,9 +240,9 @@ impl Service for Hub {
         match self.open(&bytes) {
             Ok((device, wants)) => {
                 let wants = Box::new(wants);
-                self.ask(|reply| Job::Say { device, wants, reply }).await.unwrap_or_else(|refused| refused)
+                self.ask(|reply| Job::Say { device, wants, reply }).await.unwrap_or_else(|refused| *refused)
             }
-            Err(refused) => refused,
+            Err(refused) => *refused,
         }
     }
 
@@ -262,7 +262,7 @@ impl Service for Hub {
     }
 
     async fn chunk(&self, ticket: Ticket, offset: u64, bytes: Bytes) -> Answer {
-        self.take_chunk(ticket, offset, bytes).await.unwrap_or_else(|refused| refused)
+        self.take_chunk(ticket, offset, bytes).await.unwrap_or_else(|refused| *refused)
     }
 }
 

@@ -131,22 +131,22 @@ pub enum ServeError {
     Config(#[from] ConfigError),
     /// A run.
     #[error(transparent)]
-    Run(#[from] RunError),
+    Run(Box<RunError>),
     /// The database.
     #[error(transparent)]
-    Database(#[from] DatabaseError),
+    Database(Box<DatabaseError>),
     /// The store of the coordinator.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The coordinator.
     #[error(transparent)]
-    Coordinator(#[from] CoordinatorError),
+    Coordinator(Box<CoordinatorError>),
     /// The door.
     #[error(transparent)]
-    Http(#[from] HttpError),
+    Http(Box<HttpError>),
     /// The ledger.
     #[error(transparent)]
-    Ledger(#[from] LedgerError),
+    Ledger(Box<LedgerError>),
     /// A model cannot be written where its operator finds it.
     #[error("the model of a task cannot be written: {0}")]
     Model(#[from] FolderError),
@@ -178,6 +178,19 @@ pub enum ServeError {
     #[error("a thread of the server ended by a bug")]
     Died,
 }
+
+/// What goes wrong is boxed, so that what goes well is small.
+macro_rules! boxed {
+    ($($variant:ident($error:ty)),*) => {
+        $(impl From<$error> for ServeError {
+            fn from(error: $error) -> Self {
+                Self::$variant(Box::new(error))
+            }
+        })*
+    };
+}
+
+boxed!(Run(RunError), Database(DatabaseError), Coordinator(CoordinatorError), Http(HttpError), Ledger(LedgerError));
 
 /// A task that is ready to be run.
 struct Ready {

@@ -54,12 +54,12 @@ impl Uploads {
     ///
     /// # Errors
     /// The answer, where there is no room.
-    pub(crate) fn begin(&mut self, ticket: Ticket, expected: Expected, now: u64) -> Result<(), Answer> {
+    pub(crate) fn begin(&mut self, ticket: Ticket, expected: Expected, now: u64) -> Result<(), Box<Answer>> {
         self.under_way.retain(|_, upload| now <= upload.touched + STANDS_STILL_MS);
         let used: usize = self.under_way.values().map(|upload| upload.expected.bytes).sum();
         // One is always taken, however large it is.
         if used > 0 && used + expected.bytes > self.room {
-            return Err(Answer::new(Says::Wait(Wait { after_ms: NO_ROOM_MS })));
+            return Err(Box::new(Answer::new(Says::Wait(Wait { after_ms: NO_ROOM_MS }))));
         }
         let bytes = Some(Vec::with_capacity(expected.bytes));
         self.under_way.insert(ticket, Upload { expected, bytes, touched: now });

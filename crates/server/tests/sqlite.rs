@@ -20,7 +20,7 @@ use std::{
 use device::{guard::TaskDigest, protocol::message::DeviceKey};
 use federated::{
     contract, engine,
-    fleet::{Stop, simulated},
+    fleet::{self, Stop},
     home::{Home, Log, MODEL_FOLDER, Paper, Records, RunFolder},
     protocol::store::{AttemptAt, Store, StoreError, Write},
     run::{Kept, Run},
@@ -128,7 +128,7 @@ fn there_is_one_server_and_any_number_of_readers() {
     let reader = Database::read(place.path()).unwrap();
     assert_eq!(reader.realm().unwrap(), server.realm().unwrap());
     let device = DeviceKey([1; 32]);
-    server.commit(&[Write::Enrol { device, day: 1, waits: vec![] }]).unwrap();
+    server.commit(&[Write::Enrol { device, day: 1 }]).unwrap();
     assert!(reader.is_enrolled(&device).unwrap(), "a reader sees what is written");
     let refused = reader.commit(&[Write::DropBlob { digest: [0; 32] }]);
     assert!(matches!(refused, Err(StoreError::Refused(_))), "a reader writes");
@@ -139,7 +139,7 @@ fn there_is_one_server_and_any_number_of_readers() {
     let seen = TaskHome::read(Arc::clone(&reader), "en-GB").unwrap();
     assert_eq!(seen.paper(Paper::Settings).unwrap().as_deref(), Some("rounds = 3"));
     assert!(seen.write_paper(Paper::Settings, "rounds = 4").is_err() && seen.create_store().is_err());
-    assert!(seen.secrets().noise_key().is_err() && seen.secrets().has_noise().is_err(), "no secrets for whoever looks");
+    assert!(seen.secrets().noise_key().is_err(), "no secrets for whoever looks");
     drop((server, home));
     assert!(reader.is_enrolled(&device).unwrap(), "also after the server has ended");
     place.open();
@@ -330,7 +330,7 @@ fn to_the_end<H: Home + Records + Clone>(home: impl Fn() -> H, set: &[&str], mos
     loop {
         for _ in 0..most {
             let engine = engine::of(&plan.local, opened.learner(), means()).unwrap();
-            let mut fleet = simulated::of(&plan, population.as_ref(), engine, home().secrets());
+            let mut fleet = fleet::of(&plan, population.as_ref(), engine, home().secrets());
             if run.step(&mut fleet, &Stop::new()).unwrap().over.is_some() {
                 run.finish().unwrap();
                 return;
@@ -397,7 +397,7 @@ fn p20_no_secret_is_in_the_database() {
     let mut secrets: Vec<Vec<u8>> = Vec::new();
     for _ in 0..3 {
         let engine = engine::of(&plan.local, opened.learner(), means()).unwrap();
-        let mut fleet = simulated::of(&plan, population.as_ref(), engine, home.secrets());
+        let mut fleet = fleet::of(&plan, population.as_ref(), engine, home.secrets());
         assert!(run.step(&mut fleet, &Stop::new()).unwrap().over.is_none());
         for name in SecretName::ALL {
             let Some(secret) = vault.read(name).unwrap() else { continue };
@@ -423,7 +423,7 @@ fn a_sealed_sum_is_overwritten_when_its_attempt_is_settled() {
     let place = Place::new();
     let database = place.open();
     let (device, at) = (DeviceKey([1; 32]), AttemptAt { task: TaskDigest([1; 32]), round: 0, attempt: 0 });
-    let begin = [Write::Enrol { device, day: 1, waits: vec![] }, Write::Open(at)];
+    let begin = [Write::Enrol { device, day: 1 }, Write::Open(at)];
     database.commit(&begin).unwrap();
     database.commit(&[Write::Assign { at, devices: vec![device] }]).unwrap();
     let sealed = |what: &str| what.repeat(50_000).into_bytes();
@@ -450,7 +450,7 @@ fn it_is_fast_enough() {
         DeviceKey(key)
     };
     let devices: Vec<DeviceKey> = (0..10_000).map(key).collect();
-    let enrol = |device: &DeviceKey| Write::Enrol { device: *device, day: 1, waits: vec![(at.task, 3)] };
+    let enrol = |device: &DeviceKey| Write::Enrol { device: *device, day: 1 };
     let took = |what: &str, batch: &[Write]| {
         let watch = Instant::now();
         database.commit(batch).unwrap();
@@ -470,6 +470,6 @@ fn it_is_fast_enough() {
     assert_eq!(database.blob(&[1; 32]).unwrap().unwrap().len(), 20_000_000);
     eprintln!("read again: {} ms", watch.elapsed().as_millis());
     let watch = Instant::now();
-    devices.iter().for_each(|device| assert_eq!(database.standing(&at.task, device).unwrap().since, Some(3)));
+    devices.iter().for_each(|device| assert_eq!(database.standing(&at.task, device).unwrap().joined, Some((0, 0))));
     eprintln!("10,000 standings: {} ms", watch.elapsed().as_millis());
 }

@@ -49,7 +49,7 @@ fn device(number: u64) -> DeviceKey {
 fn batch(step: u64) -> Vec<Write> {
     let at = AttemptAt { task: TASK, round: step / 3, attempt: 0 };
     let sealed = vec![step as u8; 60_000];
-    let enrol = Write::Enrol { device: device(step), day: step, waits: vec![(TASK, step / 3)] };
+    let enrol = Write::Enrol { device: device(step), day: step };
     let blob = Write::KeepBlob { digest: [(step % 5) as u8; 32], packed: vec![step as u8; 30_000] };
     match step % 3 {
         0 => vec![enrol, Write::Open(at), Write::Assign { at, devices: assigned(step) }, blob],

@@ -48,7 +48,7 @@ const fn at(round: u64, attempt: u32) -> AttemptAt {
 }
 
 fn enrol(number: u64) -> Write {
-    Write::Enrol { device: device(number), day: 20_000, waits: Vec::new() }
+    Write::Enrol { device: device(number), day: 20_000 }
 }
 
 fn assign(at: AttemptAt, numbers: &[u64]) -> Write {
@@ -114,11 +114,16 @@ fn nothing_is_there(make: Make<'_>, again: Again<'_>) {
 }
 
 fn an_attempt_from_its_beginning_to_its_end(mut store: Box<dyn Store>, again: Again<'_>) {
-    let waits = vec![(TASK, 3), (OTHER_TASK, 9)];
-    keep(&*store, &[enrol(0), enrol(1), Write::Enrol { device: device(2), day: 20_001, waits }]);
-    keep(&*store, &[Write::Enrol { device: device(1), day: 20_002, waits: vec![(TASK, 5)] }]);
+    keep(&*store, &[enrol(0), enrol(1), enrol(5)]);
+    // In tasks that have begun, whether or not an attempt of them is open, later keys wait (rule P18).
+    let elsewhere = AttemptAt { task: OTHER_TASK, round: 9, attempt: 0 };
+    keep(&*store, &[Write::Open(at(3, 0)), assign(at(3, 0), &[5]), settle(at(3, 0), &[5])]);
+    keep(&*store, &[Write::Open(elsewhere), assign(elsewhere, &[5]), settle(elsewhere, &[])]);
     store = again(store);
-    assert_eq!(store.enrolled().unwrap(), 3, "again changes nothing");
+    keep(&*store, &[Write::Enrol { device: device(2), day: 20_001 }]);
+    keep(&*store, &[Write::Enrol { device: device(1), day: 20_002 }]);
+    store = again(store);
+    assert_eq!(store.enrolled().unwrap(), 4, "again changes nothing");
     assert_eq!(standing(&*store, 1), Standing::default(), "again changes nothing");
     assert_eq!(standing(&*store, 2).since, Some(3));
     assert_eq!(store.standing(&OTHER_TASK, &device(2)).unwrap().since, Some(9));
@@ -283,7 +288,7 @@ fn any_write(chance: &mut Chance, round: u64) -> Write {
     let some: Vec<u64> = (0..chance.below(3)).map(|_| chance.below(6)).collect();
     let digest = [chance.below(4) as u8; 32];
     match chance.below(10) {
-        0 => Write::Enrol { device: device(chance.below(6)), day: 1, waits: vec![(task, at.round)] },
+        0 => Write::Enrol { device: device(chance.below(6)), day: 1 },
         1 => enrol(chance.below(6)),
         2 | 3 => Write::Open(at),
         4 | 5 => assign(at, &[&some[..], &[chance.below(6)]].concat()),

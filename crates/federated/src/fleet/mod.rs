@@ -170,13 +170,25 @@ pub enum FleetError {
     Stopped,
     /// The coordinator of devices cannot go on.
     #[error(transparent)]
-    Coordinator(#[from] CoordinatorError),
+    Coordinator(Box<CoordinatorError>),
     /// Who took part cannot be written down, or a secret of the attempt cannot be kept.
     #[error(transparent)]
-    Ledger(#[from] LedgerError),
+    Ledger(Box<LedgerError>),
     /// The task cannot be given to devices.
     #[error("the task cannot be given to devices: {0}")]
     Task(String),
+}
+
+impl From<CoordinatorError> for FleetError {
+    fn from(error: CoordinatorError) -> Self {
+        Self::Coordinator(Box::new(error))
+    }
+}
+
+impl From<LedgerError> for FleetError {
+    fn from(error: LedgerError) -> Self {
+        Self::Ledger(Box::new(error))
+    }
 }
 
 /// Makes attempts at rounds.

@@ -344,7 +344,7 @@ fn p19_a_group_is_planned_for_more_than_its_share_of_the_corrupted() {
     // 20 on average of a hundred, with a standard deviation of 3.8; more than 51 less than once in 2^44 draws, and 50 is not enough.
     let most = group.assumptions.most_corrupted(100);
     assert_eq!(most, 51);
-    let words = group.words();
+    let words = group.words(false);
     assert!(words.contains("20.0 % of devices corrupted"), "{words}");
     assert!(words.contains(&format!("planned for up to {most} corrupted each")), "{words}");
     let groups = |more: &[&'static str]| {

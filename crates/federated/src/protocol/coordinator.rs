@@ -267,8 +267,7 @@ impl Coordinator {
                 self.refuse(request, Reason::NotAdmitted, why, now);
                 return Ok(());
             }
-            let waits = self.tasks.iter().filter_map(|(task, running)| Some((*task, running.round?))).collect();
-            self.batch.push(Write::Enrol { device, day: now / MS_OF_DAY, waits });
+            self.batch.push(Write::Enrol { device, day: now / MS_OF_DAY });
             self.enrolling.insert(device);
         }
         let after_s = self.comes_back_after();
@@ -458,8 +457,8 @@ impl Coordinator {
     ///
     /// # Errors
     /// The answer, where nothing is to be sent.
-    pub fn begins(&mut self, ticket: &Ticket, now: u64) -> Result<Expected, Answer> {
-        let refused = |reason, words: &str| Answer::refused(reason, words, now / 1000, 0);
+    pub fn begins(&mut self, ticket: &Ticket, now: u64) -> Result<Expected, Box<Answer>> {
+        let refused = |reason, words: &str| Box::new(Answer::refused(reason, words, now / 1000, 0));
         for running in self.tasks.values_mut() {
             if running.lingering.remove(ticket).is_some() {
                 running.over.saw(1, 0);
@@ -474,7 +473,7 @@ impl Coordinator {
         };
         if let Some(Progress::Arrived | Progress::Merged) = desk.of(&device).map(|place| place.progress) {
             let offset = desk.report_bytes(&device).unwrap_or(0) as u64;
-            return Err(Answer::new(Says::Received(Received { offset })));
+            return Err(Box::new(Answer::new(Says::Received(Received { offset }))));
         }
         if !desk.begins(&device, now) {
             return Err(refused(Reason::Late, LATE));

@@ -27,7 +27,8 @@ pub struct AttemptAt {
 /// Where a device stands in a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Standing {
-    /// The round that was open when its key was enrolled; none where it was there before the task began (rule P18).
+    /// The last round that devices had been given when its key was enrolled; none where it was there before the task began
+    /// (rule P18).
     pub since: Option<u64>,
     /// The last attempt that it was given; it gets no other of that round, whatever became of it (rules P18 and P24).
     pub joined: Option<(u64, u32)>,
@@ -52,14 +53,13 @@ pub struct OpenAttempt {
 /// One change. A batch of them is a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
-    /// A device is known from now on. Again changes nothing.
+    /// A device is known from now on. Again changes nothing. In every task of which any device was ever given a round, whether or not
+    /// it runs now, the key waits as if it had been given the last one (rule P18).
     Enrol {
         /// Its key.
         device: DeviceKey,
         /// Days since 1970.
         day: u64,
-        /// The tasks that have begun, each with the round that is open: the key waits in them.
-        waits: Vec<(TaskDigest, u64)>,
     },
     /// An attempt begins. There is no other of its task, or it is this one already.
     Open(AttemptAt),

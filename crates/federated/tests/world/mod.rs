@@ -324,6 +324,7 @@ impl World {
             (Said::Report(ticket), Some(report)) => match coordinator.begins(ticket, now) {
                 Ok(_) => coordinator.report(request, ticket, &Report::Plain(report), now),
                 Err(answer) => {
+                    let answer = *answer;
                     self.sends(|| Event::Answered { to: from, answer: answer.clone() });
                     return self.flush();
                 }

@@ -87,7 +87,7 @@ fn refuse<T>(why: &str) -> Result<T, DatabaseError> {
 
 fn apply(t: &Connection, write: &Write) -> Result<(), DatabaseError> {
     match write {
-        Write::Enrol { device, day, waits } => enrol(t, device, *day, waits),
+        Write::Enrol { device, day } => enrol(t, device, *day),
         Write::Open(at) => open(t, at),
         Write::Assign { at, devices } => assign(t, at, devices),
         Write::Merge { at, sealed, reports } => merge(t, at, sealed, reports),
@@ -125,7 +125,7 @@ fn number_of_task(t: &Connection, task: &TaskDigest) -> Result<i64, DatabaseErro
     }
 }
 
-fn enrol(t: &Connection, device: &DeviceKey, day: u64, waits: &[(TaskDigest, u64)]) -> Result<(), DatabaseError> {
+fn enrol(t: &Connection, device: &DeviceKey, day: u64) -> Result<(), DatabaseError> {
     let mut insert = t.prepare_cached("INSERT INTO devices (key, day) VALUES (?1, ?2) ON CONFLICT (key) DO NOTHING")?;
     if insert.execute((device.0, day))? == 0 {
         return Ok(());
@@ -133,12 +133,9 @@ fn enrol(t: &Connection, device: &DeviceKey, day: u64, waits: &[(TaskDigest, u64
     let number = t.last_insert_rowid();
     t.prepare_cached("UPDATE server SET enrolled = enrolled + 1")?.execute([])?;
     let mut wait = t.prepare_cached(
-        "INSERT INTO standings (task, device, since) VALUES (?1, ?2, ?3)
-         ON CONFLICT (task, device) DO UPDATE SET since = excluded.since",
+        "INSERT INTO standings (task, device, since) SELECT id, ?1, last_round FROM tasks WHERE last_round IS NOT NULL",
     )?;
-    for (task, round) in waits {
-        wait.execute((number_of_task(t, task)?, number, round))?;
-    }
+    wait.execute([number])?;
     Ok(())
 }
 
@@ -167,6 +164,9 @@ fn expect_open(t: &Connection, at: &AttemptAt) -> Result<i64, DatabaseError> {
 
 fn assign(t: &Connection, at: &AttemptAt, devices: &[DeviceKey]) -> Result<(), DatabaseError> {
     let task = expect_open(t, at)?;
+    if !devices.is_empty() {
+        t.prepare_cached("UPDATE tasks SET last_round = ?2 WHERE id = ?1")?.execute((task, at.round))?;
+    }
     let mut join = t.prepare_cached(
         "INSERT INTO standings (task, device, round, attempt, participations) VALUES (?1, ?2, ?3, ?4, 1)
          ON CONFLICT (task, device) DO UPDATE

@@ -37,7 +37,9 @@ CREATE TABLE devices (
 
 CREATE TABLE tasks (
     id INTEGER PRIMARY KEY,
-    digest BLOB NOT NULL UNIQUE CHECK (length(digest) = 32)
+    digest BLOB NOT NULL UNIQUE CHECK (length(digest) = 32),
+    -- The last round that devices were given: keys that enrol later wait.
+    last_round INTEGER
 ) STRICT;
 
 CREATE TABLE standings (

@@ -292,6 +292,8 @@ pub struct Participant<S> {
     clock: Option<ServerClock>,
     clock_tries: u32,
     backoff: Backoff,
+    /// How long the server told it to stay away, the last time.
+    told_ms: u64,
     /// Nothing is done before.
     until_ms: u64,
     state: State,
@@ -325,6 +327,7 @@ impl<S: Store> Participant<S> {
             clock: None,
             clock_tries: 0,
             backoff: Backoff::default(),
+            told_ms: 0,
             until_ms: 0,
             state: State::Unmet,
             task: None,
@@ -465,7 +468,8 @@ impl<S: Store> Participant<S> {
 
     /// What the server says of how long to stay away.
     fn away(&mut self, after_s: u64, now: Now) {
-        self.wait(after_s.min(MOST_AWAY_S) * 1000, now);
+        self.told_ms = after_s.min(MOST_AWAY_S) * 1000;
+        self.wait(self.told_ms, now);
     }
 
     /// Goes back to having nothing to do; what it held is gone.
@@ -481,7 +485,10 @@ impl<S: Store> Participant<S> {
         let most_ms = if self.is_busy() { part::MOST_BACKOFF_MS } else { MOST_BACKOFF_MS };
         let chance = self.chance();
         let wait_ms = self.backoff.wait_ms(most_ms, chance);
-        self.wait(wait_ms, now);
+        // A device with nothing to do is in no hurry: it keeps to the pace that it was last told, so that those who miss a server that
+        // is gone for a while do not come back all at once.
+        let pace_ms = if self.is_busy() { 0 } else { self.told_ms / 2 + self.chance() % (self.told_ms + 1) };
+        self.wait(wait_ms.max(pace_ms), now);
     }
 
     fn strange(&mut self, what: &'static str, now: Now) {

@@ -21,6 +21,8 @@ pub struct MemoryStore {
 struct Kept {
     devices: BTreeSet<DeviceKey>,
     standings: BTreeMap<(TaskDigest, DeviceKey), Standing>,
+    /// The last round of each task that devices were given.
+    begun: BTreeMap<TaskDigest, u64>,
     open: BTreeMap<TaskDigest, Open>,
     blobs: BTreeMap<[u8; 32], Vec<u8>>,
 }
@@ -91,9 +93,9 @@ fn refuse<T>(why: &str) -> Result<T, StoreError> {
 impl Kept {
     fn apply(&mut self, write: &Write) -> Result<(), StoreError> {
         match write {
-            Write::Enrol { device, day: _, waits } => {
+            Write::Enrol { device, day: _ } => {
                 if self.devices.insert(*device) {
-                    for (task, round) in waits {
+                    for (task, round) in &self.begun {
                         self.standings.entry((*task, *device)).or_default().since = Some(*round);
                     }
                 }
@@ -146,6 +148,7 @@ impl Kept {
         }
         standing.joined = Some((at.round, at.attempt));
         standing.participations += 1;
+        self.begun.insert(at.task, at.round);
         self.opened(at)?.assigned.insert(*device);
         Ok(())
     }

@@ -1,0 +1,146 @@
+//! `keyhush serve` and `keyhush device` as processes: a run whose server is killed again and again ends, with everything on record.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+const TASK: &str = r#"
+rounds = 6
+unit = "device"
+
+[data]
+kind = "devices"
+
+[model]
+preset = "tiny"
+vocabulary = 100
+hidden = 6
+embedding = 6
+
+[local]
+batch = 4
+unroll = 5
+learning_rate = 0.5
+most_tokens = 40
+
+[participation]
+kind = "arrival"
+population = 400
+min_separation = 1
+max_participations = 4
+cohort = 24
+
+[clip]
+kind = "flat"
+norm = 0.5
+
+[privacy]
+mechanism = "tree"
+noise_multiplier = 2.0
+delta = 1e-5
+
+[server]
+optimizer = "sgd"
+learning_rate = 0.5
+
+[evaluation]
+every = 3
+users = 6
+most_tokens = 300
+
+[devices]
+select_seconds = 0.5
+report_seconds = 8
+tick_seconds = 0.2
+begin_with = 300
+"#;
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn keyhush() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_keyhush"))
+}
+
+/// Starts the server, and waits until it listens. Gives its address.
+fn serve(folder: &Path, listen: &str) -> (Killed, String) {
+    let mut command = keyhush();
+    command.current_dir(folder).args([
+        "serve",
+        "words.toml",
+        "--listen",
+        listen,
+        "--data",
+        "data",
+        "--secrets",
+        "secrets",
+    ]);
+    command.args(["--plain-http", "--anybody", "--until-done", "--least-pause", "0", "--threads", "1"]);
+    let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut said = String::new();
+    let address = loop {
+        let line = lines.next().unwrap_or_else(|| panic!("the server ended: {said}")).unwrap();
+        if let Some((_, address)) = line.split_once("listening on ") {
+            break address.to_owned();
+        }
+        said.push_str(&line);
+    };
+    // What it says later must not fill the pipe.
+    std::thread::spawn(move || lines.for_each(drop));
+    (Killed(child), address)
+}
+
+#[test]
+fn a_server_that_is_killed_again_and_again_loses_no_round() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("words.toml"), TASK).unwrap();
+    let (mut server, address) = serve(folder.path(), "127.0.0.1:0");
+    let mut devices = keyhush();
+    devices.args(["device", "--server", &format!("http://{address}"), "--synthetic", "--count", "360"]);
+    let _devices = Killed(devices.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
+    let began = Instant::now();
+    let mut kills = 0;
+    let status = loop {
+        // Moments that have nothing to do with what the server does.
+        let until = Instant::now() + Duration::from_millis(1_700 + 613 * kills);
+        while Instant::now() < until && server.0.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if let Some(status) = server.0.try_wait().unwrap() {
+            break status;
+        }
+        assert!(began.elapsed() < Duration::from_secs(240), "it does not come to an end after {kills} kills");
+        if kills < 4 {
+            kills += 1;
+            drop(server);
+            server = serve(folder.path(), &address).0;
+        }
+    };
+    assert!(status.success(), "{status}");
+    assert!(kills >= 2, "it was over before it could be killed");
+
+    let done = folder.path().join("data/models/words");
+    let statement: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(done.join("statement.json")).unwrap()).unwrap();
+    let verified = keyhush().args(["privacy", "verify", "--json", "--ledger"]).arg(done.join("ledger.jsonl")).output();
+    let verified = verified.unwrap();
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
+    let verified: serde_json::Value = serde_json::from_slice(&verified.stdout).unwrap();
+    assert_eq!(verified["verified"], true, "{verified}");
+    assert_eq!(statement["ledger"]["head"], verified["head"], "{statement} {verified}");
+    let entries = fs::read_to_string(done.join("ledger.jsonl")).unwrap();
+    let releases = entries.lines().filter(|line| line.contains("\"release\"")).count();
+    assert_eq!(releases, 6, "each round is released once");
+}
