@@ -155,7 +155,10 @@ fn check_secrets(place: &Place, disk: &LossyDisk, told: &Told, last: Option<u64>
 fn check(place: &Place, disk: &LossyDisk, told: &Told) -> Result<(), String> {
     let (mut ledger, key) = match place.open(&[]) {
         Ok(opened) => opened,
-        Err(_) if told.entries == 0 => return place.create(plan(), 0).map(drop).map_err(|e| format!("create: {e}")),
+        Err(_) if told.entries == 0 => {
+            let made = files::make_folder_on(&*place.disk, Path::new(FOLDER)).map_err(not_replaced);
+            return made.and_then(|()| place.create(plan(), 0)).map(drop).map_err(|e| format!("create: {e}"));
+        }
         Err(e) => return Err(format!("does not open: {e}")),
     };
     let have = ledger.head().length;

@@ -307,10 +307,13 @@ impl FileStore {
         PrivateFile::new(Arc::clone(&self.disk), beside(&self.paths.secret, &format!(".{index}.pending")))
     }
 
-    /// Moves a vector out. After a crash it has the old name or the new one, and on opening the new one: no sync is needed.
+    /// Moves a vector out. After a crash it has the old name or the new one, and on opening the new one: the move need not be synced.
     fn publish(&self, index: u64, time: u64) -> Result<(), LedgerError> {
         let (released, path) = (&self.paths.released, self.vector_path(index));
-        self.disk.create_folder(released, false).map_err(failed("make", released))?;
+        if self.disk.create_folder(released, false).map_err(failed("make", released))? {
+            // What is moved into a folder that is not on the disk is gone with it.
+            self.disk.sync_folder(&self.paths.folder).map_err(failed("sync", &self.paths.folder))?;
+        }
         let pending = self.pending(index);
         // Its time tells nothing before anyone sees it.
         self.disk.set_time(pending.path(), time).map_err(failed("publish", &path))?;
