@@ -38,6 +38,8 @@ pub struct SecureDesk {
     answered: BTreeSet<ClientId>,
     windows: Option<Windows>,
     until: u64,
+    /// Since when enough inputs are there for a sum: the others have the time of an answer from then on.
+    enough_since: Option<u64>,
     /// Whose inputs arrived.
     inputs: u64,
 }
@@ -134,6 +136,7 @@ impl SecureDesk {
             answered: BTreeSet::new(),
             windows: None,
             until: 0,
+            enough_since: None,
             inputs: 0,
         }
     }
@@ -189,6 +192,7 @@ impl SecureDesk {
         };
         self.phase = phase;
         self.until = now + time;
+        self.enough_since = None;
         self.answered.clear();
     }
 
@@ -240,6 +244,9 @@ impl SecureDesk {
 
     /// Time passes, or somebody has answered: the next phase, where it is time for it. Gives the end, or why there is none.
     pub fn tick(&mut self, now: u64) -> Option<Result<Unmasking, FailureReason>> {
+        if matches!(&self.phase, Phase::Masked(server) if server.can_close().is_ok()) {
+            self.enough_since.get_or_insert(now);
+        }
         while self.is_due(now) {
             match self.advance() {
                 Ok(Advanced::To(phase)) => self.enter(phase, now),
@@ -262,7 +269,9 @@ impl SecureDesk {
             Phase::Agreement(server) => server.clients().count(),
             Phase::Unmask(server) => server.clients().count(),
         };
-        self.answered.len() >= expected || now > self.until
+        let answer_ms = self.windows.as_ref().map_or(0, |windows| windows.answer_ms);
+        let enough = self.enough_since.is_some_and(|since| now > since + answer_ms);
+        self.answered.len() >= expected || enough || now > self.until
     }
 
     /// Ends the phase. Whoever has not answered has dropped out.
