@@ -28,7 +28,7 @@ use crate::{failure::BadInput, interrupt};
 
 #[derive(Args)]
 pub(crate) struct DeviceArgs {
-    /// The server, such as https://example.org:8443
+    /// The address of the server: https, a name and mostly a port
     #[arg(long, value_name = "URL")]
     server: String,
     /// A folder with what its owner typed: .txt files with a post a line, or .jsonl
