@@ -2,7 +2,7 @@
 //!
 //! Every unit has a private field and one fallible constructor; deserialisation goes through that constructor, so a
 //! bad value is refused where it enters and nobody re-checks one. The error carries what was refused. Arithmetic
-//! exists only where it means something: [`NoiseMultiplier::stddev`] takes a [`Sensitivity`], and an epsilon cannot
+//! exists only where it means something: a [`MinSeparation`] is made by rounds or by distance, and an epsilon cannot
 //! be multiplied by a delta.
 
 use std::fmt;
