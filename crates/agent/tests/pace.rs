@@ -62,7 +62,7 @@ fn check_ins(count: u64, minutes: u64, gone: std::ops::Range<u64>) -> Vec<u64> {
     let mut chance = Chance(7);
     let mut counts = vec![0; minutes as usize];
     let mut devices: Vec<Participant<MemoryStore>> = (0..count).map(device).collect();
-    let mean_ms = pace.mean_s(count, 1.0) * 1000.0;
+    let mean_ms = pace.mean_s(count, f64::INFINITY) * 1000.0;
     // They were enrolled over time.
     let mut queue: BinaryHeap<Reverse<(u64, usize)>> =
         (0..devices.len()).map(|number| Reverse((chance.next() % mean_ms as u64, number))).collect();
@@ -85,7 +85,8 @@ fn check_ins(count: u64, minutes: u64, gone: std::ops::Range<u64>) -> Vec<u64> {
                 }
                 Do::Say(_) => {
                     counted = true;
-                    let after_s = pace.after_s(count, 1.0, (chance.next() >> 11) as f64 / (1u64 << 53) as f64);
+                    let after_s =
+                        pace.after_s(count, f64::INFINITY, (chance.next() >> 11) as f64 / (1u64 << 53) as f64);
                     let enrolled = Says::Enrolled(Enrolled { after_s });
                     let says = if device.diary().knows(&REALM) { Says::Later(Later { after_s }) } else { enrolled };
                     Answer::new(says).encode_to_vec()

@@ -116,8 +116,8 @@ impl Download {
     /// When it is not what was asked for. Then there is no use in going on.
     pub fn take(&mut self, packed: &[u8]) -> Result<(), BlobError> {
         self.arrived += packed.len() as u64;
-        // What cannot be packed grows by five bytes a block, and has a head.
-        if self.arrived > self.wanted.bytes + self.wanted.bytes / 64 + (1 << 17) {
+        // What cannot be packed grows by an eighth where codes are fixed, and has a head.
+        if self.arrived > self.wanted.bytes + self.wanted.bytes / 8 + (1 << 17) {
             return Err(BlobError::TooMany { declared: self.wanted.bytes });
         }
         let mut pieces = packed.chunks(PIECE);

@@ -6,7 +6,7 @@ use privacy::{
 };
 use serde::Serialize;
 
-use super::{CLIP_RULES, Config, ConfigError, Document, RoundingKind, SecAgg};
+use super::{CLIP_RULES, Config, ConfigError, Devices, Document, RoundingKind, SecAgg};
 
 /// What is trained when nothing is said: a small run on a made-up crowd, that learns within minutes.
 pub const FIRST_RUN: &str = include_str!("first-run.toml");
@@ -108,6 +108,7 @@ pub fn explained(config: &Config, head: &[String]) -> Result<String, ConfigError
     model(&mut page, config)?;
     local(&mut page, config)?;
     participation(&mut page, config)?;
+    devices(&mut page, config)?;
     secagg(&mut page, config)?;
     estimator(&mut page, config)?;
     clip(&mut page, config)?;
@@ -119,12 +120,15 @@ pub fn explained(config: &Config, head: &[String]) -> Result<String, ConfigError
 
 fn data(page: &mut Page, config: &Config) -> Result<(), ConfigError> {
     let data = &config.data;
-    page.section("[data]", "Whose text: a crowd that is made up, or a store.");
-    page.set("kind", data.kind, "\"synthetic\", or \"store\": what `keyhush data import` made")?;
+    page.section("[data]", "Whose text: a crowd that is made up, a store, or on devices.");
+    let kinds = "\"synthetic\"; \"store\": what `keyhush data import` made; \"devices\": for keyhush serve";
+    page.set("kind", data.kind, kinds)?;
     page.may("seed", data.seed, 1, "of a crowd: it follows from it")?;
     page.may("dialect", data.dialect, "informal", "of a crowd: \"informal\" or \"general\"")?;
     page.may("posts_per_user", data.posts_per_user, 40, "of a crowd: on average")?;
     page.may("users", data.users, 1000, "of a crowd with unit = \"example\": how many people typed the posts")?;
+    let public = "of devices: text to measure models on, a post a line";
+    page.may("public_text", data.public_text.as_ref(), "public.txt", public)?;
     page.may("path", data.path.as_ref(), "users.store", "of a store: its file")?;
     page.may("held_out_per_mille", data.held_out_per_mille, 100, "of a store: users of a thousand to evaluate on")?;
     page.may("salt", data.salt, 0, "of a store: which ones")
@@ -177,6 +181,26 @@ fn participation(page: &mut Page, config: &Config) -> Result<(), ConfigError> {
     page.may("min_separation", from.min_separation, 99, "of \"arrival\": MinS, rounds between two participations")?;
     page.may("max_participations", from.max_participations, 2, "of \"arrival\": MaxP, the most of one user")?;
     page.may("vanish", from.vanish, 0.02, "the share of a round's users that vanish on the way, in the simulation")
+}
+
+fn devices(page: &mut Page, config: &Config) -> Result<(), ConfigError> {
+    let (said, usual) = (config.devices.as_ref(), Devices::default());
+    let header = if said.is_some() { "[devices]" } else { "# [devices]" };
+    page.section(header, "Of data.kind = \"devices\": how long devices have (docs/TRAINING.md).");
+    let select = "a round waits so long for as many devices as it would like";
+    page.may("select_seconds", said.map(|d| d.select_seconds), usual.select_seconds, select)?;
+    page.may(
+        "report_seconds",
+        said.map(|d| d.report_seconds),
+        usual.report_seconds,
+        "a device has so long for its report",
+    )?;
+    let answer = "and so long for each other message of secure aggregation";
+    page.may("answer_seconds", said.map(|d| d.answer_seconds), usual.answer_seconds, answer)?;
+    let tick = "reports leave at whole multiples of it, so that time tells nothing";
+    page.may("tick_seconds", said.map(|d| d.tick_seconds), usual.tick_seconds, tick)?;
+    let begin = "devices that are enrolled before the first round begins";
+    page.may("begin_with", said.and_then(|d| d.begin_with), 1000, begin)
 }
 
 fn secagg(page: &mut Page, config: &Config) -> Result<(), ConfigError> {

@@ -38,6 +38,7 @@ impl Pace {
     pub fn after_s(&self, enrolled: u64, wanted_per_second: f64, drawn: f64) -> u64 {
         let mean = self.mean_s(enrolled, wanted_per_second);
         let spread = mean * (0.5 + drawn);
-        libm::ceil(spread.max(self.least_s)) as u64
+        // Below half a second it is at once: the device waits at the server then.
+        libm::round(spread.max(self.least_s)) as u64
     }
 }
