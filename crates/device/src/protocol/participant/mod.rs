@@ -484,10 +484,11 @@ impl<S: Store> Participant<S> {
         // Within a part there is a time to keep.
         let most_ms = if self.is_busy() { part::MOST_BACKOFF_MS } else { MOST_BACKOFF_MS };
         let chance = self.chance();
+        let hurries = self.is_busy() || self.backoff.is_fresh();
         let wait_ms = self.backoff.wait_ms(most_ms, chance);
-        // A device with nothing to do is in no hurry: it keeps to the pace that it was last told, so that those who miss a server that
-        // is gone for a while do not come back all at once.
-        let pace_ms = if self.is_busy() { 0 } else { self.told_ms / 2 + self.chance() % (self.told_ms + 1) };
+        // One connection that broke is nothing. After that a device with nothing to do is in no hurry: it keeps to the pace that it was
+        // last told, so that those who miss a server that is gone for a while do not come back all at once.
+        let pace_ms = if hurries { 0 } else { self.told_ms / 2 + self.chance() % (self.told_ms + 1) };
         self.wait(wait_ms.max(pace_ms), now);
     }
 
