@@ -292,8 +292,6 @@ pub struct Participant<S> {
     clock: Option<ServerClock>,
     clock_tries: u32,
     backoff: Backoff,
-    /// How long the server told it to stay away, the last time.
-    told_ms: u64,
     /// Nothing is done before.
     until_ms: u64,
     state: State,
@@ -327,7 +325,6 @@ impl<S: Store> Participant<S> {
             clock: None,
             clock_tries: 0,
             backoff: Backoff::default(),
-            told_ms: 0,
             until_ms: 0,
             state: State::Unmet,
             task: None,
@@ -468,8 +465,7 @@ impl<S: Store> Participant<S> {
 
     /// What the server says of how long to stay away.
     fn away(&mut self, after_s: u64, now: Now) {
-        self.told_ms = after_s.min(MOST_AWAY_S) * 1000;
-        self.wait(self.told_ms, now);
+        self.wait(after_s.min(MOST_AWAY_S) * 1000, now);
     }
 
     /// Goes back to having nothing to do; what it held is gone.
@@ -484,12 +480,8 @@ impl<S: Store> Participant<S> {
         // Within a part there is a time to keep.
         let most_ms = if self.is_busy() { part::MOST_BACKOFF_MS } else { MOST_BACKOFF_MS };
         let chance = self.chance();
-        let hurries = self.is_busy() || self.backoff.is_fresh();
         let wait_ms = self.backoff.wait_ms(most_ms, chance);
-        // One connection that broke is nothing. After that a device with nothing to do is in no hurry: it keeps to the pace that it was
-        // last told, so that those who miss a server that is gone for a while do not come back all at once.
-        let pace_ms = if hurries { 0 } else { self.told_ms / 2 + self.chance() % (self.told_ms + 1) };
-        self.wait(wait_ms.max(pace_ms), now);
+        self.wait(wait_ms, now);
     }
 
     fn strange(&mut self, what: &'static str, now: Now) {

@@ -38,11 +38,6 @@ impl Backoff {
         jittered(if doubled < most_ms { doubled } else { most_ms }, chance)
     }
 
-    /// Whether nothing has failed since something went well.
-    pub(super) const fn is_fresh(&self) -> bool {
-        self.failures == 0
-    }
-
     /// Something went well.
     pub(super) const fn reset(&mut self) {
         self.failures = 0;
