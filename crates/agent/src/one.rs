@@ -92,9 +92,11 @@ pub async fn run<S: Store>(
                 next => act(device, next, around, clocks).await,
             }
         };
+        // Who was told to stop says nothing more: a check-in whose answer nobody hears would use up a place.
         tokio::select! {
-            () = going => {}
+            biased;
             _ = stop.wait_for(|stop| *stop) => return,
+            () = going => {}
         }
         for note in device.notes() {
             hear(&note, around);

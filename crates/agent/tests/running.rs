@@ -62,7 +62,6 @@ fn around(server: Server, text: Arc<dyn TextSource>) -> Surroundings {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "open: on a busy machine it sometimes waits for a minute, and it is not known for what"]
 async fn one_device_over_tls_gives_for_a_step_once_and_remembers_through_its_files() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("typed.txt"), "w1 w2 w3\nw4 w5\n").unwrap();
