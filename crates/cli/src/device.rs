@@ -24,12 +24,12 @@ use device::{
 use secagg::entropy::OsEntropy;
 use tokio::sync::watch;
 
-use crate::{failure::BadInput, interrupt};
+use crate::{failure::BadInput, interrupt, model_folder::read_text};
 
 #[derive(Args)]
 pub(crate) struct DeviceArgs {
     /// The address of the server: https, a name and mostly a port
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", required_unless_present = "page", default_value = "", hide_default_value = true)]
     server: String,
     /// A folder with what its owner typed: .txt files with a post a line, or .jsonl
     #[arg(long, value_name = "DIR", required_unless_present_any = ["synthetic", "page"])]
@@ -104,6 +104,8 @@ pub(crate) fn run(args: &DeviceArgs) -> anyhow::Result<()> {
         return page(args);
     }
     let trust = trust(args)?;
+    let deadline = args.for_seconds.map(Duration::try_from_secs_f64).transpose();
+    let deadline = deadline.map_err(|e| BadInput::wrong("for-seconds", e))?;
     let connections = usize::try_from(args.count).unwrap_or(usize::MAX).max(1);
     let server = Arc::new(Server::new(&args.server, &trust, connections)?);
     let learning = if args.ready_made { Learning::Ready } else { Learning::Train };
@@ -111,7 +113,6 @@ pub(crate) fn run(args: &DeviceArgs) -> anyhow::Result<()> {
     let stop = interrupt::watch()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     let (ask, asked) = watch::channel(false);
-    let deadline = args.for_seconds.map(Duration::from_secs_f64);
     runtime.spawn(async move {
         let began = std::time::Instant::now();
         while !stop.is_asked() && deadline.is_none_or(|deadline| began.elapsed() < deadline) {
@@ -140,14 +141,13 @@ fn trust(args: &DeviceArgs) -> anyhow::Result<Trust> {
 
 fn token(args: &DeviceArgs) -> anyhow::Result<Vec<u8>> {
     let Some(path) = &args.token else { return Ok(Vec::new()) };
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(text.trim().as_bytes().to_vec())
+    Ok(read_text("token", path)?.trim().as_bytes().to_vec())
 }
 
 fn policy(args: &DeviceArgs) -> anyhow::Result<Policy> {
     match &args.policy {
         Some(path) => {
-            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            let text = read_text("policy", path)?;
             toml::from_str(&text).map_err(|e| BadInput::wrong("policy", e).into())
         }
         None if args.synthetic => Ok(Policy::for_made_up_people()),
@@ -189,7 +189,7 @@ async fn run_many(
     many::run(plan, server, trainers, Arc::clone(&tally), stop).await?;
     let counted = tally.counted();
     if args.json {
-        println_json(&counted)?;
+        println!("{}", serde_json::to_string(&counted)?);
     } else {
         say(&format!(
             "{} devices: {} parts begun, {} reports sent, {} counted, {} refused by devices, {} by the server",
@@ -241,7 +241,6 @@ fn eligibility(args: &DeviceArgs) -> Arc<dyn Eligibility> {
     }
 }
 
-#[allow(clippy::print_stdout, reason = "what was asked for")]
 fn page(args: &DeviceArgs) -> anyhow::Result<()> {
     let folder = args.state.as_deref().context("a device needs --state")?;
     if !folder.is_dir() {
@@ -254,13 +253,6 @@ fn page(args: &DeviceArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-#[allow(clippy::print_stdout, reason = "what was asked for")]
-fn println_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string(value)?);
-    Ok(())
-}
-
-#[allow(clippy::print_stderr, reason = "this is the log")]
 fn say(line: &str) {
     eprintln!("{line}");
 }

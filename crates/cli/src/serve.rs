@@ -6,7 +6,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Context;
 use clap::Args;
 use federated::{
     config::Document,
@@ -23,6 +22,7 @@ use server::{
 use crate::{
     failure::{BadInput, Interrupted},
     interrupt,
+    model_folder::read_text,
     train::MachineArgs,
 };
 
@@ -107,7 +107,7 @@ fn refused(error: ServeError) -> anyhow::Error {
 }
 
 fn written(path: &Path, set: &[String]) -> anyhow::Result<Written> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = read_text("task", path)?;
     let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     let document = Document::new(&text, set).map_err(|e| crate::failure::of_config(&e))?;
     let config = document.config().map_err(|e| crate::failure::of_config(&e))?;
@@ -128,7 +128,7 @@ fn transport(args: &ServeArgs) -> anyhow::Result<Transport> {
 
 fn admission(args: &ServeArgs) -> anyhow::Result<Box<dyn Admission>> {
     let Some(path) = &args.token else { return Ok(Box::new(Anybody)) };
-    let token = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let token = read_text("token", path)?;
     let token = token.trim();
     if token.len() < 16 {
         return Err(BadInput::wrong("token", "the file must hold a token of at least 16 characters").into());
@@ -137,7 +137,6 @@ fn admission(args: &ServeArgs) -> anyhow::Result<Box<dyn Admission>> {
 }
 
 /// The server's log: a line for each thing that happens.
-#[allow(clippy::print_stderr, reason = "this is the log")]
 fn say(happened: &Happened<'_>, quiet: bool) {
     let time = if std::io::stderr().is_terminal() { String::new() } else { format!("{} ", jiff::Timestamp::now()) };
     match happened {

@@ -19,7 +19,6 @@ use device::{
         Wait, Wants,
     },
 };
-use ledger::FailureReason;
 use privacy::stages::Encoded;
 use thiserror::Error;
 
@@ -100,7 +99,6 @@ struct Running {
     round: Option<u64>,
     /// How long a round takes, in seconds.
     round_s: f64,
-    paused: bool,
     /// Devices that were still at work when their attempt was over, until when: what becomes of them is counted.
     lingering: BTreeMap<Ticket, u64>,
     /// Who was given the last attempt that is settled: those who took part, each with the round from which it may again. Whoever did
@@ -196,23 +194,10 @@ impl Coordinator {
                 desk: None,
                 round,
                 round_s,
-                paused: false,
                 lingering: BTreeMap::new(),
                 settled: BTreeMap::new(),
             },
         );
-    }
-
-    /// A task is no longer run here.
-    pub fn remove_task(&mut self, task: &TaskDigest) {
-        self.tasks.remove(task);
-    }
-
-    /// No device is given this task until it is resumed.
-    pub fn pause(&mut self, task: &TaskDigest, paused: bool) {
-        if let Some(running) = self.tasks.get_mut(task) {
-            running.paused = paused;
-        }
     }
 
     /// What was decided since the last time is made durable; what may be said now.
@@ -282,7 +267,8 @@ impl Coordinator {
         check_in: &CheckIn,
         now: u64,
     ) -> Result<(), CoordinatorError> {
-        if !self.store.is_enrolled(&device)? && !self.enrolling.contains(&device) {
+        // One whose enrolment is not durable yet is a stranger too: where it has to wait is written together with it (rule P18).
+        if !self.store.is_enrolled(&device)? {
             self.refuse(request, Reason::Stranger, "the device is not enrolled here: enrol it", now);
             return Ok(());
         }
@@ -321,7 +307,7 @@ impl Coordinator {
     fn may_be_needed(&self, device: &DeviceKey) -> Result<BTreeMap<TaskDigest, Standing>, CoordinatorError> {
         let waiting = self.lobby.len() as u64;
         let mut standings = BTreeMap::new();
-        for (task, running) in self.tasks.iter().filter(|(_, running)| !running.paused) {
+        for (task, running) in &self.tasks {
             let wanted = match &running.desk {
                 Some(desk) if !desk.is_over() => desk.wanted(&running.over),
                 _ => running.over.select(running.goal),
@@ -353,7 +339,7 @@ impl Coordinator {
     }
 
     fn select_for(&mut self, task: &TaskDigest, now: u64) -> Result<(), CoordinatorError> {
-        let Some(running) = self.tasks.get_mut(task).filter(|running| !running.paused) else { return Ok(()) };
+        let Some(running) = self.tasks.get_mut(task) else { return Ok(()) };
         let Some(desk) = running.desk.as_mut().filter(|desk| !desk.is_over()) else { return Ok(()) };
         let wanted = desk.wanted(&running.over);
         let enrolled = self.enrolled + self.enrolling.len() as u64;
@@ -635,13 +621,6 @@ impl Coordinator {
         self.tasks.get_mut(task)?.desk.as_mut()?.take_closed()
     }
 
-    /// The attempt comes to nothing, by somebody's word.
-    pub fn fail(&mut self, task: &TaskDigest, reason: FailureReason) {
-        if let Some(desk) = self.tasks.get_mut(task).and_then(|running| running.desk.as_mut()) {
-            desk.fail(reason);
-        }
-    }
-
     /// What became of an attempt is in the ledger: these took part in what was released; nobody where it failed.
     ///
     /// # Errors
@@ -695,7 +674,7 @@ impl Coordinator {
     /// When a device is to come back: drawn anew for each. Where more are wanted than wait, as soon as all of them together may.
     fn comes_back_after(&mut self) -> u64 {
         let wanted = |running: &Running| running.over.select(running.goal);
-        let running = || self.tasks.values().filter(|running| !running.paused);
+        let running = || self.tasks.values();
         let short = (self.lobby.len() as u64) < running().map(wanted).sum();
         let rate = |task: &Running| wanted(task) as f64 / task.round_s.max(1.0);
         let per_second = if short { f64::INFINITY } else { running().map(rate).sum() };
