@@ -5,7 +5,7 @@
 
 mod workshop;
 
-use std::{path::Path, process::Command};
+use std::{collections::HashMap, path::Path, process::Command};
 
 use workshop::{Idle, whole};
 
@@ -39,12 +39,38 @@ fn watched(root: &Path, folder: &Path) -> Vec<Did> {
     let text = std::fs::read_to_string(&trace).unwrap();
     std::fs::remove_file(trace).unwrap();
     let below = |path: &str| path.starts_with(root.to_str().unwrap());
-    text.lines()
-        .filter_map(did)
+    whole_calls(&text)
+        .iter()
+        .filter_map(|call| did(call))
         .filter(|did| match did {
             Did::Wrote(path) | Did::Synced(path) | Did::Renamed(path, _) | Did::Removed(path) => below(path),
         })
         .collect()
+}
+
+/// The calls in the order in which they ended. While one thread waits, strace writes down what another does: the call that
+/// waits then stands in two lines, `7 fsync(4</tmp/a> <unfinished ...>` and `7 <... fsync resumed>) = 0`.
+fn whole_calls(trace: &str) -> Vec<String> {
+    let mut begun = HashMap::new();
+    let mut calls = Vec::new();
+    for line in trace.lines() {
+        let (thread, said) = line.split_once(' ').unwrap_or((line, ""));
+        if let Some(first) = line.strip_suffix("<unfinished ...>") {
+            begun.insert(thread, first);
+        } else if let Some((_, rest)) = said.split_once(" resumed>") {
+            calls.push(format!("{}{rest}", begun.remove(thread).unwrap_or_default()));
+        } else {
+            calls.push(line.to_owned());
+        }
+    }
+    calls
+}
+
+#[test]
+fn a_call_that_another_thread_interrupts_is_read_whole() {
+    let trace = "7 fsync(4</a> <unfinished ...>\n8 write(5</b>, \"x\", 1) = 1\n7 <... fsync resumed>) = 0\n";
+    let read: Vec<Did> = whole_calls(trace).iter().filter_map(|call| did(call)).collect();
+    assert_eq!(read, [Did::Wrote("/b".to_owned()), Did::Synced("/a".to_owned())]);
 }
 
 /// One line of strace, such as `7 fsync(4</tmp/a>) = 0` or `7 rename("/tmp/a", "/tmp/b") = 0`.
