@@ -42,8 +42,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[test]
 fn rank() -> Result<(), String> {
     let Ok(story) = std::env::var(STORY) else { return Ok(()) };
-    let threads = std::env::var(THREADS).unwrap().parse().unwrap();
     let ranks = Ranks::join().unwrap().unwrap();
+    // It is said while the others still wait: `mpirun` ends everybody as soon as one has left with an error.
+    tell(&story, &ranks).inspect_err(|problem| println!("{problem}"))
+}
+
+fn tell(story: &str, ranks: &Ranks) -> Result<(), String> {
+    let threads = std::env::var(THREADS).unwrap().parse().unwrap();
     let other = ranks.rank() == 1;
     if story == "rank 0 stops before it begins" && ranks.leads() {
         return Err("nothing to train".into());
@@ -57,7 +62,7 @@ fn rank() -> Result<(), String> {
     }
     let of_contract = story.strip_prefix("the contract of engines ").map(|which| which.split_once(' ').unwrap());
     let trial = Trial::of(of_contract.map_or("language", |(learner, _)| learner));
-    let fault = match (story.as_str(), other) {
+    let fault = match (story, other) {
         ("one user cannot be read", true) => Some(Fault::Always),
         ("one user cannot be read at first", true) => Some(Fault::Once(AtomicBool::new(true))),
         ("a thread of a rank panics", true) => Some(Fault::Panic),
@@ -70,7 +75,7 @@ fn rank() -> Result<(), String> {
     let local = &Trial::plans()[of_contract.map_or(0, |(_, plan)| plan.parse().unwrap())];
     let mut own = Threads::new(trial.learner(), local, kernels, threads).unwrap();
     if ranks.leads() {
-        let mut engine = MpiEngine::new(&ranks, Box::new(own), &facts).map_err(|e| e.to_string())?;
+        let mut engine = MpiEngine::new(ranks, Box::new(own), &facts).map_err(|e| e.to_string())?;
         if of_contract.is_some() {
             contract::engine(&trial, &mut engine, local, kernels);
             println!("digest kept");
