@@ -7,7 +7,7 @@ use std::{
     fmt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -36,6 +36,8 @@ use crate::AgentError;
 const MOST_IDLE: usize = 64;
 /// How long it may take to be connected.
 const CONNECT: Duration = Duration::from_secs(15);
+/// A connection that turns out to be closed within this was closed before the request.
+const STALE: Duration = Duration::from_secs(1);
 /// How long a server may be silent in the midst of something.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -215,14 +217,17 @@ impl Server {
         within: Duration,
     ) -> Result<(Response<Incoming>, SendRequest<Full<Bytes>>), HttpError> {
         while let Some(mut sender) = self.take_idle() {
+            let began = Instant::now();
             match timeout(within, sender.send_request(request.clone())).await {
                 Err(_) => return Err(HttpError::TimedOut),
                 Ok(Ok(response)) => return Ok((response, sender)),
-                Ok(Err(error)) if error.is_canceled() || error.is_closed() || error.is_incomplete_message() => {}
+                // It was closed while it waited, unless the server had the request for a while.
+                Ok(Err(error)) if began.elapsed() < STALE && is_closed(&error) => {}
                 Ok(Err(error)) => return Err(broken(error)),
             }
         }
-        let mut sender = timeout(CONNECT, self.connect()).await.map_err(|_| HttpError::TimedOut)??;
+        let nobody = |_| HttpError::Connect("nobody answers".to_owned());
+        let mut sender = timeout(CONNECT, self.connect()).await.map_err(nobody)??;
         let response = timeout(within, sender.send_request(request)).await.map_err(|_| HttpError::TimedOut)?;
         Ok((response.map_err(broken)?, sender))
     }
@@ -266,6 +271,10 @@ impl Server {
             idle.push(sender);
         }
     }
+}
+
+fn is_closed(error: &hyper::Error) -> bool {
+    error.is_canceled() || error.is_closed() || error.is_incomplete_message()
 }
 
 fn broken(error: impl fmt::Display) -> HttpError {

@@ -87,6 +87,9 @@ pub enum AgentError {
         /// What is wrong.
         problem: String,
     },
+    /// Text cannot be written.
+    #[error("the text cannot be written: {0}")]
+    Unwritten(serde_json::Error),
     /// Made-up people cannot be made.
     #[error(transparent)]
     Synthetic(#[from] corpus::synth::SynthError),

@@ -36,7 +36,7 @@ use crate::{
     content::Content,
     eligibility::Always,
     http::Server,
-    one::{Clocks, Surroundings, act, hear},
+    one::{self, Clocks, Surroundings, act},
     text::TextSource,
     training::Trainers,
 };
@@ -245,9 +245,11 @@ impl One {
                 self.moment(&mut held).await;
             }
         };
+        // Who was told to stop says nothing more: a check-in whose answer nobody hears would use up a place.
         tokio::select! {
-            () = life => {}
+            biased;
             _ = stop.wait_for(|stop| *stop) => {}
+            () = life => {}
         }
     }
 
@@ -261,7 +263,7 @@ impl One {
             *held = None;
             return sleep(Duration::from_millis(asleep_ms)).await;
         }
-        let next = self.device.next(self.clocks.now());
+        let next = one::next(&mut self.device, &self.around, self.clocks, |note| self.tally.hear(note));
         if let Do::Sleep { until_ms } = next {
             self.told();
             if !self.device.holds_input() {
@@ -278,7 +280,7 @@ impl One {
         }
         match self.nature.fate(self.device.is_busy()) {
             Fate::Leaves => self.device.leave(self.clocks.now()),
-            Fate::Loses => self.device.got(Event::Broken, self.clocks.now()),
+            Fate::Loses => self.device.got(Event::Unreached, self.clocks.now()),
             Fate::Crashes => {
                 self.tally.crashed.fetch_add(1, Ordering::Relaxed);
                 // What was on its disks is all that it has.
@@ -302,7 +304,6 @@ impl One {
 
     fn told(&mut self) {
         for note in self.device.notes() {
-            hear(&note, &self.around);
             self.tally.hear(&note);
         }
     }

@@ -7,14 +7,17 @@ use std::{
 
 use device::{
     guard::Store,
-    protocol::{
-        message::MOST_BYTES,
-        participant::{Do, Event, Note, Now, Participant, What},
-    },
+    protocol::participant::{Do, Event, Note, Now, Participant, What},
 };
 use tokio::{sync::watch, time::sleep};
 
-use crate::{content::Content, eligibility::Eligibility, http::Server, text::TextSource, training::Trainers};
+use crate::{
+    content::Content,
+    eligibility::Eligibility,
+    http::{HttpError, Server},
+    text::TextSource,
+    training::Trainers,
+};
 
 /// How often it is looked whether a device may take part, while it waits.
 const LOOK: Duration = Duration::from_secs(10);
@@ -83,8 +86,10 @@ pub async fn run<S: Store>(
                     return sleep(LOOK).await;
                 }
                 looked = Some(Instant::now());
+                // If it cannot be written now, it is tried again.
+                _ = around.text.let_go_of_old();
             }
-            match device.next(clocks.now()) {
+            match next(device, around, clocks, &mut heard) {
                 Do::Sleep { until_ms } => {
                     let left = Duration::from_millis(until_ms.saturating_sub(clocks.now().up_ms));
                     sleep(left.min(LOOK)).await;
@@ -98,17 +103,29 @@ pub async fn run<S: Store>(
             _ = stop.wait_for(|stop| *stop) => return,
             () = going => {}
         }
-        for note in device.notes() {
-            hear(&note, around);
-            heard(&note);
-        }
+        device.notes().iter().for_each(&mut heard);
     }
 }
 
-/// Text that an update was made of has been used. If that cannot be kept it is used once more, with another model.
-pub(crate) fn hear(note: &Note, around: &Surroundings) {
-    if matches!(note, Note::Gave { .. }) {
-        _ = around.text.used();
+/// What a device does next. Text that an input was made of is used up, durably, before the first byte of the input leaves; where that cannot
+/// be, the input does not leave either.
+pub(crate) fn next<S: Store>(
+    device: &mut Participant<S>,
+    around: &Surroundings,
+    clocks: Clocks,
+    heard: impl FnMut(&Note),
+) -> Do {
+    let next = device.next(clocks.now());
+    let notes = device.notes();
+    notes.iter().for_each(heard);
+    let leaves = notes.iter().any(|note| matches!(note, Note::Gave { .. }));
+    match leaves.then(|| around.text.used()) {
+        Some(Err(why)) => {
+            let why = format!("the text that it was made of cannot be marked as used: {why}");
+            device.got(Event::Withheld(why), clocks.now());
+            device.next(clocks.now())
+        }
+        _ => next,
     }
 }
 
@@ -148,18 +165,22 @@ pub async fn act<S: Store>(device: &mut Participant<S>, what: Do, around: &Surro
                 device.is_busy()
             };
             let ended = around.server.blob(&wanted.digest, offset, &mut pieces).await;
-            device.got(if ended.is_ok() { Event::Whole } else { Event::Broken }, clocks.now());
+            device.got(ended.map_or_else(|error| lost(&error), |()| Event::Whole), clocks.now());
         }
     }
 }
 
-fn answered<S: Store>(
-    device: &mut Participant<S>,
-    answer: Result<bytes::Bytes, crate::http::HttpError>,
-    clocks: Clocks,
-) {
+fn answered<S: Store>(device: &mut Participant<S>, answer: Result<bytes::Bytes, HttpError>, clocks: Clocks) {
     match answer {
-        Ok(bytes) if bytes.len() <= MOST_BYTES => device.got(Event::Answer(&bytes), clocks.now()),
-        _ => device.got(Event::Broken, clocks.now()),
+        Ok(bytes) => device.got(Event::Answer(&bytes), clocks.now()),
+        Err(error) => device.got(lost(&error), clocks.now()),
+    }
+}
+
+/// Whether the server was lost, or was not there to begin with.
+const fn lost(error: &HttpError) -> Event<'static> {
+    match error {
+        HttpError::Connect(_) | HttpError::Status(_) => Event::Unreached,
+        HttpError::TimedOut | HttpError::Broken(_) => Event::Broken,
     }
 }

@@ -107,8 +107,9 @@ fn serve(waiting: &Mutex<mpsc::Receiver<Job>>) {
     }
 }
 
-fn train(workers: &mut BTreeMap<TaskDigest, Worker>, work: &Work, text: &dyn TextSource) -> Trained {
-    let text = text.text().map_err(|e| e.to_string())?;
+fn train(workers: &mut BTreeMap<TaskDigest, Worker>, work: &Work, source: &dyn TextSource) -> Trained {
+    let text = source.text().map_err(|e| e.to_string())?;
+    source.read(work.task.posts_read(&text).map_err(|e| e.to_string())?);
     let digest = work.task.digest();
     if !workers.contains_key(&digest) {
         if workers.len() >= MOST_WORKERS {

@@ -2,14 +2,22 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
-use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
 
-use device::{guard::MemoryStore, protocol::task::TextPost};
+use device::{
+    guard::{MemoryStore, Store, StoreError},
+    protocol::task::TextPost,
+};
 use keyhush_agent::{
     AgentError,
     eligibility::{CommandSays, Eligibility, FileSays},
     identity::Identity,
-    text::{Keep, TextFolder, TextSource, TextStore},
+    text::{Keep, TakenIn, TextFolder, TextSource, TextStore, today},
 };
 
 fn post(text: &str) -> TextPost {
@@ -22,7 +30,7 @@ fn texts(source: &dyn TextSource) -> Vec<String> {
 
 #[test]
 fn text_has_a_cap_and_an_age_and_the_oldest_goes_first() {
-    let keep = Keep { bytes: 10, days: 3, delete_used: false };
+    let keep = Keep { bytes: 10, days: 3 };
     let store = TextStore::open(MemoryStore::default(), keep, 100).unwrap();
     for (text, day) in [("aaaa", 100), ("bbbb", 101), ("cc", 102)] {
         store.add(post(text), day).unwrap();
@@ -40,28 +48,140 @@ fn text_has_a_cap_and_an_age_and_the_oldest_goes_first() {
 }
 
 #[test]
+fn what_is_too_old_goes_while_a_device_waits() {
+    let long_ago = today() - 40;
+    let store = TextStore::open(MemoryStore::default(), Keep::default(), long_ago).unwrap();
+    store.add(post("old"), long_ago).unwrap();
+    store.let_go_of_old().unwrap();
+    assert_eq!(store.bytes(), 0);
+}
+
+#[test]
 fn text_is_used_once_and_what_comes_meanwhile_is_kept() {
-    for delete_used in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("text");
-        let keep = Keep { delete_used, ..Keep::default() };
-        let store = TextStore::in_file(&path, keep, 100).unwrap();
-        store.add(post("first"), 100).unwrap();
-        store.add(post("second"), 100).unwrap();
-        assert_eq!(texts(&store).len(), 2);
-        store.used().unwrap();
-        store.add(post("third"), 100).unwrap();
-        assert_eq!(texts(&store), ["third"]);
-        assert_eq!(store.bytes(), if delete_used { 5 } else { 16 });
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        drop(store);
-        let store = TextStore::in_file(&path, keep, 129).unwrap();
-        assert_eq!(texts(&store), ["third"]);
-        drop(store);
-        let store = TextStore::in_file(&path, keep, 130).unwrap();
-        assert!(texts(&store).is_empty());
-        assert!(!fs::read_to_string(&path).unwrap().contains("third"), "what is too old is gone from the file too");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text");
+    let store = TextStore::in_file(&path, Keep::default(), 100).unwrap();
+    store.add(post("first"), 100).unwrap();
+    store.add(post("second"), 100).unwrap();
+    assert_eq!(texts(&store).len(), 2);
+    // Typed between training and the tick.
+    store.add(post("third"), 100).unwrap();
+    store.used().unwrap();
+    assert_eq!((texts(&store), store.bytes()), (vec!["third".to_owned()], 5));
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let written = fs::read_to_string(&path).unwrap();
+    assert!(!written.contains("first") && !written.contains("second"), "what was used is gone from the file too");
+    drop(store);
+    let store = TextStore::in_file(&path, Keep::default(), 129).unwrap();
+    assert_eq!(texts(&store), ["third"]);
+    drop(store);
+    let store = TextStore::in_file(&path, Keep::default(), 130).unwrap();
+    assert!(texts(&store).is_empty());
+    assert!(!fs::read_to_string(&path).unwrap().contains("third"), "what is too old is gone from the file too");
+}
+
+#[test]
+fn exactly_what_was_read_of_what_was_given_last_is_used() {
+    let store = TextStore::open(MemoryStore::default(), Keep { bytes: 12, ..Keep::default() }, 100).unwrap();
+    for text in ["aaaa", "bbbb", "cccc"] {
+        store.add(post(text), 100).unwrap();
     }
+    // Training that came to nothing: everything is given again.
+    assert_eq!(texts(&store), ["aaaa", "bbbb", "cccc"]);
+    assert_eq!(texts(&store), ["aaaa", "bbbb", "cccc"]);
+    store.read(2);
+    // The first of those that were read makes room for another, which was not given.
+    store.add(post("dddd"), 100).unwrap();
+    store.used().unwrap();
+    store.used().unwrap();
+    assert_eq!(texts(&store), ["cccc", "dddd"]);
+    store.add(post("eeee"), 100).unwrap();
+    store.used().unwrap();
+    assert_eq!(texts(&store), ["eeee"]);
+    store.clear().unwrap();
+    assert!(texts(&store).is_empty());
+}
+
+/// A store on a disk that can be full, and what is on the disk.
+#[derive(Clone, Default)]
+struct FullDisk(Arc<Mutex<(MemoryStore, bool)>>);
+
+impl Store for FullDisk {
+    fn load(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
+        self.0.lock().unwrap().0.load()
+    }
+
+    fn save(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        let (disk, is_full) = &mut *self.0.lock().unwrap();
+        match is_full {
+            true => Err(StoreError::Failed { doing: "write", place: "it".into(), problem: "full".into() }),
+            false => disk.save(bytes),
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_kept_is_an_error_and_nothing_is_lost() {
+    let disk = FullDisk::default();
+    let store = TextStore::open(disk.clone(), Keep::default(), 100).unwrap();
+    store.add(post("first"), 100).unwrap();
+    assert_eq!(texts(&store), ["first"]);
+    disk.0.lock().unwrap().1 = true;
+    assert!(store.used().is_err() && store.add(post("second"), 100).is_err() && store.clear().is_err());
+    // In memory and after a crash there is what was there.
+    assert_eq!(texts(&store), ["first"]);
+    assert_eq!(texts(&TextStore::open(disk.clone(), Keep::default(), 100).unwrap()), ["first"]);
+    disk.0.lock().unwrap().1 = false;
+    store.used().unwrap();
+    assert!(texts(&TextStore::open(disk, Keep::default(), 100).unwrap()).is_empty());
+    for damaged in [
+        &b""[..],
+        b"[]",
+        b"{}",
+        br#"{"format":2,"keep":{"bytes":1,"days":1},"next":0,"learned":0,"posts":[],"taken":[]}"#,
+    ] {
+        let store = MemoryStore { bytes: Some(damaged.to_vec()) };
+        assert!(TextStore::open(store, Keep::default(), 100).is_err(), "{damaged:?}");
+    }
+}
+
+#[test]
+fn lines_of_a_folder_are_taken_in_once_and_its_files_are_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let typed = folder.path().join("typed.txt");
+    fs::write(&typed, "ok\none\nok\n").unwrap();
+    let state = tempfile::tempdir().unwrap();
+    let path = state.path().join("text");
+    let open = || {
+        let store = TextStore::in_file(&path, Keep { bytes: 16, days: 30 }, today()).unwrap();
+        TakenIn::new(TextFolder::new(folder.path()), store).unwrap()
+    };
+    let source = open();
+    assert_eq!(texts(&source), ["ok", "one", "ok"]);
+    source.used().unwrap();
+    assert!(texts(&source).is_empty());
+    drop(source);
+    // Neither another name nor another order makes them new; a line that stands there once more is.
+    fs::rename(&typed, folder.path().join("a.txt")).unwrap();
+    fs::write(folder.path().join("b.txt"), "two\none\n").unwrap();
+    let source = open();
+    assert_eq!(texts(&source), ["two", "one"]);
+    // What does not fit waits where it is, and what can never fit is not waited for.
+    fs::write(folder.path().join("c.txt"), "this line is longer than all\n0123456789\nx\n").unwrap();
+    assert_eq!(texts(&source), ["two", "one", "0123456789"]);
+    source.used().unwrap();
+    assert_eq!(texts(&source), ["x"]);
+    drop(source);
+    let found = TextStore::found_in(&path, today()).unwrap().unwrap();
+    let page = found.page();
+    for words in ["posts: 1, in bytes: 1, the oldest came today", "deleted here: 6.", "at most 16 bytes", "30 days"] {
+        assert!(page.contains(words), "{words} is not in\n{page}");
+    }
+    found.clear().unwrap();
+    drop(found);
+    assert!(texts(&open()).is_empty(), "what was cleared is not taken in again");
+    assert_eq!(fs::read_to_string(folder.path().join("a.txt")).unwrap(), "ok\none\nok\n");
+    assert!(TextStore::found_in(&state.path().join("none"), 0).unwrap().is_none());
 }
 
 #[test]

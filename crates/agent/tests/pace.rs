@@ -1,24 +1,40 @@
-//! Thousands of devices, up to a hundred thousand, and the pace that a server sets: check-ins are spread.
+//! Thousands of devices, up to a hundred thousand, and the pace that a server sets: check-ins are spread, and come back as they were when the
+//! server was away for ten minutes. Devices and coordinator are the real machines; between them are a clock and a queue.
+//!
+//! The task waits for its next round all the time: devices that come wait in the lobby for as long as their patience goes, and are told when
+//! to come back. What rounds do to that is not in it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 
 use device::{
-    guard::{Guard, Limits, MemoryStore, Window},
+    guard::{Day, Guard, Limits, MemoryStore, TaskDigest, Window},
     protocol::{
         diary::Diary,
-        message::{Answer, Enrolled, Hello, Later, Realm, Says, VERSION},
+        message::{Hello, Realm, Request, Signed, VERSION},
         participant::{Do, Event, Now, Participant, Settings},
         policy::Policy,
     },
 };
 use ed25519_dalek::SigningKey;
-use federated::protocol::pace::Pace;
+use federated::protocol::{
+    admission::Anybody,
+    coordinator::Coordinator,
+    limits::ParticipationLimits,
+    pace::Pace,
+    store::{MemoryStore as Enrolments, Store, Write},
+};
+use privacy::{Participation, units::MinSeparation};
 use prost::Message;
 use secagg::entropy::{Entropy, NoRandomness};
 
 const REALM: Realm = Realm([3; 32]);
-const MINUTE_MS: u64 = 60_000;
+const SECOND: u64 = 1000;
+const MINUTE: u64 = 60 * SECOND;
+/// The server is away from here on.
+const OUTAGE: u64 = 120 * MINUTE;
+const BACK: u64 = 130 * MINUTE;
+const END: u64 = 200 * MINUTE;
 
 /// SplitMix64, for what is only spread by it.
 struct Chance(u64);
@@ -42,79 +58,171 @@ impl Entropy for Chance {
     }
 }
 
-/// A device that the server knows, with nothing else around it. All have one key: nobody looks at it here.
+/// A device that the server knows.
 fn device(number: u64) -> Participant<MemoryStore> {
-    let key = SigningKey::from_bytes(&[1; 32]);
+    let mut secret = [1; 32];
+    secret[..8].copy_from_slice(&number.to_le_bytes());
     let limits = Limits { most_inputs: 1, window: Window::Ever, separation: None };
-    let settings = Settings::new(key, Vec::new(), Policy::for_made_up_people(), limits);
+    let settings = Settings::new(SigningKey::from_bytes(&secret), Vec::new(), Policy::for_made_up_people(), limits);
     let guard = Guard::begin(MemoryStore::default()).unwrap();
-    Participant::new(settings, guard, Diary::open(MemoryStore::default()).unwrap(), Box::new(Chance(number)))
+    let mut diary = Diary::open(MemoryStore::default()).unwrap();
+    diary.enrolled(&REALM, Day::at(0)).unwrap();
+    Participant::new(settings, guard, diary, Box::new(Chance(number)))
 }
 
 fn now(up_ms: u64) -> Now {
-    Now { up_ms, clock_s: up_ms / 1000 }
+    Now { up_ms, clock_s: up_ms / SECOND }
 }
 
-/// Check-ins of each minute.
-fn check_ins(count: u64, minutes: u64) -> Vec<u64> {
-    // A server that takes so many that each device comes about every eight minutes, however many there are.
-    let pace = Pace { most_per_second: count as f64 / 500.0, ..Pace::default() };
-    let mut chance = Chance(7);
-    let mut counts = vec![0; minutes as usize];
-    let mut devices: Vec<Participant<MemoryStore>> = (0..count).map(device).collect();
-    let mean_ms = pace.mean_s(count, f64::INFINITY) * 1000.0;
-    // They were enrolled over time.
-    let mut queue: BinaryHeap<Reverse<(u64, usize)>> =
-        (0..devices.len()).map(|number| Reverse((chance.next() % mean_ms as u64, number))).collect();
-    while let Some(Reverse((time, number))) = queue.pop() {
-        let minute = time / MINUTE_MS;
-        if minute >= minutes {
-            continue;
-        }
-        let device = &mut devices[number];
-        let mut counted = false;
-        let sleeps_until = loop {
-            let answer = match device.next(now(time)) {
-                Do::Sleep { until_ms } if until_ms > time => break until_ms,
-                Do::Sleep { .. } => break time + 1,
-                Do::Hello => {
-                    let hello =
-                        Hello { oldest: VERSION, newest: VERSION, realm: REALM.0.to_vec(), time_s: time / 1000 };
-                    hello.encode_to_vec()
-                }
-                Do::Say(_) => {
-                    counted = true;
-                    let after_s =
-                        pace.after_s(count, f64::INFINITY, (chance.next() >> 11) as f64 / (1u64 << 53) as f64);
-                    let enrolled = Says::Enrolled(Enrolled { after_s });
-                    let says = if device.diary().knows(&REALM) { Says::Later(Later { after_s }) } else { enrolled };
-                    Answer::new(says).encode_to_vec()
-                }
-                other => panic!("{other:?}"),
-            };
-            device.got(Event::Answer(&answer), now(time));
-        };
-        counts[minute as usize] += u64::from(counted);
-        queue.push(Reverse((sleeps_until, number)));
+/// Everybody, the server, and what happens next.
+struct World {
+    devices: Vec<Participant<MemoryStore>>,
+    store: Arc<Enrolments>,
+    /// None while the server is away.
+    server: Option<Coordinator>,
+    pace: Pace,
+    goal: u64,
+    /// Who waits at the server.
+    waits: Vec<bool>,
+    queue: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Check-ins of each minute that the server heard.
+    heard: Vec<u64>,
+    chance: Chance,
+}
+
+impl World {
+    /// So many devices.
+    fn new(count: u64, goal: u64, pace: Pace) -> Self {
+        let mut devices: Vec<_> = (0..count).map(device).collect();
+        let store = Arc::new(Enrolments::new(REALM.0));
+        let enrol = |device: &mut Participant<_>| Write::Enrol { device: device.key(), day: 0 };
+        store.commit(&devices.iter_mut().map(enrol).collect::<Vec<_>>()).unwrap();
+        let mut chance = Chance(7);
+        // They have come over time.
+        let queue = (0..devices.len()).map(|number| Reverse((chance.next() % (500 * SECOND), number))).collect();
+        let waits = vec![false; devices.len()];
+        let heard = vec![0; (END / MINUTE) as usize];
+        let mut world = Self { devices, store, server: None, pace, goal, waits, queue, heard, chance };
+        world.start();
+        world
     }
-    counts
+
+    /// The server starts, and knows what is in its store and nothing else.
+    fn start(&mut self) {
+        let mut server =
+            Coordinator::new(self.store.clone(), Box::new(Anybody), self.pace, self.chance.next()).unwrap();
+        let separation = MinSeparation::rounds_between(1).unwrap();
+        let limits = Participation::MinSeparation { separation, max_participations: 100 };
+        server.add_task(TaskDigest([5; 32]), ParticipationLimits::try_from(&limits).unwrap(), self.goal, 0, None);
+        self.server = Some(server);
+    }
+
+    /// The server goes, and whoever waits there notices.
+    fn stop(&mut self, time: u64) {
+        self.server = None;
+        for number in 0..self.devices.len() {
+            if std::mem::take(&mut self.waits[number]) {
+                self.devices[number].got(Event::Broken, now(time));
+                self.queue.push(Reverse((time, number)));
+            }
+        }
+    }
+
+    /// One device goes on until it waits for something.
+    fn go_on(&mut self, number: usize, time: u64) {
+        loop {
+            match self.devices[number].next(now(time)) {
+                Do::Sleep { until_ms } => return self.queue.push(Reverse((until_ms.max(time + 1), number))),
+                _ if self.server.is_none() => self.devices[number].got(Event::Unreached, now(time)),
+                Do::Hello => {
+                    let (realm, time_s) = (REALM.0.to_vec(), time / SECOND);
+                    let hello = Hello { oldest: VERSION, newest: VERSION, realm, time_s }.encode_to_vec();
+                    self.devices[number].got(Event::Answer(&hello), now(time));
+                }
+                Do::Say(bytes) => return self.say(number, &bytes, time),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn say(&mut self, number: usize, bytes: &[u8], time: u64) {
+        self.heard[(time / MINUTE) as usize] += 1;
+        let request = Request::decode(&*Signed::decode(bytes).unwrap().body).unwrap();
+        let key = self.devices[number].key();
+        self.waits[number] = true;
+        let server = self.server.as_mut().unwrap();
+        server.said(number as u64, key, &request.wants.unwrap(), time).unwrap();
+        self.answers(time);
+    }
+
+    fn answers(&mut self, time: u64) {
+        let Some(server) = &mut self.server else { return };
+        for (request, answer) in server.flush().unwrap() {
+            let number = request as usize;
+            self.waits[number] = false;
+            self.devices[number].got(Event::Answer(&answer.encode_to_vec()), now(time));
+            self.queue.push(Reverse((time, number)));
+        }
+    }
+
+    fn run(&mut self, from: u64, to: u64) {
+        for second in from / SECOND..to / SECOND {
+            let time = second * SECOND;
+            if let Some(server) = &mut self.server {
+                server.tick(time).unwrap();
+            }
+            self.answers(time);
+            while self.queue.peek().is_some_and(|Reverse((at, _))| *at < time + SECOND) {
+                let Some(Reverse((at, number))) = self.queue.pop() else { return };
+                self.go_on(number, at.max(time));
+            }
+        }
+    }
 }
 
-fn are_spread(count: u64) {
-    let counts = check_ins(count, 50);
-    let calm = &counts[20..50];
+/// Devices of which a round wants so many. Where all are wanted, each comes about every eight minutes, however many there are.
+fn are_spread(count: u64, goal: u64) {
+    let pace = Pace { most_per_second: count as f64 / 500.0, ..Pace::default() };
+    let mut world = World::new(count, goal, pace);
+    world.run(0, OUTAGE);
+    world.stop(OUTAGE);
+    world.run(OUTAGE, BACK);
+    world.start();
+    world.run(BACK, END);
+    let heard = world.heard;
+    let minutes = |from: u64, to: u64| &heard[(from / MINUTE) as usize..(to / MINUTE) as usize];
+    let (calm, after) = (minutes(OUTAGE / 2, OUTAGE), minutes(BACK, END));
     let mean = calm.iter().sum::<u64>() as f64 / calm.len() as f64;
-    let peak = *calm.iter().max().unwrap() as f64;
-    assert!(mean > count as f64 / 20.0 && peak <= 1.5 * mean, "peak {peak}, mean {mean}");
+    let (peak, burst) = (*calm.iter().max().unwrap() as f64, *after.iter().max().unwrap() as f64);
+    println!("{count} devices, goal {goal}: {mean:.0} check-ins a minute, peak {peak}, peak after the outage {burst}");
+    assert_eq!(minutes(OUTAGE, BACK).iter().sum::<u64>(), 0);
+    assert!(mean > count as f64 / 60.0, "they come: {mean}");
+    assert!(peak <= 1.5 * mean, "peak {peak}, mean {mean}");
+    assert!(burst <= 2.0 * mean, "burst {burst}, mean {mean}: {after:?}");
 }
 
 #[test]
-fn check_ins_are_spread() {
-    are_spread(10_000);
+fn check_ins_are_spread_and_an_outage_does_not_bring_them_together() {
+    // All are wanted all the time; one in a hundred is.
+    are_spread(5_000, 5_000);
+    are_spread(5_000, 50);
 }
 
 #[test]
 #[ignore = "long: a hundred thousand devices"]
-fn check_ins_of_a_hundred_thousand_devices_are_spread() {
-    are_spread(100_000);
+fn check_ins_of_a_hundred_thousand_devices_are_spread_and_an_outage_does_not_bring_them_together() {
+    are_spread(100_000, 100_000);
+    are_spread(100_000, 1_000);
+}
+
+#[test]
+fn a_small_fleet_is_back_within_seconds() {
+    let mut world = World::new(40, 10, Pace::default());
+    world.run(0, OUTAGE);
+    world.stop(OUTAGE);
+    world.run(OUTAGE, OUTAGE + 3 * SECOND);
+    world.start();
+    world.run(OUTAGE + 3 * SECOND, OUTAGE + 10 * SECOND);
+    let there = world.waits.iter().filter(|waits| **waits).count();
+    assert!(there >= 13, "a round wants 13, and {there} are there");
 }

@@ -288,6 +288,47 @@ fn the_network_may_be_away_for_long() {
 }
 
 #[test]
+fn while_a_server_is_away_a_device_comes_no_more_often_than_it_was_told() {
+    let mut host = Host::new(Policy::default(), 1);
+    host.idle();
+    let mut waits_after = |told_s: u64, event: fn() -> Event<'static>| -> Vec<u64> {
+        host.wake();
+        host.answer(later(told_s));
+        let wait = |host: &mut Host| {
+            host.wake();
+            let before = host.now.up_ms;
+            host.got(event());
+            host.wake();
+            host.now.up_ms - before
+        };
+        (0..5).map(|_| wait(&mut host)).collect()
+    };
+    let paced = waits_after(1000, || Event::Unreached);
+    assert!(paced.iter().all(|ms| (500_000..=1_500_000).contains(ms)), "{paced:?}");
+    assert!(paced.iter().max() != paced.iter().min(), "each is drawn anew: {paced:?}");
+    // What answers without sense is no server either.
+    let paced = waits_after(1000, || Event::Answer(b"<html>502 Bad Gateway</html>"));
+    assert!(paced.iter().all(|ms| *ms >= 500_000), "{paced:?}");
+    // Who is told to come back at once, or was with the server when it went away, is needed soon: waits double.
+    for quick in [waits_after(1, || Event::Unreached), waits_after(1000, || Event::Broken)] {
+        assert!(quick.iter().zip(0..).all(|(ms, n)| *ms <= (1000 << n).max(1500)), "{quick:?}");
+    }
+}
+
+#[test]
+fn an_input_that_its_host_keeps_back_does_not_leave_and_counts() {
+    let offered = Offered::new(3);
+    let mut host = Host::new(Policy::default(), 1);
+    let work = host.idle().assigned(&offered, 0);
+    host.train(&work);
+    assert!(matches!(host.wake(), Do::Send { offset: 0, .. }));
+    host.got(Event::Withheld("the disk is full".to_owned()));
+    assert!(!host.device.is_busy() && !host.device.holds_input());
+    assert_eq!(host.refusals(), ["the report was kept back: the disk is full"]);
+    assert_eq!(host.device.guard().inputs(), 1);
+}
+
+#[test]
 fn p24_the_device_has_limits_of_its_own_and_keeps_those_of_the_plan() {
     let offered = Offered::new(3);
     let give = |host: &mut Host, step: u64| {

@@ -97,6 +97,13 @@ fn text_becomes_examples_by_the_rules_of_the_task() {
     assert_eq!(task.examples(&Text::default()).unwrap().len(), 0);
     let long = Text::of([(0..500).map(|n| format!("w{}", n % 90)).collect::<Vec<_>>().join(" ")]);
     assert_eq!(task.examples(&long).unwrap().len(), 100, "as many as the plan reads");
+    let many = Text::of(vec!["w1 w2 w3"; 60]);
+    assert_eq!(
+        (task.examples(&many).unwrap().len(), task.posts_read(&many).unwrap()),
+        (100, 25),
+        "the rest is not read"
+    );
+    assert_eq!((task.posts_read(&text()).unwrap(), task.posts_read(&long).unwrap()), (3, 1));
     let tags = read(&Offered::new(3).terms).unwrap();
     let examples = tags.examples(&text()).unwrap();
     assert_eq!((examples.len(), examples.ids_of(1, 0), examples.ids_of(1, 1)), (3, &[0, 2][..], &[][..]));

@@ -122,8 +122,11 @@ impl<S: Store> Diary<S> {
     }
 
     fn save(&mut self) -> Result<(), StoreError> {
-        let bytes = serde_json::to_vec(&self.pages).unwrap_or_default();
-        self.store.save(&bytes)
+        let unwritten = |e: serde_json::Error| {
+            let place = "the diary".to_owned();
+            StoreError::Failed { doing: "write", place, problem: e.to_string() }
+        };
+        self.store.save(&serde_json::to_vec(&self.pages).map_err(unwritten)?)
     }
 
     /// Whether the device is enrolled with a server.

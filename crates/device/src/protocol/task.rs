@@ -194,6 +194,18 @@ impl Task {
     /// # Errors
     /// When the model reads numbers of a person that are not there.
     pub fn examples(&self, text: &Text) -> Result<Examples, TaskError> {
+        Ok(self.read_text(text)?.0)
+    }
+
+    /// How many posts of a person's text are read, from the oldest on, before the plan has enough.
+    ///
+    /// # Errors
+    /// As for [`Self::examples`].
+    pub fn posts_read(&self, text: &Text) -> Result<usize, TaskError> {
+        Ok(self.read_text(text)?.1)
+    }
+
+    fn read_text(&self, text: &Text) -> Result<(Examples, usize), TaskError> {
         let schema = self.learner.schema();
         if schema.features > 0 && text.features.len() != schema.features {
             let (got, expected) = (text.features.len().to_string(), schema.features.to_string());
@@ -209,11 +221,12 @@ impl Task {
         };
         let mut examples = Examples::new(schema);
         let most = self.terms.local.most_tokens.unwrap_or(usize::MAX);
-        let mut ids = Vec::new();
+        let (mut ids, mut posts_read) = (Vec::new(), 0);
         for post in &text.posts {
             if examples.len() >= most {
                 break;
             }
+            posts_read += 1;
             ids.clear();
             self.vocabulary.encode(self.tokenizer, &post.text, &mut ids);
             let known = |label: &String| labels.iter().position(|l| l == label).map(|id| id as u32);
@@ -222,7 +235,7 @@ impl Task {
         }
         examples.truncate(most);
         examples.set_features(&text.features);
-        Ok(examples)
+        Ok((examples, posts_read))
     }
 
     /// What trains for this task, one user after the other.

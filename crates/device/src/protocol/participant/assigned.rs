@@ -109,6 +109,9 @@ pub enum NotTaken {
         /// What is asked for.
         expected: usize,
     },
+    /// The host keeps the input back.
+    #[error("the report was kept back: {0}")]
+    Withheld(String),
     /// The diary could not be written.
     #[error("the diary could not be written, so nothing leaves: {0}")]
     Diary(#[from] StoreError),

@@ -20,9 +20,10 @@
 //! | [`Do::Send`]     | `PUT /v1/report/TICKET/OFFSET`                            | [`Event::Answer`]                            |
 //! | [`Do::Sleep`]    | nothing until then                                        |                                              |
 //!
-//! Anything that goes wrong on the way is [`Event::Broken`]. What is durable is in the guard and the diary alone: after a crash
-//! a device is idle, and a part that it had is over. An input leaves after [`Guard::allow`] has returned and never before (rule P24); a
-//! device that refuses says so in its diary and to nobody else.
+//! Anything that goes wrong on the way is [`Event::Broken`]; where nobody is there at all, [`Event::Unreached`]. What is durable is in the
+//! guard and the diary alone: after a crash a device is idle, and a part that it had is over. An input leaves after [`Guard::allow`] has returned and never before (rule P24); a
+//! device that refuses says so in its diary and to nobody else. [`Note::Gave`] is there when [`Participant::next`] first asks to send an input: a
+//! host that has something to keep before the first byte leaves, such as which text was used, keeps it then, or says [`Event::Withheld`].
 
 mod assigned;
 mod input;
@@ -42,7 +43,7 @@ use secagg::{
 pub use self::assigned::NotTaken;
 use self::{
     assigned::Assigned,
-    pace::{Backoff, ServerClock, jittered},
+    pace::{Backoff, ServerClock, around, jittered},
     part::Part,
 };
 use super::{
@@ -202,8 +203,12 @@ pub enum Event<'a> {
     Model(Arc<Model>),
     /// What training came to, or why it failed.
     Trained(Result<Arc<Encoded>, String>),
-    /// There was no answer, or it broke off.
+    /// The answer broke off, or did not come.
     Broken,
+    /// The server cannot be reached: nothing was said to anybody.
+    Unreached,
+    /// The host does not let the input leave, and why. Before the first byte, or not at all.
+    Withheld(String),
 }
 
 /// What happened, for a log.
@@ -292,6 +297,8 @@ pub struct Participant<S> {
     clock: Option<ServerClock>,
     clock_tries: u32,
     backoff: Backoff,
+    /// How long the server told it to stay away last; 0 where it was told nothing, or was with the server when that was lost.
+    told_ms: u64,
     /// Nothing is done before.
     until_ms: u64,
     state: State,
@@ -325,6 +332,7 @@ impl<S: Store> Participant<S> {
             clock: None,
             clock_tries: 0,
             backoff: Backoff::default(),
+            told_ms: 0,
             until_ms: 0,
             state: State::Unmet,
             task: None,
@@ -354,6 +362,7 @@ impl<S: Store> Participant<S> {
     pub fn got(&mut self, event: Event<'_>, now: Now) {
         match (event, &self.state) {
             (Event::Broken, _) => self.broken(now),
+            (Event::Unreached, _) => self.unreached(now),
             (Event::Answer(bytes), _) if bytes.len() > MOST_BYTES => self.strange("an answer that is too long", now),
             (Event::Answer(bytes), State::Unmet) => self.met(bytes, now),
             (Event::Answer(bytes), _) => match Answer::decode(bytes).map(|answer| answer.says) {
@@ -465,7 +474,8 @@ impl<S: Store> Participant<S> {
 
     /// What the server says of how long to stay away.
     fn away(&mut self, after_s: u64, now: Now) {
-        self.wait(after_s.min(MOST_AWAY_S) * 1000, now);
+        self.told_ms = after_s.min(MOST_AWAY_S) * 1000;
+        self.wait(self.told_ms, now);
     }
 
     /// Goes back to having nothing to do; what it held is gone.
@@ -475,17 +485,23 @@ impl<S: Store> Participant<S> {
         self.wait(jittered(rest_ms, chance), now);
     }
 
+    /// It was with the server, and lost it. There are no more of those than the server had a use for, so they come back soon.
     fn broken(&mut self, now: Now) {
-        self.note(Note::Broken);
-        // Within a part there is a time to keep.
-        let most_ms = if self.is_busy() { part::MOST_BACKOFF_MS } else { MOST_BACKOFF_MS };
-        let chance = self.chance();
-        let wait_ms = self.backoff.wait_ms(most_ms, chance);
-        self.wait(wait_ms, now);
+        self.told_ms = 0;
+        self.unreached(now);
     }
 
+    /// Nobody is there, for all devices alike: none comes more often than it was told, so that they do not come back together.
+    fn unreached(&mut self, now: Now) {
+        self.note(Note::Broken);
+        // Within a part there is a time to keep.
+        let after_ms = if self.is_busy() { 0 } else { around(self.told_ms, self.chance()) };
+        self.back_off(after_ms, now);
+    }
+
+    /// What answers is not the server, or out of its mind: for all devices alike.
     fn strange(&mut self, what: &'static str, now: Now) {
-        self.broken(now);
+        self.unreached(now);
         self.notes.pop();
         self.note(Note::Strange(what));
     }
@@ -590,7 +606,7 @@ impl<S: Store> Participant<S> {
         }
     }
 
-    /// Waits as long as the server says, and at least as long as after a failure.
+    /// Waits for so long, and at least as long as after a failure.
     fn back_off(&mut self, after_ms: u64, now: Now) {
         let most_ms = if self.is_busy() { part::MOST_BACKOFF_MS } else { MOST_BACKOFF_MS };
         let chance = self.chance();

@@ -50,6 +50,11 @@ pub(super) const fn jittered(wait_ms: u64, chance: u64) -> u64 {
     wait_ms - half + chance % (half + 1)
 }
 
+/// Between half of a wait and one and a half times it: on average it.
+pub(super) const fn around(wait_ms: u64, chance: u64) -> u64 {
+    wait_ms - wait_ms / 2 + chance % (wait_ms + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,6 +70,7 @@ mod tests {
         backoff.reset();
         assert!(backoff.wait_ms(60_000, 0) <= 1000);
         assert_eq!((jittered(0, 5), jittered(1, 5), jittered(10, u64::MAX)), (0, 1, 8));
+        assert_eq!((around(0, 5), around(10, 0), around(10, 10), around(10, 11)), (0, 5, 15, 5));
     }
 
     #[test]

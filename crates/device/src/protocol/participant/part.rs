@@ -254,6 +254,7 @@ impl<S: Store> Participant<S> {
                 }
                 self.prepare(task, model, now)?;
             }
+            (Stage::Send { offset: 0, .. }, Event::Withheld(why)) => return Err(NotTaken::Withheld(why)),
             (Stage::Train(prepared), Event::Trained(result)) => {
                 let encoded = result.map_err(NotTaken::Training)?;
                 self.hold(&prepared, encoded, now)?;

@@ -1,0 +1,349 @@
+//! A device's own store of text: capped, aged, and each post in it learned from once at most.
+//!
+//! What was learned from is deleted, durably, before the first byte of the update leaves ([`crate::one`]). A crash in between loses text and
+//! never uses it twice; a crash before loses nothing. What comes while a device trains is not of that update and stays.
+//!
+//! Lines of a folder are known by digests, so that they are taken in once ([`TextStore::take_in`]). The digests stay when the text is gone:
+//! whoever has the file can see whether a line that they guess was taken in.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use device::{
+    guard::{Store, file::FileStore},
+    protocol::task::{Text, TextPost},
+};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::{TextFolder, TextSource};
+use crate::AgentError;
+
+const FORMAT: u32 = 1;
+
+/// How much text is kept, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Keep {
+    /// Bytes of all text together.
+    pub bytes: usize,
+    /// Days; the day on which it came is the first.
+    pub days: u32,
+}
+
+impl Default for Keep {
+    fn default() -> Self {
+        Self { bytes: 1 << 20, days: 30 }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    id: u64,
+    day: u32,
+    text: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    labels: Vec<String>,
+}
+
+/// Everything that is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kit {
+    format: u32,
+    keep: Keep,
+    /// The id of the next post.
+    next: u64,
+    /// Posts that were learned from, and are gone.
+    learned: u64,
+    /// The oldest first.
+    posts: Vec<Kept>,
+    /// Digests of lines that were taken in.
+    taken: BTreeSet<String>,
+}
+
+impl Kit {
+    const fn new(keep: Keep) -> Self {
+        Self { format: FORMAT, keep, next: 0, learned: 0, posts: Vec::new(), taken: BTreeSet::new() }
+    }
+
+    fn bytes(&self) -> usize {
+        self.posts.iter().map(|post| post.text.len()).sum()
+    }
+
+    fn push(&mut self, TextPost { text, labels }: TextPost, day: u32) {
+        self.posts.push(Kept { id: self.next, day, text, labels });
+        self.next += 1;
+    }
+
+    const fn is_too_old(&self, post: &Kept, today: u32) -> bool {
+        today.saturating_sub(post.day) >= self.keep.days
+    }
+
+    /// Drops what is too old, and then the oldest until the rest fits.
+    fn keep_to_limits(&mut self, today: u32) {
+        let posts = std::mem::take(&mut self.posts);
+        self.posts = posts.into_iter().filter(|post| !self.is_too_old(post, today)).collect();
+        let mut bytes = self.bytes();
+        let too_many = self.posts.iter().take_while(|post| {
+            let is_over = bytes > self.keep.bytes;
+            bytes -= if is_over { post.text.len() } else { 0 };
+            is_over
+        });
+        let too_many = too_many.count();
+        self.posts.drain(..too_many);
+    }
+}
+
+/// A store of text in one file (0600), or wherever a [`Store`] keeps bytes.
+#[derive(Debug)]
+pub struct TextStore<S>(Mutex<Inside<S>>);
+
+#[derive(Debug)]
+struct Inside<S> {
+    store: S,
+    kit: Kit,
+    /// The posts that were given out last, or as many of them as were read.
+    given: Vec<u64>,
+    today: u32,
+}
+
+impl TextStore<FileStore> {
+    /// The store in a file, made if it is not there. Days are counted from 1970.
+    ///
+    /// # Errors
+    /// When it is locked, open to others, or cannot be read.
+    pub fn in_file(path: &Path, keep: Keep, today: u32) -> Result<Self, AgentError> {
+        Self::open(FileStore::lock(path)?, keep, today).map_err(|error| at(path, error))
+    }
+
+    /// The store in a file as it is, to be looked at or cleared; none where there is none.
+    ///
+    /// # Errors
+    /// When it is locked, open to others, or cannot be read.
+    pub fn found_in(path: &Path, today: u32) -> Result<Option<Self>, AgentError> {
+        if !path.exists() {
+            return Ok(None);
+        }
+        let mut store = FileStore::lock(path)?;
+        let kit = load(&mut store).map_err(|error| at(path, error))?;
+        Ok(kit.map(|kit| Self::of(store, kit, today)))
+    }
+}
+
+impl<S: Store> TextStore<S> {
+    /// What is in a store; what is too old is gone when this returns.
+    ///
+    /// # Errors
+    /// When it cannot be read or written.
+    pub fn open(mut store: S, keep: Keep, today: u32) -> Result<Self, AgentError> {
+        let kit = load(&mut store)?.unwrap_or_else(|| Kit::new(keep));
+        let opened = Self::of(store, kit, today);
+        opened.change(today, |kit| kit.keep = keep)?;
+        Ok(opened)
+    }
+
+    const fn of(store: S, kit: Kit, today: u32) -> Self {
+        Self(Mutex::new(Inside { store, kit, given: Vec::new(), today }))
+    }
+
+    /// Somebody typed something. It is durable when this returns. Where there is no room, the oldest goes.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn add(&self, post: TextPost, today: u32) -> Result<(), AgentError> {
+        self.change(today, |kit| kit.push(post, today))
+    }
+
+    /// Takes in what is in a folder: each line once, ever, and as many times as it stands there. What does not fit stays in the folder until
+    /// there is room.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn take_in(&self, found: Vec<TextPost>, today: u32) -> Result<(), AgentError> {
+        self.change(today, |kit| {
+            kit.keep_to_limits(today);
+            let mut room = kit.keep.bytes.saturating_sub(kit.bytes());
+            let most = kit.keep.bytes;
+            let mut seen = BTreeMap::new();
+            // What is longer than all that may be kept never fits.
+            for post in found.into_iter().filter(|post| post.text.len() <= most) {
+                let times: &mut u64 = seen.entry(post.text.clone()).or_default();
+                let digest = digest(&post.text, *times);
+                *times += 1;
+                if kit.taken.contains(&digest) {
+                    continue;
+                }
+                if post.text.len() > room {
+                    break;
+                }
+                room -= post.text.len();
+                kit.taken.insert(digest);
+                kit.push(post, today);
+            }
+        })
+    }
+
+    /// Deletes the text. Lines of a folder that were taken in are not taken in again.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn clear(&self) -> Result<(), AgentError> {
+        self.change(0, |kit| kit.posts.clear())
+    }
+
+    /// Bytes that are kept.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.lock().kit.bytes()
+    }
+
+    /// What is kept, in words for its owner.
+    #[must_use]
+    pub fn page(&self) -> String {
+        let inside = self.lock();
+        let Kit { keep, learned, posts, .. } = &inside.kit;
+        let oldest = posts.first().map(|post| inside.today.saturating_sub(post.day));
+        let waiting = match oldest {
+            None => "nothing".to_owned(),
+            Some(days) => {
+                let (count, bytes) = (posts.len(), inside.kit.bytes());
+                let came = if days == 0 { "today".to_owned() } else { format!("{days} days ago") };
+                format!("posts: {count}, in bytes: {bytes}, the oldest came {came}")
+            }
+        };
+        let Keep { bytes, days } = keep;
+        format!(
+            "What it keeps of your text\n==========================\n\nWaiting to be learned from: {waiting}.\nPosts that were learned \
+             from, once each, and deleted here: {learned}.\nIt keeps at most {bytes} bytes, and nothing for longer than {days} days.\n"
+        )
+    }
+
+    fn change(&self, today: u32, change: impl FnOnce(&mut Kit)) -> Result<(), AgentError> {
+        let mut inside = self.lock();
+        inside.today = inside.today.max(today);
+        let mut kit = inside.kit.clone();
+        change(&mut kit);
+        kit.keep_to_limits(inside.today);
+        if kit != inside.kit {
+            let bytes = serde_json::to_vec(&kit).map_err(AgentError::Unwritten)?;
+            inside.store.save(&bytes)?;
+            inside.kit = kit;
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inside<S>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Store + Send> TextSource for TextStore<S> {
+    fn text(&self) -> Result<Text, AgentError> {
+        let mut inside = self.lock();
+        inside.given = inside.kit.posts.iter().map(|post| post.id).collect();
+        let post = |post: &Kept| TextPost { text: post.text.clone(), labels: post.labels.clone() };
+        Ok(Text { posts: inside.kit.posts.iter().map(post).collect(), features: Vec::new() })
+    }
+
+    fn read(&self, posts: usize) {
+        self.lock().given.truncate(posts);
+    }
+
+    /// Deletes it.
+    fn used(&self) -> Result<(), AgentError> {
+        let given: BTreeSet<u64> = self.lock().given.iter().copied().collect();
+        self.change(0, |kit| {
+            let before = kit.posts.len();
+            kit.posts.retain(|post| !given.contains(&post.id));
+            kit.learned += (before - kit.posts.len()) as u64;
+        })
+    }
+
+    fn let_go_of_old(&self) -> Result<(), AgentError> {
+        let today = today();
+        let inside = self.lock();
+        let has_old = inside.kit.posts.iter().any(|post| inside.kit.is_too_old(post, today));
+        drop(inside);
+        if has_old { self.change(today, |_| {}) } else { Ok(()) }
+    }
+}
+
+/// A folder whose lines are taken into a store, once each. Its files are read before each training, and never written.
+#[derive(Debug)]
+pub struct TakenIn<S> {
+    folder: TextFolder,
+    store: TextStore<S>,
+}
+
+impl<S: Store + Send> TakenIn<S> {
+    /// What is in a folder now is taken in when this returns.
+    ///
+    /// # Errors
+    /// When the folder cannot be read, or the store not written.
+    pub fn new(folder: TextFolder, store: TextStore<S>) -> Result<Self, AgentError> {
+        let taken = Self { folder, store };
+        taken.look()?;
+        Ok(taken)
+    }
+
+    fn look(&self) -> Result<(), AgentError> {
+        self.store.take_in(self.folder.text()?.posts, today())
+    }
+}
+
+impl<S: Store + Send> TextSource for TakenIn<S> {
+    fn text(&self) -> Result<Text, AgentError> {
+        self.look()?;
+        self.store.text()
+    }
+
+    fn read(&self, posts: usize) {
+        self.store.read(posts);
+    }
+
+    fn used(&self) -> Result<(), AgentError> {
+        self.store.used()
+    }
+
+    fn let_go_of_old(&self) -> Result<(), AgentError> {
+        self.store.let_go_of_old()
+    }
+}
+
+/// The day, counted from 1970.
+#[must_use]
+pub fn today() -> u32 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    u32::try_from(since / 86_400).unwrap_or(u32::MAX)
+}
+
+fn load(store: &mut impl Store) -> Result<Option<Kit>, AgentError> {
+    let wrong = |problem: String| AgentError::Text { path: PathBuf::new(), problem };
+    let Some(bytes) = store.load()? else { return Ok(None) };
+    let kit: Kit = serde_json::from_slice(&bytes).map_err(|e| wrong(e.to_string()))?;
+    match kit.format {
+        FORMAT => Ok(Some(kit)),
+        got => Err(wrong(format!(
+            "it has the format {got}, and this program knows {FORMAT}: use the program that wrote it"
+        ))),
+    }
+}
+
+fn at(path: &Path, error: AgentError) -> AgentError {
+    match error {
+        AgentError::Text { problem, .. } => AgentError::Text { path: path.to_owned(), problem },
+        other => other,
+    }
+}
+
+/// What a line is known by, when it stands in its folder for so many times before.
+fn digest(text: &str, times: u64) -> String {
+    let digest = Sha256::new().chain_update(times.to_le_bytes()).chain_update(text).finalize();
+    digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
