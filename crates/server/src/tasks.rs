@@ -213,7 +213,7 @@ pub fn serve(
     happens: &(dyn Fn(&Happened<'_>) + Sync),
 ) -> Result<(), ServeError> {
     let Settings { listen, data, secrets, transport, admission, means, limits, pace, ends_with_tasks } = settings;
-    let database = Arc::new(Database::open(data.join(DATABASE))?);
+    let database = Arc::new(Database::open(data.join(DATABASE))?.with_witness(&secrets)?);
     let realm = database.realm()?;
     let ready = ready(tasks, &realm, &database, &secrets)?;
     let mut coordinator = Coordinator::new(Arc::clone(&database) as Arc<dyn Store>, admission, pace, now_ms())?;
