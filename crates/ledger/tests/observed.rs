@@ -5,9 +5,11 @@ extern crate keyhush_ledger as ledger;
 
 mod ledger_story;
 
+use std::borrow::Cow;
+
 use ledger::{
-    Attempt, Budget, Ended, FailureReason, KeyDestroyed, Ledger, LedgerError, MemoryStore, NoObservedEpsilon,
-    NoiseDestroyed, Plan, PseudonymKey, SigningKey, Unit,
+    Attempt, Budget, Ended, FailureReason, KeyDestroyed, Ledger, LedgerError, LedgerStore, MemoryStore,
+    NoObservedEpsilon, NoiseDestroyed, Plan, PseudonymKey, Publication, SigningKey, Unit,
     statement::{Statement, rounded_up},
     together,
 };
@@ -24,9 +26,9 @@ fn pseudonyms() -> PseudonymKey {
 fn release(ledger: &mut Ledger<MemoryStore>, step: u64, users: &[&[u8]]) -> Result<(), LedgerError> {
     let record = pseudonyms().record("model", step, 1, users.iter().copied()).unwrap();
     let randomness = ledger.plan().randomness;
-    let bytes = std::borrow::Cow::Owned(ledger_story::content("model", step));
+    let bytes = Cow::Owned(ledger_story::content("model", step));
     let event = tree(&[step + 1]);
-    let publication = ledger::Publication { event: &event, randomness, step, bytes };
+    let publication = Publication { event: &event, randomness, step, bytes };
     let attempt = Attempt { number: 1, participations: Some(&record), ..attempt("model") };
     ledger.publish(&publication, attempt).map(drop)
 }
@@ -226,7 +228,6 @@ fn ledgers_that_do_not_protect_the_same_are_not_composed() {
     let entries: Vec<_> = one.entries().unwrap().map(Result::unwrap).collect();
     let mut copy = MemoryStore::new();
     for entry in &entries[..2] {
-        use ledger::LedgerStore;
         copy.append(&copy.head().unwrap(), entry, Default::default()).unwrap();
     }
     let copy = Ledger::open(copy, None, &[]).unwrap();
