@@ -4,6 +4,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
+    os::unix::fs::PermissionsExt,
     path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -134,13 +135,39 @@ fn a_server_that_is_killed_again_and_again_loses_no_round() {
     let done = folder.path().join("data/models/words");
     let statement: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(done.join("statement.json")).unwrap()).unwrap();
-    let verified = keyhush().args(["privacy", "verify", "--json", "--ledger"]).arg(done.join("ledger.jsonl")).output();
-    let verified = verified.unwrap();
-    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
-    let verified: serde_json::Value = serde_json::from_slice(&verified.stdout).unwrap();
+    let privacy = |what: &str| {
+        let said = keyhush().args(["privacy", what, "--json"]).arg(&done).output().unwrap();
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        serde_json::from_slice::<serde_json::Value>(&said.stdout).unwrap()
+    };
+    let verified = privacy("verify");
     assert_eq!(verified["verified"], true, "{verified}");
     assert_eq!(statement["ledger"]["head"], verified["head"], "{statement} {verified}");
     let entries = fs::read_to_string(done.join("ledger.jsonl")).unwrap();
     let releases = entries.lines().filter(|line| line.contains("\"release\"")).count();
     assert_eq!(releases, 6, "each round is released once");
+    what_was_observed_can_be_computed_again(&done, &statement, &verified, &privacy("statement"));
+}
+
+/// What the server left has the pseudonyms of those who took part, for its owner alone; their key is gone (rules P17 and P18).
+fn what_was_observed_can_be_computed_again(
+    done: &Path,
+    stated: &serde_json::Value,
+    verified: &serde_json::Value,
+    again: &serde_json::Value,
+) {
+    let mode = fs::metadata(done.join("ledger.jsonl.participations")).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+    assert_eq!(verified["closing"]["pseudonym_key_destroyed"], true);
+    assert_eq!(again, stated, "the statement is computed again, to the last digit");
+    let observed = &stated["observed"];
+    let found = observed["streams"].as_object().unwrap().values().next().unwrap();
+    let most = found["max_participations"].as_u64().unwrap();
+    assert!((1..=3).contains(&most), "with one round between two, six rounds have room for three: {found}");
+    assert_eq!(verified["observed"], observed["streams"]);
+    assert_eq!(verified["observed_judgement"]["epsilon"], observed["epsilon"]);
+    let (guaranteed, epsilon) =
+        (stated["guarantee"]["epsilon"].as_f64().unwrap(), observed["epsilon"].as_f64().unwrap());
+    assert!(epsilon > 0.0 && epsilon <= guaranteed, "{epsilon} {guaranteed}");
+    assert!(stated["several_tasks"].as_array().is_some_and(|words| !words.is_empty()));
 }

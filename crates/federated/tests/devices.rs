@@ -93,7 +93,7 @@ fn p17_who_took_part_is_in_the_ledger_also_of_attempts_that_failed() {
     assert_eq!(kept.collect::<Vec<_>>(), want);
     // The entries name these records, and what was observed is computed from those that were released.
     let verified = Ledger::open(home.read_store().unwrap(), None, &[]).unwrap().verify(&[], None).unwrap();
-    assert_eq!(verified.observed[stream].max_participations, 1);
+    assert_eq!(verified.observed[stream].released.max_participations, 1);
 }
 
 /// An attempt with devices that send in the clear was not noted: after a restart others were asked for the same step.

@@ -41,7 +41,10 @@ fn victim() {
         }
     };
     let key = key.unwrap();
-    let record = |step| key.record("model", step, 0, [b"ada".as_slice(), b"bob"]).unwrap();
+    let record = |step| {
+        let (ada, bob) = (format!("ada {step}"), format!("bob {step}"));
+        key.record("model", step, 0, [ada.as_bytes(), bob.as_bytes()]).unwrap()
+    };
     if std::env::var(EARLY).is_ok() {
         drop(ledger);
         let store = AcknowledgesTooEarly { store: FileStore::open(&place).unwrap(), late: None, head: None };

@@ -29,13 +29,15 @@ pub(crate) struct Account {
 }
 
 /// What was released in one stream.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct Stream {
     steps: BTreeMap<u64, Step>,
     /// Events that add up, each with how often.
     additional: Vec<(PrivacyEvent, u64)>,
     /// The event that stands for all steps up to the last.
     cumulative: Option<PrivacyEvent>,
+    /// Whether every release names a record of who took part.
+    all_recorded: bool,
 }
 
 /// An attempt that failed, at a step that is known.
@@ -309,6 +311,7 @@ impl Account {
                 self.note(entry, release.participations.digest, true);
                 let stream = self.streams.entry(release.stream.clone()).or_default();
                 stream.steps.insert(release.step, Step { entry, digest: release.digest });
+                stream.all_recorded &= release.participations.digest.is_some();
                 stream.charge(release);
             }
             Body::FailedAttempt(failed) => {
@@ -355,8 +358,24 @@ impl Account {
         after.run_event()
     }
 
+    /// What was released in each stream.
+    pub(crate) fn events_by_stream(&self) -> impl Iterator<Item = (&str, Vec<PrivacyEvent>)> + '_ {
+        self.streams.iter().map(|(name, stream)| (name.as_str(), stream.events()))
+    }
+
+    /// Whether every release of a stream names a record of who took part.
+    pub(crate) fn is_all_recorded(&self, stream: &str) -> bool {
+        self.streams.get(stream).is_none_or(|stream| stream.all_recorded)
+    }
+
     fn own_events(&self) -> Vec<PrivacyEvent> {
         self.streams.values().flat_map(Stream::events).collect()
+    }
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self { steps: BTreeMap::new(), additional: Vec::new(), cumulative: None, all_recorded: true }
     }
 }
 

@@ -313,6 +313,27 @@ pub enum LedgerError {
         /// The attempt.
         attempt: String,
     },
+    /// The side table shows that limits on participation were not kept: no epsilon that counts on them is true (rule P18).
+    #[error(
+        "the limits on who takes part in {stream:?} were broken, and nothing that counts on them is guaranteed: the plan says that {plan}; somebody took part in {times} releases{}",
+        between.map_or_else(String::new, |n| format!(", two of them with {n} others in between"))
+    )]
+    LimitsBroken {
+        /// The stream.
+        stream: String,
+        /// What the plan says, in words.
+        plan: String,
+        /// The most releases that one user took part in.
+        times: u64,
+        /// The fewest rounds between two participations of a user.
+        between: Option<u64>,
+    },
+    /// Ledgers whose costs have no sum.
+    #[error("these ledgers cannot be added up: {problem}")]
+    NotTogether {
+        /// Why.
+        problem: String,
+    },
     /// One more release would cost more than the plan allows (rule P14).
     #[error(
         "this release would bring epsilon to {would_be}, above the plan's max_epsilon of {max_epsilon}: it is not recorded and must not be used; the run ends here"

@@ -19,6 +19,8 @@
 //! | `rho`          | the rho of an event and the epsilon of a rho, for zCDP filters                |
 //! | `guarantee`    | which epsilon holds: what was spent, the whole plan's or the budget's         |
 //! | `participants` | who took part, as pseudonyms in a side file                                   |
+//! | `observed`     | what that side file shows, and what it would cost                             |
+//! | `together`     | what several ledgers cost a device that is in all of them                     |
 //! | `store`        | where entries are kept: the trait, and one in memory                          |
 //! | `book`         | [`Ledger`], the one to call                                                   |
 //! | `recorded`     | receipts, and a release that the ledger has: what the optimizer takes         |
@@ -39,12 +41,14 @@ mod extends;
 mod guarantee;
 mod head;
 mod keys;
+mod observed;
 mod participants;
 mod plan;
 mod recorded;
 mod rho;
 pub mod statement;
 mod store;
+mod together;
 mod verify;
 
 pub use account::Failure;
@@ -59,8 +63,10 @@ pub use error::LedgerError;
 pub use guarantee::Basis;
 pub use head::{Head, HeadError};
 pub use keys::{KeyError, SigningKey, VerifyingKey};
-pub use participants::{KeyDestroyed, NoiseDestroyed, Observed, ParticipationRecord, PseudonymKey};
+pub use observed::NoObservedEpsilon;
+pub use participants::{Frequency, KeyDestroyed, NoiseDestroyed, Observed, ParticipationRecord, PseudonymKey};
 pub use plan::{Aggregation, Budget, DataSource, Phase, Plan, PublicData, Start, Unit};
 pub use recorded::{Receipt, Recorded};
 pub use store::{Attached, LedgerStore, MemoryStore, Participations, check_follows};
+pub use together::{Together, together};
 pub use verify::{HeadCheck, Verification};

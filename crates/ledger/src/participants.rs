@@ -218,45 +218,75 @@ fn name(stream: &str, step: u64, attempt: u32) -> String {
     format!("attempt {attempt} at step {step} of {stream:?}")
 }
 
-/// How often and how close together users took part in the releases of one stream. Conditional on who takes part being
-/// independent of what they typed, epsilon may be computed from it too (rule P18).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Observed {
+/// How often one user took part, and how close together, over all users.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Frequency {
     /// The most participations of one user.
     pub max_participations: u64,
     /// The closest that two participations of one user were; none if nobody came twice.
     pub min_separation: Option<MinSeparation>,
 }
 
+/// How often and how close together users took part in one stream, as the side file has it (rule P18).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Observed {
+    /// In what was released. This is what limits on participation promise, and what epsilon is a consequence of.
+    #[serde(flatten)]
+    pub released: Frequency,
+    /// In all attempts, those that failed too, of which inputs may have left their devices (rule P24). Whoever was asked counts.
+    pub with_failed: Frequency,
+}
+
 /// Adds up participations, stream by stream.
 #[derive(Default)]
 pub(crate) struct Observer {
-    /// For each stream and pseudonym: how often, and at which step last.
-    seen: BTreeMap<String, BTreeMap<[u8; PSEUDONYM], (u64, u64)>>,
-    observed: BTreeMap<String, Observed>,
+    streams: BTreeMap<String, Counts>,
+}
+
+/// Those of one stream: of what was released, and of all attempts.
+#[derive(Default)]
+struct Counts {
+    released: Count,
+    with_failed: Count,
+}
+
+#[derive(Default)]
+struct Count {
+    /// For each pseudonym: how often, and at which step last.
+    seen: BTreeMap<[u8; PSEUDONYM], (u64, u64)>,
+    found: Frequency,
 }
 
 impl Observer {
-    /// Adds the participants of a released step; steps of a stream come in order.
-    pub(crate) fn add(&mut self, record: &ParticipationRecord) -> Result<(), String> {
-        let content = &record.content;
-        let seen = self.seen.entry(content.stream.clone()).or_default();
-        let nobody = Observed { max_participations: 0, min_separation: None };
-        let observed = self.observed.entry(content.stream.clone()).or_insert(nobody);
-        for pseudonym in record.pseudonyms()? {
-            let (times, last) = seen.entry(pseudonym).or_insert((0, content.step));
-            if *times > 0 {
-                let distance = content.step.saturating_sub(*last);
-                let separation = MinSeparation::distance(distance).map_err(|_| "a step that goes backwards")?;
-                observed.min_separation = Some(observed.min_separation.map_or(separation, |s| s.min(separation)));
-            }
-            (*times, *last) = (*times + 1, content.step);
-            observed.max_participations = observed.max_participations.max(*times);
-        }
-        Ok(())
+    /// Adds the participants of an attempt; steps of a stream come in order.
+    pub(crate) fn add(&mut self, record: &ParticipationRecord, released: bool) -> Result<(), String> {
+        let (content, pseudonyms) = (&record.content, record.pseudonyms()?);
+        let counts = self.streams.entry(content.stream.clone()).or_default();
+        counts.with_failed.add(&pseudonyms, content.step)?;
+        if released { counts.released.add(&pseudonyms, content.step) } else { Ok(()) }
     }
 
     pub(crate) fn finish(self) -> BTreeMap<String, Observed> {
-        self.observed
+        let observed =
+            |counts: Counts| Observed { released: counts.released.found, with_failed: counts.with_failed.found };
+        self.streams.into_iter().map(|(stream, counts)| (stream, observed(counts))).collect()
+    }
+}
+
+impl Count {
+    fn add(&mut self, pseudonyms: &[[u8; PSEUDONYM]], step: u64) -> Result<(), String> {
+        let found = &mut self.found;
+        for pseudonym in pseudonyms {
+            let (times, last) = self.seen.entry(*pseudonym).or_insert((0, step));
+            if *times > 0 {
+                let distance = step.checked_sub(*last).ok_or("a step that goes backwards")?;
+                // Two attempts of one step are as close as can be said.
+                let separation = MinSeparation::distance(distance.max(1)).map_err(|e| e.to_string())?;
+                found.min_separation = Some(found.min_separation.map_or(separation, |s| s.min(separation)));
+            }
+            (*times, *last) = (*times + 1, step);
+            found.max_participations = found.max_participations.max(*times);
+        }
+        Ok(())
     }
 }

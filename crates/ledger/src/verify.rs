@@ -12,12 +12,12 @@ use crate::{
     guarantee::Basis,
     head::Head,
     keys::VerifyingKey,
-    participants::{Observed, Observer},
+    observed::{NoObservedEpsilon, SideTable},
+    participants::Observed,
     store::LedgerStore,
 };
 use privacy::{
     accountant::Judgement,
-    participation::Participation,
     rng::Randomness,
     units::{Delta, Epsilon},
 };
@@ -45,6 +45,13 @@ pub struct Verification {
     pub participations_unnamed: Option<u64>,
     /// How often and how close together users took part, where limits on that are the guarantee (rule P18).
     pub observed: BTreeMap<String, Observed>,
+    /// What everything costs if these are counted instead of the limits that were enforced. It is not the guarantee: it holds
+    /// where who took part had nothing to do with what they typed (rule P18).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_judgement: Option<Judgement>,
+    /// Why there is none, where there are limits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_observed_judgement: Option<NoObservedEpsilon>,
     /// The delta of the plan.
     pub delta: Delta,
     /// What everything costs, computed again: this run, its imports and the other runs of its sweep.
@@ -99,7 +106,11 @@ impl<S: LedgerStore> Ledger<S> {
             return Err(LedgerError::WrongKey { expected: self.key(), got: *expected });
         }
         let (vectors_matching, vectors_absent) = self.verify_vectors()?;
-        let participations = self.verify_participations()?;
+        let participations = self.side_table()?;
+        let observed = match &participations {
+            Some(table) => self.observed_judgement(table)?,
+            None => None,
+        };
         let judgement = self.guaranteed()?;
         let secret = self.randomness() == Randomness::Secret;
         let max_epsilon = self.budget().map(crate::Budget::max_epsilon);
@@ -116,7 +127,9 @@ impl<S: LedgerStore> Ledger<S> {
             vectors_absent,
             participations_matching: participations.as_ref().map(|p| p.matching),
             participations_unnamed: participations.as_ref().map(|p| p.unnamed),
-            observed: participations.map(|p| p.observed).unwrap_or_default(),
+            observed: participations.map(SideTable::into_observed).unwrap_or_default(),
+            observed_judgement: observed.and_then(Result::ok),
+            no_observed_judgement: observed.and_then(Result::err),
             delta: self.plan().delta,
             judgement: secret.then_some(judgement),
             judgement_if_secret: (!secret).then_some(judgement),
@@ -147,48 +160,6 @@ impl<S: LedgerStore> Ledger<S> {
         }
         Ok((matching, absent))
     }
-
-    /// Finds, in order, the record that each entry names. Records in between belong to attempts that were interrupted.
-    fn verify_participations(&self) -> Result<Option<Participations>, LedgerError> {
-        let Some(mut records) = self.store.participations()? else { return Ok(None) };
-        let mut found = Participations::default();
-        let mut observer = Observer::default();
-        for (entry, digest, released) in self.account.participations() {
-            let damaged = |problem: String| LedgerError::ParticipationsDamaged { entry: *entry, problem };
-            loop {
-                let record = records.next().ok_or_else(|| damaged("no record has the entry's digest".into()))??;
-                if record.digest() != *digest {
-                    found.unnamed += 1;
-                    continue;
-                }
-                found.matching += 1;
-                if *released {
-                    observer.add(&record).map_err(damaged)?;
-                }
-                break;
-            }
-        }
-        for record in records {
-            record?;
-            found.unnamed += 1;
-        }
-        found.observed = observer.finish();
-        found.observed.retain(|stream, _| self.is_limited(stream));
-        Ok(Some(found))
-    }
-
-    /// Whether the guarantee of a stream comes from limits on participation. What a sampler drew is not told.
-    fn is_limited(&self, stream: &str) -> bool {
-        let participation = self.plan().phase(stream).map(|phase| phase.participation);
-        matches!(participation, Some(Participation::MinSeparation { .. } | Participation::Once))
-    }
-}
-
-#[derive(Default)]
-struct Participations {
-    matching: u64,
-    unnamed: u64,
-    observed: BTreeMap<String, Observed>,
 }
 
 fn not_shown(heads: &[Head], pinned: Option<&VerifyingKey>) -> Vec<String> {

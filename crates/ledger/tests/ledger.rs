@@ -8,9 +8,9 @@ mod ledger_story;
 use std::borrow::Cow;
 
 use ledger::{
-    Attached, Attempt, Body, Budget, Charge, DataSource, Digest, Ended, Entry, FailureReason, ImportKind, KeyDestroyed,
-    Ledger, LedgerError, LedgerStore, MemoryStore, NoiseDestroyed, Plan, PseudonymKey, PublicData, Publication,
-    SigningKey, Start,
+    Attached, Attempt, Body, Budget, Charge, DataSource, Digest, Ended, Entry, FailureReason, Frequency, ImportKind,
+    KeyDestroyed, Ledger, LedgerError, LedgerStore, MemoryStore, NoiseDestroyed, Plan, PseudonymKey, PublicData,
+    Publication, SigningKey, Start,
 };
 use ledger_story::{
     attempt, content, delta, gaussian, key, limits, model_plan, model_step, plan, publish, publish_with, tree,
@@ -420,15 +420,15 @@ fn p17_the_side_file_shows_how_often_and_how_close_users_came() {
         let record = pseudonyms.record("model", step, 0, users.iter().copied()).unwrap();
         let _ = publish_with(&mut ledger, "model", step, &tree(&[step + 1]), Some(&record)).unwrap();
     }
-    // A failed attempt is on record, and does not count as a participation in a release.
+    // A failed attempt is on record, and counts apart from participations in releases.
     let record = pseudonyms.record("model", 6, 0, [b"ada".as_slice()]).unwrap();
     let failed = Attempt { participations: Some(&record), ..attempt("model") };
     let _ = ledger.record_failed(6, FailureReason::BelowGoal, failed).unwrap();
     let found = ledger.verify(&[], None).unwrap();
     assert_eq!((found.participations_matching, found.participations_unnamed), (Some(7), Some(0)));
     let observed = found.observed["model"];
-    assert_eq!(observed.max_participations, 2);
-    assert_eq!(observed.min_separation.unwrap().as_rounds_between(), 3);
+    let frequency = |found: Frequency| (found.max_participations, found.min_separation.unwrap().as_rounds_between());
+    assert_eq!((frequency(observed.released), frequency(observed.with_failed)), ((2, 3), (3, 1)));
     assert_eq!(ledger.failed_attempts(), 1);
     assert!(matches!(limits(), privacy::Participation::MinSeparation { .. }));
 }

@@ -310,6 +310,7 @@ fn p17_a_statement_carries_the_head_and_says_whether_more_may_come() {
         "The ledger is closed: the plan was done. Nothing can follow.",
         "The key of the noise and all that could draw it again were destroyed.",
         "The key of the participants' pseudonyms was destroyed.",
+        "a back-up or a snapshot of the secrets undoes it",
     ] {
         assert!(page.contains(words), "{words}:\n{page}");
     }

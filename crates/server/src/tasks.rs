@@ -20,6 +20,7 @@ use federated::{
         network::{Network, NetworkTask, Reads},
     },
     home::{Home, LEDGER_FILE, Paper, Records, STATEMENT_FILE, STATEMENT_JSON},
+    ledger_file::Place,
     metrics::Metrics,
     model_folder::{self, ModelFolderError},
     plan::Plan,
@@ -32,7 +33,7 @@ use federated::{
     round::{RoundError, attempts::Failed},
     run::{Opened, Run, RunError},
 };
-use ledger::{LedgerError, LedgerStore};
+use ledger::LedgerError;
 use lm::folder::{Files, Folder, FolderError, Source};
 use thiserror::Error;
 
@@ -212,7 +213,7 @@ pub fn serve(
     happens: &(dyn Fn(&Happened<'_>) + Sync),
 ) -> Result<(), ServeError> {
     let Settings { listen, data, secrets, transport, admission, means, limits, pace, ends_with_tasks } = settings;
-    let database = Arc::new(Database::open(data.join(DATABASE))?);
+    let database = Arc::new(Database::open(data.join(DATABASE))?.with_witness(&secrets)?);
     let realm = database.realm()?;
     let ready = ready(tasks, &realm, &database, &secrets)?;
     let mut coordinator = Coordinator::new(Arc::clone(&database) as Arc<dyn Store>, admission, pace, now_ms())?;
@@ -357,7 +358,8 @@ fn run_one(
     Ok(())
 }
 
-/// Puts the model, the statement and the ledger of a run that is over where people find them.
+/// Puts the model, the statement, and the ledger with who took part, as pseudonyms whose key is gone, where people find them: what
+/// `keyhush privacy verify` and `statement` read.
 fn export(home: &TaskHome, folder: &Path) -> Result<(), ServeError> {
     if let Some(Files { weights, config, vocabulary, card }) = home.model()? {
         let source = Source { weights: &mut &weights[..], config: &config, vocabulary: &vocabulary, card: &card };
@@ -369,11 +371,5 @@ fn export(home: &TaskHome, folder: &Path) -> Result<(), ServeError> {
             files::write(&folder.join(file), text.as_bytes())?;
         }
     }
-    let store = home.read_store()?;
-    let mut lines = String::new();
-    for entry in store.read(0)? {
-        lines.push_str(&entry?.line());
-        lines.push('\n');
-    }
-    Ok(files::write(&folder.join(LEDGER_FILE), lines.as_bytes())?)
+    Ok(Place::new(folder.join(LEDGER_FILE)).copy(&home.read_store()?)?)
 }

@@ -175,11 +175,11 @@ fn what_is_not_ours_or_newer_is_refused_and_left_alone() {
     let place = Place::new();
     drop(place.open());
     let change = |sql: &str| Connection::open(place.path()).unwrap().execute_batch(sql).unwrap();
-    change("PRAGMA user_version = 2");
+    change("PRAGMA user_version = 3");
     for error in [Database::open(place.path()).unwrap_err(), Database::read(place.path()).unwrap_err()] {
-        assert!(matches!(error, DatabaseError::Version { found: 2, known: 1, .. }), "{error}");
+        assert!(matches!(error, DatabaseError::Version { found: 3, known: 2, .. }), "{error}");
     }
-    change("PRAGMA user_version = 1; PRAGMA application_id = 7");
+    change("PRAGMA user_version = 2; PRAGMA application_id = 7");
     assert!(matches!(Database::open(place.path()), Err(DatabaseError::Foreign { .. })));
     fs::write(place.path(), "this is no database, and long enough to be looked at as one".repeat(99)).unwrap();
     let before = fs::read(place.path()).unwrap();
@@ -248,6 +248,79 @@ fn p17_a_database_that_was_set_back_is_refused() {
     assert!(home.is_begun().unwrap(), "a ledger that is gone is not begun anew");
     assert!(matches!(home.open_store(), Err(LedgerError::Rewound { have: 0, .. })));
     assert!(matches!(home.create_store(), Err(LedgerError::Exists { .. })));
+}
+
+/// Rules P17 and P18: between two releases the head is the same, and an old copy has forgotten who was given a task since.
+#[test]
+fn p17_a_database_that_was_set_back_between_two_releases_is_refused() {
+    let place = Place::new();
+    let (witness, copy) = (place.secrets().join("assignments"), place.0.path().join("copy"));
+    let open = || Database::open(place.path()).unwrap().with_witness(&place.secrets());
+    let at = AttemptAt { task: TaskDigest([1; 32]), round: 0, attempt: 0 };
+    let device = |number: u8| DeviceKey([number; 32]);
+    let give = |database: &Database, number: u8| {
+        let devices = vec![device(number)];
+        database.commit(&[Write::Enrol { device: device(number), day: 1 }, Write::Assign { at, devices }]).unwrap();
+    };
+    let database = open().unwrap();
+    assert!(!witness.exists(), "nobody was given a task");
+    database.commit(&[Write::Open(at)]).unwrap();
+    give(&database, 1);
+    let first = fs::read_to_string(&witness).unwrap();
+    assert!(first.starts_with("1 "), "{first}");
+    drop(database);
+    fs::copy(place.path(), &copy).unwrap();
+
+    let database = open().unwrap();
+    let (sealed, reports) = (vec![7; 40], vec![device(1)]);
+    database.commit(&[Write::Merge { at, sealed, reports }, Write::Enrol { device: device(9), day: 1 }]).unwrap();
+    assert_eq!(fs::read_to_string(&witness).unwrap(), first, "a report costs no second file");
+    give(&database, 2);
+    drop(database);
+    let newest = fs::read(place.path()).unwrap();
+    let second = fs::read_to_string(&witness).unwrap();
+
+    fs::copy(&copy, place.path()).unwrap();
+    let error = open().unwrap_err();
+    assert!(matches!(error, DatabaseError::SetBack { shown: 2, have: 1, .. }), "{error}");
+    assert_eq!(fs::read_to_string(&witness).unwrap(), second, "what was refused changes nothing");
+
+    // A crash between the two writes leaves the file behind: that is no copy, and the server goes on.
+    fs::write(place.path(), &newest).unwrap();
+    fs::write(&witness, &first).unwrap();
+    let database = open().unwrap();
+    assert_eq!(fs::read_to_string(&witness).unwrap(), second, "from here on it counts");
+    drop(database);
+    fs::remove_file(&witness).unwrap();
+    assert!(matches!(open(), Err(DatabaseError::NoWitness { count: 2, .. })));
+    fs::write(&witness, "2").unwrap();
+    assert!(matches!(open(), Err(DatabaseError::WitnessDamaged { .. })));
+    let another = Place::new();
+    drop(Database::open(another.path()).unwrap());
+    fs::copy(another.path(), place.path()).unwrap();
+    fs::write(&witness, &second).unwrap();
+    assert!(matches!(open(), Err(DatabaseError::OtherRealm { .. })), "another database is not this one set back");
+    fs::remove_file(&witness).unwrap();
+    open().unwrap();
+}
+
+/// Before the first file there may be a crash too; and what cannot be kept beside the secrets is not acknowledged.
+#[test]
+fn p17_no_device_is_told_of_its_task_before_the_count_is_kept() {
+    let place = Place::new();
+    let database = Database::open(place.path()).unwrap().with_witness(&place.secrets()).unwrap();
+    let at = AttemptAt { task: TaskDigest([1; 32]), round: 0, attempt: 0 };
+    let device = DeviceKey([1; 32]);
+    database.commit(&[Write::Enrol { device, day: 1 }, Write::Open(at)]).unwrap();
+    fs::create_dir(place.secrets().join("assignments")).unwrap();
+    let refused = database.commit(&[Write::Assign { at, devices: vec![device] }]);
+    assert!(matches!(refused, Err(StoreError::Failed(_))), "{refused:?}");
+    assert!(database.open_attempt(&at.task).is_err(), "nothing is said until it is opened again");
+    drop(database);
+    fs::remove_dir(place.secrets().join("assignments")).unwrap();
+    let database = Database::open(place.path()).unwrap().with_witness(&place.secrets()).unwrap();
+    assert_eq!(database.open_attempt(&at.task).unwrap().unwrap().assigned, [device], "it counts");
+    assert!(fs::read_to_string(place.secrets().join("assignments")).unwrap().starts_with("1 "));
 }
 
 /// A ledger with entries of another history, or without some of its own, is no ledger.

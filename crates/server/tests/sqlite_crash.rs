@@ -73,7 +73,7 @@ fn path(folder: &Path) -> PathBuf {
 
 /// Where everything is, in a folder.
 fn open(folder: &Path) -> (Arc<Database>, TaskHome) {
-    let database = Arc::new(Database::open(path(folder)).unwrap());
+    let database = Arc::new(Database::open(path(folder)).unwrap().with_witness(&folder.join("secrets")).unwrap());
     let home = TaskHome::open(Arc::clone(&database), "model", &folder.join("secrets")).unwrap();
     (database, home)
 }

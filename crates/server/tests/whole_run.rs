@@ -4,6 +4,7 @@
 
 use std::{
     net::SocketAddr,
+    path::Path,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -26,16 +27,17 @@ use federated::{
     model_folder,
     plan::Plan,
     population::{Population, SyntheticPopulation},
-    protocol::{admission::Anybody, pace::Pace},
+    protocol::{admission::Anybody, pace::Pace, store::Store},
     randomness::RunRandomness,
     round::{Loop, Round, State},
     run::Opened,
 };
 use keyhush_server::{
     http::{Limits as HttpLimits, Transport},
-    tasks::{Happened, Settings, Written, serve},
+    sqlite::{Database, DatabaseError},
+    tasks::{Happened, ServeError, Settings, Written, serve},
 };
-use ledger::{Ledger, MemoryStore, SigningKey};
+use ledger::{Ledger, MemoryStore, SigningKey, hex};
 use lm::{folder::Weights, kernels::KernelPath, tokenizer::Tokenizer};
 use privacy::{
     rng::{NoiseSource, Purpose, SimulationKey},
@@ -105,22 +107,27 @@ fn means() -> Means {
     Means::threads(KernelPath::best(), 1)
 }
 
-/// A task, served to so many devices until it is over. Gives the parameters of its model.
-fn over_the_network(set: &[String], devices: u64) -> Vec<f32> {
-    let folder = tempfile::tempdir().unwrap();
-    let (stop, listening) = (Stop::new(), Mutex::new(None::<SocketAddr>));
-    let model = Mutex::new(None);
-    let settings = Settings {
+/// A server in a folder, until its tasks are over.
+fn settings(folder: &Path) -> Settings {
+    Settings {
         listen: "127.0.0.1:0".parse().unwrap(),
-        data: folder.path().join("data"),
-        secrets: folder.path().join("secrets"),
+        data: folder.join("data"),
+        secrets: folder.join("secrets"),
         transport: Transport::PlainOnLoopback,
         admission: Box::new(Anybody),
         means: means(),
         limits: HttpLimits::default(),
         pace: Pace { least_s: 0.0, ..Pace::default() },
         ends_with_tasks: true,
-    };
+    }
+}
+
+/// A task, served to so many devices until it is over. Gives the parameters of its model.
+fn over_the_network(set: &[String], devices: u64) -> Vec<f32> {
+    let folder = tempfile::tempdir().unwrap();
+    let (stop, listening) = (Stop::new(), Mutex::new(None::<SocketAddr>));
+    let model = Mutex::new(None);
+    let settings = settings(folder.path());
     let happens = |happened: &Happened<'_>| match happened {
         Happened::Listening(address) => *listening.lock().unwrap() = Some(*address),
         Happened::Over { folder, .. } => *model.lock().unwrap() = Some(model_folder::read(folder).unwrap()),
@@ -209,6 +216,21 @@ fn on_threads(set: &[String], people: u64) -> Vec<f32> {
         assert!(matches!(rounds.round(&mut fleet, &Stop::new(), 0).unwrap(), Round::Done(_)));
     }
     rounds.state().model.clone()
+}
+
+/// Rule P17: what `keyhush serve` calls refuses a database that was set back, before anybody is spoken to.
+#[test]
+fn p17_a_server_does_not_start_on_a_database_that_was_set_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Database::open(folder.path().join("data/keyhush.sqlite")).unwrap();
+    let realm = hex(&database.realm().unwrap());
+    drop(database.with_witness(&folder.path().join("secrets")).unwrap());
+    std::fs::write(folder.path().join("secrets/assignments"), format!("1 {realm}\n")).unwrap();
+    let tasks = vec![Written { name: "words".into(), config: config(&[]) }];
+    let settings = settings(folder.path());
+    let refused = serve(tasks, settings, &Stop::new(), &|happened| panic!("{happened:?}"));
+    let Err(ServeError::Database(error)) = refused else { panic!("{refused:?}") };
+    assert!(matches!(*error, DatabaseError::SetBack { shown: 1, have: 0, .. }), "{error}");
 }
 
 #[test]

@@ -1,10 +1,13 @@
-//! Which ledger is meant, and which heads of it are known: what `statement` and `verify` share.
+//! Which ledger is meant, and which heads of it are known: what `statement`, `verify` and `together` share.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use federated::home::heads::{self, HeadsError, Shown};
-use federated::ledger_file::{FileStore, Place};
+use federated::{
+    home::LEDGER_FILE,
+    ledger_file::{FileStore, Place},
+};
 use ledger::{Head, Ledger, LedgerError};
 
 use crate::failure::BadInput;
@@ -12,9 +15,12 @@ use crate::failure::BadInput;
 /// A ledger, and what is known of it.
 #[derive(Args)]
 pub(crate) struct LedgerArgs {
-    /// The ledger's file
-    #[arg(long = "ledger", value_name = "FILE")]
-    path: PathBuf,
+    /// The folder of a run, or what `keyhush serve` left of a task
+    #[arg(value_name = "DIR", required_unless_present = "file")]
+    folder: Option<PathBuf>,
+    /// The ledger's file, in the place of a folder
+    #[arg(long = "ledger", value_name = "FILE", conflicts_with = "folder")]
+    file: Option<PathBuf>,
     /// A head that the ledger must have had: LENGTH:HASH, or what holds one: a witness FILE.head, a statement.json, a
     /// checkpoint, the folder of a model
     #[arg(long = "head", value_name = "HEAD")]
@@ -33,25 +39,49 @@ impl LedgerArgs {
 
     /// What lies beside the ledger and was taken from it, in the folder of a run.
     pub(crate) fn beside(&self) -> Result<Vec<Shown>, HeadsError> {
-        heads::check(&self.path)
+        heads::check(&self.path())
     }
 
     /// The same, with errors of the ledger apart from those of the command line.
     pub(crate) fn open(&self, heads: &[Head]) -> Result<Ledger<FileStore>, LedgerError> {
-        Place::new(&self.path).read(heads)
+        Place::new(self.path()).read(heads)
+    }
+
+    /// The ledger's file.
+    fn path(&self) -> PathBuf {
+        let in_folder = || self.folder.as_deref().map(in_folder);
+        self.file.clone().or_else(in_folder).unwrap_or_default()
     }
 
     pub(crate) fn refuse_missing(&self) -> Result<(), BadInput> {
-        if self.path.is_file() {
-            return Ok(());
-        }
-        Err(BadInput::wrong("ledger", format!("there is no file {}", self.path.display())))
+        refuse_missing(&self.path())
     }
 
     /// The heads that were given, as they are or from files.
     pub(crate) fn heads(&self) -> Result<Vec<Head>, BadInput> {
         self.heads.iter().map(|given| head(given)).collect()
     }
+}
+
+/// The ledger in the folder of a run.
+fn in_folder(folder: &Path) -> PathBuf {
+    folder.join(LEDGER_FILE)
+}
+
+/// A ledger that is named by its file or by the folder of its run, with what lies beside it checked.
+pub(crate) fn read(place: &Path) -> anyhow::Result<Ledger<FileStore>> {
+    let path = if place.is_dir() { in_folder(place) } else { place.to_owned() };
+    refuse_missing(&path)?;
+    let ledger = Place::new(&path).read(&[])?;
+    heads::check(&path)?;
+    Ok(ledger)
+}
+
+fn refuse_missing(path: &Path) -> Result<(), BadInput> {
+    if path.is_file() {
+        return Ok(());
+    }
+    Err(BadInput::wrong("ledger", format!("there is no file {}", path.display())))
 }
 
 fn head(given: &str) -> Result<Head, BadInput> {

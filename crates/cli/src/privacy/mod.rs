@@ -9,6 +9,7 @@ pub(crate) mod query;
 pub(crate) mod solve;
 mod statement;
 mod table;
+mod together;
 mod verify;
 
 use clap::Subcommand;
@@ -44,6 +45,11 @@ pub(crate) enum Command {
     Plot(plot::PlotArgs),
     /// State what a ledger guarantees, from the ledger and nothing else.
     Statement(statement::StatementArgs),
+    /// What several tasks cost a device that takes part in all of them, from their ledgers.
+    ///
+    /// Each ledger pays for its own task. Given are the folders of runs, or the files of ledgers; all must protect the same unit
+    /// under the same adjacency. Counted is of each what its statement counts: where that is the whole plan, the whole plan.
+    Together(together::TogetherArgs),
     /// Check a ledger and compute its cost again.
     ///
     /// Checked are the chain, the signatures, the heads that are given, the stored vectors and the records of who took
@@ -64,6 +70,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
         Command::Table(args) => table::table(&args),
         Command::Plot(args) => plot::plot(&args),
         Command::Statement(args) => statement::statement(&args),
+        Command::Together(args) => together::run(&args),
         Command::Verify(args) => verify::verify(&args),
     }
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::Args;
 use federated::home::heads::{HeadsError, Shown};
 use ledger::{
-    Basis, Ended, Verification, VerifyingKey,
+    Basis, Ended, Frequency, Verification, VerifyingKey,
     statement::{rounded_down, rounded_up},
 };
 use serde::Serialize;
@@ -94,19 +94,29 @@ fn lines(found: &Verification, beside: &[Shown]) -> Vec<(&'static str, String)> 
         ),
         ("participations", participations(found)),
     ];
-    lines.extend(found.observed.iter().map(|(stream, observed)| {
-        let separation = observed.min_separation.map_or("no user came twice".to_owned(), |separation| {
-            format!("at least {} rounds between two", separation.as_rounds_between())
-        });
-        let most = observed.max_participations;
-        ("observed", format!("in {stream:?} at most {most} participations of a user, {separation}"))
-    }));
+    lines.extend(observed(found));
     lines.extend(cost(found));
     lines.extend(closing(found));
     lines.extend(found.data_changes.iter().map(|changed| ("data changed", changed.why.clone())));
     lines.extend(found.warnings.iter().map(|warning| ("noticed", warning.clone())));
     let not_shown = found.not_shown.iter().enumerate();
     lines.extend(not_shown.map(|(i, words)| (if i == 0 { "does not show" } else { "" }, words.clone())));
+    lines
+}
+
+/// How often users took part, as the side file has it.
+fn observed(found: &Verification) -> Vec<(&'static str, String)> {
+    let words = |frequency: Frequency| {
+        let separation = frequency.min_separation.map_or("no user came twice".to_owned(), |separation| {
+            format!("at least {} rounds between two", separation.as_rounds_between())
+        });
+        format!("at most {} participations of a user, {separation}", frequency.max_participations)
+    };
+    let mut lines = Vec::new();
+    for (stream, observed) in &found.observed {
+        lines.push(("observed", format!("in releases of {stream:?} {}", words(observed.released))));
+        lines.push(("", format!("with failed attempts {}", words(observed.with_failed))));
+    }
     lines
 }
 
@@ -161,11 +171,22 @@ fn cost(found: &Verification) -> Vec<(&'static str, String)> {
         ("delta", format!("{:e}", found.delta.get())),
         ("accountant", judgement.accountant.to_string()),
     ];
+    lines.extend(observed_cost(found));
     lines.extend(found.max_epsilon.map(|max| ("max epsilon", max.to_string())));
     if simulated.is_some() {
         lines.push(("guarantee", "none: the noise was simulated, and whoever knows the seed can recompute it".into()));
     }
     lines
+}
+
+/// What the participations that were observed would cost, which is not the guarantee (rule P18).
+fn observed_cost(found: &Verification) -> Option<(&'static str, String)> {
+    let judged = found.observed_judgement.map(|judgement| {
+        let epsilon = rounded_up(judgement.epsilon.get());
+        format!("{epsilon}, if who took part had nothing to do with what they typed: not the guarantee")
+    });
+    let none = found.no_observed_judgement.map(|why| format!("none: {}", why.words()));
+    judged.or(none).filter(|_| !found.observed.is_empty()).map(|words| ("observed epsilon", words))
 }
 
 const fn basis(basis: Basis) -> &'static str {

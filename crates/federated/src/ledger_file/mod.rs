@@ -26,6 +26,7 @@
 //! A witness can be kept on another disk too ([`Place::with_witness`]): restoring an old copy of the folder is then
 //! noticed.
 
+mod copy;
 #[cfg(test)]
 mod power_loss;
 mod scan;

@@ -107,7 +107,8 @@ fn story(place: &Place, told: &mut Told) -> Result<(), LedgerError> {
         told.begun = Some(BegunAttempt { stream: "model".into(), step, attempt: asked, declared: 10 });
         told.cohort = Some((step, *place.secrets().cohort_seed(step)?.secret_bytes()));
         let _noise = steps.draw(at(step), &added_to).map_err(no_key)?;
-        let record = key.record("model", step, 1, [b"ada".as_slice(), b"bob"])?;
+        let (ada, bob) = (format!("ada {step}"), format!("bob {step}"));
+        let record = key.record("model", step, 1, [ada.as_bytes(), bob.as_bytes()])?;
         let bytes = vec![u8::try_from(step + 1).unwrap(); 3 * SECTOR];
         let published =
             Publication { event: &event, randomness: Randomness::Secret, step, bytes: Cow::Borrowed(&bytes) };

@@ -66,7 +66,8 @@ fn fixed(plan: &Plan) -> &'static str {
 }
 
 /// What all of it says nothing about.
-pub(super) fn not_covered(plan: &Plan) -> Vec<String> {
+pub(super) fn not_covered<S: LedgerStore>(ledger: &Ledger<S>) -> Vec<String> {
+    let plan = ledger.plan();
     let mut words = vec![
         "Users in a held-out evaluation set are not protected: accuracy measured on their text depends on it, and no noise is added.".to_owned(),
         "Any other use of the same users' data that is not in this ledger, such as tuning runs that were not imported.".into(),
@@ -80,11 +81,26 @@ pub(super) fn not_covered(plan: &Plan) -> Vec<String> {
     let public = start.into_iter().chain(&plan.public_data);
     words.extend(public.map(|p| format!("What was taken to be public is not protected: {} ({}).", p.what, p.why)));
     words.extend(unit(plan).map(str::to_owned));
-    words.push("Who took part, and that somebody did, is not hidden from whoever runs the system.".into());
+    words.push("Who took part, when, and that somebody did, is not hidden from whoever runs the system.".into());
+    if ledger.failed_attempts() > 0 {
+        words.push("That attempts failed, how many and why, is written in the ledger exactly, without noise.".into());
+    }
     if samples(plan) {
         words.push("Against whoever sees who took part in a round, which whoever runs the system does, amplification by sampling is void: the epsilon above counts on the sample being secret, and theirs is larger.".into());
     }
     words
+}
+
+/// What holds for a device that is in other tasks too. This ledger knows of none.
+pub(super) fn several_tasks(plan: &Plan) -> Vec<String> {
+    match plan.unit {
+        Unit::User | Unit::Example => Vec::new(),
+        Unit::Device => vec![
+            "This ledger pays for this task alone. A device that also takes part in other tasks, of this server or of another, is protected less than the number above says: what the tasks cost it adds up.".into(),
+            "The epsilons of the tasks added up hold for it at their deltas added up. Less is enough where the ledgers of all of them are at hand: `keyhush privacy together` computes it.".into(),
+            "Nobody limits how many tasks there are. What a device gives to all of them together is bounded only by its own limit on inputs that it lets go, which no server can raise, and of which this ledger knows nothing.".into(),
+        ],
+    }
 }
 
 fn before_noise(aggregation: &Aggregation) -> String {
@@ -104,9 +120,9 @@ fn before_noise(aggregation: &Aggregation) -> String {
 
 const fn unit(plan: &Plan) -> Option<&'static str> {
     match plan.unit {
-        Unit::Device if plan.group == 1 => {
-            Some("A person with several devices is protected less than one with a single device.")
-        }
+        Unit::Device if plan.group == 1 => Some(
+            "A person with several devices, or whose device comes back under another key, is protected less than one with a single device.",
+        ),
         Unit::Example => Some("A person with several examples is protected less than the number says."),
         Unit::User | Unit::Device => None,
     }

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{Basis, DataAccesses, Guarantee, Source, Statement, StreamAccess, rounded_up};
-use crate::{Aggregation, Closing, DataSource, Ended, ImportKind, Start, Unit};
+use super::{Basis, DataAccesses, Guarantee, ObservedParticipation, Source, Statement, StreamAccess, rounded_up};
+use crate::{Aggregation, Closing, DataSource, Ended, Frequency, ImportKind, Start, Unit};
 use privacy::{event::Adjacency, rng::Randomness};
 
 /// The page.
@@ -19,6 +19,12 @@ pub(super) fn write(statement: &Statement) -> String {
     page.section("Adjacency", &[adjacency(statement)]);
     page.section("Accounting", &accounting(statement));
     page.section("Formal statement", &formal(statement));
+    if let Some(found) = &statement.observed {
+        page.section("Observed participation", &observed(statement, found));
+    }
+    if !statement.several_tasks.is_empty() {
+        page.section("Devices in several tasks", &statement.several_tasks);
+    }
     page.section("Not covered", &statement.not_covered);
     page.section("Where this comes from", &source(statement));
     page.0
@@ -247,6 +253,36 @@ fn limit(guarantee: &Guarantee) -> Vec<String> {
     max.into_iter().chain(planned).collect()
 }
 
+/// What was observed of who took part, and what that would cost.
+fn observed(statement: &Statement, found: &ObservedParticipation) -> Vec<String> {
+    let name = statement.unit.name();
+    let frequency = |found: &Frequency| {
+        let between = found.min_separation.map_or_else(
+            || "none twice".to_owned(),
+            |closest| format!("at least {} other rounds between two of one {name}", closest.as_rounds_between()),
+        );
+        format!("at most {} of one {name}, {between}", found.max_participations)
+    };
+    let mut items: Vec<String> = found
+        .streams
+        .iter()
+        .map(|(stream, observed)| {
+            let (released, all) = (frequency(&observed.released), frequency(&observed.with_failed));
+            format!("`{stream}`: participations in releases: {released}; failed attempts counted too: {all}.")
+        })
+        .collect();
+    let delta = statement.guarantee.delta.get();
+    items.extend(found.epsilon.map(|epsilon| {
+        format!(
+            "Counted with these, failed attempts too, instead of the limits, the same releases would have epsilon = {} at delta = {delta:e}.",
+            rounded_up(epsilon.get())
+        )
+    }));
+    items.extend(found.no_epsilon.map(|why| format!("No epsilon is computed from these: {}.", why.words())));
+    items.extend(found.caveats.iter().cloned());
+    items
+}
+
 fn source(statement: &Statement) -> Vec<String> {
     let ledger = &statement.ledger;
     let mut items = vec![
@@ -283,9 +319,13 @@ fn closing(ledger: &Source, simulated: bool) -> Vec<String> {
     } else {
         format!("The key of the noise and all that could draw it again were {}.", destroyed(noise_destroyed))
     };
-    vec![
+    let mut items = vec![
         format!("The ledger is closed: {why}. Nothing can follow."),
         noise,
         format!("The key of the participants' pseudonyms was {}.", destroyed(pseudonym_key_destroyed)),
-    ]
+    ];
+    if pseudonym_key_destroyed || (noise_destroyed && !simulated) {
+        items.push("Destroyed is what a program can destroy: a back-up or a snapshot of the secrets undoes it.".into());
+    }
+    items
 }

@@ -3,11 +3,13 @@
 //! The sections are those that Ponomareva et al. 2023 ("How to DP-fy ML", section 5.3) ask of whoever states a guarantee:
 //! the setting, the data accesses covered, the final output, the unit of privacy, the adjacency, the accountant and what
 //! it assumes, the formal statement; and what is not covered. Beside them stand whose data it is and how the model was
-//! chosen, without which a number can be true and mislead. For programs it serialises to JSON with all digits, for
+//! chosen, without which a number can be true and mislead; what was observed of who took part, which is not the guarantee; and what
+//! holds for a device in several tasks. For programs it serialises to JSON with all digits, for
 //! people it is Markdown with epsilon rounded up.
 
 mod conditions;
 mod markdown;
+mod observed;
 mod rounding;
 
 use std::collections::BTreeMap;
@@ -26,6 +28,7 @@ use privacy::{
     units::{Delta, Epsilon, Rho},
 };
 
+pub use self::observed::ObservedParticipation;
 pub use crate::Basis;
 pub use rounding::{rounded_down, rounded_up};
 
@@ -54,6 +57,13 @@ pub struct Statement {
     pub accounting: Accounting,
     /// The formal statement.
     pub guarantee: Guarantee,
+    /// What the side table of participations shows, beside the guarantee; none while the ledger is open, and where there are no
+    /// limits or no side table, or who took part is protected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed: Option<ObservedParticipation>,
+    /// What holds for a device that takes part in other tasks too; none where no devices are protected.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub several_tasks: Vec<String>,
     /// What all of this says nothing about.
     pub not_covered: Vec<String>,
     /// The ledger from which all of it comes.
@@ -158,7 +168,8 @@ impl Statement {
     /// States what a ledger guarantees.
     ///
     /// # Errors
-    /// When the plan's accountant cannot judge what was released.
+    /// When the plan's accountant cannot judge what was released, or the side table of a ledger that is closed is damaged or shows
+    /// that limits were broken.
     pub fn of<S: LedgerStore>(ledger: &Ledger<S>) -> Result<Self, LedgerError> {
         let plan = ledger.plan();
         let event = ledger.guaranteed_sweep_event().unwrap_or_else(|| ledger.guaranteed_event());
@@ -174,6 +185,8 @@ impl Statement {
             population: plan.population,
             adjacency: plan.adjacency,
             guarantee: Guarantee::of(ledger, &judgement)?,
+            observed: ObservedParticipation::of(ledger)?,
+            several_tasks: conditions::several_tasks(plan),
             accounting: Accounting {
                 accountant: plan.accountant,
                 answered_by: judgement.accountant,
@@ -181,7 +194,7 @@ impl Statement {
                 assumes: conditions::assumes(ledger),
                 event,
             },
-            not_covered: conditions::not_covered(plan),
+            not_covered: conditions::not_covered(ledger),
             ledger: Source {
                 head: ledger.head(),
                 key: ledger.key(),

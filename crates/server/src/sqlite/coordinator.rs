@@ -7,7 +7,7 @@ use device::{guard::TaskDigest, protocol::message::DeviceKey};
 use federated::protocol::store::{AttemptAt, OpenAttempt, Standing, Store, StoreError, Write};
 use rusqlite::{Connection, OptionalExtension};
 
-use super::{Database, DatabaseError};
+use super::{Database, DatabaseError, assignments};
 
 /// What became of a device in an attempt.
 const MERGED: i64 = 1;
@@ -77,7 +77,12 @@ impl Store for Database {
     }
 
     fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
-        Ok(self.change(|t| batch.iter().try_for_each(|write| apply(t, write)))?)
+        let assigns = |write: &Write| matches!(write, Write::Assign { devices, .. } if !devices.is_empty());
+        let counted = self.change(|t| {
+            batch.iter().try_for_each(|write| apply(t, write))?;
+            batch.iter().any(assigns).then(|| assignments::count(t)).transpose()
+        })?;
+        counted.map_or(Ok(()), |count| Ok(self.witness_assignments(count)?))
     }
 }
 

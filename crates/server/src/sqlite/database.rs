@@ -21,7 +21,7 @@ use durable::{
 };
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
-use super::{error::DatabaseError, schema};
+use super::{assignments::Witness, error::DatabaseError, schema};
 
 /// Connections that read beside the one that writes.
 const READERS: usize = 4;
@@ -38,6 +38,8 @@ pub struct Database {
     failed: AtomicBool,
     /// The runs whose ledger somebody writes.
     ledgers: Mutex<BTreeSet<i64>>,
+    /// The count of assignments beside the secrets, where it is kept.
+    witness: Option<Mutex<Witness>>,
     /// The lock of the one server. It is the last to go, after the connections.
     _lock: Option<Lock>,
 }
@@ -89,7 +91,7 @@ impl Database {
         };
         let readers = (0..READERS).map(|_| reader()).collect::<Result<_, _>>()?;
         let (next, failed, ledgers) = (AtomicUsize::new(0), AtomicBool::new(false), Mutex::default());
-        Ok(Self { path, writer: None, readers, next, failed, ledgers, _lock: None })
+        Ok(Self { path, writer: None, readers, next, failed, ledgers, witness: None, _lock: None })
     }
 
     /// Where it is.
@@ -145,6 +147,18 @@ impl Database {
             }
             Err(error) => Err(self.poison(error)),
         }
+    }
+
+    pub(super) fn witnessed_by(self, witness: Witness) -> Self {
+        Self { witness: Some(Mutex::new(witness)), ..self }
+    }
+
+    /// Makes the count of assignments durable beside the secrets. The transaction that it is of is durable already: where this fails, what
+    /// it did must not be told, and the database is opened again.
+    pub(super) fn witness_assignments(&self, count: u64) -> Result<(), DatabaseError> {
+        let Some(witness) = &self.witness else { return Ok(()) };
+        let mut witness = witness.lock().map_err(|_| self.poison(DatabaseError::Poisoned))?;
+        witness.keep(count).map_err(|e| self.poison(e))
     }
 
     fn poison(&self, error: DatabaseError) -> DatabaseError {

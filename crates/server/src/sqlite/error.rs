@@ -58,6 +58,42 @@ pub enum DatabaseError {
         /// What this program has.
         known: i64,
     },
+    /// The file beside the secrets has seen more than this database.
+    #[error(
+        "the database was set back: {} says that devices were given tasks {shown} times, and it has {have}. It has forgotten who took part, so it cannot keep their limits: put the newest copy back",
+        place.display()
+    )]
+    SetBack {
+        /// The file.
+        place: PathBuf,
+        /// What it says.
+        shown: u64,
+        /// What the database has.
+        have: u64,
+    },
+    /// The file beside the secrets is gone.
+    #[error(
+        "devices were given tasks {count} times, and {} is gone: whether the database was set back cannot be told. Put the secrets back that belong to it",
+        place.display()
+    )]
+    NoWitness {
+        /// The file.
+        place: PathBuf,
+        /// What the database has.
+        count: u64,
+    },
+    /// The file beside the secrets is none.
+    #[error("{} is damaged: it must hold a count and the realm of the server", place.display())]
+    WitnessDamaged {
+        /// The file.
+        place: PathBuf,
+    },
+    /// The secrets are those of another server.
+    #[error("{} belongs to another database: these secrets are not those of this server", place.display())]
+    OtherRealm {
+        /// The file.
+        place: PathBuf,
+    },
     /// Somebody reads an old state of it.
     #[error("somebody reads an old state of {}: end that program, and start the server again", place.display())]
     Busy {

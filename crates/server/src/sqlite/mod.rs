@@ -13,6 +13,7 @@
 //! (`secure_delete`); the write-ahead log may hold a sealed sum for longer, and so may a file system. What makes one unreadable
 //! is that its key is destroyed.
 
+mod assignments;
 mod coordinator;
 mod database;
 mod error;

@@ -11,7 +11,7 @@ use super::error::DatabaseError;
 /// Says that a SQLite file is ours: `khsh`.
 const APPLICATION: i64 = 0x6b68_7368;
 /// The version of the tables.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 /// How long a connection waits for another.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Pages of the write-ahead log after which they are moved into the file: 32 MiB.
@@ -26,7 +26,9 @@ const TABLES: &str = "
 CREATE TABLE server (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     realm BLOB NOT NULL CHECK (length(realm) = 32),
-    enrolled INTEGER NOT NULL DEFAULT 0 CHECK (enrolled >= 0)
+    enrolled INTEGER NOT NULL DEFAULT 0 CHECK (enrolled >= 0),
+    -- How many batches gave devices a task; the last stands beside the secrets too.
+    assignments INTEGER NOT NULL DEFAULT 0 CHECK (assignments >= 0)
 ) STRICT;
 
 CREATE TABLE devices (

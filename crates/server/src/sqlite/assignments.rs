@@ -1,0 +1,89 @@
+//! How often devices were given tasks, kept beside the secrets: a database that was set back is noticed between two releases too.
+//!
+//! Limits on participation are kept by what the database remembers of who was given a task. An old copy of it has forgotten some of
+//! that, and between two releases it has the same head of the ledger. So the database counts the batches in which devices are given a
+//! task, and the last count stands in `--secrets DIR/assignments` too, with the realm. The database is first: a crash in between leaves
+//! the file one behind, which is nothing wrong; and no device is told of its task before both are durable. A count in the file that is
+//! above the database's says that the database was set back, and nothing is gone on with (rules P17 and P18).
+//!
+//! Other writes are not counted. Set back to before one of them nothing is forgotten that limits need: an enrolment that is
+//! forgotten is made again and waits, a sum has fewer reports in it, an attempt that is not settled counts for everybody in it.
+
+use std::path::{Path, PathBuf};
+
+use durable::{
+    disk::{Disk, OsDisk},
+    files::{self, Replacement, beside, failed},
+};
+use federated::secrets::FileVault;
+use rusqlite::Connection;
+
+use super::{DatabaseError, database::Database};
+
+/// The file in the folder of secrets.
+const FILE: &str = "assignments";
+
+/// What stands beside the secrets.
+#[derive(Debug)]
+pub(super) struct Witness {
+    path: PathBuf,
+    realm: String,
+    /// The count that is in the file.
+    last: u64,
+}
+
+impl Database {
+    /// Has the count of assignments kept in the folder of secrets from now on, which is for its owner alone.
+    ///
+    /// # Errors
+    /// When the count there says that this database was set back or is another, or is gone; or the disk fails.
+    pub fn with_witness(self, secrets: &Path) -> Result<Self, DatabaseError> {
+        FileVault::in_folder(secrets)?;
+        let (realm, count) = self.look(|t| {
+            let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, [u8; 32]>(0)?, row.get(1)?));
+            Ok(t.query_row("SELECT realm, assignments FROM server", [], row)?)
+        })?;
+        let mut witness = Witness { path: secrets.join(FILE), realm: ledger::hex(&realm), last: 0 };
+        witness.last = witness.check(count)?;
+        // What a crash left unsaid counts from here on.
+        witness.keep(count)?;
+        Ok(self.witnessed_by(witness))
+    }
+}
+
+/// Devices are given a task in this transaction. Gives the count that includes it.
+pub(super) fn count(t: &Connection) -> Result<u64, DatabaseError> {
+    let mut add = t.prepare_cached("UPDATE server SET assignments = assignments + 1 RETURNING assignments")?;
+    Ok(add.query_row([], |row| row.get(0))?)
+}
+
+impl Witness {
+    /// The count in the file; 0 where there is none yet.
+    fn check(&self, count: u64) -> Result<u64, DatabaseError> {
+        let place = || self.path.clone();
+        let Some(bytes) = OsDisk.read(&self.path).map_err(failed("read", &self.path))? else {
+            // The first may be in the database, and the program ended before the file was there.
+            return if count <= 1 { Ok(0) } else { Err(DatabaseError::NoWitness { place: place(), count }) };
+        };
+        let text = String::from_utf8(bytes).ok();
+        let said = text.as_deref().and_then(|text| text.strip_suffix('\n')).and_then(|line| line.split_once(' '));
+        let said = said.and_then(|(count, realm)| Some((count.parse::<u64>().ok()?, realm)));
+        match said {
+            None => Err(DatabaseError::WitnessDamaged { place: place() }),
+            Some((_, realm)) if realm != self.realm => Err(DatabaseError::OtherRealm { place: place() }),
+            Some((shown, _)) if shown > count => Err(DatabaseError::SetBack { place: place(), shown, have: count }),
+            Some((shown, _)) => Ok(shown),
+        }
+    }
+
+    /// Makes the count durable, where it is not.
+    pub(super) fn keep(&mut self, count: u64) -> Result<(), DatabaseError> {
+        if count <= self.last {
+            return Ok(());
+        }
+        let by = Replacement { new: &beside(&self.path, ".new"), private: true, time: None };
+        files::replace(&OsDisk, &self.path, by, |out| writeln!(out, "{count} {}", self.realm))?;
+        self.last = count;
+        Ok(())
+    }
+}
