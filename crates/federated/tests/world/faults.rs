@@ -9,11 +9,42 @@ pub(crate) enum Flaw {
     ForgetsWrites,
     /// It answers, and then writes.
     AnswersBeforeWriting,
+    /// A report that arrives again is taken for another one.
+    CountsAgain,
+    /// What was released is used before its entry in the ledger is durable.
+    ReleasesBeforeLedger,
+    /// A server that another one has taken over from goes on writing: nothing keeps two of them apart.
+    StaleLease,
+}
+
+impl Flaw {
+    /// All of them.
+    pub(crate) const ALL: [Self; 5] = [
+        Self::ForgetsWrites,
+        Self::AnswersBeforeWriting,
+        Self::CountsAgain,
+        Self::ReleasesBeforeLedger,
+        Self::StaleLease,
+    ];
+    /// Those that secure aggregation does not rule out by itself: a masked input fits one place, and what a server that was taken over
+    /// from knows of a session is of no use to its successor.
+    pub(crate) const OF_SECURE_SUMS: [Self; 3] =
+        [Self::ForgetsWrites, Self::AnswersBeforeWriting, Self::ReleasesBeforeLedger];
+}
+
+/// How reports are added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sums {
+    Plain,
+    Secure,
 }
 
 /// What goes wrong, and how often.
 #[derive(Debug, Clone)]
 pub(crate) struct Faults {
+    pub(crate) sums: Sums,
+    /// Of secure aggregation: whether the server is not taken at its word on who dropped out.
+    pub(crate) semi_malicious: bool,
     pub(crate) rounds: u64,
     pub(crate) devices: u64,
     pub(crate) goal: u64,
@@ -30,12 +61,16 @@ pub(crate) struct Faults {
     pub(crate) crashes: u64,
     pub(crate) life: u64,
     pub(crate) down_ms: u64,
+    /// How often a server that is taken over from was only asleep, and goes on.
+    pub(crate) sleeps: f64,
 }
 
 impl Faults {
     /// Nothing goes wrong.
     pub(crate) fn calm() -> Self {
         Self {
+            sums: Sums::Plain,
+            semi_malicious: false,
             rounds: 4,
             devices: 60,
             goal: 20,
@@ -49,11 +84,19 @@ impl Faults {
             crashes: 0,
             life: 1,
             down_ms: 0,
+            sleeps: 0.0,
         }
     }
 
     /// What goes wrong in a schedule, by its number.
-    pub(crate) fn of(seed: u64) -> Self {
+    pub(crate) fn of(seed: u64, sums: Sums) -> Self {
+        match sums {
+            Sums::Plain => Self::of_plain_sums(seed),
+            Sums::Secure => Self::of_secure_sums(seed),
+        }
+    }
+
+    fn of_plain_sums(seed: u64) -> Self {
         let mut chance = Chance(seed ^ 0x5eed);
         let mut share = |most: f64| most * (chance.below(1_000) as f64) / 1_000.0;
         let (lose, double, delay) = (share(0.15), share(0.2), share(0.2));
@@ -73,25 +116,65 @@ impl Faults {
             crashes: chance.below(6),
             life: [30, 300, 1_000][chance.below(3) as usize],
             down_ms: chance.below(20_000),
+            sleeps: 0.5,
+            ..Self::calm()
+        }
+    }
+
+    /// Sums of few, for each device agrees on keys with each other one; and less goes wrong, for an attempt that failed has used up
+    /// everybody whom it asked.
+    fn of_secure_sums(seed: u64) -> Self {
+        let mut chance = Chance(seed ^ 0x5ec5eed);
+        let mut share = |most: f64| most * (chance.below(1_000) as f64) / 1_000.0;
+        let (lose, double, delay) = (share(0.05), share(0.2), share(0.05));
+        let (vanish, device_crashes) = (share(0.1), share(0.003));
+        let goal = 4 + chance.below(3);
+        Self {
+            sums: Sums::Secure,
+            semi_malicious: chance.is(0.5),
+            rounds: 2,
+            devices: 12 * goal + 20,
+            goal,
+            min_separation: chance.below(2),
+            max_participations: 3,
+            lose,
+            double,
+            delay,
+            vanish,
+            device_crashes,
+            crashes: chance.below(4),
+            life: [8, 30, 100][chance.below(3) as usize],
+            down_ms: chance.below(20_000),
+            sleeps: 0.5,
         }
     }
 
     /// The settings of the task.
     pub(crate) fn settings(&self) -> String {
         let Self { rounds, devices, goal, min_separation, max_participations, .. } = self;
+        let report_s = if self.sums == Sums::Secure { 90 } else { 30 };
+        let adversary = if self.semi_malicious { "semi-malicious" } else { "curious" };
+        let (aggregation, answer_s, secagg) = match self.sums {
+            Sums::Plain => ("plain", 10, String::new()),
+            // An answer that is late once can be asked for again.
+            Sums::Secure => {
+                ("secagg", 30, format!("[secagg]\nadversary = \"{adversary}\"\ndropout = 0.3\ncorrupted = 0.0\n"))
+            }
+        };
         format!(
             r#"
 rounds = {rounds}
 unit = "device"
 noise_seed = 0
 data = {{ kind = "devices" }}
+aggregation = "{aggregation}"
 model = {{ learner = "tags", vocabulary = 100 }}
 local = {{ batch = 4, learning_rate = 0.5 }}
 clip = {{ kind = "flat", norm = 0.5 }}
 privacy = {{ mechanism = "none" }}
 server = {{ optimizer = "sgd", learning_rate = 0.5 }}
 evaluation = {{ every = 1000, users = 1, most_tokens = 10 }}
-devices = {{ select_seconds = 5, report_seconds = 30, answer_seconds = 10, tick_seconds = 1, begin_with = {devices} }}
+devices = {{ select_seconds = 5, report_seconds = {report_s}, answer_seconds = {answer_s}, tick_seconds = 1, begin_with = {devices} }}
 
 [participation]
 kind = "arrival"
@@ -99,7 +182,8 @@ population = {devices}
 cohort = {goal}
 min_separation = {min_separation}
 max_participations = {max_participations}
-"#
+
+{secagg}"#
         )
     }
 }

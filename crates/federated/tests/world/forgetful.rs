@@ -32,6 +32,10 @@ impl Fuse {
         self.blown.store(false, Ordering::Relaxed);
     }
 
+    pub(crate) fn blow(&self) {
+        self.blown.store(true, Ordering::Relaxed);
+    }
+
     pub(crate) fn is_blown(&self) -> bool {
         self.blown.load(Ordering::Relaxed)
     }
@@ -65,6 +69,8 @@ impl Fuse {
 struct Log {
     batches: Vec<Vec<Write>>,
     now: MemoryStore,
+    /// Whose turn it is to write: servers are counted from 1.
+    turn: u64,
 }
 
 /// The store of a coordinator.
@@ -76,58 +82,89 @@ pub(crate) struct ForgetfulStore {
 
 impl ForgetfulStore {
     pub(crate) fn new(fuse: Arc<Fuse>, flaw: Option<Flaw>) -> Self {
-        Self { fuse, flaw, log: Mutex::new(Log { batches: Vec::new(), now: MemoryStore::new([9; 32]) }) }
+        Self { fuse, flaw, log: Mutex::new(Log { batches: Vec::new(), now: MemoryStore::new([9; 32]), turn: 0 }) }
     }
 
     /// What is there after a crash.
     pub(crate) fn restart(&self) {
         let mut log = self.log.lock().unwrap();
         let lost = match self.flaw {
-            None => 0,
             Some(Flaw::AnswersBeforeWriting) => 2,
             Some(Flaw::ForgetsWrites) => 1 + log.batches.len() % 4,
+            _ => 0,
         };
+        if lost == 0 {
+            return;
+        }
         let kept = log.batches.len().saturating_sub(lost);
         log.batches.truncate(kept);
         let now = MemoryStore::new([9; 32]);
         log.batches.iter().for_each(|batch| now.commit(batch).unwrap());
         log.now = now;
     }
-}
 
-impl Store for ForgetfulStore {
-    fn realm(&self) -> Result<[u8; 32], StoreError> {
-        self.log.lock().unwrap().now.realm()
-    }
-
-    fn is_enrolled(&self, device: &DeviceKey) -> Result<bool, StoreError> {
-        self.log.lock().unwrap().now.is_enrolled(device)
-    }
-
-    fn enrolled(&self) -> Result<u64, StoreError> {
-        self.log.lock().unwrap().now.enrolled()
-    }
-
-    fn standing(&self, task: &TaskDigest, device: &DeviceKey) -> Result<Standing, StoreError> {
-        self.log.lock().unwrap().now.standing(task, device)
-    }
-
-    fn open_attempt(&self, task: &TaskDigest) -> Result<Option<OpenAttempt>, StoreError> {
-        self.log.lock().unwrap().now.open_attempt(task)
-    }
-
-    fn blob(&self, digest: &[u8; 32]) -> Result<Option<Vec<u8>>, StoreError> {
-        self.log.lock().unwrap().now.blob(digest)
-    }
-
-    fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
+    /// The store in the hands of a server that takes over. On disk this is the lock of the database: while somebody holds it nobody else
+    /// opens it, and who lost it has lost the file.
+    pub(crate) fn take(self: &Arc<Self>) -> Leased {
         let mut log = self.log.lock().unwrap();
-        let act = || {
+        log.turn += 1;
+        Leased { store: Arc::clone(self), turn: log.turn }
+    }
+
+    fn commit(&self, turn: u64, batch: &[Write]) -> Result<(), StoreError> {
+        let mut log = self.log.lock().unwrap();
+        let is_stale = turn != log.turn;
+        if is_stale && self.flaw != Some(Flaw::StaleLease) {
+            return Err(StoreError::Failed("another server has taken over".into()));
+        }
+        let mut act = || {
             log.now.commit(batch)?;
             log.batches.push(batch.to_vec());
             Ok(())
         };
-        self.fuse.durably(act, || StoreError::Failed("killed".into()))
+        // How long a server lives is counted in its own steps.
+        if is_stale { act() } else { self.fuse.durably(act, || StoreError::Failed("killed".into())) }
+    }
+
+    /// What is kept of the attempt that is open.
+    pub(crate) fn kept(&self, task: &TaskDigest) -> Option<OpenAttempt> {
+        self.log.lock().unwrap().now.open_attempt(task).unwrap()
+    }
+}
+
+/// The store of a coordinator, as one server has it.
+pub(crate) struct Leased {
+    store: Arc<ForgetfulStore>,
+    turn: u64,
+}
+
+impl Store for Leased {
+    fn realm(&self) -> Result<[u8; 32], StoreError> {
+        self.store.log.lock().unwrap().now.realm()
+    }
+
+    fn is_enrolled(&self, device: &DeviceKey) -> Result<bool, StoreError> {
+        self.store.log.lock().unwrap().now.is_enrolled(device)
+    }
+
+    fn enrolled(&self) -> Result<u64, StoreError> {
+        self.store.log.lock().unwrap().now.enrolled()
+    }
+
+    fn standing(&self, task: &TaskDigest, device: &DeviceKey) -> Result<Standing, StoreError> {
+        self.store.log.lock().unwrap().now.standing(task, device)
+    }
+
+    fn open_attempt(&self, task: &TaskDigest) -> Result<Option<OpenAttempt>, StoreError> {
+        self.store.log.lock().unwrap().now.open_attempt(task)
+    }
+
+    fn blob(&self, digest: &[u8; 32]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.store.log.lock().unwrap().now.blob(digest)
+    }
+
+    fn commit(&self, batch: &[Write]) -> Result<(), StoreError> {
+        self.store.commit(self.turn, batch)
     }
 }
 
@@ -135,13 +172,25 @@ impl Store for ForgetfulStore {
 #[derive(Clone)]
 pub(crate) struct ForgetfulLedger {
     fuse: Arc<Fuse>,
+    flaw: Option<Flaw>,
     inner: Arc<Mutex<ledger::MemoryStore>>,
+    /// What it was before the last entry.
+    before: Arc<Mutex<Option<ledger::MemoryStore>>>,
 }
 
 impl ForgetfulLedger {
-    pub(crate) fn new(fuse: Arc<Fuse>) -> Self {
+    pub(crate) fn new(fuse: Arc<Fuse>, flaw: Option<Flaw>) -> Self {
         fuse.mend();
-        Self { fuse, inner: Arc::default() }
+        Self { fuse, flaw, inner: Arc::default(), before: Arc::default() }
+    }
+
+    /// What is there after a crash.
+    pub(crate) fn restart(&self) {
+        if self.flaw == Some(Flaw::ReleasesBeforeLedger)
+            && let Some(before) = self.before.lock().unwrap().take()
+        {
+            *self.inner.lock().unwrap() = before;
+        }
     }
 }
 
@@ -151,7 +200,15 @@ fn killed() -> LedgerError {
 
 impl LedgerStore for ForgetfulLedger {
     fn append(&mut self, after: &Head, entry: &Entry, attached: Attached<'_>) -> Result<Head, LedgerError> {
-        self.fuse.durably(|| self.inner.lock().unwrap().append(after, entry, attached), killed)
+        let act = || {
+            let mut inner = self.inner.lock().unwrap();
+            // Whatever was there when the run was begun stays.
+            if self.flaw == Some(Flaw::ReleasesBeforeLedger) && after.length > 0 {
+                *self.before.lock().unwrap() = Some(inner.clone());
+            }
+            inner.append(after, entry, attached)
+        };
+        self.fuse.durably(act, killed)
     }
 
     fn read(&self, from: u64) -> Result<Box<dyn Iterator<Item = Result<Entry, LedgerError>> + '_>, LedgerError> {

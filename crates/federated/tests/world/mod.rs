@@ -1,7 +1,9 @@
 //! A world of devices, messages and crashes around a real coordinator. Time is a number, chance a seed.
 
+mod checks;
 mod faults;
 mod forgetful;
+mod secure;
 
 use std::{
     cell::RefCell,
@@ -12,6 +14,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use checks::{check, check_same};
 use device::{
     guard::TaskDigest,
     protocol::{
@@ -19,7 +22,7 @@ use device::{
         terms::StepTerms,
     },
 };
-pub(crate) use faults::{Faults, Flaw};
+pub(crate) use faults::{Faults, Flaw, Sums};
 use forgetful::{ForgetfulLedger, ForgetfulStore, ForgetfulVault, Fuse};
 use keyhush_federated::{
     config::{Config, Document},
@@ -32,20 +35,17 @@ use keyhush_federated::{
         admission::Anybody,
         coordinator::{Coordinator, CoordinatorError, Report},
         pace::Pace,
-        store::Store,
+        store::AttemptAt,
     },
     randomness::RunRandomness,
-    round::{Loop, Replayed, Round, State},
+    round::{Loop, Replayed, Round, RoundError, State},
     run::Opened,
     secrets::Secrets,
 };
 use ledger::{Ledger, PseudonymKey, SigningKey};
-use privacy::{
-    encoding::Encoding,
-    rng::SimulationKey,
-    stages::{Encoded, Published},
-};
-use secagg::entropy::{Entropy, OsEntropy};
+use privacy::{encoding::Encoding, rng::SimulationKey, stages::Encoded};
+use secagg::entropy::Entropy;
+use secure::SecurePart;
 
 /// What went wrong.
 #[derive(Debug)]
@@ -65,10 +65,30 @@ pub(crate) struct Story {
     pub(crate) failed: u64,
     /// Crashes after which a sum with reports in it went on.
     pub(crate) resumed_with_reports: u64,
+    /// Secure attempts that a crash interrupted.
+    pub(crate) interrupted: u64,
+    /// Whether so many attempts failed that the run ended early.
+    pub(crate) gave_up: bool,
+    /// Things that were said to a server after another one had taken over from it.
+    pub(crate) said_to_stale: u64,
     /// Of each round: whether devices were asked more than once.
     pub(crate) topped_up: Vec<bool>,
     events: u64,
     now: u64,
+}
+
+impl Story {
+    /// What happened in another one too.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let Self { crashes, released, failed, resumed_with_reports, interrupted, said_to_stale, events, .. } = other;
+        self.crashes += crashes;
+        self.released += released;
+        self.failed += failed;
+        self.resumed_with_reports += resumed_with_reports;
+        self.interrupted += interrupted;
+        self.said_to_stale += said_to_stale;
+        self.events += events;
+    }
 }
 
 /// SplitMix64.
@@ -87,6 +107,11 @@ impl Chance {
         self.next() % n.max(1)
     }
 
+    /// Another one, which follows from this one.
+    pub(crate) fn fork(&mut self) -> Self {
+        Self(self.next())
+    }
+
     pub(crate) fn is(&mut self, share: f64) -> bool {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64 <= share && share > 0.0
     }
@@ -96,7 +121,8 @@ impl Chance {
 #[derive(Debug, Clone)]
 enum Said {
     Wants(Wants),
-    Report(Ticket),
+    /// A report; its bytes where it is masked.
+    Report(Ticket, Option<Rc<[u8]>>),
 }
 
 /// A request of a device: an answer belongs to one, as in HTTP.
@@ -118,6 +144,8 @@ enum Event {
 enum Doing {
     Strange,
     Idle,
+    /// It has something to say of secure aggregation.
+    Speaking(Box<Assignment>),
     Working(Box<Assignment>),
     Reporting(Box<Assignment>),
     Asking(Box<Assignment>),
@@ -131,7 +159,10 @@ struct Device {
     asked: u64,
     /// Steps for which its input was let go; survives its crashes (rule P24).
     given: BTreeSet<u64>,
+    /// The attempt of each step that it was asked to join.
+    asked_to_join: BTreeMap<u64, u32>,
     thanked: BTreeSet<(u64, u32)>,
+    secure: Option<SecurePart>,
 }
 
 type Queue = BinaryHeap<Reverse<(u64, u64, usize)>>;
@@ -144,10 +175,19 @@ struct World {
     events: Vec<Option<Event>>,
     devices: Vec<Device>,
     coordinator: Option<Coordinator>,
+    /// A server that was taken over from and does not know it, until when it goes on.
+    stale: Option<(Coordinator, u64)>,
+    flaw: Option<Flaw>,
+    /// Reports that arrived, by their tickets.
+    arrived: BTreeSet<[u8; 32]>,
+    /// Secure attempts that a crash interrupted.
+    interrupted: BTreeSet<AttemptAt>,
+    violation: Option<Violation>,
     encoding: Option<Encoding>,
     requests: BTreeMap<u64, Asks>,
     next_request: u64,
     fuse: Arc<Fuse>,
+    dies_at: u64,
     story: Story,
     assigned_at: BTreeMap<u64, BTreeSet<u64>>,
 }
@@ -188,10 +228,13 @@ impl World {
             return Err(Violation("nothing happens any more".into()));
         };
         self.story.events += 1;
-        if self.story.events > 400_000 {
+        if self.story.events > 100_000 * self.faults.rounds {
             return Err(Violation(format!("it does not come to an end: {}", self.stands())));
         }
         self.now = self.now.max(time);
+        if self.now >= self.dies_at {
+            self.fuse.blow();
+        }
         match self.events[number].take() {
             None => {}
             Some(Event::Wake { device, token }) if self.devices[device].token == token => self.acts(device),
@@ -205,16 +248,17 @@ impl World {
             Some(Event::Answered { .. }) => {}
             Some(Event::Tick) => self.ticks(),
         }
-        Ok(())
+        self.violation.take().map_or(Ok(()), Err)
     }
 
     /// What everybody does, for whoever looks for the reason.
     fn stands(&self) -> String {
         let count = |is: fn(&Doing) -> bool| self.devices.iter().filter(|device| is(&device.doing)).count();
         format!(
-            "{} strangers, {} idle, {} at work, {} report, {} ask; {:?} after {} crashes; {:?}",
+            "{} strangers, {} idle, {} speak, {} at work, {} report, {} ask; {:?} after {} crashes; {:?}",
             count(|doing| matches!(doing, Doing::Strange)),
             count(|doing| matches!(doing, Doing::Idle)),
+            count(|doing| matches!(doing, Doing::Speaking(_))),
             count(|doing| matches!(doing, Doing::Working(_))),
             count(|doing| matches!(doing, Doing::Reporting(_))),
             count(|doing| matches!(doing, Doing::Asking(_))),
@@ -231,24 +275,41 @@ impl World {
         if self.chance.is(self.faults.device_crashes) {
             // What it worked on is gone; what it gave is on record.
             self.devices[device].doing = Doing::Idle;
+            self.devices[device].secure = None;
         }
         match self.devices[device].doing.clone() {
             Doing::Strange => self.says(device, Said::Wants(Wants::Enrol(Enrol::default())), 20_000),
             Doing::Idle => self.says(device, Said::Wants(Wants::CheckIn(CheckIn { patience_ms: 10_000 })), 30_000),
+            Doing::Speaking(assignment) => {
+                let message = self.devices[device].secure.as_ref().unwrap().says(&assignment);
+                self.says(device, Said::Wants(Wants::Secure(message)), 6_000);
+            }
             Doing::Working(assignment) => {
+                let input = one_hot(device, self.encoding.as_ref().unwrap());
+                if self.devices[device].secure.as_mut().is_some_and(|secure| !secure.mask(&input)) {
+                    return self.gives_up(device);
+                }
                 self.devices[device].given.insert(assignment.step);
                 self.devices[device].doing = Doing::Reporting(assignment);
                 self.acts(device);
             }
             Doing::Reporting(assignment) => {
                 let ticket = Ticket(assignment.ticket.as_slice().try_into().unwrap());
-                self.says(device, Said::Report(ticket), 5_000);
+                let masked = self.devices[device].secure.as_ref().and_then(SecurePart::masked);
+                self.says(device, Said::Report(ticket, masked), 5_000);
             }
             Doing::Asking(assignment) => {
                 let next = Next { ticket: assignment.ticket.clone(), patience_ms: 5_000 };
                 self.says(device, Said::Wants(Wants::Next(next)), 12_000);
             }
         }
+    }
+
+    /// The part that a device has is over for it.
+    fn gives_up(&mut self, device: usize) {
+        self.devices[device].doing = Doing::Idle;
+        self.devices[device].secure = None;
+        self.wake(device, 3_000);
     }
 
     fn hears(&mut self, device: usize, answer: &Answer) {
@@ -266,14 +327,28 @@ impl World {
                 self.devices[device].doing = if all { Doing::Asking(assignment) } else { Doing::Reporting(assignment) };
                 self.wake(device, 10);
             }
-            (Says::Wait(wait), Doing::Reporting(assignment) | Doing::Asking(assignment)) => {
+            (Says::Secure(message), Doing::Speaking(assignment) | Doing::Asking(assignment)) => {
+                self.hears_secure(device, assignment, &message.message);
+            }
+            (
+                Says::Wait(wait),
+                Doing::Speaking(assignment) | Doing::Reporting(assignment) | Doing::Asking(assignment),
+            ) => {
                 self.devices[device].doing = Doing::Asking(assignment);
                 self.wake(device, u64::from(wait.after_ms).max(10));
             }
             (Says::Thanks(_), Doing::Reporting(assignment) | Doing::Asking(assignment)) => {
                 self.devices[device].thanked.insert((assignment.step, assignment.attempt));
                 self.devices[device].doing = Doing::Idle;
+                self.devices[device].secure = None;
                 self.wake(device, 1_000);
+            }
+            // What it said is not what was expected: it asks what is.
+            (Says::Refused(refused), Doing::Speaking(assignment) | Doing::Reporting(assignment))
+                if refused.reason == i32::from(Reason::Unexpected) =>
+            {
+                self.devices[device].doing = Doing::Asking(assignment);
+                self.wake(device, 100);
             }
             (Says::Refused(refused), doing) => {
                 let strange = refused.reason == i32::from(Reason::Stranger);
@@ -282,6 +357,7 @@ impl World {
                     self.devices[device].doing = Doing::Strange;
                 } else if idle {
                     self.devices[device].doing = Doing::Idle;
+                    self.devices[device].secure = None;
                 }
                 if strange || idle {
                     self.wake(device, 3_000);
@@ -293,8 +369,13 @@ impl World {
     }
 
     fn is_assigned(&mut self, device: usize, assignment: &Assignment) {
-        self.assigned_at.entry(assignment.step).or_default().insert(self.now / 1_000);
-        if self.devices[device].given.contains(&assignment.step) {
+        let Assignment { step, attempt, .. } = *assignment;
+        self.assigned_at.entry(step).or_default().insert(self.now / 1_000);
+        let before = *self.devices[device].asked_to_join.entry(step).or_insert(attempt);
+        if before != attempt {
+            self.wrong(format!("device {device} was asked to join attempts {before} and {attempt} of step {step}"));
+        }
+        if self.devices[device].given.contains(&step) {
             // Its guard refuses: to the server it is a device that does not come.
             return self.wake(device, 60_000);
         }
@@ -303,56 +384,132 @@ impl World {
         }
         let encoding = serde_json::from_slice::<StepTerms>(&assignment.terms).unwrap().encoding;
         self.encoding = Some(encoding);
-        self.devices[device].doing = Doing::Working(Box::new(assignment.clone()));
+        if self.faults.sums == Sums::Secure {
+            let part = SecurePart::begin(assignment, self.encoding.as_ref().unwrap(), self.chance.next());
+            self.devices[device].secure = Some(part);
+            self.devices[device].doing = Doing::Speaking(Box::new(assignment.clone()));
+            return self.wake(device, 10);
+        }
+        self.works(device, Box::new(assignment.clone()));
+    }
+
+    /// It trains.
+    fn works(&mut self, device: usize, assignment: Box<Assignment>) {
+        self.devices[device].doing = Doing::Working(assignment);
         let trains = 500 + self.chance.below(9_000);
         self.wake(device, trains);
     }
 
+    fn wrong(&mut self, why: String) {
+        self.violation.get_or_insert(Violation(why));
+    }
+
     fn arrives(&mut self, from: Asks, said: &Said) {
-        let now = self.now;
+        let is_stale = self.stale.is_some() && self.chance.is(0.3);
+        if is_stale {
+            self.story.said_to_stale += 1;
+            if let Some((mut stale, until)) = self.stale.take()
+                && self.tells(&mut stale, from, said).is_ok()
+                && let Ok(answers) = stale.flush()
+            {
+                self.deliver(answers);
+                self.stale = Some((stale, until));
+            }
+        } else if let Some(mut coordinator) = self.coordinator.take() {
+            if !self.fuse.is_blown() {
+                let done = self.tells(&mut coordinator, from, said);
+                self.goes_on(done);
+            }
+            self.coordinator = Some(coordinator);
+            self.flush();
+        }
+    }
+
+    /// A server is told what a device said.
+    fn tells(&mut self, server: &mut Coordinator, from: Asks, said: &Said) -> Result<(), CoordinatorError> {
         self.next_request += 1;
-        let request = self.next_request;
-        let report = match said {
-            Said::Report(_) => self.encoding.as_ref().map(|encoding| one_hot(from.device, encoding)),
-            Said::Wants(_) => None,
-        };
-        let key = self.devices[from.device].key;
-        let Some(coordinator) = self.coordinator.as_mut().filter(|_| !self.fuse.is_blown()) else { return };
+        let (request, now) = (self.next_request, self.now);
         self.requests.insert(request, from);
-        let done = match (said, report) {
-            (Said::Wants(wants), _) => coordinator.said(request, key, wants, now),
-            (Said::Report(ticket), Some(report)) => match coordinator.begins(ticket, now) {
-                Ok(_) => coordinator.report(request, ticket, &Report::Plain(report), now),
+        match said {
+            Said::Wants(wants) => server.said(request, self.devices[from.device].key, wants, now),
+            Said::Report(ticket, masked) => match server.begins(ticket, now) {
+                Ok(_) => {
+                    let report = match masked {
+                        Some(bytes) => Report::Masked(bytes.to_vec()),
+                        None => Report::Plain(one_hot(from.device, self.encoding.as_ref().unwrap())),
+                    };
+                    self.arrived.insert(ticket.0);
+                    server.report(request, ticket, &report, now)
+                }
                 Err(answer) => {
-                    let answer = *answer;
-                    self.sends(|| Event::Answered { to: from, answer: answer.clone() });
-                    return self.flush();
+                    self.counts_again(server, request, from, ticket)?;
+                    self.deliver(vec![(request, *answer)]);
+                    Ok(())
                 }
             },
-            (Said::Report(_), None) => Ok(()),
-        };
-        if done.is_ok() {
-            self.flush();
+        }
+    }
+
+    /// What a server does that does not know a report when it comes again: it takes it for that of somebody who is still at work.
+    fn counts_again(
+        &mut self,
+        server: &mut Coordinator,
+        request: u64,
+        from: Asks,
+        ticket: &Ticket,
+    ) -> Result<(), CoordinatorError> {
+        if self.flaw != Some(Flaw::CountsAgain) || !self.arrived.contains(&ticket.0) {
+            return Ok(());
+        }
+        let at_work = self.devices.iter().find_map(|device| match &device.doing {
+            Doing::Working(assignment) => Some(Ticket(assignment.ticket.as_slice().try_into().unwrap())),
+            _ => None,
+        });
+        let Some(other) = at_work.filter(|other| server.begins(other, self.now).is_ok()) else { return Ok(()) };
+        let report = Report::Plain(one_hot(from.device, self.encoding.as_ref().unwrap()));
+        server.report(request, &other, &report, self.now)
+    }
+
+    /// What a server cannot do is wrong, unless it was killed.
+    fn goes_on(&mut self, done: Result<(), CoordinatorError>) {
+        if let Err(error) = done.as_ref().map_err(ToString::to_string)
+            && !self.fuse.is_blown()
+        {
+            self.wrong(format!("the server cannot go on: {error}"));
+        }
+    }
+
+    fn deliver(&mut self, answers: Vec<(u64, Answer)>) {
+        for (request, answer) in answers {
+            if let Some(to) = self.requests.remove(&request) {
+                self.sends(|| Event::Answered { to, answer: answer.clone() });
+            }
         }
     }
 
     fn ticks(&mut self) {
         let now = self.now;
         self.at(now + 250, Event::Tick);
-        if let Some(coordinator) = self.coordinator.as_mut().filter(|_| !self.fuse.is_blown())
-            && coordinator.tick(now).is_ok()
-        {
+        if let Some(coordinator) = self.coordinator.as_mut().filter(|_| !self.fuse.is_blown()) {
+            let done = coordinator.tick(now);
+            self.goes_on(done);
             self.flush();
+        }
+        if let Some((mut stale, until)) = self.stale.take().filter(|(_, until)| now < *until)
+            && stale.tick(now).is_ok()
+            && let Ok(answers) = stale.flush()
+        {
+            self.deliver(answers);
+            self.stale = Some((stale, until));
         }
     }
 
     /// What was decided becomes durable, and the answers leave.
     fn flush(&mut self) {
-        let Some(coordinator) = &mut self.coordinator else { return };
-        for (request, answer) in coordinator.flush().unwrap_or_default() {
-            if let Some(to) = self.requests.remove(&request) {
-                self.sends(|| Event::Answered { to, answer: answer.clone() });
-            }
+        let Some(coordinator) = self.coordinator.as_mut().filter(|_| !self.fuse.is_blown()) else { return };
+        match coordinator.flush() {
+            Ok(answers) => self.deliver(answers),
+            Err(error) => self.goes_on(Err(error)),
         }
     }
 }
@@ -375,6 +532,9 @@ impl Driver for InWorld {
         let now = world.now;
         let done = act(world.coordinator.as_mut().unwrap(), now)?;
         world.flush();
+        if let Some(violation) = world.violation.take() {
+            return Err(FleetError::Task(violation.0));
+        }
         if world.fuse.is_blown() { Err(FleetError::Stopped) } else { Ok(done) }
     }
 
@@ -385,9 +545,12 @@ impl Driver for InWorld {
     }
 
     fn coins(&mut self) -> Box<dyn Entropy + Send> {
-        Box::new(OsEntropy)
+        Box::new(self.0.borrow_mut().chance.fork())
     }
 }
+
+/// The bytes of the key of pseudonyms.
+const PSEUDONYMS: [u8; 32] = [5; 32];
 
 /// What a schedule is played with.
 struct Setting {
@@ -411,7 +574,7 @@ impl Story {
         let setting = Setting::new(&faults);
         let fuse = Arc::new(Fuse::default());
         let store = Arc::new(ForgetfulStore::new(Arc::clone(&fuse), flaw));
-        let ledger = ForgetfulLedger::new(Arc::clone(&fuse));
+        let ledger = ForgetfulLedger::new(Arc::clone(&fuse), flaw);
         let vault = Arc::new(ForgetfulVault::new(Arc::clone(&fuse)));
         let signing = || SigningKey::from_seed(&[1; 32]);
         Ledger::create(ledger.clone(), setting.plan.ledger.clone(), signing(), 0).unwrap();
@@ -421,6 +584,8 @@ impl Story {
             token: 0,
             asked: 0,
             given: BTreeSet::new(),
+            asked_to_join: BTreeMap::new(),
+            secure: None,
             thanked: BTreeSet::new(),
         };
         let world = World {
@@ -430,10 +595,16 @@ impl Story {
             events: Vec::new(),
             devices: (0..faults.devices).map(device).collect(),
             coordinator: None,
+            stale: None,
+            flaw,
+            arrived: BTreeSet::new(),
+            interrupted: BTreeSet::new(),
+            violation: None,
             encoding: None,
             requests: BTreeMap::new(),
             next_request: 0,
             fuse: Arc::clone(&fuse),
+            dies_at: u64::MAX,
             story: Self::default(),
             assigned_at: BTreeMap::new(),
             faults: faults.clone(),
@@ -449,17 +620,17 @@ impl Story {
         }
         let mut applied: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
         loop {
-            let lives = { world.borrow_mut().lives() };
-            fuse.light(lives);
+            world.borrow_mut().lives();
             let done = life(&world, &setting, &store, &ledger, &vault, signing(), &mut applied)?;
             if done {
                 break;
             }
             fuse.mend();
             store.restart();
+            ledger.restart();
             let mut world = world.borrow_mut();
             world.story.crashes += 1;
-            world.coordinator = None;
+            world.ends();
             world.requests.clear();
             world.now += 1_000 + world.faults.down_ms;
         }
@@ -468,18 +639,35 @@ impl Story {
         world.story.now = world.now;
         world.story.topped_up = world.assigned_at.values().map(|times| times.len() > 12).collect();
         world.story.released = applied.len() as u64;
+        world.story.interrupted = world.interrupted.len() as u64;
         check(&world, &setting, &ledger, signing(), &applied)?;
         Ok(world.story)
     }
 }
 
 impl World {
-    /// How many durable steps the server lives for.
-    fn lives(&mut self) -> u64 {
+    /// The server is gone; or nobody hears of it for so long that another one takes over, and then it goes on.
+    fn ends(&mut self) {
+        let gone = self.coordinator.take();
+        let (sleeps, until) = (self.chance.is(self.faults.sleeps), self.now + 1_000 + self.faults.down_ms + 60_000);
+        self.stale = gone.filter(|_| sleeps).map(|coordinator| (coordinator, until));
+    }
+
+    /// How long the server lives: so many durable steps, or so much time.
+    fn lives(&mut self) {
+        self.dies_at = u64::MAX;
+        if self.story.crashes >= self.faults.crashes {
+            return self.fuse.light(u64::MAX);
+        }
         // While devices enrol there is a durable step for each of them.
         let enrols = if self.story.crashes == 0 { self.faults.devices } else { 0 };
-        let life = 1 + self.chance.below(self.faults.life + enrols);
-        if self.story.crashes >= self.faults.crashes { u64::MAX } else { life }
+        let steps = 1 + self.chance.below(self.faults.life + enrols);
+        if self.chance.is(0.5) {
+            self.fuse.light(steps);
+        } else {
+            self.fuse.light(u64::MAX);
+            self.dies_at = self.now + self.chance.below(60_000);
+        }
     }
 }
 
@@ -515,9 +703,18 @@ fn life(
         let mut world = world.borrow_mut();
         let pace = Pace { least_s: 1.0, ..Pace::default() };
         let seed = world.chance.next();
-        let kept = store.open_attempt(&task.digest).unwrap();
-        world.story.resumed_with_reports += u64::from(kept.is_some_and(|kept| !kept.merged.is_empty()));
-        let Ok(mut coordinator) = Coordinator::new(store.clone(), Box::new(Anybody), pace, seed) else {
+        let kept = store.kept(&task.digest).filter(|kept| !kept.assigned.is_empty());
+        world.story.resumed_with_reports += u64::from(kept.as_ref().is_some_and(|kept| !kept.merged.is_empty()));
+        let stream = &plan.phase(0).stream;
+        let is_recorded = |at: &AttemptAt| {
+            let (ledger, AttemptAt { round, attempt, .. }) = (rounds.ledger(), *at);
+            ledger.released_in(stream, round).is_some()
+                || ledger.failures(stream, round).iter().any(|failure| failure.attempt == attempt)
+        };
+        if world.faults.sums == Sums::Secure {
+            world.interrupted.extend(kept.map(|kept| kept.at).filter(|at| !is_recorded(at)));
+        }
+        let Ok(mut coordinator) = Coordinator::new(Arc::new(store.take()), Box::new(Anybody), pace, seed) else {
             return Ok(false);
         };
         let round = rounds.state().round;
@@ -526,7 +723,7 @@ fn life(
         world.coordinator = Some(coordinator);
     }
     let secrets = Secrets::new(vault.clone());
-    let pseudonyms = PseudonymKey::from_bytes(&[5; 32]);
+    let pseudonyms = PseudonymKey::from_bytes(&PSEUDONYMS);
     let mut fleet = Network::new(InWorld(Rc::clone(world)), task, plan.windows, secrets, pseudonyms, 1);
     let stop = Stop::new();
     while rounds.state().round < plan.rounds {
@@ -535,6 +732,11 @@ fn life(
             Ok(Round::Done(_)) => check_same(&rounds, plan, round, applied)?,
             Ok(Round::Failed(_)) => world.borrow_mut().story.failed += 1,
             Ok(Round::OutOfBudget(_)) => return Err(Violation("out of budget".into())),
+            // So many came to nothing by chance that the run ends, as it should.
+            Err(RoundError::TooManyFailed { .. }) if world.borrow().faults.sums == Sums::Secure => {
+                world.borrow_mut().story.gave_up = true;
+                return Ok(true);
+            }
             Err(error) => {
                 let blown = world.borrow().fuse.is_blown();
                 return if blown { Ok(false) } else { Err(Violation(error.to_string())) };
@@ -542,78 +744,4 @@ fn life(
         }
     }
     Ok(true)
-}
-
-/// What was applied once is what the ledger has, for ever.
-fn check_same(
-    rounds: &Loop<'_, ForgetfulLedger>,
-    plan: &Plan,
-    round: u64,
-    applied: &mut BTreeMap<u64, Vec<u8>>,
-) -> Result<(), Violation> {
-    let phase = plan.phase(round);
-    let Ok(Some(bytes)) = rounds.ledger().released(&phase.stream, round - phase.first) else { return Ok(()) };
-    match applied.insert(round, bytes.clone()) {
-        Some(before) if before != bytes => Err(Violation(format!("round {round} was released again with another sum"))),
-        _ => Ok(()),
-    }
-}
-
-/// Whether what came of it is what should have.
-fn check(
-    world: &World,
-    setting: &Setting,
-    ledger: &ForgetfulLedger,
-    signing: SigningKey,
-    applied: &BTreeMap<u64, Vec<u8>>,
-) -> Result<(), Violation> {
-    let plan = &setting.plan;
-    let wrong = |why: String| Err(Violation(why));
-    let ledger = Ledger::open(ledger.clone(), Some(signing), &[]).map_err(|e| Violation(e.to_string()))?;
-    let mut took_part: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
-    for (round, bytes) in applied {
-        let phase = plan.phase(*round);
-        if ledger.released_in(&phase.stream, round - phase.first).is_none() {
-            return wrong(format!("round {round} was used and is not in the ledger"));
-        }
-        let encoding = world.encoding.as_ref().unwrap();
-        let update = Published::parse(bytes).unwrap().update(encoding).unwrap();
-        let one = encoding.clip().get();
-        let mut ones = 0;
-        for (place, value) in update.iter().enumerate() {
-            let times = f64::from(*value) / one;
-            match times.round() as i64 {
-                0 => {}
-                1 if place < world.devices.len() => {
-                    ones += 1;
-                    took_part.entry(place).or_default().push(*round);
-                }
-                times => return wrong(format!("round {round}: device {place} is in the sum {times} times")),
-            }
-        }
-        if ones != world.faults.goal {
-            return wrong(format!(
-                "round {round}: the sum is of {ones} reports, and the goal is {}",
-                world.faults.goal
-            ));
-        }
-    }
-    if applied.len() as u64 != plan.rounds {
-        return wrong(format!("{} rounds of {}", applied.len(), plan.rounds));
-    }
-    for (device, rounds) in &took_part {
-        let close = rounds.windows(2).any(|two| two[1] - two[0] <= world.faults.min_separation);
-        if close || rounds.len() as u64 > world.faults.max_participations {
-            return wrong(format!("device {device} took part in {rounds:?}"));
-        }
-    }
-    for (number, device) in world.devices.iter().enumerate() {
-        for (step, attempt) in &device.thanked {
-            let failed = ledger.failures(&plan.phase(*step).stream, *step).iter().any(|f| f.attempt == *attempt);
-            if !failed && !took_part.get(&number).is_some_and(|rounds| rounds.contains(step)) {
-                return wrong(format!("device {number} was thanked for round {step} and is not in its sum"));
-            }
-        }
-    }
-    Ok(())
 }
