@@ -112,6 +112,10 @@ impl Store for ForgetfulStore {
         self.log.lock().unwrap().now.standing(task, device)
     }
 
+    fn spoiled(&self, task: &TaskDigest, least: u64) -> Result<Vec<(DeviceKey, u64)>, StoreError> {
+        self.log.lock().unwrap().now.spoiled(task, least)
+    }
+
     fn open_attempt(&self, task: &TaskDigest) -> Result<Option<OpenAttempt>, StoreError> {
         self.log.lock().unwrap().now.open_attempt(task)
     }

@@ -291,6 +291,8 @@ pub struct Participant<S> {
     realm: Realm,
     clock: Option<ServerClock>,
     clock_tries: u32,
+    /// How many requests it has made.
+    said: u64,
     backoff: Backoff,
     /// Nothing is done before.
     until_ms: u64,
@@ -324,6 +326,7 @@ impl<S: Store> Participant<S> {
             realm: Realm([0; 32]),
             clock: None,
             clock_tries: 0,
+            said: 0,
             backoff: Backoff::default(),
             until_ms: 0,
             state: State::Unmet,
@@ -453,9 +456,10 @@ impl<S: Store> Participant<S> {
         }
     }
 
-    fn say(&self, wants: Wants, now: Now) -> Do {
+    fn say(&mut self, wants: Wants, now: Now) -> Do {
         let time_s = self.clock.map_or(now.clock_s, |clock| clock.time_s(now));
-        let request = Request { time_s, wants: Some(wants) };
+        self.said += 1;
+        let request = Request { time_s, number: self.said, wants: Some(wants) };
         Do::Say(request.sign(&self.settings.key, &self.realm).encode_to_vec())
     }
 
