@@ -252,7 +252,7 @@ fn models(mut store: Box<dyn Store>, again: Again<'_>) {
         (model(TASK, 1), [true, true, false]),
         (model(OTHER_TASK, 2), [false, true, true]),
     ] {
-        keep(&*store, &[write.clone()]);
+        keep(&*store, std::slice::from_ref(&write));
         store = again(store);
         assert_eq!([0, 1, 2].map(|n: u8| store.blob(&[n; 32]).unwrap().is_some()), there, "{write:?}");
     }
