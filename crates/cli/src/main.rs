@@ -24,6 +24,7 @@ mod pretrain;
 mod privacy;
 mod serve;
 mod sweep;
+mod task;
 mod train;
 
 use std::process::ExitCode;
@@ -63,6 +64,9 @@ enum Command {
     Experiment(Box<experiment::Command>),
     /// Serve tasks to devices that come by themselves, and train private models with them.
     Serve(Box<serve::ServeArgs>),
+    /// The tasks of a server, from its own machine: list, pause, resume, stop.
+    #[command(subcommand)]
+    Task(task::Command),
     /// Take part as a device, or as many made-up ones.
     Device(Box<device::DeviceArgs>),
     /// How fast this machine does the work.
@@ -95,6 +99,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Train(args) => train::train(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Task(command) => task::run(&command),
         Command::Device(args) => self::device::run(&args),
         Command::Init(args) => init::init(&args),
         Command::Plan(args) => plan::plan(&args),

@@ -10,7 +10,8 @@ use clap::Args;
 use federated::{
     config::Document,
     protocol::{
-        admission::{Admission, Anybody, ByToken},
+        admission::{Admission, Anybody, ByToken, EnrolmentLimits},
+        order::Order,
         pace::Pace,
     },
 };
@@ -58,6 +59,12 @@ pub(crate) struct ServeArgs {
     /// Let anybody enrol who reaches the server. One person can then be any number of devices
     #[arg(long, conflicts_with = "token")]
     anybody: bool,
+    /// Devices that may enrol in an hour, in all
+    #[arg(long, value_name = "N", default_value_t = EnrolmentLimits::default().an_hour)]
+    enrolments: u64,
+    /// The same from one address. Behind a proxy all devices have one
+    #[arg(long, value_name = "N", default_value_t = EnrolmentLimits::default().an_hour_by_address)]
+    enrolments_by_address: u64,
     /// Override a setting of every task, such as rounds=10
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -83,6 +90,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         secrets: args.secrets.clone(),
         transport: transport(args)?,
         admission: admission(args)?,
+        enrolments: EnrolmentLimits { an_hour: args.enrolments, an_hour_by_address: args.enrolments_by_address },
         means: args.machine.means()?,
         limits: Limits::default(),
         pace: Pace { least_s: args.least_pause, ..Pace::default() },
@@ -140,10 +148,25 @@ fn admission(args: &ServeArgs) -> anyhow::Result<Box<dyn Admission>> {
 fn say(happened: &Happened<'_>, quiet: bool) {
     let time = if std::io::stderr().is_terminal() { String::new() } else { format!("{} ", jiff::Timestamp::now()) };
     match happened {
-        Happened::Listening(address) => eprintln!("{time}listening on {address}"),
+        Happened::Listening(address) => {
+            eprintln!("{time}listening on {address}");
+            if !quiet {
+                eprintln!(
+                    "{time}when rounds close and fail follows who came: this log is for operators, and outside the guarantee"
+                );
+            }
+        }
         Happened::Broken { task, error } => eprintln!("{time}{task}: cannot go on: {error}"),
         _ if quiet => {}
         Happened::Running { task, round } => eprintln!("{time}{task}: running, {round} rounds done"),
+        Happened::Ordered { task, order } => {
+            let words = match order {
+                Order::Run => "goes on",
+                Order::Pause => "rests once the round that devices have is over",
+                Order::Stop => "is stopped for good",
+            };
+            eprintln!("{time}{task}: {words}, as its operator wants");
+        }
         Happened::Round { task, round, metrics } => {
             let measured = metrics.map(|metrics| {
                 let headline = metrics.measured.measures().headline;

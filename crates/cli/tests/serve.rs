@@ -171,3 +171,79 @@ fn what_was_observed_can_be_computed_again(
     assert!(epsilon > 0.0 && epsilon <= guaranteed, "{epsilon} {guaranteed}");
     assert!(stated["several_tasks"].as_array().is_some_and(|words| !words.is_empty()));
 }
+
+/// What `keyhush task` says of the one task, for programs.
+fn task(folder: &Path, args: &[&str]) -> serde_json::Value {
+    let out = keyhush().current_dir(folder).arg("task").args(args).args(["--data", "data", "--json"]).output().unwrap();
+    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    let said: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    said.get(0).cloned().unwrap_or(said)
+}
+
+/// Waits until the one task is as it should be, and says how it is then.
+fn wait_for(folder: &Path, is: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+    let began = Instant::now();
+    loop {
+        let now = task(folder, &["list"]);
+        if is(&now) {
+            return now;
+        }
+        assert!(began.elapsed() < Duration::from_secs(120), "it does not come to that: {now}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn rounds(task: &serde_json::Value) -> u64 {
+    task["ledger"]["rounds"].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn a_task_is_paused_resumed_and_stopped_while_its_server_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("words.toml"), TASK.replace("rounds = 6", "rounds = 40")).unwrap();
+    let (server, address) = serve(folder, "127.0.0.1:0");
+    let mut devices = keyhush();
+    devices.args(["device", "--server", &format!("http://{address}"), "--synthetic", "--count", "360"]);
+    let _devices = Killed(devices.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
+    let running = wait_for(folder, |task| rounds(task) >= 1);
+    assert_eq!((running["state"].as_str(), running["wanted"].as_str()), (Some("running"), Some("run")), "{running}");
+    assert_eq!(running["digest"].as_str().map(str::len), Some(64), "{running}");
+    let (so_far, plan) = (&running["ledger"]["so_far"], &running["ledger"]["holds"]);
+    assert!(so_far["epsilon_so_far"].as_f64() < plan["epsilon"].as_f64(), "{running}");
+
+    let said = task(folder, &["pause", "words"]);
+    assert!(["pausing", "paused"].contains(&said["state"].as_str().unwrap()), "{said}");
+    let paused = rounds(&wait_for(folder, |task| task["state"] == "paused"));
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(rounds(&task(folder, &["list"])), paused, "a task that rests does nothing");
+
+    drop(server);
+    let gone = task(folder, &["list"]);
+    assert_eq!((gone["state"].as_str(), gone["wanted"].as_str()), (Some("not_served"), Some("pause")), "{gone}");
+    let (mut server, _) = serve(folder, &address);
+    wait_for(folder, |task| task["state"] == "paused");
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(rounds(&task(folder, &["list"])), paused, "it rests after a restart too");
+
+    assert_eq!(task(folder, &["resume", "words"])["state"], "running");
+    wait_for(folder, |task| rounds(task) > paused);
+    let stopped = task(folder, &["stop", "words"]);
+    assert_eq!(stopped["state"], "over", "{stopped}");
+    assert_eq!(stopped["ledger"]["basis"], "plan", "who stops by hand may have looked: {stopped}");
+    assert!(server.0.wait().unwrap().success(), "with its last task over the server ends");
+    let statement = fs::read_to_string(folder.join("data/models/words/statement.json")).unwrap();
+    assert!(statement.contains("by_hand"), "{statement}");
+    let secrets: Vec<_> = fs::read_dir(folder.join("secrets/words")).unwrap().map(|f| f.unwrap().file_name()).collect();
+    let kept = |part: &str| secrets.iter().any(|name| name.to_string_lossy().contains(part));
+    assert!(!kept("noise") && !kept("pseudonym") && !kept("round"), "keys are destroyed: {secrets:?}");
+
+    for order in ["pause", "resume", "stop"] {
+        let refused = keyhush().current_dir(folder).args(["task", order, "words", "--data", "data"]).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{order}");
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("words is over: it was stopped by hand"));
+    }
+    let unknown = keyhush().current_dir(folder).args(["task", "stop", "wards", "--data", "data"]).output().unwrap();
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("there are: words"));
+}

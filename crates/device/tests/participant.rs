@@ -16,6 +16,20 @@ use participating::{Host, NO_LIMITS, Offered, later, packed, refused, wait};
 use privacy::stages::Encoded;
 use prost::Message;
 
+/// A server takes a check-in once: what is said anew must be known from what was said before.
+#[test]
+fn no_two_requests_are_alike_also_within_a_second() {
+    let mut host = Host::new(Policy::default(), 1);
+    host.idle();
+    let mut last = host.said().0;
+    for _ in 0..3 {
+        host.answer(later(0));
+        let next = host.said().0;
+        assert!((next.time_s, next.number) > (last.time_s, last.number), "{next:?} after {last:?}");
+        last = next;
+    }
+}
+
 #[test]
 fn a_part_from_the_first_word_to_the_thanks() {
     let offered = Offered::new(3);

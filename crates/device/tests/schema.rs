@@ -93,7 +93,7 @@ fn everything() -> Vec<(&'static str, Vec<u8>)> {
         ("Hello", Hello { oldest: 1, newest: 2, realm: vec![3], time_s: 4 }.encode_to_vec()),
         ("Signed", Signed { version: 1, device: vec![2], body: vec![3], signature: vec![4] }.encode_to_vec()),
     ];
-    all.extend(wants.map(|wants| ("Request", Request { time_s: 1, wants: Some(wants) }.encode_to_vec())));
+    all.extend(wants.map(|wants| ("Request", Request { time_s: 1, number: 2, wants: Some(wants) }.encode_to_vec())));
     all.extend(says.into_iter().chain(reasons).map(|says| ("Answer", Answer::new(says).encode_to_vec())));
     all
 }

@@ -5,16 +5,25 @@ use std::sync::Arc;
 
 use device::{
     guard::TaskDigest,
-    protocol::message::{Answer, CheckIn, DeviceKey, Enrol, Reason, Says, Wants},
+    protocol::message::{Answer, Blob, CheckIn, DeviceKey, Enrol, Reason, Says, Wants},
 };
 use keyhush_federated::protocol::{
     admission::{Anybody, ByToken},
     coordinator::Coordinator,
+    desk::{Aggregation, Closed, Opening, Windows},
+    left_out::LeaveOut,
     limits::ParticipationLimits,
+    order::Order,
     pace::Pace,
     store::{AttemptAt, MemoryStore, Store, Write},
+    ticket::RoundKey,
 };
-use privacy::{MinSeparation, Participation};
+use ledger::FailureReason;
+use privacy::{
+    Adjacency, ClipNorm, MinSeparation, Participation,
+    encoding::{Encoding, VectorPlan},
+};
+use zeroize::Zeroizing;
 
 const TASK: TaskDigest = TaskDigest([1; 32]);
 
@@ -76,4 +85,159 @@ fn who_does_not_know_the_token_is_not_enrolled() {
         assert_eq!(refused(&answers, request), (!known).then(|| Reason::NotAdmitted.into()), "{token:?}");
         assert_eq!(store.is_enrolled(&key(2)).unwrap(), known);
     }
+}
+
+/// A coordinator of one task with a goal of one, and devices 1 to 4 enrolled before it begins.
+fn with_devices() -> Coordinator {
+    let store = MemoryStore::new([7; 32]);
+    let enrol = |device| Write::Enrol { device: key(device), day: 1 };
+    store.commit(&[enrol(1), enrol(2), enrol(3), enrol(4)]).unwrap();
+    let mut coordinator = Coordinator::new(Arc::new(store), Box::new(Anybody), Pace::default(), 1).unwrap();
+    coordinator.add_task(TASK, limits(), 1, 1, None);
+    coordinator
+}
+
+fn opening(round: u64) -> Opening {
+    let clip = ClipNorm::new(1.0).unwrap();
+    let encoding = Encoding::new(VectorPlan::of_update(1, 12), clip, None, Adjacency::ZeroOut).unwrap();
+    Opening {
+        at: AttemptAt { task: TASK, round, attempt: 0 },
+        step: round,
+        goal: 1,
+        limits: limits(),
+        windows: Windows { select_ms: 100, report_ms: 1_000, answer_ms: 1_000, tick_ms: 1 },
+        task: Blob { digest: TASK.0.to_vec(), bytes: 1 },
+        model: Blob { digest: vec![9; 32], bytes: 4 },
+        terms: Vec::new(),
+        key: RoundKey::new(Zeroizing::new([3; 32])),
+        aggregation: Aggregation::Plain(encoding),
+    }
+}
+
+const CHECK_IN: Wants = Wants::CheckIn(CheckIn { patience_ms: 30_000 });
+
+/// Who is told what in a flush: of each request whether it is given the task (`+`) or told to come back (`-`).
+fn told(coordinator: &mut Coordinator) -> Vec<(u64, char)> {
+    let answers = coordinator.flush().unwrap();
+    let sign = |answer: &Answer| match &answer.says {
+        Some(Says::Assignment(_)) => '+',
+        Some(Says::Later(_)) => '-',
+        other => panic!("{other:?}"),
+    };
+    answers.iter().map(|(request, answer)| (*request, sign(answer))).collect()
+}
+
+#[test]
+fn in_a_pause_nobody_is_asked_and_who_waits_is_told_to_come_back() {
+    let mut coordinator = with_devices();
+    coordinator.said(1, key(1), &CHECK_IN, 0).unwrap();
+    assert_eq!(told(&mut coordinator), [], "it waits for the attempt");
+    coordinator.order(&TASK, Order::Pause, 1).unwrap();
+    assert_eq!(told(&mut coordinator), [(1, '-')]);
+    coordinator.open(opening(0), 2).unwrap();
+    coordinator.said(2, key(2), &CHECK_IN, 3).unwrap();
+    coordinator.tick(10_000).unwrap();
+    assert_eq!(told(&mut coordinator), [(2, '-')]);
+    assert!(coordinator.take_closed(&TASK).is_none(), "an attempt that nobody has waits, and does not fail");
+    coordinator.order(&TASK, Order::Run, 11_000).unwrap();
+    for (request, device) in [(3, 3), (4, 4)] {
+        coordinator.said(request, key(device), &CHECK_IN, 11_000).unwrap();
+    }
+    assert_eq!(told(&mut coordinator), [(3, '+'), (4, '+')], "as if nothing had been");
+}
+
+#[test]
+fn p24_in_a_pause_an_attempt_that_devices_have_goes_on_to_its_end() {
+    let mut coordinator = with_devices();
+    coordinator.open(opening(0), 0).unwrap();
+    for (request, device) in [(1, 1), (2, 2)] {
+        coordinator.said(request, key(device), &CHECK_IN, 0).unwrap();
+    }
+    assert_eq!(told(&mut coordinator), [(1, '+'), (2, '+')]);
+    coordinator.order(&TASK, Order::Pause, 1).unwrap();
+    // Both vanish: others are asked instead, so that the participations of the first are not for nothing.
+    coordinator.tick(1_500).unwrap();
+    for (request, device) in [(3, 3), (4, 4)] {
+        coordinator.said(request, key(device), &CHECK_IN, 1_600).unwrap();
+    }
+    assert_eq!(told(&mut coordinator), [(3, '+'), (4, '+')]);
+}
+
+#[test]
+fn p24_a_stop_gives_up_the_attempt_that_devices_have_and_counts_them() {
+    let mut coordinator = with_devices();
+    coordinator.open(opening(0), 0).unwrap();
+    for (request, device) in [(1, 1), (2, 2)] {
+        coordinator.said(request, key(device), &CHECK_IN, 0).unwrap();
+    }
+    coordinator.flush().unwrap();
+    coordinator.order(&TASK, Order::Stop, 1).unwrap();
+    let Some(Closed::Failed(FailureReason::Cancelled, devices)) = coordinator.take_closed(&TASK) else {
+        panic!("it goes on")
+    };
+    assert_eq!(devices, [key(1), key(2)], "who has it took part");
+    coordinator.said(3, key(3), &CHECK_IN, 2).unwrap();
+    assert_eq!(told(&mut coordinator), [(3, '-')]);
+    // After a restart it is the same.
+    coordinator.open(opening(0), 3).unwrap();
+    assert!(matches!(coordinator.take_closed(&TASK), Some(Closed::Failed(FailureReason::Cancelled, _))));
+}
+
+#[test]
+fn whoever_was_in_too_many_spoiled_attempts_is_not_asked() {
+    let store = MemoryStore::new([7; 32]);
+    let enrol = |device| Write::Enrol { device: key(device), day: 1 };
+    store.commit(&[enrol(1), enrol(2), enrol(3)]).unwrap();
+    let between = MinSeparation::rounds_between(0).unwrap();
+    let often = Participation::MinSeparation { separation: between, max_participations: 9 };
+    let limits = ParticipationLimits::try_from(&often).unwrap();
+    // Devices 1 and 2 were in a spoiled attempt, and 1 in another.
+    for (round, devices) in [(0, vec![key(1), key(2)]), (1, vec![key(1)])] {
+        let at = AttemptAt { task: TASK, round, attempt: 0 };
+        store.commit(&[Write::Open(at), Write::Assign { at, devices }]).unwrap();
+        store.commit(&[Write::Spoiled(at), Write::Settle { at, absent: vec![] }]).unwrap();
+    }
+    let mut coordinator = Coordinator::new(Arc::new(store), Box::new(Anybody), Pace::default(), 1).unwrap();
+    coordinator.add_task(TASK, limits, 1, 1, Some(2));
+    let leave_out = LeaveOut { after: 2, population: 30, between_equals: [0; 32] };
+    coordinator.leave_out(&TASK, leave_out).unwrap();
+    coordinator.open(Opening { limits, ..opening(2) }, 0).unwrap();
+    for device in [1, 2, 3] {
+        coordinator.said(device.into(), key(device), &CHECK_IN, 0).unwrap();
+    }
+    assert_eq!(told(&mut coordinator), [(1, '-'), (2, '+'), (3, '+')]);
+    // The others spoil this one too: 2 has two now, and is left out with 1.
+    let at = AttemptAt { task: TASK, round: 2, attempt: 0 };
+    coordinator.spoiled(&at);
+    coordinator.settle(&at, &std::collections::BTreeSet::new(), 1).unwrap();
+    coordinator.flush().unwrap();
+    coordinator.open(Opening { limits, ..opening(3) }, 2).unwrap();
+    for device in [1, 2, 3] {
+        coordinator.said(10 + u64::from(device), key(device), &CHECK_IN, 2).unwrap();
+    }
+    coordinator.tick(1_000).unwrap();
+    assert_eq!(told(&mut coordinator), [(11, '-'), (12, '-'), (13, '+')]);
+}
+
+#[test]
+fn devices_that_wait_for_one_task_take_no_place_in_the_lobby_of_another() {
+    let store = MemoryStore::new([7; 32]);
+    let first = AttemptAt { task: TASK, round: 0, attempt: 0 };
+    let devices = || (1..=40).map(key);
+    store.commit(&devices().map(|device| Write::Enrol { device, day: 1 }).collect::<Vec<_>>()).unwrap();
+    // All but the last may not come for the first task any more.
+    store.commit(&[Write::Open(first), Write::Assign { at: first, devices: devices().take(39).collect() }]).unwrap();
+    store.commit(&[Write::Settle { at: first, absent: vec![] }]).unwrap();
+    let mut coordinator = Coordinator::new(Arc::new(store), Box::new(Anybody), Pace::default(), 1).unwrap();
+    let once = ParticipationLimits::try_from(&Participation::Once).unwrap();
+    coordinator.add_task(TASK, once, 1, 1, Some(1));
+    coordinator.add_task(TaskDigest([2; 32]), once, 100, 1, None);
+    for device in 1..=39 {
+        coordinator.said(device.into(), key(device), &CHECK_IN, 0).unwrap();
+    }
+    coordinator.open(Opening { limits: once, ..opening(1) }, 0).unwrap();
+    assert_eq!(told(&mut coordinator), [], "39 wait for the other task");
+    coordinator.said(40, key(40), &CHECK_IN, 1).unwrap();
+    coordinator.tick(200).unwrap();
+    assert_eq!(told(&mut coordinator), [(40, '+')]);
 }

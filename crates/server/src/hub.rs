@@ -9,12 +9,13 @@
 
 use std::{
     collections::HashMap,
+    net::IpAddr,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use bytes::Bytes;
@@ -37,6 +38,7 @@ use secagg::entropy::{Entropy, OsEntropy};
 use tokio::sync::oneshot;
 
 use crate::{
+    heard::{Heard, Spoken},
     http::{Packed, Service},
     uploads::{Taken, Uploads},
 };
@@ -48,23 +50,51 @@ const BLOBS: usize = 8;
 /// How often the coordinator looks whether somebody has hung up.
 const LOOK_AFTER: u64 = 16;
 
-/// Milliseconds since 1970.
+/// Milliseconds since 1970, as the clock of the machine says. Requests are held against it, and nothing else: somebody may set it.
 #[must_use]
 pub fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
+/// The clock of windows: it says about what the other says when it is started, and is never set.
+#[derive(Debug, Clone, Copy)]
+struct Steady {
+    began_ms: u64,
+    began: Instant,
+}
+
+impl Steady {
+    fn start() -> Self {
+        Self { began_ms: now_ms(), began: Instant::now() }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.began_ms + self.began.elapsed().as_millis() as u64
+    }
+}
+
 /// What the coordinator is asked.
 enum Job {
-    Say { device: DeviceKey, wants: Box<Wants>, reply: oneshot::Sender<Answer> },
+    Say { said: Box<Said>, reply: oneshot::Sender<Answer> },
     Begins { ticket: Ticket, reply: oneshot::Sender<Result<Expected, Box<Answer>>> },
     Report { ticket: Ticket, report: Report, reply: oneshot::Sender<Answer> },
     Wake,
 }
 
+/// What a device says, once its signature and its clock were looked at.
+struct Said {
+    device: DeviceKey,
+    spoken: Spoken,
+    from: Option<IpAddr>,
+    wants: Wants,
+}
+
 /// The coordinator, and who waits for it.
 struct Core {
     coordinator: Coordinator,
+    store: Arc<dyn Store>,
+    clock: Steady,
+    heard: Heard,
     waiting: HashMap<RequestId, oneshot::Sender<Answer>>,
     next: RequestId,
     failed: Option<CoordinatorError>,
@@ -77,6 +107,7 @@ struct Shared {
     down: AtomicBool,
     store: Arc<dyn Store>,
     realm: Realm,
+    clock: Steady,
 }
 
 impl Shared {
@@ -110,9 +141,11 @@ impl Hub {
         room: usize,
     ) -> Result<(Self, std::thread::JoinHandle<()>), CoordinatorError> {
         let realm = Realm(store.realm()?);
-        let core = Core { coordinator, waiting: HashMap::new(), next: 0, failed: None };
+        let clock = Steady::start();
+        let (heard, waiting) = (Heard::new(clock.now_ms() / 1000), HashMap::new());
+        let core = Core { coordinator, store: Arc::clone(&store), clock, heard, waiting, next: 0, failed: None };
         let (core, changed, down) = (Mutex::new(core), Condvar::new(), AtomicBool::new(false));
-        let shared = Arc::new(Shared { core, changed, down, store, realm });
+        let shared = Arc::new(Shared { core, changed, down, store, realm, clock });
         let (inbox, jobs) = channel();
         let uploads = Arc::new(Mutex::new(Uploads::new(room)));
         let thread = {
@@ -161,7 +194,7 @@ impl Hub {
     }
 
     /// Who says what, if it may be said.
-    fn open(&self, bytes: &[u8]) -> Result<(DeviceKey, Wants), Box<Answer>> {
+    fn open(&self, bytes: &[u8], from: Option<IpAddr>) -> Result<Said, Box<Answer>> {
         let (device, request) = Signed::open(bytes, &self.shared.realm).map_err(|error| match error {
             MessageError::Version { .. } => {
                 Box::new(Answer::new(Says::Unsupported(Unsupported { oldest: VERSION, newest: VERSION })))
@@ -175,7 +208,8 @@ impl Hub {
             return Err(self.refused(Reason::Clock, "the clocks are too far apart"));
         }
         let wants = request.wants.ok_or_else(|| self.refused(Reason::Malformed, "the request asks for nothing"))?;
-        Ok((device, wants))
+        let spoken = Spoken { time_s: request.time_s, number: request.number };
+        Ok(Said { device, spoken, from, wants })
     }
 
     async fn take_chunk(&self, ticket: Ticket, offset: u64, bytes: Bytes) -> Result<Answer, Box<Answer>> {
@@ -184,9 +218,9 @@ impl Hub {
         }
         if !self.uploads().is_under_way(&ticket) {
             let expected = self.ask(|reply| Job::Begins { ticket, reply }).await??;
-            self.uploads().begin(ticket, expected, now_ms())?;
+            self.uploads().begin(ticket, expected, self.shared.clock.now_ms())?;
         }
-        let taken = self.uploads().take(&ticket, offset, &bytes, now_ms());
+        let taken = self.uploads().take(&ticket, offset, &bytes, self.shared.clock.now_ms());
         drop(bytes);
         match taken {
             Taken::Part(answer) => Ok(answer),
@@ -236,11 +270,11 @@ impl Service for Hub {
         Hello { oldest: VERSION, newest: VERSION, realm: self.shared.realm.0.to_vec(), time_s: now_ms() / 1000 }
     }
 
-    async fn say(&self, bytes: Bytes) -> Answer {
-        match self.open(&bytes) {
-            Ok((device, wants)) => {
-                let wants = Box::new(wants);
-                self.ask(|reply| Job::Say { device, wants, reply }).await.unwrap_or_else(|refused| *refused)
+    async fn say(&self, bytes: Bytes, from: Option<IpAddr>) -> Answer {
+        match self.open(&bytes, from) {
+            Ok(said) => {
+                let said = Box::new(said);
+                self.ask(|reply| Job::Say { said, reply }).await.unwrap_or_else(|refused| *refused)
             }
             Err(refused) => *refused,
         }
@@ -271,7 +305,7 @@ fn conduct(shared: &Shared, jobs: &Receiver<Job>) {
     let mut turns = 0u64;
     while !shared.is_down() {
         let wait = {
-            let now = now_ms();
+            let now = shared.clock.now_ms();
             let core = shared.core();
             core.coordinator.wakes_at(now).saturating_sub(now).clamp(1, 250)
         };
@@ -297,14 +331,14 @@ fn conduct(shared: &Shared, jobs: &Receiver<Job>) {
 
 impl Core {
     fn decide(&mut self, jobs: Vec<Job>, look: bool) -> Result<(), CoordinatorError> {
-        let now = now_ms();
+        let now = self.clock.now_ms();
         for job in jobs {
             match job {
                 Job::Wake => {}
                 Job::Begins { ticket, reply } => _ = reply.send(self.coordinator.begins(&ticket, now)),
-                Job::Say { device, wants, reply } => {
+                Job::Say { said, reply } => {
                     let request = self.waits(reply);
-                    self.coordinator.said(request, device, &wants, now)?;
+                    self.said(request, &said, now)?;
                 }
                 Job::Report { ticket, report, reply } => {
                     let request = self.waits(reply);
@@ -322,6 +356,20 @@ impl Core {
         }
         self.coordinator.tick(now)?;
         self.flush()
+    }
+
+    /// A device wants something. A check-in that was heard before gets no place in a round.
+    fn said(&mut self, request: RequestId, said: &Said, now: u64) -> Result<(), CoordinatorError> {
+        let Said { device, spoken, from, wants } = said;
+        // Only of those who are enrolled anything is remembered: others are told so, and can be any number.
+        if matches!(wants, Wants::CheckIn(_))
+            && self.store.is_enrolled(device)?
+            && !self.heard.is_new(device, *spoken, now_ms() / 1000)
+        {
+            self.coordinator.not_now(request);
+            return Ok(());
+        }
+        self.coordinator.said_from(*from, request, *device, wants, now)
     }
 
     fn waits(&mut self, reply: oneshot::Sender<Answer>) -> RequestId {
@@ -354,7 +402,8 @@ impl Driver for HubDriver {
         if self.hub.shared.is_down() {
             return Err(FleetError::Stopped);
         }
-        let done = act(&mut core.coordinator, now_ms()).and_then(|done| core.flush().map(|()| done));
+        let now = self.hub.shared.clock.now_ms();
+        let done = act(&mut core.coordinator, now).and_then(|done| core.flush().map(|()| done));
         Ok(done?)
     }
 

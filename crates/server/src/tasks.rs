@@ -4,10 +4,11 @@
 //! door. A task that is over is closed, and its model and statement are written where its operator finds them.
 
 use std::{
+    cell::Cell,
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use device::guard::TaskDigest;
@@ -17,7 +18,7 @@ use federated::{
     engine::Means,
     fleet::{
         FleetError, Stop,
-        network::{Network, NetworkTask, Reads},
+        network::{Driver, Network, NetworkTask, Reads},
     },
     home::{Home, LEDGER_FILE, Paper, Records, STATEMENT_FILE, STATEMENT_JSON},
     ledger_file::Place,
@@ -25,26 +26,28 @@ use federated::{
     model_folder::{self, ModelFolderError},
     plan::Plan,
     protocol::{
-        admission::Admission,
+        admission::{Admission, EnrolmentLimits},
         coordinator::{Coordinator, CoordinatorError},
+        left_out::LeaveOut,
+        order::Order,
         pace::Pace,
-        store::{Store, StoreError},
+        store::{Store, StoreError, Write},
     },
     round::{RoundError, attempts::Failed},
     run::{Opened, Run, RunError},
 };
-use ledger::LedgerError;
+use ledger::{Ledger, LedgerError, LedgerStore, hex, unhex};
 use lm::folder::{Files, Folder, FolderError, Source};
+use secagg::entropy::Entropy;
 use thiserror::Error;
 
 use crate::{
     http::{self, HttpError, Limits, Server, Transport},
-    hub::{Hub, now_ms},
-    sqlite::{Database, DatabaseError, TaskHome},
+    hub::{Hub, HubDriver, now_ms},
+    orders::{self, Orders},
+    sqlite::{DATABASE, Database, DatabaseError, Note, TaskHome},
 };
 
-/// The database in the folder of data.
-const DATABASE: &str = "keyhush.sqlite";
 /// Where the models and statements of tasks are put that are over.
 const MODELS: &str = "models";
 /// Bytes of memory for reports that arrive.
@@ -62,6 +65,8 @@ pub struct Settings {
     pub transport: Transport,
     /// Who may enrol.
     pub admission: Box<dyn Admission>,
+    /// How many may, in an hour.
+    pub enrolments: EnrolmentLimits,
     /// By what means models are measured and masks taken off.
     pub means: Means,
     /// What it bears.
@@ -91,6 +96,13 @@ pub enum Happened<'a> {
         task: &'a str,
         /// Rounds that are done.
         round: u64,
+    },
+    /// The operator wants something else of a task, and that is so from now on.
+    Ordered {
+        /// Of which.
+        task: &'a str,
+        /// What.
+        order: Order,
     },
     /// A round was released and recorded.
     Round {
@@ -175,6 +187,9 @@ pub enum ServeError {
         /// Of which task.
         name: String,
     },
+    /// The hub is down: what is durable is not known until the server begins again.
+    #[error("the server cannot go on: {0}")]
+    Down(String),
     /// A thread ended by a panic, which is a bug.
     #[error("a thread of the server ended by a bug")]
     Died,
@@ -212,15 +227,26 @@ pub fn serve(
     stop: &Stop,
     happens: &(dyn Fn(&Happened<'_>) + Sync),
 ) -> Result<(), ServeError> {
-    let Settings { listen, data, secrets, transport, admission, means, limits, pace, ends_with_tasks } = settings;
+    let Settings { listen, data, secrets, transport, admission, enrolments, means, limits, pace, ends_with_tasks } =
+        settings;
     let database = Arc::new(Database::open(data.join(DATABASE))?.with_witness(&secrets)?);
     let realm = database.realm()?;
     let ready = ready(tasks, &realm, &database, &secrets)?;
+    let orders = Orders::in_data(&data);
+    leave_others(&ready, &database)?;
     let mut coordinator = Coordinator::new(Arc::clone(&database) as Arc<dyn Store>, admission, pace, now_ms())?;
     for task in &ready {
         let NetworkTask { digest, limits, goal, begin_with, .. } = task.network;
         coordinator.add_task(digest, limits, goal, begin_with, begun(&task.home, &database, &digest)?);
+        coordinator.order(&digest, orders.of(&task.name), now_ms())?;
+        if task.network.secure {
+            let (after, population) = (task.plan.devices.leave_out_after, task.plan.ledger.population);
+            let mut between_equals = [0; 32];
+            getrandom::fill(&mut between_equals).map_err(DatabaseError::Randomness)?;
+            coordinator.leave_out(&digest, LeaveOut { after, population, between_equals })?;
+        }
     }
+    coordinator.limit_enrolments(enrolments);
     let (hub, thread) = Hub::start(coordinator, Arc::clone(&database) as Arc<dyn Store>, ROOM)?;
     let runtime = runtime()?;
     let server = runtime.block_on(Server::bind(listen, transport, limits))?;
@@ -228,13 +254,14 @@ pub fn serve(
     let (closing, closed) = tokio::sync::oneshot::channel::<()>();
     let app = http::app(Arc::new(hub.clone()), limits);
     let door = runtime.spawn(server.serve(app, async { _ = closed.await }));
-    let run = run_all(&ready, &hub, means, &data, stop, happens, ends_with_tasks);
+    let serving = Serving { hub: &hub, database: &database, orders: &orders, means, data: &data, stop, happens };
+    let run = serving.run_all(&ready, ends_with_tasks);
     let _ = closing.send(());
     let _served = runtime.block_on(door);
     hub.stop();
     thread.join().map_err(|_| ServeError::Died)?;
     runtime.shutdown_timeout(Duration::from_secs(1));
-    run
+    run.and(hub.failure().map_or(Ok(()), |why| Err(ServeError::Down(why))))
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, ServeError> {
@@ -270,92 +297,219 @@ fn begun(home: &TaskHome, database: &Database, task: &TaskDigest) -> Result<Opti
     Ok(released.max(open))
 }
 
-/// Runs all tasks, each on a thread of its own.
-fn run_all(
-    ready: &[Ready],
-    hub: &Hub,
-    means: Means,
-    data: &Path,
-    stop: &Stop,
-    happens: &(dyn Fn(&Happened<'_>) + Sync),
-    ends_with_tasks: bool,
-) -> Result<(), ServeError> {
-    std::thread::scope(|scope| {
-        let (ended, ends) = mpsc::channel();
-        for task in ready {
-            let ended = ended.clone();
-            scope.spawn(move || {
-                let done = run_one(task, hub, means, data, stop, happens);
-                if let Err(error) = &done {
-                    happens(&Happened::Broken { task: &task.name, error });
-                }
-                let _ = ended.send(done);
-            });
+/// Tasks that were served before and are not now say so to whoever looks. Of those that are over devices are forgotten, where a crash was
+/// quicker.
+fn leave_others(ready: &[Ready], database: &Arc<Database>) -> Result<(), ServeError> {
+    for name in TaskHome::names(database)? {
+        if ready.iter().any(|task| task.name == name) {
+            continue;
         }
-        drop(ended);
-        let mut first = Ok(());
-        for done in &ends {
-            first = first.and(done);
+        let home = TaskHome::read(Arc::clone(database), &name)?;
+        let Some(note) = home.note()? else { continue };
+        if home.is_begun()?
+            && Ledger::open(home.read_store()?, None, &[])?.is_closed()
+            && let Ok(digest) = unhex(&note.digest)
+        {
+            database.commit(&[Write::Forget { task: TaskDigest(digest) }])?;
+            database.empty_log()?;
         }
-        // Devices are told when to come back as long as the server is there.
-        while first.is_ok() && !ends_with_tasks && !stop.is_asked() && hub.failure().is_none() {
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        first
-    })
+        home.write_note(&Note { served: false, ..note })?;
+    }
+    Ok(())
 }
 
-/// One task, until it is over or somebody wants to stop.
-fn run_one(
-    task: &Ready,
-    hub: &Hub,
+/// What all tasks of a server that runs share.
+#[derive(Clone, Copy)]
+struct Serving<'a> {
+    hub: &'a Hub,
+    database: &'a Database,
+    orders: &'a Orders,
     means: Means,
-    data: &Path,
-    stop: &Stop,
-    happens: &(dyn Fn(&Happened<'_>) + Sync),
-) -> Result<(), ServeError> {
-    let Ready { name, plan, opened, network, home } = task;
-    let is_begun = home.is_begun()? || home.paper(Paper::Settings).map_err(RunError::from)?.is_some();
-    let mut run = if is_begun {
-        Run::resume(home.clone(), plan, opened, means)?
-    } else {
-        Run::begin(home.clone(), plan, opened, means)?
-    };
-    happens(&Happened::Running { task: name, round: run.state().round });
-    if !run.ledger().is_closed() {
+    data: &'a Path,
+    stop: &'a Stop,
+    happens: &'a (dyn Fn(&Happened<'_>) + Sync),
+}
+
+impl Serving<'_> {
+    /// Runs all tasks, each on a thread of its own.
+    fn run_all(self, ready: &[Ready], ends_with_tasks: bool) -> Result<(), ServeError> {
+        std::thread::scope(|scope| {
+            let (ended, ends) = mpsc::channel();
+            for task in ready {
+                let ended = ended.clone();
+                scope.spawn(move || {
+                    let done = self.run_one(task);
+                    if let Err(error) = &done {
+                        (self.happens)(&Happened::Broken { task: &task.name, error });
+                        // Where the database is what failed, nothing can be said there.
+                        let _ =
+                            task.home.write_note(&Note { broken: Some(error.to_string()), ..note(task, Order::Run) });
+                    }
+                    let _ = ended.send(done);
+                });
+            }
+            drop(ended);
+            let mut first = Ok(());
+            for done in &ends {
+                first = first.and(done);
+            }
+            // Devices are told when to come back as long as the server is there.
+            while first.is_ok() && !ends_with_tasks && !self.stop.is_asked() && self.hub.failure().is_none() {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            first
+        })
+    }
+
+    /// One task, until it is over or somebody wants the server to stop.
+    fn run_one(self, task: &Ready) -> Result<(), ServeError> {
+        let Ready { name, plan, opened, home, .. } = task;
+        let watched = Watched { serving: self, task, obeys: Cell::new(None), looked: Cell::new(Instant::now()) };
+        watched.look_now()?;
+        let is_begun = home.is_begun()? || home.paper(Paper::Settings).map_err(RunError::from)?.is_some();
+        let mut run = if is_begun {
+            Run::resume(home.clone(), plan, opened, self.means)?
+        } else {
+            Run::begin(home.clone(), plan, opened, self.means)?
+        };
+        (self.happens)(&Happened::Running { task: name, round: run.state().round });
+        if !run.ledger().is_closed() && !self.rounds(task, &mut run, &watched)? {
+            return Ok(run.checkpoint()?);
+        }
+        let _ending = run.finish()?;
+        // Nobody is asked any more; who took part in the last round still hears so. What is known of devices in it goes.
+        watched.coordinator(|coordinator, task, now| coordinator.forget(task, now))?;
+        self.database.empty_log()?;
+        let folder = self.data.join(MODELS).join(name);
+        export(home, &folder)?;
+        (self.happens)(&Happened::Over { task: name, folder: &folder });
+        Ok(())
+    }
+
+    /// The rounds of a task, as long as its operator wants them. Says whether it is over; if not, the server is to stop.
+    fn rounds(self, task: &Ready, run: &mut Run<'_, TaskHome>, watched: &Watched<'_>) -> Result<bool, ServeError> {
+        let Ready { name, plan, network, home, .. } = task;
         let pseudonyms =
             home.secrets().pseudonym_key()?.ok_or_else(|| ServeError::NoPseudonyms { name: name.clone() })?;
-        let mut fleet =
-            Network::new(hub.driver(), network.clone(), plan.windows, home.secrets(), pseudonyms, means.threads);
+        let driver = || TaskDriver { hub: self.hub.driver(), watched };
+        let threads = self.means.threads;
+        let mut fleet = Network::new(driver(), network.clone(), plan.windows, home.secrets(), pseudonyms, threads);
         loop {
-            let step = match run.step(&mut fleet, stop) {
+            // An attempt that devices have is brought to its end first, whatever is wanted: in a stop it fails, and has them on record.
+            match watched.look_now()? {
+                Order::Run => {}
+                _ if self.is_with_devices(&network.digest)? => {}
+                Order::Stop => return Ok(true),
+                Order::Pause => match driver().wait(&network.digest, self.stop) {
+                    Err(FleetError::Stopped) => return Ok(false),
+                    waited => {
+                        waited.map_err(RoundError::from).map_err(RunError::from)?;
+                        continue;
+                    }
+                },
+            }
+            let step = match run.step(&mut fleet, self.stop) {
                 Err(RunError::Round(error)) if matches!(*error, RoundError::Fleet(FleetError::Stopped)) => {
-                    run.checkpoint()?;
-                    return Ok(());
+                    return Ok(false);
                 }
                 other => other?,
             };
             if let Some(failed) = &step.failed {
-                happens(&Happened::Failed { task: name, failed });
+                (self.happens)(&Happened::Failed { task: name, failed });
             }
             if step.done.is_some() {
                 let round = run.state().round;
-                happens(&Happened::Round { task: name, round, metrics: step.metrics.as_ref() });
+                (self.happens)(&Happened::Round { task: name, round, metrics: step.metrics.as_ref() });
             }
             if step.over.is_some() {
-                break;
+                return Ok(true);
             }
-            if stop.is_asked() {
-                run.checkpoint()?;
-                return Ok(());
+            if self.stop.is_asked() {
+                return Ok(false);
             }
         }
     }
-    let _ending = run.finish()?;
-    let folder = data.join(MODELS).join(name);
-    export(home, &folder)?;
-    happens(&Happened::Over { task: name, folder: &folder });
-    Ok(())
+
+    /// Whether devices were given an attempt of the task that is not settled.
+    fn is_with_devices(self, task: &TaskDigest) -> Result<bool, ServeError> {
+        Ok(self.database.open_attempt(task)?.is_some_and(|open| !open.assigned.is_empty()))
+    }
+}
+
+/// What the server says of a task.
+fn note(task: &Ready, obeys: Order) -> Note {
+    Note { digest: hex(&task.network.digest.0), obeys, served: true, broken: None }
+}
+
+/// A task whose orders are looked at.
+struct Watched<'a> {
+    serving: Serving<'a>,
+    task: &'a Ready,
+    obeys: Cell<Option<Order>>,
+    looked: Cell<Instant>,
+}
+
+impl Watched<'_> {
+    /// What is wanted of the task now. Where that is something else than before, the coordinator knows it when this returns, and
+    /// whoever looks is told.
+    fn look_now(&self) -> Result<Order, ServeError> {
+        self.looked.set(Instant::now());
+        let order = self.serving.orders.of(&self.task.name);
+        let before = self.obeys.get();
+        if before != Some(order) {
+            self.tell(order)?;
+            self.task.home.write_note(&note(self.task, order))?;
+            if before.is_some() || order != Order::Run {
+                (self.serving.happens)(&Happened::Ordered { task: &self.task.name, order });
+            }
+            self.obeys.set(Some(order));
+        }
+        Ok(order)
+    }
+
+    /// The coordinator does from now on what is wanted.
+    fn tell(&self, order: Order) -> Result<(), ServeError> {
+        self.coordinator(move |coordinator, task, now| coordinator.order(task, order, now))
+    }
+
+    fn coordinator(
+        &self,
+        act: impl FnOnce(&mut Coordinator, &TaskDigest, u64) -> Result<(), CoordinatorError> + Send,
+    ) -> Result<(), ServeError> {
+        let digest = self.task.network.digest;
+        match self.serving.hub.driver().with(move |coordinator, now| act(coordinator, &digest, now)) {
+            // The hub is down, and the server with it.
+            Err(FleetError::Stopped) => Ok(()),
+            other => Ok(other.map_err(RoundError::from).map_err(RunError::from)?),
+        }
+    }
+}
+
+/// How the fleet of a task reaches the coordinator; while it waits, orders are looked at.
+struct TaskDriver<'a> {
+    hub: HubDriver,
+    watched: &'a Watched<'a>,
+}
+
+impl Driver for TaskDriver<'_> {
+    fn with<R: Send>(
+        &mut self,
+        act: impl FnOnce(&mut Coordinator, u64) -> Result<R, CoordinatorError> + Send,
+    ) -> Result<R, FleetError> {
+        self.hub.with(act)
+    }
+
+    fn wait(&mut self, task: &TaskDigest, stop: &Stop) -> Result<(), FleetError> {
+        self.hub.wait(task, stop)?;
+        if self.watched.looked.get().elapsed() >= orders::EVERY {
+            self.watched.look_now().map_err(|error| FleetError::Task(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    fn coins(&mut self) -> Box<dyn Entropy + Send> {
+        self.hub.coins()
+    }
 }
 
 /// Puts the model, the statement, and the ledger with who took part, as pseudonyms whose key is gone, where people find them: what

@@ -130,7 +130,7 @@ fn there_is_one_server_and_any_number_of_readers() {
     let device = DeviceKey([1; 32]);
     server.commit(&[Write::Enrol { device, day: 1 }]).unwrap();
     assert!(reader.is_enrolled(&device).unwrap(), "a reader sees what is written");
-    let refused = reader.commit(&[Write::DropBlob { digest: [0; 32] }]);
+    let refused = reader.commit(&[Write::KeepBlob { digest: [0; 32], packed: Vec::new() }]);
     assert!(matches!(refused, Err(StoreError::Refused(_))), "a reader writes");
     let reader = Arc::new(reader);
     assert!(matches!(TaskHome::read(Arc::clone(&reader), "en-GB"), Err(DatabaseError::NoTask { .. })));
@@ -509,6 +509,71 @@ fn a_sealed_sum_is_overwritten_when_its_attempt_is_settled() {
     database.commit(&[Write::Settle { at, absent: vec![] }]).unwrap();
     drop(database);
     assert!(!holds(&everything(&place), b"second sum second sum "));
+}
+
+/// Rounds are numbers that are in the file as six bytes, which nothing else has: where a standing is left, they are found.
+#[test]
+fn devices_of_a_task_that_is_over_are_forgotten_to_the_last_byte() {
+    const OVER: u64 = 0x7a11_5e1f_c0de;
+    const OTHER: u64 = 0x7a11_5e1f_beef;
+    let place = Place::new();
+    let database = place.open();
+    let key = |n: u64| {
+        let mut key = [7; 32];
+        key[..8].copy_from_slice(&n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+        DeviceKey(key)
+    };
+    let enrol = |n| Write::Enrol { device: key(n), day: 1 };
+    database.commit(&(0..3_000).map(enrol).collect::<Vec<_>>()).unwrap();
+    for (task, round) in [(1, OVER), (2, OTHER)] {
+        let at = AttemptAt { task: TaskDigest([task; 32]), round, attempt: 0 };
+        database.commit(&[Write::Open(at)]).unwrap();
+        // In no order, so that pages are split and rows moved about.
+        for part in 0..30 {
+            let devices = (0..3_000).filter(|n| n * 7_919 % 30 == part).map(key).collect();
+            database.commit(&[Write::Assign { at, devices }]).unwrap();
+        }
+        database.commit(&[Write::Spoiled(at), Write::Settle { at, absent: vec![] }, enrol(3_000 + round)]).unwrap();
+    }
+    let bytes = |round: u64| round.to_be_bytes()[2..].to_vec();
+    assert!(holds(&everything(&place), &bytes(OVER)));
+    database.commit(&[Write::Forget { task: TaskDigest([1; 32]) }]).unwrap();
+    database.empty_log().unwrap();
+    let kept = everything(&place);
+    assert!(!holds(&kept, &bytes(OVER)), "while the server runs");
+    assert!(holds(&kept, &bytes(OTHER)), "of other tasks all stays");
+    assert!(holds(&kept, &key(5).0), "devices stay, for other tasks");
+    drop(database);
+    assert!(!holds(&everything(&place), &bytes(OVER)), "and after it");
+    let standing = place.open().standing(&TaskDigest([2; 32]), &key(5)).unwrap();
+    assert_eq!((standing.participations, standing.spoiled), (1, 1));
+}
+
+#[test]
+fn tables_of_the_version_before_are_made_into_those_of_this_one() {
+    let place = Place::new();
+    let (device, at) = (DeviceKey([1; 32]), AttemptAt { task: TaskDigest([1; 32]), round: 4, attempt: 0 });
+    let database = place.open();
+    database.commit(&[Write::Enrol { device, day: 1 }, Write::Open(at)]).unwrap();
+    database.commit(&[Write::Assign { at, devices: vec![device] }]).unwrap();
+    drop(database);
+    let old = Connection::open(place.path()).unwrap();
+    old.execute_batch(
+        "ALTER TABLE tasks DROP COLUMN model; ALTER TABLE standings DROP COLUMN spoiled;
+         ALTER TABLE server DROP COLUMN assignments; PRAGMA user_version = 1;",
+    )
+    .unwrap();
+    drop(old);
+    assert!(
+        matches!(Database::read(place.path()), Err(DatabaseError::Version { .. })),
+        "who only looks changes nothing"
+    );
+    for _ in 0..2 {
+        let database = place.open();
+        assert_eq!(database.standing(&at.task, &device).unwrap().joined, Some((4, 0)));
+    }
+    place.open().commit(&[Write::Spoiled(at)]).unwrap();
+    assert_eq!(place.open().spoiled(&at.task, 1).unwrap(), [(device, 1)]);
 }
 
 /// Ten thousand devices in a batch take a moment, and a model of 20 MB is no trouble.

@@ -57,7 +57,7 @@ fn batch(step: u64) -> Vec<Write> {
         // All but the first have sent nothing.
         _ => {
             let absent = assigned(step - 2).split_off(1);
-            vec![enrol, Write::Settle { at, absent }, Write::DropBlob { digest: [0; 32] }, blob]
+            vec![enrol, Write::Settle { at, absent }, blob]
         }
     }
 }

@@ -67,6 +67,9 @@ pub struct Request {
     /// The server's clock as the device knows it, in seconds since 1970: old requests are refused.
     #[prost(uint64, tag = "1")]
     pub time_s: u64,
+    /// Counts what the device has said since it was started, so that no two requests are alike: one that is played again is known.
+    #[prost(uint64, tag = "6")]
+    pub number: u64,
     /// What it wants.
     #[prost(oneof = "Wants", tags = "2, 3, 4, 5")]
     pub wants: Option<Wants>,

@@ -22,6 +22,9 @@ pub fn coordinator_store(make: Make<'_>, again: Again<'_>) {
     what_breaks_an_invariant_is_refused(make());
     a_batch_is_there_whole_or_not_at_all(make(), again);
     blobs(make(), again);
+    models(make(), again);
+    spoiled_attempts(make(), again);
+    a_task_that_is_over_is_forgotten(make(), again);
     many_at_once(make(), again);
     as_the_plain_one(make(), again);
 }
@@ -134,7 +137,7 @@ fn an_attempt_from_its_beginning_to_its_end(mut store: Box<dyn Store>, again: Ag
     let open = |assigned, merged, sealed| Some(OpenAttempt { at: at(4, 0), assigned, merged, sealed });
     let everybody = sorted(devices(0..3));
     assert_eq!(store.open_attempt(&TASK).unwrap(), open(everybody.clone(), vec![], None));
-    assert_eq!(standing(&*store, 2), Standing { since: Some(3), joined: Some((4, 0)), participations: 1 });
+    assert_eq!(standing(&*store, 2), Standing { since: Some(3), joined: Some((4, 0)), participations: 1, spoiled: 0 });
 
     for (sealed, report, merged) in [(b"one".as_slice(), 2, vec![2]), (b"two, and longer", 0, vec![0, 2])] {
         keep(&*store, &[merge(at(4, 0), sealed, &[report])]);
@@ -154,7 +157,7 @@ fn an_attempt_from_its_beginning_to_its_end(mut store: Box<dyn Store>, again: Ag
     refused(&*store, &[assign(at(4, 1), &[1])], "a second attempt of a step, after an absence");
     keep(&*store, &[settle(at(4, 1), &[]), Write::Open(at(5, 0)), assign(at(5, 0), &[0, 1])]);
     store = again(store);
-    assert_eq!(standing(&*store, 0), Standing { since: None, joined: Some((5, 0)), participations: 2 });
+    assert_eq!(standing(&*store, 0), Standing { since: None, joined: Some((5, 0)), participations: 2, spoiled: 0 });
     assert_eq!(store.open_attempt(&TASK).unwrap().unwrap().sealed, None, "the sum of another attempt");
 }
 
@@ -209,7 +212,9 @@ fn a_batch_is_there_whole_or_not_at_all(mut store: Box<dyn Store>, again: Again<
     let batch = [
         enrol(2),
         Write::KeepBlob { digest: [0; 32], packed: b"another".to_vec() },
-        Write::DropBlob { digest: [1; 32] },
+        Write::KeepModel { task: TASK, digest: [1; 32], packed: b"a model".to_vec() },
+        Write::Spoiled(at(0, 0)),
+        Write::Forget { task: OTHER_TASK },
         assign(at(0, 0), &[1]),
         merge(at(0, 0), b"sealed", &[0, 1]),
         settle(at(0, 0), &[]),
@@ -227,16 +232,68 @@ fn a_batch_is_there_whole_or_not_at_all(mut store: Box<dyn Store>, again: Again<
 fn blobs(mut store: Box<dyn Store>, again: Again<'_>) {
     let large: Vec<u8> = (0..20_000_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let blob = |store: &dyn Store, n: u8| store.blob(&[n; 32]).unwrap();
-    keep(&*store, &[Write::DropBlob { digest: [0; 32] }]);
     for (n, packed) in [(0, large), (1, Vec::new()), (2, b"small".to_vec())] {
         keep(&*store, &[Write::KeepBlob { digest: [n; 32], packed: packed.clone() }]);
         store = again(store);
         assert!(blob(&*store, n) == Some(packed), "blob {n}");
     }
     keep(&*store, &[Write::KeepBlob { digest: [2; 32], packed: b"small".to_vec() }]);
-    keep(&*store, &[Write::DropBlob { digest: [0; 32] }, Write::DropBlob { digest: [3; 32] }]);
     store = again(store);
-    assert_eq!((blob(&*store, 0), blob(&*store, 2)), (None, Some(b"small".to_vec())));
+    assert_eq!((blob(&*store, 2), blob(&*store, 3)), (Some(b"small".to_vec()), None));
+}
+
+/// Of each task one model is kept, across restarts; one that two tasks give stays as long as either does.
+fn models(mut store: Box<dyn Store>, again: Again<'_>) {
+    let model = |task, n: u8| Write::KeepModel { task, digest: [n; 32], packed: vec![n] };
+    for (write, there) in [
+        (model(TASK, 0), [true, false, false]),
+        (model(OTHER_TASK, 0), [true, false, false]),
+        (model(TASK, 1), [true, true, false]),
+        (model(TASK, 1), [true, true, false]),
+        (model(OTHER_TASK, 2), [false, true, true]),
+    ] {
+        keep(&*store, std::slice::from_ref(&write));
+        store = again(store);
+        assert_eq!([0, 1, 2].map(|n: u8| store.blob(&[n; 32]).unwrap().is_some()), there, "{write:?}");
+    }
+}
+
+fn spoiled_attempts(mut store: Box<dyn Store>, again: Again<'_>) {
+    keep(&*store, &[enrol(0), enrol(1), enrol(2)]);
+    refused(&*store, &[Write::Spoiled(at(0, 0))], "nothing is open");
+    for (round, who) in [(0, [0, 1]), (1, [0, 2])] {
+        keep(&*store, &[Write::Open(at(round, 0)), assign(at(round, 0), &who)]);
+        keep(&*store, &[Write::Spoiled(at(round, 0)), settle(at(round, 0), &[])]);
+    }
+    store = again(store);
+    let of = |least| {
+        let found = store.spoiled(&TASK, least).unwrap();
+        found.into_iter().collect::<std::collections::BTreeMap<_, _>>()
+    };
+    assert_eq!(of(2), [(device(0), 2)].into());
+    assert_eq!(of(1), [(device(0), 2), (device(1), 1), (device(2), 1)].into());
+    assert_eq!((standing(&*store, 0).spoiled, standing(&*store, 1).spoiled), (2, 1));
+    assert_eq!(store.spoiled(&OTHER_TASK, 1).unwrap(), []);
+}
+
+fn a_task_that_is_over_is_forgotten(mut store: Box<dyn Store>, again: Again<'_>) {
+    let elsewhere = AttemptAt { task: OTHER_TASK, ..at(0, 0) };
+    keep(&*store, &[Write::Forget { task: TASK }]);
+    keep(&*store, &[enrol(0), enrol(1), Write::KeepBlob { digest: TASK.0, packed: b"terms".to_vec() }]);
+    keep(&*store, &[Write::KeepModel { task: TASK, digest: [9; 32], packed: b"model".to_vec() }]);
+    for at in [at(0, 0), elsewhere] {
+        keep(&*store, &[Write::Open(at), assign(at, &[0, 1]), merge(at, b"sealed", &[0])]);
+    }
+    keep(&*store, &[Write::Forget { task: TASK }]);
+    store = again(store);
+    assert_eq!((standing(&*store, 0), store.open_attempt(&TASK).unwrap()), (Standing::default(), None));
+    assert_eq!((store.blob(&TASK.0).unwrap(), store.blob(&[9; 32]).unwrap()), (None, None));
+    assert_eq!(store.enrolled().unwrap(), 2, "devices stay, for other tasks");
+    assert_eq!(store.standing(&OTHER_TASK, &device(0)).unwrap().participations, 1, "of which all is known");
+    assert_eq!(store.open_attempt(&OTHER_TASK).unwrap().unwrap().merged, [device(0)]);
+    keep(&*store, &[enrol(2)]);
+    assert_eq!(standing(&*store, 2), Standing::default(), "nobody waits in a task that is over");
+    assert_eq!(store.standing(&OTHER_TASK, &device(2)).unwrap().since, Some(0));
 }
 
 /// A fleet as large as those that come.
@@ -294,7 +351,9 @@ fn any_write(chance: &mut Chance, round: u64) -> Write {
         4 | 5 => assign(at, &[&some[..], &[chance.below(6)]].concat()),
         6 | 7 => merge(at, &chance.below(1 << 40).to_be_bytes(), &some),
         8 => settle(at, &some),
-        _ if chance.below(2) == 0 => Write::DropBlob { digest },
+        _ if chance.below(4) == 0 => Write::Spoiled(at),
+        _ if chance.below(2) == 0 => Write::KeepModel { task, digest, packed: vec![7; 9] },
+        _ if chance.below(20) == 0 => Write::Forget { task },
         _ => Write::KeepBlob { digest, packed: vec![chance.below(256) as u8; 9] },
     }
 }

@@ -3,8 +3,9 @@
 //! An attempt is opened at the coordinator ([`crate::protocol`]), and this fleet waits until it is closed. How a coordinator is reached,
 //! and who serves devices meanwhile, is the [`Driver`]'s: on a server another thread, in tests a simulated network.
 //!
-//! After a restart the same attempt is asked for again. A plain one goes on from the sum that was kept, a secure one was
-//! interrupted: the keys of its session are gone with the program, and its devices are not asked again (rule P24).
+//! After a restart the same attempt is asked for again. One that nobody was given begins, a plain one goes on from the sum that was
+//! kept. A secure one was interrupted, for the keys of its session are gone with the program; and so was a plain one whose sum
+//! opens no more, because its key is lost. Their devices took part, and are not asked again (rule P24).
 
 use std::{collections::BTreeSet, io::Write as _};
 
@@ -30,10 +31,10 @@ use crate::{
     plan::Plan,
     protocol::{
         coordinator::{Coordinator, CoordinatorError},
-        desk::{Aggregation, Closed, Opening, Windows},
+        desk::{self, Aggregation, Closed, Opening, Windows},
         limits::ParticipationLimits,
         secure::{SecureDesk, Unmasking},
-        store::AttemptAt,
+        store::{AttemptAt, OpenAttempt},
     },
     secrets::Secrets,
 };
@@ -74,6 +75,8 @@ pub struct NetworkTask {
     pub goal: u64,
     /// How many devices are enrolled before the first round begins.
     pub begin_with: u64,
+    /// Whether sums are made securely: then somebody can spoil an attempt.
+    pub secure: bool,
 }
 
 /// What is learned, and how devices read their text for it.
@@ -114,7 +117,7 @@ impl NetworkTask {
         let goal = phase.cohort;
         // Two of three who are asked may come to nothing before anybody is missed.
         let begin_with = plan.begin_with.unwrap_or_else(|| limits.all_waiting(3 * goal)).min(plan.ledger.population);
-        Ok(Self { digest, blob, packed, limits, goal, begin_with })
+        Ok(Self { digest, blob, packed, limits, goal, begin_with, secure: phase.secure.is_some() })
     }
 }
 
@@ -174,8 +177,6 @@ pub struct Network<D> {
     threads: usize,
     /// The attempt that is open, and who is in its sum.
     last: Option<(AttemptAt, BTreeSet<DeviceKey>)>,
-    /// The model that devices ask for.
-    model: Option<[u8; 32]>,
 }
 
 impl<D: Driver> Network<D> {
@@ -188,7 +189,7 @@ impl<D: Driver> Network<D> {
         pseudonyms: PseudonymKey,
         threads: usize,
     ) -> Self {
-        Self { driver, task, windows, secrets, pseudonyms, threads, last: None, model: None }
+        Self { driver, task, windows, secrets, pseudonyms, threads, last: None }
     }
 
     fn at(&self, at: At<'_>) -> AttemptAt {
@@ -218,12 +219,10 @@ impl<D: Driver> Network<D> {
             aggregation: self.aggregation(task)?,
         };
         let digest = *ModelDigest::of(task.task.model).as_bytes();
-        let before = self.model.replace(digest).filter(|before| *before != digest);
-        let (task_digest, task_packed) = (self.task.digest.0, self.task.packed.clone());
+        let (task_digest, task_packed) = (self.task.digest, self.task.packed.clone());
         self.driver.with(move |coordinator, now| {
-            coordinator.keep_blob(task_digest, task_packed);
-            coordinator.keep_blob(digest, packed);
-            before.into_iter().for_each(|before| coordinator.drop_blob(before));
+            coordinator.keep_blob(task_digest.0, task_packed);
+            coordinator.keep_model(task_digest, digest, packed);
             coordinator.open(opening, now)
         })
     }
@@ -287,12 +286,26 @@ impl<D: Driver> Network<D> {
         }
     }
 
-    /// A secure attempt in whose midst the program ended.
-    fn interrupted(&mut self, at: At<'_>) -> Result<Attempted, FleetError> {
-        let task = self.task.digest;
-        let kept = self.driver.with(move |coordinator, _| coordinator.kept(&task))?;
-        let devices = kept.map(|kept| kept.assigned).unwrap_or_default();
-        self.failed(at, FailureReason::Interrupted, &devices)
+    /// What is kept of an attempt in whose midst the program ended.
+    fn kept(&mut self, at: AttemptAt) -> Result<Option<OpenAttempt>, FleetError> {
+        let kept = self.driver.with(move |coordinator, _| coordinator.kept(&at.task))?;
+        Ok(kept.filter(|kept| kept.at == at))
+    }
+
+    /// Who was given an attempt in whose midst the program ended, and that cannot go on: the keys of a secure session are gone with the
+    /// program, and a sum whose key is gone opens for nobody. None where nobody was given it, or it goes on.
+    fn lost(&mut self, task: &RoundTask<'_>) -> Result<Option<Vec<DeviceKey>>, FleetError> {
+        let at = self.at(task.at);
+        let Some(kept) = self.kept(at)?.filter(|kept| !kept.assigned.is_empty()) else { return Ok(None) };
+        let lost = match kept.sealed {
+            _ if task.phase.secure.is_some() => true,
+            None => false,
+            Some(sealed) => {
+                let key = self.secrets.kept_round_key(at.round, at.attempt)?;
+                !key.is_some_and(|key| desk::opens(&sealed, &key, &at, &task.coding.encoding))
+            }
+        };
+        Ok(lost.then_some(kept.assigned))
     }
 }
 
@@ -302,8 +315,10 @@ impl<D: Driver> Fleet for Network<D> {
     }
 
     fn attempt(&mut self, task: &RoundTask<'_>) -> Result<Attempted, FleetError> {
-        if task.at.again && task.phase.secure.is_some() {
-            return self.interrupted(task.at);
+        if task.at.again
+            && let Some(devices) = self.lost(task)?
+        {
+            return self.failed(task.at, FailureReason::Interrupted, &devices);
         }
         self.open(task)?;
         let digest = self.task.digest;
@@ -328,7 +343,14 @@ impl<D: Driver> Fleet for Network<D> {
         if failed.is_some() {
             took_part.clear();
         }
-        self.driver.with(move |coordinator, now| coordinator.settle(&at, &took_part, now))?;
+        // Where sums are plain, devices that vanish are all that makes an attempt fail, and nobody can spoil one.
+        let spoiled = self.task.secure && failed.is_some_and(|reason| !reason.is_of_the_server());
+        self.driver.with(move |coordinator, now| {
+            if spoiled {
+                coordinator.spoiled(&at);
+            }
+            coordinator.settle(&at, &took_part, now)
+        })?;
         Ok(self.secrets.destroy_round_key()?)
     }
 }

@@ -7,25 +7,32 @@
 //! A device that checks in waits in the lobby, as long as its patience goes and as there may be need of it; otherwise it is told when
 //! to come back ([`Pace`]). An attempt that is open ([`Desk`]) takes devices from there.
 
+mod lobby;
+mod part;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::Arc,
 };
 
 use device::{
     guard::TaskDigest,
     protocol::message::{
-        Answer, Assignment, CheckIn, DeviceKey, Later, Next, Reason, Received, Says, SecureMessage, Thanks, Ticket,
-        Wait, Wants,
+        Answer, DeviceKey, Later, Next, Reason, Received, Says, SecureMessage, Thanks, Ticket, Wait, Wants,
     },
 };
+use ledger::FailureReason;
 use privacy::stages::Encoded;
 use thiserror::Error;
 
+use self::part::{PartStands, standing_of};
 use super::{
-    admission::Admission,
+    admission::{Admission, EnrolmentLimits, Enrolments},
     desk::{Aggregation, Closed, Desk, DeskError, Opening, Progress, Taken},
+    left_out::{LeaveOut, left_out},
     limits::ParticipationLimits,
+    order::Order,
     over_selection::OverSelection,
     pace::Pace,
     secure::Hears,
@@ -39,6 +46,8 @@ pub type RequestId = u64;
 const MOST_PATIENCE_MS: u64 = 30_000;
 /// A device that has nothing to wait for asks again after this, in milliseconds.
 const ASK_AGAIN_MS: u32 = 1_000;
+/// While a task rests, devices come back after about so long, in seconds, if the server can bear so many.
+const RESTS_S: f64 = 20.0;
 const LATE: &str = "the attempt needs no more reports, or the time is over";
 const CLOSED: &str = "there is no such attempt any more";
 const MS_OF_DAY: u64 = 24 * 60 * 60 * 1000;
@@ -93,6 +102,13 @@ struct Running {
     limits: ParticipationLimits,
     goal: u64,
     begin_with: u64,
+    /// What its operator wants of it.
+    order: Order,
+    /// How many devices in the lobby wait for it.
+    waiting: u64,
+    /// Who spoiled so many attempts, or was in the company, that it is not asked any more.
+    leave_out: Option<LeaveOut>,
+    left_out: BTreeSet<DeviceKey>,
     over: OverSelection,
     desk: Option<Desk>,
     /// The round that is open or comes next, once the first devices were given the task.
@@ -107,6 +123,15 @@ struct Running {
 }
 
 impl Running {
+    /// Whether devices are given it. In a pause an attempt that some of them have goes on to its end.
+    fn takes_devices(&self) -> bool {
+        match self.order {
+            Order::Run => true,
+            Order::Pause => self.desk.as_ref().is_some_and(|desk| !desk.is_over() && desk.assigned().next().is_some()),
+            Order::Stop => false,
+        }
+    }
+
     /// Whose time ran out after their attempt was over has dropped out.
     fn forget_lingering(&mut self, now: u64) {
         let before = self.lingering.len();
@@ -136,6 +161,8 @@ pub struct Coordinator {
     in_lobby: BTreeMap<DeviceKey, RequestId>,
     /// Devices at work that wait for what comes next.
     waiters: BTreeMap<DeviceKey, (RequestId, u64)>,
+    /// How many enrolled of late.
+    enrolments: Enrolments,
     /// Who enrols in the batch that is not durable yet.
     enrolling: BTreeSet<DeviceKey>,
     enrolled: u64,
@@ -165,6 +192,7 @@ impl Coordinator {
             lobby: BTreeMap::new(),
             in_lobby: BTreeMap::new(),
             waiters: BTreeMap::new(),
+            enrolments: Enrolments::new(EnrolmentLimits::default()),
             enrolling: BTreeSet::new(),
             enrolled,
             batch: Vec::new(),
@@ -190,6 +218,10 @@ impl Coordinator {
                 limits,
                 goal,
                 begin_with,
+                order: Order::Run,
+                waiting: 0,
+                leave_out: None,
+                left_out: BTreeSet::new(),
                 over,
                 desk: None,
                 round,
@@ -198,6 +230,45 @@ impl Coordinator {
                 settled: BTreeMap::new(),
             },
         );
+    }
+
+    /// How many devices may enrol, from now on.
+    pub fn limit_enrolments(&mut self, limits: EnrolmentLimits) {
+        self.enrolments = Enrolments::new(limits);
+    }
+
+    /// Devices that were in too many attempts of a task that were spoiled are not asked for it any more.
+    ///
+    /// # Errors
+    /// When there is no such task, or the store cannot be read.
+    pub fn leave_out(&mut self, task: &TaskDigest, leave_out: LeaveOut) -> Result<(), CoordinatorError> {
+        let running = self.tasks.get_mut(task).ok_or(CoordinatorError::NoTask)?;
+        running.left_out = left_out(&self.store.spoiled(task, leave_out.after)?, &leave_out);
+        running.leave_out = Some(leave_out);
+        Ok(())
+    }
+
+    /// What the operator wants of a task from now on. Whoever waits for nothing else is told when to come back.
+    ///
+    /// # Errors
+    /// When there is no such task, or an attempt cannot go on.
+    pub fn order(&mut self, task: &TaskDigest, order: Order, now: u64) -> Result<(), CoordinatorError> {
+        let running = self.tasks.get_mut(task).ok_or(CoordinatorError::NoTask)?;
+        running.order = order;
+        if order == Order::Stop
+            && let Some(desk) = &mut running.desk
+        {
+            desk.fail(FailureReason::Cancelled);
+        }
+        let takes = |task: &TaskDigest| self.tasks.get(task).is_some_and(Running::takes_devices);
+        let waits_for_nothing = |waiting: &Waiting| !waiting.standings.keys().any(takes);
+        let idle: Vec<RequestId> =
+            self.lobby.iter().filter(|(_, waiting)| waits_for_nothing(waiting)).map(|(request, _)| *request).collect();
+        for request in idle {
+            self.gave_up(request);
+            self.later(request);
+        }
+        self.advance(now)
     }
 
     /// What was decided since the last time is made durable; what may be said now.
@@ -225,8 +296,23 @@ impl Coordinator {
         wants: &Wants,
         now: u64,
     ) -> Result<(), CoordinatorError> {
+        self.said_from(None, request, device, wants, now)
+    }
+
+    /// The same, where it is known from which address: of one, not any number of devices enrol.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn said_from(
+        &mut self,
+        from: Option<IpAddr>,
+        request: RequestId,
+        device: DeviceKey,
+        wants: &Wants,
+        now: u64,
+    ) -> Result<(), CoordinatorError> {
         match wants {
-            Wants::Enrol(enrol) => self.enrol(request, device, enrol, now),
+            Wants::Enrol(enrol) => self.enrol(from, request, device, enrol, now),
             Wants::CheckIn(check_in) => self.check_in(request, device, check_in, now),
             Wants::Next(Next { ticket, patience_ms }) => {
                 let until = now + u64::from(*patience_ms).min(MOST_PATIENCE_MS);
@@ -242,6 +328,7 @@ impl Coordinator {
 
     fn enrol(
         &mut self,
+        from: Option<IpAddr>,
         request: RequestId,
         device: DeviceKey,
         enrol: &device::protocol::message::Enrol,
@@ -252,126 +339,16 @@ impl Coordinator {
                 self.refuse(request, Reason::NotAdmitted, why, now);
                 return Ok(());
             }
+            if let Err(full) = self.enrolments.take(from, now) {
+                let after_s = full.after_s + self.comes_back_after();
+                self.answers.push((request, Answer::refused(Reason::TooMuch, full.words, now / 1000, after_s)));
+                return Ok(());
+            }
             self.batch.push(Write::Enrol { device, day: now / MS_OF_DAY });
             self.enrolling.insert(device);
         }
         let after_s = self.comes_back_after();
         self.answer(request, Says::Enrolled(device::protocol::message::Enrolled { after_s }));
-        Ok(())
-    }
-
-    fn check_in(
-        &mut self,
-        request: RequestId,
-        device: DeviceKey,
-        check_in: &CheckIn,
-        now: u64,
-    ) -> Result<(), CoordinatorError> {
-        // One whose enrolment is not durable yet is a stranger too: where it has to wait is written together with it (rule P18).
-        if !self.store.is_enrolled(&device)? {
-            self.refuse(request, Reason::Stranger, "the device is not enrolled here: enrol it", now);
-            return Ok(());
-        }
-        // What it was given and did not hear of, because the answer was lost, is said again.
-        if let Some(says) = self.again(&device, now) {
-            self.answer(request, says);
-            return Ok(());
-        }
-        if let Some(before) = self.in_lobby.remove(&device) {
-            self.lobby.remove(&before);
-            self.later(before);
-        }
-        let standings = self.may_be_needed(&device)?;
-        if standings.is_empty() {
-            self.later(request);
-            return Ok(());
-        }
-        let until = now + u64::from(check_in.patience_ms).min(MOST_PATIENCE_MS);
-        self.lobby.insert(request, Waiting { device, until, standings });
-        self.in_lobby.insert(device, request);
-        self.select(now)
-    }
-
-    /// The assignment that a device has and works on, unless something of its report has arrived.
-    fn again(&self, device: &DeviceKey, now: u64) -> Option<Says> {
-        let desks = self.tasks.values().filter_map(|running| running.desk.as_ref());
-        let desk = desks.into_iter().find(|desk| desk.of(device).is_some_and(|place| !place.touched))?;
-        let place = desk.of(device).filter(|_| !desk.is_over())?;
-        matches!(place.progress, Progress::Working { until } if now < until)
-            .then(|| assignment(desk, place.ticket, place.progress, now))
-            .flatten()
-    }
-
-    /// In which tasks a device could be given the attempt that is open, or that comes next, where there are not enough others; and where
-    /// it stands in them.
-    fn may_be_needed(&self, device: &DeviceKey) -> Result<BTreeMap<TaskDigest, Standing>, CoordinatorError> {
-        let waiting = self.lobby.len() as u64;
-        let mut standings = BTreeMap::new();
-        for (task, running) in &self.tasks {
-            let wanted = match &running.desk {
-                Some(desk) if !desk.is_over() => desk.wanted(&running.over),
-                _ => running.over.select(running.goal),
-            };
-            let next = match &running.desk {
-                Some(desk) if desk.is_over() => desk.opening.at.round + 1,
-                Some(desk) => desk.opening.at.round,
-                None => running.round.unwrap_or(0),
-            };
-            // More than are wanted wait, so that one who leaves does not hold up the others.
-            if waiting >= wanted * 2 + 2 {
-                continue;
-            }
-            let standing = self.store.standing(task, device)?;
-            if running.limits.allow(&standing, next) {
-                standings.insert(*task, standing);
-            }
-        }
-        Ok(standings)
-    }
-
-    /// Devices of the lobby are given attempts that want them.
-    fn select(&mut self, now: u64) -> Result<(), CoordinatorError> {
-        let tasks: Vec<TaskDigest> = self.tasks.keys().copied().collect();
-        for task in tasks {
-            self.select_for(&task, now)?;
-        }
-        Ok(())
-    }
-
-    fn select_for(&mut self, task: &TaskDigest, now: u64) -> Result<(), CoordinatorError> {
-        let Some(running) = self.tasks.get_mut(task) else { return Ok(()) };
-        let Some(desk) = running.desk.as_mut().filter(|desk| !desk.is_over()) else { return Ok(()) };
-        let wanted = desk.wanted(&running.over);
-        let enrolled = self.enrolled + self.enrolling.len() as u64;
-        if wanted == 0 || (running.round.is_none() && enrolled < running.begin_with) {
-            return Ok(());
-        }
-        if (self.lobby.len() as u64) < wanted && !desk.has_waited(now) {
-            return Ok(());
-        }
-        let round = desk.opening.at.round;
-        let may = |waiting: &Waiting| {
-            let standing = waiting.standings.get(task);
-            desk.of(&waiting.device).is_none() && standing.is_some_and(|standing| running.limits.allow(standing, round))
-        };
-        let candidates = self.lobby.iter().filter(|(_, waiting)| may(waiting));
-        let mut chosen: Vec<(RequestId, DeviceKey)> =
-            candidates.map(|(request, waiting)| (*request, waiting.device)).take(wanted as usize).collect();
-        chosen.truncate(desk.selects(chosen.len() as u64, &running.over, now) as usize);
-        if chosen.is_empty() {
-            return Ok(());
-        }
-        let devices: Vec<DeviceKey> = chosen.iter().map(|(_, device)| *device).collect();
-        self.batch.push(desk.assign(&devices, now)?);
-        running.round = Some(desk.opening.at.round);
-        for (request, device) in chosen {
-            self.lobby.remove(&request);
-            self.in_lobby.remove(&device);
-            let place = desk.of(&device).ok_or(CoordinatorError::NoTask)?;
-            if let Some(says) = assignment(desk, place.ticket, place.progress, now) {
-                self.answers.push((request, Answer::new(says)));
-            }
-        }
         Ok(())
     }
 
@@ -510,9 +487,7 @@ impl Coordinator {
 
     /// Whoever waited for an answer has left.
     pub fn gave_up(&mut self, request: RequestId) {
-        if let Some(waiting) = self.lobby.remove(&request) {
-            self.in_lobby.remove(&waiting.device);
-        }
+        self.leaves(request);
         self.waiters.retain(|_, (waits, _)| *waits != request);
     }
 
@@ -588,8 +563,14 @@ impl Coordinator {
         }
         let kept = kept.filter(|kept| kept.at == at);
         self.batch.push(Write::Open(at));
-        let desk = Desk::open(opening, kept, now)?;
+        let mut desk = Desk::open(opening, kept, now)?;
         let running = self.tasks.get_mut(&at.task).ok_or(CoordinatorError::NoTask)?;
+        if running.order == Order::Stop {
+            desk.fail(FailureReason::Cancelled);
+        }
+        if let Some(leave_out) = &running.leave_out {
+            running.left_out = left_out(&self.store.spoiled(&at.task, leave_out.after)?, leave_out);
+        }
         // A task begins when the first devices are given it: whoever enrols before that need not wait.
         if at.round > 0 || desk.assigned().next().is_some() {
             running.round = Some(at.round);
@@ -603,9 +584,28 @@ impl Coordinator {
         self.batch.push(Write::KeepBlob { digest, packed });
     }
 
-    /// Nobody asks for these bytes any more.
-    pub fn drop_blob(&mut self, digest: [u8; 32]) {
-        self.batch.push(Write::DropBlob { digest });
+    /// Keeps the model that devices of a task are given from now on; the one before it goes.
+    pub fn keep_model(&mut self, task: TaskDigest, digest: [u8; 32], packed: Vec<u8>) {
+        self.batch.push(Write::KeepModel { task, digest, packed });
+    }
+
+    /// An attempt came to nothing by the doing of somebody who was given it: that counts for all of them. To be said before it is settled.
+    pub fn spoiled(&mut self, at: &AttemptAt) {
+        self.batch.push(Write::Spoiled(*at));
+    }
+
+    /// A task is over and its ledger closed: nobody is asked for it, and what is known of devices in it goes.
+    ///
+    /// # Errors
+    /// When there is no such task.
+    pub fn forget(&mut self, task: &TaskDigest, now: u64) -> Result<(), CoordinatorError> {
+        self.order(task, Order::Stop, now)?;
+        if let Some(running) = self.tasks.get_mut(task) {
+            running.desk = None;
+            running.left_out.clear();
+        }
+        self.batch.push(Write::Forget { task: *task });
+        Ok(())
     }
 
     /// What is kept of the attempt of a task that is not settled.
@@ -657,6 +657,11 @@ impl Coordinator {
         Ok(())
     }
 
+    /// Whoever asks is told when to come back, whatever it wants.
+    pub fn not_now(&mut self, request: RequestId) {
+        self.later(request);
+    }
+
     fn answer(&mut self, request: RequestId, says: Says) {
         self.answers.push((request, Answer::new(says)));
     }
@@ -674,10 +679,17 @@ impl Coordinator {
     /// When a device is to come back: drawn anew for each. Where more are wanted than wait, as soon as all of them together may.
     fn comes_back_after(&mut self) -> u64 {
         let wanted = |running: &Running| running.over.select(running.goal);
-        let running = || self.tasks.values();
-        let short = (self.lobby.len() as u64) < running().map(wanted).sum();
+        let alive = || self.tasks.values().filter(|running| running.order != Order::Stop);
+        let short = alive().any(|running| running.takes_devices() && running.waiting < wanted(running));
+        let rests = alive().any(|running| running.order == Order::Pause);
         let rate = |task: &Running| wanted(task) as f64 / task.round_s.max(1.0);
-        let per_second = if short { f64::INFINITY } else { running().map(rate).sum() };
+        let rate: f64 = alive().map(rate).sum();
+        // Of a task that rests devices are not far away: it may go on.
+        let per_second = match (short, rests) {
+            (true, _) => f64::INFINITY,
+            (false, true) => rate.max(self.enrolled as f64 / RESTS_S / self.pace.surplus),
+            (false, false) => rate,
+        };
         // SplitMix64: even, and good enough to spread devices.
         self.draw = self.draw.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.draw;
@@ -686,56 +698,4 @@ impl Coordinator {
         let drawn = ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
         self.pace.after_s(self.enrolled + self.enrolling.len() as u64, per_second, drawn)
     }
-}
-
-/// What a device that asks is to hear.
-enum PartStands {
-    Now(Says),
-    Thanks(u64),
-    Later,
-    Late,
-    Closed,
-}
-
-/// How the part of a device stands.
-fn standing_of(running: &Running, device: &DeviceKey) -> PartStands {
-    let Some(desk) = &running.desk else { return PartStands::Closed };
-    let Some(place) = desk.of(device) else { return PartStands::Closed };
-    if let Aggregation::Secure(secure) = &desk.opening.aggregation {
-        return match secure.next(device) {
-            Hears::Message(message) => {
-                PartStands::Now(Says::Secure(SecureMessage { ticket: place.ticket.0.to_vec(), message }))
-            }
-            Hears::Nothing => PartStands::Later,
-            Hears::NoMore if desk.is_over() => PartStands::Later,
-            Hears::NoMore => PartStands::Late,
-        };
-    }
-    match place.progress {
-        Progress::Merged => PartStands::Thanks(running.limits.after(desk.opening.at.round)),
-        Progress::Arrived => PartStands::Later,
-        Progress::Working { .. } if !desk.is_over() => PartStands::Now(Says::Received(Received { offset: 0 })),
-        Progress::Working { .. } | Progress::Expired => PartStands::Late,
-    }
-}
-
-/// What a device is told that is given the task.
-fn assignment(desk: &Desk, ticket: Ticket, progress: Progress, now: u64) -> Option<Says> {
-    let Progress::Working { until } = progress else { return None };
-    let opening = &desk.opening;
-    let offer = match &opening.aggregation {
-        Aggregation::Plain(_) => Vec::new(),
-        Aggregation::Secure(secure) => secure.offer()?.encode(),
-    };
-    Some(Says::Assignment(Assignment {
-        ticket: ticket.0.to_vec(),
-        task: Some(opening.task.clone()),
-        model: Some(opening.model.clone()),
-        step: opening.step,
-        attempt: opening.at.attempt,
-        terms: opening.terms.clone(),
-        tick_ms: opening.windows.tick_ms,
-        within_ms: until.saturating_sub(now),
-        offer,
-    }))
 }

@@ -468,6 +468,12 @@ impl Desk {
     }
 }
 
+/// Whether the sum that was kept of an attempt opens with its key.
+#[must_use]
+pub fn opens(sealed: &[u8], key: &RoundKey, at: &AttemptAt, encoding: &Encoding) -> bool {
+    Sum::unseal(sealed, &key.seal(at), &bound_to(at), encoding).is_ok()
+}
+
 /// The sum that was kept, or that of nobody.
 fn kept_sum(opening: &Opening, encoding: &Encoding, kept: Option<&OpenAttempt>) -> Result<Sum, DeskError> {
     match kept.and_then(|kept| kept.sealed.as_ref()) {

@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn p6_separation_is_the_number_of_rounds_between() {
-        let joined = Standing { joined: Some((10, 0)), participations: 1, since: None };
+        let joined = Standing { joined: Some((10, 0)), participations: 1, ..Standing::default() };
         assert!(!limits(3, 9).allow(&joined, 13));
         assert!(limits(3, 9).allow(&joined, 14));
         assert!(!limits(0, 9).allow(&joined, 10), "never the same round again");

@@ -9,16 +9,20 @@
 //! | [`desk`]          | one attempt while it is open: who was given it, whose reports are in |
 //! | [`secure`]        | secure aggregation in one attempt                                  |
 //! | [`limits`]        | how often a device may take part                                   |
+//! | [`left_out`]      | who spoiled too many secure rounds to be asked for more             |
 //! | [`over_selection`] | how many are asked so that enough report                          |
 //! | [`pace`]          | when devices are to come back                                      |
-//! | [`admission`]     | who may enrol                                                      |
+//! | [`admission`]     | who may enrol, and how many in an hour                             |
+//! | [`order`]         | whether a task runs, rests or ends                                 |
 //! | [`ticket`]        | what binds messages to an attempt, and seals its sum               |
 //! | [`store`]         | what must survive a crash: the contract, and one in memory          |
 
 pub mod admission;
 pub mod coordinator;
 pub mod desk;
+pub mod left_out;
 pub mod limits;
+pub mod order;
 pub mod over_selection;
 pub mod pace;
 pub mod secure;

@@ -35,6 +35,9 @@ pub struct Standing {
     /// In how many rounds it took part, as far as anybody can know: counted when it is given the task, taken back when the
     /// attempt is settled and nothing of it had arrived.
     pub participations: u64,
+    /// How many attempts that it was given came to nothing because somebody sent something else than was agreed, or vanished
+    /// ([`Write::Spoiled`]).
+    pub spoiled: u64,
 }
 
 /// An attempt that is not settled.
@@ -93,10 +96,21 @@ pub enum Write {
         /// gzip.
         packed: Vec<u8>,
     },
-    /// Nobody asks for these bytes any more. Where there are none, nothing changes.
-    DropBlob {
-        /// Which.
+    /// Keeps the model that devices of a task are given, as [`Write::KeepBlob`] does. The one before it goes, unless another task gives it.
+    KeepModel {
+        /// Of which task.
+        task: TaskDigest,
+        /// SHA-256 of its parameters.
         digest: [u8; 32],
+        /// gzip.
+        packed: Vec<u8>,
+    },
+    /// An attempt came to nothing by the doing of somebody who was given it, and nobody knows of whom: it counts for all of them.
+    Spoiled(AttemptAt),
+    /// A task is over for good: what is known of devices in it goes, with what they were given. The devices stay, for other tasks.
+    Forget {
+        /// Which.
+        task: TaskDigest,
     },
 }
 
@@ -136,6 +150,12 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// When that cannot be read.
     fn standing(&self, task: &TaskDigest, device: &DeviceKey) -> Result<Standing, StoreError>;
+
+    /// Who was given at least so many attempts of a task that were spoiled, and how many.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    fn spoiled(&self, task: &TaskDigest, least: u64) -> Result<Vec<(DeviceKey, u64)>, StoreError>;
 
     /// The attempt of a task that is not settled.
     ///

@@ -250,13 +250,8 @@ impl Secrets {
     /// # Errors
     /// When there is no randomness, or the vault fails.
     pub fn round_key(&self, round: u64, attempt: u32) -> Result<RoundKey, LedgerError> {
-        let kept = self.secret(SecretName::RoundKey).read_text()?;
-        let kept: Option<KeptRoundKey> = kept.and_then(|text| serde_json::from_str(&text).ok());
-        if let Some(kept) = kept.filter(|kept| (kept.round, kept.attempt) == (round, attempt)) {
-            let key = Zeroizing::new(kept.key);
-            let place = || self.secret(SecretName::RoundKey).place();
-            let bytes = unhex(&key).map_err(|_| LedgerError::SecretMissing { place: place() })?;
-            return Ok(RoundKey::new(Zeroizing::new(bytes)));
+        if let Some(kept) = self.kept_round_key(round, attempt)? {
+            return Ok(kept);
         }
         let mut bytes = Zeroizing::new([0; 32]);
         fill_from_os(&mut *bytes).map_err(KeyError::Randomness)?;
@@ -265,6 +260,19 @@ impl Secrets {
         self.secret(SecretName::RoundKey).wipe_from(0)?;
         self.secret(SecretName::RoundKey).append(line.as_bytes())?;
         Ok(RoundKey::new(bytes))
+    }
+
+    /// The key of an attempt that was interrupted; none where it is gone, or what is there is no key of it.
+    ///
+    /// # Errors
+    /// When the vault cannot be read, or others can read it.
+    pub fn kept_round_key(&self, round: u64, attempt: u32) -> Result<Option<RoundKey>, LedgerError> {
+        let Some(kept) = self.secret(SecretName::RoundKey).read()? else { return Ok(None) };
+        let kept: Option<KeptRoundKey> = serde_json::from_slice(&kept).ok();
+        Ok(kept.filter(|kept| (kept.round, kept.attempt) == (round, attempt)).and_then(|kept| {
+            let key = Zeroizing::new(kept.key);
+            Some(RoundKey::new(Zeroizing::new(unhex(&key).ok()?)))
+        }))
     }
 
     /// Destroys the key of the last attempt, once it is settled: what was sealed with it opens for nobody.

@@ -155,6 +155,10 @@ impl Store for Leased {
         self.store.log.lock().unwrap().now.standing(task, device)
     }
 
+    fn spoiled(&self, task: &TaskDigest, least: u64) -> Result<Vec<(DeviceKey, u64)>, StoreError> {
+        self.store.log.lock().unwrap().now.spoiled(task, least)
+    }
+
     fn open_attempt(&self, task: &TaskDigest) -> Result<Option<OpenAttempt>, StoreError> {
         self.store.log.lock().unwrap().now.open_attempt(task)
     }

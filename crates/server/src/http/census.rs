@@ -116,6 +116,11 @@ impl Census {
 }
 
 impl Entry {
+    /// From where it comes; an IPv6 /64 is one.
+    pub(super) const fn address(&self) -> Option<IpAddr> {
+        self.address
+    }
+
     /// It has no request under way from now on.
     pub(super) fn waits(&self) {
         if self.address.is_none() {

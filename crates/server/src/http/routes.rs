@@ -1,6 +1,6 @@
 //! The routes: from a request of HTTP to a message of the protocol, and back (`docs/PROTOCOL.md`).
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, net::IpAddr, sync::Arc};
 
 use axum::{
     Router,
@@ -23,6 +23,10 @@ use super::{
 
 /// Of chunks of reports, which are no messages.
 const CHUNKS: HeaderValue = HeaderValue::from_static("application/octet-stream");
+
+/// From where a request came; the accept loop puts it beside each.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer(pub(super) IpAddr);
 
 struct Routes<S> {
     service: Arc<S>,
@@ -65,7 +69,10 @@ async fn hello<S: Service>(State(routes): Shared<S>) -> Response {
 async fn say<S: Service>(State(routes): Shared<S>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     match routes.bodies.read(&head.headers, &PROTOBUF, body, MOST_BYTES).await {
-        Ok(bytes) => routes.answered(routes.service.say(bytes)).await,
+        Ok(bytes) => {
+            let from = head.extensions.get::<Peer>().map(|peer| peer.0);
+            routes.answered(routes.service.say(bytes, from)).await
+        }
         Err(refusal) => routes.refuse(refusal),
     }
 }

@@ -36,6 +36,7 @@ use super::{
     answers::Refusal,
     census::{Admission, Census, Entry},
     limits::Limits,
+    routes::Peer,
     tls::Transport,
     watched::{Answering, Standing, Watched},
 };
@@ -211,8 +212,11 @@ impl Door {
         standing.restart(&limits);
         let stream = TokioIo::new(Watched::new(stream, Arc::clone(&standing), limits));
         let routes = TowerToHyperService::new(self.app.clone());
-        let service = service_fn(|request: Request<Incoming>| {
+        let service = service_fn(|mut request: Request<Incoming>| {
             standing.works();
+            if let Some(address) = standing.entry.address() {
+                request.extensions_mut().insert(Peer(address));
+            }
             let (standing, answer) = (Arc::clone(&standing), (!full).then(|| routes.call(request)));
             async move {
                 let response = match answer {

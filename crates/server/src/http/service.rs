@@ -1,6 +1,6 @@
 //! What the routes ask of the coordinator.
 
-use std::future::Future;
+use std::{future::Future, net::IpAddr};
 
 use axum::http::HeaderValue;
 use bytes::Bytes;
@@ -16,8 +16,8 @@ pub trait Service: Send + Sync + 'static {
     /// What the server says of itself. Refusals take their clock from it, so it should be quick.
     fn hello(&self) -> Hello;
 
-    /// A signed request, as bytes; the answer may take as long as the device's patience.
-    fn say(&self, bytes: Bytes) -> impl Future<Output = Answer> + Send;
+    /// A signed request, as bytes, and from which address it came (an IPv6 /64 is one); the answer may take as long as the device's patience.
+    fn say(&self, bytes: Bytes, from: Option<IpAddr>) -> impl Future<Output = Answer> + Send;
 
     /// The blob with this SHA-256, packed.
     fn blob(&self, digest: [u8; 32]) -> impl Future<Output = Option<Packed>> + Send;

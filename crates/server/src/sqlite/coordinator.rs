@@ -7,7 +7,7 @@ use device::{guard::TaskDigest, protocol::message::DeviceKey};
 use federated::protocol::store::{AttemptAt, OpenAttempt, Standing, Store, StoreError, Write};
 use rusqlite::{Connection, OptionalExtension};
 
-use super::{Database, DatabaseError, assignments};
+use super::{Database, DatabaseError, assignments, schema};
 
 /// What became of a device in an attempt.
 const MERGED: i64 = 1;
@@ -29,17 +29,29 @@ impl Store for Database {
     fn standing(&self, task: &TaskDigest, device: &DeviceKey) -> Result<Standing, StoreError> {
         let standing = self.look(|t| {
             let mut query = t.prepare_cached(
-                "SELECT since, round, attempt, participations FROM standings
+                "SELECT since, round, attempt, participations, spoiled FROM standings
                  JOIN tasks ON tasks.id = task JOIN devices ON devices.id = device
                  WHERE tasks.digest = ?1 AND devices.key = ?2",
             )?;
             let found = query.query_row((task.0, device.0), |row| {
                 let (round, attempt): (Option<u64>, Option<u32>) = (row.get(1)?, row.get(2)?);
-                Ok(Standing { since: row.get(0)?, joined: round.zip(attempt), participations: row.get(3)? })
+                let joined = round.zip(attempt);
+                Ok(Standing { since: row.get(0)?, joined, participations: row.get(3)?, spoiled: row.get(4)? })
             });
             Ok(found.optional()?)
         })?;
         Ok(standing.unwrap_or_default())
+    }
+
+    fn spoiled(&self, task: &TaskDigest, least: u64) -> Result<Vec<(DeviceKey, u64)>, StoreError> {
+        Ok(self.look(|t| {
+            let mut query = t.prepare_cached(
+                "SELECT key, spoiled FROM standings JOIN tasks ON tasks.id = task JOIN devices ON devices.id = device
+                 WHERE digest = ?1 AND spoiled >= ?2",
+            )?;
+            let found = query.query_map((task.0, least), |row| Ok((DeviceKey(row.get(0)?), row.get(1)?)))?;
+            Ok(found.collect::<Result<_, _>>()?)
+        })?)
     }
 
     fn open_attempt(&self, task: &TaskDigest) -> Result<Option<OpenAttempt>, StoreError> {
@@ -97,19 +109,70 @@ fn apply(t: &Connection, write: &Write) -> Result<(), DatabaseError> {
         Write::Assign { at, devices } => assign(t, at, devices),
         Write::Merge { at, sealed, reports } => merge(t, at, sealed, reports),
         Write::Settle { at, absent } => settle(t, at, absent),
-        Write::KeepBlob { digest, packed } => {
-            let mut keep = t.prepare_cached(
-                "INSERT INTO blobs (digest, packed) VALUES (?1, ?2)
-                 ON CONFLICT (digest) DO UPDATE SET packed = excluded.packed",
+        Write::KeepBlob { digest, packed } => keep_blob(t, digest, packed),
+        Write::KeepModel { task, digest, packed } => keep_model(t, task, digest, packed),
+        Write::Spoiled(at) => {
+            let task = expect_open(t, at)?;
+            let mut count = t.prepare_cached(
+                "UPDATE standings SET spoiled = spoiled + 1
+                 WHERE task = ?1 AND device IN (SELECT device FROM assigned WHERE task = ?1)",
             )?;
-            keep.execute((digest, packed))?;
+            count.execute([task])?;
             Ok(())
         }
-        Write::DropBlob { digest } => {
-            t.prepare_cached("DELETE FROM blobs WHERE digest = ?1")?.execute([digest])?;
-            Ok(())
-        }
+        Write::Forget { task } => forget(t, task),
     }
+}
+
+fn keep_blob(t: &Connection, digest: &[u8; 32], packed: &[u8]) -> Result<(), DatabaseError> {
+    let mut keep = t.prepare_cached(
+        "INSERT INTO blobs (digest, packed) VALUES (?1, ?2) ON CONFLICT (digest) DO UPDATE SET packed = excluded.packed",
+    )?;
+    keep.execute((digest, packed))?;
+    Ok(())
+}
+
+fn keep_model(t: &Connection, task: &TaskDigest, digest: &[u8; 32], packed: &[u8]) -> Result<(), DatabaseError> {
+    keep_blob(t, digest, packed)?;
+    let task = number_of_task(t, task)?;
+    let before = model_of(t, task)?;
+    t.prepare_cached("UPDATE tasks SET model = ?2 WHERE id = ?1")?.execute((task, digest))?;
+    drop_model(t, before)
+}
+
+fn model_of(t: &Connection, task: i64) -> Result<Option<[u8; 32]>, DatabaseError> {
+    Ok(t.prepare_cached("SELECT model FROM tasks WHERE id = ?1")?.query_row([task], |row| row.get(0))?)
+}
+
+/// Nobody asks for a model any more, unless another task gives it.
+fn drop_model(t: &Connection, before: Option<[u8; 32]>) -> Result<(), DatabaseError> {
+    let Some(before) = before else { return Ok(()) };
+    let mut remove =
+        t.prepare_cached("DELETE FROM blobs WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM tasks WHERE model = ?1)")?;
+    remove.execute([before])?;
+    Ok(())
+}
+
+/// What is known of devices in a task goes, with the task. Attempts take with them who was given them, and the sum.
+///
+/// What is deleted is overwritten, but rows that were moved about when pages were split have left copies. So what is left of the table is
+/// written anew, and all of its old pages go.
+fn forget(t: &Connection, task: &TaskDigest) -> Result<(), DatabaseError> {
+    let known = t.query_row("SELECT id FROM tasks WHERE digest = ?1", [task.0], |row| row.get::<_, i64>(0));
+    let Some(number) = known.optional()? else { return Ok(()) };
+    let model = model_of(t, number)?;
+    t.execute("DELETE FROM attempts WHERE task = ?1", [number])?;
+    t.execute_batch("ALTER TABLE standings RENAME TO old_standings")?;
+    t.execute_batch(schema::STANDINGS)?;
+    t.execute(
+        "INSERT INTO standings (task, device, since, round, attempt, participations, spoiled)
+         SELECT task, device, since, round, attempt, participations, spoiled FROM old_standings WHERE task <> ?1",
+        [number],
+    )?;
+    t.execute_batch("DROP TABLE old_standings")?;
+    t.execute("DELETE FROM tasks WHERE id = ?1", [number])?;
+    t.execute("DELETE FROM blobs WHERE digest = ?1", [task.0])?;
+    drop_model(t, model)
 }
 
 /// The number of a device that is enrolled.

@@ -13,6 +13,7 @@ use std::{
         Mutex, MutexGuard, PoisonError, TryLockError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use durable::{
@@ -25,6 +26,8 @@ use super::{assignments::Witness, error::DatabaseError, schema};
 
 /// Connections that read beside the one that writes.
 const READERS: usize = 4;
+/// How often a server that starts tries to be the one server.
+const LOOKS: usize = 10;
 
 /// Everything that a server keeps, in one SQLite file.
 pub struct Database {
@@ -60,10 +63,12 @@ impl Database {
         let lock = lock(&path)?;
         make_file(&path)?;
         let mut writer = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        let is_new = schema::is_empty(&writer, &path)?;
+        let is_new = schema::is_empty(&writer, &path, true)?;
         schema::for_writing(&writer)?;
         if is_new {
             schema::create(&mut writer)?;
+        } else {
+            schema::upgrade(&mut writer)?;
         }
         settle(&writer, &path)?;
         Ok(Self { writer: Some(Mutex::new(writer)), _lock: Some(lock), ..Self::reading(path)? })
@@ -84,7 +89,7 @@ impl Database {
     fn reading(path: PathBuf) -> Result<Self, DatabaseError> {
         let reader = || -> Result<Mutex<Connection>, DatabaseError> {
             let reader = connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-            match schema::is_empty(&reader, &path)? {
+            match schema::is_empty(&reader, &path, false)? {
                 true => Err(DatabaseError::Missing { place: path.clone() }),
                 false => Ok(Mutex::new(reader)),
             }
@@ -92,6 +97,20 @@ impl Database {
         let readers = (0..READERS).map(|_| reader()).collect::<Result<_, _>>()?;
         let (next, failed, ledgers) = (AtomicUsize::new(0), AtomicBool::new(false), Mutex::default());
         Ok(Self { path, writer: None, readers, next, failed, ledgers, witness: None, _lock: None })
+    }
+
+    /// Whether a server has a database open.
+    ///
+    /// # Errors
+    /// When that cannot be found out.
+    pub fn is_served(path: &Path) -> Result<bool, DatabaseError> {
+        let place = beside(path, ".lock");
+        let looked = || match std::fs::File::open(&place)?.try_lock_shared() {
+            Ok(()) => Ok(false),
+            Err(std::fs::TryLockError::WouldBlock) => Ok(true),
+            Err(std::fs::TryLockError::Error(error)) => Err(error),
+        };
+        Ok(looked().map_err(failed("look at", &place))?)
     }
 
     /// Where it is.
@@ -161,6 +180,17 @@ impl Database {
         witness.keep(count).map_err(|e| self.poison(e))
     }
 
+    /// Moves everything that is in the log into the file, and empties the log: what was deleted is in neither then.
+    ///
+    /// # Errors
+    /// When somebody reads for so long that it cannot be done now; nothing is lost then, and it can be tried again.
+    pub fn empty_log(&self) -> Result<(), DatabaseError> {
+        let writer = self.writer.as_ref().ok_or(DatabaseError::ReadOnly)?;
+        let writer = writer.lock().map_err(|_| self.poison(DatabaseError::Poisoned))?;
+        let busy: bool = writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+        if busy { Err(DatabaseError::Busy { place: self.path.clone() }) } else { Ok(()) }
+    }
+
     fn poison(&self, error: DatabaseError) -> DatabaseError {
         self.failed.store(true, Ordering::SeqCst);
         error
@@ -199,7 +229,14 @@ fn lock(path: &Path) -> Result<Lock, DatabaseError> {
     }
     refuse_loose(within, 0o700)?;
     let place = beside(path, ".lock");
-    OsDisk.lock(&place).map_err(failed("lock", &place))?.ok_or(DatabaseError::Locked { place })
+    // Whoever looks whether a server runs has the lock for a moment.
+    for _ in 0..LOOKS {
+        if let Some(lock) = OsDisk.lock(&place).map_err(failed("lock", &place))? {
+            return Ok(lock);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Err(DatabaseError::Locked { place })
 }
 
 /// Makes the file where there is none: SQLite would make it for others to read. Its log gets the mode that it has.

@@ -21,9 +21,12 @@ mod schema;
 mod task_home;
 mod task_ledger;
 
+/// The name of the database in the folder of data.
+pub const DATABASE: &str = "keyhush.sqlite";
+
 pub use self::{
     database::Database,
     error::DatabaseError,
-    task_home::{AfterRound, PublishedModel, TaskHome},
+    task_home::{AfterRound, Note, PublishedModel, TaskHome},
     task_ledger::TaskLedger,
 };

@@ -12,6 +12,12 @@ use super::error::DatabaseError;
 const APPLICATION: i64 = 0x6b68_7368;
 /// The version of the tables.
 const VERSION: i64 = 2;
+/// What makes tables of the version before into those of this one.
+const FROM_VERSION_1: &str = "
+ALTER TABLE tasks ADD COLUMN model BLOB CHECK (length(model) = 32);
+ALTER TABLE standings ADD COLUMN spoiled INTEGER NOT NULL DEFAULT 0 CHECK (spoiled >= 0);
+ALTER TABLE server ADD COLUMN assignments INTEGER NOT NULL DEFAULT 0 CHECK (assignments >= 0);
+";
 /// How long a connection waits for another.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Pages of the write-ahead log after which they are moved into the file: 32 MiB.
@@ -20,6 +26,22 @@ const LOG_PAGES: i64 = 8192;
 const LOG_BYTES: i64 = 64 << 20;
 /// What a connection keeps in memory, in KiB.
 const CACHE_KIB: i64 = 16 << 10;
+
+/// Where devices stand in tasks.
+pub(super) const STANDINGS: &str = "
+CREATE TABLE standings (
+    task INTEGER NOT NULL REFERENCES tasks,
+    device INTEGER NOT NULL REFERENCES devices,
+    since INTEGER,
+    round INTEGER,
+    attempt INTEGER,
+    participations INTEGER NOT NULL DEFAULT 0 CHECK (participations >= 0),
+    -- Attempts that came to nothing by the doing of somebody who was given them.
+    spoiled INTEGER NOT NULL DEFAULT 0 CHECK (spoiled >= 0),
+    PRIMARY KEY (task, device),
+    CHECK ((round IS NULL) = (attempt IS NULL))
+) STRICT, WITHOUT ROWID;
+";
 
 /// Devices are numbered, so that what is kept of each in every task is small.
 const TABLES: &str = "
@@ -41,19 +63,10 @@ CREATE TABLE tasks (
     id INTEGER PRIMARY KEY,
     digest BLOB NOT NULL UNIQUE CHECK (length(digest) = 32),
     -- The last round that devices were given: keys that enrol later wait.
-    last_round INTEGER
+    last_round INTEGER,
+    -- The blob of the model that devices are given.
+    model BLOB CHECK (length(model) = 32)
 ) STRICT;
-
-CREATE TABLE standings (
-    task INTEGER NOT NULL REFERENCES tasks,
-    device INTEGER NOT NULL REFERENCES devices,
-    since INTEGER,
-    round INTEGER,
-    attempt INTEGER,
-    participations INTEGER NOT NULL DEFAULT 0 CHECK (participations >= 0),
-    PRIMARY KEY (task, device),
-    CHECK ((round IS NULL) = (attempt IS NULL))
-) STRICT, WITHOUT ROWID;
 
 CREATE TABLE attempts (
     task INTEGER PRIMARY KEY REFERENCES tasks,
@@ -191,16 +204,29 @@ pub(super) fn for_reading(connection: &Connection) -> Result<(), DatabaseError> 
     Ok(())
 }
 
-/// Whether there is nothing in the file yet; refuses what is not ours, or of another version.
-pub(super) fn is_empty(connection: &Connection, place: &Path) -> Result<bool, DatabaseError> {
+/// Whether there is nothing in the file yet; refuses what is not ours, or of another version. Whoever upgrades takes the one before.
+pub(super) fn is_empty(connection: &Connection, place: &Path, upgrades: bool) -> Result<bool, DatabaseError> {
     let number = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     match (number("application_id")?, number("user_version")?) {
         (0, 0) if tables == 0 => Ok(true),
         (APPLICATION, VERSION) => Ok(false),
+        (APPLICATION, 1) if upgrades => Ok(false),
         (APPLICATION, found) => Err(DatabaseError::Version { place: place.to_owned(), found, known: VERSION }),
         _ => Err(DatabaseError::Foreign { place: place.to_owned() }),
     }
+}
+
+/// Makes tables of the version before into those of this one, at once.
+pub(super) fn upgrade(connection: &mut Connection) -> Result<(), DatabaseError> {
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version == 1 {
+        let all = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        all.execute_batch(FROM_VERSION_1)?;
+        all.pragma_update(None, "user_version", VERSION)?;
+        all.commit()?;
+    }
+    Ok(())
 }
 
 /// Makes the tables, at once, and draws the realm.
@@ -209,6 +235,7 @@ pub(super) fn create(connection: &mut Connection) -> Result<(), DatabaseError> {
     getrandom::fill(&mut realm).map_err(DatabaseError::Randomness)?;
     let all = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     all.execute_batch(TABLES)?;
+    all.execute_batch(STANDINGS)?;
     all.execute("INSERT INTO server (id, realm) VALUES (1, ?1)", [realm])?;
     all.pragma_update(None, "application_id", APPLICATION)?;
     all.pragma_update(None, "user_version", VERSION)?;

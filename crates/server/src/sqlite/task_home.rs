@@ -9,11 +9,13 @@ use std::{
 
 use federated::{
     home::{Home, HomeError, Log, LogWriter, Paper, WriteState},
+    protocol::order::Order,
     secrets::{FileVault, Vault},
 };
 use ledger::{Head, LedgerError};
 use lm::folder::{Files, Folder};
 use rusqlite::{Connection, OptionalExtension};
+use serde::{Deserialize, Serialize};
 
 use super::{
     Database, DatabaseError,
@@ -58,6 +60,22 @@ pub struct PublishedModel {
     /// The head of the ledger when it was published.
     pub head: Head,
 }
+
+/// What the server that runs a task says of it, for whoever only looks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// The digest of its terms, by which devices know it, in hexadecimal digits.
+    pub digest: String,
+    /// What was wanted of it when the server looked last.
+    pub obeys: Order,
+    /// Whether the last server that was started runs it.
+    pub served: bool,
+    /// Why it cannot go on, where it cannot.
+    pub broken: Option<String>,
+}
+
+/// The paper that a note is.
+const NOTE: &str = "note";
 
 impl TaskHome {
     /// The home of a task, begun where there is none. Its secrets are in a folder of its name in `secrets`, both for their owner
@@ -166,6 +184,34 @@ impl TaskHome {
                 Ok(Files { weights: row.get(0)?, config: row.get(1)?, vocabulary: row.get(2)?, card: row.get(3)? })
             });
             Ok(files.optional()?)
+        })
+    }
+
+    /// What the server that runs it said last; none where none has.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    pub fn note(&self) -> Result<Option<Note>, DatabaseError> {
+        let text = self.database.look(|t| {
+            let mut query = t.prepare_cached("SELECT text FROM papers WHERE run = ?1 AND name = ?2")?;
+            Ok(query.query_row((self.run, NOTE), |row| row.get::<_, String>(0)).optional()?)
+        })?;
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    /// Says how the task stands.
+    ///
+    /// # Errors
+    /// When it is not known to be durable.
+    pub fn write_note(&self, note: &Note) -> Result<(), DatabaseError> {
+        let text = serde_json::to_string(note).map_err(|e| DatabaseError::Refused(e.to_string()))?;
+        self.database.change(|t| {
+            let mut write = t.prepare_cached(
+                "INSERT INTO papers (run, name, text) VALUES (?1, ?2, ?3)
+                 ON CONFLICT (run, name) DO UPDATE SET text = excluded.text",
+            )?;
+            write.execute((self.run, NOTE, text))?;
+            Ok(())
         })
     }
 

@@ -1,7 +1,7 @@
 //! A server with a service that needs no coordinator, and a client that can send anything.
 
 use std::{
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -47,7 +47,7 @@ impl Service for Alone {
         Hello { oldest: 1, newest: 1, realm: REALM.0.to_vec(), time_s: 1_800_000_000 }
     }
 
-    async fn say(&self, bytes: Bytes) -> Answer {
+    async fn say(&self, bytes: Bytes, _from: Option<IpAddr>) -> Answer {
         match Signed::open(&bytes, &REALM) {
             Ok((_, Request { wants: Some(Wants::CheckIn(wants)), .. })) => {
                 // Even no time at all takes a clock a millisecond.
@@ -232,7 +232,7 @@ pub(crate) fn head(method: &str, path: &str, of: &str, length: usize) -> String 
 /// A check-in that is answered after so long.
 pub(crate) fn check_in(patience_ms: u32) -> Vec<u8> {
     let wants = Wants::CheckIn(device::protocol::message::CheckIn { patience_ms });
-    Request { time_s: 1_800_000_000, wants: Some(wants) }
+    Request { time_s: 1_800_000_000, number: 1, wants: Some(wants) }
         .sign(&SigningKey::from_bytes(&[5; 32]), &REALM)
         .encode_to_vec()
 }

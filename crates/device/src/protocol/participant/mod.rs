@@ -296,6 +296,8 @@ pub struct Participant<S> {
     realm: Realm,
     clock: Option<ServerClock>,
     clock_tries: u32,
+    /// How many requests it has made.
+    said: u64,
     backoff: Backoff,
     /// How long the server told it to stay away last; 0 where it was told nothing, or was with the server when that was lost.
     told_ms: u64,
@@ -331,6 +333,7 @@ impl<S: Store> Participant<S> {
             realm: Realm([0; 32]),
             clock: None,
             clock_tries: 0,
+            said: 0,
             backoff: Backoff::default(),
             told_ms: 0,
             until_ms: 0,
@@ -462,9 +465,10 @@ impl<S: Store> Participant<S> {
         }
     }
 
-    fn say(&self, wants: Wants, now: Now) -> Do {
+    fn say(&mut self, wants: Wants, now: Now) -> Do {
         let time_s = self.clock.map_or(now.clock_s, |clock| clock.time_s(now));
-        let request = Request { time_s, wants: Some(wants) };
+        self.said += 1;
+        let request = Request { time_s, number: self.said, wants: Some(wants) };
         Do::Say(request.sign(&self.settings.key, &self.realm).encode_to_vec())
     }
 

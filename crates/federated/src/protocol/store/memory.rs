@@ -25,6 +25,8 @@ struct Kept {
     begun: BTreeMap<TaskDigest, u64>,
     open: BTreeMap<TaskDigest, Open>,
     blobs: BTreeMap<[u8; 32], Vec<u8>>,
+    /// The model that devices of each task are given.
+    models: BTreeMap<TaskDigest, [u8; 32]>,
 }
 
 #[derive(Debug, Clone)]
@@ -62,6 +64,12 @@ impl Store for MemoryStore {
 
     fn standing(&self, task: &TaskDigest, device: &DeviceKey) -> Result<Standing, StoreError> {
         Ok(self.kept().standings.get(&(*task, *device)).copied().unwrap_or_default())
+    }
+
+    fn spoiled(&self, task: &TaskDigest, least: u64) -> Result<Vec<(DeviceKey, u64)>, StoreError> {
+        let kept = self.kept();
+        let of_task = kept.standings.iter().filter(|((of, _), standing)| of == task && standing.spoiled >= least);
+        Ok(of_task.map(|((_, device), standing)| (*device, standing.spoiled)).collect())
     }
 
     fn open_attempt(&self, task: &TaskDigest) -> Result<Option<OpenAttempt>, StoreError> {
@@ -112,10 +120,35 @@ impl Kept {
                 self.blobs.insert(*digest, packed.clone());
                 Ok(())
             }
-            Write::DropBlob { digest } => {
-                self.blobs.remove(digest);
+            Write::KeepModel { task, digest, packed } => {
+                self.blobs.insert(*digest, packed.clone());
+                let before = self.models.insert(*task, *digest);
+                self.drop_model(before);
                 Ok(())
             }
+            Write::Spoiled(at) => {
+                let assigned = self.opened(at)?.assigned.clone();
+                for device in assigned {
+                    self.standings.entry((at.task, device)).or_default().spoiled += 1;
+                }
+                Ok(())
+            }
+            Write::Forget { task } => {
+                self.standings.retain(|(of, _), _| of != task);
+                self.begun.remove(task);
+                self.open.remove(task);
+                self.blobs.remove(&task.0);
+                let before = self.models.remove(task);
+                self.drop_model(before);
+                Ok(())
+            }
+        }
+    }
+
+    /// Nobody asks for a model any more, unless another task gives it.
+    fn drop_model(&mut self, before: Option<[u8; 32]>) {
+        if let Some(digest) = before.filter(|before| !self.models.values().any(|model| model == before)) {
+            self.blobs.remove(&digest);
         }
     }
 

@@ -1,0 +1,143 @@
+//! The lobby: devices that could take part wait there, and are given attempts that want them.
+
+use std::collections::BTreeMap;
+
+use device::{
+    guard::TaskDigest,
+    protocol::message::{Answer, CheckIn, DeviceKey, Reason, Says},
+};
+
+use super::{
+    Coordinator, CoordinatorError, MOST_PATIENCE_MS, Progress, RequestId, Standing, Waiting, part::assignment,
+};
+
+impl Coordinator {
+    pub(super) fn check_in(
+        &mut self,
+        request: RequestId,
+        device: DeviceKey,
+        check_in: &CheckIn,
+        now: u64,
+    ) -> Result<(), CoordinatorError> {
+        // One whose enrolment is not durable yet is a stranger too: where it has to wait is written together with it (rule P18).
+        if !self.store.is_enrolled(&device)? {
+            self.refuse(request, Reason::Stranger, "the device is not enrolled here: enrol it", now);
+            return Ok(());
+        }
+        // What it was given and did not hear of, because the answer was lost, is said again.
+        if let Some(says) = self.again(&device, now) {
+            self.answer(request, says);
+            return Ok(());
+        }
+        if let Some(before) = self.in_lobby.get(&device).copied() {
+            self.leaves(before);
+            self.later(before);
+        }
+        let standings = self.may_be_needed(&device)?;
+        if standings.is_empty() {
+            self.later(request);
+            return Ok(());
+        }
+        let until = now + u64::from(check_in.patience_ms).min(MOST_PATIENCE_MS);
+        for task in standings.keys() {
+            if let Some(running) = self.tasks.get_mut(task) {
+                running.waiting += 1;
+            }
+        }
+        self.lobby.insert(request, Waiting { device, until, standings });
+        self.in_lobby.insert(device, request);
+        self.select(now)
+    }
+
+    /// Whoever waits in the lobby leaves it.
+    pub(super) fn leaves(&mut self, request: RequestId) {
+        let Some(waiting) = self.lobby.remove(&request) else { return };
+        self.in_lobby.remove(&waiting.device);
+        for task in waiting.standings.keys() {
+            if let Some(running) = self.tasks.get_mut(task) {
+                running.waiting = running.waiting.saturating_sub(1);
+            }
+        }
+    }
+
+    /// The assignment that a device has and works on, unless something of its report has arrived.
+    fn again(&self, device: &DeviceKey, now: u64) -> Option<Says> {
+        let desks = self.tasks.values().filter_map(|running| running.desk.as_ref());
+        let desk = desks.into_iter().find(|desk| desk.of(device).is_some_and(|place| !place.touched))?;
+        let place = desk.of(device).filter(|_| !desk.is_over())?;
+        matches!(place.progress, Progress::Working { until } if now < until)
+            .then(|| assignment(desk, place.ticket, place.progress, now))
+            .flatten()
+    }
+
+    /// In which tasks a device could be given the attempt that is open, or that comes next, where there are not enough others; and where
+    /// it stands in them.
+    fn may_be_needed(&self, device: &DeviceKey) -> Result<BTreeMap<TaskDigest, Standing>, CoordinatorError> {
+        let mut standings = BTreeMap::new();
+        for (task, running) in self.tasks.iter().filter(|(_, running)| running.takes_devices()) {
+            let wanted = match &running.desk {
+                Some(desk) if !desk.is_over() => desk.wanted(&running.over),
+                _ => running.over.select(running.goal),
+            };
+            let next = match &running.desk {
+                Some(desk) if desk.is_over() => desk.opening.at.round + 1,
+                Some(desk) => desk.opening.at.round,
+                None => running.round.unwrap_or(0),
+            };
+            // More than are wanted wait, so that one who leaves does not hold up the others.
+            if running.waiting >= wanted * 2 + 2 || running.left_out.contains(device) {
+                continue;
+            }
+            let standing = self.store.standing(task, device)?;
+            if running.limits.allow(&standing, next) {
+                standings.insert(*task, standing);
+            }
+        }
+        Ok(standings)
+    }
+
+    /// Devices of the lobby are given attempts that want them.
+    pub(super) fn select(&mut self, now: u64) -> Result<(), CoordinatorError> {
+        let tasks: Vec<TaskDigest> = self.tasks.keys().copied().collect();
+        for task in tasks {
+            self.select_for(&task, now)?;
+        }
+        Ok(())
+    }
+
+    fn select_for(&mut self, task: &TaskDigest, now: u64) -> Result<(), CoordinatorError> {
+        let Some(running) = self.tasks.get_mut(task).filter(|running| running.takes_devices()) else { return Ok(()) };
+        let Some(desk) = running.desk.as_mut().filter(|desk| !desk.is_over()) else { return Ok(()) };
+        let wanted = desk.wanted(&running.over);
+        let enrolled = self.enrolled + self.enrolling.len() as u64;
+        if wanted == 0 || (running.round.is_none() && enrolled < running.begin_with) {
+            return Ok(());
+        }
+        if running.waiting < wanted && !desk.has_waited(now) {
+            return Ok(());
+        }
+        let round = desk.opening.at.round;
+        let may = |waiting: &Waiting| {
+            let standing = waiting.standings.get(task).filter(|_| !running.left_out.contains(&waiting.device));
+            desk.of(&waiting.device).is_none() && standing.is_some_and(|standing| running.limits.allow(standing, round))
+        };
+        let candidates = self.lobby.iter().filter(|(_, waiting)| may(waiting));
+        let mut chosen: Vec<(RequestId, DeviceKey)> =
+            candidates.map(|(request, waiting)| (*request, waiting.device)).take(wanted as usize).collect();
+        chosen.truncate(desk.selects(chosen.len() as u64, &running.over, now) as usize);
+        if chosen.is_empty() {
+            return Ok(());
+        }
+        let devices: Vec<DeviceKey> = chosen.iter().map(|(_, device)| *device).collect();
+        self.batch.push(desk.assign(&devices, now)?);
+        running.round = Some(desk.opening.at.round);
+        for (request, device) in &chosen {
+            let place = desk.of(device).ok_or(CoordinatorError::NoTask)?;
+            if let Some(says) = assignment(desk, place.ticket, place.progress, now) {
+                self.answers.push((*request, Answer::new(says)));
+            }
+        }
+        chosen.iter().for_each(|(request, _)| self.leaves(*request));
+        Ok(())
+    }
+}

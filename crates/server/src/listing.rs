@@ -1,0 +1,171 @@
+//! Where each task of a server stands, read beside it: from its database, the orders that were given, and its ledgers.
+//!
+//! Nothing here is a secret's, and nothing is exact but what operators may see (rule P26): how many devices are enrolled. Epsilons
+//! come with what they mean (rule P23): while a task runs, what holds is its whole plan's.
+
+use std::{path::Path, sync::Arc};
+
+use device::guard::TaskDigest;
+use federated::{
+    home::Records,
+    plan::BEFORE,
+    price::{Meaning, Price},
+    protocol::{order::Order, store::Store},
+};
+use ledger::{Basis, Ended, Ledger, LedgerError, LedgerStore, unhex};
+use privacy::{Delta, rng::Randomness};
+use serde::Serialize;
+
+use crate::{
+    orders::Orders,
+    sqlite::{DATABASE, Database, Note, TaskHome},
+    tasks::ServeError,
+};
+
+/// How a task stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stands {
+    /// A server runs it.
+    Running,
+    /// It is to rest, and the attempt that devices have goes on to its end.
+    Pausing,
+    /// It rests: nobody is asked.
+    Paused,
+    /// It is to end, and ends.
+    Stopping,
+    /// It is over: its ledger is closed.
+    Over,
+    /// The server runs, and this task cannot go on.
+    Broken,
+    /// No server runs it now.
+    NotServed,
+}
+
+/// A task, for whoever looks.
+#[derive(Debug, Clone, Serialize)]
+pub struct Listed {
+    /// What it is called.
+    pub task: String,
+    /// The digest of its terms, by which devices know it; none where no server has run it yet.
+    pub digest: Option<String>,
+    /// How it stands.
+    pub state: Stands,
+    /// What its operator wants of it.
+    pub wanted: Order,
+    /// Whether the server that runs it does what is wanted.
+    pub obeyed: bool,
+    /// Why it is over, or cannot go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Devices that are enrolled on the server, for all of its tasks. Outside the guarantee (rule P26).
+    pub enrolled: u64,
+    /// What its ledger says; none before it is begun.
+    pub ledger: Option<Spent>,
+}
+
+/// What the ledger of a task says.
+#[derive(Debug, Clone, Serialize)]
+pub struct Spent {
+    /// Rounds that were released.
+    pub rounds: u64,
+    /// Rounds that are planned.
+    pub planned_rounds: u64,
+    /// What is guaranteed: while it runs, and where it was stopped by hand, the whole plan's epsilon.
+    pub holds: Price,
+    /// What `holds` is of.
+    pub basis: Basis,
+    /// What the releases so far cost, while it runs. It is no guarantee: whoever stops now may have looked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub so_far: Option<Price>,
+    /// The delta of both.
+    pub delta: Delta,
+}
+
+/// All tasks in a folder of data, by name.
+///
+/// # Errors
+/// When there is no database, or a ledger is damaged.
+pub fn list(data: &Path) -> Result<Vec<Listed>, ServeError> {
+    let path = data.join(DATABASE);
+    let database = Arc::new(Database::read(&path)?);
+    let (orders, served) = (Orders::in_data(data), Database::is_served(&path)?);
+    let names = TaskHome::names(&database)?;
+    names.iter().map(|name| listed(&database, &orders, served, name)).collect()
+}
+
+fn listed(database: &Arc<Database>, orders: &Orders, served: bool, name: &str) -> Result<Listed, ServeError> {
+    let home = TaskHome::read(Arc::clone(database), name)?;
+    let (note, wanted) = (home.note()?, orders.of(name));
+    let mut over = None;
+    let mut ledger = None;
+    if home.is_begun()? {
+        let opened = Ledger::open(home.read_store()?, None, &[])?;
+        over = opened.closing().map(|closing| words(closing.because));
+        ledger = Some(spent(&opened)?);
+    }
+    let with_devices = || -> Result<bool, ServeError> {
+        let digest = note.as_ref().and_then(|note| unhex::<32>(&note.digest).ok());
+        let open = digest.map(|digest| database.open_attempt(&TaskDigest(digest))).transpose()?;
+        Ok(open.flatten().is_some_and(|open| !open.assigned.is_empty()))
+    };
+    let state = match &note {
+        _ if over.is_some() => Stands::Over,
+        Some(note) if served && note.served => stands(note, wanted, &with_devices)?,
+        _ => Stands::NotServed,
+    };
+    let why = match (&over, &note) {
+        (Some(over), _) => Some((*over).to_owned()),
+        (None, Some(note)) if state == Stands::Broken => note.broken.clone(),
+        _ => None,
+    };
+    let (task, enrolled) = (name.to_owned(), database.enrolled()?);
+    let obeyed = note.as_ref().is_some_and(|note| served && note.served && note.obeys == wanted);
+    Ok(Listed { task, digest: note.map(|note| note.digest), state, wanted, obeyed, why, enrolled, ledger })
+}
+
+fn stands(
+    note: &Note,
+    wanted: Order,
+    with_devices: &dyn Fn() -> Result<bool, ServeError>,
+) -> Result<Stands, ServeError> {
+    Ok(match wanted {
+        _ if note.broken.is_some() => Stands::Broken,
+        Order::Run => Stands::Running,
+        Order::Stop => Stands::Stopping,
+        Order::Pause if note.obeys == Order::Pause && !with_devices()? => Stands::Paused,
+        Order::Pause => Stands::Pausing,
+    })
+}
+
+/// Why a task is over.
+const fn words(because: Ended) -> &'static str {
+    match because {
+        Ended::PlanDone => "all rounds were released",
+        Ended::BudgetSpent => "the next round would have cost more than the budget",
+        Ended::TargetReached => "the accuracy that was asked for was reached",
+        Ended::ByHand => "it was stopped by hand",
+    }
+}
+
+fn spent<S: LedgerStore>(ledger: &Ledger<S>) -> Result<Spent, LedgerError> {
+    let (plan, released) = (ledger.plan(), ledger.releases());
+    let rounds = plan.phases.iter().filter(|phase| phase.stream != BEFORE);
+    let simulated = ledger.randomness() != Randomness::Secret;
+    let price = |judged: privacy::accountant::Judgement, meaning| {
+        let meaning = if simulated { Meaning::IfSecret } else { meaning };
+        Price { meaning, epsilon: judged.epsilon, rho: judged.rho }
+    };
+    let delta = plan.delta;
+    // With a filter its budget holds at any moment, and what was spent is nobody's number (rule P14).
+    let says_so_far = !ledger.is_closed() && ledger.basis() == Basis::Plan;
+    let so_far = if says_so_far { Some(price(ledger.epsilon(delta)?, Meaning::SoFar)) } else { None };
+    Ok(Spent {
+        rounds: rounds.clone().filter_map(|phase| released.get(&phase.stream)).sum(),
+        planned_rounds: rounds.map(|phase| phase.rounds).sum(),
+        holds: price(ledger.guaranteed()?, Meaning::Guaranteed),
+        basis: ledger.basis(),
+        so_far,
+        delta,
+    })
+}

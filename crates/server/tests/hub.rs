@@ -1,0 +1,160 @@
+//! What the hub makes of requests: who speaks, when, and whether that was heard before.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+};
+
+use device::{
+    guard::TaskDigest,
+    protocol::message::{Answer, Assignment, Blob, CheckIn, DeviceKey, Enrol, Realm, Reason, Request, Says, Wants},
+};
+use ed25519_dalek::SigningKey;
+use federated::protocol::{
+    admission::{Anybody, EnrolmentLimits},
+    coordinator::Coordinator,
+    desk::{Aggregation, Opening, Windows},
+    limits::ParticipationLimits,
+    pace::Pace,
+    store::{AttemptAt, MemoryStore, Store, Write},
+    ticket::RoundKey,
+};
+use keyhush_server::{
+    http::Service,
+    hub::{Hub, now_ms},
+};
+use privacy::{
+    Adjacency, ClipNorm, Participation,
+    encoding::{Encoding, VectorPlan},
+};
+use prost::Message;
+use zeroize::Zeroizing;
+
+const TASK: TaskDigest = TaskDigest([1; 32]);
+const REALM: Realm = Realm([7; 32]);
+
+fn key(byte: u8) -> SigningKey {
+    SigningKey::from_bytes(&[byte; 32])
+}
+
+fn opening() -> Opening {
+    let clip = ClipNorm::new(1.0).unwrap();
+    let encoding = Encoding::new(VectorPlan::of_update(1, 12), clip, None, Adjacency::ZeroOut).unwrap();
+    Opening {
+        at: AttemptAt { task: TASK, round: 0, attempt: 0 },
+        step: 0,
+        goal: 1,
+        limits: ParticipationLimits::try_from(&Participation::Once).unwrap(),
+        windows: Windows { select_ms: 0, report_ms: 60_000, answer_ms: 60_000, tick_ms: 1 },
+        task: Blob { digest: TASK.0.to_vec(), bytes: 1 },
+        model: Blob { digest: vec![9; 32], bytes: 4 },
+        terms: Vec::new(),
+        key: RoundKey::new(Zeroizing::new([3; 32])),
+        aggregation: Aggregation::Plain(encoding),
+    }
+}
+
+/// A hub with a task whose attempt is open, and with devices 1 and 2.
+fn hub(limits: EnrolmentLimits) -> Hub {
+    let store = Arc::new(MemoryStore::new(REALM.0));
+    let enrol = |byte| Write::Enrol { device: DeviceKey(key(byte).verifying_key().to_bytes()), day: 1 };
+    store.commit(&[enrol(1), enrol(2)]).unwrap();
+    let mut coordinator = Coordinator::new(store.clone(), Box::new(Anybody), Pace::default(), 1).unwrap();
+    coordinator.limit_enrolments(limits);
+    coordinator.add_task(TASK, ParticipationLimits::try_from(&Participation::Once).unwrap(), 1, 1, None);
+    coordinator.open(opening(), now_ms()).unwrap();
+    Hub::start(coordinator, store, 1 << 20).unwrap().0
+}
+
+fn signed(by: u8, time_s: u64, number: u64, wants: Wants) -> Vec<u8> {
+    Request { time_s, number, wants: Some(wants) }.sign(&key(by), &REALM).encode_to_vec()
+}
+
+fn check_in(by: u8, time_s: u64, number: u64) -> Vec<u8> {
+    signed(by, time_s, number, Wants::CheckIn(CheckIn { patience_ms: 10 }))
+}
+
+fn say(hub: &Hub, bytes: &[u8], from: Option<IpAddr>) -> Answer {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(hub.say(bytes.to_vec().into(), from))
+}
+
+fn given(answer: &Answer) -> Option<&Assignment> {
+    match &answer.says {
+        Some(Says::Assignment(assignment)) => Some(assignment),
+        _ => None,
+    }
+}
+
+fn refused(answer: &Answer) -> Option<(i32, u64)> {
+    match &answer.says {
+        Some(Says::Refused(refused)) => Some((refused.reason, refused.after_s)),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_check_in_that_is_played_again_gets_no_ticket_and_one_that_is_signed_anew_does() {
+    let hub = hub(EnrolmentLimits::default());
+    let now = now_ms() / 1000 + 1;
+    let first = check_in(1, now, 5);
+    let answer = say(&hub, &first, None);
+    let ticket = &given(&answer).unwrap().ticket;
+    for _ in 0..2 {
+        let again = say(&hub, &first, None);
+        assert!(matches!(again.says, Some(Says::Later(_))), "{again:?}");
+    }
+    let older = say(&hub, &check_in(1, now, 4), None);
+    assert!(matches!(older.says, Some(Says::Later(_))), "what was kept back and comes late: {older:?}");
+    let anew = say(&hub, &check_in(1, now, 6), None);
+    assert_eq!(&given(&anew).unwrap().ticket, ticket, "a device whose answer was lost signs anew");
+    assert!(given(&say(&hub, &check_in(2, now - 1, 1), None)).is_some(), "others are others");
+    hub.stop();
+}
+
+#[test]
+fn what_was_said_before_the_server_was_started_gets_no_ticket() {
+    let hub = hub(EnrolmentLimits::default());
+    let before = say(&hub, &check_in(1, now_ms() / 1000 - 60, 9), None);
+    assert!(matches!(before.says, Some(Says::Later(_))), "{before:?}");
+    hub.stop();
+}
+
+#[test]
+fn signatures_of_others_and_clocks_that_are_apart_are_refused() {
+    let hub = hub(EnrolmentLimits::default());
+    let now = now_ms() / 1000;
+    let reason = |answer: &Answer| refused(answer).map(|(reason, _)| reason);
+    for time in [now - 302, now + 302] {
+        assert_eq!(reason(&say(&hub, &check_in(1, time, 1), None)), Some(Reason::Clock.into()), "{time}");
+    }
+    let wants = Wants::CheckIn(CheckIn { patience_ms: 10 });
+    let request = Request { time_s: now, number: 1, wants: Some(wants) };
+    let elsewhere = request.sign(&key(1), &Realm([8; 32])).encode_to_vec();
+    assert_eq!(reason(&say(&hub, &elsewhere, None)), Some(Reason::Signature.into()), "for another server");
+    let mut stolen = request.sign(&key(2), &REALM);
+    stolen.device = key(1).verifying_key().to_bytes().to_vec();
+    assert_eq!(reason(&say(&hub, &stolen.encode_to_vec(), None)), Some(Reason::Signature.into()), "by another");
+    assert_eq!(reason(&say(&hub, &check_in(9, now, 1), None)), Some(Reason::Stranger.into()));
+    hub.stop();
+}
+
+#[test]
+fn enrolments_are_limited_by_address_and_in_all_and_again_costs_nothing() {
+    let hub = hub(EnrolmentLimits { an_hour: 4, an_hour_by_address: 2 });
+    let enrol = |by, last| {
+        let from = IpAddr::V4(Ipv4Addr::new(192, 0, 2, last));
+        say(&hub, &signed(by, now_ms() / 1000, 1, Wants::Enrol(Enrol::default())), Some(from))
+    };
+    let full = |answer: &Answer| refused(answer).filter(|(reason, _)| *reason == i32::from(Reason::TooMuch));
+    for (by, from, taken) in [(10, 1, true), (11, 1, true), (12, 1, false), (11, 1, true), (1, 1, true), (12, 2, true)]
+    {
+        let answer = enrol(by, from);
+        assert_eq!(full(&answer).is_none(), taken, "device {by} from {from}: {answer:?}");
+    }
+    let (_, after_s) = full(&enrol(13, 1)).unwrap();
+    assert!((1..=3_600 + 60).contains(&after_s), "it is told when to come back: {after_s}");
+    assert!(full(&enrol(13, 3)).is_none() && full(&enrol(14, 4)).is_some(), "four in all");
+    hub.stop();
+}
