@@ -39,6 +39,8 @@ pub type RequestId = u64;
 const MOST_PATIENCE_MS: u64 = 30_000;
 /// A device that has nothing to wait for asks again after this, in milliseconds.
 const ASK_AGAIN_MS: u32 = 1_000;
+/// A device that is not let into the lobby stays away for so many seconds at least, whatever the pace.
+const NOT_NEEDED_S: u64 = 1;
 const LATE: &str = "the attempt needs no more reports, or the time is over";
 const CLOSED: &str = "there is no such attempt any more";
 const MS_OF_DAY: u64 = 24 * 60 * 60 * 1000;
@@ -97,7 +99,7 @@ struct Running {
     desk: Option<Desk>,
     /// The round that is open or comes next, once the first devices were given the task.
     round: Option<u64>,
-    /// How long a round takes, in seconds.
+    /// How long a round takes from when devices are given it, in seconds.
     round_s: f64,
     /// Devices that were still at work when their attempt was over, until when: what becomes of them is counted.
     lingering: BTreeMap<Ticket, u64>,
@@ -283,7 +285,9 @@ impl Coordinator {
         }
         let standings = self.may_be_needed(&device)?;
         if standings.is_empty() {
-            self.later(request);
+            // At once it would hear the same.
+            let after_s = self.comes_back_after().max(NOT_NEEDED_S);
+            self.answer(request, Says::Later(Later { after_s }));
             return Ok(());
         }
         let until = now + u64::from(check_in.patience_ms).min(MOST_PATIENCE_MS);
@@ -341,8 +345,9 @@ impl Coordinator {
     fn select_for(&mut self, task: &TaskDigest, now: u64) -> Result<(), CoordinatorError> {
         let Some(running) = self.tasks.get_mut(task) else { return Ok(()) };
         let Some(desk) = running.desk.as_mut().filter(|desk| !desk.is_over()) else { return Ok(()) };
-        let wanted = desk.wanted(&running.over);
         let enrolled = self.enrolled + self.enrolling.len() as u64;
+        // Nobody is waited for who cannot come.
+        let wanted = desk.wanted(&running.over).min(enrolled.saturating_sub(desk.assigned().count() as u64));
         if wanted == 0 || (running.round.is_none() && enrolled < running.begin_with) {
             return Ok(());
         }
@@ -357,7 +362,7 @@ impl Coordinator {
         let candidates = self.lobby.iter().filter(|(_, waiting)| may(waiting));
         let mut chosen: Vec<(RequestId, DeviceKey)> =
             candidates.map(|(request, waiting)| (*request, waiting.device)).take(wanted as usize).collect();
-        chosen.truncate(desk.selects(chosen.len() as u64, &running.over, now) as usize);
+        chosen.truncate(desk.selects(chosen.len() as u64, wanted, now) as usize);
         if chosen.is_empty() {
             return Ok(());
         }
@@ -616,6 +621,12 @@ impl Coordinator {
         Ok(self.store.open_attempt(task)?)
     }
 
+    /// Whether it is known what became of the attempt of a task that is open, and nobody has taken it yet.
+    #[must_use]
+    pub fn has_closed(&self, task: &TaskDigest) -> bool {
+        self.tasks.get(task).and_then(|running| running.desk.as_ref()).is_some_and(Desk::has_closed)
+    }
+
     /// What became of the attempt of a task that is open, once. To be asked after a flush.
     pub fn take_closed(&mut self, task: &TaskDigest) -> Option<Closed> {
         self.tasks.get_mut(task)?.desk.as_mut()?.take_closed()
@@ -644,7 +655,7 @@ impl Coordinator {
         running.over.fade();
         running.over.saw(reported, dropped);
         running.lingering.extend(desk.at_work());
-        running.round_s = 0.5 * running.round_s + 0.5 * (desk.open_for(now) as f64 / 1000.0);
+        running.round_s = 0.5 * running.round_s + 0.5 * (desk.took(now) as f64 / 1000.0);
         running.round = Some(if took_part.is_empty() { at.round } else { at.round + 1 });
         let from = running.limits.after(at.round);
         let ended = |(device, ticket): (&DeviceKey, Ticket)| (ticket, took_part.contains(device).then_some(from));
