@@ -30,7 +30,10 @@ use thiserror::Error;
 use tokio::{net::TcpStream, sync::Semaphore, time::timeout};
 use tokio_rustls::TlsConnector;
 
-use crate::AgentError;
+use crate::{
+    AgentError,
+    traffic::{Counting, Traffic},
+};
 
 /// Connections that wait to be used again.
 const MOST_IDLE: usize = 64;
@@ -78,6 +81,7 @@ pub struct Server {
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
     /// One for each connection that may be open.
     room: Semaphore,
+    traffic: Arc<Traffic>,
 }
 
 impl fmt::Debug for Server {
@@ -121,7 +125,13 @@ impl Server {
         let port = uri.port_u16().unwrap_or(usual);
         let authority = uri.authority().map_or_else(String::new, |a| a.as_str().to_owned());
         let room = Semaphore::new(connections.max(1));
-        Ok(Self { host, port, authority, tls, idle: Mutex::default(), room })
+        Ok(Self { host, port, authority, tls, idle: Mutex::default(), room, traffic: Arc::default() })
+    }
+
+    /// What went over the network so far.
+    #[must_use]
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     /// `GET /v1/hello`.
@@ -237,6 +247,7 @@ impl Server {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(failed)?;
         // What is written is whole messages: nothing is gained by waiting for more.
         stream.set_nodelay(true).map_err(failed)?;
+        let stream = Counting::new(stream, Arc::clone(&self.traffic));
         match &self.tls {
             None => Self::speak(TokioIo::new(stream)).await,
             Some((connector, name)) => {

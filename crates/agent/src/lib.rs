@@ -11,6 +11,8 @@
 //! | [`training`]    | a few threads that train for all devices of a process                       |
 //! | [`one`]         | runs one device                                                             |
 //! | [`many`]        | runs thousands, which behave as people's phones do                          |
+//! | [`parts`]       | what made-up devices gave and were thanked for, as lines of a file           |
+//! | [`traffic`]     | bytes up and down                                                           |
 
 pub mod content;
 pub mod eligibility;
@@ -18,7 +20,9 @@ pub mod http;
 pub mod identity;
 pub mod many;
 pub mod one;
+pub mod parts;
 pub mod text;
+pub mod traffic;
 pub mod training;
 
 use std::path::PathBuf;

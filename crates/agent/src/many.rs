@@ -23,7 +23,7 @@ use device::{
 };
 use ed25519_dalek::SigningKey;
 use secagg::entropy::OsEntropy;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, watch},
@@ -37,6 +37,7 @@ use crate::{
     eligibility::Always,
     http::Server,
     one::{self, Clocks, Surroundings, act},
+    parts::Parts,
     text::TextSource,
     training::Trainers,
 };
@@ -92,10 +93,13 @@ pub struct Tally {
     broken: AtomicU64,
     crashed: AtomicU64,
     dropped: AtomicU64,
+    /// Lines of the list that could not be written.
+    unwritten: AtomicU64,
+    parts: Option<Parts>,
 }
 
 /// The same as numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
     /// Devices that the server knows.
     pub enrolled: u64,
@@ -117,10 +121,43 @@ pub struct Counted {
     pub crashed: u64,
     /// Devices that left in the midst of a part.
     pub dropped: u64,
+    /// Lines of the list of parts that could not be written.
+    pub unwritten: u64,
+}
+
+/// What `keyhush device --synthetic --json` says at its end.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Ended {
+    /// What happened to the devices.
+    #[serde(flatten)]
+    pub counted: Counted,
+    /// Bytes to the server, as TCP carries them.
+    pub bytes_up: u64,
+    /// Bytes from the server.
+    pub bytes_down: u64,
+    /// Seconds in which at least one device trained.
+    pub trained_s: f64,
 }
 
 impl Tally {
-    fn hear(&self, note: &Note) {
+    /// A tally that also keeps a list of who gave what.
+    #[must_use]
+    pub fn with_parts(parts: Parts) -> Self {
+        Self { parts: Some(parts), ..Self::default() }
+    }
+
+    /// The list of who gave what, where one is kept.
+    #[must_use]
+    pub const fn parts(&self) -> Option<&Parts> {
+        self.parts.as_ref()
+    }
+
+    fn hear(&self, device: u64, note: &Note, trained_s: impl FnOnce() -> f64) {
+        if let Some(parts) = &self.parts
+            && parts.hear(device, note, trained_s()).is_err()
+        {
+            self.unwritten.fetch_add(1, Ordering::Relaxed);
+        }
         let counter = match note {
             Note::Enrolled => &self.enrolled,
             Note::Assigned { .. } => &self.assigned,
@@ -150,6 +187,7 @@ impl Tally {
             broken: of(&self.broken),
             crashed: of(&self.crashed),
             dropped: of(&self.dropped),
+            unwritten: of(&self.unwritten),
         }
     }
 }
@@ -200,9 +238,17 @@ impl Store for Disk {
     }
 }
 
+/// The key of one of the devices that follow from a seed.
+#[must_use]
+pub fn key(seed: u64, number: u64) -> SigningKey {
+    let parts = [b"keyhush made-up device", &seed.to_le_bytes()[..], &number.to_le_bytes()];
+    SigningKey::from_bytes(&Sha256::digest(parts.concat()).into())
+}
+
 /// One of them.
 struct One {
     plan: Arc<Plan>,
+    number: u64,
     around: Surroundings,
     tally: Arc<Tally>,
     room: Arc<Semaphore>,
@@ -221,11 +267,8 @@ impl One {
         tally: Arc<Tally>,
         room: Arc<Semaphore>,
     ) -> Result<Self, AgentError> {
-        let secret: [u8; 32] =
-            Sha256::digest([b"keyhush made-up device", &plan.seed.to_le_bytes()[..], &number.to_le_bytes()].concat())
-                .into();
-        let mut settings =
-            Settings::new(SigningKey::from_bytes(&secret), plan.token.clone(), plan.policy.clone(), plan.limits);
+        let key = key(plan.seed, number);
+        let mut settings = Settings::new(key, plan.token.clone(), plan.policy.clone(), plan.limits);
         settings.patience_ms = plan.patience_ms;
         settings.keep_until_thanked = plan.keep_until_thanked;
         let disks = [Disk::default(), Disk::default()];
@@ -233,7 +276,7 @@ impl One {
         let device = started(&settings, &disks)?;
         let nature = Nature::of(plan.behaviour, plan.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let clocks = Clocks::now_on().off_by(nature.clock_off_by_s);
-        Ok(Self { plan, around, tally, room, settings, disks, device, nature, clocks })
+        Ok(Self { plan, number, around, tally, room, settings, disks, device, nature, clocks })
     }
 
     async fn live(mut self, mut stop: watch::Receiver<bool>) {
@@ -263,7 +306,9 @@ impl One {
             *held = None;
             return sleep(Duration::from_millis(asleep_ms)).await;
         }
-        let next = one::next(&mut self.device, &self.around, self.clocks, |note| self.tally.hear(note));
+        let next = one::next(&mut self.device, &self.around, self.clocks, |note| {
+            self.tally.hear(self.number, note, || self.around.trainers.busy_s());
+        });
         if let Do::Sleep { until_ms } = next {
             self.told();
             if !self.device.holds_input() {
@@ -304,7 +349,7 @@ impl One {
 
     fn told(&mut self) {
         for note in self.device.notes() {
-            self.tally.hear(&note);
+            self.tally.hear(self.number, &note, || self.around.trainers.busy_s());
         }
     }
 }

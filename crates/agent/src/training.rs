@@ -2,8 +2,9 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     thread,
+    time::{Duration, Instant},
 };
 
 use device::{
@@ -32,7 +33,8 @@ pub type Trained = Result<Arc<Encoded>, String>;
 pub enum Learning {
     /// From text.
     Train,
-    /// Ready-made, one for all: to measure a server. Each is a valid input, of somebody who typed nothing.
+    /// Ready-made, one for all: to measure a server. Each is a valid input, of somebody who typed nothing. Only for tasks whose noise is
+    /// simulated: in a sum that protects people, somebody who is not there would be counted among them.
     Ready,
 }
 
@@ -42,6 +44,46 @@ pub struct Trainers {
     jobs: mpsc::Sender<Job>,
     learning: Learning,
     ready: Mutex<Option<(EncodingId, Arc<Encoded>)>>,
+    busy: Arc<Busy>,
+}
+
+/// How long at least one thread trained.
+#[derive(Debug, Default)]
+struct Busy(Mutex<AtWork>);
+
+#[derive(Debug, Default)]
+struct AtWork {
+    threads: usize,
+    /// Since when there was always one, if there is one now.
+    since: Option<Instant>,
+    before: Duration,
+}
+
+impl Busy {
+    fn lock(&self) -> MutexGuard<'_, AtWork> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begins(&self) {
+        let mut at_work = self.lock();
+        at_work.threads += 1;
+        at_work.since.get_or_insert_with(Instant::now);
+    }
+
+    fn ends(&self) {
+        let mut at_work = self.lock();
+        at_work.threads -= 1;
+        if at_work.threads == 0
+            && let Some(since) = at_work.since.take()
+        {
+            at_work.before += since.elapsed();
+        }
+    }
+
+    fn seconds(&self) -> f64 {
+        let at_work = self.lock();
+        (at_work.before + at_work.since.map_or(Duration::ZERO, |since| since.elapsed())).as_secs_f64()
+    }
 }
 
 struct Job {
@@ -56,11 +98,18 @@ impl Trainers {
     pub fn new(threads: usize, learning: Learning) -> Self {
         let (jobs, waiting) = mpsc::channel::<Job>();
         let waiting = Arc::new(Mutex::new(waiting));
+        let busy = Arc::new(Busy::default());
         for _ in 0..threads.max(1) {
-            let waiting = waiting.clone();
-            drop(thread::spawn(move || serve(&waiting)));
+            let (waiting, busy) = (waiting.clone(), busy.clone());
+            drop(thread::spawn(move || serve(&waiting, &busy)));
         }
-        Self { jobs, learning, ready: Mutex::default() }
+        Self { jobs, learning, ready: Mutex::default(), busy }
+    }
+
+    /// Seconds so far in which at least one of the threads trained.
+    #[must_use]
+    pub fn busy_s(&self) -> f64 {
+        self.busy.seconds()
     }
 
     /// An input for a piece of work, when it is its turn.
@@ -79,6 +128,11 @@ impl Trainers {
 
     /// The input of somebody who typed nothing, the same for everybody.
     fn ready_made(&self, work: &Work) -> Trained {
+        if !work.task.terms().privacy.simulated {
+            return Err(
+                "ready-made reports are for tasks with simulated noise only: this one protects people".to_owned()
+            );
+        }
         let encoding = &work.step.encoding;
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((id, encoded)) = &*ready
@@ -95,14 +149,17 @@ impl Trainers {
     }
 }
 
-fn serve(waiting: &Mutex<mpsc::Receiver<Job>>) {
+fn serve(waiting: &Mutex<mpsc::Receiver<Job>>, busy: &Busy) {
     let mut workers: BTreeMap<TaskDigest, Worker> = BTreeMap::new();
     loop {
         let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Job { work, text, done }) = next else { return };
         // A device that is gone by now has no use for it.
         if !done.is_closed() {
-            _ = done.send(train(&mut workers, &work, &*text));
+            busy.begins();
+            let trained = train(&mut workers, &work, &*text);
+            busy.ends();
+            _ = done.send(trained);
         }
     }
 }
@@ -120,4 +177,23 @@ fn train(workers: &mut BTreeMap<TaskDigest, Worker>, work: &Work, source: &dyn T
     let Some(worker) = workers.get_mut(&digest) else { return Err("there is nobody to train".to_owned()) };
     let drawn = fresh(&mut OsEntropy).map_err(|e| e.to_string())?;
     work.train(worker, &text, drawn).map(Arc::new).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_threads_at_once_are_busy_once() {
+        let busy = Busy::default();
+        busy.begins();
+        busy.begins();
+        thread::sleep(Duration::from_millis(30));
+        busy.ends();
+        assert!(busy.seconds() >= 0.03, "one is still at work");
+        busy.ends();
+        let seconds = busy.seconds();
+        thread::sleep(Duration::from_millis(20));
+        assert!(seconds >= 0.03 && (busy.seconds() - seconds).abs() < 1e-9, "nobody is at work any more");
+    }
 }

@@ -243,6 +243,30 @@ async fn many_steady_devices_send_what_is_ready_and_share_one_download() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ready_made_reports_are_for_simulations_alone() {
+    let serving = Serving::with(3, 0, false);
+    let server = served(&serving).await;
+    let (stop, stopped) = watch::channel(false);
+    let tally = Arc::new(Tally::default());
+    let trainers = Arc::new(Trainers::new(1, Learning::Ready));
+    let running = tokio::spawn(many::run(plan(5, Behaviour::Steady), server, trainers, tally.clone(), stopped));
+    timeout(Duration::from_secs(60), async {
+        while tally.counted().refused < 5 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .unwrap_or_else(|_| panic!("{:?}", tally.counted()));
+    stop.send(true).unwrap();
+    running.await.unwrap().unwrap();
+    assert_eq!(
+        (serving.reports(0), tally.counted().gave),
+        (0, 0),
+        "nothing leaves a device for a task that protects people"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_realistic_devices_come_and_go_and_none_gives_twice() {
     let serving = Serving::new(3, 23);
     let server = served(&serving).await;

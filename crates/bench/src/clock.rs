@@ -34,7 +34,12 @@ pub(crate) fn process_seconds() -> f64 {
 
 /// The most memory that this process ever had, where the system says.
 pub(crate) fn peak_mb() -> Option<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    peak_mb_of("self")
+}
+
+/// The same of another process, by its number.
+pub(crate) fn peak_mb_of(process: &str) -> Option<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok()? * 1024.0 / 1e6)
 }

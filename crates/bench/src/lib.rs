@@ -7,6 +7,7 @@
 //! | [`round`]          | what a round costs beside the users' training, and what a second thread costs |
 //! | [`secagg`]         | a whole round of secure aggregation, message by message                      |
 //! | [`predict`]        | one next-word prediction, as a keyboard asks for it                          |
+//! | [`network`]        | a server and its devices as real processes: overhead a round, CPU time, memory, losses |
 //! | `clock`            | CPU time and memory, as the system accounts for them                         |
 //!
 //! Each is a value that says what is measured; its `run` gives the numbers.
@@ -15,6 +16,7 @@ mod clock;
 pub mod device;
 mod error;
 pub mod local_training;
+pub mod network;
 pub mod predict;
 pub mod round;
 pub mod secagg;

@@ -6,8 +6,9 @@ use agent::{
     eligibility::{Always, CommandSays, Eligibility, FileSays},
     http::{Server, Trust},
     identity::Identity,
-    many::{self, Behaviour, Tally},
+    many::{self, Behaviour, Ended, Tally},
     one::{self, Clocks, Surroundings},
+    parts::Parts,
     text::{Synthetic, TextFolder, TextSource},
     training::{Learning, Trainers},
 };
@@ -52,9 +53,12 @@ pub(crate) struct DeviceArgs {
     /// Posts of a made-up person, on average
     #[arg(long, requires = "synthetic", value_name = "N")]
     posts_per_user: Option<u32>,
-    /// Send ready-made reports instead of training: to load a server
+    /// Send ready-made reports instead of training: to load a server. Only for tasks whose noise is simulated (noise_seed)
     #[arg(long, requires = "synthetic")]
     ready_made: bool,
+    /// Write a line of JSON for each report that leaves a made-up device and for each that counts
+    #[arg(long, requires = "synthetic", value_name = "FILE")]
+    parts: Option<PathBuf>,
     /// A file with the token to enrol with
     #[arg(long, value_name = "FILE")]
     token: Option<PathBuf>,
@@ -185,11 +189,20 @@ async fn run_many(
         keep_until_thanked: true,
         text: Arc::new(move |user| Arc::new(Synthetic { crowd: Arc::clone(&crowd), user }) as Arc<dyn TextSource>),
     };
-    let tally = Arc::new(Tally::default());
-    many::run(plan, server, trainers, Arc::clone(&tally), stop).await?;
+    let tally = Arc::new(match &args.parts {
+        Some(path) => {
+            let file = std::fs::File::create(path).map_err(|e| BadInput::wrong("parts", e))?;
+            Tally::with_parts(Parts::new(std::io::BufWriter::new(file)))
+        }
+        None => Tally::default(),
+    });
+    many::run(plan, Arc::clone(&server), Arc::clone(&trainers), Arc::clone(&tally), stop).await?;
+    tally.parts().map(Parts::flush).transpose()?;
     let counted = tally.counted();
     if args.json {
-        println!("{}", serde_json::to_string(&counted)?);
+        let (traffic, trained_s) = (server.traffic(), trainers.busy_s());
+        let ended = Ended { counted, bytes_up: traffic.up(), bytes_down: traffic.down(), trained_s };
+        println!("{}", serde_json::to_string(&ended)?);
     } else {
         say(&format!(
             "{} devices: {} parts begun, {} reports sent, {} counted, {} refused by devices, {} by the server",

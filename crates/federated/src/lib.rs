@@ -16,6 +16,7 @@
 //! | [`evaluate`]   | how well a model predicts, on all cores                                 |
 //! | [`test_sets`]  | the same of text files and stores that are not trained on                |
 //! | [`fleet`]      | who takes part in a round, and how their sum comes about                |
+//! | [`replay`]     | a run that is over, once more on threads: the cohorts that were recorded |
 //! | [`engine`]     | who computes what users learn                                           |
 //! | [`checkpoint`] | the state of a run as safetensors                                      |
 //! | [`model_folder`] | models on disk                                                       |
@@ -51,6 +52,7 @@ pub mod price;
 pub mod propose;
 pub mod protocol;
 pub mod randomness;
+pub mod replay;
 pub mod round;
 pub mod run;
 pub mod secrets;

@@ -72,6 +72,17 @@ fn p18_a_key_that_checks_in_before_its_enrolment_is_durable_gets_around_no_wait(
 }
 
 #[test]
+fn who_is_not_needed_is_not_called_back_at_once() {
+    let pace = Pace { least_s: 0.0, ..Pace::default() };
+    let mut coordinator = Coordinator::new(begun(), Box::new(Anybody), pace, 1).unwrap();
+    coordinator.add_task(TASK, limits(), 1, 1, Some(4));
+    coordinator.said(1, key(1), &Wants::CheckIn(CheckIn { patience_ms: 1_000 }), 0).unwrap();
+    let answers = coordinator.flush().unwrap();
+    let [(1, Answer { says: Some(Says::Later(later)) })] = &answers[..] else { panic!("{answers:?}") };
+    assert!(later.after_s >= 1, "it would ask again and again, and keep the server busy");
+}
+
+#[test]
 fn who_does_not_know_the_token_is_not_enrolled() {
     let store = begun();
     let admission = Box::new(ByToken::new(b"a long enough token".to_vec()));

@@ -6,7 +6,10 @@
 //! derived from the key, so that the digest shows nothing, not even whether two attempts or none at all took part.
 //! When the key is destroyed, pseudonyms still show which participations were the same user's, and no longer whose.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
@@ -126,6 +129,22 @@ impl PseudonymKey {
         mac.update(&[0]);
         parts.into_iter().for_each(|part| mac.update(part));
         Digest::from_bytes(mac.finalize().into_bytes().into())
+    }
+
+    /// Who of these users stands in a record, by their places among them, in order; none where somebody stands in it who is none of them.
+    ///
+    /// # Errors
+    /// What is wrong with the record.
+    pub fn recognise<'a>(
+        &self,
+        record: &ParticipationRecord,
+        users: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<Option<Vec<usize>>, String> {
+        let recorded: BTreeSet<_> = record.pseudonyms()?.into_iter().collect();
+        let is_in = |user: &[u8]| recorded.contains(&self.pseudonym(user));
+        let found: Vec<usize> =
+            users.into_iter().enumerate().filter(|(_, user)| is_in(user)).map(|(place, _)| place).collect();
+        Ok((found.len() == recorded.len()).then_some(found))
     }
 
     fn pseudonym(&self, user: &[u8]) -> [u8; PSEUDONYM] {

@@ -107,6 +107,10 @@ fn p12_an_entry_tells_what_was_declared_and_never_who_or_how_many_came() {
     assert_eq!(release.participations.declared, 100);
     assert_eq!(release.participations.digest, Some(record.digest()));
     assert_eq!(release.digest, Digest::of_released(&content("model", 0)));
+    let users = [b"eve".as_slice(), b"bob", b"ada"];
+    assert_eq!(pseudonyms.recognise(&record, users), Ok(Some(vec![1, 2])));
+    assert_eq!(pseudonyms.recognise(&record, [b"ada".as_slice()]), Ok(None), "bob is none of them");
+    assert_eq!(PseudonymKey::from_bytes(&[4; 32]).recognise(&record, users), Ok(None), "nobody else recognises them");
     assert!(!entry.line().contains("bob") && !entry.line().contains("pseudonym"), "{}", entry.line());
 }
 

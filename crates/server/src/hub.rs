@@ -407,12 +407,14 @@ impl Driver for HubDriver {
         Ok(done?)
     }
 
-    fn wait(&mut self, _task: &TaskDigest, stop: &Stop) -> Result<(), FleetError> {
+    fn wait(&mut self, task: &TaskDigest, stop: &Stop) -> Result<(), FleetError> {
         if stop.is_asked() || self.hub.shared.is_down() {
             return Err(FleetError::Stopped);
         }
         let core = self.hub.shared.core();
-        let _ = self.hub.shared.changed.wait_timeout(core, Duration::from_millis(100));
+        // Whether it has closed is asked under the lock under which it closes: it cannot happen unseen in between.
+        let open = |core: &mut Core| !core.coordinator.has_closed(task) && !self.hub.shared.is_down();
+        let _ = self.hub.shared.changed.wait_timeout_while(core, Duration::from_millis(100), open);
         Ok(())
     }
 

@@ -22,18 +22,17 @@ use device::{
 };
 use federated::{
     config::{Config, Document},
-    engine::{self, Engine, Means, Users},
-    fleet::{Attempted, Fleet, FleetError, Observed, Outcome, RoundTask, Stop},
+    engine::Means,
+    fleet::Stop,
     model_folder,
     plan::Plan,
-    population::{Population, SyntheticPopulation},
+    population::SyntheticPopulation,
     protocol::{
         admission::{Anybody, EnrolmentLimits},
         pace::Pace,
         store::Store,
     },
-    randomness::RunRandomness,
-    round::{Loop, Round, State},
+    replay::replay,
     run::Opened,
 };
 use keyhush_server::{
@@ -41,12 +40,8 @@ use keyhush_server::{
     sqlite::{Database, DatabaseError},
     tasks::{Happened, ServeError, Settings, Written, serve},
 };
-use ledger::{Ledger, MemoryStore, SigningKey, hex};
+use ledger::hex;
 use lm::{folder::Weights, kernels::KernelPath, tokenizer::Tokenizer};
-use privacy::{
-    rng::{NoiseSource, Purpose, SimulationKey},
-    stages::Sum,
-};
 
 /// The crowd whose people the devices are of.
 const CROWD: u64 = 5;
@@ -187,23 +182,7 @@ fn run_devices(address: SocketAddr, count: u64, over: impl Fn() -> bool) {
     });
 }
 
-/// Everybody takes part in every round, on threads of this process.
-struct Everybody<'a> {
-    engine: Box<dyn Engine + 'a>,
-    people: &'a dyn Population,
-}
-
-impl Fleet for Everybody<'_> {
-    fn attempt(&mut self, task: &RoundTask<'_>) -> Result<Attempted, FleetError> {
-        let numbers: Vec<u64> = (0..self.people.users()).collect();
-        let key = NoiseSource::from(SimulationKey::new(0)).stream(Purpose::Rounding, &[]);
-        let users = Users { population: self.people, numbers: &numbers, key: &key };
-        let sum: Sum = self.engine.sum(&task.task, &users)?.sum;
-        Ok(Attempted { outcome: Outcome::Sum(sum), observed: Observed::default() })
-    }
-}
-
-/// The same task on threads, with so many people.
+/// The same task on threads, with so many people, all of whom take part in every round.
 fn on_threads(set: &[String], people: u64) -> Vec<f32> {
     let config = config(set);
     let opened = Opened::new(&config).unwrap();
@@ -211,16 +190,8 @@ fn on_threads(set: &[String], people: u64) -> Vec<f32> {
     let crowd = Crowd::new(SynthPlan::new(CROWD, people, Dialect::Informal)).unwrap();
     let tokenizer = Tokenizer::new(opened.rules());
     let population = SyntheticPopulation::new(crowd, tokenizer, opened.vocabulary(), opened.learner());
-    let engine = engine::of(&plan.local, opened.learner(), means()).unwrap();
-    let mut fleet = Everybody { engine, people: &population };
-    let ledger = Ledger::create(MemoryStore::new(), plan.ledger.clone(), SigningKey::from_seed(&[1; 32]), 0).unwrap();
-    let state = State::new(&plan, opened.first_parameters().to_vec()).unwrap();
-    let randomness = RunRandomness::simulated(SimulationKey::new(3));
-    let mut rounds = Loop::new(&plan, opened.learner(), randomness, ledger, state, 1);
-    while rounds.state().round < plan.rounds {
-        assert!(matches!(rounds.round(&mut fleet, &Stop::new(), 0).unwrap(), Round::Done(_)));
-    }
-    rounds.state().model.clone()
+    let cohorts = vec![(0..people).collect(); plan.rounds as usize];
+    replay(&plan, &opened, &population, &cohorts, means()).unwrap()
 }
 
 /// Rule P17: what `keyhush serve` calls refuses a database that was set back, before anybody is spoken to.

@@ -65,7 +65,12 @@ struct State {
 }
 
 impl Serving {
+    /// A task with simulated noise.
     pub(crate) fn new(labels: usize, breaks: u64) -> Arc<Self> {
+        Self::with(labels, breaks, true)
+    }
+
+    pub(crate) fn with(labels: usize, breaks: u64, simulated: bool) -> Arc<Self> {
         let words = Vocabulary::new((0..97).map(|n| format!("w{n}"))).unwrap();
         let dimension = (words.len() + 1) * labels;
         let clip = ClipNorm::new(0.5).unwrap();
@@ -95,7 +100,7 @@ impl Serving {
                 noise_multiplier: None,
                 epsilon: None,
                 delta: None,
-                simulated: true,
+                simulated,
             },
             secure: false,
         };

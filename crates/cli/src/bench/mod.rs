@@ -2,6 +2,7 @@
 
 mod device;
 mod local_training;
+mod network;
 mod predict;
 mod round;
 mod secagg;
@@ -17,6 +18,8 @@ pub(crate) enum Command {
     LocalTraining(local_training::LocalTrainingArgs),
     /// Run whole rounds: what they cost beside the users' training, and what a second thread costs.
     Round(round::RoundArgs),
+    /// Run a server and its devices as processes on this machine: what rounds cost, and whether anything is lost or counted twice.
+    Network(network::NetworkArgs),
     /// Sum vectors by secure aggregation: what a round costs a client and the server, and whether the sum is exact.
     Secagg(secagg::SecaggArgs),
     /// Type with a model, as a keyboard does: milliseconds a prediction, and memory.
@@ -29,6 +32,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
         Command::Device(args) => device::run(&args),
         Command::LocalTraining(args) => local_training::run(&args),
         Command::Round(args) => round::run(&args),
+        Command::Network(args) => network::run(&args),
         Command::Secagg(args) => secagg::run(&args),
         Command::Predict(args) => predict::run(&args),
     }

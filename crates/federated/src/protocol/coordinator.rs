@@ -48,6 +48,8 @@ const MOST_PATIENCE_MS: u64 = 30_000;
 const ASK_AGAIN_MS: u32 = 1_000;
 /// While a task rests, devices come back after about so long, in seconds, if the server can bear so many.
 const RESTS_S: f64 = 20.0;
+/// A device that is not let into the lobby stays away for so many seconds at least, whatever the pace.
+const NOT_NEEDED_S: u64 = 1;
 const LATE: &str = "the attempt needs no more reports, or the time is over";
 const CLOSED: &str = "there is no such attempt any more";
 const MS_OF_DAY: u64 = 24 * 60 * 60 * 1000;
@@ -113,7 +115,7 @@ struct Running {
     desk: Option<Desk>,
     /// The round that is open or comes next, once the first devices were given the task.
     round: Option<u64>,
-    /// How long a round takes, in seconds.
+    /// How long a round takes from when devices are given it, in seconds.
     round_s: f64,
     /// Devices that were still at work when their attempt was over, until when: what becomes of them is counted.
     lingering: BTreeMap<Ticket, u64>,
@@ -616,6 +618,12 @@ impl Coordinator {
         Ok(self.store.open_attempt(task)?)
     }
 
+    /// Whether it is known what became of the attempt of a task that is open, and nobody has taken it yet.
+    #[must_use]
+    pub fn has_closed(&self, task: &TaskDigest) -> bool {
+        self.tasks.get(task).and_then(|running| running.desk.as_ref()).is_some_and(Desk::has_closed)
+    }
+
     /// What became of the attempt of a task that is open, once. To be asked after a flush.
     pub fn take_closed(&mut self, task: &TaskDigest) -> Option<Closed> {
         self.tasks.get_mut(task)?.desk.as_mut()?.take_closed()
@@ -644,7 +652,7 @@ impl Coordinator {
         running.over.fade();
         running.over.saw(reported, dropped);
         running.lingering.extend(desk.at_work());
-        running.round_s = 0.5 * running.round_s + 0.5 * (desk.open_for(now) as f64 / 1000.0);
+        running.round_s = 0.5 * running.round_s + 0.5 * (desk.took(now) as f64 / 1000.0);
         running.round = Some(if took_part.is_empty() { at.round } else { at.round + 1 });
         let from = running.limits.after(at.round);
         let ended = |(device, ticket): (&DeviceKey, Ticket)| (ticket, took_part.contains(device).then_some(from));

@@ -239,6 +239,12 @@ impl Desk {
         self.over
     }
 
+    /// Whether it is known what became of it, and nobody has taken it yet.
+    #[must_use]
+    pub const fn has_closed(&self) -> bool {
+        self.closed.is_some()
+    }
+
     /// What became of it, once.
     pub fn take_closed(&mut self) -> Option<Closed> {
         self.closed.take()
@@ -283,22 +289,17 @@ impl Desk {
         self.places.iter().map(|(device, place)| (device, place.ticket))
     }
 
-    /// How many of so many candidates are to be given the task now.
+    /// How many of so many candidates are to be given the task now, where so many more are wanted.
     #[must_use]
-    pub fn selects(&self, candidates: u64, over: &OverSelection, now: u64) -> u64 {
-        let wanted = self.wanted(over);
-        let waited = self.has_waited(now);
+    pub fn selects(&self, candidates: u64, wanted: u64, now: u64) -> u64 {
+        let waited = candidates >= wanted || self.has_waited(now);
         let least = match &self.opening.aggregation {
             Aggregation::Plain(_) => self.opening.goal,
             Aggregation::Secure(secure) => secure.least_clients(),
         };
         let enough = self.reports + self.working() + candidates >= least;
-        match candidates {
-            some if some >= wanted => wanted,
-            // Fewer than the goal are asked for nothing.
-            some if waited && (enough || self.assigned_at.is_some()) => some,
-            _ => 0,
-        }
+        // Fewer than the goal are asked for nothing.
+        if waited && (enough || self.assigned_at.is_some()) { candidates.min(wanted) } else { 0 }
     }
 
     /// Devices are given the task: what is to be kept of that before any of them hears of it.
@@ -461,10 +462,11 @@ impl Desk {
         self.places.iter().filter(|(_, place)| !place.touched).map(|(device, _)| *device).collect()
     }
 
-    /// How long it has been open, in milliseconds.
+    /// How long it takes, in milliseconds, from when devices were given it. How long it waited for them does not count: where that made
+    /// rounds longer, fewer would be called for the next one, and rounds would wait longer still.
     #[must_use]
-    pub const fn open_for(&self, now: u64) -> u64 {
-        now.saturating_sub(self.opened_at)
+    pub fn took(&self, now: u64) -> u64 {
+        now.saturating_sub(self.assigned_at.map_or(self.opened_at, |(first, _)| first))
     }
 }
 

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use device::{
     guard::TaskDigest,
-    protocol::message::{Answer, CheckIn, DeviceKey, Reason, Says},
+    protocol::message::{Answer, CheckIn, DeviceKey, Later, Reason, Says},
 };
 
 use super::{
-    Coordinator, CoordinatorError, MOST_PATIENCE_MS, Progress, RequestId, Standing, Waiting, part::assignment,
+    Coordinator, CoordinatorError, MOST_PATIENCE_MS, NOT_NEEDED_S, Progress, RequestId, Standing, Waiting,
+    part::assignment,
 };
 
 impl Coordinator {
@@ -35,7 +36,9 @@ impl Coordinator {
         }
         let standings = self.may_be_needed(&device)?;
         if standings.is_empty() {
-            self.later(request);
+            // At once it would hear the same.
+            let after_s = self.comes_back_after().max(NOT_NEEDED_S);
+            self.answer(request, Says::Later(Later { after_s }));
             return Ok(());
         }
         let until = now + u64::from(check_in.patience_ms).min(MOST_PATIENCE_MS);
@@ -108,8 +111,9 @@ impl Coordinator {
     fn select_for(&mut self, task: &TaskDigest, now: u64) -> Result<(), CoordinatorError> {
         let Some(running) = self.tasks.get_mut(task).filter(|running| running.takes_devices()) else { return Ok(()) };
         let Some(desk) = running.desk.as_mut().filter(|desk| !desk.is_over()) else { return Ok(()) };
-        let wanted = desk.wanted(&running.over);
         let enrolled = self.enrolled + self.enrolling.len() as u64;
+        // Nobody is waited for who cannot come.
+        let wanted = desk.wanted(&running.over).min(enrolled.saturating_sub(desk.assigned().count() as u64));
         if wanted == 0 || (running.round.is_none() && enrolled < running.begin_with) {
             return Ok(());
         }
@@ -124,7 +128,7 @@ impl Coordinator {
         let candidates = self.lobby.iter().filter(|(_, waiting)| may(waiting));
         let mut chosen: Vec<(RequestId, DeviceKey)> =
             candidates.map(|(request, waiting)| (*request, waiting.device)).take(wanted as usize).collect();
-        chosen.truncate(desk.selects(chosen.len() as u64, &running.over, now) as usize);
+        chosen.truncate(desk.selects(chosen.len() as u64, wanted, now) as usize);
         if chosen.is_empty() {
             return Ok(());
         }

@@ -1,0 +1,141 @@
+//! What devices say they gave beside what the server has on record; and what rounds took beside the training.
+
+use std::collections::BTreeMap;
+
+use agent::parts::{Did, Line};
+use serde::Serialize;
+
+/// What became of what devices gave. A participation is a device in a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Participations {
+    /// On the server's record of who is in a sum that was released.
+    pub recorded: u64,
+    /// That devices say they gave: their reports began to leave.
+    pub given: u64,
+    /// Of which devices were told that they count.
+    pub thanked: u64,
+    /// Thanked and not on record.
+    pub lost: u64,
+    /// On record, or given, more often than once for a step, and on record without having been given.
+    pub doubled: u64,
+}
+
+impl Participations {
+    pub(super) fn of(cohorts: &[Vec<u64>], lines: &[Line]) -> Self {
+        let mut parts: BTreeMap<(u64, u64), [u64; 3]> = BTreeMap::new();
+        let on_record =
+            cohorts.iter().enumerate().flat_map(|(step, cohort)| cohort.iter().map(move |d| (*d, step as u64)));
+        for part in on_record {
+            parts.entry(part).or_default()[0] += 1;
+        }
+        for line in lines {
+            let did = if line.did == Did::Gave { 1 } else { 2 };
+            parts.entry((line.device, line.step)).or_default()[did] += 1;
+        }
+        let sum = |of: fn(&[u64; 3]) -> u64| parts.values().map(of).sum();
+        Self {
+            recorded: sum(|[recorded, _, _]| *recorded),
+            given: sum(|[_, given, _]| *given),
+            thanked: sum(|[_, _, thanked]| *thanked),
+            lost: sum(|[recorded, _, thanked]| thanked.saturating_sub(*recorded)),
+            doubled: sum(|[recorded, given, _]| recorded.saturating_sub((*given).min(1)) + given.saturating_sub(1)),
+        }
+    }
+}
+
+/// A release, when it was heard of.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Release {
+    /// Rounds that are done.
+    pub(super) round: u64,
+    /// When, in seconds since 1970.
+    pub(super) at_s: f64,
+    /// How often the server had been killed until then.
+    pub(super) kills: u64,
+}
+
+/// What rounds took: from one release to the next, the first and those with a kill in them left out.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct RoundTimes {
+    /// How many.
+    pub measured: u64,
+    /// Seconds of a round, on average.
+    pub wall_s: f64,
+    /// Of them, those in which at least one device trained.
+    pub training_s: f64,
+    /// Those in which none did.
+    pub overhead_s: f64,
+    /// Half of the rounds have less.
+    pub overhead_median_s: f64,
+    /// The most.
+    pub overhead_most_s: f64,
+}
+
+impl RoundTimes {
+    pub(super) fn of(releases: &[Release], lines: &[Line]) -> Option<Self> {
+        let trained_until = |at_s: f64| {
+            let before = lines.iter().filter(|line| line.at_s <= at_s).map(|line| line.trained_s);
+            before.fold(0.0, f64::max)
+        };
+        let mut rounds = Vec::new();
+        for pair in releases.windows(2) {
+            if let [before, after] = pair
+                && after.round == before.round + 1
+                && after.kills == before.kills
+            {
+                let training_s = trained_until(after.at_s) - trained_until(before.at_s);
+                rounds.push((after.at_s - before.at_s, training_s));
+            }
+        }
+        let mut overheads: Vec<f64> = rounds.iter().map(|(wall_s, training_s)| wall_s - training_s).collect();
+        overheads.sort_by(f64::total_cmp);
+        let count = rounds.len() as f64;
+        Some(Self {
+            measured: rounds.len() as u64,
+            wall_s: rounds.iter().map(|(wall_s, _)| wall_s).sum::<f64>() / count,
+            training_s: rounds.iter().map(|(_, training_s)| training_s).sum::<f64>() / count,
+            overhead_s: overheads.iter().sum::<f64>() / count,
+            overhead_median_s: *overheads.get(overheads.len() / 2)?,
+            overhead_most_s: *overheads.last()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn line(device: u64, step: u64, did: Did) -> Line {
+        Line { device, step, did, at_s: 0.0, trained_s: 0.0 }
+    }
+
+    #[test]
+    fn each_way_to_lose_or_double_shows() {
+        use Did::{Gave, Thanked};
+        let honest = [line(0, 0, Gave), line(0, 0, Thanked), line(1, 0, Gave), line(2, 0, Gave), line(0, 1, Gave)];
+        let of = |cohorts: &[Vec<u64>], lines: &[Line]| {
+            let Participations { lost, doubled, .. } = Participations::of(cohorts, lines);
+            (lost, doubled)
+        };
+        // Whoever gave and is not on record was too late; whoever is and was not thanked did not hear of it.
+        assert_eq!(of(&[vec![0, 1], vec![0]], &honest), (0, 0));
+        assert_eq!(of(&[vec![1], vec![0]], &honest), (1, 0), "thanked, and not on record");
+        assert_eq!(of(&[vec![0, 0, 1], vec![0]], &honest), (0, 1), "twice on record");
+        assert_eq!(of(&[vec![0, 1], vec![0, 2]], &honest), (0, 1), "on record, and never given");
+        let twice: Vec<Line> = honest.iter().copied().chain([line(1, 0, Gave)]).collect();
+        assert_eq!(of(&[vec![0, 1], vec![0]], &twice), (0, 1), "given twice");
+    }
+
+    #[test]
+    fn overhead_is_what_is_left_without_the_training() {
+        let release = |round, at_s, kills| Release { round, at_s, kills };
+        let trained = |at_s, trained_s| Line { at_s, trained_s, ..line(0, 0, Did::Gave) };
+        let lines = [trained(0.5, 0.3), trained(1.5, 0.7), trained(2.4, 1.0)];
+        let releases = [release(1, 1.0, 0), release(2, 2.0, 0), release(3, 2.5, 0), release(4, 9.0, 1)];
+        let times = RoundTimes::of(&releases, &lines).unwrap();
+        assert_eq!(times.measured, 2, "the one with a kill is left out");
+        assert!((times.wall_s - 0.75).abs() < 1e-9 && (times.training_s - 0.35).abs() < 1e-9, "{times:?}");
+        assert!((times.overhead_s - 0.4).abs() < 1e-9 && (times.overhead_most_s - 0.6).abs() < 1e-9, "{times:?}");
+        assert_eq!(RoundTimes::of(&releases[..1], &lines), None);
+    }
+}

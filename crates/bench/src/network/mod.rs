@@ -1,0 +1,412 @@
+//! A server and its devices as real processes on loopback: what rounds cost beside the training, and whether anything is lost.
+//!
+//! ```text
+//! this process --starts--> keyhush serve        (killed and started again, if asked)
+//!              --starts--> keyhush device --synthetic --count N
+//!              --reads---> the server's ledger and model, the devices' list of what they gave
+//! ```
+//!
+//! | module      | what it is                                                            |
+//! |-------------|-----------------------------------------------------------------------|
+//! | `processes` | a process that is started, watched and ended; its CPU time and memory |
+//! | `server`    | the server's process, and what it says                                |
+//! | `fleet`     | the devices' process, and what they gave                              |
+//! | `record`    | what the server has on record: rounds, failures, who took part        |
+//! | `account`   | participations that were lost or doubled; times of rounds             |
+//!
+//! The noise of the task follows from a seed, so the threads engine can play the recorded cohorts again ([`federated::replay`]) and must
+//! come to the same model.
+
+mod account;
+mod fleet;
+mod processes;
+mod record;
+mod server;
+
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use ::device::guard::ModelDigest;
+use corpus::synth::{Crowd, Dialect, SynthPlan};
+use federated::{
+    config::Document,
+    engine::Means,
+    fleet::Stop,
+    model_folder,
+    plan::Plan,
+    population::SyntheticPopulation,
+    replay::{self, ReplayError},
+    run::Opened,
+};
+use ledger::hex;
+use lm::{folder::Weights, kernels::KernelPath, tokenizer::Tokenizer};
+use serde::Serialize;
+
+pub use self::{
+    account::{Participations, RoundTimes},
+    processes::Used,
+};
+use self::{fleet::DevicesProcess, record::Record, server::ServerProcess};
+use crate::{BenchError, at_least_one};
+
+const SETTINGS: &str = include_str!("task.toml");
+/// What the task is called.
+const TASK: &str = "network";
+/// How often processes are looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// What made-up people and their keys follow from.
+const SEED: u64 = 1;
+
+/// What is run.
+#[derive(Debug, Clone)]
+pub struct NetworkRun {
+    /// The program: `keyhush`.
+    pub program: PathBuf,
+    /// Devices.
+    pub devices: u64,
+    /// Reports of a round.
+    pub goal: u64,
+    /// Rounds.
+    pub rounds: u64,
+    /// Whether sums are made securely.
+    pub secagg: bool,
+    /// The model: a preset.
+    pub model: String,
+    /// Rounds between two kills of the server, on average; none where it lives.
+    pub kill_server_every: Option<u64>,
+    /// Whether devices send ready-made reports instead of training.
+    pub ready_made: bool,
+    /// Threads of the server and of the devices' training, each.
+    pub threads: usize,
+    /// Other values for settings.
+    pub set: Vec<String>,
+    /// It is given up when no attempt ends for so long.
+    pub patience: Duration,
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Rounds were released.
+    Rounds {
+        /// So many.
+        done: u64,
+        /// Of so many.
+        of: u64,
+    },
+    /// The server was killed, and is started again.
+    Killed {
+        /// How often so far.
+        times: u64,
+    },
+    /// The threads engine plays the cohorts again.
+    Replays,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Serialize)]
+pub struct NetworkTook {
+    /// Devices.
+    pub devices: u64,
+    /// Reports of a round.
+    pub goal: u64,
+    /// Rounds that were asked for.
+    pub rounds: u64,
+    /// Whether sums were made securely.
+    pub secagg: bool,
+    /// The model.
+    pub model: String,
+    /// Its parameters.
+    pub parameters: u64,
+    /// Whether reports were ready-made.
+    pub ready_made: bool,
+    /// Rounds that were released.
+    pub rounds_closed: u64,
+    /// Attempts at rounds that came to nothing.
+    pub rounds_failed: u64,
+    /// How often the server was killed.
+    pub kills: u64,
+    /// What became of what devices gave.
+    pub participations: Participations,
+    /// The last model beside the replayed one.
+    pub digests: Digests,
+    /// The server's processes together.
+    pub server: Used,
+    /// The devices' process.
+    pub device_process: Used,
+    /// Bytes from devices to the server, as TCP carries them.
+    pub bytes_up: u64,
+    /// Bytes from the server to devices.
+    pub bytes_down: u64,
+    /// Reports refused by the server, most of them because they came after the goal was reached.
+    pub refused_by_server: u64,
+    /// Connections that broke, and answers that were none.
+    pub broken: u64,
+    /// What rounds took; none where there are not two releases one after the other without a kill in between.
+    pub round: Option<RoundTimes>,
+    /// Seconds from the start of the devices to the end of the server.
+    pub wall_s: f64,
+}
+
+/// The last model of the server, and that of the threads engine over the recorded cohorts.
+#[derive(Debug, Clone, Serialize)]
+pub struct Digests {
+    /// SHA-256 of the parameters of the server's last model.
+    pub server: String,
+    /// The same of the threads engine's; none where it cannot play them again.
+    pub threads: Option<String>,
+    /// Whether they are equal; none where it cannot.
+    pub equal: Option<bool>,
+    /// Why it cannot.
+    pub not_replayed: Option<String>,
+}
+
+/// The task, as it was written and as it is.
+struct Task {
+    set: Vec<String>,
+    plan: Plan,
+    opened: Opened,
+}
+
+/// What was seen while it ran.
+struct Seen {
+    releases: Vec<account::Release>,
+    kills: u64,
+    server: Used,
+    record_key: ledger::PseudonymKey,
+    devices: fleet::Came,
+    wall_s: f64,
+}
+
+impl NetworkRun {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// When the settings are refused, a process cannot be started or ends by itself, nothing happens for too long, or somebody asks to
+    /// stop.
+    pub fn run(&self, stop: &Stop, happens: &mut dyn FnMut(Step)) -> Result<NetworkTook, BenchError> {
+        let counts = [("devices", self.devices), ("goal", self.goal), ("rounds", self.rounds)];
+        at_least_one(counts.map(|(field, value)| (field, value as usize)))?;
+        at_least_one([("threads", self.threads)])?;
+        at_least_one([("kill_server_every", self.kill_server_every.unwrap_or(1) as usize)])?;
+        if self.goal > self.devices {
+            let problem = format!("{} reports cannot come from {} devices", self.goal, self.devices);
+            return Err(BenchError::wrong("goal", problem));
+        }
+        let task = self.task()?;
+        let folder = tempfile::tempdir().map_err(BenchError::failed)?;
+        std::fs::write(folder.path().join(format!("{TASK}.toml")), SETTINGS).map_err(BenchError::failed)?;
+        let seen = self.watch(folder.path(), &task, stop, happens)?;
+        let keys: Vec<[u8; 32]> = (0..self.devices).map(agent_key).collect();
+        let record = Record::read(folder.path(), &seen.record_key, &keys)?;
+        happens(Step::Replays);
+        let digests = self.digests(folder.path(), &task, &record)?;
+        Ok(self.took(&task, &record, &seen, digests))
+    }
+
+    fn task(&self) -> Result<Task, BenchError> {
+        let mut set = vec![
+            format!("model.preset={}", self.model),
+            format!("participation.population={}", self.devices),
+            format!("participation.cohort={}", self.goal),
+            format!("participation.max_participations={}", self.rounds),
+            format!("devices.begin_with={}", self.devices),
+            format!("rounds={}", self.rounds),
+        ];
+        if self.secagg {
+            set.push("aggregation=secagg".to_owned());
+            set.push("secagg.dropout=0.05".to_owned());
+        }
+        set.extend(self.set.iter().cloned());
+        let config = Document::new(SETTINGS, &set)?.config()?;
+        if config.noise_seed.is_none() {
+            return Err(BenchError::wrong(
+                "set",
+                "noise_seed is needed: these devices are made up, and their task says so",
+            ));
+        }
+        let opened = Opened::new(&config)?;
+        let plan = Plan::new(config, &opened.setting())?;
+        Ok(Task { set, plan, opened })
+    }
+
+    /// Starts both processes, and watches them until the task is over.
+    fn watch(
+        &self,
+        folder: &Path,
+        task: &Task,
+        stop: &Stop,
+        happens: &mut dyn FnMut(Step),
+    ) -> Result<Seen, BenchError> {
+        let mut server = ServerProcess::start(self, folder, &task.set)?;
+        let record_key = server.pseudonyms(folder)?;
+        let began = Instant::now();
+        let mut devices = DevicesProcess::start(self, folder, server.address())?;
+        let mut kills = Kills::every(self.kill_server_every);
+        let (mut releases, mut last, mut ended) = (Vec::new(), Instant::now(), 0);
+        while !server.is_over()? {
+            if stop.is_asked() {
+                return Err(BenchError::failed("stopped"));
+            }
+            devices.check()?;
+            for round in server.hear(LOOK) {
+                releases.push(account::Release { round, at_s: unix_s(), kills: kills.times });
+                happens(Step::Rounds { done: round, of: self.rounds });
+            }
+            if server.attempts() != ended {
+                (ended, last) = (server.attempts(), Instant::now());
+            }
+            if last.elapsed() > self.patience {
+                let problem =
+                    format!("no attempt ended for {} s; the server says:\n{}", self.patience.as_secs(), server.words());
+                return Err(BenchError::failed(problem));
+            }
+            if kills.is_due(server.rounds()) {
+                server.kill_and_start_again(self, folder, &task.set)?;
+                happens(Step::Killed { times: kills.times });
+            }
+        }
+        for round in server.hear(Duration::ZERO) {
+            releases.push(account::Release { round, at_s: unix_s(), kills: kills.times });
+        }
+        let wall_s = began.elapsed().as_secs_f64();
+        let devices = devices.stop(folder)?;
+        Ok(Seen { releases, kills: kills.times, server: server.used(), record_key, devices, wall_s })
+    }
+
+    fn digests(&self, folder: &Path, task: &Task, record: &Record) -> Result<Digests, BenchError> {
+        let model = model_folder::read(&folder.join("data").join("models").join(TASK))?;
+        let Weights::Recurrent { values, .. } = model.weights else {
+            return Err(BenchError::wrong("model", "is not a recurrent one"));
+        };
+        let digest = |values: &[f32]| hex(ModelDigest::of(values).as_bytes());
+        let server = digest(&values);
+        Ok(match self.replayed(task, record)? {
+            Ok(values) => {
+                let threads = digest(&values);
+                let equal = Some(threads == server);
+                Digests { server, threads: Some(threads), equal, not_replayed: None }
+            }
+            Err(why) => Digests { server, threads: None, equal: None, not_replayed: Some(why) },
+        })
+    }
+
+    /// The parameters that threads come to over the recorded cohorts, or why they cannot.
+    fn replayed(&self, task: &Task, record: &Record) -> Result<Result<Vec<f32>, String>, BenchError> {
+        if self.ready_made {
+            return Ok(Err(
+                "the reports were ready-made: nobody trained, and there is nothing to train again".to_owned()
+            ));
+        }
+        let Task { plan, opened, .. } = task;
+        let crowd = SynthPlan::new(SEED, self.devices, Dialect::Informal);
+        let crowd = Crowd::new(crowd).map_err(BenchError::failed)?;
+        let tokenizer = Tokenizer::new(opened.rules());
+        let people = SyntheticPopulation::new(crowd, tokenizer, opened.vocabulary(), opened.learner());
+        // Devices take the best kernels there are.
+        let means = Means::threads(KernelPath::best(), self.threads);
+        match replay::replay(plan, opened, &people, &record.cohorts, means) {
+            Ok(values) => Ok(Ok(values)),
+            Err(why @ (ReplayError::Secret | ReplayError::RandomRounding | ReplayError::RandomBatch)) => {
+                Ok(Err(why.to_string()))
+            }
+            Err(other) => Err(BenchError::failed(other)),
+        }
+    }
+
+    fn took(&self, task: &Task, record: &Record, seen: &Seen, digests: Digests) -> NetworkTook {
+        let fleet::Came { ended, lines, used } = &seen.devices;
+        NetworkTook {
+            devices: self.devices,
+            goal: self.goal,
+            rounds: self.rounds,
+            secagg: self.secagg,
+            model: self.model.clone(),
+            parameters: task.opened.first_parameters().len() as u64,
+            ready_made: self.ready_made,
+            rounds_closed: record.cohorts.len() as u64,
+            rounds_failed: record.failed,
+            kills: seen.kills,
+            participations: Participations::of(&record.cohorts, lines),
+            digests,
+            server: seen.server,
+            device_process: *used,
+            bytes_up: ended.bytes_up,
+            bytes_down: ended.bytes_down,
+            refused_by_server: ended.counted.refused_by_server,
+            broken: ended.counted.broken,
+            round: RoundTimes::of(&seen.releases, lines),
+            wall_s: seen.wall_s,
+        }
+    }
+}
+
+/// The name of a device at the server.
+fn agent_key(number: u64) -> [u8; 32] {
+    agent::many::key(SEED, number).verifying_key().to_bytes()
+}
+
+fn unix_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// When the server is killed: about every so many rounds, at a moment that has nothing to do with what it does.
+struct Kills {
+    every: Option<u64>,
+    times: u64,
+    /// The round that must be over, and then the moment.
+    after: u64,
+    at: Option<Instant>,
+    /// When it was last seen how many rounds are over, and how many.
+    round: (u64, Instant),
+    /// How long the last round took.
+    round_s: f64,
+    draw: u64,
+}
+
+impl Kills {
+    fn every(every: Option<u64>) -> Self {
+        let draw = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos() as u64);
+        let mut kills = Self { every, times: 0, after: 0, at: None, round: (0, Instant::now()), round_s: 0.2, draw };
+        kills.after = kills.gap(0);
+        kills
+    }
+
+    /// From half to one and a half times as many rounds later; the rest of it is a part of a round.
+    fn gap(&mut self, from: u64) -> u64 {
+        let every = self.every.unwrap_or(1) as f64;
+        from + (every * (0.5 + self.uniform())) as u64
+    }
+
+    fn uniform(&mut self) -> f64 {
+        self.draw = self.draw.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.draw;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn is_due(&mut self, rounds: u64) -> bool {
+        if self.every.is_none() {
+            return false;
+        }
+        let (seen, since) = self.round;
+        if rounds > seen {
+            self.round_s = since.elapsed().as_secs_f64() / (rounds - seen) as f64;
+            self.round = (rounds, Instant::now());
+        }
+        if self.at.is_none() && rounds >= self.after {
+            let later = self.uniform() * self.round_s.clamp(0.02, 60.0);
+            self.at = Some(Instant::now() + Duration::from_secs_f64(later));
+        }
+        let due = self.at.is_some_and(|at| Instant::now() >= at);
+        if due {
+            (self.at, self.times) = (None, self.times + 1);
+            self.after = self.gap(rounds).max(rounds + 1);
+            self.round = (rounds, Instant::now());
+        }
+        due
+    }
+}

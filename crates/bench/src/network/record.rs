@@ -1,0 +1,55 @@
+//! What the server has on record when it has ended: its ledger, and the side table of who took part.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use ::server::sqlite::{Database, TaskHome};
+use federated::home::Records;
+use ledger::{Body, LedgerStore, PseudonymKey};
+
+use super::TASK;
+use crate::{BenchError, WorkError};
+
+/// What is on record.
+pub(super) struct Record {
+    /// Who is in the sum of each released step, by the numbers of the devices.
+    pub(super) cohorts: Vec<Vec<u64>>,
+    /// Attempts that failed.
+    pub(super) failed: u64,
+}
+
+impl Record {
+    /// Reads it. Pseudonyms are recognised with their key, which was read before it was destroyed.
+    pub(super) fn read(folder: &Path, key: &PseudonymKey, devices: &[[u8; 32]]) -> Result<Self, BenchError> {
+        read(folder, key, devices).map_err(BenchError::Work)
+    }
+}
+
+fn read(folder: &Path, key: &PseudonymKey, devices: &[[u8; 32]]) -> Result<Record, WorkError> {
+    let database = Database::read(folder.join("data").join("keyhush.sqlite"))?;
+    let store = TaskHome::read(Arc::new(database), TASK)?.read_store()?;
+    let mut participants = BTreeMap::new();
+    for record in store.participations()?.ok_or("the ledger has no record of who took part")? {
+        let record = record?;
+        participants.insert(record.digest(), record);
+    }
+    let mut record = Record { cohorts: Vec::new(), failed: 0 };
+    for entry in store.read(0)? {
+        match entry?.body() {
+            Body::Release(release) => {
+                if release.step != record.cohorts.len() as u64 {
+                    return Err(
+                        format!("step {} stands in the place of step {}", release.step, record.cohorts.len()).into()
+                    );
+                }
+                let line = release.participations.digest.and_then(|digest| participants.get(&digest));
+                let line = line.ok_or_else(|| format!("nobody is on record for step {}", release.step))?;
+                let cohort = key.recognise(line, devices.iter().map(|key| &key[..]))?;
+                let cohort = cohort.ok_or_else(|| format!("a stranger is on record for step {}", release.step))?;
+                record.cohorts.push(cohort.into_iter().map(|number| number as u64).collect());
+            }
+            Body::FailedAttempt(_) => record.failed += 1,
+            _ => {}
+        }
+    }
+    Ok(record)
+}

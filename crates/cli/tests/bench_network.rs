@@ -1,0 +1,73 @@
+//! `keyhush bench network`: real processes, and nothing is lost, also where the server is killed.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
+
+use std::process::Command;
+
+use serde_json::Value;
+
+fn network(arguments: &[&str]) -> Value {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_keyhush"));
+    command.args(["bench", "network", "--patience", "120", "--json"]).args(arguments);
+    let small = ["model.vocabulary=100", "model.hidden=6", "model.embedding=6"];
+    command.args(small.iter().flat_map(|set| ["--set", set]));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Every round was released, nothing was lost or doubled, and threads come to the same model.
+fn assert_nothing_is_lost(took: &Value, rounds: u64, goal: u64) {
+    let parts = &took["participations"];
+    assert_eq!(took["rounds_closed"], rounds, "{took:#}");
+    assert_eq!((&parts["lost"], &parts["doubled"]), (&Value::from(0), &Value::from(0)), "{took:#}");
+    assert!(parts["recorded"].as_u64().unwrap() >= rounds * goal, "{took:#}");
+    assert!(parts["thanked"].as_u64().unwrap() > 0, "{took:#}");
+    assert_eq!(took["digests"]["equal"], true, "{took:#}");
+    assert_eq!(took["digests"]["server"], took["digests"]["threads"], "{took:#}");
+    assert!(took["bytes_up"].as_u64().unwrap() > 0 && took["bytes_down"].as_u64().unwrap() > 0, "{took:#}");
+    assert!(took["server"]["cpu_s"].as_f64().unwrap() > 0.0, "{took:#}");
+    assert!(took["server"]["peak_mb"].as_f64().unwrap() > 1.0, "{took:#}");
+}
+
+#[test]
+fn plain_rounds_of_real_processes_lose_nothing() {
+    let took = network(&["--devices", "6", "--goal", "3", "--rounds", "3"]);
+    assert_nothing_is_lost(&took, 3, 3);
+    assert_eq!((&took["rounds_failed"], &took["kills"]), (&Value::from(0), &Value::from(0)), "{took:#}");
+    let round = &took["round"];
+    assert_eq!(round["measured"], 2, "{took:#}");
+    let of = |name: &str| round[name].as_f64().unwrap();
+    assert!((of("training_s") + of("overhead_s") - of("wall_s")).abs() < 1e-6, "{took:#}");
+}
+
+#[test]
+fn a_round_does_not_wait_for_more_devices_than_there_are() {
+    // Three would be asked for two reports; the window for that is 10 s, and there are only two.
+    let took = network(&["--devices", "2", "--goal", "2", "--rounds", "3"]);
+    assert_nothing_is_lost(&took, 3, 2);
+    assert!(took["round"]["wall_s"].as_f64().unwrap() < 5.0, "{took:#}");
+}
+
+#[test]
+fn secure_rounds_of_real_processes_lose_nothing() {
+    let small = ["--set", "secagg.corrupted=0"];
+    let took = network(&[&["--devices", "6", "--goal", "3", "--rounds", "2", "--secagg"][..], &small].concat());
+    assert_nothing_is_lost(&took, 2, 3);
+    assert_eq!(took["secagg"], true);
+}
+
+#[test]
+fn a_server_that_is_killed_loses_nothing() {
+    let took = network(&["--devices", "24", "--goal", "18", "--rounds", "6", "--kill-server-every", "2"]);
+    assert!(took["kills"].as_u64().unwrap() >= 1, "{took:#}");
+    assert_nothing_is_lost(&took, 6, 18);
+}
+
+#[test]
+fn ready_made_reports_load_a_server_and_are_not_played_again() {
+    let took = network(&["--devices", "6", "--goal", "3", "--rounds", "2", "--ready-made"]);
+    assert_eq!(took["rounds_closed"], 2, "{took:#}");
+    assert_eq!((&took["digests"]["threads"], &took["digests"]["equal"]), (&Value::Null, &Value::Null), "{took:#}");
+    assert!(took["digests"]["not_replayed"].as_str().unwrap().contains("ready-made"), "{took:#}");
+    assert_eq!((&took["participations"]["lost"], &took["participations"]["doubled"]), (&0.into(), &0.into()));
+}

@@ -1,0 +1,130 @@
+//! A run that is over, once more on threads of this process: the users whom its record names, in the rounds that it names, and the noise
+//! that its seed gives. What comes out must be the model of the run, to the byte.
+//!
+//! Only simulations can be played again: noise that is secret is drawn once (rule P21). Attempts that failed are left out: nothing of them
+//! is in the model.
+
+use device::local::Algorithm;
+use ledger::{Ledger, MemoryStore, SigningKey};
+use privacy::rng::{NoiseSource, Purpose, Randomness, SimulationKey};
+use thiserror::Error;
+
+use crate::{
+    config::RoundingKind,
+    engine::{self, Engine, EngineError, Means, Users},
+    fleet::{Attempted, Fleet, FleetError, Observed, Outcome, RoundTask, Stop},
+    plan::Plan,
+    population::Population,
+    randomness::RunRandomness,
+    round::{Loop, Round, RoundError, State},
+    run::Opened,
+};
+
+/// Why a run cannot be played again.
+#[derive(Debug, Error)]
+pub enum ReplayError {
+    /// Its noise is secret.
+    #[error("the noise of the run is secret, and is drawn once")]
+    Secret,
+    /// Users rounded at random.
+    #[error("updates are rounded at random, by whoever makes them")]
+    RandomRounding,
+    /// Users drew which batch they train on.
+    #[error("users draw which of their text they train on")]
+    RandomBatch,
+    /// The record has too few rounds, or too many.
+    #[error("the record has {got} rounds, and the plan {expected}")]
+    Rounds {
+        /// Recorded.
+        got: usize,
+        /// Planned.
+        expected: u64,
+    },
+    /// Nobody can train.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// A round failed.
+    #[error(transparent)]
+    Round(Box<RoundError>),
+    /// A round that was released in the run comes to nothing.
+    #[error("round {round} comes to nothing")]
+    Nothing {
+        /// Which.
+        round: u64,
+    },
+}
+
+impl From<RoundError> for ReplayError {
+    fn from(error: RoundError) -> Self {
+        Self::Round(Box::new(error))
+    }
+}
+
+/// Whether runs of a plan can be played again.
+///
+/// # Errors
+/// Why not.
+pub fn check(plan: &Plan) -> Result<SimulationKey, ReplayError> {
+    if plan.config.privacy.rounding != RoundingKind::Nearest {
+        return Err(ReplayError::RandomRounding);
+    }
+    if plan.local.algorithm == Algorithm::FedSgdBatch {
+        return Err(ReplayError::RandomBatch);
+    }
+    match plan.randomness() {
+        Randomness::Secret => Err(ReplayError::Secret),
+        Randomness::Simulated { seed } => Ok(SimulationKey::new(seed)),
+        Randomness::SimulatedFloatingPoint { seed } => Ok(SimulationKey::with_floating_point_noise(seed)),
+    }
+}
+
+/// The parameters that a run ends with in whose rounds these users took part, by their numbers in the population.
+///
+/// # Errors
+/// When the run cannot be played again.
+pub fn replay(
+    plan: &Plan,
+    opened: &Opened,
+    people: &dyn Population,
+    cohorts: &[Vec<u64>],
+    means: Means,
+) -> Result<Vec<f32>, ReplayError> {
+    let key = check(plan)?;
+    if cohorts.len() as u64 != plan.rounds {
+        return Err(ReplayError::Rounds { got: cohorts.len(), expected: plan.rounds });
+    }
+    let mut fleet = Recorded { engine: engine::of(&plan.local, opened.learner(), means)?, people, cohorts };
+    // Nobody sees this ledger, so anybody may sign it.
+    let ledger = Ledger::create(MemoryStore::new(), plan.ledger.clone(), SigningKey::from_seed(&[0; 32]), 0);
+    let ledger = ledger.map_err(RoundError::from)?;
+    let state = State::new(plan, opened.first_parameters().to_vec())?;
+    let mut rounds = Loop::new(plan, opened.learner(), RunRandomness::simulated(key), ledger, state, means.threads);
+    while rounds.state().round < plan.rounds {
+        let round = rounds.state().round;
+        if !matches!(rounds.round(&mut fleet, &Stop::new(), 0)?, Round::Done(_)) {
+            return Err(ReplayError::Nothing { round });
+        }
+    }
+    Ok(rounds.state().model.clone())
+}
+
+/// Whoever was recorded takes part.
+struct Recorded<'a> {
+    engine: Box<dyn Engine + 'a>,
+    people: &'a dyn Population,
+    cohorts: &'a [Vec<u64>],
+}
+
+impl Fleet for Recorded<'_> {
+    fn asks_devices(&self, _task: &RoundTask<'_>) -> bool {
+        false
+    }
+
+    fn attempt(&mut self, task: &RoundTask<'_>) -> Result<Attempted, FleetError> {
+        let numbers = self.cohorts.get(task.at.round as usize).map_or(&[][..], Vec::as_slice);
+        // Nothing is drawn from it: that was checked.
+        let key = NoiseSource::from(SimulationKey::new(0)).stream(Purpose::Rounding, &[]);
+        let sum = self.engine.sum(&task.task, &Users { population: self.people, numbers, key: &key })?.sum;
+        Ok(Attempted { outcome: Outcome::Sum(sum), observed: Observed::default() })
+    }
+}
