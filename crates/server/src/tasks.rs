@@ -36,7 +36,7 @@ use federated::{
     round::{RoundError, attempts::Failed},
     run::{Opened, Run, RunError},
 };
-use ledger::{Ledger, LedgerError, LedgerStore, hex, unhex};
+use ledger::{Ledger, LedgerError, hex, unhex};
 use lm::folder::{Files, Folder, FolderError, Source};
 use secagg::entropy::Entropy;
 use thiserror::Error;
