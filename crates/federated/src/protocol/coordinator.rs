@@ -115,8 +115,8 @@ struct Running {
     desk: Option<Desk>,
     /// The round that is open or comes next, once the first devices were given the task.
     round: Option<u64>,
-    /// How long a round takes from when devices are given it, in seconds.
-    round_s: f64,
+    /// How long a round takes from when devices are given it, in seconds; none before the first is over.
+    round_s: Option<f64>,
     /// Devices that were still at work when their attempt was over, until when: what becomes of them is counted.
     lingering: BTreeMap<Ticket, u64>,
     /// Who was given the last attempt that is settled: those who took part, each with the round from which it may again. Whoever did
@@ -213,7 +213,7 @@ impl Coordinator {
         begin_with: u64,
         round: Option<u64>,
     ) {
-        let (over, round_s) = (OverSelection::default(), 60.0);
+        let (over, round_s) = (OverSelection::default(), None);
         self.tasks.insert(
             task,
             Running {
@@ -652,7 +652,8 @@ impl Coordinator {
         running.over.fade();
         running.over.saw(reported, dropped);
         running.lingering.extend(desk.at_work());
-        running.round_s = 0.5 * running.round_s + 0.5 * (desk.took(now) as f64 / 1000.0);
+        let took_s = desk.took(now) as f64 / 1000.0;
+        running.round_s = Some(running.round_s.map_or(took_s, |before| 0.5 * before + 0.5 * took_s));
         running.round = Some(if took_part.is_empty() { at.round } else { at.round + 1 });
         let from = running.limits.after(at.round);
         let ended = |(device, ticket): (&DeviceKey, Ticket)| (ticket, took_part.contains(device).then_some(from));
@@ -690,7 +691,9 @@ impl Coordinator {
         let alive = || self.tasks.values().filter(|running| running.order != Order::Stop);
         let short = alive().any(|running| running.takes_devices() && running.waiting < wanted(running));
         let rests = alive().any(|running| running.order == Order::Pause);
-        let rate = |task: &Running| wanted(task) as f64 / task.round_s.max(1.0);
+        // Before it is known how long rounds take, as many come as the server can take.
+        let rate =
+            |task: &Running| task.round_s.map_or(f64::INFINITY, |round_s| wanted(task) as f64 / round_s.max(1.0));
         let rate: f64 = alive().map(rate).sum();
         // Of a task that rests devices are not far away: it may go on.
         let per_second = match (short, rests) {
