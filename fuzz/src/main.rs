@@ -1,8 +1,14 @@
-//! The fuzzer: one target of `crates/secagg/tests/fuzzing`, named by the variable `TARGET`, under libFuzzer.
+//! The fuzzer: one target of `crates/secagg/tests/fuzzing` or `crates/device/tests/fuzzing`, named by the variable `TARGET`, under
+//! libFuzzer.
 #![no_main]
 
+// Its own tests call it by its full name.
+extern crate secagg as keyhush_secagg;
+
+#[path = "../../crates/device/tests/fuzzing/mod.rs"]
+mod device;
 #[path = "../../crates/secagg/tests/fuzzing/mod.rs"]
-mod fuzzing;
+mod secagg_messages;
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -12,7 +18,6 @@ use std::{
     },
 };
 
-use fuzzing::{TARGETS, Target, target};
 use libfuzzer_sys::fuzz_target;
 
 /// What one input of a few kilobytes may allocate in all, states that are built for it included. libFuzzer has such a
@@ -44,6 +49,8 @@ unsafe impl GlobalAlloc for Limited {
 #[global_allocator]
 static ALLOCATOR: Limited = Limited;
 
+type Target = fn(&[u8]) -> bool;
+
 static CHOSEN: OnceLock<Target> = OnceLock::new();
 
 /// The target that the variable names. The first call of it builds what all calls use, and is made here.
@@ -54,8 +61,9 @@ fn choose() -> Target {
         hook(panic);
     }));
     let name = std::env::var("TARGET").unwrap_or_default();
-    let Some(chosen) = target(&name) else {
-        let names: Vec<&str> = TARGETS.iter().map(|(name, _)| *name).collect();
+    let Some(chosen) = secagg_messages::target(&name).or_else(|| device::target(&name)) else {
+        let all = secagg_messages::TARGETS.iter().chain(&device::TARGETS);
+        let names: Vec<&str> = all.map(|(name, _)| *name).collect();
         panic!("TARGET={name} is none of {}: run `cargo xtask fuzz`", names.join(", "));
     };
     chosen(&[]);

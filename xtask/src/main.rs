@@ -24,7 +24,7 @@ cargo xtask test --portable      instead: the tests of device, ledger, lm, priva
                                  them runs with every test
 cargo xtask mutants [NAME ...]   plants known bugs in a copy of the tree, all of them or these, one at a time, and says
                                  which no test notices; --list says what there is, --json prints for programs
-cargo xtask fuzz [TARGET]        feeds made-up messages to every decoder of secure aggregation, or to one target,
+cargo xtask fuzz [TARGET]        feeds made-up messages to every decoder of devices and their sums, or to one target,
                  [--seconds N]   for a minute each or for N seconds; fuzz/README.md says more
 cargo xtask bench NAME [ARGS]    runs bench/NAME/run.sh with ARGS
 cargo xtask help                 this text

@@ -3,6 +3,7 @@
 
 mod crowds;
 mod hostile;
+mod hub;
 mod measured;
 mod peers;
 mod routes;

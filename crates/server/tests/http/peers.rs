@@ -79,9 +79,9 @@ impl Service for Alone {
 }
 
 /// A server that runs until it is stopped.
-pub(crate) struct Running {
+pub(crate) struct Running<S = Alone> {
     pub(crate) address: SocketAddr,
-    pub(crate) service: Arc<Alone>,
+    pub(crate) service: Arc<S>,
     stop: oneshot::Sender<()>,
     served: JoinHandle<Served>,
 }
@@ -92,8 +92,15 @@ impl Running {
     }
 
     pub(crate) async fn with(transport: Transport, limits: Limits) -> Self {
+        Self::of(Alone::default(), transport, limits).await
+    }
+}
+
+impl<S: Service> Running<S> {
+    /// In front of a service.
+    pub(crate) async fn of(service: S, transport: Transport, limits: Limits) -> Self {
         let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), transport, limits).await.expect("a free port");
-        let (address, service) = (server.address(), Arc::new(Alone::default()));
+        let (address, service) = (server.address(), Arc::new(service));
         let (stop, stopped) = oneshot::channel();
         let routes = app(Arc::clone(&service), limits);
         let served = tokio::spawn(server.serve(routes, async {

@@ -1,0 +1,128 @@
+//! What the fuzzer begins with: for each target, inputs that it takes and inputs that it refuses.
+
+use ed25519_dalek::SigningKey;
+use keyhush_device::{
+    guard::{Asked, Day, Guard, MemoryStore, ModelDigest, Store, TaskDigest},
+    protocol::{
+        diary::{Diary, Given},
+        message::{Answer, CheckIn, Enrol, Next, Realm, Reason, Request, Says, SecureMessage, Wants},
+    },
+};
+use prost::Message;
+
+use super::{
+    decoders::DIMENSION,
+    participating::{Kept, Log, NO_LIMITS, Offered, REALM, later, packed, refused, wait},
+};
+
+/// How the names of seeds that are taken begin.
+pub(crate) const TAKEN: &str = "taken";
+
+/// The seeds of a target by their names. Those whose names begin with [`TAKEN`] are taken, the others refused.
+pub(crate) fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
+    let (taken, refused) = match target {
+        "device_signed" => (requests(), forged()),
+        "device_answer" => (answers(), vec![vec![], groups()]),
+        "device_task" => (vec![Offered::new(2).task()], vec![cut(&Offered::new(2).task()), b"{}".to_vec()]),
+        "device_blob" => {
+            (vec![download(1000, &[0; 1000])], vec![download(1000, &[0; 60_000]), download(9, &[0; 9])[..12].to_vec()])
+        }
+        "device_report" => (vec![vec![0; DIMENSION * 4]], vec![vec![0x7f; DIMENSION * 4], vec![0; DIMENSION * 4 - 1]]),
+        "device_sealed_sum" => (vec![vec![]], vec![vec![0, 0, 1], [vec![0; 80], vec![1]].concat()]),
+        "device_guard" => (vec![guard()], vec![cut(&guard()), vec![]]),
+        "device_diary" => (vec![diary()], vec![cut(&diary()), b"{}".to_vec()]),
+        "device_hears_idle" => (vec![said(later(5)), assignment()], vec![groups(), vec![0xff; 40]]),
+        "device_hears_busy" => (vec![said(wait(5)), said(later(5))], vec![groups(), assignment()]),
+        "device_step_terms" => (vec![step()], vec![cut(&step()), b"{}".to_vec(), large_step()]),
+        _ => panic!("the target {target} has no seeds: add them here"),
+    };
+    let name = |kind, all: Vec<Vec<u8>>| (1..).zip(all).map(move |(i, bytes)| (format!("{kind}-{i}"), bytes));
+    name(TAKEN, taken).chain(name("refused", refused)).collect()
+}
+
+fn cut(bytes: &[u8]) -> Vec<u8> {
+    bytes[..bytes.len() * 2 / 3].to_vec()
+}
+
+/// Groups in groups: who reads them by calls runs out of stack.
+fn groups() -> Vec<u8> {
+    vec![0x0b; 4000]
+}
+
+fn said(says: Says) -> Vec<u8> {
+    Answer::new(says).encode_to_vec()
+}
+
+fn requests() -> Vec<Vec<u8>> {
+    let key = SigningKey::from_bytes(&[1; 32]);
+    let wants = [
+        Wants::Enrol(Enrol { token: b"token".to_vec(), attestation: vec![1; 40] }),
+        Wants::CheckIn(CheckIn { patience_ms: 20_000 }),
+        Wants::Next(Next { ticket: vec![9; 32], patience_ms: 1 }),
+        Wants::Secure(SecureMessage { ticket: vec![9; 32], message: vec![2; 70] }),
+    ];
+    let request = |wants| Request { time_s: 1_800_000_000, wants: Some(wants) }.sign(&key, &REALM).encode_to_vec();
+    wants.map(request).to_vec()
+}
+
+fn forged() -> Vec<Vec<u8>> {
+    let key = SigningKey::from_bytes(&[1; 32]);
+    let elsewhere = Request { time_s: 1, wants: None }.sign(&key, &Realm([0; 32])).encode_to_vec();
+    vec![elsewhere, cut(&requests()[0]), groups()]
+}
+
+fn answers() -> Vec<Vec<u8>> {
+    let secure = Says::Secure(SecureMessage { ticket: vec![9; 32], message: vec![2; 70] });
+    [later(3), wait(9), refused(Reason::Clock, 5), secure].map(said).into_iter().chain([assignment()]).collect()
+}
+
+fn assignment() -> Vec<u8> {
+    said(Says::Assignment(Offered::new(1).assignment(7)))
+}
+
+/// So many zeros that are declared, and what comes.
+fn download(declared: u16, bytes: &[u8]) -> Vec<u8> {
+    [&declared.to_le_bytes()[..], &packed(bytes)].concat()
+}
+
+fn guard() -> Vec<u8> {
+    let mut store = Kept::new("guard", &Log::default());
+    let mut guard = Guard::begin(store.clone()).unwrap();
+    for step in 3..5 {
+        let model = ModelDigest::of(&[step as f32]);
+        let _gone =
+            guard.allow(Asked { task: TaskDigest([1; 32]), step, model }, &NO_LIMITS, Day::at(1_800_000_000)).unwrap();
+    }
+    store.load().unwrap().unwrap()
+}
+
+fn diary() -> Vec<u8> {
+    let mut diary = Diary::open(MemoryStore::default()).unwrap();
+    let day = Day::at(1_800_000_000);
+    diary.enrolled(&REALM, day).unwrap();
+    let given = Given {
+        day: day.number(),
+        task: "tags of posts".into(),
+        digest: "01".repeat(32),
+        realm: "5e".repeat(32),
+        step: 3,
+        secure: false,
+        thanked: false,
+    };
+    diary.gives(given).unwrap();
+    diary.thanked(&TaskDigest([1; 32]), 3, 5).unwrap();
+    diary.refuses(&REALM, "why not", day).unwrap();
+    diary.into_store().load().unwrap().unwrap()
+}
+
+fn step() -> Vec<u8> {
+    serde_json::to_vec(&Offered::new(1).step).unwrap()
+}
+
+/// A step whose vector fills the memory.
+fn large_step() -> Vec<u8> {
+    let text = String::from_utf8(step()).unwrap();
+    let dimension = format!("\"dimension\":{}", 101);
+    assert!(text.contains(&dimension), "{text}");
+    text.replace(&dimension, "\"dimension\":99999999999").into_bytes()
+}

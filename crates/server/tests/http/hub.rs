@@ -1,0 +1,304 @@
+//! The real coordinator behind the real routes: who may speak, about what and when, and what is refused, each time with a reason.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
+
+use std::sync::Arc;
+
+use device::{
+    guard::TaskDigest,
+    protocol::message::{
+        Assignment, Blob, CHUNK, CLOCKS_APART_S, CheckIn, Enrol, Next, Realm, Reason, Received, Request, Says,
+        SecureMessage, Signed, Unsupported, Wants,
+    },
+};
+use ed25519_dalek::SigningKey;
+use federated::{
+    fleet::network::Driver,
+    protocol::{
+        admission::ByToken,
+        coordinator::Coordinator,
+        desk::{Aggregation, Closed, Opening, Windows},
+        limits::ParticipationLimits,
+        pace::Pace,
+        store::{AttemptAt, MemoryStore},
+        ticket::RoundKey,
+    },
+};
+use keyhush_server::{
+    http::{Limits, Transport},
+    hub::{Hub, now_ms},
+};
+use privacy::{
+    Adjacency, ClipNorm, MinSeparation, Participation,
+    encoding::{Encoding, VectorPlan},
+};
+use prost::Message;
+use zeroize::Zeroizing;
+
+use crate::peers::{Reply, Running};
+
+const REALM: Realm = Realm([9; 32]);
+const TASK: TaskDigest = TaskDigest([1; 32]);
+const TOKEN: &[u8] = b"a token that nobody guesses";
+/// Coordinates of an update: a report is a chunk and a bit.
+const DIMENSION: usize = CHUNK / 4 + 3;
+
+/// A server with an attempt that wants the reports of two devices.
+struct Serving {
+    hub: Hub,
+    running: Running<Hub>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Serving {
+    async fn new() -> Self {
+        let store = Arc::new(MemoryStore::new(REALM.0));
+        let pace = Pace { least_s: 0.0, ..Pace::default() };
+        let admission = Box::new(ByToken::new(TOKEN.to_vec()));
+        let mut coordinator = Coordinator::new(store.clone(), admission, pace, 1).unwrap();
+        coordinator.add_task(TASK, limits(), 2, 0, None);
+        let (hub, thread) = Hub::start(coordinator, store, 1 << 30).unwrap();
+        hub.driver().with(|coordinator, now| coordinator.open(opening(), now)).unwrap();
+        let running = Running::of(hub.clone(), Transport::PlainOnLoopback, Limits::default()).await;
+        Self { hub, running, thread }
+    }
+
+    /// What is said in bytes of anybody's making.
+    async fn hears(&self, bytes: &[u8]) -> Reply {
+        self.running.client().await.body("POST", "/v1/say", bytes).await
+    }
+
+    async fn says(&self, device: &SigningKey, wants: Wants) -> Reply {
+        self.hears(&request(wants).sign(device, &REALM).encode_to_vec()).await
+    }
+
+    async fn puts(&self, ticket: &[u8], offset: usize, chunk: &[u8]) -> Reply {
+        let path = format!("/v1/report/{}/{offset}", ledger::hex(ticket));
+        self.running.client().await.body("PUT", &path, chunk).await
+    }
+
+    /// Two devices that were given the task.
+    async fn assigned(&self) -> [(SigningKey, Assignment); 2] {
+        let keys = [1, 2].map(|number| SigningKey::from_bytes(&[number; 32]));
+        for key in &keys {
+            let enrol = Wants::Enrol(Enrol { token: TOKEN.to_vec(), ..Enrol::default() });
+            assert!(matches!(self.says(key, enrol).await.says(), Says::Enrolled(_)));
+        }
+        let check_in = || Wants::CheckIn(CheckIn { patience_ms: 10_000 });
+        let (one, two) = tokio::join!(self.says(&keys[0], check_in()), self.says(&keys[1], check_in()));
+        let assignment = |reply: Reply| match reply.says() {
+            Says::Assignment(assignment) => assignment,
+            other => panic!("no assignment: {other:?}"),
+        };
+        let [first, second] = keys;
+        [(first, assignment(one)), (second, assignment(two))]
+    }
+
+    /// What became of the attempt, and the server is stopped: nothing in it panicked.
+    async fn stop(self) -> Option<Closed> {
+        let closed = self.hub.driver().with(|coordinator, _| Ok(coordinator.take_closed(&TASK))).unwrap();
+        assert_eq!(self.hub.failure(), None);
+        self.running.stop().await;
+        self.hub.stop();
+        self.thread.join().expect("the coordinator does not panic");
+        closed
+    }
+}
+
+fn limits() -> ParticipationLimits {
+    let separation = MinSeparation::rounds_between(0).unwrap();
+    (&Participation::MinSeparation { separation, max_participations: 9 }).try_into().unwrap()
+}
+
+fn encoding() -> Encoding {
+    let clip = ClipNorm::new(0.5).unwrap();
+    Encoding::new(VectorPlan::of_update(DIMENSION, 12), clip, None, Adjacency::ZeroOut).unwrap()
+}
+
+fn opening() -> Opening {
+    Opening {
+        at: AttemptAt { task: TASK, round: 0, attempt: 0 },
+        step: 0,
+        goal: 2,
+        limits: limits(),
+        windows: Windows { select_ms: 300, report_ms: 60_000, answer_ms: 60_000, tick_ms: 1 },
+        task: Blob { digest: TASK.0.to_vec(), bytes: 1 },
+        model: Blob { digest: vec![2; 32], bytes: 4 },
+        terms: Vec::new(),
+        key: RoundKey::new(Zeroizing::new([3; 32])),
+        aggregation: Aggregation::Plain(encoding()),
+    }
+}
+
+fn request(wants: Wants) -> Request {
+    Request { time_s: now_ms() / 1000, wants: Some(wants) }
+}
+
+fn check_in() -> Request {
+    request(Wants::CheckIn(CheckIn { patience_ms: 0 }))
+}
+
+#[track_caller]
+fn refused(reply: &Reply, status: u16, reason: Reason, words: &str) {
+    assert_eq!((reply.status, reply.refused()), (status, (reason, words.to_owned())));
+}
+
+#[tokio::test]
+async fn a_signature_is_one_devices_for_one_message_and_one_server() {
+    let server = Serving::new().await;
+    let [key, other] = [1, 2].map(|number| SigningKey::from_bytes(&[number; 32]));
+    let right = check_in().sign(&key, &REALM);
+    let stranger = server.hears(&right.encode_to_vec()).await;
+    refused(&stranger, 403, Reason::Stranger, "the device is not enrolled here: enrol it");
+    let flipped = |bytes: &[u8], at: usize| {
+        let mut bytes = bytes.to_vec();
+        bytes[at] ^= 1;
+        bytes
+    };
+    let next = |ticket: u8| request(Wants::Next(Next { ticket: vec![ticket; 32], patience_ms: 0 })).sign(&key, &REALM);
+    let enrol = request(Wants::Enrol(Enrol { token: TOKEN.to_vec(), ..Enrol::default() })).sign(&key, &REALM);
+    let forged = [
+        ("another server's", check_in().sign(&key, &Realm([8; 32]))),
+        ("nobody's", Signed { signature: flipped(&right.signature, 0), ..right.clone() }),
+        ("with another half", Signed { signature: flipped(&right.signature, 63), ..right.clone() }),
+        ("in another's name", Signed { device: other.verifying_key().to_bytes().to_vec(), ..right.clone() }),
+        ("under what is said to be another's", Signed { device: flipped(&right.device, 5), ..right.clone() }),
+        ("of another message", Signed { body: enrol.body.clone(), ..right.clone() }),
+        ("of another part", Signed { body: next(2).body, ..next(1) }),
+        ("of another time", Signed { body: Request { time_s: 1, ..check_in() }.encode_to_vec(), ..right.clone() }),
+        ("too short", Signed { signature: right.signature[..63].to_vec(), ..right.clone() }),
+        ("none", Signed { signature: Vec::new(), ..right.clone() }),
+        ("of nobody", Signed { device: Vec::new(), ..right.clone() }),
+        // A key of small order, under which one signature is good for many messages.
+        ("of the key of everybody", Signed { device: [vec![1], vec![0; 31]].concat(), ..right.clone() }),
+    ];
+    for (what, forged) in forged {
+        let reply = server.hears(&forged.encode_to_vec()).await;
+        assert_eq!((reply.status, reply.refused().0), (401, Reason::Signature), "a signature {what}");
+        assert_eq!(reply.refused().1, "the signature is not the device's, or for another server", "{what}");
+    }
+    assert_eq!(server.hears(&enrol.encode_to_vec()).await.status, 200);
+    assert!(server.stop().await.is_none());
+}
+
+#[tokio::test]
+async fn a_clock_that_is_off_is_told_the_time() {
+    let server = Serving::new().await;
+    let key = SigningKey::from_bytes(&[1; 32]);
+    let now = now_ms() / 1000;
+    // A few seconds may pass while this runs.
+    let slack = 20;
+    let at = |time_s: u64| Request { time_s, ..check_in() }.sign(&key, &REALM).encode_to_vec();
+    for time_s in [0, now - CLOCKS_APART_S - slack, now + CLOCKS_APART_S + slack, u64::MAX] {
+        let reply = server.hears(&at(time_s)).await;
+        refused(&reply, 401, Reason::Clock, "the clocks are too far apart");
+        let Says::Refused(said) = reply.says() else { unreachable!() };
+        assert!(said.time_s.abs_diff(now) < slack, "the time to set it by: {said:?}");
+    }
+    for time_s in [now - CLOCKS_APART_S + slack, now, now + CLOCKS_APART_S - slack] {
+        assert_eq!(server.hears(&at(time_s)).await.refused().0, Reason::Stranger, "{time_s} is near enough to {now}");
+    }
+    assert!(server.stop().await.is_none());
+}
+
+#[tokio::test]
+async fn other_versions_and_what_is_no_message_are_refused() {
+    let server = Serving::new().await;
+    let key = SigningKey::from_bytes(&[1; 32]);
+    let right = check_in().sign(&key, &REALM);
+    for version in [0, 2, u32::MAX] {
+        let reply = server.hears(&Signed { version, ..right.clone() }.encode_to_vec()).await;
+        let spoken = Says::Unsupported(Unsupported { oldest: 1, newest: 1 });
+        assert_eq!((reply.status, reply.says()), (400, spoken), "version {version}");
+    }
+    let wants_nothing = Request { wants: None, ..check_in() }.sign(&key, &REALM).encode_to_vec();
+    refused(&server.hears(&wants_nothing).await, 400, Reason::Malformed, "the request asks for nothing");
+    let bombs = [
+        // Groups in groups, as deep as a body goes: who reads them by calls runs out of stack.
+        vec![0x0b; 1 << 20],
+        // A field that says it has nearly 2^64 bytes.
+        b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f".to_vec(),
+        // A number without an end.
+        vec![0xff; 1 << 20],
+        // The same field again and again.
+        [0x12, 0x00].repeat(1 << 19),
+        right.encode_to_vec()[..40].to_vec(),
+    ];
+    for bomb in bombs {
+        let reply = server.hears(&bomb).await;
+        // A field that is there often is read, and has no version.
+        let is_refused = match reply.says() {
+            Says::Refused(said) => said.reason == i32::from(Reason::Malformed) && said.words == "that is no request",
+            says => says == Says::Unsupported(Unsupported { oldest: 1, newest: 1 }),
+        };
+        assert!(is_refused && reply.status == 400, "{:x?}: {reply:?}", &bomb[..10]);
+    }
+    // Signed properly, and no request inside.
+    let mut nonsense = right;
+    nonsense.body = vec![0x0b; 1000];
+    let signature =
+        ed25519_dalek::Signer::sign(&key, &[b"keyhush device request v1\0", &REALM.0[..], &nonsense.body].concat());
+    nonsense.signature = signature.to_bytes().to_vec();
+    refused(&server.hears(&nonsense.encode_to_vec()).await, 400, Reason::Malformed, "that is no request");
+    let wrong_token = Wants::Enrol(Enrol { token: vec![7; 1 << 19], ..Enrol::default() });
+    assert_eq!(server.says(&key, wrong_token).await.refused().0, Reason::NotAdmitted);
+    assert!(server.stop().await.is_none());
+}
+
+#[tokio::test]
+async fn a_report_is_taken_once_whole_and_within_its_bounds() {
+    let server = Serving::new().await;
+    let [(one, mine), (two, theirs)] = server.assigned().await;
+    let report = vec![0; encoding().layout().len() * 4];
+    let (first, rest) = report.split_at(CHUNK);
+
+    // What is no ticket, and whose ticket it is.
+    let reply = server.puts(&[5; 32], 0, first).await;
+    refused(&reply, 410, Reason::Closed, "there is no such attempt any more");
+    let next = |ticket: &[u8]| Wants::Next(Next { ticket: ticket.to_vec(), patience_ms: 0 });
+    for ticket in [&theirs.ticket[..], &[5; 32], &[], &[5; 1000]] {
+        assert_eq!(server.says(&one, next(ticket)).await.refused().0, Reason::Closed);
+        let secure = Wants::Secure(SecureMessage { ticket: ticket.to_vec(), message: vec![1; 100] });
+        assert_eq!(server.says(&one, secure).await.refused().0, Reason::Closed);
+    }
+    // A message of secure aggregation, where there is none.
+    let secure = Wants::Secure(SecureMessage { ticket: mine.ticket.clone(), message: vec![1; 100] });
+    assert_eq!(server.says(&one, secure).await.refused().0, Reason::Closed);
+
+    // Chunks of other lengths than their places have.
+    let received = |offset: usize| Says::Received(Received { offset: offset as u64 });
+    for (chunk, length) in [(&first[1..], "short"), (&first[..1], "one byte")] {
+        let reply = server.puts(&mine.ticket, 0, chunk).await;
+        refused(&reply, 422, Reason::OutOfBounds, "the chunk has another length than its place asks for");
+        assert_eq!(server.says(&one, next(&mine.ticket)).await.says(), received(0), "{length}: nothing was taken");
+    }
+    for offset in [1, CHUNK, report.len(), usize::MAX] {
+        assert_eq!(server.puts(&mine.ticket, offset, first).await.says(), received(0), "from {offset} on");
+    }
+    assert_eq!(server.puts(&mine.ticket, 0, first).await.says(), received(CHUNK));
+    let long = server.puts(&mine.ticket, CHUNK, first).await;
+    refused(&long, 422, Reason::OutOfBounds, "the chunk has another length than its place asks for");
+
+    // Whole, and beyond the norm that its encoding allows: somewhere, or everywhere.
+    for evil in [vec![0xff, 0xff, 0xff, 0x7f], vec![0, 0, 0, 0x80], vec![0x7f; CHUNK]] {
+        let first = [&evil[..], &first[evil.len()..]].concat();
+        assert_eq!(server.puts(&mine.ticket, 0, &first).await.says(), received(CHUNK));
+        let reply = server.puts(&mine.ticket, CHUNK, rest).await;
+        refused(&reply, 422, Reason::OutOfBounds, "the report breaks the bounds of its encoding");
+    }
+
+    // What is right is taken, and known when it comes again.
+    for _ in 0..2 {
+        assert_eq!(server.puts(&mine.ticket, 0, first).await.status, 200);
+        let reply = server.puts(&mine.ticket, CHUNK, rest).await;
+        assert_eq!(reply.says(), received(report.len()));
+    }
+    assert!(matches!(server.says(&one, next(&mine.ticket)).await.says(), Says::Wait(_)), "one of two is there");
+    assert_eq!(server.puts(&theirs.ticket, 0, first).await.says(), received(CHUNK));
+    assert_eq!(server.puts(&theirs.ticket, CHUNK, rest).await.says(), received(report.len()));
+    let mut keys = [one, two].map(|key| device::protocol::message::DeviceKey(key.verifying_key().to_bytes()));
+    keys.sort_unstable();
+    match server.stop().await {
+        Some(Closed::Sum(_, devices)) => assert_eq!(devices, keys.to_vec()),
+        other => panic!("there is no sum of two: {other:?}"),
+    }
+}
