@@ -8,7 +8,7 @@
 //! find = "let first = round * self.goal;"       # occurs once in the file
 //! plant = "let first = if PLANTED { 0 } else { round * self.goal };"
 //! package = "keyhush-federated"                 # whose tests are to notice
-//! tests = "told::p6_devices"                    # tests/told.rs, those with this in their names; or "lib::..."
+//! tests = "told::p6_devices"                    # tests/told.rs or tests/told/main.rs, those with this in their names; or "lib::..."
 //! ```
 //!
 //! Where the bug is to be, `PLANTED` is an expression that is true when the bug is on. It cannot stand in a `const fn`. A bug
@@ -216,11 +216,13 @@ mod tests {
                 Some(folder) => root().join("crates").join(folder),
                 None => root().join("crates/cli"),
             };
-            let file = match bug.target() {
-                Target::Lib => folder.join("src/lib.rs"),
-                Target::Test(name) => folder.join("tests").join(format!("{name}.rs")),
+            let files = match bug.target() {
+                Target::Lib => vec![folder.join("src/lib.rs")],
+                Target::Test(name) => {
+                    ["{}.rs", "{}/main.rs"].map(|file| folder.join("tests").join(file.replace("{}", &name))).to_vec()
+                }
             };
-            assert!(file.is_file(), "{}: there is no {}", bug.name, file.display());
+            assert!(files.iter().any(|file| file.is_file()), "{}: there is none of {files:?}", bug.name);
         }
     }
 

@@ -40,7 +40,7 @@ use keyhush_federated::{
     randomness::RunRandomness,
     round::{Loop, Replayed, Round, RoundError, State},
     run::Opened,
-    secrets::Secrets,
+    secrets::{SecretName, Secrets, Vault},
 };
 use ledger::{Ledger, PseudonymKey, SigningKey};
 use privacy::{encoding::Encoding, rng::SimulationKey, stages::Encoded};
@@ -728,7 +728,11 @@ fn life(
     let stop = Stop::new();
     while rounds.state().round < plan.rounds {
         let round = rounds.state().round;
-        match rounds.round(&mut fleet, &stop, 0) {
+        let done = rounds.round(&mut fleet, &stop, 0);
+        if done.is_ok() && vault.exists(SecretName::RoundKey).unwrap() {
+            return Err(Violation(format!("round {round} is settled, and the key of its sums is still there")));
+        }
+        match done {
             Ok(Round::Done(_)) => check_same(&rounds, plan, round, applied)?,
             Ok(Round::Failed(_)) => world.borrow_mut().story.failed += 1,
             Ok(Round::OutOfBudget(_)) => return Err(Violation("out of budget".into())),
