@@ -13,18 +13,26 @@ use crate::{
 
 const WHAT: &str = "\
 What is printed:
-  rounds           released, and attempts that came to nothing, by the server's ledger.
-  participations   a participation is a device in a step. Compared are the server's record of who is in the sum of a released
-                   step (the side table of its ledger) and the list that devices keep of what they gave and were thanked for.
-                   Lost: a device was told that its report counts, and it is not on record. Doubled: on record, or given, more
-                   than once for a step; or on record and never given.
-  model            the digest of the server's last model beside that of the threads engine, which trains the recorded devices
-                   of each step again. The noise follows from a seed, so they must be equal: every report is in its sum once.
-  server           CPU seconds of all its lives together; the most memory of one (VmHWM, looked at every 20 ms).
-  bytes            to the server and from it, as TCP carries them.
-  overhead         seconds from one release to the next in which no device trains: selection, messages, the wait for ticks
-                   (1 ms here), adding up, noise, and everything that is made durable. The first round is left out, for
-                   devices enrol in it, and so is every round in which the server was killed.";
+  rounds          Released, and attempts that came to nothing, by the ledger.
+  participations  A device in a step is a participation. Compared are the
+                  server's record of who is in the sum of a released step (the
+                  side table of its ledger) and the list that devices keep of
+                  what they gave and were thanked for. Lost: a device was told
+                  that its report counts, and it is not on record. Doubled: on
+                  record, or given, more than once for a step; or on record and
+                  never given.
+  model           The digest of the server's last model, and that of the threads
+                  engine, which trains the recorded devices of each step again.
+                  The noise follows from a seed, so they must be equal: every
+                  report is in its sum once.
+  server          CPU seconds of all its lives together; the most memory of one
+                  (VmHWM, looked at every 20 ms).
+  bytes           To the server and from it, as TCP carries them.
+  overhead        Seconds from one release to the next in which no device trains:
+                  selection, messages, the wait for ticks (1 ms here), adding up,
+                  noise, and everything that is made durable. The first round is
+                  left out, for devices enrol in it, and so is every round in
+                  which the server was killed.";
 
 #[derive(Args)]
 #[command(after_help = WHAT)]
