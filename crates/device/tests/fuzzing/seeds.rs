@@ -61,13 +61,14 @@ fn requests() -> Vec<Vec<u8>> {
         Wants::Next(Next { ticket: vec![9; 32], patience_ms: 1 }),
         Wants::Secure(SecureMessage { ticket: vec![9; 32], message: vec![2; 70] }),
     ];
-    let request = |wants| Request { time_s: 1_800_000_000, wants: Some(wants) }.sign(&key, &REALM).encode_to_vec();
+    let request =
+        |wants| Request { time_s: 1_800_000_000, number: 1, wants: Some(wants) }.sign(&key, &REALM).encode_to_vec();
     wants.map(request).to_vec()
 }
 
 fn forged() -> Vec<Vec<u8>> {
     let key = SigningKey::from_bytes(&[1; 32]);
-    let elsewhere = Request { time_s: 1, wants: None }.sign(&key, &Realm([0; 32])).encode_to_vec();
+    let elsewhere = Request { time_s: 1, number: 0, wants: None }.sign(&key, &Realm([0; 32])).encode_to_vec();
     vec![elsewhere, cut(&requests()[0]), groups()]
 }
 

@@ -1,7 +1,10 @@
 //! The real coordinator behind the real routes: who may speak, about what and when, and what is refused, each time with a reason.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use device::{
     guard::TaskDigest,
@@ -129,8 +132,10 @@ fn opening() -> Opening {
     }
 }
 
+/// A request like none before it: what is said again does not count.
 fn request(wants: Wants) -> Request {
-    Request { time_s: now_ms() / 1000, wants: Some(wants) }
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    Request { time_s: now_ms() / 1000, number: LAST.fetch_add(1, Ordering::Relaxed), wants: Some(wants) }
 }
 
 fn check_in() -> Request {
