@@ -4,6 +4,7 @@
 //! The task waits for its next round all the time: devices that come wait in the lobby for as long as their patience goes, and are told when
 //! to come back. What rounds do to that is not in it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
+#![allow(clippy::print_stdout, reason = "the numbers are kept in bench/runs")]
 
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 
