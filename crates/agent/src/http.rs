@@ -226,18 +226,23 @@ impl Server {
         request: Request<Full<Bytes>>,
         within: Duration,
     ) -> Result<(Response<Incoming>, SendRequest<Full<Bytes>>), HttpError> {
+        let mut was_there = false;
         while let Some(mut sender) = self.take_idle() {
             let began = Instant::now();
             match timeout(within, sender.send_request(request.clone())).await {
                 Err(_) => return Err(HttpError::TimedOut),
                 Ok(Ok(response)) => return Ok((response, sender)),
                 // It was closed while it waited, unless the server had the request for a while.
-                Ok(Err(error)) if began.elapsed() < STALE && is_closed(&error) => {}
+                Ok(Err(error)) if began.elapsed() < STALE && is_closed(&error) => {
+                    was_there |= error.is_incomplete_message();
+                }
                 Ok(Err(error)) => return Err(broken(error)),
             }
         }
         let nobody = |_| HttpError::Connect("nobody answers".to_owned());
-        let mut sender = timeout(CONNECT, self.connect()).await.map_err(nobody)??;
+        let connected = timeout(CONNECT, self.connect()).await.map_err(nobody).flatten();
+        // A server that is gone now and was there a moment ago was lost.
+        let mut sender = connected.map_err(|error| if was_there { broken(error) } else { error })?;
         let response = timeout(within, sender.send_request(request)).await.map_err(|_| HttpError::TimedOut)?;
         Ok((response.map_err(broken)?, sender))
     }

@@ -1,19 +1,24 @@
 //! `keyhush device`: a device on this machine, or many made-up ones.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use agent::{
+    AgentError,
     eligibility::{Always, CommandSays, Eligibility, FileSays},
     http::{Server, Trust},
     identity::Identity,
     many::{self, Behaviour, Ended, Tally},
     one::{self, Clocks, Surroundings},
     parts::Parts,
-    text::{Synthetic, TextFolder, TextSource},
+    text::{Keep, Synthetic, TakenIn, TextFolder, TextSource, TextStore, today},
     training::{Learning, Trainers},
 };
 use anyhow::Context;
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, value_parser};
 use corpus::synth::{Crowd, Dialect, SynthPlan};
 use device::{
     guard::{Limits, Window},
@@ -27,22 +32,31 @@ use tokio::sync::watch;
 
 use crate::{failure::BadInput, interrupt, model_folder::read_text};
 
+/// The file of a device's folder with its text.
+const TEXT: &str = "text";
+
 #[derive(Args)]
 pub(crate) struct DeviceArgs {
     /// The address of the server: https, a name and mostly a port
-    #[arg(long, value_name = "URL", required_unless_present = "page", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "URL", required_unless_present_any = ["page", "forget_text"], default_value = "", hide_default_value = true)]
     server: String,
-    /// A folder with what its owner typed: .txt files with a post a line, or .jsonl
-    #[arg(long, value_name = "DIR", required_unless_present_any = ["synthetic", "page"])]
+    /// A folder with what its owner typed: .txt files with a post a line, or .jsonl. Each line is taken in once; the files are not changed
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["synthetic", "page", "forget_text"])]
     text: Option<PathBuf>,
-    /// Where the device keeps its key, its guard and its diary
+    /// The most text that the device keeps; what does not fit waits in its folder
+    #[arg(long, value_name = "BYTES", default_value_t = Keep::default().bytes, conflicts_with = "synthetic")]
+    text_bytes: usize,
+    /// Text that was not learned from in so many days is deleted
+    #[arg(long, value_name = "DAYS", default_value_t = Keep::default().days, value_parser = value_parser!(u32).range(1..), conflicts_with = "synthetic")]
+    text_days: u32,
+    /// Where the device keeps its key, its guard, its diary and the text that it has not learned from yet
     #[arg(long, value_name = "DIR", required_unless_present = "synthetic")]
     state: Option<PathBuf>,
     /// Made-up people instead of somebody's text: for trials, they protect nobody
     #[arg(long, conflicts_with = "text")]
     synthetic: bool,
     /// How many devices of made-up people, in one process
-    #[arg(long, requires = "synthetic", default_value_t = 1, value_name = "N")]
+    #[arg(long, requires = "synthetic", default_value_t = 1, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     count: u64,
     /// How they behave
     #[arg(long, requires = "synthetic", default_value = "steady")]
@@ -74,7 +88,7 @@ pub(crate) struct DeviceArgs {
     /// The most inputs that it ever gives, over all tasks
     #[arg(long, default_value_t = 1000, value_name = "N")]
     most_inputs: u32,
-    /// It takes part while this file exists: written by whatever knows that the device idles, charges and pays for no traffic
+    /// It takes part while this file says yes: written by whatever knows that the device idles, charges and pays for no traffic
     #[arg(long, value_name = "FILE", conflicts_with = "eligible_command")]
     eligible_file: Option<PathBuf>,
     /// It takes part while this command succeeds
@@ -84,11 +98,14 @@ pub(crate) struct DeviceArgs {
     #[arg(long, default_value_t = 1, value_name = "N")]
     threads: usize,
     /// Stop after so many seconds
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     for_seconds: Option<f64>,
-    /// Show what the device has given, to whom, and what it refused, and do nothing else
-    #[arg(long)]
+    /// Show which text the device keeps, what it has given, to whom, and what it refused, and do nothing else
+    #[arg(long, conflicts_with = "synthetic")]
     page: bool,
+    /// Delete the text that the device keeps, and do nothing else. Lines that it has taken in are not taken in again
+    #[arg(long, conflicts_with_all = ["page", "synthetic"])]
+    forget_text: bool,
     /// At the end, print what happened as JSON
     #[arg(long)]
     json: bool,
@@ -107,11 +124,14 @@ pub(crate) fn run(args: &DeviceArgs) -> anyhow::Result<()> {
     if args.page {
         return page(args);
     }
+    if args.forget_text {
+        return forget_text(args);
+    }
     let trust = trust(args)?;
-    let deadline = args.for_seconds.map(Duration::try_from_secs_f64).transpose();
-    let deadline = deadline.map_err(|e| BadInput::wrong("for-seconds", e))?;
+    let seconds = args.for_seconds.map(Duration::try_from_secs_f64).transpose();
+    let deadline = seconds.map_err(|_| BadInput::wrong("for-seconds", "must be a number of seconds, from 0 on"))?;
     let connections = usize::try_from(args.count).unwrap_or(usize::MAX).max(1);
-    let server = Arc::new(Server::new(&args.server, &trust, connections)?);
+    let server = Arc::new(Server::new(&args.server, &trust, connections).map_err(|error| refused(args, error))?);
     let learning = if args.ready_made { Learning::Ready } else { Learning::Train };
     let trainers = Arc::new(Trainers::new(args.threads.max(1), learning));
     let stop = interrupt::watch()?;
@@ -124,10 +144,35 @@ pub(crate) fn run(args: &DeviceArgs) -> anyhow::Result<()> {
         }
         let _ = ask.send(true);
     });
-    if args.synthetic {
-        runtime.block_on(run_many(args, server, trainers, asked))
-    } else {
-        runtime.block_on(run_one(args, server, trainers, asked))
+    runtime.block_on(async {
+        if args.synthetic {
+            run_many(args, server, trainers, asked).await
+        } else {
+            run_one(args, server, trainers, asked).await
+        }
+    })
+}
+
+/// Says why the server cannot be reached, where it cannot: devices only try again.
+async fn greet(args: &DeviceArgs, server: &Server, mut stop: watch::Receiver<bool>) {
+    tokio::select! {
+        _ = stop.wait_for(|stop| *stop) => {}
+        said = server.hello() => if let Err(why) = said {
+            say(&format!("{}: {why}; trying again", args.server));
+        },
+    }
+}
+
+/// What a person named and can mend is bad input.
+fn refused(args: &DeviceArgs, error: AgentError) -> anyhow::Error {
+    match error {
+        AgentError::Address { address, problem } => BadInput::wrong("server", format!("{address} {problem}")).into(),
+        AgentError::Certificate { .. } => {
+            BadInput::wrong(if args.roots.is_some() { "roots" } else { "pin" }, error).into()
+        }
+        AgentError::Folder { .. } => BadInput::wrong("state", error).into(),
+        AgentError::Text { .. } => BadInput::wrong("text", error).into(),
+        other => other.into(),
     }
 }
 
@@ -137,8 +182,8 @@ fn trust(args: &DeviceArgs) -> anyhow::Result<Trust> {
         (_, Some(pin)) => Ok(Trust::Pinned(pin.clone())),
         _ if args.server.starts_with("http://") => Ok(Trust::Loopback),
         _ => {
-            let why = "is missing: say whom to believe that it is the server. --roots FILE for a certificate authority, --pin FILE for the server's own certificate";
-            Err(BadInput::wrong("roots", why).into())
+            let why = "say whom to believe that it is the server. --roots FILE for a certificate authority, --pin FILE for the server's own certificate";
+            Err(BadInput::missing("roots", why).into())
         }
     }
 }
@@ -189,6 +234,7 @@ async fn run_many(
         keep_until_thanked: true,
         text: Arc::new(move |user| Arc::new(Synthetic { crowd: Arc::clone(&crowd), user }) as Arc<dyn TextSource>),
     };
+    greet(args, &server, stop.clone()).await;
     let tally = Arc::new(match &args.parts {
         Some(path) => {
             let file = std::fs::File::create(path).map_err(|e| BadInput::wrong("parts", e))?;
@@ -223,19 +269,24 @@ async fn run_one(
     trainers: Arc<Trainers>,
     stop: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let folder = args.state.as_deref().context("a device needs --state")?;
-    let Identity { key, guard, diary } = Identity::open_or_make(folder)?;
-    let settings = Settings::new(key, token(args)?, policy(args)?, limits(args));
-    let mut device = Participant::new(settings, guard, diary, Box::new(OsEntropy));
+    let (token, policy) = (token(args)?, policy(args)?);
     let text = args.text.as_ref().context("a device needs --text")?;
     if !text.is_dir() {
         return Err(BadInput::wrong("text", format!("{} is no folder", text.display())).into());
     }
+    let folder = args.state.as_deref().context("a device needs --state")?;
+    let Identity { key, guard, diary } = Identity::open_or_make(folder).map_err(|error| refused(args, error))?;
+    let settings = Settings::new(key, token, policy, limits(args));
+    let mut device = Participant::new(settings, guard, diary, Box::new(OsEntropy));
+    let keep = Keep { bytes: args.text_bytes, days: args.text_days };
+    let store = TextStore::in_file(&folder.join(TEXT), keep, today())?;
+    let text = TakenIn::new(TextFolder::new(text), store).map_err(|error| refused(args, error))?;
+    greet(args, &server, stop.clone()).await;
     let around = Surroundings {
         server,
         trainers,
         content: None,
-        text: Arc::new(TextFolder::new(text)),
+        text: Arc::new(text),
         eligibility: eligibility(args),
         patience: Duration::from_secs(20),
     };
@@ -254,15 +305,29 @@ fn eligibility(args: &DeviceArgs) -> Arc<dyn Eligibility> {
     }
 }
 
-fn page(args: &DeviceArgs) -> anyhow::Result<()> {
+/// The folder of a device that is there.
+fn home(args: &DeviceArgs) -> anyhow::Result<&Path> {
     let folder = args.state.as_deref().context("a device needs --state")?;
-    if !folder.is_dir() {
-        return Err(
-            BadInput::wrong("state", format!("{} is no folder: no device lives there", folder.display())).into()
-        );
+    if !folder.join("key").is_file() {
+        return Err(BadInput::wrong("state", format!("no device lives in {}", folder.display())).into());
     }
+    Ok(folder)
+}
+
+fn page(args: &DeviceArgs) -> anyhow::Result<()> {
+    let folder = home(args)?;
     let Identity { guard, diary, .. } = Identity::open_or_make(folder)?;
+    if let Some(text) = TextStore::found_in(&folder.join(TEXT), today())? {
+        println!("{}", text.page());
+    }
     println!("{}", diary.page(guard.inputs(), &limits(args)));
+    Ok(())
+}
+
+fn forget_text(args: &DeviceArgs) -> anyhow::Result<()> {
+    let Some(text) = TextStore::found_in(&home(args)?.join(TEXT), today())? else { return Ok(()) };
+    text.clear()?;
+    say("the text is deleted");
     Ok(())
 }
 

@@ -92,6 +92,7 @@ const fn is_refused(error: &RunError) -> bool {
     matches!(
         error,
         RunError::Config(_)
+            | RunError::OnDevices
             | RunError::Taken { .. }
             | RunError::NoRun { .. }
             | RunError::LedgerGone { .. }

@@ -16,7 +16,7 @@ use federated::{
     },
 };
 use server::{
-    http::{Identity, Limits, Transport, self_signed},
+    http::{HttpError, Identity, Limits, Transport, self_signed},
     tasks::{Happened, ServeError, Settings, Written, serve},
 };
 
@@ -72,7 +72,7 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     until_done: bool,
     /// Devices come back no sooner than this, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, allow_negative_numbers = true)]
     least_pause: f64,
     #[command(flatten)]
     machine: MachineArgs,
@@ -110,7 +110,22 @@ fn refused(error: ServeError) -> anyhow::Error {
     match error {
         ServeError::Config(error) => crate::failure::of_config(&error).into(),
         ServeError::Run(error) => crate::failure::refused(*error),
+        ServeError::Http(error) => unusable(*error),
+        ServeError::SameTask { .. } => BadInput::Refused(error.to_string()).into(),
         other => other.into(),
+    }
+}
+
+/// Addresses, certificates and keys that cannot be used are bad input; a disk that fails is not.
+fn unusable(error: HttpError) -> anyhow::Error {
+    match error {
+        HttpError::File(_) => error.into(),
+        HttpError::Listen { .. } => BadInput::wrong("listen", error).into(),
+        HttpError::PlainElsewhere { .. } => BadInput::wrong("plain-http", error).into(),
+        HttpError::OtherNames { .. } | HttpError::KeyMissing { .. } | HttpError::Certificate { .. } => {
+            BadInput::wrong("self-signed", error).into()
+        }
+        HttpError::Pem { .. } | HttpError::Identity { .. } => BadInput::wrong("certificate", error).into(),
     }
 }
 
@@ -124,13 +139,13 @@ fn written(path: &Path, set: &[String]) -> anyhow::Result<Written> {
 
 fn transport(args: &ServeArgs) -> anyhow::Result<Transport> {
     Ok(match (&args.certificate, &args.key) {
-        (Some(certificate), Some(key)) => Transport::Tls(Identity::from_files(certificate, key)?),
+        (Some(certificate), Some(key)) => Transport::Tls(Identity::from_files(certificate, key).map_err(unusable)?),
         _ if args.plain_http => Transport::PlainOnLoopback,
         _ if args.self_signed.is_empty() => {
-            let why = "is missing: devices must know whom they speak to. Give a certificate and its --key, or --self-signed NAME, or --plain-http on a loopback address";
-            return Err(BadInput::wrong("certificate", why).into());
+            let why = "devices must know whom they speak to. Give a certificate and its --key, or --self-signed NAME, or --plain-http on a loopback address";
+            return Err(BadInput::missing("certificate", why).into());
         }
-        _ => Transport::Tls(self_signed(&args.data.join("tls"), &args.self_signed)?),
+        _ => Transport::Tls(self_signed(&args.data.join("tls"), &args.self_signed).map_err(unusable)?),
     })
 }
 

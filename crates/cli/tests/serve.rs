@@ -61,6 +61,8 @@ tick_seconds = 0.2
 begin_with = 300
 "#;
 
+const PLAIN: [&str; 2] = ["--plain-http", "--anybody"];
+
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -75,7 +77,7 @@ fn keyhush() -> Command {
 }
 
 /// Starts the server, and waits until it listens. Gives its address.
-fn serve(folder: &Path, listen: &str) -> (Killed, String) {
+fn serve(folder: &Path, listen: &str, how: &[&str]) -> (Killed, String) {
     let mut command = keyhush();
     command.current_dir(folder).args([
         "serve",
@@ -87,7 +89,7 @@ fn serve(folder: &Path, listen: &str) -> (Killed, String) {
         "--secrets",
         "secrets",
     ]);
-    command.args(["--plain-http", "--anybody", "--until-done", "--least-pause", "0", "--threads", "1"]);
+    command.args(how).args(["--until-done", "--least-pause", "0", "--threads", "1"]);
     let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut said = String::new();
@@ -103,11 +105,118 @@ fn serve(folder: &Path, listen: &str) -> (Killed, String) {
     (Killed(child), address)
 }
 
+/// Runs to the end: the exit code, what is on standard output, and what is said.
+fn ends(folder: &Path, args: &[&str]) -> (Option<i32>, String, String) {
+    let output = keyhush().current_dir(folder).args(args).output().unwrap();
+    let words = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), words(output.stdout), words(output.stderr))
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_in_a_line_that_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    fs::write(here.join("words.toml"), TASK).unwrap();
+    fs::write(here.join("token"), "0123456789abcdef").unwrap();
+    fs::write(here.join("short"), "0123").unwrap();
+    fs::write(here.join("strange.toml"), "least_gaol = 3").unwrap();
+    fs::create_dir(here.join("typed")).unwrap();
+    let serve = ["serve", "words.toml", "--data", "d", "--secrets", "s", "--listen"];
+    let of_server: [(&[&str], &str); 8] = [
+        (&["127.0.0.1:0", "--anybody"], "--certificate is missing: "),
+        (&["0.0.0.0:0", "--anybody", "--plain-http"], "listen on 127.0.0.1"),
+        (&["127.0.0.1:0", "--plain-http", "--token", "none"], "--token: none: No such file"),
+        (&["127.0.0.1:0", "--plain-http", "--token", "short"], "at least 16 characters"),
+        (&["127.0.0.1:0", "--anybody", "--certificate", "none", "--key", "none"], "cannot read certificates from none"),
+        (&["127.0.0.1:0", "--anybody", "--plain-http", "--least-pause", "-1"], "--least-pause: must be from 0"),
+        (&["127.0.0.1:0", "--anybody", "--plain-http", "--set", "unit=user"], "must be \"device\""),
+        (
+            &["203.0.113.1:0", "--token", "token", "--self-signed", "localhost"],
+            "--listen: cannot listen on 203.0.113.1",
+        ),
+    ];
+    let device = ["device", "--server"];
+    let of_device: [(&[&str], &str); 12] = [
+        (&["https://localhost:1", "--synthetic"], "--roots is missing: "),
+        (&["https://localhost:1", "--synthetic", "--pin", "none"], "--pin: the certificate none"),
+        (&["http://example.org", "--synthetic"], "--server: http://example.org is another machine"),
+        (&["localhost:1", "--synthetic", "--pin", "token"], "--server: "),
+        (&["http://localhost:1", "--synthetic", "--for-seconds", "-1"], "--for-seconds: must be a number of seconds"),
+        (&["http://localhost:1", "--synthetic", "--for-seconds", "nan"], "--for-seconds: must be a number of seconds"),
+        (&["http://localhost:1", "--synthetic", "--count", "0"], "--count"),
+        (&["http://localhost:1", "--synthetic", "--token", "none"], "--token: none: No such file"),
+        (&["http://localhost:1", "--synthetic", "--policy", "strange.toml"], "least_gaol"),
+        (&["http://localhost:1", "--text", "none", "--state", "state"], "--text: none is no folder"),
+        (&["http://localhost:1", "--text", "typed"], "--state"),
+        (&["http://localhost:1", "--page", "--state", "state"], "--state: no device lives in state"),
+    ];
+    let elsewhere: [(&[&str], &str); 3] = [
+        (&["device", "--page"], "--state"),
+        (&["device", "--forget-text", "--state", "state"], "--state: no device lives in state"),
+        (&["train", "words.toml", "--out", "run"], "keyhush serve"),
+    ];
+    let all = of_server.map(|(flags, words)| ([&serve[..], flags].concat(), words));
+    let all = all.into_iter().chain(of_device.map(|(flags, words)| ([&device[..], flags].concat(), words)));
+    for (args, words) in all.chain(elsewhere.map(|(args, words)| (args.to_vec(), words))) {
+        let (code, _, said) = ends(here, &args);
+        assert_eq!(code, Some(2), "{args:?}: {said}");
+        assert!(said.contains(words) && said.starts_with("error: "), "{args:?}: {said}");
+        assert!(!here.join("state").exists() && !here.join("run").exists(), "{args:?} left something behind");
+    }
+}
+
+#[test]
+fn a_device_enrols_over_tls_with_the_certificate_that_the_server_made() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let begin = |here: &Path| {
+        fs::write(here.join("words.toml"), TASK).unwrap();
+        fs::write(here.join("token"), "0123456789abcdef").unwrap();
+        serve(here, "127.0.0.1:0", &["--self-signed", "localhost", "--token", "token"])
+    };
+    let here = folder.path();
+    let (_server, address) = begin(here);
+    drop(begin(elsewhere.path()));
+    fs::create_dir(here.join("typed")).unwrap();
+    let url = format!("https://localhost:{}", address.rsplit_once(':').unwrap().1);
+    let device = ["device", "--server", &url, "--token", "token", "--text", "typed", "--for-seconds", "5", "--state"];
+    let (code, _, said) = ends(here, &[&device[..], &["known", "--pin", "data/tls/cert.pem"]].concat());
+    assert!(code == Some(0) && said.lines().any(|line| line == "enrolled"), "{said}");
+    let another = elsewhere.path().join("data/tls/cert.pem");
+    let (code, _, said) = ends(here, &[&device[..], &["deceived", "--pin", another.to_str().unwrap()]].concat());
+    assert!(code == Some(0) && !said.contains("enrolled") && said.contains("ertificate"), "it says why: {said}");
+}
+
+#[test]
+fn a_device_says_what_it_keeps_of_its_text_and_forgets_it_when_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    fs::create_dir(here.join("typed")).unwrap();
+    fs::write(here.join("typed/a.txt"), "hello there\nhow are you\n").unwrap();
+    let runs =
+        ["device", "--server", "http://127.0.0.1:1", "--text", "typed", "--state", "state", "--for-seconds", "0.2"];
+    for _ in 0..2 {
+        let (code, _, said) = ends(here, &runs);
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains("http://127.0.0.1:1: cannot connect: "), "it says why there is no answer: {said}");
+        let (code, page, said) = ends(here, &["device", "--page", "--state", "state"]);
+        assert_eq!(code, Some(0), "{said}");
+        for words in ["posts: 2, in bytes: 22, the oldest came today", "at most 1048576 bytes", "Nothing yet."] {
+            assert!(page.contains(words), "{words} is not in\n{page}");
+        }
+    }
+    assert_eq!(ends(here, &["device", "--forget-text", "--state", "state"]).0, Some(0));
+    assert!(!fs::read_to_string(here.join("state/text")).unwrap().contains("hello"));
+    assert_eq!(ends(here, &runs).0, Some(0));
+    let (_, page, _) = ends(here, &["device", "--page", "--state", "state"]);
+    assert!(page.contains("Waiting to be learned from: nothing."), "{page}");
+    assert_eq!(fs::read_to_string(here.join("typed/a.txt")).unwrap(), "hello there\nhow are you\n");
+}
+
 #[test]
 fn a_server_that_is_killed_again_and_again_loses_no_round() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("words.toml"), TASK).unwrap();
-    let (mut server, address) = serve(folder.path(), "127.0.0.1:0");
+    let (mut server, address) = serve(folder.path(), "127.0.0.1:0", &PLAIN);
     let mut devices = keyhush();
     devices.args(["device", "--server", &format!("http://{address}"), "--synthetic", "--count", "360"]);
     let _devices = Killed(devices.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
@@ -126,7 +235,7 @@ fn a_server_that_is_killed_again_and_again_loses_no_round() {
         if kills < 4 {
             kills += 1;
             drop(server);
-            server = serve(folder.path(), &address).0;
+            server = serve(folder.path(), &address, &PLAIN).0;
         }
     };
     assert!(status.success(), "{status}");

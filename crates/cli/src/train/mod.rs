@@ -185,11 +185,11 @@ fn lead(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<()> {
     if ranks.is_some() {
         task.check_together()?;
     }
+    let population = opened.population(plan.ledger.unit).map_err(refused)?;
     if !args.machine.quiet {
         plan.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
         eprintln!("{}", introduction(plan, folder, *means));
     }
-    let population = opened.population(plan.ledger.unit).map_err(refused)?;
     let description = opened.description(plan);
     let way = match (&args.end, &args.resume, &args.data_changed) {
         (Some(_), ..) => Way::End,

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
 use durable::{
-    disk::OsDisk,
+    disk::{Disk, OsDisk},
     files::{self, Replacement},
 };
 use rcgen::{CertifiedKey, generate_simple_self_signed};
@@ -89,7 +89,13 @@ fn make(certificate: &Path, key: &Path, names: &[String]) -> Result<(), HttpErro
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names)
         .map_err(|error| HttpError::Certificate { names: names.to_owned(), error })?;
     let secret = Zeroizing::new(signing_key.serialize_pem());
-    files::make_folder(files::folder(key))?;
+    // Its folder lies in that of the database, which is for the server's owner alone.
+    let within = files::folder(key);
+    for folder in [files::folder(within), within] {
+        if OsDisk.create_folder(folder, true).map_err(files::failed("make", folder))? {
+            files::sync_folder(files::folder(folder))?;
+        }
+    }
     let by = Replacement { new: &files::beside(key, ".new"), private: true, time: None };
     files::replace(&OsDisk, key, by, |out| out.write_all(secret.as_bytes()))?;
     files::write(certificate, cert.pem().as_bytes())?;
