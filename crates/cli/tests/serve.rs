@@ -311,7 +311,7 @@ fn a_task_is_paused_resumed_and_stopped_while_its_server_runs() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("words.toml"), TASK.replace("rounds = 6", "rounds = 40")).unwrap();
-    let (server, address) = serve(folder, "127.0.0.1:0");
+    let (server, address) = serve(folder, "127.0.0.1:0", &PLAIN);
     let mut devices = keyhush();
     devices.args(["device", "--server", &format!("http://{address}"), "--synthetic", "--count", "360"]);
     let _devices = Killed(devices.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
@@ -330,7 +330,7 @@ fn a_task_is_paused_resumed_and_stopped_while_its_server_runs() {
     drop(server);
     let gone = task(folder, &["list"]);
     assert_eq!((gone["state"].as_str(), gone["wanted"].as_str()), (Some("not_served"), Some("pause")), "{gone}");
-    let (mut server, _) = serve(folder, &address);
+    let (mut server, _) = serve(folder, &address, &PLAIN);
     wait_for(folder, |task| task["state"] == "paused");
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(rounds(&task(folder, &["list"])), paused, "it rests after a restart too");
