@@ -192,10 +192,7 @@ impl TaskHome {
     /// # Errors
     /// When that cannot be read.
     pub fn note(&self) -> Result<Option<Note>, DatabaseError> {
-        let text = self.database.look(|t| {
-            let mut query = t.prepare_cached("SELECT text FROM papers WHERE run = ?1 AND name = ?2")?;
-            Ok(query.query_row((self.run, NOTE), |row| row.get::<_, String>(0)).optional()?)
-        })?;
+        let text = self.database.look(|t| self.text_of(t, NOTE))?;
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
@@ -205,14 +202,21 @@ impl TaskHome {
     /// When it is not known to be durable.
     pub fn write_note(&self, note: &Note) -> Result<(), DatabaseError> {
         let text = serde_json::to_string(note).map_err(|e| DatabaseError::Refused(e.to_string()))?;
-        self.database.change(|t| {
-            let mut write = t.prepare_cached(
-                "INSERT INTO papers (run, name, text) VALUES (?1, ?2, ?3)
-                 ON CONFLICT (run, name) DO UPDATE SET text = excluded.text",
-            )?;
-            write.execute((self.run, NOTE, text))?;
-            Ok(())
-        })
+        self.database.change(|t| self.put_text(t, NOTE, &text))
+    }
+
+    fn text_of(&self, t: &Connection, name: &str) -> Result<Option<String>, DatabaseError> {
+        let mut query = t.prepare_cached("SELECT text FROM papers WHERE run = ?1 AND name = ?2")?;
+        Ok(query.query_row((self.run, name), |row| row.get(0)).optional()?)
+    }
+
+    fn put_text(&self, t: &Connection, name: &str, text: &str) -> Result<(), DatabaseError> {
+        let mut write = t.prepare_cached(
+            "INSERT INTO papers (run, name, text) VALUES (?1, ?2, ?3)
+             ON CONFLICT (run, name) DO UPDATE SET text = excluded.text",
+        )?;
+        write.execute((self.run, name, text))?;
+        Ok(())
     }
 
     fn entry_of(&self, t: &Connection, stream: &str, step: u64) -> Result<u64, DatabaseError> {
@@ -287,21 +291,11 @@ impl Home for TaskHome {
     }
 
     fn paper(&self, which: Paper) -> Result<Option<String>, HomeError> {
-        self.get(word(which), |t| {
-            let mut query = t.prepare_cached("SELECT text FROM papers WHERE run = ?1 AND name = ?2")?;
-            Ok(query.query_row((self.run, word(which)), |row| row.get(0)).optional()?)
-        })
+        self.get(word(which), |t| self.text_of(t, word(which)))
     }
 
     fn write_paper(&self, which: Paper, text: &str) -> Result<(), HomeError> {
-        self.put(word(which), |t| {
-            let mut write = t.prepare_cached(
-                "INSERT INTO papers (run, name, text) VALUES (?1, ?2, ?3)
-                 ON CONFLICT (run, name) DO UPDATE SET text = excluded.text",
-            )?;
-            write.execute((self.run, word(which), text))?;
-            Ok(())
-        })
+        self.put(word(which), |t| self.put_text(t, word(which), text))
     }
 
     fn remove_paper(&self, which: Paper) -> Result<(), HomeError> {
