@@ -5,13 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context;
 use clap::{Args, Subcommand};
 use federated::protocol::order::Order;
 use ledger::{Basis, statement::rounded_up};
 use server::{
     listing::{Listed, Spent, Stands, list},
     orders::Orders,
+    sqlite::DatabaseError,
+    tasks::ServeError,
 };
 
 use crate::failure::BadInput;
@@ -62,7 +63,12 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
 }
 
 fn tasks(data: &Path) -> anyhow::Result<Vec<Listed>> {
-    list(data).with_context(|| format!("cannot read the tasks in {}", data.display()))
+    list(data).map_err(|error| match error {
+        ServeError::Database(missing) if matches!(*missing, DatabaseError::Missing { .. }) => {
+            BadInput::wrong("data", format!("{missing}: give the folder that keyhush serve was given")).into()
+        }
+        other => anyhow::Error::from(other).context(format!("cannot read the tasks in {}", data.display())),
+    })
 }
 
 fn show_all(of: &Of) -> anyhow::Result<()> {

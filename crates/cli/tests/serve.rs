@@ -150,7 +150,8 @@ fn what_cannot_be_meant_is_refused_in_a_line_that_says_what_to_do() {
         (&["http://localhost:1", "--text", "typed"], "--state"),
         (&["http://localhost:1", "--page", "--state", "state"], "--state: no device lives in state"),
     ];
-    let elsewhere: [(&[&str], &str); 3] = [
+    let elsewhere: [(&[&str], &str); 4] = [
+        (&["task", "list", "--data", "nowhere"], "--data: there is no database nowhere"),
         (&["device", "--page"], "--state"),
         (&["device", "--forget-text", "--state", "state"], "--state: no device lives in state"),
         (&["train", "words.toml", "--out", "run"], "keyhush serve"),
