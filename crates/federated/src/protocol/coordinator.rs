@@ -161,8 +161,9 @@ pub struct Coordinator {
     lobby: BTreeMap<RequestId, Waiting>,
     /// Which check-in of a device waits.
     in_lobby: BTreeMap<DeviceKey, RequestId>,
-    /// Devices at work that wait for what comes next.
-    waiters: BTreeMap<DeviceKey, (RequestId, u64)>,
+    /// Devices at work that wait for what comes next, by the tickets of their parts: a device can be in attempts of two tasks, where it was
+    /// thanked in one before that is over.
+    waiters: BTreeMap<Ticket, (RequestId, u64)>,
     /// How many enrolled of late.
     enrolments: Enrolments,
     /// Who enrols in the batch that is not durable yet.
@@ -369,12 +370,13 @@ impl Coordinator {
             Some((of, running)) if of == device => standing_of(running, &device),
             _ => self.stood(ticket),
         };
-        if matches!(says, PartStands::Later) {
-            if let Some((before, _)) = self.waiters.insert(device, (request, until)) {
-                self.answer(before, Says::Wait(Wait { after_ms: ASK_AGAIN_MS }));
+        match (says, ticket.try_into()) {
+            (PartStands::Later, Ok(ticket)) => {
+                if let Some((before, _)) = self.waiters.insert(Ticket(ticket), (request, until)) {
+                    self.answer(before, Says::Wait(Wait { after_ms: ASK_AGAIN_MS }));
+                }
             }
-        } else {
-            self.speak(request, says, now);
+            (says, _) => self.speak(request, says, now),
         }
     }
 
@@ -406,10 +408,12 @@ impl Coordinator {
 
     fn secure_message(&mut self, request: RequestId, device: DeviceKey, ticket: &[u8], message: &[u8], now: u64) {
         let refused = match self.by_ticket(ticket) {
-            Some((of, running)) if of == device => match running.desk.as_mut().and_then(Desk::secure) {
-                Some(secure) => secure.receive(&device, message).err().map(|e| (Reason::Unexpected, e.to_string())),
-                None => Some((Reason::Closed, "the attempt is over".to_owned())),
-            },
+            Some((of, running)) if of == device => {
+                match running.desk.as_mut().and_then(|desk| desk.secure_message(&device, message)) {
+                    Some(taken) => taken.err().map(|why| (Reason::Unexpected, why.to_string())),
+                    None => Some((Reason::Closed, "the attempt is over".to_owned())),
+                }
+            }
             _ => Some((Reason::Closed, CLOSED.to_owned())),
         };
         match refused {
@@ -474,7 +478,7 @@ impl Coordinator {
                 Taken::Added | Taken::Known => None,
                 Taken::Late => Some((Reason::Late, LATE.to_owned())),
             },
-            Report::Masked(bytes) => match desk.secure().map(|secure| secure.receive(&device, bytes)) {
+            Report::Masked(bytes) => match desk.secure_message(&device, bytes) {
                 Some(Ok(())) => None,
                 Some(Err(why)) => Some((Reason::Unexpected, why.to_string())),
                 None => Some((Reason::Late, "the attempt is over".to_owned())),
@@ -506,10 +510,10 @@ impl Coordinator {
             self.gave_up(request);
             self.later(request);
         }
-        let waited: Vec<(DeviceKey, RequestId)> =
-            self.waiters.iter().filter(|(_, (_, until))| now >= *until).map(|(d, (r, _))| (*d, *r)).collect();
-        for (device, request) in waited {
-            self.waiters.remove(&device);
+        let waited: Vec<(Ticket, RequestId)> =
+            self.waiters.iter().filter(|(_, (_, until))| now >= *until).map(|(t, (r, _))| (*t, *r)).collect();
+        for (ticket, request) in waited {
+            self.waiters.remove(&ticket);
             self.answer(request, Says::Wait(Wait { after_ms: 0 }));
         }
         Ok(())
@@ -530,15 +534,15 @@ impl Coordinator {
     /// Whoever waits and can be told something is.
     fn tell_waiters(&mut self, now: u64) {
         let mut told = Vec::new();
-        for (device, (request, _)) in &self.waiters {
-            let of = |running: &&Running| running.desk.as_ref().is_some_and(|desk| desk.of(device).is_some());
-            let says = self.tasks.values().find(of).map_or(PartStands::Closed, |running| standing_of(running, device));
+        for (ticket, (request, _)) in &self.waiters {
+            let of = |running: &Running| Some(standing_of(running, &running.desk.as_ref()?.device(ticket)?));
+            let says = self.tasks.values().find_map(of).unwrap_or(PartStands::Closed);
             if !matches!(says, PartStands::Later) {
-                told.push((*device, *request, says));
+                told.push((*ticket, *request, says));
             }
         }
-        for (device, request, says) in told {
-            self.waiters.remove(&device);
+        for (ticket, request, says) in told {
+            self.waiters.remove(&ticket);
             self.speak(request, says, now);
         }
     }
@@ -658,8 +662,8 @@ impl Coordinator {
         let from = running.limits.after(at.round);
         let ended = |(device, ticket): (&DeviceKey, Ticket)| (ticket, took_part.contains(device).then_some(from));
         running.settled = desk.tickets().map(ended).collect();
-        for device in desk.assigned() {
-            let Some((request, _)) = self.waiters.remove(device) else { continue };
+        for (device, ticket) in desk.tickets() {
+            let Some((request, _)) = self.waiters.remove(&ticket) else { continue };
             let stands = if took_part.contains(device) { PartStands::Thanks(from) } else { PartStands::Late };
             self.speak(request, stands, now);
         }
