@@ -6,13 +6,13 @@ mod participating;
 use keyhush_device::{
     guard::{Limits, Window},
     protocol::{
-        message::{Answer, CHUNK, Reason, Says, Unsupported, Wants},
-        participant::{Do, Event, Note},
+        message::{Answer, CHUNK, Realm, Reason, Says, Unsupported, Wants},
+        participant::{Do, Event, Note, What},
         policy::Policy,
         terms::TaskTerms,
     },
 };
-use participating::{Host, NO_LIMITS, Offered, later, packed, refused, wait};
+use participating::{Host, NO_LIMITS, Offered, REALM, later, packed, refused, wait};
 use privacy::stages::Encoded;
 use prost::Message;
 
@@ -519,6 +519,47 @@ fn every_answer_at_every_point() {
                 host.got(if event % 2 == 0 { Event::Broken } else { Event::Answer(answer) });
             }
             assert!(host.device.guard().inputs() <= 1, "{point} {which}");
+        }
+    }
+}
+
+/// A server can send a byte of a model now and then, for ever: the device ends its part when its time is over, in the midst of that too.
+#[test]
+fn a_download_that_drips_ends_with_the_time_for_the_part() {
+    let offered = Offered::new(3);
+    let mut host = Host::new(Policy::default(), 1);
+    host.idle().answer(Says::Assignment(offered.assignment(0)));
+    let Do::Fetch { what: What::Task, .. } = host.wake() else { panic!("it fetches nothing") };
+    let task = packed(&offered.task());
+    let ends_s = offered.assignment(0).within_ms / 1000;
+    for (byte, second) in task.iter().zip(0..) {
+        assert!(host.device.is_busy(), "after {second} s there is time left");
+        host.got(Event::Piece(&[*byte]));
+        host.now.up_ms += 1000;
+        if !host.device.is_busy() {
+            assert!((ends_s..ends_s + 2).contains(&second), "{second} s");
+            assert!(host.device.notes().contains(&Note::TimeOver { step: 0 }));
+            return;
+        }
+    }
+    panic!("it waits for a task of {} bytes", task.len());
+}
+
+/// A device that was told which server to speak to says nothing to another, not even who it is.
+#[test]
+fn a_device_that_knows_its_realm_speaks_to_no_other() {
+    for (realm, speaks) in [(REALM, true), (Realm([1; 32]), false)] {
+        let mut host = Host::new(Policy::default(), 1);
+        host.settings.realm = Some(realm);
+        let mut host = host.restarted();
+        assert!(matches!(host.wake(), Do::Hello));
+        let hello = host.hello();
+        host.got(Event::Answer(&hello));
+        let next = host.next();
+        assert_eq!(matches!(next, Do::Say(_)), speaks, "{realm:?}: {next:?}");
+        if !speaks {
+            let strange = Note::Strange("another server than the one that this device speaks to");
+            assert!(host.device.notes().contains(&strange));
         }
     }
 }
