@@ -370,6 +370,57 @@ impl<D: Driver> Fleet for Network<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{config::Document, run::Opened};
+
+    const TASK: &str = r#"
+rounds = 8
+unit = "device"
+data = { kind = "devices" }
+model = { learner = "tags", vocabulary = 100 }
+local = { batch = 4, learning_rate = 0.5 }
+clip = { kind = "flat", norm = 0.5 }
+privacy = { mechanism = "tree", noise_multiplier = 2.0, delta = 1e-5 }
+participation = { kind = "arrival", population = 400, cohort = 20, min_separation = 1, max_participations = 3 }
+server = { optimizer = "sgd", learning_rate = 0.5 }
+"#;
+
+    /// What devices are told of a task, or why there is none; beside it what the whole plan costs.
+    fn told(set: &[&str]) -> Result<(TaskTerms, f64), String> {
+        let set: Vec<String> = set.iter().map(|&set| set.to_owned()).collect();
+        let config = Document::new(TASK, &set).and_then(|document| document.config()).map_err(|e| e.to_string())?;
+        let opened = Opened::new(&config).map_err(|e| e.to_string())?;
+        let plan = Plan::new(config, &opened.setting()).map_err(|e| e.to_string())?;
+        let reads = Reads { learner: opened.learner(), vocabulary: opened.vocabulary(), rules: opened.rules() };
+        NetworkTask::new("words", &[7; 32], &plan, reads).map_err(|e| e.to_string())?;
+        let costs = plan.epsilon(plan.rounds).map_err(|e| e.to_string())?.get();
+        Ok((terms("words", &[7; 32], &plan, reads).map_err(|e| e.to_string())?, costs))
+    }
+
+    #[test]
+    fn devices_are_told_what_the_whole_plan_costs_and_whether_its_noise_is_secret() {
+        let (terms, costs) = told(&[]).unwrap();
+        assert_eq!((terms.rounds, terms.goal, terms.secure), (8, 20, false));
+        let PrivacyTerms { noise_multiplier, epsilon, delta, simulated, .. } = terms.privacy;
+        assert_eq!((noise_multiplier, epsilon, delta, simulated), (Some(2.0), Some(costs), Some(1e-5), false));
+        assert_eq!(terms.participation.most_participations(8), 3);
+        assert!(told(&["noise_seed=1"]).unwrap().0.privacy.simulated, "whoever knows the seed can draw it again");
+        assert!(told(&["aggregation=secagg"]).unwrap().0.secure);
+    }
+
+    #[test]
+    fn p18_what_nobody_can_enforce_on_devices_is_refused_and_named() {
+        let refused: [(&[&str], &str); 5] = [
+            (&["participation.kind=poisson", "privacy.mechanism=gaussian"], "participation.kind"),
+            (&["participation.kind=fixed-size", "privacy.mechanism=gaussian"], "participation.kind"),
+            (&["schedule=[{ from = 4, noise_multiplier = 3.0 }]"], "schedule"),
+            (&["aggregation=secagg", "secagg.groups=2"], "secagg.groups"),
+            (&["aggregation=secagg", "secagg.noise=distributed"], "secagg.noise"),
+        ];
+        for (set, named) in refused {
+            let why = told(set).err().unwrap_or_else(|| panic!("{set:?} is taken"));
+            assert!(why.contains(named), "{set:?}: {why}");
+        }
+    }
 
     #[test]
     fn what_does_not_pack_is_not_made_longer() {
