@@ -161,9 +161,9 @@ pub struct Coordinator {
     lobby: BTreeMap<RequestId, Waiting>,
     /// Which check-in of a device waits.
     in_lobby: BTreeMap<DeviceKey, RequestId>,
-    /// Devices at work that wait for what comes next, by the tickets of their parts: a device can be in attempts of two tasks, where it was
+    /// Devices at work that wait for what comes next, with the tickets of their parts: a device can be in attempts of two tasks, where it was
     /// thanked in one before that is over.
-    waiters: BTreeMap<Ticket, (RequestId, u64)>,
+    waiters: BTreeMap<(DeviceKey, Ticket), (RequestId, u64)>,
     /// How many enrolled of late.
     enrolments: Enrolments,
     /// Who enrols in the batch that is not durable yet.
@@ -372,7 +372,7 @@ impl Coordinator {
         };
         match (says, ticket.try_into()) {
             (PartStands::Later, Ok(ticket)) => {
-                if let Some((before, _)) = self.waiters.insert(Ticket(ticket), (request, until)) {
+                if let Some((before, _)) = self.waiters.insert((device, Ticket(ticket)), (request, until)) {
                     self.answer(before, Says::Wait(Wait { after_ms: ASK_AGAIN_MS }));
                 }
             }
@@ -510,10 +510,10 @@ impl Coordinator {
             self.gave_up(request);
             self.later(request);
         }
-        let waited: Vec<(Ticket, RequestId)> =
-            self.waiters.iter().filter(|(_, (_, until))| now >= *until).map(|(t, (r, _))| (*t, *r)).collect();
-        for (ticket, request) in waited {
-            self.waiters.remove(&ticket);
+        let waited: Vec<((DeviceKey, Ticket), RequestId)> =
+            self.waiters.iter().filter(|(_, (_, until))| now >= *until).map(|(part, (r, _))| (*part, *r)).collect();
+        for (part, request) in waited {
+            self.waiters.remove(&part);
             self.answer(request, Says::Wait(Wait { after_ms: 0 }));
         }
         Ok(())
@@ -534,15 +534,16 @@ impl Coordinator {
     /// Whoever waits and can be told something is.
     fn tell_waiters(&mut self, now: u64) {
         let mut told = Vec::new();
-        for (ticket, (request, _)) in &self.waiters {
-            let of = |running: &Running| Some(standing_of(running, &running.desk.as_ref()?.device(ticket)?));
-            let says = self.tasks.values().find_map(of).unwrap_or(PartStands::Closed);
+        for (part @ (device, ticket), (request, _)) in &self.waiters {
+            let is_of = |running: &&Running| running.desk.as_ref().is_some_and(|desk| desk.device(ticket).is_some());
+            let of = self.tasks.values().find(is_of);
+            let says = of.map_or(PartStands::Closed, |running| standing_of(running, device));
             if !matches!(says, PartStands::Later) {
-                told.push((*ticket, *request, says));
+                told.push((*part, *request, says));
             }
         }
-        for (ticket, request, says) in told {
-            self.waiters.remove(&ticket);
+        for (part, request, says) in told {
+            self.waiters.remove(&part);
             self.speak(request, says, now);
         }
     }
@@ -663,7 +664,7 @@ impl Coordinator {
         let ended = |(device, ticket): (&DeviceKey, Ticket)| (ticket, took_part.contains(device).then_some(from));
         running.settled = desk.tickets().map(ended).collect();
         for (device, ticket) in desk.tickets() {
-            let Some((request, _)) = self.waiters.remove(&ticket) else { continue };
+            let Some((request, _)) = self.waiters.remove(&(*device, ticket)) else { continue };
             let stands = if took_part.contains(device) { PartStands::Thanks(from) } else { PartStands::Late };
             self.speak(request, stands, now);
         }
