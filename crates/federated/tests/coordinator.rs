@@ -377,3 +377,87 @@ fn p18_a_masked_input_counts_whichever_way_it_came() {
         assert_eq!(store.standing(&TASK, device).unwrap().participations, 1, "it is in the sum");
     }
 }
+
+/// A store with devices 1 to 4, and a coordinator that has given the first round to 1 and 2: their tickets.
+fn given_to_two() -> (Arc<MemoryStore>, Coordinator, Vec<Ticket>) {
+    let store = Arc::new(MemoryStore::new([7; 32]));
+    let enrol = |device| Write::Enrol { device: key(device), day: 1 };
+    store.commit(&[enrol(1), enrol(2), enrol(3), enrol(4)]).unwrap();
+    let mut coordinator = started(&store);
+    coordinator.open(opening(0), 0).unwrap();
+    for (request, device) in [(1, 1), (2, 2)] {
+        coordinator.said(request, key(device), &CHECK_IN, 0).unwrap();
+    }
+    let tickets = given(&mut coordinator).iter().map(|(_, assignment)| ticket(assignment)).collect();
+    (store, coordinator, tickets)
+}
+
+fn started(store: &Arc<MemoryStore>) -> Coordinator {
+    let mut coordinator = Coordinator::new(store.clone(), Box::new(Anybody), Pace::default(), 1).unwrap();
+    coordinator.add_task(TASK, limits(), 1, 1, None);
+    coordinator
+}
+
+fn participations(store: &MemoryStore) -> [u64; 2] {
+    [1, 2].map(|device| store.standing(&TASK, &key(device)).unwrap().participations)
+}
+
+/// Of whom nothing can have arrived did not take part; everybody else did, whatever became of the attempt (rule P24).
+#[test]
+fn p24_who_sent_anything_took_part_and_after_a_crash_everybody_did() {
+    let (at, nobody) = (opening(0).at, BTreeSet::new());
+    let (store, mut coordinator, tickets) = given_to_two();
+    coordinator.begins(&tickets[0], 10).unwrap();
+    coordinator.settle(&at, &nobody, 20).unwrap();
+    coordinator.flush().unwrap();
+    assert_eq!(participations(&store), [1, 0], "a first chunk of one was on its way");
+
+    // A server that is started again does not know what had arrived: it goes on with the attempt, ...
+    let (store, before, _) = given_to_two();
+    drop(before);
+    let mut coordinator = started(&store);
+    coordinator.open(opening(0), 30).unwrap();
+    coordinator.settle(&at, &nobody, 40).unwrap();
+    coordinator.flush().unwrap();
+    assert_eq!(participations(&store), [1, 1]);
+
+    // ... or finds it left over, with its end in the ledger.
+    let (store, before, _) = given_to_two();
+    drop(before);
+    let mut coordinator = started(&store);
+    coordinator.open(Opening { at: AttemptAt { attempt: 1, ..at }, ..opening(0) }, 30).unwrap();
+    coordinator.flush().unwrap();
+    assert_eq!(participations(&store), [1, 1]);
+}
+
+#[test]
+fn what_comes_when_its_time_is_over_is_late() {
+    let late = |answer: Option<Says>| matches!(answer, Some(Says::Refused(r)) if r.reason == i32::from(Reason::Late));
+    let (_, mut coordinator, tickets) = given_to_two();
+    coordinator.begins(&tickets[0], 10).unwrap();
+    // The window is a second. Nobody has looked at the clock since: a report is held against it by itself.
+    let refused = coordinator.begins(&tickets[1], 1_001).unwrap_err();
+    assert!(late(refused.says), "nothing more is sent");
+    let nothing = Encoded::check(&[0; 4], &encoding()).unwrap();
+    coordinator.report(9, &tickets[0], &Report::Plain(nothing), 1_001).unwrap();
+    let (_, answer) = coordinator.flush().unwrap().into_iter().find(|(request, _)| *request == 9).unwrap();
+    assert!(late(answer.says), "what is whole too late is not added");
+    assert!(!coordinator.has_closed(&TASK));
+}
+
+#[test]
+fn a_ticket_is_bound_to_device_task_round_attempt_and_model() {
+    let round_key = |byte| RoundKey::new(Zeroizing::new([byte; 32]));
+    let at = AttemptAt { task: TASK, round: 3, attempt: 1 };
+    let others = [
+        round_key(1).ticket(&at, &[9; 32], &key(1)),
+        round_key(2).ticket(&at, &[9; 32], &key(1)),
+        round_key(1).ticket(&AttemptAt { task: TaskDigest([2; 32]), ..at }, &[9; 32], &key(1)),
+        round_key(1).ticket(&AttemptAt { round: 4, ..at }, &[9; 32], &key(1)),
+        round_key(1).ticket(&AttemptAt { attempt: 2, ..at }, &[9; 32], &key(1)),
+        round_key(1).ticket(&at, &[8; 32], &key(1)),
+        round_key(1).ticket(&at, &[9; 32], &key(2)),
+    ];
+    assert_eq!(others.iter().collect::<BTreeSet<_>>().len(), others.len());
+    assert_eq!(others[0], round_key(1).ticket(&at, &[9; 32], &key(1)), "after a restart it is the same");
+}

@@ -17,8 +17,8 @@ use agent::{
 };
 use corpus::synth::{Crowd, Dialect, SynthPlan};
 use device::{
-    guard::{Limits, Window},
-    protocol::policy::Policy,
+    guard::{Limits, TaskDigest, Window},
+    protocol::{message::DeviceKey, policy::Policy},
 };
 use federated::{
     config::{Config, Document},
@@ -31,7 +31,7 @@ use federated::{
         admission::{Anybody, EnrolmentLimits},
         order::Order,
         pace::Pace,
-        store::Store,
+        store::{Standing, Store, Write},
     },
     replay::replay,
     run::Opened,
@@ -42,7 +42,7 @@ use keyhush_server::{
     sqlite::{Database, DatabaseError, Note, TaskHome},
     tasks::{Happened, ServeError, Settings, Written, serve},
 };
-use ledger::hex;
+use ledger::{hex, unhex};
 use lm::{folder::Weights, kernels::KernelPath, tokenizer::Tokenizer};
 
 /// The crowd whose people the devices are of.
@@ -254,6 +254,31 @@ fn p18_a_task_goes_on_under_the_terms_that_it_was_begun_with_alone() {
     Orders::in_data(&folder.path().join("data")).give("words", Order::Stop).unwrap();
     serve(task(), settings(folder.path()), &Stop::new(), &|_| {}).unwrap();
     assert!(folder.path().join("data/models/words/ledger.jsonl").is_file());
+}
+
+/// Rule P24: a server ended in the midst of a round, and its operator stops the task before it is started again.
+#[test]
+fn p24_who_was_given_the_round_of_a_task_that_is_stopped_is_on_record() {
+    let folder = tempfile::tempdir().unwrap();
+    begun_in(folder.path()).unwrap();
+    let (path, device) = (folder.path().join("data/keyhush.sqlite"), DeviceKey([5; 32]));
+    let words = {
+        let database = Arc::new(Database::open(&path).unwrap());
+        let note = TaskHome::read(database.clone(), "words").unwrap().note().unwrap().unwrap();
+        let task = TaskDigest(unhex(&note.digest).unwrap());
+        let at = database.open_attempt(&task).unwrap().expect("the first round was begun").at;
+        let given = [Write::Enrol { device, day: 1 }, Write::Assign { at, devices: vec![device] }];
+        database.commit(&given).unwrap();
+        task
+    };
+    Orders::in_data(&folder.path().join("data")).give("words", Order::Stop).unwrap();
+    serve(task(), settings(folder.path()), &Stop::new(), &|_| {}).unwrap();
+    let side = std::fs::read_to_string(folder.path().join("data/models/words/ledger.jsonl.participations")).unwrap();
+    let records: Vec<serde_json::Value> = side.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let pseudonyms: Vec<usize> = records.iter().map(|r| r["pseudonyms"].as_str().unwrap().len()).collect();
+    assert_eq!(pseudonyms, [32], "one attempt, and one device in it: {side}");
+    let standing = Database::read(&path).unwrap().standing(&words, &device).unwrap();
+    assert_eq!(standing, Standing::default(), "whose it is, nobody knows any more");
 }
 
 /// What is backed up and what must not be lie in two folders, the same ones each time.
