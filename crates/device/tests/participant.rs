@@ -6,7 +6,7 @@ mod participating;
 use keyhush_device::{
     guard::{Limits, Window},
     protocol::{
-        message::{Answer, CHUNK, Realm, Reason, Says, Unsupported, Wants},
+        message::{Answer, Assignment, CHUNK, Realm, Reason, Says, Unsupported, Wants},
         participant::{Do, Event, Note, What},
         policy::Policy,
         terms::TaskTerms,
@@ -391,6 +391,10 @@ fn hostile_assignments_are_refused_with_a_word_and_cost_nothing() {
         ("beyond the 1000", same, |a| a.step = u64::MAX),
         ("cannot be read", same, |a| a.terms = b"{}".to_vec()),
         ("cannot be read", same, |a| a.terms = vec![0xff; 100]),
+        ("asks for counts", same, |a| {
+            let terms = String::from_utf8(std::mem::take(&mut a.terms)).unwrap();
+            a.terms = terms.replacen("\"dimension\"", "\"counts\":1,\"dimension\"", 1).into_bytes();
+        }),
         ("offer of secure aggregation", same, |a| a.offer = vec![1, 2, 3]),
         ("digest is another", same, |a| a.task.as_mut().unwrap().digest[0] ^= 1),
         ("another server", |o| o.terms.realm = "00".repeat(32), kept),
@@ -562,4 +566,29 @@ fn a_device_that_knows_its_realm_speaks_to_no_other() {
             assert!(host.device.notes().contains(&strange));
         }
     }
+}
+
+/// A server cannot ask for ticks so short that they show how long training took, nor for more of a device's time than its policy gives.
+#[test]
+fn p26_ticks_are_no_shorter_and_parts_no_longer_than_the_policy_says() {
+    let offered = Offered::new(3);
+    let begin = |policy: Policy| {
+        let mut host = Host::new(policy, 1);
+        let (tick_ms, within_ms) = (1, u64::MAX);
+        host.idle().answer(Says::Assignment(Assignment { tick_ms, within_ms, ..offered.assignment(0) }));
+        let began = host.now.up_ms;
+        let Do::Train(work) = host.fetched(&offered, 0) else { panic!("it does not train") };
+        (host, began, work)
+    };
+    for took in [10, 990] {
+        let (mut host, began, work) = begin(Policy::default());
+        host.now.up_ms += took;
+        host.train(&work);
+        host.sent();
+        assert_eq!(host.now.up_ms - began, 1000, "training took {took} ms");
+    }
+    let (mut host, _, work) = begin(Policy { most_seconds: 60, ..Policy::default() });
+    host.now.up_ms += 61_000;
+    host.train(&work);
+    assert!(matches!(host.said().1, Wants::CheckIn(_)) && host.device.guard().inputs() == 0, "a minute is over");
 }

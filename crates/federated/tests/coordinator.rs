@@ -21,6 +21,7 @@ use keyhush_federated::protocol::{
     store::{AttemptAt, MemoryStore, Store, Write},
     ticket::RoundKey,
 };
+use keyhush_federated::secrets::{FileVault, Secrets};
 use ledger::FailureReason;
 use privacy::{
     Adjacency, ClipNorm, MinSeparation, Participation,
@@ -460,4 +461,19 @@ fn a_ticket_is_bound_to_device_task_round_attempt_and_model() {
     ];
     assert_eq!(others.iter().collect::<BTreeSet<_>>().len(), others.len());
     assert_eq!(others[0], round_key(1).ticket(&at, &[9; 32], &key(1)), "after a restart it is the same");
+}
+
+/// A key that a crash left behind is of no other attempt: what is sealed with the next one does not open with it.
+#[test]
+fn p20_each_attempt_has_a_key_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let secrets = Secrets::new(Arc::new(FileVault::in_folder(folder.path().join("secrets")).unwrap()));
+    let ticket = |key: &RoundKey| key.ticket(&opening(0).at, &[9; 32], &self::key(1));
+    let first = secrets.round_key(0, 0).unwrap();
+    assert_eq!(ticket(&secrets.round_key(0, 0).unwrap()), ticket(&first), "again it is the same");
+    for (round, attempt) in [(0, 1), (1, 1)] {
+        assert!(secrets.kept_round_key(round, attempt).unwrap().is_none());
+        assert_ne!(ticket(&secrets.round_key(round, attempt).unwrap()), ticket(&first));
+        assert!(secrets.kept_round_key(0, 0).unwrap().is_none(), "the one before is gone");
+    }
 }
