@@ -33,14 +33,13 @@ use federated::{
         store::Store,
     },
 };
-use privacy::stages::Encoded;
 use secagg::entropy::{Entropy, OsEntropy};
 use tokio::sync::oneshot;
 
 use crate::{
     heard::{Heard, Spoken},
     http::{Packed, Service},
-    uploads::{Taken, Uploads},
+    uploads::Uploads,
 };
 
 /// Requests that are decided together at most.
@@ -232,22 +231,22 @@ impl Hub {
         }
         if !self.uploads().is_under_way(&ticket) {
             let expected = self.ask(|reply| Job::Begins { ticket, reply }).await??;
-            self.uploads().begin(ticket, expected, self.shared.clock.now_ms())?;
+            self.uploads().begin(ticket, &expected, self.shared.clock.now_ms())?;
         }
-        let taken = self.uploads().take(&ticket, offset, &bytes, self.shared.clock.now_ms());
+        let mut open = self.uploads().open(&ticket, offset, bytes.len(), self.shared.clock.now_ms())?;
+        let is_fine = open.take(&bytes);
         drop(bytes);
-        match taken {
-            Taken::Part(answer) => Ok(answer),
-            Taken::Whole(whole) => {
-                // However this ends, also by the device hanging up, there is room for another.
-                let _room = Room { uploads: Arc::clone(&self.uploads), ticket };
-                let refused = self.refused(Reason::OutOfBounds, "the report breaks the bounds of its encoding");
-                let decoding =
-                    tokio::task::spawn_blocking(move || decoded(whole.expected.encoding.as_ref(), whole.bytes));
-                let report = decoding.await.ok().flatten().ok_or(refused)?;
-                self.ask(|reply| Job::Report { ticket, report, reply }).await
-            }
+        if is_fine && !open.is_whole() {
+            return Ok(self.uploads().give_back(&ticket, open));
         }
+        // However this ends, also by the device hanging up, there is room for another.
+        let _room = Room { uploads: Arc::clone(&self.uploads), ticket };
+        let refused = || self.refused(Reason::OutOfBounds, "the report breaks the bounds of its encoding");
+        if !is_fine {
+            return Err(refused());
+        }
+        let report = tokio::task::spawn_blocking(move || open.finish()).await.ok().flatten().ok_or_else(refused)?;
+        self.ask(|reply| Job::Report { ticket, report, reply }).await
     }
 
     fn blobs(&self) -> MutexGuard<'_, HashMap<[u8; 32], Packed>> {
@@ -268,14 +267,6 @@ struct Room {
 impl Drop for Room {
     fn drop(&mut self) {
         self.uploads.lock().unwrap_or_else(PoisonError::into_inner).done(&self.ticket);
-    }
-}
-
-/// A whole report, if it keeps its bounds.
-fn decoded(encoding: Option<&privacy::encoding::Encoding>, bytes: Vec<u8>) -> Option<Report> {
-    match encoding {
-        Some(encoding) => Encoded::check(&bytes, encoding).ok().map(Report::Plain),
-        None => Some(Report::Masked(bytes)),
     }
 }
 

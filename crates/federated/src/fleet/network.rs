@@ -116,8 +116,8 @@ impl NetworkTask {
         }
         let terms = terms(name, realm, plan, reads)?;
         let bytes = serde_json::to_vec(&terms).map_err(|e| ConfigError::new("model", e))?;
-        let (blob, packed) = packed(&bytes).map_err(|e| ConfigError::new("model", e))?;
         let digest = TaskDigest(Sha256::digest(&bytes).into());
+        let (blob, packed) = packed(&bytes, &digest.0).map_err(|e| ConfigError::new("model", e))?;
         let goal = phase.cohort;
         // Two of three who are asked may come to nothing before anybody is missed.
         let begin_with = plan.begin_with.unwrap_or_else(|| limits.all_waiting(3 * goal)).min(plan.ledger.population);
@@ -158,11 +158,11 @@ fn terms(name: &str, realm: &[u8; 32], plan: &Plan, reads: Reads<'_>) -> Result<
     })
 }
 
-/// Bytes as devices ask for them: what they are known by, and what is sent. Parameters of models hardly pack, and the quickest way of
+/// Bytes as devices ask for them: what they are known by, which is their SHA-256, and what is sent. Parameters of models hardly pack, and the quickest way of
 /// packing makes them an eighth longer: they are sent as they are then. That shows in a part of them; to try all of them, each round,
 /// was a sixth of all that a server did for a large model.
-fn packed(bytes: &[u8]) -> std::io::Result<(Blob, Vec<u8>)> {
-    let blob = Blob { digest: Sha256::digest(bytes).to_vec(), bytes: bytes.len() as u64 };
+fn packed(bytes: &[u8], digest: &[u8; 32]) -> std::io::Result<(Blob, Vec<u8>)> {
+    let blob = Blob { digest: digest.to_vec(), bytes: bytes.len() as u64 };
     let sample: Vec<u8> = bytes.chunks(SAMPLED).step_by(SAMPLED_OF).flatten().copied().collect();
     if gzip(&sample, Compression::fast())?.len() < sample.len() {
         let packed = gzip(bytes, Compression::fast())?;
@@ -211,8 +211,10 @@ impl<D: Driver> Network<D> {
     /// Opens the attempt, with the model that devices will ask for.
     fn open(&mut self, task: &RoundTask<'_>) -> Result<(), FleetError> {
         let at = self.at(task.at);
-        let bytes: Vec<u8> = task.task.model.iter().flat_map(|value| value.to_le_bytes()).collect();
-        let (model, packed) = packed(&bytes).map_err(|e| FleetError::Task(e.to_string()))?;
+        let digest = *ModelDigest::of(task.task.model).as_bytes();
+        let mut bytes = Vec::with_capacity(size_of_val(task.task.model));
+        task.task.model.iter().for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
+        let (model, packed) = packed(&bytes, &digest).map_err(|e| FleetError::Task(e.to_string()))?;
         let terms = StepTerms {
             clipping: task.task.clipping.clone(),
             encoding: task.task.encoding.clone(),
@@ -228,9 +230,8 @@ impl<D: Driver> Network<D> {
             model,
             terms: serde_json::to_vec(&terms).map_err(|e| FleetError::Task(e.to_string()))?,
             key: self.secrets.round_key(at.round, at.attempt)?,
-            aggregation: self.aggregation(task)?,
+            aggregation: self.aggregation(task, digest)?,
         };
-        let digest = *ModelDigest::of(task.task.model).as_bytes();
         let (task_digest, task_packed) = (self.task.digest, self.task.packed.clone());
         self.driver.with(move |coordinator, now| {
             coordinator.keep_blob(task_digest.0, task_packed);
@@ -239,10 +240,9 @@ impl<D: Driver> Network<D> {
         })
     }
 
-    fn aggregation(&mut self, task: &RoundTask<'_>) -> Result<Aggregation, FleetError> {
+    fn aggregation(&mut self, task: &RoundTask<'_>, model: [u8; 32]) -> Result<Aggregation, FleetError> {
         Ok(match (&task.phase.secure, &task.coding.residues) {
             (Some(secure), Some(residues)) => {
-                let model = *ModelDigest::of(task.task.model).as_bytes();
                 let terms = secure.terms(residues, task.at.step, self.task.digest.0, model);
                 let desk = SecureDesk::new(terms, secure.least_clients.into(), self.driver.coins());
                 Aggregation::Secure(Box::new(desk))
@@ -431,9 +431,9 @@ server = { optimizer = "sgd", learning_rate = 0.5 }
                 ((word >> 40) as f32 / (1 << 24) as f32).to_le_bytes()
             })
             .collect();
-        let (blob, sent) = packed(&noise).unwrap();
+        let (blob, sent) = packed(&noise, &[1; 32]).unwrap();
         assert_eq!(blob.bytes, noise.len() as u64);
         assert!(sent.len() < noise.len() + noise.len() / 64, "{} bytes of {}", sent.len(), noise.len());
-        assert!(packed(&vec![7; 1 << 20]).unwrap().1.len() < 1 << 14, "what packs is packed");
+        assert!(packed(&vec![7; 1 << 20], &[1; 32]).unwrap().1.len() < 1 << 14, "what packs is packed");
     }
 }

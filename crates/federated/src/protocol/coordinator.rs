@@ -34,7 +34,7 @@ use super::{
     limits::ParticipationLimits,
     order::Order,
     over_selection::OverSelection,
-    pace::Pace,
+    pace::{Calls, Pace},
     secure::Hears,
     store::{AttemptAt, OpenAttempt, Standing, Store, StoreError, Write},
 };
@@ -81,7 +81,7 @@ impl Report {
     /// Its bytes, as they were sent.
     fn bytes(&self) -> u64 {
         match self {
-            Self::Plain(encoded) => encoded.values().len() as u64 * 4,
+            Self::Plain(encoded) => encoded.bytes() as u64,
             Self::Masked(bytes) => bytes.len() as u64,
         }
     }
@@ -700,6 +700,7 @@ impl Coordinator {
         let rate =
             |task: &Running| task.round_s.map_or(f64::INFINITY, |round_s| wanted(task) as f64 / round_s.max(1.0));
         let rate: f64 = alive().map(rate).sum();
+        let together = alive().map(wanted).max().unwrap_or(0);
         // Of a task that rests devices are not far away: it may go on.
         let per_second = match (short, rests) {
             (true, _) => f64::INFINITY,
@@ -712,6 +713,7 @@ impl Coordinator {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         let drawn = ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
-        self.pace.after_s(self.enrolled + self.enrolling.len() as u64, per_second, drawn)
+        let enrolled = self.enrolled + self.enrolling.len() as u64;
+        self.pace.after_s(Calls { enrolled, per_second, together }, drawn)
     }
 }

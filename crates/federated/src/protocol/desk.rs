@@ -280,7 +280,7 @@ impl Desk {
     #[must_use]
     pub fn report_bytes(&self, device: &DeviceKey) -> Option<usize> {
         match &self.opening.aggregation {
-            Aggregation::Plain(encoding) => Some(encoding.layout().len() * size_of::<i32>()),
+            Aggregation::Plain(encoding) => Some(encoding.packing().bytes()),
             Aggregation::Secure(secure) => secure.input_bytes(device),
         }
     }

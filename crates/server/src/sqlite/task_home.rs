@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Database, DatabaseError,
     assignments::ASSIGNMENTS,
+    schema::delete_public,
     task_ledger::{ClosedVault, check_head_is, head_of},
 };
 
@@ -357,8 +358,8 @@ impl Home for TaskHome {
 
     fn remove_state(&self, round: u64) -> Result<(), HomeError> {
         self.put(&format!("the state after {round} rounds"), |t| {
-            t.execute("DELETE FROM states WHERE run = ?1 AND round = ?2", (self.run, round))?;
-            Ok(())
+            let remove = || Ok(t.execute("DELETE FROM states WHERE run = ?1 AND round = ?2", (self.run, round))?);
+            delete_public(t, remove).map(|_| ())
         })
     }
 
