@@ -193,7 +193,7 @@ def machine():
     return {
         "cpu": ", ".join(names),
         "cores": os.cpu_count(),
-        "system": platform.platform(),
+        "system": f"{platform.system()} {platform.release().partition('-')[0]}",
         "python": platform.python_version(),
         "load": os.getloadavg(),
         "revision": revision.stdout.strip(),

@@ -133,11 +133,11 @@ fn p24_after_a_crash_nothing_leaves_for_the_same_step_or_model() {
 
 #[test]
 fn a_report_goes_on_where_the_server_says() {
-    let offered = Offered::new(4000);
+    let offered = Offered::new(8000);
     let mut host = Host::new(Policy::default(), 1);
     let work = host.idle().assigned(&offered, 0);
     let bytes = host.train(&work).to_bytes();
-    assert_eq!(bytes.len(), 1_616_000);
+    assert_eq!(bytes.len(), 1_414_000);
     assert_eq!(host.sent(), (0, bytes[..CHUNK].to_vec()));
     // The connection breaks: the same again, and the server has some of it.
     host.got(Event::Broken);
