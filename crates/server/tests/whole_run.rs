@@ -32,7 +32,7 @@ use federated::{
     run::Opened,
 };
 use keyhush_server::{
-    sqlite::{Database, DatabaseError},
+    sqlite::{DATABASE, Database, DatabaseError, TaskHome},
     tasks::{Happened, ServeError, Written, serve},
 };
 use ledger::hex;
@@ -123,6 +123,10 @@ fn over_the_network(set: &[String], devices: u64) -> Vec<f32> {
         run_devices(address, devices, || served.is_finished());
         served.join().unwrap().unwrap();
     });
+    // What devices were given in the last round was published: the model of all releases before it.
+    let database = Arc::new(Database::read(folder.path().join("data").join(DATABASE)).unwrap());
+    let published = TaskHome::read(database, "words").unwrap().published_model().unwrap().unwrap();
+    assert!(published.rounds == 2 && published.entry.is_some(), "{published:?}");
     let Weights::Recurrent { values, .. } = model.into_inner().unwrap().unwrap().weights else { panic!("no network") };
     values
 }
