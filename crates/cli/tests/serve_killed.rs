@@ -11,7 +11,10 @@ use std::{
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::{Arc, Mutex, OnceLock},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicU16, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -113,6 +116,15 @@ fn serve(folder: &Path, address: &str, at: Option<At>) -> Process {
     Process::start(&mut command)
 }
 
+/// An address that nobody else gets in the moments in which nobody listens there: below those that the system gives away.
+fn address() -> String {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let from = (std::process::id() % 20_000) as u16;
+    let any = || 10_000 + (from + 7 * NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    format!("127.0.0.1:{}", std::iter::repeat_with(any).find(is_free).unwrap())
+}
+
 /// How the first life of a server ended.
 struct Lived {
     /// How many syncs it began.
@@ -125,8 +137,7 @@ fn run(at: Option<At>) -> Lived {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path();
     fs::write(folder.join("words.toml"), TASK).unwrap();
-    // Nobody else gets the port in the moments in which nobody has it, or the server says so.
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let address = address();
     let mut server = serve(folder, &address, at);
     let mut devices = Command::new(env!("CARGO_BIN_EXE_keyhush"));
     devices.current_dir(folder).args(["device", "--server", &format!("http://{address}"), "--synthetic", "--count"]);

@@ -332,3 +332,25 @@ fn who_enrolled_in_this_hour_counts_after_a_restart() {
     assert!(enrols(&mut coordinator, 4, 1, now + HOUR), "in another hour");
     assert_eq!(store.enrolled_in(100).unwrap(), EnrolledInHour::default(), "which the store has forgotten");
 }
+
+/// A server that is killed when it has noted whom it gives a round, and before it has told them, tells them when they come again: they would
+/// wait for the next round otherwise, and this one for them.
+#[test]
+fn who_was_given_a_round_and_not_told_is_told_after_a_restart() {
+    let store = Arc::new(MemoryStore::new([7; 32]));
+    let (at, devices) = (AttemptAt { task: TASK, round: 0, attempt: 0 }, vec![key(1), key(2)]);
+    store.commit(&devices.iter().map(|device| Write::Enrol { device: *device, day: 1 }).collect::<Vec<_>>()).unwrap();
+    store.commit(&[Write::Open(at), Write::Assign { at, devices }]).unwrap();
+    let mut coordinator = Coordinator::new(store.clone(), Box::new(Anybody), Pace::default(), 1).unwrap();
+    coordinator.add_task(TASK, asking(limits(), 2), Some(0)).unwrap();
+    coordinator.open(Opening { goal: 2, ..opening(0) }, 0).unwrap();
+    coordinator.said(1, key(1), &CHECK_IN, 0).unwrap();
+    let answers = coordinator.flush().unwrap();
+    let [(1, Answer { says: Some(Says::Assignment(given)) })] = &answers[..] else { panic!("{answers:?}") };
+    // Once something of its report has arrived it knows.
+    let ticket = device::protocol::message::Ticket(given.ticket.clone().try_into().unwrap());
+    coordinator.begins(&ticket, 1).unwrap();
+    coordinator.said(2, key(1), &CHECK_IN, 1).unwrap();
+    assert_eq!(told(&mut coordinator), [(2, '-')]);
+    assert_eq!(store.standing(&TASK, &key(1)).unwrap().participations, 1, "it is one participation");
+}

@@ -29,7 +29,7 @@ use thiserror::Error;
 use self::part::{PartStands, standing_of};
 use super::{
     admission::{Admission, EnrolmentLimits, Enrolments, PlaceKey, hour_of},
-    desk::{Aggregation, Closed, Desk, DeskError, Opening, Progress, Taken},
+    desk::{Aggregation, Closed, Desk, DeskError, Opening, Place, Progress, Taken},
     left_out::{LeaveOut, left_out},
     limits::ParticipationLimits,
     order::Order,

@@ -8,7 +8,7 @@ use device::{
 };
 
 use super::{
-    Coordinator, CoordinatorError, MOST_PATIENCE_MS, NOT_NEEDED_S, Progress, RequestId, Standing, Waiting,
+    Coordinator, CoordinatorError, MOST_PATIENCE_MS, NOT_NEEDED_S, Place, Progress, RequestId, Standing, Waiting,
     part::assignment,
 };
 
@@ -66,7 +66,7 @@ impl Coordinator {
     /// The assignment that a device has and works on, unless something of its report has arrived.
     fn again(&self, device: &DeviceKey, now: u64) -> Option<Says> {
         let desks = self.tasks.values().filter_map(|running| running.desk.as_ref());
-        let desk = desks.into_iter().find(|desk| desk.of(device).is_some_and(|place| !place.touched))?;
+        let desk = desks.into_iter().find(|desk| desk.of(device).is_some_and(Place::may_not_know))?;
         let place = desk.of(device).filter(|_| !desk.is_over())?;
         matches!(place.progress, Progress::Working { until } if now < until)
             .then(|| assignment(desk, place.ticket, place.progress, now))
