@@ -99,6 +99,15 @@ pub enum Happened<'a> {
         /// Rounds that are done.
         round: u64,
     },
+    /// Its first round waits until so many devices are enrolled.
+    Waits {
+        /// Which.
+        task: &'a str,
+        /// How many are.
+        enrolled: u64,
+        /// How many must be.
+        begin_with: u64,
+    },
     /// The operator wants something else of a task, and that is so from now on.
     Ordered {
         /// Of which.
@@ -180,6 +189,20 @@ pub enum ServeError {
         /// Which.
         name: String,
     },
+    /// The terms of a task are not those that it was begun with.
+    #[error(
+        "the terms of {name} are not those that it was begun with: its vocabulary, its first model or this program is another. How often devices took part is known under the old ones only. Put back what it was begun with, or end it with keyhush task stop {name} and begin another task, under another name"
+    )]
+    OtherTerms {
+        /// Of which task.
+        name: String,
+    },
+    /// Keys would lie where back-ups are made.
+    #[error("{problem}: give --data and --secrets two folders, neither within the other, and the same ones each time")]
+    Folders {
+        /// What is wrong.
+        problem: String,
+    },
     /// Nothing is to be done.
     #[error("there is no task to serve")]
     NoTask,
@@ -217,6 +240,18 @@ struct Ready {
     opened: Opened,
     network: NetworkTask,
     home: TaskHome,
+    /// The digest of the terms that it was begun with: who took part in it is known by that.
+    known_as: String,
+}
+
+impl Ready {
+    /// A run goes on under the terms that it was begun with. Under others nobody would have taken part yet (rule P18).
+    fn refuse_other_terms(&self) -> Result<(), ServeError> {
+        if self.known_as == hex(&self.network.digest.0) {
+            return Ok(());
+        }
+        Err(ServeError::OtherTerms { name: self.name.clone() })
+    }
 }
 
 /// Runs a server until it is told to stop, or its tasks are over.
@@ -231,6 +266,7 @@ pub fn serve(
 ) -> Result<(), ServeError> {
     let Settings { listen, data, secrets, transport, admission, enrolments, means, limits, proxies, pace, .. } =
         settings;
+    refuse_mixed(&data, &secrets)?;
     let database = Arc::new(Database::open(data.join(DATABASE))?.with_witness(&secrets)?);
     let realm = database.realm()?;
     let ready = ready(tasks, &realm, &database, &secrets)?;
@@ -266,6 +302,31 @@ pub fn serve(
     run.and(hub.failure().map_or(Ok(()), |why| Err(ServeError::Down(why))))
 }
 
+/// Refuses folders in which what is backed up and what must not be would lie together: one for both, one within the other, or the two
+/// in each other's place, where a new server would begin.
+fn refuse_mixed(data: &Path, secrets: &Path) -> Result<(), ServeError> {
+    let refuse = |problem: String| Err(ServeError::Folders { problem });
+    let (within, secret) = (resolved(data), resolved(secrets));
+    if within.starts_with(&secret) || secret.starts_with(&within) {
+        return refuse(format!("{} and {} are not two folders", data.display(), secrets.display()));
+    }
+    if TaskHome::has_secrets(data) {
+        return refuse(format!("--data {} holds the secrets of a server", data.display()));
+    }
+    if secrets.join(DATABASE).exists() {
+        return refuse(format!("--secrets {} holds the database of a server", secrets.display()));
+    }
+    Ok(())
+}
+
+/// A path without links, as far as it is there already.
+fn resolved(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let there = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    let Some((above, real)) = there else { return path };
+    path.strip_prefix(above).map_or(real.clone(), |rest| real.join(rest))
+}
+
 fn runtime() -> Result<tokio::runtime::Runtime, ServeError> {
     let built = tokio::runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(16).build();
     built.map_err(ServeError::Threads)
@@ -287,9 +348,16 @@ fn ready(
             return Err(ServeError::SameTask { name });
         }
         let home = TaskHome::open(Arc::clone(database), &name, secrets)?;
-        ready.push(Ready { name, plan, opened, network, home });
+        let known_as = known_as(&home, &network)?;
+        ready.push(Ready { name, plan, opened, network, home, known_as });
     }
     if ready.is_empty() { Err(ServeError::NoTask) } else { Ok(ready) }
+}
+
+/// The digest that a task is known by: that of the terms that it was begun with, or of those that it is about to begin with.
+fn known_as(home: &TaskHome, network: &NetworkTask) -> Result<String, ServeError> {
+    let note = if home.is_begun()? { home.note()? } else { None };
+    Ok(note.map_or_else(|| hex(&network.digest.0), |note| note.digest))
 }
 
 /// Where a task stands, if it has begun: keys that enrol from now on wait in it.
@@ -374,7 +442,14 @@ impl Serving<'_> {
         } else {
             Run::begin(home.clone(), plan, opened, self.means)?
         };
+        if !run.ledger().is_closed() && watched.look_now()? != Order::Stop {
+            task.refuse_other_terms()?;
+        }
         (self.happens)(&Happened::Running { task: name, round: run.state().round });
+        let (enrolled, begin_with) = (self.database.enrolled()?, task.network.begin_with);
+        if run.state().round == 0 && enrolled < begin_with {
+            (self.happens)(&Happened::Waits { task: name, enrolled, begin_with });
+        }
         if !run.ledger().is_closed() && !self.rounds(task, &mut run, &watched)? {
             return Ok(run.checkpoint()?);
         }
@@ -410,7 +485,7 @@ impl Serving<'_> {
                     }
                 },
             }
-            publish(home, run)?;
+            publish(home, plan, run)?;
             let step = match run.step(&mut fleet, self.stop) {
                 Err(RunError::Round(error)) if matches!(*error, RoundError::Fleet(FleetError::Stopped)) => {
                     return Ok(false);
@@ -439,17 +514,18 @@ impl Serving<'_> {
     }
 }
 
-/// The model that devices are given from now on is the published one: the ledger has the release that it comes from, or nobody gets it.
-fn publish(home: &TaskHome, run: &Run<'_, TaskHome>) -> Result<(), ServeError> {
-    let release = home.last_release()?;
-    let release = release.as_ref().map(|(_, stream, step)| (stream.as_str(), *step));
-    let (state, digest) = (run.state(), *ModelDigest::of(&run.state().model).as_bytes());
-    Ok(home.publish_model(&run.ledger().head(), AfterRound { rounds: state.round, release }, digest)?)
+/// The model that devices are given next is that of the last release: so says the ledger, whose head is compared in the transaction
+/// that moves the pointer to it. Where that is not so, nobody is asked (rule P13).
+fn publish(home: &TaskHome, plan: &Plan, run: &Run<'_, TaskHome>) -> Result<(), ServeError> {
+    let state = run.state();
+    let release = |last: u64| (plan.phase(last).stream.as_str(), last - plan.phase(last).first);
+    let after = AfterRound { rounds: state.round, release: state.round.checked_sub(1).map(release) };
+    Ok(home.publish_model(&run.ledger().head(), after, *ModelDigest::of(&state.model).as_bytes())?)
 }
 
 /// What the server says of a task.
 fn note(task: &Ready, obeys: Order) -> Note {
-    Note { digest: hex(&task.network.digest.0), obeys, served: true, broken: None }
+    Note { digest: task.known_as.clone(), obeys, served: true, broken: None }
 }
 
 /// A task whose orders are looked at.

@@ -41,9 +41,12 @@ fn key(byte: u8) -> SigningKey {
     SigningKey::from_bytes(&[byte; 32])
 }
 
-fn opening() -> Opening {
+fn encoding() -> Encoding {
     let clip = ClipNorm::new(1.0).unwrap();
-    let encoding = Encoding::new(VectorPlan::of_update(1, 12), clip, None, Adjacency::ZeroOut).unwrap();
+    Encoding::new(VectorPlan::of_update(1, 12), clip, None, Adjacency::ZeroOut).unwrap()
+}
+
+fn opening() -> Opening {
     Opening {
         at: AttemptAt { task: TASK, round: 0, attempt: 0 },
         step: 0,
@@ -54,7 +57,7 @@ fn opening() -> Opening {
         model: Blob { digest: vec![9; 32], bytes: 4 },
         terms: Vec::new(),
         key: RoundKey::new(Zeroizing::new([3; 32])),
-        aggregation: Aggregation::Plain(encoding),
+        aggregation: Aggregation::Plain(encoding()),
     }
 }
 
@@ -127,7 +130,7 @@ fn what_is_played_again_does_not_end_the_wait_of_the_device_itself() {
     let ticket = given(&answer).unwrap().ticket.clone();
     let put = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     // Its report is in, and it waits to hear that it counts.
-    let chunk = hub.chunk(Ticket(ticket.clone().try_into().unwrap()), 0, vec![0; 4].into());
+    let chunk = hub.chunk(Ticket(ticket.clone().try_into().unwrap()), 0, vec![0; encoding().packing().bytes()].into());
     assert!(matches!(put.block_on(chunk).says, Some(Says::Received(_))));
     let next = |number, patience_ms| signed(1, now, number, Wants::Next(Next { ticket: ticket.clone(), patience_ms }));
     let (first, began) = (next(2, 1_500), Instant::now());

@@ -10,7 +10,10 @@ use secagg::{
     session::Offer,
 };
 
-use super::conversation::{Coins, DEVICES, DIMENSION, SAYS, SENDS, WAITS, begun, key, ticket};
+use super::{
+    conversation::{Coins, DEVICES, DIMENSION, SAYS, SENDS, WAITS, begun, key, ticket},
+    uploads::encoding,
+};
 
 /// A device that asks for nothing.
 const FLOOR: Floor =
@@ -99,7 +102,7 @@ fn check_ins() -> Vec<Vec<u8>> {
 
 /// Devices check in, send their reports, and ask how these stand.
 fn plain_round() -> Vec<u8> {
-    let sends = (0..DEVICES).map(|who| event(SENDS, who, &[0; DIMENSION * 4]));
+    let sends = (0..DEVICES).map(|who| event(SENDS, who, &vec![0; encoding(DIMENSION).packing().bytes()]));
     let next = |who| says(who, Wants::Next(Next { ticket: ticket(&key(who)).0.to_vec(), patience_ms: 1 }));
     let events = check_ins().into_iter().chain([event(WAITS, 0, &[1])]).chain(sends).chain((0..DEVICES).map(next));
     [vec![0], events.collect::<Vec<_>>().concat()].concat()

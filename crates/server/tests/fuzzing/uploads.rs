@@ -36,7 +36,7 @@ pub(super) const TASK: TaskDigest = TaskDigest([1; 32]);
 pub(super) const AT: AttemptAt = AttemptAt { task: TASK, round: 0, attempt: 0 };
 const DEVICE: DeviceKey = DeviceKey([5; 32]);
 /// A report is a chunk and a bit.
-const DIMENSION: usize = CHUNK / 4 + 3;
+const DIMENSION: usize = CHUNK * 8 / 14 + 3;
 /// The most chunks of an input: each is a megabyte.
 const MOST_CHUNKS: usize = 6;
 
@@ -85,9 +85,9 @@ struct Piece {
 }
 
 impl Piece {
-    fn read(front: &mut Front<'_>, have: usize) -> Option<Self> {
+    fn read(front: &mut Front<'_>, have: usize, whole: usize) -> Option<Self> {
         let [how, fill] = front.take()?;
-        let left = DIMENSION * 4 - have.min(DIMENSION * 4);
+        let left = whole - have.min(whole);
         let length = match how & 7 {
             0 => CHUNK,
             1 => CHUNK + 1,
@@ -122,7 +122,7 @@ struct Account {
 impl Account {
     /// What is to be said of a chunk; nothing is remembered of a report that breaks a bound.
     fn take(&mut self, Piece { offset, chunk }: &Piece, encoding: &Encoding) -> Result<u64, Reason> {
-        let whole = DIMENSION * 4;
+        let whole = encoding.packing().bytes();
         if chunk.len() > CHUNK {
             return Err(Reason::TooLong);
         }
@@ -162,7 +162,7 @@ pub(super) fn upload(bytes: &[u8]) -> bool {
     let (hub, thread) = Hub::start(coordinator, store, 1 << 22).unwrap();
     let (mut front, mut account) = (Front(bytes), Account::default());
     for _ in 0..MOST_CHUNKS {
-        let Some(piece) = Piece::read(&mut front, account.arrived.len()) else { break };
+        let Some(piece) = Piece::read(&mut front, account.arrived.len(), encoding.packing().bytes()) else { break };
         let expected = account.take(&piece, encoding);
         let answer = runtime.block_on(hub.chunk(ticket, piece.offset, piece.chunk.into()));
         match (expected, answer.says) {
