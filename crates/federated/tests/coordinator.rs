@@ -368,6 +368,7 @@ fn who_was_given_a_round_and_not_told_is_told_after_a_restart() {
     coordinator.said(2, key(1), &CHECK_IN, 1).unwrap();
     assert_eq!(told(&mut coordinator), [(2, '-')]);
     assert_eq!(store.standing(&TASK, &key(1)).unwrap().participations, 1, "it is one participation");
+}
 
 /// What each request was given.
 fn given(coordinator: &mut Coordinator) -> Vec<(u64, Assignment)> {
