@@ -139,6 +139,7 @@ fn what_cannot_be_kept_is_an_error_and_nothing_is_lost() {
         b"[]",
         b"{}",
         br#"{"format":2,"keep":{"bytes":1,"days":1},"next":0,"learned":0,"posts":[],"taken":[]}"#,
+        br#"{"format":3,"keep":{"bytes":1,"days":1},"next":0,"learned":0,"posts":[],"taken":{}}"#,
     ] {
         let store = MemoryStore { bytes: Some(damaged.to_vec()) };
         assert!(TextStore::open(store, Keep::default(), 100).is_err(), "{damaged:?}");
@@ -182,6 +183,59 @@ fn lines_of_a_folder_are_taken_in_once_and_its_files_are_not_written() {
     assert!(texts(&open()).is_empty(), "what was cleared is not taken in again");
     assert_eq!(fs::read_to_string(folder.path().join("a.txt")).unwrap(), "ok\none\nok\n");
     assert!(TextStore::found_in(&state.path().join("none"), 0).unwrap().is_none());
+}
+
+/// Whoever steals the file can try lines that they guess, as long as digests are there: no longer than text would be kept.
+#[test]
+fn digests_of_lines_go_when_the_lines_have_been_gone_for_as_long_as_text_is_kept() {
+    let disk = FullDisk::default();
+    let on_disk = || disk.0.lock().unwrap().0.bytes.as_ref().map(|bytes| String::from_utf8(bytes.clone()).unwrap());
+    let digests = || on_disk().unwrap().rsplit_once("taken").unwrap().1.matches("\":1").count();
+    let store = TextStore::open(disk.clone(), Keep { bytes: 100, days: 3 }, 100).unwrap();
+    let (one, two) = (|| post("one"), || post("two"));
+    store.take_in(vec![one(), two()], 100).unwrap();
+    assert_eq!(texts(&store), ["one", "two"]);
+    store.used().unwrap();
+    // One line leaves the folder; the other is still there, and so is what is known of both.
+    for day in [101, 102] {
+        store.take_in(vec![two()], day).unwrap();
+        assert_eq!((texts(&store).len(), digests()), (0, 2), "day {day}");
+    }
+    store.take_in(vec![two(), one()], 102).unwrap();
+    assert!(texts(&store).is_empty(), "what was away for a while is not learned from again");
+    for day in 103..=110 {
+        store.take_in(vec![two()], day).unwrap();
+        assert_eq!(digests(), if day < 105 { 2 } else { 1 }, "day {day}");
+    }
+    assert!(texts(&store).is_empty());
+    // A device that was off for longer has not seen that anything left.
+    drop(store);
+    let store = TextStore::open(disk.clone(), Keep { bytes: 100, days: 3 }, 150).unwrap();
+    store.take_in(vec![two()], 150).unwrap();
+    assert!(texts(&store).is_empty());
+    // What waits for room is not forgotten meanwhile.
+    let long = "0123456789".repeat(10);
+    store.take_in(vec![two(), post(&long), post("x")], 150).unwrap();
+    store.take_in(vec![post(&long), post("x"), two()], 150).unwrap();
+    assert_eq!((texts(&store), digests()), (vec![long], 2));
+}
+
+/// A store of the version before is read, and its digests have as long as new ones.
+#[test]
+fn a_text_store_of_the_first_format_is_read() {
+    let old =
+        br#"{"format":1,"keep":{"bytes":9,"days":3},"next":2,"learned":1,"posts":[{"id":1,"day":100,"text":"two"}],
+                   "taken":["0f","1f"]}"#;
+    let disk = FullDisk::default();
+    disk.0.lock().unwrap().0.save(old).unwrap();
+    let store = TextStore::open(disk.clone(), Keep { bytes: 9, days: 3 }, 101).unwrap();
+    assert_eq!(texts(&store), ["two"]);
+    store.take_in(vec![], 103).unwrap();
+    let kept =
+        |digest: &str| String::from_utf8(disk.0.lock().unwrap().0.bytes.clone().unwrap()).unwrap().contains(digest);
+    assert!(kept("0f"), "{}", store.page());
+    store.take_in(vec![], 104).unwrap();
+    assert!(!kept("0f"));
 }
 
 #[test]

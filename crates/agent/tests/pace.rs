@@ -20,7 +20,7 @@ use device::{
 use ed25519_dalek::SigningKey;
 use federated::protocol::{
     admission::Anybody,
-    coordinator::Coordinator,
+    coordinator::{Asking, Coordinator},
     limits::ParticipationLimits,
     pace::Pace,
     store::{MemoryStore as Enrolments, Store, Write},
@@ -114,7 +114,9 @@ impl World {
             Coordinator::new(self.store.clone(), Box::new(Anybody), self.pace, self.chance.next()).unwrap();
         let separation = MinSeparation::rounds_between(1).unwrap();
         let limits = Participation::MinSeparation { separation, max_participations: 100 };
-        server.add_task(TaskDigest([5; 32]), ParticipationLimits::try_from(&limits).unwrap(), self.goal, 0, None);
+        let limits = ParticipationLimits::try_from(&limits).unwrap();
+        let asking = Asking { limits, goal: self.goal, begin_with: 0, population: u64::MAX };
+        server.add_task(TaskDigest([5; 32]), asking, None).unwrap();
         self.server = Some(server);
     }
 

@@ -16,7 +16,7 @@ use federated::{
     },
 };
 use server::{
-    http::{HttpError, Identity, Limits, Transport, self_signed},
+    http::{HttpError, Identity, Limits, Network, Proxies, Transport, self_signed},
     sqlite::DatabaseError,
     tasks::{Happened, ServeError, Settings, Written, serve},
 };
@@ -63,9 +63,13 @@ pub(crate) struct ServeArgs {
     /// Devices that may enrol in an hour, in all
     #[arg(long, value_name = "N", default_value_t = EnrolmentLimits::default().an_hour)]
     enrolments: u64,
-    /// The same from one address. Behind a proxy all devices have one
+    /// The same from one address. Behind a proxy all devices have one, unless it is trusted
     #[arg(long, value_name = "N", default_value_t = EnrolmentLimits::default().an_hour_by_address)]
     enrolments_by_address: u64,
+    /// Take the word of a proxy at this address, or in this network, on where requests come from (X-Forwarded-For). It must add the address
+    /// of its client to the list, or write the list anew. May be given several times
+    #[arg(long, value_name = "ADDRESS[/BITS]")]
+    trusted_proxy: Vec<Network>,
     /// Override a setting of every task, such as rounds=10
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -94,6 +98,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         enrolments: EnrolmentLimits { an_hour: args.enrolments, an_hour_by_address: args.enrolments_by_address },
         means: args.machine.means()?,
         limits: Limits::default(),
+        proxies: Proxies::new(args.trusted_proxy.clone()),
         pace: Pace { least_s: args.least_pause, ..Pace::default() },
         ends_with_tasks: args.until_done,
     };

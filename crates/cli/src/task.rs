@@ -172,6 +172,9 @@ fn facts(task: &Listed) -> Vec<(&'static str, String)> {
     match &task.ledger {
         None => facts.push(("rounds", "not begun".into())),
         Some(spent) => {
+            if let Some(asked) = task.asked {
+                facts.push(("asked", format!("{asked} of them so far, of {} that are declared", spent.population)));
+            }
             facts.push(("rounds", format!("{} of {} released", spent.rounds, spent.planned_rounds)));
             facts.extend(costs(spent));
         }

@@ -10,15 +10,15 @@ use device::{
     },
 };
 use keyhush_federated::protocol::{
-    admission::{Anybody, ByToken},
-    coordinator::{Coordinator, Report},
+    admission::{Anybody, ByToken, EnrolmentLimits, PlaceKey},
+    coordinator::{Asking, Coordinator, Report},
     desk::{Aggregation, Closed, Opening, Windows},
     left_out::LeaveOut,
     limits::ParticipationLimits,
     order::Order,
     pace::Pace,
     secure::SecureDesk,
-    store::{AttemptAt, MemoryStore, Store, Write},
+    store::{AttemptAt, EnrolledInHour, MemoryStore, Store, Write},
     ticket::RoundKey,
 };
 use keyhush_federated::secrets::{FileVault, Secrets};
@@ -48,6 +48,10 @@ fn limits() -> ParticipationLimits {
     (&Participation::MinSeparation { separation, max_participations: 9 }).try_into().unwrap()
 }
 
+fn asking(limits: ParticipationLimits, goal: u64) -> Asking {
+    Asking { limits, goal, begin_with: 1, population: 100 }
+}
+
 /// A task in whose round 3 a device has taken part.
 fn begun() -> Arc<MemoryStore> {
     let store = MemoryStore::new([7; 32]);
@@ -70,7 +74,7 @@ fn refused(answers: &[(u64, Answer)], request: u64) -> Option<i32> {
 fn p18_a_key_that_checks_in_before_its_enrolment_is_durable_gets_around_no_wait() {
     let store = begun();
     let mut coordinator = Coordinator::new(store.clone(), Box::new(Anybody), Pace::default(), 1).unwrap();
-    coordinator.add_task(TASK, limits(), 1, 1, Some(4));
+    coordinator.add_task(TASK, asking(limits(), 1), Some(4)).unwrap();
     let check_in = Wants::CheckIn(CheckIn { patience_ms: 1_000 });
     coordinator.said(1, key(2), &Wants::Enrol(Enrol::default()), 0).unwrap();
     coordinator.said(2, key(2), &check_in, 0).unwrap();
@@ -87,7 +91,7 @@ fn p18_a_key_that_checks_in_before_its_enrolment_is_durable_gets_around_no_wait(
 fn who_is_not_needed_is_not_called_back_at_once() {
     let pace = Pace { least_s: 0.0, ..Pace::default() };
     let mut coordinator = Coordinator::new(begun(), Box::new(Anybody), pace, 1).unwrap();
-    coordinator.add_task(TASK, limits(), 1, 1, Some(4));
+    coordinator.add_task(TASK, asking(limits(), 1), Some(4)).unwrap();
     coordinator.said(1, key(1), &Wants::CheckIn(CheckIn { patience_ms: 1_000 }), 0).unwrap();
     let answers = coordinator.flush().unwrap();
     let [(1, Answer { says: Some(Says::Later(later)) })] = &answers[..] else { panic!("{answers:?}") };
@@ -116,7 +120,7 @@ fn with_devices() -> Coordinator {
     let enrol = |device| Write::Enrol { device: key(device), day: 1 };
     store.commit(&[enrol(1), enrol(2), enrol(3), enrol(4)]).unwrap();
     let mut coordinator = Coordinator::new(Arc::new(store), Box::new(Anybody), Pace::default(), 1).unwrap();
-    coordinator.add_task(TASK, limits(), 1, 1, None);
+    coordinator.add_task(TASK, asking(limits(), 1), None).unwrap();
     coordinator
 }
 
@@ -224,7 +228,7 @@ fn whoever_was_in_too_many_spoiled_attempts_is_not_asked() {
         store.commit(&[Write::Spoiled(at), Write::Settle { at, absent: vec![] }]).unwrap();
     }
     let mut coordinator = Coordinator::new(Arc::new(store), Box::new(Anybody), Pace::default(), 1).unwrap();
-    coordinator.add_task(TASK, limits, 1, 1, Some(2));
+    coordinator.add_task(TASK, asking(limits, 1), Some(2)).unwrap();
     let leave_out = LeaveOut { after: 2, population: 30, between_equals: [0; 32] };
     coordinator.leave_out(&TASK, leave_out).unwrap();
     coordinator.open(Opening { limits, ..opening(2) }, 0).unwrap();
@@ -256,8 +260,8 @@ fn devices_that_wait_for_one_task_take_no_place_in_the_lobby_of_another() {
     store.commit(&[Write::Settle { at: first, absent: vec![] }]).unwrap();
     let mut coordinator = Coordinator::new(Arc::new(store), Box::new(Anybody), Pace::default(), 1).unwrap();
     let once = ParticipationLimits::try_from(&Participation::Once).unwrap();
-    coordinator.add_task(TASK, once, 1, 1, Some(1));
-    coordinator.add_task(TaskDigest([2; 32]), once, 100, 1, None);
+    coordinator.add_task(TASK, asking(once, 1), Some(1)).unwrap();
+    coordinator.add_task(TaskDigest([2; 32]), asking(once, 100), None).unwrap();
     for device in 1..=39 {
         coordinator.said(device.into(), key(device), &CHECK_IN, 0).unwrap();
     }
@@ -266,6 +270,104 @@ fn devices_that_wait_for_one_task_take_no_place_in_the_lobby_of_another() {
     coordinator.said(40, key(40), &CHECK_IN, 1).unwrap();
     coordinator.tick(200).unwrap();
     assert_eq!(told(&mut coordinator), [(40, '+')]);
+}
+
+/// Rule P11: a population is declared, delta is below one over it, and so no more keys are ever asked, however many enrol.
+#[test]
+fn p11_no_more_keys_are_ever_asked_than_were_declared() {
+    let store = Arc::new(MemoryStore::new([7; 32]));
+    store.commit(&(1..=9).map(|device| Write::Enrol { device: key(device), day: 1 }).collect::<Vec<_>>()).unwrap();
+    let between = MinSeparation::rounds_between(0).unwrap();
+    let often = Participation::MinSeparation { separation: between, max_participations: 9 };
+    let limits = ParticipationLimits::try_from(&often).unwrap();
+    let start = |round| {
+        let mut coordinator = Coordinator::new(store.clone(), Box::new(Anybody), Pace::default(), 1).unwrap();
+        coordinator.add_task(TASK, Asking { population: 3, ..asking(limits, 1) }, round).unwrap();
+        coordinator
+    };
+    let mut coordinator = start(None);
+    coordinator.open(Opening { limits, ..opening(0) }, 0).unwrap();
+    for device in [1, 2] {
+        coordinator.said(device.into(), key(device), &CHECK_IN, 0).unwrap();
+    }
+    assert_eq!(told(&mut coordinator), [(1, '+'), (2, '+')]);
+    // Two of three have been asked, whatever they did; of those who come now one fits, and whoever comes later is not kept waiting.
+    let settled = AttemptAt { task: TASK, round: 0, attempt: 0 };
+    coordinator.settle(&settled, &std::collections::BTreeSet::new(), 1).unwrap();
+    coordinator.flush().unwrap();
+    assert_eq!(store.asked(&TASK).unwrap(), 2, "who sent nothing was asked too");
+    coordinator.open(Opening { limits, ..opening(1) }, 2).unwrap();
+    for device in [3, 4, 5] {
+        coordinator.said(device.into(), key(device), &CHECK_IN, 2).unwrap();
+    }
+    coordinator.tick(1_000).unwrap();
+    assert_eq!(told(&mut coordinator), [(3, '+')]);
+    coordinator.said(6, key(6), &CHECK_IN, 1_001).unwrap();
+    assert_eq!(told(&mut coordinator), [(6, '-')]);
+    // Nor after a restart, nor with a key that enrols then; those who were asked before may come.
+    coordinator.settle(&AttemptAt { round: 1, ..settled }, &[key(3)].into(), 1_002).unwrap();
+    coordinator.flush().unwrap();
+    let mut coordinator = start(Some(2));
+    coordinator.open(Opening { limits, ..opening(2) }, 2_000).unwrap();
+    for device in [7, 8, 1] {
+        coordinator.said(device.into(), key(device), &CHECK_IN, 2_000).unwrap();
+    }
+    coordinator.tick(3_000).unwrap();
+    assert_eq!(told(&mut coordinator), [(7, '-'), (8, '-'), (1, '+')]);
+    assert_eq!(store.asked(&TASK).unwrap(), 3);
+}
+
+/// How many enrol in an hour is known after a restart, by address too, and addresses are not.
+#[test]
+fn who_enrolled_in_this_hour_counts_after_a_restart() {
+    let store = Arc::new(MemoryStore::new([7; 32]));
+    let start = |now, key: u8| {
+        let mut coordinator = Coordinator::new(store.clone(), Box::new(Anybody), Pace::default(), 1).unwrap();
+        let limits = EnrolmentLimits { an_hour: 3, an_hour_by_address: 1 };
+        coordinator.limit_enrolments(limits, PlaceKey::new(Zeroizing::new([key; 32])), now).unwrap();
+        coordinator
+    };
+    let enrols = |coordinator: &mut Coordinator, device: u8, last: u8, now| {
+        let from = std::net::IpAddr::from([192, 0, 2, last]);
+        coordinator.said_from(Some(from), 1, key(device), &Wants::Enrol(Enrol::default()), now).unwrap();
+        refused(&coordinator.flush().unwrap(), 1).is_none()
+    };
+    const HOUR: u64 = 3_600_000;
+    let now = 100 * HOUR;
+    let mut coordinator = start(now, 4);
+    assert!(enrols(&mut coordinator, 1, 1, now) && !enrols(&mut coordinator, 2, 1, now));
+    let mut coordinator = start(now + 1, 4);
+    assert!(!enrols(&mut coordinator, 2, 1, now + 1), "from the same address");
+    assert!(enrols(&mut coordinator, 2, 2, now + 1) && enrols(&mut coordinator, 3, 3, now + 1));
+    let mut coordinator = start(now + 2, 5);
+    assert!(!enrols(&mut coordinator, 4, 4, now + 2), "three in all, also where addresses are not known any more");
+    let places: Vec<_> = store.enrolled_in(100).unwrap().by_place.into_iter().map(|(place, _)| place).collect();
+    assert!(places.len() == 3 && !places.iter().any(|place| place.0.starts_with(&[192, 0, 2])), "{places:?}");
+    let mut coordinator = start(now + HOUR, 4);
+    assert!(enrols(&mut coordinator, 4, 1, now + HOUR), "in another hour");
+    assert_eq!(store.enrolled_in(100).unwrap(), EnrolledInHour::default(), "which the store has forgotten");
+}
+
+/// A server that is killed when it has noted whom it gives a round, and before it has told them, tells them when they come again: they would
+/// wait for the next round otherwise, and this one for them.
+#[test]
+fn who_was_given_a_round_and_not_told_is_told_after_a_restart() {
+    let store = Arc::new(MemoryStore::new([7; 32]));
+    let (at, devices) = (AttemptAt { task: TASK, round: 0, attempt: 0 }, vec![key(1), key(2)]);
+    store.commit(&devices.iter().map(|device| Write::Enrol { device: *device, day: 1 }).collect::<Vec<_>>()).unwrap();
+    store.commit(&[Write::Open(at), Write::Assign { at, devices }]).unwrap();
+    let mut coordinator = Coordinator::new(store.clone(), Box::new(Anybody), Pace::default(), 1).unwrap();
+    coordinator.add_task(TASK, asking(limits(), 2), Some(0)).unwrap();
+    coordinator.open(Opening { goal: 2, ..opening(0) }, 0).unwrap();
+    coordinator.said(1, key(1), &CHECK_IN, 0).unwrap();
+    let answers = coordinator.flush().unwrap();
+    let [(1, Answer { says: Some(Says::Assignment(given)) })] = &answers[..] else { panic!("{answers:?}") };
+    // Once something of its report has arrived it knows.
+    let ticket = device::protocol::message::Ticket(given.ticket.clone().try_into().unwrap());
+    coordinator.begins(&ticket, 1).unwrap();
+    coordinator.said(2, key(1), &CHECK_IN, 1).unwrap();
+    assert_eq!(told(&mut coordinator), [(2, '-')]);
+    assert_eq!(store.standing(&TASK, &key(1)).unwrap().participations, 1, "it is one participation");
 }
 
 /// What each request was given.
@@ -292,7 +394,7 @@ fn reports(coordinator: &mut Coordinator, request: u64, ticket: &Ticket) {
 fn a_device_in_attempts_of_two_tasks_hears_of_each_by_itself() {
     let mut coordinator = with_devices();
     let other = TaskDigest([2; 32]);
-    coordinator.add_task(other, limits(), 2, 1, None);
+    coordinator.add_task(other, asking(limits(), 2), None).unwrap();
     coordinator.open(opening(0), 0).unwrap();
     for (request, device) in [(1, 1), (2, 2)] {
         coordinator.said(request, key(device), &CHECK_IN, 0).unwrap();
@@ -327,7 +429,7 @@ fn p18_a_masked_input_counts_whichever_way_it_came() {
     let devices: Vec<DeviceKey> = (1..=6).map(key).collect();
     store.commit(&devices.iter().map(|d| Write::Enrol { device: *d, day: 1 }).collect::<Vec<_>>()).unwrap();
     let mut coordinator = Coordinator::new(store.clone(), Box::new(Anybody), Pace::default(), 1).unwrap();
-    coordinator.add_task(TASK, limits(), 4, 1, None);
+    coordinator.add_task(TASK, asking(limits(), 4), None).unwrap();
     let residues = Residues::new(&encoding(), 6).unwrap();
     let terms = Terms {
         task: TASK.0,
@@ -395,7 +497,7 @@ fn given_to_two() -> (Arc<MemoryStore>, Coordinator, Vec<Ticket>) {
 
 fn started(store: &Arc<MemoryStore>) -> Coordinator {
     let mut coordinator = Coordinator::new(store.clone(), Box::new(Anybody), Pace::default(), 1).unwrap();
-    coordinator.add_task(TASK, limits(), 1, 1, None);
+    coordinator.add_task(TASK, asking(limits(), 1), None).unwrap();
     coordinator
 }
 

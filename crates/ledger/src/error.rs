@@ -328,6 +328,18 @@ pub enum LedgerError {
         /// The fewest rounds between two participations of a user.
         between: Option<u64>,
     },
+    /// The side table has more users than the plan declares, so delta may be above one over their number (rule P11).
+    #[error(
+        "the plan declares {declared} users, and {different} were asked in {stream:?}: delta is not below one over their number, which permits releasing somebody's data outright"
+    )]
+    MoreThanDeclared {
+        /// The stream.
+        stream: String,
+        /// What the plan declares.
+        declared: u64,
+        /// How many different users are in the side table.
+        different: u64,
+    },
     /// Ledgers whose costs have no sum.
     #[error("these ledgers cannot be added up: {problem}")]
     NotTogether {

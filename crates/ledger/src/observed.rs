@@ -6,7 +6,8 @@
 //! It is given only where what was released is what is guaranteed: of the rest of a plan nobody has observed anything, and of a filter the
 //! budget holds (rule P23). Failed attempts count as participations too (rule P24), up to the limits, which releases keep.
 //!
-//! A side table in which limits were broken is an error: then no epsilon that counts on them is true.
+//! A side table in which limits were broken is an error: then no epsilon that counts on them is true. So is one with more users in it than the
+//! plan declares: no epsilon of limits depends on how many there are, but delta is to be below one over their number (rule P11).
 
 use std::collections::BTreeMap;
 
@@ -99,6 +100,7 @@ impl<S: LedgerStore> Ledger<S> {
             record?;
             table.unnamed += 1;
         }
+        observer.different().try_for_each(|(stream, different)| self.check_population(stream, different))?;
         table.observed = observer.finish();
         // What a sampler drew is not told.
         table.observed.retain(|stream, _| self.plan().phase(stream).is_some_and(is_limited));
@@ -106,6 +108,16 @@ impl<S: LedgerStore> Ledger<S> {
         let mut limited = self.plan().phases.iter().filter(|phase| is_limited(phase));
         table.complete = limited.all(|phase| self.account.is_all_recorded(&phase.stream));
         Ok(Some(table))
+    }
+
+    /// Refuses more users than the plan declares: delta is below one over that number (rule P11).
+    fn check_population(&self, stream: &str, different: u64) -> Result<(), LedgerError> {
+        let (stream, declared) = (stream.to_owned(), self.plan().population);
+        let limited = self.plan().phase(&stream).is_some_and(is_limited);
+        if !limited || different <= declared {
+            return Ok(());
+        }
+        Err(LedgerError::MoreThanDeclared { stream, declared, different })
     }
 
     /// Refuses participations beyond the limits of the plan.

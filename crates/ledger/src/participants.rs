@@ -285,6 +285,11 @@ impl Observer {
         if released { counts.released.add(&pseudonyms, content.step) } else { Ok(()) }
     }
 
+    /// How many different users were asked in each stream.
+    pub(crate) fn different(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.streams.iter().map(|(stream, counts)| (stream.as_str(), counts.with_failed.seen.len() as u64))
+    }
+
     pub(crate) fn finish(self) -> BTreeMap<String, Observed> {
         let observed =
             |counts: Counts| Observed { released: counts.released.found, with_failed: counts.with_failed.found };

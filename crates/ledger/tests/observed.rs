@@ -178,6 +178,17 @@ fn p18_a_side_table_that_breaks_the_limits_is_refused() {
     run(model_plan(20), &too_often[..20]).verify(&[], None).unwrap();
 }
 
+/// Rule P11: delta is below one over the declared population, so no more than that may have been asked.
+#[test]
+fn p11_a_side_table_with_more_users_than_were_declared_is_refused() {
+    let three: Cohorts<'_> = &[&[b"ada"], &[b"bob"], &[b"cyd"]];
+    let of = |population| run(Plan { population, ..model_plan(3) }, three);
+    of(3).verify(&[], None).unwrap();
+    let error = of(2).verify(&[], None).unwrap_err();
+    assert!(matches!(error, LedgerError::MoreThanDeclared { declared: 2, different: 3, .. }), "{error}");
+    assert!(matches!(Statement::of(&closed(of(2))), Err(LedgerError::MoreThanDeclared { .. })));
+}
+
 fn task(seed: u8, rounds: u64, delta: Delta) -> Ledger<MemoryStore> {
     let plan = Plan { unit: Unit::Device, delta, ..model_plan(rounds) };
     let mut ledger = Ledger::create(MemoryStore::new(), plan, SigningKey::from_seed(&[seed; 32]), 0).unwrap();

@@ -264,7 +264,7 @@ fn p23_a_made_up_crowd_has_nobody_to_protect() {
 fn p23_who_is_trusted_with_what_is_said() {
     let of = |plan: Plan| Statement::of(&ledger(plan)).unwrap().to_markdown();
     let limited = of(plan());
-    assert!(limited.contains("the limits on who takes part, and how often, were enforced by the server"), "{limited}");
+    assert!(limited.contains("the limits on who takes part, and how often, and that no more take part than are declared, were enforced by the server"), "{limited}");
     assert!(limited.contains("devices follow the protocol") && limited.contains("checks its norm"), "{limited}");
     assert!(limited.contains("it spends again") && !limited.contains("amplification"), "{limited}");
     assert!(limited.contains("does what keyhush 0.1.0 does"), "{limited}");

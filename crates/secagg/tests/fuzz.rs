@@ -5,58 +5,31 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod fuzzing;
+#[path = "../../../fuzz/src/kept.rs"]
+mod kept;
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use fuzzing::{TARGETS, seeds::seeds};
+use kept::Kept;
 
-use fuzzing::{
-    TARGETS,
-    seeds::{TAKEN, seeds},
-};
-
-fn corpus() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus")
-}
+const KEPT: Kept =
+    Kept { targets: &TARGETS, is_ours: |name| !name.starts_with("device_") && !name.starts_with("serve_"), seeds };
 
 #[test]
 fn every_target_has_a_folder_and_every_folder_a_target() {
-    let names = fs::read_dir(corpus()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    // Those of the device protocol are run by `crates/device/tests/fuzz.rs`.
-    let folders: BTreeSet<String> = names.filter(|name| !name.starts_with("device_")).collect();
-    assert_eq!(folders, TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect());
+    KEPT.check_folders();
 }
 
 #[test]
 fn every_kept_input_goes_through_its_target() {
-    for (name, target) in TARGETS {
-        for entry in fs::read_dir(corpus().join(name)).unwrap() {
-            let path = entry.unwrap().path();
-            println!("{}", path.display()); // shown where the target panics
-            target(&fs::read(path).unwrap());
-        }
-    }
+    KEPT.run_all();
 }
 
 #[test]
 fn seeds_are_taken_and_refused_as_their_names_say() {
-    for (target, run) in TARGETS {
-        for (name, bytes) in seeds(target) {
-            assert_eq!(run(&bytes), name.starts_with(TAKEN), "{target}/{name}");
-        }
-    }
+    KEPT.check_names();
 }
 
 #[test]
 fn the_kept_seeds_are_of_this_version() {
-    let overwrite = std::env::var("SEEDS").is_ok_and(|v| v == "overwrite");
-    for (target, _) in TARGETS {
-        let folder = corpus().join(target);
-        for (name, bytes) in seeds(target) {
-            if overwrite {
-                fs::create_dir_all(&folder).unwrap();
-                fs::write(folder.join(&name), &bytes).unwrap();
-            }
-            let kept = fs::read(folder.join(&name)).unwrap_or_default();
-            assert!(kept == bytes, "{target}/{name} is out of date: run this test with SEEDS=overwrite");
-        }
-    }
+    KEPT.check_seeds();
 }

@@ -1,9 +1,9 @@
-//! Which check-ins were heard before: one that is played again gets no place in a round.
+//! Which requests were heard before: one that is played again gets no place in a round, and takes nobody's place who waits for an answer.
 //!
 //! Each request of a device has the server's clock as the device knows it, and a number that counts what it has said since it was
-//! started; both are signed. Of every device the last pair is remembered, and a check-in counts only if its own is larger, and not older than the
-//! server. So what somebody has seen and plays again is told to come back, and so is what was sent before and arrives after. A device whose
-//! answer was lost signs anew. It takes a few bytes for each enrolled device that checked in within the time that clocks may be apart.
+//! started; both are signed. Of every device the last pair is remembered, and a request counts only if its own is larger; a check-in also only if
+//! it is not older than the server. So what somebody has seen and plays again is told to come back, and so is what was sent before and arrives after. A device whose
+//! answer was lost signs anew. It takes a few bytes for each enrolled device that spoke within the time that clocks may be apart.
 
 use std::collections::HashMap;
 
@@ -45,6 +45,16 @@ impl Heard {
         }
         new
     }
+
+    /// The same for what gives nobody a place: what was said before the server was started is taken too, so that a part that was begun then
+    /// does not wait for clocks.
+    pub(crate) fn is_newest(&mut self, device: &DeviceKey, spoken: Spoken) -> bool {
+        let newest = self.last.get(device).is_none_or(|last| spoken > *last);
+        if newest {
+            self.last.insert(*device, spoken);
+        }
+        newest
+    }
 }
 
 #[cfg(test)]
@@ -68,6 +78,8 @@ mod tests {
         assert!(heard.is_new(&ONE, at(1_030, 1), 1_031), "after a restart of the device");
         assert!(!heard.is_new(&ONE, at(1_029, 99), 1_031), "what was kept back and comes late");
         assert!(!Heard::new(2_000).is_new(&ONE, at(1_999, 1), 2_001), "what was said before the server was started");
+        let mut restarted = Heard::new(2_000);
+        assert!(restarted.is_newest(&ONE, at(1_999, 1)) && !restarted.is_newest(&ONE, at(1_999, 1)), "a part goes on");
     }
 
     #[test]

@@ -363,15 +363,19 @@ impl Core {
         self.flush()
     }
 
-    /// A device wants something. A check-in that was heard before gets no place in a round.
+    /// A device wants something. What was heard before gets no place in a round, and takes nobody's place who waits. To enrol twice is to
+    /// enrol once.
     fn said(&mut self, request: RequestId, said: &Said, now: u64) -> Result<(), CoordinatorError> {
         let Said { device, spoken, from, wants } = said;
         // Only of those who are enrolled anything is remembered: others are told so, and can be any number.
-        if matches!(wants, Wants::CheckIn(_))
-            && self.store.is_enrolled(device)?
-            && !self.heard.is_new(device, *spoken, now / 1000)
-        {
-            self.coordinator.not_now(request);
+        let knows = !matches!(wants, Wants::Enrol(_)) && self.store.is_enrolled(device)?;
+        let is_new = match wants {
+            _ if !knows => true,
+            Wants::CheckIn(_) => self.heard.is_new(device, *spoken, now / 1000),
+            _ => self.heard.is_newest(device, *spoken),
+        };
+        if !is_new {
+            self.coordinator.said_before(request, *device, wants, now);
             return Ok(());
         }
         self.coordinator.said_from(*from, request, *device, wants, now)

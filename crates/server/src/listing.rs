@@ -60,6 +60,9 @@ pub struct Listed {
     pub why: Option<String>,
     /// Devices that are enrolled on the server, for all of its tasks. Outside the guarantee (rule P26).
     pub enrolled: u64,
+    /// How many different devices were ever given it; none where no server has run it yet, or it is over and they are forgotten. Outside the
+    /// guarantee (rule P26).
+    pub asked: Option<u64>,
     /// What its ledger says; none before it is begun.
     pub ledger: Option<Spent>,
 }
@@ -71,6 +74,8 @@ pub struct Spent {
     pub rounds: u64,
     /// Rounds that are planned.
     pub planned_rounds: u64,
+    /// The declared population: no more different devices are ever asked (rule P11).
+    pub population: u64,
     /// What is guaranteed: while it runs, and where it was stopped by hand, the whole plan's epsilon.
     pub holds: Price,
     /// What `holds` is of.
@@ -104,9 +109,10 @@ fn listed(database: &Arc<Database>, orders: &Orders, served: bool, name: &str) -
         over = opened.closing().map(|closing| words(closing.because));
         ledger = Some(spent(&opened)?);
     }
+    let digest = note.as_ref().and_then(|note| unhex::<32>(&note.digest).ok()).map(TaskDigest);
+    let asked = digest.filter(|_| over.is_none()).map(|digest| database.asked(&digest)).transpose()?;
     let with_devices = || -> Result<bool, ServeError> {
-        let digest = note.as_ref().and_then(|note| unhex::<32>(&note.digest).ok());
-        let open = digest.map(|digest| database.open_attempt(&TaskDigest(digest))).transpose()?;
+        let open = digest.map(|digest| database.open_attempt(&digest)).transpose()?;
         Ok(open.flatten().is_some_and(|open| !open.assigned.is_empty()))
     };
     let state = match &note {
@@ -121,7 +127,7 @@ fn listed(database: &Arc<Database>, orders: &Orders, served: bool, name: &str) -
     };
     let (task, enrolled) = (name.to_owned(), database.enrolled()?);
     let obeyed = note.as_ref().is_some_and(|note| served && note.served && note.obeys == wanted);
-    Ok(Listed { task, digest: note.map(|note| note.digest), state, wanted, obeyed, why, enrolled, ledger })
+    Ok(Listed { task, digest: note.map(|note| note.digest), state, wanted, obeyed, why, enrolled, asked, ledger })
 }
 
 fn stands(
@@ -163,6 +169,7 @@ fn spent<S: LedgerStore>(ledger: &Ledger<S>) -> Result<Spent, LedgerError> {
     Ok(Spent {
         rounds: rounds.clone().filter_map(|phase| released.get(&phase.stream)).sum(),
         planned_rounds: rounds.map(|phase| phase.rounds).sum(),
+        population: plan.population,
         holds: price(ledger.guaranteed()?, Meaning::Guaranteed),
         basis: ledger.basis(),
         so_far,

@@ -42,10 +42,10 @@ use secagg::entropy::Entropy;
 use thiserror::Error;
 
 use crate::{
-    http::{self, HttpError, Limits, Server, Transport},
+    http::{self, HttpError, Limits, Proxies, Server, Transport},
     hub::{Hub, HubDriver, now_ms},
     orders::{self, Orders},
-    sqlite::{AfterRound, DATABASE, Database, DatabaseError, Note, TaskHome},
+    sqlite::{AfterRound, DATABASE, Database, DatabaseError, Note, TaskHome, place_key},
 };
 
 /// Where the models and statements of tasks are put that are over.
@@ -71,6 +71,8 @@ pub struct Settings {
     pub means: Means,
     /// What it bears.
     pub limits: Limits,
+    /// Whose word on where requests come from is taken.
+    pub proxies: Proxies,
     /// When devices are to come back.
     pub pace: Pace,
     /// Whether it ends when all its tasks are over.
@@ -262,7 +264,7 @@ pub fn serve(
     stop: &Stop,
     happens: &(dyn Fn(&Happened<'_>) + Sync),
 ) -> Result<(), ServeError> {
-    let Settings { listen, data, secrets, transport, admission, enrolments, means, limits, pace, ends_with_tasks } =
+    let Settings { listen, data, secrets, transport, admission, enrolments, means, limits, proxies, pace, .. } =
         settings;
     refuse_mixed(&data, &secrets)?;
     let database = Arc::new(Database::open(data.join(DATABASE))?.with_witness(&secrets)?);
@@ -272,26 +274,26 @@ pub fn serve(
     leave_others(&ready, &database)?;
     let mut coordinator = Coordinator::new(Arc::clone(&database) as Arc<dyn Store>, admission, pace, now_ms())?;
     for task in &ready {
-        let NetworkTask { digest, limits, goal, begin_with, .. } = task.network;
-        coordinator.add_task(digest, limits, goal, begin_with, begun(&task.home, &database, &digest)?);
+        let NetworkTask { digest, asking, .. } = task.network;
+        coordinator.add_task(digest, asking, begun(&task.home, &database, &digest)?)?;
         coordinator.order(&digest, orders.of(&task.name), now_ms())?;
         if task.network.secure {
-            let (after, population) = (task.plan.devices.leave_out_after, task.plan.ledger.population);
+            let (after, population) = (task.plan.devices.leave_out_after, asking.population);
             let mut between_equals = [0; 32];
             getrandom::fill(&mut between_equals).map_err(DatabaseError::Randomness)?;
             coordinator.leave_out(&digest, LeaveOut { after, population, between_equals })?;
         }
     }
-    coordinator.limit_enrolments(enrolments);
+    coordinator.limit_enrolments(enrolments, place_key(&secrets)?, now_ms())?;
     let (hub, thread) = Hub::start(coordinator, Arc::clone(&database) as Arc<dyn Store>, ROOM)?;
     let runtime = runtime()?;
-    let server = runtime.block_on(Server::bind(listen, transport, limits))?;
+    let server = runtime.block_on(Server::bind(listen, transport, limits))?.behind(proxies);
     happens(&Happened::Listening(server.address()));
     let (closing, closed) = tokio::sync::oneshot::channel::<()>();
     let app = http::app(Arc::new(hub.clone()), limits);
     let door = runtime.spawn(server.serve(app, async { _ = closed.await }));
     let serving = Serving { hub: &hub, database: &database, orders: &orders, means, data: &data, stop, happens };
-    let run = serving.run_all(&ready, ends_with_tasks);
+    let run = serving.run_all(&ready, settings.ends_with_tasks);
     let _ = closing.send(());
     let _served = runtime.block_on(door);
     hub.stop();

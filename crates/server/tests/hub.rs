@@ -4,16 +4,19 @@
 use std::{
     net::{IpAddr, Ipv4Addr},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use device::{
     guard::TaskDigest,
-    protocol::message::{Answer, Assignment, Blob, CheckIn, DeviceKey, Enrol, Realm, Reason, Request, Says, Wants},
+    protocol::message::{
+        Answer, Assignment, Blob, CheckIn, DeviceKey, Enrol, Next, Realm, Reason, Request, Says, Ticket, Wants,
+    },
 };
 use ed25519_dalek::SigningKey;
 use federated::protocol::{
-    admission::{Anybody, EnrolmentLimits},
-    coordinator::Coordinator,
+    admission::{Anybody, EnrolmentLimits, PlaceKey},
+    coordinator::{Asking, Coordinator},
     desk::{Aggregation, Opening, Windows},
     limits::ParticipationLimits,
     pace::Pace,
@@ -38,9 +41,12 @@ fn key(byte: u8) -> SigningKey {
     SigningKey::from_bytes(&[byte; 32])
 }
 
-fn opening() -> Opening {
+fn encoding() -> Encoding {
     let clip = ClipNorm::new(1.0).unwrap();
-    let encoding = Encoding::new(VectorPlan::of_update(1, 12), clip, None, Adjacency::ZeroOut).unwrap();
+    Encoding::new(VectorPlan::of_update(1, 12), clip, None, Adjacency::ZeroOut).unwrap()
+}
+
+fn opening() -> Opening {
     Opening {
         at: AttemptAt { task: TASK, round: 0, attempt: 0 },
         step: 0,
@@ -51,7 +57,7 @@ fn opening() -> Opening {
         model: Blob { digest: vec![9; 32], bytes: 4 },
         terms: Vec::new(),
         key: RoundKey::new(Zeroizing::new([3; 32])),
-        aggregation: Aggregation::Plain(encoding),
+        aggregation: Aggregation::Plain(encoding()),
     }
 }
 
@@ -61,8 +67,10 @@ fn hub(limits: EnrolmentLimits) -> Hub {
     let enrol = |byte| Write::Enrol { device: DeviceKey(key(byte).verifying_key().to_bytes()), day: 1 };
     store.commit(&[enrol(1), enrol(2)]).unwrap();
     let mut coordinator = Coordinator::new(store.clone(), Box::new(Anybody), Pace::default(), 1).unwrap();
-    coordinator.limit_enrolments(limits);
-    coordinator.add_task(TASK, ParticipationLimits::try_from(&Participation::Once).unwrap(), 1, 1, None);
+    let places = PlaceKey::new(Zeroizing::new([4; 32]));
+    coordinator.limit_enrolments(limits, places, now_ms()).unwrap();
+    let once = ParticipationLimits::try_from(&Participation::Once).unwrap();
+    coordinator.add_task(TASK, Asking { limits: once, goal: 1, begin_with: 1, population: 9 }, None).unwrap();
     coordinator.open(opening(), now_ms()).unwrap();
     Hub::start(coordinator, store, 1 << 20).unwrap().0
 }
@@ -110,6 +118,36 @@ fn a_check_in_that_is_played_again_gets_no_ticket_and_one_that_is_signed_anew_do
     let anew = say(&hub, &check_in(1, now, 6), None);
     assert_eq!(&given(&anew).unwrap().ticket, ticket, "a device whose answer was lost signs anew");
     assert!(given(&say(&hub, &check_in(2, now - 1, 1), None)).is_some(), "others are others");
+    hub.stop();
+}
+
+/// Somebody who has seen a request can play it again. A device that waits for its answer is not disturbed by that.
+#[test]
+fn what_is_played_again_does_not_end_the_wait_of_the_device_itself() {
+    let hub = hub(EnrolmentLimits::default());
+    let now = now_ms() / 1000 + 1;
+    let answer = say(&hub, &check_in(1, now, 1), None);
+    let ticket = given(&answer).unwrap().ticket.clone();
+    let put = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // Its report is in, and it waits to hear that it counts.
+    let chunk = hub.chunk(Ticket(ticket.clone().try_into().unwrap()), 0, vec![0; encoding().packing().bytes()].into());
+    assert!(matches!(put.block_on(chunk).says, Some(Says::Received(_))));
+    let next = |number, patience_ms| signed(1, now, number, Wants::Next(Next { ticket: ticket.clone(), patience_ms }));
+    let (first, began) = (next(2, 1_500), Instant::now());
+    let waits = {
+        let (hub, first) = (hub.clone(), first.clone());
+        std::thread::spawn(move || (say(&hub, &first, None), began.elapsed()))
+    };
+    std::thread::sleep(Duration::from_millis(300));
+    for again in [first, next(1, 1_500)] {
+        let asked = Instant::now();
+        let told = say(&hub, &again, None);
+        assert!(matches!(told.says, Some(Says::Wait(_))), "{told:?}");
+        assert!(asked.elapsed() < Duration::from_millis(700), "it does not wait in the place of the device");
+    }
+    let (told, after) = waits.join().unwrap();
+    assert!(matches!(told.says, Some(Says::Wait(_))), "{told:?}");
+    assert!(after >= Duration::from_millis(1_400), "it was sent away after {after:?}");
     hub.stop();
 }
 

@@ -1,6 +1,8 @@
 //! A round key that is lost while no server runs costs one attempt and not the task.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
+mod settings;
+
 use std::{
     fs,
     path::Path,
@@ -11,22 +13,16 @@ use std::{
 use device::{guard::TaskDigest, protocol::message::DeviceKey};
 use federated::{
     config::Document,
-    engine::Means,
     fleet::Stop,
     home::Records,
-    protocol::{
-        admission::{Anybody, EnrolmentLimits},
-        pace::Pace,
-        store::{OpenAttempt, Store, Write},
-    },
+    protocol::store::{OpenAttempt, Store, Write},
 };
 use keyhush_server::{
-    http::{Limits, Transport},
     sqlite::{DATABASE, Database, TaskHome},
-    tasks::{Happened, Settings, Written, serve},
+    tasks::{Happened, Written, serve},
 };
 use ledger::{FailureReason, Ledger, unhex};
-use lm::kernels::KernelPath;
+use settings::settings;
 
 const TASK: &str = r#"
 rounds = 3
@@ -40,21 +36,6 @@ privacy = { mechanism = "tree", noise_multiplier = 2.0, delta = 1e-5 }
 server = { optimizer = "sgd", learning_rate = 0.5 }
 evaluation = { every = 3, users = 6, most_tokens = 300 }
 "#;
-
-fn settings(folder: &Path) -> Settings {
-    Settings {
-        listen: "127.0.0.1:0".parse().unwrap(),
-        data: folder.join("data"),
-        secrets: folder.join("secrets"),
-        transport: Transport::PlainOnLoopback,
-        admission: Box::new(Anybody),
-        enrolments: EnrolmentLimits::default(),
-        means: Means::threads(KernelPath::best(), 1),
-        limits: Limits::default(),
-        pace: Pace::default(),
-        ends_with_tasks: true,
-    }
-}
 
 /// What is kept of the attempt that is open.
 fn open(folder: &Path) -> Option<OpenAttempt> {

@@ -27,7 +27,7 @@ use federated::{
     home::{Home, Log, MODEL_FOLDER, Paper, Records, RunFolder},
     protocol::{
         admission::Anybody,
-        coordinator::{Coordinator, Report},
+        coordinator::{Asking, Coordinator, Report},
         desk::{Aggregation, Opening, Windows},
         limits::ParticipationLimits,
         pace::Pace,
@@ -192,11 +192,11 @@ fn what_is_not_ours_or_newer_is_refused_and_left_alone() {
     let place = Place::new();
     drop(place.open());
     let change = |sql: &str| Connection::open(place.path()).unwrap().execute_batch(sql).unwrap();
-    change("PRAGMA user_version = 3");
+    change("PRAGMA user_version = 4");
     for error in [Database::open(place.path()).unwrap_err(), Database::read(place.path()).unwrap_err()] {
-        assert!(matches!(error, DatabaseError::Version { found: 3, known: 2, .. }), "{error}");
+        assert!(matches!(error, DatabaseError::Version { found: 4, known: 3, .. }), "{error}");
     }
-    change("PRAGMA user_version = 2; PRAGMA application_id = 7");
+    change("PRAGMA user_version = 3; PRAGMA application_id = 7");
     assert!(matches!(Database::open(place.path()), Err(DatabaseError::Foreign { .. })));
     fs::write(place.path(), "this is no database, and long enough to be looked at as one".repeat(99)).unwrap();
     let before = fs::read(place.path()).unwrap();
@@ -519,7 +519,8 @@ fn p20_no_report_and_no_sum_of_reports_is_in_the_database() {
     let encoding = Encoding::new(VectorPlan::of_update(8, 12), clip, None, Adjacency::ZeroOut).unwrap();
     let limits = ParticipationLimits::try_from(&Participation::Once).unwrap();
     let mut coordinator = Coordinator::new(database.clone(), Box::new(Anybody), Pace::default(), 1).unwrap();
-    coordinator.add_task(task, limits, 40, 1, None);
+    let asking = Asking { limits, goal: 40, begin_with: 1, population: 1_000 };
+    coordinator.add_task(task, asking, None).unwrap();
     let opening = Opening {
         at: AttemptAt { task, round: 0, attempt: 0 },
         step: 0,
@@ -617,7 +618,15 @@ fn devices_of_a_task_that_is_over_are_forgotten_to_the_last_byte() {
 }
 
 #[test]
-fn tables_of_the_version_before_are_made_into_those_of_this_one() {
+fn tables_of_the_versions_before_are_made_into_those_of_this_one() {
+    let first = "ALTER TABLE tasks DROP COLUMN model; ALTER TABLE standings DROP COLUMN spoiled;
+                 ALTER TABLE server DROP COLUMN assignments; DROP TABLE enrolments; PRAGMA user_version = 1;";
+    let second = "DROP TABLE enrolments; PRAGMA user_version = 2;";
+    [first, second].into_iter().for_each(made_anew);
+}
+
+/// Tables that were made into those of an old version.
+fn made_anew(older: &str) {
     let place = Place::new();
     let (device, at) = (DeviceKey([1; 32]), AttemptAt { task: TaskDigest([1; 32]), round: 4, attempt: 0 });
     let database = place.open();
@@ -625,11 +634,7 @@ fn tables_of_the_version_before_are_made_into_those_of_this_one() {
     database.commit(&[Write::Assign { at, devices: vec![device] }]).unwrap();
     drop(database);
     let old = Connection::open(place.path()).unwrap();
-    old.execute_batch(
-        "ALTER TABLE tasks DROP COLUMN model; ALTER TABLE standings DROP COLUMN spoiled;
-         ALTER TABLE server DROP COLUMN assignments; PRAGMA user_version = 1;",
-    )
-    .unwrap();
+    old.execute_batch(older).unwrap();
     drop(old);
     assert!(
         matches!(Database::read(place.path()), Err(DatabaseError::Version { .. })),
@@ -639,8 +644,10 @@ fn tables_of_the_version_before_are_made_into_those_of_this_one() {
         let database = place.open();
         assert_eq!(database.standing(&at.task, &device).unwrap().joined, Some((4, 0)));
     }
-    place.open().commit(&[Write::Spoiled(at)]).unwrap();
-    assert_eq!(place.open().spoiled(&at.task, 1).unwrap(), [(device, 1)]);
+    place.open().commit(&[Write::Spoiled(at), Write::CountEnrolment { hour: 3, place: None }]).unwrap();
+    let database = place.open();
+    assert_eq!((database.enrolled_in(3).unwrap().all, database.asked(&at.task).unwrap()), (1, 1));
+    assert_eq!(database.spoiled(&at.task, 1).unwrap(), [(device, 1)]);
 }
 
 /// Ten thousand devices in a batch take a moment, and a model of 20 MB is no trouble.

@@ -2,9 +2,10 @@
 //! to over the same people, to the byte, plainly and by secure aggregation.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
+mod settings;
+
 use std::{
     net::SocketAddr,
-    path::Path,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -22,28 +23,25 @@ use device::{
 };
 use federated::{
     config::{Config, Document},
-    engine::Means,
     fleet::Stop,
     model_folder,
     plan::Plan,
     population::SyntheticPopulation,
     protocol::{
-        admission::{Anybody, EnrolmentLimits},
         order::Order,
-        pace::Pace,
         store::{Standing, Store, Write},
     },
     replay::replay,
     run::Opened,
 };
 use keyhush_server::{
-    http::{Limits as HttpLimits, Transport},
     orders::Orders,
     sqlite::{Database, DatabaseError, Note, TaskHome},
-    tasks::{Happened, ServeError, Settings, Written, serve},
+    tasks::{Happened, ServeError, Written, serve},
 };
 use ledger::{hex, unhex};
-use lm::{folder::Weights, kernels::KernelPath, tokenizer::Tokenizer};
+use lm::{folder::Weights, tokenizer::Tokenizer};
+use settings::{means, settings};
 
 /// The crowd whose people the devices are of.
 const CROWD: u64 = 5;
@@ -102,26 +100,6 @@ tick_seconds = 0.05
 
 fn config(set: &[String]) -> Config {
     Document::new(TASK, set).unwrap().config().unwrap()
-}
-
-fn means() -> Means {
-    Means::threads(KernelPath::best(), 1)
-}
-
-/// A server in a folder, until its tasks are over.
-fn settings(folder: &Path) -> Settings {
-    Settings {
-        listen: "127.0.0.1:0".parse().unwrap(),
-        data: folder.join("data"),
-        secrets: folder.join("secrets"),
-        transport: Transport::PlainOnLoopback,
-        admission: Box::new(Anybody),
-        enrolments: EnrolmentLimits::default(),
-        means: means(),
-        limits: HttpLimits::default(),
-        pace: Pace { least_s: 0.0, ..Pace::default() },
-        ends_with_tasks: true,
-    }
 }
 
 /// A task, served to so many devices until it is over. Gives the parameters of its model.

@@ -3,8 +3,9 @@
 //! What was learned from is deleted, durably, before the first byte of the update leaves ([`crate::one`]). A crash in between loses text and
 //! never uses it twice; a crash before loses nothing. What comes while a device trains is not of that update and stays.
 //!
-//! Lines of a folder are known by digests, so that they are taken in once ([`TextStore::take_in`]). The digests stay when the text is gone:
-//! whoever has the file can see whether a line that they guess was taken in.
+//! Lines of a folder are known by digests, so that they are taken in once ([`TextStore::take_in`]). As long as a line stands in the folder its
+//! digest tells nobody anything; it goes when the folder is looked at and the line has not been there for as many days as text is kept.
+//! Until then whoever has the file can see whether a line that they guess was taken in.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +24,7 @@ use sha2::{Digest, Sha256};
 use super::{TextFolder, TextSource};
 use crate::AgentError;
 
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// How much text is kept, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,13 +64,13 @@ struct Kit {
     learned: u64,
     /// The oldest first.
     posts: Vec<Kept>,
-    /// Digests of lines that were taken in.
-    taken: BTreeSet<String>,
+    /// Digests of lines that were taken in, and the day on which each was last seen in the folder.
+    taken: BTreeMap<String, u32>,
 }
 
 impl Kit {
     const fn new(keep: Keep) -> Self {
-        Self { format: FORMAT, keep, next: 0, learned: 0, posts: Vec::new(), taken: BTreeSet::new() }
+        Self { format: FORMAT, keep, next: 0, learned: 0, posts: Vec::new(), taken: BTreeMap::new() }
     }
 
     fn bytes(&self) -> usize {
@@ -131,7 +132,7 @@ impl TextStore<FileStore> {
             return Ok(None);
         }
         let mut store = FileStore::lock(path)?;
-        let kit = load(&mut store).map_err(|error| at(path, error))?;
+        let kit = load(&mut store, today).map_err(|error| at(path, error))?;
         Ok(kit.map(|kit| Self::of(store, kit, today)))
     }
 }
@@ -142,7 +143,7 @@ impl<S: Store> TextStore<S> {
     /// # Errors
     /// When it cannot be read or written.
     pub fn open(mut store: S, keep: Keep, today: u32) -> Result<Self, AgentError> {
-        let kit = load(&mut store)?.unwrap_or_else(|| Kit::new(keep));
+        let kit = load(&mut store, today)?.unwrap_or_else(|| Kit::new(keep));
         let opened = Self::of(store, kit, today);
         opened.change(today, |kit| kit.keep = keep)?;
         Ok(opened)
@@ -170,22 +171,27 @@ impl<S: Store> TextStore<S> {
             kit.keep_to_limits(today);
             let mut room = kit.keep.bytes.saturating_sub(kit.bytes());
             let most = kit.keep.bytes;
-            let mut seen = BTreeMap::new();
+            let (mut seen, mut is_full) = (BTreeMap::new(), false);
             // What is longer than all that may be kept never fits.
             for post in found.into_iter().filter(|post| post.text.len() <= most) {
                 let times: &mut u64 = seen.entry(post.text.clone()).or_default();
                 let digest = digest(&post.text, *times);
                 *times += 1;
-                if kit.taken.contains(&digest) {
+                if let Some(day) = kit.taken.get_mut(&digest) {
+                    *day = today.max(*day);
                     continue;
                 }
-                if post.text.len() > room {
-                    break;
+                // What comes after it waits too: the oldest is first.
+                is_full |= post.text.len() > room;
+                if !is_full {
+                    room -= post.text.len();
+                    kit.taken.insert(digest, today);
+                    kit.push(post, today);
                 }
-                room -= post.text.len();
-                kit.taken.insert(digest);
-                kit.push(post, today);
             }
+            // Only who has looked knows what is not there any more.
+            let days = kit.keep.days;
+            kit.taken.retain(|_, seen| today.saturating_sub(*seen) < days);
         })
     }
 
@@ -323,16 +329,54 @@ pub fn today() -> u32 {
     u32::try_from(since / 86_400).unwrap_or(u32::MAX)
 }
 
-fn load(store: &mut impl Store) -> Result<Option<Kit>, AgentError> {
+/// What every format has.
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
+}
+
+/// What the first format had: digests that stayed for ever.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KitOfFormat1 {
+    #[serde(rename = "format")]
+    _format: u32,
+    keep: Keep,
+    next: u64,
+    learned: u64,
+    posts: Vec<Kept>,
+    taken: BTreeSet<String>,
+}
+
+impl KitOfFormat1 {
+    /// Their days begin now.
+    fn into_kit(self, today: u32) -> Kit {
+        let Self { keep, next, learned, posts, taken, .. } = self;
+        Kit {
+            format: FORMAT,
+            keep,
+            next,
+            learned,
+            posts,
+            taken: taken.into_iter().map(|digest| (digest, today)).collect(),
+        }
+    }
+}
+
+fn load(store: &mut impl Store, today: u32) -> Result<Option<Kit>, AgentError> {
     let wrong = |problem: String| AgentError::Text { path: PathBuf::new(), problem };
     let Some(bytes) = store.load()? else { return Ok(None) };
-    let kit: Kit = serde_json::from_slice(&bytes).map_err(|e| wrong(e.to_string()))?;
-    match kit.format {
-        FORMAT => Ok(Some(kit)),
-        got => Err(wrong(format!(
-            "it has the format {got}, and this program knows {FORMAT}: use the program that wrote it"
-        ))),
-    }
+    let Format { format } = serde_json::from_slice(&bytes).map_err(|e| wrong(e.to_string()))?;
+    let read = match format {
+        1 => serde_json::from_slice(&bytes).map(|kit: KitOfFormat1| kit.into_kit(today)),
+        FORMAT => serde_json::from_slice(&bytes),
+        got => {
+            let problem =
+                format!("it has the format {got}, and this program knows {FORMAT}: use the program that wrote it");
+            return Err(wrong(problem));
+        }
+    };
+    read.map(Some).map_err(|e| wrong(e.to_string()))
 }
 
 fn at(path: &Path, error: AgentError) -> AgentError {

@@ -5,7 +5,9 @@
 
 use device::{guard::TaskDigest, protocol::message::DeviceKey};
 
-use crate::protocol::store::{AttemptAt, MemoryStore, OpenAttempt, Standing, Store, StoreError, Write};
+use crate::protocol::store::{
+    AttemptAt, EnrolledInHour, MemoryStore, OpenAttempt, Place, Standing, Store, StoreError, Write,
+};
 
 const TASK: TaskDigest = TaskDigest([1; 32]);
 const OTHER_TASK: TaskDigest = TaskDigest([2; 32]);
@@ -24,6 +26,7 @@ pub fn coordinator_store(make: Make<'_>, again: Again<'_>) {
     blobs(make(), again);
     models(make(), again);
     spoiled_attempts(make(), again);
+    enrolments_of_an_hour(make(), again);
     a_task_that_is_over_is_forgotten(make(), again);
     many_at_once(make(), again);
     as_the_plain_one(make(), again);
@@ -83,6 +86,8 @@ fn standing(store: &dyn Store, number: u64) -> Standing {
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     enrolled: u64,
+    in_hours: Vec<EnrolledInHour>,
+    asked: Vec<u64>,
     known: Vec<bool>,
     standings: Vec<Standing>,
     open: Vec<Option<OpenAttempt>>,
@@ -95,6 +100,8 @@ fn seen(store: &dyn Store, most: u64) -> Seen {
     let standings = tasks.iter().flat_map(|task| all().map(move |device| store.standing(task, &device).unwrap()));
     Seen {
         enrolled: store.enrolled().unwrap(),
+        in_hours: (0..3).map(|hour| store.enrolled_in(hour).unwrap()).collect(),
+        asked: tasks.iter().map(|task| store.asked(task).unwrap()).collect(),
         known: all().map(|device| store.is_enrolled(&device).unwrap()).collect(),
         standings: standings.collect(),
         open: tasks.iter().map(|task| store.open_attempt(task).unwrap()).collect(),
@@ -108,6 +115,7 @@ fn nothing_is_there(make: Make<'_>, again: Again<'_>) {
     for _ in 0..2 {
         let nothing = seen(&*store, 3);
         assert_eq!((nothing.enrolled, nothing.known), (0, vec![false; 3]));
+        assert_eq!((nothing.in_hours, nothing.asked), (vec![EnrolledInHour::default(); 3], vec![0; 2]));
         assert_eq!(nothing.standings, [Standing::default(); 6]);
         assert_eq!((nothing.open, nothing.blobs), (vec![None; 2], vec![None; 4]));
         store.commit(&[]).expect("nothing can be kept");
@@ -276,6 +284,23 @@ fn spoiled_attempts(mut store: Box<dyn Store>, again: Again<'_>) {
     assert_eq!(store.spoiled(&OTHER_TASK, 1).unwrap(), []);
 }
 
+/// Those of the last hour are counted, in all and by place; those before are forgotten.
+fn enrolments_of_an_hour(mut store: Box<dyn Store>, again: Again<'_>) {
+    let count = |hour, place: Option<u8>| Write::CountEnrolment { hour, place: place.map(|place| Place([place; 16])) };
+    keep(&*store, &[count(7, Some(2)), count(7, Some(1)), count(7, None)]);
+    keep(&*store, &[count(7, Some(2))]);
+    store = again(store);
+    let of = |all, by: &[(u8, u64)]| EnrolledInHour {
+        all,
+        by_place: by.iter().map(|(place, count)| (Place([*place; 16]), *count)).collect(),
+    };
+    assert_eq!(store.enrolled_in(7).unwrap(), of(4, &[(1, 1), (2, 2)]));
+    assert_eq!(store.enrolled_in(8).unwrap(), of(0, &[]));
+    keep(&*store, &[count(8, Some(2))]);
+    store = again(store);
+    assert_eq!((store.enrolled_in(7).unwrap(), store.enrolled_in(8).unwrap()), (of(0, &[]), of(1, &[(2, 1)])));
+}
+
 fn a_task_that_is_over_is_forgotten(mut store: Box<dyn Store>, again: Again<'_>) {
     let elsewhere = AttemptAt { task: OTHER_TASK, ..at(0, 0) };
     keep(&*store, &[Write::Forget { task: TASK }]);
@@ -289,6 +314,7 @@ fn a_task_that_is_over_is_forgotten(mut store: Box<dyn Store>, again: Again<'_>)
     assert_eq!((standing(&*store, 0), store.open_attempt(&TASK).unwrap()), (Standing::default(), None));
     assert_eq!((store.blob(&TASK.0).unwrap(), store.blob(&[9; 32]).unwrap()), (None, None));
     assert_eq!(store.enrolled().unwrap(), 2, "devices stay, for other tasks");
+    assert_eq!((store.asked(&TASK).unwrap(), store.asked(&OTHER_TASK).unwrap()), (0, 2));
     assert_eq!(store.standing(&OTHER_TASK, &device(0)).unwrap().participations, 1, "of which all is known");
     assert_eq!(store.open_attempt(&OTHER_TASK).unwrap().unwrap().merged, [device(0)]);
     keep(&*store, &[enrol(2)]);
@@ -309,6 +335,7 @@ fn many_at_once(mut store: Box<dyn Store>, again: Again<'_>) {
     assert_eq!((open.assigned.len(), open.merged.len()), (MANY as usize, MANY as usize / 2));
     assert!(open.assigned.is_sorted() && open.merged.is_sorted(), "in the order of their keys");
     keep(&*store, &[settle(at(0, 0), &all[MANY as usize / 2..])]);
+    assert_eq!(store.asked(&TASK).unwrap(), MANY, "who sent nothing was asked too");
     let took_part = |number: &&u64| standing(&*store, **number).participations == 1;
     assert_eq!(all.iter().step_by(7).filter(took_part).count(), all[..MANY as usize / 2].iter().step_by(7).count());
 }
@@ -346,6 +373,10 @@ fn any_write(chance: &mut Chance, round: u64) -> Write {
     let digest = [chance.below(4) as u8; 32];
     match chance.below(10) {
         0 => Write::Enrol { device: device(chance.below(6)), day: 1 },
+        1 if chance.below(2) == 0 => {
+            let place = Some(Place([chance.below(3) as u8; 16])).filter(|_| chance.below(3) > 0);
+            Write::CountEnrolment { hour: round / 7, place }
+        }
         1 => enrol(chance.below(6)),
         2 | 3 => Write::Open(at),
         4 | 5 => assign(at, &[&some[..], &[chance.below(6)]].concat()),

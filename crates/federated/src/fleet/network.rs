@@ -30,7 +30,7 @@ use crate::{
     engine::secure::{Threads, failure_reason},
     plan::Plan,
     protocol::{
-        coordinator::{Coordinator, CoordinatorError},
+        coordinator::{Asking, Coordinator, CoordinatorError},
         desk::{self, Aggregation, Closed, Opening, Windows},
         limits::ParticipationLimits,
         secure::{SecureDesk, Unmasking},
@@ -73,12 +73,8 @@ pub struct NetworkTask {
     pub blob: Blob,
     /// As it is sent.
     pub packed: Vec<u8>,
-    /// How often a device takes part.
-    pub limits: ParticipationLimits,
-    /// How many reports a sum is of.
-    pub goal: u64,
-    /// How many devices are enrolled before the first round begins.
-    pub begin_with: u64,
+    /// Whom it asks, and how many.
+    pub asking: Asking,
     /// Whether sums are made securely: then somebody can spoil an attempt.
     pub secure: bool,
 }
@@ -120,8 +116,10 @@ impl NetworkTask {
         let (blob, packed) = packed(&bytes, &digest.0).map_err(|e| ConfigError::new("model", e))?;
         let goal = phase.cohort;
         // Two of three who are asked may come to nothing before anybody is missed.
-        let begin_with = plan.begin_with.unwrap_or_else(|| limits.all_waiting(3 * goal)).min(plan.ledger.population);
-        Ok(Self { digest, blob, packed, limits, goal, begin_with, secure: phase.secure.is_some() })
+        let population = plan.ledger.population;
+        let begin_with = plan.begin_with.unwrap_or_else(|| limits.all_waiting(3 * goal)).min(population);
+        let asking = Asking { limits, goal, begin_with, population };
+        Ok(Self { digest, blob, packed, asking, secure: phase.secure.is_some() })
     }
 }
 
@@ -189,6 +187,8 @@ pub struct Network<D> {
     threads: usize,
     /// The attempt that is open, and who is in its sum.
     last: Option<(AttemptAt, BTreeSet<DeviceKey>)>,
+    /// Whether it was looked for what an earlier life of the server left open.
+    has_looked: bool,
 }
 
 impl<D: Driver> Network<D> {
@@ -201,11 +201,44 @@ impl<D: Driver> Network<D> {
         pseudonyms: PseudonymKey,
         threads: usize,
     ) -> Self {
-        Self { driver, task, windows, secrets, pseudonyms, threads, last: None }
+        Self { driver, task, windows, secrets, pseudonyms, threads, last: None, has_looked: false }
     }
 
     fn at(&self, at: At<'_>) -> AttemptAt {
         AttemptAt { task: self.task.digest, round: at.round, attempt: at.attempt }
+    }
+
+    /// An attempt whose end is in the ledger, and that was not settled when the program ended, is settled. One that somebody spoiled
+    /// counts for everybody in it, as it would have.
+    fn settle_what_was_left(&mut self, task: &RoundTask<'_>) -> Result<(), FleetError> {
+        if std::mem::replace(&mut self.has_looked, true) {
+            return Ok(());
+        }
+        let (digest, at) = (self.task.digest, self.at(task.at));
+        let kept = self.driver.with(move |coordinator, _| coordinator.kept(&digest))?;
+        let Some(AttemptAt { round, attempt, .. }) = kept.map(|kept| kept.at).filter(|left| *left != at) else {
+            return Ok(());
+        };
+        let failures = task.failures.get(&round).map_or(&[][..], Vec::as_slice);
+        let failed = failures.iter().find(|failure| failure.attempt == attempt).map(|failure| failure.reason);
+        self.settle(AttemptAt { task: digest, round, attempt }, BTreeSet::new(), failed)
+    }
+
+    /// What became of an attempt is durable.
+    fn settle(
+        &mut self,
+        at: AttemptAt,
+        took_part: BTreeSet<DeviceKey>,
+        failed: Option<FailureReason>,
+    ) -> Result<(), FleetError> {
+        // Where sums are plain, devices that vanish are all that makes an attempt fail, and nobody can spoil one.
+        let spoiled = self.task.secure && failed.is_some_and(|reason| !reason.is_of_the_server());
+        self.driver.with(move |coordinator, now| {
+            if spoiled {
+                coordinator.spoiled(&at);
+            }
+            coordinator.settle(&at, &took_part, now)
+        })
     }
 
     /// Opens the attempt, with the model that devices will ask for.
@@ -223,8 +256,8 @@ impl<D: Driver> Network<D> {
         let opening = Opening {
             at,
             step: task.at.step,
-            goal: self.task.goal,
-            limits: self.task.limits,
+            goal: self.task.asking.goal,
+            limits: self.task.asking.limits,
             windows: self.windows,
             task: self.task.blob.clone(),
             model,
@@ -327,6 +360,7 @@ impl<D: Driver> Fleet for Network<D> {
     }
 
     fn attempt(&mut self, task: &RoundTask<'_>) -> Result<Attempted, FleetError> {
+        self.settle_what_was_left(task)?;
         if task.at.again
             && let Some(devices) = self.lost(task)?
         {
@@ -355,14 +389,7 @@ impl<D: Driver> Fleet for Network<D> {
         if failed.is_some() {
             took_part.clear();
         }
-        // Where sums are plain, devices that vanish are all that makes an attempt fail, and nobody can spoil one.
-        let spoiled = self.task.secure && failed.is_some_and(|reason| !reason.is_of_the_server());
-        self.driver.with(move |coordinator, now| {
-            if spoiled {
-                coordinator.spoiled(&at);
-            }
-            coordinator.settle(&at, &took_part, now)
-        })?;
+        self.settle(at, took_part, failed)?;
         Ok(self.secrets.destroy_round_key()?)
     }
 }

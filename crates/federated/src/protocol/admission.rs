@@ -3,7 +3,12 @@
 use std::{collections::HashMap, net::IpAddr};
 
 use device::protocol::message::{DeviceKey, Enrol};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
 use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+use super::store::{EnrolledInHour, Place, Write};
 
 /// Decides who may enrol. A server that can ask a maker of devices has one of its own.
 pub trait Admission: Send {
@@ -62,6 +67,40 @@ impl Default for EnrolmentLimits {
 
 const MS_OF_HOUR: u64 = 60 * 60 * 1000;
 
+/// The hour of a time in milliseconds.
+pub(super) const fn hour_of(now: u64) -> u64 {
+    now / MS_OF_HOUR
+}
+
+/// What addresses are hidden with that must be counted again after a restart. It is kept apart from what is counted.
+#[derive(Clone)]
+pub struct PlaceKey(Zeroizing<[u8; 32]>);
+
+impl std::fmt::Debug for PlaceKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PlaceKey")
+    }
+}
+
+impl PlaceKey {
+    /// The key of these bytes.
+    #[must_use]
+    pub const fn new(bytes: Zeroizing<[u8; 32]>) -> Self {
+        Self(bytes)
+    }
+
+    /// What an address is counted as in an hour; in another hour it is another.
+    #[must_use]
+    pub fn place(&self, address: IpAddr, hour: u64) -> Place {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&*self.0).expect("HMAC takes keys of any length");
+        mac.update(b"keyhush place v1\0");
+        mac.update(&hour.to_le_bytes());
+        mac.update(&address.to_canonical().to_string().into_bytes());
+        let digest: [u8; 32] = mac.finalize().into_bytes().into();
+        Place(*digest.first_chunk().expect("a digest is longer"))
+    }
+}
+
 /// Why no more devices enrol now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Full {
@@ -71,33 +110,39 @@ pub(super) struct Full {
     pub(super) words: &'static str,
 }
 
-/// Who enrolled in this hour. It is in memory alone: a restart begins the hour anew.
+/// Who enrolled in this hour.
 #[derive(Debug)]
 pub(super) struct Enrolments {
     limits: EnrolmentLimits,
+    /// None where addresses are not kept: then a restart forgets them.
+    key: Option<PlaceKey>,
     hour: u64,
     all: u64,
-    by_address: HashMap<IpAddr, u64>,
+    by_place: HashMap<Place, u64>,
 }
 
 impl Enrolments {
-    pub(super) fn new(limits: EnrolmentLimits) -> Self {
-        Self { limits, hour: 0, all: 0, by_address: HashMap::new() }
+    /// With what was counted of an hour before.
+    pub(super) fn new(limits: EnrolmentLimits, key: Option<PlaceKey>, hour: u64, before: &EnrolledInHour) -> Self {
+        Self { limits, key, hour, all: before.all, by_place: before.by_place.iter().copied().collect() }
     }
 
-    /// One more device, if there is room.
-    pub(super) fn take(&mut self, from: Option<IpAddr>, now: u64) -> Result<(), Full> {
-        let hour = now / MS_OF_HOUR;
+    /// One more device, if there is room: what is to be kept of it.
+    pub(super) fn take(&mut self, from: Option<IpAddr>, now: u64) -> Result<Write, Full> {
+        let hour = hour_of(now);
         if hour != self.hour {
             (self.hour, self.all) = (hour, 0);
-            self.by_address.clear();
+            self.by_place.clear();
         }
         let after_s = (MS_OF_HOUR - now % MS_OF_HOUR).div_ceil(1000);
         if self.all >= self.limits.an_hour {
             return Err(Full { after_s, words: "as many devices as may have enrolled here in this hour" });
         }
-        if let Some(address) = from.filter(|address| !address.is_loopback()) {
-            let there = self.by_address.entry(address).or_default();
+        let unkept = PlaceKey::new(Zeroizing::new([0; 32]));
+        let key = self.key.as_ref().unwrap_or(&unkept);
+        let place = from.filter(|address| !address.is_loopback()).map(|address| key.place(address, hour));
+        if let Some(place) = place {
+            let there = self.by_place.entry(place).or_default();
             if *there >= self.limits.an_hour_by_address {
                 return Err(Full {
                     after_s,
@@ -107,6 +152,6 @@ impl Enrolments {
             *there += 1;
         }
         self.all += 1;
-        Ok(())
+        Ok(Write::CountEnrolment { hour, place: place.filter(|_| self.key.is_some()) })
     }
 }

@@ -28,15 +28,15 @@ use thiserror::Error;
 
 use self::part::{PartStands, standing_of};
 use super::{
-    admission::{Admission, EnrolmentLimits, Enrolments},
-    desk::{Aggregation, Closed, Desk, DeskError, Opening, Progress, Taken},
+    admission::{Admission, EnrolmentLimits, Enrolments, PlaceKey, hour_of},
+    desk::{Aggregation, Closed, Desk, DeskError, Opening, Place, Progress, Taken},
     left_out::{LeaveOut, left_out},
     limits::ParticipationLimits,
     order::Order,
     over_selection::OverSelection,
     pace::{Calls, Pace},
     secure::Hears,
-    store::{AttemptAt, OpenAttempt, Standing, Store, StoreError, Write},
+    store::{AttemptAt, EnrolledInHour, OpenAttempt, Standing, Store, StoreError, Write},
 };
 
 /// Who waits for an answer: a number of the driver's.
@@ -87,6 +87,21 @@ impl Report {
     }
 }
 
+/// Whom a task asks, and how many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asking {
+    /// How often a device takes part.
+    pub limits: ParticipationLimits,
+    /// How many reports a sum is of.
+    pub goal: u64,
+    /// The task does not begin before so many devices are enrolled: with fewer, all of them would have to wait at some round, and nobody
+    /// would be left to ask.
+    pub begin_with: u64,
+    /// The population that was declared: no more different devices are ever given the task, for delta is below one over their number
+    /// (rule P11).
+    pub population: u64,
+}
+
 /// What is expected of a report that is about to arrive.
 #[derive(Debug, Clone)]
 pub struct Expected {
@@ -101,9 +116,9 @@ pub struct Expected {
 /// A task that is running.
 #[derive(Debug)]
 struct Running {
-    limits: ParticipationLimits,
-    goal: u64,
-    begin_with: u64,
+    asking: Asking,
+    /// How many different devices were ever given it.
+    asked: u64,
     /// What its operator wants of it.
     order: Order,
     /// How many devices in the lobby wait for it.
@@ -125,6 +140,11 @@ struct Running {
 }
 
 impl Running {
+    /// How many devices that were never given it may still be.
+    const fn newcomers(&self) -> u64 {
+        self.asking.population.saturating_sub(self.asked)
+    }
+
     /// Whether devices are given it. In a pause an attempt that some of them have goes on to its end.
     fn takes_devices(&self) -> bool {
         match self.order {
@@ -195,7 +215,7 @@ impl Coordinator {
             lobby: BTreeMap::new(),
             in_lobby: BTreeMap::new(),
             waiters: BTreeMap::new(),
-            enrolments: Enrolments::new(EnrolmentLimits::default()),
+            enrolments: Enrolments::new(EnrolmentLimits::default(), None, 0, &EnrolledInHour::default()),
             enrolling: BTreeSet::new(),
             enrolled,
             batch: Vec::new(),
@@ -204,23 +224,18 @@ impl Coordinator {
         })
     }
 
-    /// A task runs here from now on. `round` is where it stands, if it has begun: keys that come later wait. It does not begin before
-    /// so many devices are enrolled: with fewer, all of them would have to wait at some round, and nobody would be left to ask.
-    pub fn add_task(
-        &mut self,
-        task: TaskDigest,
-        limits: ParticipationLimits,
-        goal: u64,
-        begin_with: u64,
-        round: Option<u64>,
-    ) {
+    /// A task runs here from now on. `round` is where it stands, if it has begun: keys that come later wait.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn add_task(&mut self, task: TaskDigest, asking: Asking, round: Option<u64>) -> Result<(), CoordinatorError> {
         let (over, round_s) = (OverSelection::default(), None);
+        let asked = self.store.asked(&task)?;
         self.tasks.insert(
             task,
             Running {
-                limits,
-                goal,
-                begin_with,
+                asking,
+                asked,
                 order: Order::Run,
                 waiting: 0,
                 leave_out: None,
@@ -233,11 +248,23 @@ impl Coordinator {
                 settled: BTreeMap::new(),
             },
         );
+        Ok(())
     }
 
-    /// How many devices may enrol, from now on.
-    pub fn limit_enrolments(&mut self, limits: EnrolmentLimits) {
-        self.enrolments = Enrolments::new(limits);
+    /// How many devices may enrol, from now on. Who enrolled in this hour before a restart counts. Addresses are kept as digests under
+    /// the key.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn limit_enrolments(
+        &mut self,
+        limits: EnrolmentLimits,
+        places: PlaceKey,
+        now: u64,
+    ) -> Result<(), CoordinatorError> {
+        let before = self.store.enrolled_in(hour_of(now))?;
+        self.enrolments = Enrolments::new(limits, Some(places), hour_of(now), &before);
+        Ok(())
     }
 
     /// Devices that were in too many attempts of a task that were spoiled are not asked for it any more.
@@ -342,12 +369,15 @@ impl Coordinator {
                 self.refuse(request, Reason::NotAdmitted, why, now);
                 return Ok(());
             }
-            if let Err(full) = self.enrolments.take(from, now) {
-                let after_s = full.after_s + self.comes_back_after();
-                self.answers.push((request, Answer::refused(Reason::TooMuch, full.words, now / 1000, after_s)));
-                return Ok(());
-            }
-            self.batch.push(Write::Enrol { device, day: now / MS_OF_DAY });
+            let counted = match self.enrolments.take(from, now) {
+                Ok(counted) => counted,
+                Err(full) => {
+                    let after_s = full.after_s + self.comes_back_after();
+                    self.answers.push((request, Answer::refused(Reason::TooMuch, full.words, now / 1000, after_s)));
+                    return Ok(());
+                }
+            };
+            self.batch.extend([Write::Enrol { device, day: now / MS_OF_DAY }, counted]);
             self.enrolling.insert(device);
         }
         let after_s = self.comes_back_after();
@@ -407,7 +437,15 @@ impl Coordinator {
     }
 
     fn secure_message(&mut self, request: RequestId, device: DeviceKey, ticket: &[u8], message: &[u8], now: u64) {
-        let refused = match self.by_ticket(ticket) {
+        match self.received(device, ticket, message) {
+            Some((reason, words)) => self.refuse(request, reason, words, now),
+            None => self.next(request, device, ticket, now + MOST_PATIENCE_MS, now),
+        }
+    }
+
+    /// Takes a message of secure aggregation; gives why not.
+    fn received(&mut self, device: DeviceKey, ticket: &[u8], message: &[u8]) -> Option<(Reason, String)> {
+        match self.by_ticket(ticket) {
             Some((of, running)) if of == device => {
                 match running.desk.as_mut().and_then(|desk| desk.secure_message(&device, message)) {
                     Some(taken) => taken.err().map(|why| (Reason::Unexpected, why.to_string())),
@@ -415,10 +453,6 @@ impl Coordinator {
                 }
             }
             _ => Some((Reason::Closed, CLOSED.to_owned())),
-        };
-        match refused {
-            Some((reason, words)) => self.refuse(request, reason, words, now),
-            None => self.next(request, device, ticket, now + MOST_PATIENCE_MS, now),
         }
     }
 
@@ -660,7 +694,7 @@ impl Coordinator {
         let took_s = desk.took(now) as f64 / 1000.0;
         running.round_s = Some(running.round_s.map_or(took_s, |before| 0.5 * before + 0.5 * took_s));
         running.round = Some(if took_part.is_empty() { at.round } else { at.round + 1 });
-        let from = running.limits.after(at.round);
+        let from = running.asking.limits.after(at.round);
         let ended = |(device, ticket): (&DeviceKey, Ticket)| (ticket, took_part.contains(device).then_some(from));
         running.settled = desk.tickets().map(ended).collect();
         for (device, ticket) in desk.tickets() {
@@ -671,9 +705,18 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Whoever asks is told when to come back, whatever it wants.
-    pub fn not_now(&mut self, request: RequestId) {
-        self.later(request);
+    /// A device says something that was heard before: somebody plays it again, or it comes late. It gets no place in a round, and takes
+    /// nobody's place who waits for an answer.
+    pub fn said_before(&mut self, request: RequestId, device: DeviceKey, wants: &Wants, now: u64) {
+        match wants {
+            Wants::CheckIn(_) | Wants::Enrol(_) => self.later(request),
+            Wants::Next(_) => self.answer(request, Says::Wait(Wait { after_ms: ASK_AGAIN_MS })),
+            // What it says is taken, if it is still wanted: where two of a device's requests have passed each other, nothing is lost.
+            Wants::Secure(SecureMessage { ticket, message }) => match self.received(device, ticket, message) {
+                Some((reason, words)) => self.refuse(request, reason, words, now),
+                None => self.answer(request, Says::Wait(Wait { after_ms: ASK_AGAIN_MS })),
+            },
+        }
     }
 
     fn answer(&mut self, request: RequestId, says: Says) {
@@ -692,7 +735,7 @@ impl Coordinator {
 
     /// When a device is to come back: drawn anew for each. Where more are wanted than wait, as soon as all of them together may.
     fn comes_back_after(&mut self) -> u64 {
-        let wanted = |running: &Running| running.over.select(running.goal);
+        let wanted = |running: &Running| running.over.select(running.asking.goal);
         let alive = || self.tasks.values().filter(|running| running.order != Order::Stop);
         let short = alive().any(|running| running.takes_devices() && running.waiting < wanted(running));
         let rests = alive().any(|running| running.order == Order::Pause);

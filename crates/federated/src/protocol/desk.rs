@@ -122,6 +122,21 @@ pub struct Place {
     pub progress: Progress,
     /// Whether anything of its input can have arrived: then it took part, whatever became of it.
     pub touched: bool,
+    /// Whether it was given the task before a restart, and nothing is known of it since: it may not have heard of that.
+    pub restored: bool,
+}
+
+impl Place {
+    /// Whether a device that knows of nothing is told again what it was given. One that has sent something refuses (rule P24).
+    #[must_use]
+    pub const fn may_not_know(&self) -> bool {
+        !self.touched || self.restored
+    }
+
+    /// Something of its input has arrived.
+    const fn touch(&mut self) {
+        (self.touched, self.restored) = (true, false);
+    }
 }
 
 /// One attempt, while it is open.
@@ -202,6 +217,7 @@ impl Desk {
             // What arrived before the crash and was not merged is not known: everybody counts.
             desk.place(device, progress, true);
         }
+        desk.places.values_mut().for_each(|place| place.restored = true);
         desk.close_if_full();
         Ok(desk)
     }
@@ -209,7 +225,7 @@ impl Desk {
     fn place(&mut self, device: DeviceKey, progress: Progress, touched: bool) {
         let ticket = self.opening.key.ticket(&self.opening.at, &self.model(), &device);
         self.tickets.insert(ticket, device);
-        self.places.insert(device, Place { ticket, progress, touched });
+        self.places.insert(device, Place { ticket, progress, touched, restored: false });
     }
 
     /// The digest of the model.
@@ -324,7 +340,7 @@ impl Desk {
         let over = self.over;
         let Some(place) = self.places.get_mut(device) else { return false };
         // It has left its device, whether or not it is taken here.
-        place.touched = true;
+        place.touch();
         !over && matches!(place.progress, Progress::Working { until } if now <= until)
     }
 
@@ -335,7 +351,7 @@ impl Desk {
     pub fn report(&mut self, device: &DeviceKey, report: &Encoded, now: u64) -> Result<Taken, DeskError> {
         let over = self.over;
         let (Some(place), Some(sum)) = (self.places.get_mut(device), &mut self.sum) else { return Ok(Taken::Late) };
-        place.touched = true;
+        place.touch();
         match place.progress {
             Progress::Arrived | Progress::Merged => return Ok(Taken::Known),
             Progress::Working { until } if !over && now <= until => {}

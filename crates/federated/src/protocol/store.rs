@@ -53,6 +53,19 @@ pub struct OpenAttempt {
     pub sealed: Option<Vec<u8>>,
 }
 
+/// An address that devices enrol from, as a keyed digest: it can be counted, and nobody without the key can tell whose it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place(pub [u8; 16]);
+
+/// How many devices enrolled in one hour.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EnrolledInHour {
+    /// In all.
+    pub all: u64,
+    /// From each address that is known, in the order of their digests.
+    pub by_place: Vec<(Place, u64)>,
+}
+
 /// One change. A batch of them is a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
@@ -63,6 +76,13 @@ pub enum Write {
         device: DeviceKey,
         /// Days since 1970.
         day: u64,
+    },
+    /// A device enrolled in an hour. What was counted in any other hour goes.
+    CountEnrolment {
+        /// Hours since 1970.
+        hour: u64,
+        /// From where, if that is known.
+        place: Option<Place>,
     },
     /// An attempt begins. There is no other of its task, or it is this one already.
     Open(AttemptAt),
@@ -144,6 +164,18 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// When that cannot be read.
     fn enrolled(&self) -> Result<u64, StoreError>;
+
+    /// How many devices enrolled in an hour, as far as [`Write::CountEnrolment`] has said so.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    fn enrolled_in(&self, hour: u64) -> Result<EnrolledInHour, StoreError>;
+
+    /// How many different devices were ever given a round of a task, whatever became of it.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    fn asked(&self, task: &TaskDigest) -> Result<u64, StoreError>;
 
     /// Where a device stands in a task; the default where nothing is known.
     ///

@@ -6,7 +6,10 @@ use keyhush_federated::{plan::Plan, round::Loop};
 use ledger::{FailureReason, Ledger, LedgerStore, ParticipationRecord, PseudonymKey, SigningKey};
 use privacy::stages::Published;
 
-use super::{PSEUDONYMS, Setting, Violation, World, forgetful::ForgetfulLedger};
+use super::{
+    PSEUDONYMS, Setting, Sums, Violation, World,
+    forgetful::{ForgetfulLedger, ForgetfulStore},
+};
 
 /// What was applied once is what the ledger has, for ever.
 pub(super) fn check_same(
@@ -126,4 +129,38 @@ fn check_interrupted(world: &World, plan: &Plan, ledger: &Ledger<ForgetfulLedger
         }
     }
     Ok(())
+}
+
+/// Whoever was in an attempt that somebody spoiled has that on its account once, whenever the server ended.
+pub(super) fn check_spoiled(
+    world: &World,
+    ledger: &ForgetfulLedger,
+    signing: SigningKey,
+    store: &ForgetfulStore,
+) -> Result<(), Violation> {
+    // A run that gives up is not gone on with, and its last attempt not settled.
+    if world.faults.sums != Sums::Secure || world.story.gave_up {
+        return Ok(());
+    }
+    let records: Vec<_> = ledger.participations().unwrap().unwrap().map(Result::unwrap).collect();
+    let ledger = Ledger::open(ledger.clone(), Some(signing), &[]).map_err(|e| Violation(e.to_string()))?;
+    let pseudonyms = PseudonymKey::from_bytes(&PSEUDONYMS);
+    let mut expected = 0;
+    for record in &records {
+        let line: serde_json::Value = serde_json::from_str(record.line()).unwrap();
+        let (stream, step) = (line["stream"].as_str().unwrap(), line["step"].as_u64().unwrap());
+        let spoiled = |f: &&ledger::Failure| {
+            Some(u64::from(f.attempt)) == line["attempt"].as_u64() && !f.reason.is_of_the_server()
+        };
+        if ledger.failures(stream, step).iter().any(|failure| spoiled(&failure)) {
+            let keys = world.devices.iter().map(|device| &device.key.0[..]);
+            expected += pseudonyms.recognise(record, keys).unwrap().unwrap().len() as u64;
+        }
+    }
+    match store.spoiled() {
+        counted if counted == expected => Ok(()),
+        counted => {
+            Err(Violation(format!("{expected} times somebody was in a spoiled attempt, and {counted} are counted")))
+        }
+    }
 }

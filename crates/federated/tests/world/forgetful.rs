@@ -7,7 +7,7 @@ use std::sync::{
 
 use device::{guard::TaskDigest, protocol::message::DeviceKey};
 use keyhush_federated::{
-    protocol::store::{MemoryStore, OpenAttempt, Standing, Store, StoreError, Write},
+    protocol::store::{EnrolledInHour, MemoryStore, OpenAttempt, Standing, Store, StoreError, Write},
     secrets::{SecretName, Vault},
 };
 use ledger::{Attached, BegunAttempt, Entry, Head, LedgerError, LedgerStore, ParticipationRecord, Participations};
@@ -131,9 +131,25 @@ impl ForgetfulStore {
         if is_stale { act() } else { self.fuse.durably(act, || StoreError::Failed("killed".into())) }
     }
 
+    /// In how many spoiled attempts devices were, all of them together.
+    pub(crate) fn spoiled(&self) -> u64 {
+        let log = self.log.lock().unwrap();
+        let tasks: std::collections::BTreeSet<TaskDigest> = log.batches.iter().flatten().filter_map(task_of).collect();
+        let of = |task: &TaskDigest| log.now.spoiled(task, 1).unwrap().iter().map(|(_, times)| *times).sum::<u64>();
+        tasks.iter().map(of).sum()
+    }
+
     /// What is kept of the attempt that is open.
     pub(crate) fn kept(&self, task: &TaskDigest) -> Option<OpenAttempt> {
         self.log.lock().unwrap().now.open_attempt(task).unwrap()
+    }
+}
+
+/// The task in which somebody spoiled an attempt.
+fn task_of(write: &Write) -> Option<TaskDigest> {
+    match write {
+        Write::Spoiled(at) => Some(at.task),
+        _ => None,
     }
 }
 
@@ -154,6 +170,14 @@ impl Store for Leased {
 
     fn enrolled(&self) -> Result<u64, StoreError> {
         self.store.log.lock().unwrap().now.enrolled()
+    }
+
+    fn enrolled_in(&self, hour: u64) -> Result<EnrolledInHour, StoreError> {
+        self.store.log.lock().unwrap().now.enrolled_in(hour)
+    }
+
+    fn asked(&self, task: &TaskDigest) -> Result<u64, StoreError> {
+        self.store.log.lock().unwrap().now.asked(task)
     }
 
     fn standing(&self, task: &TaskDigest, device: &DeviceKey) -> Result<Standing, StoreError> {

@@ -14,7 +14,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use checks::{check, check_same};
+use checks::{check, check_same, check_spoiled};
 use device::{
     guard::TaskDigest,
     protocol::{
@@ -641,6 +641,7 @@ impl Story {
         world.story.released = applied.len() as u64;
         world.story.interrupted = world.interrupted.len() as u64;
         check(&world, &setting, &ledger, signing(), &applied)?;
+        check_spoiled(&world, &ledger, signing(), &store)?;
         Ok(world.story)
     }
 }
@@ -719,7 +720,7 @@ fn life(
         };
         let round = rounds.state().round;
         let begun = (round > 0).then_some(round);
-        coordinator.add_task(task.digest, task.limits, task.goal, task.begin_with, begun);
+        coordinator.add_task(task.digest, task.asking, begun).map_err(|error| Violation(error.to_string()))?;
         world.coordinator = Some(coordinator);
     }
     let secrets = Secrets::new(vault.clone());

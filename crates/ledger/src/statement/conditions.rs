@@ -24,7 +24,9 @@ fn kept_by(plan: &Plan) -> String {
     let who = &plan.participation_kept_by;
     match (samples(plan), limits(plan)) {
         (false, _) => {
-            format!("the limits on who takes part, and how often, were enforced by {who}; nobody else checks them")
+            format!(
+                "the limits on who takes part, and how often, and that no more take part than are declared, were enforced by {who}; nobody else checks them"
+            )
         }
         (true, false) => format!("the users of each round were drawn as said by {who}; nobody else checks it"),
         (true, true) => {

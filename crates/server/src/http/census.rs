@@ -64,9 +64,10 @@ impl Census {
         Arc::new(Self { limits, people: Mutex::default(), evicted: AtomicU64::new(0) })
     }
 
-    pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Admission {
+    /// Somebody connects, perhaps a proxy that speaks for many.
+    pub(super) fn admit(self: &Arc<Self>, address: IpAddr, is_proxy: bool) -> Admission {
         let address = one(address);
-        let most = if address.is_loopback() { self.limits.by_loopback } else { self.limits.by_address };
+        let most = if address.is_loopback() || is_proxy { self.limits.by_loopback } else { self.limits.by_address };
         let mut people = self.lock();
         let from_there = people.by_address.get(&address).copied().unwrap_or(0);
         let full = people.inside >= self.limits.connections && !self.send_away(&mut people);
@@ -116,11 +117,6 @@ impl Census {
 }
 
 impl Entry {
-    /// From where it comes; an IPv6 /64 is one.
-    pub(super) const fn address(&self) -> Option<IpAddr> {
-        self.address
-    }
-
     /// It has no request under way from now on.
     pub(super) fn waits(&self) {
         if self.address.is_none() {
@@ -167,7 +163,7 @@ impl Drop for Entry {
 }
 
 /// What counts as one address: all of a /64 of IPv6 can be one machine's.
-fn one(address: IpAddr) -> IpAddr {
+pub(super) fn one(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if !v6.is_loopback() => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
         other => other,
@@ -189,21 +185,31 @@ mod tests {
     #[test]
     fn an_address_has_its_share_and_gets_it_back() {
         let census = census(100, 2);
-        let all: Vec<_> = (0..3).map(|_| census.admit(address("192.0.2.1"))).collect();
+        let all: Vec<_> = (0..3).map(|_| census.admit(address("192.0.2.1"), false)).collect();
         assert!(matches!(all[1], Admission::In(_)) && matches!(all[2], Admission::Told(_)));
-        assert!(matches!(census.admit(address("::ffff:192.0.2.1")), Admission::Told(_)), "the same in other words");
-        assert!(matches!(census.admit(address("192.0.2.2")), Admission::In(_)));
+        assert!(
+            matches!(census.admit(address("::ffff:192.0.2.1"), false), Admission::Told(_)),
+            "the same in other words"
+        );
+        assert!(matches!(census.admit(address("192.0.2.2"), false), Admission::In(_)));
         drop(all);
-        assert!(matches!(census.admit(address("192.0.2.1")), Admission::In(_)));
+        assert!(matches!(census.admit(address("192.0.2.1"), false), Admission::In(_)));
         assert_eq!(census.lock().by_address.len(), 0, "nothing is kept of those who left");
+    }
+
+    #[test]
+    fn a_proxy_that_is_trusted_has_room_for_many() {
+        let census = census(100, 2);
+        let all: Vec<_> = (0..9).map(|_| census.admit(address("192.0.2.1"), true)).collect();
+        assert!(all.iter().all(|admission| matches!(admission, Admission::In(_))));
     }
 
     #[test]
     fn a_network_of_ipv6_is_one_address() {
         let census = census(100, 1);
-        let _first = census.admit(address("2001:db8::1"));
-        assert!(matches!(census.admit(address("2001:db8::2")), Admission::Told(_)));
-        assert!(matches!(census.admit(address("2001:db8:0:1::1")), Admission::In(_)));
+        let _first = census.admit(address("2001:db8::1"), false);
+        assert!(matches!(census.admit(address("2001:db8::2"), false), Admission::Told(_)));
+        assert!(matches!(census.admit(address("2001:db8:0:1::1"), false), Admission::In(_)));
     }
 
     #[test]
@@ -214,11 +220,11 @@ mod tests {
             other => panic!("not admitted: {other:?}"),
         };
         let (works, waits) =
-            (admitted(census.admit(address("192.0.2.1"))), admitted(census.admit(address("192.0.2.2"))));
+            (admitted(census.admit(address("192.0.2.1"), false)), admitted(census.admit(address("192.0.2.2"), false)));
         works.works();
-        assert!(matches!(census.admit(address("192.0.2.3")), Admission::Told(_)), "nobody has waited for long");
+        assert!(matches!(census.admit(address("192.0.2.3"), false), Admission::Told(_)), "nobody has waited for long");
         std::thread::sleep(SPARED);
-        let third = admitted(census.admit(address("192.0.2.3")));
+        let third = admitted(census.admit(address("192.0.2.3"), false));
         assert_eq!(census.evicted.load(Ordering::Relaxed), 1);
         assert!(
             census.lock().waiting.keys().all(|(_, number)| *number == third.number),
@@ -227,13 +233,13 @@ mod tests {
         drop(waits);
         third.works();
         std::thread::sleep(SPARED);
-        assert!(matches!(census.admit(address("192.0.2.4")), Admission::Told(_)), "both work");
+        assert!(matches!(census.admit(address("192.0.2.4"), false), Admission::Told(_)), "both work");
     }
 
     #[test]
     fn not_everybody_is_told() {
         let census = census(0, 100);
-        let told: Vec<_> = (0..=TOLD).map(|_| census.admit(address("192.0.2.1"))).collect();
+        let told: Vec<_> = (0..=TOLD).map(|_| census.admit(address("192.0.2.1"), false)).collect();
         assert!(matches!(told[TOLD - 1], Admission::Told(_)) && matches!(told[TOLD], Admission::Closed));
     }
 }

@@ -9,7 +9,7 @@ pub struct Limits {
     pub connections: usize,
     /// The most of them from one address, or from one /64 network of IPv6, which one machine can fill by itself.
     pub by_address: usize,
-    /// The most of them from one loopback address: all devices of a trial, or all of a proxy's.
+    /// The most of them from one loopback address, or from a proxy that is trusted ([`super::Proxies`]).
     pub by_loopback: usize,
     /// How long the handshake of TLS may take.
     pub handshake: Duration,

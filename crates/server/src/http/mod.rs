@@ -11,6 +11,7 @@
 //! | `blobs`     | ranges and tags of what never changes                                                            |
 //! | `bodies`    | bodies of a bounded length, rate and memory, never inflated                                       |
 //! | `census`    | who is connected, from where, and who has waited longest                                          |
+//! | [`proxies`] | from where a request comes, where a proxy stands in between                                       |
 //! | `watched`   | a stream that ends itself when nothing comes or nothing is taken                                  |
 //!
 //! `axum::serve` has no limit on the time that a header takes, so a few thousand clients that never finish theirs keep a server
@@ -23,6 +24,7 @@ mod blobs;
 mod bodies;
 mod census;
 pub mod limits;
+pub mod proxies;
 pub mod routes;
 pub mod server;
 pub mod service;
@@ -35,6 +37,7 @@ use durable::files::FileError;
 use thiserror::Error;
 
 pub use limits::Limits;
+pub use proxies::{Network, Proxies};
 pub use routes::app;
 pub use server::{Served, Server};
 pub use service::{Packed, Service};

@@ -4,7 +4,7 @@ use std::{
     convert::Infallible,
     future::Future,
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::pin,
     sync::{Arc, atomic::Ordering},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -34,8 +34,9 @@ use tokio_rustls::TlsAcceptor;
 use super::{
     HttpError,
     answers::Refusal,
-    census::{Admission, Census, Entry},
+    census::{Admission, Census, Entry, one},
     limits::Limits,
+    proxies::Proxies,
     routes::Peer,
     tls::Transport,
     watched::{Answering, Standing, Watched},
@@ -61,6 +62,7 @@ pub struct Server {
     address: SocketAddr,
     transport: Transport,
     limits: Limits,
+    proxies: Proxies,
 }
 
 /// What a server did until it was stopped.
@@ -90,7 +92,13 @@ impl Server {
         let listener = listen(address).map_err(|error| HttpError::Listen { address, error })?;
         let address = listener.local_addr().map_err(|error| HttpError::Listen { address, error })?;
         let connections = limits.connections.min(files_for_connections(limits.connections));
-        Ok(Self { listener, address, transport, limits: Limits { connections, ..limits } })
+        Ok(Self { listener, address, transport, limits: Limits { connections, ..limits }, proxies: Proxies::default() })
+    }
+
+    /// Takes the word of these proxies on where requests come from. Each may have as many connections as an address of this machine.
+    #[must_use]
+    pub fn behind(self, proxies: Proxies) -> Self {
+        Self { proxies, ..self }
     }
 
     /// Where it listens: the port that it was given, where none was asked for.
@@ -117,6 +125,7 @@ impl Server {
                 Transport::PlainOnLoopback => None,
             },
             limits: self.limits,
+            proxies: self.proxies,
             stopped,
         });
         let mut served = Served::default();
@@ -145,14 +154,15 @@ impl Server {
                 }
             };
             pause = PAUSES[0];
-            match census.admit(peer.ip()) {
+            let peer = peer.ip();
+            match census.admit(peer, door.proxies.are_at(peer)) {
                 Admission::In(entry) => {
                     served.connections += 1;
-                    tasks.spawn(Arc::clone(&door).connection(stream, entry, false));
+                    tasks.spawn(Arc::clone(&door).connection(stream, peer, entry, false));
                 }
                 Admission::Told(entry) => {
                     served.refused += 1;
-                    tasks.spawn(Arc::clone(&door).connection(stream, entry, true));
+                    tasks.spawn(Arc::clone(&door).connection(stream, peer, entry, true));
                 }
                 Admission::Closed => served.refused += 1,
             }
@@ -181,17 +191,18 @@ struct Door {
     app: Router,
     tls: Option<TlsAcceptor>,
     limits: Limits,
+    proxies: Proxies,
     stopped: watch::Receiver<bool>,
 }
 
 impl Door {
-    async fn connection(self: Arc<Self>, stream: TcpStream, entry: Entry, full: bool) {
+    async fn connection(self: Arc<Self>, stream: TcpStream, peer: IpAddr, entry: Entry, full: bool) {
         // Answers are small and waited for. A socket that cannot be told so is slower, and nothing else.
         let _ = stream.set_nodelay(true);
         let standing = Standing::new(entry, &self.limits);
         let mut stopped = self.stopped.clone();
         let Some(tls) = &self.tls else {
-            return self.speak(stream, standing, full, stopped).await;
+            return self.speak(stream, peer, standing, full, stopped).await;
         };
         let stream = tokio::select! {
             shaken = timeout(self.limits.handshake, tls.accept(stream)) => match shaken {
@@ -201,11 +212,17 @@ impl Door {
             () = standing.entry.sent_away() => return,
             _ = stopped.wait_for(|&stopped| stopped) => return,
         };
-        self.speak(stream, standing, full, stopped).await;
+        self.speak(stream, peer, standing, full, stopped).await;
     }
 
-    async fn speak<I>(&self, stream: I, standing: Arc<Standing>, full: bool, mut stopped: watch::Receiver<bool>)
-    where
+    async fn speak<I>(
+        &self,
+        stream: I,
+        peer: IpAddr,
+        standing: Arc<Standing>,
+        full: bool,
+        mut stopped: watch::Receiver<bool>,
+    ) where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let limits = self.limits;
@@ -214,9 +231,8 @@ impl Door {
         let routes = TowerToHyperService::new(self.app.clone());
         let service = service_fn(|mut request: Request<Incoming>| {
             standing.works();
-            if let Some(address) = standing.entry.address() {
-                request.extensions_mut().insert(Peer(address));
-            }
+            let origin = Peer(one(self.proxies.origin(peer, request.headers())));
+            request.extensions_mut().insert(origin);
             let (standing, answer) = (Arc::clone(&standing), (!full).then(|| routes.call(request)));
             async move {
                 let response = match answer {

@@ -4,7 +4,7 @@
 //! and the transaction with it.
 
 use device::{guard::TaskDigest, protocol::message::DeviceKey};
-use federated::protocol::store::{AttemptAt, OpenAttempt, Standing, Store, StoreError, Write};
+use federated::protocol::store::{AttemptAt, EnrolledInHour, OpenAttempt, Place, Standing, Store, StoreError, Write};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::{Database, DatabaseError, assignments, schema};
@@ -24,6 +24,31 @@ impl Store for Database {
 
     fn enrolled(&self) -> Result<u64, StoreError> {
         Ok(self.look(|t| Ok(t.prepare_cached("SELECT enrolled FROM server")?.query_row([], |row| row.get(0))?))?)
+    }
+
+    fn enrolled_in(&self, hour: u64) -> Result<EnrolledInHour, StoreError> {
+        Ok(self.look(|t| {
+            let mut query = t.prepare_cached("SELECT place, count FROM enrolments WHERE hour = ?1 ORDER BY place")?;
+            let mut rows = query.query([hour])?;
+            let mut enrolled = EnrolledInHour::default();
+            while let Some(row) = rows.next()? {
+                let count = row.get(1)?;
+                match row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?.try_into() {
+                    Ok(place) => enrolled.by_place.push((Place(place), count)),
+                    Err(_) => enrolled.all = count,
+                }
+            }
+            Ok(enrolled)
+        })?)
+    }
+
+    fn asked(&self, task: &TaskDigest) -> Result<u64, StoreError> {
+        Ok(self.look(|t| {
+            let mut query = t.prepare_cached(
+                "SELECT count(*) FROM standings JOIN tasks ON tasks.id = task WHERE digest = ?1 AND round IS NOT NULL",
+            )?;
+            Ok(query.query_row([task.0], |row| row.get(0))?)
+        })?)
     }
 
     fn standing(&self, task: &TaskDigest, device: &DeviceKey) -> Result<Standing, StoreError> {
@@ -105,6 +130,7 @@ fn refuse<T>(why: &str) -> Result<T, DatabaseError> {
 fn apply(t: &Connection, write: &Write) -> Result<(), DatabaseError> {
     match write {
         Write::Enrol { device, day } => enrol(t, device, *day),
+        Write::CountEnrolment { hour, place } => count_enrolment(t, *hour, *place),
         Write::Open(at) => open(t, at),
         Write::Assign { at, devices } => assign(t, at, devices),
         Write::Merge { at, sealed, reports } => merge(t, at, sealed, reports),
@@ -204,6 +230,19 @@ fn enrol(t: &Connection, device: &DeviceKey, day: u64) -> Result<(), DatabaseErr
         "INSERT INTO standings (task, device, since) SELECT id, ?1, last_round FROM tasks WHERE last_round IS NOT NULL",
     )?;
     wait.execute([number])?;
+    Ok(())
+}
+
+fn count_enrolment(t: &Connection, hour: u64, place: Option<Place>) -> Result<(), DatabaseError> {
+    t.prepare_cached("DELETE FROM enrolments WHERE hour <> ?1")?.execute([hour])?;
+    let mut count = t.prepare_cached(
+        "INSERT INTO enrolments (hour, place, count) VALUES (?1, ?2, 1)
+         ON CONFLICT (hour, place) DO UPDATE SET count = count + 1",
+    )?;
+    count.execute((hour, &[][..] as &[u8]))?;
+    if let Some(Place(place)) = place {
+        count.execute((hour, &place[..]))?;
+    }
     Ok(())
 }
 

@@ -88,6 +88,12 @@ pub enum DatabaseError {
         /// The file.
         place: PathBuf,
     },
+    /// The key of addresses is none.
+    #[error("{} is damaged: it must hold 32 bytes. Remove it, and another is drawn: who enrolled from where in this hour is forgotten then", place.display())]
+    PlacesDamaged {
+        /// The file.
+        place: PathBuf,
+    },
     /// The secrets are those of another server.
     #[error("{} belongs to another database: these secrets are not those of this server", place.display())]
     OtherRealm {

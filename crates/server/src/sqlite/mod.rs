@@ -5,6 +5,7 @@
 //! | `database`    | the file: one server writes it, anybody of its owner's reads it; what a failed write means |
 //! | `schema`      | its tables, and the version that they have                                              |
 //! | `coordinator` | what the coordinator of devices must not forget ([`federated::protocol::store::Store`])   |
+//! | `places`      | what hides the addresses from which devices enrol                                       |
 //! | `task_home`   | the home of a task's run: papers, states, logs, models                                  |
 //! | `task_ledger` | its ledger, and the head beside its secrets that shows when the file was set back        |
 //!
@@ -17,6 +18,7 @@ mod assignments;
 mod coordinator;
 mod database;
 mod error;
+mod places;
 mod schema;
 mod task_home;
 mod task_ledger;
@@ -27,6 +29,7 @@ pub const DATABASE: &str = "keyhush.sqlite";
 pub use self::{
     database::Database,
     error::DatabaseError,
+    places::place_key,
     task_home::{AfterRound, Note, PublishedModel, TaskHome},
     task_ledger::TaskLedger,
 };

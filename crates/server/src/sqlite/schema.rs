@@ -11,12 +11,22 @@ use super::error::DatabaseError;
 /// Says that a SQLite file is ours: `khsh`.
 const APPLICATION: i64 = 0x6b68_7368;
 /// The version of the tables.
-const VERSION: i64 = 2;
-/// What makes tables of the version before into those of this one.
+const VERSION: i64 = 3;
+/// What makes tables of the first version into those of the second.
 const FROM_VERSION_1: &str = "
 ALTER TABLE tasks ADD COLUMN model BLOB CHECK (length(model) = 32);
 ALTER TABLE standings ADD COLUMN spoiled INTEGER NOT NULL DEFAULT 0 CHECK (spoiled >= 0);
 ALTER TABLE server ADD COLUMN assignments INTEGER NOT NULL DEFAULT 0 CHECK (assignments >= 0);
+";
+/// Who enrolled in the hour in which somebody did last: in all, where there is no place, and from each place.
+const ENROLMENTS: &str = "
+CREATE TABLE enrolments (
+    hour INTEGER NOT NULL CHECK (hour >= 0),
+    -- A keyed digest of an address; empty for all of them together.
+    place BLOB NOT NULL CHECK (length(place) IN (0, 16)),
+    count INTEGER NOT NULL CHECK (count > 0),
+    PRIMARY KEY (hour, place)
+) STRICT, WITHOUT ROWID;
 ";
 /// How long a connection waits for another.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -221,25 +231,28 @@ pub(super) fn for_reading(connection: &Connection) -> Result<(), DatabaseError> 
     Ok(())
 }
 
-/// Whether there is nothing in the file yet; refuses what is not ours, or of another version. Whoever upgrades takes the one before.
+/// Whether there is nothing in the file yet; refuses what is not ours, or of another version. Whoever upgrades takes those before.
 pub(super) fn is_empty(connection: &Connection, place: &Path, upgrades: bool) -> Result<bool, DatabaseError> {
     let number = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     match (number("application_id")?, number("user_version")?) {
         (0, 0) if tables == 0 => Ok(true),
         (APPLICATION, VERSION) => Ok(false),
-        (APPLICATION, 1) if upgrades => Ok(false),
+        (APPLICATION, 1..VERSION) if upgrades => Ok(false),
         (APPLICATION, found) => Err(DatabaseError::Version { place: place.to_owned(), found, known: VERSION }),
         _ => Err(DatabaseError::Foreign { place: place.to_owned() }),
     }
 }
 
-/// Makes tables of the version before into those of this one, at once.
+/// Makes tables of the versions before into those of this one, at once.
 pub(super) fn upgrade(connection: &mut Connection) -> Result<(), DatabaseError> {
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if version == 1 {
+    if version < VERSION {
         let all = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        all.execute_batch(FROM_VERSION_1)?;
+        if version < 2 {
+            all.execute_batch(FROM_VERSION_1)?;
+        }
+        all.execute_batch(ENROLMENTS)?;
         all.pragma_update(None, "user_version", VERSION)?;
         all.commit()?;
     }
@@ -253,6 +266,7 @@ pub(super) fn create(connection: &mut Connection) -> Result<(), DatabaseError> {
     let all = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     all.execute_batch(TABLES)?;
     all.execute_batch(STANDINGS)?;
+    all.execute_batch(ENROLMENTS)?;
     all.execute("INSERT INTO server (id, realm) VALUES (1, ?1)", [realm])?;
     all.pragma_update(None, "application_id", APPLICATION)?;
     all.pragma_update(None, "user_version", VERSION)?;

@@ -18,7 +18,7 @@ use federated::{
     fleet::network::Driver,
     protocol::{
         admission::ByToken,
-        coordinator::Coordinator,
+        coordinator::{Asking, Coordinator},
         desk::{Aggregation, Closed, Opening, Windows},
         limits::ParticipationLimits,
         pace::Pace,
@@ -60,7 +60,7 @@ impl Serving {
         let pace = Pace { least_s: 0.0, ..Pace::default() };
         let admission = Box::new(ByToken::new(TOKEN.to_vec()));
         let mut coordinator = Coordinator::new(store.clone(), admission, pace, 1).unwrap();
-        coordinator.add_task(TASK, limits(), 2, 0, None);
+        coordinator.add_task(TASK, Asking { limits: limits(), goal: 2, begin_with: 0, population: 100 }, None).unwrap();
         let (hub, thread) = Hub::start(coordinator, store, 1 << 30).unwrap();
         hub.driver().with(|coordinator, now| coordinator.open(opening(), now)).unwrap();
         let running = Running::of(hub.clone(), Transport::PlainOnLoopback, Limits::default()).await;

@@ -8,7 +8,7 @@ use device::{
 };
 
 use super::{
-    Coordinator, CoordinatorError, MOST_PATIENCE_MS, NOT_NEEDED_S, Progress, RequestId, Standing, Waiting,
+    Coordinator, CoordinatorError, MOST_PATIENCE_MS, NOT_NEEDED_S, Place, Progress, RequestId, Standing, Waiting,
     part::assignment,
 };
 
@@ -66,7 +66,7 @@ impl Coordinator {
     /// The assignment that a device has and works on, unless something of its report has arrived.
     fn again(&self, device: &DeviceKey, now: u64) -> Option<Says> {
         let desks = self.tasks.values().filter_map(|running| running.desk.as_ref());
-        let desk = desks.into_iter().find(|desk| desk.of(device).is_some_and(|place| !place.touched))?;
+        let desk = desks.into_iter().find(|desk| desk.of(device).is_some_and(Place::may_not_know))?;
         let place = desk.of(device).filter(|_| !desk.is_over())?;
         matches!(place.progress, Progress::Working { until } if now < until)
             .then(|| assignment(desk, place.ticket, place.progress, now))
@@ -80,7 +80,7 @@ impl Coordinator {
         for (task, running) in self.tasks.iter().filter(|(_, running)| running.takes_devices()) {
             let wanted = match &running.desk {
                 Some(desk) if !desk.is_over() => desk.wanted(&running.over),
-                _ => running.over.select(running.goal),
+                _ => running.over.select(running.asking.goal),
             };
             let next = match &running.desk {
                 Some(desk) if desk.is_over() => desk.opening.at.round + 1,
@@ -92,7 +92,9 @@ impl Coordinator {
                 continue;
             }
             let standing = self.store.standing(task, device)?;
-            if running.limits.allow(&standing, next) {
+            // With as many as were declared nobody new is asked (rule P11).
+            let is_known = standing.joined.is_some() || running.newcomers() > 0;
+            if is_known && running.asking.limits.allow(&standing, next) {
                 standings.insert(*task, standing);
             }
         }
@@ -110,11 +112,13 @@ impl Coordinator {
 
     fn select_for(&mut self, task: &TaskDigest, now: u64) -> Result<(), CoordinatorError> {
         let Some(running) = self.tasks.get_mut(task).filter(|running| running.takes_devices()) else { return Ok(()) };
+        let mut newcomers = running.newcomers();
         let Some(desk) = running.desk.as_mut().filter(|desk| !desk.is_over()) else { return Ok(()) };
         let enrolled = self.enrolled + self.enrolling.len() as u64;
         // Nobody is waited for who cannot come.
-        let wanted = desk.wanted(&running.over).min(enrolled.saturating_sub(desk.assigned().count() as u64));
-        if wanted == 0 || (running.round.is_none() && enrolled < running.begin_with) {
+        let come = enrolled.min(running.asking.population);
+        let wanted = desk.wanted(&running.over).min(come.saturating_sub(desk.assigned().count() as u64));
+        if wanted == 0 || (running.round.is_none() && enrolled < running.asking.begin_with) {
             return Ok(());
         }
         if running.waiting < wanted && !desk.has_waited(now) {
@@ -123,25 +127,36 @@ impl Coordinator {
         let round = desk.opening.at.round;
         let may = |waiting: &Waiting| {
             let standing = waiting.standings.get(task).filter(|_| !running.left_out.contains(&waiting.device));
-            desk.of(&waiting.device).is_none() && standing.is_some_and(|standing| running.limits.allow(standing, round))
+            let allowed = standing.is_some_and(|standing| running.asking.limits.allow(standing, round));
+            desk.of(&waiting.device).is_none() && allowed
         };
-        let candidates = self.lobby.iter().filter(|(_, waiting)| may(waiting));
-        let mut chosen: Vec<(RequestId, DeviceKey)> =
-            candidates.map(|(request, waiting)| (*request, waiting.device)).take(wanted as usize).collect();
+        let is_new = |waiting: &Waiting| waiting.standings.get(task).is_none_or(|standing| standing.joined.is_none());
+        let mut has_room = |waiting: &Waiting| {
+            let takes = u64::from(is_new(waiting));
+            let fits = takes <= newcomers;
+            newcomers -= if fits { takes } else { 0 };
+            fits
+        };
+        let candidates = self.lobby.iter().filter(|(_, waiting)| may(waiting) && has_room(waiting));
+        let mut chosen: Vec<(RequestId, DeviceKey, bool)> = candidates
+            .map(|(request, waiting)| (*request, waiting.device, is_new(waiting)))
+            .take(wanted as usize)
+            .collect();
         chosen.truncate(desk.selects(chosen.len() as u64, wanted, now) as usize);
         if chosen.is_empty() {
             return Ok(());
         }
-        let devices: Vec<DeviceKey> = chosen.iter().map(|(_, device)| *device).collect();
+        let devices: Vec<DeviceKey> = chosen.iter().map(|(_, device, _)| *device).collect();
         self.batch.push(desk.assign(&devices, now)?);
+        running.asked += chosen.iter().filter(|(_, _, is_new)| *is_new).count() as u64;
         running.round = Some(desk.opening.at.round);
-        for (request, device) in &chosen {
+        for (request, device, _) in &chosen {
             let place = desk.of(device).ok_or(CoordinatorError::NoTask)?;
             if let Some(says) = assignment(desk, place.ticket, place.progress, now) {
                 self.answers.push((*request, Answer::new(says)));
             }
         }
-        chosen.iter().for_each(|(request, _)| self.leaves(*request));
+        chosen.iter().for_each(|(request, _, _)| self.leaves(*request));
         Ok(())
     }
 }

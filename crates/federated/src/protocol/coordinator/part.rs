@@ -28,7 +28,7 @@ pub(super) fn standing_of(running: &Running, device: &DeviceKey) -> PartStands {
         };
     }
     match place.progress {
-        Progress::Merged => PartStands::Thanks(running.limits.after(desk.opening.at.round)),
+        Progress::Merged => PartStands::Thanks(running.asking.limits.after(desk.opening.at.round)),
         Progress::Arrived => PartStands::Later,
         Progress::Working { .. } if !desk.is_over() => PartStands::Now(Says::Received(Received { offset: 0 })),
         Progress::Working { .. } | Progress::Expired => PartStands::Late,

@@ -7,7 +7,7 @@ use std::{
 
 use device::{guard::TaskDigest, protocol::message::DeviceKey};
 
-use super::{AttemptAt, OpenAttempt, Standing, Store, StoreError, Write};
+use super::{AttemptAt, EnrolledInHour, OpenAttempt, Place, Standing, Store, StoreError, Write};
 
 /// A store in memory.
 #[derive(Debug, Default)]
@@ -27,6 +27,8 @@ struct Kept {
     blobs: BTreeMap<[u8; 32], Vec<u8>>,
     /// The model that devices of each task are given.
     models: BTreeMap<TaskDigest, [u8; 32]>,
+    /// The hour in which devices enrolled last, how many did in all, and from where.
+    enrolments: (u64, u64, BTreeMap<Place, u64>),
 }
 
 #[derive(Debug, Clone)]
@@ -60,6 +62,22 @@ impl Store for MemoryStore {
 
     fn enrolled(&self) -> Result<u64, StoreError> {
         Ok(self.kept().devices.len() as u64)
+    }
+
+    fn enrolled_in(&self, hour: u64) -> Result<EnrolledInHour, StoreError> {
+        let kept = self.kept();
+        let (last, all, by_place) = &kept.enrolments;
+        if *last != hour {
+            return Ok(EnrolledInHour::default());
+        }
+        Ok(EnrolledInHour { all: *all, by_place: by_place.iter().map(|(place, count)| (*place, *count)).collect() })
+    }
+
+    fn asked(&self, task: &TaskDigest) -> Result<u64, StoreError> {
+        let kept = self.kept();
+        let asked =
+            |((of, _), standing): &(&(TaskDigest, DeviceKey), &Standing)| of == task && standing.joined.is_some();
+        Ok(kept.standings.iter().filter(asked).count() as u64)
     }
 
     fn standing(&self, task: &TaskDigest, device: &DeviceKey) -> Result<Standing, StoreError> {
@@ -106,6 +124,16 @@ impl Kept {
                     for (task, round) in &self.begun {
                         self.standings.entry((*task, *device)).or_default().since = Some(*round);
                     }
+                }
+                Ok(())
+            }
+            Write::CountEnrolment { hour, place } => {
+                if self.enrolments.0 != *hour {
+                    self.enrolments = (*hour, 0, BTreeMap::new());
+                }
+                self.enrolments.1 += 1;
+                if let Some(place) = place {
+                    *self.enrolments.2.entry(*place).or_default() += 1;
                 }
                 Ok(())
             }

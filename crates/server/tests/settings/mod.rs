@@ -1,0 +1,38 @@
+//! A server for tests: on loopback, for anybody, with everything in one folder.
+
+use std::path::Path;
+
+use federated::{
+    engine::Means,
+    protocol::{
+        admission::{Anybody, EnrolmentLimits},
+        pace::Pace,
+    },
+};
+use keyhush_server::{
+    http::{Limits, Proxies, Transport},
+    tasks::Settings,
+};
+use lm::kernels::KernelPath;
+
+/// One thread is enough.
+pub(crate) fn means() -> Means {
+    Means::threads(KernelPath::best(), 1)
+}
+
+/// A server in a folder, until its tasks are over.
+pub(crate) fn settings(folder: &Path) -> Settings {
+    Settings {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        data: folder.join("data"),
+        secrets: folder.join("secrets"),
+        transport: Transport::PlainOnLoopback,
+        admission: Box::new(Anybody),
+        enrolments: EnrolmentLimits::default(),
+        means: means(),
+        limits: Limits::default(),
+        proxies: Proxies::default(),
+        pace: Pace { least_s: 0.0, ..Pace::default() },
+        ends_with_tasks: true,
+    }
+}
