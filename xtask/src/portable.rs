@@ -33,7 +33,7 @@ struct Target {
     needed: &'static [Needed],
     /// What a test binary is given to, in the folder of its crate.
     runner: &'static [&'static str],
-    /// Files of tests that take a minute or more there, or that cannot run there.
+    /// Files of tests, modules of a binary each, that take a minute or more there, or that cannot run there.
     left_out: &'static [&'static str],
 }
 
@@ -78,29 +78,35 @@ const SIMD128: Target = Target {
 /// Unit tests that try every lie of a server, and every arc of a ring: minutes there, and none of it is arithmetic.
 const SKIPPED: [&str; 2] = ["client::lies", "client::splits"];
 
-/// Which tests.
+/// Which tests; all of them are built and run by one call of cargo.
 struct Part {
     crates: &'static [&'static str],
-    /// Files of tests.
-    files: Vec<String>,
-    /// Whether unit tests too.
-    unit_tests: bool,
+    /// `--lib`, and the binaries of `tests/`.
+    targets: Vec<String>,
+    /// What stands in the names of those that do not run.
+    skipped: Vec<String>,
 }
 
 impl Part {
-    /// All that runs on a target.
-    fn all(target: &Target) -> Result<Self> {
-        Ok(Self { crates: &CRATES, files: test_files(&root(), target.left_out)?, unit_tests: true })
+    fn unit_tests() -> Self {
+        Self { crates: &CRATES, targets: vec!["--lib".to_owned()], skipped: SKIPPED.map(str::to_owned).into() }
+    }
+
+    /// All files of tests that run on a target.
+    fn files(target: &Target) -> Self {
+        let skipped = target.left_out.iter().map(|file| format!("{file}::")).collect();
+        Self { crates: &CRATES, targets: vec!["--test=*".to_owned()], skipped }
     }
 
     /// What fits into every `cargo xtask test`, its build included: the kernels against the slow model and against PyTorch on
-    /// both; in WebAssembly also local training, one user's part of a round, and whole rounds of secure aggregation.
+    /// both; in WebAssembly also local training, one user's part of a round, and whole rounds of secure aggregation. Each is
+    /// a binary of its own, so that nothing else is built for it.
     fn short(target: &Target) -> Self {
-        let (crates, files): (&[&str], &[&str]) = match target.triple == NEON.triple {
-            true => (&["lm"], &["fast", "pytorch"]),
-            false => (&["device", "lm", "secagg"], &["fast", "local", "part", "pytorch", "transcript"]),
+        let (crates, binaries): (&[&str], &[&str]) = match target.triple == NEON.triple {
+            true => (&["lm"], &["kernels"]),
+            false => (&["device", "lm", "secagg"], &["kernels", "training", "transcript"]),
         };
-        Self { crates, files: files.iter().map(ToString::to_string).collect(), unit_tests: false }
+        Self { crates, targets: binaries.iter().map(|name| format!("--test={name}")).collect(), skipped: Vec::new() }
     }
 }
 
@@ -109,8 +115,8 @@ pub(crate) fn steps() -> Vec<Step> {
         Step { name: "packages", work: Work::Call(install_packages) },
         Step { name: "targets", work: Work::Call(add_targets) },
         Step { name: "browser", work: Work::Call(|| for_browsers("build")) },
-        Step { name: NEON.vectors, work: Work::Call(|| test_on(&NEON, &Part::all(&NEON)?)) },
-        Step { name: SIMD128.vectors, work: Work::Call(|| test_on(&SIMD128, &Part::all(&SIMD128)?)) },
+        Step { name: NEON.vectors, work: Work::Call(|| test_all_on(&NEON)) },
+        Step { name: SIMD128.vectors, work: Work::Call(|| test_all_on(&SIMD128)) },
     ]
 }
 
@@ -192,6 +198,11 @@ fn has_target(triple: &str) -> bool {
     out.is_ok_and(|out| Path::new(String::from_utf8_lossy(&out.stdout).trim()).is_dir())
 }
 
+fn test_all_on(target: &Target) -> Result<()> {
+    test_on(target, &Part::unit_tests())?;
+    test_on(target, &Part::files(target))
+}
+
 fn test_on(target: &Target, part: &Part) -> Result<()> {
     let mut command = cargo();
     command.args(arguments(target, part));
@@ -204,32 +215,15 @@ fn test_on(target: &Target, part: &Part) -> Result<()> {
     Ok(())
 }
 
-/// The names of the crates' files of tests, but for some.
-fn test_files(root: &Path, left_out: &[&str]) -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    for member in CRATES {
-        let folder = root.join("crates").join(member).join("tests");
-        let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
-        let paths =
-            entries.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "rs"));
-        names.extend(paths.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())));
-    }
-    names.retain(|name| !left_out.contains(&name.as_str()));
-    names.sort();
-    names.dedup();
-    Ok(names)
-}
-
 /// What cargo is told.
 fn arguments(target: &Target, part: &Part) -> Vec<String> {
     let mut arguments: Vec<String> =
         ["test", "--profile", "ci", "--locked", "--no-fail-fast", "--target", target.triple].map(str::to_owned).into();
     arguments.extend(["--config".to_owned(), format!("target.{}.runner={:?}", target.triple, target.runner)]);
     arguments.extend(packages_of(part.crates));
-    arguments.extend(part.unit_tests.then(|| "--lib".to_owned()));
-    arguments.extend(part.files.iter().map(|name| format!("--test={name}")));
+    arguments.extend(part.targets.iter().cloned());
     arguments.push("--".to_owned());
-    arguments.extend(SKIPPED.map(|name| format!("--skip={name}")));
+    arguments.extend(part.skipped.iter().map(|name| format!("--skip={name}")));
     arguments
 }
 
@@ -237,38 +231,47 @@ fn arguments(target: &Target, part: &Part) -> Vec<String> {
 mod tests {
     use super::*;
 
+    /// The files of tests of the crates that are called so.
+    fn files_called(name: &str) -> usize {
+        let folders = CRATES.map(|member| root().join("crates").join(member).join("tests"));
+        folders.iter().filter(|folder| folder.join(format!("{name}.rs")).is_file()).count()
+    }
+
     #[test]
-    fn every_file_of_tests_is_there_but_for_those_left_out() {
-        let all = test_files(&root(), &[]).unwrap();
-        assert!(
-            ["fast", "pytorch", "rotation", "transcript"].iter().all(|name| all.iter().any(|a| a == name)),
-            "{all:?}"
-        );
-        for target in [NEON, SIMD128] {
-            let some = test_files(&root(), target.left_out).unwrap();
-            assert_eq!(all.len(), some.len() + target.left_out.len(), "a file that is left out no longer exists");
+    fn what_is_left_out_is_there() {
+        for name in [NEON, SIMD128].iter().flat_map(|target| target.left_out) {
+            assert!(files_called(name) > 0, "{name} is left out and no longer exists");
         }
     }
 
     #[test]
-    fn what_runs_with_every_test_is_a_part_of_the_whole() {
+    fn what_runs_with_every_test_is_there_and_of_crates_that_are_tested() {
         for target in [NEON, SIMD128] {
-            let (all, short) = (Part::all(&target).unwrap(), Part::short(&target));
-            assert!(short.crates.iter().all(|member| all.crates.contains(member)));
-            assert!(short.files.iter().all(|file| all.files.contains(file)), "{:?}", short.files);
+            let short = Part::short(&target);
+            assert!(short.crates.iter().all(|member| CRATES.contains(member)));
+            let names = short.targets.iter().map(|target| target.strip_prefix("--test=").unwrap());
+            names.for_each(|name| assert_eq!(files_called(name), 1, "{name}"));
         }
+    }
+
+    #[test]
+    fn unit_tests_and_files_leave_out_what_takes_minutes() {
+        let line = |part| arguments(&SIMD128, &part).join(" ");
+        assert!(line(Part::unit_tests()).ends_with(" --lib -- --skip=client::lies --skip=client::splits"));
+        assert!(line(Part::files(&SIMD128)).ends_with(" --test=* -- --skip=collusion:: --skip=scale::"));
     }
 
     #[test]
     fn cargo_is_told_target_runner_and_tests() {
-        let part = Part { crates: &["lm", "secagg"], files: vec!["fast".to_owned()], unit_tests: true };
+        let targets = vec!["--lib".to_owned(), "--test=kernels".to_owned()];
+        let part = Part { crates: &["lm", "secagg"], targets, skipped: vec!["client::lies".to_owned()] };
         let line = |target| arguments(target, &part).join(" ");
         assert_eq!(
             line(&SIMD128),
             "test --profile ci --locked --no-fail-fast --target wasm32-wasip1 --config \
              target.wasm32-wasip1.runner=[\"node\", \"--no-warnings\", \"--no-turbo-fast-api-calls\", \
-             \"../../xtask/src/wasi.mjs\"] --package=keyhush-lm --package=keyhush-secagg --lib --test=fast -- \
-             --skip=client::lies --skip=client::splits"
+             \"../../xtask/src/wasi.mjs\"] --package=keyhush-lm --package=keyhush-secagg --lib --test=kernels -- \
+             --skip=client::lies"
         );
         assert!(line(&NEON).contains("runner=[\"qemu-aarch64\", \"-L\", \"/usr/aarch64-linux-gnu\"]"));
     }

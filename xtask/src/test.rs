@@ -67,7 +67,8 @@ fn steps_with(long: bool, nextest: bool) -> Vec<Step> {
         (false, false) => vec![&["test", "--tests", "--no-fail-fast"], &CI],
         (false, true) => vec![&["test", "--tests", "--no-fail-fast"], &CI, &["--", "--include-ignored"]],
     };
-    let mut docs = cargo("docs", &[&["doc", "--no-deps"], &CI]);
+    // With examples the features are those of the other steps, and what they checked is not checked again.
+    let mut docs = cargo("docs", &[&["doc", "--no-deps", "--lib", "--bins", "--examples"], &CI]);
     if let Work::Cargo { env, .. } = &mut docs.work {
         *env = Some(("RUSTDOCFLAGS", "-D warnings"));
     }

@@ -5,6 +5,8 @@
 
 #[path = "tidy/arrows.rs"]
 mod arrows;
+#[path = "tidy/binaries.rs"]
+mod binaries;
 #[path = "tidy/documents.rs"]
 mod documents;
 #[path = "tidy/locks.rs"]
@@ -76,6 +78,11 @@ fn every_version_is_kept_in_the_workspace() {
     // What lies in these folders is no member.
     let member = |f: &File| !["bench/", "fuzz/"].iter().any(|folder| f.path.starts_with(folder));
     judge(|f| f.path.ends_with("/Cargo.toml") && member(f), manifests::dependencies);
+}
+
+#[test]
+fn every_file_of_tests_is_in_one_of_few_binaries() {
+    report(binaries::unlisted(&files()));
 }
 
 #[test]

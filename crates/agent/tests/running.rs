@@ -1,14 +1,13 @@
 //! Devices over real connections: one over TLS, many in one process, steady ones and realistic ones.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
-mod serving;
-
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, atomic::Ordering},
     time::Duration,
 };
 
+use crate::serving::Serving;
 use corpus::synth::{Crowd, Dialect, SynthPlan};
 use device::{
     guard::{Limits, MemoryStore, Window},
@@ -30,7 +29,6 @@ use keyhush_agent::{
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use secagg::entropy::OsEntropy;
-use serving::Serving;
 use tokio::{sync::watch, time::timeout};
 use tokio_rustls::TlsAcceptor;
 

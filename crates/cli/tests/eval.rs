@@ -1,8 +1,7 @@
 //! `keyhush eval` and `keyhush ngram` as a user calls them.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
-mod model_story;
-
+use crate::model_story::{Story, TEXT};
 use corpus::synth::{Crowd, Dialect, SynthPlan};
 use device::learner::language::LanguageLearner;
 use federated::{evaluate::HeldOut, population::SyntheticPopulation};
@@ -13,7 +12,6 @@ use lm::{
     model::{config::ModelConfig, initial::initial_parameters},
     tokenizer::Tokenizer,
 };
-use model_story::{Story, TEXT};
 use serde_json::Value;
 
 fn number(value: &Value) -> f64 {

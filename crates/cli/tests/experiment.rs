@@ -1,10 +1,8 @@
 //! `keyhush experiment` as a process: at toy size end to end, what must hold, and what is refused.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-mod toy;
-
+use crate::toy::{self, Toy};
 use serde_json::Value;
-use toy::Toy;
 
 const HEAD: &str = r#"title = "More noise"
 paper = "A paper, Figure 1"

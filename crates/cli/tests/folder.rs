@@ -1,11 +1,9 @@
 //! Model folders on disk: written over, damaged, and read by Python.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
-mod model_story;
-
 use std::{fs, process::Command};
 
-use model_story::Story;
+use crate::model_story::Story;
 
 const FILES: [&str; 4] = ["README.md", "config.json", "model.safetensors", "vocab.txt"];
 

@@ -1,9 +1,7 @@
 //! `keyhush predict` with lines instead of a terminal, and `keyhush bench predict`.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
-mod model_story;
-
-use model_story::Story;
+use crate::model_story::Story;
 use serde_json::Value;
 
 #[test]

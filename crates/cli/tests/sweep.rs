@@ -1,13 +1,11 @@
 //! `keyhush sweep` and `keyhush compare` as processes: killed and gone on with, over private data, refused.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-mod toy;
-
 use std::{fs, process::Stdio, thread, time::Duration};
 
+use crate::toy::Toy;
 use ledger::statement::rounded_up;
 use serde_json::Value;
-use toy::Toy;
 
 const GRID: [&str; 6] = ["run.toml", "--grid", "clip.norm=0.2,0.8", "--seeds", "2", "--quiet"];
 

@@ -1,8 +1,6 @@
 //! `keyhush train` as a process: killed, interrupted, resumed; what it prints and what it refuses.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-mod toy;
-
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -11,8 +9,8 @@ use std::{
     time::Duration,
 };
 
+use crate::toy::Toy;
 use serde_json::Value;
-use toy::Toy;
 
 const SETTINGS: &str = r#"rounds = 40
 noise_seed = 3

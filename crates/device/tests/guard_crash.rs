@@ -7,15 +7,12 @@
 #![cfg(all(feature = "files", unix))]
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
-#[path = "../../durable/tests/killed/mod.rs"]
-mod killed;
-
 use std::{collections::BTreeSet, io::Write, path::Path, process::Command, time::Duration};
 
+use crate::killed::{Spread, Victim, strace_works, victim_alone};
 use keyhush_device::guard::{
     Asked, Day, Guard, GuardError, Limits, ModelDigest, Store, StoreError, TaskDigest, Window, file::FileStore,
 };
-use killed::{Spread, Victim, strace_works, victim_alone};
 
 const PATH: &str = "KEYHUSH_TEST_VICTIM_GUARD";
 const LATE: &str = "KEYHUSH_TEST_VICTIM_LATE";
@@ -70,7 +67,7 @@ impl Store for SavesLate {
 
 /// How to run the victim: as it is, or under strace with something injected.
 fn command(path: &Path, steps: u64, inject: Option<&str>) -> Command {
-    let mut command = victim_alone(inject);
+    let mut command = victim_alone("guard_crash::victim", inject);
     command.env(PATH, path).env(STEPS, steps.to_string()).env_remove(LATE);
     command
 }

@@ -211,7 +211,7 @@ fn p24_two_processes_of_a_device_do_not_share_a_guard() {
     let (_folder, path) = used();
     let other = || {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "other_process", "--nocapture", "--test-threads=1"]).env(PATH, &path);
+        command.args(["--exact", "guard_file::other_process", "--nocapture", "--test-threads=1"]).env(PATH, &path);
         String::from_utf8(command.output().unwrap().stdout).unwrap()
     };
     let guard = open(&path).unwrap();

@@ -1,8 +1,7 @@
 //! A device against a scripted server, without IO: the way of a part, every answer, hostile words, crashes.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
-mod participating;
-
+use crate::participating::{self, Host, NO_LIMITS, Offered, REALM, later, packed, refused, wait};
 use keyhush_device::{
     guard::{Limits, Window},
     protocol::{
@@ -12,7 +11,6 @@ use keyhush_device::{
         terms::TaskTerms,
     },
 };
-use participating::{Host, NO_LIMITS, Offered, REALM, later, packed, refused, wait};
 use privacy::stages::Encoded;
 use prost::Message;
 

@@ -2,10 +2,9 @@
 //! that the guard has not on record.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
-mod participating;
-
 use std::sync::Arc;
 
+use crate::participating::{self, Host, Offered, REALM, later, packed, refused, wait};
 use keyhush_device::protocol::{
     message::{Answer, Enrolled, Received, Says, SecureMessage, Signed, Thanks},
     participant::{Do, Event, Note, What},
@@ -13,7 +12,6 @@ use keyhush_device::protocol::{
     task::{Bounds, Model, Task},
     terms::{StepTerms, TaskTerms},
 };
-use participating::{Host, Offered, REALM, later, packed, refused, wait};
 use privacy::stages::Encoded;
 use proptest::prelude::*;
 use prost::Message;

@@ -1,14 +1,12 @@
 //! Secure rounds between devices as they ship and the server of `secagg`: the sum is the sum, and offers for something else are refused.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
-mod participating;
-
+use crate::participating::{Host, Offered, wait};
 use keyhush_device::protocol::{
     message::{Says, SecureMessage, Wants},
     participant::Do,
     policy::{Policy, SecureFloor},
 };
-use participating::{Host, Offered, wait};
 use privacy::stages::Residues;
 use secagg::{
     ClientId,

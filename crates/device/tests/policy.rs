@@ -1,15 +1,13 @@
 //! What a device refuses, each thing by itself; what it reads; and bounds on tasks that a server makes up.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
-mod participating;
-
+use crate::participating::{Offered, step_terms, text, vocabulary};
 use keyhush_device::protocol::{
     policy::{Policy, Weak},
     task::{Bounds, Task, TaskError, Text},
     terms::{LearnerTerms, TaskTerms},
 };
 use lm::model::config::{ModelConfig, Token};
-use participating::{Offered, step_terms, text, vocabulary};
 use privacy::{Participation, units::MinSeparation};
 
 /// A change of the terms, a change of the policy, and what is said.

@@ -2,10 +2,11 @@
 //! if they had been asked.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-mod workshop;
-
 use std::fs;
 
+use crate::workshop::{
+    ADAPTIVE, ARRIVAL, Told, all, means, nothing_of, plan, reads, securely, step, store, threads, whole, with,
+};
 use corpus::origin::Origin;
 use device::round::Task;
 use keyhush_federated::{
@@ -17,9 +18,6 @@ use keyhush_federated::{
     run::Run,
 };
 use privacy::stages::{Contribution, Update};
-use workshop::{
-    ADAPTIVE, ARRIVAL, Told, all, means, nothing_of, plan, reads, securely, step, store, threads, whole, with,
-};
 
 /// Passes users on, and writes down who was trained.
 struct Watched<'a> {

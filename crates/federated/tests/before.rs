@@ -2,10 +2,9 @@
 //! that one started from.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-mod workshop;
-
 use std::fs;
 
+use crate::workshop::{ARRIVAL, Idle, all, config, ledger, own_event, reads, rest, some, started_from, store, whole};
 use corpus::origin::Origin;
 use keyhush_federated::{
     home::{LEDGER_FILE, MODEL_FOLDER, STATEMENT_JSON},
@@ -14,7 +13,6 @@ use keyhush_federated::{
 };
 use ledger::{LedgerError, statement::Statement};
 use privacy::PrivacyEvent;
-use workshop::{ARRIVAL, Idle, all, config, ledger, own_event, reads, rest, some, started_from, store, whole};
 
 const SECRET: [&str; 2] = ["noise_seed=", "rounds=2"];
 

@@ -1,13 +1,12 @@
 //! Rule P15 for sweeps: who chooses among runs pays for all of them, also for one that never ended and for one that went on.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-mod workshop;
-
 use std::{
     path::{Path, PathBuf},
     slice,
 };
 
+use crate::workshop::{self, Idle, all, ledger, means, own_event, plan, rest, some, started_from, undecided, whole};
 use keyhush_federated::{
     home::{RunFolder, STATEMENT_FILE, STATEMENT_JSON},
     run::{self, Kept, Opened, Run, RunError},
@@ -15,7 +14,6 @@ use keyhush_federated::{
 };
 use ledger::ImportKind;
 use privacy::PrivacyEvent;
-use workshop::{Idle, all, ledger, means, own_event, plan, rest, some, started_from, undecided, whole};
 
 /// The folder of a sweep over two clips: one run is done, the other one began and did two of its six rounds.
 fn sweep(folder: &Path) -> [PathBuf; 2] {

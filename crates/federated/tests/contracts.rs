@@ -1,9 +1,6 @@
 //! Every engine, fleet, home, vault and store of this crate keeps the contract of its kind.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-mod memory_home;
-mod workshop;
-
 use std::{
     cell::Cell,
     collections::BTreeMap,
@@ -13,6 +10,8 @@ use std::{
     sync::Arc,
 };
 
+use crate::memory_home::{MemoryHome, MemoryVault, Shows};
+use crate::workshop::{self, ADAPTIVE, ARRIVAL, means, plan, with};
 use keyhush_federated::{
     checkpoint::Checkpoints,
     contract::{self, Trial},
@@ -26,11 +25,9 @@ use keyhush_federated::{
 };
 use ledger::{Entry, FailureReason, Ledger, LedgerStore};
 use lm::kernels::KernelPath;
-use memory_home::{MemoryHome, MemoryVault, Shows};
 use privacy::stages::Sum;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use workshop::{ADAPTIVE, ARRIVAL, means, plan, with};
 
 #[test]
 fn engines() {

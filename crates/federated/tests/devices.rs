@@ -2,9 +2,8 @@
 //! a second time.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-mod memory_home;
-mod workshop;
-
+use crate::memory_home::MemoryHome;
+use crate::workshop::{ARRIVAL, means, plan};
 use keyhush_federated::{
     engine::EngineError,
     fleet::{Attempted, Fleet, FleetError, Observed, Outcome, RoundTask, Stop},
@@ -13,9 +12,7 @@ use keyhush_federated::{
     run::{Opened, Run},
 };
 use ledger::{FailureReason, Ledger, LedgerStore, ParticipationRecord, PseudonymKey};
-use memory_home::MemoryHome;
 use privacy::stages::Sum;
-use workshop::{ARRIVAL, means, plan};
 
 /// What becomes of an attempt.
 #[derive(Clone, Copy)]

@@ -3,11 +3,9 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-mod workshop;
-
 use std::{collections::HashMap, path::Path, process::Command};
 
-use workshop::{Idle, whole};
+use crate::workshop::{Idle, whole};
 
 const FOLDER: &str = "KEYHUSH_TEST_VICTIM_RUN";
 
@@ -33,7 +31,7 @@ fn watched(root: &Path, folder: &Path) -> Vec<Did> {
     let calls = "--trace=write,fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat";
     let mut strace = Command::new("strace");
     strace.args(["-f", "-y", "-s", "4096", calls, "-o"]).arg(&trace).arg(std::env::current_exe().unwrap());
-    strace.args(["--exact", "victim"]).env(FOLDER, folder);
+    strace.args(["--exact", "durable::victim"]).env(FOLDER, folder);
     let output = strace.output().expect("strace is installed: `cargo xtask test` sees to it");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     let text = std::fs::read_to_string(&trace).unwrap();

@@ -2,8 +2,6 @@
 //! and a run goes on, or stops before it breaks a limit.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-mod workshop;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -12,6 +10,7 @@ use std::{
     process::Command,
 };
 
+use crate::workshop::{self, ARRIVAL, ledger, means, nothing_of, plan, rest, some, step, whole, with};
 use device::round::Task;
 use keyhush_federated::{
     engine::{
@@ -30,7 +29,6 @@ use keyhush_federated::{
 use ledger::{Basis, Failure, FailureReason};
 use secagg::server::RoundFailure;
 use serde_json::Value;
-use workshop::{ARRIVAL, ledger, means, nothing_of, plan, rest, some, step, whole, with};
 
 const SECURE: [&str; 3] = ["aggregation=secagg", "participation.cohort=40", "evaluation.every=2"];
 
@@ -207,7 +205,7 @@ fn p24_nor_where_the_program_is_killed_in_the_midst_of_an_attempt() {
         let mut deaths = 0;
         loop {
             let mut victim = Command::new(std::env::current_exe().unwrap());
-            let output = victim.args(["--exact", "victim"]).env(VICTIM, folder.path()).output().unwrap();
+            let output = victim.args(["--exact", "failed_rounds::victim"]).env(VICTIM, folder.path()).output().unwrap();
             if output.status.success() {
                 break;
             }

@@ -2,17 +2,15 @@
 //! was put back, another start or another text is not gone on with.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-mod workshop;
-
 use keyhush_federated::home::{LEDGER_FILE, MODEL_FOLDER, RunFolder};
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
+use crate::workshop::{ADAPTIVE, Idle, all, ledger, means, plan, reads, some, started_from, step, store, whole, with};
 use corpus::origin::Origin;
 use keyhush_federated::run::{Run, RunError};
-use workshop::{ADAPTIVE, Idle, all, ledger, means, plan, reads, some, started_from, step, store, whole, with};
 
 /// Where released vectors are kept.
 const VECTORS: &str = "ledger.jsonl.released";

@@ -1,10 +1,9 @@
 //! Users who are held out are not trained on, and users who are trained on do not judge: in a store and in the crowd.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-mod workshop;
-
 use std::collections::BTreeSet;
 
+use crate::workshop::{all, config, plan, reads, store};
 use corpus::{
     origin::Origin,
     store::{Part, Split},
@@ -16,7 +15,6 @@ use keyhush_federated::{
     run::Opened,
 };
 use lm::tokenizer::Tokenizer;
-use workshop::{all, config, plan, reads, store};
 
 const SALT: u64 = 11;
 /// What those who are trained on type, and how many words; those who are held out type something else, and fewer.

@@ -2,13 +2,12 @@
 //! its model is read back as it was written and can be trained further; its metrics are in every line.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-mod workshop;
-
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
+use crate::workshop::{self, ARRIVAL, all, config, plan, reads, rest, some, threads, whole, with};
 use corpus::{
     origin::Origin,
     store::{Labels, Meta, StoreWriter, UserRecord, UserTag},
@@ -23,7 +22,6 @@ use keyhush_federated::{
 };
 use lm::{folder::Weights, model::config::ModelConfig, tokenizer::Rules, vocabulary::Vocabulary};
 use serde_json::Value;
-use workshop::{ARRIVAL, all, config, plan, reads, rest, some, threads, whole, with};
 
 /// Settings of the workshop for a learner.
 fn of(learner: &str) -> Vec<&'static str> {

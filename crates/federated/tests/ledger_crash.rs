@@ -7,20 +7,15 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
-#[path = "../../durable/tests/killed/mod.rs"]
-mod killed;
-#[path = "../../ledger/tests/ledger_story/mod.rs"]
-mod ledger_story;
-
 use std::{io::Write, path::Path, process::Command, time::Duration};
 
+use crate::killed::{Spread, Victim, strace_works, victim_alone};
+use crate::ledger_story::{attempt, content, plan, publish_with, tree};
 use keyhush_federated::ledger_file::{FileStore, Place};
-use killed::{Spread, Victim, strace_works, victim_alone};
 use ledger::{
     Attached, Attempt, BegunAttempt, Entry, FailureReason, Head, Ledger, LedgerError, LedgerStore, ParticipationRecord,
     Participations,
 };
-use ledger_story::{attempt, content, plan, publish_with, tree};
 
 const PATH: &str = "KEYHUSH_TEST_VICTIM_LEDGER";
 const STEPS: &str = "KEYHUSH_TEST_VICTIM_STEPS";
@@ -120,7 +115,7 @@ impl LedgerStore for AcknowledgesTooEarly {
 
 /// How to run the victim: as it is, or under strace with something injected.
 fn command(ledger: &Path, steps: u64, inject: Option<&str>) -> Command {
-    let mut command = victim_alone(inject);
+    let mut command = victim_alone("ledger_crash::victim", inject);
     command.env(PATH, ledger).env(STEPS, steps.to_string()).env_remove(EARLY);
     command
 }

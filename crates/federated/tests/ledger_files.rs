@@ -1,20 +1,17 @@
 //! A ledger in a file: torn tails, damage, permissions, two writers, a key that is destroyed.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
-#[path = "../../ledger/tests/ledger_story/mod.rs"]
-mod ledger_story;
-
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
+use crate::ledger_story::{content, model_step, plan, publish_with, tree};
 use keyhush_federated::{
     ledger_file::{FileStore, Place},
     secrets::SecretName,
 };
 use ledger::{Ended, Head, Ledger, LedgerError, NoiseDestroyed};
-use ledger_story::{content, model_step, plan, publish_with, tree};
 use proptest::prelude::*;
 
 /// A folder with a ledger of a plan and some steps.

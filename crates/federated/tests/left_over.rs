@@ -2,11 +2,10 @@
 //! in silence.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-mod memory_home;
-mod workshop;
-
 use std::{fs, path::Path};
 
+use crate::memory_home::{MemoryHome, Shows};
+use crate::workshop::{self, Idle, all, ledger, means, plan, rest, some, started_from, undecided, whole};
 use keyhush_federated::{
     fleet::Stop,
     home::{Home, LEDGER_FILE, Log, MODEL_FOLDER, Paper, Records, RunFolder, STATEMENT_JSON},
@@ -14,8 +13,6 @@ use keyhush_federated::{
     run::{self, Kept, Opened, Run, RunError},
 };
 use ledger::LedgerError;
-use memory_home::{MemoryHome, Shows};
-use workshop::{Idle, all, ledger, means, plan, rest, some, started_from, undecided, whole};
 
 fn files(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> =

@@ -4,9 +4,7 @@
 //! Each device's report has a one in a place of its own, so that whatever is lost or counted twice shows in what was released.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-mod world;
-
-use world::{Faults, Flaw, Story, Sums, Violation};
+use crate::world::{Faults, Flaw, Story, Sums, Violation};
 
 /// How many schedules run with every test.
 const SCHEDULES: u64 = 500;

@@ -2,14 +2,15 @@
 //! being able to tell who they are. And groups, in which they spoil less.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-mod workshop;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::Path,
 };
 
+use crate::workshop::{
+    ARRIVAL, config, fleet, ledger, means, nothing_of, plan, rest, securely, some, step, threads, whole, with,
+};
 use device::round::Task;
 use keyhush_federated::{
     config::ConfigError,
@@ -25,9 +26,6 @@ use keyhush_federated::{
 use ledger::FailureReason;
 use privacy::PrivacyEvent;
 use secagg::server::RoundFailure;
-use workshop::{
-    ARRIVAL, config, fleet, ledger, means, nothing_of, plan, rest, securely, some, step, threads, whole, with,
-};
 
 const SECURE: [&str; 3] = ["aggregation=secagg", "participation.cohort=40", "secagg.corrupted=0.1"];
 

@@ -2,13 +2,12 @@
 //! is another's.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-mod workshop;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     process::Command,
 };
 
+use crate::workshop::{ARRIVAL, Idle, ledger, means, plan, step, threads, whole, with};
 use device::round::Task;
 use keyhush_federated::{
     engine::{
@@ -19,7 +18,6 @@ use keyhush_federated::{
     run::Run,
 };
 use privacy::rng::{NoiseSource, Purpose, SimulationKey, StreamKey};
-use workshop::{ARRIVAL, Idle, ledger, means, plan, step, threads, whole, with};
 
 const DISTRIBUTED: [&str; 4] =
     ["aggregation=secagg", "secagg.noise=distributed", "participation.cohort=40", "rounds=3"];

@@ -1,10 +1,9 @@
 //! What an engine is told in each round: who takes part, how updates are clipped and weighed, how fast users learn.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-mod workshop;
-
 use std::collections::BTreeMap;
 
+use crate::workshop::{ADAPTIVE, ARRIVAL, Idle, Told, means, plan, step, whole, with};
 use device::round::Task;
 use keyhush_federated::{
     engine::{
@@ -16,7 +15,6 @@ use keyhush_federated::{
 };
 use privacy::stages::{ClipBit, ClipRule, Clipping, Contribution, Sum, Update};
 use secagg::session::Terms;
-use workshop::{ADAPTIVE, ARRIVAL, Idle, Told, means, plan, step, whole, with};
 
 fn told(set: &[&str]) -> Vec<Told> {
     let folder = tempfile::tempdir().unwrap();

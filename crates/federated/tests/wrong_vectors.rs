@@ -1,8 +1,7 @@
 //! A client that sends a vector which encodes nothing: the sum is out of bounds, no digit of it is said, and the attempt failed.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod workshop;
-
+use crate::workshop::{ARRIVAL, ledger, means, plan, step, with};
 use device::round::Task;
 use keyhush_federated::{
     engine::{
@@ -13,7 +12,6 @@ use keyhush_federated::{
     run::Run,
 };
 use ledger::FailureReason;
-use workshop::{ARRIVAL, ledger, means, plan, step, with};
 
 const SECURE: [&str; 3] = ["aggregation=secagg", "participation.cohort=40", "evaluation.every=2"];
 

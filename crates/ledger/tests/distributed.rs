@@ -1,15 +1,9 @@
 //! What a ledger makes of noise that the users add themselves (rule P14).
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
-extern crate keyhush_ledger as ledger;
-
-mod ledger_story;
-#[path = "../../privacy/tests/noised_users/mod.rs"]
-mod noised_users;
-
+use crate::ledger_story::{self, attempt, delta, key};
+use crate::noised_users::{RANDOMNESS, full, noise_of, noised_sum, plan, z};
 use ledger::{Budget, Charge, Ledger, LedgerError, MemoryStore, Phase, Plan, statement::Statement};
-use ledger_story::{attempt, delta, key};
-use noised_users::{RANDOMNESS, full, noise_of, noised_sum, plan, z};
 use privacy::{
     AccountantKind, Epsilon, MinSeparation, Participation, PrivacyEvent,
     encoding::NoisePlan,

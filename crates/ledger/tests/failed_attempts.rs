@@ -1,15 +1,11 @@
 //! What a ledger knows of attempts that came to nothing: which were begun, which failed, and what may follow them.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
-extern crate keyhush_ledger as ledger;
-
-mod ledger_story;
-
+use crate::ledger_story::{attempt, key, model_step, plan};
 use ledger::{
     Attempt, Basis, BegunAttempt, Budget, Ended, Failure, FailureReason, KeyDestroyed, Ledger, LedgerError,
     MemoryStore, NoiseDestroyed, Phase, Plan, Publication, statement::Statement,
 };
-use ledger_story::{attempt, key, model_step, plan};
 use privacy::{Adjacency, NoiseMultiplier, Participation, PrivacyEvent, SamplingRate};
 
 fn ledger(plan: Plan) -> Ledger<MemoryStore> {

@@ -1,19 +1,15 @@
 //! What is said of the participations that were observed, beside the guarantee, and of devices in several tasks.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
-extern crate keyhush_ledger as ledger;
-
-mod ledger_story;
-
 use std::borrow::Cow;
 
+use crate::ledger_story::{self, attempt, delta, key, model_plan, model_step, plan, publish_with, tree};
 use ledger::{
     Attempt, Budget, Ended, FailureReason, KeyDestroyed, Ledger, LedgerError, LedgerStore, MemoryStore,
     NoObservedEpsilon, NoiseDestroyed, Plan, PseudonymKey, Publication, SigningKey, Unit,
     statement::{Statement, rounded_up},
     together,
 };
-use ledger_story::{attempt, delta, key, model_plan, model_step, plan, publish_with, tree};
 use privacy::{Adjacency, Delta, Epsilon, MinSeparation, Participation, PrivacyEvent, rng::Randomness};
 
 type Cohorts<'a> = &'a [&'a [&'a [u8]]];

@@ -1,16 +1,12 @@
 //! What a statement says, and what it must never leave out.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
-extern crate keyhush_ledger as ledger;
-
-mod ledger_story;
-
+use crate::ledger_story::{delta, gaussian, key, model_plan, model_step, plan, publish, tree};
 use ledger::{
     Aggregation, Budget, DataSource, Ended, Import, ImportKind, KeyDestroyed, Ledger, MemoryStore, NoiseDestroyed,
     Plan, PublicData, SigningKey, Start, Unit,
     statement::{Basis, Statement, rounded_up},
 };
-use ledger_story::{delta, gaussian, key, model_plan, model_step, plan, publish, tree};
 use privacy::{Epsilon, PrivacyEvent, rng::Randomness};
 
 fn ledger(plan: Plan) -> Ledger<MemoryStore> {

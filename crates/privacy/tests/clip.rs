@@ -2,15 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-mod quantile;
-
+use crate::quantile::{
+    FIGURE_1_QUANTILES, FIGURE_1_VALUES, LogNormal, QUANTILES, Tracking, average_loss, mechanisms, published,
+};
 use keyhush_privacy::{
     ClipNorm,
     clip::{AdaptiveClip, AdaptiveClipPlan, ClipStep},
     mechanism::Correlation,
-};
-use quantile::{
-    FIGURE_1_QUANTILES, FIGURE_1_VALUES, LogNormal, QUANTILES, Tracking, average_loss, mechanisms, published,
 };
 
 /// The mean of log C over the last rounds.

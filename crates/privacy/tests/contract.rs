@@ -1,12 +1,10 @@
 //! What every accountant promises, whatever it computes with, and how events are written.
 
-mod shorthand;
-
+use crate::shorthand::{ACCOUNTANTS, correlated, delta, fixed_size, gaussian, noise, poisson, separated};
 use keyhush_privacy::{
     AccountError, AccountantKind, Adjacency, Epsilon, Noise, NoiseMatrix, Participation, PrivacyEvent, Rho, Segment,
     event::{DiscreteGaussian, EventError},
 };
-use shorthand::{ACCOUNTANTS, correlated, delta, fixed_size, gaussian, noise, poisson, separated};
 
 fn skellam() -> PrivacyEvent {
     PrivacyEvent::Skellam {

@@ -1,12 +1,10 @@
 //! Trees, banded matrices and BLTs under participation limits, against TensorFlow Privacy and jax_privacy.
 
-mod shorthand;
-
+use crate::shorthand::{assert_close, correlated, delta, epsilon, gaussian, rows, separated, vectors};
 use keyhush_privacy::{
     AccountantKind, MinSeparation, NoiseMatrix, Participation, PrivacyEvent, Segment, sensitivity::of_matrix,
 };
 use serde::Deserialize;
-use shorthand::{assert_close, correlated, delta, epsilon, gaussian, rows, separated, vectors};
 
 #[derive(Deserialize)]
 struct Tree {

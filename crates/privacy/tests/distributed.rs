@@ -2,11 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-extern crate keyhush_privacy as privacy;
-
-mod noised_users;
-mod shorthand;
-
+use crate::noised_users::{RANDOMNESS, SURVIVORS, encoding_of, full, integers, noise_of, noised_sum, plan, words, z};
+use crate::shorthand::{self, assert_close, delta, separated};
 use keyhush_privacy::{
     AccountantKind, Adjacency, ClipNorm, Epsilon, NoiseMatrix, Participation, PrivacyEvent, SamplingRate, Segment,
     calibrate::Target,
@@ -18,8 +15,6 @@ use keyhush_privacy::{
     sensitivity::of_matrix,
     stages::{NoisedSum, Quotient, Released, Residues, Sum},
 };
-use noised_users::{RANDOMNESS, SURVIVORS, encoding_of, full, integers, noise_of, noised_sum, plan, words, z};
-use shorthand::{assert_close, delta, separated};
 
 fn epsilon(accountant: AccountantKind, event: &PrivacyEvent) -> f64 {
     shorthand::epsilon(accountant, event, 1e-6)

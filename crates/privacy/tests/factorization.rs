@@ -4,8 +4,7 @@
 //! evaluates its own result. Ours may be at most 0.5 % above. Every test here runs the real search; the whole grid
 //! (n of 500, 2000, 4000) is for `cargo xtask test --long`.
 
-mod shorthand;
-
+use crate::shorthand::{assert_close, rows, separated};
 use keyhush_privacy::{
     NoiseMatrix, Participation, Segment,
     factorization::{
@@ -16,7 +15,6 @@ use keyhush_privacy::{
 };
 use proptest::prelude::*;
 use serde::Deserialize;
-use shorthand::{assert_close, rows, separated};
 
 /// How far above the peer's error ours may be.
 const ALLOWED: f64 = 1.005;

@@ -2,8 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-mod shorthand;
-
+use crate::shorthand;
 use keyhush_privacy::{
     AccountantKind, Adjacency, ClipNorm, Delta, Noise, NoiseMatrix, NoiseMultiplier, Participation, PrivacyEvent,
     SamplingRate, Segment,

@@ -1,10 +1,8 @@
 //! The papers' tables, as printed.
 
-mod shorthand;
-
+use crate::shorthand::{assert_close, correlated, delta, epsilon, fixed_size, gaussian, poisson, rows, vectors};
 use keyhush_privacy::{AccountantKind, MinSeparation, NoiseMatrix, Participation, Segment};
 use serde::Deserialize;
-use shorthand::{assert_close, correlated, delta, epsilon, fixed_size, gaussian, poisson, rows, vectors};
 
 #[derive(Deserialize)]
 struct McMahan {

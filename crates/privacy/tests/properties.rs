@@ -3,11 +3,9 @@
 //!
 //! Small and the same on every run; `PROPTEST_CASES=10000` runs longer.
 
-mod shorthand;
-
+use crate::shorthand::{correlated, delta, fixed_size, gaussian, poisson, separated};
 use keyhush_privacy::{AccountantKind, Adjacency, NoiseMatrix, PrivacyEvent, Rho, Segment};
 use proptest::{prelude::*, test_runner::RngSeed};
-use shorthand::{correlated, delta, fixed_size, gaussian, poisson, separated};
 
 use AccountantKind::{Best, Moments, Pld, Rdp, Zcdp};
 

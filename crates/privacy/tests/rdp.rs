@@ -1,10 +1,8 @@
 //! The Renyi accountant against exact divergences and against dp_accounting.
 
-mod shorthand;
-
+use crate::shorthand::{assert_close, delta, epsilon, fixed_size, gaussian, poisson, rows};
 use keyhush_privacy::{AccountantKind, Adjacency, PrivacyEvent, Rho};
 use serde::Deserialize;
-use shorthand::{assert_close, delta, epsilon, fixed_size, gaussian, poisson, rows};
 
 #[derive(Deserialize)]
 struct Reference {

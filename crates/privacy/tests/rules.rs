@@ -1,7 +1,8 @@
 //! The privacy rules P1 to P8, as far as they concern accounting; each test names its rule.
 
-mod shorthand;
-
+use crate::shorthand::{
+    self, ACCOUNTANTS, assert_close, correlated, delta, epsilon, fixed_size, gaussian, noise, poisson, vectors,
+};
 use keyhush_privacy::{
     AccountError, AccountantKind, Adjacency, MinSeparation, Noise, NoiseMatrix, Participation, PrivacyEvent, Rho,
     SamplingRate, Segment,
@@ -10,7 +11,6 @@ use keyhush_privacy::{
     sensitivity::of_matrix,
 };
 use serde::Deserialize;
-use shorthand::{ACCOUNTANTS, assert_close, correlated, delta, epsilon, fixed_size, gaussian, noise, poisson, vectors};
 
 #[derive(Deserialize)]
 struct ExplicitPair {

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-mod shorthand;
-
 use keyhush_privacy::{
     Adjacency, ClipNorm, NoiseMultiplier, PrivacyEvent,
     encoding::{Counts, Encoding, EncodingError, NoisePlan, Rounding, VectorPlan, XU_ALPHA, layout, split},

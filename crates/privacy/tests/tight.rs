@@ -1,10 +1,8 @@
 //! The privacy-loss accountant against the tight reference: never below it, and hardly above.
 
-mod shorthand;
-
+use crate::shorthand::{delta, epsilon, gaussian, poisson, rows};
 use keyhush_privacy::{AccountantKind, PrivacyEvent};
 use serde::Deserialize;
-use shorthand::{delta, epsilon, gaussian, poisson, rows};
 
 #[derive(Deserialize)]
 struct Reference {

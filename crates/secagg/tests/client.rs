@@ -1,8 +1,13 @@
 //! A client among liars: whatever the server says, it goes on as it should, complains, or leaves.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod story;
-
+use crate::story::{
+    Device, Drawing,
+    hostile::{self, Puppet, bad_signing_keys, pseudonym, puppets, sent, zero},
+    input,
+    recorded::{ME, Recorded, SEED, STATES, finish, name},
+    terms,
+};
 use keyhush_secagg::{
     client::{Client, ClientError, Reply},
     directory::{Everybody, Member, Proof},
@@ -11,13 +16,6 @@ use keyhush_secagg::{
     parameters::{Adversary, Assumptions, Committee, Floor, ParameterError, Parameters},
     session::{Inputs, Terms},
     wire::{Bits, SUITE, VERSION, WireError},
-};
-use story::{
-    Device, Drawing,
-    hostile::{self, Puppet, bad_signing_keys, pseudonym, puppets, sent, zero},
-    input,
-    recorded::{ME, Recorded, SEED, STATES, finish, name},
-    terms,
 };
 
 /// The numbers of the messages that each state takes.

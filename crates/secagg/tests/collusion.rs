@@ -1,10 +1,13 @@
 //! A server that lies, and clients that tell it all they know: what they get, and what they do not.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod story;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::story::{
+    self, Device, Devices, advertise, honestly,
+    hostile::{self, pair_mask, self_mask, sha256},
+    input, plain_sum, share, terms,
+};
 use keyhush_secagg::{
     ClientId, PublicKeys, Signature,
     client::ClientError,
@@ -21,11 +24,6 @@ use keyhush_secagg::{
     session::{SessionId, Terms},
     shamir::{self, Share},
     wire::Bits,
-};
-use story::{
-    Device, Devices, advertise, honestly,
-    hostile::{self, pair_mask, self_mask, sha256},
-    input, plain_sum, share, terms,
 };
 
 const CLIENTS: u64 = 40;

@@ -2,10 +2,13 @@
 //! says in whatever order, no client opens both shares of a neighbour.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod story;
-
 use std::{collections::BTreeSet, sync::LazyLock};
 
+use crate::story::{
+    Device, advertise, hostile, input, plain_sum,
+    recorded::{Recorded, SEED, STATES, name},
+    terms,
+};
 use keyhush_secagg::{
     ClientId,
     client::Reply,
@@ -21,11 +24,6 @@ use keyhush_secagg::{
     wire::{Bits, SUITE, VERSION, WireError},
 };
 use proptest::{collection::vec, prelude::*, sample::Index};
-use story::{
-    Device, advertise, hostile, input, plain_sum,
-    recorded::{Recorded, SEED, STATES, name},
-    terms,
-};
 
 static RECORDED: LazyLock<Recorded> = LazyLock::new(Recorded::new);
 

@@ -1,13 +1,12 @@
 //! What a network does to a round: inputs come in pieces and many at a time, servers fall over and go on, questions come twice.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod story;
-
 use std::{
     collections::BTreeMap,
     io::{Read, Seek, SeekFrom, Write},
 };
 
+use crate::story::{self, Devices, advertise, agree, honestly, input, mask, plain_sum, share, shared, terms, unmask};
 use keyhush_secagg::{
     ClientId,
     client::{ClientError, Reply},
@@ -23,7 +22,6 @@ use keyhush_secagg::{
     wire::WireError,
 };
 use proptest::prelude::*;
-use story::{Devices, advertise, agree, honestly, input, mask, plain_sum, share, shared, terms, unmask};
 
 const SEVEN: Connect = Connect::Insecure { degree: 6, threshold: 4 };
 

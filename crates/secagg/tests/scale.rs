@@ -1,10 +1,9 @@
 //! Gboard's scale against a server that is not taken at its word: thousands of clients with hundreds of neighbours each.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod story;
-
 use std::thread;
 
+use crate::story::{Device, Vanishes, advertise, input, plain_sum, survivors, terms};
 use keyhush_secagg::{
     ClientId,
     entropy::SimulatedEntropy,
@@ -12,7 +11,6 @@ use keyhush_secagg::{
     server::{CollectKeys, Connect, Job, Parallel},
     session::{Inputs, Terms},
 };
-use story::{Device, Vanishes, advertise, input, plain_sum, survivors, terms};
 
 /// As many threads as there are processors.
 struct Threads(usize);

@@ -1,8 +1,10 @@
 //! A server among liars: what is not as it must be is refused, changes nothing, and the sum of the others is exact.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod story;
-
+use crate::story::{
+    self, Device, Devices, advertise, honestly, hostile, input, mask, masked, plain_sum, promising_nothing, share,
+    shared, terms, unmask,
+};
 use keyhush_secagg::{
     ClientId,
     directory::{Everybody, Member},
@@ -20,10 +22,6 @@ use keyhush_secagg::{
     wire::{SUITE, VERSION, WireError},
 };
 use proptest::prelude::*;
-use story::{
-    Device, Devices, advertise, honestly, hostile, input, mask, masked, plain_sum, promising_nothing, share, shared,
-    terms, unmask,
-};
 
 /// Everybody is everybody's neighbour, and three shares open a secret.
 const SEVEN: Connect = Connect::Insecure { degree: 6, threshold: 3 };

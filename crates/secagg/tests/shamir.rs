@@ -302,7 +302,7 @@ fn fewer_than_the_threshold_know_nothing() {
 }
 
 /// What dealing and putting together cost; the numbers are printed:
-/// `cargo test --release -p keyhush-secagg --test shamir -- --ignored --nocapture`.
+/// `cargo test --release -p keyhush-secagg --test all shamir -- --ignored --nocapture`.
 #[test]
 #[ignore = "measures speed: meant for a release build"]
 fn speed() {

@@ -1,8 +1,7 @@
 //! Wrong shares and garbage: the sum is right and the liar is named, or there is no sum. Never a wrong one.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod story;
-
+use crate::story::{Devices, Says, advertise, honestly, mask, masked, plain_sum, share, terms, unmask};
 use keyhush_secagg::{
     ClientId,
     entropy::SimulatedEntropy,
@@ -12,7 +11,6 @@ use keyhush_secagg::{
     session::Terms,
     shamir,
 };
-use story::{Devices, Says, advertise, honestly, mask, masked, plain_sum, share, terms, unmask};
 
 const CLIENTS: u32 = 10;
 /// Everybody holds a share of everybody else: nine of each secret, of which four open it and two can be wrong.

@@ -1,8 +1,13 @@
 //! Signed views: what a client believes, signs and opens where it does not take the server's word on who dropped out.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod story;
-
+use crate::story::{
+    Device,
+    hostile::{self, Puppet, bad_signing_keys, puppets, sent, sha256, zero},
+    input, promising_nothing,
+    recorded::{ME, Recorded, SEED, name},
+    terms,
+};
 use keyhush_secagg::{
     ClientId, Signature,
     client::{Client, ClientError, Reply},
@@ -13,13 +18,6 @@ use keyhush_secagg::{
     parameters::{Adversary, Committee, Floor, Parameters},
     session::{Offer, SessionId, Terms},
     wire::Bits,
-};
-use story::{
-    Device,
-    hostile::{self, Puppet, bad_signing_keys, puppets, sent, sha256, zero},
-    input, promising_nothing,
-    recorded::{ME, Recorded, SEED, name},
-    terms,
 };
 
 /// A view in which other things became of everybody.

@@ -1,8 +1,7 @@
 //! The sum is exact: bit-identical to the plain sum of the survivors, wherever clients vanish.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod story;
-
+use crate::story::{POINTS, Vanishes, plain_sum, promising_nothing, round, survivors, terms};
 use keyhush_secagg::{
     ClientId,
     parameters::{Adversary, Assumptions, Parameters},
@@ -10,7 +9,6 @@ use keyhush_secagg::{
     session::{Inputs, Terms},
 };
 use proptest::prelude::*;
-use story::{POINTS, Vanishes, plain_sum, promising_nothing, round, survivors, terms};
 
 fn assert_exact(terms: Terms, connect: Connect, vanishes: &[Vanishes], seed: u64) {
     let outcome = round(terms, connect, vanishes, seed).unwrap();

@@ -1,8 +1,7 @@
 //! What a round costs in bytes is what is said of it.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod story;
-
+use crate::story::{self, Device, honestly, terms};
 use keyhush_secagg::{
     ClientId,
     entropy::SimulatedEntropy,
@@ -13,7 +12,6 @@ use keyhush_secagg::{
     session::Terms,
     shamir::Share,
 };
-use story::{Device, honestly, terms};
 
 fn shape(terms: &Terms) -> Shape {
     Shape::new(terms.dimension as usize, terms.bits).unwrap()

@@ -1,7 +1,7 @@
 //! A round key that is lost while no server runs costs one attempt and not the task.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-mod settings;
+use crate::settings;
 
 use std::{
     fs,

@@ -1,13 +1,6 @@
 //! The database keeps the contracts of what it stands for, refuses what is not its own, and holds no secret.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-extern crate federated as keyhush_federated;
-
-#[path = "../../ledger/tests/ledger_story/mod.rs"]
-mod ledger_story;
-#[path = "../../federated/tests/workshop/mod.rs"]
-mod workshop;
-
 use std::{
     cell::RefCell,
     fs,
@@ -17,6 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::ledger_story::{model_step, plan as ledger_plan};
+use crate::workshop::{ADAPTIVE, ARRIVAL, means, plan, with};
 use device::{
     guard::TaskDigest,
     protocol::message::{Blob, CheckIn, DeviceKey, Says, Ticket, Wants},
@@ -39,7 +34,6 @@ use federated::{
 };
 use keyhush_server::sqlite::{AfterRound, Database, DatabaseError, TaskHome};
 use ledger::{Head, Ledger, LedgerError};
-use ledger_story::{model_step, plan as ledger_plan};
 use privacy::{
     Adjacency, ClipNorm, Participation,
     encoding::{Encoding, VectorPlan},
@@ -47,7 +41,6 @@ use privacy::{
 };
 use rusqlite::Connection;
 use tempfile::TempDir;
-use workshop::{ADAPTIVE, ARRIVAL, means, plan, with};
 use zeroize::Zeroizing;
 
 /// A folder for a database and for secrets.

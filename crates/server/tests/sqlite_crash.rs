@@ -7,11 +7,6 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
-#[path = "../../durable/tests/killed/mod.rs"]
-mod killed;
-#[path = "../../ledger/tests/ledger_story/mod.rs"]
-mod ledger_story;
-
 use std::{
     fs,
     io::Write as _,
@@ -21,15 +16,15 @@ use std::{
     time::Duration,
 };
 
+use crate::killed::{Spread, Victim, strace_works, victim_alone};
+use crate::ledger_story::{content, model_plan, model_step};
 use device::{guard::TaskDigest, protocol::message::DeviceKey};
 use federated::{
     home::Records,
     protocol::store::{AttemptAt, MemoryStore, Store, StoreError, Write},
 };
 use keyhush_server::sqlite::{AfterRound, Database, DatabaseError, TaskHome, TaskLedger};
-use killed::{Spread, Victim, strace_works, victim_alone};
 use ledger::{Ledger, LedgerError};
-use ledger_story::{content, model_plan, model_step};
 
 const PATH: &str = "KEYHUSH_TEST_VICTIM_DATABASE";
 const STEPS: &str = "KEYHUSH_TEST_VICTIM_STEPS";
@@ -147,7 +142,7 @@ fn say(line: &str) {
 
 /// How to run the victim: as it is, or under strace with something injected.
 fn command(folder: &Path, steps: u64, inject: Option<&str>) -> Command {
-    let mut command = victim_alone(inject);
+    let mut command = victim_alone("sqlite_crash::victim", inject);
     command.env(PATH, folder).env(STEPS, steps.to_string()).env_remove(EARLY);
     command
 }
@@ -327,7 +322,7 @@ fn a_full_disk_fails_a_write_and_loses_nothing() {
         let limit = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
         let mut command = Command::new("sh");
         command.args(["-c", &limit, "sh"]).arg(std::env::current_exe().unwrap());
-        command.args(["--exact", "victim", "--nocapture", "--test-threads=1"]);
+        command.args(["--exact", "sqlite_crash::victim", "--nocapture", "--test-threads=1"]);
         command.env(PATH, folder.path()).env(STEPS, "400").env_remove(EARLY);
         let out = command.output().unwrap();
         let said = String::from_utf8_lossy(&out.stdout).into_owned();

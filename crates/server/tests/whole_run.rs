@@ -2,7 +2,7 @@
 //! to over the same people, to the byte, plainly and by secure aggregation.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-mod settings;
+use crate::settings;
 
 use std::{
     net::SocketAddr,

@@ -18,7 +18,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     ops::Range,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, ensure};
@@ -64,8 +64,10 @@ pub(super) struct Edit {
 pub(super) enum Target {
     /// The library's own tests.
     Lib,
-    /// A file in `tests/`.
-    Test(String),
+    /// A file in `tests/` that is a binary by itself.
+    Binary(String),
+    /// A file in `tests/` that is a module of a binary, as most are.
+    Module(String),
 }
 
 impl Bug {
@@ -75,23 +77,52 @@ impl Bug {
         std::iter::once(first).chain(self.also.iter().cloned()).collect()
     }
 
-    /// Where its tests are.
-    pub(super) fn target(&self) -> Target {
+    /// Where its tests are; the names of its package's binaries tell.
+    fn target(&self, binaries: &[String]) -> Target {
         match self.tests.split_once("::").map_or(self.tests.as_str(), |(target, _)| target) {
             "lib" => Target::Lib,
-            name => Target::Test(name.to_owned()),
+            name if binaries.iter().any(|binary| binary == name) => Target::Binary(name.to_owned()),
+            name => Target::Module(name.to_owned()),
         }
     }
 
-    /// The tests that are to notice it, as nextest selects them.
-    pub(super) fn filter(&self) -> String {
-        let target = match self.target() {
-            Target::Lib => "kind(=lib)".to_owned(),
-            Target::Test(name) => format!("binary(={name})"),
-        };
-        let named = self.tests.split_once("::").map_or_else(String::new, |(_, part)| format!(" & test({part})"));
-        format!("package(={}) & {target}{named}", self.package)
+    /// The tests that are to notice it, as nextest selects them; the tree is asked what is a binary.
+    pub(super) fn filter(&self, root: &Path) -> Result<String> {
+        Ok(self.filter_of(&self.target(&binaries(&self.crate_in(root))?)))
     }
+
+    fn filter_of(&self, target: &Target) -> String {
+        let part = self.tests.split_once("::").map(|(_, part)| part);
+        let named = part.map_or_else(String::new, |part| format!(" & test({part})"));
+        let tests = match target {
+            Target::Lib => format!("kind(=lib){named}"),
+            Target::Binary(name) => format!("binary(={name}){named}"),
+            Target::Module(name) => format!("kind(=test) & test(/^{name}::.*{}/)", part.unwrap_or_default()),
+        };
+        format!("package(={}) & {tests}", self.package)
+    }
+
+    /// The folder of the package whose tests are to notice it.
+    fn crate_in(&self, root: &Path) -> PathBuf {
+        root.join("crates").join(self.package.strip_prefix("keyhush-").unwrap_or("cli"))
+    }
+}
+
+/// What the manifest of a crate calls a `[[test]]`.
+fn binaries(folder: &Path) -> Result<Vec<String>> {
+    #[derive(Deserialize)]
+    struct Manifest {
+        #[serde(default)]
+        test: Vec<Named>,
+    }
+    #[derive(Deserialize)]
+    struct Named {
+        name: String,
+    }
+    let path = folder.join("Cargo.toml");
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let manifest: Manifest = toml::from_str(&text).with_context(|| format!("{}", path.display()))?;
+    Ok(manifest.test.into_iter().map(|test| test.name).collect())
 }
 
 #[derive(Deserialize)]
@@ -212,13 +243,10 @@ mod tests {
     #[test]
     fn every_bug_is_to_be_noticed_by_tests_that_are_there() {
         for bug in read(&root().join("xtask/mutants")).unwrap() {
-            let folder = match bug.package.strip_prefix("keyhush-") {
-                Some(folder) => root().join("crates").join(folder),
-                None => root().join("crates/cli"),
-            };
-            let files = match bug.target() {
+            let folder = bug.crate_in(&root());
+            let files = match bug.target(&binaries(&folder).unwrap()) {
                 Target::Lib => vec![folder.join("src/lib.rs")],
-                Target::Test(name) => {
+                Target::Binary(name) | Target::Module(name) => {
                     ["{}.rs", "{}/main.rs"].map(|file| folder.join("tests").join(file.replace("{}", &name))).to_vec()
                 }
             };
@@ -227,12 +255,20 @@ mod tests {
     }
 
     #[test]
+    fn binaries_are_those_of_the_manifest() {
+        assert_eq!(binaries(&root().join("crates/server")).unwrap(), ["all", "http"]);
+        assert!(binaries(&root().join("crates/nothing")).is_err());
+    }
+
+    #[test]
     fn tests_are_selected_by_file_and_by_a_part_of_their_names() {
         let of = |tests: &str| Bug { tests: tests.into(), ..bug("a", "x", "PLANTED") };
-        assert_eq!(of("told").filter(), "package(=p) & binary(=told)");
-        assert_eq!(of("told::p6_devices").filter(), "package(=p) & binary(=told) & test(p6_devices)");
-        assert_eq!(of("lib::files::tests").filter(), "package(=p) & kind(=lib) & test(files::tests)");
-        assert_eq!((of("told").target(), of("lib::x").target()), (Target::Test("told".into()), Target::Lib));
+        let filter = |tests: &str| of(tests).filter_of(&of(tests).target(&["http".to_owned()]));
+        assert_eq!(filter("told"), "package(=p) & kind(=test) & test(/^told::.*/)");
+        assert_eq!(filter("told::p6_devices"), "package(=p) & kind(=test) & test(/^told::.*p6_devices/)");
+        assert_eq!(filter("http"), "package(=p) & binary(=http)");
+        assert_eq!(filter("http::hub::a_clock"), "package(=p) & binary(=http) & test(hub::a_clock)");
+        assert_eq!(filter("lib::files::tests"), "package(=p) & kind(=lib) & test(files::tests)");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
-use self::catalogue::{Bug, Target};
+use self::catalogue::Bug;
 use crate::{root, step::cargo, test::has_subcommand};
 
 /// The variable that switches a bug on: its name.
@@ -135,7 +135,7 @@ impl Nursery {
             );
         }
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-        let nursery = Self { folder: target.join("mutants"), built: all.iter().flat_map(built).collect() };
+        let nursery = Self { folder: target.join("mutants"), built: all.iter().map(built).collect() };
         std::fs::create_dir_all(nursery.tree()).with_context(|| format!("cannot make {}", nursery.tree().display()))?;
         tree::prepare(&root(), &nursery.tree(), all)?;
         let path = nursery.patience();
@@ -172,7 +172,7 @@ impl Nursery {
 
     /// With no bug on all tests that are to notice one must pass.
     fn check_health(&self, bugs: &[&Bug]) -> Result<()> {
-        let filters: BTreeSet<String> = bugs.iter().map(|bug| bug.filter()).collect();
+        let filters: BTreeSet<String> = bugs.iter().map(|bug| bug.filter(&root())).collect::<Result<_>>()?;
         let any = filters.iter().map(|f| format!("({f})")).collect::<Vec<_>>().join(" | ");
         let output = self.nextest().args(["--no-fail-fast", "-E", &any]).output().context("cannot start cargo")?;
         if !output.status.success() {
@@ -184,7 +184,7 @@ impl Nursery {
     fn judge<'a>(&self, bug: &'a Bug) -> Result<Verdict<'a>> {
         let watch = Instant::now();
         let mut command = self.nextest();
-        command.env(SWITCH, &bug.name).args(["-E", &bug.filter()]);
+        command.env(SWITCH, &bug.name).args(["-E", &bug.filter(&root())?]);
         let output = command.output().context("cannot start cargo")?;
         let noticed_by = match output.status.code() {
             Some(0) => None,
@@ -198,13 +198,9 @@ impl Nursery {
     }
 }
 
-/// What cargo is told to build for a bug: of a package, the library's tests or one file of tests.
-fn built(bug: &Bug) -> [String; 2] {
-    let target = match bug.target() {
-        Target::Lib => "--lib".to_owned(),
-        Target::Test(name) => format!("--test={name}"),
-    };
-    [format!("--package={}", bug.package), target]
+/// What cargo is told to build for a bug: all tests of a package.
+fn built(bug: &Bug) -> String {
+    format!("--package={}", bug.package)
 }
 
 fn words(output: &Output) -> String {

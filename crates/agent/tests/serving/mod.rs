@@ -1,4 +1,5 @@
 //! A small server of the protocol for tests: plain rounds of one task, kept in memory, over loopback with or without TLS.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,5 @@
 //! A folder with a public text and the models made of it, for the tests of commands that take a model.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
 use std::{path::PathBuf, process::Output};
 

@@ -1,5 +1,5 @@
 //! A folder with settings of a run that takes a second, for the tests of commands that do many runs.
-#![allow(dead_code, reason = "not every test uses all of it")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
 use std::{
     fs,

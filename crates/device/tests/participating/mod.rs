@@ -1,5 +1,6 @@
 //! A device, a task and a server's words for tests: no network, no clock, and everything that is saved or sent is written down.
 #![allow(dead_code, reason = "not every test needs all of it")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
 use std::{cell::RefCell, io::Write, rc::Rc, sync::Arc};
 

@@ -9,8 +9,8 @@ use std::{
     str::FromStr,
 };
 
-/// How to run the test `victim` of this binary alone: as it is, or under strace with something injected.
-pub(crate) fn victim_alone(inject: Option<&str>) -> Command {
+/// How to run one test of this binary alone, which is the victim: as it is, or under strace with something injected.
+pub(crate) fn victim_alone(name: &str, inject: Option<&str>) -> Command {
     let this = std::env::current_exe().unwrap();
     let mut command = match inject {
         None => Command::new(this),
@@ -21,7 +21,7 @@ pub(crate) fn victim_alone(inject: Option<&str>) -> Command {
             strace
         }
     };
-    command.args(["--exact", "victim", "--nocapture", "--test-threads=1"]);
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
     command.stdout(Stdio::piped()).stderr(Stdio::null());
     command
 }

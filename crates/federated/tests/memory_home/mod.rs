@@ -1,5 +1,4 @@
 //! A home that is no folder: everything of a run in memory, which outlives the run as a server's database does.
-#![allow(dead_code, reason = "not every test uses all of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
 use std::{

@@ -1,4 +1,5 @@
 //! A world of devices, messages and crashes around a real coordinator. Time is a number, chance a seed.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
 mod checks;
 mod faults;

@@ -1,5 +1,4 @@
 //! Short ways to read vectors and to write events, for all tests here.
-#![allow(dead_code, reason = "each test uses some of these")]
 
 use keyhush_privacy::{
     AccountantKind, Adjacency, Delta, MinSeparation, NoiseMatrix, NoiseMultiplier, Participation, PrivacyEvent,

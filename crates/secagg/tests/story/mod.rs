@@ -1,5 +1,6 @@
 //! Whole rounds, message by message through their bytes, with clients that vanish where a test says.
 #![allow(dead_code, reason = "not every test uses everything")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
 pub(crate) mod hostile;
 pub(crate) mod recorded;

@@ -1,0 +1,20 @@
+//! All tests of `cli` that share one binary; what each is about, it says itself.
+
+mod bench_network;
+mod commands;
+mod data;
+mod data_kill;
+mod device;
+mod eval;
+mod experiment;
+mod folder;
+mod model_story;
+mod plan;
+mod predict;
+mod pretrain;
+mod secagg;
+mod serve;
+mod serve_killed;
+mod sweep;
+mod toy;
+mod train;

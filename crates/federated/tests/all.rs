@@ -1,0 +1,33 @@
+//! All tests of `federated` that share one binary; what each is about, it says itself.
+
+mod absent;
+mod attacks;
+mod before;
+mod chosen;
+mod contracts;
+mod coordinator;
+mod devices;
+mod durable;
+mod failed_rounds;
+mod failing;
+mod heads;
+mod held_out;
+#[path = "../../durable/tests/killed/mod.rs"]
+#[cfg(unix)]
+mod killed;
+mod learners;
+mod ledger_crash;
+mod ledger_files;
+#[path = "../../ledger/tests/ledger_story/mod.rs"]
+mod ledger_story;
+mod left_over;
+mod memory_home;
+mod network_faults;
+mod run;
+mod secure;
+mod spoilers;
+mod streams;
+mod told;
+mod workshop;
+mod world;
+mod wrong_vectors;

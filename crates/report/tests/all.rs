@@ -1,0 +1,4 @@
+//! All tests of `report` that share one binary; what each is about, it says itself.
+
+mod folder;
+mod pages;

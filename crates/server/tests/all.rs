@@ -1,0 +1,18 @@
+//! All tests of `server` that share one binary; what each is about, it says itself.
+
+// Helpers that crates share call that one by the name that it has for itself.
+extern crate federated as keyhush_federated;
+
+mod hub;
+#[path = "../../durable/tests/killed/mod.rs"]
+#[cfg(unix)]
+mod killed;
+#[path = "../../ledger/tests/ledger_story/mod.rs"]
+mod ledger_story;
+mod lost_key;
+mod settings;
+mod sqlite;
+mod sqlite_crash;
+mod whole_run;
+#[path = "../../federated/tests/workshop/mod.rs"]
+mod workshop;
