@@ -173,6 +173,9 @@ fn facts(task: &Listed) -> Vec<(&'static str, String)> {
         None => facts.push(("rounds", "not begun".into())),
         Some(spent) => {
             facts.push(("rounds", format!("{} of {} released", spent.rounds, spent.planned_rounds)));
+            if let (Some(released), Some(planned)) = (spent.evaluations, spent.planned_evaluations) {
+                facts.push(("evaluations", format!("{released} of {planned} by devices released")));
+            }
             facts.extend(costs(spent));
         }
     }

@@ -17,14 +17,14 @@ use federated::{
     config::{Config, ConfigError},
     engine::Means,
     fleet::{
-        FleetError, Stop,
+        Fleet, FleetError, Stop, WithEvaluations,
         network::{Driver, Network, NetworkTask, Reads},
     },
-    home::{Home, LEDGER_FILE, Paper, Records, STATEMENT_FILE, STATEMENT_JSON},
+    home::{Home, LEDGER_FILE, Log, Paper, Records, STATEMENT_FILE, STATEMENT_JSON},
     ledger_file::Place,
-    metrics::Metrics,
+    metrics::{METRICS_FILE, Metrics},
     model_folder::{self, ModelFolderError},
-    plan::Plan,
+    plan::{EVALUATION, Plan},
     protocol::{
         admission::{Admission, EnrolmentLimits},
         coordinator::{Coordinator, CoordinatorError},
@@ -33,7 +33,7 @@ use federated::{
         pace::Pace,
         store::{Store, StoreError, Write},
     },
-    round::{RoundError, attempts::Failed},
+    round::{RoundError, attempts::Failed, evaluation::FailedEvaluation},
     run::{Opened, Run, RunError},
 };
 use ledger::{Ledger, LedgerError, hex, unhex};
@@ -113,12 +113,28 @@ pub enum Happened<'a> {
         /// How well the model does, where it was measured.
         metrics: Option<&'a Metrics>,
     },
+    /// A model was measured after a round was reported: devices were asked.
+    Evaluated {
+        /// Of which task.
+        task: &'a str,
+        /// Rounds that are done.
+        round: u64,
+        /// How well the model does.
+        metrics: &'a Metrics,
+    },
     /// An attempt came to nothing.
     Failed {
         /// Of which task.
         task: &'a str,
         /// What is known of it.
         failed: &'a Failed,
+    },
+    /// An attempt at an evaluation by devices came to nothing.
+    FailedEvaluation {
+        /// Of which task.
+        task: &'a str,
+        /// What is known of it.
+        failed: &'a FailedEvaluation,
     },
     /// A task is over.
     Over {
@@ -214,7 +230,17 @@ struct Ready {
     plan: Plan,
     opened: Opened,
     network: NetworkTask,
+    /// The task of its evaluations by devices, where there are some.
+    evaluation: Option<NetworkTask>,
     home: TaskHome,
+}
+
+impl Ready {
+    /// What devices know it by: for training, and for evaluations.
+    fn tasks(&self) -> impl Iterator<Item = (&NetworkTask, &str)> {
+        let training = (&self.network, self.plan.phases()[0].stream.as_str());
+        std::iter::once(training).chain(self.evaluation.as_ref().map(|task| (task, EVALUATION)))
+    }
 }
 
 /// Runs a server until it is told to stop, or its tasks are over.
@@ -236,14 +262,19 @@ pub fn serve(
     leave_others(&ready, &database)?;
     let mut coordinator = Coordinator::new(Arc::clone(&database) as Arc<dyn Store>, admission, pace, now_ms())?;
     for task in &ready {
-        let NetworkTask { digest, limits, goal, begin_with, .. } = task.network;
-        coordinator.add_task(digest, limits, goal, begin_with, begun(&task.home, &database, &digest)?);
-        coordinator.order(&digest, orders.of(&task.name), now_ms())?;
-        if task.network.secure {
-            let (after, population) = (task.plan.devices.leave_out_after, task.plan.ledger.population);
-            let mut between_equals = [0; 32];
-            getrandom::fill(&mut between_equals).map_err(DatabaseError::Randomness)?;
-            coordinator.leave_out(&digest, LeaveOut { after, population, between_equals })?;
+        for (network, stream) in task.tasks() {
+            let NetworkTask { digest, limits, goal, begin_with, .. } = *network;
+            coordinator.add_task(digest, limits, goal, begin_with, begun(&task.home, &database, &digest, stream)?);
+            if network.evaluation {
+                coordinator.only_while_open(&digest)?;
+            }
+            coordinator.order(&digest, orders.of(&task.name), now_ms())?;
+            if network.secure {
+                let (after, population) = (task.plan.devices.leave_out_after, task.plan.ledger.population);
+                let mut between_equals = [0; 32];
+                getrandom::fill(&mut between_equals).map_err(DatabaseError::Randomness)?;
+                coordinator.leave_out(&digest, LeaveOut { after, population, between_equals })?;
+            }
         }
     }
     coordinator.limit_enrolments(enrolments);
@@ -281,18 +312,20 @@ fn ready(
         let plan = Plan::new(config, &opened.setting())?;
         let reads = Reads { learner: opened.learner(), vocabulary: opened.vocabulary(), rules: opened.rules() };
         let network = NetworkTask::new(&name, realm, &plan, reads)?;
+        let evaluation = NetworkTask::of_evaluations(&name, realm, &plan, reads)?;
         if ready.iter().any(|other| other.name == name || other.network.digest == network.digest) {
             return Err(ServeError::SameTask { name });
         }
         let home = TaskHome::open(Arc::clone(database), &name, secrets)?;
-        ready.push(Ready { name, plan, opened, network, home });
+        ready.push(Ready { name, plan, opened, network, evaluation, home });
     }
     if ready.is_empty() { Err(ServeError::NoTask) } else { Ok(ready) }
 }
 
-/// Where a task stands, if it has begun: keys that enrol from now on wait in it.
-fn begun(home: &TaskHome, database: &Database, task: &TaskDigest) -> Result<Option<u64>, ServeError> {
-    let released = home.last_release()?.map(|(_, _, step)| step + 1);
+/// Where a task stands in a stream of its ledger, if it has begun: keys that enrol from now on wait in it.
+fn begun(home: &TaskHome, database: &Database, task: &TaskDigest, stream: &str) -> Result<Option<u64>, ServeError> {
+    let ledger = if home.is_begun()? { Some(Ledger::open(home.read_store()?, None, &[])?) } else { None };
+    let released = ledger.and_then(|ledger| ledger.last_step(stream)).map(|step| step + 1);
     let open = database.open_attempt(task)?.filter(|open| !open.assigned.is_empty()).map(|open| open.at.round);
     Ok(released.max(open))
 }
@@ -306,11 +339,10 @@ fn leave_others(ready: &[Ready], database: &Arc<Database>) -> Result<(), ServeEr
         }
         let home = TaskHome::read(Arc::clone(database), &name)?;
         let Some(note) = home.note()? else { continue };
-        if home.is_begun()?
-            && Ledger::open(home.read_store()?, None, &[])?.is_closed()
-            && let Ok(digest) = unhex(&note.digest)
-        {
-            database.commit(&[Write::Forget { task: TaskDigest(digest) }])?;
+        if home.is_begun()? && Ledger::open(home.read_store()?, None, &[])?.is_closed() {
+            let digests = [Some(&note.digest), note.evaluation.as_ref()].into_iter().flatten();
+            let forget = digests.filter_map(|digest| unhex(digest).ok());
+            database.commit(&forget.map(|digest| Write::Forget { task: TaskDigest(digest) }).collect::<Vec<_>>())?;
             database.empty_log()?;
         }
         home.write_note(&Note { served: false, ..note })?;
@@ -388,17 +420,25 @@ impl Serving<'_> {
 
     /// The rounds of a task, as long as its operator wants them. Says whether it is over; if not, the server is to stop.
     fn rounds(self, task: &Ready, run: &mut Run<'_, TaskHome>, watched: &Watched<'_>) -> Result<bool, ServeError> {
-        let Ready { name, plan, network, home, .. } = task;
+        let Ready { name, plan, network, evaluation, home, .. } = task;
         let pseudonyms =
             home.secrets().pseudonym_key()?.ok_or_else(|| ServeError::NoPseudonyms { name: name.clone() })?;
         let driver = || TaskDriver { hub: self.hub.driver(), watched };
         let threads = self.means.threads;
-        let mut fleet = Network::new(driver(), network.clone(), plan.windows, home.secrets(), pseudonyms, threads);
+        let network_fleet = |task: &NetworkTask| {
+            let (secrets, pseudonyms) = (home.secrets(), pseudonyms.clone());
+            Network::new(driver(), task.clone(), plan.windows, secrets, pseudonyms, threads)
+        };
+        let rounds = network_fleet(network);
+        let mut fleet: Box<dyn Fleet + '_> = match evaluation {
+            None => Box::new(rounds),
+            Some(task) => Box::new(WithEvaluations { rounds, evaluations: network_fleet(task) }),
+        };
         loop {
             // An attempt that devices have is brought to its end first, whatever is wanted: in a stop it fails, and has them on record.
             match watched.look_now()? {
                 Order::Run => {}
-                _ if self.is_with_devices(&network.digest)? => {}
+                _ if self.is_with_devices(task)? => {}
                 Order::Stop => return Ok(true),
                 Order::Pause => match driver().wait(&network.digest, self.stop) {
                     Err(FleetError::Stopped) => return Ok(false),
@@ -417,9 +457,14 @@ impl Serving<'_> {
             if let Some(failed) = &step.failed {
                 (self.happens)(&Happened::Failed { task: name, failed });
             }
+            if let Some(failed) = &step.failed_evaluation {
+                (self.happens)(&Happened::FailedEvaluation { task: name, failed });
+            }
+            let round = run.state().round;
             if step.done.is_some() {
-                let round = run.state().round;
                 (self.happens)(&Happened::Round { task: name, round, metrics: step.metrics.as_ref() });
+            } else if let Some(metrics) = &step.metrics {
+                (self.happens)(&Happened::Evaluated { task: name, round, metrics });
             }
             if step.over.is_some() {
                 return Ok(true);
@@ -430,15 +475,22 @@ impl Serving<'_> {
         }
     }
 
-    /// Whether devices were given an attempt of the task that is not settled.
-    fn is_with_devices(self, task: &TaskDigest) -> Result<bool, ServeError> {
-        Ok(self.database.open_attempt(task)?.is_some_and(|open| !open.assigned.is_empty()))
+    /// Whether devices were given an attempt of the task, at a round or at an evaluation, that is not settled.
+    fn is_with_devices(self, task: &Ready) -> Result<bool, ServeError> {
+        for (network, _) in task.tasks() {
+            let open = self.database.open_attempt(&network.digest)?;
+            if open.is_some_and(|open| !open.assigned.is_empty()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
 /// What the server says of a task.
 fn note(task: &Ready, obeys: Order) -> Note {
-    Note { digest: hex(&task.network.digest.0), obeys, served: true, broken: None }
+    let evaluation = task.evaluation.as_ref().map(|task| hex(&task.digest.0));
+    Note { digest: hex(&task.network.digest.0), evaluation, obeys, served: true, broken: None }
 }
 
 /// A task whose orders are looked at.
@@ -474,10 +526,13 @@ impl Watched<'_> {
 
     fn coordinator(
         &self,
-        act: impl FnOnce(&mut Coordinator, &TaskDigest, u64) -> Result<(), CoordinatorError> + Send,
+        act: impl Fn(&mut Coordinator, &TaskDigest, u64) -> Result<(), CoordinatorError> + Send,
     ) -> Result<(), ServeError> {
-        let digest = self.task.network.digest;
-        match self.serving.hub.driver().with(move |coordinator, now| act(coordinator, &digest, now)) {
+        let digests: Vec<TaskDigest> = self.task.tasks().map(|(network, _)| network.digest).collect();
+        let all = move |coordinator: &mut Coordinator, now| {
+            digests.iter().try_for_each(|digest| act(coordinator, digest, now))
+        };
+        match self.serving.hub.driver().with(all) {
             // The hub is down, and the server with it.
             Err(FleetError::Stopped) => Ok(()),
             other => Ok(other.map_err(RoundError::from).map_err(RunError::from)?),
@@ -512,8 +567,8 @@ impl Driver for TaskDriver<'_> {
     }
 }
 
-/// Puts the model, the statement, and the ledger with who took part, as pseudonyms whose key is gone, where people find them: what
-/// `keyhush privacy verify` and `statement` read.
+/// Puts the model, the statement, how well the models did, and the ledger with who took part, as pseudonyms whose key is gone, where people
+/// find them: what `keyhush privacy verify` and `statement` read.
 fn export(home: &TaskHome, folder: &Path) -> Result<(), ServeError> {
     if let Some(Files { weights, config, vocabulary, card }) = home.model()? {
         let source = Source { weights: &mut &weights[..], config: &config, vocabulary: &vocabulary, card: &card };
@@ -525,5 +580,10 @@ fn export(home: &TaskHome, folder: &Path) -> Result<(), ServeError> {
             files::write(&folder.join(file), text.as_bytes())?;
         }
     }
+    let lines = home.lines(Log::Metrics).map_err(RunError::from)?;
+    files::write(
+        &folder.join(METRICS_FILE),
+        lines.iter().map(|line| format!("{line}\n")).collect::<String>().as_bytes(),
+    )?;
     Ok(Place::new(folder.join(LEDGER_FILE)).copy(&home.read_store()?)?)
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use ::server::sqlite::{Database, TaskHome};
-use federated::home::Records;
+use federated::{home::Records, plan::EVALUATION, replay::Cohorts};
 use ledger::{Body, LedgerStore, PseudonymKey};
 
 use super::TASK;
@@ -11,8 +11,8 @@ use crate::{BenchError, WorkError};
 
 /// What is on record.
 pub(super) struct Record {
-    /// Who is in the sum of each released step, by the numbers of the devices.
-    pub(super) cohorts: Vec<Vec<u64>>,
+    /// Who is in the sum of each released step, and of each evaluation, by the numbers of the devices.
+    pub(super) cohorts: Cohorts,
     /// Attempts that failed.
     pub(super) failed: u64,
 }
@@ -32,20 +32,28 @@ fn read(folder: &Path, key: &PseudonymKey, devices: &[[u8; 32]]) -> Result<Recor
         let record = record?;
         participants.insert(record.digest(), record);
     }
-    let mut record = Record { cohorts: Vec::new(), failed: 0 };
+    let mut record = Record { cohorts: Cohorts::default(), failed: 0 };
+    let mut evaluations = 0;
     for entry in store.read(0)? {
         match entry?.body() {
             Body::Release(release) => {
-                if release.step != record.cohorts.len() as u64 {
-                    return Err(
-                        format!("step {} stands in the place of step {}", release.step, record.cohorts.len()).into()
-                    );
+                let is_evaluation = release.stream == EVALUATION;
+                let rounds = record.cohorts.rounds.len() as u64;
+                let expected = if is_evaluation { evaluations } else { rounds };
+                if release.step != expected {
+                    return Err(format!("step {} stands in the place of step {expected}", release.step).into());
                 }
                 let line = release.participations.digest.and_then(|digest| participants.get(&digest));
                 let line = line.ok_or_else(|| format!("nobody is on record for step {}", release.step))?;
                 let cohort = key.recognise(line, devices.iter().map(|key| &key[..]))?;
                 let cohort = cohort.ok_or_else(|| format!("a stranger is on record for step {}", release.step))?;
-                record.cohorts.push(cohort.into_iter().map(|number| number as u64).collect());
+                let cohort = cohort.into_iter().map(|number| number as u64).collect();
+                if is_evaluation {
+                    record.cohorts.evaluations.insert(rounds, cohort);
+                    evaluations += 1;
+                } else {
+                    record.cohorts.rounds.push(cohort);
+                }
             }
             Body::FailedAttempt(_) => record.failed += 1,
             _ => {}

@@ -115,6 +115,7 @@ impl Offered {
                 simulated: false,
             },
             secure: false,
+            evaluation: None,
         };
         Self { terms, labels, step: step_terms(101 * labels) }
     }

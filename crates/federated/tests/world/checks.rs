@@ -6,7 +6,7 @@ use keyhush_federated::{plan::Plan, round::Loop};
 use ledger::{FailureReason, Ledger, LedgerStore, ParticipationRecord, PseudonymKey, SigningKey};
 use privacy::stages::Published;
 
-use super::{PSEUDONYMS, Setting, Violation, World, forgetful::ForgetfulLedger};
+use super::{Of, PSEUDONYMS, Setting, Violation, World, forgetful::ForgetfulLedger};
 
 /// What was applied once is what the ledger has, for ever.
 pub(super) fn check_same(
@@ -69,7 +69,7 @@ pub(super) fn check(
         }
     }
     for (number, device) in world.devices.iter().enumerate() {
-        for (step, attempt) in &device.thanked {
+        for (Of { step, .. }, attempt) in device.thanked.iter().filter(|(of, _)| !of.evaluation) {
             let failed = ledger.failures(&plan.phase(*step).stream, *step).iter().any(|f| f.attempt == *attempt);
             if !failed && !took_part.get(&number).is_some_and(|rounds| rounds.contains(step)) {
                 return wrong(format!("device {number} was thanked for round {step} and is not in its sum"));
