@@ -17,8 +17,9 @@ use serde::{Deserialize, Serialize};
 pub struct Line {
     /// Which device.
     pub device: u64,
-    /// In which step.
-    pub step: u64,
+    /// In which step; none where it is of no part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<u64>,
     /// What.
     pub did: Did,
     /// Whether that was training or an evaluation; steps of each are counted by themselves.
@@ -38,6 +39,8 @@ pub enum Did {
     Gave,
     /// It was told that its report counts.
     Thanked,
+    /// It asked something, and there was no answer, or one that is none.
+    Unanswered,
 }
 
 /// The list, while it is written.
@@ -53,8 +56,9 @@ impl Parts {
     /// Writes what a device did, if it is something for this list.
     pub(crate) fn hear(&self, device: u64, note: &Note, trained_s: f64) -> io::Result<()> {
         let (step, purpose, did) = match note {
-            Note::Gave { step, purpose } => (*step, *purpose, Did::Gave),
-            Note::Thanked { step, purpose, .. } => (*step, *purpose, Did::Thanked),
+            Note::Gave { step, purpose } => (Some(*step), *purpose, Did::Gave),
+            Note::Thanked { step, purpose, .. } => (Some(*step), *purpose, Did::Thanked),
+            Note::Broken | Note::Strange(_) => (None, Purpose::default(), Did::Unanswered),
             _ => return Ok(()),
         };
         let at_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());

@@ -181,7 +181,8 @@ impl World {
     }
 }
 
-/// Devices of which a round wants so many. Where all are wanted, each comes about every eight minutes, however many there are.
+/// Devices of which a round wants so many. By the rate alone each would come about every eight minutes, however many there are; where a round
+/// wants very many, they come more often.
 fn are_spread(count: u64, goal: u64) {
     let pace = Pace { most_per_second: count as f64 / 500.0, ..Pace::default() };
     let mut world = World::new(count, goal, pace);

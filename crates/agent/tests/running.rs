@@ -20,7 +20,7 @@ use device::{
 };
 use keyhush_agent::{
     AgentError,
-    eligibility::Always,
+    eligibility::{Always, FileSays},
     http::{Server, Trust},
     identity::Identity,
     many::{self, Behaviour, Plan, Tally},
@@ -93,6 +93,33 @@ async fn one_device_over_tls_gives_for_a_step_once_and_remembers_through_its_fil
         serving.next_step();
     }
     assert_eq!(serving.wrong(), Vec::<String>::new());
+}
+
+/// A device that is in use, or pays for its network, says nothing to anybody.
+#[tokio::test]
+async fn a_device_that_may_not_take_part_says_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = Server::new(&format!("http://{}", listener.local_addr().unwrap()), &Trust::Loopback, 4).unwrap();
+    let says = folder.path().join("eligible");
+    let Identity { key, guard, diary } = Identity::open_or_make(&folder.path().join("device")).unwrap();
+    let settings = Settings::new(key, Vec::new(), Policy::for_made_up_people(), LIMITS);
+    let mut device = Participant::new(settings, guard, diary, Box::new(OsEntropy));
+    let text: Arc<dyn TextSource> = Arc::new(TextFolder::new(folder.path()));
+    let around = Surroundings { eligibility: Arc::new(FileSays(says.clone())), ..around(server, text) };
+    for (word, speaks) in [(None, false), (Some("no"), false), (Some("yes\n"), true)] {
+        if let Some(word) = word {
+            std::fs::write(&says, word).unwrap();
+        }
+        let (_stop, stopped) = watch::channel(false);
+        let running = one::run(&mut device, &around, Clocks::now_on(), stopped, |_| {});
+        let spoke = tokio::select! {
+            _ = listener.accept() => true,
+            () = running => false,
+            () = tokio::time::sleep(Duration::from_secs(if speaks { 30 } else { 1 })) => false,
+        };
+        assert_eq!(spoke, speaks, "{word:?}");
+    }
 }
 
 /// A store of text that notes how many reports had arrived when its text was used, and fails at that if it is to.

@@ -18,6 +18,7 @@ use federated::{
 };
 use server::{
     http::{HttpError, Identity, Limits, Transport, self_signed},
+    sqlite::DatabaseError,
     tasks::{Happened, ServeError, Settings, Written, serve},
 };
 
@@ -112,7 +113,21 @@ fn refused(error: ServeError) -> anyhow::Error {
         ServeError::Config(error) => crate::failure::of_config(&error).into(),
         ServeError::Run(error) => crate::failure::refused(*error),
         ServeError::Http(error) => unusable(*error),
-        ServeError::SameTask { .. } => BadInput::Refused(error.to_string()).into(),
+        ServeError::Database(error) => unopened(*error),
+        ServeError::SameTask { .. } | ServeError::OtherTerms { .. } | ServeError::Folders { .. } => {
+            BadInput::Refused(error.to_string()).into()
+        }
+        other => other.into(),
+    }
+}
+
+/// Names and modes are a person's to mend; a disk that fails is not.
+fn unopened(error: DatabaseError) -> anyhow::Error {
+    match error {
+        DatabaseError::Name { .. } | DatabaseError::OtherCase { .. } => BadInput::Refused(error.to_string()).into(),
+        DatabaseError::Loose { .. } | DatabaseError::Linked { .. } | DatabaseError::Foreign { .. } => {
+            BadInput::wrong("data", error).into()
+        }
         other => other.into(),
     }
 }
@@ -181,6 +196,9 @@ fn say(happened: &Happened<'_>, quiet: bool) {
         Happened::Broken { task, error } => eprintln!("{time}{task}: cannot go on: {error}"),
         _ if quiet => {}
         Happened::Running { task, round } => eprintln!("{time}{task}: running, {round} rounds done"),
+        Happened::Waits { task, enrolled, begin_with } => eprintln!(
+            "{time}{task}: the first round begins when {begin_with} devices are enrolled (devices.begin_with); {enrolled} are"
+        ),
         Happened::Ordered { task, order } => {
             let words = match order {
                 Order::Run => "goes on",

@@ -84,8 +84,9 @@ fn costs_are_those_of_the_settings() {
     let plan = json(folder, &["plan", "run.toml", "--threads", "1"]);
     let one = &plan["traffic_bytes"];
     let parameters = number(&one["down_per_user"]) / 4.0;
-    assert_eq!(one["down_per_user"], one["up_per_user"]);
-    assert_eq!(number(&one["per_round"]), 500.0 * 8.0 * parameters);
+    // 22 bits an integer on the grid of 20.
+    assert_eq!(number(&one["up_per_user"]), parameters * 22.0 / 8.0);
+    assert_eq!(number(&one["per_round"]), 500.0 * (4.0 + 22.0 / 8.0) * parameters);
     assert_eq!(number(&one["total"]), 150.0 * number(&one["per_round"]));
     // A tree of 150 rounds has 8 levels.
     assert_eq!(number(&plan["memory_bytes"]["mechanism"]), 8.0 * 4.0 * parameters);

@@ -161,7 +161,14 @@ fn what_cannot_be_meant_is_refused_in_a_line_that_says_what_to_do() {
         (&["http://localhost:1", "--text", "typed"], "--state"),
         (&["http://localhost:1", "--page", "--state", "state"], "--state: no device lives in state"),
     ];
-    let elsewhere: [(&[&str], &str); 4] = [
+    let open: &[&str] = &["127.0.0.1:0", "--anybody", "--plain-http"];
+    let (together, spaces) = (["serve", "words.toml", "--data", "d", "--secrets", "d/s", "--listen"], "a name.toml");
+    fs::write(here.join(spaces), TASK).unwrap();
+    let named = ["serve", spaces, "--data", "d", "--secrets", "s", "--listen"];
+    let (together, named) = ([&together[..], open].concat(), [&named[..], open].concat());
+    let elsewhere: [(&[&str], &str); 6] = [
+        (&together, "give --data and --secrets two folders"),
+        (&named, "is no name of a task"),
         (&["task", "list", "--data", "nowhere"], "--data: there is no database nowhere"),
         (&["device", "--page"], "--state"),
         (&["device", "--forget-text", "--state", "state"], "--state: no device lives in state"),
@@ -175,6 +182,23 @@ fn what_cannot_be_meant_is_refused_in_a_line_that_says_what_to_do() {
         assert!(said.contains(words) && said.starts_with("error: "), "{args:?}: {said}");
         assert!(!here.join("state").exists() && !here.join("run").exists(), "{args:?} left something behind");
     }
+}
+
+/// Whoever follows the page has a task that is served, and is told what it waits for.
+#[test]
+fn the_task_of_the_docs_is_served_and_says_what_it_waits_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/TRAINING.md")).unwrap();
+    let section = &page[page.find("## With devices").unwrap()..];
+    let task = section.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    fs::write(folder.path().join("TASK.toml"), task).unwrap();
+    let mut command = keyhush();
+    command.current_dir(folder.path()).args(["serve", "TASK.toml", "--listen", "127.0.0.1:0", "--data", "data"]);
+    command.args(["--secrets", "secrets"]).args(PLAIN).stderr(Stdio::piped());
+    let mut server = Killed(command.spawn().unwrap());
+    let mut lines = BufReader::new(server.0.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let waits = lines.find(|line| line.contains("the first round begins when 150 devices are enrolled"));
+    assert!(waits.is_some_and(|line| line.ends_with("; 0 are")));
 }
 
 #[test]

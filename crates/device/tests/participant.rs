@@ -6,13 +6,13 @@ mod participating;
 use keyhush_device::{
     guard::{Limits, Window},
     protocol::{
-        message::{Answer, CHUNK, Reason, Says, Unsupported, Wants},
-        participant::{Do, Event, Note},
+        message::{Answer, Assignment, CHUNK, Realm, Reason, Says, Unsupported, Wants},
+        participant::{Do, Event, Note, What},
         policy::Policy,
         terms::{Purpose, TaskTerms},
     },
 };
-use participating::{Host, NO_LIMITS, Offered, later, packed, refused, wait};
+use participating::{Host, NO_LIMITS, Offered, REALM, later, packed, refused, wait};
 use privacy::stages::Encoded;
 use prost::Message;
 
@@ -392,6 +392,10 @@ fn hostile_assignments_are_refused_with_a_word_and_cost_nothing() {
         ("beyond the 1000", same, |a| a.step = u64::MAX),
         ("cannot be read", same, |a| a.terms = b"{}".to_vec()),
         ("cannot be read", same, |a| a.terms = vec![0xff; 100]),
+        ("asks for counts", same, |a| {
+            let terms = String::from_utf8(std::mem::take(&mut a.terms)).unwrap();
+            a.terms = terms.replacen("\"dimension\"", "\"counts\":1,\"dimension\"", 1).into_bytes();
+        }),
         ("offer of secure aggregation", same, |a| a.offer = vec![1, 2, 3]),
         ("digest is another", same, |a| a.task.as_mut().unwrap().digest[0] ^= 1),
         ("another server", |o| o.terms.realm = "00".repeat(32), kept),
@@ -520,4 +524,70 @@ fn every_answer_at_every_point() {
             assert!(host.device.guard().inputs() <= 1, "{point} {which}");
         }
     }
+}
+
+/// A server can send a byte of a model now and then, for ever: the device ends its part when its time is over, in the midst of that too.
+#[test]
+fn a_download_that_drips_ends_with_the_time_for_the_part() {
+    let offered = Offered::new(3);
+    let mut host = Host::new(Policy::default(), 1);
+    host.idle().answer(Says::Assignment(offered.assignment(0)));
+    let Do::Fetch { what: What::Task, .. } = host.wake() else { panic!("it fetches nothing") };
+    let task = packed(&offered.task());
+    let ends_s = offered.assignment(0).within_ms / 1000;
+    for (byte, second) in task.iter().zip(0..) {
+        assert!(host.device.is_busy(), "after {second} s there is time left");
+        host.got(Event::Piece(&[*byte]));
+        host.now.up_ms += 1000;
+        if !host.device.is_busy() {
+            assert!((ends_s..ends_s + 2).contains(&second), "{second} s");
+            assert!(host.device.notes().contains(&Note::TimeOver { step: 0 }));
+            return;
+        }
+    }
+    panic!("it waits for a task of {} bytes", task.len());
+}
+
+/// A device that was told which server to speak to says nothing to another, not even who it is.
+#[test]
+fn a_device_that_knows_its_realm_speaks_to_no_other() {
+    for (realm, speaks) in [(REALM, true), (Realm([1; 32]), false)] {
+        let mut host = Host::new(Policy::default(), 1);
+        host.settings.realm = Some(realm);
+        let mut host = host.restarted();
+        assert!(matches!(host.wake(), Do::Hello));
+        let hello = host.hello();
+        host.got(Event::Answer(&hello));
+        let next = host.next();
+        assert_eq!(matches!(next, Do::Say(_)), speaks, "{realm:?}: {next:?}");
+        if !speaks {
+            let strange = Note::Strange("another server than the one that this device speaks to");
+            assert!(host.device.notes().contains(&strange));
+        }
+    }
+}
+
+/// A server cannot ask for ticks so short that they show how long training took, nor for more of a device's time than its policy gives.
+#[test]
+fn p26_ticks_are_no_shorter_and_parts_no_longer_than_the_policy_says() {
+    let offered = Offered::new(3);
+    let begin = |policy: Policy| {
+        let mut host = Host::new(policy, 1);
+        let (tick_ms, within_ms) = (1, u64::MAX);
+        host.idle().answer(Says::Assignment(Assignment { tick_ms, within_ms, ..offered.assignment(0) }));
+        let began = host.now.up_ms;
+        let Do::Train(work) = host.fetched(&offered, 0) else { panic!("it does not train") };
+        (host, began, work)
+    };
+    for took in [10, 990] {
+        let (mut host, began, work) = begin(Policy::default());
+        host.now.up_ms += took;
+        host.train(&work);
+        host.sent();
+        assert_eq!(host.now.up_ms - began, 1000, "training took {took} ms");
+    }
+    let (mut host, _, work) = begin(Policy { most_seconds: 60, ..Policy::default() });
+    host.now.up_ms += 61_000;
+    host.train(&work);
+    assert!(matches!(host.said().1, Wants::CheckIn(_)) && host.device.guard().inputs() == 0, "a minute is over");
 }

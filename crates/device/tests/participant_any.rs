@@ -85,7 +85,7 @@ fn done(host: &mut Host, offered: &Offered) -> bool {
             host.got(Event::Whole);
         }
         Do::Train(work) => {
-            let zeros = vec![0; 4 * work.step.encoding.layout().len()];
+            let zeros = vec![0; work.step.encoding.packing().bytes()];
             host.got(Event::Trained(Ok(Arc::new(Encoded::check(&zeros, &work.step.encoding).unwrap()))));
         }
         Do::Send { offset, chunk, .. } => {

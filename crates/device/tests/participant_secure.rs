@@ -96,7 +96,8 @@ fn a_secure_round_of_forty_devices() {
     let mut expected = vec![0u32; residues.len()];
     for (id, host) in hosts.iter_mut().filter(|(id, _)| id.0 != 7) {
         // Something of another part, and something that is no message, is not for this one.
-        host.answer(Says::Secure(SecureMessage { ticket: vec![8; 32], message: vec![1] }));
+        let elsewhere = server.delivery(*id).unwrap();
+        host.answer(Says::Secure(SecureMessage { ticket: vec![8; 32], message: elsewhere }));
         asks(host);
         host.answer(secure(vec![0xff; 50]));
         asks(host);

@@ -62,7 +62,7 @@ pub enum RoundError {
     Rule(#[from] ClipRuleError),
     /// A step failed again and again.
     #[error(
-        "round {round} failed in {attempts} attempts, each with other devices: so many devices spoil sums or vanish that more attempts would only use up the others. End the run with keyhush train --end DIR; in another one raise secagg.dropout, or cut the cohort into secagg.groups, so that who spoils a sum spoils a group's"
+        "round {round} failed in {attempts} attempts, each with other devices: so many devices spoil sums or vanish that more attempts would only use up the others. End the run with keyhush train --end DIR, or with keyhush task stop where a server runs it. In another one give devices more time (devices.report_seconds), raise secagg.dropout, or, in a simulation, cut the cohort into secagg.groups, so that who spoils a sum spoils a group's"
     )]
     TooManyFailed {
         /// The round.
@@ -72,7 +72,7 @@ pub enum RoundError {
     },
     /// The program ended in the midst of one attempt after the other.
     #[error(
-        "round {round} does not begin: the program ended in the midst of {times} attempts in a row, and in each of them users were asked for nothing. Find out why it ends (memory, a time limit, the machine). The run cannot go on: end it with keyhush train --end DIR, and begin another once a round gets through"
+        "round {round} does not begin: the program ended in the midst of {times} attempts in a row, and in each of them users were asked for nothing. Find out why it ends (memory, a time limit, the machine). The run cannot go on: end it with keyhush train --end DIR, or with keyhush task stop where a server runs it, and begin another once a round gets through"
     )]
     TooManyInterrupted {
         /// The round that does not begin.

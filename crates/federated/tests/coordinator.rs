@@ -1,27 +1,39 @@
-//! What a coordinator says, request by request, where what comes in one batch could get around what is not durable yet.
+//! What a coordinator says, request by request: where what comes in one batch, or another way than usual, could get around something.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use device::{
     guard::TaskDigest,
-    protocol::message::{Answer, Blob, CheckIn, DeviceKey, Enrol, Reason, Says, Ticket, Wants},
+    protocol::message::{
+        Answer, Assignment, Blob, CheckIn, DeviceKey, Enrol, Next, Reason, Says, SecureMessage, Ticket, Wants,
+    },
 };
 use keyhush_federated::protocol::{
     admission::{Anybody, ByToken},
-    coordinator::Coordinator,
+    coordinator::{Coordinator, Report},
     desk::{Aggregation, Closed, Opening, Windows},
     left_out::LeaveOut,
     limits::ParticipationLimits,
     order::Order,
     pace::Pace,
+    secure::SecureDesk,
     store::{AttemptAt, MemoryStore, Store, Write},
     ticket::RoundKey,
 };
+use keyhush_federated::secrets::{FileVault, Secrets};
 use ledger::FailureReason;
 use privacy::{
     Adjacency, ClipNorm, MinSeparation, Participation,
     encoding::{Encoding, VectorPlan},
+    stages::{Encoded, Residues},
+};
+use secagg::{
+    client::{Client, Reply},
+    directory::Everybody,
+    entropy::OsEntropy,
+    parameters::{Adversary, Assumptions, Floor},
+    session::{Inputs, Offer, Terms},
 };
 use zeroize::Zeroizing;
 
@@ -108,9 +120,12 @@ fn with_devices() -> Coordinator {
     coordinator
 }
 
-fn opening(round: u64) -> Opening {
+fn encoding() -> Encoding {
     let clip = ClipNorm::new(1.0).unwrap();
-    let encoding = Encoding::new(VectorPlan::of_update(1, 12), clip, None, Adjacency::ZeroOut).unwrap();
+    Encoding::new(VectorPlan::of_update(1, 12), clip, None, Adjacency::ZeroOut).unwrap()
+}
+
+fn opening(round: u64) -> Opening {
     Opening {
         at: AttemptAt { task: TASK, round, attempt: 0 },
         step: round,
@@ -121,7 +136,7 @@ fn opening(round: u64) -> Opening {
         model: Blob { digest: vec![9; 32], bytes: 4 },
         terms: Vec::new(),
         key: RoundKey::new(Zeroizing::new([3; 32])),
-        aggregation: Aggregation::Plain(encoding),
+        aggregation: Aggregation::Plain(encoding()),
     }
 }
 
@@ -220,7 +235,7 @@ fn whoever_was_in_too_many_spoiled_attempts_is_not_asked() {
     // The others spoil this one too: 2 has two now, and is left out with 1.
     let at = AttemptAt { task: TASK, round: 2, attempt: 0 };
     coordinator.spoiled(&at);
-    coordinator.settle(&at, &std::collections::BTreeSet::new(), 1).unwrap();
+    coordinator.settle(&at, &BTreeSet::new(), 1).unwrap();
     coordinator.flush().unwrap();
     coordinator.open(Opening { limits, ..opening(3) }, 2).unwrap();
     for device in [1, 2, 3] {
@@ -359,4 +374,214 @@ fn evaluations_take_who_waits_for_rounds_want_nobody_in_between_and_are_given_up
     coordinator.open(opening(0), 13_000).unwrap();
     coordinator.order(&TASK, Order::Run, 13_000).unwrap();
     coordinator.tick(13_000 + 86_400_000).unwrap();
+}
+
+/// What each request was given.
+fn given(coordinator: &mut Coordinator) -> Vec<(u64, Assignment)> {
+    let assignment = |(request, answer): (u64, Answer)| match answer.says {
+        Some(Says::Assignment(assignment)) => Some((request, assignment)),
+        _ => None,
+    };
+    coordinator.flush().unwrap().into_iter().filter_map(assignment).collect()
+}
+
+fn ticket(assignment: &Assignment) -> Ticket {
+    Ticket(assignment.ticket.as_slice().try_into().unwrap())
+}
+
+/// The whole report of somebody who typed nothing.
+fn reports(coordinator: &mut Coordinator, request: u64, ticket: &Ticket) {
+    coordinator.begins(ticket, 10).unwrap();
+    let nothing = Encoded::check(&[0; 4], &encoding()).unwrap();
+    coordinator.report(request, ticket, &Report::Plain(nothing), 10).unwrap();
+}
+
+#[test]
+fn a_device_in_attempts_of_two_tasks_hears_of_each_by_itself() {
+    let mut coordinator = with_devices();
+    let other = TaskDigest([2; 32]);
+    coordinator.add_task(other, limits(), 2, 1, None);
+    coordinator.open(opening(0), 0).unwrap();
+    for (request, device) in [(1, 1), (2, 2)] {
+        coordinator.said(request, key(device), &CHECK_IN, 0).unwrap();
+    }
+    let first = ticket(&given(&mut coordinator)[0].1);
+    reports(&mut coordinator, 3, &first);
+    coordinator.flush().unwrap();
+    // The goal of the first task is reached. While its sum is released the device is given the other one.
+    let at = AttemptAt { task: other, round: 0, attempt: 0 };
+    coordinator.open(Opening { at, goal: 2, ..opening(0) }, 20).unwrap();
+    for (request, device) in [(4, 1), (5, 3), (6, 4)] {
+        coordinator.said(request, key(device), &CHECK_IN, 20).unwrap();
+    }
+    let second = ticket(&given(&mut coordinator)[0].1);
+    reports(&mut coordinator, 7, &second);
+    let next = Next { ticket: second.0.to_vec(), patience_ms: 20_000 };
+    coordinator.said(8, key(1), &Wants::Next(next), 30).unwrap();
+    coordinator.flush().unwrap();
+    let took_part = BTreeSet::from([key(1)]);
+    coordinator.settle(&opening(0).at, &took_part, 40).unwrap();
+    coordinator.tick(50).unwrap();
+    let answers = coordinator.flush().unwrap();
+    assert!(answers.is_empty(), "what it waits for has not happened: {answers:?}");
+    coordinator.settle(&at, &took_part, 60).unwrap();
+    let answers = coordinator.flush().unwrap();
+    assert!(matches!(answers[..], [(8, Answer { says: Some(Says::Thanks(_)) })]), "{answers:?}");
+}
+
+#[test]
+fn p18_a_masked_input_counts_whichever_way_it_came() {
+    let store = Arc::new(MemoryStore::new([7; 32]));
+    let devices: Vec<DeviceKey> = (1..=6).map(key).collect();
+    store.commit(&devices.iter().map(|d| Write::Enrol { device: *d, day: 1 }).collect::<Vec<_>>()).unwrap();
+    let mut coordinator = Coordinator::new(store.clone(), Box::new(Anybody), Pace::default(), 1).unwrap();
+    coordinator.add_task(TASK, limits(), 4, 1, None);
+    let residues = Residues::new(&encoding(), 6).unwrap();
+    let terms = Terms {
+        task: TASK.0,
+        model: [9; 32],
+        round: 0,
+        assumptions: Assumptions::new(0.3, 0.0, Adversary::Curious),
+        most_clients: 6,
+        least_survivors: 4,
+        dimension: residues.len() as u32,
+        bits: residues.bits(),
+        inputs: Inputs::Bounded { largest: residues.largest() },
+        most_evidence: 0,
+    };
+    let aggregation = Aggregation::Secure(Box::new(SecureDesk::new(terms, 6, Box::new(OsEntropy))));
+    coordinator.open(Opening { goal: 4, aggregation, ..opening(0) }, 0).unwrap();
+    for (request, device) in (0..).zip(&devices) {
+        coordinator.said(request, *device, &CHECK_IN, 0).unwrap();
+    }
+    let floor = Floor { clients: 3, survivors: 2, corrupted: 0.0, dropout: 0.0, ..Floor::default() };
+    let mut parts: Vec<(Ticket, Client, Vec<u8>)> = Vec::new();
+    for (_, assignment) in given(&mut coordinator) {
+        let offer = Offer::decode(&assignment.offer).unwrap();
+        let (client, says) = Client::begin(offer, floor, &Everybody, &mut OsEntropy).unwrap();
+        parts.push((ticket(&assignment), client, says));
+    }
+    assert_eq!(parts.len(), 6);
+    // Each says all that it has to say as a message, its masked input too, which should come in chunks.
+    let input = residues.of(&Encoded::check(&[0; 4], &encoding()).unwrap()).unwrap();
+    for _ in 0..4 {
+        for (request, (ticket, _, message)) in (0..).zip(&parts) {
+            let said = SecureMessage { ticket: ticket.0.to_vec(), message: message.clone() };
+            coordinator.said(request, devices[request as usize], &Wants::Secure(said), 1).unwrap();
+        }
+        for (request, answer) in coordinator.flush().unwrap() {
+            let Some(Says::Secure(heard)) = answer.says else { panic!("{answer:?}") };
+            let (_, client, says) = &mut parts[request as usize];
+            *says = match client.receive(&heard.message, &Everybody, &mut OsEntropy).unwrap() {
+                Reply::Send(answer) => answer.to_vec(),
+                Reply::Ready => client.mask(&input).unwrap(),
+                Reply::Ignored(why) => panic!("{why}"),
+            };
+        }
+    }
+    assert!(matches!(coordinator.take_closed(&TASK), Some(Closed::Masked(_))), "there is a sum");
+    coordinator.settle(&opening(0).at, &devices.iter().copied().collect(), 2).unwrap();
+    coordinator.flush().unwrap();
+    for device in &devices {
+        assert_eq!(store.standing(&TASK, device).unwrap().participations, 1, "it is in the sum");
+    }
+}
+
+/// A store with devices 1 to 4, and a coordinator that has given the first round to 1 and 2: their tickets.
+fn given_to_two() -> (Arc<MemoryStore>, Coordinator, Vec<Ticket>) {
+    let store = Arc::new(MemoryStore::new([7; 32]));
+    let enrol = |device| Write::Enrol { device: key(device), day: 1 };
+    store.commit(&[enrol(1), enrol(2), enrol(3), enrol(4)]).unwrap();
+    let mut coordinator = started(&store);
+    coordinator.open(opening(0), 0).unwrap();
+    for (request, device) in [(1, 1), (2, 2)] {
+        coordinator.said(request, key(device), &CHECK_IN, 0).unwrap();
+    }
+    let tickets = given(&mut coordinator).iter().map(|(_, assignment)| ticket(assignment)).collect();
+    (store, coordinator, tickets)
+}
+
+fn started(store: &Arc<MemoryStore>) -> Coordinator {
+    let mut coordinator = Coordinator::new(store.clone(), Box::new(Anybody), Pace::default(), 1).unwrap();
+    coordinator.add_task(TASK, limits(), 1, 1, None);
+    coordinator
+}
+
+fn participations(store: &MemoryStore) -> [u64; 2] {
+    [1, 2].map(|device| store.standing(&TASK, &key(device)).unwrap().participations)
+}
+
+/// Of whom nothing can have arrived did not take part; everybody else did, whatever became of the attempt (rule P24).
+#[test]
+fn p24_who_sent_anything_took_part_and_after_a_crash_everybody_did() {
+    let (at, nobody) = (opening(0).at, BTreeSet::new());
+    let (store, mut coordinator, tickets) = given_to_two();
+    coordinator.begins(&tickets[0], 10).unwrap();
+    coordinator.settle(&at, &nobody, 20).unwrap();
+    coordinator.flush().unwrap();
+    assert_eq!(participations(&store), [1, 0], "a first chunk of one was on its way");
+
+    // A server that is started again does not know what had arrived: it goes on with the attempt, ...
+    let (store, before, _) = given_to_two();
+    drop(before);
+    let mut coordinator = started(&store);
+    coordinator.open(opening(0), 30).unwrap();
+    coordinator.settle(&at, &nobody, 40).unwrap();
+    coordinator.flush().unwrap();
+    assert_eq!(participations(&store), [1, 1]);
+
+    // ... or finds it left over, with its end in the ledger.
+    let (store, before, _) = given_to_two();
+    drop(before);
+    let mut coordinator = started(&store);
+    coordinator.open(Opening { at: AttemptAt { attempt: 1, ..at }, ..opening(0) }, 30).unwrap();
+    coordinator.flush().unwrap();
+    assert_eq!(participations(&store), [1, 1]);
+}
+
+#[test]
+fn what_comes_when_its_time_is_over_is_late() {
+    let late = |answer: Option<Says>| matches!(answer, Some(Says::Refused(r)) if r.reason == i32::from(Reason::Late));
+    let (_, mut coordinator, tickets) = given_to_two();
+    coordinator.begins(&tickets[0], 10).unwrap();
+    // The window is a second. Nobody has looked at the clock since: a report is held against it by itself.
+    let refused = coordinator.begins(&tickets[1], 1_001).unwrap_err();
+    assert!(late(refused.says), "nothing more is sent");
+    let nothing = Encoded::check(&[0; 4], &encoding()).unwrap();
+    coordinator.report(9, &tickets[0], &Report::Plain(nothing), 1_001).unwrap();
+    let (_, answer) = coordinator.flush().unwrap().into_iter().find(|(request, _)| *request == 9).unwrap();
+    assert!(late(answer.says), "what is whole too late is not added");
+    assert!(!coordinator.has_closed(&TASK));
+}
+
+#[test]
+fn a_ticket_is_bound_to_device_task_round_attempt_and_model() {
+    let round_key = |byte| RoundKey::new(Zeroizing::new([byte; 32]));
+    let at = AttemptAt { task: TASK, round: 3, attempt: 1 };
+    let others = [
+        round_key(1).ticket(&at, &[9; 32], &key(1)),
+        round_key(2).ticket(&at, &[9; 32], &key(1)),
+        round_key(1).ticket(&AttemptAt { task: TaskDigest([2; 32]), ..at }, &[9; 32], &key(1)),
+        round_key(1).ticket(&AttemptAt { round: 4, ..at }, &[9; 32], &key(1)),
+        round_key(1).ticket(&AttemptAt { attempt: 2, ..at }, &[9; 32], &key(1)),
+        round_key(1).ticket(&at, &[8; 32], &key(1)),
+        round_key(1).ticket(&at, &[9; 32], &key(2)),
+    ];
+    assert_eq!(others.iter().collect::<BTreeSet<_>>().len(), others.len());
+    assert_eq!(others[0], round_key(1).ticket(&at, &[9; 32], &key(1)), "after a restart it is the same");
+}
+
+/// A key that a crash left behind is of no other attempt: what is sealed with the next one does not open with it.
+#[test]
+fn p20_each_attempt_has_a_key_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let secrets = Secrets::new(Arc::new(FileVault::in_folder(folder.path().join("secrets")).unwrap()));
+    let ticket = |key: &RoundKey| key.ticket(&opening(0).at, &[9; 32], &self::key(1));
+    let first = secrets.round_key("model", 0, 0).unwrap();
+    assert_eq!(ticket(&secrets.round_key("model", 0, 0).unwrap()), ticket(&first), "again it is the same");
+    for (round, attempt) in [(0, 1), (1, 1)] {
+        assert!(secrets.kept_round_key("model", round, attempt).unwrap().is_none());
+        assert_ne!(ticket(&secrets.round_key("model", round, attempt).unwrap()), ticket(&first));
+        assert!(secrets.kept_round_key("model", 0, 0).unwrap().is_none(), "the one before is gone");
+    }
 }

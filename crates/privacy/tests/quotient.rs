@@ -38,7 +38,7 @@ fn extreme(encoding: &Encoding, direction: &[f64], weight: i32) -> Vec<i32> {
 }
 
 fn encoded(encoding: &Encoding, user: &[i32]) -> Encoded {
-    Encoded::check(&user.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>(), encoding).unwrap()
+    Encoded::of(user.to_vec(), encoding).unwrap()
 }
 
 /// The quotient's integers.
@@ -164,7 +164,7 @@ fn p10_the_sensitivity_is_nearly_attained() {
 #[test]
 fn p10_an_update_without_its_weight_is_refused() {
     let encoding = encoding_of(2, 16);
-    let check = |user: [i32; 3]| Encoded::check(&user.map(i32::to_le_bytes).concat(), &encoding);
+    let check = |user: [i32; 3]| Encoded::of(user.to_vec(), &encoding);
     assert!(check([1 << 15, 0, FULL / 2]).is_ok());
     assert!(check([0, 0, 0]).is_ok());
     for evil in [[1 << 16, 0, FULL / 2], [1, 0, 0], [30_000, 30_000, 20_000]] {
@@ -200,7 +200,7 @@ fn p10_the_quotient_is_the_weighted_average() {
         // Nobody is an average of nothing, and another encoding's sum is not divided.
         let nobody = quotient.divide(Sum::zero(&encoding)).unwrap();
         assert_eq!(nobody.release_without_privacy(0, "a test", Randomness::Secret).values(), [0, 0, 0]);
-        let zeros = vec![0; 4 * quotient.encoding().layout().len()];
+        let zeros = vec![0; quotient.encoding().packing().bytes()];
         assert!(Encoded::check(&zeros, quotient.encoding()).is_err(), "no user sends a quotient");
         let other = encoding.with_clip(clip(5.0));
         assert_eq!(quotient.divide(Sum::zero(&other)).unwrap_err(), EncodingError::Mixed);

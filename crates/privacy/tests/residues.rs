@@ -28,7 +28,7 @@ fn full_encoding(dimension: usize, grid_bits: u32, rotated: bool) -> Encoding {
 }
 
 fn of_integers(encoding: &Encoding, values: &[i32]) -> Encoded {
-    Encoded::check(&values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>(), encoding).unwrap()
+    Encoded::of(values.to_vec(), encoding).unwrap()
 }
 
 fn user(encoding: &Encoding, seed: u64) -> Encoded {

@@ -305,9 +305,11 @@ fn p10_weights_multiply_after_clipping() {
 #[test]
 fn hostile_bytes_do_not_become_encoded() {
     let encoding = full_encoding(3, None);
-    let bytes = |v: [i32; 7]| v.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
     let half = layout::HALF_BIT as i32;
-    assert!(Encoded::check(&bytes([100, -5, 60_000, half, 1 << 15, 100, 0]), &encoding).is_ok());
+    let honest = Encoded::of(vec![100, -5, 60_000, half, 1 << 15, 100, 0], &encoding).unwrap().to_bytes();
+    // 18, 17, 17 and 8 bits: three, one, one and two of them, each in whole bytes.
+    assert_eq!(honest.len(), 7 + 3 + 3 + 2);
+    assert!(Encoded::check(&honest, &encoding).is_ok());
     for (evil, why) in [
         ([65_537, 65_537, 0, half, 0, 0, 0], "norm"),
         ([i32::MIN, 0, 0, half, 0, 0, 0], "range"),
@@ -317,12 +319,20 @@ fn hostile_bytes_do_not_become_encoded() {
         ([0, 0, 0, half, 0, 101, 0], "count above its cap"),
         ([0, 0, 0, half, 0, 0, -1], "negative count"),
     ] {
-        let refused = Encoded::check(&bytes(evil), &encoding).unwrap_err();
+        let refused = Encoded::of(evil.to_vec(), &encoding).unwrap_err();
         assert!(matches!(refused, EncodingError::Bound { .. }), "{why}: {refused}");
     }
-    for cut in [0, 4, 27, 29] {
-        assert!(matches!(Encoded::check(&vec![0; cut], &encoding).unwrap_err(), EncodingError::Length { .. }));
+    // As bytes: a norm that is too large, a lane of -2^(b-1), a weight above 1, a bit that is none, something behind the end.
+    for (at, evil) in [(1, 0xff), (2, 0x02), (11, 0xff), (7, 0x01), (6, 0x80)] {
+        let mut bytes = honest.clone();
+        bytes[at] = evil;
+        let refused = Encoded::check(&bytes, &encoding).unwrap_err();
+        assert!(matches!(refused, EncodingError::Bound { .. }), "{at}: {refused}");
     }
+    for cut in [0, 4, 14, 16] {
+        assert!(matches!(Encoded::check(&vec![0; cut], &encoding).unwrap_err(), EncodingError::Bytes { .. }));
+    }
+    assert!(matches!(Encoded::of(vec![0; 6], &encoding).unwrap_err(), EncodingError::Length { .. }));
 }
 
 #[test]

@@ -33,14 +33,13 @@ use federated::{
         store::Store,
     },
 };
-use privacy::stages::Encoded;
 use secagg::entropy::{Entropy, OsEntropy};
 use tokio::sync::oneshot;
 
 use crate::{
     heard::{Heard, Spoken},
     http::{Packed, Service},
-    uploads::{Taken, Uploads},
+    uploads::Uploads,
 };
 
 /// Requests that are decided together at most.
@@ -50,13 +49,14 @@ const BLOBS: usize = 8;
 /// How often the coordinator looks whether somebody has hung up.
 const LOOK_AFTER: u64 = 16;
 
-/// Milliseconds since 1970, as the clock of the machine says. Requests are held against it, and nothing else: somebody may set it.
+/// Milliseconds since 1970, as the clock of the machine says. Somebody may set it, so it is asked once, when a hub is started.
 #[must_use]
 pub fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// The clock of windows: it says about what the other says when it is started, and is never set.
+/// The clock of a hub, which requests and windows are held against: it says what the machine's says when it is started, and is never set.
+/// A clock that went back would make every check-in one from before the server was started, and no round would begin.
 #[derive(Debug, Clone, Copy)]
 struct Steady {
     began_ms: u64,
@@ -140,8 +140,16 @@ impl Hub {
         store: Arc<dyn Store>,
         room: usize,
     ) -> Result<(Self, std::thread::JoinHandle<()>), CoordinatorError> {
+        Self::start_by(Steady::start(), coordinator, store, room)
+    }
+
+    fn start_by(
+        clock: Steady,
+        coordinator: Coordinator,
+        store: Arc<dyn Store>,
+        room: usize,
+    ) -> Result<(Self, std::thread::JoinHandle<()>), CoordinatorError> {
         let realm = Realm(store.realm()?);
-        let clock = Steady::start();
         let (heard, waiting) = (Heard::new(clock.now_ms() / 1000), HashMap::new());
         let core = Core { coordinator, store: Arc::clone(&store), clock, heard, waiting, next: 0, failed: None };
         let (core, changed, down) = (Mutex::new(core), Condvar::new(), AtomicBool::new(false));
@@ -181,8 +189,13 @@ impl Hub {
         HubDriver { hub: self.clone() }
     }
 
+    /// The server's clock, as devices are told it.
+    fn time_s(&self) -> u64 {
+        self.shared.clock.now_ms() / 1000
+    }
+
     fn refused(&self, reason: Reason, words: &str) -> Box<Answer> {
-        Box::new(Answer::refused(reason, words, now_ms() / 1000, 0))
+        Box::new(Answer::refused(reason, words, self.time_s(), 0))
     }
 
     /// Puts a question and waits for the answer.
@@ -204,7 +217,7 @@ impl Hub {
             }
             MessageError::Malformed(_) => self.refused(Reason::Malformed, "that is no request"),
         })?;
-        if (now_ms() / 1000).abs_diff(request.time_s) > CLOCKS_APART_S {
+        if self.time_s().abs_diff(request.time_s) > CLOCKS_APART_S {
             return Err(self.refused(Reason::Clock, "the clocks are too far apart"));
         }
         let wants = request.wants.ok_or_else(|| self.refused(Reason::Malformed, "the request asks for nothing"))?;
@@ -218,22 +231,22 @@ impl Hub {
         }
         if !self.uploads().is_under_way(&ticket) {
             let expected = self.ask(|reply| Job::Begins { ticket, reply }).await??;
-            self.uploads().begin(ticket, expected, self.shared.clock.now_ms())?;
+            self.uploads().begin(ticket, &expected, self.shared.clock.now_ms())?;
         }
-        let taken = self.uploads().take(&ticket, offset, &bytes, self.shared.clock.now_ms());
+        let mut open = self.uploads().open(&ticket, offset, bytes.len(), self.shared.clock.now_ms())?;
+        let is_fine = open.take(&bytes);
         drop(bytes);
-        match taken {
-            Taken::Part(answer) => Ok(answer),
-            Taken::Whole(whole) => {
-                // However this ends, also by the device hanging up, there is room for another.
-                let _room = Room { uploads: Arc::clone(&self.uploads), ticket };
-                let refused = self.refused(Reason::OutOfBounds, "the report breaks the bounds of its encoding");
-                let decoding =
-                    tokio::task::spawn_blocking(move || decoded(whole.expected.encoding.as_ref(), whole.bytes));
-                let report = decoding.await.ok().flatten().ok_or(refused)?;
-                self.ask(|reply| Job::Report { ticket, report, reply }).await
-            }
+        if is_fine && !open.is_whole() {
+            return Ok(self.uploads().give_back(&ticket, open));
         }
+        // However this ends, also by the device hanging up, there is room for another.
+        let _room = Room { uploads: Arc::clone(&self.uploads), ticket };
+        let refused = || self.refused(Reason::OutOfBounds, "the report breaks the bounds of its encoding");
+        if !is_fine {
+            return Err(refused());
+        }
+        let report = tokio::task::spawn_blocking(move || open.finish()).await.ok().flatten().ok_or_else(refused)?;
+        self.ask(|reply| Job::Report { ticket, report, reply }).await
     }
 
     fn blobs(&self) -> MutexGuard<'_, HashMap<[u8; 32], Packed>> {
@@ -257,17 +270,9 @@ impl Drop for Room {
     }
 }
 
-/// A whole report, if it keeps its bounds.
-fn decoded(encoding: Option<&privacy::encoding::Encoding>, bytes: Vec<u8>) -> Option<Report> {
-    match encoding {
-        Some(encoding) => Encoded::check(&bytes, encoding).ok().map(Report::Plain),
-        None => Some(Report::Masked(bytes)),
-    }
-}
-
 impl Service for Hub {
     fn hello(&self) -> Hello {
-        Hello { oldest: VERSION, newest: VERSION, realm: self.shared.realm.0.to_vec(), time_s: now_ms() / 1000 }
+        Hello { oldest: VERSION, newest: VERSION, realm: self.shared.realm.0.to_vec(), time_s: self.time_s() }
     }
 
     async fn say(&self, bytes: Bytes, from: Option<IpAddr>) -> Answer {
@@ -364,7 +369,7 @@ impl Core {
         // Only of those who are enrolled anything is remembered: others are told so, and can be any number.
         if matches!(wants, Wants::CheckIn(_))
             && self.store.is_enrolled(device)?
-            && !self.heard.is_new(device, *spoken, now_ms() / 1000)
+            && !self.heard.is_new(device, *spoken, now / 1000)
         {
             self.coordinator.not_now(request);
             return Ok(());
@@ -420,5 +425,35 @@ impl Driver for HubDriver {
 
     fn coins(&mut self) -> Box<dyn Entropy + Send> {
         Box::new(OsEntropy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use device::protocol::message::{CheckIn, Enrol, Request};
+    use ed25519_dalek::SigningKey;
+    use federated::protocol::{admission::Anybody, pace::Pace, store::MemoryStore};
+    use prost::Message;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_sets_the_clock_of_the_machine_changes_nothing() {
+        for (hours, words) in [(-1i64, "set forward since it was started"), (1, "set back")] {
+            let began_ms = now_ms().saturating_add_signed(hours * 3_600_000);
+            let store = Arc::new(MemoryStore::new([7; 32]));
+            let coordinator = Coordinator::new(store.clone(), Box::new(Anybody), Pace::default(), 1).unwrap();
+            let clock = Steady { began_ms, began: Instant::now() };
+            let (hub, _thread) = Hub::start_by(clock, coordinator, store, 1 << 20).unwrap();
+            let time_s = hub.hello().time_s;
+            assert!(time_s.abs_diff(began_ms / 1000) < 60, "{words}: {time_s}");
+            for wants in [Wants::Enrol(Enrol::default()), Wants::CheckIn(CheckIn { patience_ms: 1 })] {
+                let request = Request { time_s, number: 1, wants: Some(wants) };
+                let signed = request.sign(&SigningKey::from_bytes(&[1; 32]), &Realm([7; 32]));
+                let answer = hub.say(signed.encode_to_vec().into(), None).await;
+                assert!(matches!(answer.says, Some(Says::Enrolled(_) | Says::Later(_))), "{words}: {answer:?}");
+            }
+            hub.stop();
+        }
     }
 }

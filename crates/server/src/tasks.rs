@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use device::guard::TaskDigest;
+use device::guard::{ModelDigest, TaskDigest};
 use durable::files::{self, FileError};
 use federated::{
     config::{Config, ConfigError},
@@ -45,7 +45,7 @@ use crate::{
     http::{self, HttpError, Limits, Server, Transport},
     hub::{Hub, HubDriver, now_ms},
     orders::{self, Orders},
-    sqlite::{DATABASE, Database, DatabaseError, Note, TaskHome},
+    sqlite::{AfterRound, DATABASE, Database, DatabaseError, Note, TaskHome},
 };
 
 /// Where the models and statements of tasks are put that are over.
@@ -96,6 +96,15 @@ pub enum Happened<'a> {
         task: &'a str,
         /// Rounds that are done.
         round: u64,
+    },
+    /// Its first round waits until so many devices are enrolled.
+    Waits {
+        /// Which.
+        task: &'a str,
+        /// How many are.
+        enrolled: u64,
+        /// How many must be.
+        begin_with: u64,
     },
     /// The operator wants something else of a task, and that is so from now on.
     Ordered {
@@ -194,6 +203,20 @@ pub enum ServeError {
         /// Which.
         name: String,
     },
+    /// The terms of a task are not those that it was begun with.
+    #[error(
+        "the terms of {name} are not those that it was begun with: its vocabulary, its first model or this program is another. How often devices took part is known under the old ones only. Put back what it was begun with, or end it with keyhush task stop {name} and begin another task, under another name"
+    )]
+    OtherTerms {
+        /// Of which task.
+        name: String,
+    },
+    /// Keys would lie where back-ups are made.
+    #[error("{problem}: give --data and --secrets two folders, neither within the other, and the same ones each time")]
+    Folders {
+        /// What is wrong.
+        problem: String,
+    },
     /// Nothing is to be done.
     #[error("there is no task to serve")]
     NoTask,
@@ -233,6 +256,19 @@ struct Ready {
     /// The task of its evaluations by devices, where there are some.
     evaluation: Option<NetworkTask>,
     home: TaskHome,
+    /// The digests of the terms that it was begun with, of rounds and of evaluations: who took part in it is known by those.
+    known_as: (String, Option<String>),
+}
+
+impl Ready {
+    /// A run goes on under the terms that it was begun with. Under others nobody would have taken part yet (rule P18).
+    fn refuse_other_terms(&self) -> Result<(), ServeError> {
+        let now = (hex(&self.network.digest.0), self.evaluation.as_ref().map(|task| hex(&task.digest.0)));
+        if self.known_as == now {
+            return Ok(());
+        }
+        Err(ServeError::OtherTerms { name: self.name.clone() })
+    }
 }
 
 impl Ready {
@@ -255,6 +291,7 @@ pub fn serve(
 ) -> Result<(), ServeError> {
     let Settings { listen, data, secrets, transport, admission, enrolments, means, limits, pace, ends_with_tasks } =
         settings;
+    refuse_mixed(&data, &secrets)?;
     let database = Arc::new(Database::open(data.join(DATABASE))?.with_witness(&secrets)?);
     let realm = database.realm()?;
     let ready = ready(tasks, &realm, &database, &secrets)?;
@@ -295,6 +332,31 @@ pub fn serve(
     run.and(hub.failure().map_or(Ok(()), |why| Err(ServeError::Down(why))))
 }
 
+/// Refuses folders in which what is backed up and what must not be would lie together: one for both, one within the other, or the two
+/// in each other's place, where a new server would begin.
+fn refuse_mixed(data: &Path, secrets: &Path) -> Result<(), ServeError> {
+    let refuse = |problem: String| Err(ServeError::Folders { problem });
+    let (within, secret) = (resolved(data), resolved(secrets));
+    if within.starts_with(&secret) || secret.starts_with(&within) {
+        return refuse(format!("{} and {} are not two folders", data.display(), secrets.display()));
+    }
+    if TaskHome::has_secrets(data) {
+        return refuse(format!("--data {} holds the secrets of a server", data.display()));
+    }
+    if secrets.join(DATABASE).exists() {
+        return refuse(format!("--secrets {} holds the database of a server", secrets.display()));
+    }
+    Ok(())
+}
+
+/// A path without links, as far as it is there already.
+fn resolved(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let there = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    let Some((above, real)) = there else { return path };
+    path.strip_prefix(above).map_or(real.clone(), |rest| real.join(rest))
+}
+
 fn runtime() -> Result<tokio::runtime::Runtime, ServeError> {
     let built = tokio::runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(16).build();
     built.map_err(ServeError::Threads)
@@ -317,9 +379,21 @@ fn ready(
             return Err(ServeError::SameTask { name });
         }
         let home = TaskHome::open(Arc::clone(database), &name, secrets)?;
-        ready.push(Ready { name, plan, opened, network, evaluation, home });
+        let known_as = known_as(&home, &network, evaluation.as_ref())?;
+        ready.push(Ready { name, plan, opened, network, evaluation, home, known_as });
     }
     if ready.is_empty() { Err(ServeError::NoTask) } else { Ok(ready) }
+}
+
+/// The digests that a task and its evaluations are known by: those of the terms that it was begun with, or is about to begin with.
+fn known_as(
+    home: &TaskHome,
+    network: &NetworkTask,
+    evaluation: Option<&NetworkTask>,
+) -> Result<(String, Option<String>), ServeError> {
+    let note = if home.is_begun()? { home.note()? } else { None };
+    let now = || (hex(&network.digest.0), evaluation.map(|task| hex(&task.digest.0)));
+    Ok(note.map_or_else(now, |note| (note.digest, note.evaluation)))
 }
 
 /// Where a task stands in a stream of its ledger, if it has begun: keys that enrol from now on wait in it.
@@ -404,7 +478,14 @@ impl Serving<'_> {
         } else {
             Run::begin(home.clone(), plan, opened, self.means)?
         };
+        if !run.ledger().is_closed() && watched.look_now()? != Order::Stop {
+            task.refuse_other_terms()?;
+        }
         (self.happens)(&Happened::Running { task: name, round: run.state().round });
+        let (enrolled, begin_with) = (self.database.enrolled()?, task.network.begin_with);
+        if run.state().round == 0 && enrolled < begin_with {
+            (self.happens)(&Happened::Waits { task: name, enrolled, begin_with });
+        }
         if !run.ledger().is_closed() && !self.rounds(task, &mut run, &watched)? {
             return Ok(run.checkpoint()?);
         }
@@ -448,6 +529,7 @@ impl Serving<'_> {
                     }
                 },
             }
+            publish(home, plan, run)?;
             let step = match run.step(&mut fleet, self.stop) {
                 Err(RunError::Round(error)) if matches!(*error, RoundError::Fleet(FleetError::Stopped)) => {
                     return Ok(false);
@@ -487,10 +569,19 @@ impl Serving<'_> {
     }
 }
 
+/// The model that devices are given next is that of the last release: so says the ledger, whose head is compared in the transaction
+/// that moves the pointer to it. Where that is not so, nobody is asked (rule P13).
+fn publish(home: &TaskHome, plan: &Plan, run: &Run<'_, TaskHome>) -> Result<(), ServeError> {
+    let state = run.state();
+    let release = |last: u64| (plan.phase(last).stream.as_str(), last - plan.phase(last).first);
+    let after = AfterRound { rounds: state.round, release: state.round.checked_sub(1).map(release) };
+    Ok(home.publish_model(&run.ledger().head(), after, *ModelDigest::of(&state.model).as_bytes())?)
+}
+
 /// What the server says of a task.
 fn note(task: &Ready, obeys: Order) -> Note {
-    let evaluation = task.evaluation.as_ref().map(|task| hex(&task.digest.0));
-    Note { digest: hex(&task.network.digest.0), evaluation, obeys, served: true, broken: None }
+    let (digest, evaluation) = task.known_as.clone();
+    Note { digest, evaluation, obeys, served: true, broken: None }
 }
 
 /// A task whose orders are looked at.

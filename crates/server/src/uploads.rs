@@ -1,36 +1,74 @@
 //! Reports on their way in: each in memory until it is whole, all of them together within a bound.
 //!
-//! Nothing of a report is written anywhere. One that stands still is forgotten, and its device begins anew.
+//! Chunks are unpacked as they come, each while nobody else can touch its report and everybody can touch the others. Nothing of a report is
+//! written anywhere. One that stands still is forgotten, and its device begins anew.
 
 use std::collections::HashMap;
 
 use device::protocol::message::{Answer, CHUNK, Reason, Received, Says, Ticket, Wait};
-use federated::protocol::coordinator::Expected;
-use zeroize::Zeroize;
+use federated::protocol::coordinator::{Expected, Report};
+use privacy::stages::Arriving;
+use zeroize::Zeroizing;
 
 /// A report that does not go on for so long is forgotten, in milliseconds.
 const STANDS_STILL_MS: u64 = 30_000;
 /// When a device for whose report there is no room is to try again, in milliseconds.
 const NO_ROOM_MS: u32 = 500;
 
-/// A report that is whole.
-pub(crate) struct Whole {
-    pub(crate) expected: Expected,
-    pub(crate) bytes: Vec<u8>,
+/// What has arrived of a report.
+enum Arrived {
+    /// Integers, unpacked.
+    Plain(Box<Arriving>),
+    /// A masked vector, as it is.
+    Masked(Zeroizing<Vec<u8>>),
 }
 
-/// What became of a chunk.
-pub(crate) enum Taken {
-    /// What the device is to hear: where it stands, or what is wrong.
-    Part(Answer),
-    /// The report is whole.
-    Whole(Box<Whole>),
+impl Arrived {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Plain(arriving) => arriving.taken(),
+            Self::Masked(bytes) => bytes.len(),
+        }
+    }
+}
+
+/// A report that a chunk is for. Whoever has it is the only one.
+pub(crate) struct Open {
+    arrived: Arrived,
+    expected: usize,
+}
+
+impl Open {
+    /// Takes the chunk; whether its bytes can be those of a report.
+    pub(crate) fn take(&mut self, chunk: &[u8]) -> bool {
+        match &mut self.arrived {
+            Arrived::Plain(arriving) => arriving.take(chunk).is_ok(),
+            Arrived::Masked(bytes) => {
+                bytes.extend_from_slice(chunk);
+                true
+            }
+        }
+    }
+
+    /// Whether all of it is there.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.arrived.bytes() == self.expected
+    }
+
+    /// The report, if it keeps its bounds.
+    pub(crate) fn finish(self) -> Option<Report> {
+        match self.arrived {
+            Arrived::Plain(arriving) => arriving.finish().ok().map(Report::Plain),
+            Arrived::Masked(mut bytes) => Some(Report::Masked(std::mem::take(&mut bytes))),
+        }
+    }
 }
 
 struct Upload {
-    expected: Expected,
-    /// None while what has arrived is being checked and added.
-    bytes: Option<Vec<u8>>,
+    /// None while a chunk of it is taken, or the whole is checked and added.
+    open: Option<Open>,
+    /// The memory that it takes.
+    room: usize,
     touched: u64,
 }
 
@@ -54,44 +92,57 @@ impl Uploads {
     ///
     /// # Errors
     /// The answer, where there is no room.
-    pub(crate) fn begin(&mut self, ticket: Ticket, expected: Expected, now: u64) -> Result<(), Box<Answer>> {
+    pub(crate) fn begin(&mut self, ticket: Ticket, expected: &Expected, now: u64) -> Result<(), Box<Answer>> {
         self.under_way.retain(|_, upload| now <= upload.touched + STANDS_STILL_MS);
-        let used: usize = self.under_way.values().map(|upload| upload.expected.bytes).sum();
+        if self.under_way.contains_key(&ticket) {
+            return Ok(());
+        }
+        let used: usize = self.under_way.values().map(|upload| upload.room).sum();
+        let room = match &expected.encoding {
+            Some(encoding) => encoding.layout().len() * size_of::<i32>(),
+            None => expected.bytes,
+        };
         // One is always taken, however large it is.
-        if used > 0 && used + expected.bytes > self.room {
+        if used > 0 && used + room > self.room {
             return Err(Box::new(Answer::new(Says::Wait(Wait { after_ms: NO_ROOM_MS }))));
         }
-        let bytes = Some(Vec::with_capacity(expected.bytes));
-        self.under_way.insert(ticket, Upload { expected, bytes, touched: now });
+        let arrived = match &expected.encoding {
+            Some(encoding) => Arrived::Plain(Box::new(Arriving::new(encoding))),
+            None => Arrived::Masked(Zeroizing::new(Vec::with_capacity(expected.bytes))),
+        };
+        let open = Some(Open { arrived, expected: expected.bytes });
+        self.under_way.insert(ticket, Upload { open, room, touched: now });
         Ok(())
     }
 
-    /// The next bytes of a report.
-    pub(crate) fn take(&mut self, ticket: &Ticket, offset: u64, chunk: &[u8], now: u64) -> Taken {
-        let wait = || Taken::Part(Answer::new(Says::Wait(Wait { after_ms: NO_ROOM_MS })));
-        let Some(upload) = self.under_way.get_mut(ticket) else { return wait() };
-        let Some(bytes) = &mut upload.bytes else { return wait() };
-        let received = |offset: usize| Taken::Part(Answer::new(Says::Received(Received { offset: offset as u64 })));
-        if offset != bytes.len() as u64 {
-            return received(bytes.len());
+    /// The report that a chunk of so many bytes is for. It is to be given back.
+    ///
+    /// # Errors
+    /// What the device is to hear where the chunk is not taken: where its report stands, or what is wrong.
+    pub(crate) fn open(&mut self, ticket: &Ticket, offset: u64, length: usize, now: u64) -> Result<Open, Box<Answer>> {
+        let wait = || Box::new(Answer::new(Says::Wait(Wait { after_ms: NO_ROOM_MS })));
+        let upload = self.under_way.get_mut(ticket).ok_or_else(wait)?;
+        let open = upload.open.as_ref().ok_or_else(wait)?;
+        let arrived = open.arrived.bytes();
+        if offset != arrived as u64 {
+            return Err(Box::new(received(arrived)));
         }
-        let left = upload.expected.bytes - bytes.len();
-        if chunk.len() != left.min(CHUNK) {
+        if length != (open.expected - arrived).min(CHUNK) {
             self.under_way.remove(ticket);
-            return Taken::Part(Answer::refused(
-                Reason::OutOfBounds,
-                "the chunk has another length than its place asks for",
-                now / 1000,
-                0,
-            ));
+            let words = "the chunk has another length than its place asks for";
+            return Err(Box::new(Answer::refused(Reason::OutOfBounds, words, now / 1000, 0)));
         }
-        bytes.extend_from_slice(chunk);
         upload.touched = now;
-        if bytes.len() < upload.expected.bytes {
-            return received(bytes.len());
+        upload.open.take().ok_or_else(wait)
+    }
+
+    /// A report that goes on: what its device is to hear.
+    pub(crate) fn give_back(&mut self, ticket: &Ticket, open: Open) -> Answer {
+        let answer = received(open.arrived.bytes());
+        if let Some(upload) = self.under_way.get_mut(ticket) {
+            upload.open = Some(open);
         }
-        let expected = upload.expected.clone();
-        upload.bytes.take().map_or_else(wait, |bytes| Taken::Whole(Box::new(Whole { expected, bytes })))
+        answer
     }
 
     /// A whole report was added, or refused.
@@ -100,10 +151,8 @@ impl Uploads {
     }
 }
 
-impl Drop for Upload {
-    fn drop(&mut self) {
-        self.bytes.zeroize();
-    }
+fn received(offset: usize) -> Answer {
+    Answer::new(Says::Received(Received { offset: offset as u64 }))
 }
 
 #[cfg(test)]
@@ -118,35 +167,43 @@ mod tests {
         Expected { device: DeviceKey([0; 32]), bytes, encoding: None }
     }
 
-    fn offset(taken: Taken) -> Option<u64> {
-        match taken {
-            Taken::Part(Answer { says: Some(Says::Received(received)) }) => Some(received.offset),
-            _ => None,
+    /// What a device hears of a chunk; nothing where its report is whole.
+    fn chunk(uploads: &mut Uploads, offset: u64, chunk: &[u8]) -> Option<Says> {
+        match uploads.open(&TICKET, offset, chunk.len(), 0) {
+            Err(answer) => answer.says,
+            Ok(mut open) => {
+                assert!(open.take(chunk));
+                if open.is_whole() { None } else { uploads.give_back(&TICKET, open).says }
+            }
         }
+    }
+
+    fn at(offset: usize) -> Option<Says> {
+        received(offset).says
     }
 
     #[test]
     fn a_report_goes_on_where_it_stood_and_is_whole_once() {
         let mut uploads = Uploads::new(1 << 24);
-        uploads.begin(TICKET, expected(CHUNK + 3), 0).unwrap();
-        assert_eq!(offset(uploads.take(&TICKET, 5, &[0; 3], 0)), Some(0), "a chunk of another place");
-        assert_eq!(offset(uploads.take(&TICKET, 0, &[7; CHUNK], 0)), Some(CHUNK as u64));
-        assert_eq!(offset(uploads.take(&TICKET, 0, &[7; CHUNK], 0)), Some(CHUNK as u64), "said again");
-        let Taken::Whole(whole) = uploads.take(&TICKET, CHUNK as u64, &[8; 3], 0) else { panic!("not whole") };
-        assert_eq!(whole.bytes.len(), CHUNK + 3);
-        assert!(
-            matches!(uploads.take(&TICKET, 0, &[7; CHUNK], 0), Taken::Part(_)),
-            "while it is checked, nothing is taken"
-        );
+        uploads.begin(TICKET, &expected(CHUNK + 3), 0).unwrap();
+        assert_eq!(chunk(&mut uploads, 5, &[0; 3]), at(0), "a chunk of another place");
+        assert_eq!(chunk(&mut uploads, 0, &[7; CHUNK]), at(CHUNK));
+        assert_eq!(chunk(&mut uploads, 0, &[7; CHUNK]), at(CHUNK), "said again");
+        let open = uploads.open(&TICKET, CHUNK as u64, 3, 0).unwrap();
+        assert!(matches!(chunk(&mut uploads, CHUNK as u64, &[8; 3]), Some(Says::Wait(_))), "the same at once");
+        _ = uploads.give_back(&TICKET, open);
+        assert_eq!(chunk(&mut uploads, CHUNK as u64, &[8; 3]), None, "whole");
+        let again = chunk(&mut uploads, 0, &[7; CHUNK]);
+        assert!(matches!(again, Some(Says::Wait(_))), "while it is checked, nothing is taken: {again:?}");
     }
 
     #[test]
     fn chunks_have_fixed_widths() {
         let mut uploads = Uploads::new(1 << 24);
         for wrong in [0, 1, CHUNK - 1] {
-            uploads.begin(TICKET, expected(CHUNK + 3), 0).unwrap();
-            let Taken::Part(answer) = uploads.take(&TICKET, 0, &vec![0; wrong], 0) else { panic!("taken") };
-            assert!(matches!(answer.says, Some(Says::Refused(_))), "{wrong}");
+            uploads.begin(TICKET, &expected(CHUNK + 3), 0).unwrap();
+            let said = chunk(&mut uploads, 0, &vec![0; wrong]);
+            assert!(matches!(said, Some(Says::Refused(_))), "{wrong}: {said:?}");
             assert!(!uploads.is_under_way(&TICKET));
         }
     }
@@ -154,13 +211,13 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_comes_back() {
         let mut uploads = Uploads::new(100);
-        uploads.begin(TICKET, expected(80), 0).unwrap();
+        uploads.begin(TICKET, &expected(80), 0).unwrap();
         let other = Ticket([2; 32]);
-        assert!(uploads.begin(other, expected(30), 1_000).is_err(), "no room");
-        assert!(uploads.begin(other, expected(20), 1_000).is_ok());
+        assert!(uploads.begin(other, &expected(30), 1_000).is_err(), "no room");
+        assert!(uploads.begin(other, &expected(20), 1_000).is_ok());
         // One that stands still is forgotten, whatever it waits for; a chunk of a wrong place does not keep it.
-        _ = uploads.take(&TICKET, 9, &[1], 20_000);
-        assert!(uploads.begin(Ticket([3; 32]), expected(80), STANDS_STILL_MS + 500).is_ok());
+        assert!(uploads.open(&TICKET, 9, 1, 20_000).is_err());
+        assert!(uploads.begin(Ticket([3; 32]), &expected(80), STANDS_STILL_MS + 500).is_ok());
         assert!(!uploads.is_under_way(&TICKET));
     }
 }

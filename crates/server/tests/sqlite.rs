@@ -17,21 +17,38 @@ use std::{
     time::{Duration, Instant},
 };
 
-use device::{guard::TaskDigest, protocol::message::DeviceKey};
+use device::{
+    guard::TaskDigest,
+    protocol::message::{Blob, CheckIn, DeviceKey, Says, Ticket, Wants},
+};
 use federated::{
     contract, engine,
     fleet::{self, Stop},
     home::{Home, Log, MODEL_FOLDER, Paper, Records, RunFolder},
-    protocol::store::{AttemptAt, Store, StoreError, Write},
+    protocol::{
+        admission::Anybody,
+        coordinator::{Coordinator, Report},
+        desk::{Aggregation, Opening, Windows},
+        limits::ParticipationLimits,
+        pace::Pace,
+        store::{AttemptAt, Store, StoreError, Write},
+        ticket::RoundKey,
+    },
     run::{Kept, Run},
     secrets::{FileVault, SecretName, Vault},
 };
 use keyhush_server::sqlite::{AfterRound, Database, DatabaseError, TaskHome};
 use ledger::{Head, Ledger, LedgerError};
 use ledger_story::{model_step, plan as ledger_plan};
+use privacy::{
+    Adjacency, ClipNorm, Participation,
+    encoding::{Encoding, VectorPlan},
+    stages::Encoded,
+};
 use rusqlite::Connection;
 use tempfile::TempDir;
 use workshop::{ADAPTIVE, ARRIVAL, means, plan, with};
+use zeroize::Zeroizing;
 
 /// A folder for a database and for secrets.
 struct Place(TempDir);
@@ -196,7 +213,7 @@ fn a_task_has_a_name_that_a_folder_can_have() {
         assert!(matches!(open(evil), Err(DatabaseError::Name { .. })), "{evil:?}");
     }
     open("en-GB_2.1").unwrap();
-    assert!(matches!(open("EN-gb_2.1"), Err(DatabaseError::Refused(_))), "some systems have one folder for both");
+    assert!(matches!(open("EN-gb_2.1"), Err(DatabaseError::OtherCase { .. })), "some systems have one folder for both");
     assert!(TaskHome::read(Arc::clone(&database), "EN-gb_2.1").is_err());
     open("en-GB_2.1").unwrap();
 }
@@ -488,6 +505,56 @@ fn p20_no_secret_is_in_the_database() {
     let everything = everything(&place);
     assert!(holds(&everything, b"min_separation"), "the settings are there, so the search finds what is there");
     assert!(!secrets.iter().any(|secret| holds(&everything, secret)), "a secret is in the database");
+}
+
+/// Reports of forty devices are merged into a sum twice and released: neither a report nor a sum of any of them is in the database
+/// or its log, at any time.
+#[test]
+fn p20_no_report_and_no_sum_of_reports_is_in_the_database() {
+    let (place, task) = (Place::new(), TaskDigest([1; 32]));
+    let database = place.open();
+    let devices: Vec<DeviceKey> = (1..=40).map(|byte| DeviceKey([byte; 32])).collect();
+    database.commit(&devices.iter().map(|d| Write::Enrol { device: *d, day: 1 }).collect::<Vec<_>>()).unwrap();
+    let clip = ClipNorm::new(1.0).unwrap();
+    let encoding = Encoding::new(VectorPlan::of_update(8, 12), clip, None, Adjacency::ZeroOut).unwrap();
+    let limits = ParticipationLimits::try_from(&Participation::Once).unwrap();
+    let mut coordinator = Coordinator::new(database.clone(), Box::new(Anybody), Pace::default(), 1).unwrap();
+    coordinator.add_task(task, limits, 40, 1, None);
+    let opening = Opening {
+        at: AttemptAt { task, round: 0, attempt: 0 },
+        step: 0,
+        goal: 40,
+        limits,
+        windows: Windows { select_ms: 0, report_ms: 600_000, answer_ms: 1_000, tick_ms: 1 },
+        task: Blob { digest: task.0.to_vec(), bytes: 1 },
+        model: Blob { digest: vec![9; 32], bytes: 4 },
+        terms: Vec::new(),
+        key: RoundKey::new(Zeroizing::new([3; 32])),
+        aggregation: Aggregation::Plain(encoding.clone()),
+    };
+    coordinator.open(opening, 0).unwrap();
+    for (request, device) in (0..).zip(&devices) {
+        coordinator.said(request, *device, &Wants::CheckIn(CheckIn { patience_ms: 1_000 }), 0).unwrap();
+    }
+    let (mut secret, mut sum, mut merges) = (Vec::new(), [0i64; 8], 0);
+    for (n, (request, answer)) in (0u64..).zip(coordinator.flush().unwrap()) {
+        let Some(Says::Assignment(assignment)) = answer.says else { panic!("{answer:?}") };
+        let ticket = Ticket(assignment.ticket.try_into().unwrap());
+        // Words of which each is somebody's alone.
+        let words: [i32; 8] = std::array::from_fn(|i| 20 * n as i32 + i as i32 + 1);
+        let report: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let encoded = Encoded::check(&report, &encoding).unwrap();
+        coordinator.report(request, &ticket, &Report::Plain(encoded), 150 * n).unwrap();
+        coordinator.flush().unwrap();
+        sum.iter_mut().zip(words).for_each(|(sum, word)| *sum += i64::from(word));
+        let narrow: Vec<u8> = sum.iter().flat_map(|v| (*v as i32).to_le_bytes()).collect();
+        secret.extend([report, sum.iter().flat_map(|v| v.to_le_bytes()).collect(), narrow]);
+        merges = database.open_attempt(&task).unwrap().unwrap().merged.len();
+    }
+    assert!(merges >= 32 && coordinator.has_closed(&task), "{merges} reports were merged");
+    let kept = everything(&place);
+    assert!(holds(&kept, &devices[0].0), "the search finds what is there");
+    assert!(!secret.iter().any(|secret| holds(&kept, secret)), "a report, or a sum of reports, is in the database");
 }
 
 /// What is kept of a sum goes with its attempt: it is overwritten, not only forgotten.

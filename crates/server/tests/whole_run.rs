@@ -19,8 +19,8 @@ use agent::{
 };
 use corpus::synth::{Crowd, Dialect, SynthPlan};
 use device::{
-    guard::{Limits, Window},
-    protocol::{policy::Policy, terms::Purpose},
+    guard::{Limits, TaskDigest, Window},
+    protocol::{message::DeviceKey, policy::Policy, terms::Purpose},
 };
 use federated::{
     config::{Config, Document},
@@ -33,18 +33,20 @@ use federated::{
     population::SyntheticPopulation,
     protocol::{
         admission::{Anybody, EnrolmentLimits},
+        order::Order,
         pace::Pace,
-        store::Store,
+        store::{Standing, Store, Write},
     },
     replay::{Cohorts, Played, replay},
     run::Opened,
 };
 use keyhush_server::{
     http::{Limits as HttpLimits, Transport},
-    sqlite::{Database, DatabaseError},
+    orders::Orders,
+    sqlite::{Database, DatabaseError, Note, TaskHome},
     tasks::{Happened, ServeError, Settings, Written, serve},
 };
-use ledger::hex;
+use ledger::{hex, unhex};
 use lm::{folder::Weights, kernels::KernelPath, tokenizer::Tokenizer};
 
 /// The crowd whose people the devices are of.
@@ -171,11 +173,16 @@ fn over_the_network(set: &[String], devices: u64) -> Left {
         served.join().unwrap().unwrap();
         parts
     });
+    // What devices were given last is a model whose release the ledger has (rule P13): to train, that of the last but one; to measure, the last.
+    let database = Arc::new(Database::read(folder.path().join("data/keyhush.sqlite")).unwrap());
+    let published = TaskHome::read(database, "words").unwrap().published_model().unwrap().unwrap();
+    let measures = set.iter().any(|key| key.starts_with("evaluation.devices"));
+    assert!(published.rounds == if measures { 3 } else { 2 } && published.entry.is_some(), "{published:?}");
     let (model, metrics, verified, releases) = left.into_inner().unwrap().unwrap();
     let Weights::Recurrent { values, .. } = model.weights else { panic!("no network") };
     let mut measured: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for line in parts.iter().filter(|line| line.did == Did::Thanked && line.purpose == Purpose::Evaluation) {
-        measured.entry(line.step).or_default().push(line.device);
+        measured.entry(line.step.unwrap()).or_default().push(line.device);
     }
     Left { model: values, metrics, measured, verified, releases }
 }
@@ -262,6 +269,95 @@ fn p17_a_server_does_not_start_on_a_database_that_was_set_back() {
     let refused = serve(tasks, settings, &Stop::new(), &|happened| panic!("{happened:?}"));
     let Err(ServeError::Database(error)) = refused else { panic!("{refused:?}") };
     assert!(matches!(*error, DatabaseError::SetBack { shown: 1, have: 0, .. }), "{error}");
+}
+
+fn task() -> Vec<Written> {
+    vec![Written { name: "words".into(), config: config(&[]) }]
+}
+
+/// A server in a folder until its task runs.
+fn begun_in(folder: &Path) -> Result<(), ServeError> {
+    let stop = Stop::new();
+    let happens = |happened: &Happened<'_>| {
+        if matches!(happened, Happened::Running { .. } | Happened::Broken { .. }) {
+            stop.ask();
+        }
+    };
+    serve(task(), settings(folder), &stop, &happens)
+}
+
+/// Rule P18: how often devices took part is known by the digest of the terms. Where those are others when a server is started again, all
+/// of them would be new.
+#[test]
+fn p18_a_task_goes_on_under_the_terms_that_it_was_begun_with_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    begun_in(folder.path()).unwrap();
+    begun_in(folder.path()).expect("the same again");
+    // As if it had been begun by a program that writes its terms in another way.
+    {
+        let database = Arc::new(Database::open(folder.path().join("data/keyhush.sqlite")).unwrap());
+        let home = TaskHome::open(database, "words", &folder.path().join("secrets")).unwrap();
+        let note = home.note().unwrap().unwrap();
+        home.write_note(&Note { digest: hex(&[9; 32]), ..note }).unwrap();
+    }
+    for _ in 0..2 {
+        let refused = begun_in(folder.path());
+        assert!(matches!(refused, Err(ServeError::OtherTerms { .. })), "{refused:?}");
+    }
+    // It can be ended.
+    Orders::in_data(&folder.path().join("data")).give("words", Order::Stop).unwrap();
+    serve(task(), settings(folder.path()), &Stop::new(), &|_| {}).unwrap();
+    assert!(folder.path().join("data/models/words/ledger.jsonl").is_file());
+}
+
+/// Rule P24: a server ended in the midst of a round, and its operator stops the task before it is started again.
+#[test]
+fn p24_who_was_given_the_round_of_a_task_that_is_stopped_is_on_record() {
+    let folder = tempfile::tempdir().unwrap();
+    begun_in(folder.path()).unwrap();
+    let (path, device) = (folder.path().join("data/keyhush.sqlite"), DeviceKey([5; 32]));
+    let words = {
+        let database = Arc::new(Database::open(&path).unwrap());
+        let note = TaskHome::read(database.clone(), "words").unwrap().note().unwrap().unwrap();
+        let task = TaskDigest(unhex(&note.digest).unwrap());
+        let at = database.open_attempt(&task).unwrap().expect("the first round was begun").at;
+        let given = [Write::Enrol { device, day: 1 }, Write::Assign { at, devices: vec![device] }];
+        database.commit(&given).unwrap();
+        task
+    };
+    Orders::in_data(&folder.path().join("data")).give("words", Order::Stop).unwrap();
+    serve(task(), settings(folder.path()), &Stop::new(), &|_| {}).unwrap();
+    let side = std::fs::read_to_string(folder.path().join("data/models/words/ledger.jsonl.participations")).unwrap();
+    let records: Vec<serde_json::Value> = side.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let pseudonyms: Vec<usize> = records.iter().map(|r| r["pseudonyms"].as_str().unwrap().len()).collect();
+    assert_eq!(pseudonyms, [32], "one attempt, and one device in it: {side}");
+    let standing = Database::read(&path).unwrap().standing(&words, &device).unwrap();
+    assert_eq!(standing, Standing::default(), "whose it is, nobody knows any more");
+}
+
+/// What is backed up and what must not be lie in two folders, the same ones each time.
+#[test]
+fn p20_folders_of_data_and_of_secrets_are_not_mixed_up() {
+    let folder = tempfile::tempdir().unwrap();
+    begun_in(folder.path()).unwrap();
+    let (data, secrets) = (folder.path().join("data"), folder.path().join("secrets"));
+    std::os::unix::fs::symlink(&data, folder.path().join("link")).unwrap();
+    let wrong = [
+        (secrets.clone(), data.clone()),
+        (secrets.clone(), folder.path().join("new")),
+        (folder.path().join("new"), data.clone()),
+        (data.clone(), data.join("secrets")),
+        (data.clone(), folder.path().join("link/secrets")),
+        (folder.path().join("new/below"), folder.path().join("new")),
+        (data.clone(), data.clone()),
+    ];
+    for (data, secrets) in wrong {
+        let settings = Settings { data, secrets, ..settings(folder.path()) };
+        let words = format!("{} and {}", settings.data.display(), settings.secrets.display());
+        let refused = serve(task(), settings, &Stop::new(), &|happened| panic!("{words}: {happened:?}"));
+        assert!(matches!(refused, Err(ServeError::Folders { .. })), "{words}: {refused:?}");
+    }
+    assert!(!folder.path().join("new").exists(), "nothing is begun there");
 }
 
 #[test]

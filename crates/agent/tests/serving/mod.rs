@@ -274,7 +274,7 @@ impl Serving {
             arriving.extend_from_slice(chunk);
         }
         let arrived = arriving.len();
-        if arrived < 4 * self.step_terms.encoding.layout().len() {
+        if arrived < self.step_terms.encoding.packing().bytes() {
             return Says::Received(Received { offset: arrived as u64 });
         }
         if let Err(e) = Encoded::check(&state.arriving[&ticket], &self.step_terms.encoding) {

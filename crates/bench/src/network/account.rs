@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use agent::parts::{Did, Line};
 use device::protocol::terms::Purpose;
+use federated::metrics::Timing;
 use serde::Serialize;
 
 /// What became of what devices gave. A participation is a device in a step.
@@ -31,8 +32,13 @@ impl Participations {
             parts.entry(part).or_default()[0] += 1;
         }
         for line in lines.iter().filter(|line| line.purpose == purpose) {
-            let did = if line.did == Did::Gave { 1 } else { 2 };
-            parts.entry((line.device, line.step)).or_default()[did] += 1;
+            let did = match line.did {
+                Did::Gave => 1,
+                Did::Thanked => 2,
+                Did::Unanswered => continue,
+            };
+            let Some(step) = line.step else { continue };
+            parts.entry((line.device, step)).or_default()[did] += 1;
         }
         let sum = |of: fn(&[u64; 3]) -> u64| parts.values().map(of).sum();
         Self {
@@ -45,6 +51,14 @@ impl Participations {
     }
 }
 
+/// Requests without a usable answer: while there were rounds to release, and after the last one, when the server ends under those who wait.
+pub(super) fn unanswered(releases: &[Release], lines: &[Line]) -> [u64; 2] {
+    let last_s = releases.last().map_or(f64::INFINITY, |release| release.at_s);
+    let unanswered = || lines.iter().filter(|line| line.did == Did::Unanswered);
+    let before = unanswered().filter(|line| line.at_s <= last_s).count() as u64;
+    [before, unanswered().count() as u64 - before]
+}
+
 /// A release, when it was heard of.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Release {
@@ -54,6 +68,32 @@ pub(super) struct Release {
     pub(super) at_s: f64,
     /// How often the server had been killed until then.
     pub(super) kills: u64,
+}
+
+/// Where the server's time goes in a round, beside what devices and messages take; the first round is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ServerSteps {
+    /// Drawing the noise.
+    pub release_s: f64,
+    /// Recording the release, and settling the attempt.
+    pub ledger_s: f64,
+    /// The optimizer's step.
+    pub optimizer_s: f64,
+    /// The checkpoint.
+    pub checkpoint_s: f64,
+}
+
+impl ServerSteps {
+    pub(super) fn of(timings: &[Timing]) -> Option<Self> {
+        let rest = timings.get(1..).filter(|rest| !rest.is_empty())?;
+        let mean = |of: fn(&Timing) -> f64| rest.iter().map(of).sum::<f64>() / rest.len() as f64;
+        Some(Self {
+            release_s: mean(|timing| timing.release_s),
+            ledger_s: mean(|timing| timing.ledger_s),
+            optimizer_s: mean(|timing| timing.optimizer_s),
+            checkpoint_s: mean(|timing| timing.checkpoint_s),
+        })
+    }
 }
 
 /// What rounds took: from one release to the next, the first and those with a kill in them left out.
@@ -108,7 +148,7 @@ mod tests {
     use super::*;
 
     const fn line(device: u64, step: u64, did: Did) -> Line {
-        Line { device, step, did, purpose: Purpose::Training, at_s: 0.0, trained_s: 0.0 }
+        Line { device, step: Some(step), did, purpose: Purpose::Training, at_s: 0.0, trained_s: 0.0 }
     }
 
     #[test]
@@ -126,6 +166,16 @@ mod tests {
         assert_eq!(of(&[vec![0, 1], vec![0, 2]], &honest), (0, 1), "on record, and never given");
         let twice: Vec<Line> = honest.iter().copied().chain([line(1, 0, Gave)]).collect();
         assert_eq!(of(&[vec![0, 1], vec![0]], &twice), (0, 1), "given twice");
+    }
+
+    #[test]
+    fn who_waits_at_the_end_is_told_apart() {
+        let at = |at_s, did| Line { device: 0, step: None, did, at_s, trained_s: 0.0 };
+        let lines = [at(0.5, Did::Unanswered), at(1.5, Did::Unanswered), at(2.5, Did::Gave), at(2.6, Did::Unanswered)];
+        let releases = [1, 2].map(|round| Release { round, at_s: round as f64, kills: 0 });
+        assert_eq!(unanswered(&releases, &lines), [2, 1]);
+        assert_eq!(unanswered(&[], &lines), [3, 0], "without a release there is no end");
+        assert_eq!(Participations::of(&[], &lines).given, 0, "they are no participations");
     }
 
     #[test]

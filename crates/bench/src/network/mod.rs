@@ -13,12 +13,14 @@
 //! | `fleet`     | the devices' process, and what they gave                              |
 //! | `record`    | what the server has on record: rounds, failures, who took part        |
 //! | `account`   | participations that were lost or doubled; times of rounds             |
+//! | `floor`     | what reading, checking and adding the reports costs by itself         |
 //!
 //! The noise of the task follows from a seed, so the threads engine can play the recorded cohorts again ([`federated::replay`]) and must
 //! come to the same model.
 
 mod account;
 mod fleet;
+mod floor;
 mod processes;
 mod record;
 mod server;
@@ -47,7 +49,8 @@ use lm::{folder::Weights, kernels::KernelPath, tokenizer::Tokenizer};
 use serde::Serialize;
 
 pub use self::{
-    account::{Participations, RoundTimes},
+    account::{Participations, RoundTimes, ServerSteps},
+    floor::Floor,
     processes::Used,
 };
 use self::{fleet::DevicesProcess, record::Record, server::ServerProcess};
@@ -105,6 +108,8 @@ pub enum Step {
     },
     /// The threads engine plays the cohorts again.
     Replays,
+    /// The floor is measured.
+    Floor,
 }
 
 /// What came of it.
@@ -139,6 +144,8 @@ pub struct NetworkTook {
     pub digests: Digests,
     /// The server's processes together.
     pub server: Used,
+    /// What reading, checking and adding the reports costs by itself; none where sums are secure.
+    pub floor: Option<Floor>,
     /// The devices' process.
     pub device_process: Used,
     /// Bytes from devices to the server, as TCP carries them.
@@ -147,10 +154,14 @@ pub struct NetworkTook {
     pub bytes_down: u64,
     /// Reports refused by the server, most of them because they came after the goal was reached.
     pub refused_by_server: u64,
-    /// Connections that broke, and answers that were none.
+    /// Connections that broke, and answers that were none, until the last round was released.
     pub broken: u64,
+    /// The same afterwards: the server is done and ends, and whoever waits for the next round has no answer.
+    pub broken_at_the_end: u64,
     /// What rounds took; none where there are not two releases one after the other without a kill in between.
     pub round: Option<RoundTimes>,
+    /// What of the overhead is the server's own work after the sum is there, on average.
+    pub server_steps: Option<ServerSteps>,
     /// Seconds from the start of the devices to the end of the server.
     pub wall_s: f64,
 }
@@ -221,7 +232,19 @@ impl NetworkRun {
         let record = Record::read(folder.path(), &seen.record_key, &keys)?;
         happens(Step::Replays);
         let digests = self.digests(folder.path(), &task, &record)?;
-        Ok(self.took(&task, &record, &seen, digests))
+        happens(Step::Floor);
+        let floor = self.floor(&task, &record, seen.server.cpu_s)?;
+        Ok(self.took(&task, &record, &seen, digests, floor))
+    }
+
+    fn floor(&self, task: &Task, record: &Record, server_cpu_s: f64) -> Result<Option<Floor>, BenchError> {
+        if self.secagg {
+            return Ok(None);
+        }
+        let clip = task.plan.rule(task.plan.stage(0).clip).map_err(BenchError::failed)?.bound();
+        let coding = task.plan.phase(0).coding(clip).map_err(BenchError::failed)?;
+        let reports = record.cohorts.iter().map(|cohort| cohort.len() as u64).sum();
+        Floor::measure(&coding.encoding, reports, server_cpu_s).map(Some)
     }
 
     fn task(&self) -> Result<Task, BenchError> {
@@ -336,8 +359,9 @@ impl NetworkRun {
         }
     }
 
-    fn took(&self, task: &Task, record: &Record, seen: &Seen, digests: Digests) -> NetworkTook {
+    fn took(&self, task: &Task, record: &Record, seen: &Seen, digests: Digests, floor: Option<Floor>) -> NetworkTook {
         let fleet::Came { ended, lines, used } = &seen.devices;
+        let [broken, broken_at_the_end] = account::unanswered(&seen.releases, lines);
         NetworkTook {
             devices: self.devices,
             goal: self.goal,
@@ -357,12 +381,15 @@ impl NetworkRun {
             }),
             digests,
             server: seen.server,
+            floor,
             device_process: *used,
             bytes_up: ended.bytes_up,
             bytes_down: ended.bytes_down,
             refused_by_server: ended.counted.refused_by_server,
-            broken: ended.counted.broken,
+            broken,
+            broken_at_the_end,
             round: RoundTimes::of(&seen.releases, lines),
+            server_steps: ServerSteps::of(&record.timings),
             wall_s: seen.wall_s,
         }
     }

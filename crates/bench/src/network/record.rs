@@ -3,7 +3,12 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use ::server::sqlite::{Database, TaskHome};
-use federated::{home::Records, plan::EVALUATION, replay::Cohorts};
+use federated::{
+    home::{Home, Log, Records},
+    metrics::Timing,
+    plan::EVALUATION,
+    replay::Cohorts,
+};
 use ledger::{Body, LedgerStore, PseudonymKey};
 
 use super::TASK;
@@ -15,6 +20,8 @@ pub(super) struct Record {
     pub(super) cohorts: Cohorts,
     /// Attempts that failed.
     pub(super) failed: u64,
+    /// What the server says of the time of its rounds.
+    pub(super) timings: Vec<Timing>,
 }
 
 impl Record {
@@ -26,13 +33,16 @@ impl Record {
 
 fn read(folder: &Path, key: &PseudonymKey, devices: &[[u8; 32]]) -> Result<Record, WorkError> {
     let database = Database::read(folder.join("data").join("keyhush.sqlite"))?;
-    let store = TaskHome::read(Arc::new(database), TASK)?.read_store()?;
+    let home = TaskHome::read(Arc::new(database), TASK)?;
+    let store = home.read_store()?;
     let mut participants = BTreeMap::new();
     for record in store.participations()?.ok_or("the ledger has no record of who took part")? {
         let record = record?;
         participants.insert(record.digest(), record);
     }
-    let mut record = Record { cohorts: Cohorts::default(), failed: 0 };
+    let lines = home.lines(Log::Timing)?;
+    let timings = lines.iter().map(|line| serde_json::from_str(line)).collect::<Result<_, _>>()?;
+    let mut record = Record { cohorts: Cohorts::default(), failed: 0, timings };
     let mut evaluations = 0;
     for entry in store.read(0)? {
         match entry?.body() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bench::network::{Evaluations, NetworkRun, NetworkTook, Participations, RoundTimes, Step};
+use bench::network::{Evaluations, Floor, NetworkRun, NetworkTook, Participations, RoundTimes, ServerSteps, Step};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -27,7 +27,14 @@ What is printed:
                   report is in its sum once.
   server          CPU seconds of all its lives together; the most memory of one
                   (VmHWM, looked at every 20 ms).
+  floor           CPU seconds that one thread needs to read as many bytes of
+                  reports from loopback, to check every bound of each and to add
+                  them up, measured after the run; and the server's CPU seconds
+                  over that.
   bytes           To the server and from it, as TCP carries them.
+  no answer       Requests whose connection broke, or whose answer was none. When
+                  the last round is released the server ends, and whoever waits
+                  for the next one hears nothing: those are counted apart.
   overhead        Seconds from one release to the next in which no device trains:
                   selection, messages, the wait for ticks (1 ms here), adding up,
                   noise, and everything that is made durable. The first round is
@@ -120,6 +127,7 @@ fn show(bar: &ProgressBar, step: Step) {
         Step::Rounds { done, .. } => bar.set_position(done),
         Step::Killed { times } => bar.set_message(format!("server killed {times} times")),
         Step::Replays => bar.set_message("played again on threads"),
+        Step::Floor => bar.set_message("reading, checking and adding alone"),
     }
 }
 
@@ -157,8 +165,18 @@ fn print(took: &NetworkTook) {
         (None, why) => println!("of threads        not replayed: {}", why.as_deref().unwrap_or_default()),
     }
     println!("server            {:.2} CPU s, at most {:.0} MB", took.server.cpu_s, took.server.peak_mb);
+    if let Some(Floor { report_bytes, report_cpu_ms, cpu_s, ratio }) = took.floor {
+        println!(
+            "floor             {cpu_s:.2} CPU s to read, check and add ({report_cpu_ms:.2} ms a report of {:.3} MB); the server needs {ratio:.2} times that",
+            report_bytes as f64 / 1e6
+        );
+    }
     println!("devices' process  {:.2} CPU s, at most {:.0} MB", took.device_process.cpu_s, took.device_process.peak_mb);
     println!("bytes             {:.3} MB up, {:.3} MB down", took.bytes_up as f64 / 1e6, took.bytes_down as f64 / 1e6);
+    println!(
+        "no usable answer  {} requests; {} more when the server was done and ended",
+        took.broken, took.broken_at_the_end
+    );
     match &took.round {
         Some(RoundTimes { measured, wall_s, training_s, overhead_s, overhead_median_s, overhead_most_s }) => {
             println!("a round           {wall_s:.4} s, of which {training_s:.4} s training, by {measured} rounds");
@@ -167,6 +185,11 @@ fn print(took: &NetworkTook) {
             );
         }
         None => println!("a round           not measured: no two releases follow each other without a kill"),
+    }
+    if let Some(ServerSteps { release_s, ledger_s, optimizer_s, checkpoint_s }) = took.server_steps {
+        println!(
+            "of it the server  noise {release_s:.4} s, record {ledger_s:.4} s, optimizer {optimizer_s:.4} s, checkpoint {checkpoint_s:.4} s"
+        );
     }
     println!("wall seconds      {:.2}", took.wall_s);
 }

@@ -175,7 +175,9 @@ pub(super) fn chart(plan: &Plan, opened: &Opened) -> anyhow::Result<Chart> {
 /// How vectors travel.
 fn packing(plan: &Plan) -> &'static str {
     match plan.config.aggregation {
-        AggregationKind::Plain => "32-bit numbers, not compressed",
+        AggregationKind::Plain => {
+            "models as 32-bit numbers, updates as integers of as many bits as they need; not compressed"
+        }
         AggregationKind::Secagg => "masked numbers of as many bits as their sum needs, keys and shares included",
     }
 }

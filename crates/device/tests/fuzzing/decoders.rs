@@ -32,11 +32,10 @@ const BOUNDS: Bounds = Bounds {
     training_bytes: 1 << 20,
 };
 
-pub(super) const DIMENSION: usize = 20;
 const BOUND_TO: &[u8] = b"an attempt";
 
-fn encoding() -> Encoding {
-    step_terms(DIMENSION).encoding
+pub(super) fn encoding() -> Encoding {
+    step_terms(20).encoding
 }
 
 /// What a device says.

@@ -12,7 +12,7 @@ use keyhush_device::{
 use prost::Message;
 
 use super::{
-    decoders::DIMENSION,
+    decoders::encoding,
     participating::{Kept, Log, NO_LIMITS, Offered, REALM, later, packed, refused, wait},
 };
 
@@ -28,7 +28,10 @@ pub(crate) fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
         "device_blob" => {
             (vec![download(1000, &[0; 1000])], vec![download(1000, &[0; 60_000]), download(9, &[0; 9])[..12].to_vec()])
         }
-        "device_report" => (vec![vec![0; DIMENSION * 4]], vec![vec![0x7f; DIMENSION * 4], vec![0; DIMENSION * 4 - 1]]),
+        "device_report" => {
+            let bytes = encoding().packing().bytes();
+            (vec![vec![0; bytes]], vec![vec![0x7f; bytes], vec![0; bytes - 1]])
+        }
         "device_sealed_sum" => (vec![vec![]], vec![vec![0, 0, 1], [vec![0; 80], vec![1]].concat()]),
         "device_guard" => (vec![guard()], vec![cut(&guard()), vec![]]),
         "device_diary" => (vec![diary()], vec![cut(&diary()), b"{}".to_vec()]),

@@ -152,9 +152,10 @@ impl NetworkTask {
         begin_with: u64,
     ) -> Result<Self, ConfigError> {
         let bytes = serde_json::to_vec(terms).map_err(|e| ConfigError::new("model", e))?;
-        let (blob, packed) = packed(&bytes).map_err(|e| ConfigError::new("model", e))?;
+        let digest = TaskDigest(Sha256::digest(&bytes).into());
+        let (blob, packed) = packed(&bytes, &digest.0).map_err(|e| ConfigError::new("model", e))?;
         Ok(Self {
-            digest: TaskDigest(Sha256::digest(&bytes).into()),
+            digest,
             blob,
             packed,
             limits,
@@ -200,11 +201,11 @@ fn terms(name: &str, realm: &[u8; 32], plan: &Plan, reads: Reads<'_>, phase: &Ph
     })
 }
 
-/// Bytes as devices ask for them: what they are known by, and what is sent. Parameters of models hardly pack, and the quickest way of
+/// Bytes as devices ask for them: what they are known by, which is their SHA-256, and what is sent. Parameters of models hardly pack, and the quickest way of
 /// packing makes them an eighth longer: they are sent as they are then. That shows in a part of them; to try all of them, each round,
 /// was a sixth of all that a server did for a large model.
-fn packed(bytes: &[u8]) -> std::io::Result<(Blob, Vec<u8>)> {
-    let blob = Blob { digest: Sha256::digest(bytes).to_vec(), bytes: bytes.len() as u64 };
+fn packed(bytes: &[u8], digest: &[u8; 32]) -> std::io::Result<(Blob, Vec<u8>)> {
+    let blob = Blob { digest: digest.to_vec(), bytes: bytes.len() as u64 };
     let sample: Vec<u8> = bytes.chunks(SAMPLED).step_by(SAMPLED_OF).flatten().copied().collect();
     if gzip(&sample, Compression::fast())?.len() < sample.len() {
         let packed = gzip(bytes, Compression::fast())?;
@@ -253,8 +254,10 @@ impl<D: Driver> Network<D> {
     /// Opens the attempt, with the model that devices will ask for.
     fn open(&mut self, task: &RoundTask<'_>) -> Result<(), FleetError> {
         let at = self.at(task.at);
-        let bytes: Vec<u8> = task.task.model.iter().flat_map(|value| value.to_le_bytes()).collect();
-        let (model, packed) = packed(&bytes).map_err(|e| FleetError::Task(e.to_string()))?;
+        let digest = *ModelDigest::of(task.task.model).as_bytes();
+        let mut bytes = Vec::with_capacity(size_of_val(task.task.model));
+        task.task.model.iter().for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
+        let (model, packed) = packed(&bytes, &digest).map_err(|e| FleetError::Task(e.to_string()))?;
         let terms = StepTerms {
             clipping: task.task.clipping.clone(),
             encoding: task.task.encoding.clone(),
@@ -270,9 +273,8 @@ impl<D: Driver> Network<D> {
             model,
             terms: serde_json::to_vec(&terms).map_err(|e| FleetError::Task(e.to_string()))?,
             key: self.secrets.round_key(task.at.stream, at.round, at.attempt)?,
-            aggregation: self.aggregation(task)?,
+            aggregation: self.aggregation(task, digest)?,
         };
-        let digest = *ModelDigest::of(task.task.model).as_bytes();
         let (task_digest, task_packed) = (self.task.digest, self.task.packed.clone());
         self.driver.with(move |coordinator, now| {
             coordinator.keep_blob(task_digest.0, task_packed);
@@ -281,10 +283,9 @@ impl<D: Driver> Network<D> {
         })
     }
 
-    fn aggregation(&mut self, task: &RoundTask<'_>) -> Result<Aggregation, FleetError> {
+    fn aggregation(&mut self, task: &RoundTask<'_>, model: [u8; 32]) -> Result<Aggregation, FleetError> {
         Ok(match (&task.phase.secure, &task.coding.residues) {
             (Some(secure), Some(residues)) => {
-                let model = *ModelDigest::of(task.task.model).as_bytes();
                 let terms = secure.terms(residues, task.at.step, self.task.digest.0, model);
                 let desk = SecureDesk::new(terms, secure.least_clients.into(), self.driver.coins());
                 Aggregation::Secure(Box::new(desk))
@@ -412,6 +413,57 @@ impl<D: Driver> Fleet for Network<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{config::Document, run::Opened};
+
+    const TASK: &str = r#"
+rounds = 8
+unit = "device"
+data = { kind = "devices" }
+model = { learner = "tags", vocabulary = 100 }
+local = { batch = 4, learning_rate = 0.5 }
+clip = { kind = "flat", norm = 0.5 }
+privacy = { mechanism = "tree", noise_multiplier = 2.0, delta = 1e-5 }
+participation = { kind = "arrival", population = 400, cohort = 20, min_separation = 1, max_participations = 3 }
+server = { optimizer = "sgd", learning_rate = 0.5 }
+"#;
+
+    /// What devices are told of a task, or why there is none; beside it what the whole plan costs.
+    fn told(set: &[&str]) -> Result<(TaskTerms, f64), String> {
+        let set: Vec<String> = set.iter().map(|&set| set.to_owned()).collect();
+        let config = Document::new(TASK, &set).and_then(|document| document.config()).map_err(|e| e.to_string())?;
+        let opened = Opened::new(&config).map_err(|e| e.to_string())?;
+        let plan = Plan::new(config, &opened.setting()).map_err(|e| e.to_string())?;
+        let reads = Reads { learner: opened.learner(), vocabulary: opened.vocabulary(), rules: opened.rules() };
+        NetworkTask::new("words", &[7; 32], &plan, reads).map_err(|e| e.to_string())?;
+        let costs = plan.epsilon(plan.rounds).map_err(|e| e.to_string())?.get();
+        Ok((terms("words", &[7; 32], &plan, reads).map_err(|e| e.to_string())?, costs))
+    }
+
+    #[test]
+    fn devices_are_told_what_the_whole_plan_costs_and_whether_its_noise_is_secret() {
+        let (terms, costs) = told(&[]).unwrap();
+        assert_eq!((terms.rounds, terms.goal, terms.secure), (8, 20, false));
+        let PrivacyTerms { noise_multiplier, epsilon, delta, simulated, .. } = terms.privacy;
+        assert_eq!((noise_multiplier, epsilon, delta, simulated), (Some(2.0), Some(costs), Some(1e-5), false));
+        assert_eq!(terms.participation.most_participations(8), 3);
+        assert!(told(&["noise_seed=1"]).unwrap().0.privacy.simulated, "whoever knows the seed can draw it again");
+        assert!(told(&["aggregation=secagg"]).unwrap().0.secure);
+    }
+
+    #[test]
+    fn p18_what_nobody_can_enforce_on_devices_is_refused_and_named() {
+        let refused: [(&[&str], &str); 5] = [
+            (&["participation.kind=poisson", "privacy.mechanism=gaussian"], "participation.kind"),
+            (&["participation.kind=fixed-size", "privacy.mechanism=gaussian"], "participation.kind"),
+            (&["schedule=[{ from = 4, noise_multiplier = 3.0 }]"], "schedule"),
+            (&["aggregation=secagg", "secagg.groups=2"], "secagg.groups"),
+            (&["aggregation=secagg", "secagg.noise=distributed"], "secagg.noise"),
+        ];
+        for (set, named) in refused {
+            let why = told(set).err().unwrap_or_else(|| panic!("{set:?} is taken"));
+            assert!(why.contains(named), "{set:?}: {why}");
+        }
+    }
 
     #[test]
     fn what_does_not_pack_is_not_made_longer() {
@@ -422,9 +474,9 @@ mod tests {
                 ((word >> 40) as f32 / (1 << 24) as f32).to_le_bytes()
             })
             .collect();
-        let (blob, sent) = packed(&noise).unwrap();
+        let (blob, sent) = packed(&noise, &[1; 32]).unwrap();
         assert_eq!(blob.bytes, noise.len() as u64);
         assert!(sent.len() < noise.len() + noise.len() / 64, "{} bytes of {}", sent.len(), noise.len());
-        assert!(packed(&vec![7; 1 << 20]).unwrap().1.len() < 1 << 14, "what packs is packed");
+        assert!(packed(&vec![7; 1 << 20], &[1; 32]).unwrap().1.len() < 1 << 14, "what packs is packed");
     }
 }

@@ -142,7 +142,7 @@ pub struct Memory {
     pub total: u64,
 }
 
-/// Models and updates as 32-bit numbers, before any compression.
+/// Models as 32-bit numbers, before any compression; updates as they leave.
 #[derive(Debug, Clone, Serialize)]
 pub struct Traffic {
     /// The model.
@@ -284,7 +284,7 @@ fn memory(plan: &Plan, opened: &Opened, means: Means) -> Memory {
 fn traffic(plan: &Plan, rounds: u64) -> Result<Traffic, ConfigError> {
     let model = 4 * plan.parameters.len() as u64;
     let (down_per_user, up_per_user) = match plan.phase(0).secure_traffic()? {
-        None => (model, 4 * plan.phase(0).coordinates() as u64),
+        None => (model, plan.phase(0).report_bytes() as u64),
         Some(secure) => (model + secure.down as u64, secure.up as u64),
     };
     let each = down_per_user + up_per_user;

@@ -218,6 +218,12 @@ impl Phase {
         self.encoding.layout().len()
     }
 
+    /// Bytes of what a user sends, where sums are plain.
+    #[must_use]
+    pub fn report_bytes(&self) -> usize {
+        self.encoding.packing().bytes()
+    }
+
     /// As the ledger's first entry has it.
     pub(super) fn of_ledger(&self, config: &Config) -> Result<ledger::Phase, ConfigError> {
         let mut parameters = BTreeMap::new();

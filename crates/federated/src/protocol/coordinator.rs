@@ -34,7 +34,7 @@ use super::{
     limits::ParticipationLimits,
     order::Order,
     over_selection::OverSelection,
-    pace::Pace,
+    pace::{Calls, Pace},
     secure::Hears,
     store::{AttemptAt, OpenAttempt, Standing, Store, StoreError, Write},
 };
@@ -81,7 +81,7 @@ impl Report {
     /// Its bytes, as they were sent.
     fn bytes(&self) -> u64 {
         match self {
-            Self::Plain(encoded) => encoded.values().len() as u64 * 4,
+            Self::Plain(encoded) => encoded.bytes() as u64,
             Self::Masked(bytes) => bytes.len() as u64,
         }
     }
@@ -168,8 +168,9 @@ pub struct Coordinator {
     lobby: BTreeMap<RequestId, Waiting>,
     /// Which check-in of a device waits.
     in_lobby: BTreeMap<DeviceKey, RequestId>,
-    /// Devices at work that wait for what comes next.
-    waiters: BTreeMap<DeviceKey, (RequestId, u64)>,
+    /// Devices at work that wait for what comes next, with the tickets of their parts: a device can be in attempts of two tasks, where it was
+    /// thanked in one before that is over.
+    waiters: BTreeMap<(DeviceKey, Ticket), (RequestId, u64)>,
     /// How many enrolled of late.
     enrolments: Enrolments,
     /// Who enrols in the batch that is not durable yet.
@@ -393,12 +394,13 @@ impl Coordinator {
             Some((of, running)) if of == device => standing_of(running, &device),
             _ => self.stood(ticket),
         };
-        if matches!(says, PartStands::Later) {
-            if let Some((before, _)) = self.waiters.insert(device, (request, until)) {
-                self.answer(before, Says::Wait(Wait { after_ms: ASK_AGAIN_MS }));
+        match (says, ticket.try_into()) {
+            (PartStands::Later, Ok(ticket)) => {
+                if let Some((before, _)) = self.waiters.insert((device, Ticket(ticket)), (request, until)) {
+                    self.answer(before, Says::Wait(Wait { after_ms: ASK_AGAIN_MS }));
+                }
             }
-        } else {
-            self.speak(request, says, now);
+            (says, _) => self.speak(request, says, now),
         }
     }
 
@@ -430,10 +432,12 @@ impl Coordinator {
 
     fn secure_message(&mut self, request: RequestId, device: DeviceKey, ticket: &[u8], message: &[u8], now: u64) {
         let refused = match self.by_ticket(ticket) {
-            Some((of, running)) if of == device => match running.desk.as_mut().and_then(Desk::secure) {
-                Some(secure) => secure.receive(&device, message).err().map(|e| (Reason::Unexpected, e.to_string())),
-                None => Some((Reason::Closed, "the attempt is over".to_owned())),
-            },
+            Some((of, running)) if of == device => {
+                match running.desk.as_mut().and_then(|desk| desk.secure_message(&device, message)) {
+                    Some(taken) => taken.err().map(|why| (Reason::Unexpected, why.to_string())),
+                    None => Some((Reason::Closed, "the attempt is over".to_owned())),
+                }
+            }
             _ => Some((Reason::Closed, CLOSED.to_owned())),
         };
         match refused {
@@ -498,7 +502,7 @@ impl Coordinator {
                 Taken::Added | Taken::Known => None,
                 Taken::Late => Some((Reason::Late, LATE.to_owned())),
             },
-            Report::Masked(bytes) => match desk.secure().map(|secure| secure.receive(&device, bytes)) {
+            Report::Masked(bytes) => match desk.secure_message(&device, bytes) {
                 Some(Ok(())) => None,
                 Some(Err(why)) => Some((Reason::Unexpected, why.to_string())),
                 None => Some((Reason::Late, "the attempt is over".to_owned())),
@@ -530,10 +534,10 @@ impl Coordinator {
             self.gave_up(request);
             self.later(request);
         }
-        let waited: Vec<(DeviceKey, RequestId)> =
-            self.waiters.iter().filter(|(_, (_, until))| now >= *until).map(|(d, (r, _))| (*d, *r)).collect();
-        for (device, request) in waited {
-            self.waiters.remove(&device);
+        let waited: Vec<((DeviceKey, Ticket), RequestId)> =
+            self.waiters.iter().filter(|(_, (_, until))| now >= *until).map(|(part, (r, _))| (*part, *r)).collect();
+        for (part, request) in waited {
+            self.waiters.remove(&part);
             self.answer(request, Says::Wait(Wait { after_ms: 0 }));
         }
         Ok(())
@@ -557,15 +561,16 @@ impl Coordinator {
     /// Whoever waits and can be told something is.
     fn tell_waiters(&mut self, now: u64) {
         let mut told = Vec::new();
-        for (device, (request, _)) in &self.waiters {
-            let of = |running: &&Running| running.desk.as_ref().is_some_and(|desk| desk.of(device).is_some());
-            let says = self.tasks.values().find(of).map_or(PartStands::Closed, |running| standing_of(running, device));
+        for (part @ (device, ticket), (request, _)) in &self.waiters {
+            let is_of = |running: &&Running| running.desk.as_ref().is_some_and(|desk| desk.device(ticket).is_some());
+            let of = self.tasks.values().find(is_of);
+            let says = of.map_or(PartStands::Closed, |running| standing_of(running, device));
             if !matches!(says, PartStands::Later) {
-                told.push((*device, *request, says));
+                told.push((*part, *request, says));
             }
         }
-        for (device, request, says) in told {
-            self.waiters.remove(&device);
+        for (part, request, says) in told {
+            self.waiters.remove(&part);
             self.speak(request, says, now);
         }
     }
@@ -688,8 +693,8 @@ impl Coordinator {
         let from = running.limits.after(at.round);
         let ended = |(device, ticket): (&DeviceKey, Ticket)| (ticket, took_part.contains(device).then_some(from));
         running.settled = desk.tickets().map(ended).collect();
-        for device in desk.assigned() {
-            let Some((request, _)) = self.waiters.remove(device) else { continue };
+        for (device, ticket) in desk.tickets() {
+            let Some((request, _)) = self.waiters.remove(&(*device, ticket)) else { continue };
             let stands = if took_part.contains(device) { PartStands::Thanks(from) } else { PartStands::Late };
             self.speak(request, stands, now);
         }
@@ -726,6 +731,7 @@ impl Coordinator {
         let rate =
             |task: &Running| task.round_s.map_or(f64::INFINITY, |round_s| wanted(task) as f64 / round_s.max(1.0));
         let rate: f64 = alive().map(rate).sum();
+        let together = alive().map(wanted).max().unwrap_or(0);
         // Of a task that rests devices are not far away: it may go on.
         let per_second = match (short, rests) {
             (true, _) => f64::INFINITY,
@@ -738,6 +744,7 @@ impl Coordinator {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         let drawn = ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
-        self.pace.after_s(self.enrolled + self.enrolling.len() as u64, per_second, drawn)
+        let enrolled = self.enrolled + self.enrolling.len() as u64;
+        self.pace.after_s(Calls { enrolled, per_second, together }, drawn)
     }
 }

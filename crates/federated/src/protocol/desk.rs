@@ -20,6 +20,7 @@ use privacy::{
     rng::NoRandomness,
     stages::{Encoded, Sum},
 };
+use secagg::server::Refusal;
 
 use super::{
     limits::ParticipationLimits,
@@ -279,7 +280,7 @@ impl Desk {
     #[must_use]
     pub fn report_bytes(&self, device: &DeviceKey) -> Option<usize> {
         match &self.opening.aggregation {
-            Aggregation::Plain(encoding) => Some(encoding.layout().len() * size_of::<i32>()),
+            Aggregation::Plain(encoding) => Some(encoding.packing().bytes()),
             Aggregation::Secure(secure) => secure.input_bytes(device),
         }
     }
@@ -417,12 +418,19 @@ impl Desk {
         }
     }
 
-    /// The secure aggregation, where it is one that is not over.
-    pub fn secure(&mut self) -> Option<&mut SecureDesk> {
-        match &mut self.opening.aggregation {
-            Aggregation::Secure(secure) if !self.over => Some(secure),
-            _ => None,
+    /// A message of secure aggregation, whichever way it came. None where there is none that is not over.
+    pub fn secure_message(&mut self, device: &DeviceKey, message: &[u8]) -> Option<Result<(), Refusal>> {
+        let Aggregation::Secure(secure) = &mut self.opening.aggregation else { return None };
+        if self.over {
+            return None;
         }
+        // From here on it can be an input, and then its device took part.
+        if secure.asks_for_inputs()
+            && let Some(place) = self.places.get_mut(device)
+        {
+            place.touched = true;
+        }
+        Some(secure.receive(device, message))
     }
 
     /// What is to be kept of the sum now, and whose reports are new in it.

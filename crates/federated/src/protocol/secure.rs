@@ -162,6 +162,12 @@ impl SecureDesk {
         }
     }
 
+    /// Whether inputs are asked for, or were.
+    #[must_use]
+    pub const fn asks_for_inputs(&self) -> bool {
+        !matches!(self.phase, Phase::Before | Phase::Keys(_) | Phase::Shares(_))
+    }
+
     /// What devices are offered, once it has begun.
     #[must_use]
     pub fn offer(&self) -> Option<&Offer> {

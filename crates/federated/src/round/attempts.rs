@@ -53,10 +53,10 @@ pub struct Failed {
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { round, attempt, reason, passed_over } = self;
-        let next = if *passed_over {
-            "the model stays as it is, and the run goes on with the next round"
-        } else {
-            "it is attempted again, with devices that were not asked yet"
+        let next = match (passed_over, reason) {
+            (_, FailureReason::Cancelled) => "it is not attempted again",
+            (true, _) => "the model stays as it is, and the run goes on with the next round",
+            (false, _) => "it is attempted again, with devices that were not asked yet",
         };
         match attempt {
             0 => write!(f, "round {round} failed: {}; {next}", reason.words()),

@@ -95,7 +95,7 @@ pub enum RunError {
     },
     /// The settings are not those that the run began with.
     #[error(
-        "the settings are not those that the run began with: {}. Put config.toml back as it was, or begin another run",
+        "the settings are not those that the run began with: {}. Put them back as they were (config.toml of a run, TASK.toml of a server), or begin another",
         changes.join("; ")
     )]
     SettingsChanged {

@@ -526,9 +526,9 @@ impl World {
 /// A one in the device's own place; in an evaluation, which has few places, in the first.
 fn one_hot(place: usize, encoding: &Encoding) -> Encoded {
     let place = if encoding.layout().len() == evaluations::COUNTED { 0 } else { place };
-    let mut bytes = vec![0; encoding.layout().len() * 4];
-    bytes[place * 4..place * 4 + 4].copy_from_slice(&(1i32 << 20).to_le_bytes());
-    Encoded::check(&bytes, encoding).unwrap()
+    let mut values = vec![0; encoding.layout().len()];
+    values[place] = 1 << 20;
+    Encoded::of(values, encoding).unwrap()
 }
 
 /// How the fleet reaches the coordinator of a world.

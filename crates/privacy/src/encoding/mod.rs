@@ -9,6 +9,7 @@
 mod carried;
 mod distributed;
 pub mod layout;
+mod packing;
 pub mod rotation;
 mod rounding;
 
@@ -16,9 +17,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
+pub(crate) use self::packing::Unpacking;
 pub use self::{
     distributed::{DistributedNoise, Survivors},
     layout::{Layout as VectorLayout, SegmentKind as VectorSegment},
+    packing::Packing,
     rounding::{Rounding, XU_ALPHA},
 };
 use self::{
@@ -71,6 +74,14 @@ pub enum EncodingError {
     #[error("expected {expected} coordinates, got {got}")]
     Length {
         /// What the encoding has.
+        expected: usize,
+        /// What arrived.
+        got: usize,
+    },
+    /// A vector of the wrong number of bytes.
+    #[error("expected {expected} bytes, got {got}")]
+    Bytes {
+        /// What the vector of the encoding has.
         expected: usize,
         /// What arrived.
         got: usize,
@@ -284,6 +295,12 @@ impl Encoding {
     #[must_use]
     pub const fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// How a user's integers lie in the bytes of a report.
+    #[must_use]
+    pub fn packing(&self) -> Packing {
+        Packing::from(&self.layout)
     }
 
     /// Which encoding this is.

@@ -341,7 +341,7 @@ impl Clipped {
             let said = |i: usize| self.counts.get(i).copied().unwrap_or(0).min(counts.cap);
             integers.extend((0..counts.len).map(|i| said(i) as i32));
         }
-        Encoded::checked(integers, encoding)
+        Encoded::of(integers, encoding)
     }
 
     /// The bounded values, for a test of the bound; nothing else needs them.

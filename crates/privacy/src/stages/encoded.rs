@@ -1,10 +1,12 @@
 //! One user's integers, and the sum of many.
 
+use std::ops::Range;
+
 use zeroize::Zeroize;
 
 use super::Released;
 use crate::{
-    encoding::{Encoding, EncodingError, EncodingId, layout::Layout},
+    encoding::{Encoding, EncodingError, EncodingId, Packing, Unpacking, layout::Layout},
     event::PrivacyEvent,
     rng::Randomness,
 };
@@ -16,30 +18,43 @@ pub(super) const MOST_USERS: u64 = 1 << 31;
 pub struct Encoded {
     pub(super) values: Vec<i32>,
     pub(super) id: EncodingId,
+    packing: Packing,
 }
 
 impl Encoded {
-    pub(super) fn checked(values: Vec<i32>, encoding: &Encoding) -> Result<Self, EncodingError> {
-        encoding.check(&values)?;
-        Ok(Self { values, id: encoding.id() })
-    }
-
-    /// Bytes from elsewhere become `Encoded` here and nowhere else: length, norm and every other bound are checked.
+    /// Integers from elsewhere become `Encoded` here and nowhere else: length, norm and every other bound are checked.
     ///
     /// # Errors
     /// Which bound does not hold.
-    pub fn check(bytes: &[u8], encoding: &Encoding) -> Result<Self, EncodingError> {
-        let (words, rest) = bytes.as_chunks::<4>();
-        if !rest.is_empty() {
-            return Err(EncodingError::Length { expected: encoding.layout().len() * 4, got: bytes.len() });
-        }
-        Self::checked(words.iter().map(|w| i32::from_le_bytes(*w)).collect(), encoding)
+    pub fn of(values: Vec<i32>, encoding: &Encoding) -> Result<Self, EncodingError> {
+        encoding.check(&values)?;
+        Ok(Self { values, id: encoding.id(), packing: encoding.packing() })
     }
 
-    /// The bytes that [`Encoded::check`] takes: 32-bit little-endian integers.
+    /// The same of bytes, packed as [`Packing`] says.
+    ///
+    /// # Errors
+    /// When there are more or fewer than the encoding has, or which bound does not hold.
+    pub fn check(bytes: &[u8], encoding: &Encoding) -> Result<Self, EncodingError> {
+        Self::of(encoding.packing().unpack(bytes)?, encoding)
+    }
+
+    /// The bytes that [`Encoded::check`] takes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        self.values.iter().flat_map(|v| v.to_le_bytes()).collect()
+        self.bytes_in(0..self.bytes())
+    }
+
+    /// How many they are.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.packing.bytes()
+    }
+
+    /// Those of them that lie in a range.
+    #[must_use]
+    pub fn bytes_in(&self, range: Range<usize>) -> Vec<u8> {
+        self.packing.pack(&self.values, range)
     }
 
     /// The integers; secure aggregation masks them as [`Residues`](super::Residues).
@@ -52,6 +67,49 @@ impl Encoded {
 impl std::fmt::Debug for Encoded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Encoded({} integers)", self.values.len())
+    }
+}
+
+/// One user's integers whose bytes come in pieces: they are unpacked as they come, and checked when all are there. What has come is wiped from
+/// memory when this is dropped.
+pub struct Arriving {
+    unpacking: Unpacking,
+    encoding: Encoding,
+}
+
+impl Arriving {
+    /// Nothing yet, of this encoding.
+    #[must_use]
+    pub fn new(encoding: &Encoding) -> Self {
+        Self { unpacking: encoding.packing().unpacking(), encoding: encoding.clone() }
+    }
+
+    /// The next bytes of those that [`Encoded::check`] takes.
+    ///
+    /// # Errors
+    /// When there are more than the encoding has, or some that no integer has.
+    pub fn take(&mut self, bytes: &[u8]) -> Result<(), EncodingError> {
+        self.unpacking.take(bytes)
+    }
+
+    /// How many bytes have come.
+    #[must_use]
+    pub const fn taken(&self) -> usize {
+        self.unpacking.taken()
+    }
+
+    /// The integers, if all have come and every bound holds.
+    ///
+    /// # Errors
+    /// Otherwise.
+    pub fn finish(self) -> Result<Encoded, EncodingError> {
+        Encoded::of(self.unpacking.finish()?, &self.encoding)
+    }
+}
+
+impl std::fmt::Debug for Arriving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Arriving({} bytes)", self.taken())
     }
 }
 

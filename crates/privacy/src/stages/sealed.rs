@@ -112,8 +112,7 @@ mod tests {
     }
 
     fn one(encoding: &Encoding) -> Encoded {
-        let bytes: Vec<u8> = [7i32, -9, 1].iter().flat_map(|v| v.to_le_bytes()).collect();
-        Encoded::check(&bytes, encoding).unwrap()
+        Encoded::of(vec![7, -9, 1], encoding).unwrap()
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(crate) fn noise_of(encoding: &Encoding, noise: &NoisePlan) -> DistributedNoi
 }
 
 pub(crate) fn integers(encoding: &Encoding, values: &[i32]) -> Encoded {
-    Encoded::check(&values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>(), encoding).unwrap()
+    Encoded::of(values.to_vec(), encoding).unwrap()
 }
 
 /// The noised sum of users who all send the same.

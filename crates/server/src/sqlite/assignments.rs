@@ -21,7 +21,7 @@ use rusqlite::Connection;
 use super::{DatabaseError, database::Database};
 
 /// The file in the folder of secrets.
-const FILE: &str = "assignments";
+pub(super) const ASSIGNMENTS: &str = "assignments";
 
 /// What stands beside the secrets.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Database {
             let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, [u8; 32]>(0)?, row.get(1)?));
             Ok(t.query_row("SELECT realm, assignments FROM server", [], row)?)
         })?;
-        let mut witness = Witness { path: secrets.join(FILE), realm: ledger::hex(&realm), last: 0 };
+        let mut witness = Witness { path: secrets.join(ASSIGNMENTS), realm: ledger::hex(&realm), last: 0 };
         witness.last = witness.check(count)?;
         // What a crash left unsaid counts from here on.
         witness.keep(count)?;

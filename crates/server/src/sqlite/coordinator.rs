@@ -149,7 +149,7 @@ fn drop_model(t: &Connection, before: Option<[u8; 32]>) -> Result<(), DatabaseEr
     let Some(before) = before else { return Ok(()) };
     let mut remove =
         t.prepare_cached("DELETE FROM blobs WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM tasks WHERE model = ?1)")?;
-    remove.execute([before])?;
+    schema::delete_public(t, || Ok(remove.execute([before])?))?;
     Ok(())
 }
 

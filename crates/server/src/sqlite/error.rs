@@ -106,6 +106,16 @@ pub enum DatabaseError {
         /// What was given.
         name: String,
     },
+    /// The name of another task, but for its case.
+    #[error(
+        "{name:?} is the task {other:?} in another case: call its file {other}.toml to go on with it, or something else"
+    )]
+    OtherCase {
+        /// What was given.
+        name: String,
+        /// What is there.
+        other: String,
+    },
     /// A task that nobody began.
     #[error("there is no task {name:?}")]
     NoTask {
@@ -135,7 +145,7 @@ pub enum DatabaseError {
 impl DatabaseError {
     /// Whether nothing was written, for sure: what was asked for was wrong, and the database is as it was.
     pub(super) const fn is_refusal(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Ledger(_))
+        matches!(self, Self::Refused(_) | Self::Ledger(_) | Self::OtherCase { .. })
     }
 
     /// Says in the words of a ledger what could not be done.

@@ -1,7 +1,7 @@
 //! The home of a task's run: papers, states, logs and models in the tables, secrets in a folder of their own.
 
 use std::{
-    fmt,
+    fmt, fs,
     io::{self, Read},
     path::{Path, PathBuf},
     sync::Arc,
@@ -19,6 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Database, DatabaseError,
+    assignments::ASSIGNMENTS,
+    schema::delete_public,
     task_ledger::{ClosedVault, check_head_is, head_of},
 };
 
@@ -77,6 +79,8 @@ pub struct Note {
     pub broken: Option<String>,
 }
 
+/// The file of a task's secrets with the head that was acknowledged last.
+const HEAD: &str = "ledger.head";
 /// The paper that a note is.
 const NOTE: &str = "note";
 
@@ -99,10 +103,18 @@ impl TaskHome {
             if let Some(run) = number_of(t, name)? {
                 return Ok(run);
             }
+            refuse_other_case(t, name)?;
             t.execute("INSERT INTO runs (name, head) VALUES (?1, ?2)", (name, Head::EMPTY.to_string()))?;
             Ok(t.last_insert_rowid())
         })?;
-        Ok(Self { database, run, vault, witness: Some(folder.join("ledger.head")), name: name.to_owned() })
+        Ok(Self { database, run, vault, witness: Some(folder.join(HEAD)), name: name.to_owned() })
+    }
+
+    /// Whether the secrets of a server, or of a task of one, are in a folder.
+    #[must_use]
+    pub fn has_secrets(folder: &Path) -> bool {
+        let tasks = fs::read_dir(folder).into_iter().flatten().flatten();
+        folder.join(ASSIGNMENTS).exists() || tasks.into_iter().any(|task| task.path().join(HEAD).exists())
     }
 
     /// The home of a task that is there, without its secrets: for whoever only looks.
@@ -255,6 +267,15 @@ fn number_of(t: &Connection, name: &str) -> Result<Option<i64>, DatabaseError> {
     Ok(query.query_row([name], |row| row.get(0)).optional()?)
 }
 
+/// Two names that differ by their case alone would be one folder on some systems.
+fn refuse_other_case(t: &Connection, name: &str) -> Result<(), DatabaseError> {
+    let mut query = t.prepare("SELECT name FROM runs WHERE name = ?1 COLLATE NOCASE")?;
+    match query.query_row([name], |row| row.get(0)).optional()? {
+        Some(other) => Err(DatabaseError::OtherCase { name: name.to_owned(), other }),
+        None => Ok(()),
+    }
+}
+
 fn published(t: &Connection, run: i64) -> Result<Option<PublishedModel>, DatabaseError> {
     let mut query = t.prepare_cached("SELECT rounds, entry, digest, head FROM published WHERE run = ?1")?;
     let found = query.query_row([run], |row| {
@@ -340,8 +361,8 @@ impl Home for TaskHome {
 
     fn remove_state(&self, round: u64) -> Result<(), HomeError> {
         self.put(&format!("the state after {round} rounds"), |t| {
-            t.execute("DELETE FROM states WHERE run = ?1 AND round = ?2", (self.run, round))?;
-            Ok(())
+            let remove = || Ok(t.execute("DELETE FROM states WHERE run = ?1 AND round = ?2", (self.run, round))?);
+            delete_public(t, remove).map(|_| ())
         })
     }
 

@@ -22,7 +22,7 @@ use ledger::{
 use rusqlite::{Connection, OptionalExtension};
 use zeroize::Zeroizing;
 
-use super::{DatabaseError, TaskHome};
+use super::{DatabaseError, TaskHome, schema::delete_public};
 
 /// Entries that are read at once.
 const ENTRIES: u64 = 256;
@@ -239,7 +239,9 @@ impl LedgerStore for TaskLedger {
 
     fn discard_released(&mut self, below: u64) -> Result<(), LedgerError> {
         self.change("let go of released vectors", |t| {
-            t.execute("DELETE FROM vectors WHERE run = ?1 AND number < ?2", (self.home.run, below))?;
+            let remove =
+                || Ok(t.execute("DELETE FROM vectors WHERE run = ?1 AND number < ?2", (self.home.run, below))?);
+            delete_public(t, remove)?;
             Ok(())
         })
     }

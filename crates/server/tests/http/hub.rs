@@ -42,8 +42,10 @@ use crate::peers::{Reply, Running};
 const REALM: Realm = Realm([9; 32]);
 const TASK: TaskDigest = TaskDigest([1; 32]);
 const TOKEN: &[u8] = b"a token that nobody guesses";
+/// The bits of a coordinate, as the encoding has it.
+const BITS: usize = 14;
 /// Coordinates of an update: a report is a chunk and a bit.
-const DIMENSION: usize = CHUNK / 4 + 3;
+const DIMENSION: usize = CHUNK * 8 / BITS + 3;
 
 /// A server with an attempt that wants the reports of two devices.
 struct Serving {
@@ -253,7 +255,8 @@ async fn other_versions_and_what_is_no_message_are_refused() {
 async fn a_report_is_taken_once_whole_and_within_its_bounds() {
     let server = Serving::new().await;
     let [(one, mine), (two, theirs)] = server.assigned().await;
-    let report = vec![0; encoding().layout().len() * 4];
+    let report = vec![0; encoding().packing().bytes()];
+    assert_eq!(report.len(), (DIMENSION * BITS).div_ceil(8));
     let (first, rest) = report.split_at(CHUNK);
 
     // What is no ticket, and whose ticket it is.
@@ -284,7 +287,7 @@ async fn a_report_is_taken_once_whole_and_within_its_bounds() {
     refused(&long, 422, Reason::OutOfBounds, "the chunk has another length than its place asks for");
 
     // Whole, and beyond the norm that its encoding allows: somewhere, or everywhere.
-    for evil in [vec![0xff, 0xff, 0xff, 0x7f], vec![0, 0, 0, 0x80], vec![0x7f; CHUNK]] {
+    for evil in [vec![0xff, 0x1f], vec![0, 0x20], vec![0x7f; CHUNK]] {
         let first = [&evil[..], &first[evil.len()..]].concat();
         assert_eq!(server.puts(&mine.ticket, 0, &first).await.says(), received(CHUNK));
         let reply = server.puts(&mine.ticket, CHUNK, rest).await;

@@ -8,7 +8,7 @@ use super::super::message::CHUNK;
 
 /// An input. Those who send the same one, in measurements of a server, share it.
 pub(super) enum Input {
-    /// Integers, of four bytes each, little-endian.
+    /// Integers, packed as they leave.
     Plain(Arc<Encoded>),
     /// A masked vector: the bytes of its message.
     Masked(Vec<u8>),
@@ -18,7 +18,7 @@ impl Input {
     /// Its bytes, all together. They depend on the model and on nothing else (rule P26).
     pub(super) fn len(&self) -> u64 {
         match self {
-            Self::Plain(encoded) => 4 * encoded.values().len() as u64,
+            Self::Plain(encoded) => encoded.bytes() as u64,
             Self::Masked(message) => message.len() as u64,
         }
     }
@@ -30,14 +30,7 @@ impl Input {
         let end = (start + CHUNK).min(len);
         match self {
             Self::Masked(message) => message[start..end].to_vec(),
-            Self::Plain(encoded) => {
-                let words = &encoded.values()[start / 4..end.div_ceil(4)];
-                let mut bytes: Vec<u8> = Vec::with_capacity(4 * words.len());
-                words.iter().for_each(|w| bytes.extend_from_slice(&w.to_le_bytes()));
-                bytes.truncate(bytes.len() - (end.div_ceil(4) * 4 - end));
-                bytes.drain(..start % 4);
-                bytes
-            }
+            Self::Plain(encoded) => encoded.bytes_in(start..end),
         }
     }
 }
@@ -59,12 +52,12 @@ mod tests {
 
     #[test]
     fn chunks_are_the_bytes_whatever_the_offset() {
-        let len = CHUNK / 4 + 1000;
+        let len = CHUNK / 2 + 1001;
         let clip = ClipNorm::new(1.0).unwrap();
         let encoding = Encoding::new(VectorPlan::of_update(len, 20), clip, None, Adjacency::ZeroOut).unwrap();
-        let values: Vec<u8> = (0..len as i32).flat_map(|v| (v % 1000 - 500).to_le_bytes()).collect();
-        let encoded = Encoded::check(&values, &encoding).unwrap();
-        assert_eq!(encoded.to_bytes(), values);
+        let encoded = Encoded::of((0..len as i32).map(|v| v % 1000 - 500).collect(), &encoding).unwrap();
+        let values = encoded.to_bytes();
+        assert_eq!(values.len(), (len * 22).div_ceil(8));
         for input in [Input::Plain(Arc::new(encoded)), Input::Masked(values.clone())] {
             assert_eq!(input.len(), values.len() as u64);
             for offset in [0, 1, 2, 3, 4, 4001, CHUNK, CHUNK + 3997, values.len() - 1, values.len(), usize::MAX] {

@@ -381,6 +381,10 @@ impl<S: Store> Participant<S> {
 
     /// Takes what came. What fits nothing that it waits for changes nothing.
     pub fn got(&mut self, event: Event<'_>, now: Now) {
+        if matches!(event, Event::Piece(_)) {
+            // A download can be so slow that it outlasts the time for the part.
+            self.end_if_over(now);
+        }
         match (event, &self.state) {
             (Event::Broken, _) => self.broken(now),
             (Event::Unreached, _) => self.unreached(now),
