@@ -7,7 +7,10 @@ use std::{
 
 use device::{
     guard::Store,
-    protocol::participant::{Do, Event, Note, Now, Participant, What},
+    protocol::{
+        participant::{Do, Event, Note, Now, Participant, What},
+        terms::Purpose,
+    },
 };
 use tokio::{sync::watch, time::sleep};
 
@@ -107,8 +110,8 @@ pub async fn run<S: Store>(
     }
 }
 
-/// What a device does next. Text that an input was made of is used up, durably, before the first byte of the input leaves; where that cannot
-/// be, the input does not leave either.
+/// What a device does next. Text that an update was learned from is used up, durably, before the first byte of the update leaves; where that
+/// cannot be, the update does not leave either. Text that a model was measured on stays.
 pub(crate) fn next<S: Store>(
     device: &mut Participant<S>,
     around: &Surroundings,
@@ -118,7 +121,7 @@ pub(crate) fn next<S: Store>(
     let next = device.next(clocks.now());
     let notes = device.notes();
     notes.iter().for_each(heard);
-    let leaves = notes.iter().any(|note| matches!(note, Note::Gave { .. }));
+    let leaves = notes.iter().any(|note| matches!(note, Note::Gave { purpose: Purpose::Training, .. }));
     match leaves.then(|| around.text.used()) {
         Some(Err(why)) => {
             let why = format!("the text that it was made of cannot be marked as used: {why}");

@@ -8,7 +8,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use device::protocol::participant::Note;
+use device::protocol::{participant::Note, terms::Purpose};
 use serde::{Deserialize, Serialize};
 
 /// A line: something that a device did.
@@ -22,6 +22,9 @@ pub struct Line {
     pub step: Option<u64>,
     /// What.
     pub did: Did,
+    /// Whether that was training or an evaluation; steps of each are counted by themselves.
+    #[serde(default)]
+    pub purpose: Purpose,
     /// When, in seconds since 1970.
     pub at_s: f64,
     /// Seconds until then in which at least one device of the process trained ([`crate::training::Trainers::busy_s`]).
@@ -52,14 +55,14 @@ impl Parts {
 
     /// Writes what a device did, if it is something for this list.
     pub(crate) fn hear(&self, device: u64, note: &Note, trained_s: f64) -> io::Result<()> {
-        let (step, did) = match note {
-            Note::Gave { step } => (Some(*step), Did::Gave),
-            Note::Thanked { step, .. } => (Some(*step), Did::Thanked),
-            Note::Broken | Note::Strange(_) => (None, Did::Unanswered),
+        let (step, purpose, did) = match note {
+            Note::Gave { step, purpose } => (Some(*step), *purpose, Did::Gave),
+            Note::Thanked { step, purpose, .. } => (Some(*step), *purpose, Did::Thanked),
+            Note::Broken | Note::Strange(_) => (None, Purpose::default(), Did::Unanswered),
             _ => return Ok(()),
         };
         let at_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
-        let mut line = serde_json::to_vec(&Line { device, step, did, at_s, trained_s })?;
+        let mut line = serde_json::to_vec(&Line { device, step, did, purpose, at_s, trained_s })?;
         line.push(b'\n');
         self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line)
     }

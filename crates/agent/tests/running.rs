@@ -182,6 +182,34 @@ async fn text_is_used_up_before_a_report_leaves_and_no_report_leaves_where_it_ca
     }
 }
 
+/// A model that is measured learns nothing from the text: it stays until it is learned from.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn text_that_a_model_is_measured_on_is_not_used_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let serving = Serving::of_evaluations(2);
+    let store = TextStore::open(MemoryStore::default(), Keep::default(), 1).unwrap();
+    store.add(TextPost { text: "w1 w2 w3".to_owned(), labels: vec!["t1".to_owned()] }, 1).unwrap();
+    let watched = Arc::new(Watched { store, serving: serving.clone(), fails: false, had_arrived: Mutex::default() });
+    let address = serving.listen(None).await;
+    let server = Server::new(&format!("http://{address}"), &Trust::Loopback, 4).unwrap();
+    let Identity { key, guard, diary } = Identity::open_or_make(folder.path()).unwrap();
+    let settings = Settings::new(key, b"let me in".to_vec(), Policy::for_made_up_people(), LIMITS);
+    let mut device = Participant::new(settings, guard, diary, Box::new(OsEntropy));
+    let (stop, stopped) = watch::channel(false);
+    let heard = |note: &Note| {
+        if matches!(note, Note::Thanked { .. }) {
+            stop.send(true).unwrap();
+        }
+    };
+    let around = around(server, watched.clone());
+    let running = one::run(&mut device, &around, Clocks::now_on(), stopped, heard);
+    timeout(Duration::from_secs(60), running).await.unwrap();
+    assert_eq!((serving.reports(0), serving.wrong()), (1, Vec::new()), "four numbers arrived, within their bounds");
+    assert!(watched.had_arrived.lock().unwrap().is_empty(), "nothing was used up");
+    assert_eq!(watched.store.text().unwrap().posts.len(), 1);
+    assert!(device.page().contains("evaluation 0: counts of how well"), "{}", device.page());
+}
+
 #[tokio::test]
 async fn a_server_with_another_certificate_is_not_spoken_to() {
     let folder = tempfile::tempdir().unwrap();

@@ -188,6 +188,7 @@ fn users(plan: &Plan, opened: &Opened, kernels: KernelPath) -> Result<OfUsers, W
             encoding: &coding.encoding,
             full_weight_tokens: None,
             learning_rate: stage.local_learning_rate,
+            evaluation: None,
         };
         let (mut sum, key) = (Sum::zero(&coding.encoding), users_key(&source, &[round]));
         let population_size = plan.ledger.population;

@@ -9,6 +9,7 @@ use std::{
 use clap::Args;
 use federated::{
     config::Document,
+    metrics::Metrics,
     protocol::{
         admission::{Admission, Anybody, ByToken, EnrolmentLimits},
         order::Order,
@@ -179,6 +180,12 @@ fn admission(args: &ServeArgs) -> anyhow::Result<Box<dyn Admission>> {
     Ok(Box::new(ByToken::new(token.as_bytes().to_vec())))
 }
 
+/// What the server measured itself.
+fn measured(metrics: &Metrics) -> String {
+    let headline = metrics.measured.measures().headline;
+    format!("{} {:.2} %", headline.name, 100.0 * metrics.measured.headline())
+}
+
 /// The server's log: a line for each thing that happens.
 fn say(happened: &Happened<'_>, quiet: bool) {
     let time = if std::io::stderr().is_terminal() { String::new() } else { format!("{} ", jiff::Timestamp::now()) };
@@ -206,13 +213,15 @@ fn say(happened: &Happened<'_>, quiet: bool) {
             eprintln!("{time}{task}: {words}, as its operator wants");
         }
         Happened::Round { task, round, metrics } => {
-            let measured = metrics.map(|metrics| {
-                let headline = metrics.measured.measures().headline;
-                format!(", {} {:.2} %", headline.name, 100.0 * metrics.measured.headline())
-            });
+            let measured = metrics.map(|metrics| format!(", {}", measured(metrics)));
             eprintln!("{time}{task}: round {round} released{}", measured.unwrap_or_default());
         }
+        Happened::Evaluated { task, round, metrics } => {
+            let by_devices = metrics.by_devices.as_ref().map(|by_devices| format!(", {}", by_devices.words()));
+            eprintln!("{time}{task}: after round {round}, {}{}", measured(metrics), by_devices.unwrap_or_default());
+        }
         Happened::Failed { task, failed } => eprintln!("{time}{task}: {failed}"),
+        Happened::FailedEvaluation { task, failed } => eprintln!("{time}{task}: {failed}"),
         Happened::Over { task, folder } => {
             eprintln!("{time}{task}: over; model, statement and ledger are in {}", folder.display());
         }

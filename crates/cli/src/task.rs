@@ -176,6 +176,9 @@ fn facts(task: &Listed) -> Vec<(&'static str, String)> {
                 facts.push(("asked", format!("{asked} of them so far, of {} that are declared", spent.population)));
             }
             facts.push(("rounds", format!("{} of {} released", spent.rounds, spent.planned_rounds)));
+            if let (Some(released), Some(planned)) = (spent.evaluations, spent.planned_evaluations) {
+                facts.push(("evaluations", format!("{released} of {planned} by devices released")));
+            }
             facts.extend(costs(spent));
         }
     }

@@ -176,3 +176,35 @@ fn proposals_meet_their_target() {
     let short = ["--set", "rounds=2", "--set", "participation.cohort=6", "--set", "evaluation.most_tokens=200", "-q"];
     done(folder, &[&["train", "0.toml", "--out", "run"], &short[..]].concat());
 }
+
+/// `keyhush plan` says what evaluations by devices cost beside the rounds, and training pays exactly that for both.
+#[test]
+fn evaluations_by_devices_are_foreseen_and_paid_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    done(folder, &["init", "--kind", "tree", "--out", "run.toml"]);
+    let keys =
+        ["every=1", "cohort=6", "min_separation=0", "max_participations=2", "noise_multiplier=3.0", "most_tokens=50"];
+    let keys: Vec<String> = keys.iter().map(|key| format!("evaluation.devices.{key}")).collect();
+    let measured: Vec<&str> = keys.iter().flat_map(|key| ["--set", key.as_str()]).collect();
+    let short = [&["run.toml", "--set", "rounds=2"], &SMALL[..]].concat();
+    let both = [&short[..], &measured].concat();
+    let (alone, plan) =
+        (json(folder, &[&["plan"], &short[..]].concat()), json(folder, &[&["plan"], &both[..]].concat()));
+    assert!(alone["device_evaluations"].is_null());
+    let cost = &plan["device_evaluations"];
+    assert_eq!((number(&cost["evaluations"]), number(&cost["most_participations"])), (2.0, 2.0));
+    assert_eq!(number(&cost["epsilon_of_rounds_alone"]), last_epsilon(&alone));
+    assert_eq!(number(&cost["epsilon"]), last_epsilon(&plan));
+    assert!(last_epsilon(&plan) > last_epsilon(&alone), "{cost}");
+    let said = String::from_utf8(done(folder, &[&["plan", "-q"], &both[..]].concat()).stdout).unwrap();
+    assert!(said.contains("Both streams are counted"), "{said}");
+    let ending = json(folder, &[&["train"], &both[..], &["--out", "run"]].concat());
+    assert!((number(&ending["metrics"]["epsilon_if_secret"]) - last_epsilon(&plan)).abs() < 1e-9, "{ending}");
+    assert_eq!(number(&ending["metrics"]["by_devices"]["evaluation"]), 1.0, "{ending}");
+    // A plan that cannot pay for both is refused.
+    let budget = format!("privacy.max_epsilon={}", f64::midpoint(last_epsilon(&alone), last_epsilon(&plan)));
+    let refused = keyhush(folder, &[&["plan", "--set", &budget], &both[..]].concat());
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("evaluation.devices: rounds and evaluations together"));
+}

@@ -61,6 +61,17 @@ tick_seconds = 0.2
 begin_with = 300
 "#;
 
+/// Devices measure models too, after every second round.
+const BY_DEVICES: &str = r#"
+[evaluation.devices]
+every = 2
+cohort = 24
+min_separation = 0
+max_participations = 2
+noise_multiplier = 4.0
+most_tokens = 40
+"#;
+
 const PLAIN: [&str; 2] = ["--plain-http", "--anybody"];
 
 struct Killed(Child);
@@ -238,9 +249,9 @@ fn a_device_says_what_it_keeps_of_its_text_and_forgets_it_when_told() {
 }
 
 #[test]
-fn a_server_that_is_killed_again_and_again_loses_no_round() {
+fn a_server_that_is_killed_again_and_again_loses_no_round_and_no_evaluation() {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("words.toml"), TASK).unwrap();
+    fs::write(folder.path().join("words.toml"), format!("{TASK}{BY_DEVICES}")).unwrap();
     let (mut server, address) = serve(folder.path(), "127.0.0.1:0", &PLAIN);
     let mut devices = keyhush();
     devices.args(["device", "--server", &format!("http://{address}"), "--synthetic", "--count", "360"]);
@@ -278,8 +289,14 @@ fn a_server_that_is_killed_again_and_again_loses_no_round() {
     assert_eq!(verified["verified"], true, "{verified}");
     assert_eq!(statement["ledger"]["head"], verified["head"], "{statement} {verified}");
     let entries = fs::read_to_string(done.join("ledger.jsonl")).unwrap();
-    let releases = entries.lines().filter(|line| line.contains("\"release\"")).count();
-    assert_eq!(releases, 6, "each round is released once");
+    let of = |stream: &str| {
+        let stream = format!("\"stream\":\"{stream}\"");
+        entries.lines().filter(|line| line.contains("\"release\"") && line.contains(&stream)).count()
+    };
+    assert_eq!((of("model"), of("evaluation")), (6, 3), "each round and each evaluation is released once");
+    let metrics = fs::read_to_string(done.join("metrics.jsonl")).unwrap();
+    let by_devices = metrics.lines().filter(|line| line.contains("\"by_devices\":{\"evaluation\":")).count();
+    assert_eq!(by_devices, 3, "{metrics}");
     what_was_observed_can_be_computed_again(&done, &statement, &verified, &privacy("statement"));
 }
 
@@ -295,7 +312,9 @@ fn what_was_observed_can_be_computed_again(
     assert_eq!(verified["closing"]["pseudonym_key_destroyed"], true);
     assert_eq!(again, stated, "the statement is computed again, to the last digit");
     let observed = &stated["observed"];
-    let found = observed["streams"].as_object().unwrap().values().next().unwrap();
+    let of = |stream: &str| observed["streams"][stream]["max_participations"].as_u64().unwrap();
+    assert!((1..=2).contains(&of("evaluation")), "its own limits: {observed}");
+    let found = &observed["streams"]["model"];
     let most = found["max_participations"].as_u64().unwrap();
     assert!((1..=3).contains(&most), "with one round between two, six rounds have room for three: {found}");
     assert_eq!(verified["observed"], observed["streams"]);
@@ -341,6 +360,7 @@ fn a_task_is_paused_resumed_and_stopped_while_its_server_runs() {
     devices.args(["device", "--server", &format!("http://{address}"), "--synthetic", "--count", "360"]);
     let _devices = Killed(devices.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
     let running = wait_for(folder, |task| rounds(task) >= 1);
+    assert_eq!(running["ledger"]["planned_evaluations"], serde_json::Value::Null, "{running}");
     assert_eq!((running["state"].as_str(), running["wanted"].as_str()), (Some("running"), Some("run")), "{running}");
     assert_eq!(running["digest"].as_str().map(str::len), Some(64), "{running}");
     let (so_far, plan) = (&running["ledger"]["so_far"], &running["ledger"]["holds"]);

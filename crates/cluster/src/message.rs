@@ -2,7 +2,7 @@
 //!
 //! Settings travel as text, which is read back to the bit and checked again on the way in; vectors travel as they are.
 
-use device::round::Task;
+use device::{evaluation::EvaluationPlan, round::Task};
 use federated::engine::Users;
 use privacy::{encoding::Encoding, rng::StreamKey, stages::Clipping};
 use serde::{Deserialize, Serialize};
@@ -57,6 +57,7 @@ struct Settings {
     encoding: Encoding,
     full_weight_tokens: Option<f64>,
     learning_rate: f32,
+    evaluation: Option<EvaluationPlan>,
 }
 
 impl Message {
@@ -73,9 +74,9 @@ impl Message {
 
     /// Users, and what they are told.
     pub(crate) fn users(task: &Task<'_>, users: &Users<'_>) -> Result<Self, serde_json::Error> {
-        let Task { model, clipping, encoding, full_weight_tokens, learning_rate } = *task;
+        let Task { model, clipping, encoding, full_weight_tokens, learning_rate, evaluation } = *task;
         let (clipping, encoding) = (clipping.clone(), encoding.clone());
-        let settings = Settings { clipping, encoding, full_weight_tokens, learning_rate };
+        let settings = Settings { clipping, encoding, full_weight_tokens, learning_rate, evaluation };
         Ok(Self {
             kind: Kind::Users,
             text: serde_json::to_vec(&settings)?,
@@ -97,13 +98,14 @@ impl Message {
         train: impl FnOnce(&Task<'_>, &[u64], &StreamKey) -> T,
     ) -> Result<T, serde_json::Error> {
         let settings: Settings = serde_json::from_slice(&self.text)?;
-        let Settings { clipping, encoding, full_weight_tokens, learning_rate } = &settings;
+        let Settings { clipping, encoding, full_weight_tokens, learning_rate, evaluation } = &settings;
         let task = Task {
             model: &self.model,
             clipping,
             encoding,
             full_weight_tokens: *full_weight_tokens,
             learning_rate: *learning_rate,
+            evaluation: *evaluation,
         };
         Ok(train(&task, &share.of(&self.users), &StreamKey::from_secret_bytes(self.key.clone())))
     }
@@ -163,6 +165,7 @@ mod tests {
             encoding: &encoding,
             full_weight_tokens: Some(0.1 + 0.2),
             learning_rate: 0.3,
+            evaluation: None,
         };
         let key = users_key(&NoiseSource::from(SimulationKey::new(1)), &[7]);
         let users = Users { population: &Nobody, numbers: &[9, 8, 7, 6, 5], key: &key };

@@ -127,6 +127,7 @@ impl Rounds<'_> {
                 encoding: &encoding,
                 full_weight_tokens: Some(80.0),
                 learning_rate: 0.3,
+                evaluation: None,
             };
             let key = users_key(&source, &[round]);
             let summed = engine.sum(&task, &Users { population, numbers: &COHORT, key: &key })?;

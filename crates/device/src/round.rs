@@ -1,4 +1,5 @@
-//! One user's part of a round: train, weigh, clip, encode (steps 2 to 4 of the way of the data).
+//! One user's part of a round: train, weigh, clip, encode (steps 2 to 4 of the way of the data); and of an evaluation: predict, count,
+//! clip, encode.
 
 use lm::kernels::KernelPath;
 use privacy::{
@@ -9,7 +10,8 @@ use privacy::{
 use thiserror::Error;
 
 use crate::{
-    learner::{Learner, examples::Examples},
+    evaluation::{Counting, EvaluationPlan, count},
+    learner::{Learner, LearnerError, examples::Examples},
     local::{LocalError, LocalPlan, LocalTrainer},
 };
 
@@ -26,6 +28,8 @@ pub struct Task<'a> {
     pub full_weight_tokens: Option<f64>,
     /// The step of local training, which may change from round to round.
     pub learning_rate: f32,
+    /// Where the model is measured instead of trained: how much of each user's text.
+    pub evaluation: Option<EvaluationPlan>,
 }
 
 /// What is random in a user's part, derived from the run's key by round and user.
@@ -68,6 +72,38 @@ pub enum PartError {
     /// The update does not fit the encoding.
     #[error(transparent)]
     Encoding(#[from] EncodingError),
+    /// The model cannot predict the text.
+    #[error(transparent)]
+    Learner(#[from] LearnerError),
+    /// Nobody knows what to count.
+    #[error("devices cannot be asked how well a model of {learner:?} does, or not on so much text")]
+    NotCounted {
+        /// The learner.
+        learner: &'static str,
+    },
+}
+
+/// One user's part of an evaluation. A user who typed nothing has a part that is zero.
+///
+/// # Errors
+/// When task, plan and model do not fit together.
+pub fn measured(
+    task: Task<'_>,
+    plan: EvaluationPlan,
+    learner: &dyn Learner,
+    examples: &Examples,
+    kernels: KernelPath,
+    mut drawn: Drawn,
+) -> Result<Part, PartError> {
+    let counting = Counting::new(learner, plan).ok_or(PartError::NotCounted { learner: learner.name() })?;
+    let counts = count(learner, task.model, examples, kernels)?;
+    let vector = counting.vector(&counts);
+    let clipped = match examples.len() {
+        0 => Clipped::nothing(task.clipping, vector.len()),
+        _ => Update::new(vector).clip(task.clipping, Contribution::default())?,
+    };
+    let exact = Exact { tokens: examples.len(), loss: f64::NAN, norm: clipped.norm_before() };
+    Ok(Part { encoded: clipped.encode(task.encoding, &mut drawn.rounding)?, exact })
 }
 
 /// Does users' parts of rounds, one after the other.

@@ -8,6 +8,7 @@ mod guard_file;
 mod killed;
 mod participant;
 mod participant_any;
+mod participant_evaluation;
 mod participant_secure;
 mod participating;
 mod policy;

@@ -45,7 +45,14 @@ fn part(text: &Examples, full_weight_tokens: Option<f64>) -> (Vec<i32>, i32, i32
     let clipping = Clipping::new(ClipRule::Flat(clip), ClipBit::NormAtMost(clip)).unwrap();
     let plan = VectorPlan { clip_bit: true, weight: true, ..VectorPlan::of_update(model.len(), 20) };
     let encoding = Encoding::new(plan, clip, None, Adjacency::ZeroOut).unwrap();
-    let task = Task { model: &model, clipping: &clipping, encoding: &encoding, full_weight_tokens, learning_rate: 0.5 };
+    let task = Task {
+        model: &model,
+        clipping: &clipping,
+        encoding: &encoding,
+        full_weight_tokens,
+        learning_rate: 0.5,
+        evaluation: None,
+    };
     let algorithm = Algorithm::FedAvg { epochs: 1 };
     let plan = LocalPlan { algorithm, batch: 3, unroll: 4, most_tokens: None, greedy: false, update_penalty: 0.0 };
     let rounding = NoiseSource::from(SimulationKey::new(1)).stream(Purpose::Rounding, &[]).chunk(0);

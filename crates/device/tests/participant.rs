@@ -8,7 +8,7 @@ use keyhush_device::{
         message::{Answer, Assignment, CHUNK, Realm, Reason, Says, Unsupported, Wants},
         participant::{Do, Event, Note, What},
         policy::Policy,
-        terms::TaskTerms,
+        terms::{Purpose, TaskTerms},
     },
 };
 use privacy::stages::Encoded;
@@ -57,8 +57,9 @@ fn a_part_from_the_first_word_to_the_thanks() {
     assert!(!host.device.is_busy() && !host.device.holds_input());
     assert!(matches!(host.said().1, Wants::CheckIn(_)));
     let notes = host.device.notes();
-    let thanked = Note::Thanked { step: 7, eligible_from: 9 };
-    assert_eq!(notes, [Note::Enrolled, Note::Assigned { step: 7 }, Note::Gave { step: 7 }, thanked]);
+    let purpose = Purpose::Training;
+    let thanked = Note::Thanked { step: 7, eligible_from: 9, purpose };
+    assert_eq!(notes, [Note::Enrolled, Note::Assigned { step: 7 }, Note::Gave { step: 7, purpose }, thanked]);
     let page = host.device.page();
     assert!(page.contains("tags of posts") && page.contains("step 7") && page.contains("it counts"), "{page}");
 
@@ -398,7 +399,7 @@ fn hostile_assignments_are_refused_with_a_word_and_cost_nothing() {
         ("another server", |o| o.terms.realm = "00".repeat(32), kept),
         ("disagree", |o| o.terms.secure = true, kept),
         ("reports", |o| o.terms.goal = 3, kept),
-        ("for 303 parameters, and the model has 404", |o| o.step = participating::step_terms(404), kept),
+        ("for 404 numbers, and the task has 303", |o| o.step = participating::step_terms(404), kept),
         ("finite and above 0", |o| o.step.learning_rate = 0.0, kept),
         ("clipped to", |o| o.step.encoding = o.step.encoding.with_clip(privacy::ClipNorm::new(3.0).unwrap()), kept),
         ("vocabulary", |o| o.terms.vocabulary.push_str("w1\n"), kept),
@@ -428,8 +429,6 @@ fn hostile_assignments_are_refused_with_a_word_and_cost_nothing() {
             }
         }
         let said = host.refusals().concat();
-        let said =
-            said.replace("for 404 parameters, and the model has 303", "for 303 parameters, and the model has 404");
         assert!(said.contains(words), "{words}: {said:?}");
         assert!(!host.device.is_busy());
         assert_eq!(host.device.guard().inputs(), 0, "{words}");

@@ -127,7 +127,7 @@ proptest! {
             }
             host.next();
             gave.extend(host.device.notes());
-            let steps: Vec<u64> = gave.iter().filter_map(|n| if let Note::Gave { step } = n { Some(*step) } else { None }).collect();
+            let steps: Vec<u64> = gave.iter().filter_map(|n| if let Note::Gave { step, .. } = n { Some(*step) } else { None }).collect();
             prop_assert!(steps.windows(2).all(|pair| pair[0] < pair[1]), "{steps:?}");
             prop_assert_eq!(steps.len(), host.device.guard().inputs());
             prop_assert_eq!(steps.len(), host.device.diary().given().len());

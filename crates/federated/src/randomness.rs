@@ -2,7 +2,7 @@
 //!
 //! | what                              | in a simulation, from the seed by | with secret noise                              |
 //! |-----------------------------------|-----------------------------------|------------------------------------------------|
-//! | noise of a step                   | position                          | a key of its own, chained ([`privacy::step_keys`]) |
+//! | noise of a step                   | position                          | a key of its own, chained ([`privacy::step_keys`]); those of rounds and of evaluations on shelves of their own |
 //! | who is drawn, who vanishes        | round and attempt                 | a seed of the attempt, kept until it is recorded |
 //! | users' rounding, batches and noise | round, attempt and user          | fresh in every attempt, kept nowhere           |
 //! | the order in which devices arrive | position                          | the run's key                                  |
@@ -32,6 +32,9 @@ pub enum RandomnessError {
     /// The key of a step.
     #[error(transparent)]
     Step(#[from] StepKeyError),
+    /// There are no evaluations by devices.
+    #[error("devices are not asked to measure in this run: there are no keys for that")]
+    NoEvaluations,
     /// The run has ended, and its keys are gone.
     #[error("the run has ended, and what its noise was drawn from is destroyed: it cannot release anything more")]
     Over,
@@ -44,8 +47,21 @@ pub struct RunRandomness(Kind);
 #[derive(Debug)]
 enum Kind {
     Simulated(SimulationKey),
-    Secret(Box<SecretSteps<VaultShelf>>),
+    Secret {
+        rounds: Box<SecretSteps<VaultShelf>>,
+        /// None where devices are not asked to measure.
+        evaluations: Option<Box<SecretSteps<VaultShelf>>>,
+    },
     Over,
+}
+
+/// Whose noise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoiseOf {
+    /// Rounds.
+    Rounds,
+    /// Evaluations by devices.
+    Evaluations,
 }
 
 /// The position of an attempt in streams that repeat, such as a simulation's: no two attempts share one.
@@ -69,7 +85,21 @@ impl RunRandomness {
     /// # Errors
     /// When the keys do not fit the ledger.
     pub fn secret(secrets: &Secrets, last: Option<LastStep>) -> Result<Self, LedgerError> {
-        Ok(Self(Kind::Secret(Box::new(secrets.step_keys(last)?))))
+        Ok(Self(Kind::Secret { rounds: Box::new(secrets.step_keys(last)?), evaluations: None }))
+    }
+
+    /// The same with evaluations by devices, whose last release is known too.
+    ///
+    /// # Errors
+    /// When the keys do not fit the ledger.
+    pub fn with_evaluations(self, secrets: &Secrets, last: Option<LastStep>) -> Result<Self, LedgerError> {
+        Ok(match self.0 {
+            Kind::Secret { rounds, .. } => {
+                let evaluations = Some(Box::new(secrets.evaluation_keys(last)?));
+                Self(Kind::Secret { rounds, evaluations })
+            }
+            other => Self(other),
+        })
     }
 
     /// Of a run that has ended.
@@ -82,21 +112,23 @@ impl RunRandomness {
     ///
     /// # Errors
     /// When the run has ended.
-    pub fn steps(&mut self) -> Result<&mut dyn StepKeys, RandomnessError> {
-        match &mut self.0 {
-            Kind::Simulated(key) => Ok(key),
-            Kind::Secret(steps) => Ok(steps.as_mut()),
-            Kind::Over => Err(RandomnessError::Over),
+    pub fn steps(&mut self, of: NoiseOf) -> Result<&mut dyn StepKeys, RandomnessError> {
+        match (&mut self.0, of) {
+            (Kind::Simulated(key), _) => Ok(key),
+            (Kind::Secret { rounds, .. }, NoiseOf::Rounds) => Ok(rounds.as_mut()),
+            (Kind::Secret { evaluations: Some(evaluations), .. }, NoiseOf::Evaluations) => Ok(evaluations.as_mut()),
+            (Kind::Secret { evaluations: None, .. }, NoiseOf::Evaluations) => Err(RandomnessError::NoEvaluations),
+            (Kind::Over, _) => Err(RandomnessError::Over),
         }
     }
 
-    /// A round is recorded: what is not needed any more is erased. `step` is the step whose noise the run drew for it.
+    /// A round or an evaluation is recorded: what is not needed any more is erased. `step` is the step whose noise the run drew for it.
     ///
     /// # Errors
     /// When something must be taken to be there still.
-    pub fn recorded(&mut self, step: Option<LastStep>) -> Result<(), RandomnessError> {
+    pub fn recorded(&mut self, of: NoiseOf, step: Option<LastStep>) -> Result<(), RandomnessError> {
         match step {
-            Some(LastStep { at, needed_again }) => Ok(self.steps()?.recorded(at, needed_again)?),
+            Some(LastStep { at, needed_again }) => Ok(self.steps(of)?.recorded(at, needed_again)?),
             None => Ok(()),
         }
     }

@@ -1,8 +1,10 @@
-//! A run that is over, once more on threads of this process: the users whom its record names, in the rounds that it names, and the noise
-//! that its seed gives. What comes out must be the model of the run, to the byte.
+//! A run that is over, once more on threads of this process: the users whom its record names, in the rounds and evaluations that it
+//! names, and the noise that its seed gives. What comes out must be the model of the run, to the byte, and what devices measured of it.
 //!
 //! Only simulations can be played again: noise that is secret is drawn once (rule P21). Attempts that failed are left out: nothing of them
 //! is in the model.
+
+use std::collections::BTreeMap;
 
 use device::local::Algorithm;
 use ledger::{Ledger, MemoryStore, SigningKey};
@@ -13,10 +15,11 @@ use crate::{
     config::RoundingKind,
     engine::{self, Engine, EngineError, Means, Users},
     fleet::{Attempted, Fleet, FleetError, Observed, Outcome, RoundTask, Stop},
-    plan::Plan,
+    metrics::ByDevices,
+    plan::{EVALUATION, Plan},
     population::Population,
     randomness::RunRandomness,
-    round::{Loop, Round, RoundError, State},
+    round::{Loop, Round, RoundError, State, evaluation::Evaluated},
     run::Opened,
 };
 
@@ -78,7 +81,25 @@ pub fn check(plan: &Plan) -> Result<SimulationKey, ReplayError> {
     }
 }
 
-/// The parameters that a run ends with in whose rounds these users took part, by their numbers in the population.
+/// Who took part in a run, by their numbers in the population.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cohorts {
+    /// In each round.
+    pub rounds: Vec<Vec<u64>>,
+    /// In the evaluation by devices after so many rounds, where there was one.
+    pub evaluations: BTreeMap<u64, Vec<u64>>,
+}
+
+/// What a run comes to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Played {
+    /// The parameters that it ends with.
+    pub model: Vec<f32>,
+    /// What devices measured, after how many rounds.
+    pub by_devices: BTreeMap<u64, ByDevices>,
+}
+
+/// What a run comes to in which these users took part.
 ///
 /// # Errors
 /// When the run cannot be played again.
@@ -86,33 +107,47 @@ pub fn replay(
     plan: &Plan,
     opened: &Opened,
     people: &dyn Population,
-    cohorts: &[Vec<u64>],
+    cohorts: &Cohorts,
     means: Means,
-) -> Result<Vec<f32>, ReplayError> {
+) -> Result<Played, ReplayError> {
     let key = check(plan)?;
-    if cohorts.len() as u64 != plan.rounds {
-        return Err(ReplayError::Rounds { got: cohorts.len(), expected: plan.rounds });
+    if cohorts.rounds.len() as u64 != plan.rounds {
+        return Err(ReplayError::Rounds { got: cohorts.rounds.len(), expected: plan.rounds });
     }
-    let mut fleet = Recorded { engine: engine::of(&plan.local, opened.learner(), means)?, people, cohorts };
+    let engine = engine::of(&plan.local, opened.learner(), means)?;
+    let mut fleet = Recorded { engine, people, rounds: &cohorts.rounds, measure: &[] };
     // Nobody sees this ledger, so anybody may sign it.
     let ledger = Ledger::create(MemoryStore::new(), plan.ledger.clone(), SigningKey::from_seed(&[0; 32]), 0);
     let ledger = ledger.map_err(RoundError::from)?;
     let state = State::new(plan, opened.first_parameters().to_vec())?;
     let mut rounds = Loop::new(plan, opened.learner(), RunRandomness::simulated(key), ledger, state, means.threads);
+    let mut by_devices = BTreeMap::new();
     while rounds.state().round < plan.rounds {
         let round = rounds.state().round;
         if !matches!(rounds.round(&mut fleet, &Stop::new(), 0)?, Round::Done(_)) {
             return Err(ReplayError::Nothing { round });
         }
+        // One that was left out in the run is left out here.
+        if let (Some(evaluations), Some(users)) = (&plan.device_evaluations, cohorts.evaluations.get(&(round + 1))) {
+            fleet.measure = users;
+            let Evaluated::Done(step) = rounds.evaluate(&mut fleet, &Stop::new(), 0)? else {
+                return Err(ReplayError::Nothing { round });
+            };
+            let recorded = rounds.evaluation(step)?.ok_or(ReplayError::Nothing { round })?;
+            let measured = ByDevices::of(opened.learner(), evaluations, &recorded);
+            by_devices.insert(round + 1, measured.ok_or(ReplayError::Nothing { round })?);
+        }
     }
-    Ok(rounds.state().model.clone())
+    Ok(Played { model: rounds.state().model.clone(), by_devices })
 }
 
 /// Whoever was recorded takes part.
 struct Recorded<'a> {
     engine: Box<dyn Engine + 'a>,
     people: &'a dyn Population,
-    cohorts: &'a [Vec<u64>],
+    rounds: &'a [Vec<u64>],
+    /// Who measures, in the evaluation that is asked for next.
+    measure: &'a [u64],
 }
 
 impl Fleet for Recorded<'_> {
@@ -121,7 +156,10 @@ impl Fleet for Recorded<'_> {
     }
 
     fn attempt(&mut self, task: &RoundTask<'_>) -> Result<Attempted, FleetError> {
-        let numbers = self.cohorts.get(task.at.round as usize).map_or(&[][..], Vec::as_slice);
+        let numbers = match task.at.stream {
+            EVALUATION => self.measure,
+            _ => self.rounds.get(task.at.round as usize).map_or(&[][..], Vec::as_slice),
+        };
         // Nothing is drawn from it: that was checked.
         let key = NoiseSource::from(SimulationKey::new(0)).stream(Purpose::Rounding, &[]);
         let sum = self.engine.sum(&task.task, &Users { population: self.people, numbers, key: &key })?.sum;

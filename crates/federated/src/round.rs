@@ -7,9 +7,11 @@
 //! A round is a function from [`State`] to [`State`], and its last half a function of what was recorded alone: the optimizer
 //! takes a [`Recorded`] and nothing else, which only a ledger gives, once the release is durable. After a crash the rounds
 //! that the ledger has are applied again from there ([`Loop::replay`]); none is released a second time (rule P13). A round can
-//! fail, where updates are added up securely: [`attempts`] says what happens then.
+//! fail, where updates are added up securely: [`attempts`] says what happens then. Between rounds devices may be asked to measure the
+//! model: [`evaluation`].
 
 pub mod attempts;
+pub mod evaluation;
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -31,7 +33,7 @@ use crate::{
     metrics::{Diagnostics, Timing},
     optimizer::{Optimizer, OptimizerError},
     plan::{Coding, Phase, Plan, no_noise},
-    randomness::{RandomnessError, RunRandomness},
+    randomness::{NoiseOf, RandomnessError, RunRandomness},
 };
 
 /// Why a round came to nothing.
@@ -81,6 +83,12 @@ pub enum RoundError {
     /// There is nothing to draw from.
     #[error(transparent)]
     Randomness(#[from] RandomnessError),
+    /// Devices are asked to measure, and nothing is due.
+    #[error("no evaluation by devices is due after round {round}")]
+    NoEvaluation {
+        /// Rounds that are done.
+        round: u64,
+    },
     /// The plan contradicts itself.
     #[error(transparent)]
     Plan(#[from] ConfigError),
@@ -341,6 +349,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
             encoding: &coding.encoding,
             full_weight_tokens: self.plan.full_weight_tokens,
             learning_rate: self.plan.stage(at.round).local_learning_rate,
+            evaluation: None,
         };
         let (phase, failures) = (self.plan.phase(at.round), &self.failures());
         let task = RoundTask { at, task, phase, coding, failures, stop };
@@ -375,7 +384,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
             None => sum,
         };
         match &mut self.state.mechanism {
-            Some(mechanism) => Ok(mechanism.release(sum, self.randomness.steps()?)?),
+            Some(mechanism) => Ok(mechanism.release(sum, self.randomness.steps(NoiseOf::Rounds)?)?),
             None => Ok(sum.release_without_privacy(self.place().1, &no_noise(), self.plan.randomness())),
         }
     }
@@ -391,7 +400,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         let attempt = Attempt { stream: at.stream, number: at.attempt, declared: phase.cohort, participations, time };
         let recorded = self.ledger.record(released, attempt)?;
         let noise = phase.mechanism.as_ref().and_then(|mechanism| mechanism.last_step(recorded.step()));
-        self.randomness.recorded(noise)?;
+        self.randomness.recorded(NoiseOf::Rounds, noise)?;
         Ok(recorded)
     }
 

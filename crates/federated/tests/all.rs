@@ -8,6 +8,7 @@ mod contracts;
 mod coordinator;
 mod devices;
 mod durable;
+mod evaluation;
 mod failed_rounds;
 mod failing;
 mod heads;

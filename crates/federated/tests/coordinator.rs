@@ -370,6 +370,114 @@ fn who_was_given_a_round_and_not_told_is_told_after_a_restart() {
     assert_eq!(store.standing(&TASK, &key(1)).unwrap().participations, 1, "it is one participation");
 }
 
+/// The evaluations of the task.
+const EVALUATIONS: TaskDigest = TaskDigest([2; 32]);
+
+/// At most one evaluation of one device.
+fn once() -> ParticipationLimits {
+    ParticipationLimits::try_from(&Participation::Once).unwrap()
+}
+
+/// The coordinator of a task that rests between its rounds, with evaluations that are opened now and then.
+fn with_evaluations() -> Coordinator {
+    let mut coordinator = with_devices();
+    coordinator.add_task(EVALUATIONS, Asking { begin_with: 2, ..asking(once(), 2) }, None).unwrap();
+    coordinator.only_while_open(&EVALUATIONS).unwrap();
+    coordinator
+}
+
+fn evaluation(step: u64, attempt: u32) -> Opening {
+    let at = AttemptAt { task: EVALUATIONS, round: step, attempt };
+    Opening { at, goal: 2, limits: once(), ..opening(step) }
+}
+
+/// Rules P6 and P18: limits are those of evaluations, and of nothing else. Who has measured as often as it may is not asked for that, and is
+/// still asked for rounds.
+#[test]
+fn p18_over_its_limits_a_device_is_refused_for_an_evaluation_and_not_for_rounds() {
+    let mut coordinator = with_evaluations();
+    coordinator.open(evaluation(0, 0), 0).unwrap();
+    for device in [1, 2] {
+        coordinator.said(device.into(), key(device), &CHECK_IN, 0).unwrap();
+    }
+    // The goal is two, three are wanted, and so long nobody else comes. Both send something.
+    coordinator.tick(150).unwrap();
+    let answers = coordinator.flush().unwrap();
+    assert_eq!(answers.len(), 2, "{answers:?}");
+    for (_, answer) in &answers {
+        let Some(Says::Assignment(given)) = &answer.says else { panic!("{answer:?}") };
+        coordinator.begins(&Ticket(given.ticket.as_slice().try_into().unwrap()), 160).unwrap();
+    }
+    let at = evaluation(0, 0).at;
+    coordinator.settle(&at, &[key(1), key(2)].into(), 200).unwrap();
+    coordinator.flush().unwrap();
+    // The next one is for those who have not measured yet; also in another attempt, and after a restart.
+    coordinator.open(evaluation(1, 0), 300).unwrap();
+    for device in [1, 2, 3, 4] {
+        coordinator.said(10 + u64::from(device), key(device), &CHECK_IN, 300).unwrap();
+    }
+    coordinator.tick(500).unwrap();
+    assert_eq!(told(&mut coordinator), [(13, '+'), (14, '+')], "1 and 2 wait for the next round");
+    coordinator.open(opening(0), 600).unwrap();
+    coordinator.tick(800).unwrap();
+    assert_eq!(told(&mut coordinator), [(11, '+'), (12, '+')], "for which evaluations do not count");
+}
+
+/// A failed attempt is a participation of everybody who was given it, and none of them is given another attempt of the step.
+#[test]
+fn p24_nobody_is_given_two_attempts_of_an_evaluation() {
+    let mut coordinator = with_evaluations();
+    coordinator.open(evaluation(0, 0), 0).unwrap();
+    for device in [1, 2] {
+        coordinator.said(device.into(), key(device), &CHECK_IN, 0).unwrap();
+    }
+    coordinator.tick(150).unwrap();
+    coordinator.flush().unwrap();
+    // Both vanish.
+    coordinator.tick(10_000).unwrap();
+    assert!(
+        matches!(coordinator.take_closed(&EVALUATIONS), Some(Closed::Failed(FailureReason::BelowGoal, who)) if who.len() == 2)
+    );
+    coordinator.settle(&evaluation(0, 0).at, &[].into(), 10_000).unwrap();
+    coordinator.flush().unwrap();
+    coordinator.open(evaluation(0, 1), 10_100).unwrap();
+    for device in [1, 2, 3, 4] {
+        coordinator.said(10 + u64::from(device), key(device), &CHECK_IN, 10_100).unwrap();
+    }
+    coordinator.tick(10_300).unwrap();
+    assert_eq!(told(&mut coordinator), [(13, '+'), (14, '+')]);
+}
+
+#[test]
+fn evaluations_take_who_waits_for_rounds_want_nobody_in_between_and_are_given_up_where_nobody_comes() {
+    let mut coordinator = with_evaluations();
+    // They came for rounds, before the evaluation was opened.
+    for device in [1, 2, 3] {
+        coordinator.said(device.into(), key(device), &CHECK_IN, 0).unwrap();
+    }
+    assert_eq!(told(&mut coordinator), []);
+    coordinator.open(evaluation(0, 0), 10).unwrap();
+    assert_eq!(told(&mut coordinator), [(1, '+'), (2, '+'), (3, '+')]);
+    coordinator.settle(&evaluation(0, 0).at, &[key(1), key(2)].into(), 20).unwrap();
+    coordinator.flush().unwrap();
+    // Everybody but 4 has measured: the next one finds too few, and whoever waits for it is told after a while.
+    coordinator.open(evaluation(1, 0), 30).unwrap();
+    coordinator.order(&EVALUATIONS, Order::Pause, 40).unwrap();
+    coordinator.tick(9_000).unwrap();
+    assert!(coordinator.take_closed(&EVALUATIONS).is_none(), "in a pause nobody is waited for");
+    coordinator.order(&EVALUATIONS, Order::Run, 9_000).unwrap();
+    coordinator.said(4, key(4), &CHECK_IN, 9_000).unwrap();
+    coordinator.tick(11_900).unwrap();
+    assert!(coordinator.take_closed(&EVALUATIONS).is_none(), "three windows are not over");
+    coordinator.tick(12_100).unwrap();
+    let given_up = coordinator.take_closed(&EVALUATIONS);
+    assert!(matches!(&given_up, Some(Closed::Failed(FailureReason::BelowGoal, who)) if who.is_empty()), "{given_up:?}");
+    // Rounds wait for as long as it takes.
+    coordinator.open(opening(0), 13_000).unwrap();
+    coordinator.order(&TASK, Order::Run, 13_000).unwrap();
+    coordinator.tick(13_000 + 86_400_000).unwrap();
+}
+
 /// What each request was given.
 fn given(coordinator: &mut Coordinator) -> Vec<(u64, Assignment)> {
     let assignment = |(request, answer): (u64, Answer)| match answer.says {
@@ -571,11 +679,11 @@ fn p20_each_attempt_has_a_key_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let secrets = Secrets::new(Arc::new(FileVault::in_folder(folder.path().join("secrets")).unwrap()));
     let ticket = |key: &RoundKey| key.ticket(&opening(0).at, &[9; 32], &self::key(1));
-    let first = secrets.round_key(0, 0).unwrap();
-    assert_eq!(ticket(&secrets.round_key(0, 0).unwrap()), ticket(&first), "again it is the same");
+    let first = secrets.round_key("model", 0, 0).unwrap();
+    assert_eq!(ticket(&secrets.round_key("model", 0, 0).unwrap()), ticket(&first), "again it is the same");
     for (round, attempt) in [(0, 1), (1, 1)] {
-        assert!(secrets.kept_round_key(round, attempt).unwrap().is_none());
-        assert_ne!(ticket(&secrets.round_key(round, attempt).unwrap()), ticket(&first));
-        assert!(secrets.kept_round_key(0, 0).unwrap().is_none(), "the one before is gone");
+        assert!(secrets.kept_round_key("model", round, attempt).unwrap().is_none());
+        assert_ne!(ticket(&secrets.round_key("model", round, attempt).unwrap()), ticket(&first));
+        assert!(secrets.kept_round_key("model", 0, 0).unwrap().is_none(), "the one before is gone");
     }
 }

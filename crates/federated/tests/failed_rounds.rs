@@ -513,7 +513,7 @@ fn p24_an_interrupted_attempt_is_recorded_also_without_a_model() {
     assert_eq!(open.begin_attempt("model", 2, 40).unwrap(), 0);
     drop(open);
     end_without_model(&RunFolder::at(&path)).unwrap();
-    let (ledger, failure) = (ledger(&path), Failure { attempt: 0, reason: FailureReason::Interrupted });
+    let (ledger, failure) = (ledger(&path), Failure { entry: 3, attempt: 0, reason: FailureReason::Interrupted });
     assert_eq!(ledger.failures("model", 2), [failure]);
     assert!(ledger.is_closed() && ledger.failures("model", 1).is_empty());
 }

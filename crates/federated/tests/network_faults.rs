@@ -28,8 +28,9 @@ fn nothing_goes_wrong(seeds: std::ops::Range<u64>, sums: Sums) -> Story {
 
 #[test]
 fn nothing_is_lost_or_counted_twice_whatever_happens() {
-    let Story { crashes, released, resumed_with_reports, said_to_stale, .. } =
+    let Story { crashes, released, resumed_with_reports, said_to_stale, evaluated, .. } =
         nothing_goes_wrong(0..SCHEDULES, Sums::Plain);
+    assert!(evaluated > SCHEDULES / 3, "{evaluated} evaluations by devices");
     assert!(crashes > SCHEDULES / 2 && released > SCHEDULES, "{crashes} crashes, {released} releases");
     assert!(resumed_with_reports > 0, "no sum went on after a crash");
     assert!(said_to_stale > SCHEDULES, "nobody spoke to a server that was taken over from");
@@ -37,7 +38,9 @@ fn nothing_is_lost_or_counted_twice_whatever_happens() {
 
 #[test]
 fn p24_secure_sums_are_of_their_survivors_and_what_a_crash_cuts_off_comes_to_nothing() {
-    let Story { crashes, released, failed, interrupted, .. } = nothing_goes_wrong(0..SECURE_SCHEDULES, Sums::Secure);
+    let Story { crashes, released, failed, interrupted, evaluated, failed_evaluations, .. } =
+        nothing_goes_wrong(0..SECURE_SCHEDULES, Sums::Secure);
+    assert!(evaluated > SECURE_SCHEDULES / 4 && failed_evaluations > 0, "{evaluated}, {failed_evaluations} failed");
     assert!(crashes > SECURE_SCHEDULES / 2 && released > SECURE_SCHEDULES, "{crashes} crashes, {released} releases");
     assert!(interrupted > SECURE_SCHEDULES / 10 && failed > interrupted, "{interrupted} of {failed} were interrupted");
 }

@@ -43,6 +43,8 @@ struct Stream {
 /// An attempt that failed, at a step that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
+    /// The entry that has it.
+    pub entry: u64,
     /// Which attempt, from 0.
     pub attempt: u32,
     /// Why.
@@ -316,7 +318,7 @@ impl Account {
             }
             Body::FailedAttempt(failed) => {
                 self.note(entry, failed.participations.digest, false);
-                let failure = Failure { attempt: failed.attempt, reason: failed.reason };
+                let failure = Failure { entry, attempt: failed.attempt, reason: failed.reason };
                 let steps = self.failed.entry(failed.stream.clone()).or_default();
                 steps.entry(failed.step).or_default().push(failure);
             }

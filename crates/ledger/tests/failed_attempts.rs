@@ -55,7 +55,7 @@ fn p21_a_sampled_step_that_failed_is_neither_released_nor_attempted_again() {
     assert!(matches!(release(&mut ledger, 1, 1), Err(LedgerError::SampledOnce { step: 1, .. })));
     release(&mut ledger, 2, 0).unwrap();
     assert_eq!(ledger.last_step("model"), Some(2));
-    assert_eq!(ledger.failures("model", 1), [Failure { attempt: 0, reason: FailureReason::NotWhole }]);
+    assert_eq!(ledger.failures("model", 1), [Failure { entry: 2, attempt: 0, reason: FailureReason::NotWhole }]);
     assert_eq!(ledger.failed_steps("model").count(), 1);
 }
 

@@ -182,6 +182,7 @@ mod tests {
                 _ => Some(0.5),
             }),
             targets: 10,
+            by_devices: None,
             clip_norm: Some(0.75),
             tracked_clip_norm: None,
             fraction_below_clip: None,

@@ -52,6 +52,7 @@ fn sample(seed: u64, speed: f64) -> Vec<Metrics> {
                 round,
                 measured: measured(top1, Some(2000.0 * (-2.3 * learned + 0.02 * noise.next()).exp())),
                 targets: 48_211,
+                by_devices: None,
                 clip_norm: Some(clip),
                 tracked_clip_norm: None,
                 fraction_below_clip: (i > 0).then(|| 0.5 + 0.08 * noise.next()),

@@ -8,7 +8,7 @@ use std::{path::Path, sync::Arc};
 use device::guard::TaskDigest;
 use federated::{
     home::Records,
-    plan::BEFORE,
+    plan::{BEFORE, EVALUATION},
     price::{Meaning, Price},
     protocol::{order::Order, store::Store},
 };
@@ -76,6 +76,12 @@ pub struct Spent {
     pub planned_rounds: u64,
     /// The declared population: no more different devices are ever asked (rule P11).
     pub population: u64,
+    /// Evaluations by devices that were released, where there are to be some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evaluations: Option<u64>,
+    /// Evaluations by devices that are planned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub planned_evaluations: Option<u64>,
     /// What is guaranteed: while it runs, and where it was stopped by hand, the whole plan's epsilon.
     pub holds: Price,
     /// What `holds` is of.
@@ -112,8 +118,14 @@ fn listed(database: &Arc<Database>, orders: &Orders, served: bool, name: &str) -
     let digest = note.as_ref().and_then(|note| unhex::<32>(&note.digest).ok()).map(TaskDigest);
     let asked = digest.filter(|_| over.is_none()).map(|digest| database.asked(&digest)).transpose()?;
     let with_devices = || -> Result<bool, ServeError> {
-        let open = digest.map(|digest| database.open_attempt(&digest)).transpose()?;
-        Ok(open.flatten().is_some_and(|open| !open.assigned.is_empty()))
+        let digests = note.iter().flat_map(|note| [Some(&note.digest), note.evaluation.as_ref()]).flatten();
+        for digest in digests.filter_map(|digest| unhex::<32>(digest).ok()) {
+            let open = database.open_attempt(&TaskDigest(digest))?;
+            if open.is_some_and(|open| !open.assigned.is_empty()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     };
     let state = match &note {
         _ if over.is_some() => Stands::Over,
@@ -156,7 +168,8 @@ const fn words(because: Ended) -> &'static str {
 
 fn spent<S: LedgerStore>(ledger: &Ledger<S>) -> Result<Spent, LedgerError> {
     let (plan, released) = (ledger.plan(), ledger.releases());
-    let rounds = plan.phases.iter().filter(|phase| phase.stream != BEFORE);
+    let rounds = plan.phases.iter().filter(|phase| ![BEFORE, EVALUATION].contains(&phase.stream.as_str()));
+    let evaluations = plan.phase(EVALUATION);
     let simulated = ledger.randomness() != Randomness::Secret;
     let price = |judged: privacy::accountant::Judgement, meaning| {
         let meaning = if simulated { Meaning::IfSecret } else { meaning };
@@ -170,6 +183,8 @@ fn spent<S: LedgerStore>(ledger: &Ledger<S>) -> Result<Spent, LedgerError> {
         rounds: rounds.clone().filter_map(|phase| released.get(&phase.stream)).sum(),
         planned_rounds: rounds.map(|phase| phase.rounds).sum(),
         population: plan.population,
+        evaluations: evaluations.map(|_| released.get(EVALUATION).copied().unwrap_or_default()),
+        planned_evaluations: evaluations.map(|phase| phase.rounds),
         holds: price(ledger.guaranteed()?, Meaning::Guaranteed),
         basis: ledger.basis(),
         so_far,

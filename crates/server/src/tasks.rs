@@ -17,14 +17,14 @@ use federated::{
     config::{Config, ConfigError},
     engine::Means,
     fleet::{
-        FleetError, Stop,
+        Fleet, FleetError, Stop, WithEvaluations,
         network::{Driver, Network, NetworkTask, Reads},
     },
-    home::{Home, LEDGER_FILE, Paper, Records, STATEMENT_FILE, STATEMENT_JSON},
+    home::{Home, LEDGER_FILE, Log, Paper, Records, STATEMENT_FILE, STATEMENT_JSON},
     ledger_file::Place,
-    metrics::Metrics,
+    metrics::{METRICS_FILE, Metrics},
     model_folder::{self, ModelFolderError},
-    plan::Plan,
+    plan::{EVALUATION, Plan},
     protocol::{
         admission::{Admission, EnrolmentLimits},
         coordinator::{Coordinator, CoordinatorError},
@@ -33,7 +33,7 @@ use federated::{
         pace::Pace,
         store::{Store, StoreError, Write},
     },
-    round::{RoundError, attempts::Failed},
+    round::{RoundError, attempts::Failed, evaluation::FailedEvaluation},
     run::{Opened, Run, RunError},
 };
 use ledger::{Ledger, LedgerError, hex, unhex};
@@ -124,12 +124,28 @@ pub enum Happened<'a> {
         /// How well the model does, where it was measured.
         metrics: Option<&'a Metrics>,
     },
+    /// A model was measured after a round was reported: devices were asked.
+    Evaluated {
+        /// Of which task.
+        task: &'a str,
+        /// Rounds that are done.
+        round: u64,
+        /// How well the model does.
+        metrics: &'a Metrics,
+    },
     /// An attempt came to nothing.
     Failed {
         /// Of which task.
         task: &'a str,
         /// What is known of it.
         failed: &'a Failed,
+    },
+    /// An attempt at an evaluation by devices came to nothing.
+    FailedEvaluation {
+        /// Of which task.
+        task: &'a str,
+        /// What is known of it.
+        failed: &'a FailedEvaluation,
     },
     /// A task is over.
     Over {
@@ -239,18 +255,29 @@ struct Ready {
     plan: Plan,
     opened: Opened,
     network: NetworkTask,
+    /// The task of its evaluations by devices, where there are some.
+    evaluation: Option<NetworkTask>,
     home: TaskHome,
-    /// The digest of the terms that it was begun with: who took part in it is known by that.
-    known_as: String,
+    /// The digests of the terms that it was begun with, of rounds and of evaluations: who took part in it is known by those.
+    known_as: (String, Option<String>),
 }
 
 impl Ready {
     /// A run goes on under the terms that it was begun with. Under others nobody would have taken part yet (rule P18).
     fn refuse_other_terms(&self) -> Result<(), ServeError> {
-        if self.known_as == hex(&self.network.digest.0) {
+        let now = (hex(&self.network.digest.0), self.evaluation.as_ref().map(|task| hex(&task.digest.0)));
+        if self.known_as == now {
             return Ok(());
         }
         Err(ServeError::OtherTerms { name: self.name.clone() })
+    }
+}
+
+impl Ready {
+    /// What devices know it by: for training, and for evaluations.
+    fn tasks(&self) -> impl Iterator<Item = (&NetworkTask, &str)> {
+        let training = (&self.network, self.plan.phases()[0].stream.as_str());
+        std::iter::once(training).chain(self.evaluation.as_ref().map(|task| (task, EVALUATION)))
     }
 }
 
@@ -274,14 +301,19 @@ pub fn serve(
     leave_others(&ready, &database)?;
     let mut coordinator = Coordinator::new(Arc::clone(&database) as Arc<dyn Store>, admission, pace, now_ms())?;
     for task in &ready {
-        let NetworkTask { digest, asking, .. } = task.network;
-        coordinator.add_task(digest, asking, begun(&task.home, &database, &digest)?)?;
-        coordinator.order(&digest, orders.of(&task.name), now_ms())?;
-        if task.network.secure {
-            let (after, population) = (task.plan.devices.leave_out_after, asking.population);
-            let mut between_equals = [0; 32];
-            getrandom::fill(&mut between_equals).map_err(DatabaseError::Randomness)?;
-            coordinator.leave_out(&digest, LeaveOut { after, population, between_equals })?;
+        for (network, stream) in task.tasks() {
+            let NetworkTask { digest, asking, .. } = *network;
+            coordinator.add_task(digest, asking, begun(&task.home, &database, &digest, stream)?)?;
+            if network.evaluation {
+                coordinator.only_while_open(&digest)?;
+            }
+            coordinator.order(&digest, orders.of(&task.name), now_ms())?;
+            if network.secure {
+                let (after, population) = (task.plan.devices.leave_out_after, asking.population);
+                let mut between_equals = [0; 32];
+                getrandom::fill(&mut between_equals).map_err(DatabaseError::Randomness)?;
+                coordinator.leave_out(&digest, LeaveOut { after, population, between_equals })?;
+            }
         }
     }
     coordinator.limit_enrolments(enrolments, place_key(&secrets)?, now_ms())?;
@@ -344,25 +376,32 @@ fn ready(
         let plan = Plan::new(config, &opened.setting())?;
         let reads = Reads { learner: opened.learner(), vocabulary: opened.vocabulary(), rules: opened.rules() };
         let network = NetworkTask::new(&name, realm, &plan, reads)?;
+        let evaluation = NetworkTask::of_evaluations(&name, realm, &plan, reads)?;
         if ready.iter().any(|other| other.name == name || other.network.digest == network.digest) {
             return Err(ServeError::SameTask { name });
         }
         let home = TaskHome::open(Arc::clone(database), &name, secrets)?;
-        let known_as = known_as(&home, &network)?;
-        ready.push(Ready { name, plan, opened, network, home, known_as });
+        let known_as = known_as(&home, &network, evaluation.as_ref())?;
+        ready.push(Ready { name, plan, opened, network, evaluation, home, known_as });
     }
     if ready.is_empty() { Err(ServeError::NoTask) } else { Ok(ready) }
 }
 
-/// The digest that a task is known by: that of the terms that it was begun with, or of those that it is about to begin with.
-fn known_as(home: &TaskHome, network: &NetworkTask) -> Result<String, ServeError> {
+/// The digests that a task and its evaluations are known by: those of the terms that it was begun with, or is about to begin with.
+fn known_as(
+    home: &TaskHome,
+    network: &NetworkTask,
+    evaluation: Option<&NetworkTask>,
+) -> Result<(String, Option<String>), ServeError> {
     let note = if home.is_begun()? { home.note()? } else { None };
-    Ok(note.map_or_else(|| hex(&network.digest.0), |note| note.digest))
+    let now = || (hex(&network.digest.0), evaluation.map(|task| hex(&task.digest.0)));
+    Ok(note.map_or_else(now, |note| (note.digest, note.evaluation)))
 }
 
-/// Where a task stands, if it has begun: keys that enrol from now on wait in it.
-fn begun(home: &TaskHome, database: &Database, task: &TaskDigest) -> Result<Option<u64>, ServeError> {
-    let released = home.last_release()?.map(|(_, _, step)| step + 1);
+/// Where a task stands in a stream of its ledger, if it has begun: keys that enrol from now on wait in it.
+fn begun(home: &TaskHome, database: &Database, task: &TaskDigest, stream: &str) -> Result<Option<u64>, ServeError> {
+    let ledger = if home.is_begun()? { Some(Ledger::open(home.read_store()?, None, &[])?) } else { None };
+    let released = ledger.and_then(|ledger| ledger.last_step(stream)).map(|step| step + 1);
     let open = database.open_attempt(task)?.filter(|open| !open.assigned.is_empty()).map(|open| open.at.round);
     Ok(released.max(open))
 }
@@ -376,11 +415,10 @@ fn leave_others(ready: &[Ready], database: &Arc<Database>) -> Result<(), ServeEr
         }
         let home = TaskHome::read(Arc::clone(database), &name)?;
         let Some(note) = home.note()? else { continue };
-        if home.is_begun()?
-            && Ledger::open(home.read_store()?, None, &[])?.is_closed()
-            && let Ok(digest) = unhex(&note.digest)
-        {
-            database.commit(&[Write::Forget { task: TaskDigest(digest) }])?;
+        if home.is_begun()? && Ledger::open(home.read_store()?, None, &[])?.is_closed() {
+            let digests = [Some(&note.digest), note.evaluation.as_ref()].into_iter().flatten();
+            let forget = digests.filter_map(|digest| unhex(digest).ok());
+            database.commit(&forget.map(|digest| Write::Forget { task: TaskDigest(digest) }).collect::<Vec<_>>())?;
             database.empty_log()?;
         }
         home.write_note(&Note { served: false, ..note })?;
@@ -465,17 +503,25 @@ impl Serving<'_> {
 
     /// The rounds of a task, as long as its operator wants them. Says whether it is over; if not, the server is to stop.
     fn rounds(self, task: &Ready, run: &mut Run<'_, TaskHome>, watched: &Watched<'_>) -> Result<bool, ServeError> {
-        let Ready { name, plan, network, home, .. } = task;
+        let Ready { name, plan, network, evaluation, home, .. } = task;
         let pseudonyms =
             home.secrets().pseudonym_key()?.ok_or_else(|| ServeError::NoPseudonyms { name: name.clone() })?;
         let driver = || TaskDriver { hub: self.hub.driver(), watched };
         let threads = self.means.threads;
-        let mut fleet = Network::new(driver(), network.clone(), plan.windows, home.secrets(), pseudonyms, threads);
+        let network_fleet = |task: &NetworkTask| {
+            let (secrets, pseudonyms) = (home.secrets(), pseudonyms.clone());
+            Network::new(driver(), task.clone(), plan.windows, secrets, pseudonyms, threads)
+        };
+        let rounds = network_fleet(network);
+        let mut fleet: Box<dyn Fleet + '_> = match evaluation {
+            None => Box::new(rounds),
+            Some(task) => Box::new(WithEvaluations { rounds, evaluations: network_fleet(task) }),
+        };
         loop {
             // An attempt that devices have is brought to its end first, whatever is wanted: in a stop it fails, and has them on record.
             match watched.look_now()? {
                 Order::Run => {}
-                _ if self.is_with_devices(&network.digest)? => {}
+                _ if self.is_with_devices(task)? => {}
                 Order::Stop => return Ok(true),
                 Order::Pause => match driver().wait(&network.digest, self.stop) {
                     Err(FleetError::Stopped) => return Ok(false),
@@ -495,9 +541,14 @@ impl Serving<'_> {
             if let Some(failed) = &step.failed {
                 (self.happens)(&Happened::Failed { task: name, failed });
             }
+            if let Some(failed) = &step.failed_evaluation {
+                (self.happens)(&Happened::FailedEvaluation { task: name, failed });
+            }
+            let round = run.state().round;
             if step.done.is_some() {
-                let round = run.state().round;
                 (self.happens)(&Happened::Round { task: name, round, metrics: step.metrics.as_ref() });
+            } else if let Some(metrics) = &step.metrics {
+                (self.happens)(&Happened::Evaluated { task: name, round, metrics });
             }
             if step.over.is_some() {
                 return Ok(true);
@@ -508,9 +559,15 @@ impl Serving<'_> {
         }
     }
 
-    /// Whether devices were given an attempt of the task that is not settled.
-    fn is_with_devices(self, task: &TaskDigest) -> Result<bool, ServeError> {
-        Ok(self.database.open_attempt(task)?.is_some_and(|open| !open.assigned.is_empty()))
+    /// Whether devices were given an attempt of the task, at a round or at an evaluation, that is not settled.
+    fn is_with_devices(self, task: &Ready) -> Result<bool, ServeError> {
+        for (network, _) in task.tasks() {
+            let open = self.database.open_attempt(&network.digest)?;
+            if open.is_some_and(|open| !open.assigned.is_empty()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
@@ -525,7 +582,8 @@ fn publish(home: &TaskHome, plan: &Plan, run: &Run<'_, TaskHome>) -> Result<(), 
 
 /// What the server says of a task.
 fn note(task: &Ready, obeys: Order) -> Note {
-    Note { digest: task.known_as.clone(), obeys, served: true, broken: None }
+    let (digest, evaluation) = task.known_as.clone();
+    Note { digest, evaluation, obeys, served: true, broken: None }
 }
 
 /// A task whose orders are looked at.
@@ -561,10 +619,13 @@ impl Watched<'_> {
 
     fn coordinator(
         &self,
-        act: impl FnOnce(&mut Coordinator, &TaskDigest, u64) -> Result<(), CoordinatorError> + Send,
+        act: impl Fn(&mut Coordinator, &TaskDigest, u64) -> Result<(), CoordinatorError> + Send,
     ) -> Result<(), ServeError> {
-        let digest = self.task.network.digest;
-        match self.serving.hub.driver().with(move |coordinator, now| act(coordinator, &digest, now)) {
+        let digests: Vec<TaskDigest> = self.task.tasks().map(|(network, _)| network.digest).collect();
+        let all = move |coordinator: &mut Coordinator, now| {
+            digests.iter().try_for_each(|digest| act(coordinator, digest, now))
+        };
+        match self.serving.hub.driver().with(all) {
             // The hub is down, and the server with it.
             Err(FleetError::Stopped) => Ok(()),
             other => Ok(other.map_err(RoundError::from).map_err(RunError::from)?),
@@ -599,8 +660,8 @@ impl Driver for TaskDriver<'_> {
     }
 }
 
-/// Puts the model, the statement, and the ledger with who took part, as pseudonyms whose key is gone, where people find them: what
-/// `keyhush privacy verify` and `statement` read.
+/// Puts the model, the statement, how well the models did, and the ledger with who took part, as pseudonyms whose key is gone, where people
+/// find them: what `keyhush privacy verify` and `statement` read.
 fn export(home: &TaskHome, folder: &Path) -> Result<(), ServeError> {
     if let Some(Files { weights, config, vocabulary, card }) = home.model()? {
         let source = Source { weights: &mut &weights[..], config: &config, vocabulary: &vocabulary, card: &card };
@@ -612,5 +673,10 @@ fn export(home: &TaskHome, folder: &Path) -> Result<(), ServeError> {
             files::write(&folder.join(file), text.as_bytes())?;
         }
     }
+    let lines = home.lines(Log::Metrics).map_err(RunError::from)?;
+    files::write(
+        &folder.join(METRICS_FILE),
+        lines.iter().map(|line| format!("{line}\n")).collect::<String>().as_bytes(),
+    )?;
     Ok(Place::new(folder.join(LEDGER_FILE)).copy(&home.read_store()?)?)
 }

@@ -1,10 +1,11 @@
 //! A whole training over the network, with real devices of made-up people: the model is the one that the threads of one process come
-//! to over the same people, to the byte, plainly and by secure aggregation.
+//! to over the same people, to the byte, plainly and by secure aggregation; and so is what devices measure of models on the way.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
 use crate::settings;
 
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     sync::{Arc, Mutex},
     time::Duration,
@@ -13,17 +14,20 @@ use std::{
 use agent::{
     http::{Server, Trust},
     many::{self, Behaviour, Tally},
+    parts::{Did, Line, Parts},
     text::{Synthetic, TextSource},
     training::{Learning, Trainers},
 };
 use corpus::synth::{Crowd, Dialect, SynthPlan};
 use device::{
     guard::{Limits, TaskDigest, Window},
-    protocol::{message::DeviceKey, policy::Policy},
+    protocol::{message::DeviceKey, policy::Policy, terms::Purpose},
 };
 use federated::{
     config::{Config, Document},
     fleet::Stop,
+    ledger_file::Place,
+    metrics::{ByDevices, Metrics},
     model_folder,
     plan::Plan,
     population::SyntheticPopulation,
@@ -31,7 +35,7 @@ use federated::{
         order::Order,
         store::{Standing, Store, Write},
     },
-    replay::replay,
+    replay::{Cohorts, Played, replay},
     run::Opened,
 };
 use keyhush_server::{
@@ -102,21 +106,38 @@ fn config(set: &[String]) -> Config {
     Document::new(TASK, set).unwrap().config().unwrap()
 }
 
-/// A task, served to so many devices until it is over. Gives the parameters of its model.
-fn over_the_network(set: &[String], devices: u64) -> Vec<f32> {
+/// What is left of a task that is over.
+struct Left {
+    model: Vec<f32>,
+    /// The lines of its metrics.
+    metrics: Vec<Metrics>,
+    /// Who was thanked for which evaluation.
+    measured: BTreeMap<u64, Vec<u64>>,
+    verified: ledger::Verification,
+    /// Releases of each stream.
+    releases: BTreeMap<String, u64>,
+}
+
+/// A task, served to so many devices until it is over.
+fn over_the_network(set: &[String], devices: u64) -> Left {
     let folder = tempfile::tempdir().unwrap();
     let (stop, listening) = (Stop::new(), Mutex::new(None::<SocketAddr>));
-    let model = Mutex::new(None);
+    let left = Mutex::new(None);
     let settings = settings(folder.path());
     let happens = |happened: &Happened<'_>| match happened {
         Happened::Listening(address) => *listening.lock().unwrap() = Some(*address),
-        Happened::Over { folder: written, .. } => {
-            *model.lock().unwrap() = Some(model_folder::read(written).unwrap());
+        Happened::Over { folder, .. } => {
+            let model = model_folder::read(folder).unwrap();
+            let metrics = std::fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
+            let metrics: Vec<Metrics> = metrics.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            let ledger = Place::new(folder.join("ledger.jsonl")).read(&[]).unwrap();
+            let verified = ledger.verify(&[], None).unwrap();
+            *left.lock().unwrap() = Some((model, metrics, verified, ledger.releases()));
         }
         Happened::Broken { error, .. } => panic!("{error}"),
         _ => {}
     };
-    std::thread::scope(|scope| {
+    let parts = std::thread::scope(|scope| {
         let tasks = vec![Written { name: "words".into(), config: config(set) }];
         let served = scope.spawn(|| serve(tasks, settings, &stop, &happens));
         let address = loop {
@@ -126,19 +147,40 @@ fn over_the_network(set: &[String], devices: u64) -> Vec<f32> {
             assert!(!served.is_finished(), "the server ended: {:?}", served.join());
             std::thread::sleep(Duration::from_millis(5));
         };
-        run_devices(address, devices, || served.is_finished());
+        let parts = run_devices(address, devices, || served.is_finished());
         served.join().unwrap().unwrap();
+        parts
     });
-    // What devices were given last is the model of the last release but one, and the ledger has that release (rule P13).
+    // What devices were given last is a model whose release the ledger has (rule P13): to train, that of the last but one; to measure, the last.
     let database = Arc::new(Database::read(folder.path().join("data/keyhush.sqlite")).unwrap());
     let published = TaskHome::read(database, "words").unwrap().published_model().unwrap().unwrap();
-    assert!(published.rounds == 2 && published.entry.is_some(), "{published:?}");
-    let Weights::Recurrent { values, .. } = model.into_inner().unwrap().unwrap().weights else { panic!("no network") };
-    values
+    let measures = set.iter().any(|key| key.starts_with("evaluation.devices"));
+    assert!(published.rounds == if measures { 3 } else { 2 } && published.entry.is_some(), "{published:?}");
+    let (model, metrics, verified, releases) = left.into_inner().unwrap().unwrap();
+    let Weights::Recurrent { values, .. } = model.weights else { panic!("no network") };
+    let mut measured: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for line in parts.iter().filter(|line| line.did == Did::Thanked && line.purpose == Purpose::Evaluation) {
+        measured.entry(line.step.unwrap()).or_default().push(line.device);
+    }
+    Left { model: values, metrics, measured, verified, releases }
 }
 
-/// Devices of the people of a crowd, until something is over.
-fn run_devices(address: SocketAddr, count: u64, over: impl Fn() -> bool) {
+/// What is written where others read it.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Devices of the people of a crowd, until something is over. Gives what they did.
+fn run_devices(address: SocketAddr, count: u64, over: impl Fn() -> bool) -> Vec<Line> {
     let crowd = Arc::new(Crowd::new(SynthPlan::new(CROWD, count, Dialect::Informal)).unwrap());
     let plan = many::Plan {
         count,
@@ -158,26 +200,38 @@ fn run_devices(address: SocketAddr, count: u64, over: impl Fn() -> bool) {
     let trainers = Arc::new(Trainers::new(1, Learning::Train));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (ask, stop) = tokio::sync::watch::channel(false);
+    let written = Shared::default();
+    let tally = Arc::new(Tally::with_parts(Parts::new(written.clone())));
     runtime.block_on(async {
-        let running = tokio::spawn(many::run(plan, server, trainers, Arc::new(Tally::default()), stop));
+        let running = tokio::spawn(many::run(plan, server, trainers, tally, stop));
         while !over() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         ask.send(true).unwrap();
         running.await.unwrap().unwrap();
     });
+    let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The same task on threads, with so many people, all of whom take part in every round.
-fn on_threads(set: &[String], people: u64) -> Vec<f32> {
+/// The same task on threads, with so many people, all of whom take part in every round, and those who measured in evaluations, after how
+/// many rounds.
+fn on_threads(set: &[String], people: u64, evaluations: BTreeMap<u64, Vec<u64>>) -> Played {
     let config = config(set);
     let opened = Opened::new(&config).unwrap();
     let plan = Plan::new(config, &opened.setting()).unwrap();
     let crowd = Crowd::new(SynthPlan::new(CROWD, people, Dialect::Informal)).unwrap();
     let tokenizer = Tokenizer::new(opened.rules());
     let population = SyntheticPopulation::new(crowd, tokenizer, opened.vocabulary(), opened.learner());
-    let cohorts = vec![(0..people).collect(); plan.rounds as usize];
-    replay(&plan, &opened, &population, &cohorts, means()).unwrap()
+    let rounds = vec![(0..people).collect(); plan.rounds as usize];
+    replay(&plan, &opened, &population, &Cohorts { rounds, evaluations }, means()).unwrap()
+}
+
+/// Evaluations after rounds 2 and 3, of so many devices.
+fn by_devices(goal: u64) -> [String; 6] {
+    let goal = format!("cohort={goal}");
+    let keys = ["every=2", &goal, "min_separation=0", "max_participations=2", "noise_multiplier=0.1", "most_tokens=60"];
+    keys.map(|key| format!("evaluation.devices.{key}"))
 }
 
 /// Rule P17: what `keyhush serve` calls refuses a database that was set back, before anybody is spoken to.
@@ -285,9 +339,73 @@ fn p20_folders_of_data_and_of_secrets_are_not_mixed_up() {
 }
 
 #[test]
-fn a_run_over_the_network_is_that_of_threads_to_the_byte() {
-    let set = ["devices.begin_with=12".to_owned()];
-    assert_eq!(over_the_network(&set, 12), on_threads(&set, 12));
+fn a_run_over_the_network_is_that_of_threads_to_the_byte_and_is_measured_on_public_text() {
+    let public = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(public.path(), "hello there\n\nhow are you\n").unwrap();
+    let set = ["devices.begin_with=12".to_owned(), format!("data.public_text={}", public.path().display())];
+    let left = over_the_network(&set, 12);
+    assert_eq!(left.model, on_threads(&set[..1], 12, BTreeMap::new()).model);
+    // Five words and the ends of two posts, before the first round and after the last; no device was asked.
+    let measured: Vec<(u64, u64)> = left.metrics.iter().map(|line| (line.round, line.targets)).collect();
+    assert_eq!(measured, [(0, 7), (3, 7)]);
+    assert!(left.metrics.iter().all(|line| line.by_devices.is_none()) && left.measured.is_empty());
+}
+
+/// Text that is not there, empty, or without the labels that are learned is no text to measure on: made-up people are not taken instead.
+#[test]
+fn public_text_that_models_cannot_be_measured_on_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty.txt");
+    std::fs::write(&empty, "\n  \n").unwrap();
+    let text = folder.path().join("text.txt");
+    std::fs::write(&text, "hello\n").unwrap();
+    let tags = ["model.learner=tags", "model.preset=", "model.hidden=", "model.embedding=", "local.unroll="];
+    for (path, more, words) in [
+        (&folder.path().join("none.txt"), &[][..], "No such file"),
+        (&empty, &[], "has no text in it"),
+        (&text, &tags, "has no labels"),
+    ] {
+        let set: Vec<String> = more.iter().map(|key| (*key).to_owned()).collect();
+        let config = config(&[set, vec![format!("data.public_text={}", path.display())]].concat());
+        let refused = Opened::new(&config).map(drop).unwrap_err().to_string();
+        assert!(refused.contains("data.public_text") && refused.contains(words), "{refused}");
+    }
+}
+
+/// Devices measure models between rounds, some of them, under limits of their own. Nothing of the model depends on it; what they say is what
+/// threads come to over the very devices that were thanked for it.
+#[test]
+fn what_devices_measure_over_the_network_is_that_of_threads_to_the_bit() {
+    let set = [vec!["devices.begin_with=12".to_owned()], by_devices(5).to_vec()].concat();
+    let left = over_the_network(&set, 12);
+    assert_eq!(left.model, on_threads(&set[..1], 12, BTreeMap::new()).model, "evaluations change no model");
+    check_evaluations(&set, 12, &left, 5..=5);
+}
+
+fn check_evaluations(set: &[String], devices: u64, left: &Left, reports: std::ops::RangeInclusive<usize>) {
+    assert_eq!(left.measured.keys().copied().collect::<Vec<_>>(), [0, 1]);
+    assert!(left.measured.values().all(|who| reports.contains(&who.len())), "{:?}", left.measured);
+    let evaluations = BTreeMap::from([(2, left.measured[&0].clone()), (3, left.measured[&1].clone())]);
+    let played = on_threads(set, devices, evaluations);
+    assert_eq!(left.model, played.model);
+    let said = |line: &Metrics| line.by_devices.clone().map(|by_devices| (line.round, by_devices));
+    let said: BTreeMap<u64, ByDevices> = left.metrics.iter().filter_map(said).collect();
+    assert_eq!(said, played.by_devices);
+    assert!(said[&3].noise_standard_deviation["accuracy_top1"].is_some_and(|noise| noise > 0.0 && noise < 1.0));
+    // Both streams are on record, each with who took part in it.
+    assert_eq!((left.releases["model"], left.releases["evaluation"]), (3, 2));
+    let observed = &left.verified.observed;
+    assert_eq!(observed["model"].released.max_participations, 3);
+    assert!((1..=2).contains(&observed["evaluation"].released.max_participations), "{observed:?}");
+}
+
+/// The server sees masked counts, and learns their sum.
+#[test]
+fn what_devices_measure_by_secure_aggregation_is_that_of_threads_to_the_bit() {
+    let secure = ["aggregation=secagg", "secagg.dropout=0.05", "secagg.corrupted=0", "devices.begin_with=14"];
+    let set = [secure.map(str::to_owned).to_vec(), by_devices(8).to_vec()].concat();
+    let left = over_the_network(&set, 14);
+    check_evaluations(&set, 14, &left, 8..=14);
 }
 
 #[test]
@@ -295,5 +413,5 @@ fn a_secure_run_over_the_network_is_that_of_threads_to_the_byte() {
     // Of 14 devices all take part: so many are asked that the goal is reached if one vanishes, and none does.
     let set = ["aggregation=secagg", "secagg.dropout=0.05", "secagg.corrupted=0", "devices.begin_with=14"];
     let set = set.map(str::to_owned);
-    assert_eq!(over_the_network(&set, 14), on_threads(&set, 14));
+    assert_eq!(over_the_network(&set, 14).model, on_threads(&set, 14, BTreeMap::new()).model);
 }

@@ -14,6 +14,7 @@ use std::{
 
 use bytes::Bytes;
 use device::{
+    evaluation::EvaluationPlan,
     local::{Algorithm, LocalPlan},
     protocol::{
         message::{
@@ -71,11 +72,22 @@ impl Serving {
         Self::with(labels, breaks, true)
     }
 
+    /// A task of evaluations.
+    pub(crate) fn of_evaluations(labels: usize) -> Arc<Self> {
+        Self::of(labels, 0, true, Some(EvaluationPlan { most_examples: 20 }))
+    }
+
     pub(crate) fn with(labels: usize, breaks: u64, simulated: bool) -> Arc<Self> {
+        Self::of(labels, breaks, simulated, None)
+    }
+
+    fn of(labels: usize, breaks: u64, simulated: bool, evaluation: Option<EvaluationPlan>) -> Arc<Self> {
         let words = Vocabulary::new((0..97).map(|n| format!("w{n}"))).unwrap();
         let dimension = (words.len() + 1) * labels;
         let clip = ClipNorm::new(0.5).unwrap();
-        let encoding = Encoding::new(VectorPlan::of_update(dimension, 12), clip, None, Adjacency::ZeroOut).unwrap();
+        // Of tags four numbers are counted.
+        let given = if evaluation.is_some() { 4 } else { dimension };
+        let encoding = Encoding::new(VectorPlan::of_update(given, 12), clip, None, Adjacency::ZeroOut).unwrap();
         let clipping = Clipping::new(ClipRule::Flat(clip), ClipBit::None).unwrap();
         let separation = MinSeparation::rounds_between(0).unwrap();
         let terms = TaskTerms {
@@ -104,6 +116,7 @@ impl Serving {
                 simulated,
             },
             secure: false,
+            evaluation,
         };
         let model =
             |step: u64| (0..dimension).flat_map(|i| ((i as u64 % 7 + step) as f32 * 1e-3).to_le_bytes()).collect();

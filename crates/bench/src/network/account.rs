@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use agent::parts::{Did, Line};
+use device::protocol::terms::Purpose;
 use federated::metrics::Timing;
 use serde::Serialize;
 
@@ -22,14 +23,15 @@ pub struct Participations {
 }
 
 impl Participations {
-    pub(super) fn of(cohorts: &[Vec<u64>], lines: &[Line]) -> Self {
+    /// Those of training, or of evaluations, with who is on record in each step.
+    pub(super) fn of(purpose: Purpose, cohorts: &[Vec<u64>], lines: &[Line]) -> Self {
         let mut parts: BTreeMap<(u64, u64), [u64; 3]> = BTreeMap::new();
         let on_record =
             cohorts.iter().enumerate().flat_map(|(step, cohort)| cohort.iter().map(move |d| (*d, step as u64)));
         for part in on_record {
             parts.entry(part).or_default()[0] += 1;
         }
-        for line in lines {
+        for line in lines.iter().filter(|line| line.purpose == purpose) {
             let did = match line.did {
                 Did::Gave => 1,
                 Did::Thanked => 2,
@@ -146,7 +148,7 @@ mod tests {
     use super::*;
 
     const fn line(device: u64, step: u64, did: Did) -> Line {
-        Line { device, step: Some(step), did, at_s: 0.0, trained_s: 0.0 }
+        Line { device, step: Some(step), did, purpose: Purpose::Training, at_s: 0.0, trained_s: 0.0 }
     }
 
     #[test]
@@ -154,7 +156,7 @@ mod tests {
         use Did::{Gave, Thanked};
         let honest = [line(0, 0, Gave), line(0, 0, Thanked), line(1, 0, Gave), line(2, 0, Gave), line(0, 1, Gave)];
         let of = |cohorts: &[Vec<u64>], lines: &[Line]| {
-            let Participations { lost, doubled, .. } = Participations::of(cohorts, lines);
+            let Participations { lost, doubled, .. } = Participations::of(Purpose::Training, cohorts, lines);
             (lost, doubled)
         };
         // Whoever gave and is not on record was too late; whoever is and was not thanked did not hear of it.

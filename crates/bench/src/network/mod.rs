@@ -26,20 +26,22 @@ mod record;
 mod server;
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use ::device::guard::ModelDigest;
+use ::device::{guard::ModelDigest, protocol::terms::Purpose};
 use corpus::synth::{Crowd, Dialect, SynthPlan};
 use federated::{
     config::Document,
     engine::Means,
     fleet::Stop,
+    metrics::{ByDevices, METRICS_FILE, Metrics},
     model_folder,
     plan::Plan,
     population::SyntheticPopulation,
-    replay::{self, ReplayError},
+    replay::{self, Played, ReplayError},
     run::Opened,
 };
 use ledger::hex;
@@ -135,6 +137,9 @@ pub struct NetworkTook {
     pub kills: u64,
     /// What became of what devices gave.
     pub participations: Participations,
+    /// Evaluations by devices, where there were to be some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evaluations: Option<Evaluations>,
     /// The last model beside the replayed one.
     pub digests: Digests,
     /// The server's processes together.
@@ -172,6 +177,19 @@ pub struct Digests {
     pub equal: Option<bool>,
     /// Why it cannot.
     pub not_replayed: Option<String>,
+    /// Whether what devices measured is what the threads engine measures over the same devices; none where it cannot tell, or devices
+    /// were not asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by_devices_equal: Option<bool>,
+}
+
+/// Evaluations by devices.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Evaluations {
+    /// How many were released.
+    pub released: u64,
+    /// What became of what devices gave.
+    pub participations: Participations,
 }
 
 /// The task, as it was written and as it is.
@@ -307,17 +325,19 @@ impl NetworkRun {
         let digest = |values: &[f32]| hex(ModelDigest::of(values).as_bytes());
         let server = digest(&values);
         Ok(match self.replayed(task, record)? {
-            Ok(values) => {
-                let threads = digest(&values);
+            Ok(Played { model, by_devices }) => {
+                let threads = digest(&model);
                 let equal = Some(threads == server);
-                Digests { server, threads: Some(threads), equal, not_replayed: None }
+                let said = measured_by_devices(folder)?;
+                let by_devices_equal = task.plan.device_evaluations.as_ref().map(|_| said == by_devices);
+                Digests { server, threads: Some(threads), equal, not_replayed: None, by_devices_equal }
             }
-            Err(why) => Digests { server, threads: None, equal: None, not_replayed: Some(why) },
+            Err(why) => Digests { server, threads: None, equal: None, not_replayed: Some(why), by_devices_equal: None },
         })
     }
 
-    /// The parameters that threads come to over the recorded cohorts, or why they cannot.
-    fn replayed(&self, task: &Task, record: &Record) -> Result<Result<Vec<f32>, String>, BenchError> {
+    /// What threads come to over the recorded cohorts, or why they cannot.
+    fn replayed(&self, task: &Task, record: &Record) -> Result<Result<Played, String>, BenchError> {
         if self.ready_made {
             return Ok(Err(
                 "the reports were ready-made: nobody trained, and there is nothing to train again".to_owned()
@@ -331,7 +351,7 @@ impl NetworkRun {
         // Devices take the best kernels there are.
         let means = Means::threads(KernelPath::best(), self.threads);
         match replay::replay(plan, opened, &people, &record.cohorts, means) {
-            Ok(values) => Ok(Ok(values)),
+            Ok(played) => Ok(Ok(played)),
             Err(why @ (ReplayError::Secret | ReplayError::RandomRounding | ReplayError::RandomBatch)) => {
                 Ok(Err(why.to_string()))
             }
@@ -350,10 +370,15 @@ impl NetworkRun {
             model: self.model.clone(),
             parameters: task.opened.first_parameters().len() as u64,
             ready_made: self.ready_made,
-            rounds_closed: record.cohorts.len() as u64,
+            rounds_closed: record.cohorts.rounds.len() as u64,
             rounds_failed: record.failed,
             kills: seen.kills,
-            participations: Participations::of(&record.cohorts, lines),
+            participations: Participations::of(Purpose::Training, &record.cohorts.rounds, lines),
+            evaluations: task.plan.device_evaluations.as_ref().map(|_| {
+                let cohorts: Vec<Vec<u64>> = record.cohorts.evaluations.values().cloned().collect();
+                let participations = Participations::of(Purpose::Evaluation, &cohorts, lines);
+                Evaluations { released: cohorts.len() as u64, participations }
+            }),
             digests,
             server: seen.server,
             floor,
@@ -368,6 +393,18 @@ impl NetworkRun {
             wall_s: seen.wall_s,
         }
     }
+}
+
+/// What devices measured, after how many rounds, as the server left it.
+fn measured_by_devices(folder: &Path) -> Result<BTreeMap<u64, ByDevices>, BenchError> {
+    let path = folder.join("data").join("models").join(TASK).join(METRICS_FILE);
+    let text = std::fs::read_to_string(path).map_err(BenchError::failed)?;
+    let mut all = BTreeMap::new();
+    for line in text.lines() {
+        let line: Metrics = serde_json::from_str(line).map_err(BenchError::failed)?;
+        all.extend(line.by_devices.map(|by_devices| (line.round, by_devices)));
+    }
+    Ok(all)
 }
 
 /// The name of a device at the server.

@@ -6,6 +6,8 @@ use ::server::sqlite::{Database, TaskHome};
 use federated::{
     home::{Home, Log, Records},
     metrics::Timing,
+    plan::EVALUATION,
+    replay::Cohorts,
 };
 use ledger::{Body, LedgerStore, PseudonymKey};
 
@@ -14,8 +16,8 @@ use crate::{BenchError, WorkError};
 
 /// What is on record.
 pub(super) struct Record {
-    /// Who is in the sum of each released step, by the numbers of the devices.
-    pub(super) cohorts: Vec<Vec<u64>>,
+    /// Who is in the sum of each released step, and of each evaluation, by the numbers of the devices.
+    pub(super) cohorts: Cohorts,
     /// Attempts that failed.
     pub(super) failed: u64,
     /// What the server says of the time of its rounds.
@@ -40,20 +42,28 @@ fn read(folder: &Path, key: &PseudonymKey, devices: &[[u8; 32]]) -> Result<Recor
     }
     let lines = home.lines(Log::Timing)?;
     let timings = lines.iter().map(|line| serde_json::from_str(line)).collect::<Result<_, _>>()?;
-    let mut record = Record { cohorts: Vec::new(), failed: 0, timings };
+    let mut record = Record { cohorts: Cohorts::default(), failed: 0, timings };
+    let mut evaluations = 0;
     for entry in store.read(0)? {
         match entry?.body() {
             Body::Release(release) => {
-                if release.step != record.cohorts.len() as u64 {
-                    return Err(
-                        format!("step {} stands in the place of step {}", release.step, record.cohorts.len()).into()
-                    );
+                let is_evaluation = release.stream == EVALUATION;
+                let rounds = record.cohorts.rounds.len() as u64;
+                let expected = if is_evaluation { evaluations } else { rounds };
+                if release.step != expected {
+                    return Err(format!("step {} stands in the place of step {expected}", release.step).into());
                 }
                 let line = release.participations.digest.and_then(|digest| participants.get(&digest));
                 let line = line.ok_or_else(|| format!("nobody is on record for step {}", release.step))?;
                 let cohort = key.recognise(line, devices.iter().map(|key| &key[..]))?;
                 let cohort = cohort.ok_or_else(|| format!("a stranger is on record for step {}", release.step))?;
-                record.cohorts.push(cohort.into_iter().map(|number| number as u64).collect());
+                let cohort = cohort.into_iter().map(|number| number as u64).collect();
+                if is_evaluation {
+                    record.cohorts.evaluations.insert(rounds, cohort);
+                    evaluations += 1;
+                } else {
+                    record.cohorts.rounds.push(cohort);
+                }
             }
             Body::FailedAttempt(_) => record.failed += 1,
             _ => {}

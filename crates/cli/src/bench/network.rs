@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bench::network::{Floor, NetworkRun, NetworkTook, Participations, RoundTimes, ServerSteps, Step};
+use bench::network::{Evaluations, Floor, NetworkRun, NetworkTook, Participations, RoundTimes, ServerSteps, Step};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -145,6 +145,17 @@ fn print(took: &NetworkTook) {
     println!(
         "participations    {recorded} on record; {given} given, {thanked} thanked; {lost} lost, {doubled} doubled"
     );
+    if let Some(Evaluations { released, participations }) = &took.evaluations {
+        let Participations { recorded, given, thanked, lost, doubled } = participations;
+        let equal = match took.digests.by_devices_equal {
+            Some(true) => "as threads measure",
+            Some(false) => "NOT as threads measure",
+            None => "not replayed",
+        };
+        println!(
+            "by devices        {released} evaluations, {equal}; {recorded} on record; {given} given, {thanked} thanked; {lost} lost, {doubled} doubled"
+        );
+    }
     println!("last model        {}", took.digests.server);
     match (&took.digests.threads, &took.digests.not_replayed) {
         (Some(threads), _) => {

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use federated::{
     config::{AggregationKind, DataKind, MechanismKind},
-    forecast::{self, Forecast, Memory, Point, rehearsal::Rehearsal},
+    forecast::{self, DeviceEvaluationCost, Forecast, Memory, Point, rehearsal::Rehearsal},
     plan::Plan,
     run::Opened,
 };
@@ -45,12 +45,30 @@ pub(super) fn print(forecast: &Forecast, plan: &Plan) -> anyhow::Result<()> {
         let when = if all { "pays for all rounds".into() } else { format!("ends the run after round {rounds}") };
         writeln!(out, "  The budget of epsilon {max} {when}.")?;
     }
+    if let Some(evaluations) = &forecast.device_evaluations {
+        writeln!(out, "{}", words::folded("  ", &by_devices(evaluations)))?;
+    }
     writeln!(out)?;
     print_costs(forecast, &mut out, plan)?;
     for warning in &forecast.warnings {
         writeln!(out, "\n{}", words::folded("warning: ", warning))?;
     }
     Ok(())
+}
+
+/// What evaluations by devices cost, and what they are worth.
+fn by_devices(cost: &DeviceEvaluationCost) -> String {
+    let epsilon = |epsilon: Epsilon| words::epsilon(epsilon.get());
+    let DeviceEvaluationCost { evaluations, cohort, most_participations, .. } = cost;
+    let noise = cost.accuracy_noise.map_or_else(String::new, |noise| {
+        format!(" Noise in an accuracy: a standard deviation of {:.2} % at best.", 100.0 * noise)
+    });
+    format!(
+        "Both streams are counted: rounds alone {}, the {evaluations} evaluations of {cohort} devices alone {} (a device in at most {most_participations}), together {}.{noise}",
+        epsilon(cost.epsilon_of_rounds_alone),
+        epsilon(cost.epsilon_alone),
+        epsilon(cost.epsilon),
+    )
 }
 
 fn table(forecast: &Forecast) -> Vec<Vec<String>> {

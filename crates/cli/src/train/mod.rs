@@ -309,6 +309,12 @@ fn carry_out(
         if let Some(failed) = &step.failed {
             watch.say(&failed.to_string());
         }
+        if let Some(failed) = &step.failed_evaluation {
+            watch.say(&failed.to_string());
+        }
+        if let Some(by_devices) = step.metrics.as_ref().and_then(|metrics| metrics.by_devices.as_ref()) {
+            watch.say(&format!("after round {}, {}", run.state().round, by_devices.words()));
+        }
         if let Some(done) = step.done.as_ref().filter(|done| !done.failed_groups.is_empty()) {
             watch.say(&without_groups(done));
         }

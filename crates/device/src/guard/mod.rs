@@ -60,6 +60,12 @@
 //! - **A task goes back to an older checkpoint**, or a released step changed nothing. The steps after it are paid for, but a
 //!   device cannot tell that from a retry, so it stays away until there is a model that it has not seen.
 //!
+//! - **A model is trained, and measured.** Those are two inputs about one model: an update, and a few counts of how well the model
+//!   predicts. Sums of the one say nothing about sums of the other, and each kind is paid for in the task's ledger. So one input of
+//!   each kind may leave, in any order, under tasks of their own; a second of the same kind may not, whatever task, step or name it
+//!   comes with. On record the model of an evaluation has a digest of its own ([`ModelDigest::measured`]). Both kinds count
+//!   against the device's own MaxP.
+//!
 //! # What it keeps, and for how long
 //!
 //! Of each input the digests of task and model, the step and the day: nothing of what was typed, and no time of day. Nothing

@@ -23,6 +23,13 @@ impl ModelDigest {
         Self(hash.finalize().into())
     }
 
+    /// The same model where it is measured and not trained. What leaves then is no update: the two are different inputs about one model,
+    /// and one of each may leave. Two of a kind may not, whatever the model is called.
+    #[must_use]
+    pub fn measured(&self) -> Self {
+        Self(Sha256::new().chain_update(b"keyhush evaluation of a model v1").chain_update(self.0).finalize().into())
+    }
+
     /// Its bytes, to compare with what an offer says.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {
@@ -42,7 +49,7 @@ pub struct Asked {
     pub task: TaskDigest,
     /// The step of the task's mechanism that the sum is for. A retry has the same step.
     pub step: u64,
-    /// The model that it begins with.
+    /// The model that it begins with, or that is measured ([`ModelDigest::measured`]).
     pub model: ModelDigest,
 }
 

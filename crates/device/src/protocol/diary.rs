@@ -9,7 +9,7 @@ use std::fmt::Write;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::message::Realm;
+use super::{message::Realm, terms::Purpose};
 use crate::guard::{Day, Limits, Store, StoreError, TaskDigest, Window};
 
 /// Refusals that are remembered, the newest ones.
@@ -52,11 +52,18 @@ pub struct Given {
     pub realm: String,
     /// The step.
     pub step: u64,
+    /// What left: a change to a model, or counts of how well one does.
+    #[serde(default, skip_serializing_if = "is_training")]
+    pub purpose: Purpose,
     /// Whether the server saw nothing but a sum.
     pub secure: bool,
     /// Whether the server said that it counts.
     #[serde(default)]
     pub thanked: bool,
+}
+
+fn is_training(purpose: &Purpose) -> bool {
+    *purpose == Purpose::Training
 }
 
 /// Something that this device would not do.
@@ -226,12 +233,16 @@ impl<S: Store> Diary<S> {
         let mut page = String::from("What this device gave\n=====================\n\n");
         // Writing into a string does not fail.
         _ = writeln!(page, "{}\n", sentence(left, limits));
-        for Given { day, task, digest, realm, step, secure, thanked } in &self.pages.given {
+        for Given { day, task, digest, realm, step, purpose, secure, thanked } in &self.pages.given {
             let how = if *secure { "hidden in a sum" } else { "as it was, to be added to others" };
             let counted = if *thanked { "it counts" } else { "whether it counted was not said" };
             let (server, digest) = (start(realm), start(digest));
+            let what = match purpose {
+                Purpose::Training => format!("step {step}: a change to a model"),
+                Purpose::Evaluation => format!("evaluation {step}: counts of how well a model predicts your text"),
+            };
             let day = date(*day);
-            _ = writeln!(page, "{day}  {task} ({digest}) of server {server}, step {step}: {how}; {counted}");
+            _ = writeln!(page, "{day}  {task} ({digest}) of server {server}, {what}, {how}; {counted}");
         }
         if self.pages.given.is_empty() {
             page.push_str("Nothing yet.\n");
@@ -245,8 +256,9 @@ impl<S: Store> Diary<S> {
             page.push_str("Nothing.\n");
         }
         page.push_str(
-            "\nEach time, what left was one clipped and rounded change to a model, made from your text on this device. No text \
-             left, and none of these lines did.\n",
+            "\nEach time, what left was made from your text on this device, clipped and rounded: one change to a model, or, of an \
+             evaluation, a few counts. An evaluation learns nothing from your text, and the text stays until it is learned \
+             from. No text left, and none of these lines did.\n",
         );
         page
     }
@@ -303,7 +315,8 @@ mod tests {
 
     fn given(step: u64) -> Given {
         let (task, digest, realm) = ("en\u{1b}[2J keyboard".to_owned(), hex(&[7; 32]), hex(&REALM.0));
-        Given { day: 20_000, task, digest, realm, step, secure: true, thanked: false }
+        let purpose = if step == 9 { Purpose::Evaluation } else { Purpose::Training };
+        Given { day: 20_000, task, digest, realm, step, purpose, secure: true, thanked: false }
     }
 
     #[test]
@@ -322,9 +335,17 @@ mod tests {
         assert_eq!(diary.given().iter().map(|g| (g.step, g.thanked)).collect::<Vec<_>>(), [(3, false), (9, true)]);
         assert_eq!((diary.refused().len(), diary.refused()[0].times, diary.refused()[0].day), (1, 2, 3));
         let page = diary.page(2, &LIMITS);
-        for words in
-            ["2 times", "5 in all", "2024-10-04", "en[2J keyboard", "step 9", "it counts", "1970-01-04", "2 times, "]
-        {
+        for words in [
+            "2 times",
+            "5 in all",
+            "2024-10-04",
+            "en[2J keyboard",
+            "step 3: a change to a model",
+            "evaluation 9: counts of how well",
+            "it counts",
+            "1970-01-04",
+            "2 times, ",
+        ] {
             assert!(page.contains(words), "{words} is not in\n{page}");
         }
         assert!(!page.contains('\u{1b}'));

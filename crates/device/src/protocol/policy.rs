@@ -41,6 +41,8 @@ pub struct Policy {
     pub most_participations: Option<u64>,
     /// The fewest steps between two participations in one task (MinS).
     pub least_steps_between: u64,
+    /// Whether models are measured on this device's text, under all the same conditions.
+    pub evaluations: bool,
     /// Whether sums must be made securely.
     pub only_secure: bool,
     /// What secure aggregation must withstand.
@@ -67,6 +69,7 @@ impl Default for Policy {
             most_delta: Some(1e-5),
             most_participations: None,
             least_steps_between: 0,
+            evaluations: true,
             only_secure: false,
             secure: SecureFloor::default(),
             least_tick_ms: 1000,
@@ -206,6 +209,9 @@ pub enum Weak {
     /// A plan that contradicts itself.
     #[error("the plan says of {0} what has no meaning")]
     Meaningless(&'static str),
+    /// Models are not measured here.
+    #[error("a model would be measured on this device's text, and this device takes part in training only")]
+    Evaluation,
     /// Reports would be seen.
     #[error("the server would see this device's report by itself, and this device asks for secure aggregation")]
     Plain,
@@ -234,6 +240,9 @@ impl Policy {
     pub fn check_task(&self, terms: &TaskTerms) -> Result<(), Weak> {
         if terms.goal < self.least_goal {
             return Err(Weak::Goal { got: terms.goal, least: self.least_goal });
+        }
+        if terms.evaluation.is_some() && !self.evaluations {
+            return Err(Weak::Evaluation);
         }
         if self.only_secure && !terms.secure {
             return Err(Weak::Plain);

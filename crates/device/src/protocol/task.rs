@@ -20,6 +20,7 @@ use zeroize::Zeroizing;
 
 use super::terms::{LearnerTerms, StepTerms, TaskTerms};
 use crate::{
+    evaluation::Counting,
     guard::{Asked, ModelDigest, TaskDigest},
     learner::{Learner, LearnerError, Post, examples::Examples, language::LanguageLearner, tags::TagLearner},
     local::{Algorithm, LocalError, LocalPlanError},
@@ -166,7 +167,18 @@ impl Task {
                 Box::new(TagLearner::new(vocabulary.len(), labels.clone(), terms.local.batch))
             }
         };
-        at_most("the memory for training", learner.memory().trainer, bounds.training_bytes)?;
+        let memory = learner.memory();
+        match terms.evaluation {
+            None => at_most("the memory for training", memory.trainer, bounds.training_bytes)?,
+            Some(plan) => {
+                at_most("the memory for measuring", memory.predictor + memory.piece, bounds.training_bytes)?;
+                Counting::new(&*learner, plan).ok_or_else(|| TaskError::Mismatch {
+                    what: "what is to be counted",
+                    got: format!("{} examples of {:?}", plan.most_examples, learner.measures()),
+                    expected: "something that devices count".to_owned(),
+                })?;
+            }
+        }
         let (digest, tokenizer) = (TaskDigest(Sha256::digest(bytes).into()), Tokenizer::new(terms.rules));
         Ok(Self { terms, digest, learner, vocabulary, tokenizer })
     }
@@ -187,6 +199,13 @@ impl Task {
     #[must_use]
     pub fn learner(&self) -> &dyn Learner {
         &*self.learner
+    }
+
+    /// Coordinates of what is asked for: of the model, or of the counts that measure it.
+    #[must_use]
+    pub fn dimension(&self) -> u64 {
+        let counting = self.terms.evaluation.and_then(|plan| Counting::new(&*self.learner, plan));
+        counting.map_or(self.learner.layout().len(), |counting| counting.len()) as u64
     }
 
     /// A person's text as examples, cut as the plan says. What is newest is not preferred: the order is the text's.
@@ -220,7 +239,10 @@ impl Task {
             LearnerTerms::Language { .. } => &[],
         };
         let mut examples = Examples::new(schema);
-        let most = self.terms.local.most_tokens.unwrap_or(usize::MAX);
+        let most = match self.terms.evaluation {
+            None => self.terms.local.most_tokens.unwrap_or(usize::MAX),
+            Some(plan) => usize::try_from(plan.most_examples).unwrap_or(usize::MAX),
+        };
         let (mut ids, mut posts_read) = (Vec::new(), 0);
         for post in &text.posts {
             if examples.len() >= most {
@@ -377,14 +399,29 @@ impl Work {
     /// When text, task and step do not fit together.
     pub fn train(&self, worker: &mut Worker, text: &Text, drawn: Drawn) -> Result<Encoded, WorkError> {
         let examples = self.task.examples(text)?;
-        let task = round::Task {
+        Ok(worker.part(self.of_round(), &examples, drawn)?.encoded)
+    }
+
+    /// Measures the model on a person's text, where that is what is asked for: what would leave.
+    ///
+    /// # Errors
+    /// When text, task and step do not fit together.
+    pub fn measure(&self, text: &Text, kernels: KernelPath, drawn: Drawn) -> Result<Encoded, WorkError> {
+        let (task, learner) = (self.of_round(), self.task.learner());
+        let plan = task.evaluation.ok_or(PartError::NotCounted { learner: learner.name() })?;
+        let examples = self.task.examples(text)?;
+        Ok(round::measured(task, plan, learner, &examples, kernels, drawn)?.encoded)
+    }
+
+    fn of_round(&self) -> round::Task<'_> {
+        round::Task {
             model: self.model.parameters(),
             clipping: &self.step.clipping,
             encoding: &self.step.encoding,
             full_weight_tokens: self.task.terms.full_weight_tokens,
             learning_rate: self.step.learning_rate,
-        };
-        Ok(worker.part(task, &examples, drawn)?.encoded)
+            evaluation: self.task.terms.evaluation,
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use lm::{model::config::ModelConfig, tokenizer::Rules};
 use privacy::{Participation, encoding::Encoding, stages::Clipping};
 use serde::{Deserialize, Serialize};
 
-use crate::local::LocalPlan;
+use crate::{evaluation::EvaluationPlan, local::LocalPlan};
 
 /// What holds for a whole task. The digest of its bytes is the task's, so a server that changes a word of it has another task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,6 +37,37 @@ pub struct TaskTerms {
     pub privacy: PrivacyTerms,
     /// Whether sums are made securely.
     pub secure: bool,
+    /// Where devices measure models instead of training them: how much of their text they predict. Such a task has steps, limits on
+    /// participation and noise of its own; its models are those of another task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluation: Option<EvaluationPlan>,
+}
+
+impl TaskTerms {
+    /// What devices do in it.
+    #[must_use]
+    pub const fn purpose(&self) -> Purpose {
+        if self.evaluation.is_some() { Purpose::Evaluation } else { Purpose::Training }
+    }
+}
+
+/// What a device is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// A change to a model, learned from text.
+    #[default]
+    Training,
+    /// Counts of how well a model predicts text.
+    Evaluation,
+}
+
+impl Purpose {
+    /// Whether nothing is learned.
+    #[must_use]
+    pub fn is_evaluation(&self) -> bool {
+        *self == Self::Evaluation
+    }
 }
 
 /// What is learned, and with which model.
@@ -79,6 +110,6 @@ pub struct StepTerms {
     pub clipping: Clipping,
     /// How they become integers.
     pub encoding: Encoding,
-    /// The step of local training.
+    /// The step of local training. It means nothing in an evaluation.
     pub learning_rate: f32,
 }

@@ -6,6 +6,7 @@ use keyhush_device::{
     protocol::{
         diary::{Diary, Given},
         message::{Answer, CheckIn, Enrol, Next, Realm, Reason, Request, Says, SecureMessage, Wants},
+        terms::Purpose,
     },
 };
 use prost::Message;
@@ -110,6 +111,7 @@ fn diary() -> Vec<u8> {
         digest: "01".repeat(32),
         realm: "5e".repeat(32),
         step: 3,
+        purpose: Purpose::Training,
         secure: false,
         thanked: false,
     };

@@ -116,6 +116,7 @@ impl Offered {
                 simulated: false,
             },
             secure: false,
+            evaluation: None,
         };
         Self { terms, labels, step: step_terms(101 * labels) }
     }

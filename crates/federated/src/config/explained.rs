@@ -326,6 +326,20 @@ fn rest(page: &mut Page, config: &Config) -> Result<(), ConfigError> {
     page.set("users", evaluation.users, "held-out users, at most")?;
     page.set("most_tokens", evaluation.most_tokens, "tokens of all of them, at most")?;
     page.may("stop_at_accuracy", evaluation.stop_at_accuracy, 0.2, "end there; needs max_epsilon, as a filter")?;
+    let devices = evaluation.devices.as_ref();
+    let header = if devices.is_some() { "[evaluation.devices]" } else { "# [evaluation.devices]" };
+    page.section(
+        header,
+        "Devices measure models on their own text, with limits and noise of their own (docs/TRAINING.md).",
+    );
+    page.may("every", devices.map(|d| d.every), 50, "rounds; also after the last")?;
+    let goal = config.participation.cohort;
+    page.may("cohort", devices.map(|d| d.cohort), goal, "the report goal")?;
+    page.may("min_separation", devices.map(|d| d.min_separation), 0, "MinS, evaluations between two of one device")?;
+    page.may("max_participations", devices.map(|d| d.max_participations), 2, "MaxP, the most of one device")?;
+    let z = devices.and_then(|d| d.noise_multiplier);
+    page.may("noise_multiplier", z, 4.0, "z of each; its cost adds to that of training")?;
+    page.may("most_tokens", devices.map(|d| d.most_tokens), 200, "tokens of one device that are predicted, at most")?;
     page.section("[checkpoint]", "When the state is kept; a crash loses no release in any case.");
     page.set("every", config.checkpoint.every, "rounds")?;
     page.section("# [[schedule]]", "What changes in the midst of the run, as often as needed.");
@@ -400,8 +414,12 @@ mod tests {
             let part = part.split("\n[").next().unwrap().split("\n# [").next().unwrap();
             for key in keys(section) {
                 let there = part.contains(&format!("\n{key} = ")) || part.contains(&format!("\n# {key} = "));
-                assert!(there, "{section}.{key} is not explained");
+                assert!(there || text.contains(&format!("[{section}.{key}]")), "{section}.{key} is not explained");
             }
+        }
+        let part = text.split("[evaluation.devices]").nth(1).unwrap().split("\n[").next().unwrap();
+        for key in keys("evaluation.devices") {
+            assert!(part.contains(&format!("\n# {key} = ")), "evaluation.devices.{key} is not explained");
         }
     }
 
@@ -415,7 +433,7 @@ mod tests {
                 section = name.trim_matches(['[', ']']).to_owned();
             }
             let Some((key, value)) = line.strip_prefix("# ").and_then(|l| l.split_once(" = ")) else { continue };
-            if key.contains(' ') || matches!(section.as_str(), "schedule" | "stands_for") {
+            if key.contains(' ') || matches!(section.as_str(), "schedule" | "stands_for" | "evaluation.devices") {
                 continue;
             }
             let value = value.split("  #").next().unwrap().trim();

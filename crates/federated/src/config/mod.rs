@@ -507,6 +507,28 @@ pub struct Evaluation {
     /// The run ends when this top-1 accuracy is reached; the budget must then be a filter (rule P14).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_at_accuracy: Option<f64>,
+    /// Devices measure models too, on their own text, with limits on participation and noise of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub devices: Option<DeviceEvaluation>,
+}
+
+/// Evaluation by devices: releases of their own, paid for in the run's ledger beside those of training. All of it is declared.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceEvaluation {
+    /// Rounds between evaluations by devices; there is one after the last round.
+    pub every: u64,
+    /// The report goal.
+    pub cohort: u64,
+    /// MinS: evaluations strictly between two of one device.
+    pub min_separation: u64,
+    /// MaxP: the most evaluations of one device.
+    pub max_participations: u64,
+    /// z of each evaluation; none with `privacy.mechanism = "none"`, and never missing otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise_multiplier: Option<f64>,
+    /// Tokens of one device that are predicted at most; posts, where tags are learned. It bounds what a device counts.
+    pub most_tokens: u64,
 }
 
 const fn is_false(said: &bool) -> bool {
@@ -527,7 +549,7 @@ impl EstimatorKind {
 
 impl Default for Evaluation {
     fn default() -> Self {
-        Self { every: 10, users: 200, most_tokens: 20_000, stop_at_accuracy: None }
+        Self { every: 10, users: 200, most_tokens: 20_000, stop_at_accuracy: None, devices: None }
     }
 }
 

@@ -183,6 +183,7 @@ pub fn engine(trial: &Trial, engine: &mut dyn Engine, plan: &LocalPlan, kernels:
             encoding: &encoding,
             full_weight_tokens: Some(80.0),
             learning_rate: 0.3 - 0.1 * number as f32,
+            evaluation: None,
         };
         let key = users_key(&NoiseSource::from(SimulationKey::new(5)), &[number]);
         let round = Round { trial, plan, kernels, population: &population, task, key };

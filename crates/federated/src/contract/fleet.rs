@@ -56,6 +56,7 @@ impl Asking<'_> {
             encoding: &self.coding.encoding,
             full_weight_tokens: self.plan.full_weight_tokens,
             learning_rate: self.plan.stage(at.round).local_learning_rate,
+            evaluation: None,
         };
         let stop = Stop::new();
         let task = RoundTask { at, task, phase: self.phase, coding: &self.coding, failures, stop: &stop };
@@ -103,7 +104,7 @@ impl Asking<'_> {
         // Whom a fleet of real devices asked is not known here: their guards keep the rule.
         let (Some(first), reason) = (self.first(fleet.as_mut()).users, FailureReason::Interrupted) else { return };
         fleet.settled(self.at(0, 0, false), Some(reason)).expect("a failure can be settled");
-        let failures = BTreeMap::from([(0, vec![Failure { attempt: 0, reason }])]);
+        let failures = BTreeMap::from([(0, vec![Failure { entry: 1, attempt: 0, reason }])]);
         let sampled = self.phase.participation.is_sampled();
         let at = if sampled { self.at(1, 0, false) } else { self.at(0, 1, false) };
         let next = self.ask(fleet.as_mut(), at, &failures).users.expect("it is a simulation");

@@ -15,7 +15,7 @@ use std::{
 use device::{
     learner::{Learner, examples::Examples},
     local::{LocalError, LocalPlan},
-    round::{Exact, Part, Task, Worker},
+    round::{Exact, Part, Task, Worker, measured},
 };
 use lm::kernels::KernelPath;
 use privacy::stages::Sum;
@@ -25,6 +25,7 @@ use super::{Engine, EngineError, PerUser, Summed, Take, Users, drawn};
 /// Threads that train.
 pub struct Threads<'a> {
     learner: &'a dyn Learner,
+    kernels: KernelPath,
     workers: Vec<Worker>,
     most_examples: Option<usize>,
 }
@@ -42,7 +43,7 @@ impl<'a> Threads<'a> {
     ) -> Result<Self, LocalError> {
         let workers =
             (0..threads.max(1)).map(|_| Worker::new(learner, local.clone(), kernels)).collect::<Result<_, _>>()?;
-        Ok(Self { learner, workers, most_examples: local.most_tokens })
+        Ok(Self { learner, kernels, workers, most_examples: local.most_tokens })
     }
 }
 
@@ -97,13 +98,26 @@ impl Threads<'_> {
         put: impl Fn(&mut T, u64, Part) -> Result<ControlFlow<()>, EngineError> + Sync,
     ) -> Result<(Vec<T>, f64), EngineError> {
         let next = AtomicUsize::new(0);
-        let (learner, most_examples) = (self.learner, self.most_examples);
+        let (learner, kernels) = (self.learner, self.kernels);
+        let most_examples = match task.evaluation {
+            None => self.most_examples.unwrap_or(usize::MAX),
+            Some(plan) => usize::try_from(plan.most_examples).unwrap_or(usize::MAX),
+        };
         let busy_s = Mutex::new(0.0);
         let work = |worker: &mut Worker| -> Result<T, EngineError> {
             let began = Instant::now();
             let (mut own, mut examples) = (fresh(), Examples::new(learner.schema()));
             while let Some(user) = users.numbers.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
-                let part = train_one(users, user, most_examples, worker, &mut examples, task);
+                let part = users.population.read(user, &mut examples);
+                let part = part.map_err(|problem| EngineError::Data { user, problem }).and_then(|()| {
+                    examples.truncate(most_examples);
+                    let drawn = drawn(users.key, user);
+                    let part = match task.evaluation {
+                        None => worker.part(*task, &examples, drawn),
+                        Some(plan) => measured(*task, plan, learner, &examples, kernels, drawn),
+                    };
+                    part.map_err(|problem| EngineError::Part { user, problem })
+                });
                 let put = part.and_then(|part| put(&mut own, user, part));
                 if !matches!(put, Ok(ControlFlow::Continue(()))) {
                     next.store(users.numbers.len(), Ordering::Relaxed);
@@ -121,19 +135,4 @@ impl Threads<'_> {
         });
         Ok((shares?, busy_s.into_inner().unwrap_or_else(PoisonError::into_inner)))
     }
-}
-
-/// One user's part.
-fn train_one(
-    users: &Users<'_>,
-    user: u64,
-    most_examples: Option<usize>,
-    worker: &mut Worker,
-    examples: &mut Examples,
-    task: &Task<'_>,
-) -> Result<Part, EngineError> {
-    users.population.read(user, examples).map_err(|problem| EngineError::Data { user, problem })?;
-    examples.truncate(most_examples.unwrap_or(usize::MAX));
-    let part = worker.part(*task, examples, drawn(users.key, user));
-    part.map_err(|problem| EngineError::Part { user, problem })
 }

@@ -25,7 +25,7 @@ use thiserror::Error;
 use crate::{
     cohort::queue::TooFewLeft,
     engine::{Engine, EngineError},
-    plan::{Coding, Phase, Plan},
+    plan::{Coding, EVALUATION, Phase, Plan},
     population::Population,
     protocol::coordinator::CoordinatorError,
     randomness::RandomnessError,
@@ -44,6 +44,39 @@ pub fn of<'a>(
     Box::new(simulated::of(plan, population, engine, secrets))
 }
 
+/// A fleet for rounds, and one for evaluations by devices. They are asked one after the other, and know nothing of each other: limits on
+/// participation are kept for each by itself.
+pub struct WithEvaluations<R, E> {
+    /// Who is asked for rounds.
+    pub rounds: R,
+    /// Who is asked for evaluations.
+    pub evaluations: E,
+}
+
+impl<R: Fleet, E: Fleet> WithEvaluations<R, E> {
+    fn of(&mut self, at: At<'_>) -> &mut dyn Fleet {
+        if at.stream == EVALUATION { &mut self.evaluations } else { &mut self.rounds }
+    }
+}
+
+impl<R: Fleet, E: Fleet> Fleet for WithEvaluations<R, E> {
+    fn asks_devices(&self, task: &RoundTask<'_>) -> bool {
+        if task.at.stream == EVALUATION { self.evaluations.asks_devices(task) } else { self.rounds.asks_devices(task) }
+    }
+
+    fn prepare(&mut self, task: &RoundTask<'_>) -> Result<(), FleetError> {
+        self.of(task.at).prepare(task)
+    }
+
+    fn attempt(&mut self, task: &RoundTask<'_>) -> Result<Attempted, FleetError> {
+        self.of(task.at).attempt(task)
+    }
+
+    fn settled(&mut self, at: At<'_>, failed: Option<FailureReason>) -> Result<(), FleetError> {
+        self.of(at).settled(at, failed)
+    }
+}
+
 /// Which attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct At<'a> {
@@ -51,7 +84,7 @@ pub struct At<'a> {
     pub stream: &'a str,
     /// At which step of them.
     pub step: u64,
-    /// Which round of the run that is.
+    /// Which round of the run that is; of an evaluation by devices, its step.
     pub round: u64,
     /// Which attempt at it, from 0.
     pub attempt: u32,

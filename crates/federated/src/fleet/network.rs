@@ -28,7 +28,7 @@ use super::{At, Attempted, Fleet, FleetError, Observed, Outcome, RoundTask, Stop
 use crate::{
     config::ConfigError,
     engine::secure::{Threads, failure_reason},
-    plan::Plan,
+    plan::{Phase, Plan},
     protocol::{
         coordinator::{Asking, Coordinator, CoordinatorError},
         desk::{self, Aggregation, Closed, Opening, Windows},
@@ -77,6 +77,8 @@ pub struct NetworkTask {
     pub asking: Asking,
     /// Whether sums are made securely: then somebody can spoil an attempt.
     pub secure: bool,
+    /// Whether devices measure models instead of training them.
+    pub evaluation: bool,
 }
 
 /// What is learned, and how devices read their text for it.
@@ -110,22 +112,53 @@ impl NetworkTask {
         if phase.secure.as_ref().is_some_and(|secure| secure.noise.is_some()) {
             return Err(ConfigError::new("secagg.noise", "devices do not add the noise yet: take \"central\""));
         }
-        let terms = terms(name, realm, plan, reads)?;
-        let bytes = serde_json::to_vec(&terms).map_err(|e| ConfigError::new("model", e))?;
+        let terms = terms(name, realm, plan, reads, phase)?;
+        // Two of three who are asked may come to nothing before anybody is missed.
+        let begin_with = plan.begin_with.unwrap_or_else(|| limits.all_waiting(3 * phase.cohort));
+        Self::of(&terms, plan, phase, limits, begin_with)
+    }
+
+    /// The task of a plan's evaluations by devices, if it has some. To devices it is a task of its own: with steps, limits and noise that
+    /// are not those of training.
+    ///
+    /// # Errors
+    /// When it cannot be said what it is.
+    pub fn of_evaluations(
+        name: &str,
+        realm: &[u8; 32],
+        plan: &Plan,
+        reads: Reads<'_>,
+    ) -> Result<Option<Self>, ConfigError> {
+        let Some(evaluations) = &plan.device_evaluations else { return Ok(None) };
+        let phase = &evaluations.phase;
+        let limits = ParticipationLimits::try_from(&phase.participation)
+            .map_err(|e| ConfigError::new("evaluation.devices", e))?;
+        let terms = terms(name, realm, plan, reads, phase)?;
+        let terms = TaskTerms { evaluation: Some(evaluations.plan), full_weight_tokens: None, ..terms };
+        // The task has begun long before: whoever is enrolled can be asked at once.
+        let least = phase.secure.as_ref().map_or(0, |secure| secure.least_clients.into());
+        Self::of(&terms, plan, phase, limits, phase.cohort.max(least)).map(Some)
+    }
+
+    fn of(
+        terms: &TaskTerms,
+        plan: &Plan,
+        phase: &Phase,
+        limits: ParticipationLimits,
+        begin_with: u64,
+    ) -> Result<Self, ConfigError> {
+        let bytes = serde_json::to_vec(terms).map_err(|e| ConfigError::new("model", e))?;
         let digest = TaskDigest(Sha256::digest(&bytes).into());
         let (blob, packed) = packed(&bytes, &digest.0).map_err(|e| ConfigError::new("model", e))?;
-        let goal = phase.cohort;
-        // Two of three who are asked may come to nothing before anybody is missed.
         let population = plan.ledger.population;
-        let begin_with = plan.begin_with.unwrap_or_else(|| limits.all_waiting(3 * goal)).min(population);
-        let asking = Asking { limits, goal, begin_with, population };
-        Ok(Self { digest, blob, packed, asking, secure: phase.secure.is_some() })
+        let asking = Asking { limits, goal: phase.cohort, begin_with: begin_with.min(population), population };
+        let (secure, evaluation) = (phase.secure.is_some(), terms.evaluation.is_some());
+        Ok(Self { digest, blob, packed, asking, secure, evaluation })
     }
 }
 
-/// What devices are told of a plan.
-fn terms(name: &str, realm: &[u8; 32], plan: &Plan, reads: Reads<'_>) -> Result<TaskTerms, ConfigError> {
-    let phase = &plan.phases()[0];
+/// What devices are told of a phase of a plan. What the plan costs is the cost of all of it: of rounds and evaluations together.
+fn terms(name: &str, realm: &[u8; 32], plan: &Plan, reads: Reads<'_>, phase: &Phase) -> Result<TaskTerms, ConfigError> {
     let learner = match reads.learner.recurrent() {
         Some(model) => LearnerTerms::Language { model: model.clone() },
         None => {
@@ -134,6 +167,7 @@ fn terms(name: &str, realm: &[u8; 32], plan: &Plan, reads: Reads<'_>) -> Result<
         }
     };
     let epsilon = phase.noise.is_some().then(|| plan.epsilon(plan.rounds)).transpose()?;
+    let of_ledger = plan.ledger.phase(&phase.stream);
     Ok(TaskTerms {
         name: name.to_owned(),
         realm: hex(realm),
@@ -142,17 +176,18 @@ fn terms(name: &str, realm: &[u8; 32], plan: &Plan, reads: Reads<'_>) -> Result<
         rules: reads.rules,
         local: plan.local.clone(),
         full_weight_tokens: plan.full_weight_tokens,
-        rounds: plan.rounds,
+        rounds: phase.rounds,
         goal: phase.cohort,
         participation: phase.participation,
         privacy: PrivacyTerms {
-            mechanism: plan.ledger.phases.iter().map(|phase| phase.mechanism.as_str()).collect(),
+            mechanism: of_ledger.map(|phase| phase.mechanism.clone()).unwrap_or_default(),
             noise_multiplier: phase.noise.map(|z| z.get()),
             epsilon: epsilon.map(|epsilon| epsilon.get()).filter(|epsilon| epsilon.is_finite()),
             delta: phase.noise.is_some().then(|| plan.ledger.delta.get()),
             simulated: plan.randomness() != Randomness::Secret,
         },
         secure: phase.secure.is_some(),
+        evaluation: None,
     })
 }
 
@@ -262,7 +297,7 @@ impl<D: Driver> Network<D> {
             task: self.task.blob.clone(),
             model,
             terms: serde_json::to_vec(&terms).map_err(|e| FleetError::Task(e.to_string()))?,
-            key: self.secrets.round_key(at.round, at.attempt)?,
+            key: self.secrets.round_key(task.at.stream, at.round, at.attempt)?,
             aggregation: self.aggregation(task, digest)?,
         };
         let (task_digest, task_packed) = (self.task.digest, self.task.packed.clone());
@@ -346,7 +381,7 @@ impl<D: Driver> Network<D> {
             _ if task.phase.secure.is_some() => true,
             None => false,
             Some(sealed) => {
-                let key = self.secrets.kept_round_key(at.round, at.attempt)?;
+                let key = self.secrets.kept_round_key(task.at.stream, at.round, at.attempt)?;
                 !key.is_some_and(|key| desk::opens(&sealed, &key, &at, &task.coding.encoding))
             }
         };

@@ -56,8 +56,52 @@ pub struct Forecast {
     pub traffic_bytes: Traffic,
     /// Time.
     pub time: Time,
+    /// What evaluations by devices would cost, where there are some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_evaluations: Option<DeviceEvaluationCost>,
     /// What should be known before.
     pub warnings: Vec<String>,
+}
+
+/// What evaluations by devices would cost, and how well they would measure.
+#[derive(Debug, Clone, Serialize)]
+pub struct DeviceEvaluationCost {
+    /// How many there are.
+    pub evaluations: u64,
+    /// The report goal of each.
+    pub cohort: u64,
+    /// The most of one device.
+    pub most_participations: u64,
+    /// Epsilon of all of them without the rounds.
+    pub epsilon_alone: Epsilon,
+    /// Epsilon of the rounds without them.
+    pub epsilon_of_rounds_alone: Epsilon,
+    /// Epsilon of both, which is what holds.
+    pub epsilon: Epsilon,
+    /// The standard deviation of the noise in an accuracy, where all devices have as much text as is counted; none without noise. With less
+    /// text it is larger by as much.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accuracy_noise: Option<f64>,
+}
+
+impl DeviceEvaluationCost {
+    fn of(plan: &Plan) -> Result<Option<Self>, ForecastError> {
+        let Some(evaluations) = &plan.device_evaluations else { return Ok(None) };
+        let (phase, ledger) = (&evaluations.phase, &plan.ledger);
+        let judge = |event: &PrivacyEvent| {
+            Ok::<_, ForecastError>(ledger.accountant.judge_group(event, ledger.delta, ledger.group)?.epsilon)
+        };
+        let rounds = plan.phases().iter().map(|phase| phase.event(phase.rounds)).collect::<Result<_, _>>()?;
+        Ok(Some(Self {
+            evaluations: phase.rounds,
+            cohort: phase.cohort,
+            most_participations: phase.participation.most_participations(phase.rounds),
+            epsilon_alone: judge(&phase.event(phase.rounds)?)?,
+            epsilon_of_rounds_alone: judge(&PrivacyEvent::Compose { events: rounds })?,
+            epsilon: plan.epsilon(plan.rounds)?,
+            accuracy_noise: phase.noise.map(|z| z.get() * device::evaluation::NORM / phase.cohort as f64),
+        }))
+    }
 }
 
 /// What the rounds up to one cost.
@@ -156,6 +200,7 @@ impl Forecast {
             memory_bytes: memory(plan, opened, means),
             traffic_bytes: traffic(plan, rounds)?,
             time: time(plan, rounds, means, measured),
+            device_evaluations: DeviceEvaluationCost::of(plan)?,
             warnings: before.chain(plan.warnings.iter().cloned()).collect(),
         })
     }

@@ -1,17 +1,20 @@
 //! What a run measures, as the lines of its files.
 //!
 //! `metrics.jsonl` has a line for every evaluation, the first before training; everything in it is public, a release, or
-//! post-processing of one (rule P12), but for the accuracies, which protect nobody of the users held out for them.
+//! post-processing of one (rule P12), but for the accuracies, which protect nobody of the users held out for them. What devices
+//! measured on their own text is such a release, and stands under `by_devices`, with how much of it may be noise.
 //! `timing.jsonl` has a line a round. `diagnostics.jsonl` is for simulations: it shows what users did exactly, and says so.
 //!
 //! | module         | what it is                                                     |
 //! |----------------|----------------------------------------------------------------|
 //! | [`registry`]   | every number once: name, words, unit, goal, where it comes from |
+//! | `by_devices`   | what devices measured, from a noised sum                       |
 //! | [`prediction`] | how well a language model predicts                             |
 //! | [`tags`]       | how well a model finds the tags of posts                       |
 //! | [`training`]   | what a line says of the run itself                             |
 //! | [`curve`]      | a number over the evaluations of a run                         |
 
+mod by_devices;
 pub mod curve;
 mod measured;
 pub mod prediction;
@@ -23,6 +26,7 @@ use privacy::Epsilon;
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
 
 pub use self::{
+    by_devices::ByDevices,
     measured::Measured,
     registry::{Measures, Metric},
 };
@@ -46,6 +50,9 @@ pub struct Metrics {
     pub measured: Measured,
     /// Targets that were measured on.
     pub targets: u64,
+    /// What devices measured on their own text, where they were asked: noised, and paid for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_devices: Option<ByDevices>,
     /// The norm that updates are clipped to; none where nothing is clipped.
     pub clip_norm: Option<f64>,
     /// The norm that follows the quantile, where one does.
@@ -175,6 +182,7 @@ pub(crate) mod tests {
                 if *metric == PERPLEXITY { (i > 0).then_some(100.0 / i as f64) } else { Some(*accuracy) }
             }),
             targets: 10,
+            by_devices: None,
             clip_norm: Some(0.5),
             tracked_clip_norm: None,
             fraction_below_clip: None,

@@ -28,6 +28,7 @@ pub static METRICS: &[&Metric] = &[
     &training::EPSILON,
     &training::SERVER_LEARNING_RATE,
     &training::PLANNED_PARTICIPATIONS,
+    &training::HEADLINE_BY_DEVICES,
     &training::CLIP_NORM,
     &training::TRACKED_CLIP_NORM,
     &training::FRACTION_BELOW_CLIP,

@@ -37,6 +37,17 @@ pub static PLANNED_PARTICIPATIONS: Metric = Metric {
     ..number(|line| Some(line.planned_participations as f64))
 };
 
+/// The headline as devices measured it on their own text, with noise.
+pub static HEADLINE_BY_DEVICES: Metric = Metric {
+    name: "headline_by_devices",
+    label: "measured by devices, noised",
+    column: "by devices, noised",
+    tag: Some("by_devices/headline"),
+    unit: Unit::Share,
+    goal: Goal::Higher,
+    ..number(|line| Some(line.by_devices.as_ref()?.headline().0))
+};
+
 /// The norm that updates are clipped to.
 pub static CLIP_NORM: Metric = Metric {
     name: "clip_norm",

@@ -9,9 +9,11 @@
 //! | `phases`  | releases that are accounted for as one: encoding, noise, mechanism       |
 //! | `secure`  | how sums are made securely: how many devices, whose noise                |
 //! | `stages`  | what holds from a round on: clip, cohort, learning rates                 |
+//! | `evaluation` | evaluation by devices: limits, bounds and noise of its own            |
 //! | `checks`  | what has no meaning together, in terms of keys                           |
 
 mod checks;
+mod evaluation;
 mod phases;
 mod secure;
 mod stages;
@@ -32,6 +34,7 @@ use privacy::{
 
 pub(crate) use self::phases::no_noise;
 pub use self::{
+    evaluation::{DeviceEvaluations, EVALUATION},
     phases::{BEFORE, Coding, Phase},
     secure::Secure,
     stages::Stage,
@@ -58,6 +61,8 @@ pub struct Setting {
     pub non_private: Option<String>,
     /// Other data that is taken to be public.
     pub public_data: Vec<PublicData>,
+    /// How many numbers a device counts of a model when it measures one; none where devices cannot.
+    pub counted: Option<usize>,
 }
 
 /// All that was decided before the first round.
@@ -91,6 +96,8 @@ pub struct Plan {
     pub ledger: ledger::Plan,
     /// When and on how much the model is measured.
     pub evaluation: Evaluation,
+    /// How devices measure it too, where they do.
+    pub device_evaluations: Option<DeviceEvaluations>,
     /// Rounds between checkpoints.
     pub checkpoint_every: u64,
     /// What is not wrong, and should be known.
@@ -156,8 +163,12 @@ impl Plan {
         let adaptive = adaptive(&config)?;
         let draft = Draft { config: &config, parameters: &parameters, adjacency: adjacency(config.participation.kind) };
         let (phases, stages) = stages::split(&draft)?;
-        let ledger = ledger_plan(&draft, &phases, setting)?;
+        let device_evaluations = DeviceEvaluations::new(&draft, setting.counted)?;
+        let ledger = ledger_plan(&draft, &phases, device_evaluations.as_ref(), setting)?;
         ledger.check().map_err(|e| of_ledger(&e))?;
+        if device_evaluations.is_some() {
+            check_both_are_paid_for(&ledger)?;
+        }
         let warnings = checks::warnings(&config, &phases);
         Ok(Self {
             rounds: config.rounds,
@@ -172,6 +183,7 @@ impl Plan {
             adaptive,
             ledger,
             evaluation: config.evaluation.clone(),
+            device_evaluations,
             checkpoint_every: config.checkpoint.every,
             warnings,
             non_private: setting.non_private.clone(),
@@ -237,7 +249,7 @@ impl Plan {
         self.clip_rule.rule(clip, &self.parameters)
     }
 
-    /// What all releases before a round amount to, what the run started from left out.
+    /// What all releases before a round amount to, evaluations by devices included, what the run started from left out.
     ///
     /// # Errors
     /// Never for a plan that was made; the mechanism's check repeats.
@@ -249,6 +261,11 @@ impl Plan {
             if done > 0 {
                 events.push(phase.event(done)?);
             }
+        }
+        if let Some(evaluations) = &self.device_evaluations
+            && let done @ 1.. = evaluations.until(rounds)
+        {
+            events.push(evaluations.phase.event(done)?);
         }
         Ok(PrivacyEvent::Compose { events })
     }
@@ -388,7 +405,12 @@ fn adaptive(config: &Config) -> Result<Option<AdaptiveClipPlan>, ConfigError> {
 }
 
 /// The first entry of the run's ledger (rules P11, P14, P15 and P17).
-fn ledger_plan(draft: &Draft<'_>, phases: &[Phase], setting: &Setting) -> Result<ledger::Plan, ConfigError> {
+fn ledger_plan(
+    draft: &Draft<'_>,
+    phases: &[Phase],
+    evaluations: Option<&DeviceEvaluations>,
+    setting: &Setting,
+) -> Result<ledger::Plan, ConfigError> {
     let Draft { config, adjacency, .. } = *draft;
     let population = config.participation.population;
     let delta = delta(config)?;
@@ -403,6 +425,9 @@ fn ledger_plan(draft: &Draft<'_>, phases: &[Phase], setting: &Setting) -> Result
     }
     for phase in phases {
         ledger_phases.push(phase.of_ledger(config)?);
+    }
+    if let Some(evaluations) = evaluations {
+        ledger_phases.push(evaluations.of_ledger()?);
     }
     Ok(ledger::Plan {
         software: crate::SOFTWARE.to_owned(),
@@ -479,6 +504,22 @@ fn budget(config: &Config, delta: Delta) -> Result<Option<Budget>, ConfigError> 
         return Ok(Some(Budget::Fixed { max_epsilon }));
     }
     Budget::zcdp_filter(max_epsilon, delta, config.privacy.group).map(Some).map_err(|e| wrong(e.to_string()))
+}
+
+/// A budget pays for rounds and evaluations alike. A plan of rounds may cost more than its budget, and then ends early; one with evaluations
+/// may not, for it would end without the model that they are to measure.
+fn check_both_are_paid_for(ledger: &ledger::Plan) -> Result<(), ConfigError> {
+    let Some(budget) = ledger.budget else { return Ok(()) };
+    let judged = ledger.accountant.judge_group(&ledger.event(), ledger.delta, ledger.group);
+    let cost = judged.map_err(|e| ConfigError::new("privacy.accountant", e))?.epsilon;
+    if cost <= budget.max_epsilon() {
+        return Ok(());
+    }
+    let why = format!(
+        "rounds and evaluations together would cost an epsilon of {cost}, above privacy.max_epsilon = {}: raise evaluation.devices.noise_multiplier or privacy.noise_multiplier, or measure less often",
+        budget.max_epsilon()
+    );
+    Err(ConfigError::new("evaluation.devices", why))
 }
 
 /// What the ledger refuses, in terms of keys.

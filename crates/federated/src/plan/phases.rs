@@ -26,7 +26,7 @@ use crate::config::{Config, ConfigError, EstimatorKind, MechanismKind, Participa
 /// The stream of a run with one phase.
 const STREAM: &str = "model";
 /// What a grid has if nothing is said: noise of a few thousandths of the clip is still hundreds of grid steps.
-const GRID_BITS: u32 = 20;
+pub(super) const GRID_BITS: u32 = 20;
 
 /// Releases that are accounted for as one.
 #[derive(Debug, Clone)]
@@ -50,12 +50,12 @@ pub struct Phase {
     /// How its sums are made securely, where they are.
     pub secure: Option<Secure>,
     /// The encoding of the users' vectors, for the clip of the phase's first round.
-    encoding: Encoding,
+    pub(super) encoding: Encoding,
     /// The noise of what is released.
-    noise_plan: Option<NoisePlan>,
+    pub(super) noise_plan: Option<NoisePlan>,
     /// q W_min of the clipped denominator.
-    least_weight: Option<f64>,
-    adjacency: Adjacency,
+    pub(super) least_weight: Option<f64>,
+    pub(super) adjacency: Adjacency,
 }
 
 /// What a round encodes with, and what its sum is divided by where that is part of the release.
@@ -187,12 +187,20 @@ impl Phase {
         self.mechanism.as_ref().zip(self.released_layout().ok()).map_or(0, |(m, layout)| m.memory(&layout))
     }
 
+    /// What all rounds with the clip of the first encode with.
+    ///
+    /// # Errors
+    /// Never for a plan that was made.
+    pub fn first_coding(&self) -> Result<Coding, ConfigError> {
+        self.coding(self.encoding.clip())
+    }
+
     /// What is released, segment by segment; it does not depend on the clip.
     ///
     /// # Errors
     /// Never for a plan that was made.
     pub fn released_layout(&self) -> Result<VectorLayout, ConfigError> {
-        Ok(self.coding(self.encoding.clip())?.released().layout().clone())
+        Ok(self.first_coding()?.released().layout().clone())
     }
 
     /// What a device of a round of the planned size sends and gets beside the model, where it is added up securely.

@@ -53,7 +53,7 @@ fn setting() -> Setting {
     let model = ModelConfig::preset("tiny").unwrap().with_vocabulary(100);
     let parameters = LanguageLearner::new(&model, 4, 5).unwrap().layout().clone();
     let data = DataSource::MadeUp { what: "nobody".into() };
-    Setting { parameters, data, start: Start::Random, non_private: None, public_data: Vec::new() }
+    Setting { parameters, data, start: Start::Random, non_private: None, public_data: Vec::new(), counted: Some(6) }
 }
 
 fn plan_of(set: &[&str]) -> Result<Plan, ConfigError> {

@@ -119,6 +119,8 @@ struct Running {
     asking: Asking,
     /// How many different devices were ever given it.
     asked: u64,
+    /// Whether nobody is needed but while an attempt is open, as for evaluations; and nobody is waited for without end then.
+    only_while_open: bool,
     /// What its operator wants of it.
     order: Order,
     /// How many devices in the lobby wait for it.
@@ -148,10 +150,15 @@ impl Running {
     /// Whether devices are given it. In a pause an attempt that some of them have goes on to its end.
     fn takes_devices(&self) -> bool {
         match self.order {
-            Order::Run => true,
+            Order::Run => !self.only_while_open || self.is_open(),
             Order::Pause => self.desk.as_ref().is_some_and(|desk| !desk.is_over() && desk.assigned().next().is_some()),
             Order::Stop => false,
         }
+    }
+
+    /// Whether an attempt wants devices.
+    fn is_open(&self) -> bool {
+        self.desk.as_ref().is_some_and(|desk| !desk.is_over())
     }
 
     /// Whose time ran out after their attempt was over has dropped out.
@@ -236,6 +243,7 @@ impl Coordinator {
             Running {
                 asking,
                 asked,
+                only_while_open: false,
                 order: Order::Run,
                 waiting: 0,
                 leave_out: None,
@@ -248,6 +256,16 @@ impl Coordinator {
                 settled: BTreeMap::new(),
             },
         );
+        Ok(())
+    }
+
+    /// Of a task, such as that of evaluations, devices are needed while an attempt is open and not between two of them. An attempt that
+    /// finds nobody is given up, so that whoever waits for it goes on.
+    ///
+    /// # Errors
+    /// When there is no such task.
+    pub fn only_while_open(&mut self, task: &TaskDigest) -> Result<(), CoordinatorError> {
+        self.tasks.get_mut(task).ok_or(CoordinatorError::NoTask)?.only_while_open = true;
         Ok(())
     }
 
@@ -284,6 +302,12 @@ impl Coordinator {
     /// When there is no such task, or an attempt cannot go on.
     pub fn order(&mut self, task: &TaskDigest, order: Order, now: u64) -> Result<(), CoordinatorError> {
         let running = self.tasks.get_mut(task).ok_or(CoordinatorError::NoTask)?;
+        if running.only_while_open
+            && running.order != order
+            && let Some(desk) = &mut running.desk
+        {
+            desk.waits_from(now);
+        }
         running.order = order;
         if order == Order::Stop
             && let Some(desk) = &mut running.desk
@@ -558,6 +582,9 @@ impl Coordinator {
         for running in self.tasks.values_mut() {
             running.forget_lingering(now);
             let Some(desk) = &mut running.desk else { continue };
+            if running.only_while_open && running.order == Order::Run {
+                desk.give_up_waiting(now);
+            }
             desk.tick(now);
             self.batch.extend(desk.merge(now)?);
         }
@@ -617,6 +644,9 @@ impl Coordinator {
             running.round = Some(at.round);
         }
         running.desk = Some(desk);
+        if running.only_while_open {
+            self.invite(&at.task)?;
+        }
         self.select(now)
     }
 
@@ -736,7 +766,8 @@ impl Coordinator {
     /// When a device is to come back: drawn anew for each. Where more are wanted than wait, as soon as all of them together may.
     fn comes_back_after(&mut self) -> u64 {
         let wanted = |running: &Running| running.over.select(running.asking.goal);
-        let alive = || self.tasks.values().filter(|running| running.order != Order::Stop);
+        let is_alive = |task: &&Running| task.order != Order::Stop && (!task.only_while_open || task.is_open());
+        let alive = || self.tasks.values().filter(is_alive);
         let short = alive().any(|running| running.takes_devices() && running.waiting < wanted(running));
         let rests = alive().any(|running| running.order == Order::Pause);
         // Before it is known how long rounds take, as many come as the server can take.

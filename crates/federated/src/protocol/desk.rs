@@ -408,6 +408,20 @@ impl Desk {
         }
     }
 
+    /// Whether or not anybody came until now, devices are waited for from now on.
+    pub const fn waits_from(&mut self, now: u64) {
+        if self.assigned_at.is_none() {
+            self.opened_at = now;
+        }
+    }
+
+    /// An attempt that nobody could be given is given up after as long as one that came to nothing.
+    pub fn give_up_waiting(&mut self, now: u64) {
+        if self.assigned_at.is_none() && now > self.opened_at + WINDOWS * self.opening.windows.report_ms {
+            self.fail(FailureReason::BelowGoal);
+        }
+    }
+
     fn tick_secure(&mut self, now: u64) {
         let Aggregation::Secure(secure) = &mut self.opening.aggregation else { return };
         match secure.tick(now) {

@@ -23,7 +23,7 @@ use ledger::{Attempt, Failure, FailureReason, Ledger, LedgerStore, Participation
 use super::{Loop, RoundError};
 use crate::{
     fleet::{At, Fleet},
-    plan::{BEFORE, Phase, Plan},
+    plan::{BEFORE, EVALUATION, Phase, Plan},
 };
 
 /// Attempts at a step that may fail before the run stops. By chance alone a round fails once in `2^failure_bits`; one spoiler
@@ -73,7 +73,7 @@ pub(crate) fn failures<'l, S: LedgerStore>(plan: &Plan, ledger: &'l Ledger<S>, r
 
 /// The releases of a run's rounds, in order, as its ledger has planned them.
 pub(crate) fn rounds<S: LedgerStore>(ledger: &Ledger<S>) -> impl Iterator<Item = &ledger::Phase> {
-    ledger.plan().phases.iter().filter(|phase| phase.stream != BEFORE)
+    ledger.plan().phases.iter().filter(|phase| ![BEFORE, EVALUATION].contains(&phase.stream.as_str()))
 }
 
 /// How many rounds are over: released, or passed over because they failed.

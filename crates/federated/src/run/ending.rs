@@ -108,6 +108,9 @@ impl<H: Home + Records> Run<'_, H> {
     /// Records an attempt in whose midst the program ended, now that nobody asks for it again.
     fn abandon(&mut self) -> Result<(), RunError> {
         let time = self.time();
+        if let Some(failed) = self.rounds.abandon_evaluation(time)? {
+            self.warnings.push(failed.to_string());
+        }
         if let Some(failed) = self.rounds.abandon(time)? {
             self.warnings.push(failed.to_string());
             if self.plan.randomness() == Randomness::Secret {

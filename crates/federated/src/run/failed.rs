@@ -17,7 +17,7 @@ impl<H: Home + Records> Run<'_, H> {
             self.checkpoint_if_due()?;
         }
         self.over = self.is_over();
-        Ok(Step { done: None, failed: Some(failed), metrics, over: self.over.clone() })
+        Ok(Step { failed: Some(failed), ..self.stands(metrics) })
     }
 
     /// The attempts that came to nothing, in order, as the ledger has them.
@@ -34,7 +34,7 @@ pub(super) fn failed_attempts<S: LedgerStore>(ledger: &Ledger<S>) -> Vec<Failed>
     for phase in rounds(ledger) {
         let passed_over = phase.participation.is_sampled();
         for (step, failures) in ledger.failed_steps(&phase.stream) {
-            let failed = |Failure { attempt, reason }| Failed { round: first + step, attempt, reason, passed_over };
+            let failed = |Failure { attempt, reason, .. }| Failed { round: first + step, attempt, reason, passed_over };
             all.extend(failures.iter().copied().map(failed));
         }
         first += phase.rounds;

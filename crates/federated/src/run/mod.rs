@@ -21,6 +21,7 @@
 //! (rule P24). A run that ends is closed: its noise cannot be drawn again by anyone (rule P20).
 
 mod beginning;
+mod by_devices;
 mod ending;
 mod error;
 mod failed;
@@ -52,6 +53,7 @@ use crate::{
     round::{
         Done, Loop, Replayed, Round, State,
         attempts::{Failed, settled_rounds},
+        evaluation::{Due, FailedEvaluation},
     },
     secrets::Secrets,
 };
@@ -108,6 +110,8 @@ pub struct Step {
     pub done: Option<Box<Done>>,
     /// The attempt at a round that came to nothing, if it did.
     pub failed: Option<Failed>,
+    /// The attempt at an evaluation by devices that came to nothing, if it did.
+    pub failed_evaluation: Option<FailedEvaluation>,
     /// The evaluation after it, where there was one.
     pub metrics: Option<Metrics>,
     /// Whether the run is over.
@@ -361,21 +365,21 @@ impl<'a, H: Home + Records> Run<'a, H> {
         }
     }
 
-    /// One attempt at a round, with the evaluation and the checkpoint that are due after it.
+    /// One attempt at a round, with the evaluation and the checkpoint that are due after it; or one attempt at an evaluation by devices,
+    /// where that is due.
     ///
     /// # Errors
     /// When the run cannot go on; what was recorded is not lost.
     pub fn step(&mut self, fleet: &mut dyn Fleet, stop: &Stop) -> Result<Step, RunError> {
         self.over = self.is_over();
-        if let Some(over) = &self.over {
-            return Ok(Step { done: None, failed: None, metrics: None, over: Some(over.clone()) });
+        if self.over.is_some() {
+            return Ok(self.stands(None));
+        }
+        if let Due::Step(_) = self.rounds.evaluation_due() {
+            return self.ask_devices(fleet, stop);
         }
         let mut done = match self.rounds.round(fleet, stop, self.time())? {
-            Round::OutOfBudget(why) => {
-                self.over = Some(Over::Budget(why.to_string()));
-                let metrics = self.evaluate_now()?;
-                return Ok(Step { done: None, failed: None, metrics, over: self.over.clone() });
-            }
+            Round::OutOfBudget(why) => return self.out_of_budget(&why),
             Round::Failed(failed) => return self.after_failed(failed),
             Round::Done(done) => done,
         };
@@ -387,7 +391,19 @@ impl<'a, H: Home + Records> Run<'a, H> {
         done.timing.checkpoint_s = watch.elapsed().as_secs_f64();
         self.note(&done)?;
         self.over = self.is_over();
-        Ok(Step { done: Some(done), failed: None, metrics, over: self.over.clone() })
+        Ok(Step { done: Some(done), ..self.stands(metrics) })
+    }
+
+    /// The next release would cost more than the budget.
+    fn out_of_budget(&mut self, why: &LedgerError) -> Result<Step, RunError> {
+        self.over = Some(Over::Budget(why.to_string()));
+        let metrics = self.evaluate_now()?;
+        Ok(self.stands(metrics))
+    }
+
+    /// Where it stands, nothing having been attempted.
+    fn stands(&self, metrics: Option<Metrics>) -> Step {
+        Step { done: None, failed: None, failed_evaluation: None, metrics, over: self.over.clone() }
     }
 
     fn note(&mut self, done: &Done) -> Result<(), RunError> {
@@ -415,7 +431,8 @@ impl<'a, H: Home + Records> Run<'a, H> {
             return Some(closing.because.into());
         }
         if round == self.plan.rounds {
-            return Some(Over::Done);
+            let is_measured = !matches!(self.rounds.evaluation_due(), Due::Step(_));
+            return is_measured.then_some(Over::Done);
         }
         self.history.last().filter(|line| line.round == round && reached(line)).map(|_| Over::Accurate)
     }
@@ -429,10 +446,15 @@ impl<'a, H: Home + Records> Run<'a, H> {
         Ok(())
     }
 
-    /// Measures where that is due and was not done.
+    /// Measures where that is due and was not done. What devices are to say of the model is waited for: a line has both.
     fn evaluate_if_due(&mut self) -> Result<Option<Metrics>, RunError> {
         let round = self.rounds.state().round;
-        let due = round.is_multiple_of(self.plan.evaluation.every) || round == self.plan.rounds;
+        let by_devices = self.rounds.evaluation_due();
+        if matches!(by_devices, Due::Step(_)) {
+            return Ok(None);
+        }
+        let due =
+            round.is_multiple_of(self.plan.evaluation.every) || round == self.plan.rounds || by_devices != Due::No;
         if due { self.evaluate_now() } else { Ok(None) }
     }
 
@@ -457,6 +479,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
             round: state.round,
             measured: Measured::of(measures, &counts),
             targets: counts.targets(Targets::ALL),
+            by_devices: self.by_devices(state.round)?,
             clip_norm: Some(self.rounds.clip().get()),
             tracked_clip_norm: state.clip.map(|clip| clip.tracked().get()),
             fraction_below_clip: state.fraction_below_clip,
@@ -617,7 +640,8 @@ fn randomness<R: Records>(home: &R, plan: &Plan, ledger: &Ledger<R::Store>) -> R
         Randomness::Secret => {
             let secrets = home.secrets();
             secrets.settle_cohort_seed(settled_rounds(ledger))?;
-            RunRandomness::secret(&secrets, last_step(plan, ledger))?
+            let randomness = RunRandomness::secret(&secrets, last_step(plan, ledger))?;
+            by_devices::randomness(randomness, &secrets, plan, ledger)?
         }
     })
 }

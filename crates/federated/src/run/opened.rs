@@ -85,7 +85,7 @@ impl Opened {
             .collect();
         let text = match (store, config.data.kind) {
             (Some(store), _) => split(config, store)?,
-            (None, DataKind::Devices) => devices(config)?,
+            (None, DataKind::Devices) => devices(config, learner.as_ref())?,
             (None, _) => crowd(config)?,
         };
         let opened = Self { text, vocabulary, rules, learner, first, start, public_data, import };
@@ -111,6 +111,7 @@ impl Opened {
             start: self.start.clone(),
             non_private: (!non_private.is_empty()).then(|| non_private.join("; ")),
             public_data: self.public_data.clone(),
+            counted: device::evaluation::coordinates(self.learner.measures()),
         }
     }
 
@@ -266,14 +267,22 @@ fn crowd(config: &Config) -> Result<Text, RunError> {
 }
 
 /// What is known where the text is on devices: what models are measured on.
-fn devices(config: &Config) -> Result<Text, RunError> {
-    let public = match &config.data.public_text {
+fn devices(config: &Config, learner: &dyn Learner) -> Result<Text, RunError> {
+    let wrong = |problem: String| ConfigError::new("data.public_text", problem);
+    let public: Vec<String> = match &config.data.public_text {
         None => Vec::new(),
         Some(path) => {
-            let text = std::fs::read_to_string(path).map_err(|e| ConfigError::new("data.public_text", e))?;
+            let shown = path.display();
+            let text = std::fs::read_to_string(path).map_err(|e| wrong(format!("{shown}: {e}")))?;
             text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()
         }
     };
+    if let Some(path) = config.data.public_text.as_ref().filter(|_| public.is_empty()) {
+        return Err(wrong(format!("{} has no text in it, and models are to be measured on it", path.display())).into());
+    }
+    if !public.is_empty() && learner.learns_labels() {
+        return Err(wrong("has no labels, and labels are what is learned: leave it away".to_owned()).into());
+    }
     let dialect = config.data.dialect.unwrap_or(Dialect::Informal);
     let mut made_up = SynthPlan::new(config.data.seed.unwrap_or(1), config.evaluation.users, dialect);
     made_up.posts_per_user = config.data.posts_per_user.unwrap_or(made_up.posts_per_user);

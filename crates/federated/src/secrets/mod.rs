@@ -47,8 +47,15 @@ impl fmt::Debug for Secrets {
 }
 
 /// What noise or a cohort could be drawn again from.
-const DRAWN_FROM: [SecretName; 5] =
-    [SecretName::NoiseKey, SecretName::StepKeys, SecretName::NoiseLink, SecretName::CohortSeed, SecretName::RoundKey];
+const DRAWN_FROM: [SecretName; 7] = [
+    SecretName::NoiseKey,
+    SecretName::StepKeys,
+    SecretName::NoiseLink,
+    SecretName::EvaluationKeys,
+    SecretName::EvaluationLink,
+    SecretName::CohortSeed,
+    SecretName::RoundKey,
+];
 
 /// The seed of the cohort of one step, as its file holds it.
 #[derive(Serialize, Deserialize)]
@@ -62,6 +69,7 @@ struct CohortSeed {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KeptRoundKey {
+    stream: String,
     round: u64,
     attempt: u32,
     key: String,
@@ -130,6 +138,16 @@ impl Secrets {
     /// When they do not fit the ledger, are missing, or others can read them.
     pub fn step_keys(&self, last: Option<LastStep>) -> Result<SecretSteps<VaultShelf>, LedgerError> {
         let shelf = VaultShelf::new(self.secret(SecretName::StepKeys), self.secret(SecretName::NoiseLink));
+        Ok(SecretSteps::new(self.noise_key()?, shelf.open(last)?))
+    }
+
+    /// The same for evaluations by devices, on a shelf of their own: the noise of a step of theirs is never needed again, and recording one
+    /// erases all keys of its shelf.
+    ///
+    /// # Errors
+    /// As [`Self::step_keys`].
+    pub fn evaluation_keys(&self, last: Option<LastStep>) -> Result<SecretSteps<VaultShelf>, LedgerError> {
+        let shelf = VaultShelf::new(self.secret(SecretName::EvaluationKeys), self.secret(SecretName::EvaluationLink));
         Ok(SecretSteps::new(self.noise_key()?, shelf.open(last)?))
     }
 
@@ -245,17 +263,17 @@ impl Secrets {
         self.secret(SecretName::CohortSeed).wipe_from(0)
     }
 
-    /// The key of an attempt with devices: drawn and made durable when it begins, and the same again after a crash.
+    /// The key of an attempt with devices, at a step of a stream: drawn and made durable when it begins, and the same again after a crash.
     ///
     /// # Errors
     /// When there is no randomness, or the vault fails.
-    pub fn round_key(&self, round: u64, attempt: u32) -> Result<RoundKey, LedgerError> {
-        if let Some(kept) = self.kept_round_key(round, attempt)? {
+    pub fn round_key(&self, stream: &str, round: u64, attempt: u32) -> Result<RoundKey, LedgerError> {
+        if let Some(kept) = self.kept_round_key(stream, round, attempt)? {
             return Ok(kept);
         }
         let mut bytes = Zeroizing::new([0; 32]);
         fill_from_os(&mut *bytes).map_err(KeyError::Randomness)?;
-        let line = KeptRoundKey { round, attempt, key: hex(&*bytes) };
+        let line = KeptRoundKey { stream: stream.to_owned(), round, attempt, key: hex(&*bytes) };
         let line = Zeroizing::new(serde_json::to_string(&line).map_err(|e| LedgerError::storage("a key", e))?);
         self.secret(SecretName::RoundKey).wipe_from(0)?;
         self.secret(SecretName::RoundKey).append(line.as_bytes())?;
@@ -266,10 +284,11 @@ impl Secrets {
     ///
     /// # Errors
     /// When the vault cannot be read, or others can read it.
-    pub fn kept_round_key(&self, round: u64, attempt: u32) -> Result<Option<RoundKey>, LedgerError> {
+    pub fn kept_round_key(&self, stream: &str, round: u64, attempt: u32) -> Result<Option<RoundKey>, LedgerError> {
         let Some(kept) = self.secret(SecretName::RoundKey).read()? else { return Ok(None) };
         let kept: Option<KeptRoundKey> = serde_json::from_slice(&kept).ok();
-        Ok(kept.filter(|kept| (kept.round, kept.attempt) == (round, attempt)).and_then(|kept| {
+        let is_it = |kept: &KeptRoundKey| (kept.stream.as_str(), kept.round, kept.attempt) == (stream, round, attempt);
+        Ok(kept.filter(is_it).and_then(|kept| {
             let key = Zeroizing::new(kept.key);
             Some(RoundKey::new(Zeroizing::new(unhex(&key).ok()?)))
         }))

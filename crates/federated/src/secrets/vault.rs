@@ -18,6 +18,10 @@ pub enum SecretName {
     StepKeys,
     /// The last step whose release is recorded, and the link to it.
     NoiseLink,
+    /// The noise keys of evaluations by devices, as [`Self::StepKeys`]: what is recorded of the one erases nothing of the other.
+    EvaluationKeys,
+    /// As [`Self::NoiseLink`], of evaluations.
+    EvaluationLink,
     /// What the cohort of the step that is not recorded yet is drawn from.
     CohortSeed,
     /// What the tickets of an attempt with devices, and the seal of its sum, follow from, until it is settled.
@@ -30,12 +34,14 @@ pub enum SecretName {
 
 impl SecretName {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::SigningKey,
         Self::PseudonymKey,
         Self::NoiseKey,
         Self::StepKeys,
         Self::NoiseLink,
+        Self::EvaluationKeys,
+        Self::EvaluationLink,
         Self::CohortSeed,
         Self::RoundKey,
         Self::Beginning,
@@ -51,6 +57,8 @@ impl SecretName {
             Self::NoiseKey => "noise-key",
             Self::StepKeys => "step-keys",
             Self::NoiseLink => "noise-link",
+            Self::EvaluationKeys => "evaluation-keys",
+            Self::EvaluationLink => "evaluation-link",
             Self::CohortSeed => "cohort-seed",
             Self::RoundKey => "round-key",
             Self::Beginning => "beginning",

@@ -7,7 +7,7 @@ use ledger::{FailureReason, Ledger, LedgerStore, ParticipationRecord, PseudonymK
 use privacy::stages::Published;
 
 use super::{
-    PSEUDONYMS, Setting, Sums, Violation, World,
+    Of, PSEUDONYMS, Setting, Sums, Violation, World,
     forgetful::{ForgetfulLedger, ForgetfulStore},
 };
 
@@ -72,7 +72,7 @@ pub(super) fn check(
         }
     }
     for (number, device) in world.devices.iter().enumerate() {
-        for (step, attempt) in &device.thanked {
+        for (Of { step, .. }, attempt) in device.thanked.iter().filter(|(of, _)| !of.evaluation) {
             let failed = ledger.failures(&plan.phase(*step).stream, *step).iter().any(|f| f.attempt == *attempt);
             if !failed && !took_part.get(&number).is_some_and(|rounds| rounds.contains(step)) {
                 return wrong(format!("device {number} was thanked for round {step} and is not in its sum"));

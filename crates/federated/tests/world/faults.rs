@@ -1,6 +1,6 @@
 //! What goes wrong in a schedule.
 
-use super::Chance;
+use super::{Chance, evaluations::MOST};
 
 /// What a server does wrong on purpose, so that it is seen that the simulation notices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +63,8 @@ pub(crate) struct Faults {
     pub(crate) down_ms: u64,
     /// How often a server that is taken over from was only asleep, and goes on.
     pub(crate) sleeps: f64,
+    /// Whether devices measure each model, as many as report in a round.
+    pub(crate) evaluations: bool,
 }
 
 impl Faults {
@@ -85,6 +87,7 @@ impl Faults {
             life: 1,
             down_ms: 0,
             sleeps: 0.0,
+            evaluations: false,
         }
     }
 
@@ -117,6 +120,7 @@ impl Faults {
             life: [30, 300, 1_000][chance.below(3) as usize],
             down_ms: chance.below(20_000),
             sleeps: 0.5,
+            evaluations: chance.is(0.3),
             ..Self::calm()
         }
     }
@@ -146,6 +150,7 @@ impl Faults {
             life: [8, 30, 100][chance.below(3) as usize],
             down_ms: chance.below(20_000),
             sleeps: 0.5,
+            evaluations: chance.is(0.3),
         }
     }
 
@@ -161,6 +166,12 @@ impl Faults {
                 ("secagg", 30, format!("[secagg]\nadversary = \"{adversary}\"\ndropout = 0.3\ncorrupted = 0.0\n"))
             }
         };
+        let evaluations = match self.evaluations {
+            false => String::new(),
+            true => format!(
+                "[evaluation.devices]\nevery = 1\ncohort = {goal}\nmin_separation = 0\nmax_participations = {MOST}\nmost_tokens = 10\n"
+            ),
+        };
         format!(
             r#"
 rounds = {rounds}
@@ -173,8 +184,12 @@ local = {{ batch = 4, learning_rate = 0.5 }}
 clip = {{ kind = "flat", norm = 0.5 }}
 privacy = {{ mechanism = "none" }}
 server = {{ optimizer = "sgd", learning_rate = 0.5 }}
-evaluation = {{ every = 1000, users = 1, most_tokens = 10 }}
 devices = {{ select_seconds = 5, report_seconds = {report_s}, answer_seconds = {answer_s}, tick_seconds = 1, begin_with = {devices} }}
+
+[evaluation]
+every = 1000
+users = 1
+most_tokens = 10
 
 [participation]
 kind = "arrival"
@@ -183,7 +198,8 @@ cohort = {goal}
 min_separation = {min_separation}
 max_participations = {max_participations}
 
-{secagg}"#
+{secagg}
+{evaluations}"#
         )
     }
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
 mod checks;
+mod evaluations;
 mod faults;
 mod forgetful;
 mod secure;
@@ -18,20 +19,18 @@ use std::{
 use checks::{check, check_same, check_spoiled};
 use device::{
     guard::TaskDigest,
-    protocol::{
-        message::{Answer, Assignment, CheckIn, DeviceKey, Enrol, Next, Reason, Says, Ticket, Wants},
-        terms::StepTerms,
-    },
+    protocol::message::{Answer, Assignment, CheckIn, DeviceKey, Enrol, Next, Reason, Says, Ticket, Wants},
 };
+use evaluations::{Applied, Of, encoding_of};
 pub(crate) use faults::{Faults, Flaw, Sums};
 use forgetful::{ForgetfulLedger, ForgetfulStore, ForgetfulVault, Fuse};
 use keyhush_federated::{
     config::{Config, Document},
     fleet::{
-        FleetError, Stop,
+        Fleet, FleetError, Stop, WithEvaluations,
         network::{Driver, Network, NetworkTask, Reads},
     },
-    plan::Plan,
+    plan::{EVALUATION, Plan},
     protocol::{
         admission::Anybody,
         coordinator::{Coordinator, CoordinatorError, Report},
@@ -39,7 +38,7 @@ use keyhush_federated::{
         store::AttemptAt,
     },
     randomness::RunRandomness,
-    round::{Loop, Replayed, Round, RoundError, State},
+    round::{Loop, Replayed, Round, RoundError, State, evaluation::Due},
     run::Opened,
     secrets::{SecretName, Secrets, Vault},
 };
@@ -72,6 +71,9 @@ pub(crate) struct Story {
     pub(crate) gave_up: bool,
     /// Things that were said to a server after another one had taken over from it.
     pub(crate) said_to_stale: u64,
+    /// Evaluations that were released, and attempts at some that came to nothing.
+    pub(crate) evaluated: u64,
+    pub(crate) failed_evaluations: u64,
     /// Of each round: whether devices were asked more than once.
     pub(crate) topped_up: Vec<bool>,
     events: u64,
@@ -82,6 +84,8 @@ impl Story {
     /// What happened in another one too.
     pub(crate) fn add(&mut self, other: &Self) {
         let Self { crashes, released, failed, resumed_with_reports, interrupted, said_to_stale, events, .. } = other;
+        self.evaluated += other.evaluated;
+        self.failed_evaluations += other.failed_evaluations;
         self.crashes += crashes;
         self.released += released;
         self.failed += failed;
@@ -159,10 +163,10 @@ struct Device {
     /// How many requests it made; it waits for the answer to the last.
     asked: u64,
     /// Steps for which its input was let go; survives its crashes (rule P24).
-    given: BTreeSet<u64>,
+    given: BTreeSet<Of>,
     /// The attempt of each step that it was asked to join.
-    asked_to_join: BTreeMap<u64, u32>,
-    thanked: BTreeSet<(u64, u32)>,
+    asked_to_join: BTreeMap<Of, u32>,
+    thanked: BTreeSet<(Of, u32)>,
     secure: Option<SecurePart>,
 }
 
@@ -286,11 +290,11 @@ impl World {
                 self.says(device, Said::Wants(Wants::Secure(message)), 6_000);
             }
             Doing::Working(assignment) => {
-                let input = one_hot(device, self.encoding.as_ref().unwrap());
+                let input = one_hot(device, &encoding_of(&assignment));
                 if self.devices[device].secure.as_mut().is_some_and(|secure| !secure.mask(&input)) {
                     return self.gives_up(device);
                 }
-                self.devices[device].given.insert(assignment.step);
+                self.devices[device].given.insert(Of::assignment(&assignment));
                 self.devices[device].doing = Doing::Reporting(assignment);
                 self.acts(device);
             }
@@ -339,7 +343,7 @@ impl World {
                 self.wake(device, u64::from(wait.after_ms).max(10));
             }
             (Says::Thanks(_), Doing::Reporting(assignment) | Doing::Asking(assignment)) => {
-                self.devices[device].thanked.insert((assignment.step, assignment.attempt));
+                self.devices[device].thanked.insert((Of::assignment(&assignment), assignment.attempt));
                 self.devices[device].doing = Doing::Idle;
                 self.devices[device].secure = None;
                 self.wake(device, 1_000);
@@ -370,11 +374,13 @@ impl World {
     }
 
     fn is_assigned(&mut self, device: usize, assignment: &Assignment) {
-        let Assignment { step, attempt, .. } = *assignment;
-        self.assigned_at.entry(step).or_default().insert(self.now / 1_000);
+        let (attempt, step) = (assignment.attempt, Of::assignment(assignment));
+        if !step.evaluation {
+            self.assigned_at.entry(step.step).or_default().insert(self.now / 1_000);
+        }
         let before = *self.devices[device].asked_to_join.entry(step).or_insert(attempt);
         if before != attempt {
-            self.wrong(format!("device {device} was asked to join attempts {before} and {attempt} of step {step}"));
+            self.wrong(format!("device {device} was asked to join attempts {before} and {attempt} of {step:?}"));
         }
         if self.devices[device].given.contains(&step) {
             // Its guard refuses: to the server it is a device that does not come.
@@ -383,10 +389,12 @@ impl World {
         if self.chance.is(self.faults.vanish) {
             return self.wake(device, assignment.within_ms + 30_000);
         }
-        let encoding = serde_json::from_slice::<StepTerms>(&assignment.terms).unwrap().encoding;
-        self.encoding = Some(encoding);
+        let encoding = encoding_of(assignment);
+        if !step.evaluation {
+            self.encoding = Some(encoding.clone());
+        }
         if self.faults.sums == Sums::Secure {
-            let part = SecurePart::begin(assignment, self.encoding.as_ref().unwrap(), self.chance.next());
+            let part = SecurePart::begin(assignment, &encoding, self.chance.next());
             self.devices[device].secure = Some(part);
             self.devices[device].doing = Doing::Speaking(Box::new(assignment.clone()));
             return self.wake(device, 10);
@@ -434,10 +442,10 @@ impl World {
         match said {
             Said::Wants(wants) => server.said(request, self.devices[from.device].key, wants, now),
             Said::Report(ticket, masked) => match server.begins(ticket, now) {
-                Ok(_) => {
+                Ok(expected) => {
                     let report = match masked {
                         Some(bytes) => Report::Masked(bytes.to_vec()),
-                        None => Report::Plain(one_hot(from.device, self.encoding.as_ref().unwrap())),
+                        None => Report::Plain(one_hot(from.device, expected.encoding.as_ref().unwrap())),
                     };
                     self.arrived.insert(ticket.0);
                     server.report(request, ticket, &report, now)
@@ -466,8 +474,9 @@ impl World {
             Doing::Working(assignment) => Some(Ticket(assignment.ticket.as_slice().try_into().unwrap())),
             _ => None,
         });
-        let Some(other) = at_work.filter(|other| server.begins(other, self.now).is_ok()) else { return Ok(()) };
-        let report = Report::Plain(one_hot(from.device, self.encoding.as_ref().unwrap()));
+        let Some(other) = at_work else { return Ok(()) };
+        let Ok(expected) = server.begins(&other, self.now) else { return Ok(()) };
+        let report = Report::Plain(one_hot(from.device, expected.encoding.as_ref().unwrap()));
         server.report(request, &other, &report, self.now)
     }
 
@@ -515,7 +524,9 @@ impl World {
     }
 }
 
+/// A one in the device's own place; in an evaluation, which has few places, in the first.
 fn one_hot(place: usize, encoding: &Encoding) -> Encoded {
+    let place = if encoding.layout().len() == evaluations::COUNTED { 0 } else { place };
     let mut values = vec![0; encoding.layout().len()];
     values[place] = 1 << 20;
     Encoded::of(values, encoding).unwrap()
@@ -619,7 +630,7 @@ impl Story {
             }
             world.at(1_000_000, Event::Tick);
         }
-        let mut applied: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        let mut applied = Applied::default();
         loop {
             world.borrow_mut().lives();
             let done = life(&world, &setting, &store, &ledger, &vault, signing(), &mut applied)?;
@@ -639,10 +650,12 @@ impl Story {
         let mut world = Rc::try_unwrap(world).ok().unwrap().into_inner();
         world.story.now = world.now;
         world.story.topped_up = world.assigned_at.values().map(|times| times.len() > 12).collect();
-        world.story.released = applied.len() as u64;
+        world.story.released = applied.rounds.len() as u64;
+        world.story.evaluated = applied.evaluations.len() as u64;
         world.story.interrupted = world.interrupted.len() as u64;
-        check(&world, &setting, &ledger, signing(), &applied)?;
+        check(&world, &setting, &ledger, signing(), &applied.rounds)?;
         check_spoiled(&world, &ledger, signing(), &store)?;
+        applied.check(&world, &setting.plan, &ledger, signing())?;
         Ok(world.story)
     }
 }
@@ -681,11 +694,12 @@ fn life(
     ledger: &ForgetfulLedger,
     vault: &Arc<ForgetfulVault>,
     signing: SigningKey,
-    applied: &mut BTreeMap<u64, Vec<u8>>,
+    applied: &mut Applied,
 ) -> Result<bool, Violation> {
     let Setting { plan, opened } = setting;
     let reads = Reads { learner: opened.learner(), vocabulary: opened.vocabulary(), rules: opened.rules() };
     let task = NetworkTask::new("test", &[9; 32], plan, reads).unwrap();
+    let evaluations = NetworkTask::of_evaluations("test", &[9; 32], plan, reads).unwrap();
     let ledger = match Ledger::open(ledger.clone(), Some(signing), &[]) {
         Ok(ledger) => ledger,
         Err(_) => return Ok(false),
@@ -696,7 +710,7 @@ fn life(
     loop {
         let round = rounds.state().round;
         match rounds.replay() {
-            Ok(Replayed::Round) => check_same(&rounds, plan, round, applied)?,
+            Ok(Replayed::Round) => check_same(&rounds, plan, round, &mut applied.rounds)?,
             Ok(Replayed::Nothing) => break,
             Err(_) => return Ok(false),
         }
@@ -722,20 +736,40 @@ fn life(
         let round = rounds.state().round;
         let begun = (round > 0).then_some(round);
         coordinator.add_task(task.digest, task.asking, begun).map_err(|error| Violation(error.to_string()))?;
+        if let Some(NetworkTask { digest, asking, .. }) = &evaluations {
+            let begun = rounds.ledger().last_step(EVALUATION).map(|last| last + 1);
+            coordinator.add_task(*digest, *asking, begun).map_err(|error| Violation(error.to_string()))?;
+            coordinator.only_while_open(digest).unwrap();
+        }
         world.coordinator = Some(coordinator);
     }
     let secrets = Secrets::new(vault.clone());
-    let pseudonyms = PseudonymKey::from_bytes(&PSEUDONYMS);
-    let mut fleet = Network::new(InWorld(Rc::clone(world)), task, plan.windows, secrets, pseudonyms, 1);
+    let network = |task: NetworkTask| {
+        let pseudonyms = PseudonymKey::from_bytes(&PSEUDONYMS);
+        Network::new(InWorld(Rc::clone(world)), task, plan.windows, secrets.clone(), pseudonyms, 1)
+    };
+    let mut fleet: Box<dyn Fleet> = match evaluations {
+        None => Box::new(network(task)),
+        Some(evaluations) => Box::new(WithEvaluations { rounds: network(task), evaluations: network(evaluations) }),
+    };
     let stop = Stop::new();
-    while rounds.state().round < plan.rounds {
+    loop {
+        if let Due::Step(step) = rounds.evaluation_due() {
+            if evaluations::attempted(&mut rounds, step, &mut *fleet, world, applied)? {
+                continue;
+            }
+            return Ok(false);
+        }
+        if rounds.state().round == plan.rounds {
+            return Ok(true);
+        }
         let round = rounds.state().round;
-        let done = rounds.round(&mut fleet, &stop, 0);
+        let done = rounds.round(&mut *fleet, &stop, 0);
         if done.is_ok() && vault.exists(SecretName::RoundKey).unwrap() {
             return Err(Violation(format!("round {round} is settled, and the key of its sums is still there")));
         }
         match done {
-            Ok(Round::Done(_)) => check_same(&rounds, plan, round, applied)?,
+            Ok(Round::Done(_)) => check_same(&rounds, plan, round, &mut applied.rounds)?,
             Ok(Round::Failed(_)) => world.borrow_mut().story.failed += 1,
             Ok(Round::OutOfBudget(_)) => return Err(Violation("out of budget".into())),
             // So many came to nothing by chance that the run ends, as it should.
@@ -749,5 +783,4 @@ fn life(
             }
         }
     }
-    Ok(true)
 }

@@ -31,6 +31,17 @@ impl Nats {
         }
     }
 
+    /// A sum that is known from elsewhere, such as a noised one. What is no number, or not finite, is an infinite sum.
+    #[must_use]
+    pub fn of(sum: f64) -> Self {
+        // Far below what overflows, and far above any sum of losses.
+        if sum.abs() <= 1e15 {
+            Self { units: (sum / Self::UNIT) as i128, impossible: 0 }
+        } else {
+            Self { units: 0, impossible: 1 }
+        }
+    }
+
     /// Adds another sum.
     pub fn merge(&mut self, other: &Self) {
         self.units += other.units;

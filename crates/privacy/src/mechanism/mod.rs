@@ -423,6 +423,25 @@ impl Mechanism {
         Ok(mechanism)
     }
 
+    /// The state of independent noise after so many releases. No other noise goes on from their number alone.
+    ///
+    /// # Errors
+    /// When noise is correlated, the plan has fewer steps, or it cannot be carried out.
+    pub fn after(
+        plan: MechanismPlan,
+        layout: &Layout,
+        randomness: Randomness,
+        released: u64,
+    ) -> Result<Self, MechanismError> {
+        let alone = plan.correlation == Correlation::Independent && plan.segments.len() == 1;
+        let position = match plan.rounds() {
+            all if alone && released < all => Position { rounds: released, ..Position::START },
+            all if alone && released == all => Position { segment: 1, ..Position::START },
+            _ => return Err(MechanismError::Position { segment: 0, rounds: released }),
+        };
+        Self::at(plan, layout, randomness, position)
+    }
+
     /// Where it stands.
     #[must_use]
     pub const fn position(&self) -> Position {

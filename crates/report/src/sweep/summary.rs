@@ -80,6 +80,7 @@ pub(super) mod tests {
                 if *metric == PERPLEXITY { (i > 0).then_some(100.0 / i as f64) } else { Some(*accuracy) }
             }),
             targets: 10,
+            by_devices: None,
             clip_norm: Some(0.5),
             tracked_clip_norm: None,
             fraction_below_clip: None,

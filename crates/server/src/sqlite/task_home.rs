@@ -68,6 +68,9 @@ pub struct PublishedModel {
 pub struct Note {
     /// The digest of its terms, by which devices know it, in hexadecimal digits.
     pub digest: String,
+    /// That of its evaluations by devices, where it has some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluation: Option<String>,
     /// What was wanted of it when the server looked last.
     pub obeys: Order,
     /// Whether the last server that was started runs it.

@@ -14,8 +14,8 @@ use super::{
         blob::{BlobError, Wanted},
         message::{Assignment, Ticket},
         policy::{Policy, Weak},
-        task::TaskError,
-        terms::{StepTerms, TaskTerms},
+        task::{Task, TaskError},
+        terms::{Purpose, StepTerms, TaskTerms},
     },
     Now,
 };
@@ -39,12 +39,12 @@ pub enum NotTaken {
     /// The terms of the step cannot be read.
     #[error("the terms of the step cannot be read: {0}")]
     Step(String),
-    /// The terms of the step do not fit the model.
-    #[error("the terms of the step are for {got} parameters, and the model has {expected}")]
+    /// The model, or the terms of the step, do not fit the task.
+    #[error("the assignment is for {got} numbers, and the task has {expected}")]
     Dimension {
-        /// What the step is for.
+        /// What the model or the step is for.
         got: u64,
-        /// What the model has.
+        /// What the task's model has, or what is counted of it.
         expected: u64,
     },
     /// The step of learning has no meaning.
@@ -184,13 +184,13 @@ impl Assigned {
         }
     }
 
-    /// What holds in the step. It is read when it is needed and not kept: an encoding can be large, and devices are many.
-    pub(super) fn step_terms(&self) -> Result<StepTerms, NotTaken> {
+    /// What holds in a step of the task. It is read when it is needed and not kept: an encoding can be large, and devices are many.
+    pub(super) fn step_terms(&self, task: &Task) -> Result<StepTerms, NotTaken> {
         let unread = |e: serde_json::Error| NotTaken::Step(e.to_string());
         // An encoding makes room for its dimension, so that is looked at first.
         let Glance { encoding: GlanceEncoding { plan: GlancePlan { dimension, counts } } } =
             serde_json::from_slice(&self.terms).map_err(unread)?;
-        let (got, expected) = (dimension, self.model.bytes / 4);
+        let (got, expected) = (dimension, task.dimension());
         if got != expected {
             return Err(NotTaken::Dimension { got, expected });
         }
@@ -198,7 +198,9 @@ impl Assigned {
             return Err(NotTaken::Step("it asks for counts, and devices give none".to_owned()));
         }
         let step: StepTerms = serde_json::from_slice(&self.terms).map_err(unread)?;
-        check_learning_rate(step.learning_rate)?;
+        if task.terms().purpose() == Purpose::Training {
+            check_learning_rate(step.learning_rate)?;
+        }
         let (got, expected) = (step.clipping.rule().bound().get(), step.encoding.clip().get());
         if got != expected {
             return Err(EncodingError::Clip { expected, got }.into());

@@ -16,7 +16,7 @@
 //! | [`Do::Hello`]    | `GET /v1/hello`                                           | [`Event::Answer`]                            |
 //! | [`Do::Say`]      | `POST /v1/say`                                            | [`Event::Answer`]                            |
 //! | [`Do::Fetch`]    | `GET /v1/blob/DIGEST`, from an offset on                  | [`Event::Piece`] ..., [`Event::Whole`]; or [`Event::Task`], [`Event::Model`] that it has |
-//! | [`Do::Train`]    | [`Work::train`](super::task::Work::train) with the text   | [`Event::Trained`]                           |
+//! | [`Do::Train`]    | [`Work::train`](super::task::Work::train) with the text; [`Work::measure`](super::task::Work::measure) in an evaluation | [`Event::Trained`] |
 //! | [`Do::Send`]     | `PUT /v1/report/TICKET/OFFSET`                            | [`Event::Answer`]                            |
 //! | [`Do::Sleep`]    | nothing until then                                        |                                              |
 //!
@@ -24,6 +24,7 @@
 //! guard and the diary alone: after a crash a device is idle, and a part that it had is over. An input leaves after [`Guard::allow`] has returned and never before (rule P24); a
 //! device that refuses says so in its diary and to nobody else. [`Note::Gave`] is there when [`Participant::next`] first asks to send an input: a
 //! host that has something to keep before the first byte leaves, such as which text was used, keeps it then, or says [`Event::Withheld`].
+//! Text that a model was only measured on is not used up: it is still to be learned from.
 
 mod assigned;
 mod input;
@@ -55,6 +56,7 @@ use super::{
     },
     policy::Policy,
     task::{Model, Task, Work},
+    terms::Purpose,
 };
 use crate::guard::{Day, Guard, Limits, Store};
 
@@ -225,6 +227,8 @@ pub enum Note {
     Gave {
         /// The step.
         step: u64,
+        /// What it is.
+        purpose: Purpose,
     },
     /// Its part counts.
     Thanked {
@@ -232,6 +236,8 @@ pub enum Note {
         step: u64,
         /// It is not needed before this one.
         eligible_from: u64,
+        /// What it gave.
+        purpose: Purpose,
     },
     /// It refused.
     Refused(String),
@@ -270,9 +276,13 @@ impl fmt::Display for Note {
         match self {
             Self::Enrolled => f.write_str("enrolled"),
             Self::Assigned { step } => write!(f, "asked to take part in step {step}"),
-            Self::Gave { step } => write!(f, "a report for step {step} leaves the device"),
-            Self::Thanked { step, eligible_from } => {
-                write!(f, "the report for step {step} counts; this device is not needed before step {eligible_from}")
+            Self::Gave { step, purpose } => write!(f, "a report for {} {step} leaves the device", word(*purpose)),
+            Self::Thanked { step, eligible_from, purpose } => {
+                let word = word(*purpose);
+                write!(
+                    f,
+                    "the report for {word} {step} counts; this device is not needed before {word} {eligible_from}"
+                )
             }
             Self::Refused(why) => write!(f, "refused: {why}"),
             Self::RefusedByServer { words, .. } => write!(f, "the server refuses: {words}"),
@@ -284,6 +294,14 @@ impl fmt::Display for Note {
                 f.write_str("the server speaks another version of the protocol: use a newer program")
             }
         }
+    }
+}
+
+/// What steps of a task are called.
+const fn word(purpose: Purpose) -> &'static str {
+    match purpose {
+        Purpose::Training => "step",
+        Purpose::Evaluation => "evaluation",
     }
 }
 

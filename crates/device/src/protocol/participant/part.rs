@@ -11,12 +11,13 @@ use super::{
         diary::{Given, hex},
         message::{MOST_BYTES, Next, Says, SecureMessage, Thanks, Wants},
         task::{Model, Task, Work},
+        terms::Purpose,
     },
     Do, Event, NotTaken, Note, Now, Participant, State, What,
     assigned::{Assigned, limits_for},
     input::Input,
 };
-use crate::guard::{Asked, Limits, Outgoing, Store};
+use crate::guard::{Asked, Limits, Outgoing, Store, TaskDigest};
 
 /// The longest wait between two tries within a part.
 pub(super) const MOST_BACKOFF_MS: u64 = 15_000;
@@ -44,7 +45,7 @@ enum Stage {
     /// The host trains.
     Train(Prepared),
     /// The input is there, and waits for the tick.
-    Hold { asked: Asked, secure: bool, name: String, input: Input, at_ms: u64 },
+    Hold { asked: Asked, secure: bool, name: String, purpose: Purpose, input: Input, at_ms: u64 },
     /// The input leaves.
     Send { out: Outgoing<Input>, offset: u64 },
     /// The server is asked how it stands.
@@ -158,7 +159,7 @@ impl<S: Store> Participant<S> {
         match &part.stage {
             Stage::FetchTask(download) => fetch(What::Task, download),
             Stage::FetchModel(_, download) => fetch(What::Model, download),
-            Stage::Train(Prepared { task, model, asked, .. }) => match part.assigned.step_terms() {
+            Stage::Train(Prepared { task, model, asked, .. }) => match part.assigned.step_terms(task) {
                 Ok(step) => {
                     let work = Work { task: task.clone(), model: model.clone(), step, asked: *asked };
                     Do::Train(Box::new(work))
@@ -184,7 +185,7 @@ impl<S: Store> Participant<S> {
     /// The tick has come. The diary first, then the guard, and the input after both are durable (rule P24).
     fn let_go(&mut self, now: Now) -> Result<(), NotTaken> {
         let State::Part(part) = &mut self.state else { return Ok(()) };
-        let Stage::Hold { asked, secure, name, input, .. } = part.take_stage() else { return Ok(()) };
+        let Stage::Hold { asked, secure, name, purpose, input, .. } = part.take_stage() else { return Ok(()) };
         let limits = limits_of(&self.settings.limits, self.task.as_deref(), &asked);
         let day = now.day().into();
         self.guard.check(&asked, &limits, day)?;
@@ -194,12 +195,13 @@ impl<S: Store> Participant<S> {
             digest: hex(&asked.task.0),
             realm: hex(&self.realm.0),
             step: asked.step,
+            purpose,
             secure,
             thanked: false,
         })?;
         let permit = self.guard.allow(asked, &limits, day)?;
         part.stage = Stage::Send { out: permit.let_go(input), offset: 0 };
-        self.note(Note::Gave { step: asked.step });
+        self.note(Note::Gave { step: asked.step, purpose });
         Ok(())
     }
 
@@ -291,8 +293,12 @@ impl<S: Store> Participant<S> {
     fn prepare(&mut self, task: Arc<Task>, model: Arc<Model>, now: Now) -> Result<(), NotTaken> {
         let State::Part(part) = &mut self.state else { return Ok(()) };
         let assigned = &part.assigned;
-        let asked = Asked { task: task.digest(), step: assigned.step, model: model.digest() };
-        let step = assigned.step_terms()?;
+        let digest = match task.terms().purpose() {
+            Purpose::Training => model.digest(),
+            Purpose::Evaluation => model.digest().measured(),
+        };
+        let asked = Asked { task: task.digest(), step: assigned.step, model: digest };
+        let step = assigned.step_terms(&task)?;
         self.settings.policy.check_step(&step)?;
         let from = self.diary.eligible_from(&asked.task);
         if asked.step < from {
@@ -329,13 +335,15 @@ impl<S: Store> Participant<S> {
         let assigned = &part.assigned;
         let input = match (&assigned.offer, &mut part.client) {
             (Some(offer), Some(client)) => {
-                let residues = assigned.residues(&assigned.step_terms()?, offer)?.of(&encoded)?;
+                let step = assigned.step_terms(&prepared.task)?;
+                let residues = assigned.residues(&step, offer)?.of(&encoded)?;
                 Input::Masked(client.mask(&residues)?)
             }
             _ => Input::Plain(encoded),
         };
         let (asked, secure, at_ms) = (prepared.asked, assigned.offer.is_some(), assigned.next_tick(now));
-        part.stage = Stage::Hold { asked, secure, name: prepared.task.terms().name.clone(), input, at_ms };
+        let (name, purpose) = (prepared.task.terms().name.clone(), prepared.task.terms().purpose());
+        part.stage = Stage::Hold { asked, secure, name, purpose, input, at_ms };
         Ok(())
     }
 
@@ -434,10 +442,12 @@ impl<S: Store> Participant<S> {
 
     fn thanked(&mut self, thanks: &Thanks, now: Now) {
         let State::Part(part) = &self.state else { return };
-        let (task, step) = (crate::guard::TaskDigest(part.assigned.task.digest), part.step());
+        let (task, step) = (TaskDigest(part.assigned.task.digest), part.step());
+        // The task of the part is the one that was read last.
+        let purpose = self.task.as_ref().map(|task| task.terms().purpose()).unwrap_or_default();
         // If this is not durable the guard still knows.
         _ = self.diary.thanked(&task, step, thanks.eligible_from_step);
-        self.note(Note::Thanked { step, eligible_from: thanks.eligible_from_step });
+        self.note(Note::Thanked { step, eligible_from: thanks.eligible_from_step, purpose });
         self.state = State::Idle;
         self.away(thanks.after_s, now);
     }

@@ -50,6 +50,22 @@ impl Chance {
         }
     }
 
+    /// What one attempt at an evaluation by devices draws from. Who comes follows from the order in which devices arrive, which is not
+    /// drawn again after a crash; so nothing has to be kept.
+    pub(super) fn of_evaluation(&self) -> Result<OfAttempt, RandomnessError> {
+        match self {
+            Self::Simulated(key) => {
+                let source = || NoiseSource::from(*key);
+                Ok(OfAttempt { cohort: source(), vanishing: source(), users: source() })
+            }
+            Self::Secret(secrets) => {
+                let (vanishing, users) = (NoiseKey::generate()?, NoiseKey::generate()?);
+                let cohort = secrets.noise_key()?;
+                Ok(OfAttempt { cohort: cohort.into(), vanishing: vanishing.into(), users: users.into() })
+            }
+        }
+    }
+
     /// What cohorts of any step are drawn from, where that is kept: with secret noise each has a seed that is erased.
     pub(super) fn of_past_cohorts(&self) -> Option<NoiseSource> {
         match self {

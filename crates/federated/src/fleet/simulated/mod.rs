@@ -34,7 +34,7 @@ use crate::{
         users_key,
         vanishing::Vanishing,
     },
-    plan::{Plan, Secure},
+    plan::{EVALUATION, Plan, Secure},
     population::Population,
     randomness::position,
     secrets::Secrets,
@@ -46,7 +46,8 @@ pub(super) struct Simulated<'a> {
     population: &'a dyn Population,
     engine: Box<dyn Engine + 'a>,
     chance: Chance,
-    roster: Roster<'a>,
+    /// Who is asked for rounds, and for evaluations.
+    rosters: [Roster<'a>; 2],
     /// Who takes part in the attempt that was prepared.
     prepared: Option<Prepared>,
     /// The digest of the settings, to which secure aggregation is bound.
@@ -56,7 +57,8 @@ pub(super) struct Simulated<'a> {
 impl<'a> Simulated<'a> {
     fn new(plan: &'a Plan, population: &'a dyn Population, engine: Box<dyn Engine + 'a>, chance: Chance) -> Self {
         let digest = Sha256::digest(&plan.settings).into();
-        Self { plan, population, engine, chance, roster: Roster::new(plan), prepared: None, digest }
+        let rosters = [Roster::of_rounds(plan), Roster::of_evaluations(plan)];
+        Self { plan, population, engine, chance, rosters, prepared: None, digest }
     }
 }
 
@@ -92,8 +94,12 @@ impl Fleet for Simulated<'_> {
         }
         let began = Instant::now();
         let round = task.at.round;
-        let drawn = self.chance.of_attempt(round, &task.phase.participation)?;
-        let cohort = self.roster.cohort(&self.chance, &drawn.cohort, round, task.failures)?;
+        let drawn = match task.at.stream {
+            EVALUATION => self.chance.of_evaluation()?,
+            _ => self.chance.of_attempt(round, &task.phase.participation)?,
+        };
+        let roster = &mut self.rosters[which(task.at)];
+        let cohort = roster.cohort(&self.chance, &drawn.cohort, task.phase, round, task.failures)?;
         self.prepared = Some(Prepared { drawn, cohort, sample_s: began.elapsed().as_secs_f64() });
         Ok(())
     }
@@ -115,16 +121,27 @@ impl Fleet for Simulated<'_> {
         Ok(gathered)
     }
 
-    fn settled(&mut self, _at: At<'_>, failed: Option<FailureReason>) -> Result<(), FleetError> {
-        self.roster.settled(failed.is_some());
+    fn settled(&mut self, at: At<'_>, failed: Option<FailureReason>) -> Result<(), FleetError> {
+        self.rosters[which(at)].settled(failed.is_some());
         Ok(self.chance.settled()?)
     }
+}
+
+/// Which of the rosters is asked.
+fn which(at: At<'_>) -> usize {
+    usize::from(at.stream == EVALUATION)
+}
+
+/// Where an attempt stands among all that is drawn: rounds and evaluations share nothing.
+fn place(at: At<'_>) -> Vec<u64> {
+    let of_stream = (at.stream == EVALUATION).then_some(u64::MAX);
+    of_stream.into_iter().chain(position(at.round, at.attempt)).collect()
 }
 
 impl Simulated<'_> {
     /// The sum over those who are there and do not vanish.
     fn plainly(&mut self, task: &RoundTask<'_>, cohort: &[u64], drawn: &OfAttempt) -> Result<Attempted, FleetError> {
-        let position = position(task.at.round, task.at.attempt);
+        let position = place(task.at);
         let (key, vanishing) = (users_key(&drawn.users, &position), self.vanishing(drawn, &position));
         // Who is declared and not there gives nothing, not even a clip bit (rule P9).
         let there = |user: &u64| *user < self.population.users() && vanishing.of(*user).sends();
@@ -145,7 +162,7 @@ impl Simulated<'_> {
         cohort: &[u64],
         drawn: &OfAttempt,
     ) -> Result<Attempted, FleetError> {
-        let position = position(task.at.round, task.at.attempt);
+        let position = place(task.at);
         let (key, vanishing) = (users_key(&drawn.users, &position), self.vanishing(drawn, &position));
         let noise = drawn.users.stream(Purpose::UserNoise, &position);
         let model = *ModelDigest::of(task.task.model).as_bytes();

@@ -27,7 +27,7 @@ use super::chance::Chance;
 use crate::{
     cohort::{Sampler, left_out::LeftOut, queue::Queue},
     fleet::FleetError,
-    plan::Plan,
+    plan::{Phase, Plan},
 };
 
 /// The attempts that failed, by round.
@@ -37,6 +37,8 @@ type Failures = BTreeMap<u64, Vec<Failure>>;
 #[derive(Debug)]
 pub(super) struct Roster<'a> {
     plan: &'a Plan,
+    /// Steps in all.
+    rounds: u64,
     /// Who comes next, once an attempt has failed; none while nothing has, and where it must be found out again.
     queue: Option<Queue>,
     /// The queue once the attempt that was made last has been recorded.
@@ -44,8 +46,15 @@ pub(super) struct Roster<'a> {
 }
 
 impl<'a> Roster<'a> {
-    pub(super) const fn new(plan: &'a Plan) -> Self {
-        Self { plan, queue: None, next: None }
+    /// Who is asked for rounds.
+    pub(super) const fn of_rounds(plan: &'a Plan) -> Self {
+        Self { plan, rounds: plan.rounds, queue: None, next: None }
+    }
+
+    /// Who is asked for evaluations, in a queue of their own.
+    pub(super) fn of_evaluations(plan: &'a Plan) -> Self {
+        let rounds = plan.device_evaluations.as_ref().map_or(0, |evaluations| evaluations.phase.rounds);
+        Self { plan, rounds, queue: None, next: None }
     }
 
     /// Who is asked, in ascending order.
@@ -53,11 +62,12 @@ impl<'a> Roster<'a> {
         &mut self,
         chance: &Chance,
         source: &NoiseSource,
+        phase: &Phase,
         round: u64,
         failures: &Failures,
     ) -> Result<Vec<u64>, FleetError> {
-        let sampler = self.sampler(round)?;
-        if self.plan.phase(round).participation.is_sampled() {
+        let sampler = self.sampler(phase)?;
+        if phase.participation.is_sampled() {
             return self.sampled(&sampler, chance, source, round, failures);
         }
         if failures.is_empty() {
@@ -104,15 +114,14 @@ impl<'a> Roster<'a> {
         let mut asked = BTreeSet::new();
         let Some(source) = chance.of_past_cohorts() else { return Ok(asked) };
         for round in (0..round).rev().take_while(|round| failures.contains_key(round)) {
-            asked.extend(self.sampler(round)?.cohort(&source, round));
+            asked.extend(self.sampler(self.plan.phase(round))?.cohort(&source, round));
         }
         Ok(asked)
     }
 
-    /// Draws the users of a round.
-    fn sampler(&self, round: u64) -> Result<Sampler, ParticipationError> {
-        let phase = self.plan.phase(round);
-        Sampler::new(phase.participation, self.plan.ledger.population, phase.cohort, self.plan.rounds)
+    /// Draws the users of a step.
+    fn sampler(&self, phase: &Phase) -> Result<Sampler, ParticipationError> {
+        Sampler::new(phase.participation, self.plan.ledger.population, phase.cohort, self.rounds)
     }
 
     /// The queue after all attempts that the ledger has: the report goal and the limits of arrivals are constants of the plan.

@@ -101,6 +101,23 @@ impl Coordinator {
         Ok(standings)
     }
 
+    /// Whoever waits in the lobby for something else, and may be given a task whose attempt has just been opened, waits for that too.
+    pub(super) fn invite(&mut self, task: &TaskDigest) -> Result<(), CoordinatorError> {
+        let Some(running) = self.tasks.get_mut(task).filter(|running| running.takes_devices()) else { return Ok(()) };
+        let Some(round) = running.desk.as_ref().map(|desk| desk.opening.at.round) else { return Ok(()) };
+        for waiting in self.lobby.values_mut() {
+            if waiting.standings.contains_key(task) || running.left_out.contains(&waiting.device) {
+                continue;
+            }
+            let standing = self.store.standing(task, &waiting.device)?;
+            if running.limits.allow(&standing, round) {
+                waiting.standings.insert(*task, standing);
+                running.waiting += 1;
+            }
+        }
+        Ok(())
+    }
+
     /// Devices of the lobby are given attempts that want them.
     pub(super) fn select(&mut self, now: u64) -> Result<(), CoordinatorError> {
         let tasks: Vec<TaskDigest> = self.tasks.keys().copied().collect();
