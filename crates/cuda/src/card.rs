@@ -4,21 +4,26 @@
 //! all memory is a [`Memory`] of this card, which outlives the graphs that name it because both live in one value; a kernel is launched
 //! in one place each, beside its source; sizes are compiled into kernels from the same [`crate::shape::Shape`] that memory is taken by;
 //! and there is one stream, so nothing overtakes anything.
-#![allow(unsafe_code, reason = "launches, products and raw addresses are unsafe by nature; this module is where they live")]
+#![allow(
+    unsafe_code,
+    reason = "launches, products and raw addresses are unsafe by nature; this module is where they live"
+)]
 
 use std::sync::Arc;
 
 use cudarc::{
     cublas::{self, CudaBlas, sys::cublasComputeType_t, sys::cublasOperation_t},
     driver::{
-        CudaContext, CudaFunction, CudaGraph, CudaSlice, CudaStream, DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg,
-        ValidAsZeroBits, sys,
+        CudaContext, CudaFunction, CudaGraph, CudaSlice, CudaStream, DevicePtr, DeviceRepr, LaunchConfig,
+        PinnedHostSlice, PushKernelArg, ValidAsZeroBits, sys,
     },
     nvrtc::{CompileError, CompileOptions, Ptx, compile_ptx_with_opts},
 };
 
 use crate::error::CudaError;
 
+/// Room for what stands beside an update in a vector.
+const REST: usize = 1 << 14;
 /// Bytes that products may use beside their operands.
 const WORKSPACE: usize = 64 << 20;
 
@@ -61,6 +66,9 @@ impl<T> Memory<T> {
         self.slice.len()
     }
 }
+
+/// Memory of the host that the card reads and writes by itself.
+pub(crate) struct Pinned<T>(PinnedHostSlice<T>);
 
 /// One argument of a kernel.
 #[derive(Debug, Clone, Copy)]
@@ -142,6 +150,17 @@ pub(crate) struct Product {
     pub(crate) c: Matrix,
     pub(crate) alpha: Address,
     pub(crate) beta: Address,
+}
+
+/// What the operands of a product are; sums are float32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operands {
+    /// Float32, multiplied as such.
+    F32,
+    /// Float32, multiplied with mantissas of 10 bits.
+    Tf32,
+    /// Half precision in memory.
+    F16,
 }
 
 /// Work that can be launched again and again.
@@ -253,6 +272,35 @@ impl Card {
         Ok(memory)
     }
 
+    /// Memory of the host that the card reaches by itself: copies are several times as fast.
+    pub(crate) fn pinned<T: DeviceRepr + ValidAsZeroBits>(&self, len: usize) -> Result<Pinned<T>, CudaError> {
+        // SAFETY: what is read of it was written before, by `upload_by` or by the card.
+        unsafe { self.context.alloc_pinned_with_flags(len, 0) }.map(Pinned).map_err(failed("taking memory of the host"))
+    }
+
+    /// Sends values up by way of pinned memory, which is free again when this returns.
+    pub(crate) fn upload_by<T: DeviceRepr + ValidAsZeroBits + Copy>(
+        &self,
+        by: &mut Pinned<T>,
+        values: &[T],
+        to: &mut Memory<T>,
+    ) -> Result<(), CudaError> {
+        by.0.as_mut_slice().map_err(failed("waiting for the card"))?.copy_from_slice(values);
+        self.stream.memcpy_htod(&by.0, &mut to.slice).map_err(failed("sending data to the card"))
+    }
+
+    /// Brings values down by way of pinned memory, in which nothing is left of them.
+    pub(crate) fn download_by(&self, from: &Memory<i64>, by: &mut Pinned<i64>) -> Result<Vec<i64>, CudaError> {
+        self.stream.memcpy_dtoh(&from.slice, &mut by.0).map_err(failed("bringing data from the card"))?;
+        self.wait()?;
+        let values = by.0.as_mut_slice().map_err(failed("waiting for the card"))?;
+        // The rest of the vector follows.
+        let mut copy = Vec::with_capacity(values.len() + REST);
+        copy.extend_from_slice(values);
+        values.fill(0);
+        Ok(copy)
+    }
+
     /// Sends values up; the memory may be longer.
     pub(crate) fn upload<T: DeviceRepr>(&self, values: &[T], to: &mut Memory<T>) -> Result<(), CudaError> {
         let mut to = to.slice.slice_mut(..values.len());
@@ -265,7 +313,12 @@ impl Card {
     }
 
     /// The same, from a place on.
-    pub(crate) fn download_from<T: DeviceRepr>(&self, from: &Memory<T>, start: usize, to: &mut [T]) -> Result<(), CudaError> {
+    pub(crate) fn download_from<T: DeviceRepr>(
+        &self,
+        from: &Memory<T>,
+        start: usize,
+        to: &mut [T],
+    ) -> Result<(), CudaError> {
         let from = from.slice.slice(start..start + to.len());
         self.stream.memcpy_dtoh(&from, to).map_err(failed("bringing data from the card"))?;
         self.wait()
@@ -274,6 +327,11 @@ impl Card {
     /// Makes all of it zero.
     pub(crate) fn clear<T: DeviceRepr + ValidAsZeroBits>(&self, memory: &mut Memory<T>) -> Result<(), CudaError> {
         self.stream.memset_zeros(&mut memory.slice).map_err(failed("clearing memory"))
+    }
+
+    /// Copies one memory onto another of the same length.
+    pub(crate) fn copy<T: DeviceRepr>(&self, from: &Memory<T>, to: &mut Memory<T>) -> Result<(), CudaError> {
+        self.stream.memcpy_dtod(&from.slice, &mut to.slice).map_err(failed("copying on the card"))
     }
 
     /// Waits for all that was asked for.
@@ -315,17 +373,17 @@ impl Card {
         unsafe { launch.launch(config) }.map(drop).map_err(failed("launching a kernel"))
     }
 
-    /// A product for each of so many users, in float32 or with the 10-bit mantissas of TF32.
-    pub(crate) fn product(&self, users: usize, product: &Product, tf32: bool) -> Result<(), CudaError> {
+    /// A product for each of so many users.
+    pub(crate) fn product(&self, users: usize, product: &Product, operands: Operands) -> Result<(), CudaError> {
         let Product { m, n, k, a, b, c, alpha, beta } = product;
         let operation = |matrix: &Matrix| {
             if matrix.transposed { cublasOperation_t::CUBLAS_OP_T } else { cublasOperation_t::CUBLAS_OP_N }
         };
         let float = cublas::sys::cudaDataType_t::CUDA_R_32F;
-        let compute = if tf32 {
-            cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32
-        } else {
-            cublasComputeType_t::CUBLAS_COMPUTE_32F
+        let (operand, compute) = match operands {
+            Operands::F32 => (float, cublasComputeType_t::CUBLAS_COMPUTE_32F),
+            Operands::Tf32 => (float, cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32),
+            Operands::F16 => (cublas::sys::cudaDataType_t::CUDA_R_16F, cublasComputeType_t::CUBLAS_COMPUTE_32F),
         };
         // cuBLAS has columns where we have rows: c^T = b^T a^T.
         // SAFETY: see the module's header.
@@ -339,11 +397,11 @@ impl Card {
                 *k as i32,
                 alpha.0 as *const _,
                 b.at.0 as *const _,
-                float,
+                operand,
                 b.row as i32,
                 b.user as i64,
                 a.at.0 as *const _,
-                float,
+                operand,
                 a.row as i32,
                 a.user as i64,
                 beta.0 as *const _,

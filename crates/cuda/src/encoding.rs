@@ -10,7 +10,7 @@ use privacy::{
 };
 
 use crate::{
-    card::{Address, Arg, Card, Grid, Kernel, Memory},
+    card::{Address, Arg, Card, Grid, Kernel, Memory, Pinned},
     error::CudaError,
     network::Network,
     shape::Shape,
@@ -38,8 +38,16 @@ struct Kernels {
 impl Kernels {
     fn load(card: &Card, defines: &[(&'static str, usize)], architecture: &str) -> Result<Self, CudaError> {
         let names = [
-            "place_model", "broadcast", "tile_norms", "factors", "project", "round_coordinates", "accept", "again",
-            "add_integers", "differences",
+            "place_model",
+            "broadcast",
+            "tile_norms",
+            "factors",
+            "project",
+            "round_coordinates",
+            "accept",
+            "again",
+            "add_integers",
+            "differences",
         ];
         let mut loaded = card.load(ENCODE.compile(defines, architecture)?, &names)?.into_iter();
         let mut next = || loaded.next().ok_or_else(|| CudaError::Refused("a kernel is missing".to_owned()));
@@ -119,6 +127,8 @@ pub(crate) struct Encoder {
     parameters: usize,
     place: Memory<u32>,
     model: Memory<f32>,
+    model_by: Pinned<f32>,
+    sum_by: Pinned<i64>,
     parts: Option<Parts>,
     /// A user's number and the bits of their scale.
     drawings: Memory<u64>,
@@ -155,6 +165,8 @@ impl Encoder {
             parameters,
             place: card.copy_of(&placement.place)?,
             model: card.zeros(parameters)?,
+            model_by: card.pinned(parameters)?,
+            sum_by: card.pinned(parameters)?,
             parts: None,
             drawings: card.zeros(2 * users)?,
             key: card.zeros(8)?,
@@ -179,7 +191,7 @@ impl Encoder {
         rule: &ClipRule,
         key: &[u8; 32],
     ) -> Result<bool, CudaError> {
-        card.upload(model, &mut self.model)?;
+        card.upload_by(&mut self.model_by, model, &mut self.model)?;
         let args = [Arg::At(self.model.address()), Arg::At(self.place.address()), Arg::At(network.start.address())];
         card.launch(&self.kernels.place_model, Grid::each(self.parameters), &args)?;
         card.clear(&mut self.sum)?;
@@ -206,10 +218,19 @@ impl Encoder {
     }
 
     /// A chunk begins: everybody has the model of the round.
-    pub(crate) fn begin_chunk(&mut self, card: &Card, network: &Network, drawings: &[Drawing]) -> Result<(), CudaError> {
+    pub(crate) fn begin_chunk(
+        &mut self,
+        card: &Card,
+        network: &Network,
+        drawings: &[Drawing],
+    ) -> Result<(), CudaError> {
         let length = network.placement().length;
         let grid = Grid::blocks((length / 4).div_ceil(256), self.shape.users.min(8), 256);
-        card.launch(&self.kernels.broadcast, grid, &[Arg::At(network.start.address()), Arg::At(network.weights.address())])?;
+        card.launch(
+            &self.kernels.broadcast,
+            grid,
+            &[Arg::At(network.start.address()), Arg::At(network.weights.address())],
+        )?;
         let words: Vec<u64> = drawings.iter().flat_map(|d| [d.user, d.scale.to_bits()]).collect();
         card.upload(&words, &mut self.drawings)?;
         let mut present: Vec<u8> = drawings.iter().map(|d| u8::from(d.present)).collect();
@@ -363,10 +384,8 @@ impl Encoder {
     }
 
     /// The sum of all chunks of the round.
-    pub(crate) fn sum(&self, card: &Card) -> Result<Vec<i64>, CudaError> {
-        let mut sum = vec![0; self.parameters];
-        card.download(&self.sum, &mut sum)?;
-        Ok(sum)
+    pub(crate) fn sum(&mut self, card: &Card) -> Result<Vec<i64>, CudaError> {
+        card.download_by(&self.sum, &mut self.sum_by)
     }
 }
 
@@ -376,6 +395,8 @@ impl Encoder {
 /// Where it cannot: a rotation is for secure aggregation, which the card does not do.
 pub(crate) fn grid_rule(encoding: &Encoding) -> Result<GridRule, CudaError> {
     encoding.grid_rule().ok_or_else(|| {
-        CudaError::Refused("privacy.rotation = true is for secure aggregation: leave it out, or take --engine threads".to_owned())
+        CudaError::Refused(
+            "privacy.rotation = true is for secure aggregation: leave it out, or take --engine threads".to_owned(),
+        )
     })
 }

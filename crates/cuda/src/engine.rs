@@ -5,7 +5,10 @@
 
 use std::{
     num::NonZeroUsize,
-    sync::{Mutex, PoisonError, atomic::{AtomicUsize, Ordering}},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Instant,
 };
 
@@ -14,7 +17,7 @@ use device::{
     local::{LocalError, LocalPlan, check_learning_rate},
     round::{Drawn, Exact, PartError, Task},
 };
-use federated::engine::{Engine, EngineError, EngineKind, Means, Precision, Summed, Users, drawn};
+use federated::engine::{Engine, EngineError, EngineKind, Means, Summed, Users, drawn};
 use lm::model::{config::ModelConfig, parameters::ParameterLayout};
 use privacy::{
     encoding::GridRule,
@@ -43,7 +46,9 @@ pub const CUDA: EngineKind = EngineKind {
     name: "cuda",
     about: "an NVIDIA card, hundreds of users at a time",
     make: |local, learner, means| Ok(Box::new(CardEngine::new(local, learner, means)?)),
-    arithmetic: |means| format!("cuda {} chunk {}", means.options.precision.name(), means.options.chunk.map_or(0, NonZeroUsize::get)),
+    arithmetic: |means| {
+        format!("cuda {} chunk {}", means.options.precision.name(), means.options.chunk.map_or(0, NonZeroUsize::get))
+    },
 };
 
 fn unavailable(problem: CudaError) -> EngineError {
@@ -65,6 +70,10 @@ pub struct CardEngine<'a> {
     encoder: Encoder,
     /// One step of a chunk.
     step: Option<Graph>,
+    /// Schedules that are over, for their memory.
+    spare: Vec<Schedule>,
+    /// Seconds of the last round from the launch of a chunk to its results.
+    card_s: f64,
 }
 
 /// Somebody of the cohort, read.
@@ -90,7 +99,12 @@ impl User {
 }
 
 /// Everybody's text, on so many threads, those with the most steps first.
-fn read_all(users: &Users<'_>, learner: &dyn Learner, local: &LocalPlan, threads: usize) -> Result<Vec<User>, EngineError> {
+fn read_all(
+    users: &Users<'_>,
+    learner: &dyn Learner,
+    local: &LocalPlan,
+    threads: usize,
+) -> Result<Vec<User>, EngineError> {
     let next = AtomicUsize::new(0);
     let all = Mutex::new(Vec::with_capacity(users.numbers.len()));
     let work = || -> Result<(), EngineError> {
@@ -111,13 +125,19 @@ fn read_all(users: &Users<'_>, learner: &dyn Learner, local: &LocalPlan, threads
 
 /// What is known of a cohort so far.
 struct Collected {
-    /// Parts that the host encoded, or checked.
-    by_host: Sum,
+    /// Parts that the host encoded, or checked, if there are any.
+    by_host: Option<Sum>,
     /// Clip bits, weights and counts of those whom the card encoded.
     beside: Vec<i64>,
     /// How many the card encoded.
     by_card: u64,
     exact: Vec<(u64, Exact)>,
+}
+
+impl Collected {
+    fn by_host(&mut self, task: &Task<'_>) -> &mut Sum {
+        self.by_host.get_or_insert_with(|| Sum::zero(task.encoding))
+    }
 }
 
 impl<'a> CardEngine<'a> {
@@ -127,11 +147,13 @@ impl<'a> CardEngine<'a> {
     /// When there is no card, or it cannot train this.
     pub fn new(local: &LocalPlan, learner: &'a dyn Learner, means: Means) -> Result<Self, EngineError> {
         let config = learner.recurrent().ok_or_else(|| {
-            let problem = format!("it trains recurrent language models, and {:?} is none: take --engine threads", learner.name());
+            let problem =
+                format!("it trains recurrent language models, and {:?} is none: take --engine threads", learner.name());
             EngineError::Unavailable { engine: CUDA.name, problem }
         })?;
         if config.dropout.is_some() {
-            let problem = "it does not leave out units at random: take a model without dropout, or --engine threads".to_owned();
+            let problem =
+                "it does not leave out units at random: take a model without dropout, or --engine threads".to_owned();
             return Err(EngineError::Unavailable { engine: CUDA.name, problem });
         }
         local.check().map_err(LocalError::from)?;
@@ -148,6 +170,8 @@ impl<'a> CardEngine<'a> {
             network,
             encoder,
             step: None,
+            spare: Vec::new(),
+            card_s: 0.0,
         })
     }
 
@@ -162,6 +186,7 @@ impl<'a> CardEngine<'a> {
         for chunk in everybody.chunks_mut(self.network.shape().users) {
             let schedule = self.schedule(task, chunk);
             self.launch(task, chunk, &schedule, &rule).map_err(failed)?;
+            self.spare.push(schedule);
             for (place, user) in chunk.iter().enumerate() {
                 let difference = self.encoder.difference(&self.card, &self.network, place).map_err(failed)?;
                 differences.push((user.number, difference));
@@ -175,6 +200,12 @@ impl<'a> CardEngine<'a> {
     #[must_use]
     pub const fn chunk(&self) -> usize {
         self.network.shape().users
+    }
+
+    /// Seconds of the last round in which the card was at work: from the launch of each chunk to its results.
+    #[must_use]
+    pub const fn card_seconds(&self) -> f64 {
+        self.card_s
     }
 
     /// The card, in words.
@@ -196,13 +227,20 @@ impl<'a> CardEngine<'a> {
         Ok(everybody)
     }
 
-    fn schedule(&self, task: &Task<'_>, users: &[User]) -> Schedule {
+    fn schedule(&mut self, task: &Task<'_>, users: &[User]) -> Schedule {
         let readers: Vec<Reader<'_>> = users.iter().map(User::reader).collect();
-        Schedule::new(self.network.shape(), &self.local, task.learning_rate, &readers)
+        let old = self.spare.pop().unwrap_or_default();
+        old.instead(self.network.shape(), &self.local, task.learning_rate, &readers, self.network.lists(), self.threads)
     }
 
     /// Sets the card to work on a chunk; it goes on by itself.
-    fn launch(&mut self, task: &Task<'_>, users: &[User], schedule: &Schedule, rule: &GridRule) -> Result<(), CudaError> {
+    fn launch(
+        &mut self,
+        task: &Task<'_>,
+        users: &[User],
+        schedule: &Schedule,
+        rule: &GridRule,
+    ) -> Result<(), CudaError> {
         let Self { card, network, encoder, step, local, .. } = self;
         if network.read(card, schedule)? {
             *step = None;
@@ -242,7 +280,14 @@ impl<'a> CardEngine<'a> {
     }
 
     /// One user's part joins the rest.
-    fn take(&self, task: &Task<'_>, place: usize, user: &mut User, found: Found, into: &mut Collected) -> Result<(), EngineError> {
+    fn take(
+        &self,
+        task: &Task<'_>,
+        place: usize,
+        user: &mut User,
+        found: Found,
+        into: &mut Collected,
+    ) -> Result<(), EngineError> {
         let weight = weight(task, &user.examples);
         match found.accepted {
             None => {
@@ -255,7 +300,7 @@ impl<'a> CardEngine<'a> {
                     Update::new(difference).clip(task.clipping, said).map_err(|e| part(e.into()))?
                 };
                 let encoded = clipped.encode(task.encoding, &mut user.drawn.rounding).map_err(|e| part(e.into()))?;
-                into.by_host.add(&encoded)?;
+                into.by_host(task).add(&encoded)?;
             }
             Some(norm_squared) => {
                 let side = task.clipping.side(found.norm_squared, found.projected);
@@ -264,7 +309,7 @@ impl<'a> CardEngine<'a> {
                     let mut integers = self.encoder.integers(&self.card, place).map_err(failed)?;
                     integers.extend(&beside);
                     let bytes: Vec<u8> = integers.iter().flat_map(|v| v.to_le_bytes()).collect();
-                    into.by_host.add(&Encoded::check(&bytes, task.encoding)?)?;
+                    into.by_host(task).add(&Encoded::check(&bytes, task.encoding)?)?;
                 } else {
                     into.beside.iter_mut().zip(&beside).for_each(|(sum, v)| *sum += i64::from(*v));
                     into.by_card += 1;
@@ -275,14 +320,18 @@ impl<'a> CardEngine<'a> {
     }
 
     /// The sum of the card joined with that of the host.
-    fn finish(&self, task: &Task<'_>, collected: Collected, busy_s: f64) -> Result<Summed, EngineError> {
+    fn finish(&mut self, task: &Task<'_>, collected: Collected, busy_s: f64) -> Result<Summed, EngineError> {
         let Collected { by_host, beside, by_card, mut exact } = collected;
-        let mut sum = by_host;
-        if !self.check_encodings {
-            let mut values = self.encoder.sum(&self.card).map_err(failed)?;
-            values.extend(beside);
-            sum.merge(Sum::assertion(values, by_card, task.encoding)?)?;
-        }
+        let sum = match (by_host, self.check_encodings) {
+            (by_host, true) => by_host.unwrap_or_else(|| Sum::zero(task.encoding)),
+            (by_host, false) => {
+                let mut values = self.encoder.sum(&self.card).map_err(failed)?;
+                values.extend(beside);
+                let mut sum = Sum::assertion(values, by_card, task.encoding)?;
+                by_host.map_or(Ok(()), |by_host| sum.merge(by_host))?;
+                sum
+            }
+        };
         exact.sort_unstable_by_key(|(user, _)| *user);
         Ok(Summed { sum, exact, busy_s })
     }
@@ -294,15 +343,19 @@ impl Engine for CardEngine<'_> {
         let rule = grid_rule(task.encoding).map_err(failed)?;
         let mut everybody = self.begin(task, users)?;
         let tail = task.encoding.layout().len() - task.encoding.dimension();
-        let mut collected =
-            Collected { by_host: Sum::zero(task.encoding), beside: vec![0; tail], by_card: 0, exact: Vec::new() };
+        let mut collected = Collected { by_host: None, beside: vec![0; tail], by_card: 0, exact: Vec::new() };
         let size = self.network.shape().users;
         let mut chunks = everybody.chunks_mut(size).peekable();
         let mut schedule = chunks.peek().map(|chunk| self.schedule(task, chunk));
+        self.card_s = 0.0;
         while let (Some(chunk), Some(this)) = (chunks.next(), schedule.take()) {
+            let launched = Instant::now();
             self.launch(task, chunk, &this, &rule).map_err(failed)?;
             schedule = chunks.peek().map(|next| self.schedule(task, next));
+            self.card.wait().map_err(failed)?;
+            self.card_s += launched.elapsed().as_secs_f64();
             self.collect(task, chunk, &mut collected)?;
+            self.spare.push(this);
         }
         self.finish(task, collected, began.elapsed().as_secs_f64())
     }
@@ -323,7 +376,9 @@ fn architecture(card: &Card) -> Result<String, CudaError> {
     let (major, minor) = card.capability()?;
     if major < 8 {
         let name = card.name()?;
-        return Err(CudaError::Unavailable(format!("{name} has compute capability {major}.{minor}, and 8.0 is needed")));
+        return Err(CudaError::Unavailable(format!(
+            "{name} has compute capability {major}.{minor}, and 8.0 is needed"
+        )));
     }
     Ok(format!("compute_{major}{minor}"))
 }
@@ -338,7 +393,8 @@ fn network(
 ) -> Result<Network, CudaError> {
     let one = Shape::new(config, local, 1)?;
     let placement = Placement::new(config, layout, &one);
-    let each = Network::bytes(&one, &placement, local);
+    let precision = means.options.precision;
+    let each = Network::bytes(&one, &placement, local, precision);
     let free = card.free()?;
     let room = (SHARE * free as f64 / each as f64) as usize;
     let wanted = means.options.chunk.map_or(USUAL_USERS, NonZeroUsize::get);
@@ -347,6 +403,5 @@ fn network(
         return Err(CudaError::Memory { free_mib: free as u64 >> 20, needed_mib: each as u64 >> 20, users: 1 });
     }
     let shape = Shape { users, ..one };
-    let tf32 = means.options.precision != Precision::F32;
-    Network::new(card, shape, placement, local, tf32, &architecture(card)?)
+    Network::new(card, shape, placement, local, precision, &architecture(card)?)
 }

@@ -28,7 +28,9 @@ pub enum CudaError {
     #[error("the card cannot do this: {0}")]
     Refused(String),
     /// Not even one chunk fits.
-    #[error("the card has {free_mib} MiB free, and {users} users of this model need {needed_mib} MiB: take a smaller chunk or model")]
+    #[error(
+        "the card has {free_mib} MiB free, and {users} users of this model need {needed_mib} MiB: take a smaller chunk or model"
+    )]
     Memory {
         /// What there is.
         free_mib: u64,

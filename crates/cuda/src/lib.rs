@@ -16,11 +16,13 @@
 //! |-------------|------------------------------------------------------------------------------------------------|
 //! | `engine`    | the engine: users in chunks, sums out                                                          |
 //! | `network`   | one local step of a chunk: the memory it needs and the calls it is made of                     |
+//! | `vocabulary`, `recurrence` | the parts of a step that have kernels of our own, with half-precision operands     |
 //! | `encoding`  | from trained weights to integers and their sum                                                 |
 //! | `placement` | where parameters lie on the card                                                               |
 //! | `schedule`  | which user reads what in which step                                                            |
 //! | `shape`     | the sizes that kernels are compiled for                                                        |
 //! | `source`    | the kernels' sources, and how they are compiled                                                |
+//! | `peaks`     | what the card does at its best                                                                 |
 //! | `card`      | the card: memory, launches, products, graphs. The one module that is not safe Rust             |
 
 mod card;
@@ -28,13 +30,17 @@ mod encoding;
 mod engine;
 mod error;
 mod network;
+mod peaks;
 mod placement;
+mod recurrence;
 mod schedule;
 mod shape;
 mod source;
+mod vocabulary;
 
 pub use self::{
     engine::{CUDA, CardEngine},
     error::CudaError,
+    peaks::{Peaks, peaks},
     source::compile_all,
 };

@@ -6,15 +6,18 @@
 //! Gradients are those of single tokens times the user's share; the rate over all tokens is taken where weights move.
 
 use device::local::{Algorithm, LocalPlan};
+use federated::engine::Precision;
 use lm::model::config::Cell;
 
 use crate::{
-    card::{Address, Arg, Card, Grid, Kernel, Matrix, Memory, Product},
+    card::{Address, Arg, Card, Grid, Kernel, Matrix, Memory, Operands, Product},
     error::CudaError,
     placement::Placement,
-    schedule::Schedule,
+    recurrence::Recurrence,
+    schedule::{Lists, Schedule},
     shape::Shape,
     source::LEARN,
+    vocabulary::{Places, Vocabulary},
 };
 
 /// The kernels of a step.
@@ -43,9 +46,25 @@ struct Kernels {
 impl Kernels {
     fn load(card: &Card, defines: &[(&'static str, usize)], architecture: &str) -> Result<Self, CudaError> {
         let names = [
-            "advance", "carry", "gather", "lstm_forward", "lstm_backward", "gru_gates", "gru_state", "gru_candidate_back",
-            "gru_reset_back", "fill_rows", "softmax", "add_losses", "move_bias", "scatter", "normalise", "fold", "unfold",
-            "remember", "pull",
+            "advance",
+            "carry",
+            "gather",
+            "lstm_forward",
+            "lstm_backward",
+            "gru_gates",
+            "gru_state",
+            "gru_candidate_back",
+            "gru_reset_back",
+            "fill_rows",
+            "softmax",
+            "add_losses",
+            "move_bias",
+            "scatter",
+            "normalise",
+            "fold",
+            "unfold",
+            "remember",
+            "pull",
         ];
         let loaded = card.load(LEARN.compile(defines, architecture)?, &names)?;
         let mut loaded = loaded.into_iter();
@@ -122,7 +141,7 @@ impl Reading {
     fn new(card: &Card, shape: &Shape, steps: usize) -> Result<Self, CudaError> {
         let (each, tokens) = (steps * shape.users, steps * shape.users * shape.tokens());
         Ok(Self {
-            step: card.zeros(1)?,
+            step: card.zeros(2)?,
             inputs: card.zeros(tokens)?,
             targets: card.zeros(tokens)?,
             order: card.zeros(tokens)?,
@@ -138,7 +157,7 @@ impl Reading {
     fn upload(&mut self, card: &Card, shape: &Shape, schedule: &Schedule) -> Result<(), CudaError> {
         let each = schedule.rate / shape.tokens() as f32;
         card.upload(&[0.0, 1.0, -each, each, schedule.rate], &mut self.factors)?;
-        card.clear(&mut self.step)?;
+        card.upload(&[0, schedule.steps as i32], &mut self.step)?;
         card.upload(&schedule.inputs, &mut self.inputs)?;
         card.upload(&schedule.targets, &mut self.targets)?;
         card.upload(&schedule.order, &mut self.order)?;
@@ -169,7 +188,10 @@ pub(crate) struct Network {
     placement: Placement,
     kernels: Kernels,
     local: LocalPlan,
-    tf32: bool,
+    precision: Precision,
+    /// Kernels of our own with half-precision operands, where they are asked for and there are such.
+    vocabulary: Option<Vocabulary>,
+    recurrence: Option<Recurrence>,
     pub(crate) reading: Reading,
     /// The model of the round, as it lies on the card.
     pub(crate) start: Memory<f32>,
@@ -193,11 +215,13 @@ pub(crate) struct Network {
 
 impl Network {
     /// How many bytes a chunk takes on the card.
-    pub(crate) fn bytes(shape: &Shape, placement: &Placement, local: &LocalPlan) -> usize {
+    pub(crate) fn bytes(shape: &Shape, placement: &Placement, local: &LocalPlan, precision: Precision) -> usize {
         let (tokens, blocks) = (shape.tokens(), (shape.unroll + 1) * shape.rows);
         let aside = if keeps_aside(local) { placement.length } else { 0 };
         let layer = blocks * (shape.shown + shape.hidden) + tokens * (shape.wide() + shape.hidden + shape.shown);
-        let output = tokens * (2 * shape.enter(0) + 2 * shape.output + shape.entries + 1) + 2 * tokens * shape.hidden;
+        let own = precision == Precision::F16 && Vocabulary::is_for(shape);
+        let logits = if own { Vocabulary::bytes(shape) / 4 } else { tokens * shape.entries };
+        let output = tokens * (2 * shape.enter(0) + 2 * shape.output + 1 + 2 * shape.hidden) + logits;
         let integers = placement.place.len();
         4 * shape.users * (placement.length + aside + integers + shape.layers * layer + output)
     }
@@ -207,7 +231,7 @@ impl Network {
         shape: Shape,
         placement: Placement,
         local: &LocalPlan,
-        tf32: bool,
+        precision: Precision,
         architecture: &str,
     ) -> Result<Self, CudaError> {
         let Shape { users, rows, unroll, hidden, shown, .. } = shape;
@@ -225,7 +249,15 @@ impl Network {
             })
         };
         let aside = if keeps_aside(local) { users * placement.length } else { 0 };
+        let halves = precision == Precision::F16;
+        let vocabulary =
+            (halves && Vocabulary::is_for(&shape)).then(|| Vocabulary::new(card, &shape, &defines, architecture));
+        let recurrent = halves && Recurrence::is_for(&shape, card.capability()?);
+        let recurrence = recurrent.then(|| Recurrence::new(card, &defines, architecture)).transpose()?;
+        let logits = if vocabulary.is_some() { 0 } else { tokens * shape.entries };
         Ok(Self {
+            vocabulary: vocabulary.transpose()?,
+            recurrence,
             reading: Reading::new(card, &shape, 1)?,
             start: card.zeros(placement.length)?,
             weights: card.zeros(users * placement.length)?,
@@ -237,14 +269,14 @@ impl Network {
             d_x: card.zeros(tokens * shape.enter(0))?,
             output: card.zeros(tokens * shape.output)?,
             d_output: card.zeros(tokens * shape.output)?,
-            logits: card.zeros(tokens * shape.entries)?,
+            logits: card.zeros(logits)?,
             losses: card.zeros(tokens)?,
             loss: card.zeros(users)?,
             shape,
             placement,
             kernels,
             local: local.clone(),
-            tf32,
+            precision,
         })
     }
 
@@ -256,6 +288,12 @@ impl Network {
         &self.placement
     }
 
+    /// Which lists a schedule has for this network.
+    pub(crate) const fn lists(&self) -> Lists {
+        let own = self.vocabulary.is_some();
+        Lists { order: !(own && self.shape.tied), touched: own }
+    }
+
     /// Takes what a chunk reads. Whether there was no room, so that memory moved and graphs that name it are worthless.
     pub(crate) fn read(&mut self, card: &Card, schedule: &Schedule) -> Result<bool, CudaError> {
         let grows = schedule.steps > self.reading.room;
@@ -265,6 +303,9 @@ impl Network {
         }
         self.reading.upload(card, &self.shape, schedule)?;
         card.clear(&mut self.loss)?;
+        if let Some(vocabulary) = &mut self.vocabulary {
+            vocabulary.begin(card)?;
+        }
         if keeps_aside(&self.local) {
             card.clear(&mut self.aside)?;
         }
@@ -287,14 +328,23 @@ impl Network {
         Matrix::new(self.layers[layer].states.address(), shown, (unroll + 1) * rows * shown)
     }
 
-    fn multiply(&self, card: &Card, [m, n, k]: [usize; 3], a: Matrix, b: Matrix, c: Matrix, into: Into) -> Result<(), CudaError> {
+    fn multiply(
+        &self,
+        card: &Card,
+        [m, n, k]: [usize; 3],
+        a: Matrix,
+        b: Matrix,
+        c: Matrix,
+        into: Into,
+    ) -> Result<(), CudaError> {
         let (alpha, beta) = match into {
             Into::Set => (Factor::One, Factor::Zero),
             Into::Add => (Factor::One, Factor::One),
             Into::Descend => (Factor::Down, Factor::One),
         };
         let (alpha, beta) = (self.factor(alpha), self.factor(beta));
-        card.product(self.shape.users, &Product { m, n, k, a, b, c, alpha, beta }, self.tf32)
+        let operands = if self.precision == Precision::F32 { Operands::F32 } else { Operands::Tf32 };
+        card.product(self.shape.users, &Product { m, n, k, a, b, c, alpha, beta }, operands)
     }
 
     fn factor(&self, which: Factor) -> Address {
@@ -329,7 +379,11 @@ impl Network {
             card.launch(&kernels.fold, all, &[Arg::At(start), Arg::At(weights), Arg::At(aside)])?;
         }
         between()?;
-        card.launch(&kernels.advance, Grid { blocks: [1, 1], threads: 1, shared: 0 }, &[Arg::At(self.reading.step.address())])
+        card.launch(
+            &kernels.advance,
+            Grid { blocks: [1, 1], threads: 1, shared: 0 },
+            &[Arg::At(self.reading.step.address())],
+        )
     }
 
     /// After the last step: FedSGD's model is the start and all that was moved.
@@ -345,7 +399,7 @@ impl Network {
     fn forward(&self, card: &Card) -> Result<(), CudaError> {
         let Self { kernels, shape, reading, .. } = self;
         let [step, flags] = self.at_step();
-        for layer in &self.layers {
+        for layer in self.layers.iter().filter(|_| self.recurrence.is_none()) {
             for (memory, width) in [(&layer.states, shape.shown), (&layer.cells, shape.hidden)] {
                 if memory.len() > 1 {
                     let args = [step, flags, Arg::At(memory.address()), Arg::Int(width as i32)];
@@ -393,6 +447,11 @@ impl Network {
         let (states, own) = (self.states(layer), self.by_token(&memory.units, hidden));
         let units = if shape.projects { own } else { states.from_row(rows) };
         let bias = self.weights.address().plus(place.bias);
+        if let Some(recurrence) = &self.recurrence {
+            let kernel = self.weights.address().plus(place.state);
+            let places = [kernel, bias, gates.at, states.at, memory.cells.address()];
+            return recurrence.forward(card, shape, self.at_step(), places);
+        }
         for t in 0..shape.unroll {
             let sizes = [rows, shape.wide(), shown];
             let state_kernel = self.weight(place.state, shape.wide());
@@ -442,23 +501,78 @@ impl Network {
         self.states(self.shape.layers - 1).from_row(self.shape.rows)
     }
 
-    /// Softmax and loss; the output's weights move, and the gradient of what the last layer showed is known.
+    /// What meets the vocabulary, for every token.
+    fn out(&self) -> Matrix {
+        if self.shape.dense { self.by_token(&self.output, self.shape.output) } else { self.top() }
+    }
+
+    /// The gradient of what the last layer showed.
+    fn d_top(&self) -> Matrix {
+        self.by_token(&self.layers[self.shape.layers - 1].d_states, self.shape.shown)
+    }
+
+    /// The gradient of what meets the vocabulary.
+    fn d_out(&self) -> Matrix {
+        if self.shape.dense { self.by_token(&self.d_output, self.shape.output) } else { self.d_top() }
+    }
+
+    /// Softmax and loss; the gradient of what the last layer showed is known after it.
     fn learn_output(&self, card: &Card) -> Result<(), CudaError> {
-        let Self { kernels, shape, reading, placement, .. } = self;
-        let Shape { shown, output, entries, vocabulary, .. } = *shape;
+        let Self { kernels, shape, placement, .. } = self;
+        let Shape { shown, output, .. } = *shape;
         let tokens = shape.tokens();
-        let (top, dense) = (self.top(), self.weight(placement.dense, output));
-        let out = if shape.dense { self.by_token(&self.output, output) } else { top };
+        let (top, d_out, dense) = (self.top(), self.d_out(), self.weight(placement.dense, output));
         if shape.dense {
             self.fill_rows(card, &self.output, placement.dense_bias, output)?;
-            self.multiply(card, [tokens, output, shown], top, dense, out, Into::Add)?;
+            self.multiply(card, [tokens, output, shown], top, dense, self.out(), Into::Add)?;
         }
+        match &self.vocabulary {
+            Some(vocabulary) => vocabulary.learn(card, shape, &self.places())?,
+            None => self.learn_vocabulary(card)?,
+        }
+        let [step, flags] = self.at_step();
+        let args = [step, flags, Arg::At(self.losses.address()), Arg::At(self.loss.address())];
+        card.launch(&kernels.add_losses, Grid::blocks(shape.users, 1, 32), &args)?;
+        if !shape.dense {
+            return Ok(());
+        }
+        self.multiply(card, [tokens, shown, output], d_out, dense.transposed(), self.d_top(), Into::Set)?;
+        self.multiply(card, [shown, output, tokens], top.transposed(), d_out, dense, Into::Descend)?;
+        self.move_bias(card, placement.dense_bias, d_out, output)
+    }
+
+    /// Where the kernels of the vocabulary find what they work on.
+    fn places(&self) -> Places {
+        let Self { reading, placement, shape, .. } = self;
+        let out = self.out();
+        Places {
+            step: reading.step.address(),
+            flags: reading.flags.address(),
+            targets: reading.targets.address(),
+            touched: reading.touched.address(),
+            shares: reading.shares.address(),
+            rate: self.factor(Factor::Each),
+            table: self.weights.address().plus(placement.output),
+            bias: self.weights.address().plus(placement.output_bias),
+            out: out.at,
+            out_user: out.user,
+            d_out: self.d_out().at,
+            losses: self.losses.address(),
+            d_x: self.d_x.address(),
+            enter: shape.enter(0),
+        }
+    }
+
+    /// The output over the whole vocabulary by products; its weights move.
+    fn learn_vocabulary(&self, card: &Card) -> Result<(), CudaError> {
+        let Self { kernels, shape, reading, placement, .. } = self;
+        let Shape { output, entries, vocabulary, .. } = *shape;
+        let (tokens, out) = (shape.tokens(), self.out());
         let (table, logits) = (self.weight(placement.output, output), self.by_token(&self.logits, entries));
         self.multiply(card, [tokens, entries, output], out, table.transposed(), logits, Into::Set)?;
-        let [step, flags] = self.at_step();
         let bias = if shape.output_bias { self.weights.address().plus(placement.output_bias) } else { Address::NONE };
         let args = [
-            step,
+            Arg::At(reading.step.address()),
             Arg::At(reading.targets.address()),
             Arg::At(reading.shares.address()),
             Arg::At(bias),
@@ -466,16 +580,7 @@ impl Network {
             Arg::At(self.losses.address()),
         ];
         card.launch(&kernels.softmax, Grid::blocks(shape.users * tokens, 1, 256), &args)?;
-        let args = [step, flags, Arg::At(self.losses.address()), Arg::At(self.loss.address())];
-        card.launch(&kernels.add_losses, Grid::blocks(shape.users, 1, 32), &args)?;
-        let d_top = self.by_token(&self.layers[shape.layers - 1].d_states, shown);
-        let d_out = if shape.dense { self.by_token(&self.d_output, output) } else { d_top };
-        self.multiply(card, [tokens, output, entries], logits, table, d_out, Into::Set)?;
-        if shape.dense {
-            self.multiply(card, [tokens, shown, output], d_out, dense.transposed(), d_top, Into::Set)?;
-            self.multiply(card, [shown, output, tokens], top.transposed(), d_out, dense, Into::Descend)?;
-            self.move_bias(card, placement.dense_bias, d_out, output)?;
-        }
+        self.multiply(card, [tokens, output, entries], logits, table, self.d_out(), Into::Set)?;
         if shape.output_bias {
             self.move_bias(card, placement.output_bias, logits, vocabulary)?;
         }
@@ -510,7 +615,17 @@ impl Network {
         let (enter, tokens) = (shape.enter(layer), shape.tokens());
         let d_entered = self.by_token(below, enter);
         self.multiply(card, [tokens, enter, shape.wide()], gates, kernel.transposed(), d_entered, Into::Set)?;
-        self.multiply(card, [enter, shape.wide(), tokens], self.entered(layer).transposed(), gates, kernel, Into::Descend)?;
+        self.multiply(
+            card,
+            [enter, shape.wide(), tokens],
+            self.entered(layer).transposed(),
+            gates,
+            kernel,
+            Into::Descend,
+        )?;
+        if self.recurrence.is_some() {
+            return Ok(());
+        }
         self.move_bias(card, place.bias, gates, shape.wide())
     }
 
@@ -522,7 +637,13 @@ impl Network {
         let kernel = self.weight(place.state, shape.wide());
         let projection = self.weight(place.projection, shown);
         let d_units = if shape.projects { self.by_token(&self.d_units, hidden) } else { d_states };
-        for t in (0..unroll).rev() {
+        if let Some(recurrence) = &self.recurrence {
+            let bias = self.weights.address().plus(place.bias);
+            let (cells, rate) = (memory.cells.address(), self.factor(Factor::Each));
+            recurrence.backward(card, shape, [kernel.at, bias, gates.at, cells, d_states.at, rate])?;
+        }
+        let by_token = if self.recurrence.is_some() { 0 } else { unroll };
+        for t in (0..by_token).rev() {
             let now = d_states.from_row(t * rows);
             if t + 1 < unroll {
                 let after = gates.from_row((t + 1) * rows);
@@ -586,6 +707,12 @@ impl Network {
         let Self { kernels, shape, reading, placement, .. } = self;
         let [step, flags] = self.at_step();
         let table = self.weights.address().plus(placement.embedding);
+        if let Some(vocabulary) = &self.vocabulary {
+            vocabulary.descend(card, shape, &self.places())?;
+            if shape.tied {
+                return Ok(());
+            }
+        }
         let args = [
             step,
             Arg::At(reading.inputs.address()),
@@ -601,7 +728,8 @@ impl Network {
         }
         let output = self.weights.address().plus(placement.output);
         let tables = [(table, shape.table), (output, shape.output)];
-        tables.iter().take(if shape.tied { 1 } else { 2 }).try_for_each(|(at, width)| {
+        let both = !shape.tied && self.vocabulary.is_none();
+        tables.iter().take(if both { 2 } else { 1 }).try_for_each(|(at, width)| {
             let args = [step, flags, Arg::At(*at), Arg::Int(*width as i32)];
             card.launch(&kernels.normalise, Grid::each(32 * shape.users * shape.vocabulary), &args)
         })

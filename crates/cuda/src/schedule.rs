@@ -28,7 +28,7 @@ pub(crate) struct Reader<'a> {
     pub(crate) drawn: u64,
 }
 
-/// What a chunk reads, `[step][user]`, and of each token `[step][user][token]`.
+/// What a chunk reads, `[user][step]`, and of each token `[user][step][token]`.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Schedule {
     pub(crate) steps: usize,
@@ -45,7 +45,7 @@ pub(crate) struct Schedule {
     pub(crate) flags: Vec<i32>,
     /// What is known of users, `[user][context]`.
     pub(crate) features: Vec<f32>,
-    /// Rows of the table that a step touches beside the softmax, `[step][user][2 * tokens]`: pairs of a row and a token that predicts
+    /// Rows of the table that a step touches beside the softmax, `[user][step][2 * tokens]`: pairs of a row and a token that predicts
     /// it, or, further by all tokens, one that reads it; sorted, then pairs of -1.
     pub(crate) touched: Vec<i32>,
 }
@@ -100,61 +100,136 @@ fn turns(local: &LocalPlan, cut: &Cut, drawn: u64) -> Vec<Turn> {
     }
 }
 
+/// Which lists the kernels of a network read beside the tokens.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lists {
+    pub(crate) order: bool,
+    pub(crate) touched: bool,
+}
+
+/// One user's part of a schedule.
+struct Own<'a> {
+    reader: &'a Reader<'a>,
+    inputs: &'a mut [i32],
+    targets: &'a mut [i32],
+    order: &'a mut [i32],
+    touched: &'a mut [i32],
+    shares: &'a mut [f32],
+    flags: &'a mut [i32],
+}
+
 impl Schedule {
-    /// The schedule of a chunk's users, at most as many as the shape has.
-    pub(crate) fn new(shape: &Shape, local: &LocalPlan, rate: f32, readers: &[Reader<'_>]) -> Self {
+    /// The schedule of a chunk's users, at most as many as the shape has, made on so many threads. It takes the place of another, whose
+    /// memory it has: memory that was touched before is had for nothing.
+    pub(crate) fn instead(
+        mut self,
+        shape: &Shape,
+        local: &LocalPlan,
+        rate: f32,
+        readers: &[Reader<'_>],
+        lists: Lists,
+        threads: usize,
+    ) -> Self {
         let (users, tokens) = (shape.users, shape.tokens());
-        let mut cut = Cut::new(local.unroll);
-        let mut room = Room::default();
         let steps = readers.iter().map(|reader| steps(local, reader.examples)).max().unwrap_or(0);
-        let mut schedule = Self {
-            steps,
-            rate,
-            inputs: vec![0; steps * users * tokens],
-            targets: vec![-1; steps * users * tokens],
-            order: (0..steps * users).flat_map(|_| 0..tokens as i32).collect(),
-            shares: vec![0.0; steps * users],
-            flags: vec![0; steps * users],
-            features: vec![0.0; users * shape.context],
-            touched: vec![-1; 4 * steps * users * tokens],
-        };
+        let turns = steps * users;
+        let listed = |wanted: bool, len: usize| if wanted { len } else { 0 };
+        (self.steps, self.rate) = (steps, rate);
+        renew(&mut self.inputs, turns * tokens, 0);
+        renew(&mut self.targets, turns * tokens, -1);
+        renew(&mut self.order, listed(lists.order, turns * tokens), 0);
+        renew(&mut self.shares, turns, 0.0);
+        renew(&mut self.flags, turns, 0);
+        renew(&mut self.features, users * shape.context, 0.0);
+        renew(&mut self.touched, listed(lists.touched, 4 * turns * tokens), -1);
         for (user, reader) in readers.iter().enumerate() {
             let features = reader.examples.features();
-            schedule.features[user * shape.context..][..features.len()].copy_from_slice(features);
-            cut.take(reader.examples, local.batch);
-            for (step, turn) in turns(local, &cut, reader.drawn).iter().enumerate() {
-                let batch = cut.batch(turn.batch, &mut room);
-                schedule.put(shape, step * users + user, &batch, turn);
-            }
+            self.features[user * shape.context..][..features.len()].copy_from_slice(features);
         }
-        schedule
+        let mut each = self.by_user(readers, steps, tokens);
+        let group = each.len().div_ceil(threads.max(1)).max(1);
+        std::thread::scope(|scope| {
+            for group in each.chunks_mut(group) {
+                scope.spawn(move || group.iter_mut().for_each(|own| own.fill(shape, local)));
+            }
+        });
+        self
     }
 
-    /// Writes a user's batch of a step.
-    fn put(&mut self, shape: &Shape, at: usize, batch: &Batch<'_>, turn: &Turn) {
-        let place = at * shape.tokens();
-        for (i, (input, target)) in batch.inputs.iter().zip(batch.targets).enumerate() {
-            let token = place + i / batch.rows * shape.rows + i % batch.rows;
-            self.inputs[token] = *input as i32;
-            self.targets[token] = if *target == Batch::NONE { -1 } else { *target as i32 };
+    /// Every reader's part.
+    fn by_user<'a>(&'a mut self, readers: &'a [Reader<'a>], steps: usize, tokens: usize) -> Vec<Own<'a>> {
+        let [mut inputs, mut targets, mut order, mut touched] =
+            [&mut self.inputs, &mut self.targets, &mut self.order, &mut self.touched].map(|all| all.as_mut_slice());
+        let (mut shares, mut flags) = (self.shares.as_mut_slice(), self.flags.as_mut_slice());
+        let take = |reader| Own {
+            reader,
+            inputs: part(&mut inputs, steps * tokens),
+            targets: part(&mut targets, steps * tokens),
+            order: part(&mut order, steps * tokens),
+            touched: part(&mut touched, 4 * steps * tokens),
+            shares: part(&mut shares, steps),
+            flags: part(&mut flags, steps),
+        };
+        readers.iter().map(take).collect()
+    }
+}
+
+/// So many of one value, in the memory that is there.
+fn renew<T: Copy>(values: &mut Vec<T>, len: usize, value: T) {
+    values.clear();
+    values.resize(len, value);
+}
+
+/// Takes so many off the front; all there are where there are fewer.
+fn part<'a, T>(rest: &mut &'a mut [T], len: usize) -> &'a mut [T] {
+    let all = std::mem::take(rest);
+    let (front, back) = all.split_at_mut(len.min(all.len()));
+    *rest = back;
+    front
+}
+
+impl Own<'_> {
+    fn fill(&mut self, shape: &Shape, local: &LocalPlan) {
+        let (mut cut, mut room) = (Cut::new(local.unroll), Room::default());
+        cut.take(self.reader.examples, local.batch);
+        for (step, turn) in turns(local, &cut, self.reader.drawn).iter().enumerate() {
+            self.put(shape, step, &cut.batch(turn.batch, &mut room), turn);
         }
-        let inputs = &self.inputs[place..place + shape.tokens()];
-        self.order[place..place + shape.tokens()].sort_by_key(|token| inputs[*token as usize]);
-        self.shares[at] = turn.share * shape.tokens() as f32 / batch.counted().max(1) as f32;
-        self.flags[at] = turn.flags;
-        self.touch(shape, at);
+    }
+
+    /// Writes the batch of a step.
+    fn put(&mut self, shape: &Shape, step: usize, batch: &Batch<'_>, turn: &Turn) {
+        let tokens = shape.tokens();
+        let here = step * tokens..(step + 1) * tokens;
+        let (inputs, targets) = (&mut self.inputs[here.clone()], &mut self.targets[here.clone()]);
+        for (i, (input, target)) in batch.inputs.iter().zip(batch.targets).enumerate() {
+            let token = i / batch.rows * shape.rows + i % batch.rows;
+            inputs[token] = *input as i32;
+            targets[token] = if *target == Batch::NONE { -1 } else { *target as i32 };
+        }
+        self.shares[step] = turn.share * tokens as f32 / batch.counted().max(1) as f32;
+        self.flags[step] = turn.flags;
+        if let Some(order) = self.order.get_mut(here) {
+            order.iter_mut().zip(0..).for_each(|(token, number)| *token = number);
+            order.sort_by_key(|token| self.inputs[step * tokens + *token as usize]);
+        }
+        self.touch(shape, step);
     }
 
     /// Which rows single tokens move, sorted by row and then by token.
-    fn touch(&mut self, shape: &Shape, at: usize) {
-        let (tokens, place) = (shape.tokens(), at * shape.tokens());
+    fn touch(&mut self, shape: &Shape, step: usize) {
+        let (tokens, place) = (shape.tokens(), step * shape.tokens());
+        let Some(touched) = self.touched.get_mut(4 * place..4 * (place + tokens)) else { return };
         let predicted = self.targets[place..place + tokens].iter().zip(0..);
         let read = self.inputs[place..place + tokens].iter().zip(tokens as i32..);
         let read = read.take(if shape.tied { tokens } else { 0 });
-        let mut pairs: Vec<[i32; 2]> = predicted.chain(read).map(|(row, token)| [*row, token]).collect();
-        pairs.retain(|[row, _]| *row >= 0);
+        // A row and a token as one number, which sorts as the pair does.
+        let pair = |(row, token): (&i32, i32)| (*row >= 0).then_some((*row as u64) << 32 | token as u64);
+        let mut pairs: Vec<u64> = predicted.chain(read).filter_map(pair).collect();
         pairs.sort_unstable();
-        self.touched[4 * place..4 * place + 2 * pairs.len()].copy_from_slice(pairs.as_flattened());
+        for (to, pair) in touched.as_chunks_mut::<2>().0.iter_mut().zip(pairs) {
+            *to = [(pair >> 32) as i32, pair as u32 as i32];
+        }
     }
 }
 
@@ -178,7 +253,7 @@ mod tests {
     fn schedule(algorithm: Algorithm, texts: &[Examples]) -> Schedule {
         let shape = Shape::new(&ModelConfig::preset("tiny").unwrap(), &plan(algorithm), 3).unwrap();
         let readers: Vec<Reader<'_>> = texts.iter().map(|examples| Reader { examples, drawn: 1 }).collect();
-        Schedule::new(&shape, &plan(algorithm), 0.5, &readers)
+        Schedule::default().instead(&shape, &plan(algorithm), 0.5, &readers, Lists { order: true, touched: true }, 2)
     }
 
     /// Nine tokens in two rows are five a row: batches of three and of two.
@@ -186,15 +261,15 @@ mod tests {
     fn batches_are_those_of_the_threads_and_padding_predicts_nothing() {
         let schedule = schedule(Algorithm::FedAvg { epochs: 2 }, &[text(8), text(0)]);
         assert_eq!(schedule.steps, 4);
-        let step = |s: usize, user: usize| &schedule.targets[(s * 3 + user) * 6..][..6];
+        let step = |s: usize, user: usize| &schedule.targets[(user * 4 + s) * 6..][..6];
         assert_eq!(step(0, 0), [10, 15, 11, 16, 12, 17]);
         assert_eq!(step(1, 0), [13, 1, 14, -1, -1, -1]);
         assert_eq!(step(2, 0), step(0, 0));
         assert!((0..4).all(|s| step(s, 1).iter().all(|t| *t == -1)));
-        let flags: Vec<i32> = (0..4).map(|s| schedule.flags[s * 3]).collect();
+        let flags = &schedule.flags[..4];
         assert_eq!(flags, [ACTIVE | RESETS | COUNTS_LOSS, ACTIVE | COUNTS_LOSS, ACTIVE | RESETS, ACTIVE]);
-        assert_eq!([schedule.shares[0], schedule.shares[3]], [1.0, 2.0]);
-        assert!((0..4).all(|s| schedule.shares[s * 3 + 1] == 0.0 && schedule.flags[s * 3 + 1] == 0));
+        assert_eq!(schedule.shares[..2], [1.0, 2.0]);
+        assert!((4..8).all(|turn| schedule.shares[turn] == 0.0 && schedule.flags[turn] == 0));
     }
 
     #[test]
@@ -204,8 +279,8 @@ mod tests {
         assert_eq!(one.targets[..4], [13, 1, 14, -1]);
         let all = schedule(Algorithm::FedSgdAll, &[text(8)]);
         assert_eq!(all.steps, 2);
-        assert!((all.shares[0] - 6.0 / 9.0).abs() < 1e-6 && (all.shares[3] - 6.0 / 9.0).abs() < 1e-6);
-        assert_eq!(all.flags[3] & RESETS, 0);
+        assert!((all.shares[0] - 6.0 / 9.0).abs() < 1e-6 && (all.shares[1] - 6.0 / 9.0).abs() < 1e-6);
+        assert_eq!(all.flags[1] & RESETS, 0);
     }
 
     #[test]
@@ -215,9 +290,14 @@ mod tests {
         let schedule = schedule(Algorithm::FedAvg { epochs: 1 }, &[examples]);
         let sorted: Vec<i32> = schedule.order[..6].iter().map(|t| schedule.inputs[*t as usize]).collect();
         assert!(sorted.is_sorted());
-        let twice = schedule.order[..6].windows(2).filter(|w| {
-            schedule.inputs[w[0] as usize] == schedule.inputs[w[1] as usize] && w[0] > w[1]
-        });
+        let twice = schedule.order[..6]
+            .windows(2)
+            .filter(|w| schedule.inputs[w[0] as usize] == schedule.inputs[w[1] as usize] && w[0] > w[1]);
         assert_eq!(twice.count(), 0);
+        // Tokens that predict come first, then those that read; what is left is -1.
+        let pairs: Vec<[i32; 2]> = schedule.touched[..24].as_chunks().0.to_vec();
+        let there: Vec<[i32; 2]> = pairs.iter().copied().filter(|pair| pair[0] >= 0).collect();
+        assert!(there.is_sorted() && pairs[there.len()..].iter().all(|pair| *pair == [-1, -1]));
+        assert_eq!(there.iter().filter(|pair| pair[1] < 6).count(), 6);
     }
 }

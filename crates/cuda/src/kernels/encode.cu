@@ -163,7 +163,7 @@ extern "C" __global__ void __launch_bounds__(256) round_coordinates(const float*
   own_low = over_warp(own_low, [](u64 a, u64 b) { return a + b; });
   own_high = over_warp(own_high, [](u64 a, u64 b) { return a + b; });
   own_largest = over_warp(own_largest, [](u32 a, u32 b) { return a > b ? a : b; });
-  if (threadIdx.x % 32 == 0) {
+  if (leads_warp()) {
     atomicAdd(low + user, own_low), atomicAdd(high + user, own_high);
     atomicMax(largest + user, own_largest);
   }

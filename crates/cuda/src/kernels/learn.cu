@@ -1,6 +1,6 @@
 // One local step of SGD for all users of a chunk, but for the products: reading, cells, softmax, and what moves tables and biases.
 
-extern "C" __global__ void advance(int* step) { *step += 1; }
+extern "C" __global__ void advance(int* step) { step[0] += 1; }
 
 // The state of the last step becomes the one before the first of this step. states: [user][UNROLL + 1][ROWS][width]
 extern "C" __global__ void carry(const int* step, const int* flags, float* states, int width) {
@@ -15,7 +15,7 @@ extern "C" __global__ void carry(const int* step, const int* flags, float* state
 extern "C" __global__ void gather(const int* step, const int* inputs, const float* table, const float* features, float* x, int enter) {
   int token = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
   if (token >= USERS * TOKENS) return;
-  int user = token / TOKENS, id = inputs[(size_t)*step * USERS * TOKENS + token];
+  int user = token / TOKENS, id = inputs[turn(step, user) * TOKENS + token % TOKENS];
   const float* row = table + (size_t)user * LENGTH + (size_t)id * TABLE;
   for (int c = lane; c < enter; c += 32) {
     float v = 0.f;
@@ -139,8 +139,8 @@ extern "C" __global__ void __launch_bounds__(256) softmax(const int* step, const
                                                            float* logits, float* losses) {
   __shared__ float shared[8];
   const int user = blockIdx.x / TOKENS, tid = threadIdx.x;
-  const int target = targets[(size_t)*step * USERS * TOKENS + blockIdx.x];
-  const float share = shares[(size_t)*step * USERS + user];
+  const int target = targets[turn(step, user) * TOKENS + blockIdx.x % TOKENS];
+  const float share = shares[turn(step, user)];
   float* row = logits + (size_t)blockIdx.x * ENTRIES;
   if (target < 0) {
     for (int j = tid; j < ENTRIES; j += 256) row[j] = 0.f;
@@ -201,7 +201,7 @@ extern "C" __global__ void scatter(const int* step, const int* inputs, const int
   int at = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
   if (at >= USERS * TOKENS) return;
   int user = at / TOKENS, j = at % TOKENS;
-  const size_t start = ((size_t)*step * USERS + user) * TOKENS;
+  const size_t start = turn(step, user) * TOKENS;
   const int *ids = inputs + start, *sorted = order + start;
   int id = ids[sorted[j]];
   if (j > 0 && ids[sorted[j - 1]] == id) return;

@@ -18,7 +18,7 @@
 
 // The sums of powers of every token over a run of tiles, relative to the largest logit there, and their product with the table.
 // Grid: (runs, users), a warp for 16 tokens. most, sums: [user][run][WIDE]; products: [user][run][WIDE][OUTPUT]
-extern "C" __global__ void __launch_bounds__(WIDE * 2, WIDE <= 96 ? 3 : 1) read_table(const float* __restrict__ table, const float* __restrict__ bias,
+extern "C" __global__ void __launch_bounds__(WIDE * 2, WIDE <= 96 ? 2 : 1) read_table(const float* __restrict__ table, const float* __restrict__ bias,
     const float* __restrict__ out, i64 out_user, float* __restrict__ most, float* __restrict__ sums, float* __restrict__ products) {
   __shared__ __align__(16) unsigned short rows[2][TILE * PITCH];
 #if MASKED
@@ -33,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(WIDE * 2, WIDE <= 96 ? 3 : 1) read_
   for (int j = 0; j < DEEP; j++) {
     const int n = 16 * warp + g, c = 16 * j + 2 * q;
     auto two = [&](int n, int c) {
-      if (n >= TOKENS) return 0u;
+      if (TOKENS < WIDE && n >= TOKENS) return 0u;
       float2 v = *(const float2*)(own + (size_t)n * OUTPUT + c);
       return halves(v.x * LOG2_E, v.y * LOG2_E);
     };
@@ -46,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(WIDE * 2, WIDE <= 96 ? 3 : 1) read_
 #pragma unroll
     for (int i = 0; i < HALF; i++) {
       int at = half * (QUADS / 2) + tid + i * THREADS, row = tile * TILE + at / (OUTPUT / 4);
-      bool there = tid + i * THREADS < QUADS / 2 && row < ENTRIES;
+      bool there = (QUADS / 2 % THREADS == 0 || tid + i * THREADS < QUADS / 2) && (ENTRIES % TILE == 0 || row < ENTRIES);
       ahead[i] = there ? __ldg(from + (size_t)tile * QUADS + at) : make_float4(0, 0, 0, 0);
     }
   };
@@ -54,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(WIDE * 2, WIDE <= 96 ? 3 : 1) read_
 #pragma unroll
     for (int i = 0; i < HALF; i++) {
       int at = half * (QUADS / 2) + tid + i * THREADS, row = at / (OUTPUT / 4), c = at - row * (OUTPUT / 4);
-      if (tid + i * THREADS < QUADS / 2)
+      if (QUADS / 2 % THREADS == 0 || tid + i * THREADS < QUADS / 2)
         *(uint2*)&rows[buffer][row * PITCH + c * 4] = make_uint2(halves(ahead[i].x, ahead[i].y), halves(ahead[i].z, ahead[i].w));
     }
   };
@@ -147,7 +147,7 @@ extern "C" __global__ void merge_runs(const int* step, const int* targets, const
   const int at = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
   if (at >= USERS * WIDE) return;
   const int user = at / WIDE, n = at % WIDE;
-  const int target = n < TOKENS ? targets[((size_t)*step * USERS + user) * TOKENS + n] : -1;
+  const int target = n < TOKENS ? targets[turn(step, user) * TOKENS + n] : -1;
   if (target < 0) {
     if (lane == 0) logs[at] = 1e30f;
     if (n < TOKENS) {
@@ -158,7 +158,7 @@ extern "C" __global__ void merge_runs(const int* step, const int* targets, const
   }
   const float* row = table + (size_t)user * LENGTH + (size_t)target * OUTPUT;
   const float* own = out + user * out_user + (size_t)n * OUTPUT;
-  const float share = shares[(size_t)*step * USERS + user];
+  const float share = shares[turn(step, user)];
   float largest = -1e30f, all = 0.f, truth = 0.f;
   for (int r = 0; r < runs; r++) largest = fmaxf(largest, most[((size_t)user * runs + r) * WIDE + n]);
   for (int r = 0; r < runs; r++) {
@@ -186,28 +186,34 @@ extern "C" __global__ void merge_runs(const int* step, const int* targets, const
 
 // What single rows are moved by beside the softmax: towards the output of the tokens that predict them and, where the table is the
 // input's too, against the gradient of the tokens that read them. A warp for each row that is touched, tokens in their order.
-// touched: [step][user][2 * TOKENS], (row, token) sorted by row, the second half of the numbers for tokens that read; `count` of them.
+// touched: [user][step][2 * TOKENS], (row, token) sorted by row, the second half of the numbers for tokens that read; `count` of them.
 // slots: [user][ENTRIES], which of a step's moves is a row's: (step + 1) * 1024 + number.
 extern "C" __global__ void move_rows(const int* step, const int* touched, const float* shares, const float* rate,
     const float* __restrict__ out, i64 out_user, const float* __restrict__ d_x, int enter, u32* slots, float* moves) {
   const int at = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
   if (at >= USERS * 2 * TOKENS) return;
   const int user = at / (2 * TOKENS), j = at % (2 * TOKENS);
-  const int2* own = (const int2*)touched + ((size_t)*step * USERS + user) * 2 * TOKENS;
+  const int2* own = (const int2*)touched + turn(step, user) * 2 * TOKENS;
   const int row = own[j].x;
   if (row < 0 || (j > 0 && own[j - 1].x == row)) return;
-  const float share = shares[(size_t)*step * USERS + user], by = *rate;
-  for (int c = lane; c < OUTPUT; c += 32) {
-    float sum = 0.f;
-    for (int k = j; k < 2 * TOKENS && own[k].x == row; k++) {
-      const int n = own[k].y;
-      if (n < TOKENS) sum += share * out[user * out_user + (size_t)n * OUTPUT + c];
+  const float share = shares[turn(step, user)], by = *rate;
+  // A lane has every 32nd column.
+  const int COLUMNS = (OUTPUT + 31) / 32;
+  float sum[COLUMNS] = {};
+  for (int k = j; k < 2 * TOKENS && own[k].x == row; k++) {
+    const int n = own[k].y;
+#pragma unroll
+    for (int i = 0; i < COLUMNS; i++) {
+      const int c = lane + 32 * i;
+      if (n < TOKENS && c < OUTPUT) sum[i] += share * out[user * out_user + (size_t)n * OUTPUT + c];
 #if TIED
-      else if (c < EMBEDDING) sum -= d_x[((size_t)user * TOKENS + n - TOKENS) * enter + c];
+      if (n >= TOKENS && c < EMBEDDING) sum[i] -= d_x[((size_t)user * TOKENS + n - TOKENS) * enter + c];
 #endif
     }
-    moves[((size_t)user * 2 * TOKENS + j) * OUTPUT + c] = by * sum;
   }
+#pragma unroll
+  for (int i = 0; i < COLUMNS; i++)
+    if (lane + 32 * i < OUTPUT) moves[((size_t)user * 2 * TOKENS + j) * OUTPUT + lane + 32 * i] = by * sum[i];
   if (lane == 0) slots[(size_t)user * ENTRIES + row] = (*step + 1) * 1024 + j;
 }
 
@@ -235,7 +241,7 @@ extern "C" __global__ void __launch_bounds__(256, WIDE <= 96 ? 2 : 1) move_table
   const u32 straight = base + (((lane & 7) + (lane >> 4) * 8) * PITCH + ((lane >> 3) & 1) * 8) * 2;
   const u32 across = base + (((lane & 7) + ((lane >> 3) & 1) * 8) * PITCH + (lane >> 4) * 8) * 2;
   // The output is in powers of 2 here, and so is its share of the move.
-  const float by = *rate * shares[(size_t)*step * USERS + user] / (LOG2_E * 4096.f);
+  const float by = *rate * shares[turn(step, user)] / (LOG2_E * 4096.f);
   float* mine = table + (size_t)user * LENGTH;
   const u32 stamp = *step + 1;
   for (int tile = first + warp; tile < last; tile += 8) {
@@ -327,10 +333,10 @@ extern "C" __global__ void move_target_bias(const int* step, const int* touched,
   const int at = blockIdx.x * blockDim.x + threadIdx.x;
   if (at >= USERS * 2 * TOKENS) return;
   const int user = at / (2 * TOKENS), j = at % (2 * TOKENS);
-  const int2* own = (const int2*)touched + ((size_t)*step * USERS + user) * 2 * TOKENS;
+  const int2* own = (const int2*)touched + turn(step, user) * 2 * TOKENS;
   const int row = own[j].x;
   if (row < 0 || (j > 0 && own[j - 1].x == row)) return;
   int times = 0;
   for (int k = j; k < 2 * TOKENS && own[k].x == row; k++) times += own[k].y < TOKENS;
-  if (times) bias[(size_t)user * LENGTH + row] += *rate * shares[(size_t)*step * USERS + user] * times;
+  if (times) bias[(size_t)user * LENGTH + row] += *rate * shares[turn(step, user)] * times;
 }
