@@ -288,22 +288,14 @@ impl<'a> CardEngine<'a> {
         found: Found,
         into: &mut Collected,
     ) -> Result<(), EngineError> {
-        let weight = weight(task, &user.examples);
+        // Whoever has nothing to say, or whose training ran away, is zero in every coordinate.
+        let nothing = user.examples.is_empty() || !found.norm_squared.is_finite();
         match found.accepted {
-            None => {
-                let part = |problem: PartError| EngineError::Part { user: user.number, problem };
-                let clipped = if user.examples.is_empty() {
-                    Clipped::nothing(task.clipping, task.model.len())
-                } else {
-                    let difference = self.encoder.difference(&self.card, &self.network, place).map_err(failed)?;
-                    let said = Contribution { weight, projected: found.projected, counts: Vec::new() };
-                    Update::new(difference).clip(task.clipping, said).map_err(|e| part(e.into()))?
-                };
-                let encoded = clipped.encode(task.encoding, &mut user.drawn.rounding).map_err(|e| part(e.into()))?;
-                into.by_host(task).add(&encoded)?;
-            }
+            None if nothing && !self.check_encodings => into.by_card += 1,
+            None => into.by_host(task).add(&self.encode_here(task, place, user, found, nothing)?)?,
             Some(norm_squared) => {
                 let side = task.clipping.side(found.norm_squared, found.projected);
+                let weight = weight(task, &user.examples);
                 let beside = task.encoding.beside(side, weight, &[], u128::from(norm_squared));
                 if self.check_encodings {
                     let mut integers = self.encoder.integers(&self.card, place).map_err(failed)?;
@@ -317,6 +309,28 @@ impl<'a> CardEngine<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What the code of devices makes of a user's difference.
+    fn encode_here(
+        &self,
+        task: &Task<'_>,
+        place: usize,
+        user: &mut User,
+        found: Found,
+        nothing: bool,
+    ) -> Result<Encoded, EngineError> {
+        let number = user.number;
+        let part = |problem: PartError| EngineError::Part { user: number, problem };
+        let clipped = if nothing {
+            Clipped::nothing(task.clipping, task.model.len())
+        } else {
+            let difference = self.encoder.difference(&self.card, &self.network, place).map_err(failed)?;
+            let weight = weight(task, &user.examples);
+            let said = Contribution { weight, projected: found.projected, counts: Vec::new() };
+            Update::new(difference).clip(task.clipping, said).map_err(|e| part(e.into()))?
+        };
+        clipped.encode(task.encoding, &mut user.drawn.rounding).map_err(|e| part(e.into()))
     }
 
     /// The sum of the card joined with that of the host.
