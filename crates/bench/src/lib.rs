@@ -5,6 +5,7 @@
 //! | [`device`]         | training on one user's text, as Popov et al. 2018 did on a phone             |
 //! | [`local_training`] | users one after the other, as a device or a simulator trains them            |
 //! | [`round`]          | what a round costs beside the users' training, and what a second thread costs |
+//! | [`gpu`]            | rounds of users on a card, beside the card's peaks and the threads' updates  |
 //! | [`secagg`]         | a whole round of secure aggregation, message by message                      |
 //! | [`predict`]        | one next-word prediction, as a keyboard asks for it                          |
 //! | [`network`]        | a server and its devices as real processes: overhead a round, CPU time, memory, losses |
@@ -15,6 +16,7 @@
 mod clock;
 pub mod device;
 mod error;
+pub mod gpu;
 pub mod local_training;
 pub mod network;
 pub mod predict;

@@ -169,7 +169,7 @@ fn train_user(trainer: &mut Trainer, tokens: &[u32], args: &LocalTraining) -> f3
 }
 
 /// Tokens by Zipf's law: `V^u` for u uniform, from a multiplicative hash of the place.
-fn user_tokens(vocabulary: u32, user: u32, len: usize) -> Vec<u32> {
+pub(crate) fn user_tokens(vocabulary: u32, user: u32, len: usize) -> Vec<u32> {
     (0..len as u32)
         .map(|i| {
             let hash = (i ^ user.wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b);

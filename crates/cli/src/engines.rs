@@ -1,11 +1,12 @@
 //! Which engines this program has: who computes what users learn. A crate that brings one has a line here.
 
-use federated::engine::{EngineKind, THREADS};
+use cuda::CUDA;
+use federated::engine::{EngineKind, Precision, THREADS};
 
 use crate::failure::BadInput;
 
 /// All of them; the first is taken where nothing is said.
-static ENGINES: [EngineKind; 1] = [THREADS];
+static ENGINES: [EngineKind; 2] = [THREADS, CUDA];
 
 /// The one that people ask for by this name.
 pub(crate) fn named(name: Option<&str>) -> Result<EngineKind, BadInput> {
@@ -13,5 +14,14 @@ pub(crate) fn named(name: Option<&str>) -> Result<EngineKind, BadInput> {
     ENGINES.into_iter().find(|kind| kind.name == name).ok_or_else(|| {
         let there: Vec<String> = ENGINES.iter().map(|kind| format!("{} ({})", kind.name, kind.about)).collect();
         BadInput::wrong("engine", format!("there is none called {name:?}; there are {}", there.join(", ")))
+    })
+}
+
+/// What products are computed in, by its name.
+pub(crate) fn precision(name: Option<&str>) -> Result<Precision, BadInput> {
+    let Some(name) = name else { return Ok(Precision::default()) };
+    Precision::ALL.into_iter().find(|precision| precision.name() == name).ok_or_else(|| {
+        let there = Precision::ALL.map(Precision::name).join(", ");
+        BadInput::wrong("precision", format!("there is none called {name:?}; there are {there}"))
     })
 }

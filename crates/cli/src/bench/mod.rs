@@ -1,6 +1,7 @@
 //! `keyhush bench`: how fast this machine does the work.
 
 mod device;
+mod gpu;
 mod local_training;
 mod network;
 mod predict;
@@ -16,6 +17,8 @@ pub(crate) enum Command {
     Device(device::DeviceArgs),
     /// Train users one after the other, as a device or a simulator does: milliseconds of CPU time a user.
     LocalTraining(local_training::LocalTrainingArgs),
+    /// Train rounds of users on an NVIDIA card: milliseconds a round, the share of the card's peaks, the difference to the threads.
+    Gpu(gpu::GpuArgs),
     /// Run whole rounds: what they cost beside the users' training, and what a second thread costs.
     Round(round::RoundArgs),
     /// Run a server and its devices as processes on this machine: what rounds cost, and whether anything is lost or counted twice.
@@ -31,6 +34,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Device(args) => device::run(&args),
         Command::LocalTraining(args) => local_training::run(&args),
+        Command::Gpu(args) => gpu::run(&args),
         Command::Round(args) => round::run(&args),
         Command::Network(args) => network::run(&args),
         Command::Secagg(args) => secagg::run(&args),

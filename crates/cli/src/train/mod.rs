@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use federated::{
     config::{AggregationKind, Config, Document, FIRST_RUN},
-    engine::{self, Engine, EngineError, Means},
+    engine::{self, Engine, EngineError, EngineOptions, Means},
     fleet::{self, Fleet},
     home::{Records, RunFolder, STATEMENT_FILE},
     metrics::Metrics,
@@ -85,15 +85,21 @@ pub(crate) struct TrainArgs {
     json: bool,
 }
 
-/// What of this machine is used; no number depends on it.
+/// What of this machine is used; no number depends on it, but for --engine cuda and its precision.
 #[derive(Args, Clone)]
 pub(crate) struct MachineArgs {
     /// Threads; the results do not depend on it [default: one for each core]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
-    /// Who computes what users learn; the results do not depend on it [default: threads]
+    /// Who computes what users learn: threads, or cuda [default: threads]
     #[arg(long, value_name = "NAME")]
     pub(crate) engine: Option<String>,
+    /// What the products of --engine cuda are computed in: f32, tf32 or f16; a run goes on with what it began with [default: f32]
+    #[arg(long, value_name = "PRECISION", requires = "engine")]
+    pub(crate) precision: Option<String>,
+    /// Check every user's integers once more on this machine, also where a card has checked them
+    #[arg(long, requires = "engine")]
+    pub(crate) check_encodings: bool,
     /// Show no progress
     #[arg(long, short)]
     pub(crate) quiet: bool,
@@ -107,7 +113,10 @@ impl MachineArgs {
             Some(threads) => threads,
             None => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         };
-        Ok(Means { kernels: kernels::chosen()?, threads, engine: engines::named(self.engine.as_deref())? })
+        let engine = engines::named(self.engine.as_deref())?;
+        let precision = engines::precision(self.precision.as_deref())?;
+        let options = EngineOptions { precision, chunk: None, check_encodings: self.check_encodings };
+        Ok(Means { kernels: kernels::chosen()?, threads, engine, options })
     }
 }
 
@@ -151,6 +160,7 @@ impl Task {
         };
         let opened = Opened::new(&config).map_err(located)?;
         let plan = Plan::new(config, &opened.setting()).map_err(|e| located(e.into()))?;
+        let means = means.for_plan(&plan);
         Ok(Self { folder, opened, plan, means })
     }
 
@@ -265,6 +275,7 @@ pub(crate) fn alone(
     after: After,
 ) -> anyhow::Result<Ending> {
     let population = opened.population(plan.ledger.unit).map_err(refused)?;
+    let means = means.for_plan(plan);
     let engine = engine::of(&plan.local, opened.learner(), means)?;
     let mut fleet = fleet::of(plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
     let way = if resume { Way::Resume } else { Way::Begin };

@@ -104,7 +104,7 @@ impl Learner for LanguageLearner {
 
     fn trainer(&self, kernels: KernelPath) -> Result<Box<dyn Trainer>, LearnerError> {
         let trainer = fast::Trainer::new(&self.config, self.batch, self.unroll, kernels)?;
-        let cut = Cut { rows: self.batch, unroll: self.unroll, ..Cut::default() };
+        let cut = Cut::new(self.unroll);
         Ok(Box::new(LanguageTrainer { trainer, batch: self.batch, cut, room: Room::default() }))
     }
 
@@ -173,7 +173,7 @@ pub fn for_each_post(user: &Examples, mut visit: impl FnMut(&[u32])) {
 
 /// A stream cut into sequences of one length that are read side by side; the last may end early.
 #[derive(Debug, Clone, Default)]
-struct Cut {
+pub struct Cut {
     inputs: Vec<u32>,
     targets: Vec<u32>,
     context: Vec<f32>,
@@ -184,14 +184,20 @@ struct Cut {
 
 /// Memory for one batch.
 #[derive(Debug, Clone, Default)]
-struct Room {
+pub struct Room {
     inputs: Vec<u32>,
     targets: Vec<u32>,
 }
 
 impl Cut {
+    /// For batches of so many tokens of each sequence.
+    #[must_use]
+    pub fn new(unroll: usize) -> Self {
+        Self { unroll, ..Self::default() }
+    }
+
     /// Cuts somebody's stream into at most so many sequences.
-    fn take(&mut self, user: &Examples, rows: usize) {
+    pub fn take(&mut self, user: &Examples, rows: usize) {
         for (own, column) in [(&mut self.inputs, INPUT), (&mut self.targets, TARGET)] {
             own.clear();
             own.extend_from_slice(user.ids(column));
@@ -204,12 +210,13 @@ impl Cut {
     }
 
     /// How many batches one reading has.
-    const fn batches(&self) -> usize {
+    #[must_use]
+    pub const fn batches(&self) -> usize {
         self.length.div_ceil(self.unroll)
     }
 
     /// One of them. Where a sequence has ended, nothing is to be predicted.
-    fn batch<'r>(&'r self, number: usize, room: &'r mut Room) -> Batch<'r> {
+    pub fn batch<'r>(&'r self, number: usize, room: &'r mut Room) -> Batch<'r> {
         room.inputs.clear();
         room.targets.clear();
         let start = number * self.unroll;
@@ -351,7 +358,7 @@ mod tests {
         let posts: Vec<Vec<u32>> = (0..9).map(|n| (0..n).map(|i| 10 + i + n).collect()).collect();
         let examples = examples(&posts.iter().map(Vec::as_slice).collect::<Vec<_>>());
         for (rows, unroll) in [(1, 1), (3, 4), (8, 10), (100, 3), (0, 0), (7, 1000)] {
-            let mut cut = Cut { unroll, ..Cut::default() };
+            let mut cut = Cut::new(unroll);
             cut.take(&examples, rows);
             let mut room = Room::default();
             let (mut read, mut predicted) = (Vec::new(), Vec::new());
@@ -375,7 +382,7 @@ mod tests {
 
     #[test]
     fn somebody_who_typed_nothing_has_no_batches() {
-        let mut cut = Cut { unroll: 10, ..Cut::default() };
+        let mut cut = Cut::new(10);
         cut.take(&examples(&[]), 8);
         assert_eq!(cut.batches(), 0);
     }

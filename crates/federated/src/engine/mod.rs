@@ -8,7 +8,7 @@ pub mod secure;
 pub mod threads;
 pub mod vanishing;
 
-use std::{fmt, ops::ControlFlow};
+use std::{fmt, num::NonZeroUsize, ops::ControlFlow};
 
 use device::{
     learner::Learner,
@@ -17,6 +17,7 @@ use device::{
 };
 use lm::kernels::KernelPath;
 use privacy::{
+    Participation,
     encoding::EncodingError,
     rng::{NoiseSource, Purpose, StreamKey},
     stages::Sum,
@@ -27,7 +28,10 @@ use self::{
     secure::{SecureError, SecureTask, Secured},
     threads::Threads,
 };
-use crate::population::Population;
+use crate::{
+    plan::{Phase, Plan},
+    population::Population,
+};
 
 /// Whom an engine trains.
 #[derive(Clone, Copy)]
@@ -77,6 +81,14 @@ pub enum EngineError {
         /// Its name.
         engine: &'static str,
         /// Why.
+        problem: String,
+    },
+    /// The engine broke down.
+    #[error("the engine {engine} failed, and nothing was released: {problem}")]
+    Failed {
+        /// Its name.
+        engine: &'static str,
+        /// How.
         problem: String,
     },
     /// A user's part failed.
@@ -175,6 +187,8 @@ pub struct EngineKind {
     pub about: &'static str,
     /// Makes it.
     pub make: Make,
+    /// What decides the bits of its results, in a word that checkpoints keep: a run goes on with the arithmetic that it began with.
+    pub arithmetic: fn(Means) -> String,
 }
 
 impl fmt::Debug for EngineKind {
@@ -188,9 +202,48 @@ pub const THREADS: EngineKind = EngineKind {
     name: "threads",
     about: "the threads of this process",
     make: |local, learner, means| Ok(Box::new(Threads::new(learner, local, means.kernels, means.threads)?)),
+    arithmetic: |means| means.kernels.name().to_owned(),
 };
 
-/// With what a run is computed; nothing of it changes a bit of the result but the kernels, which are recorded.
+/// What the products of an engine are computed in, where it can choose; sums are in float32 in all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Precision {
+    /// Float32.
+    #[default]
+    F32,
+    /// Operands with mantissas of 10 bits (NVIDIA's TF32).
+    Tf32,
+    /// Half-precision operands where that is faster, TF32 elsewhere.
+    F16,
+}
+
+impl Precision {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::F32, Self::Tf32, Self::F16];
+
+    /// As people ask for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Tf32 => "tf32",
+            Self::F16 => "f16",
+        }
+    }
+}
+
+/// What else can be said to an engine; one that has no use for it does not look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EngineOptions {
+    /// What its products are computed in.
+    pub precision: Precision,
+    /// How many users it holds at a time, where it trains several together; none leaves that to the engine.
+    pub chunk: Option<NonZeroUsize>,
+    /// Whether every user's integers pass through `Encoded::check` of this process, also where they were checked elsewhere.
+    pub check_encodings: bool,
+}
+
+/// With what a run is computed; nothing of it changes a bit of the result but what [`EngineKind::arithmetic`] names, which is recorded.
 #[derive(Debug, Clone, Copy)]
 pub struct Means {
     /// The kernels.
@@ -199,14 +252,42 @@ pub struct Means {
     pub threads: usize,
     /// Who trains.
     pub engine: EngineKind,
+    /// And how.
+    pub options: EngineOptions,
 }
 
 impl Means {
     /// So many threads, which also train.
     #[must_use]
-    pub const fn threads(kernels: KernelPath, threads: usize) -> Self {
-        Self { kernels, threads, engine: THREADS }
+    pub fn threads(kernels: KernelPath, threads: usize) -> Self {
+        Self { kernels, threads, engine: THREADS, options: EngineOptions::default() }
     }
+
+    /// The same for a plan, as far as nothing else was said: an engine that trains users together holds a whole cohort if it can, and
+    /// where a sum must be known to be made of checked vectors (the clipped denominator), every vector is checked here.
+    #[must_use]
+    pub fn for_plan(mut self, plan: &Plan) -> Self {
+        let cohort = plan.phases().iter().map(foreseen_users).max().unwrap_or(0);
+        self.options.chunk = self.options.chunk.or(NonZeroUsize::new(cohort));
+        self.options.check_encodings |= plan.phases().iter().any(|phase| phase.divides_by_weight());
+        self
+    }
+
+    /// What decides the bits of the results.
+    #[must_use]
+    pub fn arithmetic(self) -> String {
+        (self.engine.arithmetic)(self)
+    }
+}
+
+/// Users of a round: as many as there will hardly be more.
+fn foreseen_users(phase: &Phase) -> usize {
+    let cohort = phase.cohort as f64;
+    let most = match phase.participation {
+        Participation::Poisson { .. } => cohort + 3.0 * libm::sqrt(cohort),
+        _ => cohort,
+    };
+    most.ceil() as usize
 }
 
 /// The engine of a plan's local training, by the means that there are.

@@ -90,6 +90,12 @@ pub(super) struct Span {
 }
 
 impl Phase {
+    /// Whether sums are divided by the weights in them (rule P10).
+    #[must_use]
+    pub const fn divides_by_weight(&self) -> bool {
+        self.least_weight.is_some()
+    }
+
     pub(super) fn new(draft: &Draft<'_>, number: usize, span: Span) -> Result<Self, ConfigError> {
         let Draft { config, parameters, adjacency } = *draft;
         let participation = participation(config, span.cohort)?;

@@ -292,7 +292,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
         if !ledger.plan().is_same_run(&plan.ledger) {
             return Err(RunError::OtherPlan { run: home.name() });
         }
-        let checkpoints = Checkpoints::new(ledger.opening().id, means.kernels.name());
+        let checkpoints = Checkpoints::new(ledger.opening().id, &means.arithmetic());
         let (found, mut warnings) = checkpoints.newest(&home, plan)?;
         found.iter().try_for_each(|found| ledger.check_head(&found.head))?;
         refuse_gap(plan, &ledger, found.as_ref().map_or(0, |found| found.state.round), &warnings)?;
@@ -337,7 +337,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
         let diagnostics = if simulated { Some(diagnostics(&home, recorded)?) } else { None };
         let tokens = if simulated { tokens(&home)? } else { 0 };
         Ok(Self {
-            checkpoints: Checkpoints::new(ledger.opening().id, means.kernels.name()),
+            checkpoints: Checkpoints::new(ledger.opening().id, &means.arithmetic()),
             held_out: opened.held_out(&plan.evaluation)?,
             rounds: Loop::new(plan, opened.learner(), randomness, ledger, state, means.threads),
             home,

@@ -250,6 +250,20 @@ pub struct Encoding {
     id: EncodingId,
 }
 
+/// How a coordinate becomes an integer: scaled ([`Encoding::grid_scale`]) and rounded to a float, cut to the limit, rounded to an
+/// integer. The integers of a user keep the largest and the norm, exactly.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GridRule {
+    /// Up or down at random, by the words of the user's stream; otherwise to the nearest, ties to even.
+    pub stochastic: bool,
+    /// What a scaled coordinate is cut to.
+    pub limit: f32,
+    /// The largest absolute value of an integer.
+    pub largest: u32,
+    /// The largest squared norm of all of them.
+    pub norm_squared: u64,
+}
+
 /// Which encoding a vector belongs to; vectors of different ones are never added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EncodingId([u8; 32]);
@@ -350,10 +364,48 @@ impl Encoding {
         Ok(Self { plan, clip: self.clip, rotation: self.rotation.clone(), layout, id })
     }
 
+    /// What stands beside the integers of an update of this exact squared norm: clip bit, weight and counts, as far as the
+    /// vector has them.
+    #[must_use]
+    pub fn beside(&self, side: i32, weight: f64, counts: &[u32], norm_squared: u128) -> Vec<i32> {
+        let mut integers = Vec::new();
+        if self.plan.clip_bit {
+            integers.push(side);
+        }
+        if self.plan.weight {
+            // Rounding can make the update a little longer than its weight's share: then the weight is that much more.
+            let said = (weight * f64::from(FULL_WEIGHT)).round_ties_even() as u32;
+            integers.push(said.max(self.least_weight(norm_squared)) as i32);
+        }
+        if let Some(Counts { len, cap }) = self.plan.counts {
+            integers.extend((0..len).map(|i| counts.get(i).copied().unwrap_or(0).min(cap) as i32));
+        }
+        integers
+    }
+
+    /// How coordinates become integers, for engines that round elsewhere; none where updates are rotated first.
+    #[must_use]
+    pub fn grid_rule(&self) -> Option<GridRule> {
+        let update = self.layout.segments[0];
+        let rule = GridRule {
+            stochastic: self.plan.rounding != Rounding::Nearest,
+            limit: rotation::linf_limit(u64::from(update.largest)),
+            largest: update.largest,
+            norm_squared: update.norm_squared,
+        };
+        self.rotation.is_none().then_some(rule)
+    }
+
+    /// From the units of the model to grid steps, for a user of this weight.
+    #[must_use]
+    pub fn grid_scale(&self, weight: f64) -> f64 {
+        weight * grid_norm(self.plan.grid_bits) / self.clip.get()
+    }
+
     /// The smallest weight that covers an update's integers: their norm is at most the weight's share of the bound. It is
     /// never more than [`FULL_WEIGHT`], since the integers keep the bound.
-    pub(crate) fn least_weight(&self, update: &[i32]) -> u32 {
-        let (norm_squared, bound) = (rounding::norm_squared(update), self.layout.segments[0].norm_squared);
+    fn least_weight(&self, norm_squared: u128) -> u32 {
+        let bound = self.layout.segments[0].norm_squared;
         let share = norm_squared as f64 / bound as f64;
         let mut weight = libm::floor(f64::from(FULL_WEIGHT) * libm::sqrt(share)) as u32;
         weight = weight.saturating_sub(1);
@@ -365,7 +417,7 @@ impl Encoding {
 
     /// The update's integers: scaled to the grid, rotated, clipped in every coordinate, rounded within the bound.
     pub(crate) fn encode_update(&self, values: &[f32], weight: f64, words: &mut RandomWords) -> Vec<i32> {
-        let scale = weight * grid_norm(self.plan.grid_bits) / self.clip.get();
+        let scale = self.grid_scale(weight);
         let update = self.layout.segments[0];
         let limits = Limits { norm_squared: update.norm_squared, largest: update.largest };
         let mut integers = Vec::with_capacity(self.layout.len());
@@ -414,13 +466,19 @@ impl Encoding {
     fn check_weight(&self, values: &[i32]) -> Result<(), EncodingError> {
         let Some((_, at)) = self.layout.find(SegmentKind::Weight) else { return Ok(()) };
         let update = self.layout.segments[0];
-        let (weight, least) = (values[at.start].unsigned_abs(), self.least_weight(&values[..update.len]));
+        let norm_squared = rounding::norm_squared(&values[..update.len]);
+        let (weight, least) = (values[at.start].unsigned_abs(), self.least_weight(norm_squared));
         if weight >= least {
             return Ok(());
         }
         let problem = format!("a weight of {weight} does not cover the update, which needs {least}");
         Err(EncodingError::Bound { segment: SegmentKind::Weight, problem })
     }
+}
+
+/// The exact squared norm of integers.
+pub(crate) fn norm_squared_of(integers: &[i32]) -> u128 {
+    rounding::norm_squared(integers)
 }
 
 /// Whether a squared norm is at most the weight's share of the bound, exactly.

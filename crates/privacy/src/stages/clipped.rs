@@ -11,10 +11,7 @@ use thiserror::Error;
 
 use super::Encoded;
 use crate::{
-    encoding::{
-        Encoding, EncodingError,
-        layout::{FULL_WEIGHT, HALF_BIT},
-    },
+    encoding::{Encoding, EncodingError, layout::HALF_BIT, norm_squared_of},
     rng::RandomWords,
     units::ClipNorm,
 };
@@ -144,6 +141,17 @@ impl Clipping {
     pub const fn rule(&self) -> &ClipRule {
         &self.rule
     }
+
+    /// On which side of the tracked clip a finite update is, in grid steps of the clip bit; 0 where there is none.
+    #[must_use]
+    pub fn side(&self, norm_squared: f64, projected: bool) -> i32 {
+        let under = match self.bit {
+            ClipBit::None => return 0,
+            ClipBit::NormAtMost(tracked) => norm_squared <= tracked.get() * tracked.get(),
+            ClipBit::NeverProjected => !projected,
+        };
+        if under { HALF_BIT as i32 } else { -(HALF_BIT as i32) }
+    }
 }
 
 /// What a user says beside the update.
@@ -182,16 +190,7 @@ impl Update {
             let norm = f64::NAN;
             return Ok(Clipped { values: self.0, bound, norm, side: 0, weight: 0.0, counts: Vec::new() });
         };
-        let under = match clipping.bit {
-            ClipBit::None => None,
-            ClipBit::NormAtMost(tracked) => Some(norm_squared <= tracked.get() * tracked.get()),
-            ClipBit::NeverProjected => Some(!said.projected),
-        };
-        let side = match under {
-            None => 0,
-            Some(true) => HALF_BIT as i32,
-            Some(false) => -(HALF_BIT as i32),
-        };
+        let side = clipping.side(norm_squared, said.projected);
         match clipping.rule {
             // The first pass of the projection was just done.
             ClipRule::Flat(bound) => _ = project_from(&mut self.0, bound, Some(norm_squared)),
@@ -327,20 +326,8 @@ impl Clipped {
             return Err(EncodingError::Clip { expected: encoding.clip().get(), got: self.bound.get() });
         }
         let mut integers = encoding.encode_update(&self.values, self.weight, words);
-        let plan = encoding.plan();
-        if plan.clip_bit {
-            integers.push(self.side);
-        }
-        if plan.weight {
-            // Rounding can make the update a little longer than its weight's share: then the weight is that much more.
-            let least = encoding.least_weight(&integers[..encoding.layout().segments()[0].len]);
-            let weight = (self.weight * f64::from(FULL_WEIGHT)).round_ties_even() as u32;
-            integers.push(weight.max(least) as i32);
-        }
-        if let Some(counts) = plan.counts {
-            let said = |i: usize| self.counts.get(i).copied().unwrap_or(0).min(counts.cap);
-            integers.extend((0..counts.len).map(|i| said(i) as i32));
-        }
+        let norm_squared = norm_squared_of(&integers);
+        integers.extend(encoding.beside(self.side, self.weight, &self.counts, norm_squared));
         Encoded::of(integers, encoding)
     }
 

@@ -161,8 +161,9 @@ impl Sum {
         Ok(())
     }
 
-    /// A sum whose parts nobody can check: that each was encoded within its bounds is asserted by the caller, not shown.
-    /// The one way around [`Encoded`], for secure aggregation: [`Residues::sum`](super::Residues::sum) calls it.
+    /// A sum whose parts are not at hand: that each was encoded within its bounds is asserted by the caller, not shown.
+    /// The one way around [`Encoded`]: for secure aggregation ([`Residues::sum`](super::Residues::sum)), and for an engine whose
+    /// parts stay on a card, where the same bounds were checked.
     ///
     /// # Errors
     /// When the length is not the encoding's, or a coordinate is larger than `users` honest users could make it.

@@ -7,8 +7,8 @@
 //! Between sum and release, a [`Quotient`] may divide by the weight. Where users add the noise themselves, the way is
 //! `Update -> Clipped -> Encoded -> NoisedSum -> Released`, and there is never a sum without noise.
 //!
-//! To audit, look for four words: [`Sum::assertion`] (a securely aggregated sum, whose parts nobody can check; called by
-//! [`Residues::sum`] and by tests), [`Residues::noised_sum`] (the same, and nobody can check that its noise is there),
+//! To audit, look for four words: [`Sum::assertion`] (a sum whose parts were not checked here: of secure aggregation, whose parts
+//! nobody can check, by [`Residues::sum`]; of a card, which checked them itself, by the engine `cuda`; and of tests), [`Residues::noised_sum`] (the same, and nobody can check that its noise is there),
 //! [`Sum::across_processes`] (sums of several processes of one run) and [`Sum::release_without_privacy`].
 //!
 //! ```

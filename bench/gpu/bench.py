@@ -1,0 +1,36 @@
+"""Rounds of 100 users on one card: Keyhush beside JAX and PyTorch, in one call. Prints a table, and writes every line it read."""
+import argparse, json, subprocess, sys
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--keyhush", required=True, help="the program")
+parser.add_argument("--models", default="mcmahan2018,gboard,so-nwp")
+parser.add_argument("--rounds", default="20")
+parser.add_argument("--lines", help="a file for the lines as they were printed")
+args = parser.parse_args()
+lines = open(args.lines, "w") if args.lines else None
+
+
+def measured(command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        print(done.stderr[-800:], file=sys.stderr)
+        return None
+    line = done.stdout.strip().splitlines()[-1]
+    if lines:
+        print(line, file=lines, flush=True)
+    return json.loads(line)
+
+
+here = __file__.rsplit("/", 1)[0]
+print("| model | who | precision | ms a round of 100 | on the card | of the copy peak | of the multiply peak | off the threads |")
+print("|---|---|---|---|---|---|---|---|")
+for model in args.models.split(","):
+    for precision in ["f32", "tf32", "f16"]:
+        command = [args.keyhush, "bench", "gpu", "--model", model, "--users", "100", "--rounds", args.rounds, "--precision", precision, "--json"]
+        if m := measured(command):
+            print(f"| {model} | Keyhush | {precision} | {m['ms_per_100_users']:.2f} | {m['ms_per_round_on_the_card']:.2f} | {100 * m['share_of_copy_peak']:.0f} % of {m['copy_peak_tb_per_s']:.2f} TB/s | {100 * m['share_of_multiply_peak']:.0f} % of {m['multiply_peak_tflops']:.0f} TFLOP/s | {m['largest_relative_difference']:.1e} |", flush=True)
+    for precision in ["float32", "tensorfloat32"]:
+        if m := measured([sys.executable, f"{here}/peer_jax.py", "--model", model, "--precision", precision]):
+            print(f"| {model} | {m['peer']} | {precision} | {m['ms_per_round']:.2f} | | | | |", flush=True)
+if "mcmahan2018" in args.models and (m := measured([sys.executable, f"{here}/peer_torch.py"])):
+    print(f"| mcmahan2018 | {m['peer']} | float32 | {m['ms_per_round']:.1f} | | | | |")

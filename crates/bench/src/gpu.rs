@@ -1,0 +1,242 @@
+//! Rounds of users on a card, beside what the card does at its best, and how far their updates are from those of the threads.
+//!
+//! Users have the tokens of [`crate::local_training`]. A round is what an engine does of it: text in, integer sum out. The shares
+//! of the peaks are of what the work cannot do without: every weight read and written once a local step, and three products of every
+//! matrix for each token.
+
+use std::{num::NonZeroUsize, time::Instant};
+
+use corpus::store::StoreError;
+use cuda::{CUDA, CardEngine, Peaks, peaks};
+use device::{
+    learner::{
+        Learner,
+        examples::{Examples, Value},
+        language::LanguageLearner,
+    },
+    local::{Algorithm, LocalPlan, LocalTrainer},
+    round::Task,
+};
+use federated::{
+    engine::{Engine, EngineOptions, Means, Precision, Users, users_key},
+    population::Population,
+};
+use lm::{kernels::KernelPath, model::config::ModelConfig};
+use privacy::{
+    Adjacency, ClipNorm,
+    encoding::{Encoding, VectorPlan},
+    rng::{NoiseSource, SimulationKey},
+    stages::{ClipBit, ClipRule, Clipping},
+};
+use serde::Serialize;
+
+use crate::{
+    BenchError, at_least_one,
+    local_training::{operations_per_token, user_tokens},
+};
+
+/// What is trained on the card.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gpu {
+    /// The model: a preset.
+    pub model: String,
+    /// Entries of the vocabulary, instead of the preset's.
+    pub vocabulary: Option<usize>,
+    /// Users of a round.
+    pub users: usize,
+    /// Rounds; the median is given.
+    pub rounds: usize,
+    /// What products are computed in.
+    pub precision: Precision,
+    /// Threads that prepare text.
+    pub threads: usize,
+    /// Tokens of a user.
+    pub tokens: usize,
+    /// Sequences in a batch.
+    pub batch: usize,
+    /// Tokens of a sequence in a batch.
+    pub unroll: usize,
+    /// Learning rate.
+    pub learning_rate: f32,
+    /// Users whose updates are compared with the threads'.
+    pub compared: usize,
+}
+
+/// What it took.
+#[derive(Debug, Clone, Serialize)]
+pub struct GpuTook {
+    /// The card.
+    pub card: String,
+    /// The model.
+    pub model: String,
+    /// What products are computed in.
+    pub precision: &'static str,
+    /// Users of a round.
+    pub users: usize,
+    /// Users that the card holds at a time.
+    pub chunk: usize,
+    /// Steps of SGD of a user.
+    pub steps_per_user: usize,
+    /// From text to sum, the median.
+    pub ms_per_round: f64,
+    /// Of which the card is at work.
+    pub ms_per_round_on_the_card: f64,
+    /// The same for a hundred users.
+    pub ms_per_100_users: f64,
+    /// Of what the card copies at its best.
+    pub share_of_copy_peak: f64,
+    /// Of what it multiplies at its best, with such operands.
+    pub share_of_multiply_peak: f64,
+    /// What it copies at its best, in terabytes a second, read and written.
+    pub copy_peak_tb_per_s: f64,
+    /// What it multiplies at its best with such operands, in teraflops a second.
+    pub multiply_peak_tflops: f64,
+    /// The largest relative difference of an update against the threads engine; none where none was compared.
+    pub largest_relative_difference: Option<f64>,
+}
+
+/// Users with tokens by Zipf's law, made once.
+struct Typists(Vec<Vec<u32>>);
+
+impl Population for Typists {
+    fn users(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read(&self, user: u64, examples: &mut Examples) -> Result<(), StoreError> {
+        examples.clear();
+        let users = self.users();
+        let tokens = self.0.get(user as usize).ok_or(StoreError::NoUser { index: user, users })?;
+        tokens.windows(2).for_each(|pair| examples.push(&[Value::Id(pair[0]), Value::Id(pair[1])]));
+        Ok(())
+    }
+}
+
+impl Gpu {
+    /// Trains the rounds.
+    ///
+    /// # Errors
+    /// When it cannot be meant, or there is no card.
+    pub fn run(&self, kernels: KernelPath) -> Result<GpuTook, BenchError> {
+        at_least_one([("users", self.users), ("rounds", self.rounds), ("batch", self.batch), ("unroll", self.unroll)])?;
+        let mut config = ModelConfig::preset(&self.model).map_err(|e| BenchError::wrong("model", e))?;
+        config.vocabulary = self.vocabulary.unwrap_or(config.vocabulary);
+        let learner = LanguageLearner::new(&config, self.batch, self.unroll).map_err(BenchError::refused)?;
+        let mut model = learner.initial(1).map_err(BenchError::failed)?;
+        learner.after_step(&mut model);
+        let clip = ClipNorm::new(1.0).map_err(BenchError::failed)?;
+        let clipping = Clipping::new(ClipRule::Flat(clip), ClipBit::None).map_err(BenchError::failed)?;
+        let plan = VectorPlan::of_update(model.len(), 20);
+        let encoding = Encoding::new(plan, clip, None, Adjacency::AddOrRemove).map_err(BenchError::failed)?;
+        let task = Task {
+            model: &model,
+            clipping: &clipping,
+            encoding: &encoding,
+            full_weight_tokens: None,
+            learning_rate: self.learning_rate,
+        };
+        let options =
+            EngineOptions { precision: self.precision, chunk: NonZeroUsize::new(self.users), check_encodings: false };
+        let peaks = peaks().map_err(BenchError::failed)?;
+        let means = Means { engine: CUDA, options, ..Means::threads(kernels, self.threads) };
+        let mut engine = CardEngine::new(&self.local(), &learner, means).map_err(BenchError::failed)?;
+        let of_user = |user: usize| user_tokens(config.vocabulary as u32, user as u32, self.tokens + 1);
+        let typists = Typists((0..self.users).map(of_user).collect());
+        let numbers: Vec<u64> = (0..self.users as u64).collect();
+        let key = users_key(&NoiseSource::from(SimulationKey::new(1)), &[]);
+        let users = Users { population: &typists, numbers: &numbers, key: &key };
+        let compared = self.compare(&mut engine, &learner, &task, &users, kernels)?;
+        let mut times = Vec::new();
+        for _ in 0..self.rounds + 1 {
+            let began = Instant::now();
+            engine.sum(&task, &users).map_err(BenchError::failed)?;
+            times.push((began.elapsed().as_secs_f64(), engine.card_seconds()));
+        }
+        // The first records the graph.
+        times.remove(0);
+        let card = engine.card_name().map_err(BenchError::failed)?;
+        Ok(self.took(&config, model.len(), card, engine.chunk(), peaks, times, compared))
+    }
+
+    fn local(&self) -> LocalPlan {
+        LocalPlan {
+            algorithm: Algorithm::FedAvg { epochs: 1 },
+            batch: self.batch,
+            unroll: self.unroll,
+            most_tokens: None,
+            greedy: false,
+            update_penalty: 0.0,
+        }
+    }
+
+    /// The largest relative difference of the first users' updates.
+    fn compare(
+        &self,
+        engine: &mut CardEngine<'_>,
+        learner: &dyn Learner,
+        task: &Task<'_>,
+        users: &Users<'_>,
+        kernels: KernelPath,
+    ) -> Result<Option<f64>, BenchError> {
+        let numbers = &users.numbers[..self.compared.min(users.numbers.len())];
+        let found = engine.differences(task, &Users { numbers, ..*users }).map_err(BenchError::failed)?;
+        let mut trainer = LocalTrainer::new(learner, self.local(), kernels).map_err(BenchError::failed)?;
+        let mut examples = Examples::new(learner.schema());
+        let mut worst = None;
+        for (user, got) in found {
+            users.population.read(user, &mut examples).map_err(BenchError::failed)?;
+            let rule = task.clipping.rule();
+            let want = trainer.train(task.model, &examples, rule, task.learning_rate, 0).map_err(BenchError::failed)?;
+            let off = relative_difference(&want.difference, &got);
+            worst = Some(worst.unwrap_or(0.0f64).max(off));
+        }
+        Ok(worst)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the one place where all that was measured comes together")]
+    fn took(
+        &self,
+        config: &ModelConfig,
+        parameters: usize,
+        card: String,
+        chunk: usize,
+        peaks: Peaks,
+        mut times: Vec<(f64, f64)>,
+        largest_relative_difference: Option<f64>,
+    ) -> GpuTook {
+        times.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        let (round_s, card_s) = times[times.len() / 2];
+        let steps = (self.tokens.div_ceil(self.batch)).div_ceil(self.unroll);
+        let bytes = 8.0 * (parameters * steps * self.users) as f64;
+        let operations = operations_per_token(config) * (self.tokens * self.users) as f64;
+        let multiply = match self.precision {
+            Precision::F32 => peaks.f32_flops,
+            Precision::Tf32 => peaks.tf32_flops,
+            Precision::F16 => peaks.f16_flops,
+        };
+        GpuTook {
+            card,
+            model: self.model.clone(),
+            precision: self.precision.name(),
+            users: self.users,
+            chunk,
+            steps_per_user: steps,
+            ms_per_round: round_s * 1e3,
+            ms_per_round_on_the_card: card_s * 1e3,
+            ms_per_100_users: round_s * 1e5 / self.users as f64,
+            share_of_copy_peak: bytes / card_s / peaks.copy_bytes_per_s,
+            share_of_multiply_peak: operations / card_s / multiply,
+            copy_peak_tb_per_s: peaks.copy_bytes_per_s * 1e-12,
+            multiply_peak_tflops: multiply * 1e-12,
+            largest_relative_difference,
+        }
+    }
+}
+
+/// The norm of the difference of two updates over that of the first.
+fn relative_difference(want: &[f32], got: &[f32]) -> f64 {
+    let square = |v: f64| v * v;
+    let norm: f64 = want.iter().map(|v| square(f64::from(*v))).sum();
+    let off: f64 = want.iter().zip(got).map(|(w, g)| square(f64::from(*w) - f64::from(*g))).sum();
+    (off / norm).sqrt()
+}

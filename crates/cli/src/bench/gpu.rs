@@ -1,0 +1,81 @@
+//! `keyhush bench gpu`: rounds of users on a card.
+
+use bench::gpu::Gpu;
+use clap::Args;
+
+use crate::{engines, kernels};
+
+#[derive(Args)]
+pub(crate) struct GpuArgs {
+    /// The model: a preset such as mcmahan2018, gboard or so-nwp.
+    #[arg(long, default_value = "mcmahan2018")]
+    model: String,
+    /// Entries of the vocabulary, instead of the preset's.
+    #[arg(long)]
+    vocabulary: Option<usize>,
+    /// Users of a round.
+    #[arg(long, default_value_t = 100)]
+    users: usize,
+    /// Rounds; the median is given.
+    #[arg(long, default_value_t = 10)]
+    rounds: usize,
+    /// What products are computed in: f32, tf32 or f16.
+    #[arg(long, default_value = "f16")]
+    precision: String,
+    /// Threads that prepare text [default: one for each core].
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Tokens of a user.
+    #[arg(long, default_value_t = 1600)]
+    tokens: usize,
+    /// Sequences in a batch.
+    #[arg(long, default_value_t = 8)]
+    batch: usize,
+    /// Tokens of a sequence in a batch.
+    #[arg(long, default_value_t = 10)]
+    unroll: usize,
+    /// Learning rate.
+    #[arg(long, default_value_t = 0.5)]
+    learning_rate: f32,
+    /// Users whose updates are compared with those of the threads.
+    #[arg(long, default_value_t = 4)]
+    compared: usize,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &GpuArgs) -> anyhow::Result<()> {
+    let gpu = Gpu {
+        model: args.model.clone(),
+        vocabulary: args.vocabulary,
+        users: args.users,
+        rounds: args.rounds,
+        precision: engines::precision(Some(&args.precision))?,
+        threads: args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get)),
+        tokens: args.tokens,
+        batch: args.batch,
+        unroll: args.unroll,
+        learning_rate: args.learning_rate,
+        compared: args.compared,
+    };
+    let took = gpu.run(kernels::chosen()?)?;
+    if args.json {
+        println!("{}", serde_json::to_string(&took)?);
+        return Ok(());
+    }
+    println!("card              {}", took.card);
+    println!("model             {} ({}, {} users, {} at a time)", took.model, took.precision, took.users, took.chunk);
+    println!("ms per round      {:.2}, of which the card {:.2}", took.ms_per_round, took.ms_per_round_on_the_card);
+    println!("ms per 100 users  {:.2}", took.ms_per_100_users);
+    println!("share of copying  {:.0} % of {:.2} TB/s", 100.0 * took.share_of_copy_peak, took.copy_peak_tb_per_s);
+    println!(
+        "of multiplying    {:.0} % of {:.0} TFLOP/s",
+        100.0 * took.share_of_multiply_peak,
+        took.multiply_peak_tflops
+    );
+    if let Some(off) = took.largest_relative_difference {
+        println!("off the threads   {off:.1e} at most, of an update");
+    }
+    Ok(())
+}

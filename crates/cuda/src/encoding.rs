@@ -1,0 +1,402 @@
+//! From trained weights to integers and their sum, on the card: clip, round, check, add.
+//!
+//! The arithmetic is that of `privacy::stages` and `privacy::encoding`, coordinate by coordinate; only the order in which squares are
+//! added up is another, which the bound on the norm allows for. Stochastic rounding draws the words of each user's own stream. A user
+//! whose integers keep every bound, checked exactly, is accepted and added to the sum; the few others are left to the host.
+
+use privacy::{
+    encoding::{Encoding, GridRule},
+    stages::ClipRule,
+};
+
+use crate::{
+    card::{Address, Arg, Card, Grid, Kernel, Memory, Pinned},
+    error::CudaError,
+    network::Network,
+    shape::Shape,
+    source::ENCODE,
+};
+
+/// Coordinates that a block adds up.
+const TILE: usize = 4096;
+/// How often stochastic rounding is drawn on the card before it is left to the host, which draws on.
+const ATTEMPTS: u32 = 4;
+
+struct Kernels {
+    place_model: Kernel,
+    broadcast: Kernel,
+    tile_norms: Kernel,
+    factors: Kernel,
+    project: Kernel,
+    round_coordinates: Kernel,
+    accept: Kernel,
+    again: Kernel,
+    add_integers: Kernel,
+    differences: Kernel,
+}
+
+impl Kernels {
+    fn load(card: &Card, defines: &[(&'static str, usize)], architecture: &str) -> Result<Self, CudaError> {
+        let names = [
+            "place_model",
+            "broadcast",
+            "tile_norms",
+            "factors",
+            "project",
+            "round_coordinates",
+            "accept",
+            "again",
+            "add_integers",
+            "differences",
+        ];
+        let mut loaded = card.load(ENCODE.compile(defines, architecture)?, &names)?.into_iter();
+        let mut next = || loaded.next().ok_or_else(|| CudaError::Refused("a kernel is missing".to_owned()));
+        Ok(Self {
+            place_model: next()?,
+            broadcast: next()?,
+            tile_norms: next()?,
+            factors: next()?,
+            project: next()?,
+            round_coordinates: next()?,
+            accept: next()?,
+            again: next()?,
+            add_integers: next()?,
+            differences: next()?,
+        })
+    }
+}
+
+/// The parts of an update that have a bound each: all of it, or its layers.
+struct Parts {
+    lens: Vec<usize>,
+    /// Tiles as `(start, len, part)`.
+    tiles: Memory<u32>,
+    count: usize,
+    /// Where each part ends.
+    ends: Memory<u32>,
+    lengths: Memory<f64>,
+    bounds: Memory<f64>,
+    /// `[user][tile]`.
+    norms: Memory<f64>,
+    /// `[user][part]`.
+    squared: Memory<f64>,
+    factors: Memory<f64>,
+}
+
+impl Parts {
+    fn new(card: &Card, lens: Vec<usize>, users: usize) -> Result<Self, CudaError> {
+        let (mut tiles, mut ends, mut start) = (Vec::new(), Vec::new(), 0);
+        for (part, len) in lens.iter().enumerate() {
+            for at in (0..*len).step_by(TILE) {
+                tiles.extend([(start + at) as u32, TILE.min(len - at) as u32, part as u32]);
+            }
+            start += len;
+            ends.push(start as u32);
+        }
+        let count = tiles.len() / 3;
+        let lengths: Vec<f64> = lens.iter().map(|len| *len as f64).collect();
+        Ok(Self {
+            tiles: card.copy_of(&tiles)?,
+            count,
+            ends: card.copy_of(&ends)?,
+            lengths: card.copy_of(&lengths)?,
+            bounds: card.zeros(lens.len())?,
+            norms: card.zeros(users * count)?,
+            squared: card.zeros(users * lens.len())?,
+            factors: card.zeros(users * lens.len())?,
+            lens,
+        })
+    }
+}
+
+/// What the card found out about a user.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Found {
+    /// The squared norm of the difference; not finite where training ran away.
+    pub(crate) norm_squared: f64,
+    /// The exact squared norm of the integers, where they keep every bound and are in the sum.
+    pub(crate) accepted: Option<u64>,
+    /// Whether greedy clipping moved anything.
+    pub(crate) projected: bool,
+}
+
+/// Clips, rounds and adds up a chunk.
+pub(crate) struct Encoder {
+    kernels: Kernels,
+    shape: Shape,
+    parameters: usize,
+    place: Memory<u32>,
+    model: Memory<f32>,
+    model_by: Pinned<f32>,
+    sum_by: Pinned<i64>,
+    parts: Option<Parts>,
+    /// A user's number and the bits of their scale.
+    drawings: Memory<u64>,
+    key: Memory<u32>,
+    present: Memory<u8>,
+    integers: Memory<i32>,
+    low: Memory<u64>,
+    high: Memory<u64>,
+    largest: Memory<u32>,
+    accepted: Memory<i32>,
+    projected: Memory<i32>,
+    sum: Memory<i64>,
+    difference: Memory<f32>,
+}
+
+/// What a user's integers are drawn by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Drawing {
+    pub(crate) user: u64,
+    /// From the units of the model to grid steps, the weight in it.
+    pub(crate) scale: f64,
+    /// Whether there was anything to learn from.
+    pub(crate) present: bool,
+}
+
+impl Encoder {
+    pub(crate) fn new(card: &Card, network: &Network, architecture: &str) -> Result<Self, CudaError> {
+        let (shape, placement) = (*network.shape(), network.placement());
+        let (users, parameters) = (shape.users, placement.place.len());
+        let kernels = Kernels::load(card, &shape.defines(placement.length, parameters), architecture)?;
+        Ok(Self {
+            kernels,
+            shape,
+            parameters,
+            place: card.copy_of(&placement.place)?,
+            model: card.zeros(parameters)?,
+            model_by: card.pinned(parameters)?,
+            sum_by: card.pinned(parameters)?,
+            parts: None,
+            drawings: card.zeros(2 * users)?,
+            key: card.zeros(8)?,
+            present: card.zeros(users)?,
+            integers: card.zeros(users * parameters)?,
+            low: card.zeros(users)?,
+            high: card.zeros(users)?,
+            largest: card.zeros(users)?,
+            accepted: card.zeros(users)?,
+            projected: card.zeros(users)?,
+            sum: card.zeros(parameters)?,
+            difference: card.zeros(parameters)?,
+        })
+    }
+
+    /// A round begins: its model, its bounds, the key of its users' streams. Whether graphs of before are worthless.
+    pub(crate) fn begin(
+        &mut self,
+        card: &Card,
+        network: &Network,
+        model: &[f32],
+        rule: &ClipRule,
+        key: &[u8; 32],
+    ) -> Result<bool, CudaError> {
+        card.upload_by(&mut self.model_by, model, &mut self.model)?;
+        let args = [Arg::At(self.model.address()), Arg::At(self.place.address()), Arg::At(network.start.address())];
+        card.launch(&self.kernels.place_model, Grid::each(self.parameters), &args)?;
+        card.clear(&mut self.sum)?;
+        let words: Vec<u32> = key.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
+        card.upload(&words, &mut self.key)?;
+        let (lens, bounds): (Vec<usize>, Vec<f64>) = match rule {
+            ClipRule::Flat(bound) => (vec![self.parameters], vec![bound.get()]),
+            ClipRule::PerLayer(layers) => layers.iter().map(|layer| (layer.len, layer.bound.get())).unzip(),
+        };
+        let stale = self.parts.as_ref().is_none_or(|parts| parts.lens != lens);
+        if stale {
+            self.parts = Some(Parts::new(card, lens, self.shape.users)?);
+        }
+        card.upload(&bounds, &mut self.parts_mut()?.bounds)?;
+        Ok(stale)
+    }
+
+    fn parts_mut(&mut self) -> Result<&mut Parts, CudaError> {
+        self.parts.as_mut().ok_or_else(|| CudaError::Refused("the round has not begun".to_owned()))
+    }
+
+    fn parts(&self) -> Result<&Parts, CudaError> {
+        self.parts.as_ref().ok_or_else(|| CudaError::Refused("the round has not begun".to_owned()))
+    }
+
+    /// A chunk begins: everybody has the model of the round.
+    pub(crate) fn begin_chunk(
+        &mut self,
+        card: &Card,
+        network: &Network,
+        drawings: &[Drawing],
+    ) -> Result<(), CudaError> {
+        let length = network.placement().length;
+        let grid = Grid::blocks((length / 4).div_ceil(256), self.shape.users.min(8), 256);
+        card.launch(
+            &self.kernels.broadcast,
+            grid,
+            &[Arg::At(network.start.address()), Arg::At(network.weights.address())],
+        )?;
+        let words: Vec<u64> = drawings.iter().flat_map(|d| [d.user, d.scale.to_bits()]).collect();
+        card.upload(&words, &mut self.drawings)?;
+        let mut present: Vec<u8> = drawings.iter().map(|d| u8::from(d.present)).collect();
+        present.resize(self.shape.users, 0);
+        card.upload(&present, &mut self.present)?;
+        for memory in [&mut self.low, &mut self.high] {
+            card.clear(memory)?;
+        }
+        card.clear(&mut self.largest)?;
+        card.clear(&mut self.accepted)?;
+        card.clear(&mut self.projected)
+    }
+
+    fn from_model(&self, network: &Network) -> [Arg; 3] {
+        [network.weights.address(), network.start.address(), self.place.address()].map(Arg::At)
+    }
+
+    /// The norm of every part of every difference, and what would bring it within its bound.
+    fn measure(&self, card: &Card, network: &Network) -> Result<(), CudaError> {
+        let parts = self.parts()?;
+        let [weights, start, place] = self.from_model(network);
+        let (tiles, norms) = (Arg::At(parts.tiles.address()), Arg::At(parts.norms.address()));
+        let grid = Grid::blocks(parts.count, self.shape.users, 256);
+        card.launch(&self.kernels.tile_norms, grid, &[weights, start, place, tiles, norms])?;
+        let args = [
+            norms,
+            tiles,
+            Arg::Int(parts.count as i32),
+            Arg::At(parts.bounds.address()),
+            Arg::At(parts.lengths.address()),
+            Arg::Int(parts.lens.len() as i32),
+            Arg::At(parts.squared.address()),
+            Arg::At(parts.factors.address()),
+        ];
+        card.launch(&self.kernels.factors, Grid::blocks(self.shape.users, 1, 256), &args)
+    }
+
+    /// Greedy clipping: brings every difference within its bound, in the midst of training.
+    pub(crate) fn project(&self, card: &Card, network: &Network) -> Result<(), CudaError> {
+        self.measure(card, network)?;
+        let parts = self.parts()?;
+        let [weights, start, place] = self.from_model(network);
+        let args = [
+            Arg::At(network.reading.step.address()),
+            Arg::At(network.reading.flags.address()),
+            Arg::At(parts.squared.address()),
+            Arg::At(parts.factors.address()),
+            Arg::Int(parts.lens.len() as i32),
+            Arg::At(parts.tiles.address()),
+            place,
+            start,
+            weights,
+            Arg::At(self.projected.address()),
+        ];
+        card.launch(&self.kernels.project, Grid::blocks(parts.count, self.shape.users, 256), &args)
+    }
+
+    /// Rounds what was trained, checks it and adds it to the sum.
+    pub(crate) fn encode(&self, card: &Card, network: &Network, rule: &GridRule) -> Result<(), CudaError> {
+        self.measure(card, network)?;
+        let attempts = if rule.stochastic { ATTEMPTS } else { 1 };
+        for attempt in 0..attempts {
+            self.round(card, network, rule, attempt)?;
+        }
+        let args = [self.integers.address(), self.accepted.address(), self.sum.address()].map(Arg::At);
+        card.launch(&self.kernels.add_integers, Grid::each(self.parameters), &args)
+    }
+
+    fn round(&self, card: &Card, network: &Network, rule: &GridRule, attempt: u32) -> Result<(), CudaError> {
+        let parts = self.parts()?;
+        let count = Arg::Int(parts.lens.len() as i32);
+        let at = |address: Address| Arg::At(address);
+        let [weights, start, place] = self.from_model(network);
+        let sizes = [at(self.low.address()), at(self.high.address()), at(self.largest.address())];
+        let accepted = at(self.accepted.address());
+        let each = Grid::each(self.shape.users);
+        if attempt > 0 {
+            card.launch(&self.kernels.again, each, &[accepted, sizes[0], sizes[1], sizes[2]])?;
+        }
+        let args = [
+            weights,
+            start,
+            place,
+            at(parts.factors.address()),
+            count,
+            at(parts.ends.address()),
+            at(self.drawings.address()),
+            at(self.key.address()),
+            Arg::Float(rule.limit),
+            Arg::Int(i32::from(rule.stochastic)),
+            Arg::Word(attempt),
+            accepted,
+            at(self.integers.address()),
+            sizes[0],
+            sizes[1],
+            sizes[2],
+        ];
+        // A thread has the words of one block of a stream; the first and the last block may be half of others'.
+        let blocks = self.parameters.div_ceil(8) + 1;
+        let grid = Grid::blocks(blocks.div_ceil(256), self.shape.users, 256);
+        card.launch(&self.kernels.round_coordinates, grid, &args)?;
+        let args = [
+            at(parts.squared.address()),
+            count,
+            at(self.present.address()),
+            Arg::Long(rule.norm_squared),
+            Arg::Word(rule.largest),
+            sizes[0],
+            sizes[1],
+            sizes[2],
+            accepted,
+        ];
+        card.launch(&self.kernels.accept, each, &args)
+    }
+
+    /// What the card found out about the first so many users of the chunk; waits for it.
+    pub(crate) fn found(&self, card: &Card, users: usize) -> Result<Vec<Found>, CudaError> {
+        let parts = self.parts()?;
+        let count = parts.lens.len();
+        let mut squared = vec![0.0; users * count];
+        let (mut low, mut high) = (vec![0; users], vec![0; users]);
+        let (mut accepted, mut projected) = (vec![0; users], vec![0; users]);
+        card.download(&parts.squared, &mut squared)?;
+        card.download(&self.low, &mut low)?;
+        card.download(&self.high, &mut high)?;
+        card.download(&self.accepted, &mut accepted)?;
+        card.download(&self.projected, &mut projected)?;
+        let found = |user: usize| Found {
+            norm_squared: squared[user * count..(user + 1) * count].iter().sum(),
+            accepted: (accepted[user] != 0).then(|| (high[user] << 32) + low[user]),
+            projected: projected[user] != 0,
+        };
+        Ok((0..users).map(found).collect())
+    }
+
+    /// One user's difference to the model of the round.
+    pub(crate) fn difference(&self, card: &Card, network: &Network, user: usize) -> Result<Vec<f32>, CudaError> {
+        let [weights, start, place] = self.from_model(network);
+        let args = [weights, start, place, Arg::Int(user as i32), Arg::At(self.difference.address())];
+        card.launch(&self.kernels.differences, Grid::each(self.parameters), &args)?;
+        let mut difference = vec![0.0; self.parameters];
+        card.download(&self.difference, &mut difference)?;
+        Ok(difference)
+    }
+
+    /// One user's integers.
+    pub(crate) fn integers(&self, card: &Card, user: usize) -> Result<Vec<i32>, CudaError> {
+        let mut integers = vec![0; self.parameters];
+        card.download_from(&self.integers, user * self.parameters, &mut integers)?;
+        Ok(integers)
+    }
+
+    /// The sum of all chunks of the round.
+    pub(crate) fn sum(&mut self, card: &Card) -> Result<Vec<i64>, CudaError> {
+        card.download_by(&self.sum, &mut self.sum_by)
+    }
+}
+
+/// How the card rounds for an encoding.
+///
+/// # Errors
+/// Where it cannot: a rotation is for secure aggregation, which the card does not do.
+pub(crate) fn grid_rule(encoding: &Encoding) -> Result<GridRule, CudaError> {
+    encoding.grid_rule().ok_or_else(|| {
+        CudaError::Refused(
+            "privacy.rotation = true is for secure aggregation: leave it out, or take --engine threads".to_owned(),
+        )
+    })
+}

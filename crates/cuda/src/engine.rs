@@ -1,0 +1,420 @@
+//! The engine: users in chunks, sums out.
+//!
+//! A cohort is read on all threads, sorted by how much there is to learn from, and cut into chunks of one size, the last of them filled
+//! up with nobody. While the card trains a chunk, the host prepares the next one.
+
+use std::{
+    num::NonZeroUsize,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
+
+use device::{
+    learner::{Learner, examples::Examples},
+    local::{LocalError, LocalPlan, check_learning_rate},
+    round::{Drawn, Exact, PartError, Task},
+};
+use federated::engine::{Engine, EngineError, EngineKind, Means, Summed, Users, drawn};
+use lm::model::{config::ModelConfig, parameters::ParameterLayout};
+use privacy::{
+    encoding::GridRule,
+    stages::{Clipped, Contribution, Encoded, Sum, Update},
+};
+
+use crate::{
+    card::{Card, Graph},
+    encoding::{Drawing, Encoder, Found, grid_rule},
+    error::CudaError,
+    network::Network,
+    placement::Placement,
+    schedule::{Reader, Schedule, steps},
+    shape::Shape,
+};
+
+/// The share of the free memory that a chunk may take.
+const SHARE: f64 = 0.8;
+/// Users of a chunk at most, where the card has room for more.
+const MOST_USERS: usize = 400;
+/// Users of a chunk where nobody said how many there will be.
+const USUAL_USERS: usize = 128;
+
+/// The GPU engine, as programs list it.
+pub const CUDA: EngineKind = EngineKind {
+    name: "cuda",
+    about: "an NVIDIA card, hundreds of users at a time",
+    make: |local, learner, means| Ok(Box::new(CardEngine::new(local, learner, means)?)),
+    arithmetic: |means| {
+        format!("cuda {} chunk {}", means.options.precision.name(), means.options.chunk.map_or(0, NonZeroUsize::get))
+    },
+};
+
+fn unavailable(problem: CudaError) -> EngineError {
+    EngineError::Unavailable { engine: CUDA.name, problem: problem.to_string() }
+}
+
+fn failed(problem: CudaError) -> EngineError {
+    EngineError::Failed { engine: CUDA.name, problem: problem.to_string() }
+}
+
+/// A card that trains users.
+pub struct CardEngine<'a> {
+    card: Card,
+    learner: &'a dyn Learner,
+    local: LocalPlan,
+    threads: usize,
+    check_encodings: bool,
+    network: Network,
+    encoder: Encoder,
+    /// One step of a chunk.
+    step: Option<Graph>,
+    /// Schedules that are over, for their memory.
+    spare: Vec<Schedule>,
+    /// Seconds of the last round from the launch of a chunk to its results.
+    card_s: f64,
+}
+
+/// Somebody of the cohort, read.
+struct User {
+    number: u64,
+    examples: Examples,
+    drawn: Drawn,
+    steps: usize,
+}
+
+impl User {
+    fn reader(&self) -> Reader<'_> {
+        Reader { examples: &self.examples, drawn: self.drawn.batch }
+    }
+
+    fn read(users: &Users<'_>, number: u64, learner: &dyn Learner, local: &LocalPlan) -> Result<Self, EngineError> {
+        let mut examples = Examples::new(learner.schema());
+        users.population.read(number, &mut examples).map_err(|problem| EngineError::Data { user: number, problem })?;
+        examples.truncate(local.most_tokens.unwrap_or(usize::MAX));
+        let steps = steps(local, &examples);
+        Ok(Self { number, examples, drawn: drawn(users.key, number), steps })
+    }
+}
+
+/// Everybody's text, on so many threads, those with the most steps first.
+fn read_all(
+    users: &Users<'_>,
+    learner: &dyn Learner,
+    local: &LocalPlan,
+    threads: usize,
+) -> Result<Vec<User>, EngineError> {
+    let next = AtomicUsize::new(0);
+    let all = Mutex::new(Vec::with_capacity(users.numbers.len()));
+    let work = || -> Result<(), EngineError> {
+        while let Some(number) = users.numbers.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
+            let user = User::read(users, number, learner, local)?;
+            all.lock().unwrap_or_else(PoisonError::into_inner).push(user);
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads.min(users.numbers.len())).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Err(EngineError::Died)))
+    })?;
+    let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    all.sort_unstable_by_key(|user| (std::cmp::Reverse(user.steps), user.number));
+    Ok(all)
+}
+
+/// What is known of a cohort so far.
+struct Collected {
+    /// Parts that the host encoded, or checked, if there are any.
+    by_host: Option<Sum>,
+    /// Clip bits, weights and counts of those whom the card encoded.
+    beside: Vec<i64>,
+    /// How many the card encoded.
+    by_card: u64,
+    exact: Vec<(u64, Exact)>,
+}
+
+impl Collected {
+    fn by_host(&mut self, task: &Task<'_>) -> &mut Sum {
+        self.by_host.get_or_insert_with(|| Sum::zero(task.encoding))
+    }
+}
+
+impl<'a> CardEngine<'a> {
+    /// The engine of a plan's local training.
+    ///
+    /// # Errors
+    /// When there is no card, or it cannot train this.
+    pub fn new(local: &LocalPlan, learner: &'a dyn Learner, means: Means) -> Result<Self, EngineError> {
+        let config = learner.recurrent().ok_or_else(|| {
+            let problem =
+                format!("it trains recurrent language models, and {:?} is none: take --engine threads", learner.name());
+            EngineError::Unavailable { engine: CUDA.name, problem }
+        })?;
+        if config.dropout.is_some() {
+            let problem =
+                "it does not leave out units at random: take a model without dropout, or --engine threads".to_owned();
+            return Err(EngineError::Unavailable { engine: CUDA.name, problem });
+        }
+        local.check().map_err(LocalError::from)?;
+        let layout = ParameterLayout::new(config).map_err(|e| unavailable(CudaError::Refused(e.to_string())))?;
+        let card = Card::open(local_rank()).map_err(unavailable)?;
+        let network = network(&card, config, &layout, local, means).map_err(unavailable)?;
+        let encoder = Encoder::new(&card, &network, &architecture(&card).map_err(unavailable)?).map_err(unavailable)?;
+        Ok(Self {
+            card,
+            learner,
+            local: local.clone(),
+            threads: means.threads.max(1),
+            check_encodings: means.options.check_encodings,
+            network,
+            encoder,
+            step: None,
+            spare: Vec::new(),
+            card_s: 0.0,
+        })
+    }
+
+    /// What each user's training changed, before it is clipped: for tests and benches, which compare it with other engines.
+    ///
+    /// # Errors
+    /// When training fails.
+    pub fn differences(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Vec<(u64, Vec<f32>)>, EngineError> {
+        let mut differences = Vec::with_capacity(users.numbers.len());
+        let mut everybody = self.begin(task, users)?;
+        let rule = grid_rule(task.encoding).map_err(failed)?;
+        for chunk in everybody.chunks_mut(self.network.shape().users) {
+            let schedule = self.schedule(task, chunk);
+            self.launch(task, chunk, &schedule, &rule).map_err(failed)?;
+            self.spare.push(schedule);
+            for (place, user) in chunk.iter().enumerate() {
+                let difference = self.encoder.difference(&self.card, &self.network, place).map_err(failed)?;
+                differences.push((user.number, difference));
+            }
+        }
+        differences.sort_unstable_by_key(|(user, _)| *user);
+        Ok(differences)
+    }
+
+    /// Users of a chunk.
+    #[must_use]
+    pub const fn chunk(&self) -> usize {
+        self.network.shape().users
+    }
+
+    /// Seconds of the last round in which the card was at work: from the launch of each chunk to its results.
+    #[must_use]
+    pub const fn card_seconds(&self) -> f64 {
+        self.card_s
+    }
+
+    /// The card, in words.
+    ///
+    /// # Errors
+    /// When it does not say.
+    pub fn card_name(&self) -> Result<String, EngineError> {
+        self.card.name().map_err(failed)
+    }
+
+    /// A round begins: everybody's text is read, and the card has the model.
+    fn begin(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Vec<User>, EngineError> {
+        check_learning_rate(task.learning_rate).map_err(LocalError::from)?;
+        let everybody = read_all(users, self.learner, &self.local, self.threads)?;
+        let (rule, key) = (task.clipping.rule(), users.key.secret_bytes());
+        if self.encoder.begin(&self.card, &self.network, task.model, rule, &key).map_err(failed)? {
+            self.step = None;
+        }
+        Ok(everybody)
+    }
+
+    fn schedule(&mut self, task: &Task<'_>, users: &[User]) -> Schedule {
+        let readers: Vec<Reader<'_>> = users.iter().map(User::reader).collect();
+        let old = self.spare.pop().unwrap_or_default();
+        old.instead(self.network.shape(), &self.local, task.learning_rate, &readers, self.network.lists(), self.threads)
+    }
+
+    /// Sets the card to work on a chunk; it goes on by itself.
+    fn launch(
+        &mut self,
+        task: &Task<'_>,
+        users: &[User],
+        schedule: &Schedule,
+        rule: &GridRule,
+    ) -> Result<(), CudaError> {
+        let Self { card, network, encoder, step, local, .. } = self;
+        if network.read(card, schedule)? {
+            *step = None;
+        }
+        let drawing = |user: &User| Drawing {
+            user: user.number,
+            scale: task.encoding.grid_scale(weight(task, &user.examples)),
+            present: !user.examples.is_empty(),
+        };
+        encoder.begin_chunk(card, network, &users.iter().map(drawing).collect::<Vec<_>>())?;
+        let work = || network.step(card, || if local.greedy { encoder.project(card, network) } else { Ok(()) });
+        if step.is_none() {
+            *step = Some(card.record(work)?);
+        }
+        for _ in 0..schedule.steps {
+            if let Some(step) = step {
+                card.replay(step)?;
+            }
+        }
+        network.settle(card)?;
+        encoder.encode(card, network, rule)
+    }
+
+    /// What a chunk came to; waits for the card.
+    fn collect(&mut self, task: &Task<'_>, users: &mut [User], into: &mut Collected) -> Result<(), EngineError> {
+        let found = self.encoder.found(&self.card, users.len()).map_err(failed)?;
+        let mut losses = vec![0.0; users.len()];
+        self.card.download(&self.network.loss, &mut losses).map_err(failed)?;
+        for (place, (user, found)) in users.iter_mut().zip(found).enumerate() {
+            let norm = if user.examples.is_empty() { 0.0 } else { found.norm_squared.sqrt() };
+            let norm = if norm.is_finite() { norm } else { f64::NAN };
+            let exact = Exact { tokens: user.examples.len(), loss: losses[place], norm };
+            into.exact.push((user.number, exact));
+            self.take(task, place, user, found, into)?;
+        }
+        Ok(())
+    }
+
+    /// One user's part joins the rest.
+    fn take(
+        &self,
+        task: &Task<'_>,
+        place: usize,
+        user: &mut User,
+        found: Found,
+        into: &mut Collected,
+    ) -> Result<(), EngineError> {
+        // Whoever has nothing to say, or whose training ran away, is zero in every coordinate.
+        let nothing = user.examples.is_empty() || !found.norm_squared.is_finite();
+        match found.accepted {
+            None if nothing && !self.check_encodings => into.by_card += 1,
+            None => into.by_host(task).add(&self.encode_here(task, place, user, found, nothing)?)?,
+            Some(norm_squared) => {
+                let side = task.clipping.side(found.norm_squared, found.projected);
+                let weight = weight(task, &user.examples);
+                let beside = task.encoding.beside(side, weight, &[], u128::from(norm_squared));
+                if self.check_encodings {
+                    let mut integers = self.encoder.integers(&self.card, place).map_err(failed)?;
+                    integers.extend(&beside);
+                    into.by_host(task).add(&Encoded::of(integers, task.encoding)?)?;
+                } else {
+                    into.beside.iter_mut().zip(&beside).for_each(|(sum, v)| *sum += i64::from(*v));
+                    into.by_card += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the code of devices makes of a user's difference.
+    fn encode_here(
+        &self,
+        task: &Task<'_>,
+        place: usize,
+        user: &mut User,
+        found: Found,
+        nothing: bool,
+    ) -> Result<Encoded, EngineError> {
+        let number = user.number;
+        let part = |problem: PartError| EngineError::Part { user: number, problem };
+        let clipped = if nothing {
+            Clipped::nothing(task.clipping, task.model.len())
+        } else {
+            let difference = self.encoder.difference(&self.card, &self.network, place).map_err(failed)?;
+            let weight = weight(task, &user.examples);
+            let said = Contribution { weight, projected: found.projected, counts: Vec::new() };
+            Update::new(difference).clip(task.clipping, said).map_err(|e| part(e.into()))?
+        };
+        clipped.encode(task.encoding, &mut user.drawn.rounding).map_err(|e| part(e.into()))
+    }
+
+    /// The sum of the card joined with that of the host.
+    fn finish(&mut self, task: &Task<'_>, collected: Collected, busy_s: f64) -> Result<Summed, EngineError> {
+        let Collected { by_host, beside, by_card, mut exact } = collected;
+        let sum = match (by_host, self.check_encodings) {
+            (by_host, true) => by_host.unwrap_or_else(|| Sum::zero(task.encoding)),
+            (by_host, false) => {
+                let mut values = self.encoder.sum(&self.card).map_err(failed)?;
+                values.extend(beside);
+                let mut sum = Sum::assertion(values, by_card, task.encoding)?;
+                by_host.map_or(Ok(()), |by_host| sum.merge(by_host))?;
+                sum
+            }
+        };
+        exact.sort_unstable_by_key(|(user, _)| *user);
+        Ok(Summed { sum, exact, busy_s })
+    }
+}
+
+impl Engine for CardEngine<'_> {
+    fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
+        let began = Instant::now();
+        let rule = grid_rule(task.encoding).map_err(failed)?;
+        let mut everybody = self.begin(task, users)?;
+        let tail = task.encoding.layout().len() - task.encoding.dimension();
+        let mut collected = Collected { by_host: None, beside: vec![0; tail], by_card: 0, exact: Vec::new() };
+        let size = self.network.shape().users;
+        let mut chunks = everybody.chunks_mut(size).peekable();
+        let mut schedule = chunks.peek().map(|chunk| self.schedule(task, chunk));
+        self.card_s = 0.0;
+        while let (Some(chunk), Some(this)) = (chunks.next(), schedule.take()) {
+            let launched = Instant::now();
+            self.launch(task, chunk, &this, &rule).map_err(failed)?;
+            schedule = chunks.peek().map(|next| self.schedule(task, next));
+            self.card.wait().map_err(failed)?;
+            self.card_s += launched.elapsed().as_secs_f64();
+            self.collect(task, chunk, &mut collected)?;
+            self.spare.push(this);
+        }
+        self.finish(task, collected, began.elapsed().as_secs_f64())
+    }
+}
+
+/// w_k: the share of full weight that a user has.
+fn weight(task: &Task<'_>, examples: &Examples) -> f64 {
+    task.full_weight_tokens.map_or(1.0, |full| (examples.len() as f64 / full).min(1.0))
+}
+
+/// Several processes of one machine take a card each.
+fn local_rank() -> usize {
+    let of = |name: &str| std::env::var(name).ok()?.parse().ok();
+    of("OMPI_COMM_WORLD_LOCAL_RANK").or_else(|| of("MPI_LOCALRANKID")).or_else(|| of("SLURM_LOCALID")).unwrap_or(0)
+}
+
+fn architecture(card: &Card) -> Result<String, CudaError> {
+    let (major, minor) = card.capability()?;
+    if major < 8 {
+        let name = card.name()?;
+        return Err(CudaError::Unavailable(format!(
+            "{name} has compute capability {major}.{minor}, and 8.0 is needed"
+        )));
+    }
+    Ok(format!("compute_{major}{minor}"))
+}
+
+/// The chunk that fits: as many users as were foreseen, in chunks of one size, as many of them as the card has room for.
+fn network(
+    card: &Card,
+    config: &ModelConfig,
+    layout: &ParameterLayout,
+    local: &LocalPlan,
+    means: Means,
+) -> Result<Network, CudaError> {
+    let one = Shape::new(config, local, 1)?;
+    let placement = Placement::new(config, layout, &one);
+    let precision = means.options.precision;
+    let each = Network::bytes(&one, &placement, local, precision);
+    let free = card.free()?;
+    let room = (SHARE * free as f64 / each as f64) as usize;
+    let wanted = means.options.chunk.map_or(USUAL_USERS, NonZeroUsize::get);
+    let users = wanted.div_ceil(wanted.div_ceil(room.clamp(1, MOST_USERS)));
+    if room == 0 {
+        return Err(CudaError::Memory { free_mib: free as u64 >> 20, needed_mib: each as u64 >> 20, users: 1 });
+    }
+    let shape = Shape { users, ..one };
+    Network::new(card, shape, placement, local, precision, &architecture(card)?)
+}

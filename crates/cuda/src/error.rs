@@ -1,0 +1,42 @@
+//! What can go wrong on the card.
+
+use thiserror::Error;
+
+/// Why the card did not do its part.
+#[derive(Debug, Error)]
+pub enum CudaError {
+    /// No driver, no card, or a library that is missing.
+    #[error("{0}")]
+    Unavailable(String),
+    /// A call failed.
+    #[error("CUDA failed in {what}: {problem}")]
+    Call {
+        /// What was asked for.
+        what: &'static str,
+        /// What the driver or the library said.
+        problem: String,
+    },
+    /// A kernel does not compile.
+    #[error("the kernels of {what} do not compile for this card: {log}")]
+    Source {
+        /// Which file.
+        what: &'static str,
+        /// What the compiler said.
+        log: String,
+    },
+    /// A model or a plan that the card cannot train.
+    #[error("the card cannot do this: {0}")]
+    Refused(String),
+    /// Not even one chunk fits.
+    #[error(
+        "the card has {free_mib} MiB free, and {users} users of this model need {needed_mib} MiB: take a smaller chunk or model"
+    )]
+    Memory {
+        /// What there is.
+        free_mib: u64,
+        /// What is needed.
+        needed_mib: u64,
+        /// For how many users.
+        users: usize,
+    },
+}

@@ -1,0 +1,260 @@
+// One local step of SGD for all users of a chunk, but for the products: reading, cells, softmax, and what moves tables and biases.
+
+extern "C" __global__ void advance(int* step) { step[0] += 1; }
+
+// The state of the last step becomes the one before the first of this step. states: [user][UNROLL + 1][ROWS][width]
+extern "C" __global__ void carry(const int* step, const int* flags, float* states, int width) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x, each = ROWS * width;
+  if (i >= USERS * each) return;
+  int user = i / each;
+  float* own = states + (size_t)user * (UNROLL + 1) * each + i % each;
+  own[0] = flags_of(step, flags, user) & RESETS ? 0.f : own[UNROLL * each];
+}
+
+// What enters the first layer: the row of each token, and what is known of the user. x: [user][TOKENS][enter]
+extern "C" __global__ void gather(const int* step, const int* inputs, const float* table, const float* features, float* x, int enter) {
+  int token = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
+  if (token >= USERS * TOKENS) return;
+  int user = token / TOKENS, id = inputs[turn(step, user) * TOKENS + token % TOKENS];
+  const float* row = table + (size_t)user * LENGTH + (size_t)id * TABLE;
+  for (int c = lane; c < enter; c += 32) {
+    float v = 0.f;
+    if (c < EMBEDDING) v = row[c];
+    else if (c < EMBEDDING + CONTEXT) v = features[user * CONTEXT + c - EMBEDDING];
+    x[(size_t)token * enter + c] = v;
+  }
+}
+
+// LSTM: i f g o. CIFG: i g o, f = 1 - i. Gates become their activations; units are what the cell shows.
+extern "C" __global__ void lstm_forward(float* gates, const float* bias, float* cells, float* units, i64 units_user, int t) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= USERS * ROWS * HIDDEN) return;
+  int user = i / (ROWS * HIDDEN), b = i / HIDDEN % ROWS, k = i % HIDDEN;
+  float* z = gates + ((size_t)user * TOKENS + t * ROWS + b) * GATES * HIDDEN + k;
+  const float* own = bias + (size_t)user * LENGTH + k;
+  float* c = cells + (((size_t)user * (UNROLL + 1) + t) * ROWS + b) * HIDDEN + k;
+  const int g = GATES - 2, o = GATES - 1;
+  float in = sigmoid(z[0] + own[0]);
+#if GATES == 4
+  float forget = sigmoid(z[HIDDEN] + own[HIDDEN]);
+  z[HIDDEN] = forget;
+#else
+  float forget = 1.f - in;
+#endif
+  float candidate = tanhf(z[g * HIDDEN] + own[g * HIDDEN]), out = sigmoid(z[o * HIDDEN] + own[o * HIDDEN]);
+  z[0] = in, z[g * HIDDEN] = candidate, z[o * HIDDEN] = out;
+  float cell = forget * c[0] + in * candidate;
+  c[ROWS * HIDDEN] = cell;
+  units[user * units_user + (t * ROWS + b) * HIDDEN + k] = out * tanhf(cell);
+}
+
+// Activations become gradients of the gates' sums.
+extern "C" __global__ void lstm_backward(float* gates, const float* cells, const float* d_units, i64 units_user, float* d_cells, int t) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= USERS * ROWS * HIDDEN) return;
+  int user = i / (ROWS * HIDDEN), b = i / HIDDEN % ROWS, k = i % HIDDEN;
+  float* z = gates + ((size_t)user * TOKENS + t * ROWS + b) * GATES * HIDDEN + k;
+  const float* c = cells + (((size_t)user * (UNROLL + 1) + t) * ROWS + b) * HIDDEN + k;
+  const int g = GATES - 2, o = GATES - 1;
+  float in = z[0], candidate = z[g * HIDDEN], out = z[o * HIDDEN], before = c[0], tanh_c = tanhf(c[ROWS * HIDDEN]);
+  float d = d_units[user * units_user + (t * ROWS + b) * HIDDEN + k];
+  float d_cell = (t < UNROLL - 1 ? d_cells[i] : 0.f) + d * out * (1.f - tanh_c * tanh_c);
+#if GATES == 4
+  float forget = z[HIDDEN];
+  z[0] = d_cell * candidate * in * (1.f - in);
+  z[HIDDEN] = d_cell * before * forget * (1.f - forget);
+#else
+  float forget = 1.f - in;
+  z[0] = d_cell * (candidate - before) * in * (1.f - in);
+#endif
+  z[g * HIDDEN] = d_cell * in * (1.f - candidate * candidate);
+  z[o * HIDDEN] = d * tanh_c * out * (1.f - out);
+  d_cells[i] = d_cell * forget;
+}
+
+// GRU, first half: z and r, and the state that the candidate sees. states: [user][UNROLL + 1][ROWS][HIDDEN]
+extern "C" __global__ void gru_gates(float* gates, const float* bias, const float* states, float* seen, int t) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= USERS * ROWS * HIDDEN) return;
+  int user = i / (ROWS * HIDDEN), b = i / HIDDEN % ROWS, k = i % HIDDEN;
+  size_t token = (size_t)user * TOKENS + t * ROWS + b;
+  float* z = gates + token * GATES * HIDDEN + k;
+  const float* own = bias + (size_t)user * LENGTH + k;
+  float reset = sigmoid(z[HIDDEN] + own[HIDDEN]);
+  z[0] = sigmoid(z[0] + own[0]);
+  z[HIDDEN] = reset;
+  seen[token * HIDDEN + k] = reset * states[(((size_t)user * (UNROLL + 1) + t) * ROWS + b) * HIDDEN + k];
+}
+
+// Second half: the candidate, and the state after the step.
+extern "C" __global__ void gru_state(float* gates, const float* bias, float* states, int t) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= USERS * ROWS * HIDDEN) return;
+  int user = i / (ROWS * HIDDEN), b = i / HIDDEN % ROWS, k = i % HIDDEN;
+  float* z = gates + ((size_t)user * TOKENS + t * ROWS + b) * GATES * HIDDEN + k;
+  float* h = states + (((size_t)user * (UNROLL + 1) + t) * ROWS + b) * HIDDEN + k;
+  float candidate = tanhf(z[2 * HIDDEN] + bias[(size_t)user * LENGTH + 2 * HIDDEN + k]);
+  z[2 * HIDDEN] = candidate;
+  h[ROWS * HIDDEN] = (1.f - z[0]) * h[0] + z[0] * candidate;
+}
+
+// Backwards, first half: the candidate and the update gate. What the state before owes to this step's begins in d_before.
+extern "C" __global__ void gru_candidate_back(float* gates, const float* states, const float* d_states, float* d_before, int t) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= USERS * ROWS * HIDDEN) return;
+  int user = i / (ROWS * HIDDEN), b = i / HIDDEN % ROWS, k = i % HIDDEN;
+  size_t token = (size_t)user * TOKENS + t * ROWS + b;
+  float* z = gates + token * GATES * HIDDEN + k;
+  float before = states[(((size_t)user * (UNROLL + 1) + t) * ROWS + b) * HIDDEN + k];
+  float update = z[0], candidate = z[2 * HIDDEN], d = d_states[token * HIDDEN + k];
+  z[0] = d * (candidate - before) * update * (1.f - update);
+  z[2 * HIDDEN] = d * update * (1.f - candidate * candidate);
+  d_before[i] = d * (1.f - update);
+}
+
+// Second half: the reset gate, from the gradient of what the candidate saw; the rest goes to the step before.
+extern "C" __global__ void gru_reset_back(float* gates, const float* states, const float* d_seen, const float* d_before, float* d_states, int t) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= USERS * ROWS * HIDDEN) return;
+  int user = i / (ROWS * HIDDEN), b = i / HIDDEN % ROWS, k = i % HIDDEN;
+  size_t token = (size_t)user * TOKENS + t * ROWS + b;
+  float* z = gates + token * GATES * HIDDEN + k;
+  float before = states[(((size_t)user * (UNROLL + 1) + t) * ROWS + b) * HIDDEN + k];
+  float reset = z[HIDDEN], d = d_seen[i];
+  z[HIDDEN] = d * before * reset * (1.f - reset);
+  if (t > 0) d_states[(token - ROWS) * HIDDEN + k] += d_before[i] + d * reset;
+}
+
+// Every row of `to` becomes the bias of its user, for a product that is added to it. to: [user][TOKENS][width]
+extern "C" __global__ void fill_rows(float* to, const float* bias, int width) {
+  size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= (size_t)USERS * TOKENS * width) return;
+  to[i] = bias[i / ((size_t)TOKENS * width) * LENGTH + i % width];
+}
+
+// Logits become share * (p - truth), or zero where nothing is to be predicted; one block a token. A user's share is TOKENS / counted,
+// and the rate, over TOKENS, is taken where weights move.
+// logits: [user][TOKENS][ENTRIES], of which the last ENTRIES - VOCABULARY are padding.
+extern "C" __global__ void __launch_bounds__(256) softmax(const int* step, const int* targets, const float* shares, const float* bias,
+                                                           float* logits, float* losses) {
+  __shared__ float shared[8];
+  const int user = blockIdx.x / TOKENS, tid = threadIdx.x;
+  const int target = targets[turn(step, user) * TOKENS + blockIdx.x % TOKENS];
+  const float share = shares[turn(step, user)];
+  float* row = logits + (size_t)blockIdx.x * ENTRIES;
+  if (target < 0) {
+    for (int j = tid; j < ENTRIES; j += 256) row[j] = 0.f;
+    if (tid == 0) losses[blockIdx.x] = 0.f;
+    return;
+  }
+  const float* own = bias ? bias + (size_t)user * LENGTH : nullptr;
+  auto logit = [&](int j) { return row[j] + (own ? own[j] : 0.f); };
+  float most = -INFINITY_F, sum = 0.f;
+  for (int j = tid; j < VOCABULARY; j += 256) most = fmaxf(most, logit(j));
+  most = warp_max(most);
+  if (tid % 32 == 0) shared[tid / 32] = most;
+  __syncthreads();
+#pragma unroll
+  for (int w = 0; w < 8; w++) most = fmaxf(most, shared[w]);
+  const float truth = logit(target);
+  for (int j = tid; j < VOCABULARY; j += 256) sum += expf(logit(j) - most);
+  sum = warp_sum(sum);
+  __syncthreads();
+  if (tid % 32 == 0) shared[tid / 32] = sum;
+  __syncthreads();
+  sum = 0.f;
+#pragma unroll
+  for (int w = 0; w < 8; w++) sum += shared[w];
+  const float factor = share / sum;
+  for (int j = tid; j < ENTRIES; j += 256) {
+    float d = j < VOCABULARY ? factor * expf(logit(j) - most) : 0.f;
+    row[j] = j == target ? d - share : d;
+  }
+  if (tid == 0) losses[blockIdx.x] = most + logf(sum) - truth;
+}
+
+// The loss of a step joins that of the reading; one warp a user.
+extern "C" __global__ void add_losses(const int* step, const int* flags, const float* losses, double* loss) {
+  const int user = blockIdx.x, lane = threadIdx.x;
+  if (!(flags_of(step, flags, user) & COUNTS_LOSS)) return;
+  double sum = 0;
+  for (int n = lane; n < TOKENS; n += 32) sum += losses[user * TOKENS + n];
+  sum = warp_sum(sum);
+  if (lane == 0) loss[user] += sum;
+}
+
+// A bias goes down by the sum of its gradients over the tokens. d: [user][TOKENS][stride]
+extern "C" __global__ void move_bias(float* bias, const float* d, int width, int stride, const float* rate) {
+  int user = blockIdx.y, j = blockIdx.x * blockDim.x + threadIdx.x;
+  if (j >= width) return;
+  const float* own = d + (size_t)user * TOKENS * stride + j;
+  float sum = 0.f;
+#pragma unroll 8
+  for (int n = 0; n < TOKENS; n++) sum += own[(size_t)n * stride];
+  bias[(size_t)user * LENGTH + j] -= *rate * sum;
+}
+
+// Rows of the input's table go down by the gradients of the tokens that read them, in the order of the tokens: a warp for each
+// entry that was read. `order` has the tokens of a user sorted by entry.
+extern "C" __global__ void scatter(const int* step, const int* inputs, const int* order, const float* d_x, int enter, float* table,
+                                   const float* rate) {
+  int at = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
+  if (at >= USERS * TOKENS) return;
+  int user = at / TOKENS, j = at % TOKENS;
+  const size_t start = turn(step, user) * TOKENS;
+  const int *ids = inputs + start, *sorted = order + start;
+  int id = ids[sorted[j]];
+  if (j > 0 && ids[sorted[j - 1]] == id) return;
+  float* row = table + (size_t)user * LENGTH + (size_t)id * TABLE;
+  for (int c = lane; c < EMBEDDING; c += 32) {
+    float sum = 0.f;
+    for (int k = j; k < TOKENS && ids[sorted[k]] == id; k++) sum += d_x[((size_t)user * TOKENS + sorted[k]) * enter + c];
+    row[c] -= *rate * sum;
+  }
+}
+
+// Rows of a table have norm 1 after every step (McMahan et al. 2018, appendix); one that is zero or not finite stays. A warp a row.
+extern "C" __global__ void normalise(const int* step, const int* flags, float* table, int width) {
+  size_t at = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
+  int lane = threadIdx.x % 32;
+  if (at >= (size_t)USERS * VOCABULARY) return;
+  int user = at / VOCABULARY;
+  if (!(flags_of(step, flags, user) & ACTIVE)) return;
+  float* row = table + (size_t)user * LENGTH + at % VOCABULARY * width;
+  float squared = 0.f;
+  for (int c = lane; c < width; c += 32) squared += row[c] * row[c];
+  squared = warp_sum(squared);
+  if (!(squared > 0.f && squared < INFINITY_F)) return;
+  float factor = 1.f / sqrtf(squared);
+  for (int c = lane; c < width; c += 32) row[c] *= factor;
+}
+
+// FedSGD over all batches: what a step moved is kept aside, and the model is put back.
+extern "C" __global__ void fold(const float* start, float* weights, float* moved) {
+  size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= (size_t)USERS * LENGTH) return;
+  float from = start[i % LENGTH];
+  moved[i] += weights[i] - from;
+  weights[i] = from;
+}
+
+// The other way: the model is the start plus all that was moved.
+extern "C" __global__ void unfold(const float* start, float* weights, const float* moved) {
+  size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < (size_t)USERS * LENGTH) weights[i] = start[i % LENGTH] + moved[i];
+}
+
+// The penalty on the difference to the start (McMahan et al. 2017): where it stood before a step ...
+extern "C" __global__ void remember(const float* start, const float* weights, float* before) {
+  size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < (size_t)USERS * LENGTH) before[i] = weights[i] - start[i % LENGTH];
+}
+
+// ... and how far it is pulled back after it.
+extern "C" __global__ void pull(const int* step, const int* flags, const float* start, float* weights, const float* before,
+                                const float* rate, float penalty) {
+  size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= (size_t)USERS * LENGTH || !(flags_of(step, flags, i / LENGTH) & ACTIVE)) return;
+  float from = start[i % LENGTH];
+  weights[i] = (weights[i] - from - 2.f * *rate * penalty * before[i]) + from;
+}

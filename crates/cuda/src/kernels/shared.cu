@@ -1,0 +1,46 @@
+// What every kernel knows: the shape of a chunk, as numbers that the host defines when it compiles.
+//
+//   USERS       users of a chunk, each with weights of their own, LENGTH numbers apart
+//   ROWS        sequences of a batch (B), UNROLL tokens of each (T), TOKENS = ROWS * UNROLL; token n is (t, b) = (n / ROWS, n % ROWS)
+//   VOCABULARY  entries; TABLE and OUTPUT are the padded widths of the input's and the output's rows
+//   HIDDEN      units of a layer, padded; GATES of them side by side; SHOWN what a layer shows, padded
+//
+// A step of all users is one graph, launched again and again: which one it is, and how many there are, stands in `step`. What users
+// read lies user by user, step by step.
+
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+#define RESETS 1       // the state is zero before this step: a reading begins
+#define COUNTS_LOSS 2  // its loss is of the first reading
+#define ACTIVE 4       // there is something to learn from
+
+#define INFINITY_F __int_as_float(0x7f800000)
+
+// Which of all turns a user has in this step.
+__device__ __forceinline__ size_t turn(const int* step, int user) { return (size_t)user * step[1] + step[0]; }
+
+__device__ __forceinline__ int flags_of(const int* step, const int* flags, int user) { return flags[turn(step, user)]; }
+
+__device__ __forceinline__ float sigmoid(float x) { return 1.f / (1.f + expf(-x)); }
+
+// A value over the threads of a warp, and who says it. A test runs kernels on the host, one thread after the other: there every thread
+// is a warp of its own.
+#ifdef ONE_BY_ONE
+template <class T, class F>
+T over_warp(T x, F) { return x; }
+inline bool leads_warp() { return true; }
+#else
+template <class T, class F>
+__device__ __forceinline__ T over_warp(T x, F f) {
+#pragma unroll
+  for (int o = 16; o; o >>= 1) x = f(x, __shfl_xor_sync(~0u, x, o));
+  return x;
+}
+__device__ __forceinline__ bool leads_warp() { return threadIdx.x % 32 == 0; }
+#endif
+__device__ __forceinline__ float warp_sum(float x) { return over_warp(x, [](float a, float b) { return a + b; }); }
+__device__ __forceinline__ double warp_sum(double x) { return over_warp(x, [](double a, double b) { return a + b; }); }
+__device__ __forceinline__ float warp_max(float x) { return over_warp(x, [](float a, float b) { return fmaxf(a, b); }); }

@@ -1,0 +1,46 @@
+//! The GPU engine: hundreds of users trained by each kernel.
+//!
+//! Every peer trains the users of a cohort one after another, or leaves batching to a compiler. Here a chunk of the cohort lies on the
+//! card, each user with weights of their own, and one local step of all of them is one CUDA graph: strided-batched products by cuBLAS
+//! and kernels of our own, which are compiled for the shape of the model when the engine is made (NVRTC). Updates never leave the card:
+//! they are clipped, rounded onto the grid and added up there, with the arithmetic of `privacy::stages` and the words of each user's own
+//! stream, and what comes down is the integer sum. Each user's integer norm is checked exactly on the card; whoever's integers do not
+//! keep their bounds at once is encoded by the host, with the code that devices run.
+//!
+//! CUDA is loaded when an engine is made; where there is none, the engine says so and everything else runs. A chunk has one size for
+//! all of a run, so what a user sends depends neither on their place nor on their neighbours; the sum is an integer sum, so it is the
+//! same in any order and after any restart. It is not the sum of the threads engine to the bit: products are added up in another order,
+//! or with fewer bits where that is asked for.
+//!
+//! | module      | what it is                                                                                     |
+//! |-------------|------------------------------------------------------------------------------------------------|
+//! | `engine`    | the engine: users in chunks, sums out                                                          |
+//! | `network`   | one local step of a chunk: the memory it needs and the calls it is made of                     |
+//! | `vocabulary`, `recurrence` | the parts of a step that have kernels of our own, with half-precision operands     |
+//! | `encoding`  | from trained weights to integers and their sum                                                 |
+//! | `placement` | where parameters lie on the card                                                               |
+//! | `schedule`  | which user reads what in which step                                                            |
+//! | `shape`     | the sizes that kernels are compiled for                                                        |
+//! | `source`    | the kernels' sources, and how they are compiled                                                |
+//! | `peaks`     | what the card does at its best                                                                 |
+//! | `card`      | the card: memory, launches, products, graphs. The one module that is not safe Rust             |
+
+mod card;
+mod encoding;
+mod engine;
+mod error;
+mod network;
+mod peaks;
+mod placement;
+mod recurrence;
+mod schedule;
+mod shape;
+mod source;
+mod vocabulary;
+
+pub use self::{
+    engine::{CUDA, CardEngine},
+    error::CudaError,
+    peaks::{Peaks, peaks},
+    source::compile_all,
+};

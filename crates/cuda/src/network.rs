@@ -1,0 +1,742 @@
+//! One local step of a chunk: the memory that it needs, and the products and kernels that it is made of.
+//!
+//! The models are those of `lm::model::reference`, which has the equations; the order of the calls is its order. Every user has weights
+//! of their own, so every product is one of many, `[user][row][column]`. States have one block more than there are tokens of a
+//! sequence: block t is what was shown before token t, block t + 1 what is shown after it, so nothing is copied from step to step.
+//! Gradients are those of single tokens times the user's share; the rate over all tokens is taken where weights move.
+
+use device::local::{Algorithm, LocalPlan};
+use federated::engine::Precision;
+use lm::model::config::Cell;
+
+use crate::{
+    card::{Address, Arg, Card, Grid, Kernel, Matrix, Memory, Operands, Product},
+    error::CudaError,
+    placement::Placement,
+    recurrence::Recurrence,
+    schedule::{Lists, Schedule},
+    shape::Shape,
+    source::LEARN,
+    vocabulary::{Places, Vocabulary},
+};
+
+/// The kernels of a step.
+struct Kernels {
+    advance: Kernel,
+    carry: Kernel,
+    gather: Kernel,
+    lstm_forward: Kernel,
+    lstm_backward: Kernel,
+    gru_gates: Kernel,
+    gru_state: Kernel,
+    gru_candidate_back: Kernel,
+    gru_reset_back: Kernel,
+    fill_rows: Kernel,
+    softmax: Kernel,
+    add_losses: Kernel,
+    move_bias: Kernel,
+    scatter: Kernel,
+    normalise: Kernel,
+    fold: Kernel,
+    unfold: Kernel,
+    remember: Kernel,
+    pull: Kernel,
+}
+
+impl Kernels {
+    fn load(card: &Card, defines: &[(&'static str, usize)], architecture: &str) -> Result<Self, CudaError> {
+        let names = [
+            "advance",
+            "carry",
+            "gather",
+            "lstm_forward",
+            "lstm_backward",
+            "gru_gates",
+            "gru_state",
+            "gru_candidate_back",
+            "gru_reset_back",
+            "fill_rows",
+            "softmax",
+            "add_losses",
+            "move_bias",
+            "scatter",
+            "normalise",
+            "fold",
+            "unfold",
+            "remember",
+            "pull",
+        ];
+        let loaded = card.load(LEARN.compile(defines, architecture)?, &names)?;
+        let mut loaded = loaded.into_iter();
+        let mut next = || loaded.next().ok_or_else(|| CudaError::Refused("a kernel is missing".to_owned()));
+        Ok(Self {
+            advance: next()?,
+            carry: next()?,
+            gather: next()?,
+            lstm_forward: next()?,
+            lstm_backward: next()?,
+            gru_gates: next()?,
+            gru_state: next()?,
+            gru_candidate_back: next()?,
+            gru_reset_back: next()?,
+            fill_rows: next()?,
+            softmax: next()?,
+            add_losses: next()?,
+            move_bias: next()?,
+            scatter: next()?,
+            normalise: next()?,
+            fold: next()?,
+            unfold: next()?,
+            remember: next()?,
+            pull: next()?,
+        })
+    }
+}
+
+/// Numbers on the card that products and moves are multiplied with: graphs outlive rates.
+#[derive(Debug, Clone, Copy)]
+enum Factor {
+    Zero,
+    One,
+    /// Less the rate over all tokens of a batch.
+    Down,
+    /// The rate over all tokens of a batch.
+    Each,
+    /// The rate.
+    Rate,
+}
+
+impl Factor {
+    const COUNT: usize = 5;
+}
+
+/// What becomes of what stands where a product goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Into {
+    /// Replaced.
+    Set,
+    /// The product is added.
+    Add,
+    /// The product is a gradient, and is taken off at the rate.
+    Descend,
+}
+
+/// What the card reads in a chunk, and which step it is at.
+pub(crate) struct Reading {
+    pub(crate) step: Memory<i32>,
+    inputs: Memory<i32>,
+    targets: Memory<i32>,
+    order: Memory<i32>,
+    shares: Memory<f32>,
+    touched: Memory<i32>,
+    /// What weights and products are multiplied with: see [`Factor`].
+    factors: Memory<f32>,
+    pub(crate) flags: Memory<i32>,
+    features: Memory<f32>,
+    /// Steps that there is room for.
+    room: usize,
+}
+
+impl Reading {
+    fn new(card: &Card, shape: &Shape, steps: usize) -> Result<Self, CudaError> {
+        let (each, tokens) = (steps * shape.users, steps * shape.users * shape.tokens());
+        Ok(Self {
+            step: card.zeros(2)?,
+            inputs: card.zeros(tokens)?,
+            targets: card.zeros(tokens)?,
+            order: card.zeros(tokens)?,
+            shares: card.zeros(each)?,
+            touched: card.zeros(4 * tokens)?,
+            factors: card.zeros(Factor::COUNT)?,
+            flags: card.zeros(each)?,
+            features: card.zeros(shape.users * shape.context)?,
+            room: steps,
+        })
+    }
+
+    fn upload(&mut self, card: &Card, shape: &Shape, schedule: &Schedule) -> Result<(), CudaError> {
+        let each = schedule.rate / shape.tokens() as f32;
+        card.upload(&[0.0, 1.0, -each, each, schedule.rate], &mut self.factors)?;
+        card.upload(&[0, schedule.steps as i32], &mut self.step)?;
+        card.upload(&schedule.inputs, &mut self.inputs)?;
+        card.upload(&schedule.targets, &mut self.targets)?;
+        card.upload(&schedule.order, &mut self.order)?;
+        card.upload(&schedule.shares, &mut self.shares)?;
+        card.upload(&schedule.touched, &mut self.touched)?;
+        card.upload(&schedule.flags, &mut self.flags)?;
+        card.upload(&schedule.features, &mut self.features)
+    }
+}
+
+/// What a layer remembers of a step.
+struct LayerMemory {
+    /// `[T + 1][B][shown]`.
+    states: Memory<f32>,
+    /// `[T + 1][B][hidden]`; of a GRU nothing.
+    cells: Memory<f32>,
+    /// Gates, then their gradients: `[token][wide]`.
+    gates: Memory<f32>,
+    /// `[token][hidden]`: units before the projection; of a GRU the state that the candidate sees.
+    units: Memory<f32>,
+    /// The gradient of what is shown: `[token][shown]`.
+    d_states: Memory<f32>,
+}
+
+/// A chunk of users on the card.
+pub(crate) struct Network {
+    shape: Shape,
+    placement: Placement,
+    kernels: Kernels,
+    local: LocalPlan,
+    precision: Precision,
+    /// Kernels of our own with half-precision operands, where they are asked for and there are such.
+    vocabulary: Option<Vocabulary>,
+    recurrence: Option<Recurrence>,
+    pub(crate) reading: Reading,
+    /// The model of the round, as it lies on the card.
+    pub(crate) start: Memory<f32>,
+    /// `[user][length]`.
+    pub(crate) weights: Memory<f32>,
+    /// What FedSGD has moved so far, or where the difference stood before a step with a penalty.
+    aside: Memory<f32>,
+    x: Memory<f32>,
+    layers: Vec<LayerMemory>,
+    /// Scratch of a step of time: `[B][hidden]`.
+    d_cells: Memory<f32>,
+    d_units: Memory<f32>,
+    d_x: Memory<f32>,
+    output: Memory<f32>,
+    d_output: Memory<f32>,
+    logits: Memory<f32>,
+    losses: Memory<f32>,
+    /// Summed over the first reading.
+    pub(crate) loss: Memory<f64>,
+}
+
+impl Network {
+    /// How many bytes a chunk takes on the card.
+    pub(crate) fn bytes(shape: &Shape, placement: &Placement, local: &LocalPlan, precision: Precision) -> usize {
+        let (tokens, blocks) = (shape.tokens(), (shape.unroll + 1) * shape.rows);
+        let aside = if keeps_aside(local) { placement.length } else { 0 };
+        let layer = blocks * (shape.shown + shape.hidden) + tokens * (shape.wide() + shape.hidden + shape.shown);
+        let own = precision == Precision::F16 && Vocabulary::is_for(shape);
+        let logits = if own { Vocabulary::bytes(shape) / 4 } else { tokens * shape.entries };
+        let output = tokens * (2 * shape.enter(0) + 2 * shape.output + 1 + 2 * shape.hidden) + logits;
+        let integers = placement.place.len();
+        4 * shape.users * (placement.length + aside + integers + shape.layers * layer + output)
+    }
+
+    pub(crate) fn new(
+        card: &Card,
+        shape: Shape,
+        placement: Placement,
+        local: &LocalPlan,
+        precision: Precision,
+        architecture: &str,
+    ) -> Result<Self, CudaError> {
+        let Shape { users, rows, unroll, hidden, shown, .. } = shape;
+        let (tokens, blocks) = (users * shape.tokens(), users * (unroll + 1) * rows);
+        let defines = shape.defines(placement.length, placement.place.len());
+        let kernels = Kernels::load(card, &defines, architecture)?;
+        let gru = shape.cell == Cell::Gru;
+        let layer = || -> Result<LayerMemory, CudaError> {
+            Ok(LayerMemory {
+                states: card.zeros(blocks * shown)?,
+                cells: card.zeros(if gru { 0 } else { blocks * hidden })?,
+                gates: card.zeros(tokens * shape.wide())?,
+                units: card.zeros(if gru || shape.projects { tokens * hidden } else { 0 })?,
+                d_states: card.zeros(tokens * shown)?,
+            })
+        };
+        let aside = if keeps_aside(local) { users * placement.length } else { 0 };
+        let halves = precision == Precision::F16;
+        let vocabulary =
+            (halves && Vocabulary::is_for(&shape)).then(|| Vocabulary::new(card, &shape, &defines, architecture));
+        let recurrent = halves && Recurrence::is_for(&shape, card.capability()?);
+        let recurrence = recurrent.then(|| Recurrence::new(card, &defines, architecture)).transpose()?;
+        let logits = if vocabulary.is_some() { 0 } else { tokens * shape.entries };
+        Ok(Self {
+            vocabulary: vocabulary.transpose()?,
+            recurrence,
+            reading: Reading::new(card, &shape, 1)?,
+            start: card.zeros(placement.length)?,
+            weights: card.zeros(users * placement.length)?,
+            aside: card.zeros(aside)?,
+            x: card.zeros(tokens * shape.enter(0))?,
+            layers: (0..shape.layers).map(|_| layer()).collect::<Result<_, _>>()?,
+            d_cells: card.zeros(users * rows * hidden)?,
+            d_units: card.zeros(tokens * hidden)?,
+            d_x: card.zeros(tokens * shape.enter(0))?,
+            output: card.zeros(tokens * shape.output)?,
+            d_output: card.zeros(tokens * shape.output)?,
+            logits: card.zeros(logits)?,
+            losses: card.zeros(tokens)?,
+            loss: card.zeros(users)?,
+            shape,
+            placement,
+            kernels,
+            local: local.clone(),
+            precision,
+        })
+    }
+
+    pub(crate) const fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    pub(crate) const fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    /// Which lists a schedule has for this network.
+    pub(crate) const fn lists(&self) -> Lists {
+        let own = self.vocabulary.is_some();
+        Lists { order: !(own && self.shape.tied), touched: own }
+    }
+
+    /// Takes what a chunk reads. Whether there was no room, so that memory moved and graphs that name it are worthless.
+    pub(crate) fn read(&mut self, card: &Card, schedule: &Schedule) -> Result<bool, CudaError> {
+        let grows = schedule.steps > self.reading.room;
+        if grows {
+            card.wait()?;
+            self.reading = Reading::new(card, &self.shape, schedule.steps.next_power_of_two())?;
+        }
+        self.reading.upload(card, &self.shape, schedule)?;
+        card.clear(&mut self.loss)?;
+        if let Some(vocabulary) = &mut self.vocabulary {
+            vocabulary.begin(card)?;
+        }
+        if keeps_aside(&self.local) {
+            card.clear(&mut self.aside)?;
+        }
+        Ok(grows)
+    }
+
+    /// A weight matrix of every user.
+    fn weight(&self, at: usize, row: usize) -> Matrix {
+        Matrix::new(self.weights.address().plus(at), row, self.placement.length)
+    }
+
+    /// A matrix with a row for each token.
+    fn by_token(&self, memory: &Memory<f32>, width: usize) -> Matrix {
+        Matrix::new(memory.address(), width, self.shape.tokens() * width)
+    }
+
+    /// What a layer showed before each token; from row B on, after each.
+    fn states(&self, layer: usize) -> Matrix {
+        let Shape { rows, unroll, shown, .. } = self.shape;
+        Matrix::new(self.layers[layer].states.address(), shown, (unroll + 1) * rows * shown)
+    }
+
+    fn multiply(
+        &self,
+        card: &Card,
+        [m, n, k]: [usize; 3],
+        a: Matrix,
+        b: Matrix,
+        c: Matrix,
+        into: Into,
+    ) -> Result<(), CudaError> {
+        let (alpha, beta) = match into {
+            Into::Set => (Factor::One, Factor::Zero),
+            Into::Add => (Factor::One, Factor::One),
+            Into::Descend => (Factor::Down, Factor::One),
+        };
+        let (alpha, beta) = (self.factor(alpha), self.factor(beta));
+        let operands = if self.precision == Precision::F32 { Operands::F32 } else { Operands::Tf32 };
+        card.product(self.shape.users, &Product { m, n, k, a, b, c, alpha, beta }, operands)
+    }
+
+    fn factor(&self, which: Factor) -> Address {
+        self.reading.factors.address().plus(which as usize)
+    }
+
+    fn at_step(&self) -> [Arg; 2] {
+        [Arg::At(self.reading.step.address()), Arg::At(self.reading.flags.address())]
+    }
+
+    /// One step of SGD of every user. `between` is what comes after the weights have moved and before the step is over.
+    pub(crate) fn step(&self, card: &Card, between: impl FnOnce() -> Result<(), CudaError>) -> Result<(), CudaError> {
+        let Self { kernels, shape, .. } = self;
+        let all = Grid::each(shape.users * self.placement.length);
+        let (start, weights, aside) = (self.start.address(), self.weights.address(), self.aside.address());
+        if self.local.update_penalty > 0.0 {
+            card.launch(&kernels.remember, all, &[Arg::At(start), Arg::At(weights), Arg::At(aside)])?;
+        }
+        self.forward(card)?;
+        self.learn_output(card)?;
+        for layer in (0..shape.layers).rev() {
+            self.backward(card, layer)?;
+        }
+        self.move_tables(card)?;
+        if self.local.update_penalty > 0.0 {
+            let [step, flags] = self.at_step();
+            let (rate, penalty) = (self.factor(Factor::Rate), Arg::Float(self.local.update_penalty));
+            let args = [step, flags, Arg::At(start), Arg::At(weights), Arg::At(aside), Arg::At(rate), penalty];
+            card.launch(&kernels.pull, all, &args)?;
+        }
+        if self.local.algorithm == Algorithm::FedSgdAll {
+            card.launch(&kernels.fold, all, &[Arg::At(start), Arg::At(weights), Arg::At(aside)])?;
+        }
+        between()?;
+        card.launch(
+            &kernels.advance,
+            Grid { blocks: [1, 1], threads: 1, shared: 0 },
+            &[Arg::At(self.reading.step.address())],
+        )
+    }
+
+    /// After the last step: FedSGD's model is the start and all that was moved.
+    pub(crate) fn settle(&self, card: &Card) -> Result<(), CudaError> {
+        if self.local.algorithm != Algorithm::FedSgdAll {
+            return Ok(());
+        }
+        let (start, weights, aside) = (self.start.address(), self.weights.address(), self.aside.address());
+        let all = Grid::each(self.shape.users * self.placement.length);
+        card.launch(&self.kernels.unfold, all, &[Arg::At(start), Arg::At(weights), Arg::At(aside)])
+    }
+
+    fn forward(&self, card: &Card) -> Result<(), CudaError> {
+        let Self { kernels, shape, reading, .. } = self;
+        let [step, flags] = self.at_step();
+        for layer in self.layers.iter().filter(|_| self.recurrence.is_none()) {
+            for (memory, width) in [(&layer.states, shape.shown), (&layer.cells, shape.hidden)] {
+                if memory.len() > 1 {
+                    let args = [step, flags, Arg::At(memory.address()), Arg::Int(width as i32)];
+                    card.launch(&kernels.carry, Grid::each(shape.users * shape.rows * width), &args)?;
+                }
+            }
+        }
+        let table = self.weights.address().plus(self.placement.embedding);
+        let args = [
+            step,
+            Arg::At(reading.inputs.address()),
+            Arg::At(table),
+            Arg::At(reading.features.address()),
+            Arg::At(self.x.address()),
+            Arg::Int(shape.enter(0) as i32),
+        ];
+        card.launch(&kernels.gather, Grid::each(32 * shape.users * shape.tokens()), &args)?;
+        (0..shape.layers).try_for_each(|layer| match shape.cell {
+            Cell::Gru => self.gru_forward(card, layer),
+            Cell::Lstm | Cell::Cifg => self.lstm_forward(card, layer),
+        })
+    }
+
+    /// What enters a layer from below.
+    fn entered(&self, layer: usize) -> Matrix {
+        match layer.checked_sub(1) {
+            None => self.by_token(&self.x, self.shape.enter(0)),
+            Some(below) => self.states(below).from_row(self.shape.rows),
+        }
+    }
+
+    /// The part of all gates that comes from below.
+    fn enter(&self, card: &Card, layer: usize) -> Result<(), CudaError> {
+        let (shape, place) = (&self.shape, self.placement.layers[layer]);
+        let gates = self.by_token(&self.layers[layer].gates, shape.wide());
+        let sizes = [shape.tokens(), shape.wide(), shape.enter(layer)];
+        self.multiply(card, sizes, self.entered(layer), self.weight(place.input, shape.wide()), gates, Into::Set)
+    }
+
+    fn lstm_forward(&self, card: &Card, layer: usize) -> Result<(), CudaError> {
+        self.enter(card, layer)?;
+        let (shape, place, memory) = (&self.shape, self.placement.layers[layer], &self.layers[layer]);
+        let Shape { rows, hidden, shown, .. } = *shape;
+        let gates = self.by_token(&memory.gates, shape.wide());
+        let (states, own) = (self.states(layer), self.by_token(&memory.units, hidden));
+        let units = if shape.projects { own } else { states.from_row(rows) };
+        let bias = self.weights.address().plus(place.bias);
+        if let Some(recurrence) = &self.recurrence {
+            let kernel = self.weights.address().plus(place.state);
+            let places = [kernel, bias, gates.at, states.at, memory.cells.address()];
+            return recurrence.forward(card, shape, self.at_step(), places);
+        }
+        for t in 0..shape.unroll {
+            let sizes = [rows, shape.wide(), shown];
+            let state_kernel = self.weight(place.state, shape.wide());
+            self.multiply(card, sizes, states.from_row(t * rows), state_kernel, gates.from_row(t * rows), Into::Add)?;
+            let args = [
+                Arg::At(gates.at),
+                Arg::At(bias),
+                Arg::At(memory.cells.address()),
+                Arg::At(units.at),
+                Arg::Long(units.user as u64),
+                Arg::Int(t as i32),
+            ];
+            card.launch(&self.kernels.lstm_forward, Grid::each(shape.users * rows * hidden), &args)?;
+            if shape.projects {
+                let projection = self.weight(place.projection, shown);
+                let to = states.from_row((t + 1) * rows);
+                self.multiply(card, [rows, shown, hidden], own.from_row(t * rows), projection, to, Into::Set)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn gru_forward(&self, card: &Card, layer: usize) -> Result<(), CudaError> {
+        self.enter(card, layer)?;
+        let (shape, place, memory) = (&self.shape, self.placement.layers[layer], &self.layers[layer]);
+        let Shape { rows, hidden, .. } = *shape;
+        let gates = self.by_token(&memory.gates, shape.wide());
+        let (states, seen) = (self.states(layer), self.by_token(&memory.units, hidden));
+        let kernel = self.weight(place.state, shape.wide());
+        let bias = Arg::At(self.weights.address().plus(place.bias));
+        let each = Grid::each(shape.users * rows * hidden);
+        for t in 0..shape.unroll {
+            let (now, before) = (gates.from_row(t * rows), states.from_row(t * rows));
+            self.multiply(card, [rows, 2 * hidden, hidden], before, kernel, now, Into::Add)?;
+            let args = [Arg::At(gates.at), bias, Arg::At(states.at), Arg::At(seen.at), Arg::Int(t as i32)];
+            card.launch(&self.kernels.gru_gates, each, &args)?;
+            let (kernel, now) = (kernel.from_column(2 * hidden), now.from_column(2 * hidden));
+            self.multiply(card, [rows, hidden, hidden], seen.from_row(t * rows), kernel, now, Into::Add)?;
+            let args = [Arg::At(gates.at), bias, Arg::At(states.at), Arg::Int(t as i32)];
+            card.launch(&self.kernels.gru_state, each, &args)?;
+        }
+        Ok(())
+    }
+
+    /// What the last layer shows.
+    fn top(&self) -> Matrix {
+        self.states(self.shape.layers - 1).from_row(self.shape.rows)
+    }
+
+    /// What meets the vocabulary, for every token.
+    fn out(&self) -> Matrix {
+        if self.shape.dense { self.by_token(&self.output, self.shape.output) } else { self.top() }
+    }
+
+    /// The gradient of what the last layer showed.
+    fn d_top(&self) -> Matrix {
+        self.by_token(&self.layers[self.shape.layers - 1].d_states, self.shape.shown)
+    }
+
+    /// The gradient of what meets the vocabulary.
+    fn d_out(&self) -> Matrix {
+        if self.shape.dense { self.by_token(&self.d_output, self.shape.output) } else { self.d_top() }
+    }
+
+    /// Softmax and loss; the gradient of what the last layer showed is known after it.
+    fn learn_output(&self, card: &Card) -> Result<(), CudaError> {
+        let Self { kernels, shape, placement, .. } = self;
+        let Shape { shown, output, .. } = *shape;
+        let tokens = shape.tokens();
+        let (top, d_out, dense) = (self.top(), self.d_out(), self.weight(placement.dense, output));
+        if shape.dense {
+            self.fill_rows(card, &self.output, placement.dense_bias, output)?;
+            self.multiply(card, [tokens, output, shown], top, dense, self.out(), Into::Add)?;
+        }
+        match &self.vocabulary {
+            Some(vocabulary) => vocabulary.learn(card, shape, &self.places())?,
+            None => self.learn_vocabulary(card)?,
+        }
+        let [step, flags] = self.at_step();
+        let args = [step, flags, Arg::At(self.losses.address()), Arg::At(self.loss.address())];
+        card.launch(&kernels.add_losses, Grid::blocks(shape.users, 1, 32), &args)?;
+        if !shape.dense {
+            return Ok(());
+        }
+        self.multiply(card, [tokens, shown, output], d_out, dense.transposed(), self.d_top(), Into::Set)?;
+        self.multiply(card, [shown, output, tokens], top.transposed(), d_out, dense, Into::Descend)?;
+        self.move_bias(card, placement.dense_bias, d_out, output)
+    }
+
+    /// Where the kernels of the vocabulary find what they work on.
+    fn places(&self) -> Places {
+        let Self { reading, placement, shape, .. } = self;
+        let out = self.out();
+        Places {
+            step: reading.step.address(),
+            flags: reading.flags.address(),
+            targets: reading.targets.address(),
+            touched: reading.touched.address(),
+            shares: reading.shares.address(),
+            rate: self.factor(Factor::Each),
+            table: self.weights.address().plus(placement.output),
+            bias: self.weights.address().plus(placement.output_bias),
+            out: out.at,
+            out_user: out.user,
+            d_out: self.d_out().at,
+            losses: self.losses.address(),
+            d_x: self.d_x.address(),
+            enter: shape.enter(0),
+        }
+    }
+
+    /// The output over the whole vocabulary by products; its weights move.
+    fn learn_vocabulary(&self, card: &Card) -> Result<(), CudaError> {
+        let Self { kernels, shape, reading, placement, .. } = self;
+        let Shape { output, entries, vocabulary, .. } = *shape;
+        let (tokens, out) = (shape.tokens(), self.out());
+        let (table, logits) = (self.weight(placement.output, output), self.by_token(&self.logits, entries));
+        self.multiply(card, [tokens, entries, output], out, table.transposed(), logits, Into::Set)?;
+        let bias = if shape.output_bias { self.weights.address().plus(placement.output_bias) } else { Address::NONE };
+        let args = [
+            Arg::At(reading.step.address()),
+            Arg::At(reading.targets.address()),
+            Arg::At(reading.shares.address()),
+            Arg::At(bias),
+            Arg::At(logits.at),
+            Arg::At(self.losses.address()),
+        ];
+        card.launch(&kernels.softmax, Grid::blocks(shape.users * tokens, 1, 256), &args)?;
+        self.multiply(card, [tokens, output, entries], logits, table, self.d_out(), Into::Set)?;
+        if shape.output_bias {
+            self.move_bias(card, placement.output_bias, logits, vocabulary)?;
+        }
+        self.multiply(card, [entries, output, tokens], logits.transposed(), out, table, Into::Descend)
+    }
+
+    fn fill_rows(&self, card: &Card, to: &Memory<f32>, bias: usize, width: usize) -> Result<(), CudaError> {
+        let bias = self.weights.address().plus(bias);
+        let grid = Grid::each(self.shape.users * self.shape.tokens() * width);
+        card.launch(&self.kernels.fill_rows, grid, &[Arg::At(to.address()), Arg::At(bias), Arg::Int(width as i32)])
+    }
+
+    fn move_bias(&self, card: &Card, bias: usize, gradients: Matrix, width: usize) -> Result<(), CudaError> {
+        let bias = self.weights.address().plus(bias);
+        let (width_arg, stride) = (Arg::Int(width as i32), Arg::Int(gradients.row as i32));
+        let args = [Arg::At(bias), Arg::At(gradients.at), width_arg, stride, Arg::At(self.factor(Factor::Each))];
+        card.launch(&self.kernels.move_bias, Grid::blocks(width.div_ceil(256), self.shape.users, 256), &args)
+    }
+
+    fn backward(&self, card: &Card, layer: usize) -> Result<(), CudaError> {
+        match self.shape.cell {
+            Cell::Gru => self.gru_backward(card, layer)?,
+            Cell::Lstm | Cell::Cifg => self.lstm_backward(card, layer)?,
+        }
+        let (shape, place) = (&self.shape, self.placement.layers[layer]);
+        let gates = self.by_token(&self.layers[layer].gates, shape.wide());
+        let kernel = self.weight(place.input, shape.wide());
+        let below = match layer.checked_sub(1) {
+            None => &self.d_x,
+            Some(below) => &self.layers[below].d_states,
+        };
+        let (enter, tokens) = (shape.enter(layer), shape.tokens());
+        let d_entered = self.by_token(below, enter);
+        self.multiply(card, [tokens, enter, shape.wide()], gates, kernel.transposed(), d_entered, Into::Set)?;
+        self.multiply(
+            card,
+            [enter, shape.wide(), tokens],
+            self.entered(layer).transposed(),
+            gates,
+            kernel,
+            Into::Descend,
+        )?;
+        if self.recurrence.is_some() {
+            return Ok(());
+        }
+        self.move_bias(card, place.bias, gates, shape.wide())
+    }
+
+    fn lstm_backward(&self, card: &Card, layer: usize) -> Result<(), CudaError> {
+        let (shape, place, memory) = (&self.shape, self.placement.layers[layer], &self.layers[layer]);
+        let Shape { rows, hidden, shown, unroll, .. } = *shape;
+        let gates = self.by_token(&memory.gates, shape.wide());
+        let d_states = self.by_token(&memory.d_states, shown);
+        let kernel = self.weight(place.state, shape.wide());
+        let projection = self.weight(place.projection, shown);
+        let d_units = if shape.projects { self.by_token(&self.d_units, hidden) } else { d_states };
+        if let Some(recurrence) = &self.recurrence {
+            let bias = self.weights.address().plus(place.bias);
+            let (cells, rate) = (memory.cells.address(), self.factor(Factor::Each));
+            recurrence.backward(card, shape, [kernel.at, bias, gates.at, cells, d_states.at, rate])?;
+        }
+        let by_token = if self.recurrence.is_some() { 0 } else { unroll };
+        for t in (0..by_token).rev() {
+            let now = d_states.from_row(t * rows);
+            if t + 1 < unroll {
+                let after = gates.from_row((t + 1) * rows);
+                self.multiply(card, [rows, shown, shape.wide()], after, kernel.transposed(), now, Into::Add)?;
+            }
+            if shape.projects {
+                let to = d_units.from_row(t * rows);
+                self.multiply(card, [rows, hidden, shown], now, projection.transposed(), to, Into::Set)?;
+            }
+            let args = [
+                Arg::At(gates.at),
+                Arg::At(memory.cells.address()),
+                Arg::At(d_units.at),
+                Arg::Long(d_units.user as u64),
+                Arg::At(self.d_cells.address()),
+                Arg::Int(t as i32),
+            ];
+            card.launch(&self.kernels.lstm_backward, Grid::each(shape.users * rows * hidden), &args)?;
+        }
+        let tokens = shape.tokens();
+        if shape.projects {
+            let units = self.by_token(&memory.units, hidden);
+            self.multiply(card, [hidden, shown, tokens], units.transposed(), d_states, projection, Into::Descend)?;
+        }
+        let states = self.states(layer);
+        self.multiply(card, [shown, shape.wide(), tokens], states.transposed(), gates, kernel, Into::Descend)
+    }
+
+    fn gru_backward(&self, card: &Card, layer: usize) -> Result<(), CudaError> {
+        let (shape, place, memory) = (&self.shape, self.placement.layers[layer], &self.layers[layer]);
+        let Shape { rows, hidden, unroll, .. } = *shape;
+        let gates = self.by_token(&memory.gates, shape.wide());
+        let d_states = self.by_token(&memory.d_states, hidden);
+        let (states, seen) = (self.states(layer), self.by_token(&memory.units, hidden));
+        let kernel = self.weight(place.state, shape.wide());
+        let candidate = kernel.from_column(2 * hidden);
+        let d_seen = Matrix::new(self.d_units.address(), hidden, rows * hidden);
+        let d_before = Arg::At(self.d_cells.address());
+        let each = Grid::each(shape.users * rows * hidden);
+        for t in (0..unroll).rev() {
+            if t + 1 < unroll {
+                let (after, now) = (gates.from_row((t + 1) * rows), d_states.from_row(t * rows));
+                self.multiply(card, [rows, hidden, 2 * hidden], after, kernel.transposed(), now, Into::Add)?;
+            }
+            let (gates_at, states_at, d_at) = (Arg::At(gates.at), Arg::At(states.at), Arg::At(d_states.at));
+            let args = [gates_at, states_at, d_at, d_before, Arg::Int(t as i32)];
+            card.launch(&self.kernels.gru_candidate_back, each, &args)?;
+            let d_candidate = gates.from_row(t * rows).from_column(2 * hidden);
+            self.multiply(card, [rows, hidden, hidden], d_candidate, candidate.transposed(), d_seen, Into::Set)?;
+            let args = [gates_at, states_at, Arg::At(d_seen.at), d_before, d_at, Arg::Int(t as i32)];
+            card.launch(&self.kernels.gru_reset_back, each, &args)?;
+        }
+        let tokens = shape.tokens();
+        self.multiply(card, [hidden, 2 * hidden, tokens], states.transposed(), gates, kernel, Into::Descend)?;
+        let d_candidate = gates.from_column(2 * hidden);
+        self.multiply(card, [hidden, hidden, tokens], seen.transposed(), d_candidate, candidate, Into::Descend)
+    }
+
+    /// Rows of the input's table, and norms of 1 where the model has them.
+    fn move_tables(&self, card: &Card) -> Result<(), CudaError> {
+        let Self { kernels, shape, reading, placement, .. } = self;
+        let [step, flags] = self.at_step();
+        let table = self.weights.address().plus(placement.embedding);
+        if let Some(vocabulary) = &self.vocabulary {
+            vocabulary.descend(card, shape, &self.places())?;
+            if shape.tied {
+                return Ok(());
+            }
+        }
+        let args = [
+            step,
+            Arg::At(reading.inputs.address()),
+            Arg::At(reading.order.address()),
+            Arg::At(self.d_x.address()),
+            Arg::Int(shape.enter(0) as i32),
+            Arg::At(table),
+            Arg::At(self.factor(Factor::Each)),
+        ];
+        card.launch(&kernels.scatter, Grid::each(32 * shape.users * shape.tokens()), &args)?;
+        if !shape.unit_norm {
+            return Ok(());
+        }
+        let output = self.weights.address().plus(placement.output);
+        let tables = [(table, shape.table), (output, shape.output)];
+        let both = !shape.tied && self.vocabulary.is_none();
+        tables.iter().take(if both { 2 } else { 1 }).try_for_each(|(at, width)| {
+            let args = [step, flags, Arg::At(*at), Arg::Int(*width as i32)];
+            card.launch(&kernels.normalise, Grid::each(32 * shape.users * shape.vocabulary), &args)
+        })
+    }
+}
+
+/// Whether something as large as the weights is kept beside them.
+pub(crate) fn keeps_aside(local: &LocalPlan) -> bool {
+    local.update_penalty > 0.0 || local.algorithm == Algorithm::FedSgdAll
+}

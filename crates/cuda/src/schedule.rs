@@ -1,0 +1,303 @@
+//! Which user reads what in which step: the text of a chunk as the card takes it.
+//!
+//! A step is one batch of every user. Users have as many steps as they have batches, times the readings; who has none left learns
+//! nothing in a step: their share is zero, so is every gradient of theirs, and their weights keep their bits. What is read when, with
+//! which state and at which rate, is what [`device::local`] does with one user after the other.
+
+use device::{
+    learner::{
+        examples::Examples,
+        language::{Cut, Room},
+    },
+    local::{Algorithm, LocalPlan},
+};
+use lm::model::batch::Batch;
+
+use crate::shape::Shape;
+
+/// The state is zero before this step.
+pub(crate) const RESETS: i32 = 1;
+/// The loss of this step is of the first reading.
+pub(crate) const COUNTS_LOSS: i32 = 2;
+/// There is something to learn from.
+pub(crate) const ACTIVE: i32 = 4;
+
+/// One user's text, and which batch FedSGD takes.
+pub(crate) struct Reader<'a> {
+    pub(crate) examples: &'a Examples,
+    pub(crate) drawn: u64,
+}
+
+/// What a chunk reads, `[user][step]`, and of each token `[user][step][token]`.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Schedule {
+    pub(crate) steps: usize,
+    /// Entries that are read.
+    pub(crate) inputs: Vec<i32>,
+    /// Entries that are to be predicted; -1 for none.
+    pub(crate) targets: Vec<i32>,
+    /// The tokens of a step, sorted by the entry that they read.
+    pub(crate) order: Vec<i32>,
+    /// The rate of the round.
+    pub(crate) rate: f32,
+    /// What the gradient of each token is multiplied with, `tokens / counted` in a batch that is learned from.
+    pub(crate) shares: Vec<f32>,
+    pub(crate) flags: Vec<i32>,
+    /// What is known of users, `[user][context]`.
+    pub(crate) features: Vec<f32>,
+    /// Rows of the table that a step touches beside the softmax, `[user][step][2 * tokens]`: pairs of a row and a token that predicts
+    /// it, or, further by all tokens, one that reads it; sorted, then pairs of -1.
+    pub(crate) touched: Vec<i32>,
+}
+
+/// How many steps a user has.
+pub(crate) fn steps(local: &LocalPlan, examples: &Examples) -> usize {
+    let mut cut = Cut::new(local.unroll);
+    cut.take(examples, local.batch);
+    match local.algorithm {
+        Algorithm::FedAvg { epochs } => cut.batches() * epochs as usize,
+        Algorithm::FedSgdAll => cut.batches(),
+        Algorithm::FedSgdBatch => cut.batches().min(1),
+    }
+}
+
+/// One batch of a user: which, at which share of the rate, and what is special about it.
+struct Turn {
+    batch: usize,
+    share: f32,
+    flags: i32,
+}
+
+/// A user's batches in their order.
+fn turns(local: &LocalPlan, cut: &Cut, drawn: u64) -> Vec<Turn> {
+    let batches = cut.batches();
+    let resets = |batch: usize| if batch == 0 { RESETS } else { 0 };
+    match local.algorithm {
+        Algorithm::FedAvg { epochs } => {
+            let turn = |epoch: u32, batch: usize| Turn {
+                batch,
+                share: 1.0,
+                flags: ACTIVE | resets(batch) | if epoch == 0 { COUNTS_LOSS } else { 0 },
+            };
+            (0..epochs).flat_map(|epoch| (0..batches).map(move |batch| turn(epoch, batch))).collect()
+        }
+        Algorithm::FedSgdBatch if batches == 0 => Vec::new(),
+        Algorithm::FedSgdBatch => {
+            let batch = (drawn % batches as u64) as usize;
+            vec![Turn { batch, share: 1.0, flags: ACTIVE | RESETS | COUNTS_LOSS }]
+        }
+        Algorithm::FedSgdAll => {
+            let mut room = Room::default();
+            let counted: Vec<usize> = (0..batches).map(|batch| cut.batch(batch, &mut room).counted()).collect();
+            let all = counted.iter().sum::<usize>().max(1) as f32;
+            let turn = |(batch, counted): (usize, &usize)| Turn {
+                batch,
+                share: *counted as f32 / all,
+                flags: ACTIVE | COUNTS_LOSS | resets(batch),
+            };
+            counted.iter().enumerate().map(turn).collect()
+        }
+    }
+}
+
+/// Which lists the kernels of a network read beside the tokens.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lists {
+    pub(crate) order: bool,
+    pub(crate) touched: bool,
+}
+
+/// One user's part of a schedule.
+struct Own<'a> {
+    reader: &'a Reader<'a>,
+    inputs: &'a mut [i32],
+    targets: &'a mut [i32],
+    order: &'a mut [i32],
+    touched: &'a mut [i32],
+    shares: &'a mut [f32],
+    flags: &'a mut [i32],
+}
+
+impl Schedule {
+    /// The schedule of a chunk's users, at most as many as the shape has, made on so many threads. It takes the place of another, whose
+    /// memory it has: memory that was touched before is had for nothing.
+    pub(crate) fn instead(
+        mut self,
+        shape: &Shape,
+        local: &LocalPlan,
+        rate: f32,
+        readers: &[Reader<'_>],
+        lists: Lists,
+        threads: usize,
+    ) -> Self {
+        let (users, tokens) = (shape.users, shape.tokens());
+        let steps = readers.iter().map(|reader| steps(local, reader.examples)).max().unwrap_or(0);
+        let turns = steps * users;
+        let listed = |wanted: bool, len: usize| if wanted { len } else { 0 };
+        (self.steps, self.rate) = (steps, rate);
+        renew(&mut self.inputs, turns * tokens, 0);
+        renew(&mut self.targets, turns * tokens, -1);
+        renew(&mut self.order, listed(lists.order, turns * tokens), 0);
+        renew(&mut self.shares, turns, 0.0);
+        renew(&mut self.flags, turns, 0);
+        renew(&mut self.features, users * shape.context, 0.0);
+        renew(&mut self.touched, listed(lists.touched, 4 * turns * tokens), -1);
+        for (user, reader) in readers.iter().enumerate() {
+            let features = reader.examples.features();
+            self.features[user * shape.context..][..features.len()].copy_from_slice(features);
+        }
+        let mut each = self.by_user(readers, steps, tokens);
+        let group = each.len().div_ceil(threads.max(1)).max(1);
+        std::thread::scope(|scope| {
+            for group in each.chunks_mut(group) {
+                scope.spawn(move || group.iter_mut().for_each(|own| own.fill(shape, local)));
+            }
+        });
+        self
+    }
+
+    /// Every reader's part.
+    fn by_user<'a>(&'a mut self, readers: &'a [Reader<'a>], steps: usize, tokens: usize) -> Vec<Own<'a>> {
+        let [mut inputs, mut targets, mut order, mut touched] =
+            [&mut self.inputs, &mut self.targets, &mut self.order, &mut self.touched].map(|all| all.as_mut_slice());
+        let (mut shares, mut flags) = (self.shares.as_mut_slice(), self.flags.as_mut_slice());
+        let take = |reader| Own {
+            reader,
+            inputs: part(&mut inputs, steps * tokens),
+            targets: part(&mut targets, steps * tokens),
+            order: part(&mut order, steps * tokens),
+            touched: part(&mut touched, 4 * steps * tokens),
+            shares: part(&mut shares, steps),
+            flags: part(&mut flags, steps),
+        };
+        readers.iter().map(take).collect()
+    }
+}
+
+/// So many of one value, in the memory that is there.
+fn renew<T: Copy>(values: &mut Vec<T>, len: usize, value: T) {
+    values.clear();
+    values.resize(len, value);
+}
+
+/// Takes so many off the front; all there are where there are fewer.
+fn part<'a, T>(rest: &mut &'a mut [T], len: usize) -> &'a mut [T] {
+    let all = std::mem::take(rest);
+    let (front, back) = all.split_at_mut(len.min(all.len()));
+    *rest = back;
+    front
+}
+
+impl Own<'_> {
+    fn fill(&mut self, shape: &Shape, local: &LocalPlan) {
+        let (mut cut, mut room) = (Cut::new(local.unroll), Room::default());
+        cut.take(self.reader.examples, local.batch);
+        for (step, turn) in turns(local, &cut, self.reader.drawn).iter().enumerate() {
+            self.put(shape, step, &cut.batch(turn.batch, &mut room), turn);
+        }
+    }
+
+    /// Writes the batch of a step.
+    fn put(&mut self, shape: &Shape, step: usize, batch: &Batch<'_>, turn: &Turn) {
+        let tokens = shape.tokens();
+        let here = step * tokens..(step + 1) * tokens;
+        let (inputs, targets) = (&mut self.inputs[here.clone()], &mut self.targets[here.clone()]);
+        for (i, (input, target)) in batch.inputs.iter().zip(batch.targets).enumerate() {
+            let token = i / batch.rows * shape.rows + i % batch.rows;
+            inputs[token] = *input as i32;
+            targets[token] = if *target == Batch::NONE { -1 } else { *target as i32 };
+        }
+        self.shares[step] = turn.share * tokens as f32 / batch.counted().max(1) as f32;
+        self.flags[step] = turn.flags;
+        if let Some(order) = self.order.get_mut(here) {
+            order.iter_mut().zip(0..).for_each(|(token, number)| *token = number);
+            order.sort_by_key(|token| self.inputs[step * tokens + *token as usize]);
+        }
+        self.touch(shape, step);
+    }
+
+    /// Which rows single tokens move, sorted by row and then by token.
+    fn touch(&mut self, shape: &Shape, step: usize) {
+        let (tokens, place) = (shape.tokens(), step * shape.tokens());
+        let Some(touched) = self.touched.get_mut(4 * place..4 * (place + tokens)) else { return };
+        let predicted = self.targets[place..place + tokens].iter().zip(0..);
+        let read = self.inputs[place..place + tokens].iter().zip(tokens as i32..);
+        let read = read.take(if shape.tied { tokens } else { 0 });
+        // A row and a token as one number, which sorts as the pair does.
+        let pair = |(row, token): (&i32, i32)| (*row >= 0).then_some((*row as u64) << 32 | token as u64);
+        let mut pairs: Vec<u64> = predicted.chain(read).filter_map(pair).collect();
+        pairs.sort_unstable();
+        for (to, pair) in touched.as_chunks_mut::<2>().0.iter_mut().zip(pairs) {
+            *to = [(pair >> 32) as i32, pair as u32 as i32];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use device::learner::language::LanguageLearner;
+    use lm::model::config::ModelConfig;
+
+    use super::*;
+
+    fn plan(algorithm: Algorithm) -> LocalPlan {
+        LocalPlan { algorithm, batch: 2, unroll: 3, most_tokens: None, greedy: false, update_penalty: 0.0 }
+    }
+
+    fn text(words: u32) -> Examples {
+        let mut examples = Examples::new(&LanguageLearner::schema_with(0));
+        LanguageLearner::push(&(10..10 + words).collect::<Vec<_>>(), &mut examples);
+        examples
+    }
+
+    fn schedule(algorithm: Algorithm, texts: &[Examples]) -> Schedule {
+        let shape = Shape::new(&ModelConfig::preset("tiny").unwrap(), &plan(algorithm), 3).unwrap();
+        let readers: Vec<Reader<'_>> = texts.iter().map(|examples| Reader { examples, drawn: 1 }).collect();
+        Schedule::default().instead(&shape, &plan(algorithm), 0.5, &readers, Lists { order: true, touched: true }, 2)
+    }
+
+    /// Nine tokens in two rows are five a row: batches of three and of two.
+    #[test]
+    fn batches_are_those_of_the_threads_and_padding_predicts_nothing() {
+        let schedule = schedule(Algorithm::FedAvg { epochs: 2 }, &[text(8), text(0)]);
+        assert_eq!(schedule.steps, 4);
+        let step = |s: usize, user: usize| &schedule.targets[(user * 4 + s) * 6..][..6];
+        assert_eq!(step(0, 0), [10, 15, 11, 16, 12, 17]);
+        assert_eq!(step(1, 0), [13, 1, 14, -1, -1, -1]);
+        assert_eq!(step(2, 0), step(0, 0));
+        assert!((0..4).all(|s| step(s, 1).iter().all(|t| *t == -1)));
+        let flags = &schedule.flags[..4];
+        assert_eq!(flags, [ACTIVE | RESETS | COUNTS_LOSS, ACTIVE | COUNTS_LOSS, ACTIVE | RESETS, ACTIVE]);
+        assert_eq!(schedule.shares[..2], [1.0, 2.0]);
+        assert!((4..8).all(|turn| schedule.shares[turn] == 0.0 && schedule.flags[turn] == 0));
+    }
+
+    #[test]
+    fn fed_sgd_takes_the_batch_that_was_drawn_or_all_by_their_shares() {
+        let one = schedule(Algorithm::FedSgdBatch, &[text(8)]);
+        assert_eq!((one.steps, one.flags[0]), (1, ACTIVE | RESETS | COUNTS_LOSS));
+        assert_eq!(one.targets[..4], [13, 1, 14, -1]);
+        let all = schedule(Algorithm::FedSgdAll, &[text(8)]);
+        assert_eq!(all.steps, 2);
+        assert!((all.shares[0] - 6.0 / 9.0).abs() < 1e-6 && (all.shares[1] - 6.0 / 9.0).abs() < 1e-6);
+        assert_eq!(all.flags[1] & RESETS, 0);
+    }
+
+    #[test]
+    fn tokens_are_sorted_by_what_they_read_and_stay_in_their_order() {
+        let mut examples = Examples::new(&LanguageLearner::schema_with(0));
+        LanguageLearner::push(&[30, 20, 30, 20, 30], &mut examples);
+        let schedule = schedule(Algorithm::FedAvg { epochs: 1 }, &[examples]);
+        let sorted: Vec<i32> = schedule.order[..6].iter().map(|t| schedule.inputs[*t as usize]).collect();
+        assert!(sorted.is_sorted());
+        let twice = schedule.order[..6]
+            .windows(2)
+            .filter(|w| schedule.inputs[w[0] as usize] == schedule.inputs[w[1] as usize] && w[0] > w[1]);
+        assert_eq!(twice.count(), 0);
+        // Tokens that predict come first, then those that read; what is left is -1.
+        let pairs: Vec<[i32; 2]> = schedule.touched[..24].as_chunks().0.to_vec();
+        let there: Vec<[i32; 2]> = pairs.iter().copied().filter(|pair| pair[0] >= 0).collect();
+        assert!(there.is_sorted() && pairs[there.len()..].iter().all(|pair| *pair == [-1, -1]));
+        assert_eq!(there.iter().filter(|pair| pair[1] < 6).count(), 6);
+    }
+}

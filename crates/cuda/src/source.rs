@@ -1,0 +1,76 @@
+//! The kernels' sources, and how they are compiled: by NVRTC, when an engine is made, with the shape of its chunks as constants.
+
+use cudarc::nvrtc::Ptx;
+use device::local::{Algorithm, LocalPlan};
+use lm::model::{
+    config::{ModelConfig, PRESETS},
+    parameters::ParameterLayout,
+};
+
+use crate::{card, error::CudaError, placement::Placement, shape::Shape};
+
+const SHARED: &str = include_str!("kernels/shared.cu");
+const TENSOR: &str = include_str!("kernels/tensor.cu");
+
+/// A source file: its name and its text.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source {
+    pub(crate) name: &'static str,
+    text: &'static str,
+    /// What stands before it, after what all of them share.
+    before: &'static str,
+}
+
+/// One local step.
+pub(crate) const LEARN: Source = Source { name: "learn", text: include_str!("kernels/learn.cu"), before: "" };
+/// From weights to integers.
+pub(crate) const ENCODE: Source = Source { name: "encode", text: include_str!("kernels/encode.cu"), before: "" };
+/// The output over the whole vocabulary, with half-precision operands.
+pub(crate) const VOCABULARY: Source =
+    Source { name: "vocabulary", text: include_str!("kernels/vocabulary.cu"), before: TENSOR };
+/// The recurrence over all tokens, its kernel on the chip.
+pub(crate) const RECURRENCE: Source =
+    Source { name: "recurrence", text: include_str!("kernels/recurrence.cu"), before: TENSOR };
+
+const ALL: [Source; 4] = [LEARN, ENCODE, VOCABULARY, RECURRENCE];
+
+impl Source {
+    /// Compiles it for an architecture, such as `compute_90`.
+    pub(crate) fn compile(self, defines: &[(&'static str, usize)], architecture: &str) -> Result<Ptx, CudaError> {
+        card::compile(self.name, &format!("{SHARED}{}{}", self.before, self.text), defines, architecture)
+    }
+}
+
+/// Compiles every kernel for every preset and an architecture, without a card. None where there is no compiler here.
+///
+/// # Errors
+/// What does not compile.
+pub fn compile_all(architecture: &str) -> Option<Result<usize, CudaError>> {
+    card::has_compiler().then(|| {
+        let each = PRESETS.iter().flat_map(|(_, make)| ALL.map(|source| (make(), source)));
+        let each = each.filter(|(config, source)| fits(config, source));
+        each.map(|(config, source)| compile_for(&config, source, architecture))
+            .try_fold(0, |all, one| one.map(|()| all + 1))
+    })
+}
+
+/// Whether a source is for a model: the passes over the vocabulary are for outputs that fit a block.
+fn fits(config: &ModelConfig, source: &Source) -> bool {
+    source.name != VOCABULARY.name || config.output() <= 128
+}
+
+fn compile_for(config: &ModelConfig, source: Source, architecture: &str) -> Result<(), CudaError> {
+    let local = LocalPlan {
+        algorithm: Algorithm::FedAvg { epochs: 1 },
+        batch: 8,
+        unroll: 10,
+        most_tokens: None,
+        greedy: false,
+        update_penalty: 0.0,
+    };
+    let refused = |problem: lm::model::config::ConfigError| CudaError::Refused(problem.to_string());
+    let layout = ParameterLayout::new(config).map_err(refused)?;
+    let shape = Shape::new(config, &local, 100)?;
+    let placement = Placement::new(config, &layout, &shape);
+    source.compile(&shape.defines(placement.length, layout.len()), architecture).map(drop)
+}

@@ -1,0 +1,4 @@
+//! All tests of `cuda`, in one binary; what each is about, it says itself.
+
+mod card;
+mod without_card;

@@ -1,0 +1,299 @@
+//! What the card must do, where there is one: the updates of the threads engine, the integers of `privacy`, the same sum in any order
+//! and again. Where there is none, each of these says so and passes; `without_card.rs` is what needs none.
+
+use std::num::NonZeroUsize;
+
+use corpus::store::StoreError;
+use cuda::{CUDA, CardEngine};
+use device::{
+    learner::{
+        Learner,
+        examples::{Examples, Value},
+        language::LanguageLearner,
+    },
+    local::{Algorithm, LocalPlan, LocalTrainer},
+    round::Task,
+};
+use federated::{
+    engine::{Engine, EngineError, EngineOptions, Means, Precision, Users, drawn, users_key},
+    population::Population,
+};
+use lm::{
+    kernels::KernelPath,
+    model::config::{Cell, ModelConfig},
+};
+use privacy::{
+    Adjacency, ClipNorm,
+    encoding::{Encoding, Rounding, VectorPlan, XU_ALPHA},
+    rng::{NoiseSource, Randomness, SimulationKey, StreamKey},
+    stages::{ClipBit, ClipRule, Clipping, Contribution, Sum, Update},
+};
+
+const BATCH: usize = 8;
+const UNROLL: usize = 10;
+
+/// People who type words by Zipf's law; some little, one nothing.
+struct Typists {
+    vocabulary: u32,
+    features: usize,
+}
+
+impl Population for Typists {
+    fn users(&self) -> u64 {
+        1 << 40
+    }
+
+    fn read(&self, user: u64, examples: &mut Examples) -> Result<(), StoreError> {
+        examples.clear();
+        let mut word = user.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut next = || {
+            word ^= word << 13;
+            word ^= word >> 7;
+            word ^= word << 17;
+            let uniform = (word >> 40) as f64 / (1u64 << 24) as f64;
+            ((f64::from(self.vocabulary).powf(uniform) - 1.0) as u32).min(self.vocabulary - 1)
+        };
+        if self.features > 0 {
+            examples
+                .set_features(&(0..self.features).map(|i| 0.1 * (i as f32 + (user % 7) as f32)).collect::<Vec<_>>());
+        }
+        let tokens = match user % 10 {
+            3 => 0,
+            4 => 5,
+            5 => 77,
+            _ => 400,
+        };
+        let mut input = next();
+        for _ in 0..tokens {
+            let target = next();
+            examples.push(&[Value::Id(input), Value::Id(target)]);
+            input = target;
+        }
+        Ok(())
+    }
+}
+
+/// A model, what its users do, and a round of it.
+struct Trial {
+    learner: LanguageLearner,
+    local: LocalPlan,
+    model: Vec<f32>,
+    clipping: Clipping,
+    encoding: Encoding,
+    typists: Typists,
+    key: StreamKey,
+    rate: f32,
+}
+
+fn local(algorithm: Algorithm) -> LocalPlan {
+    LocalPlan { algorithm, batch: BATCH, unroll: UNROLL, most_tokens: Some(400), greedy: false, update_penalty: 0.0 }
+}
+
+fn small(preset: &str, vocabulary: usize) -> ModelConfig {
+    ModelConfig::preset(preset).unwrap().with_vocabulary(vocabulary)
+}
+
+impl Trial {
+    fn new(config: &ModelConfig, local: LocalPlan, rounding: Rounding, clip: f64) -> Self {
+        let learner = LanguageLearner::new(config, local.batch, local.unroll).unwrap();
+        let mut model = learner.initial(1).unwrap();
+        learner.after_step(&mut model);
+        let clip = ClipNorm::new(clip).unwrap();
+        let clipping = Clipping::new(ClipRule::Flat(clip), ClipBit::NormAtMost(clip)).unwrap();
+        let plan = VectorPlan { rounding, clip_bit: true, weight: true, ..VectorPlan::of_update(model.len(), 20) };
+        let encoding = Encoding::new(plan, clip, None, Adjacency::AddOrRemove).unwrap();
+        let typists = Typists { vocabulary: config.vocabulary as u32, features: config.user_context.unwrap_or(0) };
+        let key = users_key(&NoiseSource::from(SimulationKey::new(5)), &[3]);
+        Self { learner, local, model, clipping, encoding, typists, key, rate: 0.5 }
+    }
+
+    fn task(&self) -> Task<'_> {
+        Task {
+            model: &self.model,
+            clipping: &self.clipping,
+            encoding: &self.encoding,
+            full_weight_tokens: Some(300.0),
+            learning_rate: self.rate,
+        }
+    }
+
+    fn users<'a>(&'a self, numbers: &'a [u64]) -> Users<'a> {
+        Users { population: &self.typists, numbers, key: &self.key }
+    }
+
+    fn engine(&self, precision: Precision, chunk: usize, check_encodings: bool) -> Option<CardEngine<'_>> {
+        let options = EngineOptions { precision, chunk: NonZeroUsize::new(chunk), check_encodings };
+        let means = Means { engine: CUDA, options, ..Means::threads(KernelPath::best(), 2) };
+        match CardEngine::new(&self.local, &self.learner, means) {
+            Ok(engine) => Some(engine),
+            Err(EngineError::Unavailable { problem, .. }) if std::env::var_os("KEYHUSH_NEEDS_CARD").is_none() => {
+                println!("skipped: {problem}");
+                None
+            }
+            Err(problem) => panic!("{problem}"),
+        }
+    }
+
+    /// What the threads' code makes of a user, and whether greedy clipping moved anything.
+    fn difference(&self, user: u64) -> (Vec<f32>, bool) {
+        let mut examples = Examples::new(self.learner.schema());
+        self.typists.read(user, &mut examples).unwrap();
+        examples.truncate(self.local.most_tokens.unwrap_or(usize::MAX));
+        let mut trainer = LocalTrainer::new(&self.learner, self.local.clone(), KernelPath::best()).unwrap();
+        let drawn = drawn(&self.key, user).batch;
+        let learned = trainer.train(&self.model, &examples, self.clipping.rule(), self.rate, drawn).unwrap();
+        (learned.difference, learned.projected)
+    }
+}
+
+/// The largest relative difference of a user's update between card and threads.
+fn worst(trial: &Trial, precision: Precision, numbers: &[u64]) -> Option<f64> {
+    let mut engine = trial.engine(precision, 8, false)?;
+    let found = engine.differences(&trial.task(), &trial.users(numbers)).unwrap();
+    let relative = |(user, got): &(u64, Vec<f32>)| {
+        let want = trial.difference(*user).0;
+        let square = |v: f64| v * v;
+        let norm: f64 = want.iter().map(|v| square(f64::from(*v))).sum();
+        let off: f64 = want.iter().zip(got).map(|(w, g)| square(f64::from(*w) - f64::from(*g))).sum();
+        if norm == 0.0 { off.sqrt() } else { (off / norm).sqrt() }
+    };
+    let all: Vec<f64> = found.iter().map(relative).collect();
+    assert!(all.iter().all(|v| !v.is_nan()), "{all:?}");
+    Some(all.into_iter().fold(0.0, f64::max))
+}
+
+const COHORT: [u64; 11] = [5, 17, 400_003, 999_999, 12, 13, 14, 600_001, 77, 2, 8];
+
+fn models() -> Vec<(&'static str, ModelConfig)> {
+    let tiny = small("tiny", 300);
+    vec![
+        ("tiny", tiny.clone()),
+        ("mcmahan2018", small("mcmahan2018", 1000)),
+        ("mcmahan2018-gru", small("mcmahan2018-gru", 500)),
+        ("mcmahan2018-char", small("mcmahan2018-char", 128)),
+        ("gboard", small("gboard", 997)),
+        ("gboard-tied", small("gboard-tied", 500)),
+        ("so-nwp", small("so-nwp", 1004)),
+        ("shakespeare", small("shakespeare", 90)),
+        ("tiny with features", ModelConfig { user_context: Some(3), ..tiny.clone() }),
+        ("tiny without dense", ModelConfig { dense: None, tied: false, unit_norm: true, ..tiny.clone() }),
+        ("two layers of GRU", ModelConfig { cell: Cell::Gru, layers: 2, ..tiny }),
+    ]
+}
+
+#[test]
+fn updates_are_those_of_the_threads() {
+    for (name, config) in models() {
+        for (precision, most) in [(Precision::F32, 1e-4), (Precision::Tf32, 1e-3), (Precision::F16, 5e-4)] {
+            let trial = Trial::new(&config, local(Algorithm::FedAvg { epochs: 1 }), Rounding::Nearest, 0.3);
+            let Some(off) = worst(&trial, precision, &COHORT) else { return };
+            println!("{name} {}: {off:.1e}", precision.name());
+            assert!(off <= most, "{name} {}: {off:e}", precision.name());
+        }
+    }
+}
+
+#[test]
+fn every_way_of_training_is_that_of_the_threads() {
+    let config = small("mcmahan2018", 300);
+    let plans = [
+        ("two readings", local(Algorithm::FedAvg { epochs: 2 })),
+        ("FedSGD on a batch", local(Algorithm::FedSgdBatch)),
+        ("FedSGD on all", local(Algorithm::FedSgdAll)),
+        ("greedy", LocalPlan { greedy: true, ..local(Algorithm::FedAvg { epochs: 1 }) }),
+        ("penalty", LocalPlan { update_penalty: 0.1, ..local(Algorithm::FedAvg { epochs: 1 }) }),
+        ("short", LocalPlan { batch: 3, unroll: 7, ..local(Algorithm::FedAvg { epochs: 1 }) }),
+    ];
+    for (name, plan) in plans {
+        // A batch of 21 tokens has fewer to even out what products of 10-bit mantissas are off by.
+        let halves = if name == "short" { 7e-4 } else { 5e-4 };
+        for (precision, most) in [(Precision::F32, 1e-4), (Precision::F16, halves)] {
+            let trial = Trial::new(&config, plan.clone(), Rounding::Nearest, 0.05);
+            let Some(off) = worst(&trial, precision, &COHORT) else { return };
+            println!("{name} {}: {off:.1e}", precision.name());
+            assert!(off <= most, "{name} {}: {off:e}", precision.name());
+        }
+    }
+}
+
+fn values(sum: Sum) -> Vec<i64> {
+    sum.release_without_privacy(0, "a test", Randomness::Simulated { seed: 5 }).values().to_vec()
+}
+
+const STOCHASTIC: Rounding = Rounding::ConditionalStochastic { alpha: XU_ALPHA };
+
+/// What the card rounds is, integer for integer, what `privacy` makes of the same update with the same words.
+#[test]
+fn integers_are_those_of_the_host() {
+    for rounding in [Rounding::Nearest, STOCHASTIC] {
+        for clip in [0.01, 100.0] {
+            let trial = Trial::new(&small("tiny", 300), local(Algorithm::FedAvg { epochs: 1 }), rounding, clip);
+            let Some(mut engine) = trial.engine(Precision::F32, 4, true) else { return };
+            let task = trial.task();
+            let found = engine.differences(&task, &trial.users(&COHORT)).unwrap();
+            let mut want = Sum::zero(&trial.encoding);
+            for (user, difference) in found {
+                let mut examples = Examples::new(trial.learner.schema());
+                trial.typists.read(user, &mut examples).unwrap();
+                let weight = (examples.len() as f64 / 300.0).min(1.0);
+                let said = Contribution { weight, ..Contribution::default() };
+                let clipped = if examples.is_empty() {
+                    privacy::stages::Clipped::nothing(&trial.clipping, difference.len())
+                } else {
+                    Update::new(difference).clip(&trial.clipping, said).unwrap()
+                };
+                want.add(&clipped.encode(&trial.encoding, &mut drawn(&trial.key, user).rounding).unwrap()).unwrap();
+            }
+            let got = engine.sum(&task, &trial.users(&COHORT)).unwrap();
+            assert!(values(got.sum) == values(want), "{rounding:?} {clip}: other integers");
+        }
+    }
+}
+
+#[test]
+fn sums_are_the_same_in_any_order_again_and_checked_on_the_host() {
+    for precision in Precision::ALL {
+        let trial = Trial::new(&small("mcmahan2018", 400), local(Algorithm::FedAvg { epochs: 1 }), STOCHASTIC, 0.3);
+        let Some(mut engine) = trial.engine(precision, 4, false) else { return };
+        let task = trial.task();
+        let mut of = |numbers: &[u64]| {
+            let summed = engine.sum(&task, &trial.users(numbers)).unwrap();
+            (values(summed.sum), summed.exact)
+        };
+        let want = of(&COHORT);
+        assert!(want.0.iter().any(|v| *v != 0));
+        let (mut sorted, mut reversed) = (COHORT, COHORT);
+        sorted.sort_unstable();
+        reversed.reverse();
+        for numbers in [COHORT, sorted, reversed] {
+            assert!(of(&numbers) == want, "{numbers:?}: another sum");
+        }
+        let one_by_one = COHORT.iter().map(|user| of(&[*user]).0).reduce(|mut all, one| {
+            all.iter_mut().zip(one).for_each(|(a, o)| *a += o);
+            all
+        });
+        assert!(one_by_one.unwrap() == want.0, "what a user sends depends on the neighbours");
+        drop(engine);
+        let mut checked = trial.engine(precision, 4, true).unwrap();
+        assert!(
+            values(checked.sum(&task, &trial.users(&COHORT)).unwrap().sum) == want.0,
+            "the host found other integers"
+        );
+    }
+}
+
+#[test]
+fn who_runs_away_or_has_nothing_adds_nothing_and_nobody_panics() {
+    let mut trial = Trial::new(&small("tiny", 300), local(Algorithm::FedAvg { epochs: 1 }), Rounding::Nearest, 0.3);
+    trial.rate = 1e30;
+    let Some(mut engine) = trial.engine(Precision::F32, 4, false) else { return };
+    let summed = engine.sum(&trial.task(), &trial.users(&COHORT)).unwrap();
+    assert!(summed.exact.iter().any(|(_, exact)| exact.norm.is_nan()), "{:?}", summed.exact);
+    let failed = trial.model.len();
+    let kept = values(summed.sum);
+    assert!(
+        kept[..failed].iter().all(|v| *v == 0) || summed.exact.iter().any(|(_, e)| e.norm.is_finite() && e.tokens > 0)
+    );
+    let nobody = engine.sum(&trial.task(), &trial.users(&[])).unwrap();
+    assert!(values(nobody.sum).iter().all(|v| *v == 0));
+}

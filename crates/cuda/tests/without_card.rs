@@ -1,0 +1,156 @@
+//! What can be tested without a card: that every kernel compiles for every preset, and that the rounding kernel, run thread by thread on
+//! the host, gives the integers of `privacy` to the bit.
+
+use std::{
+    io::Write,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use privacy::{
+    Adjacency, ClipNorm,
+    encoding::{Encoding, Rounding, VectorPlan, XU_ALPHA},
+    rng::{NoiseSource, Purpose, SimulationKey},
+    stages::{ClipBit, ClipRule, Clipping, Contribution, Update},
+};
+
+/// `cargo xtask test` brings NVRTC where there is none.
+#[test]
+fn every_kernel_compiles_for_every_preset() {
+    for architecture in ["sm_80", "sm_90"] {
+        match cuda::compile_all(architecture) {
+            None => println!("skipped: there is no NVRTC here (the package nvidia-cuda-nvrtc has it)"),
+            Some(compiled) => {
+                let kernels = compiled.unwrap_or_else(|problem| panic!("{architecture}: {problem}"));
+                println!("{kernels} sources for {architecture}");
+                assert!(kernels > 30);
+            }
+        }
+    }
+}
+
+const USERS: usize = 5;
+const PARAMETERS: usize = 2003;
+const LENGTH: usize = 2112;
+
+/// A round of five users as the kernels have it.
+struct Round {
+    place: Vec<u32>,
+    start: Vec<f32>,
+    weights: Vec<f32>,
+    encoding: Encoding,
+    clipping: Clipping,
+    weight: f64,
+}
+
+impl Round {
+    fn new(rounding: Rounding, clip: f64, weight: f64) -> Self {
+        let mut words = NoiseSource::from(SimulationKey::new(7)).stream(Purpose::Rounding, &[]).chunk(9);
+        let mut uniform = || (words.next_word() >> 40) as f32 / (1 << 24) as f32 - 0.5;
+        // Numbers lie backwards on the card here, with padding before them.
+        let place: Vec<u32> = (0..PARAMETERS as u32).map(|i| LENGTH as u32 - 1 - i).collect();
+        let start: Vec<f32> = (0..LENGTH).map(|_| uniform()).collect();
+        let weights = (0..USERS * LENGTH)
+            .map(|i| start[i % LENGTH] + uniform() * [1e-6, 0.01, 0.1, 1.0, 30.0][i / LENGTH])
+            .collect();
+        let clip = ClipNorm::new(clip).unwrap();
+        let plan = VectorPlan { rounding, ..VectorPlan::of_update(PARAMETERS, 18) };
+        let encoding = Encoding::new(plan, clip, None, Adjacency::ZeroOut).unwrap();
+        let clipping = Clipping::new(ClipRule::Flat(clip), ClipBit::None).unwrap();
+        Self { place, start, weights, encoding, clipping, weight }
+    }
+
+    fn difference(&self, user: usize) -> Vec<f32> {
+        let at = |i: &u32| self.weights[user * LENGTH + *i as usize] - self.start[*i as usize];
+        self.place.iter().map(at).collect()
+    }
+
+    /// The squared norm, and the factor that brings it within the bound, as `privacy::stages` and the kernel `factors` have them.
+    fn factor(&self, user: usize) -> (f64, f64) {
+        let squared: f64 = self.difference(user).iter().map(|v| f64::from(*v) * f64::from(*v)).sum();
+        let bound = self.encoding.clip().get();
+        let least = squared * (1.0 + (PARAMETERS as f64 + 4.0) * f64::EPSILON);
+        let within = least <= bound * bound * (1.0 - f64::EPSILON);
+        (squared, if within { 1.0 } else { bound / least.sqrt() * (1.0 - 2.0f64.powi(-22)) })
+    }
+}
+
+fn bytes<T: Copy, const N: usize>(values: &[T], to: impl Fn(T) -> [u8; N]) -> Vec<u8> {
+    values.iter().flat_map(|v| to(*v)).collect()
+}
+
+/// Compiles the kernels for the host; none where there is no C++ compiler.
+fn program(folder: &Path) -> Option<std::path::PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = folder.join("one_by_one");
+    let defines = [("USERS", USERS), ("PARAMETERS", PARAMETERS), ("LENGTH", LENGTH)];
+    let built = Command::new("c++")
+        .args(["-std=c++17", "-O1", "-ffp-contract=off", "-w"])
+        .args(defines.map(|(name, value)| format!("-D{name}={value}")))
+        .arg("-I")
+        .arg(here.join("src/kernels"))
+        .arg(here.join("tests/one_by_one/main.cpp"))
+        .arg("-o")
+        .arg(&program)
+        .output();
+    let Ok(built) = built else {
+        println!("skipped: there is no C++ compiler here");
+        return None;
+    };
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    Some(program)
+}
+
+#[test]
+fn the_rounding_kernel_gives_the_integers_of_the_host() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = program(folder.path()) else { return };
+    let stochastic = Rounding::ConditionalStochastic { alpha: XU_ALPHA };
+    for (rounding, clip, weight) in [(Rounding::Nearest, 0.3, 1.0), (stochastic, 0.3, 1.0), (stochastic, 100.0, 0.37)] {
+        let round = Round::new(rounding, clip, weight);
+        let rule = round.encoding.grid_rule().unwrap();
+        let key = NoiseSource::from(SimulationKey::new(3)).stream(Purpose::Rounding, &[4]);
+        let found: Vec<(f64, f64)> = (0..USERS).map(|user| round.factor(user)).collect();
+        let (squared, factors): (Vec<f64>, Vec<f64>) = found.into_iter().unzip();
+        let drawings: Vec<u64> =
+            (0..USERS as u64).flat_map(|user| [user + 10, round.encoding.grid_scale(round.weight).to_bits()]).collect();
+        let limits =
+            [u64::from(rule.stochastic), u64::from(rule.limit.to_bits()), rule.norm_squared, u64::from(rule.largest)];
+        let input = [
+            bytes(&round.place, u32::to_le_bytes),
+            bytes(&round.start, f32::to_le_bytes),
+            bytes(&round.weights, f32::to_le_bytes),
+            bytes(&factors, f64::to_le_bytes),
+            bytes(&squared, f64::to_le_bytes),
+            bytes(&drawings, u64::to_le_bytes),
+            key.secret_bytes().to_vec(),
+            bytes(&limits, u64::to_le_bytes),
+        ]
+        .concat();
+        let mut run = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        run.stdin.take().unwrap().write_all(&input).unwrap();
+        let output = run.wait_with_output().unwrap();
+        assert!(output.status.success());
+        let (accepted, rest) = output.stdout.split_at(4 * USERS);
+        let (low, rest) = rest.split_at(8 * USERS);
+        let (high, integers) = rest.split_at(8 * USERS);
+        assert!(
+            accepted.as_chunks::<4>().0.iter().all(|v| i32::from_le_bytes(*v) == 1),
+            "{rounding:?}: somebody was not accepted"
+        );
+        for user in 0..USERS {
+            let mut words = key.chunk(user as u64 + 10);
+            // The first word decides the batch.
+            words.next_word();
+            let said = Contribution { weight: round.weight, ..Contribution::default() };
+            let clipped = Update::new(round.difference(user)).clip(&round.clipping, said).unwrap();
+            let want = clipped.encode(&round.encoding, &mut words).unwrap();
+            let got = &integers.as_chunks::<4>().0[user * PARAMETERS..(user + 1) * PARAMETERS];
+            let got: Vec<i32> = got.iter().map(|v| i32::from_le_bytes(*v)).collect();
+            assert!(want.values() == got, "{rounding:?}: other integers for user {user}");
+            let part = |bytes: &[u8]| u64::from_le_bytes(bytes.as_chunks::<8>().0[user]);
+            let norm: u128 = got.iter().map(|v| u128::from(v.unsigned_abs()).pow(2)).sum();
+            assert_eq!((u128::from(part(high)) << 32) + u128::from(part(low)), norm);
+        }
+    }
+}
