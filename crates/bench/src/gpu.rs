@@ -134,6 +134,7 @@ impl Gpu {
             encoding: &encoding,
             full_weight_tokens: None,
             learning_rate: self.learning_rate,
+            evaluation: None,
         };
         let options =
             EngineOptions { precision: self.precision, chunk: NonZeroUsize::new(self.users), check_encodings: false };

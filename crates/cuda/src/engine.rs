@@ -17,7 +17,7 @@ use device::{
     local::{LocalError, LocalPlan, check_learning_rate},
     round::{Drawn, Exact, PartError, Task},
 };
-use federated::engine::{Engine, EngineError, EngineKind, Means, Summed, Users, drawn};
+use federated::engine::{Engine, EngineError, EngineKind, Means, Summed, Users, drawn, threads::Threads};
 use lm::model::{config::ModelConfig, parameters::ParameterLayout};
 use privacy::{
     encoding::GridRule,
@@ -65,6 +65,8 @@ pub struct CardEngine<'a> {
     learner: &'a dyn Learner,
     local: LocalPlan,
     threads: usize,
+    /// Who measures models for devices: that is not much work, and is not done on the card.
+    measuring: Threads<'a>,
     check_encodings: bool,
     network: Network,
     encoder: Encoder,
@@ -166,6 +168,7 @@ impl<'a> CardEngine<'a> {
             learner,
             local: local.clone(),
             threads: means.threads.max(1),
+            measuring: Threads::new(learner, local, means.kernels, means.threads)?,
             check_encodings: means.options.check_encodings,
             network,
             encoder,
@@ -352,6 +355,9 @@ impl<'a> CardEngine<'a> {
 
 impl Engine for CardEngine<'_> {
     fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
+        if task.evaluation.is_some() {
+            return self.measuring.sum(task, users);
+        }
         let began = Instant::now();
         let rule = grid_rule(task.encoding).map_err(failed)?;
         let mut everybody = self.begin(task, users)?;

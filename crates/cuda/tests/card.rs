@@ -114,6 +114,7 @@ impl Trial {
             encoding: &self.encoding,
             full_weight_tokens: Some(300.0),
             learning_rate: self.rate,
+            evaluation: None,
         }
     }
 

@@ -484,7 +484,7 @@ impl Serving<'_> {
             task.refuse_other_terms()?;
         }
         (self.happens)(&Happened::Running { task: name, round: run.state().round });
-        let (enrolled, begin_with) = (self.database.enrolled()?, task.network.begin_with);
+        let (enrolled, begin_with) = (self.database.enrolled()?, task.network.asking.begin_with);
         if run.state().round == 0 && enrolled < begin_with {
             (self.happens)(&Happened::Waits { task: name, enrolled, begin_with });
         }

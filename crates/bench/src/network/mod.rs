@@ -243,7 +243,7 @@ impl NetworkRun {
         }
         let clip = task.plan.rule(task.plan.stage(0).clip).map_err(BenchError::failed)?.bound();
         let coding = task.plan.phase(0).coding(clip).map_err(BenchError::failed)?;
-        let reports = record.cohorts.iter().map(|cohort| cohort.len() as u64).sum();
+        let reports = record.cohorts.rounds.iter().map(|cohort| cohort.len() as u64).sum();
         Floor::measure(&coding.encoding, reports, server_cpu_s).map(Some)
     }
 

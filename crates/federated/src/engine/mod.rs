@@ -239,7 +239,7 @@ pub struct EngineOptions {
     pub precision: Precision,
     /// How many users it holds at a time, where it trains several together; none leaves that to the engine.
     pub chunk: Option<NonZeroUsize>,
-    /// Whether every user's integers pass through `Encoded::check` of this process, also where they were checked elsewhere.
+    /// Whether every user's integers pass through `Encoded::of` of this process, also where they were checked elsewhere.
     pub check_encodings: bool,
 }
 

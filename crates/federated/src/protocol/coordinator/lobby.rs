@@ -110,7 +110,8 @@ impl Coordinator {
                 continue;
             }
             let standing = self.store.standing(task, &waiting.device)?;
-            if running.limits.allow(&standing, round) {
+            let is_known = standing.joined.is_some() || running.newcomers() > 0;
+            if is_known && running.asking.limits.allow(&standing, round) {
                 waiting.standings.insert(*task, standing);
                 running.waiting += 1;
             }
