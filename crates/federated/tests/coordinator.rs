@@ -494,7 +494,7 @@ fn ticket(assignment: &Assignment) -> Ticket {
 /// The whole report of somebody who typed nothing.
 fn reports(coordinator: &mut Coordinator, request: u64, ticket: &Ticket) {
     coordinator.begins(ticket, 10).unwrap();
-    let nothing = Encoded::check(&[0; 4], &encoding()).unwrap();
+    let nothing = Encoded::of(vec![0], &encoding()).unwrap();
     coordinator.report(request, ticket, &Report::Plain(nothing), 10).unwrap();
 }
 
@@ -565,7 +565,7 @@ fn p18_a_masked_input_counts_whichever_way_it_came() {
     }
     assert_eq!(parts.len(), 6);
     // Each says all that it has to say as a message, its masked input too, which should come in chunks.
-    let input = residues.of(&Encoded::check(&[0; 4], &encoding()).unwrap()).unwrap();
+    let input = residues.of(&Encoded::of(vec![0], &encoding()).unwrap()).unwrap();
     for _ in 0..4 {
         for (request, (ticket, _, message)) in (0..).zip(&parts) {
             let said = SecureMessage { ticket: ticket.0.to_vec(), message: message.clone() };
@@ -649,7 +649,7 @@ fn what_comes_when_its_time_is_over_is_late() {
     // The window is a second. Nobody has looked at the clock since: a report is held against it by itself.
     let refused = coordinator.begins(&tickets[1], 1_001).unwrap_err();
     assert!(late(refused.says), "nothing more is sent");
-    let nothing = Encoded::check(&[0; 4], &encoding()).unwrap();
+    let nothing = Encoded::of(vec![0], &encoding()).unwrap();
     coordinator.report(9, &tickets[0], &Report::Plain(nothing), 1_001).unwrap();
     let (_, answer) = coordinator.flush().unwrap().into_iter().find(|(request, _)| *request == 9).unwrap();
     assert!(late(answer.says), "what is whole too late is not added");

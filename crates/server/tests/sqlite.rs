@@ -536,13 +536,14 @@ fn p20_no_report_and_no_sum_of_reports_is_in_the_database() {
         let ticket = Ticket(assignment.ticket.try_into().unwrap());
         // Words of which each is somebody's alone.
         let words: [i32; 8] = std::array::from_fn(|i| 20 * n as i32 + i as i32 + 1);
-        let report: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let encoded = Encoded::check(&report, &encoding).unwrap();
+        let encoded = Encoded::of(words.to_vec(), &encoding).unwrap();
+        // As it was sent, and as it is in memory.
+        secret.extend([encoded.to_bytes(), words.iter().flat_map(|word| word.to_le_bytes()).collect()]);
         coordinator.report(request, &ticket, &Report::Plain(encoded), 150 * n).unwrap();
         coordinator.flush().unwrap();
         sum.iter_mut().zip(words).for_each(|(sum, word)| *sum += i64::from(word));
         let narrow: Vec<u8> = sum.iter().flat_map(|v| (*v as i32).to_le_bytes()).collect();
-        secret.extend([report, sum.iter().flat_map(|v| v.to_le_bytes()).collect(), narrow]);
+        secret.extend([sum.iter().flat_map(|v| v.to_le_bytes()).collect(), narrow]);
         merges = database.open_attempt(&task).unwrap().unwrap().merged.len();
     }
     assert!(merges >= 32 && coordinator.has_closed(&task), "{merges} reports were merged");
