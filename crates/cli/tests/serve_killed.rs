@@ -22,8 +22,14 @@ use std::{
 use agent::parts::{Did, Line};
 use corpus::synth::{Crowd, Dialect, SynthPlan};
 use federated::{
-    config::Document, engine::Means, home::Records, model_folder, plan::Plan, population::SyntheticPopulation,
-    replay::replay, run::Opened,
+    config::Document,
+    engine::Means,
+    home::Records,
+    model_folder,
+    plan::Plan,
+    population::SyntheticPopulation,
+    replay::{Cohorts, replay},
+    run::Opened,
 };
 use ledger::{Body, Ledger, LedgerStore};
 use lm::{folder::Weights, kernels::KernelPath, tokenizer::Tokenizer};
@@ -207,8 +213,9 @@ fn replayed() -> &'static [f32] {
         let crowd = Crowd::new(SynthPlan::new(SEED, DEVICES, Dialect::Informal)).unwrap();
         let tokenizer = Tokenizer::new(opened.rules());
         let people = SyntheticPopulation::new(crowd, tokenizer, opened.vocabulary(), opened.learner());
-        let everybody = vec![(0..DEVICES).collect(); ROUNDS as usize];
-        replay(&plan, &opened, &people, &everybody, Means::threads(KernelPath::best(), 1)).unwrap()
+        let rounds = vec![(0..DEVICES).collect(); ROUNDS as usize];
+        let everybody = Cohorts { rounds, ..Cohorts::default() };
+        replay(&plan, &opened, &people, &everybody, Means::threads(KernelPath::best(), 1)).unwrap().model
     })
 }
 

@@ -1,8 +1,6 @@
 //! A round key that is lost while no server runs costs one attempt and not the task.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-use crate::settings;
-
 use std::{
     fs,
     path::Path,
@@ -10,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::settings::settings;
 use device::{guard::TaskDigest, protocol::message::DeviceKey};
 use federated::{
     config::Document,
@@ -22,7 +21,6 @@ use keyhush_server::{
     tasks::{Happened, Written, serve},
 };
 use ledger::{FailureReason, Ledger, unhex};
-use settings::settings;
 
 const TASK: &str = r#"
 rounds = 3

@@ -2,15 +2,15 @@
 //! to over the same people, to the byte, plainly and by secure aggregation; and so is what devices measure of models on the way.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-use crate::settings;
-
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
+    path::Path,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
+use crate::settings::{means, settings};
 use agent::{
     http::{Server, Trust},
     many::{self, Behaviour, Tally},
@@ -41,11 +41,10 @@ use federated::{
 use keyhush_server::{
     orders::Orders,
     sqlite::{Database, DatabaseError, Note, TaskHome},
-    tasks::{Happened, ServeError, Written, serve},
+    tasks::{Happened, ServeError, Settings, Written, serve},
 };
 use ledger::{hex, unhex};
 use lm::{folder::Weights, tokenizer::Tokenizer};
-use settings::{means, settings};
 
 /// The crowd whose people the devices are of.
 const CROWD: u64 = 5;

@@ -170,12 +170,12 @@ mod tests {
 
     #[test]
     fn who_waits_at_the_end_is_told_apart() {
-        let at = |at_s, did| Line { device: 0, step: None, did, at_s, trained_s: 0.0 };
+        let at = |at_s, did| Line { device: 0, step: None, did, purpose: Purpose::Training, at_s, trained_s: 0.0 };
         let lines = [at(0.5, Did::Unanswered), at(1.5, Did::Unanswered), at(2.5, Did::Gave), at(2.6, Did::Unanswered)];
         let releases = [1, 2].map(|round| Release { round, at_s: round as f64, kills: 0 });
         assert_eq!(unanswered(&releases, &lines), [2, 1]);
         assert_eq!(unanswered(&[], &lines), [3, 0], "without a release there is no end");
-        assert_eq!(Participations::of(&[], &lines).given, 0, "they are no participations");
+        assert_eq!(Participations::of(Purpose::Training, &[], &lines).given, 0, "they are no participations");
     }
 
     #[test]

@@ -113,6 +113,7 @@ pub(super) fn image() -> &'static [u8] {
         let home = TaskHome::open(Arc::clone(&database), "words", &folder.path().join("secrets")).unwrap();
         let note = Note {
             digest: ledger::hex(&TASK.0),
+            evaluation: None,
             obeys: federated::protocol::order::Order::Run,
             served: true,
             broken: None,
