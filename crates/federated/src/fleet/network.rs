@@ -455,7 +455,7 @@ server = { optimizer = "sgd", learning_rate = 0.5 }
         let reads = Reads { learner: opened.learner(), vocabulary: opened.vocabulary(), rules: opened.rules() };
         NetworkTask::new("words", &[7; 32], &plan, reads).map_err(|e| e.to_string())?;
         let costs = plan.epsilon(plan.rounds).map_err(|e| e.to_string())?.get();
-        Ok((terms("words", &[7; 32], &plan, reads).map_err(|e| e.to_string())?, costs))
+        Ok((terms("words", &[7; 32], &plan, reads, plan.phase(0)).map_err(|e| e.to_string())?, costs))
     }
 
     #[test]
