@@ -25,7 +25,7 @@ pub(crate) enum Command {
     /// What there is.
     List(ListArgs),
     /// Run one, and write what came out beside what the paper says.
-    Run(RunArgs),
+    Run(Box<RunArgs>),
 }
 
 /// Arguments of `keyhush experiment list`.

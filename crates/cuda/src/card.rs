@@ -130,12 +130,12 @@ impl Matrix {
     }
 
     /// The same, beginning some rows further.
-    pub(crate) const fn from_row(self, row: usize) -> Self {
+    pub(crate) const fn down(self, row: usize) -> Self {
         Self { at: self.at.plus(row * self.row), ..self }
     }
 
     /// The same, beginning some columns further.
-    pub(crate) const fn from_column(self, column: usize) -> Self {
+    pub(crate) const fn right(self, column: usize) -> Self {
         Self { at: self.at.plus(column), ..self }
     }
 }

@@ -244,14 +244,14 @@ impl Encoder {
         card.clear(&mut self.projected)
     }
 
-    fn from_model(&self, network: &Network) -> [Arg; 3] {
+    fn model_places(&self, network: &Network) -> [Arg; 3] {
         [network.weights.address(), network.start.address(), self.place.address()].map(Arg::At)
     }
 
     /// The norm of every part of every difference, and what would bring it within its bound.
     fn measure(&self, card: &Card, network: &Network) -> Result<(), CudaError> {
         let parts = self.parts()?;
-        let [weights, start, place] = self.from_model(network);
+        let [weights, start, place] = self.model_places(network);
         let (tiles, norms) = (Arg::At(parts.tiles.address()), Arg::At(parts.norms.address()));
         let grid = Grid::blocks(parts.count, self.shape.users, 256);
         card.launch(&self.kernels.tile_norms, grid, &[weights, start, place, tiles, norms])?;
@@ -272,7 +272,7 @@ impl Encoder {
     pub(crate) fn project(&self, card: &Card, network: &Network) -> Result<(), CudaError> {
         self.measure(card, network)?;
         let parts = self.parts()?;
-        let [weights, start, place] = self.from_model(network);
+        let [weights, start, place] = self.model_places(network);
         let args = [
             Arg::At(network.reading.step.address()),
             Arg::At(network.reading.flags.address()),
@@ -303,7 +303,7 @@ impl Encoder {
         let parts = self.parts()?;
         let count = Arg::Int(parts.lens.len() as i32);
         let at = |address: Address| Arg::At(address);
-        let [weights, start, place] = self.from_model(network);
+        let [weights, start, place] = self.model_places(network);
         let sizes = [at(self.low.address()), at(self.high.address()), at(self.largest.address())];
         let accepted = at(self.accepted.address());
         let each = Grid::each(self.shape.users);
@@ -368,7 +368,7 @@ impl Encoder {
 
     /// One user's difference to the model of the round.
     pub(crate) fn difference(&self, card: &Card, network: &Network, user: usize) -> Result<Vec<f32>, CudaError> {
-        let [weights, start, place] = self.from_model(network);
+        let [weights, start, place] = self.model_places(network);
         let args = [weights, start, place, Arg::Int(user as i32), Arg::At(self.difference.address())];
         card.launch(&self.kernels.differences, Grid::each(self.parameters), &args)?;
         let mut difference = vec![0.0; self.parameters];

@@ -427,7 +427,7 @@ impl Network {
     fn entered(&self, layer: usize) -> Matrix {
         match layer.checked_sub(1) {
             None => self.by_token(&self.x, self.shape.enter(0)),
-            Some(below) => self.states(below).from_row(self.shape.rows),
+            Some(below) => self.states(below).down(self.shape.rows),
         }
     }
 
@@ -445,7 +445,7 @@ impl Network {
         let Shape { rows, hidden, shown, .. } = *shape;
         let gates = self.by_token(&memory.gates, shape.wide());
         let (states, own) = (self.states(layer), self.by_token(&memory.units, hidden));
-        let units = if shape.projects { own } else { states.from_row(rows) };
+        let units = if shape.projects { own } else { states.down(rows) };
         let bias = self.weights.address().plus(place.bias);
         if let Some(recurrence) = &self.recurrence {
             let kernel = self.weights.address().plus(place.state);
@@ -455,7 +455,7 @@ impl Network {
         for t in 0..shape.unroll {
             let sizes = [rows, shape.wide(), shown];
             let state_kernel = self.weight(place.state, shape.wide());
-            self.multiply(card, sizes, states.from_row(t * rows), state_kernel, gates.from_row(t * rows), Into::Add)?;
+            self.multiply(card, sizes, states.down(t * rows), state_kernel, gates.down(t * rows), Into::Add)?;
             let args = [
                 Arg::At(gates.at),
                 Arg::At(bias),
@@ -467,8 +467,8 @@ impl Network {
             card.launch(&self.kernels.lstm_forward, Grid::each(shape.users * rows * hidden), &args)?;
             if shape.projects {
                 let projection = self.weight(place.projection, shown);
-                let to = states.from_row((t + 1) * rows);
-                self.multiply(card, [rows, shown, hidden], own.from_row(t * rows), projection, to, Into::Set)?;
+                let to = states.down((t + 1) * rows);
+                self.multiply(card, [rows, shown, hidden], own.down(t * rows), projection, to, Into::Set)?;
             }
         }
         Ok(())
@@ -484,12 +484,12 @@ impl Network {
         let bias = Arg::At(self.weights.address().plus(place.bias));
         let each = Grid::each(shape.users * rows * hidden);
         for t in 0..shape.unroll {
-            let (now, before) = (gates.from_row(t * rows), states.from_row(t * rows));
+            let (now, before) = (gates.down(t * rows), states.down(t * rows));
             self.multiply(card, [rows, 2 * hidden, hidden], before, kernel, now, Into::Add)?;
             let args = [Arg::At(gates.at), bias, Arg::At(states.at), Arg::At(seen.at), Arg::Int(t as i32)];
             card.launch(&self.kernels.gru_gates, each, &args)?;
-            let (kernel, now) = (kernel.from_column(2 * hidden), now.from_column(2 * hidden));
-            self.multiply(card, [rows, hidden, hidden], seen.from_row(t * rows), kernel, now, Into::Add)?;
+            let (kernel, now) = (kernel.right(2 * hidden), now.right(2 * hidden));
+            self.multiply(card, [rows, hidden, hidden], seen.down(t * rows), kernel, now, Into::Add)?;
             let args = [Arg::At(gates.at), bias, Arg::At(states.at), Arg::Int(t as i32)];
             card.launch(&self.kernels.gru_state, each, &args)?;
         }
@@ -498,7 +498,7 @@ impl Network {
 
     /// What the last layer shows.
     fn top(&self) -> Matrix {
-        self.states(self.shape.layers - 1).from_row(self.shape.rows)
+        self.states(self.shape.layers - 1).down(self.shape.rows)
     }
 
     /// What meets the vocabulary, for every token.
@@ -644,13 +644,13 @@ impl Network {
         }
         let by_token = if self.recurrence.is_some() { 0 } else { unroll };
         for t in (0..by_token).rev() {
-            let now = d_states.from_row(t * rows);
+            let now = d_states.down(t * rows);
             if t + 1 < unroll {
-                let after = gates.from_row((t + 1) * rows);
+                let after = gates.down((t + 1) * rows);
                 self.multiply(card, [rows, shown, shape.wide()], after, kernel.transposed(), now, Into::Add)?;
             }
             if shape.projects {
-                let to = d_units.from_row(t * rows);
+                let to = d_units.down(t * rows);
                 self.multiply(card, [rows, hidden, shown], now, projection.transposed(), to, Into::Set)?;
             }
             let args = [
@@ -679,26 +679,26 @@ impl Network {
         let d_states = self.by_token(&memory.d_states, hidden);
         let (states, seen) = (self.states(layer), self.by_token(&memory.units, hidden));
         let kernel = self.weight(place.state, shape.wide());
-        let candidate = kernel.from_column(2 * hidden);
+        let candidate = kernel.right(2 * hidden);
         let d_seen = Matrix::new(self.d_units.address(), hidden, rows * hidden);
         let d_before = Arg::At(self.d_cells.address());
         let each = Grid::each(shape.users * rows * hidden);
         for t in (0..unroll).rev() {
             if t + 1 < unroll {
-                let (after, now) = (gates.from_row((t + 1) * rows), d_states.from_row(t * rows));
+                let (after, now) = (gates.down((t + 1) * rows), d_states.down(t * rows));
                 self.multiply(card, [rows, hidden, 2 * hidden], after, kernel.transposed(), now, Into::Add)?;
             }
             let (gates_at, states_at, d_at) = (Arg::At(gates.at), Arg::At(states.at), Arg::At(d_states.at));
             let args = [gates_at, states_at, d_at, d_before, Arg::Int(t as i32)];
             card.launch(&self.kernels.gru_candidate_back, each, &args)?;
-            let d_candidate = gates.from_row(t * rows).from_column(2 * hidden);
+            let d_candidate = gates.down(t * rows).right(2 * hidden);
             self.multiply(card, [rows, hidden, hidden], d_candidate, candidate.transposed(), d_seen, Into::Set)?;
             let args = [gates_at, states_at, Arg::At(d_seen.at), d_before, d_at, Arg::Int(t as i32)];
             card.launch(&self.kernels.gru_reset_back, each, &args)?;
         }
         let tokens = shape.tokens();
         self.multiply(card, [hidden, 2 * hidden, tokens], states.transposed(), gates, kernel, Into::Descend)?;
-        let d_candidate = gates.from_column(2 * hidden);
+        let d_candidate = gates.right(2 * hidden);
         self.multiply(card, [hidden, hidden, tokens], seen.transposed(), d_candidate, candidate, Into::Descend)
     }
 

@@ -154,7 +154,7 @@ fn value(counted: Counted, counts: &Counts) -> f64 {
 /// What was counted together comes back in one of its kinds: every metric adds them up.
 fn put(counted: Counted, value: f64, counts: &mut Counts) {
     // What is no number is 0, and all of them together fit.
-    let whole = libm::round(value).max(0.0).min(1e15) as u64;
+    let whole = libm::round(value).clamp(0.0, 1e15) as u64;
     match counted {
         Counted::Targets => counts.words.targets = whole,
         Counted::OtherTargets => counts.unknown.targets = whole,

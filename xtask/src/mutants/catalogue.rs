@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn binaries_are_those_of_the_manifest() {
-        assert_eq!(binaries(&root().join("crates/server")).unwrap(), ["all", "http"]);
+        assert_eq!(binaries(&root().join("crates/server")).unwrap(), ["all", "fuzz", "http"]);
         assert!(binaries(&root().join("crates/nothing")).is_err());
     }
 

@@ -444,7 +444,7 @@ impl Desk {
         if secure.asks_for_inputs()
             && let Some(place) = self.places.get_mut(device)
         {
-            place.touched = true;
+            place.touch();
         }
         Some(secure.receive(device, message))
     }

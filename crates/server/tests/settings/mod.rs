@@ -1,4 +1,5 @@
 //! A server for tests: on loopback, for anybody, with everything in one folder.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
 use std::path::Path;
 
