@@ -2,7 +2,7 @@
 //! many such vectors says.
 //!
 //! A device predicts its own text with the model, at most so many examples of it, and counts ([`Counts`]). Each number that the
-//! learner's metrics are quotients of becomes a coordinate ([`Counted`]), divided by what one device may count at most, so that a device
+//! learner's metrics are quotients of becomes a coordinate (`Counted`), divided by what one device may count at most, so that a device
 //! with all of its examples right has coordinates of about 1; a loss is divided by that of guessing. The vector is then clipped to
 //! [`NORM`]: clipping makes all coordinates of somebody smaller together, so it takes weight away from a person and leaves the
 //! quotients as they are. A device without text has zeros, which is what a neighbouring one has (adjacency zero-out).
