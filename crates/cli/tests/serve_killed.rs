@@ -248,7 +248,10 @@ fn nobody_gave_twice(folder: &Path, at: Option<At>) {
     let mut gave = BTreeMap::new();
     for line in lines.lines() {
         let Line { device, step, did, .. } = serde_json::from_str(line).unwrap();
-        *gave.entry((device, step)).or_insert(0) += u64::from(did == Did::Gave);
+        // Of a server that was killed, or is over, there is no answer.
+        if did != Did::Unanswered {
+            *gave.entry((device, step)).or_insert(0) += u64::from(did == Did::Gave);
+        }
     }
     assert_eq!(gave.len() as u64, DEVICES * ROUNDS, "{at:?}");
     assert!(gave.values().all(|times| *times == 1), "{at:?}: {gave:?}");

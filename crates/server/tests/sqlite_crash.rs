@@ -316,7 +316,7 @@ fn p13_a_server_that_acknowledges_before_it_writes_is_caught() {
 #[test]
 fn a_full_disk_fails_a_write_and_loses_nothing() {
     let mut failures = 0;
-    for blocks in [900, 1500, 2500] {
+    for blocks in [4000, 6000, 10_000] {
         let folder = tempfile::tempdir().unwrap();
         // 512 bytes each. The signal is ignored, so that the write itself fails.
         let limit = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");

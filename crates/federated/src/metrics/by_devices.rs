@@ -71,7 +71,8 @@ impl ByDevices {
     }
 }
 
-/// How far noise of a standard deviation in each coordinate moves a metric.
+/// How far noise of a standard deviation in each coordinate moves a metric; none where that is all that there is: more than the metric
+/// itself, and more than 1.
 fn deviation(metric: &Metric, counting: &Counting, sum: &[f64], sigma: f64) -> Option<f64> {
     let of = |counts: &Counts| metric.of_counts(counts);
     let mut variance = 0.0;
@@ -84,7 +85,8 @@ fn deviation(metric: &Metric, counting: &Counting, sum: &[f64], sigma: f64) -> O
         let slope = (moved(sigma)? - moved(-sigma)?) / 2.0;
         variance += slope * slope;
     }
-    Some(libm::sqrt(variance))
+    let (moves, value) = (libm::sqrt(variance), of(&counting.counts(sum))?);
+    (moves < value.max(1.0)).then_some(moves)
 }
 
 #[cfg(test)]
