@@ -9,7 +9,7 @@
 //!
 //! CUDA is loaded when an engine is made; where there is none, the engine says so and everything else runs. A chunk has one size for
 //! all of a run, so what a user sends depends neither on their place nor on their neighbours; the sum is an integer sum, so it is the
-//! same in any order and after any restart. It is not the sum of the threads engine to the bit: products are added up in another order,
+//! same in any order. It is not the sum of the threads engine to the bit: products are added up in another order,
 //! or with fewer bits where that is asked for.
 //!
 //! | module      | what it is                                                                                     |
