@@ -11,14 +11,7 @@
 //! too little: it is bounded beforehand (Chernoff) and counted as unbounded loss. Mass below comes back at the upper
 //! end, where it counts for too much: harmless for an upper bound, and bounded for a lower one.
 
-use std::cell::RefCell;
-
-use realfft::{RealFftPlanner, num_complex::Complex};
-
-thread_local! {
-    /// Plans hold twiddle factors that are worth keeping between calls.
-    static PLANNER: RefCell<RealFftPlanner<f64>> = RefCell::new(RealFftPlanner::new());
-}
+use fourier::Complex;
 
 /// A tilted law on the lattice.
 #[derive(Debug, Clone)]
@@ -121,13 +114,11 @@ impl Circle {
     }
 
     pub(super) fn transform(self, law: &Law) -> Transformed {
-        let plan = PLANNER.with_borrow_mut(|p| p.plan_fft_forward(self.size));
-        let mut input = plan.make_input_vec();
+        let mut input = vec![0.0; self.size];
         for &(index, mass) in &law.points {
             input[index.rem_euclid(self.size as i64) as usize] += mass;
         }
-        let mut spectrum = plan.make_output_vec();
-        plan.process(&mut input, &mut spectrum).expect("the buffers come from the plan");
+        let spectrum = fourier::forward(&mut input);
         let total = law.total();
         Transformed { spectrum, inherited: law.error, own: self.transform_error() * total, total }
     }
@@ -143,13 +134,7 @@ impl Circle {
             .map(|(f, n)| *n as f64 * (f.inherited * growth + 1.01 * f.own * quotient_norm(&product, &f.spectrum, *n)))
             .sum();
         let multiplications: f64 = factors.iter().map(|(_, n)| *n as f64).sum();
-        let plan = PLANNER.with_borrow_mut(|p| p.plan_fft_inverse(self.size));
-        let mut output = plan.make_output_vec();
-        // Of a real signal of even length these two are real.
-        let last = product.len() - 1;
-        product[0].im = 0.0;
-        product[last].im = 0.0;
-        plan.process(&mut product, &mut output).expect("the buffers come from the plan");
+        let output = fourier::inverse(&mut product);
         let scale = 1.0 / self.size as f64;
         let bottom = top - self.size as i64 + 1;
         let (wrapped, straight) = output.split_at(bottom.rem_euclid(self.size as i64) as usize);
