@@ -57,13 +57,14 @@ pub(crate) fn steps(long: bool) -> Vec<Step> {
 
 fn steps_with(long: bool, nextest: bool) -> Vec<Step> {
     const CI: [&str; 5] = ["--workspace", "--profile", "ci", "--locked", FEATURES];
+    const TARGETS: [&str; 3] = ["--lib", "--bins", "--tests"];
     const NEXTEST: [&str; 8] =
         ["nextest", "run", "--no-fail-fast", "--workspace", "--cargo-profile", "ci", "--locked", FEATURES];
     let cargo = |name, parts: &[&[&'static str]]| Step { name, work: Work::Cargo { args: parts.concat(), env: None } };
 
     let tests: Vec<&[&str]> = match (nextest, long) {
-        (true, false) => vec![&NEXTEST],
-        (true, true) => vec![&NEXTEST, &["--run-ignored", "all"]],
+        (true, false) => vec![&NEXTEST, &TARGETS],
+        (true, true) => vec![&NEXTEST, &TARGETS, &["--run-ignored", "all"]],
         (false, false) => vec![&["test", "--tests", "--no-fail-fast"], &CI],
         (false, true) => vec![&["test", "--tests", "--no-fail-fast"], &CI, &["--", "--include-ignored"]],
     };
@@ -78,7 +79,7 @@ fn steps_with(long: bool, nextest: bool) -> Vec<Step> {
         cargo("format", &[&["fmt", "--all", "--check"]]),
         cargo("clippy", &[&["clippy", "--all-targets"], &CI, &["--", "-D", "warnings"]]),
         docs,
-        cargo("build", &[&["build", "--lib", "--bins", "--tests"], &CI]),
+        cargo("build", &[&["build"], &TARGETS, &CI]),
         match nextest {
             true => Step { name: "tests", work: Work::Nextest { args: tests.concat() } },
             false => cargo("tests", &tests),

@@ -58,7 +58,10 @@ fn every_command_in_the_docs_runs() {
             let outcome = match fate(&shown.command) {
                 Fate::Run(command) => {
                     ran += 1;
-                    run(&command, &folder, &binary).and_then(|ended| judge(&shown, &ended))
+                    let start = Instant::now();
+                    let ended = run(&command, &folder, &binary);
+                    println!("{:>6.1} s  {page}:{}  {command}", start.elapsed().as_secs_f64(), shown.line);
+                    ended.and_then(|ended| judge(&shown, &ended))
                 }
                 Fate::Skip => Ok(()),
                 Fate::Unknown => {

@@ -5,6 +5,7 @@
 
 use std::{
     fmt,
+    net::IpAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -109,7 +110,7 @@ impl Server {
         };
         let tls = match (is_tls, trust) {
             (false, Trust::Loopback) => {
-                let is_here = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+                let is_here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
                 if !is_here {
                     return Err(wrong("is another machine, and without TLS a device speaks to its own only"));
                 }
@@ -252,6 +253,9 @@ impl Server {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(failed)?;
         // What is written is whole messages: nothing is gained by waiting for more.
         stream.set_nodelay(true).map_err(failed)?;
+        if self.tls.is_none() {
+            is_this_machine(stream.peer_addr().map_err(failed)?.ip())?;
+        }
         let stream = Counting::new(stream, Arc::clone(&self.traffic));
         match &self.tls {
             None => Self::speak(TokioIo::new(stream)).await,
@@ -286,6 +290,14 @@ impl Server {
         if idle.len() < MOST_IDLE && !sender.is_closed() {
             idle.push(sender);
         }
+    }
+}
+
+/// Names are what the machine takes them for: also `localhost` can be another machine.
+fn is_this_machine(peer: IpAddr) -> Result<(), HttpError> {
+    match peer.to_canonical().is_loopback() {
+        true => Ok(()),
+        false => Err(HttpError::Connect(format!("{peer} is another machine, and there is no TLS"))),
     }
 }
 
@@ -380,5 +392,21 @@ impl ServerCertVerifier for Pinned {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever a resolver makes of `localhost`: the address that was reached is what counts.
+    #[test]
+    fn without_tls_only_this_machine_will_do() {
+        for here in ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"] {
+            assert!(is_this_machine(here.parse().unwrap()).is_ok(), "{here}");
+        }
+        for elsewhere in ["192.0.2.7", "10.0.0.1", "::ffff:192.0.2.7", "fe80::1", "0.0.0.0"] {
+            assert!(is_this_machine(elsewhere.parse().unwrap()).is_err(), "{elsewhere}");
+        }
     }
 }
