@@ -32,7 +32,10 @@ pub(crate) const VOCABULARY: Source =
 pub(crate) const RECURRENCE: Source =
     Source { name: "recurrence", text: include_str!("kernels/recurrence.cu"), before: TENSOR };
 
-const ALL: [Source; 4] = [LEARN, ENCODE, VOCABULARY, RECURRENCE];
+/// What a model says of each token.
+pub(crate) const JUDGE: Source = Source { name: "judge", text: include_str!("kernels/judge.cu"), before: "" };
+
+const ALL: [Source; 5] = [LEARN, ENCODE, VOCABULARY, RECURRENCE, JUDGE];
 
 impl Source {
     /// Compiles it for an architecture, such as `compute_90`.
@@ -54,9 +57,14 @@ pub fn compile_all(architecture: &str) -> Option<Result<usize, CudaError>> {
     })
 }
 
-/// Whether a source is for a model: the passes over the vocabulary are for outputs that fit a block.
+/// Whether a source must be compiled for a model: the passes over the vocabulary are for outputs that fit a block, and what encodes knows
+/// of models only how long they are.
 fn fits(config: &ModelConfig, source: &Source) -> bool {
-    source.name != VOCABULARY.name || config.output() <= 128
+    match source.name {
+        name if name == VOCABULARY.name => config.output() <= 128,
+        name if name == ENCODE.name => PRESETS.first().is_some_and(|(_, make)| make() == *config),
+        _ => true,
+    }
 }
 
 fn compile_for(config: &ModelConfig, source: Source, architecture: &str) -> Result<(), CudaError> {

@@ -12,6 +12,7 @@ extern "C" __global__ void carry(const int* step, const int* flags, float* state
 }
 
 // What enters the first layer: the row of each token, and what is known of the user. x: [user][TOKENS][enter]
+// features: [user][CONTEXT], or [user][step][ROWS][CONTEXT] where the sequences of a batch are of different people.
 extern "C" __global__ void gather(const int* step, const int* inputs, const float* table, const float* features, float* x, int enter) {
   int token = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
   if (token >= USERS * TOKENS) return;
@@ -20,8 +21,35 @@ extern "C" __global__ void gather(const int* step, const int* inputs, const floa
   for (int c = lane; c < enter; c += 32) {
     float v = 0.f;
     if (c < EMBEDDING) v = row[c];
+#if MANY_PEOPLE
+    else if (c < EMBEDDING + CONTEXT) v = features[(turn(step, user) * ROWS + token % ROWS) * CONTEXT + c - EMBEDDING];
+#else
     else if (c < EMBEDDING + CONTEXT) v = features[user * CONTEXT + c - EMBEDDING];
+#endif
     x[(size_t)token * enter + c] = v;
+  }
+}
+
+// Units are left out: `to` is `from` with each unit times its factor, 0 or `scale`, by the words of lm::model::dropout. For one user.
+// number: which step of the run the first of these is; rule: below how much of 24 bits a unit is left out, and the bits of `scale`.
+// places: the block that the words of a mask begin with, and how many there are; what comes after them repeats them. A thread has the
+// 16 words of a block. from, to: [TOKENS][padded], of which the first `width` columns are units.
+extern "C" __global__ void leave_out(const int* step, const u64* number, const u32* rule, const u32* key, const u32* places, int place,
+                                     const float* from, float* to, int width, int padded) {
+  const u32 block = blockIdx.x * blockDim.x + threadIdx.x, drawn = places[2 * place + 1];
+  if (16 * block >= drawn) return;
+  u32 words[16];
+  chacha20(key, number[0] + step[0], places[2 * place] + block, words);
+  const float scale = __int_as_float(rule[1]);
+#pragma unroll
+  for (int i = 0; i < 16; i++) {
+    const u32 first = 16 * block + i;
+    if (first >= drawn) return;
+    const float factor = words[i] >> 8 < rule[0] ? 0.f : scale;
+    for (u32 unit = first; unit < (u32)(TOKENS * width); unit += drawn) {
+      const size_t at = (size_t)(unit / width) * padded + unit % width;
+      to[at] = from[at] * factor;
+    }
   }
 }
 
