@@ -16,7 +16,7 @@
 //! |-------------|------------------------------------------------------------------------------------------------|
 //! | `engine`    | the engine: users in chunks, sums out                                                          |
 //! | `network`   | one local step of a chunk: the memory it needs and the calls it is made of                     |
-//! | `vocabulary`, `recurrence` | the parts of a step that have kernels of our own, with half-precision operands     |
+//! | `vocabulary`, `recurrence` | the parts of a step that have kernels of our own                                |
 //! | `measuring` | what a model predicts of people's text                                                         |
 //! | `evaluation` | users' parts of an evaluation                                                                 |
 //! | `central`, `dropout` | one model that learns public text, with units left out                                |

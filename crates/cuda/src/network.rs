@@ -195,7 +195,7 @@ pub(crate) struct Network {
     kernels: Kernels,
     local: LocalPlan,
     precision: Precision,
-    /// Kernels of our own with half-precision operands, where they are asked for and there are such.
+    /// Kernels of our own, where there are such; those of the vocabulary have half-precision operands.
     vocabulary: Option<Vocabulary>,
     recurrence: Option<Recurrence>,
     /// Units that are left out, of one model that learns with dropout.
@@ -260,8 +260,7 @@ impl Network {
         let halves = precision == Precision::F16;
         let vocabulary =
             (halves && Vocabulary::is_for(&shape)).then(|| Vocabulary::new(card, &shape, &defines, architecture));
-        let recurrent = halves && Recurrence::is_for(&shape, card.capability()?);
-        let recurrence = recurrent.then(|| Recurrence::new(card, &defines, architecture)).transpose()?;
+        let recurrence = Recurrence::new(card, &shape, precision, &defines, architecture)?;
         let logits = if vocabulary.is_some() { 0 } else { tokens * shape.entries };
         Ok(Self {
             vocabulary: vocabulary.transpose()?,
@@ -598,7 +597,7 @@ impl Network {
             kernel,
             Into::Descend,
         )?;
-        if self.recurrence.is_some() {
+        if self.recurrence.as_ref().is_some_and(Recurrence::moves_bias) {
             return Ok(());
         }
         self.move_bias(card, place.bias, gates, shape.wide())
@@ -706,7 +705,7 @@ impl Network {
         let both = !shape.tied && self.vocabulary.is_none();
         tables.iter().take(if both { 2 } else { 1 }).try_for_each(|(at, width)| {
             let args = [step, flags, Arg::At(*at), Arg::Int(*width as i32)];
-            card.launch(&kernels.normalise, Grid::each(32 * shape.users * shape.vocabulary), &args)
+            card.launch(&kernels.normalise, Grid::each(8 * shape.users * shape.vocabulary), &args)
         })
     }
 }

@@ -24,18 +24,6 @@ __device__ __forceinline__ Place first_of_block(Place own, Place* shared) {
   return own;
 }
 
-template <class T, class F>
-__device__ __forceinline__ T over_block(T own, T* shared, F f) {
-  own = over_warp(own, f);
-  __syncthreads();
-  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = own;
-  __syncthreads();
-  own = shared[0];
-#pragma unroll
-  for (int w = 1; w < 8; w++) own = f(own, shared[w]);
-  return own;
-}
-
 // One block a token. logits: [TOKENS][ENTRIES]; judged: [step][TOKENS][2 + LISTED], the bits of the logarithm of the target's
 // probability, its rank (all ones where that is no number), and the first words (all ones where there are no more).
 extern "C" __global__ void __launch_bounds__(256) judge(const int* step, const int* targets, const float* __restrict__ bias,

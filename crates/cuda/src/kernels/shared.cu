@@ -41,6 +41,18 @@ __device__ __forceinline__ T over_warp(T x, F f) {
 }
 __device__ __forceinline__ bool leads_warp() { return threadIdx.x % 32 == 0; }
 #endif
+// The same over a block of 256 threads, all of which know it; `shared` has room for 8.
+template <class T, class F>
+__device__ __forceinline__ T over_block(T own, T* shared, F f) {
+  own = over_warp(own, f);
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = own;
+  __syncthreads();
+  own = shared[0];
+#pragma unroll
+  for (int w = 1; w < 8; w++) own = f(own, shared[w]);
+  return own;
+}
 __device__ __forceinline__ float warp_sum(float x) { return over_warp(x, [](float a, float b) { return a + b; }); }
 __device__ __forceinline__ double warp_sum(double x) { return over_warp(x, [](double a, double b) { return a + b; }); }
 __device__ __forceinline__ float warp_max(float x) { return over_warp(x, [](float a, float b) { return fmaxf(a, b); }); }
