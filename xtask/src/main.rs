@@ -5,6 +5,7 @@
 
 mod fuzz;
 mod mutants;
+mod nvrtc;
 mod packages;
 mod portable;
 mod slowest;

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::root;
+use crate::{nvrtc, root};
 
 /// One thing to do, under one heading.
 pub(crate) struct Step {
@@ -21,9 +21,9 @@ pub(crate) enum Work {
     Nextest { args: Vec<&'static str> },
 }
 
-/// The cargo that started this program.
+/// The cargo that started this program. What it runs finds the libraries that were brought for tests.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(root());
+    command.current_dir(root()).envs(nvrtc::search_path().map(|path| (nvrtc::VARIABLE, path)));
     command
 }

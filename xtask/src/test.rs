@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::nvrtc;
 use crate::packages::{self, Needed, What};
 use crate::portable;
 use crate::slowest;
@@ -75,6 +76,7 @@ fn steps_with(long: bool, nextest: bool) -> Vec<Step> {
     }
     vec![
         Step { name: "packages", work: Work::Call(|| packages::install_missing(NEEDED)) },
+        Step { name: "nvrtc", work: Work::Call(nvrtc::install) },
         Step { name: "components", work: Work::Call(components) },
         cargo("format", &[&["fmt", "--all", "--check"]]),
         cargo("clippy", &[&["clippy", "--all-targets"], &CI, &["--", "-D", "warnings"]]),

@@ -2,12 +2,12 @@
 //!
 //! Users have the tokens of [`crate::local_training`]. A round is what an engine does of it: text in, integer sum out. The shares
 //! of the peaks are of what the work cannot do without: every weight read and written once a local step, and three products of every
-//! matrix for each token.
+//! matrix for each token. Evaluations are of as many tokens as runs measure on, in posts of twenty words.
 
 use std::{num::NonZeroUsize, time::Instant};
 
 use corpus::store::StoreError;
-use cuda::{CUDA, CardEngine, Peaks, peaks};
+use cuda::{CUDA, CardEngine, CardMeasurer, Peaks, peaks};
 use device::{
     learner::{
         Learner,
@@ -18,10 +18,19 @@ use device::{
     round::Task,
 };
 use federated::{
-    engine::{Engine, EngineOptions, Means, Precision, Users, users_key},
+    engine::{
+        Engine, EngineOptions, Means, Precision, Users,
+        measure::{Measurer, OnThreads},
+        users_key,
+    },
     population::Population,
 };
-use lm::{kernels::KernelPath, model::config::ModelConfig};
+use lm::{
+    kernels::KernelPath,
+    metrics::{Counts, Targets},
+    model::config::ModelConfig,
+    vocabulary::UNK,
+};
 use privacy::{
     Adjacency, ClipNorm,
     encoding::{Encoding, VectorPlan},
@@ -34,6 +43,12 @@ use crate::{
     BenchError, at_least_one,
     local_training::{operations_per_token, user_tokens},
 };
+
+/// Tokens of an evaluation, and words of a post in it.
+const EVALUATED: usize = 50_000;
+const WORDS: usize = 20;
+/// Evaluations on the card; the median is given.
+const EVALUATIONS: usize = 5;
 
 /// What is trained on the card.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,6 +108,22 @@ pub struct GpuTook {
     pub multiply_peak_tflops: f64,
     /// The largest relative difference of an update against the threads engine; none where none was compared.
     pub largest_relative_difference: Option<f64>,
+    /// What an evaluation takes.
+    #[serde(flatten)]
+    pub evaluation: EvaluationTook,
+}
+
+/// What an evaluation takes on the card, and on the threads of this machine.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct EvaluationTook {
+    /// Tokens that are predicted.
+    pub evaluated_tokens: u64,
+    /// On the card, from people's examples to counts, the median.
+    pub ms_per_evaluation: f64,
+    /// On threads, once.
+    pub ms_per_evaluation_on_threads: f64,
+    /// How far apart the mean losses are.
+    pub evaluation_loss_difference: f64,
 }
 
 /// Users with tokens by Zipf's law, made once.
@@ -147,6 +178,7 @@ impl Gpu {
         let key = users_key(&NoiseSource::from(SimulationKey::new(1)), &[]);
         let users = Users { population: &typists, numbers: &numbers, key: &key };
         let compared = self.compare(&mut engine, &learner, &task, &users, kernels)?;
+        let evaluation = self.evaluate(&config, &learner, &model, kernels)?;
         let mut times = Vec::new();
         for _ in 0..self.rounds + 1 {
             let began = Instant::now();
@@ -156,7 +188,7 @@ impl Gpu {
         // The first records the graph.
         times.remove(0);
         let card = engine.card_name().map_err(BenchError::failed)?;
-        Ok(self.took(&config, model.len(), card, engine.chunk(), peaks, times, compared))
+        Ok(self.took(&config, model.len(), card, engine.chunk(), peaks, times, compared, evaluation))
     }
 
     fn local(&self) -> LocalPlan {
@@ -168,6 +200,36 @@ impl Gpu {
             greedy: false,
             update_penalty: 0.0,
         }
+    }
+
+    /// Measures a model on the card and on threads.
+    fn evaluate(
+        &self,
+        config: &ModelConfig,
+        learner: &LanguageLearner,
+        model: &[f32],
+        kernels: KernelPath,
+    ) -> Result<EvaluationTook, BenchError> {
+        let people = readers(config.vocabulary as u32, learner);
+        let mut card = CardMeasurer::new(learner).map_err(BenchError::failed)?;
+        let mut threads = OnThreads::new(learner, kernels, self.threads);
+        let timed = |measurer: &mut dyn Measurer| -> Result<(f64, Counts), BenchError> {
+            let began = Instant::now();
+            let counts = measurer.count(model, &people).map_err(BenchError::failed)?;
+            Ok((began.elapsed().as_secs_f64() * 1e3, counts))
+        };
+        let (on_threads, want) = timed(&mut threads)?;
+        // The first records the graph.
+        let (_, got) = timed(&mut card)?;
+        let mut times = (0..EVALUATIONS).map(|_| Ok(timed(&mut card)?.0)).collect::<Result<Vec<f64>, BenchError>>()?;
+        times.sort_unstable_by(f64::total_cmp);
+        let loss = |counts: &Counts| counts.perplexity(Targets::ALL).unwrap_or(f64::NAN).ln();
+        Ok(EvaluationTook {
+            evaluated_tokens: want.targets(Targets::ALL),
+            ms_per_evaluation: times[times.len() / 2],
+            ms_per_evaluation_on_threads: on_threads,
+            evaluation_loss_difference: (loss(&got) - loss(&want)).abs(),
+        })
     }
 
     /// The largest relative difference of the first users' updates.
@@ -204,6 +266,7 @@ impl Gpu {
         peaks: Peaks,
         mut times: Vec<(f64, f64)>,
         largest_relative_difference: Option<f64>,
+        evaluation: EvaluationTook,
     ) -> GpuTook {
         times.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
         let (round_s, card_s) = times[times.len() / 2];
@@ -230,8 +293,22 @@ impl Gpu {
             copy_peak_tb_per_s: peaks.copy_bytes_per_s * 1e-12,
             multiply_peak_tflops: multiply * 1e-12,
             largest_relative_difference,
+            evaluation,
         }
     }
+}
+
+/// People to measure on, with ten posts each.
+fn readers(vocabulary: u32, learner: &LanguageLearner) -> Vec<Examples> {
+    let posts = EVALUATED.div_ceil(WORDS + 1);
+    let read = |person: usize| {
+        let mut examples = Examples::new(learner.schema());
+        let words: Vec<u32> = user_tokens(vocabulary, person as u32, 10 * WORDS);
+        let words: Vec<u32> = words.into_iter().map(|word| word.max(UNK)).collect();
+        words.chunks(WORDS).for_each(|post| LanguageLearner::push(post, &mut examples));
+        examples
+    };
+    (0..posts.div_ceil(10)).map(read).collect()
 }
 
 /// The norm of the difference of two updates over that of the first.

@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use bench::BenchError;
 use experiments::ExperimentError;
-use federated::{config::ConfigError, forecast::ForecastError, run::RunError, sweep::design::DesignError};
+use federated::{
+    config::ConfigError, engine::EngineError, forecast::ForecastError, run::RunError, sweep::design::DesignError,
+};
 use pretraining::PretrainError;
 use privacy::{UnitError, query::QueryError};
 use thiserror::Error;
@@ -134,6 +136,7 @@ fn wrong_pretraining(error: &PretrainError) -> Option<BadInput> {
     match error {
         PretrainError::Wrong { field, problem } => Some(BadInput::wrong(field, problem)),
         PretrainError::Model(error) => Some(BadInput::Refused(error.to_string())),
+        PretrainError::Engine(EngineError::Trainer(error)) => Some(BadInput::wrong("model", error)),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@
 use crate::model_story::{Story, TEXT};
 use corpus::synth::{Crowd, Dialect, SynthPlan};
 use device::learner::language::LanguageLearner;
-use federated::{evaluate::HeldOut, population::SyntheticPopulation};
+use federated::{engine::measure::OnThreads, evaluate::HeldOut, population::SyntheticPopulation};
 use lm::{
     folder::{CARD_FILE, CONFIG_FILE, Folder, Guarantee, VOCABULARY_FILE, WEIGHTS_FILE, Weights},
     kernels::KernelPath,
@@ -102,7 +102,8 @@ fn a_run_in_training_is_measured_like_its_model() {
     let learner = LanguageLearner::new(&config, 1, 1).unwrap();
     let population = SyntheticPopulation::new(crowd, Tokenizer::words(), &vocabulary, &learner);
     let held_out = HeldOut::new(&population, 40..50, usize::MAX, &learner).unwrap();
-    let counts = held_out.evaluate(&learner, &values, KernelPath::best(), 2).unwrap();
+    let mut threads = OnThreads::new(&learner, KernelPath::best(), 2);
+    let counts = held_out.evaluate(&mut threads, &values).unwrap();
     let folder = Folder {
         name: "a test".to_owned(),
         rules: Tokenizer::words().rules(),

@@ -254,7 +254,7 @@ fn what_cannot_be_meant_is_refused() {
     fs::write(bench.path("latin1.txt"), b"caf\xe9\n").unwrap();
     fs::write(bench.path("words.txt"), "the\nof\n").unwrap();
     bench.epochs("done", &["--epochs", "1"]);
-    let refusals: [(&[&str], &str); 12] = [
+    let refusals: [(&[&str], &str); 14] = [
         (&["--out", "done"], "done holds a run already: go on with --resume, or choose another folder"),
         (&["--out", "done", "--resume", "--seed", "2"], "the run was begun with --seed 1, not 2"),
         (&["--out", "done", "--resume", "--hidden", "9"], "trains another model"),
@@ -270,6 +270,8 @@ fn what_cannot_be_meant_is_refused() {
         ),
         (&["--out", "new", "--vocab", "words.txt"], "--vocab: words.txt: line 1"),
         (&["--out", "new", "--batch", "60000"], "a batch has 60000 sequences"),
+        (&["--out", "new", "--engine", "abacus"], "--engine: there is none called \"abacus\"; there are threads"),
+        (&["--out", "new", "--engine", "cuda", "--precision", "f8"], "--precision: there is none called \"f8\""),
     ];
     for (flags, problem) in refusals {
         let out = flags[1];
@@ -293,6 +295,21 @@ fn what_cannot_be_meant_is_refused() {
         assert!(said.contains("--data: ") && said.contains(problem), "{file}: {said}");
     }
     assert!(!bench.path("new").exists());
+}
+
+/// Where there is no card, that is said before anything is written; where there is one, it trains.
+#[test]
+fn a_card_trains_or_nothing_begins() {
+    let bench = Bench::new(100);
+    let output = bench.run("on-a-card", &["--epochs", "1", "--engine", "cuda"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    if output.status.success() {
+        assert!(said.contains("cuda f32"), "{said}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the engine cuda cannot be used here") && said.contains("--engine threads"), "{said}");
+    assert!(!bench.path("on-a-card").exists());
 }
 
 #[test]

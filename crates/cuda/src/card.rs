@@ -243,6 +243,25 @@ impl Card {
         Ok(card)
     }
 
+    /// Opens the card of this process: several processes of one machine take a card each.
+    pub(crate) fn of_this_process() -> Result<Self, CudaError> {
+        let of = |name: &str| std::env::var(name).ok()?.parse().ok();
+        let rank = of("OMPI_COMM_WORLD_LOCAL_RANK").or_else(|| of("MPI_LOCALRANKID")).or_else(|| of("SLURM_LOCALID"));
+        Self::open(rank.unwrap_or(0))
+    }
+
+    /// What kernels are compiled for, such as `compute_90`.
+    pub(crate) fn architecture(&self) -> Result<String, CudaError> {
+        let (major, minor) = self.capability()?;
+        if major < 8 {
+            let name = self.name()?;
+            return Err(CudaError::Unavailable(format!(
+                "{name} has compute capability {major}.{minor}, and 8.0 is needed"
+            )));
+        }
+        Ok(format!("compute_{major}{minor}"))
+    }
+
     /// What it is, in words.
     pub(crate) fn name(&self) -> Result<String, CudaError> {
         self.context.name().map_err(failed("asking the card for its name"))
@@ -303,7 +322,17 @@ impl Card {
 
     /// Sends values up; the memory may be longer.
     pub(crate) fn upload<T: DeviceRepr>(&self, values: &[T], to: &mut Memory<T>) -> Result<(), CudaError> {
-        let mut to = to.slice.slice_mut(..values.len());
+        self.upload_to(values, to, 0)
+    }
+
+    /// The same, to a place.
+    pub(crate) fn upload_to<T: DeviceRepr>(
+        &self,
+        values: &[T],
+        to: &mut Memory<T>,
+        start: usize,
+    ) -> Result<(), CudaError> {
+        let mut to = to.slice.slice_mut(start..start + values.len());
         self.stream.memcpy_htod(values, &mut to).map_err(failed("sending data to the card"))
     }
 

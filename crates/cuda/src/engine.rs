@@ -13,11 +13,12 @@ use std::{
 };
 
 use device::{
+    evaluation::EvaluationPlan,
     learner::{Learner, examples::Examples},
     local::{LocalError, LocalPlan, check_learning_rate},
     round::{Drawn, Exact, PartError, Task},
 };
-use federated::engine::{Engine, EngineError, EngineKind, Means, Summed, Users, drawn, threads::Threads};
+use federated::engine::{Engine, EngineError, EngineKind, Means, Summed, Users, drawn};
 use lm::model::{config::ModelConfig, parameters::ParameterLayout};
 use privacy::{
     encoding::GridRule,
@@ -26,8 +27,11 @@ use privacy::{
 
 use crate::{
     card::{Card, Graph},
+    central::CardTrainer,
     encoding::{Drawing, Encoder, Found, grid_rule},
-    error::CudaError,
+    error::{CudaError, NAME, failed, unavailable},
+    evaluation,
+    measuring::CardMeasurer,
     network::Network,
     placement::Placement,
     schedule::{Reader, Schedule, steps},
@@ -43,21 +47,16 @@ const USUAL_USERS: usize = 128;
 
 /// The GPU engine, as programs list it.
 pub const CUDA: EngineKind = EngineKind {
-    name: "cuda",
+    name: NAME,
     about: "an NVIDIA card, hundreds of users at a time",
     make: |local, learner, means| Ok(Box::new(CardEngine::new(local, learner, means)?)),
+    measurer: |learner, _| Ok(Box::new(CardMeasurer::new(learner)?)),
+    central: |central, means| Ok(Box::new(CardTrainer::new(central, means)?)),
     arithmetic: |means| {
-        format!("cuda {} chunk {}", means.options.precision.name(), means.options.chunk.map_or(0, NonZeroUsize::get))
+        let chunk = means.options.chunk.map_or(String::new(), |chunk| format!(" chunk {chunk}"));
+        format!("{NAME} {}{chunk}", means.options.precision.name())
     },
 };
-
-fn unavailable(problem: CudaError) -> EngineError {
-    EngineError::Unavailable { engine: CUDA.name, problem: problem.to_string() }
-}
-
-fn failed(problem: CudaError) -> EngineError {
-    EngineError::Failed { engine: CUDA.name, problem: problem.to_string() }
-}
 
 /// A card that trains users.
 pub struct CardEngine<'a> {
@@ -65,8 +64,8 @@ pub struct CardEngine<'a> {
     learner: &'a dyn Learner,
     local: LocalPlan,
     threads: usize,
-    /// Who measures models for devices: that is not much work, and is not done on the card.
-    measuring: Threads<'a>,
+    /// Who measures models for devices, once that was asked for.
+    measurer: Option<CardMeasurer>,
     check_encodings: bool,
     network: Network,
     encoder: Encoder,
@@ -153,22 +152,17 @@ impl<'a> CardEngine<'a> {
                 format!("it trains recurrent language models, and {:?} is none: take --engine threads", learner.name());
             EngineError::Unavailable { engine: CUDA.name, problem }
         })?;
-        if config.dropout.is_some() {
-            let problem =
-                "it does not leave out units at random: take a model without dropout, or --engine threads".to_owned();
-            return Err(EngineError::Unavailable { engine: CUDA.name, problem });
-        }
         local.check().map_err(LocalError::from)?;
         let layout = ParameterLayout::new(config).map_err(|e| unavailable(CudaError::Refused(e.to_string())))?;
-        let card = Card::open(local_rank()).map_err(unavailable)?;
+        let card = Card::of_this_process().map_err(unavailable)?;
         let network = network(&card, config, &layout, local, means).map_err(unavailable)?;
-        let encoder = Encoder::new(&card, &network, &architecture(&card).map_err(unavailable)?).map_err(unavailable)?;
+        let encoder = Encoder::new(&card, &network, &card.architecture().map_err(unavailable)?).map_err(unavailable)?;
         Ok(Self {
             card,
             learner,
             local: local.clone(),
             threads: means.threads.max(1),
-            measuring: Threads::new(learner, local, means.kernels, means.threads)?,
+            measurer: None,
             check_encodings: means.options.check_encodings,
             network,
             encoder,
@@ -217,6 +211,17 @@ impl<'a> CardEngine<'a> {
     /// When it does not say.
     pub fn card_name(&self) -> Result<String, EngineError> {
         self.card.name().map_err(failed)
+    }
+
+    /// The sum of what users count of a model.
+    fn measure(&mut self, task: &Task<'_>, plan: EvaluationPlan, users: &Users<'_>) -> Result<Summed, EngineError> {
+        let mut measurer = match self.measurer.take() {
+            Some(measurer) => measurer,
+            None => CardMeasurer::new(self.learner)?,
+        };
+        let summed = evaluation::sum(&mut measurer, self.learner, task, plan, users, self.threads);
+        self.measurer = Some(measurer);
+        summed
     }
 
     /// A round begins: everybody's text is read, and the card has the model.
@@ -355,8 +360,8 @@ impl<'a> CardEngine<'a> {
 
 impl Engine for CardEngine<'_> {
     fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
-        if task.evaluation.is_some() {
-            return self.measuring.sum(task, users);
+        if let Some(plan) = task.evaluation {
+            return self.measure(task, plan, users);
         }
         let began = Instant::now();
         let rule = grid_rule(task.encoding).map_err(failed)?;
@@ -385,23 +390,6 @@ fn weight(task: &Task<'_>, examples: &Examples) -> f64 {
     task.full_weight_tokens.map_or(1.0, |full| (examples.len() as f64 / full).min(1.0))
 }
 
-/// Several processes of one machine take a card each.
-fn local_rank() -> usize {
-    let of = |name: &str| std::env::var(name).ok()?.parse().ok();
-    of("OMPI_COMM_WORLD_LOCAL_RANK").or_else(|| of("MPI_LOCALRANKID")).or_else(|| of("SLURM_LOCALID")).unwrap_or(0)
-}
-
-fn architecture(card: &Card) -> Result<String, CudaError> {
-    let (major, minor) = card.capability()?;
-    if major < 8 {
-        let name = card.name()?;
-        return Err(CudaError::Unavailable(format!(
-            "{name} has compute capability {major}.{minor}, and 8.0 is needed"
-        )));
-    }
-    Ok(format!("compute_{major}{minor}"))
-}
-
 /// The chunk that fits: as many users as were foreseen, in chunks of one size, as many of them as the card has room for.
 fn network(
     card: &Card,
@@ -422,5 +410,5 @@ fn network(
         return Err(CudaError::Memory { free_mib: free as u64 >> 20, needed_mib: each as u64 >> 20, users: 1 });
     }
     let shape = Shape { users, ..one };
-    Network::new(card, shape, placement, local, precision, &architecture(card)?)
+    Network::new(card, shape, placement, local, precision, &card.architecture()?)
 }

@@ -1,6 +1,20 @@
 //! What can go wrong on the card.
 
+use federated::engine::EngineError;
 use thiserror::Error;
+
+/// The name of the engine, as people ask for it.
+pub(crate) const NAME: &str = "cuda";
+
+/// There is no card, or it cannot do this.
+pub(crate) fn unavailable(problem: CudaError) -> EngineError {
+    EngineError::Unavailable { engine: NAME, problem: problem.to_string() }
+}
+
+/// The card broke down.
+pub(crate) fn failed(problem: CudaError) -> EngineError {
+    EngineError::Failed { engine: NAME, problem: problem.to_string() }
+}
 
 /// Why the card did not do its part.
 #[derive(Debug, Error)]

@@ -16,7 +16,10 @@
 //! |-------------|------------------------------------------------------------------------------------------------|
 //! | `engine`    | the engine: users in chunks, sums out                                                          |
 //! | `network`   | one local step of a chunk: the memory it needs and the calls it is made of                     |
-//! | `vocabulary`, `recurrence` | the parts of a step that have kernels of our own, with half-precision operands     |
+//! | `vocabulary`, `recurrence` | the parts of a step that have kernels of our own                                |
+//! | `measuring` | what a model predicts of people's text                                                         |
+//! | `evaluation` | users' parts of an evaluation                                                                 |
+//! | `central`, `dropout` | one model that learns public text, with units left out                                |
 //! | `encoding`  | from trained weights to integers and their sum                                                 |
 //! | `placement` | where parameters lie on the card                                                               |
 //! | `schedule`  | which user reads what in which step                                                            |
@@ -26,9 +29,13 @@
 //! | `card`      | the card: memory, launches, products, graphs. The one module that is not safe Rust             |
 
 mod card;
+mod central;
+mod dropout;
 mod encoding;
 mod engine;
 mod error;
+mod evaluation;
+mod measuring;
 mod network;
 mod peaks;
 mod placement;
@@ -39,8 +46,10 @@ mod source;
 mod vocabulary;
 
 pub use self::{
+    central::CardTrainer,
     engine::{CUDA, CardEngine},
     error::CudaError,
+    measuring::CardMeasurer,
     peaks::{Peaks, peaks},
     source::compile_all,
 };

@@ -5,19 +5,22 @@
 //! sequence: block t is what was shown before token t, block t + 1 what is shown after it, so nothing is copied from step to step.
 //! Gradients are those of single tokens times the user's share; the rate over all tokens is taken where weights move.
 
+mod output;
+
 use device::local::{Algorithm, LocalPlan};
 use federated::engine::Precision;
 use lm::model::config::Cell;
 
 use crate::{
     card::{Address, Arg, Card, Grid, Kernel, Matrix, Memory, Operands, Product},
+    dropout::LeftOut,
     error::CudaError,
     placement::Placement,
     recurrence::Recurrence,
     schedule::{Lists, Schedule},
     shape::Shape,
     source::LEARN,
-    vocabulary::{Places, Vocabulary},
+    vocabulary::Vocabulary,
 };
 
 /// The kernels of a step.
@@ -41,6 +44,7 @@ struct Kernels {
     unfold: Kernel,
     remember: Kernel,
     pull: Kernel,
+    leave_out: Kernel,
 }
 
 impl Kernels {
@@ -65,6 +69,7 @@ impl Kernels {
             "unfold",
             "remember",
             "pull",
+            "leave_out",
         ];
         let loaded = card.load(LEARN.compile(defines, architecture)?, &names)?;
         let mut loaded = loaded.into_iter();
@@ -89,6 +94,7 @@ impl Kernels {
             unfold: next()?,
             remember: next()?,
             pull: next()?,
+            leave_out: next()?,
         })
     }
 }
@@ -149,7 +155,7 @@ impl Reading {
             touched: card.zeros(4 * tokens)?,
             factors: card.zeros(Factor::COUNT)?,
             flags: card.zeros(each)?,
-            features: card.zeros(shape.users * shape.context)?,
+            features: card.zeros(shape.features(steps))?,
             room: steps,
         })
     }
@@ -189,9 +195,11 @@ pub(crate) struct Network {
     kernels: Kernels,
     local: LocalPlan,
     precision: Precision,
-    /// Kernels of our own with half-precision operands, where they are asked for and there are such.
+    /// Kernels of our own, where there are such; those of the vocabulary have half-precision operands.
     vocabulary: Option<Vocabulary>,
     recurrence: Option<Recurrence>,
+    /// Units that are left out, of one model that learns with dropout.
+    left_out: Option<LeftOut>,
     pub(crate) reading: Reading,
     /// The model of the round, as it lies on the card.
     pub(crate) start: Memory<f32>,
@@ -252,12 +260,12 @@ impl Network {
         let halves = precision == Precision::F16;
         let vocabulary =
             (halves && Vocabulary::is_for(&shape)).then(|| Vocabulary::new(card, &shape, &defines, architecture));
-        let recurrent = halves && Recurrence::is_for(&shape, card.capability()?);
-        let recurrence = recurrent.then(|| Recurrence::new(card, &defines, architecture)).transpose()?;
+        let recurrence = Recurrence::new(card, &shape, precision, &defines, architecture)?;
         let logits = if vocabulary.is_some() { 0 } else { tokens * shape.entries };
         Ok(Self {
             vocabulary: vocabulary.transpose()?,
             recurrence,
+            left_out: None,
             reading: Reading::new(card, &shape, 1)?,
             start: card.zeros(placement.length)?,
             weights: card.zeros(users * placement.length)?,
@@ -292,6 +300,22 @@ impl Network {
     pub(crate) const fn lists(&self) -> Lists {
         let own = self.vocabulary.is_some();
         Lists { order: !(own && self.shape.tied), touched: own }
+    }
+
+    /// The same network, which learns with units left out.
+    pub(crate) fn leaving_out(self, left_out: Option<LeftOut>) -> Self {
+        Self { left_out, ..self }
+    }
+
+    /// What is left out, to be told which step comes next.
+    pub(crate) const fn left_out(&mut self) -> Option<&mut LeftOut> {
+        self.left_out.as_mut()
+    }
+
+    /// What each layer carries: cells and states with their widths, each `[T + 1][B][width]`, of which the last block is carried on.
+    pub(crate) fn carried(&mut self) -> impl Iterator<Item = [(&mut Memory<f32>, usize); 2]> {
+        let Shape { hidden, shown, .. } = self.shape;
+        self.layers.iter_mut().map(move |layer| [(&mut layer.cells, hidden), (&mut layer.states, shown)])
     }
 
     /// Takes what a chunk reads. Whether there was no room, so that memory moved and graphs that name it are worthless.
@@ -379,11 +403,40 @@ impl Network {
             card.launch(&kernels.fold, all, &[Arg::At(start), Arg::At(weights), Arg::At(aside)])?;
         }
         between()?;
-        card.launch(
-            &kernels.advance,
-            Grid { blocks: [1, 1], threads: 1, shared: 0 },
-            &[Arg::At(self.reading.step.address())],
-        )
+        self.advance(card)
+    }
+
+    /// The next step comes.
+    pub(crate) fn advance(&self, card: &Card) -> Result<(), CudaError> {
+        let one = Grid { blocks: [1, 1], threads: 1, shared: 0 };
+        card.launch(&self.kernels.advance, one, &[Arg::At(self.reading.step.address())])
+    }
+
+    /// Reads the batch of a step and adds up its loss; nothing is learned.
+    pub(crate) fn measure(&self, card: &Card) -> Result<(), CudaError> {
+        self.forward(card)?;
+        self.meet(card)?;
+        match &self.vocabulary {
+            Some(vocabulary) => vocabulary.learn(card, &self.shape, &self.places())?,
+            None => {
+                let logits = self.predict_vocabulary(card)?;
+                self.compare(card, logits)?;
+            }
+        }
+        self.add_losses(card)?;
+        self.advance(card)
+    }
+
+    /// Reads the batch of a step: the logits of all tokens without the bias, `[token][entries]`, and the bias.
+    pub(crate) fn predict(&self, card: &Card) -> Result<[Address; 2], CudaError> {
+        self.forward(card)?;
+        self.meet(card)?;
+        Ok([self.predict_vocabulary(card)?.at, self.output_bias()])
+    }
+
+    /// The entries that are to be predicted.
+    pub(crate) const fn targets(&self) -> Address {
+        self.reading.targets.address()
     }
 
     /// After the last step: FedSGD's model is the start and all that was moved.
@@ -417,17 +470,41 @@ impl Network {
             Arg::Int(shape.enter(0) as i32),
         ];
         card.launch(&kernels.gather, Grid::each(32 * shape.users * shape.tokens()), &args)?;
-        (0..shape.layers).try_for_each(|layer| match shape.cell {
-            Cell::Gru => self.gru_forward(card, layer),
-            Cell::Lstm | Cell::Cifg => self.lstm_forward(card, layer),
-        })
+        for layer in 0..shape.layers {
+            self.leave_out_below(card, layer)?;
+            match shape.cell {
+                Cell::Gru => self.gru_forward(card, layer)?,
+                Cell::Lstm | Cell::Cifg => self.lstm_forward(card, layer)?,
+            }
+        }
+        self.leave_out_below(card, shape.layers)
     }
 
-    /// What enters a layer from below.
-    fn entered(&self, layer: usize) -> Matrix {
+    /// What is below a layer, or below the output: what was read, or what the layer below shows.
+    fn below(&self, layer: usize) -> Matrix {
         match layer.checked_sub(1) {
             None => self.by_token(&self.x, self.shape.enter(0)),
             Some(below) => self.states(below).down(self.shape.rows),
+        }
+    }
+
+    /// What enters a layer, or the output, from below: the same, but for units that are left out.
+    fn entered(&self, layer: usize) -> Matrix {
+        match &self.left_out {
+            Some(left_out) => left_out.entered(layer),
+            None => self.below(layer),
+        }
+    }
+
+    fn leave_out_below(&self, card: &Card, layer: usize) -> Result<(), CudaError> {
+        self.leave_out(card, layer, self.below(layer), self.entered(layer))
+    }
+
+    /// Units of what enters a layer, or of its gradient, are left out, where this step leaves out any.
+    fn leave_out(&self, card: &Card, layer: usize, from: Matrix, to: Matrix) -> Result<(), CudaError> {
+        match &self.left_out {
+            Some(left_out) => left_out.apply(card, &self.kernels.leave_out, self.at_step()[0], layer, from, to),
+            None => Ok(()),
         }
     }
 
@@ -496,110 +573,6 @@ impl Network {
         Ok(())
     }
 
-    /// What the last layer shows.
-    fn top(&self) -> Matrix {
-        self.states(self.shape.layers - 1).down(self.shape.rows)
-    }
-
-    /// What meets the vocabulary, for every token.
-    fn out(&self) -> Matrix {
-        if self.shape.dense { self.by_token(&self.output, self.shape.output) } else { self.top() }
-    }
-
-    /// The gradient of what the last layer showed.
-    fn d_top(&self) -> Matrix {
-        self.by_token(&self.layers[self.shape.layers - 1].d_states, self.shape.shown)
-    }
-
-    /// The gradient of what meets the vocabulary.
-    fn d_out(&self) -> Matrix {
-        if self.shape.dense { self.by_token(&self.d_output, self.shape.output) } else { self.d_top() }
-    }
-
-    /// Softmax and loss; the gradient of what the last layer showed is known after it.
-    fn learn_output(&self, card: &Card) -> Result<(), CudaError> {
-        let Self { kernels, shape, placement, .. } = self;
-        let Shape { shown, output, .. } = *shape;
-        let tokens = shape.tokens();
-        let (top, d_out, dense) = (self.top(), self.d_out(), self.weight(placement.dense, output));
-        if shape.dense {
-            self.fill_rows(card, &self.output, placement.dense_bias, output)?;
-            self.multiply(card, [tokens, output, shown], top, dense, self.out(), Into::Add)?;
-        }
-        match &self.vocabulary {
-            Some(vocabulary) => vocabulary.learn(card, shape, &self.places())?,
-            None => self.learn_vocabulary(card)?,
-        }
-        let [step, flags] = self.at_step();
-        let args = [step, flags, Arg::At(self.losses.address()), Arg::At(self.loss.address())];
-        card.launch(&kernels.add_losses, Grid::blocks(shape.users, 1, 32), &args)?;
-        if !shape.dense {
-            return Ok(());
-        }
-        self.multiply(card, [tokens, shown, output], d_out, dense.transposed(), self.d_top(), Into::Set)?;
-        self.multiply(card, [shown, output, tokens], top.transposed(), d_out, dense, Into::Descend)?;
-        self.move_bias(card, placement.dense_bias, d_out, output)
-    }
-
-    /// Where the kernels of the vocabulary find what they work on.
-    fn places(&self) -> Places {
-        let Self { reading, placement, shape, .. } = self;
-        let out = self.out();
-        Places {
-            step: reading.step.address(),
-            flags: reading.flags.address(),
-            targets: reading.targets.address(),
-            touched: reading.touched.address(),
-            shares: reading.shares.address(),
-            rate: self.factor(Factor::Each),
-            table: self.weights.address().plus(placement.output),
-            bias: self.weights.address().plus(placement.output_bias),
-            out: out.at,
-            out_user: out.user,
-            d_out: self.d_out().at,
-            losses: self.losses.address(),
-            d_x: self.d_x.address(),
-            enter: shape.enter(0),
-        }
-    }
-
-    /// The output over the whole vocabulary by products; its weights move.
-    fn learn_vocabulary(&self, card: &Card) -> Result<(), CudaError> {
-        let Self { kernels, shape, reading, placement, .. } = self;
-        let Shape { output, entries, vocabulary, .. } = *shape;
-        let (tokens, out) = (shape.tokens(), self.out());
-        let (table, logits) = (self.weight(placement.output, output), self.by_token(&self.logits, entries));
-        self.multiply(card, [tokens, entries, output], out, table.transposed(), logits, Into::Set)?;
-        let bias = if shape.output_bias { self.weights.address().plus(placement.output_bias) } else { Address::NONE };
-        let args = [
-            Arg::At(reading.step.address()),
-            Arg::At(reading.targets.address()),
-            Arg::At(reading.shares.address()),
-            Arg::At(bias),
-            Arg::At(logits.at),
-            Arg::At(self.losses.address()),
-        ];
-        card.launch(&kernels.softmax, Grid::blocks(shape.users * tokens, 1, 256), &args)?;
-        self.multiply(card, [tokens, output, entries], logits, table, self.d_out(), Into::Set)?;
-        if shape.output_bias {
-            self.move_bias(card, placement.output_bias, logits, vocabulary)?;
-        }
-        self.multiply(card, [entries, output, tokens], logits.transposed(), out, table, Into::Descend)
-    }
-
-    fn fill_rows(&self, card: &Card, to: &Memory<f32>, bias: usize, width: usize) -> Result<(), CudaError> {
-        let bias = self.weights.address().plus(bias);
-        let grid = Grid::each(self.shape.users * self.shape.tokens() * width);
-        card.launch(&self.kernels.fill_rows, grid, &[Arg::At(to.address()), Arg::At(bias), Arg::Int(width as i32)])
-    }
-
-    fn move_bias(&self, card: &Card, bias: usize, gradients: Matrix, width: usize) -> Result<(), CudaError> {
-        let bias = self.weights.address().plus(bias);
-        let (width_arg, stride) = (Arg::Int(width as i32), Arg::Int(gradients.row as i32));
-        let args = [Arg::At(bias), Arg::At(gradients.at), width_arg, stride, Arg::At(self.factor(Factor::Each))];
-        card.launch(&self.kernels.move_bias, Grid::blocks(width.div_ceil(256), self.shape.users, 256), &args)
-    }
-
     fn backward(&self, card: &Card, layer: usize) -> Result<(), CudaError> {
         match self.shape.cell {
             Cell::Gru => self.gru_backward(card, layer)?,
@@ -615,6 +588,7 @@ impl Network {
         let (enter, tokens) = (shape.enter(layer), shape.tokens());
         let d_entered = self.by_token(below, enter);
         self.multiply(card, [tokens, enter, shape.wide()], gates, kernel.transposed(), d_entered, Into::Set)?;
+        self.leave_out(card, layer, d_entered, d_entered)?;
         self.multiply(
             card,
             [enter, shape.wide(), tokens],
@@ -623,7 +597,7 @@ impl Network {
             kernel,
             Into::Descend,
         )?;
-        if self.recurrence.is_some() {
+        if self.recurrence.as_ref().is_some_and(Recurrence::moves_bias) {
             return Ok(());
         }
         self.move_bias(card, place.bias, gates, shape.wide())
@@ -731,7 +705,7 @@ impl Network {
         let both = !shape.tied && self.vocabulary.is_none();
         tables.iter().take(if both { 2 } else { 1 }).try_for_each(|(at, width)| {
             let args = [step, flags, Arg::At(*at), Arg::Int(*width as i32)];
-            card.launch(&kernels.normalise, Grid::each(32 * shape.users * shape.vocabulary), &args)
+            card.launch(&kernels.normalise, Grid::each(8 * shape.users * shape.vocabulary), &args)
         })
     }
 }

@@ -79,6 +79,16 @@ impl Placement {
         placement
     }
 
+    /// Writes a flat vector as it lies on the card.
+    pub(crate) fn put(&self, flat: &[f32], to: &mut [f32]) {
+        self.place.iter().zip(flat).for_each(|(at, value)| to[*at as usize] = *value);
+    }
+
+    /// Writes what lies on the card as a flat vector.
+    pub(crate) fn take(&self, from: &[f32], flat: &mut [f32]) {
+        self.place.iter().zip(flat).for_each(|(at, value)| *value = from[*at as usize]);
+    }
+
     /// Where the numbers of one parameter lie, row by row.
     fn of(&self, config: &ModelConfig, shape: &Shape, parameter: &Parameter) -> Vec<u32> {
         let gate_column = |gate| {

@@ -1,41 +1,89 @@
 //! The recurrence of a layer over all tokens of a batch in one kernel each way, the layer's kernel on the chip: see
-//! `kernels/recurrence.cu`. For LSTMs of 256 units on cards with clusters; others take a product for each token.
+//! `kernels/recurrence.cu`, with half-precision operands, and `kernels/recurrence_exact.cu`, in float32. For LSTMs of 256 units on cards
+//! with clusters; others take a product for each token.
 
+use federated::engine::Precision;
 use lm::model::config::Cell;
 
 use crate::{
     card::{Address, Arg, Card, Grid, Kernel},
     error::CudaError,
     shape::Shape,
-    source::RECURRENCE,
+    source::{RECURRENCE, RECURRENCE_EXACT, Source, UNITS},
 };
 
-const UNITS: usize = 256;
-/// Shared memory of a block, as the kernels' source counts it.
-const FORWARD: usize = 16 * 8 * 2 * 32 * 16 + 2 * 8 * 264 * 2;
-const BACKWARD: usize = 16 * 16 * 32 * 16 + 8 * 520 * 2 + 3 * 128 * 8 * 4;
+/// How many sequences a cluster has.
+const SIDE: usize = 8;
+
+/// One pair of kernels.
+#[derive(Debug, Clone, Copy)]
+struct Kind {
+    source: Source,
+    names: [&'static str; 2],
+    /// Bytes of shared memory of a block each way, as the kernels' source counts them.
+    shared: [usize; 2],
+    /// Blocks of a cluster, and threads of a block.
+    blocks: usize,
+    threads: usize,
+    /// Whether the way back moves the bias.
+    moves_bias: bool,
+}
+
+const HALVES: Kind = Kind {
+    source: RECURRENCE,
+    names: ["recur_forward", "recur_backward"],
+    shared: [16 * 8 * 2 * 32 * 16 + 2 * 8 * 264 * 2, 16 * 16 * 32 * 16 + 8 * 520 * 2 + 3 * 128 * 8 * 4],
+    blocks: 2,
+    threads: 512,
+    moves_bias: true,
+};
+
+const EXACT: Kind = Kind {
+    source: RECURRENCE_EXACT,
+    names: ["recur_forward_exact", "recur_backward_exact"],
+    shared: [4 * (2 * 8 * 256 + 8 * 8 * 128), 4 * (8 * 128 + 4 * 8 * 256 + 2 * 8 * 8 * 32)],
+    blocks: 8,
+    threads: 256,
+    moves_bias: false,
+};
 
 /// The kernels of both ways.
 pub(crate) struct Recurrence {
+    kind: Kind,
     forward: Kernel,
     backward: Kernel,
 }
 
 impl Recurrence {
-    /// Whether the kernels are for this shape, on a card of this compute capability.
-    pub(crate) fn is_for(shape: &Shape, capability: (i32, i32)) -> bool {
+    /// The kernels for a shape, where there are such for it and the card.
+    pub(crate) fn new(
+        card: &Card,
+        shape: &Shape,
+        precision: Precision,
+        defines: &[(&'static str, usize)],
+        architecture: &str,
+    ) -> Result<Option<Self>, CudaError> {
         let units = shape.hidden == UNITS && shape.shown == UNITS && !shape.projects;
-        capability.0 >= 9 && shape.cell == Cell::Lstm && units && shape.rows <= 8
-    }
-
-    pub(crate) fn new(card: &Card, defines: &[(&'static str, usize)], architecture: &str) -> Result<Self, CudaError> {
-        let mut loaded =
-            card.load(RECURRENCE.compile(defines, architecture)?, &["recur_forward", "recur_backward"])?.into_iter();
+        if card.capability()?.0 < 9 || shape.cell != Cell::Lstm || !units {
+            return Ok(None);
+        }
+        let kind = if precision == Precision::F16 && shape.rows <= SIDE { HALVES } else { EXACT };
+        let mut loaded = card.load(kind.source.compile(defines, architecture)?, &kind.names)?.into_iter();
         let mut next = || loaded.next().ok_or_else(|| CudaError::Refused("a kernel is missing".to_owned()));
         let (forward, backward) = (next()?, next()?);
-        card.allow_shared(&forward, FORWARD)?;
-        card.allow_shared(&backward, BACKWARD)?;
-        Ok(Self { forward, backward })
+        card.allow_shared(&forward, kind.shared[0])?;
+        card.allow_shared(&backward, kind.shared[1])?;
+        Ok(Some(Self { kind, forward, backward }))
+    }
+
+    /// Whether the way back moves the bias.
+    pub(crate) const fn moves_bias(&self) -> bool {
+        self.kind.moves_bias
+    }
+
+    const fn grid(&self, shape: &Shape, way: usize) -> Grid {
+        let clusters = shape.users * shape.rows.div_ceil(SIDE);
+        Grid { blocks: [self.kind.blocks * clusters, 1], threads: self.kind.threads, shared: self.kind.shared[way] }
     }
 
     /// From what comes from below, which lies in the gates, to gates, cells and states of all tokens; the state is carried on.
@@ -48,13 +96,22 @@ impl Recurrence {
     ) -> Result<(), CudaError> {
         let [step, flags] = step;
         let args = [step, flags, Arg::At(kernel), Arg::At(bias), Arg::At(gates), Arg::At(states), Arg::At(cells)];
-        let grid = Grid { blocks: [2 * shape.users, 1], threads: 512, shared: FORWARD };
-        card.launch(&self.forward, grid, &args)
+        card.launch(&self.forward, self.grid(shape, 0), &args)
     }
 
-    /// From gates to their gradients; the bias moves.
-    pub(crate) fn backward(&self, card: &Card, shape: &Shape, places: [Address; 6]) -> Result<(), CudaError> {
-        let grid = Grid { blocks: [2 * shape.users, 1], threads: 512, shared: BACKWARD };
-        card.launch(&self.backward, grid, &places.map(Arg::At))
+    /// From gates to their gradients.
+    pub(crate) fn backward(
+        &self,
+        card: &Card,
+        shape: &Shape,
+        [kernel, bias, gates, cells, d_states, rate]: [Address; 6],
+    ) -> Result<(), CudaError> {
+        let args = if self.kind.moves_bias {
+            vec![kernel, bias, gates, cells, d_states, rate]
+        } else {
+            vec![kernel, gates, cells, d_states]
+        };
+        let args: Vec<Arg> = args.into_iter().map(Arg::At).collect();
+        card.launch(&self.backward, self.grid(shape, 1), &args)
     }
 }

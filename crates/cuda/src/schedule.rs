@@ -109,7 +109,6 @@ pub(crate) struct Lists {
 
 /// One user's part of a schedule.
 struct Own<'a> {
-    reader: &'a Reader<'a>,
     inputs: &'a mut [i32],
     targets: &'a mut [i32],
     order: &'a mut [i32],
@@ -130,39 +129,64 @@ impl Schedule {
         lists: Lists,
         threads: usize,
     ) -> Self {
-        let (users, tokens) = (shape.users, shape.tokens());
         let steps = readers.iter().map(|reader| steps(local, reader.examples)).max().unwrap_or(0);
-        let turns = steps * users;
-        let listed = |wanted: bool, len: usize| if wanted { len } else { 0 };
-        (self.steps, self.rate) = (steps, rate);
-        renew(&mut self.inputs, turns * tokens, 0);
-        renew(&mut self.targets, turns * tokens, -1);
-        renew(&mut self.order, listed(lists.order, turns * tokens), 0);
-        renew(&mut self.shares, turns, 0.0);
-        renew(&mut self.flags, turns, 0);
-        renew(&mut self.features, users * shape.context, 0.0);
-        renew(&mut self.touched, listed(lists.touched, 4 * turns * tokens), -1);
+        self.renew(shape, steps, rate, lists);
         for (user, reader) in readers.iter().enumerate() {
             let features = reader.examples.features();
             self.features[user * shape.context..][..features.len()].copy_from_slice(features);
         }
-        let mut each = self.by_user(readers, steps, tokens);
+        let mut each: Vec<_> = readers.iter().zip(self.by_user(readers.len(), shape.tokens())).collect();
         let group = each.len().div_ceil(threads.max(1)).max(1);
         std::thread::scope(|scope| {
             for group in each.chunks_mut(group) {
-                scope.spawn(move || group.iter_mut().for_each(|own| own.fill(shape, local)));
+                scope.spawn(move || group.iter_mut().for_each(|(reader, own)| own.fill(reader, shape, local)));
             }
         });
         self
     }
 
-    /// Every reader's part.
-    fn by_user<'a>(&'a mut self, readers: &'a [Reader<'a>], steps: usize, tokens: usize) -> Vec<Own<'a>> {
+    /// The schedule of one model that learns these batches, or only reads them; the state is zero before the first of them where
+    /// it `begins` a reading.
+    pub(crate) fn of_batches(
+        mut self,
+        shape: &Shape,
+        rate: f32,
+        batches: &[Batch<'_>],
+        lists: Lists,
+        begins: bool,
+    ) -> Self {
+        self.renew(shape, batches.len(), rate, lists);
+        for own in &mut self.by_user(1, shape.tokens()) {
+            for (step, batch) in batches.iter().enumerate() {
+                let resets = if begins && step == 0 { RESETS } else { 0 };
+                own.put(shape, step, batch, &Turn { batch: step, share: 1.0, flags: ACTIVE | COUNTS_LOSS | resets });
+            }
+        }
+        self
+    }
+
+    /// So many steps in which nobody reads anything.
+    pub(crate) fn renew(&mut self, shape: &Shape, steps: usize, rate: f32, lists: Lists) {
+        let turns = steps * shape.users;
+        let tokens = turns * shape.tokens();
+        let listed = |wanted: bool, len: usize| if wanted { len } else { 0 };
+        (self.steps, self.rate) = (steps, rate);
+        renew(&mut self.inputs, tokens, 0);
+        renew(&mut self.targets, tokens, -1);
+        renew(&mut self.order, listed(lists.order, tokens), 0);
+        renew(&mut self.shares, turns, 0.0);
+        renew(&mut self.flags, turns, 0);
+        renew(&mut self.features, shape.features(steps), 0.0);
+        renew(&mut self.touched, listed(lists.touched, 4 * tokens), -1);
+    }
+
+    /// The parts of the first so many users.
+    fn by_user(&mut self, users: usize, tokens: usize) -> Vec<Own<'_>> {
+        let steps = self.steps;
         let [mut inputs, mut targets, mut order, mut touched] =
             [&mut self.inputs, &mut self.targets, &mut self.order, &mut self.touched].map(|all| all.as_mut_slice());
         let (mut shares, mut flags) = (self.shares.as_mut_slice(), self.flags.as_mut_slice());
-        let take = |reader| Own {
-            reader,
+        let take = |_| Own {
             inputs: part(&mut inputs, steps * tokens),
             targets: part(&mut targets, steps * tokens),
             order: part(&mut order, steps * tokens),
@@ -170,7 +194,7 @@ impl Schedule {
             shares: part(&mut shares, steps),
             flags: part(&mut flags, steps),
         };
-        readers.iter().map(take).collect()
+        (0..users).map(take).collect()
     }
 }
 
@@ -189,10 +213,10 @@ fn part<'a, T>(rest: &mut &'a mut [T], len: usize) -> &'a mut [T] {
 }
 
 impl Own<'_> {
-    fn fill(&mut self, shape: &Shape, local: &LocalPlan) {
+    fn fill(&mut self, reader: &Reader<'_>, shape: &Shape, local: &LocalPlan) {
         let (mut cut, mut room) = (Cut::new(local.unroll), Room::default());
-        cut.take(self.reader.examples, local.batch);
-        for (step, turn) in turns(local, &cut, self.reader.drawn).iter().enumerate() {
+        cut.take(reader.examples, local.batch);
+        for (step, turn) in turns(local, &cut, reader.drawn).iter().enumerate() {
             self.put(shape, step, &cut.batch(turn.batch, &mut room), turn);
         }
     }
@@ -270,6 +294,23 @@ mod tests {
         assert_eq!(flags, [ACTIVE | RESETS | COUNTS_LOSS, ACTIVE | COUNTS_LOSS, ACTIVE | RESETS, ACTIVE]);
         assert_eq!(schedule.shares[..2], [1.0, 2.0]);
         assert!((4..8).all(|turn| schedule.shares[turn] == 0.0 && schedule.flags[turn] == 0));
+    }
+
+    /// A model that learns a text has its batches one after the other; one that is smaller than the shape is padded.
+    #[test]
+    fn batches_of_one_model_follow_each_other() {
+        let shape = Shape::new(&ModelConfig::preset("tiny").unwrap(), &plan(Algorithm::FedSgdAll), 1).unwrap();
+        let batch = |inputs, targets| Batch { rows: 2, inputs, targets, context: &[] };
+        let batches = [batch(&[3, 4, 5, 6, 7, 8], &[4, 5, 6, 7, 8, 9]), batch(&[10, 11], &[11, 12])];
+        let lists = Lists { order: true, touched: false };
+        let schedule = Schedule::default().of_batches(&shape, 0.5, &batches, lists, true);
+        assert_eq!((schedule.steps, schedule.rate), (2, 0.5));
+        assert_eq!(schedule.inputs, [3, 4, 5, 6, 7, 8, 10, 11, 0, 0, 0, 0]);
+        assert_eq!(schedule.targets, [4, 5, 6, 7, 8, 9, 11, 12, -1, -1, -1, -1]);
+        assert_eq!(schedule.flags, [ACTIVE | COUNTS_LOSS | RESETS, ACTIVE | COUNTS_LOSS]);
+        assert_eq!(schedule.shares, [1.0, 3.0]);
+        let goes_on = schedule.of_batches(&shape, 0.5, &batches[..1], lists, false);
+        assert_eq!(goes_on.flags, [ACTIVE | COUNTS_LOSS]);
     }
 
     #[test]

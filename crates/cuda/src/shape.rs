@@ -1,7 +1,11 @@
 //! The sizes that kernels are compiled for: a model, its batches, and how many users a chunk has.
 
 use device::local::LocalPlan;
-use lm::model::config::{Cell, ModelConfig};
+use lm::{
+    metrics::LISTED,
+    model::config::{Cell, ModelConfig},
+    predict::FIRST_WORD,
+};
 
 use crate::error::CudaError;
 
@@ -44,6 +48,8 @@ pub(crate) struct Shape {
     pub(crate) tied: bool,
     pub(crate) output_bias: bool,
     pub(crate) unit_norm: bool,
+    /// Whether the sequences of a batch are of different people, each with what is known of them.
+    pub(crate) many_people: bool,
 }
 
 impl Shape {
@@ -72,6 +78,7 @@ impl Shape {
             tied: config.tied,
             output_bias: config.output_bias,
             unit_norm: config.unit_norm,
+            many_people: false,
         };
         let tokens = shape.rows.saturating_mul(shape.unroll);
         if tokens > 1 << 14 {
@@ -102,6 +109,12 @@ impl Shape {
         if layer == 0 { padded(self.embedding + self.context, WIDTH) } else { self.shown }
     }
 
+    /// Numbers that are known of users in so many steps.
+    pub(crate) const fn features(&self, steps: usize) -> usize {
+        let people = if self.many_people { steps * self.rows } else { 1 };
+        self.users * people * self.context
+    }
+
     /// The numbers as the kernels know them; `length` is that of a user's weights, `parameters` that of the flat vector.
     pub(crate) fn defines(&self, length: usize, parameters: usize) -> Vec<(&'static str, usize)> {
         vec![
@@ -121,6 +134,9 @@ impl Shape {
             ("UNIT_NORM", usize::from(self.unit_norm)),
             ("OUTPUT_BIAS", usize::from(self.output_bias)),
             ("TIED", usize::from(self.tied)),
+            ("MANY_PEOPLE", usize::from(self.many_people)),
+            ("FIRST_WORD", FIRST_WORD),
+            ("LISTED", LISTED),
             ("LENGTH", length),
             ("PARAMETERS", parameters),
         ]

@@ -3,11 +3,14 @@
 use cudarc::nvrtc::Ptx;
 use device::local::{Algorithm, LocalPlan};
 use lm::model::{
-    config::{ModelConfig, PRESETS},
+    config::{Cell, ModelConfig, PRESETS},
     parameters::ParameterLayout,
 };
 
 use crate::{card, error::CudaError, placement::Placement, shape::Shape};
+
+/// Units of the LSTMs whose recurrence has kernels of our own.
+pub(crate) const UNITS: usize = 256;
 
 const SHARED: &str = include_str!("kernels/shared.cu");
 const TENSOR: &str = include_str!("kernels/tensor.cu");
@@ -32,7 +35,13 @@ pub(crate) const VOCABULARY: Source =
 pub(crate) const RECURRENCE: Source =
     Source { name: "recurrence", text: include_str!("kernels/recurrence.cu"), before: TENSOR };
 
-const ALL: [Source; 4] = [LEARN, ENCODE, VOCABULARY, RECURRENCE];
+/// The same in float32.
+pub(crate) const RECURRENCE_EXACT: Source =
+    Source { name: "recurrence_exact", text: include_str!("kernels/recurrence_exact.cu"), before: "" };
+/// What a model says of each token.
+pub(crate) const JUDGE: Source = Source { name: "judge", text: include_str!("kernels/judge.cu"), before: "" };
+
+const ALL: [Source; 6] = [LEARN, ENCODE, VOCABULARY, RECURRENCE, RECURRENCE_EXACT, JUDGE];
 
 impl Source {
     /// Compiles it for an architecture, such as `compute_90`.
@@ -54,9 +63,15 @@ pub fn compile_all(architecture: &str) -> Option<Result<usize, CudaError>> {
     })
 }
 
-/// Whether a source is for a model: the passes over the vocabulary are for outputs that fit a block.
+/// Whether a source must be compiled for a model: the passes over the vocabulary are for outputs that fit a block, recurrences on the chip
+/// for LSTMs of one size, and what encodes knows of models only how long they are.
 fn fits(config: &ModelConfig, source: &Source) -> bool {
-    source.name != VOCABULARY.name || config.output() <= 128
+    match source.name {
+        name if name == VOCABULARY.name => config.output() <= 128,
+        name if name.starts_with(RECURRENCE.name) => config.cell == Cell::Lstm && config.hidden == UNITS,
+        name if name == ENCODE.name => PRESETS.first().is_some_and(|(_, make)| make() == *config),
+        _ => true,
+    }
 }
 
 fn compile_for(config: &ModelConfig, source: Source, architecture: &str) -> Result<(), CudaError> {

@@ -285,18 +285,26 @@ fn sums_are_the_same_in_any_order_again_and_checked_on_the_host() {
     }
 }
 
+/// Whoever runs away is zero in every coordinate, clip bit and weight too; nobody else's part is touched by it.
 #[test]
 fn who_runs_away_or_has_nothing_adds_nothing_and_nobody_panics() {
     let mut trial = Trial::new(&small("tiny", 300), local(Algorithm::FedAvg { epochs: 1 }), Rounding::Nearest, 0.3);
     trial.rate = 1e30;
     let Some(mut engine) = trial.engine(Precision::F32, 4, false) else { return };
-    let summed = engine.sum(&trial.task(), &trial.users(&COHORT)).unwrap();
-    assert!(summed.exact.iter().any(|(_, exact)| exact.norm.is_nan()), "{:?}", summed.exact);
-    let failed = trial.model.len();
-    let kept = values(summed.sum);
-    assert!(
-        kept[..failed].iter().all(|v| *v == 0) || summed.exact.iter().any(|(_, e)| e.norm.is_finite() && e.tokens > 0)
-    );
-    let nobody = engine.sum(&trial.task(), &trial.users(&[])).unwrap();
-    assert!(values(nobody.sum).iter().all(|v| *v == 0));
+    let mut of = |numbers: &[u64]| {
+        let summed = engine.sum(&trial.task(), &trial.users(numbers)).unwrap();
+        (values(summed.sum), summed.exact)
+    };
+    let (everybody, exact) = of(&COHORT);
+    // After one step of it weights are large and still numbers; after a second one they are none.
+    let (away, there): (Vec<_>, Vec<_>) = exact.into_iter().partition(|(_, exact)| exact.norm.is_nan());
+    let numbers = |some: Vec<(u64, device::round::Exact)>| some.into_iter().map(|(user, _)| user).collect::<Vec<_>>();
+    let (away, there) = (numbers(away), numbers(there));
+    assert_eq!(there, [5, 13, 14, 400_003], "who has one batch or none stays a number");
+    assert_eq!(away.len(), COHORT.len() - there.len());
+    assert!(of(&away).0.iter().all(|v| *v == 0), "somebody who ran away added something");
+    let (rest, _) = of(&there);
+    assert!(rest.iter().any(|v| *v != 0));
+    assert!(everybody == rest, "what ran away changed what others send");
+    assert!(of(&[]).0.iter().all(|v| *v == 0));
 }

@@ -25,7 +25,8 @@ fn every_kernel_compiles_for_every_preset() {
             Some(compiled) => {
                 let kernels = compiled.unwrap_or_else(|problem| panic!("{architecture}: {problem}"));
                 println!("{kernels} sources for {architecture}");
-                assert!(kernels > 30);
+                // Three sources for each of ten presets, and more.
+                assert!(kernels > 30, "{kernels}");
             }
         }
     }

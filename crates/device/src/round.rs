@@ -1,7 +1,7 @@
 //! One user's part of a round: train, weigh, clip, encode (steps 2 to 4 of the way of the data); and of an evaluation: predict, count,
 //! clip, encode.
 
-use lm::kernels::KernelPath;
+use lm::{kernels::KernelPath, metrics::Counts};
 use privacy::{
     encoding::{Encoding, EncodingError},
     rng::RandomWords,
@@ -93,16 +93,31 @@ pub fn measured(
     learner: &dyn Learner,
     examples: &Examples,
     kernels: KernelPath,
+    drawn: Drawn,
+) -> Result<Part, PartError> {
+    let counts = count(learner, task.model, examples, kernels)?;
+    counted(task, plan, learner, examples.len(), &counts, drawn)
+}
+
+/// The same of what was counted elsewhere, over so many examples of the user.
+///
+/// # Errors
+/// When task and plan do not fit together.
+pub fn counted(
+    task: Task<'_>,
+    plan: EvaluationPlan,
+    learner: &dyn Learner,
+    examples: usize,
+    counts: &Counts,
     mut drawn: Drawn,
 ) -> Result<Part, PartError> {
     let counting = Counting::new(learner, plan).ok_or(PartError::NotCounted { learner: learner.name() })?;
-    let counts = count(learner, task.model, examples, kernels)?;
-    let vector = counting.vector(&counts);
-    let clipped = match examples.len() {
+    let vector = counting.vector(counts);
+    let clipped = match examples {
         0 => Clipped::nothing(task.clipping, vector.len()),
         _ => Update::new(vector).clip(task.clipping, Contribution::default())?,
     };
-    let exact = Exact { tokens: examples.len(), loss: f64::NAN, norm: clipped.norm_before() };
+    let exact = Exact { tokens: examples, loss: f64::NAN, norm: clipped.norm_before() };
     Ok(Part { encoded: clipped.encode(task.encoding, &mut drawn.rounding)?, exact })
 }
 

@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
-use device::learner::LearnerError;
 use durable::files::FileError;
-use federated::{config::ConfigError, model_folder::ModelFolderError, run::RunError};
+use federated::{config::ConfigError, engine::EngineError, model_folder::ModelFolderError, run::RunError};
 use report::chart::ChartError;
 use thiserror::Error;
 
@@ -80,7 +79,7 @@ pub enum ExperimentError {
     },
     /// A last model cannot be measured.
     #[error(transparent)]
-    Evaluate(#[from] LearnerError),
+    Evaluate(#[from] EngineError),
     /// A picture cannot be drawn.
     #[error(transparent)]
     Chart(#[from] ChartError),

@@ -8,7 +8,7 @@ use std::{
 use durable::files;
 use federated::{
     config::{Config, DataKind, Document},
-    engine::Means,
+    engine::{Means, measure::measurer},
     home::MODEL_FOLDER,
     metrics::Metric,
     model_folder,
@@ -197,7 +197,7 @@ impl Job<'_> {
         let opened = Opened::new(&config)?;
         let (learner, model) = (opened.learner(), opened.first_parameters());
         let held_out = opened.held_out(&config.evaluation)?;
-        Ok(held_out.evaluate(learner, model, self.means.kernels, self.means.threads)?)
+        Ok(held_out.evaluate(&mut *measurer(learner, self.means)?, model)?)
     }
 }
 

@@ -1,25 +1,25 @@
-//! How well a model predicts, on all cores: after some rounds of training on users that were held out, and in
-//! `keyhush eval` on any test set.
+//! How well a model predicts: after some rounds of training on users that were held out, by the run's engine, and in
+//! `keyhush eval` on any test set, on all cores.
 //!
 //! Sequences are put into batches by their lengths alone, and counts add up exactly: the numbers do not depend on the
 //! threads. Accuracy on held-out users does not protect those users (rule P12).
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicUsize, Ordering},
-};
-
 use corpus::store::StoreError;
-use device::learner::{Learner, LearnerError, Post, examples::Examples};
+use device::learner::{Learner, Post, examples::Examples};
 use lm::{
-    kernels::KernelPath,
     language_model::LanguageModel,
     metrics::{Counts, Measure, MetricsError, Sequence, batches},
     tokenizer::Tokenizer,
     vocabulary::Vocabulary,
 };
 
-use crate::population::Population;
+use crate::{
+    engine::{
+        EngineError,
+        measure::{Measurer, count_pieces},
+    },
+    population::Population,
+};
 
 /// Sequences that a thread takes at a time.
 const ROWS: usize = 64;
@@ -37,40 +37,13 @@ pub fn count(
 ) -> Result<Counts, MetricsError> {
     let lengths: Vec<usize> = sequences.iter().map(|sequence| sequence.ids.len()).collect();
     let batches = batches(&lengths, ROWS);
-    on_threads(batches.len(), threads, |number| {
+    count_pieces(batches.len(), threads, |number| {
         let batch = &batches[number];
         let some: Vec<Sequence<'_>> = batch.iter().map(|i| sequences[*i]).collect();
         let counted = measure.count(model, &some);
         done(batch.len() as u64);
         counted
     })
-}
-
-/// Counts over so many pieces, on so many threads.
-fn on_threads<E: Send>(
-    pieces: usize,
-    threads: usize,
-    count: impl Fn(usize) -> Result<Counts, E> + Sync,
-) -> Result<Counts, E> {
-    let next = AtomicUsize::new(0);
-    let total = Mutex::new(Ok(Counts::default()));
-    let work = || {
-        loop {
-            let piece = next.fetch_add(1, Ordering::Relaxed);
-            if piece >= pieces {
-                break;
-            }
-            let counted = count(piece);
-            let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
-            match (total.as_mut(), counted) {
-                (Ok(sum), Ok(counts)) => sum.merge(&counts),
-                (Ok(_), Err(error)) => *total = Err(error),
-                (Err(_), _) => {}
-            }
-        }
-    };
-    std::thread::scope(|scope| (0..threads.clamp(1, pieces.max(1))).for_each(|_| drop(scope.spawn(work))));
-    total.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The examples of held-out users, in memory, to be predicted again and again.
@@ -136,31 +109,25 @@ impl HeldOut {
     /// What a model predicts of them.
     ///
     /// # Errors
-    /// When the parameters are not those of the model, this machine does not have the path, or the examples are not for it.
-    pub fn evaluate(
-        &self,
-        learner: &dyn Learner,
-        model: &[f32],
-        path: KernelPath,
-        threads: usize,
-    ) -> Result<Counts, LearnerError> {
-        let predictor = learner.predictor(model, &self.0, path)?;
-        on_threads(predictor.pieces(), threads, |piece| predictor.count(piece))
+    /// When the parameters are not those of the model, the examples are not for it, or the measurer broke down.
+    pub fn evaluate(&self, measurer: &mut dyn Measurer, model: &[f32]) -> Result<Counts, EngineError> {
+        measurer.count(model, &self.0)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use corpus::synth::{Crowd, Dialect, SynthPlan, vocabulary};
-    use device::learner::language::LanguageLearner;
+    use device::learner::{LearnerError, language::LanguageLearner};
     use lm::{
+        kernels::KernelPath,
         metrics::Metrics,
         model::{config::ModelConfig, initial::initial_parameters},
         tokenizer::Tokenizer,
     };
 
     use super::*;
-    use crate::population::SyntheticPopulation;
+    use crate::{engine::measure::OnThreads, population::SyntheticPopulation};
 
     fn learner(vocabulary: usize) -> (ModelConfig, LanguageLearner) {
         let config = ModelConfig::preset("tiny").unwrap().with_vocabulary(vocabulary);
@@ -177,7 +144,10 @@ mod tests {
         let held_out = HeldOut::new(&population, 900..1000, 5000, &learner).unwrap();
         assert_eq!(held_out.examples(), 5000);
         let parameters = initial_parameters(&config, 3).unwrap();
-        let on = |threads| held_out.evaluate(&learner, &parameters, KernelPath::best(), threads).unwrap();
+        let on = |threads| {
+            let mut threads = OnThreads::new(&learner, KernelPath::best(), threads);
+            held_out.evaluate(&mut threads, &parameters).unwrap()
+        };
         let one = on(1);
         assert_eq!(one, on(2));
         assert_eq!(one, on(3));
@@ -205,14 +175,17 @@ mod tests {
         assert_eq!(all.examples(), tokens);
         let parameters = initial_parameters(&config, 3).unwrap();
         let nobody = HeldOut::new(&population, [], 100, &learner).unwrap();
-        let counts = nobody.evaluate(&learner, &parameters, KernelPath::best(), 2).unwrap();
+        let mut threads = OnThreads::new(&learner, KernelPath::best(), 2);
+        let counts = nobody.evaluate(&mut threads, &parameters).unwrap();
         assert_eq!(counts, Counts::default());
         // A model with another vocabulary is told from one that predicts badly.
         let small = config.with_vocabulary(100);
         let fewer = initial_parameters(&small, 3).unwrap();
         let small = LanguageLearner::new(&small, 4, 5).unwrap();
-        let refused = all.evaluate(&small, &fewer, KernelPath::best(), 2);
-        assert!(matches!(refused, Err(LearnerError::Examples(MetricsError::Id { .. }))));
-        assert!(matches!(all.evaluate(&small, &parameters, KernelPath::best(), 2), Err(LearnerError::Network(_))));
+        let mut threads = OnThreads::new(&small, KernelPath::best(), 2);
+        let refused = all.evaluate(&mut threads, &fewer);
+        assert!(matches!(refused, Err(EngineError::Learner(LearnerError::Examples(MetricsError::Id { .. })))));
+        let refused = all.evaluate(&mut threads, &parameters);
+        assert!(matches!(refused, Err(EngineError::Learner(LearnerError::Network(_)))));
     }
 }

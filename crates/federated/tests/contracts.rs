@@ -15,7 +15,7 @@ use crate::workshop::{self, ADAPTIVE, ARRIVAL, means, plan, with};
 use keyhush_federated::{
     checkpoint::Checkpoints,
     contract::{self, Trial},
-    engine::{self, EngineError, EngineKind, Means, threads::Threads},
+    engine::{self, EngineError, EngineKind, Means, THREADS, threads::Threads},
     fleet::{self, At, Attempted, Fleet, FleetError, Outcome, RoundTask, Stop},
     home::{Home, Log, MODEL_FOLDER, Paper, Records, RunFolder},
     ledger_file::{FileStore, Place},
@@ -55,6 +55,7 @@ fn engines_of_others_are_made_by_their_kind() {
         about: "an engine of another crate",
         make: |_, _, _| Ok(Box::new(workshop::Idle::default())),
         arithmetic: |_| "none".to_owned(),
+        ..THREADS
     };
     let nowhere = EngineKind {
         make: |_, _, _| Err(EngineError::Unavailable { engine: "others", problem: "there is no card".into() }),

@@ -23,7 +23,7 @@ use crate::{
 pub const SHOWN: usize = 3;
 
 /// The first id that is a word.
-pub(crate) const FIRST_WORD: usize = UNK as usize + 1;
+pub const FIRST_WORD: usize = UNK as usize + 1;
 
 /// The words of a vocabulary in alphabetical order, to be found by their first letters.
 #[derive(Debug, Clone)]

@@ -86,7 +86,7 @@ pub struct Progress {
     pub schedule: Schedule,
     /// Which text.
     pub text: Fingerprint,
-    /// The name of the kernels' path: another gives other bits.
+    /// What decides the bits: the kernels' path, or the engine and its precision.
     pub kernels: String,
     /// The epochs that are done.
     pub epochs: Vec<Epoch>,

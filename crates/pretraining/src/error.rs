@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use durable::files::FileError;
-use federated::model_folder::ModelFolderError;
+use federated::{engine::EngineError, model_folder::ModelFolderError};
 use lm::model::config::ConfigError;
 use thiserror::Error;
 
@@ -35,6 +35,9 @@ pub enum PretrainError {
         /// When.
         epoch: u32,
     },
+    /// Whoever trains cannot, or broke down.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
     /// A file.
     #[error(transparent)]
     File(#[from] FileError),

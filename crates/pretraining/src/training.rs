@@ -5,11 +5,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use federated::model_folder;
+use federated::{
+    engine::{
+        Means,
+        central::{Central, CentralTrainer, trainer},
+    },
+    model_folder,
+};
 use lm::{
     folder::{Folder, Guarantee, Weights},
-    kernels::KernelPath,
-    model::{batch::Batch, dropout::MaskDrawer, fast::Trainer, initial::initial_parameters, reference::Masks},
+    model::{batch::Batch, initial::initial_parameters},
     stream::Stream,
 };
 
@@ -43,8 +48,7 @@ pub struct Run<'a> {
     task: &'a Task,
     out: PathBuf,
     checkpoint_every: Duration,
-    trainer: Trainer,
-    drawer: Option<MaskDrawer>,
+    trainer: Box<dyn CentralTrainer>,
     checkpoint: Checkpoint,
     note: Option<String>,
 }
@@ -54,12 +58,12 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     /// When the folder holds something already, or this machine cannot train the model.
-    pub fn begin(task: &'a Task, schedule: &Schedule, out: &Path, kernels: KernelPath) -> Result<Self, PretrainError> {
+    pub fn begin(task: &'a Task, schedule: &Schedule, out: &Path, means: Means) -> Result<Self, PretrainError> {
         checkpoint::refuse_taken(out)?;
         let progress = Progress {
             schedule: schedule.clone(),
             text: task.train.fingerprint(),
-            kernels: kernels.name().to_owned(),
+            kernels: means.arithmetic(),
             epochs: Vec::new(),
             part: Part::default(),
         };
@@ -70,42 +74,40 @@ impl<'a> Run<'a> {
             values: initial_parameters(&task.config, schedule.seed)?,
             carried: None,
         };
-        Self::at(task, checkpoint, out, kernels)
+        Self::at(task, checkpoint, out, means)
     }
 
     /// The run of a folder, where it was stopped.
     ///
     /// # Errors
     /// When there is none, it had something else to do, or its checkpoint is damaged.
-    pub fn resume(task: &'a Task, schedule: &Schedule, out: &Path, kernels: KernelPath) -> Result<Self, PretrainError> {
+    pub fn resume(task: &'a Task, schedule: &Schedule, out: &Path, means: Means) -> Result<Self, PretrainError> {
         let mut checkpoint = Checkpoint::read(out)?;
         refuse_other(task, schedule, &checkpoint)?;
-        let begun = std::mem::replace(&mut checkpoint.progress.kernels, kernels.name().to_owned());
+        let now = means.arithmetic();
+        let begun = std::mem::replace(&mut checkpoint.progress.kernels, now.clone());
         checkpoint.progress.schedule = schedule.clone();
-        let mut run = Self::at(task, checkpoint, out, kernels)?;
-        let now = kernels.name();
+        let mut run = Self::at(task, checkpoint, out, means)?;
         run.note = (begun != now).then(|| {
-            format!("begun with {begun} kernels, goes on with {now}: the model will not be the same to the bit")
+            format!("begun with the arithmetic {begun}, goes on with {now}: the model will not be the same to the bit")
         });
         Ok(run)
     }
 
-    fn at(task: &'a Task, checkpoint: Checkpoint, out: &Path, kernels: KernelPath) -> Result<Self, PretrainError> {
+    fn at(task: &'a Task, checkpoint: Checkpoint, out: &Path, means: Means) -> Result<Self, PretrainError> {
         let Schedule { batch, unroll, seed, .. } = checkpoint.progress.schedule;
-        let mut trainer =
-            Trainer::new(&task.config, batch, unroll, kernels).map_err(|e| PretrainError::wrong("model", e))?;
-        trainer.load(&checkpoint.values);
+        let mut trainer = trainer(Central { config: &task.config, rows: batch, unroll, seed }, means)?;
+        trainer.load(&checkpoint.values)?;
         match &checkpoint.carried {
             Some(carried) if carried.len() != trainer.state_len() => {
                 let problem = "what its layers carry is that of another model".to_owned();
                 return Err(PretrainError::Damaged { path: out.join(checkpoint::FILE), problem });
             }
-            Some(carried) => trainer.set_state(carried),
+            Some(carried) => trainer.set_state(carried)?,
             None => {}
         }
-        let drawer = MaskDrawer::new(&task.config, seed);
         let (out, checkpoint_every) = (out.to_owned(), Duration::from_mins(10));
-        Ok(Self { task, out, checkpoint_every, trainer, drawer, checkpoint, note: None })
+        Ok(Self { task, out, checkpoint_every, trainer, checkpoint, note: None })
     }
 
     /// The same with another time between the checkpoints inside an epoch.
@@ -142,7 +144,7 @@ impl<'a> Run<'a> {
         if !read? {
             return Ok(Ended::Stopped);
         }
-        let done = self.done();
+        let done = self.done()?;
         self.checkpoint.progress.epochs.push(done.clone());
         self.checkpoint.progress.part = Part::default();
         self.save()?;
@@ -160,9 +162,13 @@ impl<'a> Run<'a> {
         let Schedule { batch, unroll, .. } = self.checkpoint.progress.schedule;
         let (task, batches) = (self.task, self.batches());
         let mut clock = Instant::now();
-        let mut masks = Masks::new();
-        for (inputs, targets) in task.train.batches(batch, unroll, self.checkpoint.progress.part.batches) {
-            self.step(&Batch { rows: batch, inputs: &inputs, targets: &targets, context: &[] }, &mut masks)?;
+        let mut left = task.train.batches(batch, unroll, self.checkpoint.progress.part.batches);
+        loop {
+            let some: Vec<_> = left.by_ref().take(self.trainer.at_a_time()).collect();
+            if some.is_empty() {
+                break;
+            }
+            self.learn(&side_by_side(batch, &some))?;
             let go_on = watch.batch(&self.checkpoint.progress.part);
             let is_last = self.checkpoint.progress.part.batches == batches;
             if !is_last && (!go_on || clock.elapsed() >= self.checkpoint_every) {
@@ -178,58 +184,59 @@ impl<'a> Run<'a> {
         Ok(true)
     }
 
-    /// Learns a batch.
-    fn step(&mut self, batch: &Batch<'_>, masks: &mut Masks) -> Result<(), PretrainError> {
+    /// Learns some batches.
+    fn learn(&mut self, some: &[Batch<'_>]) -> Result<(), PretrainError> {
         let (epoch, batches) = (self.epochs() + 1, self.batches());
         let rate = self.checkpoint.progress.schedule.rate(epoch);
         let part = &mut self.checkpoint.progress.part;
-        if let Some(drawer) = &mut self.drawer {
-            // The masks of a step are its own, whether or not the run was stopped before it.
-            drawer.go_to(u64::from(epoch - 1) * batches as u64 + part.batches as u64);
-            drawer.draw(batch.rows, batch.steps(), masks);
-        }
-        part.loss += f64::from(self.trainer.step_without(batch, rate, self.drawer.is_some().then_some(&*masks)));
-        part.tokens += batch.targets.len() as u64;
-        part.batches += 1;
+        // A step is the same, with the same units left out, whether or not the run was stopped before it.
+        let number = u64::from(epoch - 1) * batches as u64 + part.batches as u64;
+        part.loss += self.trainer.learn(some, rate, number)?;
+        part.tokens += some.iter().map(|batch| batch.targets.len() as u64).sum::<u64>();
+        part.batches += some.len();
         if part.loss.is_finite() { Ok(()) } else { Err(PretrainError::Exploded { epoch }) }
     }
 
     /// What the epoch came to that was read to its end.
-    fn done(&mut self) -> Epoch {
+    fn done(&mut self) -> Result<Epoch, PretrainError> {
         let epoch = self.epochs() + 1;
         let Part { loss, tokens, seconds, .. } = self.checkpoint.progress.part;
         let valid = self.task.valid.as_ref();
-        Epoch {
+        Ok(Epoch {
             epoch,
             learning_rate: self.checkpoint.progress.schedule.rate(epoch),
             train_perplexity: (loss / tokens as f64).exp(),
-            valid_perplexity: valid.map(|valid| self.measure(valid)),
+            valid_perplexity: valid.map(|valid| self.measure(valid)).transpose()?,
             tokens,
             seconds,
             tokens_per_s: tokens as f64 / seconds,
-        }
+        })
     }
 
     /// The perplexity over a text, which is read as in training and not learned.
-    fn measure(&mut self, stream: &Stream) -> f64 {
+    fn measure(&mut self, stream: &Stream) -> Result<f64, PretrainError> {
         let Schedule { batch, unroll, .. } = self.checkpoint.progress.schedule;
         let rows = batch.min(stream.tokens());
         let (mut loss, mut tokens) = (0.0, 0);
         self.trainer.forget();
-        for (inputs, targets) in stream.batches(rows, unroll, 0) {
-            loss += f64::from(self.trainer.loss(&Batch { rows, inputs: &inputs, targets: &targets, context: &[] }));
-            tokens += targets.len();
+        let mut left = stream.batches(rows, unroll, 0);
+        loop {
+            let some: Vec<_> = left.by_ref().take(self.trainer.at_a_time()).collect();
+            if some.is_empty() {
+                return Ok((loss / tokens.max(1) as f64).exp());
+            }
+            loss += self.trainer.measure(&side_by_side(rows, &some))?;
+            tokens += some.iter().map(|(_, targets)| targets.len()).sum::<usize>();
         }
-        (loss / tokens.max(1) as f64).exp()
     }
 
     fn save(&mut self) -> Result<(), PretrainError> {
-        self.trainer.store(&mut self.checkpoint.values);
+        self.trainer.store(&mut self.checkpoint.values)?;
         if !self.checkpoint.values.iter().all(|value| value.is_finite()) {
             return Err(PretrainError::Exploded { epoch: self.epochs().max(1) });
         }
         let is_inside = self.checkpoint.progress.part.batches > 0;
-        self.checkpoint.carried = is_inside.then(|| self.trainer.state());
+        self.checkpoint.carried = is_inside.then(|| self.trainer.state()).transpose()?;
         self.checkpoint.write(&self.out)
     }
 
@@ -249,6 +256,11 @@ impl<'a> Run<'a> {
         };
         Ok(model_folder::write(&model, &self.out)?)
     }
+}
+
+/// Batches of so many sequences.
+fn side_by_side(rows: usize, some: &[(Vec<u32>, Vec<u32>)]) -> Vec<Batch<'_>> {
+    some.iter().map(|(inputs, targets)| Batch { rows, inputs, targets, context: &[] }).collect()
 }
 
 /// Refuses to go on with a run that had something else to do.

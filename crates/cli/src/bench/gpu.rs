@@ -68,6 +68,11 @@ pub(crate) fn run(args: &GpuArgs) -> anyhow::Result<()> {
     println!("model             {} ({}, {} users, {} at a time)", took.model, took.precision, took.users, took.chunk);
     println!("ms per round      {:.2}, of which the card {:.2}", took.ms_per_round, took.ms_per_round_on_the_card);
     println!("ms per 100 users  {:.2}", took.ms_per_100_users);
+    let evaluation = took.evaluation;
+    println!(
+        "ms per evaluation {:.2} of {} tokens, on threads {:.0}",
+        evaluation.ms_per_evaluation, evaluation.evaluated_tokens, evaluation.ms_per_evaluation_on_threads
+    );
     println!("share of copying  {:.0} % of {:.2} TB/s", 100.0 * took.share_of_copy_peak, took.copy_peak_tb_per_s);
     println!(
         "of multiplying    {:.0} % of {:.0} TFLOP/s",

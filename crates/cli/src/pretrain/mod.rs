@@ -6,6 +6,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use corpus::origin;
+use federated::engine::{EngineOptions, Means};
 use lm::{
     tokenizer::Tokenizer,
     vocabulary::{Counts, Vocabulary},
@@ -14,6 +15,7 @@ use pretraining::{Ended, ModelChoice, Run, Task, checkpoint::Epoch, schedule::Sc
 
 use self::watch::Watch;
 use crate::{
+    engines,
     failure::{BadInput, Interrupted},
     interrupt, kernels, model_folder,
 };
@@ -22,6 +24,7 @@ const EXAMPLES: &str = "\
 Examples:
   keyhush pretrain --data wiki.txt --valid wiki-valid.txt --model mcmahan2018 --out pretrained
   keyhush pretrain --data wiki.txt --valid wiki-valid.txt --model mcmahan2018 --out pretrained --resume
+  keyhush pretrain --data wiki.txt --valid wiki-valid.txt --model zaremba650 --out large --engine cuda --precision tf32
   keyhush pretrain --data wiki.txt --model zaremba650 --hidden 200 --embedding 200 --dropout 0.2 --out small
 
 Ctrl-C writes a checkpoint and stops; a process that was killed left its last one. In either case the same command
@@ -68,6 +71,12 @@ pub(crate) struct PretrainArgs {
     /// Minutes between the checkpoints inside an epoch; there is one after every epoch too.
     #[arg(long, value_name = "N", default_value_t = 10)]
     checkpoint_minutes: u64,
+    /// Who trains: threads, which is one thread, or cuda [default: threads]
+    #[arg(long, value_name = "NAME")]
+    engine: Option<String>,
+    /// What the products of --engine cuda are computed in: f32, tf32 or f16 [default: f32]
+    #[arg(long, value_name = "PRECISION", requires = "engine")]
+    precision: Option<String>,
     /// Show no progress.
     #[arg(long, short)]
     quiet: bool,
@@ -112,17 +121,18 @@ impl ScheduleArgs {
 pub(crate) fn run(args: &PretrainArgs) -> anyhow::Result<()> {
     let schedule = args.schedule.schedule();
     schedule.check()?;
-    let path = kernels::chosen()?;
+    let means = means(args)?;
     let task = task(args)?;
     let begin = if args.resume { Run::resume } else { Run::begin };
-    let run = begin(&task, &schedule, &args.out, path)?;
+    let run = begin(&task, &schedule, &args.out, means)?;
     let mut run = run.with_checkpoint_every(Duration::from_secs(60 * args.checkpoint_minutes));
     if let Some(note) = run.note() {
         eprintln!("note: {note}");
     }
     if !args.quiet {
         let (parameters, tokens, model) = (task.parameters()?, task.tokens(), &args.model);
-        eprintln!("{model}: {parameters} parameters, {tokens} tokens an epoch, {} kernels", path.name());
+        let arithmetic = means.arithmetic();
+        eprintln!("{model}: {parameters} parameters, {tokens} tokens an epoch, {arithmetic} kernels");
     }
     interrupt::watch()?;
     let mut watch = Watch::new(args.quiet)?;
@@ -140,6 +150,14 @@ pub(crate) fn run(args: &PretrainArgs) -> anyhow::Result<()> {
         eprintln!("the model is in {}", args.out.display());
     }
     Ok(())
+}
+
+/// With what is trained.
+fn means(args: &PretrainArgs) -> anyhow::Result<Means> {
+    let engine = engines::named(args.engine.as_deref())?;
+    let precision = engines::precision(args.precision.as_deref())?;
+    let options = EngineOptions { precision, ..EngineOptions::default() };
+    Ok(Means { engine, options, ..Means::threads(kernels::chosen()?, 1) })
 }
 
 /// What is trained on what.

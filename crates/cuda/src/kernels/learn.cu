@@ -12,6 +12,7 @@ extern "C" __global__ void carry(const int* step, const int* flags, float* state
 }
 
 // What enters the first layer: the row of each token, and what is known of the user. x: [user][TOKENS][enter]
+// features: [user][CONTEXT], or [user][step][ROWS][CONTEXT] where the sequences of a batch are of different people.
 extern "C" __global__ void gather(const int* step, const int* inputs, const float* table, const float* features, float* x, int enter) {
   int token = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
   if (token >= USERS * TOKENS) return;
@@ -20,8 +21,35 @@ extern "C" __global__ void gather(const int* step, const int* inputs, const floa
   for (int c = lane; c < enter; c += 32) {
     float v = 0.f;
     if (c < EMBEDDING) v = row[c];
+#if MANY_PEOPLE
+    else if (c < EMBEDDING + CONTEXT) v = features[(turn(step, user) * ROWS + token % ROWS) * CONTEXT + c - EMBEDDING];
+#else
     else if (c < EMBEDDING + CONTEXT) v = features[user * CONTEXT + c - EMBEDDING];
+#endif
     x[(size_t)token * enter + c] = v;
+  }
+}
+
+// Units are left out: `to` is `from` with each unit times its factor, 0 or `scale`, by the words of lm::model::dropout. For one user.
+// number: which step of the run the first of these is; rule: below how much of 24 bits a unit is left out, and the bits of `scale`.
+// places: the block that the words of a mask begin with, and how many there are; what comes after them repeats them. A thread has the
+// 16 words of a block. from, to: [TOKENS][padded], of which the first `width` columns are units.
+extern "C" __global__ void leave_out(const int* step, const u64* number, const u32* rule, const u32* key, const u32* places, int place,
+                                     const float* from, float* to, int width, int padded) {
+  const u32 block = blockIdx.x * blockDim.x + threadIdx.x, drawn = places[2 * place + 1];
+  if (16 * block >= drawn) return;
+  u32 words[16];
+  chacha20(key, number[0] + step[0], places[2 * place] + block, words);
+  const float scale = __int_as_float(rule[1]);
+#pragma unroll
+  for (int i = 0; i < 16; i++) {
+    const u32 first = 16 * block + i;
+    if (first >= drawn) return;
+    const float factor = words[i] >> 8 < rule[0] ? 0.f : scale;
+    for (u32 unit = first; unit < (u32)(TOKENS * width); unit += drawn) {
+      const size_t at = (size_t)(unit / width) * padded + unit % width;
+      to[at] = from[at] * factor;
+    }
   }
 }
 
@@ -149,27 +177,40 @@ extern "C" __global__ void __launch_bounds__(256) softmax(const int* step, const
   }
   const float* own = bias ? bias + (size_t)user * LENGTH : nullptr;
   auto logit = [&](int j) { return row[j] + (own ? own[j] : 0.f); };
-  float most = -INFINITY_F, sum = 0.f;
-  for (int j = tid; j < VOCABULARY; j += 256) most = fmaxf(most, logit(j));
-  most = warp_max(most);
-  if (tid % 32 == 0) shared[tid / 32] = most;
-  __syncthreads();
-#pragma unroll
-  for (int w = 0; w < 8; w++) most = fmaxf(most, shared[w]);
   const float truth = logit(target);
-  for (int j = tid; j < VOCABULARY; j += 256) sum += expf(logit(j) - most);
-  sum = warp_sum(sum);
-  __syncthreads();
-  if (tid % 32 == 0) shared[tid / 32] = sum;
-  __syncthreads();
-  sum = 0.f;
+  float most = -INFINITY_F, sum = 0.f;
+#if VOCABULARY <= 256 * 48
+  // A thread keeps its logits: they are read once and written once.
+  const int EACH = (VOCABULARY + 255) / 256;
+  float kept[EACH];
 #pragma unroll
-  for (int w = 0; w < 8; w++) sum += shared[w];
+  for (int i = 0; i < EACH; i++) {
+    const int j = tid + 256 * i;
+    kept[i] = j < VOCABULARY ? logit(j) : -INFINITY_F;
+    most = fmaxf(most, kept[i]);
+  }
+  most = over_block(most, shared, [](float a, float b) { return fmaxf(a, b); });
+#pragma unroll
+  for (int i = 0; i < EACH; i++) sum += kept[i] = expf(kept[i] - most);
+  sum = over_block(sum, shared, [](float a, float b) { return a + b; });
   const float factor = share / sum;
-  for (int j = tid; j < ENTRIES; j += 256) {
-    float d = j < VOCABULARY ? factor * expf(logit(j) - most) : 0.f;
+#pragma unroll
+  for (int i = 0; i < EACH; i++) {
+    const int j = tid + 256 * i;
+    if (j < VOCABULARY) row[j] = j == target ? factor * kept[i] - share : factor * kept[i];
+  }
+#else
+  for (int j = tid; j < VOCABULARY; j += 256) most = fmaxf(most, logit(j));
+  most = over_block(most, shared, [](float a, float b) { return fmaxf(a, b); });
+  for (int j = tid; j < VOCABULARY; j += 256) sum += expf(logit(j) - most);
+  sum = over_block(sum, shared, [](float a, float b) { return a + b; });
+  const float factor = share / sum;
+  for (int j = tid; j < VOCABULARY; j += 256) {
+    const float d = factor * expf(logit(j) - most);
     row[j] = j == target ? d - share : d;
   }
+#endif
+  for (int j = VOCABULARY + tid; j < ENTRIES; j += 256) row[j] = 0.f;
   if (tid == 0) losses[blockIdx.x] = most + logf(sum) - truth;
 }
 
@@ -213,20 +254,28 @@ extern "C" __global__ void scatter(const int* step, const int* inputs, const int
   }
 }
 
-// Rows of a table have norm 1 after every step (McMahan et al. 2018, appendix); one that is zero or not finite stays. A warp a row.
+// Rows of a table have norm 1 after every step (McMahan et al. 2018, appendix); one that is zero or not finite stays. Eight threads a
+// row, four columns at a time.
 extern "C" __global__ void normalise(const int* step, const int* flags, float* table, int width) {
-  size_t at = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
-  int lane = threadIdx.x % 32;
-  if (at >= (size_t)USERS * VOCABULARY) return;
-  int user = at / VOCABULARY;
-  if (!(flags_of(step, flags, user) & ACTIVE)) return;
-  float* row = table + (size_t)user * LENGTH + at % VOCABULARY * width;
+  const size_t at = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) / 8;
+  const int user = at / VOCABULARY, sub = threadIdx.x % 8;
+  const bool moves = at < (size_t)USERS * VOCABULARY && (flags_of(step, flags, user) & ACTIVE);
+  float4* row = (float4*)(table + (size_t)user * LENGTH + at % VOCABULARY * width);
+  const int quads = moves ? width / 4 : 0;
   float squared = 0.f;
-  for (int c = lane; c < width; c += 32) squared += row[c] * row[c];
-  squared = warp_sum(squared);
+  for (int c = sub; c < quads; c += 8) {
+    const float4 v = row[c];
+    squared += (v.x * v.x + v.y * v.y) + (v.z * v.z + v.w * v.w);
+  }
+#pragma unroll
+  for (int o = 4; o; o >>= 1) squared += __shfl_xor_sync(~0u, squared, o);
   if (!(squared > 0.f && squared < INFINITY_F)) return;
-  float factor = 1.f / sqrtf(squared);
-  for (int c = lane; c < width; c += 32) row[c] *= factor;
+  const float factor = 1.f / sqrtf(squared);
+  for (int c = sub; c < quads; c += 8) {
+    float4 v = row[c];
+    v.x *= factor, v.y *= factor, v.z *= factor, v.w *= factor;
+    row[c] = v;
+  }
 }
 
 // FedSGD over all batches: what a step moved is kept aside, and the model is put back.

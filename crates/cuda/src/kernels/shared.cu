@@ -41,6 +41,42 @@ __device__ __forceinline__ T over_warp(T x, F f) {
 }
 __device__ __forceinline__ bool leads_warp() { return threadIdx.x % 32 == 0; }
 #endif
+// The same over a block of 256 threads, all of which know it; `shared` has room for 8.
+template <class T, class F>
+__device__ __forceinline__ T over_block(T own, T* shared, F f) {
+  own = over_warp(own, f);
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = own;
+  __syncthreads();
+  own = shared[0];
+#pragma unroll
+  for (int w = 1; w < 8; w++) own = f(own, shared[w]);
+  return own;
+}
 __device__ __forceinline__ float warp_sum(float x) { return over_warp(x, [](float a, float b) { return a + b; }); }
 __device__ __forceinline__ double warp_sum(double x) { return over_warp(x, [](double a, double b) { return a + b; }); }
 __device__ __forceinline__ float warp_max(float x) { return over_warp(x, [](float a, float b) { return fmaxf(a, b); }); }
+
+__device__ __forceinline__ void quarter(u32& a, u32& b, u32& c, u32& d) {
+  a += b, d ^= a, d = __funnelshift_l(d, d, 16);
+  c += d, b ^= c, b = __funnelshift_l(b, b, 12);
+  a += b, d ^= a, d = __funnelshift_l(d, d, 8);
+  c += d, b ^= c, b = __funnelshift_l(b, b, 7);
+}
+
+// One block of ChaCha20 (RFC 8439): a key, and the number of a user or of a step as nonce.
+__device__ __forceinline__ void chacha20(const u32* key, u64 number, u32 counter, u32 (&out)[16]) {
+  const u32 in[16] = {0x61707865, 0x3320646e, 0x79622d32, 0x6b206574, key[0], key[1], key[2], key[3], key[4], key[5], key[6], key[7],
+                      counter, (u32)number, (u32)(number >> 32), 0};
+#pragma unroll
+  for (int i = 0; i < 16; i++) out[i] = in[i];
+#pragma unroll
+  for (int round = 0; round < 10; round++) {
+    quarter(out[0], out[4], out[8], out[12]), quarter(out[1], out[5], out[9], out[13]);
+    quarter(out[2], out[6], out[10], out[14]), quarter(out[3], out[7], out[11], out[15]);
+    quarter(out[0], out[5], out[10], out[15]), quarter(out[1], out[6], out[11], out[12]);
+    quarter(out[2], out[7], out[8], out[13]), quarter(out[3], out[4], out[9], out[14]);
+  }
+#pragma unroll
+  for (int i = 0; i < 16; i++) out[i] += in[i];
+}

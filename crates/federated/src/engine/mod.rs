@@ -3,7 +3,10 @@
 //! An engine trains users that somebody else chose and adds up what they send. It knows neither rounds nor privacy: what a user's
 //! part is, is [`device::round`]'s, and who takes part is the fleet's. Sums are integer sums, and
 //! what is random in a user's part is named by the attempt and the user, so every engine gives the same bits, in any order.
+//! Whoever trains users can also measure models ([`measure`]) and train one on public text ([`central`]).
 
+pub mod central;
+pub mod measure;
 pub mod secure;
 pub mod threads;
 pub mod vanishing;
@@ -11,11 +14,11 @@ pub mod vanishing;
 use std::{fmt, num::NonZeroUsize, ops::ControlFlow};
 
 use device::{
-    learner::Learner,
+    learner::{Learner, LearnerError},
     local::{LocalError, LocalPlan},
     round::{Drawn, Exact, Part, PartError, Task},
 };
-use lm::kernels::KernelPath;
+use lm::{kernels::KernelPath, model::fast::TrainerError};
 use privacy::{
     Participation,
     encoding::EncodingError,
@@ -25,6 +28,8 @@ use privacy::{
 use thiserror::Error;
 
 use self::{
+    central::{MakeCentral, OnThread},
+    measure::{MakeMeasurer, OnThreads},
     secure::{SecureError, SecureTask, Secured},
     threads::Threads,
 };
@@ -75,6 +80,12 @@ pub enum EngineError {
     /// The plan cannot be carried out.
     #[error(transparent)]
     Plan(#[from] LocalError),
+    /// A model that cannot be measured, or not on these examples.
+    #[error(transparent)]
+    Learner(#[from] LearnerError),
+    /// A model that cannot be trained on its own.
+    #[error(transparent)]
+    Trainer(#[from] TrainerError),
     /// The engine has nothing to work with.
     #[error("the engine {engine} cannot be used here: {problem}")]
     Unavailable {
@@ -187,6 +198,10 @@ pub struct EngineKind {
     pub about: &'static str,
     /// Makes it.
     pub make: Make,
+    /// Makes who measures models.
+    pub measurer: MakeMeasurer,
+    /// Makes who trains a model on public text.
+    pub central: MakeCentral,
     /// What decides the bits of its results, in a word that checkpoints keep: a run goes on with the arithmetic that it began with.
     pub arithmetic: fn(Means) -> String,
 }
@@ -202,6 +217,8 @@ pub const THREADS: EngineKind = EngineKind {
     name: "threads",
     about: "the threads of this process",
     make: |local, learner, means| Ok(Box::new(Threads::new(learner, local, means.kernels, means.threads)?)),
+    measurer: |learner, means| Ok(Box::new(OnThreads::new(learner, means.kernels, means.threads))),
+    central: |central, means| Ok(Box::new(OnThread::new(central, means)?)),
     arithmetic: |means| means.kernels.name().to_owned(),
 };
 

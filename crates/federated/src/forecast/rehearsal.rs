@@ -126,8 +126,9 @@ fn evaluation(
     if few.examples() == 0 {
         return Ok(0.0);
     }
+    let mut measurer = engine::measure::measurer(opened.learner(), means)?;
     let watch = Instant::now();
-    few.evaluate(opened.learner(), opened.first_parameters(), means.kernels, means.threads)?;
+    few.evaluate(&mut *measurer, opened.first_parameters())?;
     Ok(watch.elapsed().as_secs_f64() * all / few.examples() as f64)
 }
 

@@ -1,11 +1,11 @@
 //! Why a run cannot begin, go on or end: what is wrong, and what to do.
 
-use device::learner::LearnerError;
 use ledger::LedgerError;
 use thiserror::Error;
 
 use crate::{
     config::ConfigError,
+    engine::EngineError,
     home::{HomeError, heads::HeadsError},
     model_folder::ModelFolderError,
     population::EachPostError,
@@ -50,7 +50,7 @@ pub enum RunError {
     Round(Box<RoundError>),
     /// An evaluation.
     #[error(transparent)]
-    Evaluate(#[from] LearnerError),
+    Evaluate(#[from] EngineError),
     /// A learner whose numbers have no place in the files of a run.
     #[error("the numbers that the learner {learner:?} is measured by are not in the registry of metrics")]
     NotMeasured {

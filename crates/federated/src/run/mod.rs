@@ -29,7 +29,10 @@ mod kept;
 mod opened;
 mod price;
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::{
+    cell::RefCell,
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
 
 use serde::{Deserialize, de::DeserializeOwned};
 
@@ -43,7 +46,10 @@ pub use self::{
 use crate::{
     checkpoint::{self, Checkpoints},
     config::{Config, Document},
-    engine::Means,
+    engine::{
+        Means,
+        measure::{self, Measurer},
+    },
     evaluate::HeldOut,
     fleet::{Fleet, Stop},
     home::{Home, HomeError, Log, LogWriter, Paper, Records, RunFolder},
@@ -61,7 +67,7 @@ use ledger::{
     Attempt, Ended, Head, Import, Ledger, LedgerError, LedgerStore, PseudonymKey, Publication, Unit,
     statement::Statement,
 };
-use lm::metrics::Targets;
+use lm::metrics::{Counts, Targets};
 use privacy::{
     PrivacyEvent,
     rng::{Randomness, SimulationKey},
@@ -125,6 +131,8 @@ pub struct Run<'a, H: Home + Records = RunFolder> {
     opened: &'a Opened,
     means: Means,
     held_out: HeldOut,
+    /// Who measures models, once one was measured.
+    measurer: RefCell<Option<Box<dyn Measurer + 'a>>>,
     rounds: Loop<'a, H::Store>,
     checkpoints: Checkpoints,
     metrics: Box<dyn LogWriter>,
@@ -339,6 +347,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
         Ok(Self {
             checkpoints: Checkpoints::new(ledger.opening().id, &means.arithmetic()),
             held_out: opened.held_out(&plan.evaluation)?,
+            measurer: RefCell::new(None),
             rounds: Loop::new(plan, opened.learner(), randomness, ledger, state, means.threads),
             home,
             plan,
@@ -469,12 +478,21 @@ impl<'a, H: Home + Records> Run<'a, H> {
         Ok(Some(line))
     }
 
+    /// What a model predicts of held-out users.
+    fn count(&self, model: &[f32]) -> Result<Counts, RunError> {
+        let mut kept = self.measurer.borrow_mut();
+        let measurer = match &mut *kept {
+            Some(measurer) => measurer,
+            none => none.insert(measure::measurer(self.opened.learner(), self.means)?),
+        };
+        Ok(self.held_out.evaluate(&mut **measurer, model)?)
+    }
+
     fn measure(&self) -> Result<Metrics, RunError> {
         let (plan, state) = (self.plan, self.rounds.state());
-        let Means { kernels, threads, .. } = self.means;
         let learner = self.opened.learner();
         let measures = Measures::named(learner.measures()).ok_or(RunError::NotMeasured { learner: learner.name() })?;
-        let counts = self.held_out.evaluate(learner, &state.model, kernels, threads)?;
+        let counts = self.count(&state.model)?;
         Ok(Metrics {
             round: state.round,
             measured: Measured::of(measures, &counts),

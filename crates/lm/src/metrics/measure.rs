@@ -10,6 +10,9 @@ use crate::{
     vocabulary::{BOS, EOS, UNK},
 };
 
+/// How many of the first predicted words are held against the head.
+pub const LISTED: usize = 10;
+
 /// A sequence to be measured on.
 #[derive(Debug, Clone, Copy)]
 pub struct Sequence<'a> {
@@ -18,6 +21,26 @@ pub struct Sequence<'a> {
     /// How many characters each token has in the text, 0 for BOS and EOS; unknown words too, since they are typed. Empty
     /// when keystrokes are not measured.
     pub letters: &'a [u32],
+}
+
+impl Sequence<'_> {
+    /// Refuses what is not a sequence for a model with so many entries; `sequence` is its number in what is said.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self, sequence: usize, vocabulary: usize) -> Result<(), MetricsError> {
+        let Self { ids, letters } = self;
+        if let Some((token, id)) = ids.iter().copied().enumerate().find(|(_, id)| *id as usize >= vocabulary) {
+            return Err(MetricsError::Id { sequence, token, id, vocabulary });
+        }
+        if ids.iter().enumerate().any(|(token, id)| (*id == BOS) != (token == 0)) {
+            return Err(MetricsError::Begin { sequence });
+        }
+        if !letters.is_empty() && letters.len() != ids.len() {
+            return Err(MetricsError::Letters { sequence, letters: letters.len(), tokens: ids.len() });
+        }
+        Ok(())
+    }
 }
 
 /// A sequence that cannot be measured on.
@@ -81,15 +104,29 @@ impl HeadWords {
         Self::new(0..u32::try_from(vocabulary).unwrap_or(u32::MAX))
     }
 
-    fn count(&self, heads: &mut [[u64; 11]; HEADS.len()], log_probabilities: &[f32]) {
+    fn count(&self, heads: &mut [[u64; LISTED + 1]; HEADS.len()], words: &[u32]) {
         let mut common = [0; HEADS.len()];
-        let words = log_probabilities.get(FIRST_WORD..).unwrap_or_default();
-        for place in largest::<10>(words) {
-            let bits = self.member.get(FIRST_WORD + place).copied().unwrap_or(0);
+        for word in words.iter().take(LISTED) {
+            let bits = self.member.get(*word as usize).copied().unwrap_or(0);
             common.iter_mut().enumerate().for_each(|(h, n)| *n += usize::from(bits >> h & 1));
         }
         heads.iter_mut().zip(common).for_each(|(head, n)| head[n] += 1);
     }
+}
+
+/// What must be known of the predictions of one target to count it.
+#[derive(Debug, Clone, Copy)]
+pub struct Predicted<'a> {
+    /// The target.
+    pub target: u32,
+    /// How many entries of the vocabulary are predicted before it: those that are likelier, and those with lower ids that are as
+    /// likely. None where its probability is no number.
+    pub rank: Option<usize>,
+    /// The natural logarithm of its probability.
+    pub log_probability: f32,
+    /// The [`LISTED`] likeliest words, from [`FIRST_WORD`](crate::predict::FIRST_WORD) on, of equals the one with the lower id first; fewer where fewer have a
+    /// probability that is a number.
+    pub words: &'a [u32],
 }
 
 /// What is measured besides accuracy and loss.
@@ -118,7 +155,7 @@ impl<'a> Measure<'a> {
     /// When a sequence is not what [`Sequence`] says.
     pub fn count(&self, model: &dyn LanguageModel, sequences: &[Sequence<'_>]) -> Result<Counts, MetricsError> {
         for (sequence, s) in sequences.iter().enumerate() {
-            check(sequence, s, model.vocabulary())?;
+            s.check(sequence, model.vocabulary())?;
         }
         let inputs: Vec<&[u32]> = sequences.iter().map(|s| &s.ids[..s.ids.len().saturating_sub(1)]).collect();
         let mut counts = Counts::default();
@@ -129,14 +166,26 @@ impl<'a> Measure<'a> {
         Ok(counts)
     }
 
-    fn count_target(&self, counts: &mut Counts, target: u32, letters: Option<u32>, log_probabilities: &[f32]) {
+    /// Counts a target whose predictions were put in order elsewhere; keystrokes are not measured.
+    pub fn add(&self, counts: &mut Counts, predicted: Predicted<'_>) {
+        let Predicted { target, rank, log_probability, words } = predicted;
         let tally = match target {
             EOS => &mut counts.ends,
             UNK => &mut counts.unknown,
             _ => &mut counts.words,
         };
-        tally.add(rank(log_probabilities, target as usize), log_probabilities[target as usize]);
-        self.head.count(&mut counts.heads, log_probabilities);
+        tally.add(rank, log_probability);
+        self.head.count(&mut counts.heads, words);
+    }
+
+    fn count_target(&self, counts: &mut Counts, target: u32, letters: Option<u32>, log_probabilities: &[f32]) {
+        let (mut words, mut listed) = ([0; LISTED], 0);
+        for place in largest::<LISTED>(log_probabilities.get(FIRST_WORD..).unwrap_or_default()) {
+            words[listed] = (FIRST_WORD + place) as u32;
+            listed += 1;
+        }
+        let (rank, log_probability) = (rank(log_probabilities, target as usize), log_probabilities[target as usize]);
+        self.add(counts, Predicted { target, rank, log_probability, words: &words[..listed] });
         if let (Some(keyboard), Some(letters)) = (self.keyboard, letters.filter(|_| target != EOS)) {
             let letters = u64::from(letters);
             let typed = keyboard.letters_until_shown(log_probabilities, target, SHOWN);
@@ -144,19 +193,6 @@ impl<'a> Measure<'a> {
             counts.keys.typed += typed.map_or(letters, |typed| letters.min(typed as u64));
         }
     }
-}
-
-fn check(sequence: usize, s: &Sequence<'_>, vocabulary: usize) -> Result<(), MetricsError> {
-    if let Some((token, id)) = s.ids.iter().copied().enumerate().find(|(_, id)| *id as usize >= vocabulary) {
-        return Err(MetricsError::Id { sequence, token, id, vocabulary });
-    }
-    if s.ids.iter().enumerate().any(|(token, id)| (*id == BOS) != (token == 0)) {
-        return Err(MetricsError::Begin { sequence });
-    }
-    if !s.letters.is_empty() && s.letters.len() != s.ids.len() {
-        return Err(MetricsError::Letters { sequence, letters: s.letters.len(), tokens: s.ids.len() });
-    }
-    Ok(())
 }
 
 /// Which sequences are read side by side: at most `rows` of about the same length, so that little is padded. The batches

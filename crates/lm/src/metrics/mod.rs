@@ -20,5 +20,5 @@ mod measure;
 mod summary;
 
 pub use counts::{Counts, HEADS, Keys, Nats, TOPS, Tally, Targets, average_perplexity};
-pub use measure::{HeadWords, Measure, MetricsError, Sequence, batches};
+pub use measure::{HeadWords, LISTED, Measure, MetricsError, Predicted, Sequence, batches};
 pub use summary::Metrics;

@@ -18,6 +18,41 @@ use super::{
     reference::Masks,
 };
 
+/// Bytes of the keystream that are drawn at a time.
+const DRAWN: usize = 4096;
+/// Bytes of a block of ChaCha20.
+const BLOCK: usize = 64;
+
+/// Where the mask of one place lies in the keystream of a step: for whoever draws it elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MaskPlace {
+    /// The counter of the block that it begins with.
+    pub first_block: usize,
+    /// Units of a token.
+    pub width: usize,
+    /// Factors that are drawn, one after the other; what comes after them repeats them.
+    pub drawn: usize,
+}
+
+/// How a word of the keystream becomes a factor.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FactorRule {
+    /// A unit stays where the upper 24 bits are at least this.
+    pub least: u32,
+    /// What is multiplied with what stays.
+    pub scale: f32,
+}
+
+impl FactorRule {
+    fn of(rate: f32) -> Self {
+        Self { least: (f64::from(rate) * f64::from(1 << 24)) as u32, scale: 1.0 / (1.0 - rate) }
+    }
+
+    fn factor(self, word: u32) -> f32 {
+        if word >> 8 < self.least { 0.0 } else { self.scale }
+    }
+}
+
 /// Draws the masks of one step after the other.
 #[derive(Debug, Clone)]
 pub struct MaskDrawer {
@@ -46,6 +81,34 @@ impl MaskDrawer {
         self.step = step;
     }
 
+    /// The key of the streams; the number of a step is the nonce.
+    #[must_use]
+    pub const fn key(&self) -> &[u8; 32] {
+        &self.key
+    }
+
+    /// How words become factors.
+    #[must_use]
+    pub fn rule(&self) -> FactorRule {
+        FactorRule::of(self.dropout.rate)
+    }
+
+    /// Where the masks of a step of so many rows and tokens each lie in its stream.
+    #[must_use]
+    pub fn places(&self, rows: usize, steps: usize) -> Vec<MaskPlace> {
+        let mut first_block = 0;
+        let mut place = |width: &usize| {
+            let drawn = match self.dropout.kind {
+                DropoutKind::PerStep => rows * width * steps,
+                DropoutKind::Variational => rows * width,
+            };
+            let first = first_block;
+            first_block += (4 * drawn).div_ceil(DRAWN) * (DRAWN / BLOCK);
+            MaskPlace { first_block: first, width: *width, drawn }
+        };
+        self.widths.iter().map(&mut place).collect()
+    }
+
     /// Draws the masks of the next step, of so many rows and tokens each.
     pub fn draw(&mut self, rows: usize, steps: usize, masks: &mut Masks) {
         let mut nonce = [0; 12];
@@ -53,35 +116,59 @@ impl MaskDrawer {
         self.step += 1;
         let mut cipher = ChaCha20::new(&self.key.into(), &nonce.into());
         masks.resize_with(self.widths.len(), Vec::new);
-        for (mask, width) in masks.iter_mut().zip(&self.widths) {
-            let one_step = rows * width;
-            mask.resize(one_step * steps, 0.0);
-            match self.dropout.kind {
-                DropoutKind::PerStep => fill(&mut cipher, self.dropout.rate, mask),
-                DropoutKind::Variational => {
-                    fill(&mut cipher, self.dropout.rate, &mut mask[..one_step]);
-                    (1..steps).for_each(|step| mask.copy_within(..one_step, step * one_step));
-                }
-            }
+        for (mask, place) in masks.iter_mut().zip(self.places(rows, steps)) {
+            let all = rows * place.width * steps;
+            mask.resize(all, 0.0);
+            fill(&mut cipher, self.rule(), &mut mask[..place.drawn]);
+            (place.drawn..all).step_by(place.drawn.max(1)).for_each(|at| mask.copy_within(..place.drawn, at));
         }
     }
 }
 
-fn fill(cipher: &mut ChaCha20, rate: f32, mask: &mut [f32]) {
-    let scale = 1.0 / (1.0 - rate);
-    let least = (f64::from(rate) * f64::from(1 << 24)) as u32;
-    let mut bytes = [0; 4096];
+fn fill(cipher: &mut ChaCha20, rule: FactorRule, mask: &mut [f32]) {
+    let mut bytes = [0; DRAWN];
     for block in mask.chunks_mut(bytes.len() / 4) {
         cipher.write_keystream(&mut bytes);
         for (m, word) in block.iter_mut().zip(bytes.as_chunks::<4>().0) {
-            *m = if u32::from_le_bytes(*word) >> 8 < least { 0.0 } else { scale };
+            *m = rule.factor(u32::from_le_bytes(*word));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use chacha20::cipher::StreamCipherSeek;
+
     use super::*;
+
+    /// Whoever draws a mask by itself, from the key, the step and its place, draws the same.
+    #[test]
+    fn a_mask_can_be_drawn_by_its_place_alone() {
+        for kind in [DropoutKind::PerStep, DropoutKind::Variational] {
+            let dropout = Some(Dropout { rate: 0.3, kind });
+            let config = ModelConfig { dropout, layers: 2, ..ModelConfig::preset("tiny").unwrap() };
+            let (rows, steps, step) = (7, 11, 5_u64);
+            let mut drawer = MaskDrawer::new(&config, 9).unwrap();
+            let mut masks = Masks::new();
+            drawer.go_to(step);
+            drawer.draw(rows, steps, &mut masks);
+            let mut nonce = [0; 12];
+            nonce[..8].copy_from_slice(&step.to_le_bytes());
+            let places = drawer.places(rows, steps);
+            assert!(places.iter().skip(1).all(|place| place.first_block > 0 && place.first_block % 64 == 0));
+            for (mask, place) in masks.iter().zip(places) {
+                let mut cipher = ChaCha20::new(&(*drawer.key()).into(), &nonce.into());
+                cipher.seek((BLOCK * place.first_block) as u64);
+                let mut words = vec![0; 4 * place.drawn];
+                cipher.write_keystream(&mut words);
+                let drawn: Vec<f32> =
+                    words.as_chunks::<4>().0.iter().map(|w| drawer.rule().factor(u32::from_le_bytes(*w))).collect();
+                let want: Vec<f32> = drawn.iter().copied().cycle().take(mask.len()).collect();
+                assert_eq!(*mask, want);
+                assert_eq!(mask.len(), rows * steps * place.width);
+            }
+        }
+    }
 
     #[test]
     fn masks_leave_out_as_many_as_said_and_share_what_they_should() {

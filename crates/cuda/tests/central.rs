@@ -1,0 +1,179 @@
+//! One model that learns public text on the card, where there is one: what a thread learns, with the same units left out; stopped and
+//! gone on with to the bit. Where there is none, each of these says so and passes.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
+#![allow(clippy::print_stdout, reason = "what is skipped and what was found is said")]
+
+use cuda::{CUDA, CardTrainer};
+use federated::engine::{
+    EngineError, EngineOptions, Means, Precision,
+    central::{Central, CentralTrainer, OnThread},
+};
+use lm::{
+    kernels::KernelPath,
+    model::{
+        batch::Batch,
+        config::{Cell, Dropout, DropoutKind, ModelConfig},
+        initial::initial_parameters,
+    },
+};
+
+const ROWS: usize = 6;
+const UNROLL: usize = 9;
+const RATE: f32 = 0.5;
+
+/// Batches of words by Zipf's law, the last of them shorter.
+struct Text(Vec<(Vec<u32>, Vec<u32>)>);
+
+impl Text {
+    fn new(vocabulary: usize, batches: usize) -> Self {
+        let mut word = 77_u64;
+        let mut next = || {
+            word ^= word << 13;
+            word ^= word >> 7;
+            word ^= word << 17;
+            let uniform = (word >> 40) as f64 / (1u64 << 24) as f64;
+            (((vocabulary as f64).powf(uniform) - 1.0) as u32).min(vocabulary as u32 - 1)
+        };
+        let mut batch = |steps: usize| (0..ROWS * steps).map(|_| (next(), next())).unzip();
+        let lengths = std::iter::repeat_n(UNROLL, batches - 1).chain([UNROLL - 4]);
+        Self(lengths.map(&mut batch).collect())
+    }
+
+    fn batches(&self) -> Vec<Batch<'_>> {
+        self.0.iter().map(|(inputs, targets)| Batch { rows: ROWS, inputs, targets, context: &[] }).collect()
+    }
+}
+
+fn card(config: &ModelConfig, precision: Precision) -> Option<CardTrainer> {
+    let options = EngineOptions { precision, ..EngineOptions::default() };
+    let means = Means { engine: CUDA, options, ..Means::threads(KernelPath::best(), 1) };
+    match CardTrainer::new(central(config), means) {
+        Ok(trainer) => Some(trainer),
+        Err(EngineError::Unavailable { problem, .. }) if std::env::var_os("KEYHUSH_NEEDS_CARD").is_none() => {
+            println!("skipped: {problem}");
+            None
+        }
+        Err(problem) => panic!("{problem}"),
+    }
+}
+
+const fn central(config: &ModelConfig) -> Central<'_> {
+    Central { config, rows: ROWS, unroll: UNROLL, seed: 3 }
+}
+
+fn thread(config: &ModelConfig) -> OnThread {
+    OnThread::new(central(config), Means::threads(KernelPath::best(), 1)).unwrap()
+}
+
+/// What a trainer makes of a text, in a reading of it and another of its first batches: parameters, losses, and what it measures.
+fn learned(trainer: &mut dyn CentralTrainer, first: &[f32], batches: &[Batch<'_>]) -> (Vec<f32>, [f64; 3], Vec<f32>) {
+    trainer.load(first).unwrap();
+    let one = trainer.learn(batches, RATE, 0).unwrap();
+    trainer.forget();
+    let two = trainer.learn(&batches[..3], RATE, batches.len() as u64).unwrap();
+    let carried = trainer.state().unwrap();
+    assert_eq!(carried.len(), trainer.state_len());
+    trainer.forget();
+    let measured = trainer.measure(batches).unwrap();
+    let mut parameters = vec![0.0; first.len()];
+    trainer.store(&mut parameters).unwrap();
+    (parameters, [one, two, measured], carried)
+}
+
+fn relative(want: &[f32], got: &[f32], from: &[f32]) -> f64 {
+    let square = |a: f32, b: f32| (f64::from(a) - f64::from(b)).powi(2);
+    let moved: f64 = want.iter().zip(from).map(|(w, f)| square(*w, *f)).sum();
+    let off: f64 = want.iter().zip(got).map(|(w, g)| square(*w, *g)).sum();
+    (off / moved).sqrt()
+}
+
+fn models() -> Vec<(&'static str, ModelConfig)> {
+    let preset = |name: &str, vocabulary| ModelConfig::preset(name).unwrap().with_vocabulary(vocabulary);
+    let tiny = preset("tiny", 300);
+    let left_out = |kind| Some(Dropout { rate: 0.4, kind });
+    let layers = ModelConfig { layers: 2, output_bias: true, dense: None, tied: false, ..tiny.clone() };
+    vec![
+        ("tiny", tiny.clone()),
+        ("mcmahan2018", preset("mcmahan2018", 500)),
+        ("gboard", preset("gboard", 300)),
+        ("two layers of GRU", ModelConfig { cell: Cell::Gru, layers: 2, ..tiny.clone() }),
+        ("a draw a token", ModelConfig { dropout: left_out(DropoutKind::PerStep), ..layers.clone() }),
+        ("a draw a sequence", ModelConfig { dropout: left_out(DropoutKind::Variational), ..layers }),
+        ("tied, a draw a token", ModelConfig { dropout: left_out(DropoutKind::PerStep), ..tiny.clone() }),
+        ("GRU, a draw a token", ModelConfig { cell: Cell::Gru, dropout: left_out(DropoutKind::PerStep), ..tiny }),
+    ]
+}
+
+#[test]
+fn public_text_is_learned_as_on_a_thread() {
+    for (name, config) in models() {
+        let (text, first) = (Text::new(config.vocabulary, 12), initial_parameters(&config, 2).unwrap());
+        let batches = text.batches();
+        let want = learned(&mut thread(&config), &first, &batches);
+        for (precision, most) in [(Precision::F32, 1e-4), (Precision::Tf32, 2e-3), (Precision::F16, 2e-3)] {
+            let Some(mut card) = card(&config, precision) else { return };
+            let got = learned(&mut card, &first, &batches);
+            let off = relative(&want.0, &got.0, &first);
+            println!("{name} {}: {off:.1e}", precision.name());
+            assert!(off <= most, "{name} {}: {off:e}", precision.name());
+            for (got, want) in got.1.iter().zip(&want.1) {
+                assert!((got / want - 1.0).abs() < most, "{name} {}: a loss of {got}, not {want}", precision.name());
+            }
+            let zeros = vec![0.0; want.2.len()];
+            let carried = relative(&want.2, &got.2, &zeros);
+            assert!(carried <= 2.0 * most, "{name} {}: what is carried is {carried:e} off", precision.name());
+        }
+    }
+}
+
+/// Twice the same; in pieces the same; and taken up by another trainer, from what a checkpoint has, to the bit.
+#[test]
+fn what_was_stopped_goes_on_to_the_same_bits() {
+    for (name, config) in models() {
+        for precision in Precision::ALL {
+            let (text, first) = (Text::new(config.vocabulary, 12), initial_parameters(&config, 2).unwrap());
+            let batches = text.batches();
+            let Some(mut one) = card(&config, precision) else { return };
+            let mut whole = vec![0.0; first.len()];
+            one.load(&first).unwrap();
+            one.learn(&batches, RATE, 40).unwrap();
+            one.store(&mut whole).unwrap();
+            let mut stopped = vec![0.0; first.len()];
+            one.load(&first).unwrap();
+            one.learn(&batches[..2], RATE, 40).unwrap();
+            one.learn(&batches[2..5], RATE, 42).unwrap();
+            one.store(&mut stopped).unwrap();
+            let carried = one.state().unwrap();
+            let mut other = card(&config, precision).unwrap();
+            other.load(&stopped).unwrap();
+            other.set_state(&carried).unwrap();
+            other.learn(&batches[5..], RATE, 45).unwrap();
+            other.store(&mut stopped).unwrap();
+            assert!(stopped == whole, "{name} {}: other bits", precision.name());
+            assert!(whole.iter().all(|v| v.is_finite()) && whole != first);
+        }
+    }
+}
+
+/// A reading that is over, a batch that is too large, and words that the model does not have are refused, and nothing is learned.
+#[test]
+fn what_cannot_be_meant_is_refused() {
+    let config = ModelConfig::preset("tiny").unwrap();
+    let Some(mut card) = card(&config, Precision::F32) else { return };
+    let first = initial_parameters(&config, 2).unwrap();
+    card.load(&first).unwrap();
+    let (text, wrong) = (Text::new(config.vocabulary, 3), vec![5000; ROWS * UNROLL]);
+    let batches = text.batches();
+    let unknown = Batch { rows: ROWS, inputs: &wrong, targets: &wrong, context: &[] };
+    assert!(card.learn(&[unknown], RATE, 0).unwrap_err().to_string().contains("does not have"));
+    let long = Batch { rows: 1, inputs: &wrong, targets: &wrong, context: &[] };
+    assert!(card.measure(&[long]).unwrap_err().to_string().contains("larger than the trainer"));
+    let mut parameters = vec![0.0; first.len()];
+    card.store(&mut parameters).unwrap();
+    assert!(parameters == first);
+    card.learn(&batches, RATE, 0).unwrap();
+    assert!(card.learn(&batches, RATE, 3).unwrap_err().to_string().contains("ends a reading"));
+    assert!(card.state().is_err());
+    card.forget();
+    card.learn(&batches, RATE, 3).unwrap();
+}
