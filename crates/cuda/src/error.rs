@@ -1,5 +1,6 @@
 //! What can go wrong on the card.
 
+use privacy::workers::Undone;
 use thiserror::Error;
 
 /// Why the card did not do its part.
@@ -24,6 +25,9 @@ pub enum CudaError {
         /// What the compiler said.
         log: String,
     },
+    /// Workers that left something out.
+    #[error(transparent)]
+    Undone(#[from] Undone),
     /// A model or a plan that the card cannot train.
     #[error("the card cannot do this: {0}")]
     Refused(String),

@@ -19,6 +19,7 @@
 //! | `vocabulary`, `recurrence` | the parts of a step that have kernels of our own, with half-precision operands     |
 //! | `encoding`  | from trained weights to integers and their sum                                                 |
 //! | `placement` | where parameters lie on the card                                                               |
+//! | `cohort`    | whose text is read, and read ahead                                                             |
 //! | `schedule`  | which user reads what in which step                                                            |
 //! | `shape`     | the sizes that kernels are compiled for                                                        |
 //! | `source`    | the kernels' sources, and how they are compiled                                                |
@@ -26,6 +27,7 @@
 //! | `card`      | the card: memory, launches, products, graphs. The one module that is not safe Rust             |
 
 mod card;
+mod cohort;
 mod encoding;
 mod engine;
 mod error;

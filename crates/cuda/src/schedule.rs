@@ -12,6 +12,7 @@ use device::{
     local::{Algorithm, LocalPlan},
 };
 use lm::model::batch::Batch;
+use privacy::workers::{self, Undone, Workers};
 
 use crate::shape::Shape;
 
@@ -119,7 +120,7 @@ struct Own<'a> {
 }
 
 impl Schedule {
-    /// The schedule of a chunk's users, at most as many as the shape has, made on so many threads. It takes the place of another, whose
+    /// The schedule of a chunk's users, at most as many as the shape has, made by workers. It takes the place of another, whose
     /// memory it has: memory that was touched before is had for nothing.
     pub(crate) fn instead(
         mut self,
@@ -128,8 +129,8 @@ impl Schedule {
         rate: f32,
         readers: &[Reader<'_>],
         lists: Lists,
-        threads: usize,
-    ) -> Self {
+        workers: &dyn Workers,
+    ) -> Result<Self, Undone> {
         let (users, tokens) = (shape.users, shape.tokens());
         let steps = readers.iter().map(|reader| steps(local, reader.examples)).max().unwrap_or(0);
         let turns = steps * users;
@@ -146,14 +147,8 @@ impl Schedule {
             let features = reader.examples.features();
             self.features[user * shape.context..][..features.len()].copy_from_slice(features);
         }
-        let mut each = self.by_user(readers, steps, tokens);
-        let group = each.len().div_ceil(threads.max(1)).max(1);
-        std::thread::scope(|scope| {
-            for group in each.chunks_mut(group) {
-                scope.spawn(move || group.iter_mut().for_each(|own| own.fill(shape, local)));
-            }
-        });
-        self
+        workers::all(workers, self.by_user(readers, steps, tokens), |_, mut own| own.fill(shape, local))?;
+        Ok(self)
     }
 
     /// Every reader's part.
@@ -236,6 +231,7 @@ impl Own<'_> {
 #[cfg(test)]
 mod tests {
     use device::learner::language::LanguageLearner;
+    use federated::workers::Pool;
     use lm::model::config::ModelConfig;
 
     use super::*;
@@ -253,7 +249,8 @@ mod tests {
     fn schedule(algorithm: Algorithm, texts: &[Examples]) -> Schedule {
         let shape = Shape::new(&ModelConfig::preset("tiny").unwrap(), &plan(algorithm), 3).unwrap();
         let readers: Vec<Reader<'_>> = texts.iter().map(|examples| Reader { examples, drawn: 1 }).collect();
-        Schedule::default().instead(&shape, &plan(algorithm), 0.5, &readers, Lists { order: true, touched: true }, 2)
+        let lists = Lists { order: true, touched: true };
+        Schedule::default().instead(&shape, &plan(algorithm), 0.5, &readers, lists, &Pool::new(2)).unwrap()
     }
 
     /// Nine tokens in two rows are five a row: batches of three and of two.

@@ -49,6 +49,7 @@ use crate::{
     home::{Home, HomeError, Log, LogWriter, Paper, Records, RunFolder},
     metrics::{DiagnosticsHead, Measured, Measures, Metrics},
     plan::{BEFORE, Phase, Plan},
+    price::Price,
     randomness::RunRandomness,
     round::{
         Done, Loop, Replayed, Round, State,
@@ -63,7 +64,7 @@ use ledger::{
 };
 use lm::metrics::Targets;
 use privacy::{
-    PrivacyEvent,
+    Epsilon, PrivacyEvent,
     rng::{Randomness, SimulationKey},
     step_keys::LastStep,
 };
@@ -292,7 +293,10 @@ impl<'a, H: Home + Records> Run<'a, H> {
         if !ledger.plan().is_same_run(&plan.ledger) {
             return Err(RunError::OtherPlan { run: home.name() });
         }
-        let checkpoints = Checkpoints::new(ledger.opening().id, &means.arithmetic());
+        let checkpoints = Checkpoints::of(ledger.opening().id, means);
+        if let Some(theirs) = checkpoints.other_arithmetic(&home)?.filter(|_| !ledger.is_closed()) {
+            return Err(RunError::OtherArithmetic { theirs, ours: means.arithmetic() });
+        }
         let (found, mut warnings) = checkpoints.newest(&home, plan)?;
         found.iter().try_for_each(|found| ledger.check_head(&found.head))?;
         refuse_gap(plan, &ledger, found.as_ref().map_or(0, |found| found.state.round), &warnings)?;
@@ -337,7 +341,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
         let diagnostics = if simulated { Some(diagnostics(&home, recorded)?) } else { None };
         let tokens = if simulated { tokens(&home)? } else { 0 };
         Ok(Self {
-            checkpoints: Checkpoints::new(ledger.opening().id, &means.arithmetic()),
+            checkpoints: Checkpoints::of(ledger.opening().id, means),
             held_out: opened.held_out(&plan.evaluation)?,
             rounds: Loop::new(plan, opened.learner(), randomness, ledger, state, means.threads),
             home,
@@ -474,7 +478,15 @@ impl<'a, H: Home + Records> Run<'a, H> {
         let Means { kernels, threads, .. } = self.means;
         let learner = self.opened.learner();
         let measures = Measures::named(learner.measures()).ok_or(RunError::NotMeasured { learner: learner.name() })?;
-        let counts = self.held_out.evaluate(learner, &state.model, kernels, threads)?;
+        // What it costs is computed meanwhile, on this thread: it follows from the plan.
+        let (counts, prices) = std::thread::scope(|scope| {
+            let (held_out, model) = (&self.held_out, &state.model);
+            let counts = scope.spawn(move || held_out.evaluate(learner, model, kernels, threads));
+            let prices = self.prices(state.round);
+            (counts.join(), prices)
+        });
+        let counts = counts.unwrap_or_else(|died| std::panic::resume_unwind(died))?;
+        let (price, projected_epsilon) = prices?;
         Ok(Metrics {
             round: state.round,
             measured: Measured::of(measures, &counts),
@@ -486,9 +498,15 @@ impl<'a, H: Home + Records> Run<'a, H> {
             server_learning_rate: f64::from(plan.stage(state.round).server_learning_rate),
             planned_participations: plan.planned_participations(state.round),
             failed_attempts: self.failed().iter().filter(|failed| failed.round < state.round).count() as u64,
-            price: self.price(state.round)?,
-            projected_epsilon: if state.round > 0 { plan.projected_epsilon(state.round)? } else { None },
+            price,
+            projected_epsilon,
         })
+    }
+
+    /// What the rounds so far cost, and what they would cost the cohort that this one stands for.
+    fn prices(&self, round: u64) -> Result<(Price, Option<Epsilon>), RunError> {
+        let projected = if round > 0 { self.plan.projected_epsilon(round)? } else { None };
+        Ok((self.price(round)?, projected))
     }
 
     /// Keeps the state; what the ledger stored for rounds before the older checkpoint goes.
