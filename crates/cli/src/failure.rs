@@ -99,6 +99,7 @@ const fn is_refused(error: &RunError) -> bool {
             | RunError::NoRun { .. }
             | RunError::LedgerGone { .. }
             | RunError::OtherPlan { .. }
+            | RunError::OtherArithmetic { .. }
             | RunError::SettingsChanged { .. }
             | RunError::StartChanged
             | RunError::DataChanged

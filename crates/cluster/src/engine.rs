@@ -1,5 +1,7 @@
 //! The engine that rank 0 holds, and what the other ranks do.
 
+use std::num::NonZeroUsize;
+
 use device::round::{Exact, Task};
 use federated::{
     engine::{Engine, EngineError, Summed, Users},
@@ -45,6 +47,19 @@ impl Engine for MpiEngine<'_> {
         let numbers = self.ranks.share().of(users.numbers);
         let trained = self.own.sum(task, &Users { numbers: &numbers, ..*users });
         self.ranks.collect(trained)
+    }
+
+    fn foresees(&self) -> bool {
+        self.own.foresees()
+    }
+
+    /// The other ranks read when they are asked.
+    fn foresee(&mut self, numbers: &[u64]) {
+        self.own.foresee(&self.ranks.share().of(numbers));
+    }
+
+    fn chunk(&self) -> Option<NonZeroUsize> {
+        self.own.chunk()
     }
 }
 

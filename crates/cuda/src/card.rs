@@ -20,10 +20,12 @@ use cudarc::{
     nvrtc::{CompileError, CompileOptions, Ptx, compile_ptx_with_opts},
 };
 
+use privacy::workers::{self, Workers};
+
 use crate::error::CudaError;
 
-/// Room for what stands beside an update in a vector.
-const REST: usize = 1 << 14;
+/// Values that one worker copies at a time.
+const PIECE: usize = 1 << 15;
 /// Bytes that products may use beside their operands.
 const WORKSPACE: usize = 64 << 20;
 
@@ -308,15 +310,24 @@ impl Card {
         self.stream.memcpy_htod(&by.0, &mut to.slice).map_err(failed("sending data to the card"))
     }
 
-    /// Brings values down by way of pinned memory, in which nothing is left of them.
-    pub(crate) fn download_by(&self, from: &Memory<i64>, by: &mut Pinned<i64>) -> Result<Vec<i64>, CudaError> {
+    /// Brings values down by way of pinned memory, in which nothing is left of them, with room for `rest` more. Workers copy them:
+    /// memory that was never touched costs more than the copy, and each has its part of that.
+    pub(crate) fn download_by(
+        &self,
+        from: &Memory<i64>,
+        by: &mut Pinned<i64>,
+        rest: usize,
+        workers: &dyn Workers,
+    ) -> Result<Vec<i64>, CudaError> {
         self.stream.memcpy_dtoh(&from.slice, &mut by.0).map_err(failed("bringing data from the card"))?;
         self.wait()?;
         let values = by.0.as_mut_slice().map_err(failed("waiting for the card"))?;
-        // The rest of the vector follows.
-        let mut copy = Vec::with_capacity(values.len() + REST);
-        copy.extend_from_slice(values);
-        values.fill(0);
+        let mut copy = vec![0; values.len() + rest];
+        let pieces = values.chunks_mut(PIECE).zip(copy.chunks_mut(PIECE));
+        workers::all(workers, pieces, |_, (values, copy)| {
+            copy[..values.len()].copy_from_slice(values);
+            values.fill(0);
+        })?;
         Ok(copy)
     }
 

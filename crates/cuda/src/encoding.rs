@@ -7,6 +7,7 @@
 use privacy::{
     encoding::{Encoding, GridRule},
     stages::ClipRule,
+    workers::Workers,
 };
 
 use crate::{
@@ -383,20 +384,38 @@ impl Encoder {
         Ok(integers)
     }
 
-    /// The sum of all chunks of the round.
-    pub(crate) fn sum(&mut self, card: &Card) -> Result<Vec<i64>, CudaError> {
-        card.download_by(&self.sum, &mut self.sum_by)
+    /// The sum of all chunks of the round, with room for `rest` numbers behind it.
+    pub(crate) fn sum(&mut self, card: &Card, rest: usize, workers: &dyn Workers) -> Result<Vec<i64>, CudaError> {
+        card.download_by(&self.sum, &mut self.sum_by, rest, workers)
+    }
+
+    /// A round is over: neither its sum nor anybody's integers, weights or difference stay on the card.
+    pub(crate) fn forget(&mut self, card: &Card, network: &mut Network) -> Result<(), CudaError> {
+        card.clear(&mut self.sum)?;
+        card.clear(&mut self.integers)?;
+        card.clear(&mut self.difference)?;
+        network.forget(card)
+    }
+
+    /// Whether nothing of a round is left: for tests.
+    pub(crate) fn is_forgotten(&self, card: &Card, network: &Network) -> Result<bool, CudaError> {
+        let mut sum = vec![1; self.sum.len()];
+        card.download(&self.sum, &mut sum)?;
+        let mut integers = vec![1; self.integers.len()];
+        card.download(&self.integers, &mut integers)?;
+        let mut weights = vec![1.0; network.weights.len()];
+        card.download(&network.weights, &mut weights)?;
+        Ok(sum.iter().all(|v| *v == 0) && integers.iter().all(|v| *v == 0) && weights.iter().all(|w| *w == 0.0))
     }
 }
+
+/// Why updates are not rotated here.
+pub(crate) const NO_ROTATION: &str = "privacy.rotation = true is for secure aggregation, which a card does not do: leave it out, or take --engine threads";
 
 /// How the card rounds for an encoding.
 ///
 /// # Errors
 /// Where it cannot: a rotation is for secure aggregation, which the card does not do.
 pub(crate) fn grid_rule(encoding: &Encoding) -> Result<GridRule, CudaError> {
-    encoding.grid_rule().ok_or_else(|| {
-        CudaError::Refused(
-            "privacy.rotation = true is for secure aggregation: leave it out, or take --engine threads".to_owned(),
-        )
-    })
+    encoding.grid_rule().ok_or_else(|| CudaError::Refused(NO_ROTATION.to_owned()))
 }

@@ -1,6 +1,7 @@
 //! What can go wrong on the card.
 
 use federated::engine::EngineError;
+use privacy::workers::Undone;
 use thiserror::Error;
 
 /// The name of the engine, as people ask for it.
@@ -38,6 +39,9 @@ pub enum CudaError {
         /// What the compiler said.
         log: String,
     },
+    /// Workers that left something out.
+    #[error(transparent)]
+    Undone(#[from] Undone),
     /// A model or a plan that the card cannot train.
     #[error("the card cannot do this: {0}")]
     Refused(String),

@@ -22,6 +22,7 @@
 //! | `central`, `dropout` | one model that learns public text, with units left out                                |
 //! | `encoding`  | from trained weights to integers and their sum                                                 |
 //! | `placement` | where parameters lie on the card                                                               |
+//! | `cohort`    | whose text is read, and read ahead                                                             |
 //! | `schedule`  | which user reads what in which step                                                            |
 //! | `shape`     | the sizes that kernels are compiled for                                                        |
 //! | `source`    | the kernels' sources, and how they are compiled                                                |
@@ -30,6 +31,7 @@
 
 mod card;
 mod central;
+mod cohort;
 mod dropout;
 mod encoding;
 mod engine;

@@ -336,6 +336,12 @@ impl Network {
         Ok(grows)
     }
 
+    /// A round is over: nobody's weights stay.
+    pub(crate) fn forget(&mut self, card: &Card) -> Result<(), CudaError> {
+        card.clear(&mut self.weights)?;
+        card.clear(&mut self.aside)
+    }
+
     /// A weight matrix of every user.
     fn weight(&self, at: usize, row: usize) -> Matrix {
         Matrix::new(self.weights.address().plus(at), row, self.placement.length)

@@ -12,6 +12,7 @@ use device::{
     local::{Algorithm, LocalPlan},
 };
 use lm::model::batch::Batch;
+use privacy::workers::{self, Undone, Workers};
 
 use crate::shape::Shape;
 
@@ -118,7 +119,7 @@ struct Own<'a> {
 }
 
 impl Schedule {
-    /// The schedule of a chunk's users, at most as many as the shape has, made on so many threads. It takes the place of another, whose
+    /// The schedule of a chunk's users, at most as many as the shape has, made by workers. It takes the place of another, whose
     /// memory it has: memory that was touched before is had for nothing.
     pub(crate) fn instead(
         mut self,
@@ -127,22 +128,17 @@ impl Schedule {
         rate: f32,
         readers: &[Reader<'_>],
         lists: Lists,
-        threads: usize,
-    ) -> Self {
+        workers: &dyn Workers,
+    ) -> Result<Self, Undone> {
         let steps = readers.iter().map(|reader| steps(local, reader.examples)).max().unwrap_or(0);
         self.renew(shape, steps, rate, lists);
         for (user, reader) in readers.iter().enumerate() {
             let features = reader.examples.features();
             self.features[user * shape.context..][..features.len()].copy_from_slice(features);
         }
-        let mut each: Vec<_> = readers.iter().zip(self.by_user(readers.len(), shape.tokens())).collect();
-        let group = each.len().div_ceil(threads.max(1)).max(1);
-        std::thread::scope(|scope| {
-            for group in each.chunks_mut(group) {
-                scope.spawn(move || group.iter_mut().for_each(|(reader, own)| own.fill(reader, shape, local)));
-            }
-        });
-        self
+        let each: Vec<_> = readers.iter().zip(self.by_user(readers.len(), shape.tokens())).collect();
+        workers::all(workers, each, |_, (reader, mut own)| own.fill(reader, shape, local))?;
+        Ok(self)
     }
 
     /// The schedule of one model that learns these batches, or only reads them; the state is zero before the first of them where
@@ -260,6 +256,7 @@ impl Own<'_> {
 #[cfg(test)]
 mod tests {
     use device::learner::language::LanguageLearner;
+    use federated::workers::Pool;
     use lm::model::config::ModelConfig;
 
     use super::*;
@@ -277,7 +274,8 @@ mod tests {
     fn schedule(algorithm: Algorithm, texts: &[Examples]) -> Schedule {
         let shape = Shape::new(&ModelConfig::preset("tiny").unwrap(), &plan(algorithm), 3).unwrap();
         let readers: Vec<Reader<'_>> = texts.iter().map(|examples| Reader { examples, drawn: 1 }).collect();
-        Schedule::default().instead(&shape, &plan(algorithm), 0.5, &readers, Lists { order: true, touched: true }, 2)
+        let lists = Lists { order: true, touched: true };
+        Schedule::default().instead(&shape, &plan(algorithm), 0.5, &readers, lists, &Pool::new(2)).unwrap()
     }
 
     /// Nine tokens in two rows are five a row: batches of three and of two.

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 #![allow(clippy::print_stdout, reason = "what is skipped and what was found is said")]
 
-use std::num::NonZeroUsize;
+use std::{num::NonZeroUsize, path::Path};
 
 use corpus::store::StoreError;
 use cuda::{CUDA, CardEngine};
@@ -17,9 +17,15 @@ use device::{
     round::Task,
 };
 use federated::{
+    config::Document,
     engine::{Engine, EngineError, EngineOptions, Means, Precision, Users, drawn, users_key},
+    fleet::{self, Stop},
+    home::{Records, RunFolder},
+    plan::Plan,
     population::Population,
+    run::{Opened, Run},
 };
+use ledger::{Body, Entry};
 use lm::{
     kernels::KernelPath,
     model::config::{Cell, ModelConfig},
@@ -307,4 +313,118 @@ fn who_runs_away_or_has_nothing_adds_nothing_and_nobody_panics() {
     assert!(rest.iter().any(|v| *v != 0));
     assert!(everybody == rest, "what ran away changed what others send");
     assert!(of(&[]).0.iter().all(|v| *v == 0));
+}
+
+/// A cohort that was read ahead comes to the same sum, whether it was foreseen rightly or not; and when a round is over nothing of
+/// its users is on the card.
+#[test]
+fn what_was_read_ahead_changes_nothing_and_nobody_stays_on_the_card() {
+    let of = |algorithm, foresees: bool| {
+        let trial = Trial::new(&small("mcmahan2018", 300), local(algorithm), STOCHASTIC, 0.3);
+        let mut engine = trial.engine(Precision::F16, 4, false)?;
+        let cohorts: [&[u64]; 4] = [&COHORT, &COHORT[..3], &COHORT[2..9], &COHORT];
+        let mut sums = Vec::new();
+        for (round, numbers) in cohorts.into_iter().enumerate() {
+            if foresees {
+                // The third is foreseen wrongly.
+                engine.foresee(if round == 1 { &COHORT[..5] } else { cohorts[(round + 1) % 4] });
+            }
+            sums.push(values(engine.sum(&trial.task(), &trial.users(numbers)).unwrap().sum));
+            assert!(engine.has_forgotten().unwrap(), "round {round}");
+        }
+        Some(sums)
+    };
+    for algorithm in [Algorithm::FedAvg { epochs: 1 }, Algorithm::FedSgdBatch, Algorithm::FedSgdAll] {
+        let Some(blind) = of(algorithm, false) else { return };
+        assert!(blind[0] == blind[3] && blind[0] != blind[1]);
+        assert!(of(algorithm, true).unwrap() == blind, "{algorithm:?}");
+    }
+}
+
+const SETTINGS: &str = r#"
+rounds = 7
+noise_seed = 3
+[data]
+kind = "synthetic"
+[model]
+preset = "tiny"
+vocabulary = 300
+[local]
+batch = 8
+unroll = 10
+learning_rate = 0.5
+most_tokens = 300
+[participation]
+kind = "poisson"
+population = 1000
+cohort = 20
+[clip]
+kind = "adaptive"
+norm = 0.5
+quantile = 0.5
+[privacy]
+mechanism = "gaussian"
+noise_multiplier = 1.0
+delta = 1e-5
+[server]
+optimizer = "momentum"
+learning_rate = 0.5
+momentum = 0.9
+[evaluation]
+every = 3
+users = 20
+most_tokens = 1000
+[checkpoint]
+every = 3
+"#;
+
+/// Does so many steps of a run on the card, or all that are left, and stops without a word; says what there is then.
+fn steps(folder: &Path, chunk: usize, steps: usize) -> Option<(Vec<f32>, Vec<String>)> {
+    let config = Document::new(SETTINGS, &[]).unwrap().config().unwrap();
+    let opened = Opened::new(&config).unwrap();
+    let plan = Plan::new(config, &opened.setting()).unwrap();
+    let options = EngineOptions { precision: Precision::F16, chunk: NonZeroUsize::new(chunk), check_encodings: false };
+    let means = Means { engine: CUDA, options, ..Means::threads(KernelPath::best(), 2) }.for_plan(&plan).unwrap();
+    let engine = match CardEngine::new(&plan.local, opened.learner(), means) {
+        Ok(engine) => engine,
+        Err(EngineError::Unavailable { problem, .. }) if std::env::var_os("KEYHUSH_NEEDS_CARD").is_none() => {
+            println!("skipped: {problem}");
+            return None;
+        }
+        Err(problem) => panic!("{problem}"),
+    };
+    let means = means.settled_by(&engine);
+    let population = opened.population(plan.ledger.unit).unwrap();
+    let begin = if folder.exists() { Run::resume } else { Run::begin };
+    let mut run = begin(RunFolder::at(folder), &plan, &opened, means).unwrap();
+    let mut fleet = fleet::of(&plan, population.as_ref(), Box::new(engine), RunFolder::at(folder).secrets());
+    for _ in 0..steps {
+        if run.step(&mut fleet, &Stop::new()).unwrap().over.is_some() {
+            break;
+        }
+    }
+    let digest = |entry: Entry| match entry.body() {
+        Body::Release(release) => Some(release.digest.to_string()),
+        _ => None,
+    };
+    let digests = run.ledger().entries().unwrap().filter_map(|entry| digest(entry.unwrap())).collect();
+    Some((run.state().model.clone(), digests))
+}
+
+/// A run on the card that stops anywhere, between checkpoints too, goes on to the same bytes; with another chunk it does not go on.
+#[test]
+fn a_run_that_was_stopped_goes_on_to_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some((model, digests)) = steps(&folder.path().join("straight"), 6, 7) else { return };
+    assert_eq!(digests.len(), 7);
+    for stops in [vec![1, 1, 1, 1, 1, 1, 1], vec![4, 3], vec![3, 4], vec![5, 7]] {
+        let path = folder.path().join(format!("{stops:?}"));
+        let last = stops.iter().map(|stop| steps(&path, 6, *stop).unwrap()).next_back().unwrap();
+        assert!(last.0 == model && last.1 == digests, "{stops:?}: another model");
+    }
+    let path = folder.path().join("other");
+    steps(&path, 6, 4).unwrap();
+    let died = std::panic::catch_unwind(|| steps(&path, 5, 1));
+    let said = died.unwrap_err().downcast_ref::<String>().cloned().unwrap_or_default();
+    assert!(said.contains("OtherArithmetic") && said.contains("chunk 6") && said.contains("chunk 5"), "{said}");
 }

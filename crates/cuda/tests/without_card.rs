@@ -9,6 +9,14 @@ use std::{
     process::{Command, Stdio},
 };
 
+use cuda::CUDA;
+use federated::{
+    config::{Document, FIRST_RUN},
+    engine::Means,
+    plan::Plan,
+    run::Opened,
+};
+use lm::kernels::KernelPath;
 use privacy::{
     Adjacency, ClipNorm,
     encoding::{Encoding, Rounding, VectorPlan, XU_ALPHA},
@@ -30,6 +38,24 @@ fn every_kernel_compiles_for_every_preset() {
             }
         }
     }
+}
+
+/// What a card cannot do is said before a run begins, and needs no card to be said.
+#[test]
+fn secure_aggregation_and_rotation_are_refused_before_the_run() {
+    let refused = |set: &[&str]| {
+        let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
+        let config = Document::new(FIRST_RUN, &set).unwrap().config().unwrap();
+        let opened = Opened::new(&config).unwrap();
+        let plan = Plan::new(config, &opened.setting()).unwrap();
+        let means = Means { engine: CUDA, ..Means::threads(KernelPath::best(), 1) };
+        means.for_plan(&plan).map(drop).map_err(|e| e.to_string())
+    };
+    assert_eq!(refused(&[]), Ok(()));
+    let securely = refused(&["aggregation=secagg"]).unwrap_err();
+    assert!(securely.contains("cuda") && securely.contains("secagg") && securely.contains("--engine threads"));
+    let rotated = refused(&["privacy.rotation=true"]).unwrap_err();
+    assert!(rotated.contains("privacy.rotation") && rotated.contains("--engine threads"), "{rotated}");
 }
 
 const USERS: usize = 5;

@@ -12,6 +12,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{self, Write},
+    num::NonZeroUsize,
 };
 
 use device::learner::Layout;
@@ -26,6 +27,7 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::{
+    engine::Means,
     home::{Home, HomeError},
     optimizer::Optimizer,
     plan::Plan,
@@ -46,6 +48,9 @@ struct Rest {
     run: ledger::Digest,
     /// The kernels: a run repeats to the bit on the same ones only.
     kernels: String,
+    /// How many users the engine holds at a time, where its results depend on that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    chunk: Option<NonZeroUsize>,
     round: u64,
     clip: Option<AdaptiveClip>,
     fraction_below_clip: Option<f64>,
@@ -93,6 +98,7 @@ pub struct Found {
 pub struct Checkpoints {
     run: ledger::Digest,
     kernels: String,
+    chunk: Option<NonZeroUsize>,
     /// The rounds of those that were written or read and found whole.
     whole: BTreeSet<u64>,
 }
@@ -101,7 +107,22 @@ impl Checkpoints {
     /// Those of a run, by the id of its ledger.
     #[must_use]
     pub fn new(run: ledger::Digest, kernels: &str) -> Self {
-        Self { run, kernels: kernels.to_owned(), whole: BTreeSet::new() }
+        Self { run, kernels: kernels.to_owned(), chunk: None, whole: BTreeSet::new() }
+    }
+
+    /// The same by the means of a run.
+    pub(crate) fn of(run: ledger::Digest, means: Means) -> Self {
+        Self { chunk: means.options.chunk, ..Self::new(run, &means.arithmetic()) }
+    }
+
+    /// With what this run was computed so far, if that is something else than now.
+    ///
+    /// # Errors
+    /// When the states cannot be listed.
+    pub(crate) fn other_arithmetic(&self, home: &dyn Home) -> Result<Option<String>, HomeError> {
+        let of_run = |round: u64| said_state(home, round).filter(|rest| rest.run == self.run);
+        let kernels = home.states()?.into_iter().filter_map(of_run).map(|rest| rest.kernels);
+        Ok(kernels.into_iter().find(|kernels| *kernels != self.kernels))
     }
 
     /// Writes the state, durably, and removes all but it and the newest of the others that are whole. Gives the rounds of those
@@ -137,6 +158,7 @@ impl Checkpoints {
         let rest = serde_json::to_string(&Rest {
             run: self.run,
             kernels: self.kernels.clone(),
+            chunk: self.chunk,
             round: state.round,
             clip: state.clip,
             fraction_below_clip: state.fraction_below_clip,
@@ -228,6 +250,20 @@ impl Checkpoints {
         }
         Ok(())
     }
+}
+
+/// What a state says beside its numbers, whole or not; none where it cannot be read.
+fn said_state(home: &dyn Home, round: u64) -> Option<Rest> {
+    let mut from = home.read_state(round).ok()?;
+    serde_json::from_str(tensors::Reader::new(&mut *from).ok()?.metadata("state")?).ok()
+}
+
+/// How many users the engine of a run held at a time, as its newest state says; none where nothing depends on it.
+///
+/// # Errors
+/// When the states cannot be listed.
+pub fn chunk(home: &dyn Home) -> Result<Option<NonZeroUsize>, HomeError> {
+    Ok(home.states()?.into_iter().find_map(|round| said_state(home, round)).and_then(|rest| rest.chunk))
 }
 
 /// The head of the ledger that a state names, whole or not; none where it names none.

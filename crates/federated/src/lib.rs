@@ -28,6 +28,7 @@
 //! | [`sweep`]      | many runs of one question, and what comes of them together              |
 //! | [`vocabulary_ledger`] | the entry of a vocabulary that was counted in users' text       |
 //! | [`optimizer`]  | what the server does with a released average                            |
+//! | [`workers`]    | the threads for what a round does beside training                        |
 //! | `contract`     | what every engine, fleet, home, vault and store must do, as suites for tests (a feature) |
 
 pub mod checkpoint;
@@ -59,6 +60,7 @@ pub mod secrets;
 pub mod sweep;
 pub mod test_sets;
 pub mod vocabulary_ledger;
+pub mod workers;
 
 /// This program as a ledger names it: its version, and the revision of the source that it was built from.
 pub const SOFTWARE: &str = concat!("keyhush ", env!("CARGO_PKG_VERSION"), ", ", env!("KEYHUSH_REVISION"));

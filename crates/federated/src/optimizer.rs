@@ -8,16 +8,22 @@
 //!
 //! ```compile_fail,E0308
 //! use keyhush_federated::optimizer::Optimizer;
-//! use privacy::{encoding::Encoding, stages::Released};
+//! use privacy::{encoding::Encoding, stages::Released, workers::Alone};
 //! fn unpaid(optimizer: &mut Optimizer, model: &mut [f32], released: &Released, encoding: &Encoding) {
-//!     optimizer.step(model, released, encoding, 1.0, 1.0).unwrap();
+//!     optimizer.step(model, released, encoding, 1.0, 1.0, &Alone).unwrap();
 //! }
 //! ```
 
 use ledger::Recorded;
-use privacy::encoding::{Encoding, EncodingError};
+use privacy::{
+    encoding::{Encoding, EncodingError},
+    workers::{self, Undone, Workers},
+};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+/// Parameters that one worker moves at a time.
+const PIECE: usize = 1 << 14;
 
 /// Which optimizer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -71,6 +77,9 @@ pub enum OptimizerError {
     /// The release is not of this encoding.
     #[error(transparent)]
     Encoding(#[from] EncodingError),
+    /// Workers that left something out: the model is worthless.
+    #[error(transparent)]
+    Undone(#[from] Undone),
     /// The release has another number of coordinates than the model.
     #[error("the release moves {got} parameters, the model has {expected}")]
     Length {
@@ -158,7 +167,8 @@ impl Optimizer {
         Some(self)
     }
 
-    /// Moves the model by a release that is recorded: its sum over the declared denominator is the average.
+    /// Moves the model by a release that is recorded: its sum over the declared denominator is the average. Who moves which
+    /// parameters changes nothing.
     ///
     /// # Errors
     /// When release, encoding and model do not fit together; the model stays as it is.
@@ -169,36 +179,64 @@ impl Optimizer {
         encoding: &Encoding,
         denominator: f64,
         learning_rate: f32,
+        workers: &dyn Workers,
     ) -> Result<(), OptimizerError> {
-        let mut average = recorded.update(encoding)?;
-        if average.len() != model.len() {
-            return Err(OptimizerError::Length { expected: model.len(), got: average.len() });
+        let sum = recorded.update_by(encoding, workers)?;
+        if sum.len() != model.len() {
+            return Err(OptimizerError::Length { expected: model.len(), got: sum.len() });
         }
-        let factor = 1.0 / denominator;
-        average.iter_mut().for_each(|a| *a = (f64::from(*a) * factor) as f32);
-        self.apply(model, &average, learning_rate);
-        Ok(())
+        self.apply(model, &sum, 1.0 / denominator, learning_rate, workers)
     }
 
-    fn apply(&mut self, model: &mut [f32], average: &[f32], rate: f32) {
+    fn apply(
+        &mut self,
+        model: &mut [f32],
+        sum: &[f32],
+        factor: f64,
+        rate: f32,
+        workers: &dyn Workers,
+    ) -> Result<(), OptimizerError> {
         let Self { kind, first, second } = self;
-        let moved = model.iter_mut().zip(average);
-        match *kind {
-            OptimizerKind::Sgd => moved.for_each(|(w, d)| *w += rate * d),
-            OptimizerKind::Momentum { momentum } => moved.zip(first).for_each(|((w, d), v)| {
+        let memory = pieces(first).zip(pieces(second));
+        let parts = model.chunks_mut(PIECE).zip(sum.chunks(PIECE)).zip(memory);
+        workers::each(workers, parts, |_, ((model, sum), (first, second))| {
+            let average = sum.iter().map(|s| (f64::from(*s) * factor) as f32);
+            kind.apply(model.iter_mut().zip(average), first, second, rate);
+            Ok(())
+        })
+    }
+}
+
+/// What an optimizer remembers of each piece of the model; nothing of each where it remembers nothing.
+fn pieces(memory: &mut [f32]) -> impl Iterator<Item = &mut [f32]> {
+    memory.chunks_mut(PIECE).chain(std::iter::repeat_with(|| &mut [][..]))
+}
+
+impl OptimizerKind {
+    /// Moves parameters, each with the average of its coordinate.
+    fn apply<'a>(
+        self,
+        moved: impl Iterator<Item = (&'a mut f32, f32)>,
+        first: &mut [f32],
+        second: &mut [f32],
+        rate: f32,
+    ) {
+        match self {
+            Self::Sgd => moved.for_each(|(w, d)| *w += rate * d),
+            Self::Momentum { momentum } => moved.zip(first).for_each(|((w, d), v)| {
                 *v = momentum * *v + d;
                 *w += rate * *v;
             }),
-            OptimizerKind::Adagrad { tau } => moved.zip(second).for_each(|((w, d), v)| {
+            Self::Adagrad { tau } => moved.zip(second).for_each(|((w, d), v)| {
                 *v += d * d;
                 *w += rate * d / (libm::sqrtf(*v) + tau);
             }),
-            OptimizerKind::Adam { beta1, beta2, tau } => moved.zip(first).zip(second).for_each(|(((w, d), m), v)| {
+            Self::Adam { beta1, beta2, tau } => moved.zip(first).zip(second).for_each(|(((w, d), m), v)| {
                 *m = beta1 * *m + (1.0 - beta1) * d;
                 *v = beta2 * *v + (1.0 - beta2) * d * d;
                 *w += rate * *m / (libm::sqrtf(*v) + tau);
             }),
-            OptimizerKind::Yogi { beta1, beta2, tau } => moved.zip(first).zip(second).for_each(|(((w, d), m), v)| {
+            Self::Yogi { beta1, beta2, tau } => moved.zip(first).zip(second).for_each(|(((w, d), m), v)| {
                 let square = d * d;
                 *m = beta1 * *m + (1.0 - beta1) * d;
                 *v -= (1.0 - beta2)
@@ -218,17 +256,19 @@ impl Optimizer {
 
 #[cfg(test)]
 mod tests {
+    use privacy::workers::Alone;
+
     use super::*;
 
     /// Two steps along (1, -2) and (1, 0), computed by hand.
     fn two_steps(kind: OptimizerKind) -> Vec<f32> {
         let mut optimizer = Optimizer::new(kind, 2).unwrap();
         let mut model = vec![0.0, 0.0];
-        optimizer.apply(&mut model, &[1.0, -2.0], 0.1);
+        optimizer.apply(&mut model, &[1.0, -2.0], 1.0, 0.1, &Alone).unwrap();
         let [first, second] = optimizer.memory();
         let mut again = Optimizer::new(kind, 2).unwrap().remember([first.to_vec(), second.to_vec()]).unwrap();
         assert_eq!(again, optimizer);
-        again.apply(&mut model, &[1.0, 0.0], 0.1);
+        again.apply(&mut model, &[2.0, 0.0], 0.5, 0.1, &Alone).unwrap();
         model
     }
 
@@ -255,6 +295,34 @@ mod tests {
         // v: 0.25 + 0.2 = 0.45, then + 0.2; and 0.25 + 0.8, then unchanged.
         let yogi = [0.1 * (0.1 / root(0.45) + 0.19 / root(0.65)), 0.1 * (-0.2 / root(1.05) + (b1 * -0.2) / root(1.05))];
         close(&two_steps(OptimizerKind::Yogi { beta1: 0.9, beta2: 0.8, tau: 0.5 }), yogi);
+    }
+
+    /// A model of several pieces moves as one of one piece: every kind, all of its memory.
+    #[test]
+    fn pieces_of_a_model_move_as_all_of_it() {
+        let len = 2 * PIECE + 77;
+        let sum: Vec<f32> = (0..len).map(|i| (i % 13) as f32 - 6.0).collect();
+        for kind in [
+            OptimizerKind::Sgd,
+            OptimizerKind::Momentum { momentum: 0.9 },
+            OptimizerKind::Adagrad { tau: 0.5 },
+            OptimizerKind::Adam { beta1: 0.9, beta2: 0.8, tau: 0.5 },
+            OptimizerKind::Yogi { beta1: 0.9, beta2: 0.8, tau: 0.5 },
+        ] {
+            let (mut whole, mut model) = (Optimizer::new(kind, len).unwrap(), vec![0.0; len]);
+            for _ in 0..2 {
+                whole.apply(&mut model, &sum, 0.25, 0.1, &Alone).unwrap();
+            }
+            // The coordinates of one residue are alike.
+            let (mut small, mut few) = (Optimizer::new(kind, 13).unwrap(), vec![0.0; 13]);
+            for _ in 0..2 {
+                small.apply(&mut few, &sum[..13], 0.25, 0.1, &Alone).unwrap();
+            }
+            assert!(model.iter().enumerate().all(|(i, w)| *w == few[i % 13]), "{kind:?}");
+            for (all, few) in whole.memory().into_iter().zip(small.memory()) {
+                assert!(all.iter().enumerate().all(|(i, m)| *m == few[i % 13]), "{kind:?}");
+            }
+        }
     }
 
     #[test]

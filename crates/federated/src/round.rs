@@ -34,6 +34,7 @@ use crate::{
     optimizer::{Optimizer, OptimizerError},
     plan::{Coding, Phase, Plan, no_noise},
     randomness::{NoiseOf, RandomnessError, RunRandomness},
+    workers::Pool,
 };
 
 /// Why a round came to nothing.
@@ -167,11 +168,11 @@ pub struct Loop<'a, S> {
     randomness: RunRandomness,
     ledger: Ledger<S>,
     state: State,
-    threads: usize,
+    pool: Pool,
 }
 
 impl<'a, S: LedgerStore> Loop<'a, S> {
-    /// The loop of a plan, from a state on. The number of threads is for what is told of the time it takes.
+    /// The loop of a plan, from a state on. So many threads draw the noise and move the model.
     pub fn new(
         plan: &'a Plan,
         learner: &'a dyn Learner,
@@ -180,7 +181,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         state: State,
         threads: usize,
     ) -> Self {
-        Self { plan, learner, randomness, ledger, state, threads }
+        Self { plan, learner, randomness, ledger, state, pool: Pool::new(threads) }
     }
 
     /// Where it stands.
@@ -250,7 +251,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
             sample_s: seen.map_or(0.0, |exact| exact.sample_s),
             train_s: seen.map_or(collect_s, |exact| exact.train_s),
             train_busy_s: seen.map_or(0.0, |exact| exact.busy_s),
-            threads: self.threads,
+            threads: self.pool.threads(),
             release_s,
             ledger_s,
             optimizer_s,
@@ -384,7 +385,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
             None => sum,
         };
         match &mut self.state.mechanism {
-            Some(mechanism) => Ok(mechanism.release(sum, self.randomness.steps(NoiseOf::Rounds)?)?),
+            Some(mechanism) => Ok(mechanism.release_by(sum, self.randomness.steps(NoiseOf::Rounds)?, &self.pool)?),
             None => Ok(sum.release_without_privacy(self.place().1, &no_noise(), self.plan.randomness())),
         }
     }
@@ -398,7 +399,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
     ) -> Result<Recorded, RoundError> {
         let phase = self.plan.phase(at.round);
         let attempt = Attempt { stream: at.stream, number: at.attempt, declared: phase.cohort, participations, time };
-        let recorded = self.ledger.record(released, attempt)?;
+        let recorded = self.ledger.record_by(released, attempt, &self.pool)?;
         let noise = phase.mechanism.as_ref().and_then(|mechanism| mechanism.last_step(recorded.step()));
         self.randomness.recorded(NoiseOf::Rounds, noise)?;
         Ok(recorded)
@@ -410,7 +411,8 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         let State { model, optimizer, clip, fraction_below_clip, mechanism, round } = &mut self.state;
         // The true average divides by the weight of who came; nobody came where it is 0.
         let denominator = stage.denominator.or_else(|| recorded.weight().filter(|w| *w > 0.0)).unwrap_or(1.0);
-        optimizer.step(model, recorded, coding.released(), denominator, stage.server_learning_rate)?;
+        let rate = stage.server_learning_rate;
+        optimizer.step(model, recorded, coding.released(), denominator, rate, &self.pool)?;
         self.learner.after_step(model);
         if let (Some(clip), Some(fraction)) = (clip, recorded.fraction_under_clip(stage.cohort as f64)) {
             *fraction_below_clip = Some(fraction);

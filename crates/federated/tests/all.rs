@@ -11,6 +11,7 @@ mod durable;
 mod evaluation;
 mod failed_rounds;
 mod failing;
+mod foreseen;
 mod heads;
 mod held_out;
 #[path = "../../durable/tests/killed/mod.rs"]

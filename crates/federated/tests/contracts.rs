@@ -54,6 +54,7 @@ fn engines_of_others_are_made_by_their_kind() {
         name: "others",
         about: "an engine of another crate",
         make: |_, _, _| Ok(Box::new(workshop::Idle::default())),
+        refuses: |_| None,
         arithmetic: |_| "none".to_owned(),
         ..THREADS
     };

@@ -25,6 +25,7 @@ use privacy::{
     rng::Randomness,
     stages::{Published, Released},
     units::Delta,
+    workers::{Alone, Workers},
 };
 
 /// A ledger over a store. With a signing key it can be written, without one only read.
@@ -106,11 +107,24 @@ impl<S: LedgerStore> Ledger<S> {
     /// When the release contradicts the plan or what was released before, costs more than the plan allows, or could not
     /// be made durable. In every case it is gone.
     pub fn record(&mut self, released: Released, attempt: Attempt<'_>) -> Result<Recorded, LedgerError> {
+        self.record_by(released, attempt, &Alone)
+    }
+
+    /// The same, where workers write the vector as bytes.
+    ///
+    /// # Errors
+    /// As [`Self::record`]; and when they left something out.
+    pub fn record_by(
+        &mut self,
+        released: Released,
+        attempt: Attempt<'_>,
+        workers: &dyn Workers,
+    ) -> Result<Recorded, LedgerError> {
         let publication = Publication {
             event: released.event(),
             randomness: released.randomness(),
             step: released.step(),
-            bytes: Cow::Owned(released.to_bytes()),
+            bytes: Cow::Owned(released.to_bytes_by(workers)?),
         };
         let _receipt = self.record_publication(&publication, attempt)?;
         Ok(Recorded::new(released.into_published()))

@@ -10,6 +10,7 @@ use privacy::{
     stages::UnreadableRelease,
     step_keys::StepAt,
     units::Epsilon,
+    workers::Undone,
 };
 
 /// Why a ledger does not open, or does not take an entry.
@@ -24,6 +25,9 @@ pub enum LedgerError {
         /// What went wrong.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// Workers that left something out.
+    #[error("the release was not written, and must not be used: {0}")]
+    Undone(#[from] Undone),
     /// An earlier write failed, so what is durable is not known.
     #[error("an earlier write to this ledger failed; open it again, which finds out what is durable")]
     Poisoned,

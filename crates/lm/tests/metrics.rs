@@ -207,6 +207,12 @@ fn counts_add_up_to_the_bit_in_any_order() {
 fn batches_hold_every_sequence_once() {
     let lengths = [3, 9, 1, 9, 4];
     assert_eq!(batches(&lengths, 2), [vec![1, 3], vec![4, 0], vec![2]]);
+    // A few long texts are not left to one thread.
+    let long = [3000, 900, 100, 50, 1, 1];
+    assert_eq!(batches(&long, 64), [vec![0], vec![1, 2], vec![3, 4, 5]]);
+    let large = batches(&[500; 1000], 64);
+    assert!(large.iter().all(|batch| batch.len() <= 15), "{} batches", large.len());
+    assert_eq!(large.concat().len(), 1000);
     assert!(batches(&[], 8).is_empty());
     assert_eq!(batches(&lengths, 0).len(), 5);
 }

@@ -38,6 +38,7 @@
 //! | [`factorization`] | the coefficients that make correlated noise small                     |
 //! | [`design`]      | correlated noise that can be asked for by name                          |
 //! | [`clip`]        | the clip norm that follows a quantile                                   |
+//! | [`workers`]     | who does work that falls into pieces                                    |
 
 pub mod accountant;
 pub mod assumptions;
@@ -56,6 +57,7 @@ pub mod sensitivity;
 pub mod stages;
 pub mod step_keys;
 pub mod units;
+pub mod workers;
 
 pub use accountant::{AccountError, AccountantKind, Judgement};
 pub use event::{Adjacency, Noise, NoiseMatrix, PrivacyEvent, Segment};

@@ -32,6 +32,7 @@ use crate::rng::{NoiseKey, fill_from_os};
 use crate::{
     encoding::EncodingId,
     rng::{NoRandomness, NoiseSource, Purpose, Randomness, SimulationKey, StreamKey},
+    workers::{self, Undone, Workers},
 };
 
 /// Which step of which mechanism of a run.
@@ -161,17 +162,39 @@ impl fmt::Debug for Link {
 pub struct AddedTo([u8; 32]);
 
 impl AddedTo {
-    /// The digest of what noise is about to be added to.
-    #[must_use]
-    pub fn of(encoding: EncodingId, values: &[i64]) -> Self {
+    /// The digest of what noise is about to be added to: SHA-256 over the encoding and the digests of its pieces, which workers
+    /// compute.
+    ///
+    /// # Errors
+    /// When they left something out.
+    pub fn of(encoding: EncodingId, values: &[i64], workers: &dyn Workers) -> Result<Self, Undone> {
+        let pieces = values.chunks(PIECE);
+        let mut digests = Zeroizing::new(vec![[0; 32]; pieces.len()]);
+        workers::all(workers, pieces.zip(digests.iter_mut()), |_, (values, digest)| *digest = digest_of(values))?;
         let mut hash = Sha256::new();
+        hash.update([WHOLE]);
         hash.update(encoding.as_bytes());
-        for some in values.chunks(512) {
-            let bytes: Zeroizing<Vec<u8>> = Zeroizing::new(some.iter().flat_map(|v| v.to_le_bytes()).collect());
-            hash.update(&*bytes);
-        }
-        Self(hash.finalize().into())
+        digests.iter().for_each(|digest| hash.update(digest));
+        Ok(Self(hash.finalize().into()))
     }
+}
+
+/// Coordinates of a piece.
+const PIECE: usize = 1 << 12;
+/// What a digest begins with, so that one of a piece is none of the whole.
+const OF_PIECE: u8 = 0;
+const WHOLE: u8 = 1;
+
+/// The digest of a piece of a sum.
+fn digest_of(values: &[i64]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update([OF_PIECE]);
+    let mut bytes = Zeroizing::new([0; 4096]);
+    for some in values.chunks(512) {
+        bytes.as_chunks_mut().0.iter_mut().zip(some).for_each(|(to, v)| *to = v.to_le_bytes());
+        hash.update(&bytes[..8 * some.len()]);
+    }
+    hash.finalize().into()
 }
 
 #[cfg(test)]
@@ -399,11 +422,12 @@ impl KeyShelf for MemoryShelf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workers::Alone;
 
     const AT: StepAt = StepAt { stream: 1, segment: 2, step: 9 };
 
     fn sum(values: &[i64]) -> AddedTo {
-        AddedTo::of(EncodingId::for_tests(7), values)
+        AddedTo::of(EncodingId::for_tests(7), values, &Alone).unwrap()
     }
 
     /// Every part of the formula makes another key.
@@ -419,11 +443,28 @@ mod tests {
             key(AT, &Link([1; 32]), &[5; 32], &sum(&[1, 2])),
             key(AT, &Link::FIRST, &[6; 32], &sum(&[1, 2])),
             key(AT, &Link::FIRST, &[5; 32], &sum(&[1, 3])),
-            key(AT, &Link::FIRST, &[5; 32], &AddedTo::of(EncodingId::for_tests(8), &[1, 2])),
+            key(AT, &Link::FIRST, &[5; 32], &AddedTo::of(EncodingId::for_tests(8), &[1, 2], &Alone).unwrap()),
             StepKey::new(&NoiseKey::generate().unwrap(), AT, &Link::FIRST, &[5; 32], &sum(&[1, 2])).0,
         ];
         assert_eq!(here, key(AT, &Link::FIRST, &[5; 32], &sum(&[1, 2])));
         assert!(others.iter().all(|other| *other != here));
+    }
+
+    /// Long sums are digested in pieces: every coordinate counts, in its place.
+    #[test]
+    fn p21_the_digest_of_a_long_sum_depends_on_every_coordinate() {
+        let values: Vec<i64> = (0..3 * PIECE as i64 + 5).collect();
+        let whole = sum(&values).0;
+        for at in [0, 511, 512, PIECE - 1, PIECE, 2 * PIECE + 7, 3 * PIECE + 4] {
+            let mut other = values.clone();
+            other[at] += 1;
+            assert_ne!(sum(&other).0, whole, "{at}");
+        }
+        let mut swapped = values.clone();
+        swapped.rotate_left(PIECE);
+        assert_ne!(sum(&swapped).0, whole);
+        assert_ne!(sum(&values[..3 * PIECE]).0, whole);
+        assert_eq!(sum(&values).0, whole);
     }
 
     /// Two copies of a run at the same step, with the same sum: not one word of noise in common.

@@ -14,6 +14,7 @@ use keyhush_privacy::{
     sensitivity,
     stages::{Released, Sum},
     step_keys::{MemoryShelf, SecretSteps, StepKeys},
+    workers::Workers,
 };
 
 const RANDOMNESS: Randomness = Randomness::Simulated { seed: 1 };
@@ -236,4 +237,82 @@ fn computed_coefficients_make_the_noise_they_promise() {
         // A chi-square of 20,000 degrees of freedom is within 5 % of its mean but for 6e-7 of the time.
         assert!((squares / want - 1.0).abs() < 0.05, "{}: {squares}, expected {want}", matrix.name());
     }
+}
+
+/// So many threads, each with every so manyth piece, from the last to the first; none of the pieces from a number on.
+struct Threads {
+    threads: usize,
+    until: usize,
+}
+
+impl Workers for Threads {
+    fn each(&self, pieces: usize, work: &(dyn Fn(usize) + Sync)) {
+        std::thread::scope(|scope| {
+            for thread in 0..self.threads {
+                let own = (0..pieces.min(self.until)).rev().filter(move |piece| piece % self.threads == thread);
+                scope.spawn(move || own.for_each(work));
+            }
+        });
+    }
+}
+
+/// Five chunks and a bit, and a clip bit behind them.
+fn long() -> Encoding {
+    let plan = VectorPlan { clip_bit: true, ..VectorPlan::of_update(5 * 4096 + 77, 14) };
+    let noise = NoisePlan { clip_count_stddev: Some(50.0), ..NoisePlan::of_update(NoiseMultiplier::new(5.0).unwrap()) };
+    Encoding::new(plan, ClipNorm::new(1.0).unwrap(), Some(&noise), Adjacency::ZeroOut).unwrap()
+}
+
+fn every_kind() -> Vec<MechanismPlan> {
+    let segments = vec![Segment::of(3), Segment::completed(3)];
+    let independent = MechanismPlan { correlation: Correlation::Independent, ..plan(blt(), vec![Segment::of(6)]) };
+    let tree = plan(NoiseMatrix::Tree, segments);
+    let others = [NoiseMatrix::Banded { coefficients: vec![1.0, 0.5, 0.25] }, blt()];
+    let others = others.map(|matrix| plan(matrix, vec![Segment::of(3), Segment::of(3)]));
+    [independent, tree].into_iter().chain(others).collect()
+}
+
+/// A release has the same bits whoever draws which part of its noise; so has one after a restart, which draws the past again.
+#[test]
+fn p13_noise_does_not_depend_on_who_draws_it() {
+    let encoding = long();
+    for plan in every_kind() {
+        let start = || Mechanism::init(plan.clone(), encoding.layout(), RANDOMNESS).unwrap();
+        let mut alone = start();
+        let releases: Vec<Released> =
+            (0..6).map(|_| alone.release(Sum::zero(&encoding), &mut keys()).unwrap()).collect();
+        for threads in [1, 2, 5, 16] {
+            let workers = Threads { threads, until: usize::MAX };
+            let (mut together, mut resumed) = (start(), start());
+            for (step, want) in releases.iter().enumerate() {
+                let got = together.release_by(Sum::zero(&encoding), &mut keys(), &workers).unwrap();
+                assert!(got == *want, "{:?}: step {step} by {threads} threads", plan.correlation);
+                assert!(got.to_bytes_by(&workers).unwrap() == want.to_bytes(), "and as bytes");
+                if step == 4 {
+                    let again = resumed.release_by(Sum::zero(&encoding), &mut keys(), &workers).unwrap();
+                    assert!(again == *want, "{:?}: after a restart", plan.correlation);
+                } else if step < 4 {
+                    resumed.pass(want).unwrap();
+                }
+            }
+        }
+    }
+}
+
+/// Workers that leave a chunk out would leave it without noise: nothing is released, then or later.
+#[test]
+fn p13_a_chunk_without_noise_is_not_released() {
+    let encoding = long();
+    for plan in every_kind() {
+        let mut mechanism = Mechanism::init(plan, encoding.layout(), RANDOMNESS).unwrap();
+        let careless = Threads { threads: 2, until: 5 };
+        let refused = mechanism.release_by(Sum::zero(&encoding), &mut keys(), &careless).unwrap_err();
+        assert!(matches!(refused, MechanismError::Undone(_)), "{refused:?}");
+    }
+    let mut broken = Mechanism::init(every_kind().remove(0), encoding.layout(), RANDOMNESS).unwrap();
+    // The digest of the sum has as many pieces as fit five chunks: it is the noise that is left out here.
+    let careless = Threads { threads: 1, until: 6 };
+    let refused = broken.release_by(Sum::zero(&encoding), &mut keys(), &careless).unwrap_err();
+    assert!(matches!(refused, MechanismError::Undone(_)), "{refused:?}");
+    assert_eq!(broken.release(Sum::zero(&encoding), &mut keys()).unwrap_err(), MechanismError::Broken);
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use federated::{
+    checkpoint,
     config::{AggregationKind, Config, Document, FIRST_RUN},
     engine::{self, Engine, EngineError, EngineOptions, Means},
     fleet::{self, Fleet},
@@ -160,7 +161,8 @@ impl Task {
         };
         let opened = Opened::new(&config).map_err(located)?;
         let plan = Plan::new(config, &opened.setting()).map_err(|e| located(e.into()))?;
-        let means = means.for_plan(&plan);
+        let means = means.for_plan(&plan).map_err(|e| BadInput::wrong("engine", e))?;
+        let means = if document.is_some() { means } else { as_before(means, &folder)? };
         Ok(Self { folder, opened, plan, means })
     }
 
@@ -175,6 +177,14 @@ impl Task {
     fn engine(&self) -> anyhow::Result<Box<dyn Engine + '_>> {
         Ok(engine::of(&self.plan.local, self.opened.learner(), self.means)?)
     }
+}
+
+/// The same means, with as many users at a time as the run had before: its results depend on it, and a card may have room for more.
+fn as_before(mut means: Means, folder: &Path) -> anyhow::Result<Means> {
+    if let Some(chunk) = checkpoint::chunk(&RunFolder::at(folder))? {
+        means.options.chunk = Some(chunk);
+    }
+    Ok(means)
 }
 
 /// The same settings with whole paths, so that the run can be resumed from another folder. What is not there is named as it
@@ -213,8 +223,9 @@ fn lead(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<()> {
         (false, _) => After::Close,
     };
     let engine = ranks::lead(ranks, task.engine()?, *means, &description)?;
+    let means = means.settled_by(&*engine);
     let mut fleet = fleet::of(plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
-    let ending = carry_out(plan, opened, folder, *means, &mut fleet, way, after, args.machine.quiet)?;
+    let ending = carry_out(plan, opened, folder, means, &mut fleet, way, after, args.machine.quiet)?;
     announce(&ending, folder, args.json)
 }
 
@@ -275,8 +286,9 @@ pub(crate) fn alone(
     after: After,
 ) -> anyhow::Result<Ending> {
     let population = opened.population(plan.ledger.unit).map_err(refused)?;
-    let means = means.for_plan(plan);
+    let means = means.for_plan(plan).map_err(|e| BadInput::wrong("engine", e))?;
     let engine = engine::of(&plan.local, opened.learner(), means)?;
+    let means = means.settled_by(&*engine);
     let mut fleet = fleet::of(plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
     let way = if resume { Way::Resume } else { Way::Begin };
     carry_out(plan, opened, folder, means, &mut fleet, way, after, true)

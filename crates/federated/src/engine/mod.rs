@@ -24,6 +24,7 @@ use privacy::{
     encoding::EncodingError,
     rng::{NoiseSource, Purpose, StreamKey},
     stages::Sum,
+    workers::Undone,
 };
 use thiserror::Error;
 
@@ -127,6 +128,9 @@ pub enum EngineError {
     /// Secure aggregation by an engine that adds up in the clear.
     #[error("these processes add up in the clear: run aggregation = \"secagg\" in one process, without mpirun")]
     NotSecure,
+    /// Workers that left something out.
+    #[error("nothing was released: {0}")]
+    Undone(#[from] Undone),
     /// A thread died.
     #[error("a thread died in the midst of training; nothing was released")]
     Died,
@@ -147,6 +151,20 @@ pub trait Engine {
     /// # Errors
     /// When it is not whole.
     fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError>;
+
+    /// Whether it would like to know early whom it will train next.
+    fn foresees(&self) -> bool {
+        false
+    }
+
+    /// Whom it will be asked to train next, as far as that is known: their text can be read while others train. A hint, and no
+    /// more: they may be others when the time comes.
+    fn foresee(&mut self, _numbers: &[u64]) {}
+
+    /// How many users it holds at a time, where its results depend on that.
+    fn chunk(&self) -> Option<NonZeroUsize> {
+        None
+    }
 
     /// The engine as one that gives each user's part by itself, where it can: simulated secure aggregation needs that.
     fn each(&mut self) -> Option<&mut dyn PerUser> {
@@ -170,6 +188,18 @@ pub trait Engine {
 impl<E: Engine + ?Sized> Engine for &mut E {
     fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
         (**self).sum(task, users)
+    }
+
+    fn foresees(&self) -> bool {
+        (**self).foresees()
+    }
+
+    fn foresee(&mut self, numbers: &[u64]) {
+        (**self).foresee(numbers);
+    }
+
+    fn chunk(&self) -> Option<NonZeroUsize> {
+        (**self).chunk()
     }
 
     fn each(&mut self) -> Option<&mut dyn PerUser> {
@@ -202,6 +232,8 @@ pub struct EngineKind {
     pub measurer: MakeMeasurer,
     /// Makes who trains a model on public text.
     pub central: MakeCentral,
+    /// Why it cannot carry out a plan, if it cannot, in words that say what to do: asked before a run begins.
+    pub refuses: fn(&Plan) -> Option<String>,
     /// What decides the bits of its results, in a word that checkpoints keep: a run goes on with the arithmetic that it began with.
     pub arithmetic: fn(Means) -> String,
 }
@@ -219,6 +251,7 @@ pub const THREADS: EngineKind = EngineKind {
     make: |local, learner, means| Ok(Box::new(Threads::new(learner, local, means.kernels, means.threads)?)),
     measurer: |learner, means| Ok(Box::new(OnThreads::new(learner, means.kernels, means.threads))),
     central: |central, means| Ok(Box::new(OnThread::new(central, means)?)),
+    refuses: |_| None,
     arithmetic: |means| means.kernels.name().to_owned(),
 };
 
@@ -282,11 +315,23 @@ impl Means {
 
     /// The same for a plan, as far as nothing else was said: an engine that trains users together holds a whole cohort if it can, and
     /// where a sum must be known to be made of checked vectors (the clipped denominator), every vector is checked here.
-    #[must_use]
-    pub fn for_plan(mut self, plan: &Plan) -> Self {
+    ///
+    /// # Errors
+    /// When the engine cannot carry out the plan.
+    pub fn for_plan(mut self, plan: &Plan) -> Result<Self, EngineError> {
+        if let Some(problem) = (self.engine.refuses)(plan) {
+            return Err(EngineError::Unavailable { engine: self.engine.name, problem });
+        }
         let cohort = plan.phases().iter().map(foreseen_users).max().unwrap_or(0);
         self.options.chunk = self.options.chunk.or(NonZeroUsize::new(cohort));
         self.options.check_encodings |= plan.phases().iter().any(|phase| phase.divides_by_weight());
+        Ok(self)
+    }
+
+    /// The same with what an engine that was made by them has come to: it may hold fewer users at a time than it was asked to.
+    #[must_use]
+    pub fn settled_by(mut self, engine: &dyn Engine) -> Self {
+        self.options.chunk = engine.chunk();
         self
     }
 

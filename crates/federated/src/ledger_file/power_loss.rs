@@ -24,6 +24,7 @@ use privacy::{
     rng::Randomness,
     step_keys::{AddedTo, LastStep, StepAt, StepKeyError, StepKeys},
     units::{ClipNorm, Delta, NoiseMultiplier},
+    workers::Alone,
 };
 
 use super::Place;
@@ -80,7 +81,7 @@ const fn at(step: u64) -> StepAt {
 fn added_to() -> AddedTo {
     let clip = ClipNorm::new(1.0).unwrap();
     let encoding = Encoding::new(VectorPlan::of_update(1, 12), clip, None, Adjacency::AddOrRemove).unwrap();
-    AddedTo::of(encoding.id(), &[5])
+    AddedTo::of(encoding.id(), &[5], &Alone).unwrap()
 }
 
 /// The folder of a run, which is made with the one above it.

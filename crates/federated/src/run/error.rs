@@ -85,6 +85,16 @@ pub enum RunError {
         /// What is wrong with each.
         problems: String,
     },
+    /// The engine, its precision or its size are not those of the beginning.
+    #[error(
+        "the run was computed with {theirs}, and this would be {ours}: a run goes on with what it began with. Take the same --engine and --precision, and kernels (KEYHUSH_KERNELS), and a card with room for as many users at a time"
+    )]
+    OtherArithmetic {
+        /// With what it was computed.
+        theirs: String,
+        /// With what it would be.
+        ours: String,
+    },
     /// The settings of the folder are not those of its ledger.
     #[error(
         "the settings of {run} (config.toml) are not what its ledger was begun with; a plan is fixed before its first round"

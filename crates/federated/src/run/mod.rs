@@ -36,7 +36,10 @@ use std::{
 
 use serde::{Deserialize, de::DeserializeOwned};
 
-use self::beginning::{Beginning, Changed};
+use self::{
+    beginning::{Beginning, Changed},
+    price::Prices,
+};
 pub use self::{
     ending::{Ending, stated},
     error::RunError,
@@ -300,7 +303,10 @@ impl<'a, H: Home + Records> Run<'a, H> {
         if !ledger.plan().is_same_run(&plan.ledger) {
             return Err(RunError::OtherPlan { run: home.name() });
         }
-        let checkpoints = Checkpoints::new(ledger.opening().id, &means.arithmetic());
+        let checkpoints = Checkpoints::of(ledger.opening().id, means);
+        if let Some(theirs) = checkpoints.other_arithmetic(&home)?.filter(|_| !ledger.is_closed()) {
+            return Err(RunError::OtherArithmetic { theirs, ours: means.arithmetic() });
+        }
         let (found, mut warnings) = checkpoints.newest(&home, plan)?;
         found.iter().try_for_each(|found| ledger.check_head(&found.head))?;
         refuse_gap(plan, &ledger, found.as_ref().map_or(0, |found| found.state.round), &warnings)?;
@@ -345,7 +351,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
         let diagnostics = if simulated { Some(diagnostics(&home, recorded)?) } else { None };
         let tokens = if simulated { tokens(&home)? } else { 0 };
         Ok(Self {
-            checkpoints: Checkpoints::new(ledger.opening().id, &means.arithmetic()),
+            checkpoints: Checkpoints::of(ledger.opening().id, means),
             held_out: opened.held_out(&plan.evaluation)?,
             measurer: RefCell::new(None),
             rounds: Loop::new(plan, opened.learner(), randomness, ledger, state, means.threads),
@@ -492,7 +498,14 @@ impl<'a, H: Home + Records> Run<'a, H> {
         let (plan, state) = (self.plan, self.rounds.state());
         let learner = self.opened.learner();
         let measures = Measures::named(learner.measures()).ok_or(RunError::NotMeasured { learner: learner.name() })?;
-        let counts = self.count(&state.model)?;
+        // What it costs is computed meanwhile: it follows from the plan.
+        let prices = Prices { plan, opened: self.opened };
+        let (counts, prices) = std::thread::scope(|scope| {
+            let prices = scope.spawn(move || prices.at(state.round));
+            (self.count(&state.model), prices.join())
+        });
+        let (price, projected_epsilon) = prices.unwrap_or_else(|died| std::panic::resume_unwind(died))?;
+        let counts = counts?;
         Ok(Metrics {
             round: state.round,
             measured: Measured::of(measures, &counts),
@@ -504,8 +517,8 @@ impl<'a, H: Home + Records> Run<'a, H> {
             server_learning_rate: f64::from(plan.stage(state.round).server_learning_rate),
             planned_participations: plan.planned_participations(state.round),
             failed_attempts: self.failed().iter().filter(|failed| failed.round < state.round).count() as u64,
-            price: self.price(state.round)?,
-            projected_epsilon: if state.round > 0 { plan.projected_epsilon(state.round)? } else { None },
+            price,
+            projected_epsilon,
         })
     }
 

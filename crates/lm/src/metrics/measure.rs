@@ -195,11 +195,32 @@ impl<'a> Measure<'a> {
     }
 }
 
-/// Which sequences are read side by side: at most `rows` of about the same length, so that little is padded. The batches
-/// depend on the lengths alone and never on threads, so a model computes the same numbers whoever asks.
+/// Batches that a large test set has at least, so that there is something to do for many threads.
+const MANY_BATCHES: usize = 64;
+/// Tokens that a batch may have in any case.
+const FEW_TOKENS: usize = 1024;
+
+/// Which sequences are read side by side: at most `rows` of about the same length, so that little is padded, and at most a share of
+/// all tokens, so that a few long texts are not left to one thread. The batches depend on the lengths alone and never on threads, so
+/// a model computes the same numbers whoever asks. Those with the most to read come first.
 #[must_use]
 pub fn batches(lengths: &[usize], rows: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..lengths.len()).collect();
     order.sort_by_key(|i| (std::cmp::Reverse(lengths[*i]), *i));
-    order.chunks(rows.max(1)).map(<[usize]>::to_vec).collect()
+    let most = (lengths.iter().sum::<usize>() / MANY_BATCHES).max(FEW_TOKENS);
+    let mut batches: Vec<Vec<usize>> = Vec::new();
+    let mut read = 0;
+    for sequence in order {
+        match batches.last_mut() {
+            Some(batch) if batch.len() < rows && read + lengths[sequence] <= most => {
+                batch.push(sequence);
+                read += lengths[sequence];
+            }
+            _ => {
+                batches.push(vec![sequence]);
+                read = lengths[sequence];
+            }
+        }
+    }
+    batches
 }

@@ -33,7 +33,11 @@ use crate::{
     event::Adjacency,
     rng::RandomWords,
     units::{ClipNorm, NoiseMultiplier},
+    workers::{self, Undone, Workers},
 };
+
+/// Coordinates that one worker reads at a time.
+const PIECE: usize = 1 << 14;
 
 /// The finest grid: one user's coordinates and their sum of squares fit machine words.
 const MOST_GRID_BITS: u32 = 28;
@@ -102,6 +106,9 @@ pub enum EncodingError {
         /// What is wrong.
         problem: String,
     },
+    /// Workers that left something out.
+    #[error(transparent)]
+    Undone(#[from] Undone),
     /// An encoding that arrived is not the one that was sent.
     #[error("the encoding that arrived is not the one that was sent: run the same version on both sides")]
     Other,
@@ -436,15 +443,22 @@ impl Encoding {
     }
 
     /// The update of released integers, in the units of the model.
-    pub(crate) fn decode_update(&self, values: &[i64]) -> Vec<f32> {
+    pub(crate) fn decode_update(&self, values: &[i64], workers: &dyn Workers) -> Result<Vec<f32>, EncodingError> {
         let step = self.grid_step();
         match &self.rotation {
-            None => values.iter().map(|v| (*v as f64 * step) as f32).collect(),
+            None => {
+                let mut update = vec![0.0; values.len()];
+                let pieces = values.chunks(PIECE).zip(update.chunks_mut(PIECE));
+                workers::all(workers, pieces, |_, (values, update)| {
+                    update.iter_mut().zip(values).for_each(|(u, v)| *u = (*v as f64 * step) as f32);
+                })?;
+                Ok(update)
+            }
             Some(rotation) => {
                 let mut update: Vec<f64> = values.iter().map(|v| *v as f64 * step).collect();
                 rotation.inverse_f64(&mut update);
                 update.truncate(self.plan.dimension);
-                update.iter().map(|v| *v as f32).collect()
+                Ok(update.iter().map(|v| *v as f32).collect())
             }
         }
     }

@@ -18,7 +18,11 @@ use super::{
     MechanismError, StreamingMatrix, TOEPLITZ,
     draws::{CHUNK, Draw, Draws},
 };
-use crate::{encoding::layout::Layout, step_keys::StepNoise};
+use crate::{
+    encoding::layout::Layout,
+    step_keys::StepNoise,
+    workers::{self, Workers},
+};
 
 /// Coefficients and noise are multiples of `2^-FRACTIONAL_BITS`.
 pub const FRACTIONAL_BITS: u32 = 24;
@@ -62,29 +66,35 @@ impl Banded {
 }
 
 impl StreamingMatrix for Banded {
-    fn next(&mut self, noise: &StepNoise, position: [u64; 3], values: &mut [i64]) -> Result<(), MechanismError> {
+    fn next(
+        &mut self,
+        noise: &StepNoise,
+        position: [u64; 3],
+        values: &mut [i64],
+        workers: &dyn Workers,
+    ) -> Result<(), MechanismError> {
         let [stream, segment, round] = position;
         let draw = Draw::at(noise, &[TOEPLITZ, stream, segment, round]);
-        let bands = self.coefficients.len();
-        let mut exact = [0; CHUNK];
-        for (number, chunk) in self.draws.chunks.iter().enumerate() {
-            let len = chunk.coordinates.len();
+        let Self { draws, coefficients, history, steps } = self;
+        let (bands, steps_before) = (coefficients.len(), *steps);
+        workers::each(workers, draws.cut(values).zip(history), |number, (values, ring)| {
+            let mut exact = [0; CHUNK];
+            let len = values.len();
             let exact = &mut exact[..len];
-            self.draws.fill(&draw, number, exact);
-            let ring = &mut self.history[number];
-            for (back, coefficient) in (1..=self.steps.min(bands as u64)).zip(&self.coefficients) {
-                let slot = ((self.steps - back) % bands as u64) as usize * len;
+            draws.fill(&draw, number, exact);
+            for (back, coefficient) in (1..=steps_before.min(bands as u64)).zip(&*coefficients) {
+                let slot = ((steps_before - back) % bands as u64) as usize * len;
                 subtract_scaled(exact, *coefficient, &ring[slot..slot + len]);
             }
             let newest = if bands == 0 {
                 &mut [][..]
             } else {
-                let slot = (self.steps % bands as u64) as usize * len;
+                let slot = (steps_before % bands as u64) as usize * len;
                 &mut ring[slot..slot + len]
             };
-            round_and_add(exact, &mut values[chunk.coordinates.clone()], newest)?;
-        }
-        self.steps += 1;
+            round_and_add(exact, values, newest)
+        })?;
+        *steps += 1;
         Ok(())
     }
 

@@ -27,7 +27,11 @@ use super::{
     MechanismError, StreamingMatrix, TOEPLITZ,
     draws::{CHUNK, Draw, Draws},
 };
-use crate::{encoding::layout::Layout, step_keys::StepNoise};
+use crate::{
+    encoding::layout::Layout,
+    step_keys::StepNoise,
+    workers::{self, Workers},
+};
 
 /// The most fractional bits of noise and buffers.
 const MOST_FRACTIONAL_BITS: u32 = 40;
@@ -100,20 +104,25 @@ impl Blt {
 }
 
 impl StreamingMatrix for Blt {
-    fn next(&mut self, noise: &StepNoise, position: [u64; 3], values: &mut [i64]) -> Result<(), MechanismError> {
+    fn next(
+        &mut self,
+        noise: &StepNoise,
+        position: [u64; 3],
+        values: &mut [i64],
+        workers: &dyn Workers,
+    ) -> Result<(), MechanismError> {
         let [stream, segment, round] = position;
         let draw = Draw::at(noise, &[TOEPLITZ, stream, segment, round]);
-        let mut exact = [0; CHUNK];
-        for (number, chunk) in self.draws.chunks.iter().enumerate() {
-            let exact = &mut exact[..chunk.coordinates.len()];
-            self.draws.fill(&draw, number, exact);
-            let buffers = &mut self.buffers[number];
-            subtract_outputs(exact, buffers, &self.parameters);
-            round_all(exact, self.fractional_bits);
-            values[chunk.coordinates.clone()].iter_mut().zip(&*exact).for_each(|(v, n)| *v += n);
-            decay_and_add(exact, buffers, &self.parameters, self.fractional_bits)?;
-        }
-        Ok(())
+        let Self { draws, fractional_bits, parameters, buffers } = self;
+        workers::each(workers, draws.cut(values).zip(buffers), |number, (values, buffers)| {
+            let mut exact = [0; CHUNK];
+            let exact = &mut exact[..values.len()];
+            draws.fill(&draw, number, exact);
+            subtract_outputs(exact, buffers, parameters);
+            round_all(exact, *fractional_bits);
+            values.iter_mut().zip(&*exact).for_each(|(v, n)| *v += n);
+            decay_and_add(exact, buffers, parameters, *fractional_bits)
+        })
     }
 
     fn restart(&mut self) {

@@ -59,6 +59,12 @@ impl Draws {
         Ok(Self { chunks, samplers })
     }
 
+    /// The chunks of a vector of the layout, one after the other.
+    pub(super) fn cut<'a, T>(&self, mut values: &'a mut [T]) -> impl Iterator<Item = &'a mut [T]> {
+        let lengths = self.chunks.iter().map(|chunk| chunk.coordinates.len());
+        lengths.map(move |len| values.split_off_mut(..len).unwrap_or_default())
+    }
+
     /// Draws one chunk; `out` has its length.
     pub(super) fn fill(&self, draw: &Draw, chunk: usize, out: &mut [i64]) {
         let sampler = &self.samplers[self.chunks[chunk].sampler];

@@ -4,7 +4,11 @@ use super::{
     INDEPENDENT, MechanismError, StreamingMatrix,
     draws::{CHUNK, Draw, Draws},
 };
-use crate::{encoding::layout::Layout, step_keys::StepNoise};
+use crate::{
+    encoding::layout::Layout,
+    step_keys::StepNoise,
+    workers::{self, Workers},
+};
 
 /// Fresh noise at every step; there is no state.
 #[derive(Debug)]
@@ -19,16 +23,22 @@ impl Identity {
 }
 
 impl StreamingMatrix for Identity {
-    fn next(&mut self, noise: &StepNoise, position: [u64; 3], values: &mut [i64]) -> Result<(), MechanismError> {
+    fn next(
+        &mut self,
+        noise: &StepNoise,
+        position: [u64; 3],
+        values: &mut [i64],
+        workers: &dyn Workers,
+    ) -> Result<(), MechanismError> {
         let [stream, segment, round] = position;
         let draw = Draw::at(noise, &[INDEPENDENT, stream, segment, round]);
-        let mut drawn = [0; CHUNK];
-        for (number, chunk) in self.draws.chunks.iter().enumerate() {
-            let drawn = &mut drawn[..chunk.coordinates.len()];
+        workers::each(workers, self.draws.cut(values), |number, values| {
+            let mut drawn = [0; CHUNK];
+            let drawn = &mut drawn[..values.len()];
             self.draws.fill(&draw, number, drawn);
-            values[chunk.coordinates.clone()].iter_mut().zip(drawn).for_each(|(v, n)| *v += *n);
-        }
-        Ok(())
+            values.iter_mut().zip(drawn).for_each(|(v, n)| *v += *n);
+            Ok(())
+        })
     }
 
     fn restart(&mut self) {}

@@ -11,6 +11,8 @@
 //! keeps of a mechanism is its [`Position`]: a counter. The noise that correlated mechanisms remember is never written
 //! anywhere, since together with what was released it would reveal the sums (rule P20); before the next release it is drawn
 //! again from the keys of the segment's steps, and where the segment is over it is not needed at all.
+//!
+//! Coordinates are drawn in chunks, each from a stream of its own, by whoever brings [`Workers`]; the bits are the same.
 
 mod banded;
 mod blt;
@@ -35,6 +37,7 @@ use crate::{
     rng::Randomness,
     stages::{Published, Released, Sum},
     step_keys::{AddedTo, LastStep, StepAt, StepKeyError, StepKeys, StepNoise},
+    workers::{Alone, Undone, Workers},
 };
 
 /// First numbers of the positions in a run's streams, so that no two kinds of noise ever share one.
@@ -152,6 +155,9 @@ pub enum MechanismError {
     /// Noise beyond 16 sigma, which honest noise does not reach once in 10^57 draws; nothing was released.
     #[error("the noise overflowed; nothing was released")]
     Overflow,
+    /// Some of the vector was left without its noise; nothing was released.
+    #[error("the noise is not whole, and nothing was released: {0}")]
+    Undone(#[from] Undone),
     /// A step failed half-way; the state cannot be trusted.
     #[error("an earlier step failed; open the run again")]
     Broken,
@@ -316,8 +322,15 @@ impl MechanismPlan {
 
 /// Noise that comes step by step: `C^-1 Z` for a strategy matrix C, in exact arithmetic.
 trait StreamingMatrix: Send {
-    /// Adds the noise of the next step to the values. The position is (stream, segment, round in the segment).
-    fn next(&mut self, noise: &StepNoise, position: [u64; 3], values: &mut [i64]) -> Result<(), MechanismError>;
+    /// Adds the noise of the next step to the values, chunk by chunk; who does which changes nothing. The position is (stream,
+    /// segment, round in the segment).
+    fn next(
+        &mut self,
+        noise: &StepNoise,
+        position: [u64; 3],
+        values: &mut [i64],
+        workers: &dyn Workers,
+    ) -> Result<(), MechanismError>;
 
     /// Forgets everything: a new segment begins.
     fn restart(&mut self);
@@ -496,6 +509,20 @@ impl Mechanism {
     /// When the sum is laid out differently, the users were to add the noise, all steps have been released, the step's key
     /// cannot be kept, or the noise overflowed; nothing is released then, and the sum is gone.
     pub fn release(&mut self, sum: Sum, keys: &mut dyn StepKeys) -> Result<Released, MechanismError> {
+        self.release_by(sum, keys, &Alone)
+    }
+
+    /// The same on the threads of the caller: chunks of the vector have streams of their own, so the release has the same bits
+    /// whoever draws which.
+    ///
+    /// # Errors
+    /// As [`Mechanism::release`]; and when the workers left something out.
+    pub fn release_by(
+        &mut self,
+        sum: Sum,
+        keys: &mut dyn StepKeys,
+        workers: &dyn Workers,
+    ) -> Result<Released, MechanismError> {
         if self.matrix.is_none() {
             return Err(MechanismError::NotNoised);
         }
@@ -508,9 +535,10 @@ impl Mechanism {
         let (mut values, layout, encoding) = sum.into_parts();
         self.check_encoding(encoding)?;
         self.check_next()?;
-        self.catch_up(keys)?;
-        let noise = keys.draw(self.step_at(self.position.rounds), &AddedTo::of(encoding, &values))?;
-        self.add_noise(&noise, &mut values)?;
+        self.catch_up(keys, workers)?;
+        let added_to = AddedTo::of(encoding, &values, workers)?;
+        let noise = keys.draw(self.step_at(self.position.rounds), &added_to)?;
+        self.add_noise(&noise, &mut values, workers)?;
         self.count_step(encoding);
         let released = self.released(values, layout, encoding);
         self.restart_if_due();
@@ -571,24 +599,29 @@ impl Mechanism {
     }
 
     /// Draws again the noise of this segment that the matrix does not remember.
-    fn catch_up(&mut self, keys: &dyn StepKeys) -> Result<(), MechanismError> {
+    fn catch_up(&mut self, keys: &dyn StepKeys, workers: &dyn Workers) -> Result<(), MechanismError> {
         if !self.needs_noise_again() {
             self.drawn = self.position.rounds;
         }
         let mut nowhere = if self.drawn < self.position.rounds { vec![0; self.layout.len()] } else { Vec::new() };
         while self.drawn < self.position.rounds {
             let noise = keys.again(self.step_at(self.drawn))?;
-            self.add_noise(&noise, &mut nowhere)?;
+            self.add_noise(&noise, &mut nowhere, workers)?;
         }
         Ok(())
     }
 
     /// Adds the noise of the first round that the matrix does not remember, and remembers it.
-    fn add_noise(&mut self, noise: &StepNoise, values: &mut [i64]) -> Result<(), MechanismError> {
+    fn add_noise(
+        &mut self,
+        noise: &StepNoise,
+        values: &mut [i64],
+        workers: &dyn Workers,
+    ) -> Result<(), MechanismError> {
         let position = [self.plan.stream, self.position.segment as u64, self.drawn];
         let Some(matrix) = &mut self.matrix else { return Err(MechanismError::NotNoised) };
         self.broken = true;
-        matrix.streaming().next(noise, position, values)?;
+        matrix.streaming().next(noise, position, values, workers)?;
         self.broken = false;
         self.drawn += 1;
         Ok(())

@@ -28,7 +28,12 @@ use super::{
     MechanismError, StreamingMatrix, TREE,
     draws::{CHUNK, Draw, Draws},
 };
-use crate::{encoding::layout::Layout, event::Segment, step_keys::StepNoise};
+use crate::{
+    encoding::layout::Layout,
+    event::Segment,
+    step_keys::StepNoise,
+    workers::{self, Workers},
+};
 
 /// Fixed-point weights have so many bits.
 const WEIGHT_BITS: u32 = 30;
@@ -108,38 +113,44 @@ impl Tree {
         levels * layout.len() as u64 * size_of::<i32>() as u64
     }
 
-    fn level(&mut self, level: u32) -> &mut Vec<i32> {
-        let level = level as usize;
+    /// Makes room for the estimate of a node of a level.
+    fn level(&mut self, level: usize) {
         if self.alive.len() <= level {
             self.alive.resize_with(level + 1, Vec::new);
         }
         self.alive[level].resize(self.len, 0);
-        &mut self.alive[level]
     }
 }
 
 impl StreamingMatrix for Tree {
-    fn next(&mut self, noise: &StepNoise, position: [u64; 3], values: &mut [i64]) -> Result<(), MechanismError> {
+    fn next(
+        &mut self,
+        noise: &StepNoise,
+        position: [u64; 3],
+        values: &mut [i64],
+        workers: &dyn Workers,
+    ) -> Result<(), MechanismError> {
         let [stream, segment, round] = position;
         let joins = joins(round, self.segments[segment as usize]);
         let draw = |level: u32, index: u64| Draw::at(noise, &[TREE, stream, segment, u64::from(level), index]);
         let leaf = draw(0, round);
         let own: Vec<Draw> = joins.iter().map(|j| draw(j.level, j.index)).collect();
-        let top = joins.last().map_or(0, |j| j.level);
+        let top = joins.last().map_or(0, |j| j.level) as usize;
         self.level(top);
-        let (mut estimate, mut drawn) = ([0; CHUNK], [0; CHUNK]);
-        for number in 0..self.draws.chunks.len() {
-            let at = self.draws.chunks[number].coordinates.clone();
+        let Self { draws, alive, .. } = self;
+        let (below, from_top) = alive.split_at_mut(top);
+        workers::each(workers, draws.cut(values).zip(draws.cut(&mut from_top[0])), |number, (values, stored)| {
+            let at = draws.chunks[number].coordinates.clone();
+            let (mut estimate, mut drawn) = ([0; CHUNK], [0; CHUNK]);
             let (estimate, drawn) = (&mut estimate[..at.len()], &mut drawn[..at.len()]);
-            let values = &mut values[at.clone()];
-            self.draws.fill(&leaf, number, estimate);
+            draws.fill(&leaf, number, estimate);
             for (join, own) in joins.iter().zip(&own) {
-                self.draws.fill(own, number, drawn);
-                let left = if join.with_left { &self.alive[join.level as usize - 1][at.clone()] } else { &[] };
+                draws.fill(own, number, drawn);
+                let left = if join.with_left { &below[join.level as usize - 1][at.clone()] } else { &[] };
                 join_up(estimate, drawn, left, join.own_weight, values);
             }
-            store(estimate, &mut self.alive[top as usize][at], values)?;
-        }
+            store(estimate, stored, values)
+        })?;
         for join in joins.iter().filter(|j| j.with_left) {
             self.alive[join.level as usize - 1] = Vec::new();
         }

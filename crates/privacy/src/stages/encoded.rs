@@ -9,7 +9,11 @@ use crate::{
     encoding::{Encoding, EncodingError, EncodingId, Packing, Unpacking, layout::Layout},
     event::PrivacyEvent,
     rng::Randomness,
+    workers::{self, Alone, Workers},
 };
+
+/// Coordinates that one worker looks at at a time.
+const PIECE: usize = 1 << 14;
 
 /// Users that a sum takes at most, so that no coordinate overflows.
 pub(super) const MOST_USERS: u64 = 1 << 31;
@@ -168,13 +172,27 @@ impl Sum {
     /// # Errors
     /// When the length is not the encoding's, or a coordinate is larger than `users` honest users could make it.
     pub fn assertion(values: Vec<i64>, users: u64, encoding: &Encoding) -> Result<Self, EncodingError> {
-        let mut sum = Self::zero(encoding);
-        if values.len() != sum.values.len() {
-            return Err(EncodingError::Length { expected: sum.values.len(), got: values.len() });
+        Self::assertion_by(values, users, encoding, &Alone)
+    }
+
+    /// The same, where workers look at the coordinates.
+    ///
+    /// # Errors
+    /// As [`Self::assertion`]; and when they left something out.
+    pub fn assertion_by(
+        values: Vec<i64>,
+        users: u64,
+        encoding: &Encoding,
+        workers: &dyn Workers,
+    ) -> Result<Self, EncodingError> {
+        let layout = encoding.layout().clone();
+        // From here on the values are wiped when this fails.
+        let mut sum = Self { values, id: encoding.id(), layout, users: 0, asserted: true };
+        if sum.values.len() != sum.layout.len() {
+            return Err(EncodingError::Length { expected: sum.layout.len(), got: sum.values.len() });
         }
-        (sum.values, sum.asserted) = (values, true);
         sum.admit(encoding.id(), users)?;
-        sum.check_size()?;
+        sum.check_size(workers)?;
         Ok(sum)
     }
 
@@ -193,21 +211,26 @@ impl Sum {
         if self.users > MOST_USERS {
             return Err(EncodingError::TooManyUsers.into());
         }
-        self.check_size()?;
+        self.check_size(&Alone)?;
         Ok(self)
     }
 
     /// Refuses coordinates that are larger than the users could make them.
-    pub(super) fn check_size(&self) -> Result<(), EncodingError> {
+    pub(super) fn check_size(&self, workers: &dyn Workers) -> Result<(), EncodingError> {
         let mut start = 0;
         for segment in self.layout.segments() {
             let most = self.users * u64::from(segment.largest);
-            let mut values = self.values[start..start + segment.len].iter();
-            // Neither the number of users nor what they added up to is said: both are exact (rule P12).
-            if values.any(|v| v.unsigned_abs() > most) {
+            let values = &self.values[start..start + segment.len];
+            workers::each(workers, values.chunks(PIECE), |_, values| {
+                let largest =
+                    pulp::Arch::new().dispatch(|| values.iter().fold(0, |most, v| v.unsigned_abs().max(most)));
+                if largest <= most {
+                    return Ok(());
+                }
+                // Neither the number of users nor what they added up to is said: both are exact (rule P12).
                 let problem = "some coordinate is larger than all users together could make it".to_owned();
-                return Err(EncodingError::Bound { segment: segment.kind, problem });
-            }
+                Err(EncodingError::Bound { segment: segment.kind, problem })
+            })?;
             start += segment.len;
         }
         Ok(())

@@ -15,6 +15,7 @@ use super::Sum;
 use crate::{
     encoding::{Encoding, EncodingError},
     rng::{NoRandomness, fill_from_os},
+    workers::Alone,
 };
 
 /// The bytes of a nonce, which is drawn for every seal.
@@ -82,7 +83,7 @@ impl Sum {
         }
         sum.admit(encoding.id(), u64::from_le_bytes(*users))?;
         sum.values.iter_mut().zip(values).for_each(|(to, from)| *to = i64::from_le_bytes(*from));
-        sum.check_size()?;
+        sum.check_size(&Alone)?;
         Ok(sum)
     }
 

@@ -50,6 +50,19 @@ impl Chance {
         }
     }
 
+    /// What the first attempt at a later round will draw from, where that is known before this round is recorded. With secret noise
+    /// it is not: a seed that was drawn early would be shared by whoever goes on with a copy of the run (rule P21).
+    pub(super) fn foreseen(
+        &self,
+        round: u64,
+        participation: &Participation,
+    ) -> Result<Option<OfAttempt>, RandomnessError> {
+        match self {
+            Self::Simulated(_) => self.of_attempt(round, participation).map(Some),
+            Self::Secret(_) => Ok(None),
+        }
+    }
+
     /// What one attempt at an evaluation by devices draws from. Who comes follows from the order in which devices arrive, which is not
     /// drawn again after a crash; so nothing has to be kept.
     pub(super) fn of_evaluation(&self) -> Result<OfAttempt, RandomnessError> {

@@ -142,15 +142,36 @@ impl Simulated<'_> {
     /// The sum over those who are there and do not vanish.
     fn plainly(&mut self, task: &RoundTask<'_>, cohort: &[u64], drawn: &OfAttempt) -> Result<Attempted, FleetError> {
         let position = place(task.at);
-        let (key, vanishing) = (users_key(&drawn.users, &position), self.vanishing(drawn, &position));
-        // Who is declared and not there gives nothing, not even a clip bit (rule P9).
-        let there = |user: &u64| *user < self.population.users() && vanishing.of(*user).sends();
-        let numbers: Vec<u64> = cohort.iter().copied().filter(there).collect();
+        let key = users_key(&drawn.users, &position);
+        let numbers = self.there(cohort, drawn, &position);
+        self.foresee(task)?;
         let users = Users { population: self.population, numbers: &numbers, key: &key };
         let summed = self.engine.sum(&task.task, &users)?;
         let exact = Exact { users: summed.exact, busy_s: summed.busy_s, ..Exact::default() };
         let observed = Observed { exact: Some(exact), ..Observed::default() };
         Ok(Attempted { outcome: Outcome::Sum(summed.sum), observed })
+    }
+
+    /// Those of a cohort who are there and do not vanish. Who is declared and not there gives nothing, not even a clip bit (rule P9).
+    fn there(&self, cohort: &[u64], drawn: &OfAttempt, position: &[u64]) -> Vec<u64> {
+        let vanishing = self.vanishing(drawn, position);
+        let there = |user: &u64| *user < self.population.users() && vanishing.of(*user).sends();
+        cohort.iter().copied().filter(there).collect()
+    }
+
+    /// Tells an engine that wants to know whom it will train in the next round. It is a hint: nothing follows from it but what is
+    /// read early.
+    fn foresee(&mut self, task: &RoundTask<'_>) -> Result<(), FleetError> {
+        let next = task.at.round + 1;
+        let is_round = task.at.stream != EVALUATION && next < self.plan.rounds;
+        if !is_round || !task.failures.is_empty() || !self.engine.foresees() {
+            return Ok(());
+        }
+        let phase = self.plan.phase(next);
+        let Some(drawn) = self.chance.foreseen(next, &phase.participation)? else { return Ok(()) };
+        let cohort = self.rosters[0].cohort(&self.chance, &drawn.cohort, phase, next, task.failures)?;
+        self.engine.foresee(&self.there(&cohort, &drawn, &position(next, 0)));
+        Ok(())
     }
 
     /// The sum by secure aggregation, a group after the other.
