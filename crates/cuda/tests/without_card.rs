@@ -25,17 +25,14 @@ use privacy::{
 };
 
 /// `cargo xtask test` brings NVRTC where there is none.
-#[test]
-fn every_kernel_compiles_for_every_preset() {
-    for architecture in ["sm_80", "sm_90"] {
-        match cuda::compile_all(architecture) {
-            None => println!("skipped: there is no NVRTC here (the package nvidia-cuda-nvrtc has it)"),
-            Some(compiled) => {
-                let kernels = compiled.unwrap_or_else(|problem| panic!("{architecture}: {problem}"));
-                println!("{kernels} sources for {architecture}");
-                // Three sources for each of ten presets, and more.
-                assert!(kernels > 30, "{kernels}");
-            }
+fn compiles_for(architecture: &str) {
+    match cuda::compile_all(architecture) {
+        None => println!("skipped: there is no NVRTC here (the package nvidia-cuda-nvrtc has it)"),
+        Some(compiled) => {
+            let kernels = compiled.unwrap_or_else(|problem| panic!("{architecture}: {problem}"));
+            println!("{kernels} sources for {architecture}");
+            // Three sources for each of ten presets, and more.
+            assert!(kernels > 30, "{kernels}");
         }
     }
 }
@@ -56,6 +53,16 @@ fn secure_aggregation_and_rotation_are_refused_before_the_run() {
     assert!(securely.contains("cuda") && securely.contains("secagg") && securely.contains("--engine threads"));
     let rotated = refused(&["privacy.rotation=true"]).unwrap_err();
     assert!(rotated.contains("privacy.rotation") && rotated.contains("--engine threads"), "{rotated}");
+}
+
+#[test]
+fn every_kernel_compiles_for_every_preset_and_ampere() {
+    compiles_for("sm_80");
+}
+
+#[test]
+fn every_kernel_compiles_for_every_preset_and_hopper() {
+    compiles_for("sm_90");
 }
 
 const USERS: usize = 5;
