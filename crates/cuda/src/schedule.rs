@@ -136,13 +136,14 @@ impl Schedule {
         let turns = steps * users;
         let listed = |wanted: bool, len: usize| if wanted { len } else { 0 };
         (self.steps, self.rate) = (steps, rate);
-        renew(&mut self.inputs, turns * tokens, 0);
-        renew(&mut self.targets, turns * tokens, -1);
-        renew(&mut self.order, listed(lists.order, turns * tokens), 0);
-        renew(&mut self.shares, turns, 0.0);
-        renew(&mut self.flags, turns, 0);
-        renew(&mut self.features, users * shape.context, 0.0);
-        renew(&mut self.touched, listed(lists.touched, 4 * turns * tokens), -1);
+        self.inputs.resize(turns * tokens, 0);
+        self.targets.resize(turns * tokens, NONE);
+        self.order.resize(listed(lists.order, turns * tokens), 0);
+        self.shares.resize(turns, 0.0);
+        self.flags.resize(turns, 0);
+        self.touched.resize(listed(lists.touched, 4 * turns * tokens), NONE);
+        self.features.clear();
+        self.features.resize(users * shape.context, 0.0);
         for (user, reader) in readers.iter().enumerate() {
             let features = reader.examples.features();
             self.features[user * shape.context..][..features.len()].copy_from_slice(features);
@@ -165,14 +166,22 @@ impl Schedule {
             shares: part(&mut shares, steps),
             flags: part(&mut flags, steps),
         };
-        readers.iter().map(take).collect()
+        let each = readers.iter().map(take).collect();
+        // What is left is nobody's.
+        clear([inputs, order], [targets, touched], shares, flags);
+        each
     }
 }
 
-/// So many of one value, in the memory that is there.
-fn renew<T: Copy>(values: &mut Vec<T>, len: usize, value: T) {
-    values.clear();
-    values.resize(len, value);
+/// No entry: nothing is to be predicted, no row is touched.
+const NONE: i32 = -1;
+
+/// Makes of some turns that nobody learns anything in them.
+fn clear(zeros: [&mut [i32]; 2], nones: [&mut [i32]; 2], shares: &mut [f32], flags: &mut [i32]) {
+    zeros.into_iter().for_each(|values| values.fill(0));
+    nones.into_iter().for_each(|values| values.fill(NONE));
+    shares.fill(0.0);
+    flags.fill(0);
 }
 
 /// Takes so many off the front; all there are where there are fewer.
@@ -185,6 +194,8 @@ fn part<'a, T>(rest: &mut &'a mut [T], len: usize) -> &'a mut [T] {
 
 impl Own<'_> {
     fn fill(&mut self, shape: &Shape, local: &LocalPlan) {
+        let Self { inputs, targets, order, touched, shares, flags, .. } = self;
+        clear([inputs, order], [targets, touched], shares, flags);
         let (mut cut, mut room) = (Cut::new(local.unroll), Room::default());
         cut.take(self.reader.examples, local.batch);
         for (step, turn) in turns(local, &cut, self.reader.drawn).iter().enumerate() {
@@ -267,6 +278,23 @@ mod tests {
         assert_eq!(flags, [ACTIVE | RESETS | COUNTS_LOSS, ACTIVE | COUNTS_LOSS, ACTIVE | RESETS, ACTIVE]);
         assert_eq!(schedule.shares[..2], [1.0, 2.0]);
         assert!((4..8).all(|turn| schedule.shares[turn] == 0.0 && schedule.flags[turn] == 0));
+    }
+
+    /// In the memory of a schedule with more users, more steps and longer texts nothing is left of it.
+    #[test]
+    fn nothing_is_left_of_the_schedule_before() {
+        let algorithm = Algorithm::FedAvg { epochs: 1 };
+        let shape = Shape::new(&ModelConfig::preset("tiny").unwrap(), &plan(algorithm), 3).unwrap();
+        let lists = Lists { order: true, touched: true };
+        let texts = [text(8), text(40), text(3)];
+        let made = |old: Schedule, texts: &[Examples]| {
+            let readers: Vec<Reader<'_>> = texts.iter().map(|examples| Reader { examples, drawn: 1 }).collect();
+            old.instead(&shape, &plan(algorithm), 0.5, &readers, lists, &Pool::new(2)).unwrap()
+        };
+        for few in [&texts[..1], &texts[2..], &texts[1..], &texts] {
+            let (fresh, again) = (made(Schedule::default(), few), made(made(Schedule::default(), &texts), few));
+            assert!(fresh == again, "{} users", few.len());
+        }
     }
 
     #[test]
