@@ -131,7 +131,7 @@ impl Schedule {
         workers: &dyn Workers,
     ) -> Result<Self, Undone> {
         let steps = readers.iter().map(|reader| steps(local, reader.examples)).max().unwrap_or(0);
-        self.renew(shape, steps, rate, lists);
+        self.resize(shape, steps, rate, lists);
         for (user, reader) in readers.iter().enumerate() {
             let features = reader.examples.features();
             self.features[user * shape.context..][..features.len()].copy_from_slice(features);
@@ -163,17 +163,25 @@ impl Schedule {
 
     /// So many steps in which nobody reads anything.
     pub(crate) fn renew(&mut self, shape: &Shape, steps: usize, rate: f32, lists: Lists) {
+        self.resize(shape, steps, rate, lists);
+        let Self { inputs, targets, order, touched, shares, flags, .. } = self;
+        clear([inputs, order], [targets, touched], shares, flags);
+    }
+
+    /// Room for so many steps, with what was there before in it.
+    fn resize(&mut self, shape: &Shape, steps: usize, rate: f32, lists: Lists) {
         let turns = steps * shape.users;
         let tokens = turns * shape.tokens();
         let listed = |wanted: bool, len: usize| if wanted { len } else { 0 };
         (self.steps, self.rate) = (steps, rate);
-        renew(&mut self.inputs, tokens, 0);
-        renew(&mut self.targets, tokens, -1);
-        renew(&mut self.order, listed(lists.order, tokens), 0);
-        renew(&mut self.shares, turns, 0.0);
-        renew(&mut self.flags, turns, 0);
-        renew(&mut self.features, shape.features(steps), 0.0);
-        renew(&mut self.touched, listed(lists.touched, 4 * tokens), -1);
+        self.inputs.resize(tokens, 0);
+        self.targets.resize(tokens, NONE);
+        self.order.resize(listed(lists.order, tokens), 0);
+        self.shares.resize(turns, 0.0);
+        self.flags.resize(turns, 0);
+        self.touched.resize(listed(lists.touched, 4 * tokens), NONE);
+        self.features.clear();
+        self.features.resize(shape.features(steps), 0.0);
     }
 
     /// The parts of the first so many users.
@@ -190,14 +198,22 @@ impl Schedule {
             shares: part(&mut shares, steps),
             flags: part(&mut flags, steps),
         };
-        (0..users).map(take).collect()
+        let each = (0..users).map(take).collect();
+        // What is left is nobody's.
+        clear([inputs, order], [targets, touched], shares, flags);
+        each
     }
 }
 
-/// So many of one value, in the memory that is there.
-fn renew<T: Copy>(values: &mut Vec<T>, len: usize, value: T) {
-    values.clear();
-    values.resize(len, value);
+/// No entry: nothing is to be predicted, no row is touched.
+const NONE: i32 = -1;
+
+/// Makes of some turns that nobody learns anything in them.
+fn clear(zeros: [&mut [i32]; 2], nones: [&mut [i32]; 2], shares: &mut [f32], flags: &mut [i32]) {
+    zeros.into_iter().for_each(|values| values.fill(0));
+    nones.into_iter().for_each(|values| values.fill(NONE));
+    shares.fill(0.0);
+    flags.fill(0);
 }
 
 /// Takes so many off the front; all there are where there are fewer.
@@ -210,6 +226,8 @@ fn part<'a, T>(rest: &mut &'a mut [T], len: usize) -> &'a mut [T] {
 
 impl Own<'_> {
     fn fill(&mut self, reader: &Reader<'_>, shape: &Shape, local: &LocalPlan) {
+        let Self { inputs, targets, order, touched, shares, flags } = self;
+        clear([inputs, order], [targets, touched], shares, flags);
         let (mut cut, mut room) = (Cut::new(local.unroll), Room::default());
         cut.take(reader.examples, local.batch);
         for (step, turn) in turns(local, &cut, reader.drawn).iter().enumerate() {
@@ -309,6 +327,23 @@ mod tests {
         assert_eq!(schedule.shares, [1.0, 3.0]);
         let goes_on = schedule.of_batches(&shape, 0.5, &batches[..1], lists, false);
         assert_eq!(goes_on.flags, [ACTIVE | COUNTS_LOSS]);
+    }
+
+    /// In the memory of a schedule with more users, more steps and longer texts nothing is left of it.
+    #[test]
+    fn nothing_is_left_of_the_schedule_before() {
+        let algorithm = Algorithm::FedAvg { epochs: 1 };
+        let shape = Shape::new(&ModelConfig::preset("tiny").unwrap(), &plan(algorithm), 3).unwrap();
+        let lists = Lists { order: true, touched: true };
+        let texts = [text(8), text(40), text(3)];
+        let made = |old: Schedule, texts: &[Examples]| {
+            let readers: Vec<Reader<'_>> = texts.iter().map(|examples| Reader { examples, drawn: 1 }).collect();
+            old.instead(&shape, &plan(algorithm), 0.5, &readers, lists, &Pool::new(2)).unwrap()
+        };
+        for few in [&texts[..1], &texts[2..], &texts[1..], &texts] {
+            let (fresh, again) = (made(Schedule::default(), few), made(made(Schedule::default(), &texts), few));
+            assert!(fresh == again, "{} users", few.len());
+        }
     }
 
     #[test]

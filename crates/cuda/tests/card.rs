@@ -419,7 +419,8 @@ fn a_run_that_was_stopped_goes_on_to_the_same_bytes() {
     assert_eq!(digests.len(), 7);
     for stops in [vec![1, 1, 1, 1, 1, 1, 1], vec![4, 3], vec![3, 4], vec![5, 7]] {
         let path = folder.path().join(format!("{stops:?}"));
-        let last = stops.iter().map(|stop| steps(&path, 6, *stop).unwrap()).next_back().unwrap();
+        let all: Vec<_> = stops.iter().map(|stop| steps(&path, 6, *stop).unwrap()).collect();
+        let last = &all[all.len() - 1];
         assert!(last.0 == model && last.1 == digests, "{stops:?}: another model");
     }
     let path = folder.path().join("other");

@@ -16,7 +16,7 @@ pub mod evaluation;
 use std::{collections::BTreeSet, time::Instant};
 
 use device::{learner::Learner, round::Task};
-use ledger::{Attempt, FailureReason, Ledger, LedgerError, LedgerStore, ParticipationRecord, Recorded};
+use ledger::{Attempt, FailureReason, Ledger, LedgerError, LedgerStore, ParticipationRecord, Recorded, Written};
 use privacy::{
     ClipNorm,
     clip::{AdaptiveClip, ClipError},
@@ -399,10 +399,24 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
     ) -> Result<Recorded, RoundError> {
         let phase = self.plan.phase(at.round);
         let attempt = Attempt { stream: at.stream, number: at.attempt, declared: phase.cohort, participations, time };
-        let recorded = self.ledger.record_by(released, attempt, &self.pool)?;
+        let recorded = self.make_durable(released, attempt)?;
         let noise = phase.mechanism.as_ref().and_then(|mechanism| mechanism.last_step(recorded.step()));
         self.randomness.recorded(NoiseOf::Rounds, noise)?;
         Ok(recorded)
+    }
+
+    /// Records a release. Its vector is made durable while its digest is computed; both are done before its entry is written.
+    fn make_durable(&mut self, released: Released, attempt: Attempt<'_>) -> Result<Recorded, RoundError> {
+        let written = Written::new(released, &self.pool).map_err(LedgerError::from)?;
+        if self.pool.threads() > 1 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| written.digest());
+                self.ledger.keep(&written)
+            })?;
+        } else {
+            self.ledger.keep(&written)?;
+        }
+        Ok(self.ledger.record_written(written, attempt)?)
     }
 
     /// What follows from a release: the server's step, the next clip.

@@ -79,7 +79,8 @@ struct Late {
 impl LedgerStore for AcknowledgesTooEarly {
     fn append(&mut self, after: &Head, entry: &Entry, attached: Attached<'_>) -> Result<Head, LedgerError> {
         if let Some(late) = self.late.take() {
-            let attached = Attached { released: late.released.as_deref(), participations: late.who.as_ref() };
+            let attached =
+                Attached { released: late.released.as_deref(), participations: late.who.as_ref(), is_kept: false };
             self.store.append(&late.after, &late.entry, attached)?;
         }
         let (released, who) = (attached.released.map(<[u8]>::to_vec), attached.participations.cloned());

@@ -18,6 +18,7 @@ use crate::{
     plan::{Budget, Plan},
     recorded::{Receipt, Recorded},
     store::{Attached, LedgerStore},
+    written::Written,
 };
 use privacy::{
     accountant::{AccountError, Judgement},
@@ -25,7 +26,7 @@ use privacy::{
     rng::Randomness,
     stages::{Published, Released},
     units::Delta,
-    workers::{Alone, Workers},
+    workers::Alone,
 };
 
 /// A ledger over a store. With a signing key it can be written, without one only read.
@@ -107,26 +108,38 @@ impl<S: LedgerStore> Ledger<S> {
     /// When the release contradicts the plan or what was released before, costs more than the plan allows, or could not
     /// be made durable. In every case it is gone.
     pub fn record(&mut self, released: Released, attempt: Attempt<'_>) -> Result<Recorded, LedgerError> {
-        self.record_by(released, attempt, &Alone)
+        self.record_written(Written::new(released, &Alone)?, attempt)
     }
 
-    /// The same, where workers write the vector as bytes.
+    /// Makes the vector of a release durable where nobody sees it, before the release is recorded. What is then not recorded is
+    /// replaced by the next one, or destroyed when the ledger is opened.
     ///
     /// # Errors
-    /// As [`Self::record`]; and when they left something out.
-    pub fn record_by(
-        &mut self,
-        released: Released,
-        attempt: Attempt<'_>,
-        workers: &dyn Workers,
-    ) -> Result<Recorded, LedgerError> {
+    /// When it is not known to be durable.
+    pub fn keep(&mut self, written: &Written) -> Result<(), LedgerError> {
+        if self.key.is_none() {
+            return Err(LedgerError::ReadOnly);
+        }
+        let index = self.chain.head().length;
+        self.store.keep_vector(index, &written.bytes)?;
+        written.kept_for(index);
+        Ok(())
+    }
+
+    /// As [`Self::record`], of a release that was written as bytes.
+    ///
+    /// # Errors
+    /// As [`Self::record`].
+    pub fn record_written(&mut self, written: Written, attempt: Attempt<'_>) -> Result<Recorded, LedgerError> {
+        let (digest, is_kept) = (written.digest(), written.is_kept_for(self.chain.head().length));
+        let Written { released, bytes, .. } = written;
         let publication = Publication {
             event: released.event(),
             randomness: released.randomness(),
             step: released.step(),
-            bytes: Cow::Owned(released.to_bytes_by(workers)?),
+            bytes: Cow::Owned(bytes),
         };
-        let _receipt = self.record_publication(&publication, attempt)?;
+        let _receipt = self.record_publication(&publication, digest, is_kept, attempt)?;
         Ok(Recorded::new(released.into_published()))
     }
 
@@ -140,16 +153,18 @@ impl<S: LedgerStore> Ledger<S> {
         if Published::parse(&publication.bytes).is_ok() {
             return Err(LedgerError::IsRelease);
         }
-        self.record_publication(publication, attempt)
+        self.record_publication(publication, Digest::of_released(&publication.bytes), false, attempt)
     }
 
     fn record_publication(
         &mut self,
         publication: &Publication<'_>,
+        digest: Digest,
+        is_kept: bool,
         attempt: Attempt<'_>,
     ) -> Result<Receipt, LedgerError> {
         self.check_randomness(publication)?;
-        let (step, digest) = (publication.step, Digest::of_released(&publication.bytes));
+        let step = publication.step;
         if let Some(known) = self.account.step(attempt.stream, step)
             && known.digest == digest
         {
@@ -165,7 +180,7 @@ impl<S: LedgerStore> Ledger<S> {
             participations: attempt.note(step)?,
         });
         self.admit(&body)?;
-        let attached = Attached { released: Some(&publication.bytes), participations: attempt.participations };
+        let attached = Attached { released: Some(&publication.bytes), is_kept, participations: attempt.participations };
         self.append(body, attempt.time, attached)
     }
 
@@ -204,7 +219,7 @@ impl<S: LedgerStore> Ledger<S> {
             participations: attempt.note(step)?,
         });
         self.admit(&body)?;
-        self.append(body, attempt.time, Attached { released: None, participations: attempt.participations })
+        self.append(body, attempt.time, Attached { participations: attempt.participations, ..Attached::default() })
     }
 
     /// Notes, durably, that users are asked for the next attempt at a step, and says which one it is. It must return before
@@ -596,7 +611,7 @@ mod tests {
         let forged =
             Publication { event: &event, randomness: Randomness::Secret, step: 0, bytes: exact.to_bytes().into() };
         let attempt = Attempt { stream: &stream, number: 0, declared: 10, participations: None, time: 1 };
-        let _receipt = ledger.record_publication(&forged, attempt).unwrap();
+        let _receipt = ledger.record_publication(&forged, Digest::of_released(&forged.bytes), false, attempt).unwrap();
         assert!(matches!(ledger.restore(&stream, 0), Err(LedgerError::VectorDamaged { entry: 1, .. })));
     }
 }

@@ -93,7 +93,7 @@ impl Story {
     fn append<S: LedgerStore>(&self, store: &mut S, index: usize) -> Result<Head, LedgerError> {
         let released = self.released[index].as_deref();
         let participations = index.checked_sub(1).and_then(|attempt| self.participations.get(attempt));
-        store.append(&self.head(index), &self.entries[index], Attached { released, participations })
+        store.append(&self.head(index), &self.entries[index], Attached { released, participations, is_kept: false })
     }
 
     /// The head before an entry.

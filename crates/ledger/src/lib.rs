@@ -23,6 +23,7 @@
 //! | `together`     | what several ledgers cost a device that is in all of them                     |
 //! | `store`        | where entries are kept: the trait, and one in memory                          |
 //! | `book`         | [`Ledger`], the one to call                                                   |
+//! | `written`      | a release as the bytes that are stored of it                                  |
 //! | `recorded`     | receipts, and a release that the ledger has: what the optimizer takes         |
 //! | `verify`       | everything checked and computed once more                                     |
 //! | [`statement`]  | the guarantee in words, from a ledger and nothing else                        |
@@ -50,6 +51,7 @@ pub mod statement;
 mod store;
 mod together;
 mod verify;
+mod written;
 
 pub use account::Failure;
 pub use book::{Attempt, Ledger, Publication};
@@ -70,3 +72,4 @@ pub use recorded::{Receipt, Recorded};
 pub use store::{Attached, LedgerStore, MemoryStore, Participations, check_follows};
 pub use together::{Together, together};
 pub use verify::{HeadCheck, Verification};
+pub use written::Written;

@@ -13,6 +13,8 @@ use crate::{
 pub struct Attached<'a> {
     /// The bytes of the released vector.
     pub released: Option<&'a [u8]>,
+    /// Whether those very bytes were made durable before ([`LedgerStore::keep_vector`]), and nothing else for this entry since.
+    pub is_kept: bool,
     /// Who took part, for the side file.
     pub participations: Option<&'a ParticipationRecord>,
 }
@@ -28,6 +30,15 @@ pub trait LedgerStore {
     /// # Errors
     /// When it is not known to be durable. After a failed write nothing is appended until the store is opened again.
     fn append(&mut self, after: &Head, entry: &Entry, attached: Attached<'_>) -> Result<Head, LedgerError>;
+
+    /// Makes a vector durable, where nobody sees it, that the next entry, of this index, will be appended with: [`Self::append`]
+    /// is given the same bytes and need not write them again. A store that keeps both at once does nothing here.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    fn keep_vector(&mut self, _index: u64, _bytes: &[u8]) -> Result<(), LedgerError> {
+        Ok(())
+    }
 
     /// The entries from an index on, in order. Damage is an error, never a shorter list.
     ///

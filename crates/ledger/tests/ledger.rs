@@ -187,7 +187,7 @@ fn p13_a_release_is_restored_only_from_what_was_recorded() {
         let mut store = MemoryStore::new();
         for entry in other_entries(&ledger) {
             let released = (Some(entry.index()) == ledger.released_in("model", 0)).then_some(vector);
-            store.append(&store.head().unwrap(), &entry, Attached { released, participations: None }).unwrap();
+            store.append(&store.head().unwrap(), &entry, Attached { released, ..Attached::default() }).unwrap();
         }
         Ledger::open(store, None, &[]).unwrap().restore("model", 0)
     };

@@ -29,6 +29,8 @@ pub struct FileStore {
     head: Head,
     /// The lock of the one writer; none in a store that was opened for reading.
     lock: Option<Lock>,
+    /// The entry whose vector was made durable before it.
+    kept: Option<u64>,
     /// A write failed: what is durable is not known until the ledger is opened again.
     poisoned: bool,
     warnings: Vec<String>,
@@ -138,7 +140,7 @@ impl FileStore {
             ledger,
         };
         let disk = Arc::clone(&place.disk);
-        Self { disk, paths, head: Head::EMPTY, lock: None, poisoned: false, warnings: Vec::new() }
+        Self { disk, paths, head: Head::EMPTY, lock: None, kept: None, poisoned: false, warnings: Vec::new() }
     }
 
     fn refuse_missing(&self) -> Result<(), LedgerError> {
@@ -298,6 +300,14 @@ impl FileStore {
         Err(LedgerError::ParticipationsDamaged { entry: self.head.length - 1, problem })
     }
 
+    fn refuse_writing(&self) -> Result<(), LedgerError> {
+        match (&self.lock, self.poisoned) {
+            (None, _) => Err(LedgerError::ReadOnly),
+            (Some(_), true) => Err(LedgerError::Poisoned),
+            (Some(_), false) => Ok(()),
+        }
+    }
+
     /// Keeps a vector where nobody sees it, until its entry is durable.
     fn write_pending(&self, index: u64, bytes: &[u8]) -> Result<(), LedgerError> {
         self.pending(index).write(bytes)
@@ -360,9 +370,13 @@ impl FileStore {
     }
 
     fn write(&mut self, entry: &Entry, attached: Attached<'_>) -> Result<(), LedgerError> {
-        if let Some(bytes) = attached.released {
-            self.write_pending(entry.index(), bytes)?;
+        match attached.released {
+            Some(bytes) if !attached.is_kept || self.kept != Some(entry.index()) => {
+                self.write_pending(entry.index(), bytes)?
+            }
+            _ => {}
         }
+        self.kept = None;
         if let Some(record) = attached.participations {
             self.write_participations(record)?;
         }
@@ -375,18 +389,21 @@ impl FileStore {
 
 impl LedgerStore for FileStore {
     fn append(&mut self, after: &Head, entry: &Entry, attached: Attached<'_>) -> Result<Head, LedgerError> {
-        if self.lock.is_none() {
-            return Err(LedgerError::ReadOnly);
-        }
-        if self.poisoned {
-            return Err(LedgerError::Poisoned);
-        }
+        self.refuse_writing()?;
         check_follows(after, &self.head)?;
         check_follows(&Head { length: entry.index(), hash: entry.previous() }, &self.head)?;
         self.poisoned = true;
         self.write(entry, attached)?;
         self.poisoned = false;
         Ok(self.head)
+    }
+
+    fn keep_vector(&mut self, index: u64, bytes: &[u8]) -> Result<(), LedgerError> {
+        self.refuse_writing()?;
+        (self.kept, self.poisoned) = (None, true);
+        self.write_pending(index, bytes)?;
+        (self.kept, self.poisoned) = (Some(index), false);
+        Ok(())
     }
 
     fn read(&self, from: u64) -> Result<Box<dyn Iterator<Item = Result<Entry, LedgerError>> + '_>, LedgerError> {

@@ -1,0 +1,54 @@
+//! A release as the bytes that are stored of it.
+//!
+//! The digest of a long vector and making it durable take about as long, and neither needs the other: whoever has threads asks for
+//! [`Written::digest`] on one while another is in [`Ledger::keep`](crate::Ledger::keep), and then records. The digest is computed
+//! here and nowhere else, once, by whoever asks first.
+
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU64, Ordering},
+};
+
+use privacy::{
+    stages::Released,
+    workers::{Undone, Workers},
+};
+
+use crate::digest::Digest;
+
+/// A release that is about to be recorded. There is one of each, as of what it was made of.
+#[must_use]
+#[derive(Debug)]
+pub struct Written {
+    pub(crate) released: Released,
+    pub(crate) bytes: Vec<u8>,
+    digest: OnceLock<Digest>,
+    /// The entry for which a store has made it durable; 0, the plan's, for none.
+    kept: AtomicU64,
+}
+
+impl Written {
+    /// A release as bytes, which workers write.
+    ///
+    /// # Errors
+    /// When they left something out.
+    pub fn new(released: Released, workers: &dyn Workers) -> Result<Self, Undone> {
+        let bytes = released.to_bytes_by(workers)?;
+        Ok(Self { released, bytes, digest: OnceLock::new(), kept: AtomicU64::new(0) })
+    }
+
+    /// A store has it durable, for an entry of this index.
+    pub(crate) fn kept_for(&self, index: u64) {
+        self.kept.store(index, Ordering::Relaxed);
+    }
+
+    /// Whether a store has it durable for an entry of this index.
+    pub(crate) fn is_kept_for(&self, index: u64) -> bool {
+        index > 0 && self.kept.load(Ordering::Relaxed) == index
+    }
+
+    /// The digest that its entry will have.
+    pub fn digest(&self) -> Digest {
+        *self.digest.get_or_init(|| Digest::of_released(&self.bytes))
+    }
+}
