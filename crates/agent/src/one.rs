@@ -12,7 +12,12 @@ use device::{
         terms::Purpose,
     },
 };
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::watch,
+    task::block_in_place,
+    time::sleep,
+};
 
 use crate::{
     content::Content,
@@ -149,7 +154,7 @@ pub async fn act<S: Store>(device: &mut Participant<S>, what: Do, around: &Surro
         }
         Do::Train(work) => {
             let trained = around.trainers.train(work, around.text.clone()).await;
-            device.got(Event::Trained(trained), clocks.now());
+            aside(|| device.got(Event::Trained(trained), clocks.now()));
         }
         Do::Fetch { what, wanted, offset } => {
             if offset == 0
@@ -170,6 +175,14 @@ pub async fn act<S: Store>(device: &mut Participant<S>, what: Do, around: &Surro
             let ended = around.server.blob(&wanted.digest, offset, &mut pieces).await;
             device.got(ended.map_or_else(|error| lost(&error), |()| Event::Whole), clocks.now());
         }
+    }
+}
+
+/// Does what takes a while, such as masking an input of millions of numbers, so that other devices of the process go on meanwhile.
+fn aside<R>(act: impl FnOnce() -> R) -> R {
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::MultiThread => block_in_place(act),
+        _ => act(),
     }
 }
 

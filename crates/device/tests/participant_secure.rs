@@ -37,14 +37,14 @@ fn terms(offered: &Offered, residues: &Residues) -> Terms {
 
 fn offered() -> (Offered, Residues) {
     let mut offered = Offered::new(3);
-    offered.terms.secure = true;
+    (offered.terms.secure, offered.terms.goal) = (true, 36);
     let residues = Residues::new(&offered.step.encoding, 40).unwrap();
     (offered, residues)
 }
 
 fn policy() -> Policy {
     let secure = SecureFloor { clients: 30, survivors: 30, ..SecureFloor::default() };
-    Policy { only_secure: true, secure, ..Policy::default() }
+    Policy { only_secure: true, secure, least_goal: 30, ..Policy::default() }
 }
 
 fn secure(message: Vec<u8>) -> Says {
@@ -131,7 +131,7 @@ fn a_secure_round_of_forty_devices() {
 fn an_offer_for_something_else_is_refused_and_costs_nothing() {
     let (offered, residues) = offered();
     let good = terms(&offered, &residues);
-    let evil: [(&str, Terms); 10] = [
+    let evil: [(&str, Terms); 11] = [
         ("another task", Terms { task: [1; 32], ..good }),
         ("another model", Terms { model: [1; 32], ..good }),
         ("another step", Terms { round: STEP + 1, ..good }),
@@ -139,6 +139,7 @@ fn an_offer_for_something_else_is_refused_and_costs_nothing() {
         ("modulus", Terms { bits: good.bits + 1, ..good }),
         ("noise of their own", Terms { inputs: Inputs::Noised, ..good }),
         ("opened of 29", Terms { least_survivors: 29, ..good }),
+        ("opened of 35", Terms { least_survivors: 35, ..good }),
         ("least_survivors", Terms { least_survivors: 1000, ..good }),
         ("below this device's floor", Terms { assumptions: Assumptions::new(0.01, 0.05, Adversary::Curious), ..good }),
         ("assumptions", Terms { assumptions: Assumptions::new(f64::NAN, 0.2, Adversary::Curious), ..good }),

@@ -3,7 +3,7 @@
 
 use crate::participating::{Offered, step_terms, text, vocabulary};
 use keyhush_device::protocol::{
-    policy::{Policy, Weak},
+    policy::{Policy, SecureFloor, Weak},
     task::{Bounds, Task, TaskError, Text},
     terms::{LearnerTerms, TaskTerms},
 };
@@ -63,6 +63,20 @@ fn each_promise_that_is_too_weak_is_refused() {
     let mut terms = Offered::new(1).terms;
     (terms.goal, terms.privacy.noise_multiplier, terms.privacy.epsilon) = (1, None, None);
     Policy::for_made_up_people().check_task(&terms).unwrap();
+}
+
+/// A task promised sums of 200 reports, this device asked for 100 at least, and secure aggregation opened sums of 50.
+#[test]
+fn no_sum_is_opened_of_fewer_than_are_promised_or_asked_for() {
+    let mut terms = Offered::new(1).terms;
+    (terms.secure, terms.goal) = (true, 200);
+    let floor = |policy: &Policy, goal| policy.secure_floor(&TaskTerms { goal, ..terms.clone() }).survivors;
+    let policy = Policy::default();
+    assert_eq!((policy.least_goal, policy.secure.survivors), (100, 50));
+    assert_eq!((floor(&policy, 200), floor(&policy, 100), floor(&policy, 20)), (200, 100, 100));
+    let strict = Policy { secure: SecureFloor { survivors: 300, ..SecureFloor::default() }, ..Policy::default() };
+    assert_eq!(floor(&strict, 200), 300);
+    assert_eq!(floor(&policy, u64::MAX), u32::MAX, "what cannot be kept is refused");
 }
 
 #[test]

@@ -34,18 +34,23 @@ use federated::{
     },
 };
 use secagg::entropy::{Entropy, OsEntropy};
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::timeout};
 
 use crate::{
     heard::{Heard, Spoken},
-    http::{Packed, Service},
-    uploads::Uploads,
+    http::{Chunk, Packed, Piece, Service},
+    uploads::{Open, Uploads, Wrong, no_room},
 };
 
 /// Requests that are decided together at most.
 const BATCH: usize = 4096;
 /// Blobs in memory: a task and a model of each of a few tasks.
 const BLOBS: usize = 8;
+/// How long a device waits for room for its report before it is told to come back, and how often it is looked whether others make way.
+const ROOM_WAIT: Duration = Duration::from_secs(30);
+const ROOM_LOOK: Duration = Duration::from_millis(500);
+/// How often a chunk that comes looks whether it is to go on, in milliseconds.
+const CHUNK_LOOK_MS: u64 = 1_000;
 /// How often the coordinator looks whether somebody has hung up.
 const LOOK_AFTER: u64 = 16;
 
@@ -95,6 +100,7 @@ struct Core {
     store: Arc<dyn Store>,
     clock: Steady,
     heard: Heard,
+    uploads: Arc<Mutex<Uploads>>,
     waiting: HashMap<RequestId, oneshot::Sender<Answer>>,
     next: RequestId,
     failed: Option<CoordinatorError>,
@@ -151,11 +157,20 @@ impl Hub {
     ) -> Result<(Self, std::thread::JoinHandle<()>), CoordinatorError> {
         let realm = Realm(store.realm()?);
         let (heard, waiting) = (Heard::new(clock.now_ms() / 1000), HashMap::new());
-        let core = Core { coordinator, store: Arc::clone(&store), clock, heard, waiting, next: 0, failed: None };
+        let uploads = Arc::new(Mutex::new(Uploads::new(room)));
+        let core = Core {
+            coordinator,
+            store: Arc::clone(&store),
+            clock,
+            heard,
+            uploads: Arc::clone(&uploads),
+            waiting,
+            next: 0,
+            failed: None,
+        };
         let (core, changed, down) = (Mutex::new(core), Condvar::new(), AtomicBool::new(false));
         let shared = Arc::new(Shared { core, changed, down, store, realm, clock });
         let (inbox, jobs) = channel();
-        let uploads = Arc::new(Mutex::new(Uploads::new(room)));
         let thread = {
             let shared = Arc::clone(&shared);
             std::thread::spawn(move || conduct(&shared, &jobs))
@@ -225,28 +240,42 @@ impl Hub {
         Ok(Said { device, spoken, from, wants })
     }
 
-    async fn take_chunk(&self, ticket: Ticket, offset: u64, bytes: Bytes) -> Result<Answer, Box<Answer>> {
-        if bytes.len() > CHUNK {
+    async fn take_chunk(&self, ticket: Ticket, offset: u64, chunk: &mut Chunk) -> Result<Answer, Box<Answer>> {
+        if chunk.said().is_some_and(|bytes| bytes > CHUNK) {
             return Err(self.refused(Reason::TooLong, "a chunk is longer than it may be"));
         }
         if !self.uploads().is_under_way(&ticket) {
             let expected = self.ask(|reply| Job::Begins { ticket, reply }).await??;
-            self.uploads().begin(ticket, &expected, self.shared.clock.now_ms())?;
+            self.has_room(ticket, expected).await?;
         }
-        let mut open = self.uploads().open(&ticket, offset, bytes.len(), self.shared.clock.now_ms())?;
-        let is_fine = open.take(&bytes);
-        drop(bytes);
-        if is_fine && !open.is_whole() {
-            return Ok(self.uploads().give_back(&ticket, open));
+        let open = self.uploads().open(&ticket, offset, chunk.said(), self.now_ms())?;
+        let mut reading = Reading { hub: self, ticket, open: Some(open) };
+        reading.read(chunk).await?;
+        let Some(open) = reading.open.take() else { return Err(no_room()) };
+        if !open.is_whole() {
+            return Ok(self.uploads().give_back(&ticket, open, self.now_ms()));
         }
         // However this ends, also by the device hanging up, there is room for another.
-        let _room = Room { uploads: Arc::clone(&self.uploads), ticket };
-        let refused = || self.refused(Reason::OutOfBounds, "the report breaks the bounds of its encoding");
-        if !is_fine {
-            return Err(refused());
-        }
-        let report = tokio::task::spawn_blocking(move || open.finish()).await.ok().flatten().ok_or_else(refused)?;
+        let _room = Room { hub: self, ticket };
+        let report = open.finish().ok_or_else(|| Wrong::Bounds.answer(self.now_ms()))?;
         self.ask(|reply| Job::Report { ticket, report, reply }).await
+    }
+
+    /// Waits until there is room for a report. None of it is read until then.
+    async fn has_room(&self, ticket: Ticket, expected: Expected) -> Result<(), Box<Answer>> {
+        let Some(mut room) = self.uploads().begin(ticket, expected, self.now_ms()) else { return Ok(()) };
+        let until = Instant::now() + ROOM_WAIT;
+        while Instant::now() < until {
+            match timeout(ROOM_LOOK, &mut room).await {
+                Ok(_) => return Ok(()),
+                Err(_) => self.uploads().make_room(self.now_ms()),
+            }
+        }
+        Err(no_room())
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.shared.clock.now_ms()
     }
 
     fn blobs(&self) -> MutexGuard<'_, HashMap<[u8; 32], Packed>> {
@@ -259,14 +288,59 @@ impl Hub {
 }
 
 /// The place of a report that is whole, until it was added or refused.
-struct Room {
-    uploads: Arc<Mutex<Uploads>>,
+struct Room<'a> {
+    hub: &'a Hub,
     ticket: Ticket,
 }
 
-impl Drop for Room {
+impl Drop for Room<'_> {
     fn drop(&mut self) {
-        self.uploads.lock().unwrap_or_else(PoisonError::into_inner).done(&self.ticket);
+        self.hub.uploads().done(&self.ticket, self.hub.now_ms());
+    }
+}
+
+/// A report while a chunk of it comes. However that ends, also by the device hanging up, it is given back as it was.
+struct Reading<'a> {
+    hub: &'a Hub,
+    ticket: Ticket,
+    open: Option<Open>,
+}
+
+impl Reading<'_> {
+    /// Takes a chunk as it comes.
+    async fn read(&mut self, chunk: &mut Chunk) -> Result<(), Box<Answer>> {
+        let mut looked = self.hub.now_ms();
+        loop {
+            let piece = chunk.next().await;
+            let now = self.hub.now_ms();
+            let Some(open) = self.open.as_mut() else { return Err(no_room()) };
+            let taken = match piece {
+                Piece::Bytes(bytes) => open.take(&bytes),
+                Piece::Nothing => Ok(()),
+                Piece::End if open.has_chunk() => return Ok(()),
+                Piece::End => Err(Wrong::Length),
+                Piece::Broken => return Err(no_room()),
+            };
+            if let Err(wrong) = taken {
+                self.open = None;
+                self.hub.uploads().done(&self.ticket, now);
+                return Err(wrong.answer(now));
+            }
+            if now >= looked + CHUNK_LOOK_MS {
+                looked = now;
+                if !self.hub.uploads().goes_on(&self.ticket, open, now) {
+                    return Err(no_room());
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        if let Some(open) = self.open.take() {
+            _ = self.hub.uploads().give_back(&self.ticket, open, self.hub.now_ms());
+        }
     }
 }
 
@@ -300,8 +374,8 @@ impl Service for Hub {
         Some(packed)
     }
 
-    async fn chunk(&self, ticket: Ticket, offset: u64, bytes: Bytes) -> Answer {
-        self.take_chunk(ticket, offset, bytes).await.unwrap_or_else(|refused| *refused)
+    async fn chunk(&self, ticket: Ticket, offset: u64, chunk: &mut Chunk) -> Answer {
+        self.take_chunk(ticket, offset, chunk).await.unwrap_or_else(|refused| *refused)
     }
 }
 
@@ -327,8 +401,12 @@ fn conduct(shared: &Shared, jobs: &Receiver<Job>) {
             core.failed = Some(error);
             shared.down.store(true, Ordering::Release);
         }
+        let has_news = core.coordinator.has_any_closed() || core.failed.is_some();
         drop(core);
-        shared.changed.notify_all();
+        // Whoever waits for an attempt to close is not woken for each report of it.
+        if has_news {
+            shared.changed.notify_all();
+        }
     }
     shared.core().waiting.clear();
     shared.changed.notify_all();
@@ -348,6 +426,11 @@ impl Core {
                 Job::Report { ticket, report, reply } => {
                     let request = self.waits(reply);
                     self.coordinator.report(request, &ticket, &report, now)?;
+                    let spare = match report {
+                        Report::Plain(encoded) => Some(encoded.wiped()),
+                        Report::Masked(_) => None,
+                    };
+                    self.uploads.lock().unwrap_or_else(PoisonError::into_inner).added(&ticket, spare, now);
                 }
             }
         }

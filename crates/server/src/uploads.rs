@@ -1,19 +1,33 @@
 //! Reports on their way in: each in memory until it is whole, all of them together within a bound.
 //!
-//! Chunks are unpacked as they come, each while nobody else can touch its report and everybody can touch the others. Nothing of a report is
-//! written anywhere. One that stands still is forgotten, and its device begins anew.
+//! A report has its room before the first byte of it is read. Where there is none its device waits in its socket, in the order in which they came,
+//! and is told to come back after a while. Bytes are unpacked and measured as they come, while nobody else can touch their report and everybody
+//! can touch the others. Nothing of a report is written anywhere. One that stands still is forgotten, and its device begins anew.
+//!
+//! Whoever has room and sends slowly keeps others out, and a few who do so on purpose would keep out all. So while others wait a report must
+//! come at [`LEAST_RATE`] after a grace of [`GRACE_MS`]; one that does not is forgotten, and gets room again when nobody else wants it.
+//! Where nobody waits, a slow network is no fault.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use device::protocol::message::{Answer, CHUNK, Reason, Received, Says, Ticket, Wait};
 use federated::protocol::coordinator::{Expected, Report};
-use privacy::stages::Arriving;
+use privacy::stages::{Arriving, SoFar, Spare};
+use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
 /// A report that does not go on for so long is forgotten, in milliseconds.
 const STANDS_STILL_MS: u64 = 30_000;
+/// Bytes a second at which a report comes at least, while others wait for room.
+const LEAST_RATE: u64 = 64 << 10;
+/// For how long it may come more slowly, in milliseconds.
+const GRACE_MS: u64 = 10_000;
 /// When a device for whose report there is no room is to try again, in milliseconds.
 const NO_ROOM_MS: u32 = 500;
+/// How often it is looked who makes way, in milliseconds.
+const LOOK_MS: u64 = 250;
+/// Slow devices that are remembered. Those of attempts that are over are among them, so one day all are forgotten.
+const MOST_SLOW: usize = 1 << 16;
 
 /// What has arrived of a report.
 enum Arrived {
@@ -32,27 +46,51 @@ impl Arrived {
     }
 }
 
+/// Where a chunk began.
+enum Began {
+    Plain(SoFar),
+    Masked(usize),
+}
+
 /// A report that a chunk is for. Whoever has it is the only one.
 pub(crate) struct Open {
     arrived: Arrived,
     expected: usize,
+    /// Where its chunk began.
+    began: Began,
+    /// The bytes of its chunk that are to come.
+    left: usize,
 }
 
 impl Open {
-    /// Takes the chunk; whether its bytes can be those of a report.
-    pub(crate) fn take(&mut self, chunk: &[u8]) -> bool {
+    /// Takes bytes of the chunk.
+    ///
+    /// # Errors
+    /// When there are more of them than the chunk has, or they cannot be those of a report.
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<(), Wrong> {
+        self.left = self.left.checked_sub(bytes.len()).ok_or(Wrong::Length)?;
         match &mut self.arrived {
-            Arrived::Plain(arriving) => arriving.take(chunk).is_ok(),
-            Arrived::Masked(bytes) => {
-                bytes.extend_from_slice(chunk);
-                true
+            Arrived::Plain(arriving) => arriving.take(bytes).map_err(|_| Wrong::Bounds),
+            Arrived::Masked(so_far) => {
+                so_far.extend_from_slice(bytes);
+                Ok(())
             }
         }
     }
 
-    /// Whether all of it is there.
+    /// Whether all bytes of the chunk are there.
+    pub(crate) const fn has_chunk(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Whether all of the report is there.
     pub(crate) fn is_whole(&self) -> bool {
         self.arrived.bytes() == self.expected
+    }
+
+    /// How many bytes of the report are there.
+    pub(crate) fn bytes(&self) -> usize {
+        self.arrived.bytes()
     }
 
     /// The report, if it keeps its bounds.
@@ -62,93 +100,276 @@ impl Open {
             Arrived::Masked(mut bytes) => Some(Report::Masked(std::mem::take(&mut bytes))),
         }
     }
+
+    /// A chunk that is not whole has not come.
+    fn settle(mut self) -> Arrived {
+        if self.left > 0 {
+            match (&mut self.arrived, &self.began) {
+                (Arrived::Plain(arriving), Began::Plain(so_far)) => arriving.back_to(so_far),
+                (Arrived::Masked(bytes), Began::Masked(length)) => bytes.truncate(*length),
+                _ => {}
+            }
+        }
+        self.arrived
+    }
+}
+
+/// What is wrong with a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    /// It has another length than its place asks for.
+    Length,
+    /// Its bytes cannot be those of a report.
+    Bounds,
+}
+
+impl Wrong {
+    /// What the device is to hear.
+    pub(crate) fn answer(self, now: u64) -> Box<Answer> {
+        let words = match self {
+            Self::Length => "the chunk has another length than its place asks for",
+            Self::Bounds => "the report breaks the bounds of its encoding",
+        };
+        Box::new(Answer::refused(Reason::OutOfBounds, words, now / 1000, 0))
+    }
 }
 
 struct Upload {
     /// None while a chunk of it is taken, or the whole is checked and added.
-    open: Option<Open>,
+    arrived: Option<Arrived>,
+    expected: usize,
     /// The memory that it takes.
     room: usize,
+    /// When it was given its room, and when it last went on.
+    began: u64,
     touched: u64,
+    /// Bytes that are there, as far as was said.
+    bytes: usize,
+    /// Whether it is to be forgotten as soon as whoever takes a chunk of it is done.
+    goes: bool,
+}
+
+impl Upload {
+    /// Whether it comes too slowly for others to wait for it.
+    fn is_slow(&self, now: u64) -> bool {
+        let waited = now.saturating_sub(self.began + GRACE_MS);
+        let least = waited.saturating_mul(LEAST_RATE) / 1000;
+        (self.bytes as u64) < least.min(self.expected as u64)
+    }
+}
+
+/// Somebody who waits for room.
+struct Waits {
+    ticket: Ticket,
+    expected: Expected,
+    told: oneshot::Sender<()>,
 }
 
 /// All reports that are on their way.
 pub(crate) struct Uploads {
     room: usize,
+    used: usize,
     under_way: HashMap<Ticket, Upload>,
+    queue: VecDeque<Waits>,
+    /// Who was too slow while others waited.
+    slow: HashSet<Ticket>,
+    /// Memory of reports that are over, for the next ones, within what is left of the room.
+    spares: Vec<Spare>,
+    /// When it was last looked who makes way.
+    looked: u64,
 }
 
 impl Uploads {
     /// With so many bytes of memory.
     pub(crate) fn new(room: usize) -> Self {
-        Self { room, under_way: HashMap::new() }
+        let (under_way, queue, slow) = (HashMap::new(), VecDeque::new(), HashSet::new());
+        Self { room, used: 0, under_way, queue, slow, spares: Vec::new(), looked: 0 }
     }
 
     pub(crate) fn is_under_way(&self, ticket: &Ticket) -> bool {
         self.under_way.contains_key(ticket)
     }
 
-    /// A report begins.
-    ///
-    /// # Errors
-    /// The answer, where there is no room.
-    pub(crate) fn begin(&mut self, ticket: Ticket, expected: &Expected, now: u64) -> Result<(), Box<Answer>> {
-        self.under_way.retain(|_, upload| now <= upload.touched + STANDS_STILL_MS);
-        if self.under_way.contains_key(&ticket) {
-            return Ok(());
+    /// A report is to begin: nothing where it has its room, otherwise what says when it has.
+    pub(crate) fn begin(&mut self, ticket: Ticket, expected: Expected, now: u64) -> Option<oneshot::Receiver<()>> {
+        if self.is_under_way(&ticket) {
+            return None;
         }
-        let used: usize = self.under_way.values().map(|upload| upload.room).sum();
-        let room = match &expected.encoding {
-            Some(encoding) => encoding.layout().len() * size_of::<i32>(),
-            None => expected.bytes,
-        };
-        // One is always taken, however large it is.
-        if used > 0 && used + room > self.room {
-            return Err(Box::new(Answer::new(Says::Wait(Wait { after_ms: NO_ROOM_MS }))));
+        let (told, room) = oneshot::channel();
+        self.queue.push_back(Waits { ticket, expected, told });
+        self.seat(now);
+        if !self.is_under_way(&ticket) {
+            self.make_room(now);
         }
-        let arrived = match &expected.encoding {
-            Some(encoding) => Arrived::Plain(Box::new(Arriving::new(encoding))),
-            None => Arrived::Masked(Zeroizing::new(Vec::with_capacity(expected.bytes))),
-        };
-        let open = Some(Open { arrived, expected: expected.bytes });
-        self.under_way.insert(ticket, Upload { open, room, touched: now });
-        Ok(())
+        if self.is_under_way(&ticket) { None } else { Some(room) }
     }
 
-    /// The report that a chunk of so many bytes is for. It is to be given back.
+    /// What stands still is forgotten, and what is too slow while somebody waits; whoever is next gets room. Whoever waits calls this now and then.
+    pub(crate) fn make_room(&mut self, now: u64) {
+        if now < self.looked + LOOK_MS {
+            return;
+        }
+        self.looked = now;
+        self.queue.retain(|waits| !waits.told.is_closed());
+        let still = |upload: &Upload| upload.arrived.is_some() && now > upload.touched + STANDS_STILL_MS;
+        self.forget_those(|_, upload| still(upload));
+        self.seat(now);
+        if self.queue.iter().any(|waits| !self.slow.contains(&waits.ticket)) {
+            let slow = self.forget_those(|_, upload| upload.is_slow(now));
+            if self.slow.len() > MOST_SLOW {
+                self.slow.clear();
+            }
+            self.slow.extend(slow);
+            self.seat(now);
+        }
+    }
+
+    /// Forgets reports; one that somebody takes a chunk of, when that is over.
+    fn forget_those(&mut self, which: impl Fn(&Ticket, &Upload) -> bool) -> Vec<Ticket> {
+        let all: Vec<Ticket> = self.under_way.iter().filter(|(t, u)| which(t, u)).map(|(t, _)| *t).collect();
+        for ticket in &all {
+            match self.under_way.get_mut(ticket) {
+                Some(upload) if upload.arrived.is_none() => upload.goes = true,
+                _ => self.remove(ticket),
+            }
+        }
+        all
+    }
+
+    /// Gives room to whoever is next, as far as there is some: those who were slow come last.
+    fn seat(&mut self, now: u64) {
+        loop {
+            let quick = self.queue.iter().position(|waits| !self.slow.contains(&waits.ticket));
+            let Some(next) = quick.or_else(|| (!self.queue.is_empty()).then_some(0)) else { return };
+            let room = room_of(&self.queue[next].expected);
+            // One is always taken, however large it is.
+            if self.used > 0 && self.used + room > self.room {
+                return;
+            }
+            let Some(Waits { ticket, expected, told }) = self.queue.remove(next) else { return };
+            // Of two chunks of a report one was first; and whoever asked in vain may be gone.
+            if !self.is_under_way(&ticket) && !told.is_closed() {
+                self.give_room(ticket, &expected, room, now);
+            }
+            // Whoever asked may look by itself.
+            _ = told.send(());
+        }
+    }
+
+    fn give_room(&mut self, ticket: Ticket, expected: &Expected, room: usize, now: u64) {
+        self.used += room;
+        let arrived = match &expected.encoding {
+            Some(encoding) => Arrived::Plain(Box::new(match self.spares.pop().filter(|spare| spare.bytes() >= room) {
+                Some(spare) => Arriving::within(encoding, spare),
+                None => Arriving::new(encoding),
+            })),
+            None => Arrived::Masked(Zeroizing::new(Vec::with_capacity(expected.bytes))),
+        };
+        self.trim_spares();
+        let expected = expected.bytes;
+        let upload = Upload { arrived: Some(arrived), expected, room, began: now, touched: now, bytes: 0, goes: false };
+        self.under_way.insert(ticket, upload);
+    }
+
+    /// Spare memory is kept while reports come, and within the room.
+    fn trim_spares(&mut self) {
+        let most = if self.under_way.is_empty() { 0 } else { self.room.saturating_sub(self.used) };
+        let mut kept = 0;
+        self.spares.retain(|spare| {
+            kept += spare.bytes();
+            kept <= most
+        });
+    }
+
+    /// The report that a chunk is for, whose length may have been said. It is to be given back.
     ///
     /// # Errors
     /// What the device is to hear where the chunk is not taken: where its report stands, or what is wrong.
-    pub(crate) fn open(&mut self, ticket: &Ticket, offset: u64, length: usize, now: u64) -> Result<Open, Box<Answer>> {
-        let wait = || Box::new(Answer::new(Says::Wait(Wait { after_ms: NO_ROOM_MS })));
-        let upload = self.under_way.get_mut(ticket).ok_or_else(wait)?;
-        let open = upload.open.as_ref().ok_or_else(wait)?;
-        let arrived = open.arrived.bytes();
-        if offset != arrived as u64 {
-            return Err(Box::new(received(arrived)));
+    pub(crate) fn open(
+        &mut self,
+        ticket: &Ticket,
+        offset: u64,
+        length: Option<usize>,
+        now: u64,
+    ) -> Result<Open, Box<Answer>> {
+        let upload = self.under_way.get_mut(ticket).ok_or_else(no_room)?;
+        let arrived = upload.arrived.as_ref().ok_or_else(no_room)?;
+        let bytes = arrived.bytes();
+        if offset != bytes as u64 {
+            return Err(Box::new(received(bytes)));
         }
-        if length != (open.expected - arrived).min(CHUNK) {
-            self.under_way.remove(ticket);
-            let words = "the chunk has another length than its place asks for";
-            return Err(Box::new(Answer::refused(Reason::OutOfBounds, words, now / 1000, 0)));
+        let left = (upload.expected - bytes).min(CHUNK);
+        if length.is_some_and(|length| length != left) {
+            self.done(ticket, now);
+            return Err(Wrong::Length.answer(now));
         }
         upload.touched = now;
-        upload.open.take().ok_or_else(wait)
+        let began = match arrived {
+            Arrived::Plain(arriving) => Began::Plain(arriving.so_far()),
+            Arrived::Masked(bytes) => Began::Masked(bytes.len()),
+        };
+        let (arrived, expected) = (upload.arrived.take().ok_or_else(no_room)?, upload.expected);
+        Ok(Open { arrived, expected, began, left })
     }
 
-    /// A report that goes on: what its device is to hear.
-    pub(crate) fn give_back(&mut self, ticket: &Ticket, open: Open) -> Answer {
-        let answer = received(open.arrived.bytes());
-        if let Some(upload) = self.under_way.get_mut(ticket) {
-            upload.open = Some(open);
+    /// A chunk goes on; whether its report is to go on.
+    pub(crate) fn goes_on(&mut self, ticket: &Ticket, open: &Open, now: u64) -> bool {
+        let Some(upload) = self.under_way.get_mut(ticket) else { return false };
+        if open.bytes() > upload.bytes {
+            (upload.bytes, upload.touched) = (open.bytes(), now);
         }
-        answer
+        !upload.goes
     }
 
-    /// A whole report was added, or refused.
-    pub(crate) fn done(&mut self, ticket: &Ticket) {
-        self.under_way.remove(ticket);
+    /// A report of which a chunk has come, or has broken off: what its device is to hear.
+    pub(crate) fn give_back(&mut self, ticket: &Ticket, open: Open, now: u64) -> Answer {
+        let arrived = open.settle();
+        let bytes = arrived.bytes();
+        match self.under_way.get_mut(ticket) {
+            Some(upload) if !upload.goes => {
+                (upload.arrived, upload.bytes, upload.touched) = (Some(arrived), bytes, now);
+                received(bytes)
+            }
+            _ => {
+                drop(arrived);
+                self.done(ticket, now);
+                *no_room()
+            }
+        }
     }
+
+    /// A report was refused, or is forgotten: there is room for another.
+    pub(crate) fn done(&mut self, ticket: &Ticket, now: u64) {
+        self.remove(ticket);
+        self.seat(now);
+        self.trim_spares();
+    }
+
+    /// A report was added, and its memory is there for the next one.
+    pub(crate) fn added(&mut self, ticket: &Ticket, spare: Option<Spare>, now: u64) {
+        self.spares.extend(spare);
+        self.done(ticket, now);
+    }
+
+    fn remove(&mut self, ticket: &Ticket) {
+        if let Some(upload) = self.under_way.remove(ticket) {
+            self.used -= upload.room;
+        }
+    }
+}
+
+/// The memory that a report takes.
+fn room_of(expected: &Expected) -> usize {
+    match &expected.encoding {
+        // The last of them are unpacked as eight.
+        Some(encoding) => (encoding.layout().len() + 8) * size_of::<i32>(),
+        None => expected.bytes,
+    }
+}
+
+/// There is no room.
+pub(crate) fn no_room() -> Box<Answer> {
+    Box::new(Answer::new(Says::Wait(Wait { after_ms: NO_ROOM_MS })))
 }
 
 fn received(offset: usize) -> Answer {
@@ -158,6 +379,11 @@ fn received(offset: usize) -> Answer {
 #[cfg(test)]
 mod tests {
     use device::protocol::message::DeviceKey;
+    use privacy::{
+        Adjacency, ClipNorm,
+        encoding::{Encoding, VectorPlan},
+        stages::Encoded,
+    };
 
     use super::*;
 
@@ -167,13 +393,23 @@ mod tests {
         Expected { device: DeviceKey([0; 32]), bytes, encoding: None }
     }
 
+    fn ticket(number: u8) -> Ticket {
+        Ticket([number; 32])
+    }
+
+    /// Whether a report has its room at once.
+    fn begins(uploads: &mut Uploads, ticket: Ticket, bytes: usize, now: u64) -> bool {
+        uploads.begin(ticket, expected(bytes), now).is_none()
+    }
+
     /// What a device hears of a chunk; nothing where its report is whole.
-    fn chunk(uploads: &mut Uploads, offset: u64, chunk: &[u8]) -> Option<Says> {
-        match uploads.open(&TICKET, offset, chunk.len(), 0) {
+    fn chunk(uploads: &mut Uploads, ticket: &Ticket, offset: u64, chunk: &[u8], now: u64) -> Option<Says> {
+        match uploads.open(ticket, offset, Some(chunk.len()), now) {
             Err(answer) => answer.says,
             Ok(mut open) => {
-                assert!(open.take(chunk));
-                if open.is_whole() { None } else { uploads.give_back(&TICKET, open).says }
+                open.take(chunk).unwrap();
+                assert!(open.has_chunk());
+                if open.is_whole() { None } else { uploads.give_back(ticket, open, now).says }
             }
         }
     }
@@ -185,15 +421,18 @@ mod tests {
     #[test]
     fn a_report_goes_on_where_it_stood_and_is_whole_once() {
         let mut uploads = Uploads::new(1 << 24);
-        uploads.begin(TICKET, &expected(CHUNK + 3), 0).unwrap();
-        assert_eq!(chunk(&mut uploads, 5, &[0; 3]), at(0), "a chunk of another place");
-        assert_eq!(chunk(&mut uploads, 0, &[7; CHUNK]), at(CHUNK));
-        assert_eq!(chunk(&mut uploads, 0, &[7; CHUNK]), at(CHUNK), "said again");
-        let open = uploads.open(&TICKET, CHUNK as u64, 3, 0).unwrap();
-        assert!(matches!(chunk(&mut uploads, CHUNK as u64, &[8; 3]), Some(Says::Wait(_))), "the same at once");
-        _ = uploads.give_back(&TICKET, open);
-        assert_eq!(chunk(&mut uploads, CHUNK as u64, &[8; 3]), None, "whole");
-        let again = chunk(&mut uploads, 0, &[7; CHUNK]);
+        assert!(begins(&mut uploads, TICKET, CHUNK + 3, 0));
+        let mut put = |offset: usize, bytes: &[u8]| chunk(&mut uploads, &TICKET, offset as u64, bytes, 0);
+        assert_eq!(put(5, &[0; 3]), at(0), "a chunk of another place");
+        assert_eq!(put(0, &[7; CHUNK]), at(CHUNK));
+        assert_eq!(put(0, &[7; CHUNK]), at(CHUNK), "said again");
+        let open = uploads.open(&TICKET, CHUNK as u64, Some(3), 0).unwrap();
+        let mut put = |offset: usize, bytes: &[u8]| chunk(&mut uploads, &TICKET, offset as u64, bytes, 0);
+        assert!(matches!(put(CHUNK, &[8; 3]), Some(Says::Wait(_))), "the same at once");
+        assert_eq!(uploads.give_back(&TICKET, open, 0).says, at(CHUNK), "nothing of it came");
+        let mut put = |offset: usize, bytes: &[u8]| chunk(&mut uploads, &TICKET, offset as u64, bytes, 0);
+        assert_eq!(put(CHUNK, &[8; 3]), None, "whole");
+        let again = put(0, &[7; CHUNK]);
         assert!(matches!(again, Some(Says::Wait(_))), "while it is checked, nothing is taken: {again:?}");
     }
 
@@ -201,23 +440,124 @@ mod tests {
     fn chunks_have_fixed_widths() {
         let mut uploads = Uploads::new(1 << 24);
         for wrong in [0, 1, CHUNK - 1] {
-            uploads.begin(TICKET, &expected(CHUNK + 3), 0).unwrap();
-            let said = chunk(&mut uploads, 0, &vec![0; wrong]);
+            assert!(begins(&mut uploads, TICKET, CHUNK + 3, 0));
+            let said = chunk(&mut uploads, &TICKET, 0, &vec![0; wrong], 0);
             assert!(matches!(said, Some(Says::Refused(_))), "{wrong}: {said:?}");
             assert!(!uploads.is_under_way(&TICKET));
+        }
+        // Where it is not said how long a chunk is, no more of it is taken than its place has.
+        assert!(begins(&mut uploads, TICKET, CHUNK + 3, 0));
+        let mut open = uploads.open(&TICKET, 0, None, 0).unwrap();
+        assert_eq!(open.take(&[0; CHUNK - 1]), Ok(()));
+        assert!(!open.has_chunk());
+        assert_eq!((open.take(&[0; 2]), open.bytes()), (Err(Wrong::Length), CHUNK - 1));
+    }
+
+    #[test]
+    fn a_chunk_that_breaks_off_has_not_come() {
+        let clip = ClipNorm::new(1.0).unwrap();
+        let plan = VectorPlan::of_update(CHUNK, 12);
+        let encoding = Encoding::new(plan, clip, None, Adjacency::ZeroOut).unwrap();
+        let values: Vec<i32> = (0..CHUNK as i32).map(|v| v % 3 - 1).collect();
+        let bytes = Encoded::of(values.clone(), &encoding).unwrap().to_bytes();
+        let plain = || Expected { device: DeviceKey([0; 32]), bytes: bytes.len(), encoding: Some(encoding.clone()) };
+        for expected in [plain(), expected(bytes.len())] {
+            let mut uploads = Uploads::new(1 << 24);
+            assert!(uploads.begin(TICKET, expected, 0).is_none());
+            let mut offset = 0;
+            while offset < bytes.len() {
+                let chunk = &bytes[offset..(offset + CHUNK).min(bytes.len())];
+                // Other bytes come first, and are cut.
+                let mut open = uploads.open(&TICKET, offset as u64, None, 0).unwrap();
+                open.take(&vec![0x55; chunk.len() / 2]).unwrap();
+                assert_eq!(uploads.give_back(&TICKET, open, 0).says, at(offset));
+                let mut open = uploads.open(&TICKET, offset as u64, Some(chunk.len()), 0).unwrap();
+                chunk.chunks(7_001).for_each(|piece| open.take(piece).unwrap());
+                offset += chunk.len();
+                if open.is_whole() {
+                    match open.finish().unwrap() {
+                        Report::Plain(encoded) => assert_eq!(encoded.values(), values),
+                        Report::Masked(masked) => assert!(masked == bytes, "the bytes as they came"),
+                    }
+                } else {
+                    assert_eq!(uploads.give_back(&TICKET, open, 0).says, at(offset));
+                }
+            }
         }
     }
 
     #[test]
     fn memory_is_bounded_and_comes_back() {
         let mut uploads = Uploads::new(100);
-        uploads.begin(TICKET, &expected(80), 0).unwrap();
-        let other = Ticket([2; 32]);
-        assert!(uploads.begin(other, &expected(30), 1_000).is_err(), "no room");
-        assert!(uploads.begin(other, &expected(20), 1_000).is_ok());
+        assert!(begins(&mut uploads, TICKET, 80, 0));
+        let mut waits = uploads.begin(ticket(2), expected(30), 1_000).expect("there is no room");
+        assert!(uploads.begin(ticket(3), expected(20), 1_000).is_some(), "who comes later waits behind it");
+        assert!(waits.try_recv().is_err());
         // One that stands still is forgotten, whatever it waits for; a chunk of a wrong place does not keep it.
-        assert!(uploads.open(&TICKET, 9, 1, 20_000).is_err());
-        assert!(uploads.begin(Ticket([3; 32]), &expected(80), STANDS_STILL_MS + 500).is_ok());
-        assert!(!uploads.is_under_way(&TICKET));
+        assert!(uploads.open(&TICKET, 9, Some(1), 9_000).is_err());
+        uploads.make_room(STANDS_STILL_MS + 500);
+        assert!(!uploads.is_under_way(&TICKET) && uploads.is_under_way(&ticket(2)));
+        assert_eq!(waits.try_recv(), Ok(()));
+        // Whoever hung up gets none.
+        assert!(!uploads.is_under_way(&ticket(3)));
+        uploads.done(&ticket(2), STANDS_STILL_MS + 600);
+        assert!((uploads.used, uploads.queue.len()) == (0, 0) && uploads.under_way.is_empty());
+        assert!(begins(&mut uploads, ticket(4), 1_000, 40_000), "one is always taken, however large");
+    }
+
+    #[test]
+    fn nobody_who_sends_slowly_keeps_others_out() {
+        let report = 7 * CHUNK;
+        let mut uploads = Uploads::new(3 * report);
+        // All room is taken by three that send a chunk every 29 seconds: none of them ever stands still.
+        for number in 1..=3 {
+            assert!(begins(&mut uploads, ticket(number), report, 0));
+            assert_eq!(chunk(&mut uploads, &ticket(number), 0, &[0; CHUNK], 0), at(CHUNK));
+        }
+        uploads.make_room(28_000);
+        assert!((1..=3).all(|number| uploads.is_under_way(&ticket(number))), "while nobody waits, slow is good enough");
+        assert_eq!(chunk(&mut uploads, &ticket(1), CHUNK as u64, &[0; CHUNK], 28_500), at(2 * CHUNK));
+        // One of them has a chunk on its way when somebody comes.
+        let open = uploads.open(&ticket(3), CHUNK as u64, Some(CHUNK), 28_500).unwrap();
+        assert!(begins(&mut uploads, ticket(9), report, 29_000), "who comes need not wait for them");
+        assert!(!uploads.is_under_way(&ticket(2)), "the room was that of one of the slow");
+        assert!(uploads.is_under_way(&ticket(1)), "this one keeps the least rate");
+        assert!(!uploads.goes_on(&ticket(3), &open, 29_100), "and this one is told when it goes on");
+        let said = uploads.give_back(&ticket(3), open, 29_100).says;
+        assert!(matches!(said, Some(Says::Wait(_))) && !uploads.is_under_way(&ticket(3)), "{said:?}");
+        // Those who were slow get room when nobody else wants it.
+        assert!(begins(&mut uploads, ticket(10), report, 29_200));
+        let mut slow = uploads.begin(ticket(2), expected(report), 29_300).expect("no room");
+        let mut quick = uploads.begin(ticket(11), expected(report), 29_400).expect("no room");
+        uploads.added(&ticket(9), None, 29_500);
+        assert!((quick.try_recv(), slow.try_recv().is_err()) == (Ok(()), true), "the quick one first");
+        uploads.added(&ticket(10), None, 29_600);
+        assert_eq!(slow.try_recv(), Ok(()));
+    }
+
+    #[test]
+    fn memory_is_used_again_while_reports_come_and_given_back_after() {
+        let clip = ClipNorm::new(1.0).unwrap();
+        let encoding = Encoding::new(VectorPlan::of_update(1_000, 12), clip, None, Adjacency::ZeroOut).unwrap();
+        let bytes = encoding.packing().bytes();
+        let expected = || Expected { device: DeviceKey([0; 32]), bytes, encoding: Some(encoding.clone()) };
+        let mut uploads = Uploads::new(2 * room_of(&expected()));
+        let [one, other, third] = [1, 2, 3].map(ticket);
+        assert!(uploads.begin(one, expected(), 0).is_none() && uploads.begin(other, expected(), 0).is_none());
+        let mut waits = uploads.begin(third, expected(), 0).expect("no room");
+        let mut open = uploads.open(&one, 0, None, 0).unwrap();
+        open.take(&vec![0; bytes]).unwrap();
+        let Some(Report::Plain(encoded)) = open.finish() else { panic!("it is whole") };
+        let at = encoded.values().as_ptr();
+        uploads.added(&one, Some(encoded.wiped()), 0);
+        assert_eq!(waits.try_recv(), Ok(()));
+        let mut open = uploads.open(&third, 0, None, 0).unwrap();
+        open.take(&vec![0; bytes]).unwrap();
+        let Some(Report::Plain(encoded)) = open.finish() else { panic!("it is whole") };
+        assert_eq!(encoded.values().as_ptr(), at, "the same memory");
+        uploads.added(&third, Some(encoded.wiped()), 0);
+        assert_eq!(uploads.spares.len(), 1);
+        uploads.done(&other, 0);
+        assert!(uploads.spares.is_empty(), "nothing is under way");
     }
 }

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use device::{
     guard::TaskDigest,
     protocol::message::{
@@ -130,8 +131,9 @@ fn what_is_played_again_does_not_end_the_wait_of_the_device_itself() {
     let ticket = given(&answer).unwrap().ticket.clone();
     let put = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     // Its report is in, and it waits to hear that it counts.
-    let chunk = hub.chunk(Ticket(ticket.clone().try_into().unwrap()), 0, vec![0; encoding().packing().bytes()].into());
-    assert!(matches!(put.block_on(chunk).says, Some(Says::Received(_))));
+    let mut chunk = Bytes::from(vec![0; encoding().packing().bytes()]).into();
+    let put_chunk = hub.chunk(Ticket(ticket.clone().try_into().unwrap()), 0, &mut chunk);
+    assert!(matches!(put.block_on(put_chunk).says, Some(Says::Received(_))));
     let next = |number, patience_ms| signed(1, now, number, Wants::Next(Next { ticket: ticket.clone(), patience_ms }));
     let (first, began) = (next(2, 1_500), Instant::now());
     let waits = {

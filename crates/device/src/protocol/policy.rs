@@ -25,7 +25,7 @@ use super::{
 pub struct Policy {
     /// The largest clip norm; any where nothing is said.
     pub largest_clip: Option<f64>,
-    /// The fewest reports that a sum is of.
+    /// The fewest reports that a sum is of, made securely or not.
     pub least_goal: u64,
     /// Whether a plan without noise is taken.
     pub without_noise: bool,
@@ -319,7 +319,16 @@ impl Policy {
         if !terms.secure {
             return Err(Weak::Disagree);
         }
-        let (got, least) = (offer.least_survivors, self.secure.survivors);
+        let (got, least) = (offer.least_survivors, self.secure_floor(terms).survivors);
         if got < least { Err(Weak::Survivors { got, least }) } else { Ok(()) }
+    }
+
+    /// What secure aggregation of a task must withstand. A sum is of as many as the task promises, and of no fewer than this device asks for
+    /// of any sum: whoever opens it sees it without noise.
+    #[must_use]
+    pub fn secure_floor(&self, terms: &TaskTerms) -> Floor {
+        let promised = u32::try_from(self.least_goal.max(terms.goal)).unwrap_or(u32::MAX);
+        let survivors = self.secure.survivors.max(promised);
+        SecureFloor { survivors, ..self.secure }.into()
     }
 }

@@ -33,7 +33,8 @@ pub struct SecAgg {
     pub security_bits: u32,
     /// eta: a round fails for want of shares with a chance of at most 2^-eta.
     pub failure_bits: u32,
-    /// Devices below which no sum is opened; what is left when as many vanish as may, if not said.
+    /// Devices below which no sum is opened; what is left when as many vanish as may, if not said. Of devices that come by themselves it is the
+    /// goal, and never less.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub least_survivors: Option<u64>,
     /// Who adds the noise.

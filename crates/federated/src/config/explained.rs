@@ -6,7 +6,7 @@ use privacy::{
 };
 use serde::Serialize;
 
-use super::{CLIP_RULES, Config, ConfigError, Devices, Document, RoundingKind, SecAgg};
+use super::{CLIP_RULES, Config, ConfigError, DataKind, Devices, Document, RoundingKind, SecAgg};
 
 /// What is trained when nothing is said: a small run on a made-up crowd, that learns within minutes.
 pub const FIRST_RUN: &str = include_str!("first-run.toml");
@@ -224,7 +224,12 @@ fn secagg(page: &mut Page, config: &Config) -> Result<(), ConfigError> {
     )?;
     page.may("failure_bits", said.map(|s| s.failure_bits), usual.failure_bits, "a round fails once in 2^this")?;
     let least = said.and_then(|s| s.least_survivors);
-    page.may("least_survivors", least, config.participation.cohort * 9 / 10, "devices below which no sum is opened")?;
+    let cohort = config.participation.cohort;
+    let (all_left, words) = match config.data.kind {
+        DataKind::Devices => (cohort, "devices below which no sum is opened: the goal, or more"),
+        _ => (cohort * 9 / 10, "devices below which no sum is opened"),
+    };
+    page.may("least_survivors", least, all_left, words)?;
     page.may("noise", said.map(|s| s.noise), usual.noise, "\"central\", or \"distributed\": the devices add it")?;
     page.may("groups", said.map(|s| s.groups), usual.groups, "groups of a round; the server sees the sum of each")?;
     page.may(

@@ -70,11 +70,13 @@ impl Secure {
         let (fewest, most_clients) = of_group(groups, whole)?;
         let assumptions = in_groups(assumptions, groups, whole)?;
         let left = fewest - assumptions.most_dropped(fewest);
-        let floor = if groups > 1 { LEAST_GROUP.min(left) } else { 2 };
-        // Of devices that come by themselves, the goal's reports are waited for.
-        let left = if config.data.kind == DataKind::Devices { left.min(cohort as u32) } else { left };
-        let least_survivors =
-            said.least_survivors.map_or(Ok(left.max(2)), |least| least_survivors(least, floor, left))?;
+        let (floor, usual) = match config.data.kind {
+            // Of devices that come by themselves, the goal's reports are waited for: they are promised that a sum is of no fewer.
+            DataKind::Devices => (left.min(cohort as u32).max(2), left.min(cohort as u32).max(2)),
+            _ if groups > 1 => (LEAST_GROUP.min(left), left.max(2)),
+            _ => (2, left.max(2)),
+        };
+        let least_survivors = said.least_survivors.map_or(Ok(usual), |least| least_survivors(least, floor, left))?;
         if said.spoilers > MOST_SPOILERS {
             return Err(ConfigError::new("secagg.spoilers", format!("must be at most {MOST_SPOILERS}")));
         }
@@ -300,8 +302,9 @@ fn in_groups(said: Assumptions, groups: u32, (fewest, most): (u32, u32)) -> Resu
 
 fn least_survivors(least: u64, floor: u32, left: u32) -> Result<u32, ConfigError> {
     u32::try_from(least).ok().filter(|least| (floor..=left).contains(least)).ok_or_else(|| {
-        let why =
-            format!("must be from {floor} to {left}, what is left of the smallest group when as many vanish as may");
+        let why = format!(
+            "must be from {floor}, below which a sum would be of fewer than is promised or hides nobody, to {left}, what is left of the smallest group when as many vanish as may"
+        );
         ConfigError::new("secagg.least_survivors", why)
     })
 }

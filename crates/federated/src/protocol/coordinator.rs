@@ -693,6 +693,12 @@ impl Coordinator {
         self.tasks.get(task).and_then(|running| running.desk.as_ref()).is_some_and(Desk::has_closed)
     }
 
+    /// The same of any task.
+    #[must_use]
+    pub fn has_any_closed(&self) -> bool {
+        self.tasks.values().filter_map(|running| running.desk.as_ref()).any(Desk::has_closed)
+    }
+
     /// What became of the attempt of a task that is open, once. To be asked after a flush.
     pub fn take_closed(&mut self, task: &TaskDigest) -> Option<Closed> {
         self.tasks.get_mut(task)?.desk.as_mut()?.take_closed()

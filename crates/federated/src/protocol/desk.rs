@@ -11,7 +11,10 @@
 //! [`LEAST_MERGED`] reports are new and [`MERGE_EVERY_MS`] or [`MERGE_AFTER`] of them have passed: fewer new reports would make two
 //! sums that differ by few people. A device is thanked when its report is in a sum that survives a crash, or released.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
+};
 
 use device::protocol::message::{Blob, DeviceKey, Ticket};
 use ledger::FailureReason;
@@ -146,6 +149,10 @@ pub struct Desk {
     pub opening: Opening,
     places: BTreeMap<DeviceKey, Place>,
     tickets: BTreeMap<Ticket, DeviceKey>,
+    /// How many are at work. Each report changes it by one, and nobody goes through thousands of places to count them.
+    working: u64,
+    /// By when those who were given the task have to be done, the earliest first; of those who are, it is left in.
+    deadlines: BinaryHeap<Reverse<(u64, DeviceKey)>>,
     sum: Option<Sum>,
     /// Reports in the sum.
     reports: u64,
@@ -202,6 +209,8 @@ impl Desk {
             assigned_at: (!assigned.is_empty()).then_some((now, now)),
             places: BTreeMap::new(),
             tickets: BTreeMap::new(),
+            working: 0,
+            deadlines: BinaryHeap::new(),
             fresh: Vec::new(),
             merged_at: now,
             opened_at: now,
@@ -225,6 +234,10 @@ impl Desk {
     fn place(&mut self, device: DeviceKey, progress: Progress, touched: bool) {
         let ticket = self.opening.key.ticket(&self.opening.at, &self.model(), &device);
         self.tickets.insert(ticket, device);
+        if let Progress::Working { until } = progress {
+            self.working += 1;
+            self.deadlines.push(Reverse((until, device)));
+        }
         self.places.insert(device, Place { ticket, progress, touched, restored: false });
     }
 
@@ -248,6 +261,12 @@ impl Desk {
     /// Everybody who was given the task, in the order of their keys.
     pub fn assigned(&self) -> impl Iterator<Item = &DeviceKey> {
         self.places.keys()
+    }
+
+    /// How many they are.
+    #[must_use]
+    pub fn places(&self) -> u64 {
+        self.places.len() as u64
     }
 
     /// Whether nothing more is wanted of devices.
@@ -274,16 +293,12 @@ impl Desk {
             return 0;
         }
         match &self.opening.aggregation {
-            Aggregation::Plain(_) => over.select(self.opening.goal - self.reports).saturating_sub(self.working()),
+            Aggregation::Plain(_) => over.select(self.opening.goal - self.reports).saturating_sub(self.working),
             Aggregation::Secure(_) if self.assigned_at.is_some() => 0,
             Aggregation::Secure(secure) => {
                 over.select(self.opening.goal).max(secure.least_clients()).min(secure.most_clients())
             }
         }
-    }
-
-    fn working(&self) -> u64 {
-        self.places.values().filter(|place| matches!(place.progress, Progress::Working { .. })).count() as u64
     }
 
     /// Whether devices were waited for long enough.
@@ -314,7 +329,7 @@ impl Desk {
             Aggregation::Plain(_) => self.opening.goal,
             Aggregation::Secure(secure) => secure.least_clients(),
         };
-        let enough = self.reports + self.working() + candidates >= least;
+        let enough = self.reports + self.working + candidates >= least;
         // Fewer than the goal are asked for nothing.
         if waited && (enough || self.assigned_at.is_some()) { candidates.min(wanted) } else { 0 }
     }
@@ -359,6 +374,7 @@ impl Desk {
         }
         sum.add(report)?;
         place.progress = Progress::Arrived;
+        self.working -= 1;
         self.reports += 1;
         self.fresh.push(*device);
         self.close_if_full();
@@ -396,15 +412,25 @@ impl Desk {
         if matches!(self.opening.aggregation, Aggregation::Secure(_)) {
             return self.tick_secure(now);
         }
-        for place in self.places.values_mut() {
-            if matches!(place.progress, Progress::Working { until } if now > until) {
-                place.progress = Progress::Expired;
-                self.dropped += 1;
-            }
-        }
+        self.expire(now);
         let given_up = |(first, _)| now > first + WINDOWS * self.opening.windows.report_ms;
         if self.assigned_at.is_some_and(given_up) {
             self.fail(FailureReason::BelowGoal);
+        }
+    }
+
+    /// Whose time is over has dropped out.
+    fn expire(&mut self, now: u64) {
+        while let Some(Reverse((until, device))) =
+            self.deadlines.peek().copied().filter(|Reverse((until, _))| now > *until)
+        {
+            self.deadlines.pop();
+            let Some(place) = self.places.get_mut(&device) else { continue };
+            if place.progress == (Progress::Working { until }) {
+                place.progress = Progress::Expired;
+                self.working -= 1;
+                self.dropped += 1;
+            }
         }
     }
 

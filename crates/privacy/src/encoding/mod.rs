@@ -9,6 +9,7 @@
 mod carried;
 mod distributed;
 pub mod layout;
+mod measured;
 mod packing;
 pub mod rotation;
 mod rounding;
@@ -17,7 +18,6 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-pub(crate) use self::packing::Unpacking;
 pub use self::{
     distributed::{DistributedNoise, Survivors},
     layout::{Layout as VectorLayout, SegmentKind as VectorSegment},
@@ -27,7 +27,11 @@ pub use self::{
 use self::{
     layout::{FULL_WEIGHT, HALF_BIT, Layout, LayoutSegment, SegmentKind, sigma_for},
     rotation::Rotation,
-    rounding::Limits,
+    rounding::{Limits, Size},
+};
+pub(crate) use self::{
+    measured::Measured,
+    packing::{Reached, Unpacking},
 };
 use crate::{
     event::Adjacency,
@@ -463,24 +467,24 @@ impl Encoding {
         }
     }
 
-    /// Checks one user's integers against every bound of the layout, exactly.
-    pub(crate) fn check(&self, values: &[i32]) -> Result<(), EncodingError> {
-        if values.len() != self.layout.len() {
+    /// Checks one user's integers, whose sizes were measured, against every bound of the layout, exactly.
+    pub(crate) fn check(&self, values: &[i32], measured: &Measured) -> Result<(), EncodingError> {
+        if values.len() != self.layout.len() || measured.len() != values.len() {
             return Err(EncodingError::Length { expected: self.layout.len(), got: values.len() });
         }
         let mut start = 0;
-        for segment in &self.layout.segments {
-            check_segment(segment, &values[start..start + segment.len])?;
+        for (segment, size) in self.layout.segments.iter().zip(measured.sizes()) {
+            check_segment(segment, &values[start..start + segment.len], size)?;
             start += segment.len;
         }
-        self.check_weight(values)
+        self.check_weight(values, measured)
     }
 
     /// A user's update is at most the weight's share of the bound (rule P10), so that weighted averages are bounded too.
-    fn check_weight(&self, values: &[i32]) -> Result<(), EncodingError> {
+    fn check_weight(&self, values: &[i32], measured: &Measured) -> Result<(), EncodingError> {
         let Some((_, at)) = self.layout.find(SegmentKind::Weight) else { return Ok(()) };
-        let update = self.layout.segments[0];
-        let norm_squared = rounding::norm_squared(&values[..update.len]);
+        // The update is the first segment.
+        let norm_squared = measured.sizes().next().unwrap_or_default().norm_squared;
         let (weight, least) = (values[at.start].unsigned_abs(), self.least_weight(norm_squared));
         if weight >= least {
             return Ok(());
@@ -622,16 +626,14 @@ fn multiplier_beside_the_update(kind: SegmentKind, noise: &NoisePlan) -> Result<
     }
 }
 
-fn check_segment(segment: &LayoutSegment, values: &[i32]) -> Result<(), EncodingError> {
+fn check_segment(segment: &LayoutSegment, values: &[i32], size: Size) -> Result<(), EncodingError> {
     let refuse = |problem: String| Err(EncodingError::Bound { segment: segment.kind, problem });
     let limits = Limits { norm_squared: segment.norm_squared, largest: segment.largest };
-    if !rounding::keeps(values, limits) {
-        let norm_squared = rounding::norm_squared(values);
+    if !size.keeps(limits) {
+        let Size { largest, norm_squared } = size;
         return refuse(format!(
-            "squared norm {norm_squared} and coordinates up to {}, at most {} and {} are allowed",
-            values.iter().map(|v| v.unsigned_abs()).max().unwrap_or(0),
-            segment.norm_squared,
-            segment.largest
+            "squared norm {norm_squared} and coordinates up to {largest}, at most {} and {} are allowed",
+            segment.norm_squared, segment.largest
         ));
     }
     let half = HALF_BIT as i32;

@@ -86,10 +86,16 @@ impl Packing {
 
     /// Where the integers of a vector's bytes come to lie as the bytes come.
     pub(crate) fn unpacking(&self) -> Unpacking {
+        self.unpacking_into(Vec::new())
+    }
+
+    /// The same, in memory that was used before. What is in it goes.
+    pub(crate) fn unpacking_into(&self, mut values: Vec<i32>) -> Unpacking {
+        values.clear();
         // The last lanes of a segment are unpacked as eight.
-        let room = self.0.iter().map(|lanes| lanes.len).sum::<usize>() + GROUP;
+        values.reserve_exact(self.0.iter().map(|lanes| lanes.len).sum::<usize>() + GROUP);
         let left = self.0.first().map_or(0, Lanes::bytes);
-        let (values, held) = (Vec::with_capacity(room), Vec::with_capacity(MOST_BITS));
+        let held = Vec::with_capacity(MOST_BITS);
         Unpacking { packing: self.clone(), values, segment: 0, start: 0, left, held, taken: 0 }
     }
 
@@ -115,7 +121,39 @@ pub(crate) struct Unpacking {
     taken: usize,
 }
 
+/// How far an [`Unpacking`] was, so that it can go back there.
+pub(crate) struct Reached {
+    values: usize,
+    segment: usize,
+    start: usize,
+    left: usize,
+    held: Vec<u8>,
+    taken: usize,
+}
+
+impl Drop for Reached {
+    fn drop(&mut self) {
+        self.held.zeroize();
+    }
+}
+
 impl Unpacking {
+    /// How far it is.
+    pub(crate) fn reached(&self) -> Reached {
+        let Self { segment, start, left, taken, .. } = *self;
+        Reached { values: self.values.len(), segment, start, left, held: self.held.clone(), taken }
+    }
+
+    /// Goes back to where it was: what has come since then has not.
+    pub(crate) fn back_to(&mut self, reached: &Reached) {
+        self.values[reached.values..].zeroize();
+        self.values.truncate(reached.values);
+        self.held.zeroize();
+        self.held.extend_from_slice(&reached.held);
+        (self.segment, self.start, self.left, self.taken) =
+            (reached.segment, reached.start, reached.left, reached.taken);
+    }
+
     /// The next bytes.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<(), EncodingError> {
         let mut bytes = bytes;
@@ -136,6 +174,11 @@ impl Unpacking {
     /// The bytes that have come.
     pub(crate) const fn taken(&self) -> usize {
         self.taken
+    }
+
+    /// The integers that have come.
+    pub(crate) fn values(&self) -> &[i32] {
+        &self.values
     }
 
     /// All integers, once all bytes have come.
@@ -216,7 +259,8 @@ fn unpack_groups(bits: usize, bytes: &[u8], values: &mut Vec<i32>) {
     of_width!(bits, unpack_as(bytes, values));
 }
 
-/// Appends those bytes of the lanes that are wanted.
+/// Appends those bytes of the lanes that are wanted. A function of its own for each width: in one with all of them little is inlined.
+#[inline(never)]
 fn pack_as<const BITS: usize>(values: &[i32], wanted: Range<usize>, packed: &mut Vec<u8>) {
     let first = wanted.start / BITS;
     let from = packed.len() + wanted.start - first * BITS;
@@ -233,6 +277,7 @@ fn pack_as<const BITS: usize>(values: &[i32], wanted: Range<usize>, packed: &mut
     packed.drain(start..from);
 }
 
+#[inline(never)]
 fn unpack_as<const BITS: usize>(bytes: &[u8], values: &mut Vec<i32>) {
     let mut block = [[0; GROUP]; BLOCK];
     for groups in bytes.as_chunks::<BITS>().0.chunks(BLOCK) {
@@ -259,16 +304,19 @@ fn pack_group<const BITS: usize>(values: &[i32; GROUP]) -> [u8; BITS] {
 
 #[inline(always)]
 fn unpack_group<const BITS: usize>(bytes: &[u8; BITS]) -> [i32; GROUP] {
-    std::array::from_fn(|lane| {
-        // Eight bytes that hold the lane and lie within the group.
+    let mut lanes = [0; GROUP];
+    for (lane, value) in lanes.iter_mut().enumerate() {
+        // Eight bytes that hold the lane and lie within the group, or all of a group that has fewer.
         let start = (lane * BITS / 8).min(BITS.saturating_sub(8));
         let shift = lane * BITS - start * 8;
-        let mut word = [0; 8];
-        let taken = BITS.min(8);
-        word[..taken].copy_from_slice(&bytes[start..start + taken]);
+        let word = match bytes[start..].first_chunk() {
+            Some(word) => u64::from_le_bytes(*word),
+            None => bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        };
         // Up, so that the sign is the highest bit, and down with it.
-        ((u64::from_le_bytes(word) << (64 - BITS - shift)) as i64 >> (64 - BITS)) as i32
-    })
+        *value = ((word << (64 - BITS - shift)) as i64 >> (64 - BITS)) as i32;
+    }
+    lanes
 }
 
 #[cfg(test)]
@@ -333,6 +381,27 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn what_broke_off_comes_again_from_where_it_began() {
+        let packing = packing(&[(21, 1 << 20), (1, 1 << 15), (3, 100)]);
+        let values: Vec<i32> = (0..25).map(|i| (i * 37) % 101 - 50).collect();
+        let all = packing.pack(&values, 0..packing.bytes());
+        for (from, to) in [(0, 1), (0, all.len()), (5, 30), (23, 62), (58, 61), (all.len() - 1, all.len())] {
+            let mut unpacking = packing.unpacking();
+            unpacking.take(&all[..from]).unwrap();
+            let reached = unpacking.reached();
+            // Other bytes than those that come in the end, and more of them than once.
+            for cut in [from, (from + to) / 2, to] {
+                let other: Vec<u8> = all[from..cut].iter().map(|byte| byte ^ 1).collect();
+                _ = unpacking.take(&other);
+                unpacking.back_to(&reached);
+                assert_eq!(unpacking.taken(), from);
+            }
+            unpacking.take(&all[from..]).unwrap();
+            assert_eq!(unpacking.finish().unwrap(), values, "{from} to {to}");
         }
     }
 

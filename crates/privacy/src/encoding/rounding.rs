@@ -114,36 +114,49 @@ fn cut(values: &[f32], limits: Limits, out: &mut Vec<i32>) {
 
 /// Whether the integers keep the limits, in exact arithmetic.
 pub(super) fn keeps(values: &[i32], limits: Limits) -> bool {
-    let Size { largest, norm_squared } = size(values);
-    largest <= limits.largest && norm_squared <= u128::from(limits.norm_squared)
+    Size::of(values).keeps(limits)
 }
 
 /// The squared norm, exactly.
 pub(super) fn norm_squared(values: &[i32]) -> u128 {
-    size(values).norm_squared
+    Size::of(values).norm_squared
 }
 
 /// How large integers are, exactly.
-struct Size {
-    largest: u32,
-    norm_squared: u128,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Size {
+    pub(super) largest: u32,
+    pub(super) norm_squared: u128,
 }
 
-/// One pass: a block at a time, which stays in the processor.
-fn size(values: &[i32]) -> Size {
-    let mut all = Size { largest: 0, norm_squared: 0 };
-    let (blocks, rest) = values.as_chunks::<64>();
-    for block in blocks.iter().map(<[i32; 64]>::as_slice).chain([rest]) {
-        let largest = block.iter().fold(0, |most, v| v.unsigned_abs().max(most));
-        // 64 squares of at most 29 bits fit a word; larger ones are added with more room.
-        all.norm_squared += if largest < 1 << 29 {
-            u128::from(block.iter().map(square).sum::<u64>())
-        } else {
-            block.iter().map(|v| u128::from(square(v))).sum()
-        };
-        all.largest = all.largest.max(largest);
+impl Size {
+    /// One pass: a block at a time, which stays in the processor.
+    pub(super) fn of(values: &[i32]) -> Self {
+        let mut all = Self::default();
+        let (blocks, rest) = values.as_chunks::<64>();
+        for block in blocks.iter().map(<[i32; 64]>::as_slice).chain([rest]) {
+            let largest = block.iter().fold(0, |most, v| v.unsigned_abs().max(most));
+            // 64 squares of at most 29 bits fit a word; larger ones are added with more room.
+            let norm_squared = if largest < 1 << 29 {
+                u128::from(block.iter().map(square).sum::<u64>())
+            } else {
+                block.iter().map(|v| u128::from(square(v))).sum()
+            };
+            all = all.and(Self { largest, norm_squared });
+        }
+        all
     }
-    all
+
+    /// The size of these integers and others together.
+    pub(super) fn and(self, other: Self) -> Self {
+        let norm_squared = self.norm_squared + other.norm_squared;
+        Self { largest: self.largest.max(other.largest), norm_squared }
+    }
+
+    /// Whether it is within limits.
+    pub(super) fn keeps(self, limits: Limits) -> bool {
+        self.largest <= limits.largest && self.norm_squared <= u128::from(limits.norm_squared)
+    }
 }
 
 #[inline]

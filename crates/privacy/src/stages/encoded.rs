@@ -6,7 +6,7 @@ use zeroize::Zeroize;
 
 use super::Released;
 use crate::{
-    encoding::{Encoding, EncodingError, EncodingId, Packing, Unpacking, layout::Layout},
+    encoding::{Encoding, EncodingError, EncodingId, Measured, Packing, Reached, Unpacking, layout::Layout},
     event::PrivacyEvent,
     rng::Randomness,
     workers::{self, Alone, Workers},
@@ -31,7 +31,13 @@ impl Encoded {
     /// # Errors
     /// Which bound does not hold.
     pub fn of(values: Vec<i32>, encoding: &Encoding) -> Result<Self, EncodingError> {
-        encoding.check(&values)?;
+        let measured = Measured::of(&values, encoding.layout());
+        Self::measured(values, &measured, encoding)
+    }
+
+    /// The same of integers that were measured as they came.
+    fn measured(values: Vec<i32>, measured: &Measured, encoding: &Encoding) -> Result<Self, EncodingError> {
+        encoding.check(&values, measured)?;
         Ok(Self { values, id: encoding.id(), packing: encoding.packing() })
     }
 
@@ -66,6 +72,31 @@ impl Encoded {
     pub fn values(&self) -> &[i32] {
         &self.values
     }
+
+    /// Its memory, wiped, for the integers of somebody else.
+    #[must_use]
+    pub fn wiped(self) -> Spare {
+        let mut values = self.values;
+        values.fill(0);
+        Spare(values)
+    }
+}
+
+/// Memory that integers lay in, wiped: fresh memory costs as much as reading a report into it.
+pub struct Spare(Vec<i32>);
+
+impl Spare {
+    /// How many bytes it is.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.0.capacity() * size_of::<i32>()
+    }
+}
+
+impl std::fmt::Debug for Spare {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Spare({} bytes)", self.bytes())
+    }
 }
 
 impl std::fmt::Debug for Encoded {
@@ -74,10 +105,11 @@ impl std::fmt::Debug for Encoded {
     }
 }
 
-/// One user's integers whose bytes come in pieces: they are unpacked as they come, and checked when all are there. What has come is wiped from
-/// memory when this is dropped.
+/// One user's integers whose bytes come in pieces: they are unpacked and measured as they come, and checked when all are there. What has come is
+/// wiped from memory when this is dropped.
 pub struct Arriving {
     unpacking: Unpacking,
+    measured: Measured,
     encoding: Encoding,
 }
 
@@ -85,7 +117,29 @@ impl Arriving {
     /// Nothing yet, of this encoding.
     #[must_use]
     pub fn new(encoding: &Encoding) -> Self {
-        Self { unpacking: encoding.packing().unpacking(), encoding: encoding.clone() }
+        Self::of(encoding.packing().unpacking(), encoding)
+    }
+
+    /// The same, in memory that is there.
+    #[must_use]
+    pub fn within(encoding: &Encoding, spare: Spare) -> Self {
+        Self::of(encoding.packing().unpacking_into(spare.0), encoding)
+    }
+
+    fn of(unpacking: Unpacking, encoding: &Encoding) -> Self {
+        Self { unpacking, measured: Measured::nothing(encoding.layout()), encoding: encoding.clone() }
+    }
+
+    /// How far it is, to go back there if what comes next breaks off.
+    #[must_use]
+    pub fn so_far(&self) -> SoFar {
+        SoFar { reached: self.unpacking.reached(), measured: self.measured.clone() }
+    }
+
+    /// Goes back to where it was: what has come since then is wiped, and can come again.
+    pub fn back_to(&mut self, so_far: &SoFar) {
+        self.unpacking.back_to(&so_far.reached);
+        self.measured.clone_from(&so_far.measured);
     }
 
     /// The next bytes of those that [`Encoded::check`] takes.
@@ -93,7 +147,9 @@ impl Arriving {
     /// # Errors
     /// When there are more than the encoding has, or some that no integer has.
     pub fn take(&mut self, bytes: &[u8]) -> Result<(), EncodingError> {
-        self.unpacking.take(bytes)
+        self.unpacking.take(bytes)?;
+        self.measured.go_on(self.unpacking.values());
+        Ok(())
     }
 
     /// How many bytes have come.
@@ -107,7 +163,19 @@ impl Arriving {
     /// # Errors
     /// Otherwise.
     pub fn finish(self) -> Result<Encoded, EncodingError> {
-        Encoded::of(self.unpacking.finish()?, &self.encoding)
+        Encoded::measured(self.unpacking.finish()?, &self.measured, &self.encoding)
+    }
+}
+
+/// How far integers had come.
+pub struct SoFar {
+    reached: Reached,
+    measured: Measured,
+}
+
+impl std::fmt::Debug for SoFar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SoFar")
     }
 }
 

@@ -114,7 +114,7 @@ mod sealed;
 pub use self::sealed::SealingKey;
 pub use self::{
     clipped::{ClipBit, ClipRule, ClipRuleError, Clipped, Clipping, Contribution, LayerClip, Update, project},
-    encoded::{Arriving, Encoded, Sum},
+    encoded::{Arriving, Encoded, SoFar, Spare, Sum},
     published::{Published, Released, UnreadableRelease},
     quotient::Quotient,
     residues::{NoisedSum, Residues},

@@ -7,7 +7,7 @@
 
 use aes_gcm::{
     Aes256Gcm, Nonce,
-    aead::{Aead, KeyInit, Payload},
+    aead::{Aead, AeadInOut, KeyInit, Payload},
 };
 use zeroize::Zeroizing;
 
@@ -20,6 +20,8 @@ use crate::{
 
 /// The bytes of a nonce, which is drawn for every seal.
 const NONCE: usize = 12;
+/// The bytes of what shows that a seal is whole.
+const TAG: usize = 16;
 /// The bytes of a number.
 const NUMBER: usize = size_of::<i64>();
 
@@ -52,12 +54,14 @@ impl Sum {
     pub fn seal(&self, key: &SealingKey, bound_to: &[u8]) -> Result<Vec<u8>, NoRandomness> {
         let mut nonce = [0; NONCE];
         fill_from_os(&mut nonce)?;
-        let numbers = std::iter::once(self.users.to_le_bytes()).chain(self.values.iter().map(|v| v.to_le_bytes()));
-        let mut plain = Zeroizing::new(Vec::with_capacity((self.values.len() + 1) * NUMBER));
-        numbers.for_each(|number| plain.extend_from_slice(&number));
-        let context = self.context(bound_to);
-        let sealed = self_sealed(&key.cipher(), &nonce, &plain, &context);
-        Ok([&nonce[..], &sealed].concat())
+        // A sum of a large model is tens of megabytes, and is sealed again and again: it is written down once, and sealed where it lies.
+        let mut sealed = Vec::with_capacity(NONCE + (self.values.len() + 1) * NUMBER + TAG);
+        sealed.extend_from_slice(&nonce);
+        sealed.extend_from_slice(&self.users.to_le_bytes());
+        self.values.iter().for_each(|value| sealed.extend_from_slice(&value.to_le_bytes()));
+        let tag = sealed_in_place(&key.cipher(), &nonce, &mut sealed[NONCE..], &self.context(bound_to));
+        sealed.extend_from_slice(&tag);
+        Ok(sealed)
     }
 
     /// Opens what [`Self::seal`] made.
@@ -94,9 +98,9 @@ impl Sum {
 }
 
 /// AES-GCM takes messages of up to 64 GiB, far beyond the longest vector.
-fn self_sealed(cipher: &Aes256Gcm, nonce: &[u8; NONCE], plain: &[u8], context: &[u8]) -> Vec<u8> {
-    let payload = Payload { msg: plain, aad: context };
-    cipher.encrypt(&Nonce::from(*nonce), payload).expect("a vector is shorter than what AES-GCM takes")
+fn sealed_in_place(cipher: &Aes256Gcm, nonce: &[u8; NONCE], plain: &mut [u8], context: &[u8]) -> [u8; TAG] {
+    let tag = cipher.encrypt_inout_detached(&Nonce::from(*nonce), context, plain.into());
+    tag.expect("a vector is shorter than what AES-GCM takes").into()
 }
 
 #[cfg(test)]

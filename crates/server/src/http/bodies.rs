@@ -1,9 +1,10 @@
 //! Bodies of a bounded length, rate and memory. They are taken as they are: nothing here inflates anything.
 //!
-//! A body gets its room before any of it is read, so that ten thousand devices that send at once wait in their sockets and not in
-//! our memory; a device that waits too long is told to come back. Short bodies need no room, and are not kept waiting by long ones.
+//! A body gets its room before any of it is read, so that ten thousand devices that speak at once wait in their sockets and not in
+//! our memory; a device that waits too long is told to come back. Short bodies need no room, and are not kept waiting by long ones. Chunks of
+//! reports are no such bodies: nobody keeps them (`chunk`).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, HttpBody},
@@ -13,15 +14,15 @@ use axum::{
     },
 };
 use bytes::Bytes;
-use http_body_util::BodyExt;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
-    time::{Instant, timeout, timeout_at},
+    time::timeout,
 };
 
 use super::{
     answers::Refusal,
-    limits::{Limits, Pace},
+    flow::{Came, Flow},
+    limits::Limits,
 };
 
 /// A permit is for so many bytes.
@@ -68,15 +69,14 @@ impl Bodies {
     ) -> Result<Bytes, Refusal> {
         let said = body.size_hint().exact();
         let admitted = self.admit(headers, of, said, most).await;
-        // Its time begins now: until now it waited for us.
         let mut flow = Flow::new(body, &self.limits);
         let refusal = match admitted {
-            Ok((length, room)) => return flow.collect(length, most, room).await,
+            Ok((length, room)) => return collect(flow, length, most, room).await,
             Err(refusal) => refusal,
         };
         // Whoever waits to be asked for the body need not send it.
         if said.is_some_and(|length| length <= most as u64) && !headers.contains_key(EXPECT) {
-            while let Ok(Some(_)) = flow.next().await {}
+            flow.drain().await;
         }
         Err(refusal)
     }
@@ -89,18 +89,7 @@ impl Bodies {
         said: Option<u64>,
         most: usize,
     ) -> Result<(usize, Option<OwnedSemaphorePermit>), Refusal> {
-        if headers.contains_key(CONTENT_ENCODING) {
-            return Err(Refusal::Packed);
-        }
-        if headers.get(CONTENT_TYPE) != Some(of) {
-            return Err(Refusal::WrongType);
-        }
-        // A length that was said is kept to by hyper; the others are counted as they come.
-        let length = match said {
-            Some(0) => return Err(Refusal::Empty),
-            Some(exact) => usize::try_from(exact).ok().filter(|l| *l <= most).ok_or(Refusal::TooLong)?,
-            None => most,
-        };
+        let length = check(headers, of, said, most)?;
         Ok((length, self.room(length).await?))
     }
 
@@ -116,49 +105,38 @@ impl Bodies {
     }
 }
 
-/// A body as it comes.
-struct Flow {
-    body: Body,
-    pace: Pace,
-    deadline: Instant,
+/// The most bytes that a body can have, by its header.
+pub(super) fn check(headers: &HeaderMap, of: &HeaderValue, said: Option<u64>, most: usize) -> Result<usize, Refusal> {
+    if headers.contains_key(CONTENT_ENCODING) {
+        return Err(Refusal::Packed);
+    }
+    if headers.get(CONTENT_TYPE) != Some(of) {
+        return Err(Refusal::WrongType);
+    }
+    // A length that was said is kept to by hyper; the others are counted as they come.
+    match said {
+        Some(0) => Err(Refusal::Empty),
+        Some(exact) => usize::try_from(exact).ok().filter(|l| *l <= most).ok_or(Refusal::TooLong),
+        None => Ok(most),
+    }
 }
 
-impl Flow {
-    fn new(body: Body, limits: &Limits) -> Self {
-        let pace = Pace::new(limits.rate, limits.grace, limits.grace * 2);
-        Self { body, pace, deadline: Instant::now() + limits.body }
-    }
-
-    async fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
-        let asked = Instant::now();
-        let by = self.deadline.min(asked + self.pace.patience());
-        let data = match timeout_at(by, self.body.frame()).await {
-            Err(_) => return Err(Refusal::Slow),
-            Ok(None) => return Ok(None),
-            Ok(Some(Err(_))) => return Err(Refusal::Broken),
-            Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
-        };
-        self.pace.flowed(data.len(), asked.elapsed());
-        Ok(Some(data))
-    }
-
-    async fn collect(
-        mut self,
-        length: usize,
-        most: usize,
-        room: Option<OwnedSemaphorePermit>,
-    ) -> Result<Bytes, Refusal> {
-        let mut bytes = Vec::with_capacity(length);
-        while let Some(data) = self.next().await? {
-            if data.len() > most - bytes.len() {
-                return Err(Refusal::TooLong);
-            }
-            bytes.extend_from_slice(&data);
+async fn collect(
+    mut flow: Flow,
+    length: usize,
+    most: usize,
+    room: Option<OwnedSemaphorePermit>,
+) -> Result<Bytes, Refusal> {
+    let mut bytes = Vec::with_capacity(length);
+    while let Came::Bytes(data) = flow.next(Duration::MAX).await? {
+        if data.len() > most - bytes.len() {
+            return Err(Refusal::TooLong);
         }
-        match room {
-            _ if bytes.is_empty() => Err(Refusal::Empty),
-            None => Ok(Bytes::from(bytes)),
-            Some(room) => Ok(Bytes::from_owner(Kept { bytes, _room: room })),
-        }
+        bytes.extend_from_slice(&data);
+    }
+    match room {
+        _ if bytes.is_empty() => Err(Refusal::Empty),
+        None => Ok(Bytes::from(bytes)),
+        Some(room) => Ok(Bytes::from_owner(Kept { bytes, _room: room })),
     }
 }

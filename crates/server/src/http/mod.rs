@@ -10,6 +10,8 @@
 //! | `answers`   | the status of every answer, and refusals with their reasons                                       |
 //! | `blobs`     | ranges and tags of what never changes                                                            |
 //! | `bodies`    | bodies of a bounded length, rate and memory, never inflated                                       |
+//! | `chunk`     | chunks of reports as they come, which nobody keeps                                               |
+//! | `flow`      | a body that comes fast enough, or is cut                                                          |
 //! | `census`    | who is connected, from where, and who has waited longest                                          |
 //! | [`proxies`] | from where a request comes, where a proxy stands in between                                       |
 //! | `watched`   | a stream that ends itself when nothing comes or nothing is taken                                  |
@@ -23,6 +25,8 @@ mod answers;
 mod blobs;
 mod bodies;
 mod census;
+mod chunk;
+mod flow;
 pub mod limits;
 pub mod proxies;
 pub mod routes;
@@ -36,6 +40,7 @@ use std::{io, net::SocketAddr, path::PathBuf};
 use durable::files::FileError;
 use thiserror::Error;
 
+pub use chunk::{Chunk, Piece};
 pub use limits::Limits;
 pub use proxies::{Network, Proxies};
 pub use routes::app;

@@ -10,19 +10,17 @@ use axum::{
     response::Response,
     routing::{MethodRouter, get, post, put},
 };
-use device::protocol::message::{Answer, CHUNK, MOST_BYTES, Ticket};
+use device::protocol::message::{Answer, MOST_BYTES, Ticket};
 use tokio::time::timeout;
 
 use super::{
     answers::{self, PROTOBUF, Refusal},
     blobs,
     bodies::Bodies,
+    chunk::Chunk,
     limits::Limits,
     service::Service,
 };
-
-/// Of chunks of reports, which are no messages.
-const CHUNKS: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
 /// From where a request came; the accept loop puts it beside each.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +38,7 @@ type Shared<S> = State<Arc<Routes<S>>>;
 ///
 /// Every refusal is an [`Answer`] with its reason. Paths of other versions, `/v2/...`, are answered by which ones are spoken.
 pub fn app<S: Service>(service: Arc<S>, limits: Limits) -> Router {
-    let bodies = Bodies::new(limits, MOST_BYTES.max(CHUNK));
+    let bodies = Bodies::new(limits, MOST_BYTES);
     Router::new()
         .route("/healthz", only(get(healthy), "GET, HEAD"))
         .route("/v1/hello", only(get(hello::<S>), "GET, HEAD"))
@@ -91,9 +89,16 @@ async fn chunk<S: Service>(
         Err(refusal) => return routes.refuse(refusal),
     };
     let (head, body) = request.into_parts();
-    match routes.bodies.read(&head.headers, &CHUNKS, body, CHUNK).await {
-        Ok(bytes) => routes.answered(routes.service.chunk(ticket, offset, bytes)).await,
-        Err(refusal) => routes.refuse(refusal),
+    let mut chunk = Chunk::new(&head.headers, body, &routes.limits);
+    let answered = match chunk.refused() {
+        None => Some(routes.answered(routes.service.chunk(ticket, offset, &mut chunk)).await),
+        Some(_) => None,
+    };
+    let refused = chunk.refused();
+    chunk.let_go().await;
+    match (refused, answered) {
+        (None, Some(answered)) => answered,
+        (refused, _) => routes.refuse(refused.unwrap_or(Refusal::Broken)),
     }
 }
 

@@ -7,6 +7,8 @@ use bytes::Bytes;
 use device::protocol::message::{Answer, Hello, Ticket};
 use sha2::{Digest, Sha256};
 
+use super::chunk::Chunk;
+
 /// What is behind the routes.
 ///
 /// Its functions are called by the threads of the runtime, as many at a time as there are requests: what needs no coordinator, such
@@ -22,8 +24,8 @@ pub trait Service: Send + Sync + 'static {
     /// The blob with this SHA-256, packed.
     fn blob(&self, digest: [u8; 32]) -> impl Future<Output = Option<Packed>> + Send;
 
-    /// A chunk of a report.
-    fn chunk(&self, ticket: Ticket, offset: u64, bytes: Bytes) -> impl Future<Output = Answer> + Send;
+    /// A chunk of a report, as it comes. Where it breaks off, the routes say so, and not this.
+    fn chunk(&self, ticket: Ticket, offset: u64, chunk: &mut Chunk) -> impl Future<Output = Answer> + Send;
 }
 
 /// The gzip bytes of a blob, with a tag of their own.

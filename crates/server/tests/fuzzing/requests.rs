@@ -13,7 +13,7 @@ use axum::{
 use device::protocol::message::{Answer, CHUNK, Hello, Later, MOST_BYTES, Received, Says, Ticket};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
-use keyhush_server::http::{Limits, Packed, Proxies, Service, app};
+use keyhush_server::http::{Chunk, Limits, Packed, Piece, Proxies, Service, app};
 use prost::Message;
 use tokio::runtime::Runtime;
 
@@ -37,9 +37,13 @@ impl Service for Behind {
         (digest[0] == 1).then(|| Packed::new(Bytes::from_static(&BLOB)))
     }
 
-    async fn chunk(&self, _ticket: Ticket, offset: u64, bytes: Bytes) -> Answer {
-        assert!((1..=CHUNK).contains(&bytes.len()), "{} bytes", bytes.len());
-        Answer::new(Says::Received(Received { offset: offset.saturating_add(bytes.len() as u64) }))
+    async fn chunk(&self, _ticket: Ticket, offset: u64, chunk: &mut Chunk) -> Answer {
+        let mut bytes = 0;
+        while let Piece::Bytes(piece) = chunk.next().await {
+            bytes += piece.len();
+        }
+        assert!(bytes <= CHUNK, "{bytes} bytes");
+        Answer::new(Says::Received(Received { offset: offset.saturating_add(bytes as u64) }))
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, LazyLock};
 
+use axum::body::Bytes;
+
 use device::{
     guard::TaskDigest,
     protocol::message::{Answer, Blob, CHUNK, CheckIn, DeviceKey, Reason, Received, Says, Ticket, Wants},
@@ -164,7 +166,7 @@ pub(super) fn upload(bytes: &[u8]) -> bool {
     for _ in 0..MOST_CHUNKS {
         let Some(piece) = Piece::read(&mut front, account.arrived.len(), encoding.packing().bytes()) else { break };
         let expected = account.take(&piece, encoding);
-        let answer = runtime.block_on(hub.chunk(ticket, piece.offset, piece.chunk.into()));
+        let answer = runtime.block_on(hub.chunk(ticket, piece.offset, &mut Bytes::from(piece.chunk).into()));
         match (expected, answer.says) {
             (Ok(expected), Some(Says::Received(Received { offset }))) => assert_eq!(offset, expected),
             (Err(reason), Some(Says::Refused(refused))) => assert_eq!(refused.reason, i32::from(reason)),

@@ -35,9 +35,10 @@ use privacy::{
     encoding::{Encoding, VectorPlan},
 };
 use prost::Message;
+use tokio::io::AsyncWriteExt;
 use zeroize::Zeroizing;
 
-use crate::peers::{Reply, Running};
+use crate::peers::{Reply, Running, head};
 
 const REALM: Realm = Realm([9; 32]);
 const TASK: TaskDigest = TaskDigest([1; 32]);
@@ -56,12 +57,17 @@ struct Serving {
 
 impl Serving {
     async fn new() -> Self {
+        Self::with_room(1 << 30).await
+    }
+
+    /// With so many bytes of memory for reports.
+    async fn with_room(room: usize) -> Self {
         let store = Arc::new(MemoryStore::new(REALM.0));
         let pace = Pace { least_s: 0.0, ..Pace::default() };
         let admission = Box::new(ByToken::new(TOKEN.to_vec()));
         let mut coordinator = Coordinator::new(store.clone(), admission, pace, 1).unwrap();
         coordinator.add_task(TASK, Asking { limits: limits(), goal: 2, begin_with: 0, population: 100 }, None).unwrap();
-        let (hub, thread) = Hub::start(coordinator, store, 1 << 30).unwrap();
+        let (hub, thread) = Hub::start(coordinator, store, room).unwrap();
         hub.driver().with(|coordinator, now| coordinator.open(opening(), now)).unwrap();
         let running = Running::of(hub.clone(), Transport::PlainOnLoopback, Limits::default()).await;
         Self { hub, running, thread }
@@ -77,8 +83,7 @@ impl Serving {
     }
 
     async fn puts(&self, ticket: &[u8], offset: usize, chunk: &[u8]) -> Reply {
-        let path = format!("/v1/report/{}/{offset}", ledger::hex(ticket));
-        self.running.client().await.body("PUT", &path, chunk).await
+        self.running.client().await.body("PUT", &path(ticket, offset), chunk).await
     }
 
     /// Two devices that were given the task.
@@ -107,6 +112,10 @@ impl Serving {
         self.thread.join().expect("the coordinator does not panic");
         closed
     }
+}
+
+fn path(ticket: &[u8], offset: usize) -> String {
+    format!("/v1/report/{}/{offset}", ledger::hex(ticket))
 }
 
 fn limits() -> ParticipationLimits {
@@ -309,4 +318,28 @@ async fn a_report_is_taken_once_whole_and_within_its_bounds() {
         Some(Closed::Sum(_, devices)) => assert_eq!(devices, keys.to_vec()),
         other => panic!("there is no sum of two: {other:?}"),
     }
+}
+
+/// There was room for 26 reports of a large model, and 64 devices sent: chunks of all of them were read, and most were sent away.
+#[tokio::test]
+async fn a_report_waits_for_room_in_its_socket_and_is_not_sent_away() {
+    let report = vec![0; encoding().packing().bytes()];
+    let (first, rest) = report.split_at(CHUNK);
+    let received = |offset: usize| Says::Received(Received { offset: offset as u64 });
+    let server = Serving::with_room(DIMENSION * 5).await;
+    let [(_, mine), (_, theirs)] = server.assigned().await;
+    assert_eq!(server.puts(&mine.ticket, 0, first).await.says(), received(CHUNK));
+    // Half of a chunk, and the connection breaks.
+    let mut client = server.running.client().await;
+    let head = head("PUT", &path(&mine.ticket, CHUNK), "application/octet-stream", rest.len());
+    client.stream.write_all(&[head.as_bytes(), &rest[1..]].concat()).await.unwrap();
+    drop(client);
+    let finishes = async {
+        tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+        server.puts(&mine.ticket, CHUNK, rest).await
+    };
+    let (waited, finished) = tokio::join!(server.puts(&theirs.ticket, 0, first), finishes);
+    assert_eq!((waited.says(), finished.says()), (received(CHUNK), received(report.len())));
+    assert_eq!(server.puts(&theirs.ticket, CHUNK, rest).await.says(), received(report.len()));
+    assert!(matches!(server.stop().await, Some(Closed::Sum(_, devices)) if devices.len() == 2));
 }

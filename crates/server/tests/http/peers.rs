@@ -15,7 +15,7 @@ use device::protocol::message::{
     Wants,
 };
 use ed25519_dalek::SigningKey;
-use keyhush_server::http::{Limits, Packed, Served, Server, Service, Transport, app};
+use keyhush_server::http::{Chunk, Limits, Packed, Piece, Served, Server, Service, Transport, app};
 use prost::Message;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -38,7 +38,7 @@ pub(crate) const LARGE_BYTES: usize = 16 << 20;
 pub(crate) struct Alone {
     /// Bytes of chunks that it was given.
     pub(crate) bytes: AtomicU64,
-    /// Chunks that it does not let go of, while `keep` is locked.
+    /// Long messages that it does not let go of, while `keep` is locked.
     pub(crate) keep: Mutex<()>,
 }
 
@@ -48,6 +48,9 @@ impl Service for Alone {
     }
 
     async fn say(&self, bytes: Bytes, _from: Option<IpAddr>) -> Answer {
+        if bytes.len() > 1 << 16 {
+            let _let_go = self.keep.lock().await;
+        }
         match Signed::open(&bytes, &REALM) {
             Ok((_, Request { wants: Some(Wants::CheckIn(wants)), .. })) => {
                 // Even no time at all takes a clock a millisecond.
@@ -71,10 +74,17 @@ impl Service for Alone {
         }
     }
 
-    async fn chunk(&self, _: Ticket, offset: u64, bytes: Bytes) -> Answer {
-        let _let_go = self.keep.lock().await;
-        self.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        Answer::new(Says::Received(Received { offset: offset.saturating_add(bytes.len() as u64) }))
+    async fn chunk(&self, _: Ticket, offset: u64, chunk: &mut Chunk) -> Answer {
+        let mut bytes = 0;
+        loop {
+            match chunk.next().await {
+                Piece::Bytes(piece) => bytes += piece.len() as u64,
+                Piece::Nothing => {}
+                Piece::End | Piece::Broken => break,
+            }
+        }
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Answer::new(Says::Received(Received { offset: offset.saturating_add(bytes) }))
     }
 }
 

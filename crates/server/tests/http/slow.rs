@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use device::protocol::message::{CHUNK, Reason, Says, Wait};
+use device::protocol::message::{CHUNK, MOST_BYTES, Reason, Says, Wait};
 use keyhush_server::http::Limits;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -163,18 +163,18 @@ async fn answers_that_nobody_takes_are_cut() {
 
 #[tokio::test]
 async fn bodies_for_which_there_is_no_room_wait_outside() {
-    let server = Running::plain(Limits { room: CHUNK, room_wait: 300 * MS, ..Limits::default() }).await;
-    let (path, body) = (report("0"), vec![1; CHUNK]);
+    let server = Running::plain(Limits { room: MOST_BYTES, room_wait: 300 * MS, ..Limits::default() }).await;
+    let (path, body) = ("/v1/say", vec![1; MOST_BYTES]);
     let kept = server.service.keep.lock().await;
     let mut first = server.client().await;
     first
         .stream
-        .write_all(&[head("PUT", &path, "application/octet-stream", CHUNK).as_bytes(), &body].concat())
+        .write_all(&[head("POST", path, "application/x-protobuf", MOST_BYTES).as_bytes(), &body].concat())
         .await
         .unwrap();
     sleep(200 * MS).await;
     let mut client = server.client().await;
-    let second = client.body("PUT", &path, &body).await;
+    let second = client.body("POST", path, &body).await;
     assert_eq!((second.status, second.says()), (503, Says::Wait(Wait { after_ms: 1000 })));
     assert_eq!(client.get("/healthz", "").await.status, 200, "it keeps its connection");
     assert_eq!(
@@ -182,8 +182,11 @@ async fn bodies_for_which_there_is_no_room_wait_outside() {
         200,
         "short ones need no room"
     );
+    let chunk = server.client().await.body("PUT", &report("0"), &[1; CHUNK]).await;
+    assert_eq!(chunk.status, 200, "nobody keeps chunks of reports");
     drop(kept);
-    assert_eq!(first.reply(false).await.unwrap().status, 200);
-    assert_eq!(server.client().await.body("PUT", &path, &body).await.status, 200, "there is room again");
+    assert_eq!(first.reply(false).await.unwrap().refused().0, Reason::Malformed);
+    let again = server.client().await.body("POST", path, &body).await;
+    assert_eq!(again.refused().0, Reason::Malformed, "there is room again");
     server.stop().await;
 }

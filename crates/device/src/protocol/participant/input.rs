@@ -23,6 +23,11 @@ impl Input {
         }
     }
 
+    /// Whether it is masked.
+    pub(super) const fn is_masked(&self) -> bool {
+        matches!(self, Self::Masked(_))
+    }
+
     /// The chunk that begins at an offset: [`CHUNK`] bytes, or what is left.
     pub(super) fn chunk(&self, offset: u64) -> Vec<u8> {
         let (start, len) = (usize::try_from(offset).unwrap_or(usize::MAX), self.len() as usize);

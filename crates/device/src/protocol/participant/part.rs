@@ -316,7 +316,7 @@ impl<S: Store> Participant<S> {
             None => Stage::Train(prepared),
             Some(offer) => {
                 assigned.residues(&step, &offer)?;
-                let floor = self.settings.policy.secure.into();
+                let floor = self.settings.policy.secure_floor(prepared.task.terms());
                 let (client, keys) = Client::begin(offer, floor, &*self.settings.admission, &mut *self.entropy)?;
                 part.client = Some(client);
                 Stage::Speak(Held::Before(prepared), keys.into())
@@ -404,7 +404,9 @@ impl<S: Store> Participant<S> {
             return Err(NotTaken::Meaningless("more of the report has arrived than there is"));
         }
         let is_whole = offset == length;
-        part.stage = match (is_whole, self.settings.keep_until_thanked) {
+        // A server that ends takes a secure aggregation with it: nobody asks for a masked input again once it has arrived.
+        let is_kept = self.settings.keep_until_thanked && !out.input().is_masked();
+        part.stage = match (is_whole, is_kept) {
             (true, true) => Stage::Ask(Held::After(out)),
             (true, false) => Stage::Ask(Held::Nothing),
             (false, _) => Stage::Send { out, offset },

@@ -135,7 +135,7 @@ impl Coordinator {
         let enrolled = self.enrolled + self.enrolling.len() as u64;
         // Nobody is waited for who cannot come.
         let come = enrolled.min(running.asking.population);
-        let wanted = desk.wanted(&running.over).min(come.saturating_sub(desk.assigned().count() as u64));
+        let wanted = desk.wanted(&running.over).min(come.saturating_sub(desk.places()));
         if wanted == 0 || (running.round.is_none() && enrolled < running.asking.begin_with) {
             return Ok(());
         }
