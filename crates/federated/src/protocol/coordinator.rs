@@ -156,6 +156,12 @@ impl Running {
         }
     }
 
+    /// Whether devices are wanted now: not while a round is open that has all it asked for.
+    fn gathers(&self) -> bool {
+        let has_all = |desk: &Desk| !desk.is_over() && desk.wanted(&self.over) == 0;
+        self.takes_devices() && !self.desk.as_ref().is_some_and(has_all)
+    }
+
     /// Whether an attempt wants devices.
     fn is_open(&self) -> bool {
         self.desk.as_ref().is_some_and(|desk| !desk.is_over())
@@ -780,7 +786,8 @@ impl Coordinator {
         let rate =
             |task: &Running| task.round_s.map_or(f64::INFINITY, |round_s| wanted(task) as f64 / round_s.max(1.0));
         let rate: f64 = alive().map(rate).sum();
-        let together = alive().map(wanted).max().unwrap_or(0);
+        // While a round is open that wants nobody more, nobody is to be near.
+        let together = alive().filter(|running| running.gathers()).map(wanted).max().unwrap_or(0);
         // Of a task that rests devices are not far away: it may go on.
         let per_second = match (short, rests) {
             (true, _) => f64::INFINITY,
