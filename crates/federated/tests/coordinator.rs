@@ -98,6 +98,37 @@ fn who_is_not_needed_is_not_called_back_at_once() {
     assert!(later.after_s >= 1, "it would ask again and again, and keep the server busy");
 }
 
+/// Two thousand devices, of which a round wants half: they come often while it gathers them, and seldom once it has all it asked for.
+#[test]
+fn while_a_round_has_its_devices_the_others_are_not_called_near() {
+    let store = MemoryStore::new([7; 32]);
+    let numbered = |number: u16| {
+        let mut key = [5; 32];
+        key[..2].copy_from_slice(&number.to_le_bytes());
+        DeviceKey(key)
+    };
+    store.commit(&(0..2_000).map(|n| Write::Enrol { device: numbered(n), day: 1 }).collect::<Vec<_>>()).unwrap();
+    let mut coordinator = Coordinator::new(Arc::new(store), Box::new(Anybody), Pace::default(), 1).unwrap();
+    let asking = Asking { population: 2_000, ..asking(limits(), 1_000) };
+    coordinator.add_task(TASK, asking, None).unwrap();
+    let impatient = Wants::CheckIn(CheckIn { patience_ms: 0 });
+    let mut comes_back_after = |coordinator: &mut Coordinator, number: u16, now: u64| {
+        coordinator.said(number.into(), numbered(number), &impatient, now).unwrap();
+        coordinator.tick(now + 1).unwrap();
+        let answers = coordinator.flush().unwrap();
+        let [(_, Answer { says: Some(Says::Later(later)) })] = &answers[..] else { panic!("{answers:?}") };
+        later.after_s
+    };
+    let near: u64 = (100..140).map(|number| comes_back_after(&mut coordinator, number, 0)).sum();
+    coordinator.open(opening(0), 10).unwrap();
+    for request in 0..2 {
+        coordinator.said(request, numbered(request as u16), &CHECK_IN, 10).unwrap();
+    }
+    assert_eq!(told(&mut coordinator), [(0, '+'), (1, '+')]);
+    let far: u64 = (200..240).map(|number| comes_back_after(&mut coordinator, number, 20)).sum();
+    assert!(far > 2 * near, "they come back after {near} s in all, and then after {far}");
+}
+
 #[test]
 fn who_does_not_know_the_token_is_not_enrolled() {
     let store = begun();
