@@ -112,7 +112,7 @@ fn while_a_round_has_its_devices_the_others_are_not_called_near() {
     let asking = Asking { population: 2_000, ..asking(limits(), 1_000) };
     coordinator.add_task(TASK, asking, None).unwrap();
     let impatient = Wants::CheckIn(CheckIn { patience_ms: 0 });
-    let mut comes_back_after = |coordinator: &mut Coordinator, number: u16, now: u64| {
+    let comes_back_after = |coordinator: &mut Coordinator, number: u16, now: u64| {
         coordinator.said(number.into(), numbered(number), &impatient, now).unwrap();
         coordinator.tick(now + 1).unwrap();
         let answers = coordinator.flush().unwrap();

@@ -109,7 +109,8 @@ impl Chunk {
     pub(super) async fn let_go(mut self) {
         let broke = matches!(self.refused, Some(Refusal::Slow | Refusal::Broken));
         let is_short = self.said.is_some_and(|said| said <= CHUNK);
-        if is_short && !broke && !self.has_ended && !(self.asks_first && self.taken == 0) {
+        let has_begun = !self.asks_first || self.taken > 0;
+        if is_short && !broke && !self.has_ended && has_begun {
             self.flow.drain().await;
         }
     }
