@@ -107,8 +107,8 @@ fn round_of(clients: u32, expected: [u32; 4]) {
 }
 
 #[test]
-fn four_hundred_clients_with_hundreds_of_neighbours() {
-    round_of(400, [310, 252, 256, 210]);
+fn four_hundred_clients_with_half_of_them_as_neighbours() {
+    round_of(400, [194, 158, 174, 143]);
 }
 
 #[test]

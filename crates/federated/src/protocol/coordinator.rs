@@ -34,7 +34,7 @@ use super::{
     limits::ParticipationLimits,
     order::Order,
     over_selection::OverSelection,
-    pace::{Calls, Pace},
+    pace::Pace,
     secure::Hears,
     store::{AttemptAt, EnrolledInHour, OpenAttempt, Standing, Store, StoreError, Write},
 };
@@ -46,8 +46,6 @@ pub type RequestId = u64;
 const MOST_PATIENCE_MS: u64 = 30_000;
 /// A device that has nothing to wait for asks again after this, in milliseconds.
 const ASK_AGAIN_MS: u32 = 1_000;
-/// While a task rests, devices come back after about so long, in seconds, if the server can bear so many.
-const RESTS_S: f64 = 20.0;
 /// A device that is not let into the lobby stays away for so many seconds at least, whatever the pace.
 const NOT_NEEDED_S: u64 = 1;
 const LATE: &str = "the attempt needs no more reports, or the time is over";
@@ -773,34 +771,5 @@ impl Coordinator {
     fn later(&mut self, request: RequestId) {
         let after_s = self.comes_back_after();
         self.answer(request, Says::Later(Later { after_s }));
-    }
-
-    /// When a device is to come back: drawn anew for each. Where more are wanted than wait, as soon as all of them together may.
-    fn comes_back_after(&mut self) -> u64 {
-        let wanted = |running: &Running| running.over.select(running.asking.goal);
-        let is_alive = |task: &&Running| task.order != Order::Stop && (!task.only_while_open || task.is_open());
-        let alive = || self.tasks.values().filter(is_alive);
-        let short = alive().any(|running| running.takes_devices() && running.waiting < wanted(running));
-        let rests = alive().any(|running| running.order == Order::Pause);
-        // Before it is known how long rounds take, as many come as the server can take.
-        let rate =
-            |task: &Running| task.round_s.map_or(f64::INFINITY, |round_s| wanted(task) as f64 / round_s.max(1.0));
-        let rate: f64 = alive().map(rate).sum();
-        // While a round is open that wants nobody more, nobody is to be near.
-        let together = alive().filter(|running| running.gathers()).map(wanted).max().unwrap_or(0);
-        // Of a task that rests devices are not far away: it may go on.
-        let per_second = match (short, rests) {
-            (true, _) => f64::INFINITY,
-            (false, true) => rate.max(self.enrolled as f64 / RESTS_S / self.pace.surplus),
-            (false, false) => rate,
-        };
-        // SplitMix64: even, and good enough to spread devices.
-        self.draw = self.draw.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.draw;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let drawn = ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
-        let enrolled = self.enrolled + self.enrolling.len() as u64;
-        self.pace.after_s(Calls { enrolled, per_second, together }, drawn)
     }
 }

@@ -1,4 +1,4 @@
-//! The lobby: devices that could take part wait there, and are given attempts that want them.
+//! The lobby: devices that could take part wait there, are given attempts that want them, or are told when to come back.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,13 @@ use device::{
 };
 
 use super::{
-    Coordinator, CoordinatorError, MOST_PATIENCE_MS, NOT_NEEDED_S, Place, Progress, RequestId, Standing, Waiting,
-    part::assignment,
+    Coordinator, CoordinatorError, MOST_PATIENCE_MS, NOT_NEEDED_S, Place, Progress, RequestId, Running, Standing,
+    Waiting, part::assignment,
 };
+use crate::protocol::{order::Order, pace::Calls};
+
+/// While a task rests, devices come back after about so long, in seconds, if the server can bear so many.
+const RESTS_S: f64 = 20.0;
 
 impl Coordinator {
     pub(super) fn check_in(
@@ -176,5 +180,34 @@ impl Coordinator {
         }
         chosen.iter().for_each(|(request, _, _)| self.leaves(*request));
         Ok(())
+    }
+
+    /// When a device is to come back: drawn anew for each. Where more are wanted than wait, as soon as all of them together may.
+    pub(super) fn comes_back_after(&mut self) -> u64 {
+        let wanted = |running: &Running| running.over.select(running.asking.goal);
+        let is_alive = |task: &&Running| task.order != Order::Stop && (!task.only_while_open || task.is_open());
+        let alive = || self.tasks.values().filter(is_alive);
+        let short = alive().any(|running| running.takes_devices() && running.waiting < wanted(running));
+        let rests = alive().any(|running| running.order == Order::Pause);
+        // Before it is known how long rounds take, as many come as the server can take.
+        let rate =
+            |task: &Running| task.round_s.map_or(f64::INFINITY, |round_s| wanted(task) as f64 / round_s.max(1.0));
+        let rate: f64 = alive().map(rate).sum();
+        // While a round is open that wants nobody more, nobody is to be near.
+        let together = alive().filter(|running| running.gathers()).map(wanted).max().unwrap_or(0);
+        // Of a task that rests devices are not far away: it may go on.
+        let per_second = match (short, rests) {
+            (true, _) => f64::INFINITY,
+            (false, true) => rate.max(self.enrolled as f64 / RESTS_S / self.pace.surplus),
+            (false, false) => rate,
+        };
+        // SplitMix64: even, and good enough to spread devices.
+        self.draw = self.draw.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.draw;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let drawn = ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
+        let enrolled = self.enrolled + self.enrolling.len() as u64;
+        self.pace.after_s(Calls { enrolled, per_second, together }, drawn)
     }
 }
