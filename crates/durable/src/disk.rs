@@ -100,6 +100,11 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// When the disk fails.
     fn lock(&self, path: &Path) -> io::Result<Option<Lock>>;
 
+    /// Whether a thread may do something with it beside others. Where tests count what is done, in its order, it must not.
+    fn works_beside(&self) -> bool {
+        false
+    }
+
     /// All bytes of a file; none if there is no such file.
     ///
     /// # Errors
@@ -135,6 +140,10 @@ pub trait DiskFile: Write {
 pub struct OsDisk;
 
 impl Disk for OsDisk {
+    fn works_beside(&self) -> bool {
+        true
+    }
+
     fn reader(&self, path: &Path) -> io::Result<Option<Box<dyn BufRead>>> {
         Ok(present(File::open(path))?.map(|file| Box::new(BufReader::new(file)) as Box<dyn BufRead>))
     }

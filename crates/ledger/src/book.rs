@@ -17,7 +17,7 @@ use crate::{
     participants::{KeyDestroyed, NoiseDestroyed, ParticipationRecord},
     plan::{Budget, Plan},
     recorded::{Receipt, Recorded},
-    store::{Attached, LedgerStore},
+    store::{Attached, Keeping, LedgerStore},
     written::Written,
 };
 use privacy::{
@@ -120,9 +120,7 @@ impl<S: LedgerStore> Ledger<S> {
         if self.key.is_none() {
             return Err(LedgerError::ReadOnly);
         }
-        let index = self.chain.head().length;
-        self.store.keep_vector(index, &written.bytes)?;
-        written.kept_for(index);
+        written.keep(self.store.keep_vector(self.chain.head().length, &written.bytes)?);
         Ok(())
     }
 
@@ -131,7 +129,7 @@ impl<S: LedgerStore> Ledger<S> {
     /// # Errors
     /// As [`Self::record`].
     pub fn record_written(&mut self, written: Written, attempt: Attempt<'_>) -> Result<Recorded, LedgerError> {
-        let (digest, is_kept) = (written.digest(), written.is_kept_for(self.chain.head().length));
+        let (digest, kept) = (written.digest(), written.kept());
         let Written { released, bytes, .. } = written;
         let publication = Publication {
             event: released.event(),
@@ -139,7 +137,7 @@ impl<S: LedgerStore> Ledger<S> {
             step: released.step(),
             bytes: Cow::Owned(bytes),
         };
-        let _receipt = self.record_publication(&publication, digest, is_kept, attempt)?;
+        let _receipt = self.record_publication(&publication, digest, kept, attempt)?;
         Ok(Recorded::new(released.into_published()))
     }
 
@@ -153,14 +151,14 @@ impl<S: LedgerStore> Ledger<S> {
         if Published::parse(&publication.bytes).is_ok() {
             return Err(LedgerError::IsRelease);
         }
-        self.record_publication(publication, Digest::of_released(&publication.bytes), false, attempt)
+        self.record_publication(publication, Digest::of_released(&publication.bytes), None, attempt)
     }
 
     fn record_publication(
         &mut self,
         publication: &Publication<'_>,
         digest: Digest,
-        is_kept: bool,
+        kept: Option<Keeping>,
         attempt: Attempt<'_>,
     ) -> Result<Receipt, LedgerError> {
         self.check_randomness(publication)?;
@@ -180,7 +178,7 @@ impl<S: LedgerStore> Ledger<S> {
             participations: attempt.note(step)?,
         });
         self.admit(&body)?;
-        let attached = Attached { released: Some(&publication.bytes), is_kept, participations: attempt.participations };
+        let attached = Attached { released: Some(&publication.bytes), kept, participations: attempt.participations };
         self.append(body, attempt.time, attached)
     }
 
@@ -564,6 +562,8 @@ fn signed(content: Content, key: &SigningKey) -> Result<Entry, LedgerError> {
 
 /// Reads every entry, checks that it follows and that it may, and adds it up.
 fn replay<S: LedgerStore>(store: &S) -> Result<(Chain, Account), LedgerError> {
+    // Before the entries: a ledger that somebody writes meanwhile only grows, and must not look as if it had been cut short.
+    let durable = store.head()?;
     let mut chain = Chain::default();
     let mut account: Option<Account> = None;
     for entry in store.read(0)? {
@@ -579,7 +579,6 @@ fn replay<S: LedgerStore>(store: &S) -> Result<(Chain, Account), LedgerError> {
         }
     }
     let account = account.ok_or(LedgerError::Empty)?;
-    let durable = store.head()?;
     chain.check_head(&durable)?;
     Ok((chain, account))
 }
@@ -611,7 +610,7 @@ mod tests {
         let forged =
             Publication { event: &event, randomness: Randomness::Secret, step: 0, bytes: exact.to_bytes().into() };
         let attempt = Attempt { stream: &stream, number: 0, declared: 10, participations: None, time: 1 };
-        let _receipt = ledger.record_publication(&forged, Digest::of_released(&forged.bytes), false, attempt).unwrap();
+        let _receipt = ledger.record_publication(&forged, Digest::of_released(&forged.bytes), None, attempt).unwrap();
         assert!(matches!(ledger.restore(&stream, 0), Err(LedgerError::VectorDamaged { entry: 1, .. })));
     }
 }

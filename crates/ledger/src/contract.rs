@@ -10,9 +10,9 @@ use privacy::{
 };
 
 use crate::{
-    Aggregation, Attached, Attempt, BegunAttempt, DataSource, Ended, Entry, FailureReason, Head, KeyDestroyed, Ledger,
-    LedgerError, LedgerStore, MemoryStore, NoiseDestroyed, ParticipationRecord, Phase, Plan, PseudonymKey, Publication,
-    SigningKey, Start, Unit,
+    Aggregation, Attached, Attempt, BegunAttempt, DataSource, Ended, Entry, FailureReason, Head, Keeping, KeyDestroyed,
+    Ledger, LedgerError, LedgerStore, MemoryStore, NoiseDestroyed, ParticipationRecord, Participations, Phase, Plan,
+    PseudonymKey, Publication, SigningKey, Start, Unit,
 };
 
 const STREAM: &str = "model";
@@ -89,11 +89,29 @@ impl Story {
         Self { entries, released, participations }
     }
 
+    /// Keeps the vector of the next entry, and another one: before it, or after it, or not at all. Gives what is told of the right one.
+    fn keep<S: LedgerStore>(&self, store: &mut S, index: usize) -> Option<Keeping> {
+        let right = self.released[index].as_deref()?;
+        let mut keep = |bytes: &[u8]| store.keep_vector(index as u64, bytes).expect("it can be kept");
+        match index % 3 {
+            0 => None,
+            1 => {
+                keep(b"a vector that was not recorded");
+                keep(right)
+            }
+            _ => {
+                let kept = keep(right);
+                keep(b"a vector that was kept instead");
+                kept
+            }
+        }
+    }
+
     /// Appends an entry with all that belongs to it.
-    fn append<S: LedgerStore>(&self, store: &mut S, index: usize) -> Result<Head, LedgerError> {
+    fn append<S: LedgerStore>(&self, store: &mut S, index: usize, kept: Option<Keeping>) -> Result<Head, LedgerError> {
         let released = self.released[index].as_deref();
         let participations = index.checked_sub(1).and_then(|attempt| self.participations.get(attempt));
-        store.append(&self.head(index), &self.entries[index], Attached { released, participations, is_kept: false })
+        store.append(&self.head(index), &self.entries[index], Attached { released, participations, kept })
     }
 
     /// The head before an entry.
@@ -134,7 +152,8 @@ pub fn store<S: LedgerStore>(empty: S, again: impl Fn(S) -> S) {
     assert_eq!(store.head().expect("a head"), Head::EMPTY);
     for index in 0..story.entries.len() {
         refuses_others(&story, &mut store, index);
-        let head = story.append(&mut store, index).expect("it follows the head");
+        let kept = story.keep(&mut store, index);
+        let head = story.append(&mut store, index, kept).expect("it follows the head");
         assert_eq!(head, story.head(index + 1), "what is acknowledged is the new head");
         story.check(&store, index + 1);
         store = again(store);
@@ -147,7 +166,7 @@ pub fn store<S: LedgerStore>(empty: S, again: impl Fn(S) -> S) {
 /// An entry that was made for another head changes nothing.
 fn refuses_others<S: LedgerStore>(story: &Story, store: &mut S, length: usize) {
     for other in (0..story.entries.len()).filter(|other| *other != length) {
-        let refused = story.append(store, other);
+        let refused = story.append(store, other, None);
         assert!(matches!(refused, Err(LedgerError::NotTheHead { .. })), "entry {other} after {length}: {refused:?}");
         // The right head, and an entry that does not follow it.
         let refused = store.append(&story.head(length), &story.entries[other], Attached::default());
@@ -193,5 +212,43 @@ fn lets_go_of_vectors<S: LedgerStore>(story: &Story, mut store: S, again: impl F
             let read: Result<Vec<Entry>, _> = store.read(0).expect("it can be read").collect();
             assert!(read.expect("they are there") == story.entries, "entries stay when vectors go");
         }
+    }
+}
+
+/// A store that keeps the vector of every other entry before it appends the entry, as whoever has threads does: for stories of crashes.
+#[derive(Debug)]
+pub struct Keeps<S>(pub S);
+
+impl<S: LedgerStore> LedgerStore for Keeps<S> {
+    fn append(&mut self, after: &Head, entry: &Entry, attached: Attached<'_>) -> Result<Head, LedgerError> {
+        let kept = match attached.released {
+            Some(bytes) if entry.index() % 2 == 1 => self.0.keep_vector(entry.index(), bytes)?,
+            _ => attached.kept,
+        };
+        self.0.append(after, entry, Attached { kept, ..attached })
+    }
+    fn read(&self, from: u64) -> Result<Box<dyn Iterator<Item = Result<Entry, LedgerError>> + '_>, LedgerError> {
+        self.0.read(from)
+    }
+    fn released(&self, index: u64) -> Result<Option<Vec<u8>>, LedgerError> {
+        self.0.released(index)
+    }
+    fn discard_released(&mut self, below: u64) -> Result<(), LedgerError> {
+        self.0.discard_released(below)
+    }
+    fn participations(&self) -> Result<Option<Participations<'_>>, LedgerError> {
+        self.0.participations()
+    }
+    fn begin_attempt(&mut self, begun: &BegunAttempt) -> Result<(), LedgerError> {
+        self.0.begin_attempt(begun)
+    }
+    fn begun_attempt(&self) -> Result<Option<BegunAttempt>, LedgerError> {
+        self.0.begun_attempt()
+    }
+    fn forget_attempt(&mut self) -> Result<(), LedgerError> {
+        self.0.forget_attempt()
+    }
+    fn head(&self) -> Result<Head, LedgerError> {
+        self.0.head()
     }
 }

@@ -69,7 +69,7 @@ pub use observed::NoObservedEpsilon;
 pub use participants::{Frequency, KeyDestroyed, NoiseDestroyed, Observed, ParticipationRecord, PseudonymKey};
 pub use plan::{Aggregation, Budget, DataSource, Phase, Plan, PublicData, Start, Unit};
 pub use recorded::{Receipt, Recorded};
-pub use store::{Attached, LedgerStore, MemoryStore, Participations, check_follows};
+pub use store::{Attached, Keeping, LedgerStore, MemoryStore, Participations, check_follows};
 pub use together::{Together, together};
 pub use verify::{HeadCheck, Verification};
 pub use written::Written;

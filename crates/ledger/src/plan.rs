@@ -122,10 +122,13 @@ pub enum Aggregation {
         /// Who sees single updates.
         sees_updates: String,
     },
-    /// Updates are summed securely: single ones are seen by nobody.
+    /// Updates are summed securely: the protocol shows single ones to nobody.
     Secure {
         /// The protocol, and whom it trusts for what.
         protocol: String,
+        /// Who sees single updates all the same: whoever simulates the devices. Nobody where they are real.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sees_updates: Option<String>,
         /// Who sees the sum before noise is added; nobody where the devices add it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         sees_sum: Option<String>,
@@ -274,9 +277,9 @@ impl Plan {
         }
         match &self.aggregation {
             Aggregation::Plain { sees_updates } => spoken("aggregation", sees_updates),
-            Aggregation::Secure { protocol, sees_sum } => {
-                spoken("aggregation", protocol)?;
-                sees_sum.as_ref().map_or(Ok(()), |who| spoken("aggregation", who))
+            Aggregation::Secure { protocol, sees_updates, sees_sum } => {
+                let who = sees_updates.iter().chain(sees_sum);
+                [protocol].into_iter().chain(who).try_for_each(|said| spoken("aggregation", said))
             }
         }
     }

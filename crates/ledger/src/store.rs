@@ -1,5 +1,7 @@
 //! Where entries are kept: the contract, and a store in memory.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::{
     chain::Chain,
     entry::{BegunAttempt, Entry},
@@ -13,10 +15,23 @@ use crate::{
 pub struct Attached<'a> {
     /// The bytes of the released vector.
     pub released: Option<&'a [u8]>,
-    /// Whether those very bytes were made durable before ([`LedgerStore::keep_vector`]), and nothing else for this entry since.
-    pub is_kept: bool,
+    /// When those very bytes were made durable before, if they were.
+    pub kept: Option<Keeping>,
     /// Who took part, for the side file.
     pub participations: Option<&'a ParticipationRecord>,
+}
+
+/// One keeping of a vector ([`LedgerStore::keep_vector`]). No two of a process are the same: it says which bytes were kept, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keeping(pub(crate) u64);
+
+impl Keeping {
+    /// Another one than all before it.
+    #[must_use]
+    pub fn another() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)
+    }
 }
 
 /// Keeps the entries of one ledger.
@@ -32,12 +47,13 @@ pub trait LedgerStore {
     fn append(&mut self, after: &Head, entry: &Entry, attached: Attached<'_>) -> Result<Head, LedgerError>;
 
     /// Makes a vector durable, where nobody sees it, that the next entry, of this index, will be appended with: [`Self::append`]
-    /// is given the same bytes and need not write them again. A store that keeps both at once does nothing here.
+    /// is given the same bytes with what this returns, and need not write them again where nothing else was kept since. A store that keeps both at
+    /// once does nothing here.
     ///
     /// # Errors
     /// As [`Self::append`].
-    fn keep_vector(&mut self, _index: u64, _bytes: &[u8]) -> Result<(), LedgerError> {
-        Ok(())
+    fn keep_vector(&mut self, _index: u64, _bytes: &[u8]) -> Result<Option<Keeping>, LedgerError> {
+        Ok(None)
     }
 
     /// The entries from an index on, in order. Damage is an error, never a shorter list.

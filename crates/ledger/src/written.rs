@@ -14,7 +14,7 @@ use privacy::{
     workers::{Undone, Workers},
 };
 
-use crate::digest::Digest;
+use crate::{digest::Digest, store::Keeping};
 
 /// A release that is about to be recorded. There is one of each, as of what it was made of.
 #[must_use]
@@ -23,7 +23,7 @@ pub struct Written {
     pub(crate) released: Released,
     pub(crate) bytes: Vec<u8>,
     digest: OnceLock<Digest>,
-    /// The entry for which a store has made it durable; 0, the plan's, for none.
+    /// When a store made it durable; 0 where none has.
     kept: AtomicU64,
 }
 
@@ -37,14 +37,14 @@ impl Written {
         Ok(Self { released, bytes, digest: OnceLock::new(), kept: AtomicU64::new(0) })
     }
 
-    /// A store has it durable, for an entry of this index.
-    pub(crate) fn kept_for(&self, index: u64) {
-        self.kept.store(index, Ordering::Relaxed);
+    /// A store has made it durable, or does so with its entry.
+    pub(crate) fn keep(&self, keeping: Option<Keeping>) {
+        self.kept.store(keeping.map_or(0, |keeping| keeping.0), Ordering::Relaxed);
     }
 
-    /// Whether a store has it durable for an entry of this index.
-    pub(crate) fn is_kept_for(&self, index: u64) -> bool {
-        index > 0 && self.kept.load(Ordering::Relaxed) == index
+    /// When a store made it durable.
+    pub(crate) fn kept(&self) -> Option<Keeping> {
+        Some(self.kept.load(Ordering::Relaxed)).filter(|kept| *kept > 0).map(Keeping)
     }
 
     /// The digest that its entry will have.

@@ -245,7 +245,7 @@ fn ledgers_that_do_not_protect_the_same_are_not_composed() {
 fn a_statement_of_devices_says_what_holds_in_several_tasks() {
     let page = Statement::of(&task(1, 2, delta())).unwrap().to_markdown();
     let (_, section) = page.split_once("## Devices in several tasks").unwrap();
-    for words in ["pays for this task alone", "adds up", "keyhush privacy together", "its own limit"] {
+    for words in ["pays for this task alone", "adds up", "keyhush privacy compose", "its own limit"] {
         assert!(section.contains(words), "{words}: {section}");
     }
     let statement = Statement::of(&run(model_plan(6), ONCE)).unwrap();

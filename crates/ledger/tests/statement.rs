@@ -268,7 +268,7 @@ fn p23_who_is_trusted_with_what_is_said() {
     let mut sampled = Plan { adjacency: privacy::Adjacency::AddOrRemove, ..model_plan(4) };
     sampled.phases[0].participation = privacy::Participation::Poisson { rate };
     sampled.phases[0].event = PrivacyEvent::poisson(rate, privacy::NoiseMultiplier::new(1.0).unwrap()).times(4);
-    let aggregation = Aggregation::Secure { protocol: "masks".into(), sees_sum: None };
+    let aggregation = Aggregation::Secure { protocol: "masks".into(), sees_updates: None, sees_sum: None };
     let sampled = of(Plan { aggregation, ..sampled });
     for words in ["were drawn as said by the server", "amplification by sampling is void", "with noise of its own"] {
         assert!(sampled.contains(words), "{words}:\n{sampled}");

@@ -262,6 +262,13 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
+    /// The names of all tensors, and how many numbers each has.
+    #[must_use]
+    pub fn sizes(&self) -> Vec<(String, usize)> {
+        let size = |name: &String| self.header.info(name).map_or(0, |info| info.shape.iter().product());
+        self.header.offset_keys().into_iter().map(|name| (name.clone(), size(&name))).collect()
+    }
+
     /// How long the only tensor is.
     #[must_use]
     pub fn length(&self, name: &str) -> Vec<usize> {

@@ -119,21 +119,48 @@ impl Vocabulary {
     /// # Errors
     /// When `size` leaves no room for words, or the list has none.
     pub fn from_list(list: &str, tokenizer: Tokenizer, size: usize) -> Result<Self, VocabularyError> {
-        let mut vocabulary = Self::new([""; 0])?;
         check_size(size)?;
-        for line in list.lines() {
+        let mut vocabulary = Self::new([""; 0])?;
+        for token in listed(list, tokenizer) {
             if vocabulary.len() >= size {
                 break;
             }
-            let word = line.split('\t').next().unwrap_or_default();
-            let mut tokens = tokenizer.tokens(word).into_iter();
-            if let (Some(token), None) = (tokens.next(), tokens.next())
-                && !vocabulary.index.contains_key(token.as_str())
-            {
-                vocabulary.push(&token)?;
-            }
+            vocabulary.add(&token)?;
         }
         if vocabulary.len() == SPECIAL.len() { Err(VocabularyError::NoWords) } else { Ok(vocabulary) }
+    }
+
+    /// The same with the signs that the tokenizer knows ([`Tokenizer::signs`]) behind the words, as far as the list has not got them: a
+    /// list of words has no punctuation, and every comma would be unknown. Says how many were added. Of a small vocabulary they are
+    /// at most half. What begins as a vocabulary does, with `<bos>`, is one, and is taken as it is.
+    ///
+    /// # Errors
+    /// As [`Self::from_list`].
+    pub fn from_list_with_signs(
+        list: &str,
+        tokenizer: Tokenizer,
+        size: usize,
+    ) -> Result<(Self, usize), VocabularyError> {
+        let of_list = Self::from_list(list, tokenizer, size)?;
+        if list.lines().take(2).any(|line| line == SPECIAL[0]) {
+            return Ok((of_list, 0));
+        }
+        let missing = |signs: &[&'static str], words: &Self| -> Vec<&'static str> {
+            signs.iter().copied().filter(|sign| !words.index.contains_key(*sign)).collect()
+        };
+        let room = size - SPECIAL.len();
+        let mut signs = missing(tokenizer.signs(), &of_list);
+        signs.truncate(room / 2);
+        let mut vocabulary = Self::from_list(list, tokenizer, size - signs.len())?;
+        // Words that made way for signs may have been signs.
+        let signs = missing(&signs, &vocabulary);
+        signs.iter().try_for_each(|sign| vocabulary.push(sign))?;
+        Ok((vocabulary, signs.len()))
+    }
+
+    /// Adds an entry that is not there.
+    fn add(&mut self, word: &str) -> Result<(), VocabularyError> {
+        if self.index.contains_key(word) { Ok(()) } else { self.push(word) }
     }
 
     /// Reads what [`Vocabulary::to_text`] wrote.
@@ -286,6 +313,17 @@ impl Counts {
     }
 }
 
+/// The words of a list: lines that are exactly one token, without what follows a tab.
+fn listed(list: &str, tokenizer: Tokenizer) -> impl Iterator<Item = String> {
+    list.lines().filter_map(move |line| {
+        let mut tokens = tokenizer.tokens(line.split('\t').next().unwrap_or_default()).into_iter();
+        match (tokens.next(), tokens.next()) {
+            (Some(token), None) => Some(token),
+            _ => None,
+        }
+    })
+}
+
 const fn check_size(size: usize) -> Result<(), VocabularyError> {
     if size > SPECIAL.len() { Ok(()) } else { Err(VocabularyError::TooSmall { size }) }
 }
@@ -380,6 +418,27 @@ mod tests {
         let size = |size| Vocabulary::from_list(list, Tokenizer::words(), size).unwrap_err();
         assert_eq!(size(3), VocabularyError::TooSmall { size: 3 });
         assert_eq!(Vocabulary::from_list("a b", Tokenizer::words(), 9).unwrap_err(), VocabularyError::NoWords);
+    }
+
+    /// A bare list of words made every comma of the text unknown.
+    #[test]
+    fn a_list_of_words_gets_the_signs_that_it_has_not() {
+        let words: String = (0..100).map(|i| format!("w{i}\n")).collect();
+        let list = format!("the\n,\t9\n{words}");
+        let (vocabulary, added) = Vocabulary::from_list_with_signs(&list, Tokenizer::words(), 60).unwrap();
+        assert_eq!((vocabulary.len(), added), (60, 28), "at most half of 57 places");
+        let (vocabulary, added) = Vocabulary::from_list_with_signs(&list, Tokenizer::words(), 90).unwrap();
+        assert_eq!((vocabulary.len(), added), (90, 34), "the comma was there");
+        let entries: Vec<&str> = vocabulary.words().collect();
+        assert_eq!((entries[3], entries[4], entries[56]), ("the", ",", "."), "behind the words");
+        let mut ids = Vec::new();
+        vocabulary.encode(Tokenizer::words(), "The, w1! 12 (w2)? don't; www.x.org", &mut ids);
+        assert_eq!(ids.iter().filter(|id| **id == UNK).count(), 1, "don't is not in the list");
+        // What is a vocabulary already stays what it is.
+        let again = Vocabulary::from_list_with_signs(&vocabulary.to_text(), Tokenizer::words(), 90).unwrap();
+        assert_eq!((again.0.to_text(), again.1), (vocabulary.to_text(), 0));
+        let plain = Vocabulary::from_list_with_signs("a\nb\n", Tokenizer::characters(), 9).unwrap();
+        assert_eq!((plain.0.len(), plain.1), (5, 0));
     }
 
     #[test]

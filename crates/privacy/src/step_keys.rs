@@ -253,6 +253,12 @@ pub trait StepKeys {
     /// When there is no randomness, or it cannot be made durable; nothing may be released then.
     fn draw(&mut self, at: StepAt, added_to: &AddedTo) -> Result<StepNoise, StepKeyError>;
 
+    /// The noise of a step whose sum is not there yet, where it follows from the step alone: in simulations. With secret noise there is
+    /// none before there is a sum to add it to (rule P21).
+    fn foreseen(&self, _at: StepAt) -> Option<StepNoise> {
+        None
+    }
+
     /// For a step of this segment that was recorded: its noise again, which later steps take off.
     ///
     /// # Errors
@@ -273,6 +279,10 @@ impl StepKeys for SimulationKey {
 
     fn draw(&mut self, _at: StepAt, _added_to: &AddedTo) -> Result<StepNoise, StepKeyError> {
         Ok(StepNoise(Root::Seeded(*self)))
+    }
+
+    fn foreseen(&self, _at: StepAt) -> Option<StepNoise> {
+        Some(StepNoise(Root::Seeded(*self)))
     }
 
     fn again(&self, _at: StepAt) -> Result<StepNoise, StepKeyError> {

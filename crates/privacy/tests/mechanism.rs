@@ -14,7 +14,7 @@ use keyhush_privacy::{
     sensitivity,
     stages::{Released, Sum},
     step_keys::{MemoryShelf, SecretSteps, StepKeys},
-    workers::Workers,
+    workers::{Alone, Workers},
 };
 
 const RANDOMNESS: Randomness = Randomness::Simulated { seed: 1 };
@@ -49,6 +49,38 @@ fn segments_of(event: &PrivacyEvent) -> Vec<Segment> {
         PrivacyEvent::CorrelatedGaussian { segments, .. } => segments.clone(),
         other => panic!("not correlated: {other:?}"),
     }
+}
+
+/// Noise that was drawn before there was a sum is the noise of its step, and of no other; with secret noise there is none.
+#[test]
+fn p21_noise_is_drawn_early_in_simulations_only_and_changes_nothing() {
+    let encoding = encoding(5.0);
+    let independent = MechanismPlan {
+        correlation: Correlation::Independent,
+        participation: Participation::Poisson { rate: SamplingRate::new(0.1).unwrap() },
+        ..plan(NoiseMatrix::Tree, vec![Segment::of(4)])
+    };
+    let mechanism = |randomness| Mechanism::init(independent.clone(), encoding.layout(), randomness).unwrap();
+    let release = |mechanism: &mut Mechanism| {
+        let released = mechanism.release(Sum::zero(&encoding), &mut keys()).unwrap();
+        released.values().to_vec()
+    };
+    let mut plain = mechanism(RANDOMNESS);
+    let want: Vec<Vec<i64>> = (0..4).map(|_| release(&mut plain)).collect();
+    let mut early = mechanism(RANDOMNESS);
+    let mut first = early.foreseen(&keys());
+    for (step, want) in want.iter().enumerate() {
+        // What was foreseen for the first step is not the noise of the third.
+        let foreseen = if step == 2 { first.take() } else { early.foreseen(&keys()) };
+        early.draw_early(foreseen.unwrap(), &Alone).unwrap();
+        assert_eq!(&release(&mut early), want, "step {step}");
+    }
+    assert!(early.foreseen(&keys()).is_none(), "nothing follows");
+    assert!(mechanism(RANDOMNESS).foreseen(&SimulationKey::new(2)).is_none(), "another seed");
+    let secret = SecretSteps::new(NoiseKey::generate().unwrap(), MemoryShelf::default());
+    assert!(mechanism(Randomness::Secret).foreseen(&secret).is_none());
+    let tree = Mechanism::init(plan(NoiseMatrix::Tree, vec![Segment::of(4)]), encoding.layout(), RANDOMNESS).unwrap();
+    assert!(tree.foreseen(&keys()).is_none(), "correlated noise is drawn when it is needed");
 }
 
 /// The event of a release stands for the run up to it: segments grow, and the last round of a completed tree carries the

@@ -99,7 +99,7 @@ pub(super) fn several_tasks(plan: &Plan) -> Vec<String> {
         Unit::User | Unit::Example => Vec::new(),
         Unit::Device => vec![
             "This ledger pays for this task alone. A device that also takes part in other tasks, of this server or of another, is protected less than the number above says: what the tasks cost it adds up.".into(),
-            "The epsilons of the tasks added up hold for it at their deltas added up. Less is enough where the ledgers of all of them are at hand: `keyhush privacy together` computes it.".into(),
+            "The epsilons of the tasks added up hold for it at their deltas added up. Less is enough where the ledgers of all of them are at hand: `keyhush privacy compose` computes it.".into(),
             "Nobody limits how many tasks there are. What a device gives to all of them together is bounded only by its own limit on inputs that it lets go, which no server can raise, and of which this ledger knows nothing.".into(),
         ],
     }
@@ -109,6 +109,9 @@ fn before_noise(aggregation: &Aggregation) -> String {
     match aggregation {
         Aggregation::Plain { sees_updates } => {
             format!("What is seen before noise is added: single updates are in the clear to {sees_updates}.")
+        }
+        Aggregation::Secure { sees_updates: Some(who), .. } => {
+            format!("What is seen before noise is added: in this simulation everything is in the clear to {who}.")
         }
         Aggregation::Secure { sees_sum: Some(who), .. } => {
             format!("What is seen before noise is added: the sum of a round is in the clear to {who}.")

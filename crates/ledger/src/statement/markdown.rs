@@ -90,16 +90,31 @@ fn setting(aggregation: &Aggregation) -> String {
                 "Central: updates are summed in the clear and noise is added to the sum. Single updates are seen by {sees_updates}."
             )
         }
-        Aggregation::Secure { protocol, sees_sum: Some(who) } => {
+        Aggregation::Secure { protocol, sees_updates, sees_sum: Some(who) } => {
             format!(
-                "Central, with secure aggregation ({protocol}). Single updates are seen by nobody; the sum before noise is seen by {who}."
+                "Central, with secure aggregation ({protocol}). {}; the sum before noise is seen by {who}.",
+                single_updates(sees_updates.as_deref())
             )
         }
-        Aggregation::Secure { protocol, sees_sum: None } => {
+        Aggregation::Secure { protocol, sees_updates: None, sees_sum: None } => {
             format!(
                 "Distributed, with secure aggregation ({protocol}). The devices add the noise themselves: neither single updates nor a sum without noise are seen by anybody."
             )
         }
+        Aggregation::Secure { protocol, sees_updates, sees_sum: None } => {
+            format!(
+                "Distributed, with secure aggregation ({protocol}). {}; the devices add the noise themselves, and nobody else sees a sum without it.",
+                single_updates(sees_updates.as_deref())
+            )
+        }
+    }
+}
+
+/// Who sees single updates under secure aggregation.
+fn single_updates(sees: Option<&str>) -> String {
+    match sees {
+        None => "Single updates are seen by nobody".to_owned(),
+        Some(who) => format!("It is simulated: the protocol shows single updates to nobody, and {who} sees them all"),
     }
 }
 

@@ -3,13 +3,18 @@
 /// Five digits, never less than the value (but for the last bits of the floating-point number).
 #[must_use]
 pub fn rounded_up(value: f64) -> String {
-    rounded(value, |x| libm::ceil(x * (1.0 - 1e-12)))
+    rounded(value, |x| libm::ceil(x - slack(x)))
 }
 
 /// Five digits, never more than the value.
 #[must_use]
 pub fn rounded_down(value: f64) -> String {
-    rounded(value, |x| libm::floor(x * (1.0 + 1e-12)))
+    rounded(value, |x| libm::floor(x + slack(x)))
+}
+
+/// What arithmetic may have added: far below the last digit that is shown, also of numbers that are shown with more than five.
+fn slack(x: f64) -> f64 {
+    (1e-12 * x.abs()).min(1e-7)
 }
 
 fn rounded(value: f64, round: impl Fn(f64) -> f64) -> String {
@@ -38,5 +43,25 @@ mod tests {
         assert_eq!(rounded_up(123_456.7), "123457");
         assert_eq!(rounded_up(0.0), "0");
         assert_eq!(rounded_up(f64::INFINITY), "infinity");
+    }
+
+    /// An upper bound of 1e18 was shown below its lower bound: what arithmetic may have added was taken for a part of the number, and
+    /// grew with it.
+    #[test]
+    fn an_upper_bound_is_never_shown_below_its_lower_one() {
+        for exponent in -6..=300 {
+            for digits in [1.0, 1.234_567_89, 9.999_999_9] {
+                let value = digits * libm::pow(10.0, f64::from(exponent));
+                let (up, down): (f64, f64) = (rounded_up(value).parse().unwrap(), rounded_down(value).parse().unwrap());
+                assert!(
+                    down <= up && up >= value * (1.0 - 1e-11) && down <= value * (1.0 + 1e-11),
+                    "{value}: {down} {up}"
+                );
+            }
+        }
+        assert_eq!(
+            (rounded_up(1e18), rounded_down(1e18)),
+            ("1000000000000000000".into(), "1000000000000000000".into())
+        );
     }
 }

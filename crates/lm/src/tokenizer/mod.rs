@@ -99,6 +99,16 @@ impl Tokenizer {
         self.rules
     }
 
+    /// The tokens that stand for what is no word: punctuation, numbers and addresses, the most frequent first. Where characters are
+    /// tokens, there is nothing else, and none is named.
+    #[must_use]
+    pub const fn signs(&self) -> &'static [&'static str] {
+        match self.rules {
+            Rules::Words1 => &signs::SIGNS,
+            Rules::Characters1 => &[],
+        }
+    }
+
     /// Hands every token of the text to `sink`, in order. Takes time linear in the text, whatever is in it.
     pub fn for_each(&self, text: &str, mut sink: impl FnMut(&str)) {
         match self.rules {
@@ -172,6 +182,15 @@ mod tests {
 
     fn words(text: &str) -> Vec<String> {
         Tokenizer::words().tokens(text)
+    }
+
+    #[test]
+    fn signs_come_out_as_themselves_and_all_of_the_keyboard_are_there() {
+        for sign in Tokenizer::words().signs() {
+            assert_eq!(words(sign), [*sign]);
+        }
+        let all: String = (' '..='~').filter(char::is_ascii_punctuation).flat_map(|c| [' ', c]).collect();
+        assert!(words(&all).iter().all(|sign| Tokenizer::words().signs().contains(&sign.as_str())));
     }
 
     #[test]

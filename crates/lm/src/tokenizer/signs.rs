@@ -3,9 +3,17 @@
 //! Ranges and not a crate: a device carries this table too, and the few symbols on which a full Unicode table would decide
 //! otherwise come out as tokens of their own in either case.
 
+use super::{ADDRESS, NUMBER};
+
 /// Emoticons as they come out; a nose and capital letters are taken away before the comparison.
 pub(super) const EMOTICONS: [&str; 16] =
     [":)", ":(", ";)", ":d", ";d", ":p", ";p", ":/", ":o", ":|", ":'(", ":*", "=)", "=(", "<3", ":3"];
+
+/// Signs of the keyboard, as they come out, with numbers and addresses; the most frequent in English first.
+pub(super) const SIGNS: [&str; 35] = [
+    ".", ",", "!", "?", "'", "-", "\"", "...", ":", NUMBER, ")", "(", ";", "/", "&", ADDRESS, "*", "$", "%", "@", "#",
+    "+", "=", "_", "~", "[", "]", "<", ">", "^", "|", "{", "}", "\\", "`",
+];
 
 pub(super) const JOINER: char = '\u{200D}';
 

@@ -54,7 +54,28 @@ impl Measured {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encoding::layout::{LayoutSegment, SegmentKind};
+    use crate::{
+        encoding::{
+            Encoding, EncodingError, VectorPlan,
+            layout::{LayoutSegment, SegmentKind},
+        },
+        event::Adjacency,
+        units::ClipNorm,
+    };
+
+    /// What was not measured has no size, and would keep every bound.
+    #[test]
+    fn integers_that_were_not_all_measured_are_not_taken() {
+        let clip = ClipNorm::new(1.0).unwrap();
+        let encoding = Encoding::new(VectorPlan::of_update(8, 12), clip, None, Adjacency::ZeroOut).unwrap();
+        let huge = vec![i32::MAX; 8];
+        for upto in [0, 7] {
+            let mut measured = Measured::nothing(encoding.layout());
+            measured.go_on(&vec![0; upto]);
+            let refused = encoding.check(&huge, &measured);
+            assert!(matches!(refused, Err(EncodingError::Length { .. })), "{upto} measured: {refused:?}");
+        }
+    }
 
     #[test]
     fn pieces_are_as_large_as_the_whole() {

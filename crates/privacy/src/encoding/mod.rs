@@ -60,7 +60,9 @@ pub enum EncodingError {
         problem: String,
     },
     /// A sealed sum that does not open.
-    #[error("the sealed sum does not open: it is damaged, under another key, or of another attempt")]
+    #[error(
+        "the sealed sum does not open: it is damaged, under another key, of another attempt, or of others than it should be"
+    )]
     Sealed,
     /// More noise than the samplers draw.
     #[error("the noise would need a parameter of {sigma:e} grid steps; take fewer grid_bits or less noise")]

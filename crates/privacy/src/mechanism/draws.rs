@@ -59,6 +59,11 @@ impl Draws {
         Ok(Self { chunks, samplers })
     }
 
+    /// Coordinates of the layout.
+    pub(super) fn len(&self) -> usize {
+        self.chunks.last().map_or(0, |chunk| chunk.coordinates.end)
+    }
+
     /// The chunks of a vector of the layout, one after the other.
     pub(super) fn cut<'a, T>(&self, mut values: &'a mut [T]) -> impl Iterator<Item = &'a mut [T]> {
         let lengths = self.chunks.iter().map(|chunk| chunk.coordinates.len());

@@ -10,15 +10,22 @@ use crate::{
     workers::{self, Workers},
 };
 
-/// Fresh noise at every step; there is no state.
+/// Fresh noise at every step; there is no state but noise that was drawn early, which is that of its position and no other.
 #[derive(Debug)]
 pub(super) struct Identity {
     draws: Draws,
+    /// The noise of a position, drawn before there was anything to add it to.
+    early: Option<[u64; 3]>,
+    noise: Vec<i64>,
 }
 
 impl Identity {
     pub(super) fn init(layout: &Layout) -> Result<Self, MechanismError> {
-        Ok(Self { draws: Draws::new(layout, 0)? })
+        Ok(Self { draws: Draws::new(layout, 0)?, early: None, noise: Vec::new() })
+    }
+
+    fn draw(noise: &StepNoise, [stream, segment, round]: [u64; 3]) -> Draw {
+        Draw::at(noise, &[INDEPENDENT, stream, segment, round])
     }
 }
 
@@ -30,8 +37,14 @@ impl StreamingMatrix for Identity {
         values: &mut [i64],
         workers: &dyn Workers,
     ) -> Result<(), MechanismError> {
-        let [stream, segment, round] = position;
-        let draw = Draw::at(noise, &[INDEPENDENT, stream, segment, round]);
+        if self.early.take() == Some(position) && self.noise.len() == values.len() {
+            let pieces = values.chunks_mut(CHUNK).zip(self.noise.chunks(CHUNK));
+            return workers::each(workers, pieces, |_, (values, noise)| {
+                values.iter_mut().zip(noise).for_each(|(v, n)| *v += *n);
+                Ok(())
+            });
+        }
+        let draw = Self::draw(noise, position);
         workers::each(workers, self.draws.cut(values), |number, values| {
             let mut drawn = [0; CHUNK];
             let drawn = &mut drawn[..values.len()];
@@ -39,6 +52,16 @@ impl StreamingMatrix for Identity {
             values.iter_mut().zip(drawn).for_each(|(v, n)| *v += *n);
             Ok(())
         })
+    }
+
+    fn foresee(&mut self, noise: &StepNoise, position: [u64; 3], workers: &dyn Workers) -> Result<(), MechanismError> {
+        self.early = None;
+        let Self { draws, noise: drawn, .. } = self;
+        drawn.resize(draws.len(), 0);
+        let draw = Self::draw(noise, position);
+        workers::all(workers, draws.cut(drawn), |number, out| draws.fill(&draw, number, out))?;
+        self.early = Some(position);
+        Ok(())
     }
 
     fn restart(&mut self) {}

@@ -23,6 +23,7 @@ mod tree;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use zeroize::Zeroizing;
 
 pub use self::banded::FRACTIONAL_BITS as BANDED_FRACTIONAL_BITS;
 use self::{banded::Banded, blt::Blt, identity::Identity, tree::Tree};
@@ -332,8 +333,25 @@ trait StreamingMatrix: Send {
         workers: &dyn Workers,
     ) -> Result<(), MechanismError>;
 
+    /// Draws the noise of a position before there is anything to add it to, where that saves time; nothing follows from it.
+    fn foresee(
+        &mut self,
+        _noise: &StepNoise,
+        _position: [u64; 3],
+        _workers: &dyn Workers,
+    ) -> Result<(), MechanismError> {
+        Ok(())
+    }
+
     /// Forgets everything: a new segment begins.
     fn restart(&mut self);
+}
+
+/// The noise of a step that can be drawn before there is a sum ([`Mechanism::foreseen`]).
+#[derive(Debug)]
+pub struct Foreseen {
+    noise: StepNoise,
+    position: [u64; 3],
 }
 
 /// The state of each kind of matrix.
@@ -395,6 +413,8 @@ pub struct Mechanism {
     position: Position,
     /// Rounds of the segment whose noise the matrix remembers; the others are drawn again when the next is needed.
     drawn: u64,
+    /// The noise of the next step, where the matrix has it already.
+    early: Option<Foreseen>,
     broken: bool,
 }
 
@@ -413,7 +433,7 @@ impl Mechanism {
             }
         };
         let layout = layout.clone();
-        Ok(Self { plan, layout, randomness, matrix, position: Position::START, drawn: 0, broken: false })
+        Ok(Self { plan, layout, randomness, matrix, position: Position::START, drawn: 0, early: None, broken: false })
     }
 
     /// The state at a position, as [`Mechanism::position`] gave it.
@@ -532,17 +552,56 @@ impl Mechanism {
         if *sum.layout() != self.layout {
             return Err(MechanismError::Layout);
         }
-        let (mut values, layout, encoding) = sum.into_parts();
+        let (values, layout, encoding) = sum.into_parts();
+        // Until the noise is on them they are wiped wherever this fails.
+        let mut values = Zeroizing::new(values);
         self.check_encoding(encoding)?;
         self.check_next()?;
         self.catch_up(keys, workers)?;
-        let added_to = AddedTo::of(encoding, &values, workers)?;
-        let noise = keys.draw(self.step_at(self.position.rounds), &added_to)?;
-        self.add_noise(&noise, &mut values, workers)?;
+        match self.early.take().filter(|early| early.position == self.noise_position()) {
+            // Drawn from the step alone, in a simulation: there is no key to be drawn for this sum.
+            Some(early) => self.add_noise(&early.noise, &mut values, workers)?,
+            None => {
+                let added_to = AddedTo::of(encoding, &values, workers)?;
+                let noise = keys.draw(self.step_at(self.position.rounds), &added_to)?;
+                self.add_noise(&noise, &mut values, workers)?;
+            }
+        }
         self.count_step(encoding);
-        let released = self.released(values, layout, encoding);
+        let released = self.released(std::mem::take(&mut *values), layout, encoding);
         self.restart_if_due();
         Ok(released)
+    }
+
+    /// What the noise of the next step will be, where that is known before its sum is: in simulations with independent noise. With secret
+    /// noise a step's key follows from its sum (rule P21).
+    #[must_use]
+    pub fn foreseen(&self, keys: &dyn StepKeys) -> Option<Foreseen> {
+        let independent = self.matrix.is_some() && self.plan.correlation == Correlation::Independent;
+        if !independent || keys.randomness() != self.randomness || self.check_next().is_err() {
+            return None;
+        }
+        let noise = keys.foreseen(self.step_at(self.position.rounds))?;
+        // Independent noise is that of the round, whatever was drawn before.
+        Some(Foreseen { noise, position: [self.plan.stream, self.position.segment as u64, self.position.rounds] })
+    }
+
+    /// Draws it, so that the release has only to add it. The release is the same without.
+    ///
+    /// # Errors
+    /// When the workers left something out; nothing is kept of it then.
+    pub fn draw_early(&mut self, foreseen: Foreseen, workers: &dyn Workers) -> Result<(), MechanismError> {
+        self.early = None;
+        if let Some(matrix) = &mut self.matrix {
+            matrix.streaming().foresee(&foreseen.noise, foreseen.position, workers)?;
+            self.early = Some(foreseen);
+        }
+        Ok(())
+    }
+
+    /// Which noise the matrix adds next.
+    fn noise_position(&self) -> [u64; 3] {
+        [self.plan.stream, self.position.segment as u64, self.drawn]
     }
 
     /// Moves on past a step that was released and recorded before this state was kept again: after a crash the recorded
@@ -618,7 +677,7 @@ impl Mechanism {
         values: &mut [i64],
         workers: &dyn Workers,
     ) -> Result<(), MechanismError> {
-        let position = [self.plan.stream, self.position.segment as u64, self.drawn];
+        let position = self.noise_position();
         let Some(matrix) = &mut self.matrix else { return Err(MechanismError::NotNoised) };
         self.broken = true;
         matrix.streaming().next(noise, position, values, workers)?;

@@ -18,7 +18,8 @@ const PIECE: usize = 1 << 14;
 /// Users that a sum takes at most, so that no coordinate overflows.
 pub(super) const MOST_USERS: u64 = 1 << 31;
 
-/// Integers on the grid, every bound of the layout checked exactly. `Debug` shows the length and nothing else.
+/// Integers on the grid, every bound of the layout checked exactly. They are wiped from memory when this is dropped; `Debug` shows the length and
+/// nothing else.
 pub struct Encoded {
     pub(super) values: Vec<i32>,
     pub(super) id: EncodingId,
@@ -37,8 +38,10 @@ impl Encoded {
 
     /// The same of integers that were measured as they came.
     fn measured(values: Vec<i32>, measured: &Measured, encoding: &Encoding) -> Result<Self, EncodingError> {
-        encoding.check(&values, measured)?;
-        Ok(Self { values, id: encoding.id(), packing: encoding.packing() })
+        // From here on the values are wiped when this fails.
+        let encoded = Self { values, id: encoding.id(), packing: encoding.packing() };
+        encoding.check(&encoded.values, measured)?;
+        Ok(encoded)
     }
 
     /// The same of bytes, packed as [`Packing`] says.
@@ -75,10 +78,16 @@ impl Encoded {
 
     /// Its memory, wiped, for the integers of somebody else.
     #[must_use]
-    pub fn wiped(self) -> Spare {
-        let mut values = self.values;
+    pub fn wiped(mut self) -> Spare {
+        let mut values = std::mem::take(&mut self.values);
         values.fill(0);
         Spare(values)
+    }
+}
+
+impl Drop for Encoded {
+    fn drop(&mut self) {
+        self.values.zeroize();
     }
 }
 
@@ -202,6 +211,12 @@ impl Sum {
     pub fn zero(encoding: &Encoding) -> Self {
         let layout = encoding.layout().clone();
         Self { values: vec![0; layout.len()], id: encoding.id(), layout, users: 0, asserted: false }
+    }
+
+    /// Whether it is of so many users. How many it is of it does not say (rule P12).
+    #[must_use]
+    pub const fn is_of(&self, users: u64) -> bool {
+        self.users == users
     }
 
     /// Adds one user.

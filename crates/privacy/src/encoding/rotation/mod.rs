@@ -35,7 +35,7 @@ mod mix;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use chacha20::{
     ChaCha20,
@@ -95,7 +95,8 @@ pub struct Rotation {
     factor: Factor,
     /// The length of each of the c blocks, 2^a.
     block: usize,
-    signs: Vec<u32>,
+    /// Shared by clones: there is a bit for each coordinate, and a server has a clone of it for every report that it waits for.
+    signs: Arc<[u32]>,
 }
 
 impl fmt::Debug for Rotation {

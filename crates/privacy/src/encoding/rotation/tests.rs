@@ -186,3 +186,10 @@ fn small_matrices_are_orthonormal_symmetric_and_as_flat_as_said() {
         assert!(largest <= hartley, "{factor:?} is not flatter than the Hartley matrix");
     }
 }
+
+/// A server has an encoding for each report that is on its way, or waits for room.
+#[test]
+fn clones_share_their_signs() {
+    let rotation = Rotation::new(2_400_000, [7; 32]).unwrap();
+    assert!(Arc::ptr_eq(&rotation.signs, &rotation.clone().signs));
+}
