@@ -68,6 +68,8 @@ pub struct Plan {
     pub inputs: usize,
     /// What lets them in.
     pub token: Vec<u8>,
+    /// What their maker says of them.
+    pub attestation: Vec<u8>,
     /// What they refuse.
     pub policy: Policy,
     /// How much each of them gives.
@@ -269,6 +271,7 @@ impl One {
     ) -> Result<Self, AgentError> {
         let key = key(plan.seed, number);
         let mut settings = Settings::new(key, plan.token.clone(), plan.policy.clone(), plan.limits);
+        settings.attestation.clone_from(&plan.attestation);
         settings.patience_ms = plan.patience_ms;
         settings.keep_until_thanked = plan.keep_until_thanked;
         let disks = [Disk::default(), Disk::default()];

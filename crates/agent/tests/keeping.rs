@@ -17,6 +17,7 @@ use keyhush_agent::{
     AgentError,
     eligibility::{CommandSays, Eligibility, FileSays},
     identity::Identity,
+    many::Disk,
     text::{Keep, TakenIn, TextFolder, TextSource, TextStore, today},
 };
 
@@ -26,6 +27,12 @@ fn post(text: &str) -> TextPost {
 
 fn texts(source: &dyn TextSource) -> Vec<String> {
     source.text().unwrap().posts.into_iter().map(|post| post.text).collect()
+}
+
+#[test]
+fn the_disk_of_a_made_up_device_keeps_the_contract_of_stores() {
+    let disk = Disk::default();
+    device::contract::store(&|| disk.clone());
 }
 
 #[test]

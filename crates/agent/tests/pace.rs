@@ -9,7 +9,7 @@
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 
 use device::{
-    guard::{Day, Guard, Limits, MemoryStore, TaskDigest, Window},
+    guard::{Day, Guard, Limits, MemoryStore, TaskDigest, Timer, Window},
     protocol::{
         diary::Diary,
         message::{Hello, Realm, Request, Signed, VERSION},
@@ -63,7 +63,7 @@ impl Entropy for Chance {
 fn device(number: u64) -> Participant<MemoryStore> {
     let mut secret = [1; 32];
     secret[..8].copy_from_slice(&number.to_le_bytes());
-    let limits = Limits { most_inputs: 1, window: Window::Ever, separation: None };
+    let limits = Limits { most_inputs: 1, window: Window::Ever, separation: None, timer: Timer::NONE };
     let settings = Settings::new(SigningKey::from_bytes(&secret), Vec::new(), Policy::for_made_up_people(), limits);
     let guard = Guard::begin(MemoryStore::default()).unwrap();
     let mut diary = Diary::open(MemoryStore::default()).unwrap();

@@ -10,7 +10,7 @@ use std::{
 use crate::serving::Serving;
 use corpus::synth::{Crowd, Dialect, SynthPlan};
 use device::{
-    guard::{Limits, MemoryStore, Window},
+    guard::{Limits, MemoryStore, Timer, Window},
     protocol::{
         participant::{Note, Participant, Settings},
         policy::Policy,
@@ -32,7 +32,7 @@ use secagg::entropy::OsEntropy;
 use tokio::{sync::watch, time::timeout};
 use tokio_rustls::TlsAcceptor;
 
-const LIMITS: Limits = Limits { most_inputs: u32::MAX, window: Window::Ever, separation: None };
+const LIMITS: Limits = Limits { most_inputs: u32::MAX, window: Window::Ever, separation: None, timer: Timer::NONE };
 
 /// A certificate for this machine, and what accepts connections with it.
 fn certificate(folder: &Path, name: &str) -> (PathBuf, TlsAcceptor) {
@@ -87,7 +87,7 @@ async fn one_device_over_tls_gives_for_a_step_once_and_remembers_through_its_fil
         timeout(Duration::from_secs(60), running).await.unwrap();
         assert_eq!(notes.iter().filter(|n| matches!(n, Note::Gave { .. })).count(), 1, "{notes:?}");
         assert_eq!(serving.reports(steps as u64), 1);
-        assert!(device.page().contains("it counts"));
+        assert!(device.page(Clocks::now_on().now()).contains("it counts"));
         serving.next_step();
     }
     assert_eq!(serving.wrong(), Vec::<String>::new());
@@ -207,7 +207,11 @@ async fn text_that_a_model_is_measured_on_is_not_used_up() {
     assert_eq!((serving.reports(0), serving.wrong()), (1, Vec::new()), "four numbers arrived, within their bounds");
     assert!(watched.had_arrived.lock().unwrap().is_empty(), "nothing was used up");
     assert_eq!(watched.store.text().unwrap().posts.len(), 1);
-    assert!(device.page().contains("evaluation 0: counts of how well"), "{}", device.page());
+    assert!(
+        device.page(Clocks::now_on().now()).contains("evaluation 0: counts of how well"),
+        "{}",
+        device.page(Clocks::now_on().now())
+    );
 }
 
 #[tokio::test]
@@ -255,6 +259,7 @@ fn plan(count: u64, behaviour: Behaviour) -> Plan {
         spread_s: 0.2,
         inputs: 8,
         token: b"let me in".to_vec(),
+        attestation: Vec::new(),
         policy: Policy::for_made_up_people(),
         limits: LIMITS,
         patience_ms: 100,

@@ -1,11 +1,14 @@
-//! What every store of a guard must do, as a suite for its tests: it takes the store and panics where a promise is not kept. The
-//! feature `contract`, which no program turns on.
+//! What every store of a guard and every learner must do, as suites for their tests: they take one and panic where a promise is not
+//! kept. The feature `contract`, which no program turns on.
 #![allow(clippy::missing_panics_doc, reason = "all of it is there to panic")]
 #![allow(clippy::expect_used, reason = "a test that cannot be set up must stop")]
 
-use crate::guard::{Asked, Day, Guard, GuardError, Limits, ModelDigest, Store, TaskDigest, Window};
+mod learner;
 
-/// The suite, for a store in which there is nothing. `make` opens the same one anew, as a restart does; there is one at a time.
+pub use self::learner::learner;
+use crate::guard::{Asked, Guard, GuardError, Limits, ModelDigest, Now, Store, TaskDigest, Timer, Window};
+
+/// The suite for stores, for one in which there is nothing. `make` opens the same one anew, as a restart does; there is one at a time.
 pub fn store<S: Store>(make: &dyn Fn() -> S) {
     assert_eq!(load(&mut make()), None, "it is not empty");
     a_guard_lives_in_it(make);
@@ -30,9 +33,11 @@ fn load(store: &mut impl Store) -> Option<Vec<u8>> {
     store.load().expect("it can be read")
 }
 
+const NOW: Now = Now { up_ms: 0, clock_s: 0 };
+
 /// Rule P24, over restarts.
 fn a_guard_lives_in_it<S: Store>(make: &dyn Fn() -> S) {
-    let limits = Limits { most_inputs: u32::MAX, window: Window::Ever, separation: None };
+    let limits = Limits { most_inputs: u32::MAX, window: Window::Ever, separation: None, timer: Timer::NONE };
     let asked = |step: u8| Asked {
         task: TaskDigest([1; 32]),
         step: u64::from(step),
@@ -43,11 +48,11 @@ fn a_guard_lives_in_it<S: Store>(make: &dyn Fn() -> S) {
     for step in 0..3 {
         let mut guard = Guard::open(make()).expect("a guard can be opened again");
         assert_eq!(guard.inputs(), usize::from(step));
-        drop(guard.allow(asked(step), &limits, Day::at(0)).expect("an input for a new step"));
+        drop(guard.allow(asked(step), &limits, NOW).expect("an input for a new step"));
     }
     let mut guard = Guard::open(make()).expect("a guard can be opened again");
     for step in 0..3 {
-        assert!(guard.allow(asked(step), &limits, Day::at(0)).is_err(), "a second input for a step");
+        assert!(guard.allow(asked(step), &limits, NOW).is_err(), "a second input for a step");
     }
     drop(guard);
     assert!(Guard::begin(make()).is_err(), "a second guard in the same store");

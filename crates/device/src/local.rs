@@ -76,6 +76,14 @@ impl LocalPlan {
             let got = f64::from(self.update_penalty);
             return Err(LocalPlanError { field: "update_penalty", range: "finite and at least 0", got });
         }
+        // One step from the model has nothing to bring back between steps, and starts where the penalty is zero: what would be ignored
+        // here and done elsewhere is refused, or a clip bit would say different things of one user.
+        if !matches!(self.algorithm, Algorithm::FedAvg { .. }) {
+            let both = [("greedy", f64::from(u8::from(self.greedy))), ("update_penalty", self.update_penalty.into())];
+            if let Some((field, got)) = both.into_iter().find(|(_, got)| *got != 0.0) {
+                return Err(LocalPlanError { field, range: "left out with FedSGD, which takes one step", got });
+            }
+        }
         Ok(())
     }
 }

@@ -13,3 +13,4 @@ mod participant_secure;
 mod participating;
 mod policy;
 mod schema;
+mod timer;

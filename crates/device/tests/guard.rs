@@ -11,14 +11,14 @@ use std::{
 use keyhush_device::{
     contract,
     guard::{
-        Asked, Damage, Day, Guard, GuardError, Limits, MemoryStore, ModelDigest, Refused, Store, StoreError,
-        TaskDigest, Window,
+        Asked, Damage, Day, Guard, GuardError, Limits, MemoryStore, ModelDigest, Now, Refused, Store, StoreError,
+        TaskDigest, Timer, Window,
     },
 };
 use privacy::units::MinSeparation;
 use proptest::prelude::*;
 
-const NO_LIMITS: Limits = Limits { most_inputs: u32::MAX, window: Window::Ever, separation: None };
+const NO_LIMITS: Limits = Limits { most_inputs: u32::MAX, window: Window::Ever, separation: None, timer: Timer::NONE };
 
 fn asked(task: u8, step: u64, model: u8) -> Asked {
     Asked { task: TaskDigest([task; 32]), step, model: ModelDigest::of(&[f32::from(model)]) }
@@ -33,12 +33,12 @@ fn begun_in(store: &Failing) -> Guard<Failing> {
 }
 
 fn days(most_inputs: u32, days: u32) -> Limits {
-    Limits { most_inputs, window: Window::Days(NonZeroU32::new(days).unwrap()), separation: None }
+    Limits { most_inputs, window: Window::Days(NonZeroU32::new(days).unwrap()), separation: None, timer: Timer::NONE }
 }
 
 /// The day with this number.
-fn day(number: u32) -> Day {
-    Day::at(u64::from(number) * 86_400)
+fn day(number: u32) -> Now {
+    Now { up_ms: 0, clock_s: u64::from(number) * 86_400 }
 }
 
 fn allowed<S: Store>(guard: &mut Guard<S>, asked: Asked, limits: &Limits, on: u32) -> Result<(), Refused> {
@@ -269,8 +269,8 @@ fn p24_a_guard_with_any_bit_flipped_is_no_guard() {
 #[test]
 fn another_format_is_refused_by_its_number() {
     let mut newer = saved();
-    newer[13] = 2;
-    assert_eq!(opened(newer).unwrap_err(), GuardError::Version { got: 2, ours: 1 });
+    newer[13] = 3;
+    assert_eq!(opened(newer).unwrap_err(), GuardError::Version { got: 3, ours: 2 });
 }
 
 #[test]
@@ -285,14 +285,14 @@ fn p24_a_guard_is_begun_once_and_its_loss_is_no_new_guard() {
 fn p24_the_guard_knows_days_and_no_times() {
     let at = |seconds| {
         let store = Failing::default();
-        drop(begun_in(&store).allow(asked(1, 2, 3), &NO_LIMITS, Day::at(seconds)).unwrap());
+        drop(begun_in(&store).allow(asked(1, 2, 3), &NO_LIMITS, Now { up_ms: 0, clock_s: seconds }).unwrap());
         store.bytes()
     };
     let midnight = 20_000 * 86_400;
     assert_eq!(at(midnight), at(midnight + 86_399));
     assert_ne!(at(midnight), at(midnight + 86_400));
     assert_eq!(at(midnight).len(), 13 + 4 + 4 + (32 + 8 + 32 + 4) + 32);
-    assert_eq!(Day::at(u64::MAX), day(u32::MAX));
+    assert_eq!(Day::at(u64::MAX), day(u32::MAX).day());
 }
 
 /// What happens to a device.

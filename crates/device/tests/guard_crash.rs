@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, io::Write, path::Path, process::Command, time::
 
 use crate::killed::{Spread, Victim, strace_works, victim_alone};
 use keyhush_device::guard::{
-    Asked, Day, Guard, GuardError, Limits, ModelDigest, Store, StoreError, TaskDigest, Window, file::FileStore,
+    Asked, Guard, GuardError, Limits, ModelDigest, Now, Store, StoreError, TaskDigest, Timer, Window, file::FileStore,
 };
 
 const PATH: &str = "KEYHUSH_TEST_VICTIM_GUARD";
@@ -29,11 +29,11 @@ fn victim() {
         Err(GuardError::Missing) => Guard::begin(store()).unwrap(),
         opened => opened.unwrap(),
     };
-    let limits = Limits { most_inputs: u32::MAX, window: Window::Ever, separation: None };
+    let limits = Limits { most_inputs: u32::MAX, window: Window::Ever, separation: None, timer: Timer::NONE };
     for step in 0..steps {
         for task in [1, 2] {
             let asked = Asked { task: TaskDigest([task; 32]), step, model: ModelDigest::of(&[step as f32]) };
-            if let Ok(permit) = guard.allow(asked, &limits, Day::at(0)) {
+            if let Ok(permit) = guard.allow(asked, &limits, Now { up_ms: 0, clock_s: 0 }) {
                 let leaving = permit.let_go(step);
                 let mut out = std::io::stdout().lock();
                 writeln!(out, "let go {}", leaving.input()).and_then(|()| out.flush()).unwrap();

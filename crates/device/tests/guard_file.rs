@@ -12,13 +12,14 @@ use std::{
 use keyhush_device::{
     contract,
     guard::{
-        Asked, Day, Guard, GuardError, Limits, ModelDigest, Refused, StoreError, TaskDigest, Window, file::FileStore,
+        Asked, Guard, GuardError, Limits, ModelDigest, Now, Refused, StoreError, TaskDigest, Timer, Window,
+        file::FileStore,
     },
 };
 
 const PATH: &str = "KEYHUSH_TEST_OTHER_PROCESS";
 
-const NO_LIMITS: Limits = Limits { most_inputs: u32::MAX, window: Window::Ever, separation: None };
+const NO_LIMITS: Limits = Limits { most_inputs: u32::MAX, window: Window::Ever, separation: None, timer: Timer::NONE };
 
 fn asked(step: u64) -> Asked {
     Asked { task: TaskDigest([1; 32]), step, model: ModelDigest::of(&[step as f32]) }
@@ -33,7 +34,7 @@ fn open(path: &Path) -> Result<Guard<FileStore>, GuardError> {
 }
 
 fn give(guard: &mut Guard<FileStore>, step: u64) -> Result<(), Refused> {
-    guard.allow(asked(step), &NO_LIMITS, Day::at(1_728_000_000)).map(drop)
+    guard.allow(asked(step), &NO_LIMITS, Now { up_ms: 0, clock_s: 1_728_000_000 }).map(drop)
 }
 
 #[test]

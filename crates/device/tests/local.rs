@@ -198,3 +198,15 @@ fn what_is_known_of_a_person_reaches_the_training() {
     assert_close(&learn(&features), &want);
     assert_ne!(learn(&features), learn(&[0.0, 0.0]));
 }
+
+/// What one step has no use for is refused, also by a device that is told so: an engine that did it would say another clip bit.
+#[test]
+fn one_step_is_neither_greedy_nor_penalised() {
+    for algorithm in [Algorithm::FedSgdBatch, Algorithm::FedSgdAll] {
+        let greedy = LocalPlan { greedy: true, ..plan(algorithm) };
+        assert_eq!(greedy.check().unwrap_err().field, "greedy");
+        let penalised = LocalPlan { update_penalty: 0.5, ..plan(algorithm) };
+        assert_eq!(penalised.check().unwrap_err().field, "update_penalty");
+        assert_eq!(plan(algorithm).check(), Ok(()));
+    }
+}

@@ -60,7 +60,7 @@ fn a_part_from_the_first_word_to_the_thanks() {
     let purpose = Purpose::Training;
     let thanked = Note::Thanked { step: 7, eligible_from: 9, purpose };
     assert_eq!(notes, [Note::Enrolled, Note::Assigned { step: 7 }, Note::Gave { step: 7, purpose }, thanked]);
-    let page = host.device.page();
+    let page = host.device.page(host.now);
     assert!(page.contains("tags of posts") && page.contains("step 7") && page.contains("it counts"), "{page}");
 
     // The next part fetches the model only. Step 8 is too soon, by the server's own words.
@@ -368,7 +368,7 @@ fn p24_the_device_has_limits_of_its_own_and_keeps_those_of_the_plan() {
     host.idle();
     assert_eq!(give(&mut host, 0), "");
     assert!(give(&mut host, 2).contains("this device allows 1"));
-    assert!(host.device.page().contains("1 in all"));
+    assert!(host.device.page(host.now).contains("1 in all"));
 }
 
 /// A way to spoil an assignment, and what the device says of it.

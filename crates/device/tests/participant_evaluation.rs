@@ -96,7 +96,7 @@ fn p24_a_model_is_trained_once_and_measured_once_whatever_it_is_called() {
         // And after a crash.
         let mut host = host.restarted();
         assert!(refuses(host.idle(), &evaluations(|_| {}), 7, 1).contains("this very model"));
-        let page = host.device.page();
+        let page = host.device.page(host.now);
         for words in ["step 7: a change to a model", "evaluation 0: counts of how well a model predicts your text"] {
             assert!(page.contains(words), "{words} is not in\n{page}");
         }

@@ -119,7 +119,7 @@ fn a_secure_round_of_forty_devices() {
         asks(host);
         host.thank(STEP + 2);
         assert!(!host.device.is_busy());
-        assert!(host.device.page().contains("hidden in a sum"));
+        assert!(host.device.page(host.now).contains("hidden in a sum"));
     }
     let outcome = server.close(&Serial).unwrap();
     assert_eq!(outcome.survivors.len(), 39);

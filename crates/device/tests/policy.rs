@@ -2,10 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
 use crate::participating::{Offered, step_terms, text, vocabulary};
-use keyhush_device::protocol::{
-    policy::{Policy, SecureFloor, Weak},
-    task::{Bounds, Task, TaskError, Text},
-    terms::{LearnerTerms, TaskTerms},
+use keyhush_device::{
+    learner::told::LearnerTerms,
+    protocol::{
+        policy::{Policy, SecureFloor, Weak},
+        task::{Bounds, Task, TaskError, Text},
+        terms::TaskTerms,
+    },
 };
 use lm::model::config::{ModelConfig, Token};
 use privacy::{Participation, units::MinSeparation};

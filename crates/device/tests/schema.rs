@@ -72,7 +72,7 @@ fn everything() -> Vec<(&'static str, Vec<u8>)> {
     };
     let wants = [
         Wants::Enrol(Enrol { token: vec![1], attestation: vec![2] }),
-        Wants::CheckIn(CheckIn { patience_ms: 1 }),
+        Wants::CheckIn(CheckIn { patience_ms: 1, resting: vec![vec![2]] }),
         Wants::Next(Next { ticket: vec![1], patience_ms: 2 }),
         Wants::Secure(secure()),
     ];
@@ -125,7 +125,7 @@ fn the_schema_says_what_the_types_say() {
 #[test]
 fn a_field_that_only_one_side_has_is_noticed() {
     let pool = schema();
-    let mut bytes = CheckIn { patience_ms: 1 }.encode_to_vec();
+    let mut bytes = CheckIn { patience_ms: 1, resting: vec![vec![2]] }.encode_to_vec();
     assert!(read(&pool, "CheckIn", &bytes, &mut BTreeSet::new()).is_empty());
     bytes.extend([7 << 3, 1]);
     assert!(read(&pool, "CheckIn", &bytes, &mut BTreeSet::new())[0].contains("field 7"));

@@ -15,13 +15,14 @@ use std::{
 use bytes::Bytes;
 use device::{
     evaluation::EvaluationPlan,
+    learner::told::LearnerTerms,
     local::{Algorithm, LocalPlan},
     protocol::{
         message::{
             Answer, Assignment, Blob, DeviceKey, Enrolled, Hello, Later, Realm, Reason, Received, Says, Signed, Thanks,
             Wait, Wants,
         },
-        terms::{LearnerTerms, PrivacyTerms, StepTerms, TaskTerms},
+        terms::{PrivacyTerms, StepTerms, TaskTerms},
     },
 };
 use flate2::{Compression, write::GzEncoder};
@@ -116,6 +117,7 @@ impl Serving {
                 simulated,
             },
             secure: false,
+            timer_s: None,
             evaluation,
         };
         let model =

@@ -1,4 +1,4 @@
-//! The device's own limits, in days, and why an input may not leave.
+//! The device's own limits, the time that they are held against, and why an input may not leave.
 
 use std::num::NonZeroU32;
 
@@ -26,6 +26,23 @@ impl Day {
     }
 }
 
+/// The time, as a device knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// Milliseconds on a clock that never goes back, from any moment on.
+    pub up_ms: u64,
+    /// What the device takes for the time of day, in seconds since 1970. It may be wrong, and may be set.
+    pub clock_s: u64,
+}
+
+impl Now {
+    /// The day.
+    #[must_use]
+    pub fn day(self) -> Day {
+        Day::at(self.clock_s)
+    }
+}
+
 /// What a device allows itself, over all tasks of all servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -35,6 +52,28 @@ pub struct Limits {
     pub window: Window,
     /// MinS: how far apart two steps of one task are, if the device asks for it.
     pub separation: Option<MinSeparation>,
+    /// How long it rests after an input has left.
+    pub timer: Timer,
+}
+
+/// How long a device rests after an input has left, in seconds, before the next one may: the timer of Xu et al. 2023, section 2.2. Zero is
+/// no rest. Of the two the longer one holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Timer {
+    /// The device's own: between any two inputs, whatever they are for.
+    pub own_s: u64,
+    /// The task's: between two inputs for it.
+    pub task_s: u64,
+}
+
+impl Timer {
+    /// No rest.
+    pub const NONE: Self = Self { own_s: 0, task_s: 0 };
+
+    /// How long an input for a task waits for one that left before it, for the same task or for another.
+    pub(super) const fn waits_s(self, same_task: bool) -> u64 {
+        if same_task && self.task_s > self.own_s { self.task_s } else { self.own_s }
+    }
 }
 
 /// How long an input counts.
@@ -90,6 +129,12 @@ pub enum Refused {
         /// How far apart they must be.
         distance: u64,
     },
+    /// The last input left too short a time ago.
+    #[error("this device rests for {} h after an input has left, and they are not over", hours(*.wait_s))]
+    Resting {
+        /// How long it rests.
+        wait_s: u64,
+    },
     /// No more fits in.
     #[error(
         "this device has let go of {MOST_INPUTS} inputs; to remember more it would have to forget, so it takes part no more"
@@ -101,4 +146,27 @@ pub enum Refused {
     /// An earlier save failed.
     #[error("an earlier save failed, so what is durable is not known: open the guard again")]
     Unsure,
+}
+
+/// Seconds as hours, to a thousandth. How much of them is left is not said: one rest is one line of a diary.
+pub(crate) fn hours(seconds: u64) -> String {
+    let thousandths = u128::from(seconds).saturating_mul(1000).div_ceil(3600);
+    let (whole, rest) = (thousandths / 1000, thousandths % 1000);
+    let digits = format!("{whole}.{rest:03}");
+    digits.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hours_are_short_and_never_too_few() {
+        let known =
+            [(0, "0"), (1, "0.001"), (36, "0.01"), (3600, "1"), (172_800, "48"), (8280, "2.3"), (3601, "1.001")];
+        for (seconds, expected) in known {
+            assert_eq!(hours(seconds), expected);
+        }
+        assert!(hours(u64::MAX).starts_with("5124095576030431"));
+    }
 }

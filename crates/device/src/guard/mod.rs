@@ -5,17 +5,18 @@
 //! device lets go of one input for a step and for a model, and of no second one, whatever it is told of the first.
 //!
 //! ```
-//! use keyhush_device::guard::{Asked, Day, Guard, Limits, MemoryStore, ModelDigest, Refused, TaskDigest, Window};
+//! use keyhush_device::guard::{Asked, Guard, Limits, MemoryStore, ModelDigest, Now, Refused, TaskDigest, Timer, Window};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut guard = Guard::begin(MemoryStore::default())?;
-//! let limits = Limits { most_inputs: 4, window: Window::Ever, separation: None };
+//! let limits = Limits { most_inputs: 4, window: Window::Ever, separation: None, timer: Timer::NONE };
+//! let now = Now { up_ms: 0, clock_s: 1_790_000_000 };
 //! let asked = Asked { task: TaskDigest([7; 32]), step: 3, model: ModelDigest::of(&[0.5, -1.0]) };
-//! let permit = guard.allow(asked, &limits, Day::at(1_790_000_000))?; // durable from here on
+//! let permit = guard.allow(asked, &limits, now)?; // durable from here on
 //! let leaving = permit.let_go(b"a masked input"); // what a sender takes
 //! assert_eq!(leaving.asked(), &asked);
 //!
 //! let again = Asked { task: TaskDigest([8; 32]), step: 0, ..asked };
-//! assert_eq!(guard.allow(again, &limits, Day::at(1_790_000_000)).unwrap_err(), Refused::Model);
+//! assert_eq!(guard.allow(again, &limits, now).unwrap_err(), Refused::Model);
 //! # Ok(())
 //! # }
 //! ```
@@ -45,6 +46,7 @@
 //! | a model that it gave an input for, under any task, step or name | a retry under another name                     |
 //! | more inputs in the device's own window than its own MaxP       | over all tasks; a device trusts no server to count |
 //! | a step too close to the last one of the task, where it asks for MinS | counted by the server's steps (rule P6)   |
+//! | anything before the rest after the last input is over          | the timer: the task's between its own inputs, the device's own between any two |
 //! | anything at all, after [`MOST_INPUTS`]                         | to remember more it would have to forget       |
 //! | anything at all, after a save that failed, until it is opened again | what is durable is not known              |
 //!
@@ -76,12 +78,15 @@
 //!
 //! Days go forward only. A clock that is set back is taken to stand still at the last day on record.
 //!
+//! While a timer runs, the second at which the last input of the task left is kept as well, and goes with the first save after the rest is over. A
+//! rest is over when the clock says so, or when the program has run for all of it: a clock that is set back does not end it early.
+//!
 //! # What it does not promise
 //!
 //! - **A model that differs in one bit is another model**, and its update is almost the same. A server that changes model and
 //!   task a little with each attempt is stopped by MaxP and by nothing else here, so a device that does not trust
 //!   its server sets it low, over a long window or for ever.
-//! - **A clock that is set forward** ends windows early, once for each jump. When it is right again, the device counts from the
+//! - **A clock that is set forward** ends windows and rests early, once for each jump. When it is right again, the device counts from the
 //!   day on record, and may refuse until then. [`Window::Ever`] needs no clock.
 //! - **Windows are of whole days** (UTC): one of seven days can be six days and a minute long.
 //! - **MinS is in the server's numbers.** It can call its steps what it likes, only never smaller.
@@ -99,13 +104,15 @@ pub mod file;
 mod history;
 mod limits;
 mod permit;
+mod rests;
 mod store;
 
 use thiserror::Error;
 
 use history::History;
 pub use history::{Damage, MOST_INPUTS};
-pub use limits::{Day, Limits, Refused, Window};
+pub(crate) use limits::hours;
+pub use limits::{Day, Limits, Now, Refused, Timer, Window};
 pub use permit::{Asked, ModelDigest, Outgoing, Permit, TaskDigest};
 pub use store::{MemoryStore, Store, StoreError};
 
@@ -176,23 +183,45 @@ impl<S: Store> Guard<S> {
     ///
     /// # Errors
     /// When the input could not leave.
-    pub fn check(&self, asked: &Asked, limits: &Limits, today: Day) -> Result<(), Refused> {
-        if self.unsure { Err(Refused::Unsure) } else { self.history.judge(asked, limits, today) }
+    pub fn check(&self, asked: &Asked, limits: &Limits, now: Now) -> Result<(), Refused> {
+        if self.unsure { Err(Refused::Unsure) } else { self.history.judge(asked, limits, now) }
     }
 
     /// Makes durable that the input leaves, and then gives the permit for it.
     ///
-    /// The limits are the device's own, and may differ from call to call: they are held against everything on record.
+    /// The limits are the device's own, and may differ from call to call: they are held against everything on record. From here on the
+    /// device rests, where they have a timer.
     ///
     /// # Errors
     /// When the input may not leave. Nothing is recorded then, unless the save itself failed: then it may be.
-    pub fn allow(&mut self, asked: Asked, limits: &Limits, today: Day) -> Result<Permit, Refused> {
-        self.check(&asked, limits, today)?;
-        self.history.push(asked, today);
+    pub fn allow(&mut self, asked: Asked, limits: &Limits, now: Now) -> Result<Permit, Refused> {
+        self.check(&asked, limits, now)?;
+        self.history.push(asked, limits, now);
         self.unsure = true;
         self.store.save(&self.history.encode())?;
         self.unsure = false;
         Ok(Permit::new(asked))
+    }
+
+    /// The program runs, and this is the time: rests of an earlier life of it end at the latest when it has run for all of them.
+    pub fn see(&mut self, now: Now) {
+        self.history.see(now);
+    }
+
+    /// For how many milliseconds the device rests from everything, by its own timer.
+    #[must_use]
+    pub fn rests_ms(&self, limits: &Limits, now: Now) -> u64 {
+        self.history.rests().all_ms(limits.timer.own_s, now)
+    }
+
+    /// The tasks that it rests from, by the timers that held when their inputs left, and the day by its clock on which each is over.
+    pub fn rests(&self, now: Now) -> impl Iterator<Item = (TaskDigest, Day)> + '_ {
+        self.history.rests().under_way(now)
+    }
+
+    /// Gives the store back.
+    pub fn into_store(self) -> S {
+        self.store
     }
 
     /// How many inputs it has let go.

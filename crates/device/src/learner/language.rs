@@ -19,12 +19,16 @@ use lm::{
     },
     vocabulary::{BOS, EOS},
 };
+use privacy::workers::{self, Undone, Workers};
 
 use super::{
     Layout, Learner, LearnerError, Memory, Part, Post, Predictor, Seen, Trainer,
     examples::{Examples, Kind, Schema, Value},
+    told::LearnerTerms,
 };
 
+/// Rows of a table that a worker scales at a time.
+const PIECE: usize = 256;
 /// What is read.
 const INPUT: usize = 0;
 /// What is to be predicted.
@@ -134,8 +138,20 @@ impl Learner for LanguageLearner {
         unit_norm::renormalise(&self.config, &self.parameters, model);
     }
 
+    fn after_step_by(&self, model: &mut [f32], workers: &dyn Workers) -> Result<(), Undone> {
+        for table in unit_norm::tables(&self.config, &self.parameters) {
+            let pieces = model[table.range()].chunks_mut(PIECE * table.columns);
+            workers::all(workers, pieces, |_, rows| unit_norm::scale(rows, table.columns))?;
+        }
+        Ok(())
+    }
+
     fn recurrent(&self) -> Option<&ModelConfig> {
         Some(&self.config)
+    }
+
+    fn told(&self) -> Option<LearnerTerms> {
+        Some(LearnerTerms::Language { model: self.config.clone() })
     }
 
     fn memory(&self) -> Memory {
@@ -194,6 +210,17 @@ impl Cut {
     #[must_use]
     pub fn new(unroll: usize) -> Self {
         Self { unroll, ..Self::default() }
+    }
+
+    /// Batches of so many tokens of each sequence from now on, in the memory that it has.
+    pub const fn begin(&mut self, unroll: usize) {
+        self.unroll = unroll;
+    }
+
+    /// How many batches one reading of somebody's stream has, in at most so many sequences and so many tokens of each.
+    #[must_use]
+    pub fn batches_of(user: &Examples, rows: usize, unroll: usize) -> usize {
+        user.len().div_ceil(rows.clamp(1, user.len().max(1))).div_ceil(unroll.max(1))
     }
 
     /// Cuts somebody's stream into at most so many sequences.

@@ -10,10 +10,12 @@
 //! | [`language`] | the next word: the recurrent models of the papers                                  |
 //! | [`tags`]     | the tags of a post from its words: logistic regression (Andrew et al. 2021, SO-LR) |
 //! | [`examples`] | what somebody's data is to a learner                                               |
+//! | [`told`]     | what devices are told of a learner                                                 |
 
 pub mod examples;
 pub mod language;
 pub mod tags;
+pub mod told;
 
 use lm::{
     kernels::KernelPath,
@@ -23,9 +25,13 @@ use lm::{
         fast::{NetworkError, TrainerError},
     },
 };
+use privacy::workers::{Undone, Workers};
 use thiserror::Error;
 
-use self::examples::{Examples, Schema};
+use self::{
+    examples::{Examples, Schema},
+    told::LearnerTerms,
+};
 
 /// One part of a model: a matrix, or a row, of the flat vector.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -176,8 +182,22 @@ pub trait Learner: Send + Sync {
     /// What whoever moves the parameters does afterwards, the server after every round: unit norms, where a model has them.
     fn after_step(&self, _model: &mut [f32]) {}
 
+    /// The same by workers, where it falls into pieces.
+    ///
+    /// # Errors
+    /// When they left something out: the model is worthless.
+    fn after_step_by(&self, model: &mut [f32], _workers: &dyn Workers) -> Result<(), Undone> {
+        self.after_step(model);
+        Ok(())
+    }
+
     /// The recurrent model that it is, where it is one: what a fleet of a GPU can batch over users.
     fn recurrent(&self) -> Option<&ModelConfig> {
+        None
+    }
+
+    /// What devices are told of it, so that they can make it; none where it can only be simulated.
+    fn told(&self) -> Option<LearnerTerms> {
         None
     }
 

@@ -18,6 +18,7 @@ use lm::{kernels::KernelPath, metrics::Counts, vocabulary::SPECIAL};
 use super::{
     Layout, Learner, LearnerError, Memory, Part, Post, Predictor, Seen, Trainer,
     examples::{Examples, Kind, Schema, Value},
+    told::LearnerTerms,
 };
 
 /// The words of a post.
@@ -108,6 +109,10 @@ impl Learner for TagLearner {
         }
         let model = Regression { words: self.words, tags: self.tags, values: model.to_vec() };
         Ok(Box::new(TagPredictor { model, posts }))
+    }
+
+    fn told(&self) -> Option<LearnerTerms> {
+        Some(LearnerTerms::Tags { labels: self.names.clone() })
     }
 
     fn memory(&self) -> Memory {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{message::Realm, terms::Purpose};
-use crate::guard::{Day, Limits, Store, StoreError, TaskDigest, Window};
+use crate::guard::{Day, Limits, Store, StoreError, TaskDigest, Window, hours};
 
 /// Refusals that are remembered, the newest ones.
 const MOST_REFUSALS: usize = 512;
@@ -170,6 +170,13 @@ impl<S: Store> Diary<S> {
         self.pages.eligible.iter().find(|e| e.digest == digest).map_or(0, |e| e.from_step)
     }
 
+    /// Whether an input for a task of a server left, or was about to.
+    #[must_use]
+    pub fn gave(&self, realm: &Realm, task: &TaskDigest) -> bool {
+        let (realm, digest) = (hex(&realm.0), hex(&task.0));
+        self.pages.given.iter().rev().any(|given| given.digest == digest && given.realm == realm)
+    }
+
     /// An input is about to leave.
     ///
     /// # Errors
@@ -227,12 +234,18 @@ impl<S: Store> Diary<S> {
         self.store
     }
 
-    /// All of it as a page for the device's owner. `left` is what the guard has let go of.
+    /// All of it as a page for the device's owner. `left` is what the guard has let go of, `rests` the tasks that it rests from and until when.
     #[must_use]
-    pub fn page(&self, left: usize, limits: &Limits) -> String {
+    pub fn page(&self, left: usize, rests: &[(TaskDigest, Day)], limits: &Limits) -> String {
         let mut page = String::from("What this device gave\n=====================\n\n");
         // Writing into a string does not fail.
         _ = writeln!(page, "{}\n", sentence(left, limits));
+        for (task, until) in rests {
+            let digest = hex(&task.0);
+            let named = self.pages.given.iter().rev().find(|given| given.digest == digest);
+            let (name, until) = (named.map_or("a task", |given| &given.task), date(until.number()));
+            _ = writeln!(page, "It rests from {name} ({}) until {until}.\n", start(&digest));
+        }
         for Given { day, task, digest, realm, step, purpose, secure, thanked } in &self.pages.given {
             let how = if *secure { "hidden in a sum" } else { "as it was, to be added to others" };
             let counted = if *thanked { "it counts" } else { "whether it counted was not said" };
@@ -270,7 +283,13 @@ fn sentence(left: usize, limits: &Limits) -> String {
         Window::Ever => format!("{most} in all"),
         Window::Days(days) => format!("{most} within {days} days"),
     };
-    format!("{left} times an input was let go, those included of which nothing came. It allows itself {allowed}.")
+    let rests = match limits.timer.own_s {
+        0 => String::new(),
+        seconds => format!(" After each it rests for {} h, or longer where a task asks for that.", hours(seconds)),
+    };
+    format!(
+        "{left} times an input was let go, those included of which nothing came. It allows itself {allowed}.{rests}"
+    )
 }
 
 /// The newest are at the end.
@@ -293,7 +312,8 @@ fn start(digits: &str) -> &str {
     digits.get(..8).unwrap_or(digits)
 }
 
-/// A day as a date (H. Hinnant's `civil_from_days`).
+/// A day as a date (H. Hinnant's `civil_from_days`). Written out because this crate is for phones and browsers, where a library of dates
+/// is more than all of it needs.
 fn date(day: u32) -> String {
     let z = u64::from(day) + 719_468;
     let (era, of_era) = (z / 146_097, z % 146_097);
@@ -308,10 +328,11 @@ fn date(day: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guard::MemoryStore;
+    use crate::guard::{MemoryStore, Timer};
 
     const REALM: Realm = Realm([0xab; 32]);
-    const LIMITS: Limits = Limits { most_inputs: 5, window: Window::Ever, separation: None };
+    const TIMER: Timer = Timer { own_s: 86_400, task_s: 0 };
+    const LIMITS: Limits = Limits { most_inputs: 5, window: Window::Ever, separation: None, timer: TIMER };
 
     fn given(step: u64) -> Given {
         let (task, digest, realm) = ("en\u{1b}[2J keyboard".to_owned(), hex(&[7; 32]), hex(&REALM.0));
@@ -334,10 +355,13 @@ mod tests {
         assert_eq!((diary.eligible_from(&TaskDigest([7; 32])), diary.eligible_from(&TaskDigest([8; 32]))), (12, 0));
         assert_eq!(diary.given().iter().map(|g| (g.step, g.thanked)).collect::<Vec<_>>(), [(3, false), (9, true)]);
         assert_eq!((diary.refused().len(), diary.refused()[0].times, diary.refused()[0].day), (1, 2, 3));
-        let page = diary.page(2, &LIMITS);
+        assert!(diary.gave(&REALM, &TaskDigest([7; 32])) && !diary.gave(&Realm([1; 32]), &TaskDigest([7; 32])));
+        let page = diary.page(2, &[(TaskDigest([7; 32]), Day::at(20_003 * 86_400))], &LIMITS);
         for words in [
             "2 times",
             "5 in all",
+            "After each it rests for 24 h",
+            "It rests from en[2J keyboard (07070707) until 2024-10-07.",
             "2024-10-04",
             "en[2J keyboard",
             "step 3: a change to a model",

@@ -109,6 +109,10 @@ pub struct CheckIn {
     /// How long it can wait for an answer, in milliseconds.
     #[prost(uint32, tag = "1")]
     pub patience_ms: u32,
+    /// The digests of tasks of this server that it rests from: it would refuse them now, and may be given others. A server that does not know this
+    /// field gives them all the same, and the device refuses.
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    pub resting: Vec<Vec<u8>>,
 }
 
 /// A device asks how its part stands.

@@ -18,11 +18,14 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use super::terms::{LearnerTerms, StepTerms, TaskTerms};
+use super::terms::{StepTerms, TaskTerms};
 use crate::{
     evaluation::Counting,
     guard::{Asked, ModelDigest, TaskDigest},
-    learner::{Learner, LearnerError, Post, examples::Examples, language::LanguageLearner, tags::TagLearner},
+    learner::{
+        Learner, LearnerError, Post, examples::Examples, language::LanguageLearner, tags::TagLearner,
+        told::LearnerTerms,
+    },
     local::{Algorithm, LocalError, LocalPlanError},
     round::{self, Drawn, PartError, Worker},
 };
@@ -234,10 +237,7 @@ impl Task {
                 expected,
             });
         }
-        let labels: &[String] = match &self.terms.learner {
-            LearnerTerms::Tags { labels } => labels,
-            LearnerTerms::Language { .. } => &[],
-        };
+        let labels = self.terms.learner.labels();
         let mut examples = Examples::new(schema);
         let most = match self.terms.evaluation {
             None => self.terms.local.most_tokens.unwrap_or(usize::MAX),

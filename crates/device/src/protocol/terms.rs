@@ -3,11 +3,11 @@
 //! Both are JSON, checked by the types that they are read into. What a device must hold a server to stands here: the limits on
 //! participation, the goal, the noise, who adds up. A device refuses what is weaker than its own policy (`policy`).
 
-use lm::{model::config::ModelConfig, tokenizer::Rules};
+use lm::tokenizer::Rules;
 use privacy::{Participation, encoding::Encoding, stages::Clipping};
 use serde::{Deserialize, Serialize};
 
-use crate::{evaluation::EvaluationPlan, local::LocalPlan};
+use crate::{evaluation::EvaluationPlan, learner::told::LearnerTerms, local::LocalPlan};
 
 /// What holds for a whole task. The digest of its bytes is the task's, so a server that changes a word of it has another task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,6 +37,10 @@ pub struct TaskTerms {
     pub privacy: PrivacyTerms,
     /// Whether sums are made securely.
     pub secure: bool,
+    /// How long a device rests after an input for this task has left, before it gives another one, in seconds: the timer of Xu et al. 2023. A
+    /// device that does not know of timers cannot read terms with one, and takes no part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timer_s: Option<u64>,
     /// Where devices measure models instead of training them: how much of their text they predict. Such a task has steps, limits on
     /// participation and noise of its own; its models are those of another task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,30 +64,6 @@ pub enum Purpose {
     Training,
     /// Counts of how well a model predicts text.
     Evaluation,
-}
-
-impl Purpose {
-    /// Whether nothing is learned.
-    #[must_use]
-    pub fn is_evaluation(&self) -> bool {
-        *self == Self::Evaluation
-    }
-}
-
-/// What is learned, and with which model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum LearnerTerms {
-    /// A language model.
-    Language {
-        /// Its shape.
-        model: ModelConfig,
-    },
-    /// Tags of posts.
-    Tags {
-        /// The names of the tags.
-        labels: Vec<String>,
-    },
 }
 
 /// What is promised to users.

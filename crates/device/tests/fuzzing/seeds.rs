@@ -2,7 +2,7 @@
 
 use ed25519_dalek::SigningKey;
 use keyhush_device::{
-    guard::{Asked, Day, Guard, MemoryStore, ModelDigest, Store, TaskDigest},
+    guard::{Asked, Day, Guard, Limits, MemoryStore, ModelDigest, Now, Store, TaskDigest, Timer},
     protocol::{
         diary::{Diary, Given},
         message::{Answer, CheckIn, Enrol, Next, Realm, Reason, Request, Says, SecureMessage, Wants},
@@ -33,7 +33,9 @@ pub(crate) fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
             (vec![vec![0; bytes]], vec![vec![0x7f; bytes], vec![0; bytes - 1]])
         }
         "device_sealed_sum" => (vec![vec![]], vec![vec![0, 0, 1], [vec![0; 80], vec![1]].concat()]),
-        "device_guard" => (vec![guard()], vec![cut(&guard()), vec![]]),
+        "device_guard" => {
+            (vec![guard(NO_LIMITS), guard(RESTS)], vec![cut(&guard(NO_LIMITS)), vec![], cut(&guard(RESTS))])
+        }
         "device_diary" => (vec![diary()], vec![cut(&diary()), b"{}".to_vec()]),
         "device_hears_idle" => (vec![said(later(5)), assignment()], vec![groups(), vec![0xff; 40]]),
         "device_hears_busy" => (vec![said(wait(5)), said(later(5))], vec![groups(), assignment()]),
@@ -61,7 +63,7 @@ fn requests() -> Vec<Vec<u8>> {
     let key = SigningKey::from_bytes(&[1; 32]);
     let wants = [
         Wants::Enrol(Enrol { token: b"token".to_vec(), attestation: vec![1; 40] }),
-        Wants::CheckIn(CheckIn { patience_ms: 20_000 }),
+        Wants::CheckIn(CheckIn { patience_ms: 20_000, resting: vec![vec![7; 32]] }),
         Wants::Next(Next { ticket: vec![9; 32], patience_ms: 1 }),
         Wants::Secure(SecureMessage { ticket: vec![9; 32], message: vec![2; 70] }),
     ];
@@ -90,13 +92,15 @@ fn download(declared: u16, bytes: &[u8]) -> Vec<u8> {
     [&declared.to_le_bytes()[..], &packed(bytes)].concat()
 }
 
-fn guard() -> Vec<u8> {
+const RESTS: Limits = Limits { timer: Timer { own_s: 3600, task_s: 86_400 }, ..NO_LIMITS };
+
+fn guard(limits: Limits) -> Vec<u8> {
     let mut store = Kept::new("guard", &Log::default());
     let mut guard = Guard::begin(store.clone()).unwrap();
-    for step in 3..5 {
+    for step in 3..5u64 {
         let model = ModelDigest::of(&[step as f32]);
-        let _gone =
-            guard.allow(Asked { task: TaskDigest([1; 32]), step, model }, &NO_LIMITS, Day::at(1_800_000_000)).unwrap();
+        let now = Now { up_ms: 0, clock_s: 1_800_000_000 + 100_000 * step };
+        let _gone = guard.allow(Asked { task: TaskDigest([1; 32]), step, model }, &limits, now).unwrap();
     }
     store.load().unwrap().unwrap()
 }

@@ -7,7 +7,8 @@ use std::{cell::RefCell, io::Write, rc::Rc, sync::Arc};
 use ed25519_dalek::SigningKey;
 use flate2::{Compression, write::GzEncoder};
 use keyhush_device::{
-    guard::{Guard, Limits, Store, StoreError, Window},
+    guard::{Guard, Limits, Store, StoreError, Timer, Window},
+    learner::told::LearnerTerms,
     local::{Algorithm, LocalPlan},
     protocol::{
         diary::Diary,
@@ -18,7 +19,7 @@ use keyhush_device::{
         participant::{Do, Event, Note, Now, Participant, Settings, What},
         policy::Policy,
         task::{Text, fresh},
-        terms::{LearnerTerms, PrivacyTerms, StepTerms, TaskTerms},
+        terms::{PrivacyTerms, StepTerms, TaskTerms},
     },
 };
 use lm::{kernels::KernelPath, tokenizer::Rules, vocabulary::Vocabulary};
@@ -33,7 +34,8 @@ use secagg::entropy::SimulatedEntropy;
 use sha2::{Digest, Sha256};
 
 pub(crate) const REALM: Realm = Realm([0x5e; 32]);
-pub(crate) const NO_LIMITS: Limits = Limits { most_inputs: u32::MAX, window: Window::Ever, separation: None };
+pub(crate) const NO_LIMITS: Limits =
+    Limits { most_inputs: u32::MAX, window: Window::Ever, separation: None, timer: Timer::NONE };
 
 /// What was saved and sent, in this order.
 pub(crate) type Log = Rc<RefCell<Vec<String>>>;
@@ -116,6 +118,7 @@ impl Offered {
                 simulated: false,
             },
             secure: false,
+            timer_s: None,
             evaluation: None,
         };
         Self { terms, labels, step: step_terms(101 * labels) }

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use durable::power_loss::{Adversary, LossyDisk};
 
 use super::FileStore;
-use crate::guard::{Asked, Day, Guard, GuardError, Limits, ModelDigest, TaskDigest, Window};
+use crate::guard::{Asked, Guard, GuardError, Limits, ModelDigest, Now, TaskDigest, Timer, Window};
 
 const STEPS: u64 = 4;
 
-const NO_LIMITS: Limits = Limits { most_inputs: u32::MAX, window: Window::Ever, separation: None };
+const NO_LIMITS: Limits = Limits { most_inputs: u32::MAX, window: Window::Ever, separation: None, timer: Timer::NONE };
 
 /// What the story had before the power went.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ fn story(disk: &LossyDisk, told: &mut Told) -> Result<(), String> {
     let mut guard = opened.map_err(said)?;
     told.begun = true;
     for step in 0..STEPS {
-        if guard.allow(asked(step), &NO_LIMITS, Day(0)).is_ok() {
+        if guard.allow(asked(step), &NO_LIMITS, Now { up_ms: 0, clock_s: 0 }).is_ok() {
             told.permits.push(step);
         }
     }
@@ -58,7 +58,7 @@ fn check(disk: &LossyDisk, told: &mut Told) -> Result<(), String> {
         return Err(format!("two inputs for one step: {:?}", told.permits));
     }
     let mut guard = store(disk).and_then(Guard::open).map_err(|e| e.to_string())?;
-    guard.allow(asked(STEPS), &NO_LIMITS, Day(0)).map(drop).map_err(|e| e.to_string())
+    guard.allow(asked(STEPS), &NO_LIMITS, Now { up_ms: 0, clock_s: 0 }).map(drop).map_err(|e| e.to_string())
 }
 
 /// Cuts the story before each of its operations, against several adversaries; how many crashes, and what they broke.

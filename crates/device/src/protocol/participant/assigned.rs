@@ -20,7 +20,7 @@ use super::{
     Now,
 };
 use crate::{
-    guard::{Limits, Refused, StoreError},
+    guard::{Limits, Refused, StoreError, Timer},
     local::{LocalPlanError, check_learning_rate},
 };
 
@@ -263,5 +263,6 @@ pub(super) fn limits_for(own: &Limits, terms: &TaskTerms) -> Limits {
         (Some(a), Some(b)) => Some(stricter(a, b)),
         (one, other) => one.or(other),
     };
-    Limits { separation, ..*own }
+    let timer = Timer { task_s: own.timer.task_s.max(terms.timer_s.unwrap_or(0)), ..own.timer };
+    Limits { separation, timer, ..*own }
 }

@@ -58,7 +58,8 @@ use super::{
     task::{Model, Task, Work},
     terms::Purpose,
 };
-use crate::guard::{Day, Guard, Limits, Store};
+pub use crate::guard::Now;
+use crate::guard::{Guard, Limits, Store, TaskDigest};
 
 /// The longest that a device stays away because a server said so.
 const MOST_AWAY_S: u64 = 24 * 60 * 60;
@@ -72,32 +73,10 @@ const AWAY_FROM_STEP_MS: u64 = 15 * 60 * 1000;
 const AWAY_FROM_SERVER_MS: u64 = 12 * 60 * 60 * 1000;
 /// Times that a clock is set by a server before that counts as a failure.
 const CLOCK_TRIES: u32 = 3;
+/// Tasks that are named when a device checks in and rests from some.
+const MOST_RESTING: usize = 256;
 /// Notes that are kept for a host that does not read them.
 const MOST_NOTES: usize = 64;
-
-/// The time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Now {
-    /// Milliseconds on a clock that never goes back, from any moment on.
-    pub up_ms: u64,
-    /// What the device takes for the time of day, in seconds since 1970. It may be wrong: days are counted by it, and nothing else.
-    pub clock_s: u64,
-}
-
-impl Now {
-    const fn day(self) -> DaySeconds {
-        DaySeconds(self.clock_s)
-    }
-}
-
-/// Seconds that become a day.
-struct DaySeconds(u64);
-
-impl From<DaySeconds> for Day {
-    fn from(DaySeconds(seconds): DaySeconds) -> Self {
-        Self::at(seconds)
-    }
-}
 
 /// Who a device is, and what it allows.
 #[derive(Clone)]
@@ -363,6 +342,7 @@ impl<S: Store> Participant<S> {
 
     /// What to do next.
     pub fn next(&mut self, now: Now) -> Do {
+        self.guard.see(now);
         self.end_if_over(now);
         if now.up_ms < self.until_ms {
             return Do::Sleep { until_ms: self.wake_ms() };
@@ -374,9 +354,21 @@ impl<S: Store> Participant<S> {
                 let enrol = Enrol { token: token.clone(), attestation: attestation.clone() };
                 self.say(Wants::Enrol(enrol), now)
             }
-            State::Idle => self.say(Wants::CheckIn(CheckIn { patience_ms: self.settings.patience_ms }), now),
+            State::Idle => match self.guard.rests_ms(&self.settings.limits, now) {
+                0 => self.check_in(now),
+                rests_ms => Do::Sleep { until_ms: now.up_ms.saturating_add(rests_ms) },
+            },
             State::Part(_) => self.next_of_part(now),
         }
+    }
+
+    /// Comes to the server. Tasks of it that the device rests from are named: it would have to refuse them. Those of other servers are not this one's
+    /// business.
+    fn check_in(&mut self, now: Now) -> Do {
+        let of_this_server = |task: &TaskDigest| self.diary.gave(&self.realm, task);
+        let rests = self.guard.rests(now).map(|(task, _)| task).filter(of_this_server);
+        let resting = rests.take(MOST_RESTING).map(|task| task.0.to_vec()).collect();
+        self.say(Wants::CheckIn(CheckIn { patience_ms: self.settings.patience_ms, resting }), now)
     }
 
     /// Takes what came. What fits nothing that it waits for changes nothing.
@@ -440,8 +432,9 @@ impl<S: Store> Participant<S> {
 
     /// The diary as a page.
     #[must_use]
-    pub fn page(&self) -> String {
-        self.diary.page(self.guard.inputs(), &self.settings.limits)
+    pub fn page(&self, now: Now) -> String {
+        let rests: Vec<_> = self.guard.rests(now).collect();
+        self.diary.page(self.guard.inputs(), &rests, &self.settings.limits)
     }
 
     /// The task that it read last: a host can give it to other devices ([`Event::Task`]).
@@ -570,7 +563,7 @@ impl<S: Store> Participant<S> {
             (Says::Wait(wait), _) => self.wait(u64::from(wait.after_ms).max(1), now),
             (Says::Enrolled(enrolled), State::Stranger) => {
                 // If this is not durable the device enrols again, which changes nothing.
-                _ = self.diary.enrolled(&self.realm, now.day().into());
+                _ = self.diary.enrolled(&self.realm, now.day());
                 self.note(Note::Enrolled);
                 self.state = State::Idle;
                 self.away(enrolled.after_s, now);
@@ -587,7 +580,7 @@ impl<S: Store> Participant<S> {
     fn refuse(&mut self, why: &NotTaken, now: Now) {
         let words = why.to_string();
         // Nothing depends on whether this is durable.
-        _ = self.diary.refuses(&self.realm, &words, now.day().into());
+        _ = self.diary.refuses(&self.realm, &words, now.day());
         self.note(Note::Refused(words));
         self.rest(if why.is_of_this_step() { AWAY_FROM_STEP_MS } else { AWAY_FROM_TASK_MS }, now);
     }

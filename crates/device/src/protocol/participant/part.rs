@@ -187,10 +187,9 @@ impl<S: Store> Participant<S> {
         let State::Part(part) = &mut self.state else { return Ok(()) };
         let Stage::Hold { asked, secure, name, purpose, input, .. } = part.take_stage() else { return Ok(()) };
         let limits = limits_of(&self.settings.limits, self.task.as_deref(), &asked);
-        let day = now.day().into();
-        self.guard.check(&asked, &limits, day)?;
+        self.guard.check(&asked, &limits, now)?;
         self.diary.gives(Given {
-            day: day.number(),
+            day: now.day().number(),
             task: name,
             digest: hex(&asked.task.0),
             realm: hex(&self.realm.0),
@@ -199,7 +198,7 @@ impl<S: Store> Participant<S> {
             secure,
             thanked: false,
         })?;
-        let permit = self.guard.allow(asked, &limits, day)?;
+        let permit = self.guard.allow(asked, &limits, now)?;
         part.stage = Stage::Send { out: permit.let_go(input), offset: 0 };
         self.note(Note::Gave { step: asked.step, purpose });
         Ok(())
@@ -309,7 +308,7 @@ impl<S: Store> Participant<S> {
         if have >= most {
             return Err(NotTaken::TaskIsOver { have, most });
         }
-        self.guard.check(&asked, &limits_for(&self.settings.limits, terms), now.day().into())?;
+        self.guard.check(&asked, &limits_for(&self.settings.limits, terms), now)?;
         let length = step.encoding.layout().len();
         let prepared = Prepared { task, model, asked, length };
         part.stage = match assigned.offer {

@@ -1,0 +1,34 @@
+//! What devices are told of a learner, from which they make it again. A learner that is not told can be simulated, and a server refuses it.
+//!
+//! It is a part of the device protocol: whoever adds a learner for devices adds a variant here, and the compiler names the one place
+//! that makes it (`protocol::task`), where everything is held against the device's bounds before there is room for it.
+
+use lm::model::config::ModelConfig;
+use serde::{Deserialize, Serialize};
+
+/// What is learned, and with which model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum LearnerTerms {
+    /// A language model.
+    Language {
+        /// Its shape.
+        model: ModelConfig,
+    },
+    /// Tags of posts.
+    Tags {
+        /// The names of the tags.
+        labels: Vec<String>,
+    },
+}
+
+impl LearnerTerms {
+    /// The names of the labels that it learns, in the order of their ids.
+    #[must_use]
+    pub fn labels(&self) -> &[String] {
+        match self {
+            Self::Language { .. } => &[],
+            Self::Tags { labels } => labels,
+        }
+    }
+}
