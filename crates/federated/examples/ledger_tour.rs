@@ -121,6 +121,7 @@ fn plan(randomness: Randomness) -> Fallible<Plan> {
         randomness,
         aggregation: Aggregation::Secure {
             protocol: "pairwise masks; a third of the devices may collude with the server".into(),
+            sees_updates: None,
             sees_sum: Some("the server".into()),
         },
     })

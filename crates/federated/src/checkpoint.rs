@@ -266,6 +266,16 @@ pub fn chunk(home: &dyn Home) -> Result<Option<NonZeroUsize>, HomeError> {
     Ok(home.states()?.into_iter().find_map(|round| said_state(home, round)).and_then(|rest| rest.chunk))
 }
 
+/// How many parameters the model of a run has, as its newest state says; none where there is none that can be read.
+pub(crate) fn parameters(home: &dyn Home) -> Option<usize> {
+    let of_state = |round: u64| {
+        let mut from = home.read_state(round).ok()?;
+        let sizes = tensors::Reader::new(&mut *from).ok()?.sizes();
+        Some(sizes.iter().filter(|(name, _)| name.starts_with("model.")).map(|(_, size)| size).sum())
+    };
+    home.states().ok()?.into_iter().find_map(of_state)
+}
+
 /// The head of the ledger that a state names, whole or not; none where it names none.
 pub(crate) fn head(home: &dyn Home, round: u64) -> Option<Head> {
     let mut from = home.read_state(round).ok()?;

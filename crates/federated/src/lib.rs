@@ -9,6 +9,7 @@
 //! | [`round`]      | the loop: open this file first                                          |
 //! | [`config`]     | what a run is, as a person writes it                                    |
 //! | [`plan`]       | everything that was decided before the first round, from one place      |
+//! | [`burden`]     | the noise of a plan, against what models have borne                     |
 //! | [`propose`]    | what a target asks for, by the recipes of the papers                    |
 //! | [`forecast`]   | what a plan will cost: epsilon, memory, bytes, and time, by a rehearsal  |
 //! | [`cohort`]     | who takes part in a round                                               |
@@ -31,6 +32,7 @@
 //! | [`workers`]    | the threads for what a round does beside training                        |
 //! | `contract`     | what every engine, fleet, home, vault and store must do, as suites for tests (a feature) |
 
+pub mod burden;
 pub mod checkpoint;
 pub mod cohort;
 pub mod config;

@@ -169,6 +169,8 @@ pub struct Loop<'a, S> {
     ledger: Ledger<S>,
     state: State,
     pool: Pool,
+    /// Some of the threads, for what is done while somebody else trains: it must not keep them waiting.
+    beside: Pool,
 }
 
 impl<'a, S: LedgerStore> Loop<'a, S> {
@@ -181,7 +183,8 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         state: State,
         threads: usize,
     ) -> Self {
-        Self { plan, learner, randomness, ledger, state, pool: Pool::new(threads) }
+        let (pool, beside) = (Pool::new(threads), Pool::new(threads.div_ceil(4)));
+        Self { plan, learner, randomness, ledger, state, pool, beside }
     }
 
     /// Where it stands.
@@ -344,21 +347,36 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         stop: &Stop,
     ) -> Result<Attempted, RoundError> {
         let clipping = Clipping::new(self.plan.rule(self.clip())?, self.clip_bit())?;
+        let failures = &self.failures();
+        let State { model, mechanism, .. } = &mut self.state;
         let task = Task {
-            model: &self.state.model,
+            model,
             clipping: &clipping,
             encoding: &coding.encoding,
             full_weight_tokens: self.plan.full_weight_tokens,
             learning_rate: self.plan.stage(at.round).local_learning_rate,
             evaluation: None,
         };
-        let (phase, failures) = (self.plan.phase(at.round), &self.failures());
+        let phase = self.plan.phase(at.round);
         let task = RoundTask { at, task, phase, coding, failures, stop };
         fleet.prepare(&task)?;
         if fleet.asks_devices(&task) && !at.again {
             self.ledger.begin_attempt(at.stream, at.step, phase.cohort)?;
         }
-        Ok(fleet.attempt(&task)?)
+        let early = match mechanism.as_mut().filter(|_| fleet.works_elsewhere() && self.pool.threads() > 1) {
+            Some(mechanism) => {
+                mechanism.foreseen(self.randomness.steps(NoiseOf::Rounds)?).map(|noise| (noise, mechanism))
+            }
+            None => None,
+        };
+        let Some((foreseen, mechanism)) = early else { return Ok(fleet.attempt(&task)?) };
+        // Whoever trains leaves the threads of this process idle: some of them draw the noise meanwhile.
+        std::thread::scope(|scope| {
+            let drawn = scope.spawn(|| mechanism.draw_early(foreseen, &self.beside));
+            let attempted = fleet.attempt(&task);
+            drawn.join().unwrap_or_else(|died| std::panic::resume_unwind(died))?;
+            Ok(attempted?)
+        })
     }
 
     /// Rule P9.
@@ -427,7 +445,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         let denominator = stage.denominator.or_else(|| recorded.weight().filter(|w| *w > 0.0)).unwrap_or(1.0);
         let rate = stage.server_learning_rate;
         optimizer.step(model, recorded, coding.released(), denominator, rate, &self.pool)?;
-        self.learner.after_step(model);
+        self.learner.after_step_by(model, &self.pool).map_err(OptimizerError::from)?;
         if let (Some(clip), Some(fraction)) = (clip, recorded.fraction_under_clip(stage.cohort as f64)) {
             *fraction_below_clip = Some(fraction);
             clip.follow(fraction)?;

@@ -15,7 +15,7 @@ use keyhush_federated::{
         secure::{SecureTask, Secured},
     },
     home::{MODEL_FOLDER, RunFolder},
-    run::Run,
+    run::{Kept, Run},
 };
 use privacy::stages::{Contribution, Update};
 
@@ -73,6 +73,53 @@ fn p9_users_who_are_not_there_send_no_clip_bit() {
         seen += there;
     }
     assert!(seen > 0, "somebody came");
+}
+
+/// Settings for a million users beside a store of a thousand: rounds had nobody in them, the sentence spoke of hundreds, and nothing was
+/// said.
+#[test]
+fn p11_a_run_does_not_begin_where_most_of_its_users_are_not_there_unless_that_is_meant() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = reads(&store(folder.path(), Origin::BuiltIn, 60, |_| (3..30).collect()));
+    let path = folder.path().join("run");
+    let begin = |set: &[&str]| {
+        let (plan, opened) = plan(&all(&made, set));
+        Run::begin(RunFolder::at(&path), &plan, &opened, means()).map(|_| ()).map_err(|error| error.to_string())
+    };
+    let refused = begin(&["participation.allow_absent="]).unwrap_err();
+    assert!(refused.starts_with("participation.population: 1,000 users are declared, and there are "), "{refused}");
+    assert!(refused.contains("set participation.allow_absent = true"), "{refused}");
+    assert!(!path.exists(), "nothing of it is there");
+    begin(&["participation.allow_absent=", "participation.population=100"]).unwrap();
+}
+
+/// Exact counts are in the sentence of a simulation, and in nothing that a private run leaves (rule P12).
+#[test]
+fn p12_a_simulation_says_how_many_were_there_and_a_private_run_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = reads(&store(folder.path(), Origin::BuiltIn, 60, |_| (3..30).collect()));
+    for (run, seed, says) in [("simulated", "noise_seed=5", true), ("private", "noise_seed=", false)] {
+        let set = all(&made, &[seed, "participation.cohort=100", "rounds=2"]);
+        let (plan, opened) = plan(&set);
+        let ending = whole(&folder.path().join(run), &set, threads(&plan, &opened).as_mut());
+        assert_eq!(ending.sentence.contains(" of 1,000 users, of whom only "), says, "{}", ending.sentence);
+        assert_eq!(ending.notes.len(), 1, "the noise, and nobody ran away: {:?}", ending.notes);
+    }
+}
+
+/// 367 of 506 users whose updates were not finite showed nowhere.
+#[test]
+fn p12_users_whose_training_runs_away_are_in_the_notes_of_a_simulation_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    for (run, seed, notes) in [("simulated", "noise_seed=5", 2), ("private", "noise_seed=", 1)] {
+        let set = ["local.learning_rate=1e30", "rounds=2", seed];
+        let (plan, opened) = plan(&set);
+        let ending = whole(&folder.path().join(run), &set, threads(&plan, &opened).as_mut());
+        assert_eq!(ending.notes.len(), notes, "{:?}", ending.notes);
+        assert_eq!(ending.notes.iter().any(|note| note.contains("users ran away")), notes == 2, "{:?}", ending.notes);
+        let kept = Kept::read(&RunFolder::at(folder.path().join(run))).unwrap();
+        assert_eq!((kept.notes, kept.sentence), (ending.notes, ending.sentence), "a page says the same");
+    }
 }
 
 /// Rule P19: who is not there is not in a secure round either, so that it comes to the same as the plain one.

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
 use std::{
-    fs,
+    fs, io,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
 };
@@ -214,7 +214,12 @@ fn p20_no_file_outside_secret_holds_noise_or_a_sum() {
             let noise: Vec<i64> = released(&run, step as u64).iter().zip(sum).map(|(y, x)| y - x).collect();
             let outside = files(&story.path("run")).into_iter().filter(|p| !p.starts_with(story.path("run/secret")));
             for file in outside {
-                let bytes = fs::read(&file).unwrap();
+                // Vectors that a checkpoint has made superfluous go beside everything else.
+                let is_vector = file.parent().is_some_and(|folder| folder.ends_with("ledger.jsonl.released"));
+                let bytes = match fs::read(&file) {
+                    Err(gone) if is_vector && gone.kind() == io::ErrorKind::NotFound => continue,
+                    read => read.unwrap(),
+                };
                 assert!(!holds(&bytes, &noise), "{kind:?}: {} holds the noise of step {step}", file.display());
                 assert!(!holds(&bytes, sum), "{kind:?}: {} holds the sum of step {step}", file.display());
             }

@@ -75,7 +75,7 @@ fn p18_a_key_that_checks_in_before_its_enrolment_is_durable_gets_around_no_wait(
     let store = begun();
     let mut coordinator = Coordinator::new(store.clone(), Box::new(Anybody), Pace::default(), 1).unwrap();
     coordinator.add_task(TASK, asking(limits(), 1), Some(4)).unwrap();
-    let check_in = Wants::CheckIn(CheckIn { patience_ms: 1_000 });
+    let check_in = Wants::CheckIn(CheckIn { patience_ms: 1_000, resting: Vec::new() });
     coordinator.said(1, key(2), &Wants::Enrol(Enrol::default()), 0).unwrap();
     coordinator.said(2, key(2), &check_in, 0).unwrap();
     let answers = coordinator.flush().unwrap();
@@ -92,7 +92,7 @@ fn who_is_not_needed_is_not_called_back_at_once() {
     let pace = Pace { least_s: 0.0, ..Pace::default() };
     let mut coordinator = Coordinator::new(begun(), Box::new(Anybody), pace, 1).unwrap();
     coordinator.add_task(TASK, asking(limits(), 1), Some(4)).unwrap();
-    coordinator.said(1, key(1), &Wants::CheckIn(CheckIn { patience_ms: 1_000 }), 0).unwrap();
+    coordinator.said(1, key(1), &Wants::CheckIn(CheckIn { patience_ms: 1_000, resting: Vec::new() }), 0).unwrap();
     let answers = coordinator.flush().unwrap();
     let [(1, Answer { says: Some(Says::Later(later)) })] = &answers[..] else { panic!("{answers:?}") };
     assert!(later.after_s >= 1, "it would ask again and again, and keep the server busy");
@@ -111,7 +111,7 @@ fn while_a_round_has_its_devices_the_others_are_not_called_near() {
     let mut coordinator = Coordinator::new(Arc::new(store), Box::new(Anybody), Pace::default(), 1).unwrap();
     let asking = Asking { population: 2_000, ..asking(limits(), 1_000) };
     coordinator.add_task(TASK, asking, None).unwrap();
-    let impatient = Wants::CheckIn(CheckIn { patience_ms: 0 });
+    let impatient = Wants::CheckIn(CheckIn { patience_ms: 0, resting: Vec::new() });
     let comes_back_after = |coordinator: &mut Coordinator, number: u16, now: u64| {
         coordinator.said(number.into(), numbered(number), &impatient, now).unwrap();
         coordinator.tick(now + 1).unwrap();
@@ -175,7 +175,7 @@ fn opening(round: u64) -> Opening {
     }
 }
 
-const CHECK_IN: Wants = Wants::CheckIn(CheckIn { patience_ms: 30_000 });
+const CHECK_IN: Wants = Wants::CheckIn(CheckIn { patience_ms: 30_000, resting: Vec::new() });
 
 /// Who is told what in a flush: of each request whether it is given the task (`+`) or told to come back (`-`).
 fn told(coordinator: &mut Coordinator) -> Vec<(u64, char)> {
@@ -301,6 +301,77 @@ fn devices_that_wait_for_one_task_take_no_place_in_the_lobby_of_another() {
     coordinator.said(40, key(40), &CHECK_IN, 1).unwrap();
     coordinator.tick(200).unwrap();
     assert_eq!(told(&mut coordinator), [(40, '+')]);
+}
+
+/// A device that rests from a task by its timer would refuse it: it is given others, and that one when it says so no more.
+#[test]
+fn a_device_is_not_given_a_task_that_it_rests_from() {
+    let rests = |task: TaskDigest| {
+        let resting = vec![task.0.to_vec(), vec![9; 32], Vec::new()];
+        Wants::CheckIn(CheckIn { patience_ms: 30_000, resting })
+    };
+    let mut coordinator = with_evaluations();
+    coordinator.open(opening(0), 0).unwrap();
+    for device in [1, 2] {
+        coordinator.said(device.into(), key(device), &rests(TASK), 0).unwrap();
+    }
+    coordinator.tick(150).unwrap();
+    let both = told(&mut coordinator);
+    assert_eq!(both, [(1, '-'), (2, '-')], "there is nothing else to be given");
+    // Whoever waits for rounds and rests from evaluations is not invited to one.
+    coordinator.settle(&opening(0).at, &BTreeSet::new(), 200).unwrap();
+    for device in [1, 2] {
+        coordinator.said(10 + u64::from(device), key(device), &rests(EVALUATIONS), 300).unwrap();
+    }
+    coordinator.open(evaluation(0, 0), 300).unwrap();
+    coordinator.tick(500).unwrap();
+    assert_eq!(told(&mut coordinator), []);
+    for device in [3, 4] {
+        coordinator.said(20 + u64::from(device), key(device), &rests(TASK), 500).unwrap();
+    }
+    coordinator.tick(700).unwrap();
+    assert_eq!(told(&mut coordinator), [(23, '+'), (24, '+')]);
+    coordinator.open(opening(1), 800).unwrap();
+    coordinator.tick(1_000).unwrap();
+    assert_eq!(told(&mut coordinator), [(11, '+'), (12, '+')]);
+}
+
+#[test]
+fn before_a_server_stops_whoever_waits_is_told_and_nobody_is_given_anything() {
+    let mut coordinator = with_devices();
+    coordinator.open(Opening { goal: 2, ..opening(0) }, 0).unwrap();
+    for device in [1, 2, 3, 4] {
+        coordinator.said(device.into(), key(device), &CHECK_IN, 0).unwrap();
+    }
+    let given = coordinator.flush().unwrap();
+    let ticket = |request: u64| {
+        let (_, answer) = given.iter().find(|(id, _)| *id == request).unwrap();
+        let Some(Says::Assignment(given)) = &answer.says else { panic!("{answer:?}") };
+        given.ticket.clone()
+    };
+    assert_eq!(given.len(), 3, "two reports are wanted, three devices are asked, and one waits");
+    let of_first = Ticket(ticket(1).try_into().unwrap());
+    coordinator.begins(&of_first, 1).unwrap();
+    let report = Report::Plain(Encoded::of(vec![1], &encoding()).unwrap());
+    coordinator.report(10, &of_first, &report, 1).unwrap();
+    let next = |ticket: Vec<u8>| Wants::Next(Next { ticket, patience_ms: 30_000 });
+    coordinator.said(11, key(1), &next(ticket(1)), 1).unwrap();
+    assert_eq!(coordinator.flush().unwrap().len(), 1, "its report has arrived, and is in no sum that survives a crash");
+
+    coordinator.close();
+    let says = |answers: Vec<(u64, Answer)>| answers.into_iter().map(|(id, answer)| (id, answer.says.unwrap()));
+    let told: Vec<_> = says(coordinator.flush().unwrap()).collect();
+    assert!(matches!(told[..], [(4, Says::Later(_)), (11, Says::Wait(_))]), "{told:?}");
+    // Who comes now is told at once, and a report that is on its way is taken.
+    coordinator.said(12, key(4), &CHECK_IN, 2).unwrap();
+    coordinator.said(13, key(1), &next(ticket(1)), 2).unwrap();
+    let of_second = Ticket(ticket(2).try_into().unwrap());
+    coordinator.begins(&of_second, 2).unwrap();
+    coordinator.report(14, &of_second, &report, 2).unwrap();
+    coordinator.tick(5_000).unwrap();
+    let told: Vec<_> = says(coordinator.flush().unwrap()).collect();
+    assert!(matches!(told[..], [(12, Says::Later(_)), (13, Says::Wait(_)), (14, Says::Received(_))]), "{told:?}");
+    assert!(coordinator.has_closed(&TASK));
 }
 
 /// Rule P11: a population is declared, delta is below one over it, and so no more keys are ever asked, however many enrol.

@@ -89,6 +89,12 @@ fn did(line: &str) -> Option<Did> {
     }
 }
 
+/// The entry whose vector was removed.
+fn vector(did: &Did) -> Option<u64> {
+    let Did::Removed(path) = did else { return None };
+    path.split_once(".released/")?.1.strip_suffix(".bin")?.parse().ok()
+}
+
 #[test]
 fn a_checkpoint_is_synced_before_it_has_its_name_and_before_vectors_go() {
     let folder = tempfile::tempdir().unwrap();
@@ -122,7 +128,13 @@ fn a_checkpoint_is_synced_before_it_has_its_name_and_before_vectors_go() {
         // What it stands for goes only once its name is on the disk too.
         let synced = all[at..].iter().position(|did| *did == Did::Synced(parent.clone())).map(|after| at + after);
         let synced = synced.unwrap_or_else(|| panic!("the name of {to} is never on the disk"));
-        assert!(!all[at..synced].iter().any(|did| matches!(did, Did::Removed(_))), "{to}");
+        let removed = |did: &Did| matches!(did, Did::Removed(path) if !path.contains(".released/"));
+        assert!(!all[at..synced].iter().any(removed), "{to}");
+        // Vectors go beside everything else: until then those alone that checkpoints before it have made superfluous, the newest two of
+        // which and what came after the older one are kept.
+        let round: u64 = to.rsplit_once("round-").unwrap().1.trim_end_matches(".safetensors").parse().unwrap();
+        let early = all[..synced].iter().filter_map(vector).find(|entry| entry + 2 > round);
+        assert_eq!(early, None, "{to} is not on the disk, and a vector that it stands for is gone");
         let vectors =
             all[kept..at].iter().filter(|did| matches!(did, Did::Removed(path) if path.contains(".released/")));
         gone += vectors.count();

@@ -127,6 +127,10 @@ fn a_run_goes_on_with_the_chunk_that_it_began_with() {
         }
     }
     Run::resume(RunFolder::at(&path), &plan, &opened, fitted).map(drop).unwrap();
+    // To end it nothing is computed: who computed it may be gone.
+    let mut run = Run::resume_to_end(RunFolder::at(&path), &plan, &opened, means()).unwrap();
+    assert_eq!(run.state().round, 1);
+    run.finish().unwrap();
     some(&folder.path().join("threads"), &[], 1, &mut *threads(&plan, &opened));
     assert_eq!(checkpoint::chunk(&RunFolder::at(folder.path().join("threads"))).unwrap(), None);
 }

@@ -12,7 +12,7 @@ use corpus::{
     origin::Origin,
     store::{Labels, Meta, StoreWriter, UserRecord, UserTag},
 };
-use device::learner::examples::Examples;
+use device::learner::{Post, examples::Examples};
 use keyhush_federated::{
     home::{MODEL_FOLDER, STATEMENT_FILE},
     learners::{self, LEARNERS},
@@ -20,7 +20,7 @@ use keyhush_federated::{
     model_folder,
     run::Opened,
 };
-use lm::{folder::Weights, model::config::ModelConfig, tokenizer::Rules, vocabulary::Vocabulary};
+use lm::{folder::Weights, kernels::KernelPath, model::config::ModelConfig, tokenizer::Rules, vocabulary::Vocabulary};
 use serde_json::Value;
 
 /// Settings of the workshop for a learner.
@@ -68,6 +68,21 @@ fn has_learned(learner: &str, lines: &[Value]) -> bool {
     match learner {
         "language" => matches!(ends("perplexity"), [before, after] if after < before / 2.0),
         _ => matches!(ends("recall_top1"), [before, after] if after > (3.0 * before).max(0.05)),
+    }
+}
+
+#[test]
+fn every_learner_keeps_the_contract() {
+    for (name, _) in LEARNERS {
+        let opened = Opened::new(&config(&of(name))).unwrap();
+        let learner = opened.learner();
+        let labels = learner.told().expect("devices can be asked for it").labels().len();
+        let words = |post: u32| (0..12).map(move |word| 3 + (7 * post + word * word) % 40);
+        let posts: Vec<(Vec<u32>, Vec<u32>)> = (0..120)
+            .map(|n| (words(n).collect(), (labels > 0).then(|| n % labels as u32).into_iter().collect()))
+            .collect();
+        let posts: Vec<Post<'_>> = posts.iter().map(|(ids, labels)| Post { ids, labels }).collect();
+        device::contract::learner(learner, &posts, KernelPath::best());
     }
 }
 

@@ -14,7 +14,7 @@ use crate::ledger_story::{attempt, content, plan, publish_with, tree};
 use keyhush_federated::ledger_file::{FileStore, Place};
 use ledger::{
     Attached, Attempt, BegunAttempt, Entry, FailureReason, Head, Ledger, LedgerError, LedgerStore, ParticipationRecord,
-    Participations,
+    Participations, contract::Keeps,
 };
 
 const PATH: &str = "KEYHUSH_TEST_VICTIM_LEDGER";
@@ -27,7 +27,7 @@ fn victim() {
     let Ok(path) = std::env::var(PATH) else { return };
     let steps: u64 = std::env::var(STEPS).unwrap().parse().unwrap();
     let place = Place::new(&path);
-    let (mut ledger, key) = match place.open(&[]) {
+    let (ledger, key) = match place.open(&[]) {
         Ok(opened) => opened,
         Err(_) => {
             let (ledger, key) = place.create(plan(), 0).unwrap();
@@ -40,12 +40,14 @@ fn victim() {
         let (ada, bob) = (format!("ada {step}"), format!("bob {step}"));
         key.record("model", step, 0, [ada.as_bytes(), bob.as_bytes()]).unwrap()
     };
+    drop(ledger);
+    let (store, signing) = (FileStore::open(&place).unwrap(), Some(place.secrets().signing_key().unwrap()));
     if std::env::var(EARLY).is_ok() {
-        drop(ledger);
-        let store = AcknowledgesTooEarly { store: FileStore::open(&place).unwrap(), late: None, head: None };
-        release(&mut Ledger::open(store, Some(place.secrets().signing_key().unwrap()), &[]).unwrap(), steps, record);
+        let store = AcknowledgesTooEarly { store, late: None, head: None };
+        release(&mut Ledger::open(store, signing, &[]).unwrap(), steps, record);
     } else {
-        release(&mut ledger, steps, record);
+        // Every other vector is kept before its entry is written.
+        release(&mut Ledger::open(Keeps(store), signing, &[]).unwrap(), steps, record);
     }
 }
 
@@ -80,7 +82,7 @@ impl LedgerStore for AcknowledgesTooEarly {
     fn append(&mut self, after: &Head, entry: &Entry, attached: Attached<'_>) -> Result<Head, LedgerError> {
         if let Some(late) = self.late.take() {
             let attached =
-                Attached { released: late.released.as_deref(), participations: late.who.as_ref(), is_kept: false };
+                Attached { released: late.released.as_deref(), participations: late.who.as_ref(), kept: None };
             self.store.append(&late.after, &late.entry, attached)?;
         }
         let (released, who) = (attached.released.map(<[u8]>::to_vec), attached.participations.cloned());

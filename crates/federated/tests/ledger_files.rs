@@ -6,12 +6,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::ledger_story::{content, model_step, plan, publish_with, tree};
+use crate::ledger_story::{attempt, content, model_step, plan, publish_with, tree};
 use keyhush_federated::{
     ledger_file::{FileStore, Place},
     secrets::SecretName,
 };
-use ledger::{Ended, Head, Ledger, LedgerError, NoiseDestroyed};
+use ledger::{Ended, FailureReason, Head, Ledger, LedgerError, NoiseDestroyed, Written};
+use privacy::{
+    Adjacency, ClipNorm,
+    encoding::{Encoding, VectorPlan},
+    rng::Randomness,
+    stages::{Encoded, Sum},
+    workers::Alone,
+};
 use proptest::prelude::*;
 
 /// A folder with a ledger of a plan and some steps.
@@ -262,6 +269,26 @@ fn vectors_that_were_changed_or_let_go_are_noticed() {
     assert!(matches!(error, LedgerError::Orphan { entry: 9, have: 4, .. }), "{error}");
 }
 
+/// Nobody waits until vectors are removed, and they are gone when the ledger is opened again; what cannot be removed is said, and tried
+/// again.
+#[test]
+fn vectors_go_beside_everything_else() {
+    let run = Run::of(3);
+    let (mut ledger, _) = run.place().open(&[]).unwrap();
+    let stuck = run.beside(".released").join("1.bin");
+    fs::remove_file(&stuck).unwrap();
+    fs::create_dir(&stuck).unwrap();
+    ledger.discard_released(2).unwrap();
+    assert_eq!(ledger.released("model", 0).unwrap(), None, "it is gone for whoever asks");
+    let said = ledger.discard_released(3).unwrap_err().to_string();
+    assert!(said.contains("cannot remove") && said.contains("1.bin"), "{said}");
+    fs::remove_dir(&stuck).unwrap();
+    ledger.discard_released(3).unwrap();
+    drop(ledger);
+    let left: Vec<_> = fs::read_dir(run.beside(".released")).unwrap().map(|path| path.unwrap().file_name()).collect();
+    assert_eq!(left, ["3.bin"]);
+}
+
 #[test]
 fn p17_participations_that_were_changed_are_noticed() {
     let run = Run::of(3);
@@ -401,4 +428,37 @@ fn p20_what_a_crash_left_of_a_secret_is_destroyed_with_it() {
     assert!(run.place().vault().exists(SecretName::NoiseLink).unwrap(), "noise could be drawn again from it");
     let _gone = secrets.destroy_noise().unwrap();
     assert!(!run.place().vault().exists(SecretName::NoiseLink).unwrap() && !left.exists());
+}
+
+/// A release of a sum of this number.
+fn written(number: i32) -> Written {
+    let clip = ClipNorm::new(1.0).unwrap();
+    let encoding = Encoding::new(VectorPlan::of_update(1, 12), clip, None, Adjacency::ZeroOut).unwrap();
+    let mut sum = Sum::zero(&encoding);
+    sum.add(&Encoded::of(vec![number], &encoding).unwrap()).unwrap();
+    Written::new(sum.release_without_privacy(0, "a test", Randomness::Secret), &Alone).unwrap()
+}
+
+/// A vector was kept, and another one after it; or an entry came in between. What lies there is not taken for the one that is recorded.
+#[test]
+fn p13_what_is_published_under_an_entry_is_what_was_recorded_whatever_was_kept() {
+    for (others, fails_first) in [(0, false), (1, false), (0, true), (1, true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut ledger, _) = Place::new(folder.path().join("ledger.jsonl")).create(plan(), 0).unwrap();
+        let right = written(1);
+        ledger.keep(&right).unwrap();
+        for number in 0..others {
+            ledger.keep(&written(2 + number)).unwrap();
+        }
+        let mut number = 0;
+        if fails_first {
+            let _ = ledger.record_failed(0, FailureReason::Interrupted, attempt("model")).unwrap();
+            number = 1;
+        }
+        let digest = right.digest();
+        let recorded = ledger.record_written(right, ledger::Attempt { number, ..attempt("model") }).unwrap();
+        assert_eq!(recorded.values(), [1]);
+        let stored = ledger.released("model", 0).unwrap().expect("the vector is there");
+        assert_eq!(ledger::Digest::of_released(&stored), digest, "{others} others, {fails_first}");
+    }
 }

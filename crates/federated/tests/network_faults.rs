@@ -36,6 +36,19 @@ fn nothing_is_lost_or_counted_twice_whatever_happens() {
     assert!(said_to_stale > SCHEDULES, "nobody spoke to a server that was taken over from");
 }
 
+/// Somebody writes into the database: whose reports are in the sum stand there as if they had sent nothing. They are not asked again: the attempt
+/// has failed, and everybody who was given it took part.
+#[test]
+fn p24_a_sum_whose_list_was_changed_costs_its_attempt_and_nobody_is_counted_twice() {
+    let mut all = Story::default();
+    for seed in 0..SCHEDULES / 5 {
+        let faults = Faults { crashes: 3, goal: 60, devices: 600, list_emptied: true, ..Faults::of(seed, Sums::Plain) };
+        all.add(&Story::play(seed, faults, None).unwrap_or_else(|violation| panic!("schedule {seed}: {violation}")));
+    }
+    let Story { resumed_with_reports, failed, released, .. } = all;
+    assert!(resumed_with_reports > 10 && failed > 10 && released > 0, "{all:?}");
+}
+
 #[test]
 fn p24_secure_sums_are_of_their_survivors_and_what_a_crash_cuts_off_comes_to_nothing() {
     let Story { crashes, released, failed, interrupted, evaluated, failed_evaluations, .. } =

@@ -22,7 +22,7 @@ use bytes::Bytes;
 use device::{
     guard::TaskDigest,
     protocol::message::{
-        Answer, CHUNK, CLOCKS_APART_S, DeviceKey, Hello, MessageError, Realm, Reason, Says, Signed, Ticket,
+        Answer, CHUNK, CLOCKS_APART_S, DeviceKey, Enrol, Hello, MessageError, Realm, Reason, Says, Signed, Ticket,
         Unsupported, VERSION, Wants,
     },
 };
@@ -34,21 +34,29 @@ use federated::{
     },
 };
 use secagg::entropy::{Entropy, OsEntropy};
-use tokio::{sync::oneshot, time::timeout};
+use tokio::{
+    sync::{Semaphore, oneshot},
+    time::timeout,
+};
 
 use crate::{
+    attestation::Attestation,
+    blobs::Blobs,
     heard::{Heard, Spoken},
     http::{Chunk, Packed, Piece, Service},
-    uploads::{Open, Uploads, Wrong, no_room},
+    uploads::{NotTaken, Open, Uploads, Wrong, no_room},
 };
+
+#[cfg(test)]
+mod room_tests;
 
 /// Requests that are decided together at most.
 const BATCH: usize = 4096;
-/// Blobs in memory: a task and a model of each of a few tasks.
-const BLOBS: usize = 8;
 /// How long a device waits for room for its report before it is told to come back, and how often it is looked whether others make way.
 const ROOM_WAIT: Duration = Duration::from_secs(30);
 const ROOM_LOOK: Duration = Duration::from_millis(500);
+/// How many devices are asked about at a time.
+const ATTESTING: usize = 4;
 /// How often a chunk that comes looks whether it is to go on, in milliseconds.
 const CHUNK_LOOK_MS: u64 = 1_000;
 /// How often the coordinator looks whether somebody has hung up.
@@ -80,9 +88,11 @@ impl Steady {
 
 /// What the coordinator is asked.
 enum Job {
+    Admits { device: DeviceKey, enrol: Enrol, reply: oneshot::Sender<bool> },
     Say { said: Box<Said>, reply: oneshot::Sender<Answer> },
     Begins { ticket: Ticket, reply: oneshot::Sender<Result<Expected, Box<Answer>>> },
-    Report { ticket: Ticket, report: Report, reply: oneshot::Sender<Answer> },
+    Report { ticket: Ticket, report: Report, room: Room, reply: oneshot::Sender<Answer> },
+    BrokeBounds { ticket: Ticket },
     Wake,
 }
 
@@ -111,6 +121,8 @@ struct Shared {
     core: Mutex<Core>,
     changed: Condvar,
     down: AtomicBool,
+    /// The server is about to stop.
+    closing: AtomicBool,
     store: Arc<dyn Store>,
     realm: Realm,
     clock: Steady,
@@ -133,7 +145,10 @@ pub struct Hub {
     inbox: Sender<Job>,
     uploads: Arc<Mutex<Uploads>>,
     /// What devices asked for last: tasks and models, which never change.
-    blobs: Arc<Mutex<HashMap<[u8; 32], Packed>>>,
+    blobs: Arc<Blobs>,
+    attestation: Option<Arc<dyn Attestation>>,
+    /// Room for those who are asked about.
+    attesting: Arc<Semaphore>,
 }
 
 impl Hub {
@@ -169,14 +184,40 @@ impl Hub {
             failed: None,
         };
         let (core, changed, down) = (Mutex::new(core), Condvar::new(), AtomicBool::new(false));
-        let shared = Arc::new(Shared { core, changed, down, store, realm, clock });
+        let closing = AtomicBool::new(false);
+        let shared = Arc::new(Shared { core, changed, down, closing, store, realm, clock });
         let (inbox, jobs) = channel();
         let thread = {
             let shared = Arc::clone(&shared);
             std::thread::spawn(move || conduct(&shared, &jobs))
         };
-        let blobs = Arc::default();
-        Ok((Self { shared, inbox, uploads, blobs }, thread))
+        let blobs = Arc::new(Blobs::new(Arc::clone(&shared.store)));
+        let attesting = Arc::new(Semaphore::new(ATTESTING));
+        Ok((Self { shared, inbox, uploads, blobs, attestation: None, attesting }, thread))
+    }
+
+    /// Asks about every device that would enrol whether it may.
+    #[must_use]
+    pub fn asking(self, attestation: Option<Arc<dyn Attestation>>) -> Self {
+        Self { attestation, ..self }
+    }
+
+    /// Whether a device that enrols is one that its maker vouches for, where somebody is to be asked. Whom the server would not let in anyway, or
+    /// knows already, nobody is asked about.
+    async fn attested(&self, said: &Said) -> Result<(), Box<Answer>> {
+        let (Some(attestation), Wants::Enrol(enrol)) = (&self.attestation, &said.wants) else { return Ok(()) };
+        let (device, enrol) = (said.device, enrol.clone());
+        if !self.ask(|reply| Job::Admits { device, enrol: enrol.clone(), reply }).await? {
+            return Ok(());
+        }
+        let many = || self.refused(Reason::TooMuch, "many devices enrol just now: come back in a while");
+        let Ok(Ok(_room)) = timeout(ROOM_WAIT, self.attesting.acquire()).await else { return Err(many()) };
+        let attestation = Arc::clone(attestation);
+        let asked = tokio::task::spawn_blocking(move || attestation.attests(&device, &enrol.attestation)).await;
+        if asked.unwrap_or(false) {
+            return Ok(());
+        }
+        Err(self.refused(Reason::NotAdmitted, "nobody vouches for this device: its attestation was not accepted"))
     }
 
     /// Which server this is.
@@ -189,6 +230,21 @@ impl Hub {
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         self.shared.core().failed.as_ref().map(ToString::to_string)
+    }
+
+    /// The server is about to stop: whoever waits is answered now, and nobody waits from now on.
+    pub fn close(&self) {
+        self.shared.closing.store(true, Ordering::Release);
+        let mut core = self.shared.core();
+        // Where it is down already there is nobody left to answer.
+        if self.shared.is_down() {
+            return;
+        }
+        core.coordinator.close();
+        if let Err(error) = core.flush() {
+            core.failed = Some(error);
+            self.shared.down.store(true, Ordering::Release);
+        }
     }
 
     /// Nothing more is decided.
@@ -248,38 +304,55 @@ impl Hub {
             let expected = self.ask(|reply| Job::Begins { ticket, reply }).await??;
             self.has_room(ticket, expected).await?;
         }
-        let open = self.uploads().open(&ticket, offset, chunk.said(), self.now_ms())?;
+        let opened = self.uploads().open(&ticket, offset, chunk.said(), self.now_ms());
+        let open = opened.map_err(|not_taken| match not_taken {
+            NotTaken::Answer(answer) => answer,
+            NotTaken::Wrong(wrong, number) => self.breaks_bounds(ticket, number, wrong),
+        })?;
         let mut reading = Reading { hub: self, ticket, open: Some(open) };
         reading.read(chunk).await?;
         let Some(open) = reading.open.take() else { return Err(no_room()) };
         if !open.is_whole() {
             return Ok(self.uploads().give_back(&ticket, open, self.now_ms()));
         }
-        // However this ends, also by the device hanging up, there is room for another.
-        let _room = Room { hub: self, ticket };
-        let report = open.finish().ok_or_else(|| Wrong::Bounds.answer(self.now_ms()))?;
-        self.ask(|reply| Job::Report { ticket, report, reply }).await
+        // Its room goes where the report goes, also when the device hangs up.
+        let number = open.number();
+        let room = Room { uploads: Arc::clone(&self.uploads), clock: self.shared.clock, ticket, number };
+        let report = open.finish().ok_or_else(|| self.breaks_bounds(ticket, number, Wrong::Bounds))?;
+        self.ask(|reply| Job::Report { ticket, report, room, reply }).await
+    }
+
+    /// What came is no report: its device has dropped out, and is asked for nothing more before it can have room again.
+    fn breaks_bounds(&self, ticket: Ticket, number: u64, wrong: Wrong) -> Box<Answer> {
+        let now = self.now_ms();
+        _ = self.inbox.send(Job::BrokeBounds { ticket });
+        self.uploads().done(&ticket, number, now);
+        wrong.answer(now)
     }
 
     /// Waits until there is room for a report. None of it is read until then.
     async fn has_room(&self, ticket: Ticket, expected: Expected) -> Result<(), Box<Answer>> {
         let Some(mut room) = self.uploads().begin(ticket, expected, self.now_ms()) else { return Ok(()) };
         let until = Instant::now() + ROOM_WAIT;
-        while Instant::now() < until {
+        while Instant::now() < until && !self.shared.closing.load(Ordering::Acquire) {
             match timeout(ROOM_LOOK, &mut room).await {
-                Ok(_) => return Ok(()),
+                Ok(Ok(number)) => return self.is_still_wanted(ticket, number).await,
+                // It comes on another connection too, which has its place.
+                Ok(Err(_)) => return Err(no_room()),
                 Err(_) => self.uploads().make_room(self.now_ms()),
             }
         }
         Err(no_room())
     }
 
-    fn now_ms(&self) -> u64 {
-        self.shared.clock.now_ms()
+    /// Whether a report that has waited for its room is wanted now: the attempt may be over meanwhile.
+    async fn is_still_wanted(&self, ticket: Ticket, number: u64) -> Result<(), Box<Answer>> {
+        let asked = self.ask(|reply| Job::Begins { ticket, reply }).await.and_then(|expected| expected);
+        asked.map(drop).inspect_err(|_| self.uploads().done(&ticket, number, self.now_ms()))
     }
 
-    fn blobs(&self) -> MutexGuard<'_, HashMap<[u8; 32], Packed>> {
-        self.blobs.lock().unwrap_or_else(PoisonError::into_inner)
+    fn now_ms(&self) -> u64 {
+        self.shared.clock.now_ms()
     }
 
     fn uploads(&self) -> MutexGuard<'_, Uploads> {
@@ -287,15 +360,23 @@ impl Hub {
     }
 }
 
-/// The place of a report that is whole, until it was added or refused.
-struct Room<'a> {
-    hub: &'a Hub,
+/// The room of a report that is whole, until it was added or refused. It travels with the report: while that lies in the inbox, its memory is taken.
+struct Room {
+    uploads: Arc<Mutex<Uploads>>,
+    clock: Steady,
     ticket: Ticket,
+    number: u64,
 }
 
-impl Drop for Room<'_> {
+impl Room {
+    fn uploads(&self) -> MutexGuard<'_, Uploads> {
+        self.uploads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Room {
     fn drop(&mut self) {
-        self.hub.uploads().done(&self.ticket, self.hub.now_ms());
+        self.uploads().done(&self.ticket, self.number, self.clock.now_ms());
     }
 }
 
@@ -322,9 +403,9 @@ impl Reading<'_> {
                 Piece::Broken => return Err(no_room()),
             };
             if let Err(wrong) = taken {
+                let number = open.number();
                 self.open = None;
-                self.hub.uploads().done(&self.ticket, now);
-                return Err(wrong.answer(now));
+                return Err(self.hub.breaks_bounds(self.ticket, number, wrong));
             }
             if now >= looked + CHUNK_LOOK_MS {
                 looked = now;
@@ -352,6 +433,9 @@ impl Service for Hub {
     async fn say(&self, bytes: Bytes, from: Option<IpAddr>) -> Answer {
         match self.open(&bytes, from) {
             Ok(said) => {
+                if let Err(refused) = self.attested(&said).await {
+                    return *refused;
+                }
                 let said = Box::new(said);
                 self.ask(|reply| Job::Say { said, reply }).await.unwrap_or_else(|refused| *refused)
             }
@@ -360,18 +444,7 @@ impl Service for Hub {
     }
 
     async fn blob(&self, digest: [u8; 32]) -> Option<Packed> {
-        if let Some(packed) = self.blobs().get(&digest) {
-            return Some(packed.clone());
-        }
-        let store = Arc::clone(&self.shared.store);
-        let read = move || Some(Packed::new(store.blob(&digest).ok()??.into()));
-        let packed = tokio::task::spawn_blocking(read).await.ok()??;
-        let mut blobs = self.blobs();
-        if blobs.len() >= BLOBS {
-            blobs.clear();
-        }
-        blobs.insert(digest, packed.clone());
-        Some(packed)
+        self.blobs.get(digest).await
     }
 
     async fn chunk(&self, ticket: Ticket, offset: u64, chunk: &mut Chunk) -> Answer {
@@ -379,8 +452,21 @@ impl Service for Hub {
     }
 }
 
+/// However the coordinator's thread ends, also by a bug: nobody waits for it any more.
+struct Ends<'a>(&'a Shared);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.down.store(true, Ordering::Release);
+        self.0.core().waiting.clear();
+        self.0.changed.notify_all();
+    }
+}
+
 /// The coordinator's thread.
 fn conduct(shared: &Shared, jobs: &Receiver<Job>) {
+    // Before the lock below, so that it is free when this ends.
+    let _ends = Ends(shared);
     let mut turns = 0u64;
     while !shared.is_down() {
         let wait = {
@@ -408,8 +494,6 @@ fn conduct(shared: &Shared, jobs: &Receiver<Job>) {
             shared.changed.notify_all();
         }
     }
-    shared.core().waiting.clear();
-    shared.changed.notify_all();
 }
 
 impl Core {
@@ -418,23 +502,29 @@ impl Core {
         for job in jobs {
             match job {
                 Job::Wake => {}
+                Job::Admits { device, enrol, reply } => _ = reply.send(self.coordinator.would_enrol(&device, &enrol)?),
                 Job::Begins { ticket, reply } => _ = reply.send(self.coordinator.begins(&ticket, now)),
                 Job::Say { said, reply } => {
                     let request = self.waits(reply);
                     self.said(request, &said, now)?;
                 }
-                Job::Report { ticket, report, reply } => {
+                Job::BrokeBounds { ticket } => self.coordinator.broke_bounds(&ticket),
+                Job::Report { ticket, report, room, reply } => {
                     let request = self.waits(reply);
                     self.coordinator.report(request, &ticket, &report, now)?;
                     let spare = match report {
                         Report::Plain(encoded) => Some(encoded.wiped()),
                         Report::Masked(_) => None,
                     };
-                    self.uploads.lock().unwrap_or_else(PoisonError::into_inner).added(&ticket, spare, now);
+                    room.uploads().added(&ticket, room.number, spare, now);
                 }
             }
         }
         if look {
+            let mut uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
+            uploads.forget_unwanted(|ticket| self.coordinator.is_wanted(ticket, now), now);
+            uploads.make_room(now);
+            drop(uploads);
             let gone: Vec<RequestId> =
                 self.waiting.iter().filter(|(_, reply)| reply.is_closed()).map(|(request, _)| *request).collect();
             for request in gone {
@@ -517,7 +607,7 @@ impl Driver for HubDriver {
 
 #[cfg(test)]
 mod tests {
-    use device::protocol::message::{CheckIn, Enrol, Request};
+    use device::protocol::message::{CheckIn, Request};
     use ed25519_dalek::SigningKey;
     use federated::protocol::{admission::Anybody, pace::Pace, store::MemoryStore};
     use prost::Message;
@@ -534,7 +624,9 @@ mod tests {
             let (hub, _thread) = Hub::start_by(clock, coordinator, store, 1 << 20).unwrap();
             let time_s = hub.hello().time_s;
             assert!(time_s.abs_diff(began_ms / 1000) < 60, "{words}: {time_s}");
-            for wants in [Wants::Enrol(Enrol::default()), Wants::CheckIn(CheckIn { patience_ms: 1 })] {
+            for wants in
+                [Wants::Enrol(Enrol::default()), Wants::CheckIn(CheckIn { patience_ms: 1, resting: Vec::new() })]
+            {
                 let request = Request { time_s, number: 1, wants: Some(wants) };
                 let signed = request.sign(&SigningKey::from_bytes(&[1; 32]), &Realm([7; 32]));
                 let answer = hub.say(signed.encode_to_vec().into(), None).await;

@@ -7,7 +7,11 @@ use std::{
     cell::Cell,
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     time::{Duration, Instant},
 };
 
@@ -42,7 +46,8 @@ use secagg::entropy::Entropy;
 use thiserror::Error;
 
 use crate::{
-    http::{self, HttpError, Limits, Proxies, Server, Transport},
+    attestation::Attestation,
+    http::{self, HttpError, Limits, Proxies, Served, Server, Transport},
     hub::{Hub, HubDriver, now_ms},
     orders::{self, Orders},
     sqlite::{AfterRound, DATABASE, Database, DatabaseError, Note, TaskHome, place_key},
@@ -50,6 +55,8 @@ use crate::{
 
 /// Where the models and statements of tasks are put that are over.
 const MODELS: &str = "models";
+/// How often it is looked whether the server is to stop.
+const STOP_LOOK: Duration = Duration::from_millis(20);
 /// Bytes of memory for reports that arrive.
 const ROOM: usize = 256 << 20;
 
@@ -65,6 +72,8 @@ pub struct Settings {
     pub transport: Transport,
     /// Who may enrol.
     pub admission: Box<dyn Admission>,
+    /// Who is asked whether a device is what it says it is, before it enrols; nobody where nothing is said.
+    pub attestation: Option<Arc<dyn Attestation>>,
     /// How many may, in an hour.
     pub enrolments: EnrolmentLimits,
     /// By what means models are measured and masks taken off.
@@ -232,8 +241,18 @@ pub enum ServeError {
     #[error("the server cannot go on: {0}")]
     Down(String),
     /// A thread ended by a panic, which is a bug.
-    #[error("a thread of the server ended by a bug")]
+    #[error(
+        "a thread of the server ended by a bug: what it said of that stands above; nothing is lost, start it again"
+    )]
     Died,
+    /// Connections ended by a panic, which is a bug.
+    #[error(
+        "{connections} connections ended by a bug: what was said of that stands above. The tasks went on, and nothing is lost; tell whoever makes this program"
+    )]
+    Panicked {
+        /// How many.
+        connections: u64,
+    },
 }
 
 /// What goes wrong is boxed, so that what goes well is small.
@@ -291,9 +310,9 @@ pub fn serve(
     stop: &Stop,
     happens: &(dyn Fn(&Happened<'_>) + Sync),
 ) -> Result<(), ServeError> {
-    let Settings { listen, data, secrets, transport, admission, enrolments, means, limits, proxies, pace, .. } =
-        settings;
-    refuse_mixed(&data, &secrets)?;
+    let Settings { listen, data, secrets, transport, admission, attestation, .. } = settings;
+    let Settings { enrolments, means, limits, proxies, pace, ends_with_tasks, .. } = settings;
+    check_folders(&data, &secrets)?;
     let database = Arc::new(Database::open(data.join(DATABASE))?.with_witness(&secrets)?);
     let realm = database.realm()?;
     let ready = ready(tasks, &realm, &database, &secrets)?;
@@ -318,25 +337,40 @@ pub fn serve(
     }
     coordinator.limit_enrolments(enrolments, place_key(&secrets)?, now_ms())?;
     let (hub, thread) = Hub::start(coordinator, Arc::clone(&database) as Arc<dyn Store>, ROOM)?;
+    let hub = hub.asking(attestation);
     let runtime = runtime()?;
     let server = runtime.block_on(Server::bind(listen, transport, limits))?.behind(proxies);
     happens(&Happened::Listening(server.address()));
-    let (closing, closed) = tokio::sync::oneshot::channel::<()>();
+    let (closing, closed) = tokio::sync::oneshot::channel();
     let app = http::app(Arc::new(hub.clone()), limits);
     let door = runtime.spawn(server.serve(app, async { _ = closed.await }));
     let serving = Serving { hub: &hub, database: &database, orders: &orders, means, data: &data, stop, happens };
-    let run = serving.run_all(&ready, settings.ends_with_tasks);
-    let _ = closing.send(());
-    let _served = runtime.block_on(door);
+    let run = serving.run_until_it_stops(&ready, ends_with_tasks, closing);
+    let served = runtime.block_on(door);
     hub.stop();
     thread.join().map_err(|_| ServeError::Died)?;
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    run.and(hub.failure().map_or(Ok(()), |why| Err(ServeError::Down(why))))
+    runtime.shutdown_timeout(Duration::from_millis(500));
+    judged(run, hub.failure(), &served.map_err(|_| ServeError::Died)?)
+}
+
+/// What became of a server. Connections that ended by a bug are told at the end.
+fn judged(run: Result<(), ServeError>, failure: Option<String>, served: &Served) -> Result<(), ServeError> {
+    run?;
+    if let Some(why) = failure {
+        return Err(ServeError::Down(why));
+    }
+    match served.panicked {
+        0 => Ok(()),
+        connections => Err(ServeError::Panicked { connections }),
+    }
 }
 
 /// Refuses folders in which what is backed up and what must not be would lie together: one for both, one within the other, or the two
-/// in each other's place, where a new server would begin.
-fn refuse_mixed(data: &Path, secrets: &Path) -> Result<(), ServeError> {
+/// in each other's place, where a new server would begin. To be asked before anything is put there.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn check_folders(data: &Path, secrets: &Path) -> Result<(), ServeError> {
     let refuse = |problem: String| Err(ServeError::Folders { problem });
     let (within, secret) = (resolved(data), resolved(secrets));
     if within.starts_with(&secret) || secret.starts_with(&within) {
@@ -438,7 +472,39 @@ struct Serving<'a> {
     happens: &'a (dyn Fn(&Happened<'_>) + Sync),
 }
 
+/// That something is over, also where it ended by a bug.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 impl Serving<'_> {
+    /// Runs all tasks. When somebody wants the server to stop, or the tasks are over, whoever waits is told so first, and then the door is
+    /// closed; a task that is in the midst of a step ends it meanwhile.
+    fn run_until_it_stops(
+        self,
+        ready: &[Ready],
+        ends_with_tasks: bool,
+        closing: tokio::sync::oneshot::Sender<()>,
+    ) -> Result<(), ServeError> {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let is_over = || self.stop.is_asked() || over.load(Ordering::Acquire);
+            scope.spawn(move || {
+                while !is_over() {
+                    std::thread::sleep(STOP_LOOK);
+                }
+                self.hub.close();
+                let _ = closing.send(());
+            });
+            let _over = Over(&over);
+            self.run_all(ready, ends_with_tasks)
+        })
+    }
+
     /// Runs all tasks, each on a thread of its own.
     fn run_all(self, ready: &[Ready], ends_with_tasks: bool) -> Result<(), ServeError> {
         std::thread::scope(|scope| {
@@ -679,4 +745,16 @@ fn export(home: &TaskHome, folder: &Path) -> Result<(), ServeError> {
         lines.iter().map(|line| format!("{line}\n")).collect::<String>().as_bytes(),
     )?;
     Ok(Place::new(folder.join(LEDGER_FILE)).copy(&home.read_store()?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_that_ended_by_a_bug_are_told_at_the_end() {
+        assert!(judged(Ok(()), None, &Served { connections: 9, cut: 2, ..Served::default() }).is_ok());
+        let told = judged(Ok(()), None, &Served { panicked: 3, ..Served::default() }).unwrap_err();
+        assert!(told.to_string().starts_with("3 connections ended by a bug"), "{told}");
+    }
 }

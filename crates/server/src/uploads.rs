@@ -54,6 +54,8 @@ enum Began {
 
 /// A report that a chunk is for. Whoever has it is the only one.
 pub(crate) struct Open {
+    /// Whose room it is in.
+    number: u64,
     arrived: Arrived,
     expected: usize,
     /// Where its chunk began.
@@ -93,6 +95,11 @@ impl Open {
         self.arrived.bytes()
     }
 
+    /// The number of its room.
+    pub(crate) const fn number(&self) -> u64 {
+        self.number
+    }
+
     /// The report, if it keeps its bounds.
     pub(crate) fn finish(self) -> Option<Report> {
         match self.arrived {
@@ -101,9 +108,9 @@ impl Open {
         }
     }
 
-    /// A chunk that is not whole has not come.
+    /// A chunk that is not whole has not come; nor has the last one, where nobody made a report of it: its device is to send it again.
     fn settle(mut self) -> Arrived {
-        if self.left > 0 {
+        if self.left > 0 || self.is_whole() {
             match (&mut self.arrived, &self.began) {
                 (Arrived::Plain(arriving), Began::Plain(so_far)) => arriving.back_to(so_far),
                 (Arrived::Masked(bytes), Began::Masked(length)) => bytes.truncate(*length),
@@ -134,7 +141,18 @@ impl Wrong {
     }
 }
 
+/// Why a chunk is not taken.
+#[derive(Debug)]
+pub(crate) enum NotTaken {
+    /// This is what its device is to hear: where its report stands, or that it is to wait.
+    Answer(Box<Answer>),
+    /// It is none of a report in the room of this number.
+    Wrong(Wrong, u64),
+}
+
 struct Upload {
+    /// Of all that were ever given room: a ticket may be given room again while somebody still has what came before.
+    number: u64,
     /// None while a chunk of it is taken, or the whole is checked and added.
     arrived: Option<Arrived>,
     expected: usize,
@@ -158,11 +176,13 @@ impl Upload {
     }
 }
 
-/// Somebody who waits for room.
+/// Somebody who waits for room. A device that hangs up meanwhile is not noticed: nothing is read of its connection. It keeps its place until the wait
+/// is over, and is then given no room; or it is given room, and stands still in it.
 struct Waits {
     ticket: Ticket,
     expected: Expected,
-    told: oneshot::Sender<()>,
+    /// Is told the number of the room.
+    told: oneshot::Sender<u64>,
 }
 
 /// All reports that are on their way.
@@ -177,13 +197,15 @@ pub(crate) struct Uploads {
     spares: Vec<Spare>,
     /// When it was last looked who makes way.
     looked: u64,
+    /// How many were given room.
+    given: u64,
 }
 
 impl Uploads {
     /// With so many bytes of memory.
     pub(crate) fn new(room: usize) -> Self {
         let (under_way, queue, slow) = (HashMap::new(), VecDeque::new(), HashSet::new());
-        Self { room, used: 0, under_way, queue, slow, spares: Vec::new(), looked: 0 }
+        Self { room, used: 0, under_way, queue, slow, spares: Vec::new(), looked: 0, given: 0 }
     }
 
     pub(crate) fn is_under_way(&self, ticket: &Ticket) -> bool {
@@ -191,20 +213,23 @@ impl Uploads {
     }
 
     /// A report is to begin: nothing where it has its room, otherwise what says when it has.
-    pub(crate) fn begin(&mut self, ticket: Ticket, expected: Expected, now: u64) -> Option<oneshot::Receiver<()>> {
+    pub(crate) fn begin(&mut self, ticket: Ticket, expected: Expected, now: u64) -> Option<oneshot::Receiver<u64>> {
         if self.is_under_way(&ticket) {
             return None;
         }
         let (told, room) = oneshot::channel();
-        self.queue.push_back(Waits { ticket, expected, told });
-        self.seat(now);
-        if !self.is_under_way(&ticket) {
-            self.make_room(now);
+        // On however many connections a report comes, it has one place, and whoever asked last is told.
+        match self.queue.iter_mut().find(|waits| waits.ticket == ticket) {
+            Some(waits) => waits.told = told,
+            None => self.queue.push_back(Waits { ticket, expected, told }),
         }
+        self.make_room(now);
+        self.seat(now);
         if self.is_under_way(&ticket) { None } else { Some(room) }
     }
 
-    /// What stands still is forgotten, and what is too slow while somebody waits; whoever is next gets room. Whoever waits calls this now and then.
+    /// What stands still is forgotten, and what is too slow while somebody waits; whoever is next gets room. Whoever waits calls this now and
+    /// then, and so does the coordinator: what one person sent lies here no longer than it must, whether or not anybody lacks the room.
     pub(crate) fn make_room(&mut self, now: u64) {
         if now < self.looked + LOOK_MS {
             return;
@@ -222,6 +247,14 @@ impl Uploads {
             self.slow.extend(slow);
             self.seat(now);
         }
+        self.trim_spares();
+    }
+
+    /// Reports that nobody wants any more are forgotten: those of attempts that are over, and of devices whose time is.
+    pub(crate) fn forget_unwanted(&mut self, is_wanted: impl Fn(&Ticket) -> bool, now: u64) {
+        self.forget_those(|ticket, _| !is_wanted(ticket));
+        self.seat(now);
+        self.trim_spares();
     }
 
     /// Forgets reports; one that somebody takes a chunk of, when that is over.
@@ -247,17 +280,18 @@ impl Uploads {
                 return;
             }
             let Some(Waits { ticket, expected, told }) = self.queue.remove(next) else { return };
-            // Of two chunks of a report one was first; and whoever asked in vain may be gone.
-            if !self.is_under_way(&ticket) && !told.is_closed() {
-                self.give_room(ticket, &expected, room, now);
+            // Whoever asked in vain may be gone.
+            if !told.is_closed() {
+                // Whoever asked may look by itself.
+                _ = told.send(self.give_room(ticket, &expected, room, now));
             }
-            // Whoever asked may look by itself.
-            _ = told.send(());
         }
     }
 
-    fn give_room(&mut self, ticket: Ticket, expected: &Expected, room: usize, now: u64) {
+    fn give_room(&mut self, ticket: Ticket, expected: &Expected, room: usize, now: u64) -> u64 {
         self.used += room;
+        self.given += 1;
+        let number = self.given;
         let arrived = match &expected.encoding {
             Some(encoding) => Arrived::Plain(Box::new(match self.spares.pop().filter(|spare| spare.bytes() >= room) {
                 Some(spare) => Arriving::within(encoding, spare),
@@ -267,8 +301,10 @@ impl Uploads {
         };
         self.trim_spares();
         let expected = expected.bytes;
-        let upload = Upload { arrived: Some(arrived), expected, room, began: now, touched: now, bytes: 0, goes: false };
+        let (began, touched, arrived) = (now, now, Some(arrived));
+        let upload = Upload { number, arrived, expected, room, began, touched, bytes: 0, goes: false };
         self.under_way.insert(ticket, upload);
+        number
     }
 
     /// Spare memory is kept while reports come, and within the room.
@@ -284,37 +320,37 @@ impl Uploads {
     /// The report that a chunk is for, whose length may have been said. It is to be given back.
     ///
     /// # Errors
-    /// What the device is to hear where the chunk is not taken: where its report stands, or what is wrong.
+    /// What the device is to hear where the chunk is not taken, or what is wrong with it.
     pub(crate) fn open(
         &mut self,
         ticket: &Ticket,
         offset: u64,
         length: Option<usize>,
         now: u64,
-    ) -> Result<Open, Box<Answer>> {
-        let upload = self.under_way.get_mut(ticket).ok_or_else(no_room)?;
-        let arrived = upload.arrived.as_ref().ok_or_else(no_room)?;
-        let bytes = arrived.bytes();
+    ) -> Result<Open, NotTaken> {
+        let wait = || NotTaken::Answer(no_room());
+        let upload = self.under_way.get_mut(ticket).ok_or_else(wait)?;
+        let arrived = upload.arrived.as_ref().ok_or_else(wait)?;
+        let (bytes, number) = (arrived.bytes(), upload.number);
         if offset != bytes as u64 {
-            return Err(Box::new(received(bytes)));
+            return Err(NotTaken::Answer(Box::new(received(bytes))));
         }
         let left = (upload.expected - bytes).min(CHUNK);
         if length.is_some_and(|length| length != left) {
-            self.done(ticket, now);
-            return Err(Wrong::Length.answer(now));
+            return Err(NotTaken::Wrong(Wrong::Length, number));
         }
         upload.touched = now;
         let began = match arrived {
             Arrived::Plain(arriving) => Began::Plain(arriving.so_far()),
             Arrived::Masked(bytes) => Began::Masked(bytes.len()),
         };
-        let (arrived, expected) = (upload.arrived.take().ok_or_else(no_room)?, upload.expected);
-        Ok(Open { arrived, expected, began, left })
+        let (arrived, expected) = (upload.arrived.take().ok_or_else(wait)?, upload.expected);
+        Ok(Open { number, arrived, expected, began, left })
     }
 
     /// A chunk goes on; whether its report is to go on.
     pub(crate) fn goes_on(&mut self, ticket: &Ticket, open: &Open, now: u64) -> bool {
-        let Some(upload) = self.under_way.get_mut(ticket) else { return false };
+        let Some(upload) = self.in_room(ticket, open.number) else { return false };
         if open.bytes() > upload.bytes {
             (upload.bytes, upload.touched) = (open.bytes(), now);
         }
@@ -323,32 +359,52 @@ impl Uploads {
 
     /// A report of which a chunk has come, or has broken off: what its device is to hear.
     pub(crate) fn give_back(&mut self, ticket: &Ticket, open: Open, now: u64) -> Answer {
+        let number = open.number;
         let arrived = open.settle();
         let bytes = arrived.bytes();
-        match self.under_way.get_mut(ticket) {
+        match self.in_room(ticket, number) {
             Some(upload) if !upload.goes => {
                 (upload.arrived, upload.bytes, upload.touched) = (Some(arrived), bytes, now);
                 received(bytes)
             }
             _ => {
                 drop(arrived);
-                self.done(ticket, now);
+                self.done(ticket, number, now);
                 *no_room()
             }
         }
     }
 
+    /// The report that has the room of this number, if it still has.
+    fn in_room(&mut self, ticket: &Ticket, number: u64) -> Option<&mut Upload> {
+        self.under_way.get_mut(ticket).filter(|upload| upload.number == number)
+    }
+
     /// A report was refused, or is forgotten: there is room for another.
-    pub(crate) fn done(&mut self, ticket: &Ticket, now: u64) {
-        self.remove(ticket);
+    pub(crate) fn done(&mut self, ticket: &Ticket, number: u64, now: u64) {
+        if self.in_room(ticket, number).is_some() {
+            self.remove(ticket);
+        }
         self.seat(now);
         self.trim_spares();
     }
 
     /// A report was added, and its memory is there for the next one.
-    pub(crate) fn added(&mut self, ticket: &Ticket, spare: Option<Spare>, now: u64) {
+    pub(crate) fn added(&mut self, ticket: &Ticket, number: u64, spare: Option<Spare>, now: u64) {
         self.spares.extend(spare);
-        self.done(ticket, now);
+        self.done(ticket, number, now);
+    }
+
+    /// The memory that reports take.
+    #[cfg(test)]
+    pub(crate) const fn used(&self) -> usize {
+        self.used
+    }
+
+    /// From now on it has so many bytes of memory.
+    #[cfg(test)]
+    pub(crate) const fn widen(&mut self, room: usize) {
+        self.room = room;
     }
 
     fn remove(&mut self, ticket: &Ticket) {
@@ -402,10 +458,19 @@ mod tests {
         uploads.begin(ticket, expected(bytes), now).is_none()
     }
 
+    /// The number of a report's room.
+    fn number(uploads: &Uploads, ticket: &Ticket) -> u64 {
+        uploads.under_way[ticket].number
+    }
+
     /// What a device hears of a chunk; nothing where its report is whole.
     fn chunk(uploads: &mut Uploads, ticket: &Ticket, offset: u64, chunk: &[u8], now: u64) -> Option<Says> {
         match uploads.open(ticket, offset, Some(chunk.len()), now) {
-            Err(answer) => answer.says,
+            Err(NotTaken::Answer(answer)) => answer.says,
+            Err(NotTaken::Wrong(wrong, number)) => {
+                uploads.done(ticket, number, now);
+                wrong.answer(now).says
+            }
             Ok(mut open) => {
                 open.take(chunk).unwrap();
                 assert!(open.has_chunk());
@@ -486,6 +551,93 @@ mod tests {
         }
     }
 
+    /// The last chunk was there, and its device was gone before it ended: the report was taken for whole, and nobody made one of it.
+    #[test]
+    fn a_whole_report_that_nobody_took_lacks_its_last_chunk() {
+        let clip = ClipNorm::new(1.0).unwrap();
+        let encoding = Encoding::new(VectorPlan::of_update(CHUNK, 12), clip, None, Adjacency::ZeroOut).unwrap();
+        let bytes = vec![0; encoding.packing().bytes()];
+        let plain = Expected { device: DeviceKey([0; 32]), bytes: bytes.len(), encoding: Some(encoding) };
+        for expected in [plain, expected(bytes.len())] {
+            let mut uploads = Uploads::new(1 << 24);
+            assert!(uploads.begin(TICKET, expected, 0).is_none());
+            assert_eq!(chunk(&mut uploads, &TICKET, 0, &bytes[..CHUNK], 0), at(CHUNK));
+            for _ in 0..2 {
+                let mut open = uploads.open(&TICKET, CHUNK as u64, None, 0).unwrap();
+                open.take(&bytes[CHUNK..]).unwrap();
+                assert!(open.is_whole() && open.has_chunk());
+                assert_eq!(uploads.give_back(&TICKET, open, 0).says, at(CHUNK), "it is to come again");
+            }
+            assert_eq!(chunk(&mut uploads, &TICKET, CHUNK as u64, &bytes[CHUNK..], 0), None, "and is whole then");
+        }
+    }
+
+    /// A small chunk is measured and cut off; a large one in its place must not have the small one's size.
+    #[test]
+    fn what_comes_in_the_place_of_a_chunk_is_measured_by_itself() {
+        let clip = ClipNorm::new(1.0).unwrap();
+        let encoding = Encoding::new(VectorPlan::of_update(CHUNK, 12), clip, None, Adjacency::ZeroOut).unwrap();
+        let bytes = encoding.packing().bytes();
+        let plain = Expected { device: DeviceKey([0; 32]), bytes, encoding: Some(encoding) };
+        let mut uploads = Uploads::new(1 << 24);
+        assert!(uploads.begin(TICKET, plain, 0).is_none());
+        let mut open = uploads.open(&TICKET, 0, None, 0).unwrap();
+        open.take(&vec![0; CHUNK - 1]).unwrap();
+        uploads.give_back(&TICKET, open, 0);
+        assert_eq!(chunk(&mut uploads, &TICKET, 0, &[0x11; CHUNK], 0), at(CHUNK));
+        let mut open = uploads.open(&TICKET, CHUNK as u64, None, 0).unwrap();
+        open.take(&vec![0; bytes - CHUNK]).unwrap();
+        assert!(open.is_whole() && open.finish().is_none(), "it is beyond every norm");
+    }
+
+    #[test]
+    fn a_report_has_one_place_on_however_many_connections_it_comes() {
+        let mut uploads = Uploads::new(100);
+        assert!(begins(&mut uploads, TICKET, 80, 0));
+        let mut all: Vec<_> =
+            (0..10).map(|_| uploads.begin(ticket(2), expected(80), 0).expect("there is no room")).collect();
+        let mut behind = uploads.begin(ticket(3), expected(80), 0).expect("there is no room");
+        assert_eq!(uploads.queue.len(), 2);
+        uploads.done(&TICKET, number(&uploads, &TICKET), 1);
+        let told = all.iter_mut().map(|room| usize::from(room.try_recv().is_ok())).sum::<usize>();
+        assert!((told, uploads.used) == (1, 80) && behind.try_recv().is_err());
+        uploads.done(&ticket(2), number(&uploads, &ticket(2)), 2);
+        assert!(behind.try_recv().is_ok(), "who came after it is next");
+    }
+
+    /// What one person sent lies in memory no longer than it must, also where there is room for all.
+    #[test]
+    fn what_stands_still_or_is_not_wanted_is_forgotten_in_ample_room() {
+        let mut uploads = Uploads::new(1 << 20);
+        for number in 1..=3 {
+            assert!(begins(&mut uploads, ticket(number), 1_000, 0));
+        }
+        let open = uploads.open(&ticket(2), 0, None, 0).unwrap();
+        uploads.forget_unwanted(|ticket| *ticket == TICKET, 1_000);
+        assert!(uploads.is_under_way(&TICKET) && !uploads.is_under_way(&ticket(3)));
+        assert!(!uploads.goes_on(&ticket(2), &open, 1_000), "who is in the midst of it is told");
+        uploads.give_back(&ticket(2), open, 1_000);
+        assert_eq!(uploads.used, 1_000);
+        assert!(begins(&mut uploads, ticket(4), 1_000, STANDS_STILL_MS + 1_000));
+        assert!(!uploads.is_under_way(&TICKET), "it stood still, and nobody lacked room");
+    }
+
+    /// A ticket that was given room again, while somebody still has what came in the room before.
+    #[test]
+    fn a_report_gives_back_its_own_room_and_no_other() {
+        let mut uploads = Uploads::new(1 << 20);
+        assert!(begins(&mut uploads, TICKET, 1_000, 0));
+        let before = uploads.open(&TICKET, 0, None, 0).unwrap();
+        let old = before.number();
+        uploads.done(&TICKET, old, 0);
+        assert!(begins(&mut uploads, TICKET, 1_000, 0) && number(&uploads, &TICKET) != old);
+        assert!(!uploads.goes_on(&TICKET, &before, 0));
+        assert!(matches!(uploads.give_back(&TICKET, before, 0).says, Some(Says::Wait(_))));
+        uploads.done(&TICKET, old, 0);
+        uploads.added(&TICKET, old, None, 0);
+        assert_eq!((uploads.used, chunk(&mut uploads, &TICKET, 5, &[0; 3], 0)), (1_000, at(0)), "it is as it was");
+    }
+
     #[test]
     fn memory_is_bounded_and_comes_back() {
         let mut uploads = Uploads::new(100);
@@ -497,10 +649,10 @@ mod tests {
         assert!(uploads.open(&TICKET, 9, Some(1), 9_000).is_err());
         uploads.make_room(STANDS_STILL_MS + 500);
         assert!(!uploads.is_under_way(&TICKET) && uploads.is_under_way(&ticket(2)));
-        assert_eq!(waits.try_recv(), Ok(()));
+        assert_eq!(waits.try_recv(), Ok(number(&uploads, &ticket(2))));
         // Whoever hung up gets none.
         assert!(!uploads.is_under_way(&ticket(3)));
-        uploads.done(&ticket(2), STANDS_STILL_MS + 600);
+        uploads.done(&ticket(2), number(&uploads, &ticket(2)), STANDS_STILL_MS + 600);
         assert!((uploads.used, uploads.queue.len()) == (0, 0) && uploads.under_way.is_empty());
         assert!(begins(&mut uploads, ticket(4), 1_000, 40_000), "one is always taken, however large");
     }
@@ -529,10 +681,10 @@ mod tests {
         assert!(begins(&mut uploads, ticket(10), report, 29_200));
         let mut slow = uploads.begin(ticket(2), expected(report), 29_300).expect("no room");
         let mut quick = uploads.begin(ticket(11), expected(report), 29_400).expect("no room");
-        uploads.added(&ticket(9), None, 29_500);
-        assert!((quick.try_recv(), slow.try_recv().is_err()) == (Ok(()), true), "the quick one first");
-        uploads.added(&ticket(10), None, 29_600);
-        assert_eq!(slow.try_recv(), Ok(()));
+        uploads.added(&ticket(9), number(&uploads, &ticket(9)), None, 29_500);
+        assert!((quick.try_recv().is_ok(), slow.try_recv().is_err()) == (true, true), "the quick one first");
+        uploads.added(&ticket(10), number(&uploads, &ticket(10)), None, 29_600);
+        assert!(slow.try_recv().is_ok());
     }
 
     #[test]
@@ -549,15 +701,15 @@ mod tests {
         open.take(&vec![0; bytes]).unwrap();
         let Some(Report::Plain(encoded)) = open.finish() else { panic!("it is whole") };
         let at = encoded.values().as_ptr();
-        uploads.added(&one, Some(encoded.wiped()), 0);
-        assert_eq!(waits.try_recv(), Ok(()));
+        uploads.added(&one, number(&uploads, &one), Some(encoded.wiped()), 0);
+        assert!(waits.try_recv().is_ok());
         let mut open = uploads.open(&third, 0, None, 0).unwrap();
         open.take(&vec![0; bytes]).unwrap();
         let Some(Report::Plain(encoded)) = open.finish() else { panic!("it is whole") };
         assert_eq!(encoded.values().as_ptr(), at, "the same memory");
-        uploads.added(&third, Some(encoded.wiped()), 0);
+        uploads.added(&third, number(&uploads, &third), Some(encoded.wiped()), 0);
         assert_eq!(uploads.spares.len(), 1);
-        uploads.done(&other, 0);
+        uploads.done(&other, number(&uploads, &other), 0);
         assert!(uploads.spares.is_empty(), "nothing is under way");
     }
 }

@@ -81,7 +81,7 @@ fn signed(by: u8, time_s: u64, number: u64, wants: Wants) -> Vec<u8> {
 }
 
 fn check_in(by: u8, time_s: u64, number: u64) -> Vec<u8> {
-    signed(by, time_s, number, Wants::CheckIn(CheckIn { patience_ms: 10 }))
+    signed(by, time_s, number, Wants::CheckIn(CheckIn { patience_ms: 10, resting: Vec::new() }))
 }
 
 fn say(hub: &Hub, bytes: &[u8], from: Option<IpAddr>) -> Answer {
@@ -169,7 +169,7 @@ fn signatures_of_others_and_clocks_that_are_apart_are_refused() {
     for time in [now - 302, now + 302] {
         assert_eq!(reason(&say(&hub, &check_in(1, time, 1), None)), Some(Reason::Clock.into()), "{time}");
     }
-    let wants = Wants::CheckIn(CheckIn { patience_ms: 10 });
+    let wants = Wants::CheckIn(CheckIn { patience_ms: 10, resting: Vec::new() });
     let request = Request { time_s: now, number: 1, wants: Some(wants) };
     let elsewhere = request.sign(&key(1), &Realm([8; 32])).encode_to_vec();
     assert_eq!(reason(&say(&hub, &elsewhere, None)), Some(Reason::Signature.into()), "for another server");

@@ -528,7 +528,9 @@ fn p20_no_report_and_no_sum_of_reports_is_in_the_database() {
     };
     coordinator.open(opening, 0).unwrap();
     for (request, device) in (0..).zip(&devices) {
-        coordinator.said(request, *device, &Wants::CheckIn(CheckIn { patience_ms: 1_000 }), 0).unwrap();
+        coordinator
+            .said(request, *device, &Wants::CheckIn(CheckIn { patience_ms: 1_000, resting: Vec::new() }), 0)
+            .unwrap();
     }
     let (mut secret, mut sum, mut merges) = (Vec::new(), [0i64; 8], 0);
     for (n, (request, answer)) in (0u64..).zip(coordinator.flush().unwrap()) {

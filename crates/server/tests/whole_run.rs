@@ -20,8 +20,12 @@ use agent::{
 };
 use corpus::synth::{Crowd, Dialect, SynthPlan};
 use device::{
-    guard::{Limits, TaskDigest, Window},
-    protocol::{message::DeviceKey, policy::Policy, terms::Purpose},
+    guard::{Limits, TaskDigest, Timer, Window},
+    protocol::{
+        message::{DeviceKey, Enrol},
+        policy::Policy,
+        terms::Purpose,
+    },
 };
 use federated::{
     config::{Config, Document},
@@ -32,6 +36,7 @@ use federated::{
     plan::Plan,
     population::SyntheticPopulation,
     protocol::{
+        admission::Admission,
         order::Order,
         store::{Standing, Store, Write},
     },
@@ -189,8 +194,9 @@ fn run_devices(address: SocketAddr, count: u64, over: impl Fn() -> bool) -> Vec<
         spread_s: 0.0,
         inputs: 64,
         token: Vec::new(),
+        attestation: Vec::new(),
         policy: Policy::for_made_up_people(),
-        limits: Limits { most_inputs: 100, window: Window::Ever, separation: None },
+        limits: Limits { most_inputs: 100, window: Window::Ever, separation: None, timer: Timer::NONE },
         patience_ms: 5_000,
         keep_until_thanked: true,
         text: Arc::new(move |user| Arc::new(Synthetic { crowd: Arc::clone(&crowd), user }) as Arc<dyn TextSource>),
@@ -246,6 +252,41 @@ fn p17_a_server_does_not_start_on_a_database_that_was_set_back() {
     let refused = serve(tasks, settings, &Stop::new(), &|happened| panic!("{happened:?}"));
     let Err(ServeError::Database(error)) = refused else { panic!("{refused:?}") };
     assert!(matches!(*error, DatabaseError::SetBack { shown: 1, have: 0, .. }), "{error}");
+}
+
+/// An admission with a bug.
+struct Bug;
+
+impl Admission for Bug {
+    fn admits(&self, _: &DeviceKey, _: &Enrol) -> Result<(), String> {
+        panic!("a bug that was put here for a test")
+    }
+}
+
+/// A server whose coordinator ends by a bug ends, and says so; it does not stay there and answer nobody.
+#[test]
+fn a_bug_of_the_coordinator_ends_the_server_which_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let (listening, stop) = (Mutex::new(None), Stop::new());
+    let happens = |happened: &Happened<'_>| {
+        if let Happened::Listening(address) = happened {
+            *listening.lock().unwrap() = Some(*address);
+        }
+    };
+    std::thread::scope(|scope| {
+        let settings = Settings { admission: Box::new(Bug), ..settings(folder.path()) };
+        let served = scope.spawn(|| serve(task(), settings, &stop, &happens));
+        let address = loop {
+            if let Some(address) = *listening.lock().unwrap() {
+                break address;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let began = std::time::Instant::now();
+        run_devices(address, 1, || served.is_finished() || began.elapsed() > Duration::from_secs(20));
+        assert!(served.is_finished(), "it does not end");
+        assert!(matches!(served.join().unwrap(), Err(ServeError::Died)));
+    });
 }
 
 fn task() -> Vec<Written> {

@@ -180,7 +180,9 @@ fn participation(page: &mut Page, config: &Config) -> Result<(), ConfigError> {
     page.set("cohort", from.cohort, "users of a round: expected, exact, or the report goal")?;
     page.may("min_separation", from.min_separation, 99, "of \"arrival\": MinS, rounds between two participations")?;
     page.may("max_participations", from.max_participations, 2, "of \"arrival\": MaxP, the most of one user")?;
-    page.may("vanish", from.vanish, 0.02, "the share of a round's users that vanish on the way, in the simulation")
+    page.may("vanish", from.vanish, 0.02, "the share of a round's users that vanish on the way, in the simulation")?;
+    let absent = from.allow_absent.then_some(true);
+    page.may("allow_absent", absent, true, "of a store: it is meant that it has less than half of the population")
 }
 
 fn devices(page: &mut Page, config: &Config) -> Result<(), ConfigError> {
@@ -200,7 +202,9 @@ fn devices(page: &mut Page, config: &Config) -> Result<(), ConfigError> {
     let tick = "reports leave at whole multiples of it, so that time tells nothing";
     page.may("tick_seconds", said.map(|d| d.tick_seconds), usual.tick_seconds, tick)?;
     let begin = "devices that are enrolled before the first round begins";
-    page.may("begin_with", said.and_then(|d| d.begin_with), 1000, begin)
+    page.may("begin_with", said.and_then(|d| d.begin_with), 1000, begin)?;
+    let timer = "a device rests so long after its report: the timer that keyhush plan proposes";
+    page.may("timer_hours", said.and_then(|d| d.timer_hours), 48.0, timer)
 }
 
 fn secagg(page: &mut Page, config: &Config) -> Result<(), ConfigError> {

@@ -256,6 +256,9 @@ pub struct Participants {
     /// The share of a round's users that vanish on the way, in the simulation; none if not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vanish: Option<f64>,
+    /// Whether more than twice as many users may be declared as the store has: without it such a run is refused.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub allow_absent: bool,
 }
 
 /// How users come to take part.
@@ -288,11 +291,21 @@ pub struct Devices {
     /// The first round waits until so many devices are enrolled; three times the goal times the minimum distance if not said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub begin_with: Option<u64>,
+    /// A device rests for so long after its report has left, before it gives another one to the task, in hours; not at all if not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timer_hours: Option<f64>,
 }
 
 impl Default for Devices {
     fn default() -> Self {
-        Self { select_seconds: 60.0, report_seconds: 600.0, answer_seconds: 60.0, tick_seconds: 5.0, begin_with: None }
+        Self {
+            select_seconds: 60.0,
+            report_seconds: 600.0,
+            answer_seconds: 60.0,
+            tick_seconds: 5.0,
+            begin_with: None,
+            timer_hours: None,
+        }
     }
 }
 

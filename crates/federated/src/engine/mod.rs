@@ -161,6 +161,11 @@ pub trait Engine {
     /// more: they may be others when the time comes.
     fn foresee(&mut self, _numbers: &[u64]) {}
 
+    /// Whether it trains elsewhere than on the threads of this process, which have time for something else meanwhile.
+    fn works_elsewhere(&self) -> bool {
+        false
+    }
+
     /// How many users it holds at a time, where its results depend on that.
     fn chunk(&self) -> Option<NonZeroUsize> {
         None
@@ -196,6 +201,10 @@ impl<E: Engine + ?Sized> Engine for &mut E {
 
     fn foresee(&mut self, numbers: &[u64]) {
         (**self).foresee(numbers);
+    }
+
+    fn works_elsewhere(&self) -> bool {
+        (**self).works_elsewhere()
     }
 
     fn chunk(&self) -> Option<NonZeroUsize> {

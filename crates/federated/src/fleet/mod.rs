@@ -3,7 +3,7 @@
 //! The loop ([`crate::round`]) asks for one attempt at a time and records what became of it at once, so that nothing of a failure
 //! is lost in a crash. Who is asked, how many come, who vanishes and how updates are added up is the fleet's: in a simulation it is
 //! drawn (`simulated`), on a network it is whoever checks in. A fleet asks nobody a second time for an attempt (rule P24).
-//! [`of`] makes the fleet of a run, and nobody else names one.
+//! [`of`] makes the fleet of a simulation, a server makes [`network::Network`], and nobody else names one.
 
 pub mod network;
 mod simulated;
@@ -70,6 +70,10 @@ impl<R: Fleet, E: Fleet> Fleet for WithEvaluations<R, E> {
 
     fn attempt(&mut self, task: &RoundTask<'_>) -> Result<Attempted, FleetError> {
         self.of(task.at).attempt(task)
+    }
+
+    fn works_elsewhere(&self) -> bool {
+        self.rounds.works_elsewhere()
     }
 
     fn settled(&mut self, at: At<'_>, failed: Option<FailureReason>) -> Result<(), FleetError> {
@@ -248,6 +252,11 @@ pub trait Fleet {
     /// When the fleet cannot go on; nothing was released.
     fn attempt(&mut self, task: &RoundTask<'_>) -> Result<Attempted, FleetError>;
 
+    /// Whether the threads of this process have time for something else during an attempt ([`Engine::works_elsewhere`]).
+    fn works_elsewhere(&self) -> bool {
+        false
+    }
+
     /// What became of the last attempt is durable: what was kept for the case that it is asked for again can go. `failed` is why
     /// it failed, where it did; that may be something that the fleet does not know of, such as a release that was refused.
     ///
@@ -269,6 +278,10 @@ impl<F: Fleet + ?Sized> Fleet for Box<F> {
 
     fn attempt(&mut self, task: &RoundTask<'_>) -> Result<Attempted, FleetError> {
         (**self).attempt(task)
+    }
+
+    fn works_elsewhere(&self) -> bool {
+        (**self).works_elsewhere()
     }
 
     fn settled(&mut self, at: At<'_>, failed: Option<FailureReason>) -> Result<(), FleetError> {

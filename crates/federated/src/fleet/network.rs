@@ -14,7 +14,7 @@ use device::{
     learner::Learner,
     protocol::{
         message::{Blob, DeviceKey},
-        terms::{LearnerTerms, PrivacyTerms, StepTerms, TaskTerms},
+        terms::{PrivacyTerms, StepTerms, TaskTerms},
     },
 };
 use flate2::{Compression, write::GzEncoder};
@@ -134,7 +134,9 @@ impl NetworkTask {
         let limits = ParticipationLimits::try_from(&phase.participation)
             .map_err(|e| ConfigError::new("evaluation.devices", e))?;
         let terms = terms(name, realm, plan, reads, phase)?;
-        let terms = TaskTerms { evaluation: Some(evaluations.plan), full_weight_tokens: None, ..terms };
+        // What is measured is learned from by nobody, and has limits of its own: nobody rests after it.
+        let evaluation = Some(evaluations.plan);
+        let terms = TaskTerms { evaluation, full_weight_tokens: None, timer_s: None, ..terms };
         // The task has begun long before: whoever is enrolled can be asked at once.
         let least = phase.secure.as_ref().map_or(0, |secure| secure.least_clients.into());
         Self::of(&terms, plan, phase, limits, phase.cohort.max(least)).map(Some)
@@ -159,13 +161,11 @@ impl NetworkTask {
 
 /// What devices are told of a phase of a plan. What the plan costs is the cost of all of it: of rounds and evaluations together.
 fn terms(name: &str, realm: &[u8; 32], plan: &Plan, reads: Reads<'_>, phase: &Phase) -> Result<TaskTerms, ConfigError> {
-    let learner = match reads.learner.recurrent() {
-        Some(model) => LearnerTerms::Language { model: model.clone() },
-        None => {
-            let labels = reads.learner.settings()["tags"].clone();
-            LearnerTerms::Tags { labels: serde_json::from_value(labels).map_err(|e| ConfigError::new("model", e))? }
-        }
+    let name_of = reads.learner.name();
+    let untold = || {
+        ConfigError::new("model.learner", format!("devices cannot be asked for {name_of:?}: it can only be simulated"))
     };
+    let learner = reads.learner.told().ok_or_else(untold)?;
     let epsilon = phase.noise.is_some().then(|| plan.epsilon(plan.rounds)).transpose()?;
     let of_ledger = plan.ledger.phase(&phase.stream);
     Ok(TaskTerms {
@@ -187,6 +187,7 @@ fn terms(name: &str, realm: &[u8; 32], plan: &Plan, reads: Reads<'_>, phase: &Ph
             simulated: plan.randomness() != Randomness::Secret,
         },
         secure: phase.secure.is_some(),
+        timer_s: plan.timer_s,
         evaluation: None,
     })
 }
@@ -373,16 +374,17 @@ impl<D: Driver> Network<D> {
     }
 
     /// Who was given an attempt in whose midst the program ended, and that cannot go on: the keys of a secure session are gone with the
-    /// program, and a sum whose key is gone opens for nobody. None where nobody was given it, or it goes on.
+    /// program, and a sum whose key is gone, or that is of others than the list says, opens for nobody. None where nobody was given it, or it goes on.
     fn lost(&mut self, task: &RoundTask<'_>) -> Result<Option<Vec<DeviceKey>>, FleetError> {
         let at = self.at(task.at);
         let Some(kept) = self.kept(at)?.filter(|kept| !kept.assigned.is_empty()) else { return Ok(None) };
-        let lost = match kept.sealed {
-            _ if task.phase.secure.is_some() => true,
-            None => false,
-            Some(sealed) => {
+        let has_sum = kept.sealed.is_some() || !kept.merged.is_empty();
+        let lost = match task.phase.secure {
+            Some(_) => true,
+            None if !has_sum => false,
+            None => {
                 let key = self.secrets.kept_round_key(task.at.stream, at.round, at.attempt)?;
-                !key.is_some_and(|key| desk::opens(&sealed, &key, &at, &task.coding.encoding))
+                !key.is_some_and(|key| desk::opens(&kept, &key, &task.coding.encoding))
             }
         };
         Ok(lost.then_some(kept.assigned))

@@ -7,17 +7,18 @@ pub mod rehearsal;
 mod securely;
 
 use ledger::Budget;
-use privacy::{AccountError, AccountantKind, Epsilon, PrivacyEvent};
+use privacy::{AccountError, AccountantKind, Epsilon, PrivacyEvent, rng::Randomness};
 use serde::Serialize;
 use thiserror::Error;
 
 use self::rehearsal::Rehearsal;
 use crate::{
+    burden::Burden,
     config::ConfigError,
     engine::Means,
     optimizer::OptimizerKind,
     plan::{Phase, Plan},
-    run::Opened,
+    run::{Opened, Presence, RunError},
 };
 
 /// A rehearsal is work of every kind: its errors are passed on as they are.
@@ -32,6 +33,9 @@ pub enum ForecastError {
     /// What would be released is not judged.
     #[error(transparent)]
     Account(#[from] AccountError),
+    /// Whoever there is cannot be counted.
+    #[error(transparent)]
+    Run(#[from] RunError),
     /// The rehearsal failed.
     #[error(transparent)]
     Rehearsal(#[from] WorkError),
@@ -59,6 +63,12 @@ pub struct Forecast {
     /// What evaluations by devices would cost, where there are some.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_evaluations: Option<DeviceEvaluationCost>,
+    /// The noise against what a model bears; none without noise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub noise: Option<Burden>,
+    /// How many of the declared users there are: an exact count, which only a simulation gives to programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub users: Option<Presence>,
     /// What should be known before.
     pub warnings: Vec<String>,
 }
@@ -201,6 +211,8 @@ impl Forecast {
             traffic_bytes: traffic(plan, rounds)?,
             time: time(plan, rounds, means, measured),
             device_evaluations: DeviceEvaluationCost::of(plan)?,
+            noise: Burden::of(plan),
+            users: if plan.randomness() == Randomness::Secret { None } else { opened.presence(&plan.config)? },
             warnings: before.chain(plan.warnings.iter().cloned()).collect(),
         })
     }

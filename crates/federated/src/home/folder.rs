@@ -38,6 +38,12 @@ pub(super) const STATE: &str = ".safetensors";
 /// Says that the run is one of a sweep.
 const UNDECIDED: &str = "part-of-a-sweep";
 
+/// The folder of the model that somebody named: of a run that of its model, of anything else the folder itself.
+#[must_use]
+pub fn model_in(folder: &Path) -> PathBuf {
+    if folder.join(LEDGER_FILE).is_file() { folder.join(MODEL_FOLDER) } else { folder.to_owned() }
+}
+
 /// The folder of a run.
 #[derive(Debug, Clone)]
 pub struct RunFolder {

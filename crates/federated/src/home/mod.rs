@@ -22,7 +22,7 @@ use ledger::{Head, LedgerError, LedgerStore};
 use lm::folder::Folder;
 use thiserror::Error;
 
-pub use self::folder::{CONFIG_FILE, LEDGER_FILE, MODEL_FOLDER, RunFolder, STATEMENT_FILE, STATEMENT_JSON};
+pub use self::folder::{CONFIG_FILE, LEDGER_FILE, MODEL_FOLDER, RunFolder, STATEMENT_FILE, STATEMENT_JSON, model_in};
 use self::heads::HeadsError;
 use crate::{model_folder::ModelFolderError, secrets::Secrets};
 

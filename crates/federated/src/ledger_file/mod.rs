@@ -27,6 +27,7 @@
 //! noticed.
 
 mod copy;
+mod discarded;
 #[cfg(test)]
 mod power_loss;
 mod scan;

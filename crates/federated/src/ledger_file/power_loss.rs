@@ -13,8 +13,8 @@ use durable::{
     power_loss::{Adversary, LossyDisk, SECTOR},
 };
 use ledger::{
-    Aggregation, Attempt, BegunAttempt, DataSource, Digest, Ended, FailureReason, LedgerError, Phase, Plan,
-    Publication, Start, Unit,
+    Aggregation, Attempt, BegunAttempt, DataSource, Digest, Ended, FailureReason, Ledger, LedgerError, Phase, Plan,
+    Publication, Start, Unit, contract::Keeps,
 };
 use privacy::{
     accountant::AccountantKind,
@@ -27,7 +27,7 @@ use privacy::{
     workers::Alone,
 };
 
-use super::Place;
+use super::{FileStore, Place};
 use crate::secrets::{SecretName, file::not_replaced};
 
 fn plan() -> Plan {
@@ -91,8 +91,12 @@ const FOLDER: &str = "/runs/run";
 fn story(place: &Place, told: &mut Told) -> Result<(), LedgerError> {
     files::make_folder_on(&*place.disk, Path::new(FOLDER)).map_err(not_replaced)?;
     place.secrets().draw_noise_key()?;
-    let (mut ledger, key) = place.create(plan(), 0)?;
+    let (ledger, key) = place.create(plan(), 0)?;
     told.entries = ledger.head().length;
+    drop(ledger);
+    // Every other vector is kept before its entry is written.
+    let signing = Some(place.secrets().signing_key()?);
+    let mut ledger = Ledger::open(Keeps(FileStore::open(place)?), signing, &[])?;
     let mut steps = place.secrets().step_keys(None)?;
     let no_key = |e: StepKeyError| LedgerError::storage("a step's key", e);
     let event = PrivacyEvent::gaussian(Adjacency::AddOrRemove, NoiseMultiplier::new(5.0).unwrap());

@@ -11,12 +11,13 @@ use durable::{
     files::{self, Replacement, beside, folder},
 };
 use ledger::{
-    Attached, BegunAttempt, Body, Digest, Entry, Head, LedgerError, LedgerStore, ParticipationRecord, Participations,
-    check_follows,
+    Attached, BegunAttempt, Body, Digest, Entry, Head, Keeping, LedgerError, LedgerStore, ParticipationRecord,
+    Participations, check_follows,
 };
 
 use super::{
     Place,
+    discarded::Discarded,
     scan::{Scan, scan},
 };
 use crate::secrets::file::{PrivateFile, failed, not_replaced};
@@ -27,10 +28,12 @@ pub struct FileStore {
     disk: Arc<dyn Disk>,
     paths: Paths,
     head: Head,
+    /// Gone before the lock is.
+    discarded: Discarded,
     /// The lock of the one writer; none in a store that was opened for reading.
     lock: Option<Lock>,
-    /// The entry whose vector was made durable before it.
-    kept: Option<u64>,
+    /// The entry whose vector was made durable before it, and which keeping that was.
+    kept: Option<(u64, Keeping)>,
     /// A write failed: what is durable is not known until the ledger is opened again.
     poisoned: bool,
     warnings: Vec<String>,
@@ -140,7 +143,17 @@ impl FileStore {
             ledger,
         };
         let disk = Arc::clone(&place.disk);
-        Self { disk, paths, head: Head::EMPTY, lock: None, kept: None, poisoned: false, warnings: Vec::new() }
+        let discarded = Discarded::default();
+        Self {
+            disk,
+            paths,
+            head: Head::EMPTY,
+            discarded,
+            lock: None,
+            kept: None,
+            poisoned: false,
+            warnings: Vec::new(),
+        }
     }
 
     fn refuse_missing(&self) -> Result<(), LedgerError> {
@@ -370,11 +383,10 @@ impl FileStore {
     }
 
     fn write(&mut self, entry: &Entry, attached: Attached<'_>) -> Result<(), LedgerError> {
-        match attached.released {
-            Some(bytes) if !attached.is_kept || self.kept != Some(entry.index()) => {
-                self.write_pending(entry.index(), bytes)?
-            }
-            _ => {}
+        // What lies there may be another vector, that was kept later.
+        let is_kept = attached.kept.is_some_and(|kept| self.kept == Some((entry.index(), kept)));
+        if let Some(bytes) = attached.released.filter(|_| !is_kept) {
+            self.write_pending(entry.index(), bytes)?;
         }
         self.kept = None;
         if let Some(record) = attached.participations {
@@ -398,12 +410,13 @@ impl LedgerStore for FileStore {
         Ok(self.head)
     }
 
-    fn keep_vector(&mut self, index: u64, bytes: &[u8]) -> Result<(), LedgerError> {
+    fn keep_vector(&mut self, index: u64, bytes: &[u8]) -> Result<Option<Keeping>, LedgerError> {
         self.refuse_writing()?;
         (self.kept, self.poisoned) = (None, true);
         self.write_pending(index, bytes)?;
-        (self.kept, self.poisoned) = (Some(index), false);
-        Ok(())
+        let keeping = Keeping::another();
+        (self.kept, self.poisoned) = (Some((index, keeping)), false);
+        Ok(Some(keeping))
     }
 
     fn read(&self, from: u64) -> Result<Box<dyn Iterator<Item = Result<Entry, LedgerError>> + '_>, LedgerError> {
@@ -420,6 +433,9 @@ impl LedgerStore for FileStore {
     }
 
     fn released(&self, index: u64) -> Result<Option<Vec<u8>>, LedgerError> {
+        if self.discarded.has(index) {
+            return Ok(None);
+        }
         let path = self.vector_path(index);
         self.disk.read(&path).map_err(failed("read", &path))
     }
@@ -428,10 +444,10 @@ impl LedgerStore for FileStore {
         if self.lock.is_none() {
             return Err(LedgerError::ReadOnly);
         }
-        for (_, path) in self.vectors()?.into_iter().filter(|(index, _)| *index < below) {
-            self.disk.remove(&path).map_err(failed("remove", &path))?;
-        }
-        Ok(())
+        self.discarded.finish()?;
+        let superfluous = self.vectors()?.into_iter().filter(|(index, _)| *index < below);
+        let paths = superfluous.map(|(_, path)| path).collect();
+        self.discarded.take(&self.disk, below, paths)
     }
 
     fn participations(&self) -> Result<Option<Participations<'_>>, LedgerError> {

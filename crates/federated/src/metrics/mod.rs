@@ -23,7 +23,7 @@ pub mod tags;
 pub mod training;
 
 use privacy::Epsilon;
-use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
+use serde::{Deserialize, Serialize};
 
 pub use self::{
     by_devices::ByDevices,
@@ -78,33 +78,6 @@ pub struct Metrics {
 
 const fn is_zero(number: &u64) -> bool {
     *number == 0
-}
-
-/// The headline of a run, the mean over its last evaluations as in the papers; written as `smoothed_` and its name.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Smoothed {
-    /// Which number.
-    pub metric: &'static Metric,
-    /// The mean; not a number where nothing was measured.
-    pub value: f64,
-}
-
-impl Smoothed {
-    /// Of a run.
-    #[must_use]
-    pub fn of(run: &[Metrics]) -> Self {
-        let metric = Measures::of(run).headline;
-        let values: Vec<f64> = run.iter().map(|line| line.measured.headline()).collect();
-        Self { metric, value: curve::smoothed(&values).last().copied().unwrap_or(f64::NAN) }
-    }
-}
-
-impl Serialize for Smoothed {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(1))?;
-        map.serialize_entry(&format!("smoothed_{}", self.metric.name), &self.value)?;
-        map.end()
-    }
 }
 
 /// A line of `timing.jsonl`: seconds of one round.
@@ -207,8 +180,6 @@ pub(crate) mod tests {
         for (line, text) in run(&[0.25, 0.5]).iter().zip(&lines) {
             assert_eq!(&serde_json::from_str::<Metrics>(text).unwrap(), line);
         }
-        let smoothed = serde_json::to_string(&Smoothed::of(&run(&[0.25, 0.75]))).unwrap();
-        assert_eq!(smoothed, r#"{"smoothed_accuracy_top1":0.5}"#);
     }
 
     #[test]

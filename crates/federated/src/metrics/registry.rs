@@ -56,7 +56,7 @@ pub struct Metric {
     pub unit: Unit,
     /// Which way is better.
     pub goal: Goal,
-    /// Whether it is smoothed over evaluations, as the papers do with accuracies.
+    /// Whether the papers smooth it over evaluations, as they do with accuracies: charts show that as a thin second line.
     pub smoothed: bool,
     /// Whether its axis is logarithmic.
     pub log: bool,

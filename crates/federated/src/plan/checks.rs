@@ -81,6 +81,7 @@ fn data(config: &Config) -> Result<(), ConfigError> {
             unused(data.salt.is_some(), "data.salt", with)?;
             unused(data.users.is_some(), "data.users", with)?;
             unused(config.participation.vanish.is_some(), "participation.vanish", with)?;
+            unused(config.participation.allow_absent, "participation.allow_absent", with)?;
             unused(config.stands_for.is_some(), "stands_for", with)?;
             device_windows(config)?;
             match config.participation.kind {
@@ -102,7 +103,9 @@ fn data(config: &Config) -> Result<(), ConfigError> {
                 (Unit::Example, Some(0)) => refuse("data.users", "must be at least 1"),
                 (Unit::Example, Some(_)) => Ok(()),
                 (_, users) => {
-                    unused(users.is_some(), "data.users", "unit = \"user\": there are participation.population")
+                    unused(users.is_some(), "data.users", "unit = \"user\": there are participation.population")?;
+                    let all = "a made-up crowd, in which nobody is absent";
+                    unused(config.participation.allow_absent, "participation.allow_absent", all)
                 }
             }
         }
@@ -136,6 +139,9 @@ fn device_windows(config: &Config) -> Result<(), ConfigError> {
         None if devices.tick_seconds > devices.report_seconds => {
             refuse("devices.tick_seconds", "must be at most report_seconds: reports leave at ticks")
         }
+        None if devices.timer_hours.is_some_and(|hours| !(hours > 0.0 && hours <= 8784.0)) => {
+            refuse("devices.timer_hours", "must be above 0 and at most a year, 8784 hours: leave it out for no timer")
+        }
         None => Ok(()),
     }
 }
@@ -145,6 +151,7 @@ fn local(config: &Config) -> Result<(), ConfigError> {
     if local.algorithm != LocalAlgorithm::Fedavg {
         unused(local.epochs.is_some(), "local.epochs", "FedSGD, which takes one step")?;
         unused(local.update_penalty != 0.0, "local.update_penalty", "FedSGD, which starts where it is zero")?;
+        unused(config.clip.greedy, "clip.greedy", "FedSGD, which takes one step")?;
     }
     let momentum = server.optimizer == ServerOptimizer::Momentum;
     let adaptive = matches!(server.optimizer, ServerOptimizer::Adam | ServerOptimizer::Adagrad | ServerOptimizer::Yogi);

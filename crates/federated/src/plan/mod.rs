@@ -88,6 +88,8 @@ pub struct Plan {
     pub windows: Windows,
     /// How many real devices are enrolled before the first round begins, if somebody said so.
     pub begin_with: Option<u64>,
+    /// How long a real device rests after its report, in seconds, if somebody said so.
+    pub timer_s: Option<u64>,
     /// What the server does.
     pub optimizer: OptimizerKind,
     /// How the clip follows a quantile, if it does.
@@ -179,6 +181,8 @@ impl Plan {
             devices: Devices::new(&config),
             windows: windows(&config),
             begin_with: config.devices.as_ref().and_then(|devices| devices.begin_with),
+            // Never shorter than was said.
+            timer_s: config.devices.as_ref().and_then(|d| d.timer_hours).map(|hours| libm::ceil(hours * 3600.0) as u64),
             optimizer,
             adaptive,
             ledger,
@@ -375,7 +379,18 @@ fn optimizer(config: &Config) -> Result<OptimizerKind, ConfigError> {
     Ok(kind)
 }
 
+/// The clip norms that there can be: parameters are 32-bit numbers, and noise is many clip norms long.
+const CLIP_NORMS: std::ops::RangeInclusive<f64> = 1e-9..=1e9;
+
 fn clip_norm(key: &str, norm: f64) -> Result<ClipNorm, ConfigError> {
+    if norm.is_finite() && norm > 0.0 && !CLIP_NORMS.contains(&norm) {
+        let why = format!(
+            "must be from {:e} to {:e}, got {norm:e}: it bounds how far one user moves the model, mostly by 0.1 to 10",
+            CLIP_NORMS.start(),
+            CLIP_NORMS.end()
+        );
+        return Err(ConfigError::new(key, why));
+    }
     ClipNorm::new(norm).map_err(|e| ConfigError::new(key, e.problem()))
 }
 
@@ -467,6 +482,7 @@ fn aggregation(config: &Config, phases: &[Phase]) -> Aggregation {
         None => Aggregation::Plain { sees_updates: who.to_owned() },
         Some(secure) => Aggregation::Secure {
             protocol: secure.words(devices),
+            sees_updates: (!devices).then(|| who.to_owned()),
             sees_sum: secure.noise.is_none().then(|| sees_sum(secure.groups)),
         },
     }

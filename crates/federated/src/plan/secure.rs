@@ -182,7 +182,7 @@ impl Secure {
     /// The protocol in words, and whom it trusts for what.
     #[must_use]
     pub fn words(&self, devices: bool) -> String {
-        let between = if devices { "devices" } else { "simulated devices, which the program that simulates them sees" };
+        let between = if devices { "devices" } else { "simulated devices" };
         let Assumptions { dropout, security_bits, adversary, .. } = self.assumptions;
         format!(
             "SecAgg+ between {between}; {adversary} server{}, {:.1} % of \

@@ -314,6 +314,9 @@ fn what_has_no_meaning_is_refused() {
         ("server.optimizer=momentum", "server.momentum"),
         ("server.tau=0.1", "server.tau"),
         ("participation.min_separation=3", "participation.min_separation"),
+        ("participation.allow_absent=true", "participation.allow_absent"),
+        ("clip.norm=1e300", "clip.norm"),
+        ("clip.norm=1e-300", "clip.norm"),
         ("data.path=x.store", "data.path"),
         ("data.kind=store", "data.path"),
         ("unit=device", "unit"),
@@ -328,6 +331,9 @@ fn what_has_no_meaning_is_refused() {
     }
     let no_noise = ["privacy.mechanism=none"];
     assert_eq!(refused(&no_noise).0, "privacy.noise_multiplier");
+    for algorithm in ["local.algorithm=fedsgd-batch", "local.algorithm=fedsgd-all"] {
+        assert_eq!(refused(&[algorithm, "local.epochs=", "clip.greedy=true"]).0, "clip.greedy");
+    }
 }
 
 /// Corrupted devices do not spread evenly over groups: each is planned for as many as a group can have by chance.

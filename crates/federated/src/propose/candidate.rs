@@ -12,12 +12,11 @@ use privacy::{
 use serde::Serialize;
 
 use super::{Ask, ProposeError};
-use crate::config::MechanismKind;
+use crate::{
+    burden::{BORNE_BY_GAUSSIAN, BORNE_BY_TREE, noise_in_sums},
+    config::MechanismKind,
+};
 
-/// The pair of noise and cohort that a next-word model bore in Andrew et al. 2021, Figure 7 (SO-NWP): z* at 100 users.
-const BORNE_BY_GAUSSIAN: (f64, f64) = (0.01, 100.0);
-/// The pair that Xu et al. 2023, section 2.2, trained with before they scaled it up to 7 at 6500.
-const BORNE_BY_TREE: (f64, f64) = (0.54, 500.0);
 /// Calibrated noise is raised by this part, more than an exact release on a grid loses to it.
 const MARGIN: f64 = 1e-4;
 
@@ -127,7 +126,7 @@ impl<'a> Family<'a> {
         let rate = SamplingRate::new(cohort as f64 / population as f64).map_err(ProposeError::unit("cohort"))?;
         let event = |z: NoiseMultiplier| PrivacyEvent::poisson(rate, z).times(rounds);
         let z = round_up(target(self.ask).noise_multiplier(event)?.value.get());
-        let bearable = self.ask.noise_ratio.unwrap_or(BORNE_BY_GAUSSIAN.0 / BORNE_BY_GAUSSIAN.1);
+        let bearable = self.ask.noise_ratio.unwrap_or(BORNE_BY_GAUSSIAN.ratio());
         let at_bearable = NoiseMultiplier::new(bearable * cohort as f64).map_err(ProposeError::unit("noise_ratio"))?;
         // With next to no noise accountants give up, and the answer is no guarantee.
         let epsilon = judge(self.ask, &event(at_bearable)).unwrap_or(Epsilon::INFINITE);
@@ -158,7 +157,7 @@ impl<'a> Family<'a> {
         let Found { errors, tree, size } = self.matrix(separation, often)?;
         let z = round_up(self.whole * errors.sensitivity());
         // What a model bears under the tree is noise in the sum of its updates; another matrix may add as much.
-        let borne = BORNE_BY_TREE.0 / BORNE_BY_TREE.1 * rows(&tree) / rows(&errors);
+        let borne = BORNE_BY_TREE.ratio() * noise_in_sums(&tree) / noise_in_sums(&errors);
         let bearable = self.ask.noise_ratio.unwrap_or(borne);
         let mu = errors.sensitivity() / (bearable * cohort as f64);
         let one = NoiseMultiplier::new(mu.recip()).map_err(ProposeError::unit("noise_ratio"))?;
@@ -172,7 +171,7 @@ impl<'a> Family<'a> {
             noise_multiplier: z,
             noise_ratio: z / cohort as f64,
             bearable_noise_ratio: bearable,
-            model_noise: z * rows(&errors) / cohort as f64,
+            model_noise: z * noise_in_sums(&errors) / cohort as f64,
             epsilon_if_bearable: judge(self.ask, &PrivacyEvent::gaussian(Adjacency::ZeroOut, one))?,
             rho_if_bearable: Some(mu * mu / 2.0),
         })
@@ -195,11 +194,6 @@ impl<'a> Family<'a> {
         self.found.borrow_mut().insert(limits, found);
         Ok(found)
     }
-}
-
-/// How much noise of standard deviation 1 becomes in the prefix sums, root mean square.
-fn rows(errors: &Errors) -> f64 {
-    errors.mean() / errors.sensitivity()
 }
 
 fn target(ask: &Ask) -> Target {

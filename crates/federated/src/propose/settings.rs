@@ -44,6 +44,7 @@ pub fn settings(ask: &Ask, chosen: &Candidate) -> Result<Config, ConfigError> {
         min_separation: chosen.min_separation,
         max_participations: chosen.max_participations,
         vanish: None,
+        allow_absent: false,
     };
     // Andrew et al. clip to the median; Xu et al. fix the clip for the final run, which correlated noise asks for.
     if sampled && chosen.noise_ratio <= ADAPTIVE_UNTIL {

@@ -7,6 +7,7 @@
 //! A device that checks in waits in the lobby, as long as its patience goes and as there may be need of it; otherwise it is told when
 //! to come back ([`Pace`]). An attempt that is open ([`Desk`]) takes devices from there.
 
+mod arriving;
 mod lobby;
 mod part;
 
@@ -18,9 +19,7 @@ use std::{
 
 use device::{
     guard::TaskDigest,
-    protocol::message::{
-        Answer, DeviceKey, Later, Next, Reason, Received, Says, SecureMessage, Thanks, Ticket, Wait, Wants,
-    },
+    protocol::message::{Answer, DeviceKey, Later, Next, Reason, Says, SecureMessage, Thanks, Ticket, Wait, Wants},
 };
 use ledger::FailureReason;
 use privacy::stages::Encoded;
@@ -29,7 +28,7 @@ use thiserror::Error;
 use self::part::{PartStands, standing_of};
 use super::{
     admission::{Admission, EnrolmentLimits, Enrolments, PlaceKey, hour_of},
-    desk::{Aggregation, Closed, Desk, DeskError, Opening, Place, Progress, Taken},
+    desk::{Aggregation, Closed, Desk, DeskError, Opening, Place, Progress},
     left_out::{LeaveOut, left_out},
     limits::ParticipationLimits,
     order::Order,
@@ -180,6 +179,8 @@ struct Waiting {
     until: u64,
     /// Where it stands in the tasks that it may be given: that does not change while it waits.
     standings: BTreeMap<TaskDigest, Standing>,
+    /// The tasks that it rests from.
+    rests: BTreeSet<TaskDigest>,
 }
 
 /// What it says to devices.
@@ -200,6 +201,8 @@ pub struct Coordinator {
     /// Who enrols in the batch that is not durable yet.
     enrolling: BTreeSet<DeviceKey>,
     enrolled: u64,
+    /// The server is about to stop: nobody waits here any more.
+    closing: bool,
     batch: Vec<Write>,
     answers: Vec<(RequestId, Answer)>,
     /// From which the spread of check-ins is drawn; nothing secret hangs on it.
@@ -229,6 +232,7 @@ impl Coordinator {
             enrolments: Enrolments::new(EnrolmentLimits::default(), None, 0, &EnrolledInHour::default()),
             enrolling: BTreeSet::new(),
             enrolled,
+            closing: false,
             batch: Vec::new(),
             answers: Vec::new(),
             draw: seed,
@@ -429,7 +433,7 @@ impl Coordinator {
             _ => self.stood(ticket),
         };
         match (says, ticket.try_into()) {
-            (PartStands::Later, Ok(ticket)) => {
+            (PartStands::Later, Ok(ticket)) if !self.closing => {
                 if let Some((before, _)) = self.waiters.insert((device, Ticket(ticket)), (request, until)) {
                     self.answer(before, Says::Wait(Wait { after_ms: ASK_AGAIN_MS }));
                 }
@@ -482,75 +486,6 @@ impl Coordinator {
             }
             _ => Some((Reason::Closed, CLOSED.to_owned())),
         }
-    }
-
-    /// A report is about to arrive: what is expected of it, or what its device is to hear instead.
-    ///
-    /// # Errors
-    /// The answer, where nothing is to be sent.
-    pub fn begins(&mut self, ticket: &Ticket, now: u64) -> Result<Expected, Box<Answer>> {
-        let refused = |reason, words: &str| Box::new(Answer::refused(reason, words, now / 1000, 0));
-        for running in self.tasks.values_mut() {
-            if running.lingering.remove(ticket).is_some() {
-                running.over.saw(1, 0);
-                return Err(refused(Reason::Late, LATE));
-            }
-        }
-        let Some((device, running)) = self.by_ticket(&ticket.0) else {
-            return Err(refused(Reason::Closed, CLOSED));
-        };
-        let Some(desk) = running.desk.as_mut() else {
-            return Err(refused(Reason::Closed, CLOSED));
-        };
-        if let Some(Progress::Arrived | Progress::Merged) = desk.of(&device).map(|place| place.progress) {
-            let offset = desk.report_bytes(&device).unwrap_or(0) as u64;
-            return Err(Box::new(Answer::new(Says::Received(Received { offset }))));
-        }
-        if !desk.begins(&device, now) {
-            return Err(refused(Reason::Late, LATE));
-        }
-        let encoding = match &desk.opening.aggregation {
-            Aggregation::Plain(encoding) => Some(encoding.clone()),
-            Aggregation::Secure(_) => None,
-        };
-        let bytes = desk
-            .report_bytes(&device)
-            .ok_or_else(|| refused(Reason::Unexpected, "no input is expected of this device now"))?;
-        Ok(Expected { device, bytes, encoding })
-    }
-
-    /// A whole report.
-    ///
-    /// # Errors
-    /// When the attempt cannot go on.
-    pub fn report(
-        &mut self,
-        request: RequestId,
-        ticket: &Ticket,
-        report: &Report,
-        now: u64,
-    ) -> Result<(), CoordinatorError> {
-        let Some((device, running)) = self.by_ticket(&ticket.0) else {
-            self.refuse(request, Reason::Closed, CLOSED, now);
-            return Ok(());
-        };
-        let Some(desk) = running.desk.as_mut() else { return Ok(()) };
-        let refused = match report {
-            Report::Plain(encoded) => match desk.report(&device, encoded, now)? {
-                Taken::Added | Taken::Known => None,
-                Taken::Late => Some((Reason::Late, LATE.to_owned())),
-            },
-            Report::Masked(bytes) => match desk.secure_message(&device, bytes) {
-                Some(Ok(())) => None,
-                Some(Err(why)) => Some((Reason::Unexpected, why.to_string())),
-                None => Some((Reason::Late, "the attempt is over".to_owned())),
-            },
-        };
-        match refused {
-            Some((reason, words)) => self.refuse(request, reason, words, now),
-            None => self.answer(request, Says::Received(Received { offset: report.bytes() })),
-        }
-        self.advance(now)
     }
 
     /// Whoever waited for an answer has left.

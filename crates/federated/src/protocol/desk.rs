@@ -24,6 +24,7 @@ use privacy::{
     stages::{Encoded, Sum},
 };
 use secagg::server::Refusal;
+use sha2::{Digest, Sha256};
 
 use super::{
     limits::ParticipationLimits,
@@ -32,6 +33,9 @@ use super::{
     store::{AttemptAt, OpenAttempt, Write},
     ticket::RoundKey,
 };
+
+#[cfg(test)]
+mod restored_tests;
 
 /// Reports that are new in a merge at least.
 pub const LEAST_MERGED: usize = 16;
@@ -112,7 +116,9 @@ pub enum Progress {
     Arrived,
     /// Its report is in a sum that survives a crash.
     Merged,
-    /// Its time is over.
+    /// It came when the attempt needed no more.
+    Late,
+    /// Its time is over, or what it sent was none of it.
     Expired,
 }
 
@@ -163,6 +169,8 @@ pub struct Desk {
     /// When devices were given the task, first and last.
     assigned_at: Option<(u64, u64)>,
     dropped: u64,
+    /// Who came when nothing more was needed.
+    late: u64,
     closed: Option<Closed>,
     over: bool,
 }
@@ -196,13 +204,14 @@ impl Desk {
     /// Opens an attempt; where a crash interrupted it, it goes on from what was kept.
     ///
     /// # Errors
-    /// When the sum that was kept does not open.
+    /// When the sum that was kept does not open, or is not of those who are said to be in it.
     pub fn open(opening: Opening, kept: Option<OpenAttempt>, now: u64) -> Result<Self, DeskError> {
+        let kept = kept.unwrap_or_else(|| none(opening.at));
         let sum = match &opening.aggregation {
-            Aggregation::Plain(encoding) => Some(kept_sum(&opening, encoding, kept.as_ref())?),
+            Aggregation::Plain(encoding) => Some(kept_sum(&kept, &opening.key, encoding)?),
             Aggregation::Secure(_) => None,
         };
-        let OpenAttempt { assigned, merged, .. } = kept.unwrap_or_else(|| none(opening.at));
+        let OpenAttempt { assigned, merged, .. } = kept;
         let merged: BTreeSet<DeviceKey> = merged.into_iter().collect();
         let mut desk = Self {
             reports: merged.len() as u64,
@@ -215,6 +224,7 @@ impl Desk {
             merged_at: now,
             opened_at: now,
             dropped: 0,
+            late: 0,
             closed: None,
             over: false,
             opening,
@@ -356,7 +366,40 @@ impl Desk {
         let Some(place) = self.places.get_mut(device) else { return false };
         // It has left its device, whether or not it is taken here.
         place.touch();
-        !over && matches!(place.progress, Progress::Working { until } if now <= until)
+        if over {
+            self.comes_late(device, now);
+        }
+        self.wants(device, now)
+    }
+
+    /// Whether a report of a device would be taken.
+    #[must_use]
+    pub fn wants(&self, device: &DeviceKey, now: u64) -> bool {
+        let is_in_time = |place: &Place| matches!(place.progress, Progress::Working { until } if now <= until);
+        !self.over && self.places.get(device).is_some_and(is_in_time)
+    }
+
+    /// The attempt is over, and a device that was at work has come in its own time: it has not dropped out.
+    fn comes_late(&mut self, device: &DeviceKey, now: u64) {
+        if let Some(place) = self.places.get_mut(device)
+            && let Progress::Working { until } = place.progress
+            && now <= until
+        {
+            place.progress = Progress::Late;
+            self.working -= 1;
+            self.late += 1;
+        }
+    }
+
+    /// What a device sent is no report, or breaks its bounds: nothing more is taken of it, and it counts as one whose time is over.
+    pub fn drop_out(&mut self, device: &DeviceKey) {
+        if let Some(place) = self.places.get_mut(device)
+            && matches!(place.progress, Progress::Working { .. })
+        {
+            place.progress = Progress::Expired;
+            self.working -= 1;
+            self.dropped += 1;
+        }
     }
 
     /// A whole report, whose bounds were checked.
@@ -365,13 +408,19 @@ impl Desk {
     /// When it is of another encoding.
     pub fn report(&mut self, device: &DeviceKey, report: &Encoded, now: u64) -> Result<Taken, DeskError> {
         let over = self.over;
-        let (Some(place), Some(sum)) = (self.places.get_mut(device), &mut self.sum) else { return Ok(Taken::Late) };
+        let Some(place) = self.places.get_mut(device) else { return Ok(Taken::Late) };
         place.touch();
         match place.progress {
             Progress::Arrived | Progress::Merged => return Ok(Taken::Known),
             Progress::Working { until } if !over && now <= until => {}
-            Progress::Working { .. } | Progress::Expired => return Ok(Taken::Late),
+            Progress::Working { .. } | Progress::Late | Progress::Expired => {
+                if over {
+                    self.comes_late(device, now);
+                }
+                return Ok(Taken::Late);
+            }
         }
+        let Some(sum) = &mut self.sum else { return Ok(Taken::Late) };
         sum.add(report)?;
         place.progress = Progress::Arrived;
         self.working -= 1;
@@ -385,8 +434,13 @@ impl Desk {
         if self.reports >= self.opening.goal
             && let Some(sum) = self.sum.take()
         {
+            let devices = self.in_sum();
+            // Whoever is in it twice, or is not on the list, moves the model farther than is paid for.
+            if !sum.is_of(devices.len() as u64) {
+                return self.fail(FailureReason::Interrupted);
+            }
             self.over = true;
-            self.closed = Some(Closed::Sum(sum, self.in_sum()));
+            self.closed = Some(Closed::Sum(sum, devices));
         }
     }
 
@@ -484,7 +538,7 @@ impl Desk {
         let waited = now >= self.merged_at + MERGE_EVERY_MS || new >= MERGE_AFTER;
         let Some(sum) = self.sum.as_ref().filter(|_| new >= LEAST_MERGED && waited) else { return Ok(None) };
         let at = self.opening.at;
-        let sealed = sum.seal(&self.opening.key.seal(&at), &bound_to(&at))?;
+        let sealed = sum.seal(&self.opening.key.seal(&at), &bound_to(&at, &self.in_sum()))?;
         let reports = std::mem::take(&mut self.fresh);
         for device in &reports {
             if let Some(place) = self.places.get_mut(device) {
@@ -502,11 +556,11 @@ impl Desk {
         if self.fresh.len() >= LEAST_MERGED { (self.merged_at + MERGE_EVERY_MS).min(soon) } else { soon }
     }
 
-    /// What became of the devices: how many reported, how many ran out of time.
+    /// What became of the devices: how many reported, in time or late, how many ran out of time or dropped out.
     #[must_use]
     pub fn seen(&self) -> (u64, u64) {
         match &self.opening.aggregation {
-            Aggregation::Plain(_) => (self.reports, self.dropped),
+            Aggregation::Plain(_) => (self.reports + self.late, self.dropped),
             Aggregation::Secure(secure) => secure.seen(),
         }
     }
@@ -534,28 +588,101 @@ impl Desk {
     }
 }
 
-/// Whether the sum that was kept of an attempt opens with its key.
+/// Whether the sum that was kept of an attempt opens with its key, and is of those who are said to be in it.
 #[must_use]
-pub fn opens(sealed: &[u8], key: &RoundKey, at: &AttemptAt, encoding: &Encoding) -> bool {
-    Sum::unseal(sealed, &key.seal(at), &bound_to(at), encoding).is_ok()
+pub fn opens(kept: &OpenAttempt, key: &RoundKey, encoding: &Encoding) -> bool {
+    kept_sum(kept, key, encoding).is_ok()
 }
 
-/// The sum that was kept, or that of nobody.
-fn kept_sum(opening: &Opening, encoding: &Encoding, kept: Option<&OpenAttempt>) -> Result<Sum, DeskError> {
-    match kept.and_then(|kept| kept.sealed.as_ref()) {
-        None => Ok(Sum::zero(encoding)),
-        Some(sealed) => {
-            let at = opening.at;
-            Ok(Sum::unseal(sealed, &opening.key.seal(&at), &bound_to(&at), encoding)?)
-        }
-    }
+/// The sum that was kept, or that of nobody. Where it is of others than the list says, somebody would be asked again whose report it has.
+fn kept_sum(kept: &OpenAttempt, key: &RoundKey, encoding: &Encoding) -> Result<Sum, EncodingError> {
+    let OpenAttempt { at, assigned, merged, sealed } = kept;
+    let (assigned, merged): (BTreeSet<DeviceKey>, BTreeSet<DeviceKey>) =
+        (assigned.iter().copied().collect(), merged.iter().copied().collect());
+    let sum = match sealed {
+        None => Sum::zero(encoding),
+        Some(sealed) => Sum::unseal(sealed, &key.seal(at), &bound_to(at, &merged), encoding)?,
+    };
+    if merged.is_subset(&assigned) && sum.is_of(merged.len() as u64) { Ok(sum) } else { Err(EncodingError::Sealed) }
 }
 
 fn none(at: AttemptAt) -> OpenAttempt {
     OpenAttempt { at, assigned: Vec::new(), merged: Vec::new(), sealed: None }
 }
 
-/// What a seal is bound to.
-fn bound_to(at: &AttemptAt) -> Vec<u8> {
-    [&at.task.0[..], &at.round.to_le_bytes(), &at.attempt.to_le_bytes()].concat()
+/// What a seal is bound to: the attempt, and whose reports are in the sum, in the order of their keys.
+#[must_use]
+pub fn bound_to<'a>(at: &AttemptAt, merged: impl IntoIterator<Item = &'a DeviceKey>) -> Vec<u8> {
+    let mut list = Sha256::new_with_prefix(b"keyhush reports of a sum v1\0");
+    merged.into_iter().for_each(|device| list.update(device.0));
+    [&at.task.0[..], &at.round.to_le_bytes(), &at.attempt.to_le_bytes(), &list.finalize()[..]].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use device::guard::TaskDigest;
+    use privacy::{Adjacency, ClipNorm, Participation, encoding::VectorPlan};
+    use zeroize::Zeroizing;
+
+    use super::*;
+
+    /// A desk at which so many reports have arrived, at the very moment at which it was opened.
+    fn with_reports(reports: u8) -> Desk {
+        let clip = ClipNorm::new(1.0).unwrap();
+        let encoding = Encoding::new(VectorPlan::of_update(1, 12), clip, None, Adjacency::ZeroOut).unwrap();
+        let opening = Opening {
+            at: AttemptAt { task: TaskDigest([1; 32]), round: 0, attempt: 0 },
+            step: 0,
+            goal: 200,
+            limits: ParticipationLimits::try_from(&Participation::Once).unwrap(),
+            windows: Windows { select_ms: 1, report_ms: 60_000, answer_ms: 1, tick_ms: 1 },
+            task: Blob { digest: vec![1; 32], bytes: 1 },
+            model: Blob { digest: vec![2; 32], bytes: 4 },
+            terms: Vec::new(),
+            key: RoundKey::new(Zeroizing::new([3; 32])),
+            aggregation: Aggregation::Plain(encoding.clone()),
+        };
+        let mut desk = Desk::open(opening, None, 1_000).unwrap();
+        let devices: Vec<DeviceKey> = (0..reports).map(|byte| DeviceKey([byte; 32])).collect();
+        desk.assign(&devices, 1_000).unwrap();
+        for device in &devices {
+            let report = Encoded::of(vec![1], &encoding).unwrap();
+            assert_eq!(desk.report(device, &report, 1_000).unwrap(), Taken::Added);
+        }
+        desk
+    }
+
+    /// Whose reports a merge holds so many milliseconds after the desk was opened; nobody's where there is none.
+    fn merged(desk: &mut Desk, after_ms: u64) -> usize {
+        match desk.merge(1_000 + after_ms).unwrap() {
+            Some(Write::Merge { reports, .. }) => reports.len(),
+            None => 0,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn p20_a_sum_is_merged_when_16_reports_are_new_and_2_seconds_or_64_reports_have_passed() {
+        for (reports, after_ms, expected) in [
+            (15, 10_000, 0),
+            (16, 1_900, 0),
+            (16, 1_999, 0),
+            (16, 2_000, 16),
+            (63, 1_999, 0),
+            (63, 2_000, 63),
+            (64, 0, 64),
+            (80, 0, 80),
+        ] {
+            let mut desk = with_reports(reports);
+            assert_eq!(merged(&mut desk, after_ms), expected, "{reports} reports after {after_ms} ms");
+            let again = if expected == 0 { usize::from(reports) * usize::from(reports >= 16) } else { 0 };
+            assert_eq!(merged(&mut desk, after_ms + 2_000), again, "{reports} reports: what was merged is not new");
+        }
+    }
+
+    #[test]
+    fn a_desk_wakes_for_a_merge_that_is_due() {
+        assert_eq!(with_reports(16).wakes_at(2_500), 3_000);
+        assert_eq!(with_reports(15).wakes_at(2_500), 3_500);
+    }
 }

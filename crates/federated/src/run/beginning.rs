@@ -6,14 +6,14 @@
 //! of somebody's text whether it is right. The settings stand there as text too, to say what changed.
 
 use corpus::store::Store;
-use ledger::{Digest, LedgerError, PseudonymKey};
+use ledger::{Digest, Ledger, LedgerError, LedgerStore, PseudonymKey, Unit};
 use privacy::rng::Randomness;
 use serde::{Deserialize, Serialize};
 
-use super::{Opened, RunError};
+use super::{Opened, RunError, ledger_time};
 use crate::{
     config::{Config, Document},
-    plan::Plan,
+    plan::{BEFORE, Phase, Plan},
     secrets::Secrets,
 };
 
@@ -137,6 +137,57 @@ fn flatten(key: &str, value: &toml::Value, leaves: &mut std::collections::BTreeM
             }
         }
         leaf => _ = leaves.insert(key.to_owned(), leaf.to_string()),
+    }
+}
+
+/// Why a run is taken up again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why<'a> {
+    /// For the rounds that are left; with the reason, where its data had to change.
+    Rounds(Option<&'a str>),
+    /// To end it as it stands.
+    End,
+}
+
+impl<'a> Why<'a> {
+    pub(super) const fn data_changed(self) -> Option<&'a str> {
+        match self {
+            Self::Rounds(data_changed) => data_changed,
+            Self::End => None,
+        }
+    }
+}
+
+/// Refuses other settings and other data than the run began with, unless somebody says why the data had to change.
+pub(super) fn recognise<S: LedgerStore>(
+    secrets: &Secrets,
+    ledger: &mut Ledger<S>,
+    key: &PseudonymKey,
+    plan: &Plan,
+    opened: &Opened,
+    data_changed: Option<&str>,
+) -> Result<(), RunError> {
+    let now = Beginning::of(key, secrets, plan, opened)?;
+    let Some(began) = Beginning::read(secrets)? else {
+        // It was killed while it was begun, or somebody took the file away.
+        return if ledger.releases().keys().all(|stream| stream == BEFORE) {
+            now.keep(secrets)
+        } else {
+            Err(RunError::BeginningMissing { place: "ledger.jsonl.beginning" })
+        };
+    };
+    let counted = plan.phases().iter().any(Phase::counts_participations);
+    // Posts are numbered one after the other: where they are the units, other text is other units.
+    let posts = plan.ledger.unit == Unit::Example;
+    match (began.compare(key, &now, &plan.config)?, data_changed) {
+        (Changed::Nothing, _) => Ok(()),
+        (Changed::Users, _) if counted => Err(RunError::UsersChanged),
+        (Changed::Text, _) if counted && posts => Err(RunError::UsersChanged),
+        (_, None) => Err(RunError::DataChanged),
+        (_, Some(why)) => {
+            let _receipt = ledger.record_data_changed(why, ledger_time(plan.randomness()))?;
+            now.keep(secrets)
+        }
     }
 }
 

@@ -11,11 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Over, Run, RunError, is_undecided,
-    kept::{alone, sentence},
+    kept::alone,
+    told::{Told, notes},
 };
 use crate::{
+    burden::Burden,
     home::{Home, Paper, Records},
-    metrics::{Metrics, Smoothed},
+    metrics::Metrics,
     price::{Meaning, Price},
     round::attempts::settled_rounds,
 };
@@ -32,9 +34,6 @@ pub struct Ending {
     pub stopped: Option<String>,
     /// The last evaluation.
     pub metrics: Metrics,
-    /// The headline, the mean over the last five evaluations, as in the papers.
-    #[serde(flatten)]
-    pub smoothed: Smoothed,
     /// Whether the noise could be repeated.
     pub simulated: bool,
     /// What the statement says: `epsilon`, or `epsilon_if_secret` where nothing is guaranteed.
@@ -44,6 +43,9 @@ pub struct Ending {
     pub delta: f64,
     /// What a person can quote.
     pub sentence: String,
+    /// What else should be known, each in a sentence.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The head of the ledger.
     pub ledger_head: String,
 }
@@ -158,7 +160,6 @@ impl<H: Home + Records> Run<'_, H> {
             None => self.measure()?,
         };
         let history = if self.history.is_empty() { std::slice::from_ref(&metrics) } else { &self.history };
-        let smoothed = Smoothed::of(history);
         let stopped = match &self.over {
             None | Some(Over::Done) => None,
             Some(Over::Budget(why)) => Some(format!("the budget: {why}")),
@@ -166,16 +167,17 @@ impl<H: Home + Records> Run<'_, H> {
             Some(Over::ByHand) => Some("it was ended by hand".into()),
         };
         let rounds = self.state().round;
-        let cohort = self.plan.stage(rounds).cohort;
+        let (cohort, failed) = (self.plan.stage(rounds).cohort, self.failed());
+        let told = Told { cohort, rounds, history, totals: self.totals, failed: &failed, statement };
         Ok(Ending {
             folder: self.home.name(),
             rounds,
             stopped,
-            smoothed,
             simulated: self.is_simulation(),
             price: price(statement),
             delta: self.plan.ledger.delta.get(),
-            sentence: sentence(cohort, rounds, Some(&metrics), &self.failed(), statement) + alone(&self.home)?,
+            sentence: told.sentence() + alone(&self.home)?,
+            notes: notes(Burden::of(self.plan).as_ref(), self.totals.as_ref()),
             ledger_head: statement.ledger.head.to_string(),
             metrics,
         })

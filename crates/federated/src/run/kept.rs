@@ -4,24 +4,26 @@
 
 use std::path::Path;
 
-use ledger::{
-    DataSource, Ledger, LedgerStore,
-    statement::{Statement, rounded_up},
-};
+use device::learner::{Layout, Part};
+use ledger::{Ledger, LedgerStore, Start, statement::Statement};
 use privacy::{Delta, rng::Randomness};
 
 use super::{
-    RunError,
+    RunError, Totals,
     ending::{counted, price},
     failed::failed_attempts,
-    is_undecided, known_heads, parsed, read_log, tokens, written_settings,
+    is_undecided, known_heads, parsed, read_log,
+    told::{Told, notes},
+    written_settings,
 };
 use crate::{
+    burden::Burden,
+    checkpoint,
     config::Config,
     home::{Home, Log, Records},
-    metrics::{Metrics, Timing},
-    numbers::grouped,
-    price::{Meaning, Price},
+    metrics::{Measures, Metrics, Timing},
+    plan::{Plan, Setting},
+    price::Price,
     round::attempts::{Failed, settled_rounds},
 };
 
@@ -48,8 +50,10 @@ pub struct Kept {
     pub sentence: String,
     /// Whether it is one of a sweep that is not decided, so that its epsilon is not yet what it costs.
     pub undecided: bool,
-    /// Tokens that users have read, exactly; simulations only.
-    pub tokens: Option<u64>,
+    /// What users did, exactly; simulations only.
+    pub totals: Option<Totals>,
+    /// What else should be known of it, each in a sentence: how much noise its model bore, users whose training ran away.
+    pub notes: Vec<String>,
 }
 
 impl Kept {
@@ -68,15 +72,19 @@ impl Kept {
         let failed = failed_attempts(&ledger);
         let rounds = settled_rounds(&ledger);
         let simulated = statement.accounting.randomness != Randomness::Secret;
+        let totals = if simulated { Some(Totals::read(home)?).filter(|totals| totals.rounds > 0) } else { None };
+        let cohort = config.cohort(rounds);
+        let told = Told { cohort, rounds, history: &metrics, totals, failed: &failed, statement: &statement };
         let name = home.name();
         Ok(Self {
             name: Path::new(&name).file_name().map_or(name.clone(), |last| last.to_string_lossy().into_owned()),
             started: started(&ledger)?,
             settings,
             timing: if simulated { read_log(home, Log::Timing)? } else { Vec::new() },
-            sentence: sentence(config.cohort(rounds), rounds, metrics.last(), &failed, &statement) + alone(home)?,
+            sentence: told.sentence() + alone(home)?,
             undecided: is_undecided(home)?,
-            tokens: if simulated { Some(tokens(home)?) } else { None },
+            notes: notes(burden(home, &config, &statement, &metrics).as_ref(), totals.as_ref()),
+            totals,
             config,
             metrics,
             failed,
@@ -112,6 +120,20 @@ impl Kept {
     }
 }
 
+/// How much noise a run puts on its model, from what it left; none where that cannot be told.
+fn burden(home: &dyn Home, config: &Config, statement: &Statement, metrics: &[Metrics]) -> Option<Burden> {
+    let part = Part { name: "all".into(), rows: 1, columns: checkpoint::parameters(home)? };
+    let setting = Setting {
+        parameters: Layout::new(vec![part]),
+        data: statement.data.clone(),
+        start: Start::Random,
+        non_private: None,
+        public_data: Vec::new(),
+        counted: device::evaluation::coordinates(Measures::of(metrics).name),
+    };
+    Burden::of(&Plan::new(config.clone(), &setting).ok()?)
+}
+
 /// When a run was begun, as its ledger says: in seconds since 1970.
 pub(super) fn started<S: LedgerStore>(ledger: &Ledger<S>) -> Result<u64, RunError> {
     Ok(ledger.entries()?.next().transpose()?.map_or(0, |entry| entry.time()))
@@ -121,39 +143,4 @@ pub(super) fn started<S: LedgerStore>(ledger: &Ledger<S>) -> Result<u64, RunErro
 pub(super) fn alone(home: &(impl Home + Records)) -> Result<&'static str, RunError> {
     const ALONE: &str = " That is this run alone: it is one of a sweep that is not decided, and whichever of its runs is taken costs what all of them cost together.";
     Ok(if is_undecided(home)? { ALONE } else { "" })
-}
-
-/// What a person can quote: what the model does, for whom it was paid, and the price, if there is one (rule P23).
-pub(super) fn sentence(
-    cohort: u64,
-    rounds: u64,
-    last: Option<&Metrics>,
-    failed: &[Failed],
-    statement: &Statement,
-) -> String {
-    let Some(Metrics { measured, .. }) = last else { return "Nothing was measured yet.".into() };
-    let price = price(statement);
-    let unit = statement.unit.name();
-    let made_up = if statement.data.is_made_up() { "made-up " } else { "" };
-    let (cohort, population) = (grouped(cohort), grouped(statement.population));
-    let mood = if price.meaning == Meaning::IfSecret { "In simulation, the model" } else { "The model" };
-    let does = (measured.measures().does)(measured.headline());
-    let failed = match failed.iter().filter(|failed| failed.passed_over).count() {
-        0 => String::new(),
-        passed_over => format!(", {passed_over} of which came to nothing"),
-    };
-    let done = format!("{mood} {does} after {rounds} rounds of {cohort} of {population} {made_up}{unit}s{failed}");
-    if !price.epsilon.is_finite() {
-        return format!("{done}, with no privacy at all (epsilon is infinite).");
-    }
-    let (epsilon, delta) = (rounded_up(price.epsilon.get()), format!("{:e}", statement.guarantee.delta.get()));
-    let (adjacency, counted) = (statement.adjacency, counted(statement));
-    let private = format!("{unit}-level ({epsilon}, {delta})-differential privacy ({adjacency}){counted}");
-    match (price.meaning, &statement.data) {
-        (Meaning::IfSecret, _) => {
-            format!("{done}. No guarantee: the noise was simulated; with secret noise it would be {private}.")
-        }
-        (_, DataSource::MadeUp { .. }) => format!("{done}, with {private}; nobody real is protected."),
-        (_, DataSource::Users { .. }) => format!("{done}, with {private}."),
-    }
 }

@@ -27,7 +27,10 @@ mod error;
 mod failed;
 mod kept;
 mod opened;
+mod presence;
 mod price;
+mod told;
+mod totals;
 
 use std::{
     cell::RefCell,
@@ -37,7 +40,7 @@ use std::{
 use serde::{Deserialize, de::DeserializeOwned};
 
 use self::{
-    beginning::{Beginning, Changed},
+    beginning::{Beginning, Why, recognise},
     price::Prices,
 };
 pub use self::{
@@ -45,6 +48,8 @@ pub use self::{
     error::RunError,
     kept::Kept,
     opened::Opened,
+    presence::Presence,
+    totals::Totals,
 };
 use crate::{
     checkpoint::{self, Checkpoints},
@@ -64,12 +69,8 @@ use crate::{
         attempts::{Failed, settled_rounds},
         evaluation::{Due, FailedEvaluation},
     },
-    secrets::Secrets,
 };
-use ledger::{
-    Attempt, Ended, Head, Import, Ledger, LedgerError, LedgerStore, PseudonymKey, Publication, Unit,
-    statement::Statement,
-};
+use ledger::{Attempt, Ended, Head, Import, Ledger, LedgerError, LedgerStore, Publication, statement::Statement};
 use lm::metrics::{Counts, Targets};
 use privacy::{
     PrivacyEvent,
@@ -145,8 +146,8 @@ pub struct Run<'a, H: Home + Records = RunFolder> {
     started: u64,
     warnings: Vec<String>,
     over: Option<Over>,
-    /// Tokens that were read by users, exactly; for simulations.
-    tokens: u64,
+    /// What users did so far, exactly; for simulations.
+    totals: Option<Totals>,
 }
 
 /// Whether a run is one of a sweep that is not decided. One that is closed is decided, also where a crash left the note.
@@ -227,6 +228,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
         if home.paper(Paper::Settings)?.is_some() || home.is_begun()? {
             return Err(RunError::Taken { run: home.name() });
         }
+        opened.check_presence(&plan.config)?;
         refuse_left_over(&home)?;
         let store = home.create_store()?;
         Self::begin_in(store, home, plan, opened, means)
@@ -255,7 +257,15 @@ impl<'a, H: Home + Records> Run<'a, H> {
     /// # Errors
     /// When there is none, it was begun with other settings or other data, or it is damaged.
     pub fn resume(home: H, plan: &'a Plan, opened: &'a Opened, means: Means) -> Result<Self, RunError> {
-        Self::go_on(home, plan, opened, means, None)
+        Self::go_on(home, plan, opened, means, Why::Rounds(None))
+    }
+
+    /// The same to end it as it stands. No round is computed any more, so what computed the others need not be there.
+    ///
+    /// # Errors
+    /// As [`Run::resume`].
+    pub fn resume_to_end(home: H, plan: &'a Plan, opened: &'a Opened, means: Means) -> Result<Self, RunError> {
+        Self::go_on(home, plan, opened, means, Why::End)
     }
 
     /// The same with a store that had to change, for a reason that the ledger keeps.
@@ -269,16 +279,10 @@ impl<'a, H: Home + Records> Run<'a, H> {
         means: Means,
         why: &str,
     ) -> Result<Self, RunError> {
-        Self::go_on(home, plan, opened, means, Some(why))
+        Self::go_on(home, plan, opened, means, Why::Rounds(Some(why)))
     }
 
-    fn go_on(
-        home: H,
-        plan: &'a Plan,
-        opened: &'a Opened,
-        means: Means,
-        data_changed: Option<&str>,
-    ) -> Result<Self, RunError> {
+    fn go_on(home: H, plan: &'a Plan, opened: &'a Opened, means: Means, why: Why<'_>) -> Result<Self, RunError> {
         if !home.is_begun()? {
             // Nothing was recorded: it was killed while it was begun, or there is none.
             written_settings(&home)?;
@@ -298,14 +302,18 @@ impl<'a, H: Home + Records> Run<'a, H> {
             home.remove_paper(Paper::PartOfASweep)?;
         } else {
             let key = key.ok_or(RunError::RecognitionKeyMissing)?;
-            recognise(&secrets, &mut ledger, &key, plan, opened, data_changed)?;
+            recognise(&secrets, &mut ledger, &key, plan, opened, why.data_changed())?;
         }
         if !ledger.plan().is_same_run(&plan.ledger) {
             return Err(RunError::OtherPlan { run: home.name() });
         }
-        let checkpoints = Checkpoints::of(ledger.opening().id, means);
-        if let Some(theirs) = checkpoints.other_arithmetic(&home)?.filter(|_| !ledger.is_closed()) {
-            return Err(RunError::OtherArithmetic { theirs, ours: means.arithmetic() });
+        let mut checkpoints = Checkpoints::of(ledger.opening().id, means);
+        match checkpoints.other_arithmetic(&home)? {
+            Some(theirs) if why == Why::End => checkpoints = Checkpoints::new(ledger.opening().id, &theirs),
+            Some(theirs) if !ledger.is_closed() => {
+                return Err(RunError::OtherArithmetic { theirs, ours: means.arithmetic() });
+            }
+            _ => {}
         }
         let (found, mut warnings) = checkpoints.newest(&home, plan)?;
         found.iter().try_for_each(|found| ledger.check_head(&found.head))?;
@@ -349,7 +357,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
         read_log::<OfRound>(&home, Log::Timing)?;
         let timing = if simulated { Some(home.open_log(Log::Timing, &keep)?) } else { None };
         let diagnostics = if simulated { Some(diagnostics(&home, recorded)?) } else { None };
-        let tokens = if simulated { tokens(&home)? } else { 0 };
+        let totals = if simulated { Some(Totals::read(&home)?) } else { None };
         Ok(Self {
             checkpoints: Checkpoints::of(ledger.opening().id, means),
             held_out: opened.held_out(&plan.evaluation)?,
@@ -366,7 +374,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
             started,
             warnings: Vec::new(),
             over: None,
-            tokens,
+            totals,
         })
     }
 
@@ -427,7 +435,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
         }
         if let (Some(file), Some(seen)) = (&mut self.diagnostics, &done.diagnostics) {
             file.append(&json(seen)?)?;
-            self.tokens += seen.tokens;
+            self.totals.iter_mut().for_each(|totals| totals.add(seen));
         }
         Ok(())
     }
@@ -683,39 +691,6 @@ fn last_step<S: LedgerStore>(plan: &Plan, ledger: &Ledger<S>) -> Option<LastStep
     plan.phases().iter().rev().find_map(last)
 }
 
-/// Refuses other settings and other data than the run began with, unless somebody says why the data had to change.
-fn recognise<S: LedgerStore>(
-    secrets: &Secrets,
-    ledger: &mut Ledger<S>,
-    key: &PseudonymKey,
-    plan: &Plan,
-    opened: &Opened,
-    data_changed: Option<&str>,
-) -> Result<(), RunError> {
-    let now = Beginning::of(key, secrets, plan, opened)?;
-    let Some(began) = Beginning::read(secrets)? else {
-        // It was killed while it was begun, or somebody took the file away.
-        return if ledger.releases().keys().all(|stream| stream == BEFORE) {
-            now.keep(secrets)
-        } else {
-            Err(RunError::BeginningMissing { place: "ledger.jsonl.beginning" })
-        };
-    };
-    let counted = plan.phases().iter().any(Phase::counts_participations);
-    // Posts are numbered one after the other: where they are the units, other text is other units.
-    let posts = plan.ledger.unit == Unit::Example;
-    match (began.compare(key, &now, &plan.config)?, data_changed) {
-        (Changed::Nothing, _) => Ok(()),
-        (Changed::Users, _) if counted => Err(RunError::UsersChanged),
-        (Changed::Text, _) if counted && posts => Err(RunError::UsersChanged),
-        (_, None) => Err(RunError::DataChanged),
-        (_, Some(why)) => {
-            let _receipt = ledger.record_data_changed(why, ledger_time(plan.randomness()))?;
-            now.keep(secrets)
-        }
-    }
-}
-
 /// Records what the run starts from, and what was released of its users before (rules P11 and P15), unless it is there.
 fn finish_beginning<S: LedgerStore>(ledger: &mut Ledger<S>, plan: &Plan, opened: &Opened) -> Result<(), RunError> {
     if let Some(import) = opened.import()
@@ -765,12 +740,6 @@ enum DiagnosticsLine {
     Head {
         private: bool,
     },
-}
-
-/// Tokens that users have read so far, exactly.
-fn tokens(home: &dyn Home) -> Result<u64, RunError> {
-    let of_line = |line: &String| serde_json::from_str::<serde_json::Value>(line).ok()?.get("tokens")?.as_u64();
-    Ok(home.lines(Log::Diagnostics)?.iter().filter_map(of_line).sum())
 }
 
 /// The lines of a log.

@@ -16,11 +16,11 @@ use lm::{
 };
 use privacy::rng::Randomness;
 
-use super::{RunError, is_undecided};
+use super::{Presence, RunError, is_undecided};
 use crate::{
     config::{Config, ConfigError, DataKind, Evaluation, Model},
     evaluate::HeldOut,
-    home::{Home, LEDGER_FILE, MODEL_FOLDER, RunFolder, heads},
+    home::{Home, LEDGER_FILE, RunFolder, heads, model_in},
     learners::{self, Made},
     ledger_file::Place,
     model_folder,
@@ -222,6 +222,30 @@ impl Opened {
         Ok(SyntheticPopulation::new(crowd, Tokenizer::new(self.rules), &self.vocabulary, self.learner()))
     }
 
+    /// How many of the declared users there are, where that is known here and can be another number: not where they are made up, nor
+    /// where they are devices.
+    ///
+    /// # Errors
+    /// When posts are the units and cannot be counted.
+    pub fn presence(&self, config: &Config) -> Result<Option<Presence>, RunError> {
+        let held_out = match &self.text {
+            Text::Devices { .. } => return Ok(None),
+            Text::Crowd { .. } if config.unit != Unit::Example => return Ok(None),
+            Text::Crowd { .. } => 0,
+            Text::Store { held_out, .. } => held_out.len() as u64,
+        };
+        Ok(Some(Presence::new(config, self.population(config.unit)?.users(), held_out)))
+    }
+
+    /// Refuses to begin a run most of whose declared users are not there, unless its settings say that it is meant. A run that was begun
+    /// goes on: users may ask to be erased.
+    ///
+    /// # Errors
+    /// The key that declares too many.
+    pub fn check_presence(&self, config: &Config) -> Result<(), RunError> {
+        self.presence(config)?.map_or(Ok(()), |presence| Ok(presence.check()?))
+    }
+
     /// The population is declared (rule P11): nobody outside of it may be there.
     fn check_declared(&self, config: &Config) -> Result<(), RunError> {
         if matches!(self.text, Text::Devices { .. }) {
@@ -273,7 +297,7 @@ fn devices(config: &Config, learner: &dyn Learner) -> Result<Text, RunError> {
         None => Vec::new(),
         Some(path) => {
             let shown = path.display();
-            let text = std::fs::read_to_string(path).map_err(|e| wrong(format!("{shown}: {e}")))?;
+            let text = corpus::text::read(path).map_err(|e| wrong(format!("{shown}: {e}")))?;
             text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()
         }
     };
@@ -311,11 +335,22 @@ fn origin(config: &Config, store: Option<&Store>) -> Result<Origin, RunError> {
     Ok(Origin { words: (vocabulary, rules), learner, first, start: Start::Random, import: None })
 }
 
+/// What the folder of a model or of a run is called, without the folders above it; that of the run where it is its model.
+fn name_of(folder: &Path) -> String {
+    let whole = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
+    match (name(&whole), whole.parent().filter(|run| run.join(LEDGER_FILE).is_file()).and_then(name)) {
+        (Some(model), Some(run)) => format!("{run}/{model}"),
+        (Some(model), None) => model,
+        (None, _) => "without a name".to_owned(),
+    }
+}
+
 /// Where the model of a folder lies, and its ledger, if it has one: a folder of a run has both.
 fn places(from: &Path) -> (PathBuf, Option<PathBuf>) {
     let of_run = from.join(LEDGER_FILE);
     if of_run.is_file() {
-        return (from.join(MODEL_FOLDER), Some(of_run));
+        return (model_in(from), Some(of_run));
     }
     let beside = from.canonicalize().ok().and_then(|p| p.parent().map(|p| p.join(LEDGER_FILE)));
     (from.to_owned(), beside.filter(|path| path.is_file()))
@@ -347,7 +382,8 @@ fn started(config: &Config, store: Option<&Store>) -> Result<Origin, RunError> {
     }
     let (learner, values) = learned(config, store, &vocabulary, weights)?;
     let head: Option<Head> = guarantee.ledger_head().and_then(|head| head.parse().ok());
-    let what = from.display().to_string();
+    // What is stated is read by others: where the folder lies is nobody's business.
+    let what = name_of(&from);
     let (start, import) = match (ledger, &config.model.public) {
         (Some(_), Some(_)) => {
             return Err(ConfigError::new("model.public", "does not go with a model that has a ledger").into());

@@ -19,6 +19,14 @@ impl<H: Home + Records> Run<'_, H> {
     pub(super) fn is_simulation(&self) -> bool {
         Prices { plan: self.plan, opened: self.opened }.is_simulation()
     }
+
+    /// What the rounds so far cost, and what that number means.
+    ///
+    /// # Errors
+    /// When the plan's accountant cannot judge them.
+    pub fn price(&self) -> Result<Price, RunError> {
+        Prices { plan: self.plan, opened: self.opened }.price(self.state().round)
+    }
 }
 
 /// What a run costs follows from its plan and from what it starts from: any thread may ask.

@@ -116,6 +116,7 @@ fn planned(text: &str, set: &[String], name: &str) -> Result<(Config, Plan), Des
         other => DesignError::Run(other),
     };
     let opened = Opened::new(&config).map_err(located)?;
+    opened.check_presence(&config).map_err(located)?;
     let plan = Plan::new(config.clone(), &opened.setting()).map_err(|e| located(e.into()))?;
     Ok((config, plan))
 }

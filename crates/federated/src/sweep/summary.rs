@@ -24,16 +24,16 @@ impl Runs {
         Measures::of(self.seeds.iter().flatten())
     }
 
-    /// A number of all runs at their ends.
+    /// A number of all runs at their ends, as it was measured.
     #[must_use]
     pub fn last(&self, metric: &Metric) -> Estimate {
-        self.at(metric, u64::MAX)
+        Estimate::of(&self.seeds.iter().map(|run| metric.last(run)).collect::<Vec<f64>>())
     }
 
-    /// The same at the last evaluation that is not after a round.
+    /// The same at the last evaluation that is not after a round, smoothed where the papers smooth it.
     #[must_use]
-    pub fn at(&self, metric: &Metric, round: u64) -> Estimate {
-        Estimate::of(&self.seeds.iter().map(|run| metric.at(run, round)).collect::<Vec<f64>>())
+    pub fn smoothed_at(&self, metric: &Metric, round: u64) -> Estimate {
+        Estimate::of(&self.seeds.iter().map(|run| metric.smoothed_at(run, round)).collect::<Vec<f64>>())
     }
 
     /// Whether nothing is guaranteed of any of them.
@@ -76,16 +76,26 @@ mod tests {
     };
 
     #[test]
-    fn ends_are_smoothed_means_over_the_seeds() {
+    fn ends_are_means_of_last_values_over_the_seeds() {
         let runs =
             Runs { name: "a".into(), set: Vec::new(), seeds: vec![run(&[0.0, 0.1, 0.2]), run(&[0.0, 0.3, 0.6])] };
         let accuracy = runs.last(runs.measures().headline);
-        assert!((accuracy.mean - 0.2).abs() < 1e-12 && accuracy.seeds == 2);
+        assert!((accuracy.mean - 0.4).abs() < 1e-12 && accuracy.seeds == 2);
         assert_eq!((runs.last(&PERPLEXITY).mean, runs.last(&EPSILON).mean, runs.is_simulation()), (50.0, 2.0, false));
-        assert!((runs.at(&ACCURACY_TOP1, 7).mean - 0.1).abs() < 1e-12, "smoothed, at round 5");
-        assert!(runs.at(&PERPLEXITY, 0).mean.is_infinite());
+        assert!((runs.smoothed_at(&ACCURACY_TOP1, 7).mean - 0.1).abs() < 1e-12, "smoothed, at round 5");
+        assert!(runs.smoothed_at(&PERPLEXITY, 0).mean.is_infinite());
         assert!(runs.last(&FRACTION_BELOW_CLIP).mean.is_nan());
         assert_eq!((runs.best_seed(), best_runs(&[runs])), (Some(1), Some(0)));
+    }
+
+    /// The choice is by the number that everything else shows of a run: its last.
+    #[test]
+    fn a_run_that_fell_at_its_end_is_not_the_best() {
+        let runs = |accuracies: &[f64]| Runs { name: "a".into(), set: Vec::new(), seeds: vec![run(accuracies)] };
+        let (fell, rose) = (runs(&[0.1, 0.3, 0.3, 0.3, 0.05]), runs(&[0.1, 0.1, 0.1, 0.1, 0.15]));
+        assert_eq!(best_runs(&[fell.clone(), rose.clone()]), Some(1));
+        let both = Runs { seeds: [&fell.seeds[..], &rose.seeds].concat(), ..fell };
+        assert_eq!(both.best_seed(), Some(1));
     }
 
     #[test]

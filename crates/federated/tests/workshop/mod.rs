@@ -320,10 +320,11 @@ pub(crate) fn store(folder: &Path, vocabulary: Origin, users: u64, typed: impl F
     path
 }
 
-/// Settings that read a store.
+/// Settings that read a store, which may have fewer users than are declared.
 pub(crate) fn reads(store: &Path) -> Vec<String> {
     let path = format!("data.path={}", store.display());
-    ["data.kind=store", &path, "data.posts_per_user=", "model.vocabulary="].map(str::to_owned).into()
+    let absent = "participation.allow_absent=true";
+    ["data.kind=store", &path, absent, "data.posts_per_user=", "model.vocabulary="].map(str::to_owned).into()
 }
 
 /// Settings of which some were made by a function.

@@ -65,6 +65,8 @@ pub(crate) struct Faults {
     pub(crate) sleeps: f64,
     /// Whether devices measure each model, as many as report in a round.
     pub(crate) evaluations: bool,
+    /// Whether somebody writes into the store, after each crash, that nobody's report is in the sum.
+    pub(crate) list_emptied: bool,
 }
 
 impl Faults {
@@ -88,6 +90,7 @@ impl Faults {
             down_ms: 0,
             sleeps: 0.0,
             evaluations: false,
+            list_emptied: false,
         }
     }
 
@@ -151,6 +154,7 @@ impl Faults {
             down_ms: chance.below(20_000),
             sleeps: 0.5,
             evaluations: chance.is(0.3),
+            list_emptied: false,
         }
     }
 

@@ -77,12 +77,18 @@ struct Log {
 pub(crate) struct ForgetfulStore {
     fuse: Arc<Fuse>,
     flaw: Option<Flaw>,
+    list_emptied: bool,
     log: Mutex<Log>,
 }
 
 impl ForgetfulStore {
-    pub(crate) fn new(fuse: Arc<Fuse>, flaw: Option<Flaw>) -> Self {
-        Self { fuse, flaw, log: Mutex::new(Log { batches: Vec::new(), now: MemoryStore::new([9; 32]), turn: 0 }) }
+    pub(crate) fn new(fuse: Arc<Fuse>, flaw: Option<Flaw>, list_emptied: bool) -> Self {
+        Self {
+            fuse,
+            flaw,
+            list_emptied,
+            log: Mutex::new(Log { batches: Vec::new(), now: MemoryStore::new([9; 32]), turn: 0 }),
+        }
     }
 
     /// What is there after a crash.
@@ -189,7 +195,9 @@ impl Store for Leased {
     }
 
     fn open_attempt(&self, task: &TaskDigest) -> Result<Option<OpenAttempt>, StoreError> {
-        self.store.log.lock().unwrap().now.open_attempt(task)
+        let kept = self.store.log.lock().unwrap().now.open_attempt(task)?;
+        let emptied = |kept: OpenAttempt| OpenAttempt { merged: Vec::new(), ..kept };
+        Ok(if self.store.list_emptied { kept.map(emptied) } else { kept })
     }
 
     fn blob(&self, digest: &[u8; 32]) -> Result<Option<Vec<u8>>, StoreError> {

@@ -284,7 +284,11 @@ impl World {
         }
         match self.devices[device].doing.clone() {
             Doing::Strange => self.says(device, Said::Wants(Wants::Enrol(Enrol::default())), 20_000),
-            Doing::Idle => self.says(device, Said::Wants(Wants::CheckIn(CheckIn { patience_ms: 10_000 })), 30_000),
+            Doing::Idle => self.says(
+                device,
+                Said::Wants(Wants::CheckIn(CheckIn { patience_ms: 10_000, resting: Vec::new() })),
+                30_000,
+            ),
             Doing::Speaking(assignment) => {
                 let message = self.devices[device].secure.as_ref().unwrap().says(&assignment);
                 self.says(device, Said::Wants(Wants::Secure(message)), 6_000);
@@ -585,7 +589,7 @@ impl Story {
     pub(crate) fn play(seed: u64, faults: Faults, flaw: Option<Flaw>) -> Result<Self, Violation> {
         let setting = Setting::new(&faults);
         let fuse = Arc::new(Fuse::default());
-        let store = Arc::new(ForgetfulStore::new(Arc::clone(&fuse), flaw));
+        let store = Arc::new(ForgetfulStore::new(Arc::clone(&fuse), flaw, faults.list_emptied));
         let ledger = ForgetfulLedger::new(Arc::clone(&fuse), flaw);
         let vault = Arc::new(ForgetfulVault::new(Arc::clone(&fuse)));
         let signing = || SigningKey::from_seed(&[1; 32]);

@@ -70,6 +70,13 @@ impl Chunk {
         Self { flow, said, taken: 0, has_ended: false, refused, asks_first }
     }
 
+    /// One that comes as this body does.
+    #[cfg(test)]
+    pub(crate) fn of(body: Body) -> Self {
+        let flow = Flow::new(body, &Limits::default());
+        Self { flow, said: None, taken: 0, has_ended: false, refused: None, asks_first: false }
+    }
+
     /// How many bytes it has, where that was announced.
     #[must_use]
     pub const fn said(&self) -> Option<usize> {

@@ -52,7 +52,7 @@ impl Default for Limits {
             stall: seconds(30),
             room: 256 << 20,
             room_wait: seconds(10),
-            finish: seconds(4),
+            finish: seconds(3),
         }
     }
 }

@@ -46,7 +46,7 @@ pub use proxies::{Network, Proxies};
 pub use routes::app;
 pub use server::{Served, Server};
 pub use service::{Packed, Service};
-pub use tls::{Identity, Transport, self_signed};
+pub use tls::{Identity, Transport, fingerprint, self_signed};
 
 /// Why there is no server.
 #[derive(Debug, Error)]

@@ -13,6 +13,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
     server::ParsedCertificate,
 };
+use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::HttpError;
@@ -85,11 +86,20 @@ pub fn self_signed(folder: &Path, names: &[String]) -> Result<Identity, HttpErro
     Identity::from_files(&certificate, &key)
 }
 
+/// The SHA-256 of the first certificate of a file, in hexadecimal digits: what two people compare who want to know whether they have the same one.
+///
+/// # Errors
+/// When the file cannot be read, or holds no certificate.
+pub fn fingerprint(certificate: &Path) -> Result<String, HttpError> {
+    let digest = Sha256::digest(certificates(certificate)?.swap_remove(0));
+    Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 fn make(certificate: &Path, key: &Path, names: &[String]) -> Result<(), HttpError> {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names)
         .map_err(|error| HttpError::Certificate { names: names.to_owned(), error })?;
     let secret = Zeroizing::new(signing_key.serialize_pem());
-    // Its folder lies in that of the database, which is for the server's owner alone.
+    // Its folder lies in one that is for the server's owner alone.
     let within = files::folder(key);
     for folder in [files::folder(within), within] {
         if OsDisk.create_folder(folder, true).map_err(files::failed("make", folder))? {

@@ -100,7 +100,9 @@ impl Story {
     fn says(&mut self, who: DeviceKey, bytes: &[u8]) {
         let Some(mut wants) = Request::decode(bytes).ok().and_then(|request| request.wants) else { return };
         match &mut wants {
-            Wants::CheckIn(CheckIn { patience_ms }) | Wants::Next(Next { patience_ms, .. }) => *patience_ms %= 5_000,
+            Wants::CheckIn(CheckIn { patience_ms, .. }) | Wants::Next(Next { patience_ms, .. }) => {
+                *patience_ms %= 5_000
+            }
             Wants::Enrol(_) | Wants::Secure(_) => {}
         }
         self.requests += 1;

@@ -2,6 +2,7 @@
 //! files that its operator wrote. Any of it may be damaged, or be somebody else's.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     sync::{Arc, LazyLock},
@@ -12,7 +13,7 @@ use federated::{
     config::Document,
     home::{Home, Log, Paper, Records},
     protocol::{
-        desk::{Aggregation, Desk, opens},
+        desk::{Aggregation, Desk, bound_to, opens},
         over_selection::OverSelection,
         store::{AttemptAt, OpenAttempt, Place, Store, Write},
     },
@@ -22,7 +23,7 @@ use keyhush_server::{
     sqlite::{AfterRound, DATABASE, Database, Note, TaskHome, place_key},
 };
 use ledger::{BegunAttempt, Entry, Head, Ledger, LedgerStore, ParticipationRecord};
-use privacy::stages::Sum;
+use privacy::stages::{Encoded, Sum};
 
 use super::{
     Front,
@@ -37,16 +38,17 @@ fn device(number: u8) -> DeviceKey {
     DeviceKey([number; 32])
 }
 
-/// A sum of nobody, sealed as the coordinator seals it.
-pub(super) fn sealed() -> Vec<u8> {
-    let bound_to = [&AT.task.0[..], &AT.round.to_le_bytes(), &AT.attempt.to_le_bytes()].concat();
-    Sum::zero(&encoding(DIMENSION)).seal(&round_key().seal(&AT), &bound_to).unwrap()
+/// A sum of these, who typed nothing, sealed as the coordinator seals it.
+fn sealed(merged: &BTreeSet<DeviceKey>) -> Vec<u8> {
+    let encoding = encoding(DIMENSION);
+    let mut sum = Sum::zero(&encoding);
+    merged.iter().for_each(|_| sum.add(&Encoded::of(vec![0; DIMENSION], &encoding).unwrap()).unwrap());
+    sum.seal(&round_key().seal(&AT), &bound_to(&AT, merged)).unwrap()
 }
 
-/// An attempt as a database has it: whether its sum is the one that was kept, or these bytes, or none; who was given it; whose reports are
-/// in. It is taken where it goes on.
+/// An attempt as a database has it: whether its sum is the one that was kept, or one of others, or these bytes, or none; who was given it; whose
+/// reports are in. It is taken where it goes on.
 pub(super) fn attempt(bytes: &[u8]) -> bool {
-    static SEALED: LazyLock<Vec<u8>> = LazyLock::new(sealed);
     let mut front = Front(bytes);
     let Some([how, assigned, merged]) = front.take() else { return false };
     let mut some = |count: u8| -> Vec<DeviceKey> {
@@ -56,18 +58,21 @@ pub(super) fn attempt(bytes: &[u8]) -> bool {
         these.iter().map(|number| device(number % 16)).collect()
     };
     let (assigned, merged) = (some(assigned), some(merged));
+    let list: BTreeSet<DeviceKey> = merged.iter().copied().collect();
+    // Of those on the list, or of others.
+    let of = if how & 4 == 0 { list.clone() } else { &list ^ &BTreeSet::from([device(15)]) };
+    let ours = sealed(&of);
     let kept = match how & 3 {
         0 => None,
-        1 => Some(SEALED.clone()),
+        1 => Some(ours.clone()),
         2 => Some(front.0.to_vec()),
-        _ => Some(SEALED.iter().zip(front.0.iter().chain(std::iter::repeat(&0))).map(|(a, b)| a ^ b).collect()),
+        _ => Some(ours.iter().zip(front.0.iter().chain(std::iter::repeat(&0))).map(|(a, b)| a ^ b).collect()),
     };
     let encoding = encoding(DIMENSION);
-    let is_ours = kept.as_ref().is_none_or(|kept| *kept == *SEALED);
-    if let Some(kept) = &kept {
-        assert_eq!(opens(kept, &round_key(), &AT, &encoding), is_ours, "it opens where nothing was changed");
-    }
+    let is_of_the_list = kept.as_ref().map_or(list.is_empty(), |kept| *kept == ours && of == list);
+    let is_ours = is_of_the_list && list.iter().all(|device| assigned.contains(device));
     let open = OpenAttempt { at: AT, assigned: assigned.clone(), merged, sealed: kept };
+    assert_eq!(opens(&open, &round_key(), &encoding), is_ours, "it opens where nothing was changed");
     let Ok(mut desk) = Desk::open(opening(GOAL, Aggregation::Plain(encoding)), Some(open), 0) else {
         assert!(!is_ours, "what was kept does not open");
         return false;

@@ -31,14 +31,26 @@ pub(crate) fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
             texts(&["", "unknown", "127.0.0.1", "198.51.100.1, _hidden", "10.0.0.1, 10.0.0.2"]),
         ),
         "serve_upload" => (
-            vec![vec![4, 0, 4, 0], vec![3 | 1 << 6, 9, 5, 0, 0, 0, 4 | 1 << 6, 0, 0, 0, 4, 0, 4, 0]],
-            // Too long, too short, of another place, and beyond every bound.
-            vec![vec![1, 0], vec![2, 0], [&[4 | 3 << 6, 0][..], &[0xff; 8]].concat(), vec![36, 0x7f, 36, 0x7f]],
+            vec![vec![4, 0, 4, 0], vec![4 | 2 << 6, 0, 0, 0, 4 | 1 << 6, 0, 4, 0]],
+            // Too long, too short, of another place, beyond every bound, and once too short and then right.
+            vec![
+                vec![1, 0],
+                vec![2, 0],
+                [&[4 | 3 << 6, 0][..], &[0xff; 8]].concat(),
+                vec![36, 0x7f, 36, 0x7f],
+                vec![3 | 1 << 6, 9, 5, 0, 0, 0, 4 | 1 << 6, 0, 0, 0, 4, 0, 4, 0],
+            ],
         ),
         "serve_conversation" => (vec![plain_round()], vec![secure_beginning(), vec![0], odd_tickets()]),
         "serve_attempt" => (
             vec![vec![0, 2, 0, 1, 2], vec![1, 3, 1, 1, 2, 3, 2]],
-            vec![vec![2, 1, 0, 1, 9, 9], vec![3, 1, 0, 1, 0, 0, 1], vec![0, 4, 4, 1, 2, 3, 4, 1, 2, 3, 4], vec![]],
+            vec![
+                vec![2, 1, 0, 1, 9, 9],
+                vec![3, 1, 0, 1, 0, 0, 1],
+                vec![0, 4, 4, 1, 2, 3, 4, 1, 2, 3, 4],
+                vec![],
+                vec![5, 3, 1, 1, 2, 3, 2],
+            ],
         ),
         "serve_database" => (vec![vec![0], vec![1]], vec![vec![2], edit(0, b"no database"), edit(100, &[0xff; 300])]),
         "serve_line" => lines(),
@@ -97,7 +109,7 @@ fn says(who: u8, wants: Wants) -> Vec<u8> {
 }
 
 fn check_ins() -> Vec<Vec<u8>> {
-    (0..DEVICES).map(|who| says(who, Wants::CheckIn(CheckIn { patience_ms: 900 }))).collect()
+    (0..DEVICES).map(|who| says(who, Wants::CheckIn(CheckIn { patience_ms: 900, resting: Vec::new() }))).collect()
 }
 
 /// Devices check in, send their reports, and ask how these stand.
@@ -112,7 +124,7 @@ fn plain_round() -> Vec<u8> {
 fn secure_beginning() -> Vec<u8> {
     let mut coordinator = begun(true);
     for who in 0..DEVICES {
-        let wants = Wants::CheckIn(CheckIn { patience_ms: 900 });
+        let wants = Wants::CheckIn(CheckIn { patience_ms: 900, resting: Vec::new() });
         coordinator.said(who.into(), key(who), &wants, 0).unwrap();
     }
     coordinator.tick(100).unwrap();

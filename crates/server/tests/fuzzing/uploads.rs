@@ -119,10 +119,12 @@ impl Piece {
 struct Account {
     arrived: Vec<u8>,
     is_added: bool,
+    /// It broke a bound once: nothing more is taken of it.
+    is_refused: bool,
 }
 
 impl Account {
-    /// What is to be said of a chunk; nothing is remembered of a report that breaks a bound.
+    /// What is to be said of a chunk.
     fn take(&mut self, Piece { offset, chunk }: &Piece, encoding: &Encoding) -> Result<u64, Reason> {
         let whole = encoding.packing().bytes();
         if chunk.len() > CHUNK {
@@ -131,17 +133,21 @@ impl Account {
         if self.is_added {
             return Ok(whole as u64);
         }
+        if self.is_refused {
+            return Err(Reason::Late);
+        }
         if *offset != self.arrived.len() as u64 {
             return Ok(self.arrived.len() as u64);
         }
         if chunk.len() != (whole - self.arrived.len()).min(CHUNK) {
-            self.arrived.clear();
+            (self.arrived, self.is_refused) = (Vec::new(), true);
             return Err(Reason::OutOfBounds);
         }
         self.arrived.extend_from_slice(chunk);
         if self.arrived.len() == whole {
             let arrived = std::mem::take(&mut self.arrived);
             self.is_added = Encoded::check(&arrived, encoding).is_ok();
+            self.is_refused = !self.is_added;
             return if self.is_added { Ok(whole as u64) } else { Err(Reason::OutOfBounds) };
         }
         Ok(self.arrived.len() as u64)
@@ -157,7 +163,7 @@ pub(super) fn upload(bytes: &[u8]) -> bool {
     let (mut coordinator, store) = coordinator(1, &[DEVICE]);
     let now = now_ms();
     coordinator.open(opening(1, Aggregation::Plain(encoding.clone())), now).unwrap();
-    coordinator.said(1, DEVICE, &Wants::CheckIn(CheckIn { patience_ms: 1 }), now).unwrap();
+    coordinator.said(1, DEVICE, &Wants::CheckIn(CheckIn { patience_ms: 1, resting: Vec::new() }), now).unwrap();
     let answers = coordinator.flush().unwrap();
     let [(1, Answer { says: Some(Says::Assignment(assignment)) })] = &answers[..] else { panic!("{answers:?}") };
     let ticket = Ticket(assignment.ticket.clone().try_into().unwrap());

@@ -93,7 +93,7 @@ impl Serving {
             let enrol = Wants::Enrol(Enrol { token: TOKEN.to_vec(), ..Enrol::default() });
             assert!(matches!(self.says(key, enrol).await.says(), Says::Enrolled(_)));
         }
-        let check_in = || Wants::CheckIn(CheckIn { patience_ms: 10_000 });
+        let check_in = || Wants::CheckIn(CheckIn { patience_ms: 10_000, resting: Vec::new() });
         let (one, two) = tokio::join!(self.says(&keys[0], check_in()), self.says(&keys[1], check_in()));
         let assignment = |reply: Reply| match reply.says() {
             Says::Assignment(assignment) => assignment,
@@ -101,6 +101,22 @@ impl Serving {
         };
         let [first, second] = keys;
         [(first, assignment(one)), (second, assignment(two))]
+    }
+
+    /// A key that is known before anybody is given the task: one that came later would wait for the next round.
+    async fn enrolled(&self, number: u8) -> SigningKey {
+        let key = SigningKey::from_bytes(&[number; 32]);
+        let enrol = Wants::Enrol(Enrol { token: TOKEN.to_vec(), ..Enrol::default() });
+        assert!(matches!(self.says(&key, enrol).await.says(), Says::Enrolled(_)));
+        key
+    }
+
+    /// A device that comes when one more is wanted.
+    async fn one_more(&self, key: SigningKey) -> (SigningKey, Assignment) {
+        match self.hears(&check_in_for(10_000).sign(&key, &REALM).encode_to_vec()).await.says() {
+            Says::Assignment(assignment) => (key, assignment),
+            other => panic!("no assignment: {other:?}"),
+        }
     }
 
     /// What became of the attempt, and the server is stopped: nothing in it panicked.
@@ -149,8 +165,13 @@ fn request(wants: Wants) -> Request {
     Request { time_s: now_ms() / 1000, number: LAST.fetch_add(1, Ordering::Relaxed), wants: Some(wants) }
 }
 
+#[allow(clippy::needless_update, reason = "a check-in may say more than how long it waits")]
+fn check_in_for(patience_ms: u32) -> Request {
+    request(Wants::CheckIn(CheckIn { patience_ms, ..CheckIn::default() }))
+}
+
 fn check_in() -> Request {
-    request(Wants::CheckIn(CheckIn { patience_ms: 0 }))
+    request(Wants::CheckIn(CheckIn { patience_ms: 0, resting: Vec::new() }))
 }
 
 #[track_caller]
@@ -263,6 +284,10 @@ async fn other_versions_and_what_is_no_message_are_refused() {
 #[tokio::test]
 async fn a_report_is_taken_once_whole_and_within_its_bounds() {
     let server = Serving::new().await;
+    let mut others = Vec::new();
+    for number in 3..9 {
+        others.push(server.enrolled(number).await);
+    }
     let [(one, mine), (two, theirs)] = server.assigned().await;
     let report = vec![0; encoding().packing().bytes()];
     assert_eq!(report.len(), (DIMENSION * BITS).div_ceil(8));
@@ -281,26 +306,35 @@ async fn a_report_is_taken_once_whole_and_within_its_bounds() {
     let secure = Wants::Secure(SecureMessage { ticket: mine.ticket.clone(), message: vec![1; 100] });
     assert_eq!(server.says(&one, secure).await.refused().0, Reason::Closed);
 
-    // Chunks of other lengths than their places have.
+    // Chunks of other places than theirs.
     let received = |offset: usize| Says::Received(Received { offset: offset as u64 });
-    for (chunk, length) in [(&first[1..], "short"), (&first[..1], "one byte")] {
-        let reply = server.puts(&mine.ticket, 0, chunk).await;
-        refused(&reply, 422, Reason::OutOfBounds, "the chunk has another length than its place asks for");
-        assert_eq!(server.says(&one, next(&mine.ticket)).await.says(), received(0), "{length}: nothing was taken");
-    }
     for offset in [1, CHUNK, report.len(), usize::MAX] {
         assert_eq!(server.puts(&mine.ticket, offset, first).await.says(), received(0), "from {offset} on");
     }
-    assert_eq!(server.puts(&mine.ticket, 0, first).await.says(), received(CHUNK));
-    let long = server.puts(&mine.ticket, CHUNK, first).await;
-    refused(&long, 422, Reason::OutOfBounds, "the chunk has another length than its place asks for");
 
-    // Whole, and beyond the norm that its encoding allows: somewhere, or everywhere.
-    for evil in [vec![0xff, 0x1f], vec![0, 0x20], vec![0x7f; CHUNK]] {
-        let first = [&evil[..], &first[evil.len()..]].concat();
-        assert_eq!(server.puts(&mine.ticket, 0, &first).await.says(), received(CHUNK));
-        let reply = server.puts(&mine.ticket, CHUNK, rest).await;
-        refused(&reply, 422, Reason::OutOfBounds, "the report breaks the bounds of its encoding");
+    // Chunks of other lengths than their places have, and what is whole and beyond the norm that its encoding allows, somewhere or everywhere. Whoever
+    // sends that is asked for nothing more, however often it tries, and another one is asked in its place.
+    let beyond = |evil: &[u8]| [evil, &first[evil.len()..]].concat();
+    let (length, bounds) =
+        ("the chunk has another length than its place asks for", "the report breaks the bounds of its encoding");
+    let wrong = [
+        (first[1..].to_vec(), None, length),
+        (first[..1].to_vec(), None, length),
+        (first.to_vec(), Some(first), length),
+        (beyond(&[0xff, 0x1f]), Some(rest), bounds),
+        (beyond(&[0, 0x20]), Some(rest), bounds),
+        (beyond(&[0x7f; CHUNK]), Some(rest), bounds),
+    ];
+    for (key, (begins, ends, words)) in others.into_iter().zip(wrong) {
+        let (key, given) = server.one_more(key).await;
+        let mut reply = server.puts(&given.ticket, 0, &begins).await;
+        if let Some(ends) = ends {
+            assert_eq!(reply.says(), received(CHUNK));
+            reply = server.puts(&given.ticket, CHUNK, ends).await;
+        }
+        refused(&reply, 422, Reason::OutOfBounds, words);
+        assert_eq!(server.puts(&given.ticket, 0, first).await.refused().0, Reason::Late, "once is enough: {words}");
+        assert_eq!(server.says(&key, next(&given.ticket)).await.refused().0, Reason::Late);
     }
 
     // What is right is taken, and known when it comes again.

@@ -248,7 +248,7 @@ pub(crate) fn head(method: &str, path: &str, of: &str, length: usize) -> String 
 
 /// A check-in that is answered after so long.
 pub(crate) fn check_in(patience_ms: u32) -> Vec<u8> {
-    let wants = Wants::CheckIn(device::protocol::message::CheckIn { patience_ms });
+    let wants = Wants::CheckIn(device::protocol::message::CheckIn { patience_ms, resting: Vec::new() });
     Request { time_s: 1_800_000_000, number: 1, wants: Some(wants) }
         .sign(&SigningKey::from_bytes(&[5; 32]), &REALM)
         .encode_to_vec()

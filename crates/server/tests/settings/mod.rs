@@ -29,6 +29,7 @@ pub(crate) fn settings(folder: &Path) -> Settings {
         secrets: folder.join("secrets"),
         transport: Transport::PlainOnLoopback,
         admission: Box::new(Anybody),
+        attestation: None,
         enrolments: EnrolmentLimits::default(),
         means: means(),
         limits: Limits::default(),

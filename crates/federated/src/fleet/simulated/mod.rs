@@ -121,6 +121,10 @@ impl Fleet for Simulated<'_> {
         Ok(gathered)
     }
 
+    fn works_elsewhere(&self) -> bool {
+        self.engine.works_elsewhere()
+    }
+
     fn settled(&mut self, at: At<'_>, failed: Option<FailureReason>) -> Result<(), FleetError> {
         self.rosters[which(at)].settled(failed.is_some());
         Ok(self.chance.settled()?)

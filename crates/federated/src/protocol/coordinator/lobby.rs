@@ -1,15 +1,15 @@
 //! The lobby: devices that could take part wait there, are given attempts that want them, or are told when to come back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use device::{
     guard::TaskDigest,
-    protocol::message::{Answer, CheckIn, DeviceKey, Later, Reason, Says},
+    protocol::message::{Answer, CheckIn, DeviceKey, Enrol, Later, Reason, Says, Wait},
 };
 
 use super::{
-    Coordinator, CoordinatorError, MOST_PATIENCE_MS, NOT_NEEDED_S, Place, Progress, RequestId, Running, Standing,
-    Waiting, part::assignment,
+    ASK_AGAIN_MS, Coordinator, CoordinatorError, MOST_PATIENCE_MS, NOT_NEEDED_S, Place, Progress, RequestId, Running,
+    Standing, Waiting, part::assignment,
 };
 use crate::protocol::{order::Order, pace::Calls};
 
@@ -29,6 +29,10 @@ impl Coordinator {
             self.refuse(request, Reason::Stranger, "the device is not enrolled here: enrol it", now);
             return Ok(());
         }
+        if self.closing {
+            self.later(request);
+            return Ok(());
+        }
         // What it was given and did not hear of, because the answer was lost, is said again.
         if let Some(says) = self.again(&device, now) {
             self.answer(request, says);
@@ -38,7 +42,9 @@ impl Coordinator {
             self.leaves(before);
             self.later(before);
         }
-        let standings = self.may_be_needed(&device)?;
+        let rests: BTreeSet<TaskDigest> =
+            self.tasks.keys().filter(|task| check_in.resting.iter().any(|rests| *rests == task.0)).copied().collect();
+        let standings = self.may_be_needed(&device, &rests)?;
         if standings.is_empty() {
             // At once it would hear the same.
             let after_s = self.comes_back_after().max(NOT_NEEDED_S);
@@ -51,9 +57,31 @@ impl Coordinator {
                 running.waiting += 1;
             }
         }
-        self.lobby.insert(request, Waiting { device, until, standings });
+        self.lobby.insert(request, Waiting { device, until, standings, rests });
         self.in_lobby.insert(device, request);
         self.select(now)
+    }
+
+    /// Whether a device is not enrolled, and its token lets it in: then it is worth asking others about it.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn would_enrol(&self, device: &DeviceKey, enrol: &Enrol) -> Result<bool, CoordinatorError> {
+        Ok(!self.store.is_enrolled(device)? && self.admission.admits(device, enrol).is_ok())
+    }
+
+    /// The server is about to stop: whoever waits is told when to come back, and from now on nobody waits and nobody is given anything. Reports
+    /// that come are still taken.
+    pub fn close(&mut self) {
+        self.closing = true;
+        let lobby: Vec<RequestId> = self.lobby.keys().copied().collect();
+        for request in lobby {
+            self.leaves(request);
+            self.later(request);
+        }
+        for (request, _) in std::mem::take(&mut self.waiters).into_values() {
+            self.answer(request, Says::Wait(Wait { after_ms: ASK_AGAIN_MS }));
+        }
     }
 
     /// Whoever waits in the lobby leaves it.
@@ -78,10 +106,15 @@ impl Coordinator {
     }
 
     /// In which tasks a device could be given the attempt that is open, or that comes next, where there are not enough others; and where
-    /// it stands in them.
-    fn may_be_needed(&self, device: &DeviceKey) -> Result<BTreeMap<TaskDigest, Standing>, CoordinatorError> {
+    /// it stands in them. Those that it rests from it would refuse.
+    fn may_be_needed(
+        &self,
+        device: &DeviceKey,
+        rests: &BTreeSet<TaskDigest>,
+    ) -> Result<BTreeMap<TaskDigest, Standing>, CoordinatorError> {
         let mut standings = BTreeMap::new();
-        for (task, running) in self.tasks.iter().filter(|(_, running)| running.takes_devices()) {
+        let takes = |(task, running): &(&TaskDigest, &Running)| running.takes_devices() && !rests.contains(task);
+        for (task, running) in self.tasks.iter().filter(takes) {
             let wanted = match &running.desk {
                 Some(desk) if !desk.is_over() => desk.wanted(&running.over),
                 _ => running.over.select(running.asking.goal),
@@ -110,7 +143,8 @@ impl Coordinator {
         let Some(running) = self.tasks.get_mut(task).filter(|running| running.takes_devices()) else { return Ok(()) };
         let Some(round) = running.desk.as_ref().map(|desk| desk.opening.at.round) else { return Ok(()) };
         for waiting in self.lobby.values_mut() {
-            if waiting.standings.contains_key(task) || running.left_out.contains(&waiting.device) {
+            let is_out = running.left_out.contains(&waiting.device) || waiting.rests.contains(task);
+            if waiting.standings.contains_key(task) || is_out {
                 continue;
             }
             let standing = self.store.standing(task, &waiting.device)?;
@@ -125,6 +159,9 @@ impl Coordinator {
 
     /// Devices of the lobby are given attempts that want them.
     pub(super) fn select(&mut self, now: u64) -> Result<(), CoordinatorError> {
+        if self.closing {
+            return Ok(());
+        }
         let tasks: Vec<TaskDigest> = self.tasks.keys().copied().collect();
         for task in tasks {
             self.select_for(&task, now)?;

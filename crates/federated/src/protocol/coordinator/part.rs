@@ -31,7 +31,7 @@ pub(super) fn standing_of(running: &Running, device: &DeviceKey) -> PartStands {
         Progress::Merged => PartStands::Thanks(running.asking.limits.after(desk.opening.at.round)),
         Progress::Arrived => PartStands::Later,
         Progress::Working { .. } if !desk.is_over() => PartStands::Now(Says::Received(Received { offset: 0 })),
-        Progress::Working { .. } | Progress::Expired => PartStands::Late,
+        Progress::Working { .. } | Progress::Late | Progress::Expired => PartStands::Late,
     }
 }
 

@@ -1,0 +1,251 @@
+//! Reports as they arrive: whether one is wanted, what is expected of it, and what becomes of it.
+//!
+//! A device is asked for its report once. Where what comes breaks its bounds, or the attempt has what it needs, that is the end of its part: it
+//! hears so when it tries again, and takes up nobody's room.
+
+use device::protocol::message::{Answer, Reason, Received, Says, Ticket};
+
+use super::{Aggregation, CLOSED, Coordinator, CoordinatorError, Expected, LATE, Progress, Report, RequestId};
+use crate::protocol::desk::{Desk, Taken};
+
+impl Coordinator {
+    /// A report is about to arrive: what is expected of it, or what its device is to hear instead.
+    ///
+    /// # Errors
+    /// The answer, where nothing is to be sent.
+    pub fn begins(&mut self, ticket: &Ticket, now: u64) -> Result<Expected, Box<Answer>> {
+        let refused = |reason, words: &str| Box::new(Answer::refused(reason, words, now / 1000, 0));
+        if self.came_after_all(ticket) {
+            return Err(refused(Reason::Late, LATE));
+        }
+        let Some((device, running)) = self.by_ticket(&ticket.0) else {
+            return Err(refused(Reason::Closed, CLOSED));
+        };
+        let Some(desk) = running.desk.as_mut() else {
+            return Err(refused(Reason::Closed, CLOSED));
+        };
+        if let Some(Progress::Arrived | Progress::Merged) = desk.of(&device).map(|place| place.progress) {
+            let offset = desk.report_bytes(&device).unwrap_or(0) as u64;
+            return Err(Box::new(Answer::new(Says::Received(Received { offset }))));
+        }
+        if !desk.begins(&device, now) {
+            return Err(refused(Reason::Late, LATE));
+        }
+        let encoding = match &desk.opening.aggregation {
+            Aggregation::Plain(encoding) => Some(encoding.clone()),
+            Aggregation::Secure(_) => None,
+        };
+        let bytes = desk
+            .report_bytes(&device)
+            .ok_or_else(|| refused(Reason::Unexpected, "no input is expected of this device now"))?;
+        Ok(Expected { device, bytes, encoding })
+    }
+
+    /// Whether a report that has begun to arrive would still be taken.
+    #[must_use]
+    pub fn is_wanted(&self, ticket: &Ticket, now: u64) -> bool {
+        let of = |desk: &Desk| desk.device(ticket).is_some_and(|device| desk.wants(&device, now));
+        self.tasks.values().filter_map(|running| running.desk.as_ref()).any(of)
+    }
+
+    /// What came of a report cannot be one, or breaks its bounds: its device has dropped out, and others are asked in its place.
+    pub fn broke_bounds(&mut self, ticket: &Ticket) {
+        if let Some((device, running)) = self.by_ticket(&ticket.0)
+            && let Some(desk) = running.desk.as_mut()
+        {
+            desk.drop_out(&device);
+        }
+    }
+
+    /// A whole report.
+    ///
+    /// # Errors
+    /// When the attempt cannot go on.
+    pub fn report(
+        &mut self,
+        request: RequestId,
+        ticket: &Ticket,
+        report: &Report,
+        now: u64,
+    ) -> Result<(), CoordinatorError> {
+        if self.came_after_all(ticket) {
+            self.refuse(request, Reason::Late, LATE, now);
+            return Ok(());
+        }
+        let Some((device, running)) = self.by_ticket(&ticket.0) else {
+            self.refuse(request, Reason::Closed, CLOSED, now);
+            return Ok(());
+        };
+        let Some(desk) = running.desk.as_mut() else { return Ok(()) };
+        let refused = match report {
+            Report::Plain(encoded) => match desk.report(&device, encoded, now)? {
+                Taken::Added | Taken::Known => None,
+                Taken::Late => Some((Reason::Late, LATE.to_owned())),
+            },
+            Report::Masked(bytes) => match desk.secure_message(&device, bytes) {
+                Some(Ok(())) => None,
+                Some(Err(why)) => {
+                    desk.drop_out(&device);
+                    Some((Reason::Unexpected, why.to_string()))
+                }
+                None => Some((Reason::Late, "the attempt is over".to_owned())),
+            },
+        };
+        match refused {
+            Some((reason, words)) => self.refuse(request, reason, words, now),
+            None => self.answer(request, Says::Received(Received { offset: report.bytes() })),
+        }
+        self.advance(now)
+    }
+
+    /// Whether it is of a device that was still at work when its attempt was over: it has not dropped out.
+    fn came_after_all(&mut self, ticket: &Ticket) -> bool {
+        for running in self.tasks.values_mut() {
+            if running.lingering.remove(ticket).is_some() {
+                running.over.saw(1, 0);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, sync::Arc};
+
+    use device::{
+        guard::TaskDigest,
+        protocol::message::{Blob, CheckIn, DeviceKey, Wants},
+    };
+    use privacy::{
+        Adjacency, ClipNorm, Participation,
+        encoding::{Encoding, VectorPlan},
+        stages::Encoded,
+    };
+    use zeroize::Zeroizing;
+
+    use super::*;
+    use crate::protocol::{
+        admission::Anybody,
+        coordinator::Asking,
+        desk::{Opening, Windows},
+        limits::ParticipationLimits,
+        over_selection::OverSelection,
+        pace::Pace,
+        store::{AttemptAt, MemoryStore, Store, Write},
+        ticket::RoundKey,
+    };
+
+    const TASK: TaskDigest = TaskDigest([1; 32]);
+    const AT: AttemptAt = AttemptAt { task: TASK, round: 0, attempt: 0 };
+
+    fn encoding() -> Encoding {
+        let clip = ClipNorm::new(1.0).unwrap();
+        Encoding::new(VectorPlan::of_update(1, 12), clip, None, Adjacency::ZeroOut).unwrap()
+    }
+
+    /// A coordinator that wants two reports and has given the task to three devices, who have a second: their tickets.
+    #[allow(clippy::needless_update, reason = "a check-in may say more than how long it waits")]
+    fn given_to_three() -> (Coordinator, [Ticket; 3]) {
+        let limits = ParticipationLimits::try_from(&Participation::Once).unwrap();
+        let opening = Opening {
+            at: AT,
+            step: 0,
+            goal: 2,
+            limits,
+            windows: Windows { select_ms: 100, report_ms: 1_000, answer_ms: 1_000, tick_ms: 1 },
+            task: Blob { digest: TASK.0.to_vec(), bytes: 1 },
+            model: Blob { digest: vec![9; 32], bytes: 4 },
+            terms: Vec::new(),
+            key: RoundKey::new(Zeroizing::new([3; 32])),
+            aggregation: Aggregation::Plain(encoding()),
+        };
+        let devices = [1, 2, 3].map(|byte| DeviceKey([byte; 32]));
+        let tickets = devices.map(|device| opening.key.ticket(&AT, &[9; 32], &device));
+        let store = Arc::new(MemoryStore::new([7; 32]));
+        store.commit(&devices.map(|device| Write::Enrol { device, day: 1 })).unwrap();
+        let mut coordinator = Coordinator::new(store, Box::new(Anybody), Pace::default(), 1).unwrap();
+        coordinator.add_task(TASK, Asking { limits, goal: 2, begin_with: 1, population: 100 }, None).unwrap();
+        coordinator.open(opening, 0).unwrap();
+        for (request, device) in (1..).zip(devices) {
+            let check_in = CheckIn { patience_ms: 30_000, ..CheckIn::default() };
+            coordinator.said(request, device, &Wants::CheckIn(check_in), 0).unwrap();
+        }
+        assert_eq!(coordinator.flush().unwrap().len(), 3, "all are given it");
+        (coordinator, tickets)
+    }
+
+    fn desk(coordinator: &Coordinator) -> &Desk {
+        coordinator.tasks[&TASK].desk.as_ref().unwrap()
+    }
+
+    /// The reason that a device hears for its whole report, if any.
+    fn reports(coordinator: &mut Coordinator, ticket: &Ticket, now: u64) -> Option<i32> {
+        let nothing = Report::Plain(Encoded::of(vec![0], &encoding()).unwrap());
+        coordinator.report(9, ticket, &nothing, now).unwrap();
+        let (_, answer) = coordinator.flush().unwrap().pop().unwrap();
+        match answer.says {
+            Some(Says::Refused(refused)) => Some(refused.reason),
+            _ => None,
+        }
+    }
+
+    fn begins(coordinator: &mut Coordinator, ticket: &Ticket, now: u64) -> Option<i32> {
+        match coordinator.begins(ticket, now).err()?.says {
+            Some(Says::Refused(refused)) => Some(refused.reason),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn who_breaks_its_bounds_is_asked_no_more_and_another_one_is() {
+        let (mut coordinator, tickets) = given_to_three();
+        let wanted = |coordinator: &Coordinator| desk(coordinator).wanted(&OverSelection::default());
+        assert_eq!((begins(&mut coordinator, &tickets[0], 1), wanted(&coordinator)), (None, 0));
+        coordinator.broke_bounds(&tickets[0]);
+        for now in [2, 3] {
+            assert_eq!(begins(&mut coordinator, &tickets[0], now), Some(Reason::Late.into()), "it is not read again");
+        }
+        assert!(!coordinator.is_wanted(&tickets[0], 4));
+        assert_eq!((wanted(&coordinator), desk(&coordinator).seen()), (1, (0, 1)));
+        assert_eq!(reports(&mut coordinator, &tickets[0], 4), Some(Reason::Late.into()));
+        // Who is in the sum stays there, whatever comes in its name.
+        assert_eq!(reports(&mut coordinator, &tickets[1], 5), None);
+        coordinator.broke_bounds(&tickets[1]);
+        assert_eq!((wanted(&coordinator), desk(&coordinator).seen()), (1, (1, 1)));
+        assert!(desk(&coordinator).absent().iter().all(|device| device.0 == [3; 32]), "who sent something took part");
+    }
+
+    /// Who comes late has come: where it counted as dropped out, too many would be asked for ever.
+    #[test]
+    fn who_reports_late_has_not_dropped_out() {
+        type Late = fn(&mut Coordinator, &Ticket, u64) -> Option<i32>;
+        let both: [Late; 2] = [begins, reports];
+        for (comes, settled_first) in both.into_iter().flat_map(|comes| [(comes, false), (comes, true)]) {
+            let (mut coordinator, tickets) = given_to_three();
+            assert!(tickets[..2].iter().all(|ticket| reports(&mut coordinator, ticket, 1).is_none()));
+            assert!(coordinator.take_closed(&TASK).is_some() && !coordinator.is_wanted(&tickets[2], 2));
+            let settle = |coordinator: &mut Coordinator| coordinator.settle(&AT, &BTreeSet::new(), 3).unwrap();
+            if settled_first {
+                settle(&mut coordinator);
+            }
+            assert_eq!(comes(&mut coordinator, &tickets[2], 4), Some(Reason::Late.into()));
+            if !settled_first {
+                settle(&mut coordinator);
+            }
+            coordinator.tick(5_000).unwrap();
+            let mut seen = OverSelection::default();
+            seen.saw(3, 0);
+            assert_eq!(coordinator.tasks[&TASK].over, seen, "settled first: {settled_first}");
+        }
+        // Who never comes has dropped out.
+        let (mut coordinator, tickets) = given_to_three();
+        tickets[..2].iter().for_each(|ticket| _ = reports(&mut coordinator, ticket, 1));
+        coordinator.settle(&AT, &BTreeSet::new(), 3).unwrap();
+        coordinator.tick(5_000).unwrap();
+        let mut seen = OverSelection::default();
+        seen.saw(2, 1);
+        assert_eq!(coordinator.tasks[&TASK].over, seen);
+    }
+}

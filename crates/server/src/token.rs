@@ -1,0 +1,54 @@
+//! The token that devices enrol with, where the operator brings none: drawn once, and kept beside the secrets.
+
+use std::path::{Path, PathBuf};
+
+use durable::{
+    disk::{Disk, OsDisk},
+    files::{self, Replacement, beside, failed},
+};
+use federated::secrets::FileVault;
+use zeroize::Zeroizing;
+
+use crate::sqlite::DatabaseError;
+
+/// The file in the folder of secrets.
+const FILE: &str = "token";
+
+/// Where the token of a folder of secrets lies, which is for its owner alone; drawn where there is none.
+///
+/// # Errors
+/// When the disk fails, or there is no randomness.
+pub fn token_in(secrets: &Path) -> Result<PathBuf, DatabaseError> {
+    FileVault::in_folder(secrets)?;
+    let path = secrets.join(FILE);
+    if OsDisk.read(&path).map_err(failed("read", &path))?.is_none() {
+        let mut drawn = Zeroizing::new([0; 16]);
+        getrandom::fill(&mut *drawn).map_err(DatabaseError::Randomness)?;
+        let digits: Zeroizing<String> = Zeroizing::new(drawn.iter().map(|byte| format!("{byte:02x}")).collect());
+        let by = Replacement { new: &beside(&path, ".new"), private: true, time: None };
+        files::replace(&OsDisk, &path, by, |out| out.write_all(format!("{}\n", *digits).as_bytes()))?;
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_drawn_once_and_is_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let (here, there) = (folder.path().join("a"), folder.path().join("b"));
+        let read = |secrets: &Path| std::fs::read_to_string(token_in(secrets).unwrap()).unwrap();
+        let first = read(&here);
+        assert!(first.trim().len() == 32 && first.trim().chars().all(|c| c.is_ascii_hexdigit()), "{first}");
+        assert_eq!(read(&here), first);
+        assert_ne!(read(&there), first);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = std::fs::metadata(here.join("token")).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+    }
+}
