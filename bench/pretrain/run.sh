@@ -32,7 +32,7 @@ schedule=(--epochs "$epochs" --batch 20 --unroll 20 --learning-rate 1 --decay-af
 texts=(--data "$work/train.txt" --valid "$work/valid.txt")
 export OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 for dropout in 0 0.2; do
-    keyhush=("$target/release/keyhush" pretrain "${texts[@]}" "${model[@]}" --dropout "$dropout" "${schedule[@]}" --json --quiet)
+    keyhush=("$target/release/keyhush" pretrain "${texts[@]}" "${model[@]}" --dropout "$dropout" "${schedule[@]}" --clip-gradients 0 --json --quiet)
     peer=("$python" -B bench/pretrain/peer_torch.py --start "$work/start-$dropout" "${texts[@]}" "${schedule[@]}" --device "$device")
     "$target/release/keyhush" pretrain "${texts[@]}" "${model[@]}" --dropout "$dropout" --epochs 0 --seed 1 --quiet \
         --out "$work/start-$dropout"

@@ -58,6 +58,10 @@ impl Engine for MpiEngine<'_> {
         self.own.foresee(&self.ranks.share().of(numbers));
     }
 
+    fn works_elsewhere(&self) -> bool {
+        self.own.works_elsewhere()
+    }
+
     fn chunk(&self) -> Option<NonZeroUsize> {
         self.own.chunk()
     }

@@ -1,6 +1,5 @@
 //! What must be the same on every rank for the results not to depend on who trains whom: compared before the first round.
 
-use lm::kernels::KernelPath;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -8,8 +7,9 @@ use thiserror::Error;
 /// What a rank is about to do.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
-    /// Which instructions it computes with.
-    pub kernels: KernelPath,
+    /// What decides the last digits of what it computes: the instructions of its processor, or its engine, precision and chunk
+    /// (`federated::engine::Means::arithmetic`).
+    pub arithmetic: &'a str,
     /// All that decides what a user's training comes to: the settings, the vocabulary, which text. Ranks that are to work
     /// together have the same bytes.
     pub description: &'a [u8],
@@ -20,7 +20,7 @@ pub struct Facts<'a> {
 pub(crate) struct Compared {
     /// The digest of the program's file.
     program: [u8; 32],
-    kernels: KernelPath,
+    arithmetic: String,
     description: [u8; 32],
 }
 
@@ -30,12 +30,12 @@ pub(crate) enum Different {
     /// Another build.
     #[error("runs another build of the program than rank 0; start the same file on every machine")]
     Program,
-    /// Other instructions.
+    /// Another engine, precision or chunk, or other instructions.
     #[error(
-        "computes with the kernels {own} and rank 0 with {theirs}, which differ in the last digits; \
-         set KEYHUSH_KERNELS to a path that all machines have (`mpirun -x KEYHUSH_KERNELS=...`)"
+        "computes with {own} and rank 0 with {theirs}, which differ in the last digits; give every rank the same --engine and \
+         --precision and cards of one kind, or set KEYHUSH_KERNELS to a path that all machines have (`mpirun -x KEYHUSH_KERNELS=...`)"
     )]
-    Kernels { own: &'static str, theirs: &'static str },
+    Arithmetic { own: String, theirs: String },
     /// Another task.
     #[error("has other settings or other data than rank 0; give every rank the same")]
     Description,
@@ -48,7 +48,7 @@ impl Facts<'_> {
     pub(crate) fn compared(&self) -> Result<Compared, Different> {
         let program = std::fs::read(std::env::current_exe()?)?;
         let (program, description) = (Sha256::digest(program).into(), Sha256::digest(self.description).into());
-        Ok(Compared { program, kernels: self.kernels, description })
+        Ok(Compared { program, arithmetic: self.arithmetic.to_owned(), description })
     }
 }
 
@@ -58,8 +58,8 @@ impl Compared {
         if self.program != rank_0.program {
             return Err(Different::Program);
         }
-        if self.kernels != rank_0.kernels {
-            return Err(Different::Kernels { own: self.kernels.name(), theirs: rank_0.kernels.name() });
+        if self.arithmetic != rank_0.arithmetic {
+            return Err(Different::Arithmetic { own: self.arithmetic.clone(), theirs: rank_0.arithmetic.clone() });
         }
         if self.description != rank_0.description {
             return Err(Different::Description);
@@ -74,12 +74,14 @@ mod tests {
 
     #[test]
     fn whatever_differs_is_named() {
-        let facts = |kernels, description| Facts { kernels, description }.compared().unwrap();
-        let rank_0 = facts(KernelPath::Avx512, b"a");
-        assert!(facts(KernelPath::Avx512, b"a").check(&rank_0).is_ok());
+        let facts = |arithmetic, description| Facts { arithmetic, description }.compared().unwrap();
+        let rank_0 = facts("cuda f16 chunk 100", b"a");
+        assert!(facts("cuda f16 chunk 100", b"a").check(&rank_0).is_ok());
         let said = |other: Compared| other.check(&rank_0).unwrap_err().to_string();
-        assert!(said(facts(KernelPath::Avx2, b"a")).contains("kernels avx2 and rank 0 with avx512"));
-        assert!(said(facts(KernelPath::Avx512, b"b")).contains("other settings or other data"));
+        for other in ["avx2", "cuda f32 chunk 100", "cuda f16 chunk 90"] {
+            assert!(said(facts(other, b"a")).contains(&format!("with {other} and rank 0 with cuda f16 chunk 100")));
+        }
+        assert!(said(facts("cuda f16 chunk 100", b"b")).contains("other settings or other data"));
         assert!(said(Compared { program: [0; 32], ..rank_0.clone() }).contains("another build"));
     }
 }

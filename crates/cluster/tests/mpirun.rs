@@ -71,7 +71,7 @@ fn tell(story: &str, ranks: &Ranks) -> Result<(), String> {
     let population = Faulty { crowd: trial.population(), fault };
     let kernels = if story == "kernels differ" && other { KernelPath::Scalar } else { KernelPath::best() };
     let description: &[u8] = if story == "settings differ" && other { b"others" } else { b"ours" };
-    let facts = Facts { kernels, description };
+    let facts = Facts { arithmetic: kernels.name(), description };
     let local = &Trial::plans()[of_contract.map_or(0, |(_, plan)| plan.parse().unwrap())];
     let mut own = Threads::new(trial.learner(), local, kernels, threads).unwrap();
     if ranks.leads() {
@@ -252,7 +252,7 @@ fn a_round_that_failed_on_one_rank_can_be_tried_again() {
 fn ranks_that_are_not_alike_are_refused_with_what_differs() {
     if KernelPath::best() != KernelPath::Scalar {
         let said = fails(2, "kernels differ");
-        let names = format!("rank 1: computes with the kernels scalar and rank 0 with {}", KernelPath::best().name());
+        let names = format!("rank 1: computes with scalar and rank 0 with {}", KernelPath::best().name());
         assert!(said.contains(&names), "{said}");
     }
     let said = fails(3, "settings differ");

@@ -3,7 +3,8 @@
 //! CUDA's own rules make every launch unsafe: nothing holds a kernel to the arguments that it was written for. Here is what keeps them:
 //! all memory is a [`Memory`] of this card, which outlives the graphs that name it because both live in one value; a kernel is launched
 //! in one place each, beside its source; sizes are compiled into kernels from the same [`crate::shape::Shape`] that memory is taken by;
-//! and there is one stream, so nothing overtakes anything.
+//! and there is one stream to a [`Card`], so nothing overtakes anything. What works beside others on one card is a `Card` of its own, whose
+//! memory nobody else touches before [`Card::wait`] has returned.
 #![allow(
     unsafe_code,
     reason = "launches, products and raw addresses are unsafe by nature; this module is where they live"
@@ -71,6 +72,19 @@ impl<T> Memory<T> {
 
 /// Memory of the host that the card reads and writes by itself.
 pub(crate) struct Pinned<T>(PinnedHostSlice<T>);
+
+impl Pinned<f32> {
+    /// Takes these values, which workers copy, once the card has read those of before.
+    pub(crate) fn fill(&mut self, values: &[f32], workers: &dyn Workers) -> Result<(), CudaError> {
+        let own = self.0.as_mut_slice().map_err(failed("waiting for the card"))?;
+        if own.len() != values.len() {
+            let problem = format!("a model of {} parameters, where {} are expected", values.len(), own.len());
+            return Err(CudaError::Refused(problem));
+        }
+        let pieces = own.chunks_mut(PIECE).zip(values.chunks(PIECE));
+        Ok(workers::all(workers, pieces, |_, (own, values)| own.copy_from_slice(values))?)
+    }
+}
 
 /// One argument of a kernel.
 #[derive(Debug, Clone, Copy)]
@@ -230,7 +244,7 @@ impl Card {
             return Err(CudaError::Unavailable("this machine has no NVIDIA card".to_owned()));
         }
         let context = CudaContext::new(number % count as usize).map_err(failed("opening the card"))?;
-        // SAFETY: there is one stream, so there is nothing to keep apart; captures must not see events of before.
+        // SAFETY: all memory is used by one stream, so there is nothing to keep apart; captures must not see events of before.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().map_err(failed("making a stream"))?;
         let blas = CudaBlas::new(stream.clone()).map_err(no_product)?;
@@ -295,19 +309,13 @@ impl Card {
 
     /// Memory of the host that the card reaches by itself: copies are several times as fast.
     pub(crate) fn pinned<T: DeviceRepr + ValidAsZeroBits>(&self, len: usize) -> Result<Pinned<T>, CudaError> {
-        // SAFETY: what is read of it was written before, by `upload_by` or by the card.
+        // SAFETY: what is read of it was written before, by `fill` or by the card.
         unsafe { self.context.alloc_pinned_with_flags(len, 0) }.map(Pinned).map_err(failed("taking memory of the host"))
     }
 
-    /// Sends values up by way of pinned memory, which is free again when this returns.
-    pub(crate) fn upload_by<T: DeviceRepr + ValidAsZeroBits + Copy>(
-        &self,
-        by: &mut Pinned<T>,
-        values: &[T],
-        to: &mut Memory<T>,
-    ) -> Result<(), CudaError> {
-        by.0.as_mut_slice().map_err(failed("waiting for the card"))?.copy_from_slice(values);
-        self.stream.memcpy_htod(&by.0, &mut to.slice).map_err(failed("sending data to the card"))
+    /// Sends up what pinned memory holds.
+    pub(crate) fn upload_pinned<T: DeviceRepr>(&self, from: &Pinned<T>, to: &mut Memory<T>) -> Result<(), CudaError> {
+        self.stream.memcpy_htod(&from.0, &mut to.slice).map_err(failed("sending data to the card"))
     }
 
     /// Brings values down by way of pinned memory, in which nothing is left of them, with room for `rest` more. Workers copy them:

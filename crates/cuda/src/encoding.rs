@@ -13,6 +13,7 @@ use privacy::{
 use crate::{
     card::{Address, Arg, Card, Grid, Kernel, Memory, Pinned},
     error::CudaError,
+    held::Held,
     network::Network,
     shape::Shape,
     source::ENCODE,
@@ -33,6 +34,7 @@ struct Kernels {
     accept: Kernel,
     again: Kernel,
     add_integers: Kernel,
+    join_sums: Kernel,
     differences: Kernel,
 }
 
@@ -48,6 +50,7 @@ impl Kernels {
             "accept",
             "again",
             "add_integers",
+            "join_sums",
             "differences",
         ];
         let mut loaded = card.load(ENCODE.compile(defines, architecture)?, &names)?.into_iter();
@@ -62,6 +65,7 @@ impl Kernels {
             accept: next()?,
             again: next()?,
             add_integers: next()?,
+            join_sums: next()?,
             differences: next()?,
         })
     }
@@ -128,8 +132,6 @@ pub(crate) struct Encoder {
     parameters: usize,
     place: Memory<u32>,
     model: Memory<f32>,
-    model_by: Pinned<f32>,
-    sum_by: Pinned<i64>,
     parts: Option<Parts>,
     /// A user's number and the bits of their scale.
     drawings: Memory<u64>,
@@ -166,8 +168,6 @@ impl Encoder {
             parameters,
             place: card.copy_of(&placement.place)?,
             model: card.zeros(parameters)?,
-            model_by: card.pinned(parameters)?,
-            sum_by: card.pinned(parameters)?,
             parts: None,
             drawings: card.zeros(2 * users)?,
             key: card.zeros(8)?,
@@ -188,11 +188,11 @@ impl Encoder {
         &mut self,
         card: &Card,
         network: &Network,
-        model: &[f32],
+        model: &Pinned<f32>,
         rule: &ClipRule,
         key: &[u8; 32],
     ) -> Result<bool, CudaError> {
-        card.upload_by(&mut self.model_by, model, &mut self.model)?;
+        card.upload_pinned(model, &mut self.model)?;
         let args = [Arg::At(self.model.address()), Arg::At(self.place.address()), Arg::At(network.start.address())];
         card.launch(&self.kernels.place_model, Grid::each(self.parameters), &args)?;
         card.clear(&mut self.sum)?;
@@ -384,28 +384,46 @@ impl Encoder {
         Ok(integers)
     }
 
-    /// The sum of all chunks of the round, with room for `rest` numbers behind it.
-    pub(crate) fn sum(&mut self, card: &Card, rest: usize, workers: &dyn Workers) -> Result<Vec<i64>, CudaError> {
-        card.download_by(&self.sum, &mut self.sum_by, rest, workers)
+    /// Adds a sum that lies on the same card, and is done.
+    pub(crate) fn join(&self, card: &Card, other: &Self) -> Result<(), CudaError> {
+        let args = [other.sum.address(), self.sum.address()].map(Arg::At);
+        card.launch(&self.kernels.join_sums, Grid::each(self.parameters), &args)
     }
 
-    /// A round is over: neither its sum nor anybody's integers, weights or difference stay on the card.
+    /// The sum of all chunks of the round, with room for `rest` numbers behind it.
+    pub(crate) fn sum(
+        &self,
+        card: &Card,
+        by: &mut Pinned<i64>,
+        rest: usize,
+        workers: &dyn Workers,
+    ) -> Result<Vec<i64>, CudaError> {
+        card.download_by(&self.sum, by, rest, workers)
+    }
+
+    /// What it holds of people: their sum, their integers and norms, who they are and what their integers were drawn by.
+    fn held(&mut self) -> Vec<Held<'_>> {
+        let Self { sum, integers, difference, drawings, key, present, low, high, largest, accepted, projected, .. } =
+            self;
+        let mut all = vec![Held::I64(sum), Held::F32(difference), Held::U8(present)];
+        all.extend([integers, accepted, projected].map(Held::I32));
+        all.extend([drawings, low, high].map(Held::U64));
+        all.extend([key, largest].map(Held::U32));
+        if let Some(Parts { norms, squared, factors, .. }) = &mut self.parts {
+            all.extend([norms, squared, factors].map(Held::F64));
+        }
+        all
+    }
+
+    /// A round is over: nothing of anybody stays on the card.
     pub(crate) fn forget(&mut self, card: &Card, network: &mut Network) -> Result<(), CudaError> {
-        card.clear(&mut self.sum)?;
-        card.clear(&mut self.integers)?;
-        card.clear(&mut self.difference)?;
-        network.forget(card)
+        self.held().into_iter().chain(network.held(true)).try_for_each(|held| held.clear(card))
     }
 
     /// Whether nothing of a round is left: for tests.
-    pub(crate) fn is_forgotten(&self, card: &Card, network: &Network) -> Result<bool, CudaError> {
-        let mut sum = vec![1; self.sum.len()];
-        card.download(&self.sum, &mut sum)?;
-        let mut integers = vec![1; self.integers.len()];
-        card.download(&self.integers, &mut integers)?;
-        let mut weights = vec![1.0; network.weights.len()];
-        card.download(&network.weights, &mut weights)?;
-        Ok(sum.iter().all(|v| *v == 0) && integers.iter().all(|v| *v == 0) && weights.iter().all(|w| *w == 0.0))
+    pub(crate) fn is_forgotten(&mut self, card: &Card, network: &mut Network) -> Result<bool, CudaError> {
+        let mut all = self.held().into_iter().chain(network.held(true));
+        all.try_fold(true, |zero, held| Ok(zero && held.reads_zero(card)?))
     }
 }
 

@@ -1,8 +1,9 @@
 //! The engine: users in chunks, sums out.
 //!
 //! A cohort is read on all threads, sorted by how much there is to learn from, and cut into chunks of one size, the last of them filled
-//! up with nobody. While the card trains a chunk, the host prepares the next one; while it trains the last, the host reads the next
-//! cohort, where it is told whom that will be. When a round is over, nothing of its users is left on the card.
+//! up with nobody; the users of a chunk are trained in lanes, side by side. While the card trains a chunk, the host prepares the next
+//! one; while it trains the last, the host reads the next cohort, where it is told whom that will be. When a round is over, nothing of
+//! its users is left on the card.
 
 use std::{num::NonZeroUsize, time::Instant};
 
@@ -26,12 +27,13 @@ use privacy::{
 };
 
 use crate::{
-    card::{Card, Graph},
+    card::{Card, Pinned},
     central::CardTrainer,
     cohort::{Ahead, Reading, User},
-    encoding::{Drawing, Encoder, Found, NO_ROTATION, grid_rule},
+    encoding::{Drawing, Found, NO_ROTATION, grid_rule},
     error::{CudaError, NAME, failed, unavailable},
     evaluation,
+    lane::{Came, Lane},
     measuring::CardMeasurer,
     network::Network,
     placement::Placement,
@@ -45,6 +47,8 @@ const SHARE: f64 = 0.8;
 const MOST_USERS: usize = 400;
 /// Users of a chunk where nobody said how many there will be.
 const USUAL_USERS: usize = 128;
+/// Parts of a chunk that are trained side by side.
+const LANES: usize = 2;
 
 /// The GPU engine, as programs list it.
 pub const CUDA: EngineKind = EngineKind {
@@ -56,7 +60,7 @@ pub const CUDA: EngineKind = EngineKind {
     refuses,
     arithmetic: |means| {
         let chunk = means.options.chunk.map_or(String::new(), |chunk| format!(" chunk {chunk}"));
-        format!("{NAME} {}{chunk}", means.options.precision.name())
+        format!("{NAME} {}{chunk} lanes {LANES}", means.options.precision.name())
     },
 };
 
@@ -71,23 +75,30 @@ fn refuses(plan: &Plan) -> Option<String> {
 
 /// A card that trains users.
 pub struct CardEngine<'a> {
-    card: Card,
+    lanes: Vec<Lane>,
     reading: Reading<'a>,
     pool: Pool,
     /// Who measures models for devices, once that was asked for.
     measurer: Option<CardMeasurer>,
     check_encodings: bool,
-    network: Network,
-    encoder: Encoder,
-    /// One step of a chunk.
-    step: Option<Graph>,
-    /// Schedules that are over, for their memory.
+    /// The model on its way up, and the sum on its way down.
+    model: Pinned<f32>,
+    sum: Pinned<i64>,
+    /// Schedules and texts that are over, for their memory.
     spare: Vec<Schedule>,
+    texts: Vec<Examples>,
     /// Who will be asked for next, as far as that is known, and what was read of them.
     next: Option<Vec<u64>>,
     ahead: Option<Ahead>,
     /// Seconds of the last round from the launch of a chunk to its results.
     card_s: f64,
+}
+
+/// Where a user is trained: the lane, and the place in it.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    lane: usize,
+    place: usize,
 }
 
 /// What is known of a cohort so far.
@@ -120,19 +131,20 @@ impl<'a> CardEngine<'a> {
         })?;
         local.check().map_err(LocalError::from)?;
         let layout = ParameterLayout::new(config).map_err(|e| unavailable(CudaError::Refused(e.to_string())))?;
-        let card = Card::of_this_process().map_err(unavailable)?;
-        let network = network(&card, config, &layout, local, means).map_err(unavailable)?;
-        let encoder = Encoder::new(&card, &network, &card.architecture().map_err(unavailable)?).map_err(unavailable)?;
+        let lanes = lanes(config, &layout, local, means).map_err(unavailable)?;
+        let card = &lanes.first().ok_or_else(|| unavailable(nobody())).map(|lane| &lane.card)?;
+        let (model, sum) =
+            (card.pinned(layout.len()).map_err(unavailable)?, card.pinned(layout.len()).map_err(unavailable)?);
         Ok(Self {
-            card,
+            lanes,
             reading: Reading { learner, local: local.clone() },
             pool: Pool::new(means.threads),
             measurer: None,
             check_encodings: means.options.check_encodings,
-            network,
-            encoder,
-            step: None,
+            model,
+            sum,
             spare: Vec::new(),
+            texts: Vec::new(),
             next: None,
             ahead: None,
             card_s: 0.0,
@@ -147,14 +159,14 @@ impl<'a> CardEngine<'a> {
         let mut differences = Vec::with_capacity(users.numbers.len());
         let (everybody, _) = self.begin(task, users)?;
         let rule = grid_rule(task.encoding).map_err(failed)?;
-        for chunk in everybody.chunks(self.network.shape().users) {
-            let schedule = self.schedule(task.learning_rate, chunk, Some(users.key))?;
-            self.launch(task, chunk, &schedule, &rule).map_err(failed)?;
-            self.spare.push(schedule);
-            for (place, user) in chunk.iter().enumerate() {
-                let difference = self.encoder.difference(&self.card, &self.network, place).map_err(failed)?;
-                differences.push((user.number, difference));
+        for chunk in everybody.chunks(CardEngine::chunk(self)) {
+            let schedules = self.launch(task, chunk, Vec::new(), users.key, &rule)?;
+            for (lane, part) in self.lanes.iter().zip(parts(chunk)) {
+                for (place, user) in part.iter().enumerate() {
+                    differences.push((user.number, lane.difference(place).map_err(failed)?));
+                }
             }
+            self.spare.extend(schedules);
         }
         differences.sort_unstable_by_key(|(user, _)| *user);
         Ok(differences)
@@ -162,8 +174,8 @@ impl<'a> CardEngine<'a> {
 
     /// Users of a chunk.
     #[must_use]
-    pub const fn chunk(&self) -> usize {
-        self.network.shape().users
+    pub fn chunk(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.network().shape().users).sum()
     }
 
     /// Seconds of the last round in which the card was at work: from the launch of each chunk to its results.
@@ -177,7 +189,7 @@ impl<'a> CardEngine<'a> {
     /// # Errors
     /// When it does not say.
     pub fn card_name(&self) -> Result<String, EngineError> {
-        self.card.name().map_err(failed)
+        self.lanes.first().ok_or_else(nobody).and_then(|lane| lane.card.name()).map_err(failed)
     }
 
     /// The sum of what users count of a model.
@@ -187,100 +199,106 @@ impl<'a> CardEngine<'a> {
             None => CardMeasurer::new(self.reading.learner)?,
         };
         let summed = evaluation::sum(&mut measurer, self.reading.learner, task, plan, users, self.pool.threads());
+        let forgotten = measurer.forget().map_err(failed);
         self.measurer = Some(measurer);
-        summed
+        let summed = summed?;
+        forgotten.map(|()| summed)
     }
 
     /// Whether nothing of any user is left on the card: for tests.
     ///
     /// # Errors
     /// When the card does not say.
-    pub fn has_forgotten(&self) -> Result<bool, EngineError> {
-        self.encoder.is_forgotten(&self.card, &self.network).map_err(failed)
+    pub fn has_forgotten(&mut self) -> Result<bool, EngineError> {
+        let forgotten = |all: bool, lane: &mut Lane| Ok(all && lane.is_forgotten()?);
+        self.lanes.iter_mut().try_fold(true, forgotten).map_err(failed)
     }
 
-    /// A round begins: everybody's text is read, and the card has the model. With them the schedule of the first chunk, where it was
+    /// A round begins: everybody's text is read, and the card has the model. With them the schedules of the first chunk, where they were
     /// made before.
-    fn begin(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<(Vec<User>, Option<Schedule>), EngineError> {
+    fn begin(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<(Vec<User>, Vec<Schedule>), EngineError> {
         check_learning_rate(task.learning_rate).map_err(LocalError::from)?;
         let (rule, key) = (task.clipping.rule(), users.key.secret_bytes());
-        if self.encoder.begin(&self.card, &self.network, task.model, rule, &key).map_err(failed)? {
-            self.step = None;
-        }
+        self.model.fill(task.model, &self.pool).map_err(failed)?;
+        self.lanes.iter_mut().try_for_each(|lane| lane.begin(&self.model, rule, &key)).map_err(failed)?;
         match self.ahead.take().filter(|ahead| ahead.is_of(users)) {
-            Some(Ahead { users, schedule, .. }) => {
-                Ok((users, schedule.map(|schedule| Schedule { rate: task.learning_rate, ..schedule })))
+            Some(Ahead { users, schedules, .. }) => {
+                let now = |schedule| Schedule { rate: task.learning_rate, ..schedule };
+                Ok((users, schedules.into_iter().map(now).collect()))
             }
-            None => Ok((self.reading.read(users.population, users.numbers, &self.pool)?, None)),
+            None => Ok((self.reading.read(users.population, users.numbers, &mut self.texts, &self.pool)?, Vec::new())),
         }
     }
 
+    /// The schedule of a lane.
     fn schedule(&mut self, rate: f32, users: &[User], key: Option<&StreamKey>) -> Result<Schedule, EngineError> {
         let local = &self.reading.local;
         let readers: Vec<Reader<'_>> = users.iter().map(|user| user.reader(local, key)).collect();
         let old = self.spare.pop().unwrap_or_default();
-        Ok(old.instead(self.network.shape(), local, rate, &readers, self.network.lists(), &self.pool)?)
+        let network = self.lanes.first().map(Lane::network).ok_or_else(|| failed(nobody()))?;
+        Ok(old.instead(network.shape(), local, rate, &readers, network.lists(), &self.pool)?)
+    }
+
+    /// The schedules of a chunk.
+    fn schedules(&mut self, rate: f32, chunk: &[User], key: Option<&StreamKey>) -> Result<Vec<Schedule>, EngineError> {
+        parts(chunk).map(|part| self.schedule(rate, part, key)).collect()
     }
 
     /// Reads those who will be asked for next, while the card is at work.
     fn read_ahead(&mut self, population: &dyn Population, rate: f32) -> Result<(), EngineError> {
         let Some(numbers) = self.next.take() else { return Ok(()) };
-        let users = self.reading.read(population, &numbers, &self.pool)?;
-        let first = &users[..users.len().min(self.network.shape().users)];
+        let users = self.reading.read(population, &numbers, &mut self.texts, &self.pool)?;
+        let first = &users[..users.len().min(CardEngine::chunk(self))];
         let is_drawn = self.reading.local.algorithm == Algorithm::FedSgdBatch;
-        let schedule = (!is_drawn && !first.is_empty()).then(|| self.schedule(rate, first, None)).transpose()?;
-        self.ahead = Some(Ahead::new(population, numbers, users, schedule));
+        let schedules = if is_drawn { Vec::new() } else { self.schedules(rate, first, None)? };
+        self.ahead = Some(Ahead::new(population, numbers, users, schedules));
         Ok(())
     }
 
-    /// Sets the card to work on a chunk; it goes on by itself.
+    /// Sets the card to work on a chunk; it goes on by itself. Schedules that are not ready are made, each while the lanes before it
+    /// are at work.
     fn launch(
         &mut self,
         task: &Task<'_>,
-        users: &[User],
-        schedule: &Schedule,
+        chunk: &[User],
+        ready: Vec<Schedule>,
+        key: &StreamKey,
         rule: &GridRule,
-    ) -> Result<(), CudaError> {
-        let Self { card, network, encoder, step, reading, .. } = self;
-        if network.read(card, schedule)? {
-            *step = None;
-        }
+    ) -> Result<Vec<Schedule>, EngineError> {
         let drawing = |user: &User| Drawing {
             user: user.number,
             scale: task.encoding.grid_scale(weight(task, &user.examples)),
             present: !user.examples.is_empty(),
         };
-        encoder.begin_chunk(card, network, &users.iter().map(drawing).collect::<Vec<_>>())?;
-        let work = || network.step(card, || if reading.local.greedy { encoder.project(card, network) } else { Ok(()) });
-        if step.is_none() {
-            *step = Some(card.record(work)?);
+        let (mut ready, mut schedules) = (ready.into_iter(), Vec::with_capacity(LANES));
+        for (number, part) in parts(chunk).enumerate() {
+            let schedule = match ready.next() {
+                Some(schedule) => schedule,
+                None => self.schedule(task.learning_rate, part, Some(key))?,
+            };
+            let drawings: Vec<Drawing> = part.iter().map(drawing).collect();
+            self.lanes[number].launch(&schedule, &drawings, rule).map_err(failed)?;
+            schedules.push(schedule);
         }
-        for _ in 0..schedule.steps {
-            if let Some(step) = step {
-                card.replay(step)?;
-            }
-        }
-        network.settle(card)?;
-        encoder.encode(card, network, rule)
+        Ok(schedules)
     }
 
     /// What a chunk came to; waits for the card.
     fn collect(
         &mut self,
         task: &Task<'_>,
-        users: &[User],
+        chunk: &[User],
         key: &StreamKey,
         into: &mut Collected,
     ) -> Result<(), EngineError> {
-        let found = self.encoder.found(&self.card, users.len()).map_err(failed)?;
-        let mut losses = vec![0.0; users.len()];
-        self.card.download(&self.network.loss, &mut losses).map_err(failed)?;
-        for (place, (user, found)) in users.iter().zip(found).enumerate() {
-            let norm = if user.examples.is_empty() { 0.0 } else { found.norm_squared.sqrt() };
-            let norm = if norm.is_finite() { norm } else { f64::NAN };
-            let exact = Exact { tokens: user.examples.len(), loss: losses[place], norm };
-            into.exact.push((user.number, exact));
-            self.take(task, place, user, key, found, into)?;
+        for (lane, part) in parts(chunk).enumerate() {
+            let Came { found, losses } = self.lanes[lane].came(part.len()).map_err(failed)?;
+            for (place, ((user, found), loss)) in part.iter().zip(found).zip(losses).enumerate() {
+                let norm = if user.examples.is_empty() { 0.0 } else { found.norm_squared.sqrt() };
+                let norm = if norm.is_finite() { norm } else { f64::NAN };
+                into.exact.push((user.number, Exact { tokens: user.examples.len(), loss, norm }));
+                self.take(task, Place { lane, place }, user, key, found, into)?;
+            }
         }
         Ok(())
     }
@@ -289,7 +307,7 @@ impl<'a> CardEngine<'a> {
     fn take(
         &self,
         task: &Task<'_>,
-        place: usize,
+        at: Place,
         user: &User,
         key: &StreamKey,
         found: Found,
@@ -299,13 +317,13 @@ impl<'a> CardEngine<'a> {
         let nothing = user.examples.is_empty() || !found.norm_squared.is_finite();
         match found.accepted {
             None if nothing && !self.check_encodings => into.by_card += 1,
-            None => into.by_host(task).add(&self.encode_here(task, place, user, key, found)?)?,
+            None => into.by_host(task).add(&self.encode_here(task, at, user, key, found)?)?,
             Some(norm_squared) => {
                 let side = task.clipping.side(found.norm_squared, found.projected);
                 let weight = weight(task, &user.examples);
                 let beside = task.encoding.beside(side, weight, &[], u128::from(norm_squared));
                 if self.check_encodings {
-                    let mut integers = self.encoder.integers(&self.card, place).map_err(failed)?;
+                    let mut integers = self.lanes[at.lane].integers(at.place).map_err(failed)?;
                     integers.extend(&beside);
                     into.by_host(task).add(&Encoded::of(integers, task.encoding)?)?;
                 } else {
@@ -321,7 +339,7 @@ impl<'a> CardEngine<'a> {
     fn encode_here(
         &self,
         task: &Task<'_>,
-        place: usize,
+        at: Place,
         user: &User,
         key: &StreamKey,
         found: Found,
@@ -332,7 +350,7 @@ impl<'a> CardEngine<'a> {
         let clipped = if nothing {
             Clipped::nothing(task.clipping, task.model.len())
         } else {
-            let difference = self.encoder.difference(&self.card, &self.network, place).map_err(failed)?;
+            let difference = self.lanes[at.lane].difference(at.place).map_err(failed)?;
             let weight = weight(task, &user.examples);
             let said = Contribution { weight, projected: found.projected, counts: Vec::new() };
             Update::new(difference).clip(task.clipping, said).map_err(|e| part(e.into()))?
@@ -346,7 +364,7 @@ impl<'a> CardEngine<'a> {
         let sum = match (by_host, self.check_encodings) {
             (by_host, true) => by_host.unwrap_or_else(|| Sum::zero(task.encoding)),
             (by_host, false) => {
-                let mut values = self.encoder.sum(&self.card, beside.len(), &self.pool).map_err(failed)?;
+                let mut values = self.download(beside.len()).map_err(failed)?;
                 let update = values.len() - beside.len();
                 values[update..].copy_from_slice(&beside);
                 let mut sum = Sum::assertion_by(values, by_card, task.encoding, &self.pool)?;
@@ -357,6 +375,13 @@ impl<'a> CardEngine<'a> {
         exact.sort_unstable_by_key(|(user, _)| *user);
         Ok(Summed { sum, exact, busy_s })
     }
+
+    /// The sum of all lanes, which are done, with room for `rest` numbers behind it.
+    fn download(&mut self, rest: usize) -> Result<Vec<i64>, CudaError> {
+        let (first, others) = self.lanes.split_first().ok_or_else(nobody)?;
+        others.iter().try_for_each(|other| first.join(other))?;
+        first.sum(&mut self.sum, rest, &self.pool)
+    }
 }
 
 impl CardEngine<'_> {
@@ -364,27 +389,24 @@ impl CardEngine<'_> {
     fn train(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
         let began = Instant::now();
         let rule = grid_rule(task.encoding).map_err(failed)?;
-        let (everybody, mut schedule) = self.begin(task, users)?;
+        let (everybody, mut ready) = self.begin(task, users)?;
         let tail = task.encoding.layout().len() - task.encoding.dimension();
         let mut collected = Collected { by_host: None, beside: vec![0; tail], by_card: 0, exact: Vec::new() };
-        let mut chunks = everybody.chunks(self.network.shape().users).peekable();
+        let mut chunks = everybody.chunks(CardEngine::chunk(self)).peekable();
         self.card_s = 0.0;
         while let Some(chunk) = chunks.next() {
-            let this = match schedule.take() {
-                Some(schedule) => schedule,
-                None => self.schedule(task.learning_rate, chunk, Some(users.key))?,
-            };
             let launched = Instant::now();
-            self.launch(task, chunk, &this, &rule).map_err(failed)?;
+            let these = self.launch(task, chunk, std::mem::take(&mut ready), users.key, &rule)?;
             match chunks.peek() {
-                Some(next) => schedule = Some(self.schedule(task.learning_rate, next, Some(users.key))?),
+                Some(next) => ready = self.schedules(task.learning_rate, next, Some(users.key))?,
                 None => self.read_ahead(users.population, task.learning_rate)?,
             }
-            self.card.wait().map_err(failed)?;
+            self.lanes.iter().try_for_each(|lane| lane.card.wait()).map_err(failed)?;
             self.card_s += launched.elapsed().as_secs_f64();
             self.collect(task, chunk, users.key, &mut collected)?;
-            self.spare.push(this);
+            self.spare.extend(these);
         }
+        self.texts.extend(everybody.into_iter().map(|user| user.examples));
         self.finish(task, collected, began.elapsed().as_secs_f64())
     }
 }
@@ -395,8 +417,9 @@ impl Engine for CardEngine<'_> {
             return self.measure(task, plan, users);
         }
         let summed = self.train(task, users);
-        // Whatever came of it: what lies on the card has no noise in it.
-        self.encoder.forget(&self.card, &mut self.network).map_err(failed)?;
+        // Whatever came of it: what lies on the card has no noise in it. A lane that fails keeps none of the others from it.
+        let forgotten: Vec<_> = self.lanes.iter_mut().map(Lane::forget).collect();
+        forgotten.into_iter().collect::<Result<(), _>>().map_err(failed)?;
         summed
     }
 
@@ -408,8 +431,12 @@ impl Engine for CardEngine<'_> {
         self.next = Some(numbers.to_vec());
     }
 
+    fn works_elsewhere(&self) -> bool {
+        true
+    }
+
     fn chunk(&self) -> Option<NonZeroUsize> {
-        NonZeroUsize::new(self.network.shape().users)
+        NonZeroUsize::new(CardEngine::chunk(self))
     }
 }
 
@@ -418,25 +445,43 @@ fn weight(task: &Task<'_>, examples: &Examples) -> f64 {
     task.full_weight_tokens.map_or(1.0, |full| (examples.len() as f64 / full).min(1.0))
 }
 
-/// The chunk that fits: as many users as were foreseen, in chunks of one size, as many of them as the card has room for.
-fn network(
-    card: &Card,
+/// The users of each lane of a chunk: as many in one as in the other, or one more.
+fn parts(chunk: &[User]) -> std::slice::Chunks<'_, User> {
+    chunk.chunks(chunk.len().div_ceil(LANES).max(1))
+}
+
+/// There is no lane: an engine always has some.
+fn nobody() -> CudaError {
+    CudaError::Refused("nobody is trained at a time".to_owned())
+}
+
+/// The chunk that fits, in lanes of one size: as many users as were foreseen, in chunks of one size, as many of them as the card has
+/// room for.
+fn lanes(
     config: &ModelConfig,
     layout: &ParameterLayout,
     local: &LocalPlan,
     means: Means,
-) -> Result<Network, CudaError> {
+) -> Result<Vec<Lane>, CudaError> {
     let one = Shape::new(config, local, 1)?;
-    let placement = Placement::new(config, layout, &one);
     let precision = means.options.precision;
-    let each = Network::bytes(&one, &placement, local, precision);
+    let each = Network::bytes(&one, &Placement::new(config, layout, &one), local, precision);
+    let card = Card::of_this_process()?;
     let free = card.free()?;
     let room = (SHARE * free as f64 / each as f64) as usize;
-    let wanted = means.options.chunk.map_or(USUAL_USERS, NonZeroUsize::get);
-    let users = wanted.div_ceil(wanted.div_ceil(room.clamp(1, MOST_USERS)));
-    if room == 0 {
-        return Err(CudaError::Memory { free_mib: free as u64 >> 20, needed_mib: each as u64 >> 20, users: 1 });
+    if room < LANES {
+        let needed = (LANES * each) as u64;
+        return Err(CudaError::Memory { free_mib: free as u64 >> 20, needed_mib: needed >> 20, users: LANES });
     }
-    let shape = Shape { users, ..one };
-    Network::new(card, shape, placement, local, precision, &card.architecture()?)
+    let wanted = means.options.chunk.map_or(USUAL_USERS, NonZeroUsize::get);
+    let users = wanted.div_ceil(wanted.div_ceil(room.min(MOST_USERS) / LANES * LANES)).div_ceil(LANES);
+    let architecture = card.architecture()?;
+    let lane = |card: Card| {
+        let shape = Shape { users, ..one };
+        let placement = Placement::new(config, layout, &shape);
+        let network = Network::new(&card, shape, placement, local, precision, &architecture)?;
+        Lane::new(card, network, local)
+    };
+    let others = (1..LANES).map(|_| Card::of_this_process());
+    std::iter::once(Ok(card)).chain(others).map(|card| lane(card?)).collect()
 }

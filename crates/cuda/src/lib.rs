@@ -15,8 +15,9 @@
 //! | module      | what it is                                                                                     |
 //! |-------------|------------------------------------------------------------------------------------------------|
 //! | `engine`    | the engine: users in chunks, sums out                                                          |
-//! | `network`   | one local step of a chunk: the memory it needs and the calls it is made of                     |
-//! | `vocabulary`, `recurrence` | the parts of a step that have kernels of our own                                |
+//! | `lane`      | a part of a chunk, trained beside the other                                                    |
+//! | `network`   | one local step of a lane: the memory it needs and the calls it is made of                      |
+//! | `vocabulary`, `recurrence`, `gates` | the parts of a step that have kernels of our own                        |
 //! | `measuring` | what a model predicts of people's text                                                         |
 //! | `evaluation` | users' parts of an evaluation                                                                 |
 //! | `central`, `dropout` | one model that learns public text, with units left out                                |
@@ -37,6 +38,9 @@ mod encoding;
 mod engine;
 mod error;
 mod evaluation;
+mod gates;
+mod held;
+mod lane;
 mod measuring;
 mod network;
 mod peaks;

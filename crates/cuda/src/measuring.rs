@@ -23,10 +23,11 @@ use crate::{
     source::JUDGE,
 };
 
-/// Tokens of a post that are read at a time.
-const UNROLL: usize = 8;
+/// Tokens of a post that are read at a time. People's posts may be few and long, as blogs are, or many and short: a step costs what
+/// its rows and tokens cost, whether anybody is there or not, and the longest post says how many steps there are.
+const UNROLL: usize = 32;
 /// Posts side by side, where the logits of their tokens are not too many.
-const ROWS: usize = 512;
+const ROWS: usize = 64;
 /// Logits of a step at most.
 const LOGITS: usize = 1 << 27;
 /// Steps that go up at a time.
@@ -117,6 +118,12 @@ impl<'a> Turn<'a> {
 }
 
 impl CardMeasurer {
+    /// Nothing of whom it measured a model on stays on the card.
+    pub(crate) fn forget(&mut self) -> Result<(), CudaError> {
+        self.network.held(false).into_iter().try_for_each(|held| held.clear(&self.card))?;
+        self.card.clear(&mut self.judged)
+    }
+
     /// The measurer of a learner's models.
     ///
     /// # Errors

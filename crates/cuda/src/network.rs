@@ -15,6 +15,8 @@ use crate::{
     card::{Address, Arg, Card, Grid, Kernel, Matrix, Memory, Operands, Product},
     dropout::LeftOut,
     error::CudaError,
+    gates::Gates,
+    held::Held,
     placement::Placement,
     recurrence::Recurrence,
     schedule::{Lists, Schedule},
@@ -144,6 +146,14 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
+    /// What people typed.
+    fn held(&mut self) -> Vec<Held<'_>> {
+        let Self { inputs, targets, order, shares, touched, flags, features, .. } = self;
+        let mut all: Vec<Held<'_>> = [inputs, targets, order, touched, flags].map(Held::I32).into();
+        all.extend([shares, features].map(Held::F32));
+        all
+    }
+
     fn new(card: &Card, shape: &Shape, steps: usize) -> Result<Self, CudaError> {
         let (each, tokens) = (steps * shape.users, steps * shape.users * shape.tokens());
         Ok(Self {
@@ -198,6 +208,7 @@ pub(crate) struct Network {
     /// Kernels of our own, where there are such; those of the vocabulary have half-precision operands.
     vocabulary: Option<Vocabulary>,
     recurrence: Option<Recurrence>,
+    gates: Option<Gates>,
     /// Units that are left out, of one model that learns with dropout.
     left_out: Option<LeftOut>,
     pub(crate) reading: Reading,
@@ -261,10 +272,12 @@ impl Network {
         let vocabulary =
             (halves && Vocabulary::is_for(&shape)).then(|| Vocabulary::new(card, &shape, &defines, architecture));
         let recurrence = Recurrence::new(card, &shape, precision, &defines, architecture)?;
+        let gates = (halves && !gru && Gates::is_for(&shape)).then(|| Gates::new(card, &shape, &defines, architecture));
         let logits = if vocabulary.is_some() { 0 } else { tokens * shape.entries };
         Ok(Self {
             vocabulary: vocabulary.transpose()?,
             recurrence,
+            gates: gates.transpose()?,
             left_out: None,
             reading: Reading::new(card, &shape, 1)?,
             start: card.zeros(placement.length)?,
@@ -322,6 +335,8 @@ impl Network {
     pub(crate) fn read(&mut self, card: &Card, schedule: &Schedule) -> Result<bool, CudaError> {
         let grows = schedule.steps > self.reading.room;
         if grows {
+            // What others typed does not stay in memory that is given back.
+            self.reading.held().into_iter().try_for_each(|held| held.clear(card))?;
             card.wait()?;
             self.reading = Reading::new(card, &self.shape, schedule.steps.next_power_of_two())?;
         }
@@ -336,10 +351,37 @@ impl Network {
         Ok(grows)
     }
 
-    /// A round is over: nobody's weights stay.
-    pub(crate) fn forget(&mut self, card: &Card) -> Result<(), CudaError> {
-        card.clear(&mut self.weights)?;
-        card.clear(&mut self.aside)
+    /// What it holds of people: what they typed and everything that was computed from it, and, where each trains a model of their own,
+    /// their weights.
+    pub(crate) fn held(&mut self, own_weights: bool) -> Vec<Held<'_>> {
+        let Self {
+            reading,
+            layers,
+            vocabulary,
+            weights,
+            aside,
+            loss,
+            losses,
+            logits,
+            x,
+            d_cells,
+            d_units,
+            d_x,
+            output,
+            d_output,
+            ..
+        } = self;
+        let mut all = reading.held();
+        all.extend([x, d_cells, d_units, d_x, output, d_output, logits, losses].map(Held::F32));
+        all.push(Held::F64(loss));
+        for LayerMemory { states, cells, gates, units, d_states } in layers {
+            all.extend([states, cells, gates, units, d_states].map(Held::F32));
+        }
+        all.extend(vocabulary.iter_mut().flat_map(Vocabulary::held));
+        if own_weights {
+            all.extend([weights, aside].map(Held::F32));
+        }
+        all
     }
 
     /// A weight matrix of every user.
@@ -595,14 +637,17 @@ impl Network {
         let d_entered = self.by_token(below, enter);
         self.multiply(card, [tokens, enter, shape.wide()], gates, kernel.transposed(), d_entered, Into::Set)?;
         self.leave_out(card, layer, d_entered, d_entered)?;
-        self.multiply(
-            card,
-            [enter, shape.wide(), tokens],
-            self.entered(layer).transposed(),
-            gates,
-            kernel,
-            Into::Descend,
-        )?;
+        let entered = self.entered(layer);
+        match &self.gates {
+            Some(own) => {
+                let (all, weights) = ([entered, self.states(layer), gates], self.weights.address());
+                own.descend(card, shape, self.at_step(), (layer, place), all, weights, self.factor(Factor::Each))?;
+            }
+            None => {
+                let sizes = [enter, shape.wide(), tokens];
+                self.multiply(card, sizes, entered.transposed(), gates, kernel, Into::Descend)?;
+            }
+        }
         if self.recurrence.as_ref().is_some_and(Recurrence::moves_bias) {
             return Ok(());
         }
@@ -647,6 +692,10 @@ impl Network {
         if shape.projects {
             let units = self.by_token(&memory.units, hidden);
             self.multiply(card, [hidden, shown, tokens], units.transposed(), d_states, projection, Into::Descend)?;
+        }
+        // What is below is needed before the kernels move; where both move at once, they do after it.
+        if self.gates.is_some() {
+            return Ok(());
         }
         let states = self.states(layer);
         self.multiply(card, [shown, shape.wide(), tokens], states.transposed(), gates, kernel, Into::Descend)

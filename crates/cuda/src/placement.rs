@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn every_parameter_of_every_preset_has_a_place_of_its_own() {
         for (name, make) in PRESETS {
-            let config = ModelConfig { user_context: Some(3), ..make() };
+            let config = ModelConfig { user_context: Some(3), ..make().with_vocabulary(1009) };
             let layout = ParameterLayout::new(&config).unwrap();
             let shape = Shape::new(&config, &local(), 4).unwrap();
             let placement = Placement::new(&config, &layout, &shape);

@@ -1,8 +1,13 @@
 //! Which user reads what in which step: the text of a chunk as the card takes it.
 //!
-//! A step is one batch of every user. Users have as many steps as they have batches, times the readings; who has none left learns
-//! nothing in a step: their share is zero, so is every gradient of theirs, and their weights keep their bits. What is read when, with
-//! which state and at which rate, is what [`device::local`] does with one user after the other.
+//! A step is one batch of every user. Users have as many steps as they have batches, times the readings; who has fewer than others of
+//! the chunk comes in later, and all end together. Before that a place computes with the model of the round, which is public, and a
+//! state of zeros, and learns nothing: its share is zero, so is every gradient, and its weights keep their bits. That would not hold
+//! after a user is done: a model that ran away can have infinite numbers in it, zero times infinity is not a number, and then whether
+//! a user counts would depend on how long the others are at work. What is read when, with which state and at which rate, is what
+//! [`device::local`] does with one user after the other.
+
+use std::cell::RefCell;
 
 use device::{
     learner::{
@@ -53,12 +58,11 @@ pub(crate) struct Schedule {
 
 /// How many steps a user has.
 pub(crate) fn steps(local: &LocalPlan, examples: &Examples) -> usize {
-    let mut cut = Cut::new(local.unroll);
-    cut.take(examples, local.batch);
+    let batches = Cut::batches_of(examples, local.batch, local.unroll);
     match local.algorithm {
-        Algorithm::FedAvg { epochs } => cut.batches() * epochs as usize,
-        Algorithm::FedSgdAll => cut.batches(),
-        Algorithm::FedSgdBatch => cut.batches().min(1),
+        Algorithm::FedAvg { epochs } => batches * epochs as usize,
+        Algorithm::FedSgdAll => batches,
+        Algorithm::FedSgdBatch => batches.min(1),
     }
 }
 
@@ -152,10 +156,12 @@ impl Schedule {
         begins: bool,
     ) -> Self {
         self.renew(shape, batches.len(), rate, lists);
+        let mut pairs = Vec::new();
         for own in &mut self.by_user(1, shape.tokens()) {
             for (step, batch) in batches.iter().enumerate() {
                 let resets = if begins && step == 0 { RESETS } else { 0 };
-                own.put(shape, step, batch, &Turn { batch: step, share: 1.0, flags: ACTIVE | COUNTS_LOSS | resets });
+                let turn = Turn { batch: step, share: 1.0, flags: ACTIVE | COUNTS_LOSS | resets };
+                own.put(shape, step, batch, &turn, &mut pairs);
             }
         }
         self
@@ -201,6 +207,7 @@ impl Schedule {
         let each = (0..users).map(take).collect();
         // What is left is nobody's.
         clear([inputs, order], [targets, touched], shares, flags);
+        flags.fill(RESETS);
         each
     }
 }
@@ -224,19 +231,40 @@ fn part<'a, T>(rest: &mut &'a mut [T], len: usize) -> &'a mut [T] {
     front
 }
 
+/// Memory that a worker needs for one user after the other. Taking it anew for each, or for each step, took most of the time: threads
+/// that take and give back small pieces of memory keep each other waiting.
+#[derive(Default)]
+struct Scratch {
+    cut: Cut,
+    room: Room,
+    pairs: Vec<u64>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
 impl Own<'_> {
     fn fill(&mut self, reader: &Reader<'_>, shape: &Shape, local: &LocalPlan) {
+        SCRATCH.with_borrow_mut(|scratch| self.fill_with(scratch, reader, shape, local));
+    }
+
+    fn fill_with(&mut self, scratch: &mut Scratch, reader: &Reader<'_>, shape: &Shape, local: &LocalPlan) {
         let Self { inputs, targets, order, touched, shares, flags } = self;
         clear([inputs, order], [targets, touched], shares, flags);
-        let (mut cut, mut room) = (Cut::new(local.unroll), Room::default());
+        let Scratch { cut, room, pairs } = scratch;
+        cut.begin(local.unroll);
         cut.take(reader.examples, local.batch);
-        for (step, turn) in turns(local, &cut, reader.drawn).iter().enumerate() {
-            self.put(shape, step, &cut.batch(turn.batch, &mut room), turn);
+        let turns = turns(local, cut, reader.drawn);
+        let first = self.flags.len() - turns.len();
+        self.flags[..first].fill(RESETS);
+        for (step, turn) in (first..).zip(&turns) {
+            self.put(shape, step, &cut.batch(turn.batch, room), turn, pairs);
         }
     }
 
     /// Writes the batch of a step.
-    fn put(&mut self, shape: &Shape, step: usize, batch: &Batch<'_>, turn: &Turn) {
+    fn put(&mut self, shape: &Shape, step: usize, batch: &Batch<'_>, turn: &Turn, pairs: &mut Vec<u64>) {
         let tokens = shape.tokens();
         let here = step * tokens..(step + 1) * tokens;
         let (inputs, targets) = (&mut self.inputs[here.clone()], &mut self.targets[here.clone()]);
@@ -251,11 +279,11 @@ impl Own<'_> {
             order.iter_mut().zip(0..).for_each(|(token, number)| *token = number);
             order.sort_by_key(|token| self.inputs[step * tokens + *token as usize]);
         }
-        self.touch(shape, step);
+        self.touch(shape, step, pairs);
     }
 
     /// Which rows single tokens move, sorted by row and then by token.
-    fn touch(&mut self, shape: &Shape, step: usize) {
+    fn touch(&mut self, shape: &Shape, step: usize, pairs: &mut Vec<u64>) {
         let (tokens, place) = (shape.tokens(), step * shape.tokens());
         let Some(touched) = self.touched.get_mut(4 * place..4 * (place + tokens)) else { return };
         let predicted = self.targets[place..place + tokens].iter().zip(0..);
@@ -263,10 +291,11 @@ impl Own<'_> {
         let read = read.take(if shape.tied { tokens } else { 0 });
         // A row and a token as one number, which sorts as the pair does.
         let pair = |(row, token): (&i32, i32)| (*row >= 0).then_some((*row as u64) << 32 | token as u64);
-        let mut pairs: Vec<u64> = predicted.chain(read).filter_map(pair).collect();
+        pairs.clear();
+        pairs.extend(predicted.chain(read).filter_map(pair));
         pairs.sort_unstable();
-        for (to, pair) in touched.as_chunks_mut::<2>().0.iter_mut().zip(pairs) {
-            *to = [(pair >> 32) as i32, pair as u32 as i32];
+        for (to, pair) in touched.as_chunks_mut::<2>().0.iter_mut().zip(pairs.iter()) {
+            *to = [(*pair >> 32) as i32, *pair as u32 as i32];
         }
     }
 }
@@ -309,7 +338,25 @@ mod tests {
         let flags = &schedule.flags[..4];
         assert_eq!(flags, [ACTIVE | RESETS | COUNTS_LOSS, ACTIVE | COUNTS_LOSS, ACTIVE | RESETS, ACTIVE]);
         assert_eq!(schedule.shares[..2], [1.0, 2.0]);
-        assert!((4..8).all(|turn| schedule.shares[turn] == 0.0 && schedule.flags[turn] == 0));
+        assert!((4..8).all(|turn| schedule.shares[turn] == 0.0 && schedule.flags[turn] == RESETS));
+    }
+
+    /// Rule P1: what a user adds may not depend on others. Nothing is computed with a user's own model but their own steps: those
+    /// before are of the public one, with a state of zeros, and there are none after.
+    #[test]
+    fn p1_who_has_fewer_steps_comes_in_later_and_all_end_together() {
+        let (short, long, beside) = (text(2), text(40), Algorithm::FedAvg { epochs: 1 });
+        let alone = schedule(beside, std::slice::from_ref(&short));
+        let together = schedule(beside, &[long, short]);
+        let (own, all) = (alone.steps, together.steps);
+        assert!(own < all, "{own} {all}");
+        let of = |values: &[i32]| values[2 * all - own..2 * all].to_vec();
+        assert_eq!(of(&together.flags), alone.flags[..own], "their steps are the last");
+        assert_eq!(together.shares[2 * all - own..2 * all], alone.shares[..own]);
+        assert_eq!(together.targets[(2 * all - own) * 6..2 * all * 6], alone.targets[..own * 6]);
+        assert!(together.flags[all..2 * all - own].iter().all(|flags| *flags == RESETS), "zeros before");
+        assert!(together.shares[all..2 * all - own].iter().all(|share| *share == 0.0), "and nothing is learned");
+        assert!(together.flags[2 * all..].iter().all(|flags| *flags == RESETS), "nor by nobody");
     }
 
     /// A model that learns a text has its batches one after the other; one that is smaller than the shape is padded.

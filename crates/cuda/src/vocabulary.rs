@@ -6,6 +6,7 @@
 use crate::{
     card::{Address, Arg, Card, Grid, Kernel, Memory},
     error::CudaError,
+    held::Held,
     shape::{Shape, padded},
     source::VOCABULARY,
 };
@@ -98,6 +99,14 @@ impl Vocabulary {
     }
 
     /// A chunk begins: no row has a move yet.
+    /// What it holds of people.
+    pub(crate) fn held(&mut self) -> Vec<Held<'_>> {
+        let Self { most, sums, products, logs, slots, moves, .. } = self;
+        let mut all: Vec<Held<'_>> = [most, sums, products, logs, moves].map(Held::F32).into();
+        all.push(Held::U32(slots));
+        all
+    }
+
     pub(crate) fn begin(&mut self, card: &Card) -> Result<(), CudaError> {
         card.clear(&mut self.slots)
     }

@@ -65,11 +65,17 @@ fn every_kernel_compiles_for_every_preset_and_hopper() {
     compiles_for("sm_90");
 }
 
-const USERS: usize = 5;
-const PARAMETERS: usize = 2003;
+const USERS: usize = 8;
+/// Somebody without text; what lies at their place is of nobody.
+const ABSENT: usize = 5;
+/// Somebody with one infinite coordinate, and somebody with one that is not a number.
+const INFINITE: usize = 6;
+const NOT_A_NUMBER: usize = 7;
+/// Vectors that end within a block of the stream, and, where integers are written several at a time, with one.
+const PARAMETERS: [usize; 2] = [2003, 2008];
 const LENGTH: usize = 2112;
 
-/// A round of five users as the kernels have it.
+/// A round of eight users as the kernels have it.
 struct Round {
     place: Vec<u32>,
     start: Vec<f32>,
@@ -80,17 +86,19 @@ struct Round {
 }
 
 impl Round {
-    fn new(rounding: Rounding, clip: f64, weight: f64) -> Self {
+    fn new(parameters: usize, rounding: Rounding, clip: f64, weight: f64) -> Self {
         let mut words = NoiseSource::from(SimulationKey::new(7)).stream(Purpose::Rounding, &[]).chunk(9);
         let mut uniform = || (words.next_word() >> 40) as f32 / (1 << 24) as f32 - 0.5;
         // Numbers lie backwards on the card here, with padding before them.
-        let place: Vec<u32> = (0..PARAMETERS as u32).map(|i| LENGTH as u32 - 1 - i).collect();
+        let place: Vec<u32> = (0..parameters as u32).map(|i| LENGTH as u32 - 1 - i).collect();
         let start: Vec<f32> = (0..LENGTH).map(|_| uniform()).collect();
-        let weights = (0..USERS * LENGTH)
-            .map(|i| start[i % LENGTH] + uniform() * [1e-6, 0.01, 0.1, 1.0, 30.0][i / LENGTH])
+        let mut weights: Vec<f32> = (0..USERS * LENGTH)
+            .map(|i| start[i % LENGTH] + uniform() * [1e-6, 0.01, 0.1, 1.0, 30.0, 0.01, 0.01, 0.01][i / LENGTH])
             .collect();
+        weights[INFINITE * LENGTH + place[5] as usize] = f32::INFINITY;
+        weights[NOT_A_NUMBER * LENGTH + place[9] as usize] = f32::NAN;
         let clip = ClipNorm::new(clip).unwrap();
-        let plan = VectorPlan { rounding, ..VectorPlan::of_update(PARAMETERS, 18) };
+        let plan = VectorPlan { rounding, ..VectorPlan::of_update(parameters, 18) };
         let encoding = Encoding::new(plan, clip, None, Adjacency::ZeroOut).unwrap();
         let clipping = Clipping::new(ClipRule::Flat(clip), ClipBit::None).unwrap();
         Self { place, start, weights, encoding, clipping, weight }
@@ -105,7 +113,7 @@ impl Round {
     fn factor(&self, user: usize) -> (f64, f64) {
         let squared: f64 = self.difference(user).iter().map(|v| f64::from(*v) * f64::from(*v)).sum();
         let bound = self.encoding.clip().get();
-        let least = squared * (1.0 + (PARAMETERS as f64 + 4.0) * f64::EPSILON);
+        let least = squared * (1.0 + (self.place.len() as f64 + 4.0) * f64::EPSILON);
         let within = least <= bound * bound * (1.0 - f64::EPSILON);
         (squared, if within { 1.0 } else { bound / least.sqrt() * (1.0 - 2.0f64.powi(-22)) })
     }
@@ -116,10 +124,10 @@ fn bytes<T: Copy, const N: usize>(values: &[T], to: impl Fn(T) -> [u8; N]) -> Ve
 }
 
 /// Compiles the kernels for the host; none where there is no C++ compiler.
-fn program(folder: &Path) -> Option<std::path::PathBuf> {
+fn program(folder: &Path, parameters: usize) -> Option<std::path::PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = folder.join("one_by_one");
-    let defines = [("USERS", USERS), ("PARAMETERS", PARAMETERS), ("LENGTH", LENGTH)];
+    let program = folder.join(format!("one_by_one_{parameters}"));
+    let defines = [("USERS", USERS), ("PARAMETERS", parameters), ("LENGTH", LENGTH)];
     let built = Command::new("c++")
         .args(["-std=c++17", "-O1", "-ffp-contract=off", "-w"])
         .args(defines.map(|(name, value)| format!("-D{name}={value}")))
@@ -140,10 +148,16 @@ fn program(folder: &Path) -> Option<std::path::PathBuf> {
 #[test]
 fn the_rounding_kernel_gives_the_integers_of_the_host() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(program) = program(folder.path()) else { return };
+    for parameters in PARAMETERS {
+        let Some(program) = program(folder.path(), parameters) else { return };
+        gives_the_integers_of_the_host(&program, parameters);
+    }
+}
+
+fn gives_the_integers_of_the_host(program: &Path, parameters: usize) {
     let stochastic = Rounding::ConditionalStochastic { alpha: XU_ALPHA };
     for (rounding, clip, weight) in [(Rounding::Nearest, 0.3, 1.0), (stochastic, 0.3, 1.0), (stochastic, 100.0, 0.37)] {
-        let round = Round::new(rounding, clip, weight);
+        let round = Round::new(parameters, rounding, clip, weight);
         let rule = round.encoding.grid_rule().unwrap();
         let key = NoiseSource::from(SimulationKey::new(3)).stream(Purpose::Rounding, &[4]);
         let found: Vec<(f64, f64)> = (0..USERS).map(|user| round.factor(user)).collect();
@@ -161,17 +175,20 @@ fn the_rounding_kernel_gives_the_integers_of_the_host() {
             bytes(&drawings, u64::to_le_bytes),
             key.secret_bytes().to_vec(),
             bytes(&limits, u64::to_le_bytes),
+            (0..USERS).map(|user| u8::from(user != ABSENT)).collect(),
         ]
         .concat();
-        let mut run = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut run = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         run.stdin.take().unwrap().write_all(&input).unwrap();
         let output = run.wait_with_output().unwrap();
         assert!(output.status.success());
         let (accepted, rest) = output.stdout.split_at(4 * USERS);
         let (low, rest) = rest.split_at(8 * USERS);
-        let (high, integers) = rest.split_at(8 * USERS);
+        let (high, rest) = rest.split_at(8 * USERS);
+        let (sum, integers) = rest.split_at(8 * parameters);
         let accepted: Vec<bool> = accepted.as_chunks::<4>().0.iter().map(|v| i32::from_le_bytes(*v) == 1).collect();
-        assert!(accepted.iter().filter(|accepted| **accepted).count() >= USERS - 2, "{rounding:?}: {accepted:?}");
+        assert!(accepted.iter().filter(|accepted| **accepted).count() >= USERS - 5, "{rounding:?}: {accepted:?}");
+        let mut added = vec![7i64; parameters];
         for (user, accepted) in accepted.into_iter().enumerate() {
             let mut words = key.chunk(user as u64 + 10);
             // The first word decides the batch.
@@ -179,15 +196,21 @@ fn the_rounding_kernel_gives_the_integers_of_the_host() {
             let said = Contribution { weight: round.weight, ..Contribution::default() };
             let clipped = Update::new(round.difference(user)).clip(&round.clipping, said).unwrap();
             let want = clipped.encode(&round.encoding, &mut words).unwrap();
-            let got = &integers.as_chunks::<4>().0[user * PARAMETERS..(user + 1) * PARAMETERS];
+            let got = &integers.as_chunks::<4>().0[user * parameters..(user + 1) * parameters];
             let got: Vec<i32> = got.iter().map(|v| i32::from_le_bytes(*v)).collect();
             let part = |bytes: &[u8]| u64::from_le_bytes(bytes.as_chunks::<8>().0[user]);
             let norm: u128 = got.iter().map(|v| u128::from(v.unsigned_abs()).pow(2)).sum();
             assert_eq!((u128::from(part(high)) << 32) + u128::from(part(low)), norm);
             // Who is clipped to the bound may be rounded beyond it; the host cuts such a vector, and the card leaves it to the host.
             let keeps = norm <= u128::from(rule.norm_squared) && got.iter().all(|v| v.unsigned_abs() <= rule.largest);
-            assert_eq!(accepted, keeps, "{rounding:?}: user {user}");
-            assert_eq!(want.values() == got, keeps, "{rounding:?}: the integers of user {user}");
+            // Who has nothing, or is not finite, contributes nothing, whatever lies there.
+            let counts = user < ABSENT;
+            assert_eq!(accepted, keeps && counts, "{rounding:?}: user {user}");
+            assert!(!counts || (want.values() == got) == keeps, "{rounding:?}: the integers of user {user}");
+            let integers = got.into_iter().map(|integer| if accepted { i64::from(integer) } else { 0 });
+            added.iter_mut().zip(integers).for_each(|(sum, integer)| *sum += integer);
         }
+        let sum: Vec<i64> = sum.as_chunks::<8>().0.iter().map(|v| i64::from_le_bytes(*v)).collect();
+        assert!(sum == added, "{rounding:?}: others are in the sum than those who are accepted");
     }
 }

@@ -109,12 +109,14 @@ extern "C" __global__ void __launch_bounds__(256) round_coordinates(const float*
   u64 own_low = 0, own_high = 0;
   u32 own_largest = 0;
   u32 words[16];
+  int rounded[8];
   const i64 begin = (i64)(block * 8) - (i64)first;
   if (begin < (i64)PARAMETERS) {
     if (stochastic) chacha20(key, drawing.user, (u32)block, words);
 #pragma unroll
     for (int j = 0; j < 8; j++) {
       i64 i = begin + j;
+      rounded[j] = 0;
       if (i < 0 || i >= (i64)PARAMETERS) continue;
       int part = 0;
       while (part + 1 < parts && (u32)i >= part_ends[part]) part++;
@@ -128,11 +130,23 @@ extern "C" __global__ void __launch_bounds__(256) round_coordinates(const float*
       } else {
         integer = __float2int_rn(v);
       }
-      integers[(size_t)user * PARAMETERS + i] = integer;
+      rounded[j] = integer;
       u32 size = integer < 0 ? 0u - (u32)integer : (u32)integer;
       u64 square = (u64)size * size;
       own_low += (u32)square, own_high += square >> 32;
       own_largest = max(own_largest, size);
+    }
+    int* to = integers + (size_t)user * PARAMETERS + begin;
+    // A block begins one coordinate before a multiple of 8 where the vector is one of 8: the next four lie in one piece.
+    if (PARAMETERS % 8 == 0 && begin >= 0 && begin + 8 <= (i64)PARAMETERS) {
+      to[0] = rounded[0];
+      *(int4*)(to + 1) = make_int4(rounded[1], rounded[2], rounded[3], rounded[4]);
+      *(int2*)(to + 5) = make_int2(rounded[5], rounded[6]);
+      to[7] = rounded[7];
+    } else {
+#pragma unroll
+      for (int j = 0; j < 8; j++)
+        if (begin + j >= 0 && begin + j < (i64)PARAMETERS) to[j] = rounded[j];
     }
   }
   // Integers add up to the same in any order.
@@ -172,6 +186,12 @@ extern "C" __global__ void add_integers(const int* integers, const int* accepted
   for (int user = 0; user < USERS; user++)
     if (accepted[user]) all += integers[(size_t)user * PARAMETERS + i];
   sum[i] += all;
+}
+
+// The sum of others who were trained beside these joins their own.
+extern "C" __global__ void join_sums(const i64* other, i64* sum) {
+  u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < PARAMETERS) sum[i] += other[i];
 }
 
 // One user's difference, for the host.

@@ -1,4 +1,4 @@
-// Runs the kernels that round and accept, thread by thread, on what the test wrote, and writes what they came to.
+// Runs the kernels that round, accept and add up, thread by thread, on what the test wrote, and writes what they came to.
 #include "cuda.h"
 
 #include <cstdio>
@@ -30,8 +30,8 @@ int main() {
   auto drawings = read<u64>(2 * USERS);
   auto key = read<u32>(8);
   auto limits = read<u64>(4);  // stochastic, the bits of the limit, the largest squared norm, the largest
+  auto present = read<u8>(USERS);
   u32 end = PARAMETERS;
-  std::vector<u8> present(USERS, 1);
   std::vector<int> accepted(USERS), integers((size_t)USERS * PARAMETERS);
   std::vector<u64> low(USERS), high(USERS);
   std::vector<u32> largest(USERS);
@@ -46,8 +46,12 @@ int main() {
       accept(squared.data(), 1, present.data(), limits[2], (u32)limits[3], low.data(), high.data(), largest.data(), accepted.data());
     });
   }
+  // Something is in the sum already: chunks before this one.
+  std::vector<i64> sum(PARAMETERS, 7);
+  launch((PARAMETERS + 255) / 256, 1, 256, [&] { add_integers(integers.data(), accepted.data(), sum.data()); });
   std::fwrite(accepted.data(), sizeof(int), USERS, stdout);
   std::fwrite(low.data(), sizeof(u64), USERS, stdout);
   std::fwrite(high.data(), sizeof(u64), USERS, stdout);
+  std::fwrite(sum.data(), sizeof(i64), sum.size(), stdout);
   std::fwrite(integers.data(), sizeof(int), integers.size(), stdout);
 }
