@@ -16,15 +16,15 @@ keyhush=${KEYHUSH:-keyhush}
 here=$(dirname "$0")
 mkdir -p "$out"
 
-# One public vocabulary for all: the list has no punctuation.
+# One public vocabulary for all: the list has no punctuation, and what is added is part of the experiment.
 { printf '%s\n' . , '!' '?' '"' "'" '(' ')' ':' ';' - '...'; cut -f1 "$words"; } > "$out/list.txt"
-[ -e "$out/words.vocab" ] || "$keyhush" data vocab --from-list "$out/list.txt" --size 2000 --out "$out/words.vocab" -q
+[ -e "$out/words.vocab" ] || "$keyhush" data vocab --from-list "$out/list.txt" --no-punctuation --size 2000 --out "$out/words.vocab" -q
 [ -e "$out/blogs.store" ] || "$keyhush" data import "$blogs" --vocab "$out/words.vocab" --out "$out/blogs.store" -q
 
 # The wrong corpus: 40,000 paragraphs, read twice.
 zstd -dcq "$wikipedia" | grep . | head -n 40000 > "$out/wikipedia.txt"
 [ -e "$out/wikipedia" ] || "$keyhush" pretrain --data "$out/wikipedia.txt" --vocab "$out/words.vocab" --model tiny \
-    --epochs 2 --batch 16 --unroll 20 --learning-rate 1 --decay-after 1 --out "$out/wikipedia" -q
+    --epochs 2 --batch 16 --unroll 20 --learning-rate 1 --decay-after 1 --clip-gradients 0 --out "$out/wikipedia" -q
 
 train() {
     name=$1

@@ -9,7 +9,7 @@ use clap::Args;
 use durable::files;
 use federated::{
     home::RunFolder,
-    metrics::{METRICS_FILE, Metrics, Smoothed},
+    metrics::{METRICS_FILE, Metrics},
     price::Price,
     run, sweep,
 };
@@ -36,8 +36,6 @@ pub(crate) struct CompareArgs {
 #[derive(Serialize)]
 struct Compared<'a> {
     run: &'a str,
-    #[serde(flatten)]
-    smoothed: Smoothed,
     /// What its statement guarantees, or would.
     stated: Option<Price>,
     last: Option<&'a Metrics>,
@@ -58,12 +56,8 @@ pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<()> {
     files::write(&args.out, overlay(&of_page)?.as_bytes())?;
     let mut out = std::io::stdout().lock();
     if args.json {
-        let compared = runs.iter().map(|(run, metrics, stated)| Compared {
-            run,
-            smoothed: Smoothed::of(metrics),
-            stated: *stated,
-            last: metrics.last(),
-        });
+        let compared =
+            runs.iter().map(|(run, metrics, stated)| Compared { run, stated: *stated, last: metrics.last() });
         writeln!(out, "{}", serde_json::to_string_pretty(&compared.collect::<Vec<_>>())?)?;
         return Ok(());
     }

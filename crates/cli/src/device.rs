@@ -1,10 +1,6 @@
 //! `keyhush device`: a device on this machine, or many made-up ones.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use agent::{
     AgentError,
@@ -21,7 +17,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum, value_parser};
 use corpus::synth::{Crowd, Dialect, SynthPlan};
 use device::{
-    guard::{Limits, Window},
+    guard::{Limits, Timer, Window},
     protocol::{
         participant::{Participant, Settings},
         policy::Policy,
@@ -32,6 +28,8 @@ use tokio::sync::watch;
 
 use crate::{failure::BadInput, interrupt, model_folder::read_text};
 
+/// The longest attestation: with the rest of the request it must fit a message.
+const MOST_ATTESTATION: usize = 1 << 19;
 /// The file of a device's folder with its text.
 const TEXT: &str = "text";
 
@@ -49,8 +47,9 @@ pub(crate) struct DeviceArgs {
     /// Text that was not learned from in so many days is deleted
     #[arg(long, value_name = "DAYS", default_value_t = Keep::default().days, value_parser = value_parser!(u32).range(1..), conflicts_with = "synthetic")]
     text_days: u32,
-    /// Where the device keeps its key, its guard, its diary and the text that it has not learned from yet
-    #[arg(long, value_name = "DIR", required_unless_present = "synthetic")]
+    /// Where the device keeps its key, its guard, its diary and the text that it has not learned from yet [default: keyhush/device in $XDG_STATE_HOME or
+    /// ~/.local/state]
+    #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// Made-up people instead of somebody's text: for trials, they protect nobody
     #[arg(long, conflicts_with = "text")]
@@ -76,6 +75,9 @@ pub(crate) struct DeviceArgs {
     /// A file with the token to enrol with
     #[arg(long, value_name = "FILE")]
     token: Option<PathBuf>,
+    /// A file with what the maker of the device says of it, for servers that ask for that
+    #[arg(long, value_name = "FILE")]
+    attestation: Option<PathBuf>,
     /// Certificates of who may vouch for the server, in PEM
     #[arg(long, value_name = "FILE", conflicts_with = "pin")]
     roots: Option<PathBuf>,
@@ -88,6 +90,9 @@ pub(crate) struct DeviceArgs {
     /// The most inputs that it ever gives, over all tasks
     #[arg(long, default_value_t = 1000, value_name = "N")]
     most_inputs: u32,
+    /// It rests for so many hours after a report has left, whatever task it was for. Where a task asks for more, that holds for the task
+    #[arg(long, value_name = "HOURS", default_value_t = 0.0, allow_negative_numbers = true)]
+    timer_hours: f64,
     /// It takes part while this file says yes: written by whatever knows that the device idles, charges and pays for no traffic
     #[arg(long, value_name = "FILE", conflicts_with = "eligible_command")]
     eligible_file: Option<PathBuf>,
@@ -182,7 +187,7 @@ fn trust(args: &DeviceArgs) -> anyhow::Result<Trust> {
         (_, Some(pin)) => Ok(Trust::Pinned(pin.clone())),
         _ if args.server.starts_with("http://") => Ok(Trust::Loopback),
         _ => {
-            let why = "say whom to believe that it is the server. --roots FILE for a certificate authority, --pin FILE for the server's own certificate";
+            let why = "say whom to believe that it is the server. --roots FILE for a certificate authority, --pin FILE for the server's own certificate: where keyhush serve made it, it says which file that is; bring it from there by a way that you trust";
             Err(BadInput::missing("roots", why).into())
         }
     }
@@ -191,6 +196,25 @@ fn trust(args: &DeviceArgs) -> anyhow::Result<Trust> {
 fn token(args: &DeviceArgs) -> anyhow::Result<Vec<u8>> {
     let Some(path) = &args.token else { return Ok(Vec::new()) };
     Ok(read_text("token", path)?.trim().as_bytes().to_vec())
+}
+
+fn attestation(args: &DeviceArgs) -> anyhow::Result<Vec<u8>> {
+    let Some(path) = &args.attestation else { return Ok(Vec::new()) };
+    let wrong = |problem: String| BadInput::wrong("attestation", format!("{}: {problem}", path.display()));
+    let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    if bytes.len() > MOST_ATTESTATION {
+        return Err(wrong(format!("has {} bytes, and at most {MOST_ATTESTATION} fit a message", bytes.len())).into());
+    }
+    Ok(bytes)
+}
+
+/// Where the one device lives.
+fn state(args: &DeviceArgs) -> anyhow::Result<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let usual = || absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
+    let place = args.state.clone().or_else(|| usual().map(|state| state.join("keyhush/device")));
+    let why = "there is no home folder to keep the device in. Say where it lives";
+    place.ok_or_else(|| BadInput::missing("state", why).into())
 }
 
 fn policy(args: &DeviceArgs) -> anyhow::Result<Policy> {
@@ -204,8 +228,13 @@ fn policy(args: &DeviceArgs) -> anyhow::Result<Policy> {
     }
 }
 
-const fn limits(args: &DeviceArgs) -> Limits {
-    Limits { most_inputs: args.most_inputs, window: Window::Ever, separation: None }
+fn limits(args: &DeviceArgs) -> anyhow::Result<Limits> {
+    if !(0.0..=87_840.0).contains(&args.timer_hours) {
+        return Err(BadInput::wrong("timer-hours", "must be from 0, for no timer, to 87840, which is ten years").into());
+    }
+    // Never shorter than was said.
+    let timer = Timer { own_s: (args.timer_hours * 3600.0).ceil() as u64, ..Timer::NONE };
+    Ok(Limits { most_inputs: args.most_inputs, window: Window::Ever, separation: None, timer })
 }
 
 async fn run_many(
@@ -228,8 +257,9 @@ async fn run_many(
         spread_s: (args.count as f64 / 2000.0).min(60.0),
         inputs: 64,
         token: token(args)?,
+        attestation: attestation(args)?,
         policy: policy(args)?,
-        limits: limits(args),
+        limits: limits(args)?,
         patience_ms: 20_000,
         keep_until_thanked: true,
         text: Arc::new(move |user| Arc::new(Synthetic { crowd: Arc::clone(&crowd), user }) as Arc<dyn TextSource>),
@@ -269,14 +299,17 @@ async fn run_one(
     trainers: Arc<Trainers>,
     stop: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let (token, policy) = (token(args)?, policy(args)?);
+    let (token, policy, limits) = (token(args)?, policy(args)?, limits(args)?);
     let text = args.text.as_ref().context("a device needs --text")?;
     if !text.is_dir() {
         return Err(BadInput::wrong("text", format!("{} is no folder", text.display())).into());
     }
-    let folder = args.state.as_deref().context("a device needs --state")?;
-    let Identity { key, guard, diary } = Identity::open_or_make(folder).map_err(|error| refused(args, error))?;
-    let settings = Settings::new(key, token, policy, limits(args));
+    let (folder, attestation) = (state(args)?, attestation(args)?);
+    let Identity { key, guard, diary } = Identity::open_or_make(&folder).map_err(|error| refused(args, error))?;
+    if args.state.is_none() {
+        say(&format!("this device lives in {}", folder.display()));
+    }
+    let settings = Settings { attestation, ..Settings::new(key, token, policy, limits) };
     let mut device = Participant::new(settings, guard, diary, Box::new(OsEntropy));
     let keep = Keep { bytes: args.text_bytes, days: args.text_days };
     let store = TextStore::in_file(&folder.join(TEXT), keep, today())?;
@@ -306,8 +339,8 @@ fn eligibility(args: &DeviceArgs) -> Arc<dyn Eligibility> {
 }
 
 /// The folder of a device that is there.
-fn home(args: &DeviceArgs) -> anyhow::Result<&Path> {
-    let folder = args.state.as_deref().context("a device needs --state")?;
+fn home(args: &DeviceArgs) -> anyhow::Result<PathBuf> {
+    let folder = state(args)?;
     if !folder.join("key").is_file() {
         return Err(BadInput::wrong("state", format!("no device lives in {}", folder.display())).into());
     }
@@ -316,11 +349,13 @@ fn home(args: &DeviceArgs) -> anyhow::Result<&Path> {
 
 fn page(args: &DeviceArgs) -> anyhow::Result<()> {
     let folder = home(args)?;
-    let Identity { guard, diary, .. } = Identity::open_or_make(folder)?;
+    let limits = limits(args)?;
+    let Identity { guard, diary, .. } = Identity::open_or_make(&folder)?;
     if let Some(text) = TextStore::found_in(&folder.join(TEXT), today())? {
         println!("{}", text.page());
     }
-    println!("{}", diary.page(guard.inputs(), &limits(args)));
+    let rests: Vec<_> = guard.rests(Clocks::now_on().now()).collect();
+    println!("{}", diary.page(guard.inputs(), &rests, &limits));
     Ok(())
 }
 

@@ -17,9 +17,12 @@ pub(crate) fn named(name: Option<&str>) -> Result<EngineKind, BadInput> {
     })
 }
 
-/// What products are computed in, by its name.
-pub(crate) fn precision(name: Option<&str>) -> Result<Precision, BadInput> {
+/// What products of an engine are computed in, by its name.
+pub(crate) fn precision(engine: EngineKind, name: Option<&str>) -> Result<Precision, BadInput> {
     let Some(name) = name else { return Ok(Precision::default()) };
+    if engine.name == THREADS.name && name != Precision::default().name() {
+        return Err(BadInput::wrong("precision", "only --engine cuda can choose: threads compute in f32"));
+    }
     Precision::ALL.into_iter().find(|precision| precision.name() == name).ok_or_else(|| {
         let there = Precision::ALL.map(Precision::name).join(", ");
         BadInput::wrong("precision", format!("there is none called {name:?}; there are {there}"))

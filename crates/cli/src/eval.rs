@@ -19,7 +19,7 @@ use lm::{
 };
 use serde::Serialize;
 
-use crate::{data, failure::BadInput, kernels, model_folder};
+use crate::{data, failure::BadInput, kernels, model_folder, threads};
 
 /// Arguments of `keyhush eval`.
 #[derive(Args)]
@@ -89,7 +89,7 @@ struct Set {
 }
 
 pub(crate) fn eval(args: &EvalArgs) -> anyhow::Result<()> {
-    let threads = args.threads()?;
+    let threads = threads::chosen(args.threads)?;
     let split = args.split.as_deref().map(|text| data::split(text, args.salt)).transpose()?;
     let users = split.map(|split| (split, args.part.into()));
     let Folder { vocabulary, rules, weights, .. } = model_folder::read(&args.model)?;
@@ -117,16 +117,6 @@ pub(crate) fn eval(args: &EvalArgs) -> anyhow::Result<()> {
         [false, true].map(|without_unk| test_sets::average(&metrics, without_unk));
     let answer = Answer { average_perplexity, average_perplexity_without_unk, sets };
     print(&answer, args.json)
-}
-
-impl EvalArgs {
-    fn threads(&self) -> Result<usize, BadInput> {
-        match self.threads {
-            Some(0) => Err(BadInput::wrong("threads", "at least one is needed")),
-            Some(threads) => Ok(threads),
-            None => Ok(std::thread::available_parallelism().map_or(1, std::num::NonZero::get)),
-        }
-    }
 }
 
 impl Set {

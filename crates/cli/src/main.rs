@@ -25,6 +25,7 @@ mod privacy;
 mod serve;
 mod sweep;
 mod task;
+mod threads;
 mod train;
 
 use std::process::ExitCode;

@@ -1,17 +1,26 @@
 //! Model folders and text files that the user named: what `eval`, `predict` and `ngram` share.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
+use corpus::text;
+use federated::home;
 use lm::folder::Folder;
 
 use crate::failure::BadInput;
 
-/// Reads a model, with everything checked.
+/// Reads a model, or the model of a run, with everything checked.
 pub(crate) fn read(folder: &Path) -> anyhow::Result<Folder> {
+    let shown = folder.display();
     if !folder.is_dir() {
-        return Err(BadInput::wrong("model", format!("there is no folder {}", folder.display())).into());
+        return Err(BadInput::wrong("model", format!("there is no folder {shown}")).into());
     }
-    Ok(federated::model_folder::read(folder)?)
+    let model = home::model_in(folder);
+    if !model.is_dir() {
+        let why =
+            format!("the run in {shown} has no model yet: let it end, or end it with keyhush train --end {shown}");
+        return Err(BadInput::wrong("model", why).into());
+    }
+    Ok(federated::model_folder::read(&model)?)
 }
 
 /// Writes a model into a folder, which is made where it does not exist; whatever else is in it stays.
@@ -19,9 +28,7 @@ pub(crate) fn write(model: &Folder, folder: &Path) -> anyhow::Result<()> {
     Ok(federated::model_folder::write(model, folder)?)
 }
 
-/// Reads a text file that the user named.
+/// Reads a text file that the user named, plain or compressed (.gz, .zst); - is standard input.
 pub(crate) fn read_text(field: &'static str, path: &Path) -> Result<String, BadInput> {
-    let wrong = |error: &dyn std::fmt::Display| BadInput::wrong(field, format!("{}: {error}", path.display()));
-    let bytes = fs::read(path).map_err(|error| wrong(&error))?;
-    String::from_utf8(bytes).map_err(|error| wrong(&format!("not UTF-8: {}", error.utf8_error())))
+    text::read(path).map_err(|error| BadInput::wrong(field, format!("{}: {error}", path.display())))
 }

@@ -2,13 +2,16 @@
 
 use std::{
     io::IsTerminal,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
 };
 
 use clap::Args;
 use federated::{
     config::Document,
+    fleet::Stop,
     metrics::Metrics,
     protocol::{
         admission::{Admission, Anybody, ByToken, EnrolmentLimits},
@@ -17,9 +20,11 @@ use federated::{
     },
 };
 use server::{
-    http::{HttpError, Identity, Limits, Network, Proxies, Transport, self_signed},
+    attestation::{Attestation, ByCommand},
+    http::{HttpError, Identity, Limits, Network, Proxies, Transport, fingerprint, self_signed},
     sqlite::DatabaseError,
-    tasks::{Happened, ServeError, Settings, Written, serve},
+    tasks::{Happened, ServeError, Settings, Written, check_folders, serve},
+    token::token_in,
 };
 
 use crate::{
@@ -28,6 +33,9 @@ use crate::{
     model_folder::read_text,
     train::MachineArgs,
 };
+
+/// How long a server that is asked to stop may take.
+const ENDS_IN: Duration = Duration::from_millis(4200);
 
 #[derive(Args)]
 pub(crate) struct ServeArgs {
@@ -49,18 +57,23 @@ pub(crate) struct ServeArgs {
     /// The key of the certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
-    /// Make a certificate for this name, for trying things out: devices pin data/tls/cert.pem. May be given several times
+    /// Make a certificate for this name, which devices pin: secrets/tls/cert.pem. May be given several times. Where nothing is said of certificates, one
+    /// is made for the address that it listens on
     #[arg(long, value_name = "NAME", conflicts_with = "certificate")]
     self_signed: Vec<String>,
     /// Speak plain HTTP. Only on a loopback address
     #[arg(long, conflicts_with_all = ["certificate", "self_signed"])]
     plain_http: bool,
-    /// A file with the token that devices enrol with
-    #[arg(long, value_name = "FILE", required_unless_present = "anybody")]
+    /// A file with the token that devices enrol with. Where neither this nor --anybody is said, one is drawn: secrets/token
+    #[arg(long, value_name = "FILE")]
     token: Option<PathBuf>,
     /// Let anybody enrol who reaches the server. One person can then be any number of devices
     #[arg(long, conflicts_with = "token")]
     anybody: bool,
+    /// Ask this command about each device that would enrol, once its token is right. On its standard input it gets the key in 64 hexadecimal digits, the
+    /// end of a line, and what the device says (keyhush device --attestation); it lets the device in by ending with 0, within 10 seconds
+    #[arg(long, value_name = "COMMAND")]
+    attest: Option<String>,
     /// Devices that may enrol in an hour, in all
     #[arg(long, value_name = "N", default_value_t = EnrolmentLimits::default().an_hour)]
     enrolments: u64,
@@ -90,12 +103,16 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     if !(0.0..=86_400.0).contains(&args.least_pause) {
         return Err(BadInput::wrong("least-pause", "must be from 0 to 86400 seconds").into());
     }
+    check_folders(&args.data, &args.secrets).map_err(refused)?;
+    let certificate = certificate(args);
+    let token = token(args)?;
     let settings = Settings {
         listen: args.listen,
         data: args.data.clone(),
         secrets: args.secrets.clone(),
-        transport: transport(args)?,
-        admission: admission(args)?,
+        transport: transport(&certificate)?,
+        admission: admission(args, token.as_deref())?,
+        attestation: args.attest.clone().map(|command| Arc::new(ByCommand::new(command)) as Arc<dyn Attestation>),
         enrolments: EnrolmentLimits { an_hour: args.enrolments, an_hour_by_address: args.enrolments_by_address },
         means: args.machine.means()?,
         limits: Limits::default(),
@@ -105,10 +122,33 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     };
     let stop = interrupt::watch()?;
     let quiet = args.machine.quiet;
-    serve(tasks, settings, stop, &|happened| say(happened, quiet)).map_err(refused)?;
+    end_in_time(stop)?;
+    let welcome = welcome(args, &certificate, token.as_deref())?;
+    serve(tasks, settings, stop, &|happened| {
+        say(happened, quiet);
+        if let (Happened::Listening(address), Some(welcome)) = (happened, &welcome) {
+            eprintln!("{}", welcome(*address));
+        }
+    })
+    .map_err(refused)?;
     if stop.is_asked() {
         return Err(Interrupted("stopped; nothing is lost\ngo on with the same command".to_owned()).into());
     }
+    Ok(())
+}
+
+/// Whoever asks a server to stop has it gone in five seconds. Where a step takes longer, such as the noise of a large model, or a disk that
+/// does not answer, the program ends in its midst: what is durable is so, as after a crash, and the rest is done again.
+fn end_in_time(stop: &'static Stop) -> anyhow::Result<()> {
+    let watch = move || {
+        while !stop.is_asked() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        std::thread::sleep(ENDS_IN);
+        eprintln!("stopped in the midst of a step, which is done again; nothing is lost\ngo on with the same command");
+        std::process::exit(i32::from(interrupt::EXIT_CODE));
+    };
+    std::thread::Builder::new().name("stop".to_owned()).spawn(watch)?;
     Ok(())
 }
 
@@ -158,20 +198,101 @@ fn written(path: &Path, set: &[String]) -> anyhow::Result<Written> {
     Ok(Written { name, config })
 }
 
-fn transport(args: &ServeArgs) -> anyhow::Result<Transport> {
-    Ok(match (&args.certificate, &args.key) {
-        (Some(certificate), Some(key)) => Transport::Tls(Identity::from_files(certificate, key).map_err(unusable)?),
-        _ if args.plain_http => Transport::PlainOnLoopback,
+/// Which certificate a server has.
+enum Certificate<'a> {
+    /// None: it speaks plain HTTP, on this machine.
+    None,
+    /// The operator's, with its key.
+    Given(&'a Path, &'a Path),
+    /// One that is made for these names, in a folder.
+    Made { folder: PathBuf, names: Vec<String> },
+}
+
+fn certificate(args: &ServeArgs) -> Certificate<'_> {
+    match (&args.certificate, &args.key) {
+        (Some(certificate), Some(key)) => Certificate::Given(certificate, key),
+        _ if args.plain_http => Certificate::None,
         _ if args.self_signed.is_empty() => {
-            let why = "devices must know whom they speak to. Give a certificate and its --key, or --self-signed NAME, or --plain-http on a loopback address";
-            return Err(BadInput::missing("certificate", why).into());
+            Certificate::Made { folder: made_in(args), names: names_of(args.listen.ip()) }
         }
-        _ => Transport::Tls(self_signed(&args.data.join("tls"), &args.self_signed).map_err(unusable)?),
+        _ => Certificate::Made { folder: made_in(args), names: args.self_signed.clone() },
+    }
+}
+
+/// Where a certificate that is made lies: its key is a secret. Servers of before have it beside their data, and devices have pinned it.
+fn made_in(args: &ServeArgs) -> PathBuf {
+    let before = args.data.join("tls");
+    if before.join("cert.pem").exists() { before } else { args.secrets.join("tls") }
+}
+
+/// What devices may call a server that listens there.
+fn names_of(listen: IpAddr) -> Vec<String> {
+    let listen = listen.to_canonical();
+    let mut names = Vec::new();
+    if listen.is_unspecified() || listen.is_loopback() {
+        names.push("localhost".to_owned());
+    }
+    if listen.is_unspecified() {
+        let is_name = |name: &&str| name.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c));
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        names.extend(Some(host.trim()).filter(|name| !name.is_empty()).filter(is_name).map(str::to_owned));
+    } else {
+        names.push(listen.to_string());
+    }
+    names
+}
+
+fn transport(certificate: &Certificate<'_>) -> anyhow::Result<Transport> {
+    Ok(match certificate {
+        Certificate::None => Transport::PlainOnLoopback,
+        Certificate::Given(certificate, key) => {
+            Transport::Tls(Identity::from_files(certificate, key).map_err(unusable)?)
+        }
+        Certificate::Made { folder, names } => Transport::Tls(self_signed(folder, names).map_err(unusable)?),
     })
 }
 
-fn admission(args: &ServeArgs) -> anyhow::Result<Box<dyn Admission>> {
-    let Some(path) = &args.token else { return Ok(Box::new(Anybody)) };
+/// Where the token lies: the operator's file, or one that is drawn. None where anybody may enrol.
+fn token(args: &ServeArgs) -> anyhow::Result<Option<PathBuf>> {
+    match &args.token {
+        _ if args.anybody => Ok(None),
+        Some(path) => Ok(Some(path.clone())),
+        None => Ok(Some(token_in(&args.secrets).map_err(unopened)?)),
+    }
+}
+
+/// What a device needs to come, where the server made some of it by itself: a line for whoever starts devices.
+fn welcome(
+    args: &ServeArgs,
+    certificate: &Certificate<'_>,
+    token: Option<&Path>,
+) -> anyhow::Result<Option<impl Fn(SocketAddr) -> String>> {
+    let (mut flags, mut words, mut name) = (String::new(), String::new(), None);
+    if let Certificate::Made { folder, names } = certificate {
+        let path = folder.join("cert.pem");
+        flags.push_str(&format!(" --pin {}", path.display()));
+        words = format!("the certificate has the SHA-256 {}\n", fingerprint(&path).map_err(unusable)?);
+        name = names.first().cloned();
+    } else if let Certificate::Given(..) = certificate {
+        flags.push_str(" --roots FILE");
+    }
+    if let Some(path) = token {
+        flags.push_str(&format!(" --token {}", path.display()));
+    }
+    let scheme = if args.plain_http { "http" } else { "https" };
+    let drawn = args.token.is_none() && !args.anybody;
+    let made = matches!(certificate, Certificate::Made { .. });
+    Ok((drawn || made).then_some(move |address: SocketAddr| {
+        let host = name.clone().unwrap_or_else(|| address.ip().to_string());
+        format!(
+            "{words}devices come by: keyhush device --server {scheme}://{host}:{}{flags} --text DIR",
+            address.port()
+        )
+    }))
+}
+
+fn admission(args: &ServeArgs, path: Option<&Path>) -> anyhow::Result<Box<dyn Admission>> {
+    let Some(path) = path.filter(|_| !args.anybody) else { return Ok(Box::new(Anybody)) };
     let token = read_text("token", path)?;
     let token = token.trim();
     if token.len() < 16 {
@@ -183,7 +304,7 @@ fn admission(args: &ServeArgs) -> anyhow::Result<Box<dyn Admission>> {
 /// What the server measured itself.
 fn measured(metrics: &Metrics) -> String {
     let headline = metrics.measured.measures().headline;
-    format!("{} {:.2} %", headline.name, 100.0 * metrics.measured.headline())
+    format!("{} {}", headline.label, headline.shown(metrics.measured.headline()))
 }
 
 /// The server's log: a line for each thing that happens.

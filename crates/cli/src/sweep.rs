@@ -12,7 +12,7 @@ use federated::{
     config::{Config, DataKind},
     engine::Means,
     home::{CONFIG_FILE, RunFolder},
-    metrics::{Measures, Metrics, Smoothed},
+    metrics::{Measures, Metrics},
     plan::Plan,
     run::{self, Ending, Opened},
     sweep::{
@@ -99,9 +99,7 @@ struct OfVariant {
 struct OfRun {
     /// Within the folder of the sweep.
     folder: String,
-    /// Over the last evaluations.
-    #[serde(flatten)]
-    smoothed: Smoothed,
+    /// The last evaluation.
     last: Option<Metrics>,
 }
 
@@ -179,7 +177,10 @@ impl Sweep {
         if !args.machine.quiet {
             design.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
         }
-        let out = args.out.clone().unwrap_or_else(default_folder);
+        let out = match &args.out {
+            Some(out) => out.clone(),
+            None => train::new_folder(&format!("sweep-{}", train::stamp()))?,
+        };
         Ok(Self { design, out, seeds: args.seeds, means })
     }
 
@@ -216,7 +217,6 @@ impl Sweep {
     fn numbers(&self, args: &SweepArgs, runs: &[Runs], chosen: Chosen) -> Numbers {
         let of_run = |number: usize, (seed, run): (usize, &Vec<Metrics>)| OfRun {
             folder: self.design.place(number, seed as u64).display().to_string(),
-            smoothed: Smoothed::of(run),
             last: run.last().cloned(),
         };
         let variant = |(number, runs): (usize, &Runs)| OfVariant {
@@ -233,10 +233,6 @@ impl Sweep {
             chosen,
         }
     }
-}
-
-fn default_folder() -> PathBuf {
-    Path::new("runs").join(format!("sweep-{}", train::stamp()))
 }
 
 /// Runs one after the other, with a line for each.

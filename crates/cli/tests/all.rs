@@ -15,6 +15,8 @@ mod pretrain;
 mod secagg;
 mod serve;
 mod serve_killed;
+mod serve_stops;
+mod serve_tasks;
 mod sweep;
 mod toy;
 mod train;

@@ -61,6 +61,10 @@ fn a_server_that_is_killed_loses_nothing() {
     let took = network(&["--devices", "24", "--goal", "18", "--rounds", "6", "--kill-server-every", "2"]);
     assert!(took["kills"].as_u64().unwrap() >= 1, "{took:#}");
     assert_nothing_is_lost(&took, 6, 18);
+    let restarts = &took["restarts"];
+    let listening_s = restarts["listening_s"].as_f64().unwrap();
+    assert!(listening_s > 0.0 && listening_s < 5.0, "{took:#}");
+    assert!(restarts["first_release_s"].as_f64().is_none_or(|s| s > listening_s), "{took:#}");
 }
 
 #[test]

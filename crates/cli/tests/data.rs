@@ -43,7 +43,7 @@ fn posts_go_in_and_come_back() {
     let folder = folder.path();
     posts(folder);
     out(folder, "data vocab --from-list list.txt --out words.vocab");
-    let line = "data import posts.jsonl --user-key who --text-key what --vocab words.vocab --out posts.store";
+    let line = "data import posts.jsonl --user-key who --text-key what --most-bad-lines 0.3 --vocab words.vocab --out posts.store";
     let report = json(folder, line);
     assert_eq!((&report["users"], &report["posts"], &report["bad_lines"]), (&2.into(), &3.into(), &1.into()));
     assert_eq!(report["first_bad_lines"][0]["line"], 4);
@@ -69,10 +69,47 @@ fn a_store_with_another_vocabulary_is_refused() {
     posts(folder);
     out(folder, "data vocab --from-list list.txt --out five.vocab --size 8");
     out(folder, "data vocab --from-list list.txt --out two.vocab --size 5");
-    out(folder, "data import posts.jsonl --user-key who --text-key what --vocab five.vocab --out s.store");
+    out(
+        folder,
+        "data import posts.jsonl --user-key who --text-key what --most-bad-lines 0.3 --vocab five.vocab --out s.store",
+    );
     let (code, message) = error(folder, "data stats s.store --vocab two.vocab");
     assert!(code == Some(2) && message.contains("made with another vocabulary"), "{message}");
     assert!(message.contains("words-1 with 8 entries") && message.contains("words-1 with 5 entries"), "{message}");
+}
+
+/// Posts may come from another program.
+#[test]
+fn standard_input_is_imported() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    posts(folder);
+    let keys = ["--user-key", "who", "--text-key", "what", "--most-bad-lines", "0.3", "--format", "jsonl"];
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_keyhush"));
+    command.current_dir(folder).args(["data", "import", "-", "--out", "s.store", "-q"]).args(keys);
+    let output = command.stdin(std::fs::File::open(folder.join("posts.jsonl")).unwrap()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let stats = json(folder, "data stats s.store");
+    assert_eq!((&stats["users"], &stats["meta"]["sources"][0]), (&2.into(), &"standard input".into()));
+}
+
+/// A bare list of words made every comma unknown, and nothing was said of it.
+#[test]
+fn a_list_of_words_gets_punctuation_and_little_coverage_is_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("posts.jsonl"), "{\"user\":\"ann\",\"text\":\"Hello, world! (Again?)\"}\n").unwrap();
+    std::fs::write(folder.join("list.txt"), "hello\nworld\nagain\n").unwrap();
+    let coverage = |flags: &str| {
+        out(folder, &format!("data vocab --from-list list.txt {flags} --out words.vocab --replace"));
+        let made = run(folder, "data import posts.jsonl --vocab words.vocab --out s.store --replace");
+        (String::from_utf8(made.stdout).unwrap(), String::from_utf8(made.stderr).unwrap())
+    };
+    let (said, warned) = coverage("");
+    assert!(said.contains("covered      100.00 %") && !warned.contains("warning"), "{said}{warned}");
+    let (said, warned) = coverage("--no-punctuation");
+    assert!(said.contains("covered      37.50 %"), "{said}");
+    assert!(warned.contains("warning: this vocabulary covers 37.50 % of the text"), "{warned}");
 }
 
 #[test]
@@ -84,7 +121,7 @@ fn parquet_is_read() {
     let bytes: Vec<u8> =
         (0..digits.len()).step_by(2).map(|i| u8::from_str_radix(&digits[i..i + 2], 16).unwrap()).collect();
     std::fs::write(folder.join("posts.parquet"), bytes).unwrap();
-    let report = json(folder, "data import posts.parquet --characters --out p.store");
+    let report = json(folder, "data import posts.parquet --characters --most-bad-lines 0.3 --out p.store");
     assert_eq!((&report["users"], &report["posts"], &report["bad_lines"]), (&2.into(), &3.into(), &1.into()));
     assert_eq!(out(folder, "data show p.store --user bob --posts 1"), "world\n");
 }
@@ -122,7 +159,7 @@ fn words_of_users_are_refused_unless_asked_for_and_then_in_the_ledger() {
     let other = json(folder, &format!("{line} --ledger words.jsonl --size 5 --replace"));
     assert_ne!(other["ledger_head"], head);
     // What was done stays with every store that is made with it.
-    out(folder, &format!("data import posts.jsonl {keys} --vocab own.vocab --out s.store"));
+    out(folder, &format!("data import posts.jsonl {keys} --most-bad-lines 0.3 --vocab own.vocab --out s.store"));
     let stats = json(folder, "data stats s.store");
     assert_eq!(stats["meta"]["non_private"][0], event);
     assert!(out(folder, "data stats s.store").contains("not private"));

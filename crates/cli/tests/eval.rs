@@ -1,7 +1,10 @@
 //! `keyhush eval` and `keyhush ngram` as a user calls them.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
-use crate::model_story::{Story, TEXT};
+use crate::{
+    model_story::{Story, TEXT},
+    toy::Toy,
+};
 use corpus::synth::{Crowd, Dialect, SynthPlan};
 use device::learner::language::LanguageLearner;
 use federated::{engine::measure::OnThreads, evaluate::HeldOut, population::SyntheticPopulation};
@@ -129,7 +132,7 @@ fn a_store_with_another_vocabulary_is_refused() {
     story.out("ngram --text text.txt --out model");
     story.write("posts.jsonl", "{\"user\":\"ann\",\"text\":\"the cat\"}\n");
     story.write("list.txt", "the\ncat\n");
-    story.out("data vocab --from-list list.txt --out small.vocab");
+    story.out("data vocab --from-list list.txt --no-punctuation --out small.vocab");
     story.out("data import posts.jsonl --vocab small.vocab --out small.store");
     let (code, message) = story.error("eval --model model --store small.store");
     assert!(
@@ -161,7 +164,7 @@ fn bad_input_is_named() {
             "error: --text: nowhere.txt: No such file or directory (os error 2)\n",
         ),
         ("eval --model model --store nowhere.store", "error: there is no store nowhere.store\n"),
-        ("eval --model model --text text.txt --threads 0", "error: --threads: at least one is needed\n"),
+        ("eval --model model --text text.txt --threads 0", "error: --threads: from 1 to 1024, got 0\n"),
         (
             "eval --model model --store text.txt --split 1",
             "error: --split: \"1\" is not two numbers per thousand, such as 50:100\n",
@@ -178,6 +181,37 @@ fn bad_input_is_named() {
     let (code, message) = story.error("eval --model model --text bytes.txt");
     assert!(code == 2 && message.starts_with("error: --text: bytes.txt: not UTF-8: "), "{message}");
     assert!(!story.path("x").exists(), "what fails writes nothing");
+}
+
+/// A text that is compressed, or comes on standard input, is the same text.
+#[test]
+fn text_is_read_however_it_lies_about() {
+    let story = Story::new();
+    story.json("ngram --text text.txt --out model --order 2");
+    let measured =
+        |text: &str| story.json(&format!("eval --model model --text {text}"))["sets"][0]["perplexity"].clone();
+    story.write("packed.txt.zst", zstd::encode_all(TEXT.as_bytes(), 1).unwrap());
+    assert_eq!(measured("packed.txt.zst"), measured("text.txt"));
+    story.json("ngram --text packed.txt.zst --out packed --order 2");
+    story.out("pretrain --data packed.txt.zst --model tiny --out network --epochs 1 --batch 2 --unroll 4 -q");
+    let answer: Value = serde_json::from_str(&story.answer("eval --model model --text - --json", TEXT)).unwrap();
+    assert_eq!(answer["sets"][0]["perplexity"], measured("text.txt"));
+}
+
+/// As `train --from` does, `eval` and `predict` take the folder of a run.
+#[test]
+fn the_folder_of_a_run_stands_for_its_model() {
+    let toy = Toy::new();
+    toy.ok(&["train", "run.toml", "--set", "rounds=1", "--out", "run", "--quiet"]);
+    toy.write("text.txt", "see you at home\nsee you soon\n");
+    let measured = |model: &str| toy.ok(&["eval", "--model", model, "--text", "text.txt", "--json"]);
+    assert_eq!(measured("run"), measured("run/model"));
+    toy.command(&["predict", "--model", "run", "--json"]).stdin(std::process::Stdio::null()).status().unwrap();
+    std::fs::rename(toy.path("run/model"), toy.path("elsewhere")).unwrap();
+    let said = toy.refused(&["eval", "--model", "run", "--text", "text.txt"]);
+    assert!(said.contains("the run in run has no model yet"), "{said}");
+    let said = toy.refused(&["eval", "--model", "elsewhere", "--text", "text.txt", "--threads", "100000"]);
+    assert!(said.contains("--threads: from 1 to 1024, got 100000"), "{said}");
 }
 
 /// Kernels are chosen by the environment; the scalar ones give the same text.

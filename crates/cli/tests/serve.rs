@@ -7,10 +7,11 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::Path,
     process::{Child, Command, Stdio},
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
-const TASK: &str = r#"
+pub(crate) const TASK: &str = r#"
 rounds = 6
 unit = "device"
 
@@ -72,35 +73,46 @@ noise_multiplier = 4.0
 most_tokens = 40
 "#;
 
-const PLAIN: [&str; 2] = ["--plain-http", "--anybody"];
+pub(crate) const PLAIN: [&str; 2] = ["--plain-http", "--anybody"];
 
-struct Killed(Child);
+/// How long a server may take until it listens, also after a kill. It takes a twentieth of that; what else the machine does is in it.
+const LISTENS: Duration = Duration::from_secs(5);
+
+/// A process that does not outlive its test, and whose log has no panic in it.
+pub(crate) struct Killed(pub(crate) Child, Option<JoinHandle<Vec<String>>>);
+
+impl Killed {
+    pub(crate) fn of(child: Child) -> Self {
+        Self(child, None)
+    }
+}
 
 impl Drop for Killed {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+        let said = self.1.take().and_then(|said| said.join().ok()).unwrap_or_default();
+        let panicked = said.iter().find(|line| line.contains("panicked"));
+        assert!(std::thread::panicking() || panicked.is_none(), "{panicked:?}: {said:#?}");
     }
 }
 
-fn keyhush() -> Command {
+pub(crate) fn keyhush() -> Command {
     Command::new(env!("CARGO_BIN_EXE_keyhush"))
 }
 
-/// Starts the server, and waits until it listens. Gives its address.
-fn serve(folder: &Path, listen: &str, how: &[&str]) -> (Killed, String) {
+/// Starts the server of one task, and waits until it listens. Gives its address.
+pub(crate) fn serve(folder: &Path, listen: &str, how: &[&str]) -> (Killed, String) {
+    serve_tasks(folder, &["words.toml"], listen, how)
+}
+
+/// The same of several tasks.
+pub(crate) fn serve_tasks(folder: &Path, tasks: &[&str], listen: &str, how: &[&str]) -> (Killed, String) {
     let mut command = keyhush();
-    command.current_dir(folder).args([
-        "serve",
-        "words.toml",
-        "--listen",
-        listen,
-        "--data",
-        "data",
-        "--secrets",
-        "secrets",
-    ]);
-    command.args(how).args(["--until-done", "--least-pause", "0", "--threads", "1"]);
+    command.current_dir(folder).arg("serve").args(tasks);
+    command.args(["--listen", listen, "--data", "data", "--secrets", "secrets"]).args(how);
+    command.args(["--until-done", "--least-pause", "0", "--threads", "1"]);
+    let began = Instant::now();
     let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut said = String::new();
@@ -111,14 +123,15 @@ fn serve(folder: &Path, listen: &str, how: &[&str]) -> (Killed, String) {
         }
         said.push_str(&line);
     };
+    assert!(began.elapsed() < LISTENS, "it listens after {:?} only", began.elapsed());
     // What it says later must not fill the pipe.
-    std::thread::spawn(move || lines.for_each(drop));
-    (Killed(child), address)
+    let said = std::thread::spawn(move || lines.map_while(Result::ok).collect());
+    (Killed(child, Some(said)), address)
 }
 
 /// Runs to the end: the exit code, what is on standard output, and what is said.
 fn ends(folder: &Path, args: &[&str]) -> (Option<i32>, String, String) {
-    let output = keyhush().current_dir(folder).args(args).output().unwrap();
+    let output = keyhush().current_dir(folder).env("XDG_STATE_HOME", folder.join("home")).args(args).output().unwrap();
     let words = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code(), words(output.stdout), words(output.stderr))
 }
@@ -134,7 +147,7 @@ fn what_cannot_be_meant_is_refused_in_a_line_that_says_what_to_do() {
     fs::create_dir(here.join("typed")).unwrap();
     let serve = ["serve", "words.toml", "--data", "d", "--secrets", "s", "--listen"];
     let of_server: [(&[&str], &str); 8] = [
-        (&["127.0.0.1:0", "--anybody"], "--certificate is missing: "),
+        (&["127.0.0.1:0", "--attest"], "--attest"),
         (&["0.0.0.0:0", "--anybody", "--plain-http"], "listen on 127.0.0.1"),
         (&["127.0.0.1:0", "--plain-http", "--token", "none"], "--token: none: No such file"),
         (&["127.0.0.1:0", "--plain-http", "--token", "short"], "at least 16 characters"),
@@ -147,7 +160,8 @@ fn what_cannot_be_meant_is_refused_in_a_line_that_says_what_to_do() {
         ),
     ];
     let device = ["device", "--server"];
-    let of_device: [(&[&str], &str); 12] = [
+    let of_device: [(&[&str], &str); 13] = [
+        (&["http://localhost:1", "--synthetic", "--attestation", "none"], "--attestation: none: No such file"),
         (&["https://localhost:1", "--synthetic"], "--roots is missing: "),
         (&["https://localhost:1", "--synthetic", "--pin", "none"], "--pin: the certificate none"),
         (&["http://example.org", "--synthetic"], "--server: http://example.org is another machine"),
@@ -158,7 +172,7 @@ fn what_cannot_be_meant_is_refused_in_a_line_that_says_what_to_do() {
         (&["http://localhost:1", "--synthetic", "--token", "none"], "--token: none: No such file"),
         (&["http://localhost:1", "--synthetic", "--policy", "strange.toml"], "least_gaol"),
         (&["http://localhost:1", "--text", "none", "--state", "state"], "--text: none is no folder"),
-        (&["http://localhost:1", "--text", "typed"], "--state"),
+        (&["http://localhost:1", "--text", "typed", "--timer-hours", "-1"], "--timer-hours: must be from 0"),
         (&["http://localhost:1", "--page", "--state", "state"], "--state: no device lives in state"),
     ];
     let open: &[&str] = &["127.0.0.1:0", "--anybody", "--plain-http"];
@@ -170,7 +184,7 @@ fn what_cannot_be_meant_is_refused_in_a_line_that_says_what_to_do() {
         (&together, "give --data and --secrets two folders"),
         (&named, "is no name of a task"),
         (&["task", "list", "--data", "nowhere"], "--data: there is no database nowhere"),
-        (&["device", "--page"], "--state"),
+        (&["device", "--page"], "--state: no device lives in "),
         (&["device", "--forget-text", "--state", "state"], "--state: no device lives in state"),
         (&["train", "words.toml", "--out", "run"], "keyhush serve"),
     ];
@@ -195,7 +209,7 @@ fn the_task_of_the_docs_is_served_and_says_what_it_waits_for() {
     let mut command = keyhush();
     command.current_dir(folder.path()).args(["serve", "TASK.toml", "--listen", "127.0.0.1:0", "--data", "data"]);
     command.args(["--secrets", "secrets"]).args(PLAIN).stderr(Stdio::piped());
-    let mut server = Killed(command.spawn().unwrap());
+    let mut server = Killed::of(command.spawn().unwrap());
     let mut lines = BufReader::new(server.0.stderr.take().unwrap()).lines().map(Result::unwrap);
     let waits = lines.find(|line| line.contains("the first round begins when 150 devices are enrolled"));
     assert!(waits.is_some_and(|line| line.ends_with("; 0 are")));
@@ -215,11 +229,101 @@ fn a_device_enrols_over_tls_with_the_certificate_that_the_server_made() {
     fs::create_dir(here.join("typed")).unwrap();
     let url = format!("https://localhost:{}", address.rsplit_once(':').unwrap().1);
     let device = ["device", "--server", &url, "--token", "token", "--text", "typed", "--for-seconds", "5", "--state"];
-    let (code, _, said) = ends(here, &[&device[..], &["known", "--pin", "data/tls/cert.pem"]].concat());
+    let (code, _, said) = ends(here, &[&device[..], &["known", "--pin", "secrets/tls/cert.pem"]].concat());
     assert!(code == Some(0) && said.lines().any(|line| line == "enrolled"), "{said}");
-    let another = elsewhere.path().join("data/tls/cert.pem");
+    let another = elsewhere.path().join("secrets/tls/cert.pem");
     let (code, _, said) = ends(here, &[&device[..], &["deceived", "--pin", another.to_str().unwrap()]].concat());
     assert!(code == Some(0) && !said.contains("enrolled") && said.contains("ertificate"), "it says why: {said}");
+}
+
+/// What scripts rely on: `keyhush serve TASK.toml --listen ADDR --data DIR --secrets DIR` and `keyhush device --server URL --text DIR`. The server makes
+/// what is missing, and says what devices need; whom to trust nobody can guess.
+#[test]
+fn a_server_needs_no_more_than_a_task_an_address_and_two_folders() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    fs::write(here.join("words.toml"), TASK).unwrap();
+    fs::create_dir(here.join("typed")).unwrap();
+    let start = || {
+        let mut command = keyhush();
+        let flags = ["serve", "words.toml", "--listen", "127.0.0.1:0", "--data", "data", "--secrets", "secrets"];
+        command.current_dir(here).args(flags).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut server = Killed::of(command.spawn().unwrap());
+        let mut lines = BufReader::new(server.0.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let print = lines.find(|line| line.starts_with("the certificate has the SHA-256 ")).unwrap();
+        let come = lines.find(|line| line.starts_with("devices come by: keyhush ")).unwrap();
+        drop(std::thread::spawn(move || lines.for_each(drop)));
+        (server, print, come)
+    };
+    let (server, print, come) = start();
+    let words: Vec<&str> = come["devices come by: keyhush ".len()..].split(' ').collect();
+    let words: Vec<&str> = words.into_iter().map(|word| if word == "DIR" { "typed" } else { word }).collect();
+    assert!(words.contains(&"secrets/tls/cert.pem") && words.contains(&"secrets/token"), "{come}");
+    let (code, _, said) = ends(here, &[&words[..], &["--for-seconds", "5"]].concat());
+    assert!(code == Some(0) && said.lines().any(|line| line == "enrolled"), "{come}: {said}");
+    assert!(said.contains("this device lives in ") && here.join("home/keyhush/device/guard").is_file(), "{said}");
+    let (code, page, _) = ends(here, &["device", "--page", "--timer-hours", "36"]);
+    assert!(code == Some(0) && page.contains("Nothing yet.") && page.contains("it rests for 36 h"), "{page}");
+    // Trust is not guessed, and a token is needed.
+    let without = |flag: &str| {
+        let at = words.iter().position(|word| *word == flag).unwrap();
+        ends(here, &[&words[..at], &words[at + 2..], &["--for-seconds", "2"]].concat())
+    };
+    let (code, _, said) = without("--pin");
+    assert!(
+        code == Some(2) && said.contains("--roots is missing: ") && said.contains("by a way that you trust"),
+        "{said}"
+    );
+    fs::rename(here.join("home"), here.join("known")).unwrap();
+    let (code, _, said) = without("--token");
+    assert!(code == Some(0) && said.contains("the enrolment token is not this server's"), "{said}");
+
+    // Another start has the same certificate and the same token. Keys lie among the secrets, and nowhere else.
+    let kept = |name: &str| fs::read(here.join("secrets").join(name)).unwrap();
+    let before = ["token", "tls/cert.pem", "tls/key.pem"].map(kept);
+    drop(server);
+    let (_server, again, _) = start();
+    assert_eq!((again, ["token", "tls/cert.pem", "tls/key.pem"].map(kept)), (print, before));
+    for name in ["token", "tls/key.pem"] {
+        let mode = fs::metadata(here.join("secrets").join(name)).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{name}");
+    }
+    assert!(!here.join("data/tls").exists());
+}
+
+#[test]
+fn a_device_that_nobody_vouches_for_is_not_enrolled() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    for (name, text) in [("words.toml", TASK), ("token", "0123456789abcdef"), ("forged", "me"), ("genuine", "maker")] {
+        fs::write(here.join(name), text).unwrap();
+    }
+    fs::create_dir(here.join("typed")).unwrap();
+    // It writes down which keys it was asked about.
+    let attest = "read -r key && echo $key >> asked && [ ${#key} = 64 ] && [ \"$(cat)\" = maker ]";
+    let (_server, address) = serve(here, "127.0.0.1:0", &["--plain-http", "--token", "token", "--attest", attest]);
+    let url = format!("http://{address}");
+    let device = |state: &str, flags: &[&str]| {
+        let all = ["device", "--server", &url, "--text", "typed", "--for-seconds", "3", "--state", state];
+        let (code, _, said) = ends(here, &[&all[..], flags].concat());
+        assert_eq!(code, Some(0), "{said}");
+        said
+    };
+    let no = "the server refuses: nobody vouches for this device";
+    for (state, flags) in
+        [("none", &["--token", "token"][..]), ("forger", &["--token", "token", "--attestation", "forged"])]
+    {
+        let said = device(state, flags);
+        assert!(said.contains(no) && !said.contains("enrolled\n"), "{state}: {said}");
+    }
+    let asked = || fs::read_to_string(here.join("asked")).unwrap().lines().count();
+    assert_eq!(asked(), 2);
+    let said = device("stranger", &["--attestation", "genuine"]);
+    assert!(said.contains("the enrolment token is not this server's"), "{said}");
+    assert_eq!(asked(), 2, "who does not know the token is not asked about");
+    let said = device("known", &["--token", "token", "--attestation", "genuine"]);
+    assert!(said.lines().any(|line| line == "enrolled"), "{said}");
+    assert_eq!(asked(), 3);
 }
 
 #[test]
@@ -229,7 +333,7 @@ fn a_device_says_what_it_keeps_of_its_text_and_forgets_it_when_told() {
     fs::create_dir(here.join("typed")).unwrap();
     fs::write(here.join("typed/a.txt"), "hello there\nhow are you\n").unwrap();
     let runs =
-        ["device", "--server", "http://127.0.0.1:1", "--text", "typed", "--state", "state", "--for-seconds", "0.2"];
+        ["device", "--server", "http://127.0.0.1:1", "--text", "typed", "--state", "state", "--for-seconds", "2"];
     for _ in 0..2 {
         let (code, _, said) = ends(here, &runs);
         assert_eq!(code, Some(0), "{said}");
@@ -255,7 +359,7 @@ fn a_server_that_is_killed_again_and_again_loses_no_round_and_no_evaluation() {
     let (mut server, address) = serve(folder.path(), "127.0.0.1:0", &PLAIN);
     let mut devices = keyhush();
     devices.args(["device", "--server", &format!("http://{address}"), "--synthetic", "--count", "360"]);
-    let _devices = Killed(devices.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
+    let _devices = Killed::of(devices.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
     let began = Instant::now();
     let mut kills = 0;
     let status = loop {
@@ -358,7 +462,7 @@ fn a_task_is_paused_resumed_and_stopped_while_its_server_runs() {
     let (server, address) = serve(folder, "127.0.0.1:0", &PLAIN);
     let mut devices = keyhush();
     devices.args(["device", "--server", &format!("http://{address}"), "--synthetic", "--count", "360"]);
-    let _devices = Killed(devices.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
+    let _devices = Killed::of(devices.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
     let running = wait_for(folder, |task| rounds(task) >= 1);
     assert_eq!(running["ledger"]["planned_evaluations"], serde_json::Value::Null, "{running}");
     assert_eq!((running["state"].as_str(), running["wanted"].as_str()), (Some("running"), Some("run")), "{running}");

@@ -40,6 +40,8 @@ const DEVICES: u64 = 68;
 const ROUNDS: u64 = 2;
 /// What made-up people follow from: that of `keyhush device`.
 const SEED: u64 = 1;
+/// How long a server may take until it listens again. It takes a twentieth of that; what else the machine does is in it.
+const LISTENS: Duration = Duration::from_secs(5);
 /// How long a run may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -80,8 +82,7 @@ impl Process {
             if let Some(status) = self.0.try_wait().unwrap() {
                 return status;
             }
-            let log = || fs::read_to_string(folder.join("log")).unwrap_or_default();
-            assert!(began.elapsed() < PATIENCE, "it does not come to an end; the server says:\n{}", log());
+            assert!(began.elapsed() < PATIENCE, "it does not come to an end; the server says:\n{}", log(folder));
             thread::sleep(Duration::from_millis(10));
         }
     }
@@ -108,18 +109,38 @@ fn shim() -> &'static Path {
     built
 }
 
+/// What servers of a folder said.
+fn log(folder: &Path) -> String {
+    fs::read_to_string(folder.join("log")).unwrap_or_default()
+}
+
 /// Starts a server whose syncs are counted, and that ends at one.
 fn serve(folder: &Path, address: &str, at: Option<At>) -> Process {
+    serve_with(folder, address, |command| {
+        if let Some(At { sync, is_done }) = at {
+            command.env("SYNC_KILLS", sync.to_string()).env("SYNC_IS_DONE", u8::from(is_done).to_string());
+        }
+    })
+}
+
+/// Starts a server whose syncs are counted, and to which something is done.
+fn serve_with(folder: &Path, address: &str, does: impl FnOnce(&mut Command)) -> Process {
     let log = fs::File::options().create(true).append(true).open(folder.join("log")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_keyhush"));
     command.current_dir(folder).args(["serve", "words.toml", "--listen", address, "--data", "data"]);
     command.args(["--secrets", "secrets", "--plain-http", "--anybody", "--until-done"]);
     command.args(["--least-pause", "0", "--threads", "1"]).stderr(log);
     command.env("LD_PRELOAD", shim()).env("SYNC_COUNT", folder.join("syncs"));
-    if let Some(At { sync, is_done }) = at {
-        command.env("SYNC_KILLS", sync.to_string()).env("SYNC_IS_DONE", u8::from(is_done).to_string());
-    }
+    does(&mut command);
     Process::start(&mut command)
+}
+
+/// Starts the devices, all of whom take part in every round.
+fn devices(folder: &Path, address: &str) -> Process {
+    let mut devices = Command::new(env!("CARGO_BIN_EXE_keyhush"));
+    devices.current_dir(folder).args(["device", "--server", &format!("http://{address}"), "--synthetic", "--count"]);
+    devices.args([&DEVICES.to_string(), "--seed", &SEED.to_string(), "--parts", "parts.jsonl"]).stderr(Stdio::null());
+    Process::start(&mut devices)
 }
 
 /// An address that nobody else gets in the moments in which nobody listens there: below those that the system gives away.
@@ -145,19 +166,24 @@ fn run(at: Option<At>) -> Lived {
     fs::write(folder.join("words.toml"), TASK).unwrap();
     let address = address();
     let mut server = serve(folder, &address, at);
-    let mut devices = Command::new(env!("CARGO_BIN_EXE_keyhush"));
-    devices.current_dir(folder).args(["device", "--server", &format!("http://{address}"), "--synthetic", "--count"]);
-    devices.args([&DEVICES.to_string(), "--seed", &SEED.to_string(), "--parts", "parts.jsonl"]).stderr(Stdio::null());
-    let devices = Process::start(&mut devices);
+    let devices = devices(folder, &address);
     let mut status = server.ends(folder);
     let syncs = fs::metadata(folder.join("syncs")).unwrap().len();
     let was_killed = at.is_some() && !status.success();
     if was_killed {
         what_is_there_is_whole(folder, at);
-        status = serve(folder, &address, None).ends(folder);
+        let said = log(folder).len();
+        let began = Instant::now();
+        let mut again = serve(folder, &address, None);
+        while !log(folder)[said..].contains("listening on ") {
+            assert!(began.elapsed() < LISTENS, "{at:?}: it does not listen again:\n{}", log(folder));
+            thread::sleep(Duration::from_millis(10));
+        }
+        status = again.ends(folder);
     }
-    let log = fs::read_to_string(folder.join("log")).unwrap();
+    let log = log(folder);
     assert!(status.success(), "{at:?}: {status}\n{log}");
+    assert!(!log.contains("panicked"), "{at:?}: {log}");
     what_is_there_is_whole(folder, at);
     all_is_as_if_nothing_had_happened(folder, at);
     stopped(devices);
@@ -280,6 +306,34 @@ fn p13_a_server_killed_at_ten_of_its_syncs_loses_nothing_and_counts_nobody_twice
     let point = |n: u64| At { sync: 1 + n * (syncs - 4) / 9, is_done: n % 2 == 1 };
     let killed = killed_at((0..10).map(point).collect());
     assert!(killed >= 8, "only {killed} of ten were killed");
+}
+
+/// A disk that does not answer keeps a server that is to stop for as long as any step may, and no longer; the run goes on where it was.
+#[test]
+fn a_server_whose_disk_hangs_ends_in_five_seconds_and_goes_on_afterwards() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path();
+    fs::write(folder.join("words.toml"), TASK).unwrap();
+    let address = address();
+    let mut server = serve_with(folder, &address, |command| {
+        command.env("SYNC_HANGS", "30");
+    });
+    let devices = devices(folder, &address);
+    let began = Instant::now();
+    while fs::metadata(folder.join("syncs")).map_or(0, |syncs| syncs.len()) < 30 {
+        assert!(began.elapsed() < PATIENCE, "it does not come to its thirtieth sync:\n{}", log(folder));
+        thread::sleep(Duration::from_millis(10));
+    }
+    let asked = Instant::now();
+    assert!(Command::new("kill").args(["-TERM", &server.0.id().to_string()]).status().unwrap().success());
+    let status = server.ends(folder);
+    assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+    assert_eq!(status.code(), Some(130), "{}", log(folder));
+    assert!(log(folder).contains("stopped in the midst of a step"), "{}", log(folder));
+    assert!(serve(folder, &address, None).ends(folder).success(), "{}", log(folder));
+    all_is_as_if_nothing_had_happened(folder, None);
+    stopped(devices);
+    nobody_gave_twice(folder, None);
 }
 
 /// All of them take a quarter of an hour.

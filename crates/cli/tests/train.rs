@@ -299,6 +299,42 @@ fn a_path_that_is_not_text_is_refused_before_any_work() {
     assert!(!odd.join("run").exists());
 }
 
+/// So many ranks of the program.
+#[cfg(feature = "mpi")]
+fn mpirun(bench: &Bench, ranks: &str) -> Command {
+    let mut command = Command::new("mpirun");
+    command.current_dir(bench.folder.path()).args(["--oversubscribe", "--bind-to", "none", "-n", ranks]);
+    // Containers run tests as root, which Open MPI refuses unless told.
+    command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
+    command.arg(env!("CARGO_BIN_EXE_keyhush"));
+    command
+}
+
+/// Ranks with a card each, or with one for all of them, come to what one process with a card comes to, to the bit: every rank has as many
+/// places as one alone, so what a user sends does not depend on the rank. Where there is no card, it says so.
+#[cfg(feature = "mpi")]
+#[test]
+#[allow(clippy::print_stdout, reason = "what is skipped is said")]
+fn ranks_with_cards_come_to_the_same_as_one_process_with_one() {
+    let bench = Bench::new();
+    for precision in ["f32", "f16"] {
+        let card = ["--quiet", "--engine", "cuda", "--precision", precision];
+        let alone = bench.run(&[&["run.toml", "--out", precision], &card[..]].concat());
+        let errors = String::from_utf8_lossy(&alone.stderr).into_owned();
+        if errors.contains("cannot be used here") && std::env::var_os("KEYHUSH_NEEDS_CARD").is_none() {
+            println!("skipped: {}", errors.trim());
+            return;
+        }
+        assert!(alone.status.success(), "{errors}");
+        for ranks in ["2", "3"] {
+            let out = format!("{precision}-{ranks}");
+            let output = mpirun(&bench, ranks).args(["train", "run.toml", "--out", &out]).args(card).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            assert_eq!(left(&bench.path(precision)), left(&bench.path(&out)), "{out}");
+        }
+    }
+}
+
 /// `mpirun -n R keyhush train` with the real `mpirun`: the same for any number of ranks and threads.
 #[cfg(feature = "mpi")]
 #[test]
@@ -319,19 +355,8 @@ fn ranks_of_mpirun_come_to_the_same_as_one_process() {
     let words = [("1", "1"), ("2", "1"), ("2", "2"), ("3", "1")].map(|of| ("words", &[][..], of));
     for (name, set, (ranks, threads)) in words.into_iter().chain([("tags", &tags[..], ("2", "1"))]) {
         let out = format!("{name}-{ranks}-{threads}");
-        let mut command = Command::new("mpirun");
-        command.current_dir(bench.folder.path()).args(["--oversubscribe", "--bind-to", "none", "-n", ranks]);
-        // Containers run tests as root, which Open MPI refuses unless told.
-        command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
-        command.arg(env!("CARGO_BIN_EXE_keyhush")).args([
-            "train",
-            "run.toml",
-            "--quiet",
-            "--out",
-            &out,
-            "--threads",
-            threads,
-        ]);
+        let mut command = mpirun(&bench, ranks);
+        command.args(["train", "run.toml", "--quiet", "--out", &out, "--threads", threads]);
         let output = command.args(set).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{errors}");
@@ -341,11 +366,7 @@ fn ranks_of_mpirun_come_to_the_same_as_one_process() {
     }
     // Settings that one rank refuses are refused by all, once, and nothing hangs.
     for (set, says) in [("clip.norm=", "clip.norm: is missing"), ("aggregation=secagg", "without mpirun")] {
-        let mut command = Command::new("mpirun");
-        command.current_dir(bench.folder.path()).args(["--oversubscribe", "-n", "2"]);
-        command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
-        command.arg(env!("CARGO_BIN_EXE_keyhush")).args(["train", "run.toml", "--set", set]);
-        let output = command.output().unwrap();
+        let output = mpirun(&bench, "2").args(["train", "run.toml", "--set", set]).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && errors.contains(says), "{errors}");
     }
@@ -379,24 +400,83 @@ fn secure_aggregation_comes_to_the_same_as_the_plain_sum() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_ends_after_the_round_and_says_how_to_go_on() {
+fn ctrl_c_and_sigterm_end_after_the_round_and_say_how_to_go_on() {
     let bench = Bench::new();
     bench.ok(&["run.toml", "--out", "whole", "--quiet"]);
-    let mut child =
-        bench.command(&["run.toml", "--out", "stopped"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    while !bench.path("stopped/timing.jsonl").exists() {
-        thread::sleep(Duration::from_millis(2));
-        assert!(child.try_wait().unwrap().is_none());
+    for (signal, folder) in [("-INT", "stopped"), ("-TERM", "ended")] {
+        let mut child =
+            bench.command(&["run.toml", "--out", folder]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        while !bench.path(folder).join("timing.jsonl").exists() {
+            thread::sleep(Duration::from_millis(2));
+            assert!(child.try_wait().unwrap().is_none());
+        }
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(130), "{signal}: {errors}");
+        assert!(errors.contains(&format!("go on with: keyhush train --resume {folder}")), "{errors}");
+        assert!(bench.path(folder).join("report.html").is_file());
+        let round = errors.split("interrupted after round ").nth(1).and_then(|rest| rest.split(';').next()).unwrap();
+        let again = bench.run(&["--resume", folder]);
+        let errors = String::from_utf8_lossy(&again.stderr).into_owned();
+        assert!(again.status.success() && errors.contains(&format!("resumed after round {round} of 40\n")), "{errors}");
+        assert_eq!(left(&bench.path("whole")), left(&bench.path(folder)));
     }
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    let output = child.wait_with_output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(130), "{errors}");
-    assert!(errors.contains("go on with: keyhush train --resume stopped"), "{errors}");
-    assert!(bench.path("stopped/report.html").is_file());
-    let done = bench.ok(&["--resume", "stopped", "--quiet"]);
-    assert!(done.contains("Report: stopped/report.html"), "{done}");
-    assert_eq!(left(&bench.path("whole")), left(&bench.path("stopped")));
+}
+
+/// The path that everybody takes first: settings of `keyhush init`, and then a store. Rounds of 500 had nobody in them.
+#[test]
+fn p11_settings_for_a_million_beside_a_small_store_are_refused_and_explained() {
+    let toy = Toy::new();
+    toy.make_store();
+    let flags = ["--set", "data.kind=store", "--set", "data.path=crowd.khs"];
+    toy.ok(&["init", "--out", "first.toml"]);
+    for command in ["plan", "train"] {
+        let said = toy.refused(&[&[command, "first.toml"], &flags[..]].concat());
+        assert!(said.contains("participation.population: 1,000,000 users are declared, and there are 2"), "{said}");
+        assert!(said.contains("a round of 500 would have 0.1 of them on average"), "{said}");
+    }
+    assert!(!toy.path("runs").exists(), "nothing of it is there");
+    // With secret noise the counts are on the terminal, and in no file.
+    let more = ["--set", "participation.allow_absent=true", "--set", "rounds=1", "--out", "meant"];
+    let output = toy.command(&[&["train", "first.toml"], &flags[..], &more].concat()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    let line = said.split("warning: ").find(|line| line.contains(" of the 1,000,000 declared users")).unwrap();
+    let count = line.split(' ').next().unwrap();
+    assert!(said.contains("a round of 500 has 0.1") && count.parse::<u64>().is_ok(), "{said}");
+    for file in ["report.html", "statement.md", "statement.json", "metrics.jsonl", "model/README.md"] {
+        assert!(!toy.read(&format!("meant/{file}")).contains(&format!(">{count}<")), "{file}");
+        assert!(!toy.read(&format!("meant/{file}")).contains("on average,"), "{file}");
+    }
+}
+
+/// The noise that settings put on a model was known to proposals alone.
+#[test]
+fn noise_that_no_model_bears_is_said_before_the_first_round_and_in_the_report() {
+    let toy = Toy::new();
+    let output = toy.command(&["train", "run.toml", "--set", "rounds=1", "--out", "a"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.contains("warning: the noise is "), "{said}");
+    assert!(said.contains("times what a model of") && said.contains("stands_for"), "{said}");
+    assert!(toy.read("a/report.html").contains("times what a model of"));
+    let plan = toy.ok(&["plan", "run.toml", "-q"]).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(plan.contains("warning: the noise is ") && plan.contains("times what a model of"), "{plan}");
+    let json: Value = serde_json::from_str(&toy.ok(&["plan", "run.toml", "-q", "--json"])).unwrap();
+    assert!(json["noise"]["times_bearable"].as_f64().unwrap() > 3.0, "{json}");
+}
+
+/// Of two runs that were started in one second the second was refused.
+#[test]
+fn runs_that_start_together_get_folders_of_their_own() {
+    let bench = Bench::new();
+    let start =
+        || bench.command(&["run.toml", "--set", "rounds=20", "--quiet"]).stderr(Stdio::piped()).spawn().unwrap();
+    for child in [start(), start(), start()] {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_eq!(fs::read_dir(bench.path("runs")).unwrap().count(), 3);
 }
 
 #[test]

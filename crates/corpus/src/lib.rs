@@ -6,6 +6,7 @@
 //! | [`store`]   | everybody's tokens in one immutable, memory-mapped file |
 //! | [`synth`]   | a synthetic crowd, any user of it on demand             |
 //! | [`origin`]  | where a vocabulary came from, and the file that says so |
+//! | [`text`]    | text as it lies about: plain, compressed, on standard input |
 //! | [`words`]   | vocabularies of lists, public text and users' text      |
 //! | [`partial`] | a file that gets its name when it is whole              |
 //! | `labels`    | names of what posts are about                           |
@@ -18,4 +19,5 @@ pub mod partial;
 mod progress;
 pub mod store;
 pub mod synth;
+pub mod text;
 pub mod words;

@@ -20,6 +20,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
+use crate::text;
+
 const MARK: &str = "#keyhush-vocabulary ";
 
 /// A file by which a vocabulary was counted.
@@ -41,6 +43,10 @@ impl SourceFile {
     /// # Errors
     /// When it cannot be read.
     pub fn of(path: &Path) -> io::Result<Self> {
+        if text::is_standard_input(path) {
+            let why = "standard input cannot be recognised when it comes again: name a file";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
         let mut file = File::open(path)?;
         let mut hash = Sha256::new().chain_update(file.metadata()?.len().to_le_bytes());
         let mut start = Vec::new();
@@ -52,6 +58,9 @@ impl SourceFile {
 
 /// The last part of a path: where a file lay is nobody's business.
 pub(crate) fn name(path: &Path) -> String {
+    if text::is_standard_input(path) {
+        return "standard input".to_owned();
+    }
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 

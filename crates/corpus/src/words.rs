@@ -11,6 +11,7 @@ use thiserror::Error;
 use crate::{
     import::{self, BadLine, Format, ImportError, Input, Progress},
     origin::{KnownVocabulary, Origin, SourceFile},
+    text,
 };
 
 /// Files of text: posts where their names say so, and plain text elsewhere.
@@ -28,20 +29,27 @@ pub struct Texts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Words {
     /// A public list, one word a line with the most frequent first.
-    List(PathBuf),
+    List {
+        /// Its file.
+        path: PathBuf,
+        /// Whether the signs that the tokenizer knows are added where the list has not got them.
+        with_signs: bool,
+    },
     /// Public text.
     Public(Texts),
     /// The users' own text, without any privacy.
     Users(Texts),
 }
 
-/// Lines that could not be read.
+/// What was noticed on the way.
 #[derive(Debug, Clone, Default)]
-pub struct BadLines {
-    /// How many.
-    pub lines: u64,
+pub struct Noticed {
+    /// Signs that were added to a list which had not got them.
+    pub signs_added: usize,
+    /// Lines that could not be read.
+    pub bad_lines: u64,
     /// The first of them.
-    pub first: Vec<BadLine>,
+    pub first_bad_lines: Vec<BadLine>,
 }
 
 /// Why there is no vocabulary.
@@ -76,26 +84,30 @@ impl Words {
         tokenizer: Tokenizer,
         size: usize,
         progress: &mut dyn FnMut(Progress) -> bool,
-    ) -> Result<(KnownVocabulary, BadLines), WordsError> {
-        let (vocabulary, origin, bad) = match self {
-            Self::List(path) => {
+    ) -> Result<(KnownVocabulary, Noticed), WordsError> {
+        let (vocabulary, origin, noticed) = match self {
+            Self::List { path, with_signs } => {
                 let unread = |error| WordsError::List { path: path.clone(), error };
-                let list = std::fs::read_to_string(path).map_err(unread)?;
-                let vocabulary = Vocabulary::from_list(&list, tokenizer, size)?;
-                (vocabulary, Origin::public_list(path), BadLines::default())
+                let list = text::read(path).map_err(unread)?;
+                let (vocabulary, signs_added) = if *with_signs {
+                    Vocabulary::from_list_with_signs(&list, tokenizer, size)?
+                } else {
+                    (Vocabulary::from_list(&list, tokenizer, size)?, 0)
+                };
+                (vocabulary, Origin::public_list(path), Noticed { signs_added, ..Noticed::default() })
             }
             Self::Public(texts) => {
-                let (counts, bad) = texts.count(tokenizer, progress)?;
+                let (counts, noticed) = texts.count(tokenizer, progress)?;
                 let vocabulary = counts.vocabulary(size)?;
                 let files = texts.paths.iter().map(|path| SourceFile::of(path)).collect::<Result<_, _>>()?;
-                (vocabulary, Origin::PublicText { files }, bad)
+                (vocabulary, Origin::PublicText { files }, noticed)
             }
             Self::Users(texts) => {
-                let (counts, bad) = texts.count(tokenizer, progress)?;
-                (counts.vocabulary(size)?, Origin::users_non_privately(&texts.paths), bad)
+                let (counts, noticed) = texts.count(tokenizer, progress)?;
+                (counts.vocabulary(size)?, Origin::users_non_privately(&texts.paths), noticed)
             }
         };
-        Ok((KnownVocabulary { vocabulary, rules: tokenizer.rules(), origin }, bad))
+        Ok((KnownVocabulary { vocabulary, rules: tokenizer.rules(), origin }, noticed))
     }
 }
 
@@ -104,16 +116,16 @@ impl Texts {
         &self,
         tokenizer: Tokenizer,
         progress: &mut dyn FnMut(Progress) -> bool,
-    ) -> Result<(Counts, BadLines), ImportError> {
+    ) -> Result<(Counts, Noticed), ImportError> {
         let all = self.paths.iter().cloned();
         let (posts, texts): (Vec<PathBuf>, Vec<PathBuf>) = all.partition(|path| Format::of(path).is_ok());
         let mut counts = import::count_text(&texts, tokenizer, progress)?;
         if posts.is_empty() {
-            return Ok((counts, BadLines::default()));
+            return Ok((counts, Noticed::default()));
         }
         let input = Input::files(&posts, None, self.user_key.as_deref(), self.text_key.as_deref());
         let (of_posts, summary) = import::count_posts(&input, tokenizer, progress)?;
         counts.merge(of_posts);
-        Ok((counts, BadLines { lines: summary.bad_lines, first: summary.first_bad_lines }))
+        Ok((counts, Noticed { bad_lines: summary.bad_lines, first_bad_lines: summary.first_bad_lines, signs_added: 0 }))
     }
 }

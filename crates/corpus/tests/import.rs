@@ -33,6 +33,7 @@ fn plan(folder: &Path, files: &[(&str, &[u8])]) -> ImportPlan {
         tokens_per_user: None,
         keep_keys: true,
         on_bad_line: OnBadLine::Skip,
+        most_bad_share: 1.0,
         threads: 2,
     }
 }
@@ -162,9 +163,7 @@ fn every_format_gives_the_same_store() {
         let mut plan = plan(folder.path(), &[(name, &bytes)]);
         if let Input::Files { format: as_said, columns, .. } = &mut plan.input {
             *as_said = format;
-            if name.starts_with("RC") {
-                *columns = Columns::new("author", "body");
-            }
+            *columns = Columns::default();
         }
         let summary = run(&plan).unwrap();
         assert_eq!((summary.users, summary.posts, summary.tokens, summary.bad_lines), (2, 3, 7, 0), "{name}");
@@ -236,7 +235,8 @@ fn errors_say_what_is_there() {
     assert!(no_column.contains("no column \"user\"; there are: who, what"), "{no_column}");
     assert!(matches!(run(&plan("a.doc", "")), Err(ImportError::UnknownFormat(_))));
     assert!(matches!(run(&plan("a.jsonl", "{\"x\":1}\n")), Err(ImportError::Nothing { bad: 1, .. })));
-    assert!(matches!(run(&plan("b.jsonl", "")), Err(ImportError::Nothing { bad: 0, .. })));
+    let empty = run(&plan("b.jsonl", "")).unwrap_err().to_string();
+    assert!(empty.ends_with("b.jsonl: it is empty"), "{empty}");
     let mut missing = plan("c.jsonl", JSONL);
     missing.input = Input::Files {
         paths: vec![folder.path().join("nowhere.jsonl")],
@@ -459,4 +459,48 @@ fn labels_that_were_counted_are_not_private() {
     assert_eq!((summary.labels, summary.unknown_labels), (2, 2));
     let event = "the labels were counted from the users' own posts (a.jsonl) without noise";
     assert_eq!(Store::open(&plan.out).unwrap().meta().non_private, [event]);
+}
+
+/// A dump of Reddit beside JSON lines: the columns of one were looked for in the other, and 20,000 bad lines were an exit code of 0.
+#[test]
+fn files_of_two_formats_are_each_read_as_what_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let reddit = "{\"author\":\"cat\",\"body\":\"hello again\"}\n{\"author\":\"[deleted]\",\"body\":\"[deleted]\"}\n";
+    let csv = "user,text\ndan,hello world\n";
+    let files: [(&str, &[u8]); 3] =
+        [("RC_2012-01", reddit.as_bytes()), ("a.jsonl", JSONL.as_bytes()), ("a.csv", csv.as_bytes())];
+    let mut plan = plan(folder.path(), &files);
+    let Input::Files { paths, .. } = &plan.input else { unreachable!("the plan is of files") };
+    plan.input = Input::files(paths, None, None, None);
+    let summary = run(&plan).unwrap();
+    assert_eq!((summary.users, summary.posts, summary.bad_lines, summary.empty_posts), (4, 5, 0, 1));
+    let store = Store::open(&plan.out).unwrap();
+    assert_eq!(
+        (text_of(&store, "cat"), text_of(&store, "dan")),
+        (vec!["hello again".into()], vec!["hello world".into()])
+    );
+}
+
+#[test]
+fn more_bad_lines_than_are_allowed_are_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = JSONL.replace("\n\n", "\nnot json\n");
+    let mut plan = plan(folder.path(), &[("a.jsonl", text.as_bytes())]);
+    plan.most_bad_share = 0.2;
+    let said = run(&plan).unwrap_err().to_string();
+    assert!(said.starts_with("1 of 4 lines could not be read, more than 20 %: nothing was imported"), "{said}");
+    assert!(said.contains("The first: a.jsonl:3"), "{said}");
+    assert!(!plan.out.exists());
+    plan.most_bad_share = 0.25;
+    assert_eq!(run(&plan).unwrap().bad_lines, 1);
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_text() {
+    for (name, text) in [("a.jsonl", JSONL.to_owned()), ("a.csv", "user,text\nann,hello\n".to_owned())] {
+        let folder = tempfile::tempdir().unwrap();
+        let marked = [b"\xEF\xBB\xBF", text.as_bytes()].concat();
+        let summary = run(&plan(folder.path(), &[(name, &marked)])).unwrap();
+        assert_eq!(summary.bad_lines, 0, "{name}");
+    }
 }

@@ -170,6 +170,6 @@ impl OfVariant {
 fn ends(run: &[Metrics]) -> BTreeMap<String, End> {
     let measures = Measures::of(run);
     let alone = run.last().map_or(f64::NAN, |line| line.measured.headline());
-    let shown = measures.shown_first().map(|metric| (metric.name.to_owned(), End(metric.last(run))));
+    let shown = measures.shown_first().map(|metric| (metric.name.to_owned(), End(metric.smoothed_at(run, u64::MAX))));
     shown.chain([(format!("last_{}", measures.headline.name), End(alone))]).collect()
 }

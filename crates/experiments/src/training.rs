@@ -68,7 +68,7 @@ impl Outcome<'_> {
         let ends: Option<Vec<f64>> = self.ends.iter().map(|end| what.of_counts(end)).collect();
         match ends {
             Some(ends) if asked && at.is_none() && !ends.is_empty() => Estimate::of(&ends),
-            _ if what.is_in_lines() => self.runs.at(what, at.unwrap_or(u64::MAX)),
+            _ if what.is_in_lines() => self.runs.smoothed_at(what, at.unwrap_or(u64::MAX)),
             _ => Estimate::of(&[]),
         }
     }

@@ -218,8 +218,16 @@ mod tests {
     fn checkpoint(batches: usize) -> Checkpoint {
         let vocabulary = Vocabulary::new(["the", "to"]).unwrap();
         let config = ModelConfig::preset("tiny").unwrap().with_vocabulary(vocabulary.len());
-        let schedule =
-            Schedule { epochs: 6, batch: 20, unroll: 35, learning_rate: 2.0, decay_after: 3, decay: 0.1, seed: 1 };
+        let schedule = Schedule {
+            epochs: 6,
+            batch: 20,
+            unroll: 35,
+            learning_rate: 2.0,
+            decay_after: 3,
+            decay: 0.1,
+            seed: 1,
+            clip_gradients: Some(0.5),
+        };
         let text = Stream::new(["the to"], Tokenizer::words(), &vocabulary).fingerprint();
         let part = Part { batches, loss: 0.1 + 0.2, tokens: 7, seconds: 1.5 };
         Checkpoint {

@@ -30,7 +30,9 @@ pub enum PretrainError {
         problem: String,
     },
     /// Parameters that are no numbers any more.
-    #[error("the loss is no longer a number in epoch {epoch}: begin again with a smaller --learning-rate")]
+    #[error(
+        "the loss is no longer a number in epoch {epoch}: begin again with a smaller --learning-rate, or with --clip-gradients"
+    )]
     Exploded {
         /// When.
         epoch: u32,

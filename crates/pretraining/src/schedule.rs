@@ -22,6 +22,9 @@ pub struct Schedule {
     pub decay: f32,
     /// Seed of the first parameters and of dropout.
     pub seed: u64,
+    /// The longest gradient of a batch's mean loss; a longer one counts as one so long. None to follow all as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clip_gradients: Option<f32>,
 }
 
 impl Schedule {
@@ -34,7 +37,8 @@ impl Schedule {
         if let Some((field, got, most)) = sizes.into_iter().find(|(_, got, most)| !(1..=*most).contains(got)) {
             return Err(PretrainError::wrong(field, format!("must be from 1 to {most}, got {got}")));
         }
-        for (field, rate) in [("learning_rate", self.learning_rate), ("decay", self.decay)] {
+        let clip = self.clip_gradients.map(|clip| ("clip_gradients", clip));
+        for (field, rate) in [("learning_rate", self.learning_rate), ("decay", self.decay)].into_iter().chain(clip) {
             if !(rate.is_finite() && rate > 0.0) {
                 return Err(PretrainError::wrong(field, format!("must be finite and above 0, got {rate}")));
             }
@@ -48,7 +52,7 @@ impl Schedule {
         (self.decay_after..epoch).fold(self.learning_rate, |rate, _| rate * self.decay)
     }
 
-    /// What this differs in from the schedule that a run was begun with, as flags; epochs may be added.
+    /// What this differs in from the schedule that a run was begun with, as flags; epochs may be added, and gradients clipped otherwise.
     #[must_use]
     pub fn difference(&self, begun: &Self) -> Option<String> {
         let pairs = [
@@ -69,7 +73,16 @@ mod tests {
     use super::*;
 
     fn schedule() -> Schedule {
-        Schedule { epochs: 6, batch: 20, unroll: 35, learning_rate: 2.0, decay_after: 3, decay: 0.5, seed: 1 }
+        Schedule {
+            epochs: 6,
+            batch: 20,
+            unroll: 35,
+            learning_rate: 2.0,
+            decay_after: 3,
+            decay: 0.5,
+            seed: 1,
+            clip_gradients: None,
+        }
     }
 
     #[test]

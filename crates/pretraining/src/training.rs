@@ -8,7 +8,7 @@ use std::{
 use federated::{
     engine::{
         Means,
-        central::{Central, CentralTrainer, trainer},
+        central::{Central, CentralTrainer, Clipped, trainer},
     },
     model_folder,
 };
@@ -95,8 +95,11 @@ impl<'a> Run<'a> {
     }
 
     fn at(task: &'a Task, checkpoint: Checkpoint, out: &Path, means: Means) -> Result<Self, PretrainError> {
-        let Schedule { batch, unroll, seed, .. } = checkpoint.progress.schedule;
+        let Schedule { batch, unroll, seed, clip_gradients, .. } = checkpoint.progress.schedule;
         let mut trainer = trainer(Central { config: &task.config, rows: batch, unroll, seed }, means)?;
+        if let Some(most) = clip_gradients {
+            trainer = Box::new(Clipped::new(trainer, most, checkpoint.values.len()));
+        }
         trainer.load(&checkpoint.values)?;
         match &checkpoint.carried {
             Some(carried) if carried.len() != trainer.state_len() => {

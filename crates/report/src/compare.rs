@@ -3,8 +3,7 @@
 use askama::Template;
 use federated::{
     metrics::{
-        Metric, Metrics, Smoothed,
-        curve::SMOOTHED_OVER,
+        Metric, Metrics,
         training::{CLIP_NORM, EPSILON, PLANNED_PARTICIPATIONS},
     },
     numbers::grouped,
@@ -17,7 +16,7 @@ use crate::{
     ReportError,
     curves::{self, Run},
     markup::Markup,
-    page::{all_measures, distinct, end_column, figures, table},
+    page::{all_measures, distinct, figures, table},
 };
 
 /// A run among others.
@@ -43,7 +42,6 @@ impl Compared<'_> {
 #[template(path = "compare.html")]
 struct Page {
     title: &'static str,
-    smoothed_over: usize,
     ends: Markup,
     curves: Markup,
 }
@@ -61,12 +59,7 @@ pub fn overlay(compared: &[Compared<'_>]) -> Result<String, ReportError> {
         curves::clip_norm(&runs),
         curves::fraction_below_clip(&runs),
     ]);
-    let page = Page {
-        title: "Runs compared",
-        smoothed_over: SMOOTHED_OVER,
-        ends: table(&cells(compared))?,
-        curves: figures(&charts)?,
-    };
+    let page = Page { title: "Runs compared", ends: table(&cells(compared))?, curves: figures(&charts)? };
     Ok(page.render()?)
 }
 
@@ -74,26 +67,21 @@ pub fn overlay(compared: &[Compared<'_>]) -> Result<String, ReportError> {
 #[must_use]
 pub fn cells(compared: &[Compared<'_>]) -> Vec<Vec<String>> {
     let all = all_measures(compared.iter().map(|run| run.metrics));
-    let headlines = distinct(all.iter().map(|measures| measures.headline));
     let metrics = distinct(all.iter().flat_map(|measures| measures.metrics.iter().copied()));
     let mut head = vec!["run".to_owned(), "rounds".to_owned()];
-    head.extend(headlines.iter().map(|headline| end_column(headline)));
     let of_run = [&CLIP_NORM, &EPSILON, &PLANNED_PARTICIPATIONS];
     head.extend(metrics.iter().chain(&of_run).map(|metric| metric.column.to_owned()));
     let mut rows = vec![head];
-    rows.extend(compared.iter().map(|run| row(run, &headlines, &metrics)));
+    rows.extend(compared.iter().map(|run| row(run, &metrics)));
     let width = rows[0].len();
     rows.iter_mut().for_each(|row| row.resize(width, String::new()));
     rows
 }
 
-fn row(run: &Compared<'_>, headlines: &[&'static Metric], metrics: &[&'static Metric]) -> Vec<String> {
+fn row(run: &Compared<'_>, metrics: &[&'static Metric]) -> Vec<String> {
     let Some(last) = run.metrics.last() else { return vec![run.name.to_owned(), "nothing yet".into()] };
-    let smoothed = Smoothed::of(run.metrics);
-    let end = |headline: &&Metric| if **headline == *smoothed.metric { smoothed.value } else { f64::NAN };
     let projected = last.projected_epsilon.map_or_else(String::new, |e| format!(" (projected: {})", epsilon(e)));
     let mut cells = vec![run.name.to_owned(), grouped(last.round)];
-    cells.extend(headlines.iter().map(|headline| headline.shown(end(headline))));
     cells.extend(metrics.iter().chain(&[&CLIP_NORM]).map(|metric| shown(metric, last)));
     cells.push(run.price().unwrap_or(last.price).words() + &projected);
     cells.push(grouped(last.planned_participations));

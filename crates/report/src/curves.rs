@@ -54,21 +54,19 @@ pub(crate) fn measured(runs: &[Run<'_>]) -> Vec<Chart> {
     let metrics = distinct(all.iter().flat_map(|measures| measures.shown_first()));
     metrics
         .into_iter()
-        .map(|metric| if metric.smoothed { mean(runs, metric) } else { over_rounds(runs, metric) })
+        .map(|metric| if metric.smoothed { with_mean(runs, metric) } else { over_rounds(runs, metric) })
         .collect()
 }
 
-/// The smoothed number, over what was measured where there is one run only.
-fn mean(runs: &[Run<'_>], metric: &Metric) -> Chart {
-    let measured = over_rounds(runs, metric);
-    let series = measured.series.iter().map(|series| {
+/// What was measured, and where there is one run only its mean over a few evaluations as a thin second line.
+fn with_mean(runs: &[Run<'_>], metric: &Metric) -> Chart {
+    let mut chart = over_rounds(runs, metric);
+    if let [series] = &mut chart.series[..] {
         let (rounds, values): (Vec<f64>, Vec<f64>) = series.points.iter().copied().unzip();
-        let line = Series::new(series.name.clone(), rounds.into_iter().zip(smoothed(&values)).collect());
-        if runs.len() == 1 { line.with_faint(series.points.clone()) } else { line }
-    });
-    let faint = if runs.len() == 1 { " (faint: each)" } else { "" };
-    let title = format!("{}, mean of {SMOOTHED_OVER} evaluations{faint}", metric.title());
-    Chart { title, series: series.collect(), ..measured }
+        series.faint = Some(rounds.into_iter().zip(smoothed(&values)).collect());
+        chart.title = format!("{} (thin: mean of {SMOOTHED_OVER} evaluations)", chart.title);
+    }
+    chart
 }
 
 pub(crate) fn clip_norm(runs: &[Run<'_>]) -> Chart {
@@ -129,8 +127,8 @@ pub(crate) fn headline_over_epsilon(runs: &[Run<'_>]) -> Chart {
     let label = meaning(runs).map_or("epsilon", epsilon_label);
     let headline = Measures::of(runs.iter().flat_map(|run| run.1)).headline;
     let series = named(runs).into_iter().map(|(name, metrics)| {
-        let values: Vec<f64> = points(metrics, headline).into_iter().map(|point| point.1).collect();
-        Series::new(name, metrics.iter().map(|m| m.price.epsilon.get()).zip(smoothed(&values)).collect())
+        let values = points(metrics, headline).into_iter().map(|point| point.1);
+        Series::new(name, metrics.iter().map(|m| m.price.epsilon.get()).zip(values).collect())
     });
     Chart {
         title: format!("{} for its {label}", headline.title()),

@@ -1,7 +1,7 @@
 //! What every page has: one file without scripts, with its style inside (`templates/page.html`), tables and charts.
 
 use askama::{Template, filters::Safe};
-use federated::metrics::{Measures, Metric, Metrics};
+use federated::metrics::{Measures, Metrics};
 
 use crate::{
     ReportError,
@@ -45,11 +45,6 @@ pub(crate) fn table(rows: &[Vec<String>]) -> askama::Result<Markup> {
 /// A row of texts.
 pub(crate) fn row<'a>(cells: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     cells.into_iter().map(str::to_owned).collect()
-}
-
-/// What stands above the column of a number at the end of a run.
-pub(crate) fn end_column(metric: &Metric) -> String {
-    if metric.smoothed { format!("{}, smoothed", metric.column) } else { metric.column.to_owned() }
 }
 
 /// What runs measure, each learner once.

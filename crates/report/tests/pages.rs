@@ -104,6 +104,7 @@ fn report<'a>(metrics: &'a [Metrics], timing: &'a [Timing]) -> Report<'a> {
         title: "first-run",
         started: "2026-11-02 10:14 UTC".into(),
         sentence: "A next-word model of 1,000,000 simulated users, top-1 accuracy 14.6 %. No guarantee.",
+        notes: &[],
         simulated: true,
         price: price(Meaning::IfSecret, 5.3),
         remark: String::new(),
@@ -117,6 +118,7 @@ fn report<'a>(metrics: &'a [Metrics], timing: &'a [Timing]) -> Report<'a> {
             planned_participations: 60_000,
             most_tokens: Some(96_000_000),
             simulated_tokens: Some(31_415_926),
+            simulated_users: Some((59_321, 367)),
         },
         statement: STATEMENT.into(),
         ledger_head: "9f2b6c1de0a84755b0c3d2f1e6a79488c5d0e1f2a3b4c5d6e7f8091a2b3c4d5e".into(),
@@ -158,11 +160,12 @@ fn a_run_is_reported() {
         "with secret noise epsilon would be 5.3000 at delta 1e-8",
         "<title>Epsilon if the noise were secret",
         "<th scope=\"col\">epsilon if the noise were secret</th>",
-        "mean of the last 5 evaluations",
+        "after round 200; 0.20 % before the first",
         "<dd class=\"value\">200</dd>",
-        "<title>Top-1 accuracy, mean of 5 evaluations (faint: each): percent over rounds</title>",
+        "<title>Top-1 accuracy (thin: mean of 5 evaluations): percent over rounds</title>",
         "local training",
         "31,415,926",
+        "<th scope=\"row\">of these, training ran away</th><td>367</td>",
         "noise_multiplier = 1.0",
         "<h2>Privacy statement</h2>",
         "<li><code>updates</code>",
@@ -170,8 +173,19 @@ fn a_run_is_reported() {
     ] {
         assert!(html.contains(wanted), "{wanted} is missing");
     }
-    let smooth: f64 = metrics[16..].iter().map(|m| m.measured.headline()).sum::<f64>() / 5.0;
-    assert!(html.contains(&format!("<dd class=\"value\">{:.2} %</dd>", smooth * 100.0)));
+    let last = metrics[20].measured.headline();
+    assert!(html.contains(&format!("<dd class=\"value\">{:.2} %</dd>", last * 100.0)));
+}
+
+/// A tile hid that a model had fallen below its start: it was the mean of five evaluations.
+#[test]
+fn there_is_one_accuracy_and_it_is_the_last() {
+    let mut metrics = sample(1, 1.0);
+    metrics[20].measured = measured(0.001, Some(9000.0));
+    let html = report(&metrics, &[]).html().unwrap();
+    assert!(html.contains("<dt>Top-1 accuracy</dt><dd class=\"value\">0.10 %</dd>"), "{html}");
+    let compared = overlay(&[Compared { name: "a", metrics: &metrics, stated: None }]).unwrap();
+    assert!(compared.contains("<td>0.10 %</td>") && !compared.contains("smoothed"), "{compared}");
 }
 
 #[test]
@@ -233,10 +247,12 @@ fn p23_the_tile_shows_what_is_stated_and_not_what_was_spent() {
 fn what_stands_in_the_files_is_never_markup() {
     let evil = "</pre></script><script>alert(1)</script>\"'&";
     let metrics = sample(1, 1.0);
+    let notes = [evil.to_owned()];
     let html = Report {
         title: evil,
         started: evil.into(),
         sentence: evil,
+        notes: &notes,
         settings: evil,
         statement: format!("# {evil}\n\n- **{evil}**\n\n`{evil}`"),
         ledger_head: evil.into(),
@@ -245,7 +261,7 @@ fn what_stands_in_the_files_is_never_markup() {
     let html = html.html().unwrap();
     assert_well_formed(&html);
     assert!(!html.contains("<script"));
-    assert_eq!(html.matches("&lt;script&gt;alert(1)").count(), 9);
+    assert_eq!(html.matches("&lt;script&gt;alert(1)").count(), 10);
     let run = |name| Compared { name, metrics: &metrics, stated: None };
     let compared = overlay(&[run(evil), run("b")]).unwrap();
     assert_well_formed(&compared);

@@ -135,6 +135,9 @@ pub struct NetworkTook {
     pub rounds_failed: u64,
     /// How often the server was killed.
     pub kills: u64,
+    /// How long it took to be there again; none where it was not killed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restarts: Option<Restarts>,
     /// What became of what devices gave.
     pub participations: Participations,
     /// Evaluations by devices, where there were to be some.
@@ -183,6 +186,28 @@ pub struct Digests {
     pub by_devices_equal: Option<bool>,
 }
 
+/// How long a server that was killed took to be there again.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Restarts {
+    /// From its start until it listened, in seconds: the longest.
+    pub listening_s: f64,
+    /// From its start until it released a round, in seconds: the longest. Correlated noise of earlier rounds is drawn again before that, and devices
+    /// come back.
+    pub first_release_s: Option<f64>,
+    /// The most rounds that were over when it was started again.
+    pub rounds_before: u64,
+}
+
+impl Restarts {
+    /// Of all of them; none where there was none.
+    fn of(all: &[server::Restart]) -> Option<Self> {
+        let longest = |of: fn(&server::Restart) -> Option<f64>| all.iter().filter_map(of).reduce(f64::max);
+        let rounds_before = all.iter().map(|restart| restart.rounds).max()?;
+        let listening_s = longest(|restart| restart.listening_s)?;
+        Some(Self { listening_s, first_release_s: longest(|restart| restart.release_s), rounds_before })
+    }
+}
+
 /// Evaluations by devices.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Evaluations {
@@ -203,6 +228,7 @@ struct Task {
 struct Seen {
     releases: Vec<account::Release>,
     kills: u64,
+    restarts: Option<Restarts>,
     server: Used,
     record_key: ledger::PseudonymKey,
     devices: fleet::Came,
@@ -314,7 +340,8 @@ impl NetworkRun {
         }
         let wall_s = began.elapsed().as_secs_f64();
         let devices = devices.stop(folder)?;
-        Ok(Seen { releases, kills: kills.times, server: server.used(), record_key, devices, wall_s })
+        let (kills, restarts, server) = (kills.times, Restarts::of(&server.restarts()), server.used());
+        Ok(Seen { releases, kills, restarts, server, record_key, devices, wall_s })
     }
 
     fn digests(&self, folder: &Path, task: &Task, record: &Record) -> Result<Digests, BenchError> {
@@ -373,6 +400,7 @@ impl NetworkRun {
             rounds_closed: record.cohorts.rounds.len() as u64,
             rounds_failed: record.failed,
             kills: seen.kills,
+            restarts: seen.restarts,
             participations: Participations::of(Purpose::Training, &record.cohorts.rounds, lines),
             evaluations: task.plan.device_evaluations.as_ref().map(|_| {
                 let cohorts: Vec<Vec<u64>> = record.cohorts.evaluations.values().cloned().collect();

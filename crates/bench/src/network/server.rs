@@ -33,6 +33,22 @@ pub(super) struct ServerProcess {
     attempts: u64,
     /// What earlier lives used.
     before: Used,
+    /// When this life began, where it is not the first, and what it took; earlier ones.
+    began: Option<(Instant, Restart)>,
+    restarts: Vec<Restart>,
+    /// The first line in which it says that it panicked.
+    panicked: Option<String>,
+}
+
+/// What a server that was started again took.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Restart {
+    /// Rounds that were over before.
+    pub(super) rounds: u64,
+    /// Until it listened, in seconds.
+    pub(super) listening_s: Option<f64>,
+    /// Until the first round was released, in seconds.
+    pub(super) release_s: Option<f64>,
 }
 
 impl ServerProcess {
@@ -47,6 +63,9 @@ impl ServerProcess {
             rounds: 0,
             attempts: 0,
             before: Used::default(),
+            began: None,
+            restarts: Vec::new(),
+            panicked: None,
         };
         server.wait_until_it_runs()?;
         Ok(server)
@@ -61,6 +80,10 @@ impl ServerProcess {
     ) -> Result<(), BenchError> {
         self.process.kill()?;
         self.before += self.process.used();
+        // What it said before it was killed is not of its next life.
+        self.hear(Duration::ZERO);
+        self.restarts.extend(self.began.take().map(|(_, restart)| restart));
+        self.began = Some((Instant::now(), Restart { rounds: self.rounds, ..Restart::default() }));
         (self.process, self.lines) = spawn(run, folder, set, &self.address)?;
         self.wait_until_it_runs()
     }
@@ -103,6 +126,12 @@ impl ServerProcess {
     fn take(&mut self, line: String) -> Option<u64> {
         if let Some((_, address)) = line.split_once("listening on ") {
             address.clone_into(&mut self.address);
+            if let Some((began, restart)) = &mut self.began {
+                restart.listening_s.get_or_insert(began.elapsed().as_secs_f64());
+            }
+        }
+        if line.contains("panicked at ") {
+            self.panicked.get_or_insert_with(|| line.clone());
         }
         let said = line.split_once(&format!("{TASK}: ")).map(|(_, said)| said.to_owned());
         if self.words.len() >= MOST_WORDS {
@@ -118,8 +147,16 @@ impl ServerProcess {
         if begun.is_none() {
             self.attempts += 1;
         }
+        if let (Some(_), Some((began, restart))) = (round, &mut self.began) {
+            restart.release_s.get_or_insert(began.elapsed().as_secs_f64());
+        }
         self.rounds = round.or(begun).unwrap_or(self.rounds);
         round
+    }
+
+    /// What each life but the first took to begin.
+    pub(super) fn restarts(&self) -> Vec<Restart> {
+        self.restarts.iter().copied().chain(self.began.map(|(_, restart)| restart)).collect()
     }
 
     /// Rounds that are over.
@@ -149,6 +186,9 @@ impl ServerProcess {
 
     /// Whether all its work is done.
     pub(super) fn is_over(&mut self) -> Result<bool, BenchError> {
+        if let Some(line) = &self.panicked {
+            return Err(BenchError::failed(format!("the server panicked, which is a bug:\n{line}\n{}", self.words())));
+        }
         match self.process.look()? {
             None => Ok(false),
             Some(status) if status.success() => Ok(true),

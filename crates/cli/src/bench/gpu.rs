@@ -3,7 +3,7 @@
 use bench::gpu::Gpu;
 use clap::Args;
 
-use crate::{engines, kernels};
+use crate::{engines, kernels, threads};
 
 #[derive(Args)]
 pub(crate) struct GpuArgs {
@@ -51,8 +51,8 @@ pub(crate) fn run(args: &GpuArgs) -> anyhow::Result<()> {
         vocabulary: args.vocabulary,
         users: args.users,
         rounds: args.rounds,
-        precision: engines::precision(Some(&args.precision))?,
-        threads: args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get)),
+        precision: engines::precision(cuda::CUDA, Some(&args.precision))?,
+        threads: threads::chosen(args.threads)?,
         tokens: args.tokens,
         batch: args.batch,
         unroll: args.unroll,

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use bench::network::{Evaluations, Floor, NetworkRun, NetworkTook, Participations, RoundTimes, ServerSteps, Step};
+use bench::network::{
+    Evaluations, Floor, NetworkRun, NetworkTook, Participations, Restarts, RoundTimes, ServerSteps, Step,
+};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -14,6 +16,9 @@ use crate::{
 const WHAT: &str = "\
 What is printed:
   rounds          Released, and attempts that came to nothing, by the ledger.
+  started again   Of a server that was killed: seconds from its start until it
+                  listens, and until it releases a round. In between devices come
+                  back, and correlated noise of earlier rounds is drawn again.
   participations  A device in a step is a participation. Compared are the
                   server's record of who is in the sum of a released step (the
                   side table of its ledger) and the list that devices keep of
@@ -141,6 +146,13 @@ fn print(took: &NetworkTook) {
         took.rounds_closed, took.rounds, took.rounds_failed
     );
     println!("server killed     {} times", took.kills);
+    if let Some(Restarts { listening_s, first_release_s, rounds_before }) = took.restarts {
+        let released =
+            first_release_s.map(|s| format!(", released a round after at most {s:.2} s")).unwrap_or_default();
+        println!(
+            "started again     listening after at most {listening_s:.2} s{released}; up to {rounds_before} rounds were over"
+        );
+    }
     let Participations { recorded, given, thanked, lost, doubled } = took.participations;
     println!(
         "participations    {recorded} on record; {given} given, {thanked} thanked; {lost} lost, {doubled} doubled"

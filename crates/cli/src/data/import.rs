@@ -10,13 +10,18 @@ use corpus::import::{self, Format, ImportPlan, Input, KnownLabels, OnBadLine, Su
 use serde::Serialize;
 
 use super::{grouped, labels::LabelArgs, percent, progress::Watch, sorted, taken, vocabulary};
-use crate::failure::BadInput;
+use crate::{failure::BadInput, threads};
+
+/// Where more lines than one in twenty are bad, the file is not what it was taken for.
+const MOST_BAD_LINES: f64 = 0.05;
+/// A vocabulary that covers less of a text leaves much of it unknown.
+const WELL_COVERED: f64 = 0.95;
 
 /// What to import, and how.
 #[derive(Args)]
 pub(crate) struct ImportArgs {
     /// The files, in the order of time: .jsonl, .csv, .tsv, .parquet, RC_* (Reddit), with --format leaf those of LEAF; also
-    /// .gz and .zst
+    /// .gz and .zst; - is standard input, with --format
     #[arg(required = true, value_name = "IN")]
     inputs: Vec<PathBuf>,
     /// The store to make
@@ -41,6 +46,9 @@ pub(crate) struct ImportArgs {
     /// What to do about lines that cannot be read
     #[arg(long, value_enum, default_value_t = BadLineChoice::Skip)]
     on_bad_line: BadLineChoice,
+    /// The largest share of bad lines that are skipped; with more, no store is made
+    #[arg(long, value_name = "SHARE", default_value_t = MOST_BAD_LINES)]
+    most_bad_lines: f64,
 }
 
 /// What `import` and `synth` share: how a store is made.
@@ -122,8 +130,15 @@ pub(super) fn import(args: &ImportArgs) -> anyhow::Result<()> {
         columns.features.clone_from(&args.features);
     }
     args.making.taken(&args.out)?;
+    if !(0.0..=1.0).contains(&args.most_bad_lines) {
+        return Err(BadInput::wrong("most_bad_lines", "must be a share, from 0 to 1").into());
+    }
+    if args.labels.counts() && args.inputs.iter().any(|path| corpus::text::is_standard_input(path)) {
+        let why = "counts labels before posts are imported, and standard input can be read once: name a file";
+        return Err(BadInput::wrong("most_labels", why).into());
+    }
     let labels = args.labels.known(&input, &args.inputs, args.making.quiet)?;
-    args.making.make(input, labels, args.out.clone(), on_bad_line, "bytes")
+    args.making.make(input, labels, args.out.clone(), (on_bad_line, args.most_bad_lines), "bytes")
 }
 
 #[derive(Serialize)]
@@ -178,13 +193,9 @@ impl MakingArgs {
         input: Input,
         labels: Option<KnownLabels>,
         out: PathBuf,
-        on_bad_line: OnBadLine,
+        (on_bad_line, most_bad_share): (OnBadLine, f64),
         unit: &'static str,
     ) -> anyhow::Result<()> {
-        if self.threads == Some(0) {
-            return Err(BadInput::wrong("threads", "at least one is needed").into());
-        }
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let plan = ImportPlan {
             input,
             out,
@@ -194,7 +205,8 @@ impl MakingArgs {
             tokens_per_user: self.tokens_per_user,
             keep_keys: !self.forget_keys,
             on_bad_line,
-            threads: self.threads.unwrap_or(cores),
+            most_bad_share,
+            threads: threads::chosen(self.threads)?,
         };
         let mut watch = Watch::new(self.quiet, unit)?;
         let outcome = import::run(&plan, &mut |progress| watch.tick(progress));
@@ -255,8 +267,13 @@ impl MakingArgs {
         for event in plan.non_private_events() {
             eprintln!("warning: {event}; every run on this store records that, and its epsilon is infinite");
         }
-        if self.vocab.is_none() && summary.unknown * 10 > summary.tokens {
-            eprintln!("hint: the default vocabulary covers little of this text; make one with `keyhush data vocab`");
+        let covered = summary.tokens - summary.unknown;
+        if (covered as f64) < WELL_COVERED * summary.tokens as f64 {
+            let which = if self.vocab.is_some() { "this" } else { "the default" };
+            eprintln!(
+                "warning: {which} vocabulary covers {} of the text, and models will see the rest as unknown words; make one that fits with `keyhush data vocab`, or a larger one",
+                percent(covered, summary.tokens)
+            );
         }
     }
 }

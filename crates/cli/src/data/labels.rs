@@ -37,6 +37,11 @@ impl LabelArgs {
         self.labels.clone().map(|key| LabelColumn { key, separator })
     }
 
+    /// Whether posts are read twice: their labels are counted first.
+    pub(super) const fn counts(&self) -> bool {
+        self.labels.is_some() && self.most_labels.is_some()
+    }
+
     /// The labels to keep; counted from the posts if that is wanted.
     pub(super) fn known(&self, input: &Input, paths: &[PathBuf], quiet: bool) -> anyhow::Result<Option<KnownLabels>> {
         if self.labels.is_none() {

@@ -60,13 +60,14 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
 fn sorted(error: ImportError) -> anyhow::Error {
     match error {
         ImportError::UnknownFormat(_)
+        | ImportError::UnknownInput
         | ImportError::NoColumn { .. }
         | ImportError::NoParquet(_)
         | ImportError::NotPublic(_)
         | ImportError::Store(StoreError::FeatureNames(_))
         | ImportError::Store(StoreError::Exists(_)) => BadInput::Refused(error.to_string()).into(),
         ImportError::Read { error: ref io, .. } | ImportError::Store(StoreError::Io { error: ref io, .. })
-            if io.kind() == std::io::ErrorKind::NotFound =>
+            if matches!(io.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::InvalidInput) =>
         {
             BadInput::Refused(error.to_string()).into()
         }

@@ -111,7 +111,7 @@ pub(super) fn synth(args: &SynthArgs) -> anyhow::Result<()> {
     }
     let labels = args.labels.then(|| KnownLabels { labels: synth::labels(), origin: Origin::BuiltIn });
     let input = Input::Crowd { crowd, features: args.features };
-    args.making.make(input, labels, args.out.clone(), OnBadLine::Stop, "users")
+    args.making.make(input, labels, args.out.clone(), (OnBadLine::Stop, 0.0), "users")
 }
 
 fn write_canaries(crowd: &Crowd, path: &Path, replace: bool) -> anyhow::Result<()> {

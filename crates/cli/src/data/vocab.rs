@@ -23,6 +23,9 @@ pub(crate) struct VocabArgs {
     /// A public list, one word a line with the most frequent first; what follows a tab is not read
     #[arg(long, value_name = "FILE", group = "from")]
     from_list: Option<PathBuf>,
+    /// With --from-list: take the list as it is, without adding punctuation, numbers and addresses that are not in it
+    #[arg(long, requires = "from_list")]
+    no_punctuation: bool,
     /// Public text: plain, or posts as .jsonl, .csv, .tsv, .parquet or RC_*; also .gz and .zst
     #[arg(long, value_name = "FILE", group = "from", num_args = 1..)]
     from_public_text: Vec<PathBuf>,
@@ -148,16 +151,22 @@ fn build(args: &VocabArgs, tokenizer: Tokenizer) -> anyhow::Result<KnownVocabula
         text_key: args.text_key.clone(),
     };
     let (field, words) = match &args.from_list {
-        Some(path) => ("from_list", Words::List(path.clone())),
+        Some(path) => ("from_list", Words::List { path: path.clone(), with_signs: !args.no_punctuation }),
         None if !args.from_public_text.is_empty() => ("from_public_text", Words::Public(texts(&args.from_public_text))),
         None => ("from_users_non_privately", Words::Users(texts(&args.from_users_non_privately))),
     };
     let made = words.vocabulary(tokenizer, args.size, &mut |progress| watch.tick(progress));
-    let (known, bad) = made.map_err(|error| of_words(field, error))?;
+    let (known, noticed) = made.map_err(|error| of_words(field, error))?;
     watch.finish();
-    if bad.lines > 0 {
-        eprintln!("{} lines could not be read", grouped(bad.lines));
-        bad.first.iter().for_each(|bad| eprintln!("  {bad}"));
+    if noticed.bad_lines > 0 {
+        eprintln!("{} lines could not be read", grouped(noticed.bad_lines));
+        noticed.first_bad_lines.iter().for_each(|bad| eprintln!("  {bad}"));
+    }
+    if noticed.signs_added > 0 && !args.quiet {
+        let added = noticed.signs_added;
+        eprintln!(
+            "the list has words only: {added} signs of punctuation, <num> and <url> were added (--no-punctuation leaves them out)"
+        );
     }
     Ok(known)
 }

@@ -34,7 +34,7 @@ fn memory(memory: &Memory, threads: usize) -> String {
     )
 }
 
-pub(super) fn print(forecast: &Forecast, plan: &Plan) -> anyhow::Result<()> {
+pub(super) fn print(forecast: &Forecast, plan: &Plan, expectations: &[String]) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", words::folded("", &introduction(plan)))?;
     writeln!(out, "\nEpsilon over the rounds, at delta {:e}", forecast.delta)?;
@@ -50,6 +50,10 @@ pub(super) fn print(forecast: &Forecast, plan: &Plan) -> anyhow::Result<()> {
     }
     writeln!(out)?;
     print_costs(forecast, &mut out, plan)?;
+    for line in expectations {
+        let before = if line.starts_with("warning: ") { "warning: " } else { "" };
+        writeln!(out, "\n{}", words::folded(before, line.trim_start_matches("warning: ")))?;
+    }
     for warning in &forecast.warnings {
         writeln!(out, "\n{}", words::folded("warning: ", warning))?;
     }
@@ -125,8 +129,8 @@ fn print_costs(forecast: &Forecast, out: &mut impl Write, plan: &Plan) -> anyhow
 fn introduction(plan: &Plan) -> String {
     let config = &plan.config;
     let noise = match (config.privacy.mechanism, config.privacy.noise_multiplier) {
-        (MechanismKind::None, _) | (_, None) => "no noise".to_owned(),
-        (mechanism, Some(z)) => format!("{} noise, z = {z}", format!("{mechanism:?}").to_lowercase()),
+        (MechanismKind::None, _) | (_, None) => MechanismKind::None.short().to_owned(),
+        (mechanism, Some(z)) => format!("{}, z = {z}", mechanism.short()),
     };
     let units = if config.unit == ledger::Unit::Example { "posts" } else { "users" };
     format!(

@@ -25,7 +25,7 @@ use self::proposal::TargetArgs;
 use crate::{
     failure::{BadInput, of_config, refused},
     init, model_folder,
-    train::MachineArgs,
+    train::{MachineArgs, expectations},
 };
 
 const EXAMPLES: &str = "\
@@ -90,6 +90,7 @@ fn foresee(args: &PlanArgs, written: &Written) -> anyhow::Result<()> {
         other => refused(other),
     };
     let opened = Opened::new(&config).map_err(located)?;
+    opened.check_presence(&config).map_err(located)?;
     let plan = Plan::new(config, &opened.setting()).map_err(|e| located(e.into()))?;
     let measuring = || {
         if !args.machine.quiet {
@@ -104,7 +105,7 @@ fn foresee(args: &PlanArgs, written: &Written) -> anyhow::Result<()> {
         println!("{}", serde_json::to_string_pretty(&forecast)?);
         return Ok(());
     }
-    forecast::print(&forecast, &plan)
+    forecast::print(&forecast, &plan, &expectations(&plan, &opened)?)
 }
 
 /// What is written, by the endings of the names.

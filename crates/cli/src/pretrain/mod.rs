@@ -6,7 +6,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use corpus::origin;
-use federated::engine::{EngineOptions, Means};
+use federated::engine::{self, EngineOptions, Means};
 use lm::{
     tokenizer::Tokenizer,
     vocabulary::{Counts, Vocabulary},
@@ -28,8 +28,8 @@ Examples:
   keyhush pretrain --data wiki.txt --model zaremba650 --hidden 200 --embedding 200 --dropout 0.2 --out small
 
 Ctrl-C writes a checkpoint and stops; a process that was killed left its last one. In either case the same command
-with --resume goes on to the same model, to the bit, as if nothing had happened. Gradients are not clipped: when the
-loss is no longer a number, begin again with a smaller learning rate.";
+with --resume goes on to the same model, to the bit, as if nothing had happened. Gradients of a batch that are longer than
+--clip-gradients are made so long, so that one bad batch does not destroy the model.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -109,19 +109,28 @@ struct ScheduleArgs {
     /// Seed of the first parameters and of dropout.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// The longest gradient of a batch's mean loss; a longer one is made so long. 0 follows all as they are. With --engine cuda every step
+    /// takes longer for it [default: 1; with --engine cuda 0]
+    #[arg(long, value_name = "NORM")]
+    clip_gradients: Option<f32>,
 }
 
+/// Gradients of models that learn are mostly shorter.
+const CLIP_GRADIENTS: f32 = 1.0;
+
 impl ScheduleArgs {
-    const fn schedule(&self) -> Schedule {
-        let Self { epochs, batch, unroll, learning_rate, decay_after, decay, seed } = *self;
-        Schedule { epochs, batch, unroll, learning_rate, decay_after, decay, seed }
+    fn schedule(&self, on_threads: bool) -> Schedule {
+        let Self { epochs, batch, unroll, learning_rate, decay_after, decay, seed, clip_gradients } = *self;
+        let usual = if on_threads { CLIP_GRADIENTS } else { 0.0 };
+        let clip_gradients = Some(clip_gradients.unwrap_or(usual)).filter(|clip| *clip != 0.0);
+        Schedule { epochs, batch, unroll, learning_rate, decay_after, decay, seed, clip_gradients }
     }
 }
 
 pub(crate) fn run(args: &PretrainArgs) -> anyhow::Result<()> {
-    let schedule = args.schedule.schedule();
-    schedule.check()?;
     let means = means(args)?;
+    let schedule = args.schedule.schedule(means.engine.name == engine::THREADS.name);
+    schedule.check()?;
     let task = task(args)?;
     let begin = if args.resume { Run::resume } else { Run::begin };
     let run = begin(&task, &schedule, &args.out, means)?;
@@ -155,7 +164,7 @@ pub(crate) fn run(args: &PretrainArgs) -> anyhow::Result<()> {
 /// With what is trained.
 fn means(args: &PretrainArgs) -> anyhow::Result<Means> {
     let engine = engines::named(args.engine.as_deref())?;
-    let precision = engines::precision(args.precision.as_deref())?;
+    let precision = engines::precision(engine, args.precision.as_deref())?;
     let options = EngineOptions { precision, ..EngineOptions::default() };
     Ok(Means { engine, options, ..Means::threads(kernels::chosen()?, 1) })
 }

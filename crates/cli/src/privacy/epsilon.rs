@@ -18,6 +18,9 @@ use super::{
 };
 use crate::failure::BadInput;
 
+/// Lines that could not be answered and are named, at most.
+const SHOWN_LINES: usize = 10;
+
 /// Arguments of `keyhush privacy epsilon`.
 #[derive(Args)]
 pub(crate) struct EpsilonArgs {
@@ -32,6 +35,9 @@ pub(crate) struct EpsilonArgs {
     /// Answer each line of a file, one JSON object a line (- for standard input)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["QueryArgs", "as_published"])]
     batch: Option<PathBuf>,
+    /// Exit with 0 although lines of the batch could not be answered; their answers have an "error" either way
+    #[arg(long, requires = "batch")]
+    allow_errors: bool,
 }
 
 /// Arguments of `keyhush privacy rho`.
@@ -46,7 +52,7 @@ pub(crate) struct RhoArgs {
 
 pub(crate) fn epsilon(args: &EpsilonArgs) -> anyhow::Result<()> {
     match &args.batch {
-        Some(path) => batch(path),
+        Some(path) => batch(path, args.allow_errors),
         None if args.as_published => Answer::as_published(&args.query.query())?.print(args.json),
         None => Answer::to(&args.query.query())?.print(args.json),
     }
@@ -87,8 +93,9 @@ pub(crate) fn rho(args: &RhoArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One JSON object a line in, one a line out, in the same order; a bad line answers with its error.
-fn batch(path: &Path) -> anyhow::Result<()> {
+/// One JSON object a line in, one a line out, in the same order; a bad line answers with its error and its number, and the command fails at
+/// the end.
+fn batch(path: &Path, allow_errors: bool) -> anyhow::Result<()> {
     let input: Box<dyn BufRead> = if path.as_os_str() == "-" {
         Box::new(std::io::stdin().lock())
     } else {
@@ -97,16 +104,32 @@ fn batch(path: &Path) -> anyhow::Result<()> {
         ))
     };
     let mut out = BufWriter::new(std::io::stdout().lock());
-    for line in input.split(b'\n') {
+    let mut failed = Vec::new();
+    for (number, line) in (1u64..).zip(input.split(b'\n')) {
         let line = line.with_context(|| format!("reading {}", path.display()))?;
         let answer = match answer_line(&line) {
             Ok(answer) => serde_json::to_string(&answer)?,
-            Err(error) => json!({ "error": error }).to_string(),
+            Err(error) => {
+                failed.push(number);
+                json!({ "line": number, "error": error }).to_string()
+            }
         };
         writeln!(out, "{answer}")?;
     }
     out.flush()?;
-    Ok(())
+    if failed.is_empty() || allow_errors { Ok(()) } else { Err(anyhow::anyhow!(unanswered(&failed))) }
+}
+
+/// Which lines could not be answered.
+fn unanswered(lines: &[u64]) -> String {
+    let shown: Vec<String> = lines.iter().take(SHOWN_LINES).map(u64::to_string).collect();
+    let more = lines.len().saturating_sub(SHOWN_LINES);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let (what, verb) = if lines.len() == 1 { ("line", "its answer says") } else { ("lines", "their answers say") };
+    format!(
+        "{what} {}{more} could not be answered; {verb} why (--allow-errors exits with 0 all the same)",
+        shown.join(", ")
+    )
 }
 
 fn answer_line(line: &[u8]) -> Result<Answer, String> {

@@ -1,4 +1,4 @@
-//! Which ledger is meant, and which heads of it are known: what `statement`, `verify` and `together` share.
+//! Which ledger is meant, and which heads of it are known: what `statement`, `verify` and `compose` share.
 
 use std::path::{Path, PathBuf};
 

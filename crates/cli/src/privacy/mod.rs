@@ -1,6 +1,7 @@
 //! `keyhush privacy`: what a run costs, what a target needs, and what a ledger guarantees.
 
 pub(crate) mod answer;
+mod compose;
 pub(crate) mod epsilon;
 mod ledger;
 mod matrix;
@@ -9,7 +10,6 @@ pub(crate) mod query;
 pub(crate) mod solve;
 mod statement;
 mod table;
-mod together;
 mod verify;
 
 use clap::Subcommand;
@@ -45,11 +45,12 @@ pub(crate) enum Command {
     Plot(plot::PlotArgs),
     /// State what a ledger guarantees, from the ledger and nothing else.
     Statement(statement::StatementArgs),
-    /// What several tasks cost a device that takes part in all of them, from their ledgers.
+    /// What separate runs over the same users cost together, from their ledgers.
     ///
-    /// Each ledger pays for its own task. Given are the folders of runs, or the files of ledgers; all must protect the same unit
-    /// under the same adjacency. Counted is of each what its statement counts: where that is the whole plan, the whole plan.
-    Together(together::TogetherArgs),
+    /// Each ledger pays for its own run or task, and knows of no other: whoever is in several pays for all of them. Given are the
+    /// folders of runs, or the files of ledgers; all must protect the same unit under the same adjacency. Counted is of each what its
+    /// statement counts: where that is the whole plan, the whole plan.
+    Compose(compose::ComposeArgs),
     /// Check a ledger and compute its cost again.
     ///
     /// Checked are the chain, the signatures, the heads that are given, the stored vectors and the records of who took
@@ -70,7 +71,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
         Command::Table(args) => table::table(&args),
         Command::Plot(args) => plot::plot(&args),
         Command::Statement(args) => statement::statement(&args),
-        Command::Together(args) => together::run(&args),
+        Command::Compose(args) => compose::run(&args),
         Command::Verify(args) => verify::verify(&args),
     }
 }

@@ -91,7 +91,7 @@ fn positions(longest: u64, points: u64, log: bool) -> Vec<u64> {
 }
 
 fn title(query: &Query) -> String {
-    let mut parts = vec![query.mechanism.map_or(String::new(), |m| format!("{m:?}").to_lowercase())];
+    let mut parts = vec![query.mechanism.map_or(String::new(), |m| m.name().to_owned())];
     parts.extend(query.population.map(|n| format!("{n} users")));
     parts.extend(query.cohort.map(|m| format!("{m} a round")));
     parts.extend(query.sampling_rate.map(|q| format!("sampling rate {q}")));

@@ -55,15 +55,30 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
             for (name, value) in lines(&found, &beside) {
                 writeln!(out, "{name:<17} {value}")?;
             }
+            writeln!(out, "\n{}", verdict(&found, &beside))?;
         }
         Err(error) => {
             if args.json {
                 writeln!(out, "{}", json!({ "verified": false, "error": full(&error) }))?;
             }
-            return Err(error.into());
+            return Err(anyhow::Error::from(error).context("not verified"));
         }
     }
     Ok(())
+}
+
+/// In one line, as the last one. It claims no more than was checked.
+fn verdict(found: &Verification, beside: &[Shown]) -> String {
+    let checked = match (found.judgement_if_secret.is_some(), found.closing.is_some()) {
+        (true, _) => "Verified: every entry is in order. It guarantees nothing: the noise was simulated.",
+        (false, true) => "Verified: every entry is in order, and epsilon comes out again.",
+        (false, false) => {
+            "Verified so far: every entry is in order, and epsilon comes out again. The ledger is not closed."
+        }
+    };
+    let headless = found.heads.entries_since.is_none() && beside.is_empty();
+    let cut = if headless { " Whether entries are missing at its end cannot be told without a head." } else { "" };
+    format!("{checked}{cut}")
 }
 
 impl VerifyArgs {

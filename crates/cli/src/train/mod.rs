@@ -1,18 +1,20 @@
 //! `keyhush train`: federated training with user-level differential privacy, simulated on this machine.
 
 mod ranks;
+mod runaway;
 mod watch;
 
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use clap::Args;
 use federated::{
+    burden::Burden,
     checkpoint,
     config::{AggregationKind, Config, Document, FIRST_RUN},
     engine::{self, Engine, EngineError, EngineOptions, Means},
     fleet::{self, Fleet},
     home::{Records, RunFolder, STATEMENT_FILE},
-    metrics::Metrics,
     plan::Plan,
     round::Done,
     run::{self, Ending, Opened, Run, RunError},
@@ -23,11 +25,11 @@ use report::{
     tensorboard,
 };
 
-use self::{ranks::Ranks, watch::Watch};
+use self::{ranks::Ranks, runaway::RunAway, watch::Watch};
 use crate::{
     engines,
     failure::{BadInput, Interrupted, of_config, refused},
-    interrupt, kernels, model_folder,
+    interrupt, kernels, model_folder, threads,
 };
 
 const EXAMPLES: &str = "\
@@ -109,13 +111,9 @@ pub(crate) struct MachineArgs {
 impl MachineArgs {
     /// Kernels, threads and engine.
     pub(crate) fn means(&self) -> anyhow::Result<Means> {
-        let threads = match self.threads {
-            Some(0) => return Err(BadInput::wrong("threads", "at least one is needed").into()),
-            Some(threads) => threads,
-            None => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-        };
+        let threads = threads::chosen(self.threads)?;
         let engine = engines::named(self.engine.as_deref())?;
-        let precision = engines::precision(self.precision.as_deref())?;
+        let precision = engines::precision(engine, self.precision.as_deref())?;
         let options = EngineOptions { precision, chunk: None, check_encodings: self.check_encodings };
         Ok(Means { kernels: kernels::chosen()?, threads, engine, options })
     }
@@ -136,12 +134,19 @@ pub(crate) fn train(args: &TrainArgs) -> anyhow::Result<()> {
     }
 }
 
+/// Folders that begin with the same second, at most.
+const MOST_OF_A_NAME: u32 = 1000;
+/// So many times the noise that a model bears is worth a warning.
+const TOO_NOISY: f64 = 3.0;
+
 /// What a run is about to do.
 struct Task {
     folder: PathBuf,
     opened: Opened,
     plan: Plan,
     means: Means,
+    /// Whether the run is only ended.
+    ends: bool,
 }
 
 impl Task {
@@ -160,14 +165,20 @@ impl Task {
             (other, _) => refused(other),
         };
         let opened = Opened::new(&config).map_err(located)?;
+        if document.is_some() {
+            opened.check_presence(&config).map_err(located)?;
+        }
         let plan = Plan::new(config, &opened.setting()).map_err(|e| located(e.into()))?;
         let means = means.for_plan(&plan).map_err(|e| BadInput::wrong("engine", e))?;
         let means = if document.is_some() { means } else { as_before(means, &folder)? };
-        Ok(Self { folder, opened, plan, means })
+        Ok(Self { folder, opened, plan, means, ends: args.end.is_some() })
     }
 
     /// Refuses what several processes cannot do together; all of them do, so that none waits for another.
     fn check_together(&self) -> Result<(), BadInput> {
+        if self.ends {
+            return Err(BadInput::wrong("end", "nothing is left to compute: run it without mpirun"));
+        }
         match self.plan.config.aggregation {
             AggregationKind::Plain => Ok(()),
             AggregationKind::Secagg => Err(BadInput::wrong("aggregation", EngineError::NotSecure)),
@@ -200,8 +211,11 @@ fn from_anywhere(mut config: Config) -> Config {
 
 /// The process that runs the loop.
 fn lead(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<()> {
-    let task = Task::new(args)?;
-    let Task { folder, opened, plan, means } = &task;
+    let mut task = Task::new(args)?;
+    if args.resume.is_none() && args.end.is_none() && args.out.is_none() {
+        task.folder = new_folder(&stamp())?;
+    }
+    let Task { folder, opened, plan, means, .. } = &task;
     if ranks.is_some() {
         task.check_together()?;
     }
@@ -209,24 +223,54 @@ fn lead(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<()> {
     if !args.machine.quiet {
         plan.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
         eprintln!("{}", introduction(plan, folder, *means));
+        expectations(plan, opened)?.iter().for_each(|line| eprintln!("{line}"));
     }
     let description = opened.description(plan);
-    let way = match (&args.end, &args.resume, &args.data_changed) {
-        (Some(_), ..) => Way::End,
-        (None, Some(_), Some(why)) => Way::ResumeWithChangedData(why),
-        (None, Some(_), None) => Way::Resume,
-        (None, None, _) => Way::Begin,
+    let way = match (&args.resume, &args.data_changed) {
+        (Some(_), Some(why)) => Way::ResumeWithChangedData(why),
+        (Some(_), None) => Way::Resume,
+        (None, _) => Way::Begin,
     };
-    let after = match (run::is_undecided(&RunFolder::at(folder)).map_err(refused)?, way) {
-        (true, Way::End) => return Err(part_of_a_sweep(folder).into()),
-        (true, _) => After::Choose,
-        (false, _) => After::Close,
+    let after = match (run::is_undecided(&RunFolder::at(folder)).map_err(refused)?, task.ends) {
+        (true, true) => return Err(part_of_a_sweep(folder).into()),
+        (false, true) => return announce(&end_with_model(plan, opened, folder, *means)?, folder, args.json),
+        (true, false) => After::Choose,
+        (false, false) => After::Close,
     };
     let engine = ranks::lead(ranks, task.engine()?, *means, &description)?;
     let means = means.settled_by(&*engine);
     let mut fleet = fleet::of(plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
     let ending = carry_out(plan, opened, folder, means, &mut fleet, way, after, args.machine.quiet)?;
-    announce(&ending, folder, args.json)
+    announce(&ending, folder, args.json)?;
+    say_who_was_missing(&ending, plan, opened)
+}
+
+/// What to expect of a run, before its first round: who is there, and how much noise the model gets.
+pub(crate) fn expectations(plan: &Plan, opened: &Opened) -> anyhow::Result<Vec<String>> {
+    let warn = |wrong: bool, words: String| if wrong { format!("warning: {words}") } else { words };
+    let there = opened.presence(&plan.config).map_err(refused)?;
+    let there = there.map(|presence| warn(presence.is_sparse(), presence.words()));
+    let noise = Burden::of(plan).map(|burden| warn(burden.times_bearable > TOO_NOISY, burden.words()));
+    Ok(there.into_iter().chain(noise).collect())
+}
+
+/// The sentence of a private run speaks of declared users, also where most of them are absent. Exact counts are for the terminal alone
+/// (rule P12); that of a simulation has them in itself.
+fn say_who_was_missing(ending: &Ending, plan: &Plan, opened: &Opened) -> anyhow::Result<()> {
+    let there = opened.presence(&plan.config).map_err(refused)?;
+    if let Some(presence) = there.filter(|presence| presence.is_sparse() && !ending.simulated) {
+        eprintln!("warning: {}", presence.words());
+    }
+    Ok(())
+}
+
+/// Ends a run for good as it stands. No round is computed, so no engine is made: the card that trained it may be gone.
+fn end_with_model(plan: &Plan, opened: &Opened, folder: &Path, means: Means) -> anyhow::Result<Ending> {
+    let means = Means::threads(means.kernels, means.threads);
+    let mut run = Run::resume_to_end(RunFolder::at(folder), plan, opened, means).map_err(refused)?;
+    run.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
+    let started = run.started();
+    shown_at_the_end(run.finish()?, folder, started)
 }
 
 /// Ends a run for good with nothing but its ledger.
@@ -263,8 +307,6 @@ enum Way<'a> {
     Resume,
     /// With the reason.
     ResumeWithChangedData(&'a str),
-    /// To end it as it stands.
-    End,
 }
 
 /// What becomes of the ledger when all rounds are done.
@@ -287,6 +329,7 @@ pub(crate) fn alone(
 ) -> anyhow::Result<Ending> {
     let population = opened.population(plan.ledger.unit).map_err(refused)?;
     let means = means.for_plan(plan).map_err(|e| BadInput::wrong("engine", e))?;
+    let means = if resume { as_before(means, folder)? } else { means };
     let engine = engine::of(&plan.local, opened.learner(), means)?;
     let means = means.settled_by(&*engine);
     let mut fleet = fleet::of(plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
@@ -313,7 +356,7 @@ fn carry_out(
     }
     let run = match way {
         Way::Begin => Run::begin(RunFolder::at(folder), plan, opened, means),
-        Way::Resume | Way::End => Run::resume(RunFolder::at(folder), plan, opened, means),
+        Way::Resume => Run::resume(RunFolder::at(folder), plan, opened, means),
         Way::ResumeWithChangedData(why) => {
             Run::resume_with_changed_data(RunFolder::at(folder), plan, opened, means, why)
         }
@@ -322,13 +365,17 @@ fn carry_out(
     // Shown also to who wants no progress: they say that something is not as it should be.
     run.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
     let started = run.started();
-    if matches!(way, Way::End) {
-        return shown_at_the_end(run.finish()?, folder, started);
-    }
     tensorboard::write(folder, started)?;
+    if !quiet && !matches!(way, Way::Begin) {
+        eprintln!("resumed after round {} of {}", run.state().round, plan.rounds);
+    }
     let mut watch = Watch::new(quiet, plan.rounds, run.state().round, run.history().last())?;
+    let mut run_away = RunAway::default();
     loop {
         let step = run.step(fleet, stop)?;
+        if let Some(seen) = step.done.as_ref().and_then(|done| done.diagnostics.as_ref()) {
+            run_away.note(seen).iter().for_each(|words| watch.say(words));
+        }
         if let Some(failed) = &step.failed {
             watch.say(&failed.to_string());
         }
@@ -341,7 +388,7 @@ fn carry_out(
         if let Some(done) = step.done.as_ref().filter(|done| !done.failed_groups.is_empty()) {
             watch.say(&without_groups(done));
         }
-        watch.tick(run.state().round, step.metrics.as_ref());
+        watch.tick(run.state().round, step.metrics.as_ref(), || run.price().ok());
         if step.metrics.is_some() {
             tensorboard::write(folder, started)?;
         }
@@ -353,6 +400,7 @@ fn carry_out(
             run.so_far()?;
             write_report(folder)?;
             watch.finish();
+            run_away.in_all().iter().for_each(|words| watch.say(words));
             let (round, folder) = (run.state().round, folder.display());
             let said = format!(
                 "interrupted after round {round}; nothing is lost\ngo on with: keyhush train --resume {folder}"
@@ -361,6 +409,7 @@ fn carry_out(
         }
     }
     watch.finish();
+    run_away.in_all().iter().for_each(|words| watch.say(words));
     let ending = match after {
         After::Close => run.finish()?,
         After::Choose => run.finish_undecided()?,
@@ -411,6 +460,22 @@ fn out(args: &TrainArgs) -> PathBuf {
     args.out.clone().unwrap_or_else(|| Path::new("runs").join(stamp()))
 }
 
+/// Makes a new folder of this name within `runs`, with a number behind it where there is one already: whoever starts two in one second
+/// gets two.
+pub(crate) fn new_folder(name: &str) -> anyhow::Result<PathBuf> {
+    let runs = Path::new("runs");
+    std::fs::create_dir_all(runs).with_context(|| format!("{} cannot be made", runs.display()))?;
+    for number in 1..=MOST_OF_A_NAME {
+        let folder = runs.join(if number == 1 { name.to_owned() } else { format!("{name}-{number}") });
+        match std::fs::create_dir(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error).with_context(|| format!("{} cannot be made", folder.display())),
+        }
+    }
+    Err(BadInput::missing("out", format!("there are {MOST_OF_A_NAME} runs of this second already")).into())
+}
+
 /// Now, in UTC, for the name of a folder: `2026-11-16-093005`.
 pub(crate) fn stamp() -> String {
     Timestamp::now().strftime("%Y-%m-%d-%H%M%S").to_string()
@@ -442,10 +507,4 @@ fn announce(ending: &Ending, folder: &Path, json: bool) -> anyhow::Result<()> {
     }
     println!("Report: {}", folder.join(REPORT_FILE).display());
     Ok(())
-}
-
-/// The headline and the price, as progress shows them.
-fn shown(metrics: &Metrics) -> String {
-    let headline = metrics.measured.measures().headline;
-    format!("{} {}, epsilon {}", headline.label, headline.shown(metrics.measured.headline()), metrics.price.words())
 }

@@ -48,7 +48,8 @@ pub(super) fn lead<'a>(
         None => Ok(own),
         #[cfg(feature = "mpi")]
         Some(ranks) => {
-            let facts = cluster::Facts { kernels: means.kernels, description: description.as_bytes() };
+            let arithmetic = means.settled_by(&*own).arithmetic();
+            let facts = cluster::Facts { arithmetic: &arithmetic, description: description.as_bytes() };
             Ok(Box::new(cluster::MpiEngine::new(ranks, own, &facts)?))
         }
         #[cfg(not(feature = "mpi"))]
@@ -62,7 +63,11 @@ pub(super) fn lead<'a>(
 /// Trains for the process that leads until it says that the run has ended.
 pub(super) fn serve(ranks: &Ranks, own: &mut dyn Engine, population: &dyn Population, means: Means, description: &str) {
     #[cfg(feature = "mpi")]
-    ranks.serve(own, population, &cluster::Facts { kernels: means.kernels, description: description.as_bytes() });
+    {
+        let arithmetic = means.settled_by(own).arithmetic();
+        let facts = cluster::Facts { arithmetic: &arithmetic, description: description.as_bytes() };
+        ranks.serve(own, population, &facts);
+    }
     #[cfg(not(feature = "mpi"))]
     {
         let _ = (own, population, means, description);

@@ -1,26 +1,37 @@
-//! How far training is: a bar on a terminal, a line every minute elsewhere.
+//! How far training is: a bar on a terminal, a line every few seconds elsewhere.
 
 use std::{
     io::IsTerminal,
     time::{Duration, Instant},
 };
 
-use federated::metrics::Metrics;
+use federated::{metrics::Metrics, price::Price};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Without a terminal a line comes this often.
-const EVERY: Duration = Duration::from_secs(60);
+const EVERY: Duration = Duration::from_secs(5);
+/// On a terminal what is shown beside the bar is made anew this often.
+const AT_A_GLANCE: Duration = Duration::from_secs(1);
+/// To compute what the rounds so far cost takes at most this share of the time: one part of so many.
+const PRICE_SHARE: u32 = 20;
 
 /// Shows how far a run is.
 pub(super) struct Watch {
     bar: ProgressBar,
+    quiet: bool,
+    terminal: bool,
     rounds: u64,
     /// Rounds that were done before this process began.
     first: u64,
     started: Instant,
-    last: String,
-    /// When the next line is due, where lines are written.
-    next_line: Option<Instant>,
+    /// What was measured last, and after which round.
+    measured: Option<(String, u64)>,
+    /// What the rounds up to one cost.
+    price: Option<(Price, u64)>,
+    /// When the next price may be asked for.
+    next_price: Instant,
+    /// When the next line is due.
+    next_line: Instant,
 }
 
 impl Watch {
@@ -31,27 +42,69 @@ impl Watch {
         bar.set_style(
             ProgressStyle::with_template("round {pos}/{len} [{bar:24}] {msg}, {eta} left")?.progress_chars("=> "),
         );
-        let last = last.map_or_else(String::new, super::shown);
-        bar.set_message(last.clone());
         bar.reset_eta();
         let started = Instant::now();
-        Ok(Self { bar, rounds, first, started, last, next_line: (!quiet && !terminal).then(|| started + EVERY) })
+        let next_line = started + if terminal { AT_A_GLANCE } else { EVERY };
+        let mut watch = Self {
+            bar,
+            quiet,
+            terminal,
+            rounds,
+            first,
+            started,
+            measured: None,
+            price: None,
+            next_price: started,
+            next_line,
+        };
+        last.iter().for_each(|metrics| watch.note(metrics));
+        watch.bar.set_message(watch.message(first));
+        Ok(watch)
     }
 
-    /// Takes note of a round.
-    pub(super) fn tick(&mut self, round: u64, metrics: Option<&Metrics>) {
-        if let Some(metrics) = metrics {
-            self.last = super::shown(metrics);
-            self.bar.set_message(self.last.clone());
-        }
+    /// Takes note of a round. `price` says what the rounds so far cost; it is asked for seldom.
+    pub(super) fn tick(&mut self, round: u64, metrics: Option<&Metrics>, price: impl FnOnce() -> Option<Price>) {
+        metrics.iter().for_each(|metrics| self.note(metrics));
         self.bar.set_position(round);
         let now = Instant::now();
-        if self.next_line.is_some_and(|due| now >= due) {
-            self.next_line = Some(now + EVERY);
-            let each = (now - self.started).as_secs_f64() / (round - self.first).max(1) as f64;
-            let left = Duration::from_secs_f64(each * (self.rounds - round) as f64);
-            eprintln!("round {round}/{}: {}, {} s left", self.rounds, self.last, left.as_secs());
+        if self.quiet || now < self.next_line {
+            return;
         }
+        self.next_line = now + if self.terminal { AT_A_GLANCE } else { EVERY };
+        self.ask(round, price);
+        let message = self.message(round);
+        if self.terminal {
+            self.bar.set_message(message);
+            return;
+        }
+        let each = (now - self.started).as_secs_f64() / (round - self.first).max(1) as f64;
+        let left = Duration::from_secs_f64(each * (self.rounds - round) as f64);
+        eprintln!("round {round}/{}: {message}, about {} s left", self.rounds, left.as_secs().max(1));
+    }
+
+    /// Asks what the rounds so far cost, unless that is known or was asked for too often.
+    fn ask(&mut self, round: u64, price: impl FnOnce() -> Option<Price>) {
+        let now = Instant::now();
+        if now < self.next_price || self.price.is_some_and(|(_, of)| of == round) {
+            return;
+        }
+        self.price = price().map(|price| (price, round)).or(self.price);
+        self.next_price = now + now.elapsed() * PRICE_SHARE;
+    }
+
+    fn note(&mut self, metrics: &Metrics) {
+        let headline = metrics.measured.measures().headline;
+        let words = format!("{} {}", headline.label, headline.shown(metrics.measured.headline()));
+        self.measured = Some((words, metrics.round));
+        self.price = Some((metrics.price, metrics.round));
+    }
+
+    /// What was measured last and what it costs by now, each with its round where that is another.
+    fn message(&self, round: u64) -> String {
+        let of = |at: u64| if at == round { String::new() } else { format!(" (round {at})") };
+        let measured = self.measured.as_ref().map(|(words, at)| format!("{words}{}", of(*at)));
+        let price = self.price.map(|(price, at)| format!("epsilon {}{}", price.words(), of(at)));
+        measured.into_iter().chain(price).collect::<Vec<String>>().join(", ")
     }
 
     /// Says that something did not go as planned, also to who wants no progress.
@@ -62,5 +115,33 @@ impl Watch {
     /// Takes the bar away.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use federated::price::Meaning;
+    use privacy::Epsilon;
+
+    use super::*;
+
+    fn price(epsilon: f64) -> Price {
+        Price { meaning: Meaning::IfSecret, epsilon: Epsilon::new(epsilon).unwrap(), rho: None }
+    }
+
+    /// Progress showed the epsilon of the last evaluation beside the number of the round.
+    #[test]
+    fn the_price_is_that_of_the_round() {
+        let mut watch = Watch::new(false, 100, 0, None).unwrap();
+        watch.measured = Some(("top-1 accuracy 12.00 %".into(), 5));
+        watch.price = Some((price(1.0), 5));
+        watch.next_line = Instant::now();
+        watch.tick(8, None, || Some(price(2.0)));
+        assert_eq!(watch.message(8), "top-1 accuracy 12.00 % (round 5), epsilon 2.0000 if the noise were secret");
+        watch.tick(9, None, || unreachable!("no line is due yet"));
+        assert_eq!(
+            watch.message(9),
+            "top-1 accuracy 12.00 % (round 5), epsilon 2.0000 if the noise were secret (round 8)"
+        );
     }
 }

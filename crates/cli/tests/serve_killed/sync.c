@@ -5,6 +5,7 @@
  *
  * SYNC_COUNT    a file that gets one byte for each sync that begins
  * SYNC_KILLS    the sync that is the last, counted from 1
+ * SYNC_HANGS    the sync that takes a minute, counted from 1
  * SYNC_IS_DONE  whether it is still done ("1"), or the program ends right before it ("0")
  */
 #define _GNU_SOURCE
@@ -31,6 +32,8 @@ static int sync_or_end(long call, int file) {
         close(log);
     }
     int here = kills && atol(kills) == number;
+    const char *hangs = getenv("SYNC_HANGS");
+    if (hangs && atol(hangs) == number) sleep(60);
     if (here && !(is_done && *is_done == '1')) end();
     int done = (int)syscall(call, file);
     if (here) end();

@@ -38,8 +38,8 @@ struct Found<'a> {
 impl<'a> Found<'a> {
     fn complete(self, columns: &Columns) -> Result<Fields<'a>, BadLineReason> {
         let missing = |key: &str| BadLineReason::NoKey { key: key.to_owned() };
-        let user = self.user.ok_or_else(|| missing(&columns.user))?;
-        let text = self.text.ok_or_else(|| missing(&columns.text))?;
+        let user = self.user.ok_or_else(|| missing(columns.user()))?;
+        let text = self.text.ok_or_else(|| missing(columns.text()))?;
         let key = || columns.labels.as_ref().map(|column| column.key.clone()).unwrap_or_default();
         let labels = self.labels.ok_or_else(|| BadLineReason::NotLabels { key: key() })?;
         let numbers = self.features.into_iter().zip(&columns.features);
@@ -68,9 +68,9 @@ impl<'a> Visitor<'a> for Wanted<'_> {
         let features = vec![None; columns.features.len()];
         let mut found = Found { user: None, text: None, labels: Some(Tags::default()), features };
         while let Some(Key(key)) = map.next_key()? {
-            if key == columns.user {
+            if key == columns.user() {
                 found.user = map.next_value_seed(Text { numbers: true })?;
-            } else if key == columns.text {
+            } else if key == columns.text() {
                 found.text = map.next_value_seed(Text { numbers: false })?;
             } else if columns.labels.as_ref().is_some_and(|column| column.key == key) {
                 found.labels = labels(map.next_value()?);

@@ -36,6 +36,7 @@ use crate::{
     origin::{self, KnownVocabulary, Origin, SourceFile},
     store::{Meta, StoreError, StoreWriter},
     synth::{Crowd, FEATURES},
+    text,
 };
 
 /// What to do about a line that cannot be read.
@@ -69,13 +70,13 @@ pub enum Input {
     },
 }
 
-/// The names of the fields or columns of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The names of the fields or columns of files.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Columns {
-    /// Who wrote a post.
-    pub user: String,
-    /// What it says.
-    pub text: String,
+    /// Who wrote a post; what is usual for the format of each file, if nothing is said.
+    pub user: Option<String>,
+    /// What it says; the same.
+    pub text: Option<String>,
     /// What it is about.
     pub labels: Option<LabelColumn>,
     /// What is known of the user: numbers, the same in every row of a user.
@@ -86,18 +87,33 @@ impl Columns {
     /// A user and a text and nothing else.
     #[must_use]
     pub fn new(user: &str, text: &str) -> Self {
-        Self { user: user.to_owned(), text: text.to_owned(), labels: None, features: Vec::new() }
+        Self { user: Some(user.to_owned()), text: Some(text.to_owned()), ..Self::default() }
+    }
+
+    /// Those of a file of this format: what was not said is what is usual for it.
+    pub(crate) fn of(&self, format: Format) -> Self {
+        let (user, text) = if format == Format::Reddit { ("author", "body") } else { ("user", "text") };
+        let said = |said: &Option<String>, usual: &str| said.clone().or_else(|| Some(usual.to_owned()));
+        Self { user: said(&self.user, user), text: said(&self.text, text), ..self.clone() }
+    }
+
+    /// The key of the user.
+    pub(crate) fn user(&self) -> &str {
+        self.user.as_deref().unwrap_or("user")
+    }
+
+    /// The key of the text.
+    pub(crate) fn text(&self) -> &str {
+        self.text.as_deref().unwrap_or("text")
     }
 }
 
 impl Input {
-    /// Files, with the usual columns where none are said: those of Reddit for its dumps.
+    /// Files, with the columns that are usual for the format of each where none are said.
     #[must_use]
     pub fn files(paths: &[PathBuf], format: Option<Format>, user: Option<&str>, text: Option<&str>) -> Self {
-        let dump = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("RC_"));
-        let reddit = format == Some(Format::Reddit) || (format.is_none() && paths.iter().all(dump));
-        let (author, body) = if reddit { ("author", "body") } else { ("user", "text") };
-        let columns = Columns::new(user.unwrap_or(author), text.unwrap_or(body));
+        let (user, text) = (user.map(str::to_owned), text.map(str::to_owned));
+        let columns = Columns { user, text, ..Columns::default() };
         Self::Files { paths: paths.to_vec(), format, columns }
     }
 
@@ -131,6 +147,8 @@ pub struct ImportPlan {
     pub keep_keys: bool,
     /// What to do about lines that cannot be read.
     pub on_bad_line: OnBadLine,
+    /// The largest share of lines that may be bad where they are skipped: with more the files are not what they were taken for.
+    pub most_bad_share: f64,
     /// Worker threads; at least one.
     pub threads: usize,
 }
@@ -166,6 +184,8 @@ pub struct Summary {
     pub empty_posts: u64,
     /// Bytes of text in the posts that were read.
     pub text_bytes: u64,
+    /// Lines, rows or samples that were read, good and bad.
+    pub lines: u64,
     /// Lines that could not be read.
     pub bad_lines: u64,
     /// The first of them.
@@ -182,6 +202,24 @@ pub enum ImportError {
         path: PathBuf,
         /// What the system or the decoder said.
         error: std::io::Error,
+    },
+    /// Standard input has no name that says what it is.
+    #[error("standard input has no name that says what it is: say --format")]
+    UnknownInput,
+    /// Too many lines that cannot be read.
+    #[error(
+        "{bad} of {lines} lines could not be read, more than {} %: nothing was imported. The first: {first}. Check the format and the keys of the user and the text; --most-bad-lines allows more",
+        100.0 * most
+    )]
+    TooManyBad {
+        /// How many lines were bad.
+        bad: u64,
+        /// Of how many.
+        lines: u64,
+        /// The share that is allowed.
+        most: f64,
+        /// The first of them.
+        first: BadLine,
     },
     /// A file whose name does not say what it is.
     #[error("{}: the name does not say what it is (.jsonl, .csv, .tsv or .parquet, plain or .gz or .zst); say --format", .0.display())]
@@ -284,8 +322,21 @@ pub fn run(plan: &ImportPlan, progress: &mut dyn FnMut(Progress) -> bool) -> Res
     {
         return Err(ImportError::BadLine(first.clone()));
     }
+    refuse_too_many_bad(plan, &summary)?;
     group::write(plan, spill, writer, &mut summary, progress)?;
     Ok(summary)
+}
+
+/// Files of which much cannot be read are not what they were taken for.
+fn refuse_too_many_bad(plan: &ImportPlan, summary: &Summary) -> Result<(), ImportError> {
+    let Summary { bad_lines: bad, lines, ref first_bad_lines, .. } = *summary;
+    match first_bad_lines.first() {
+        // Where nothing could be read at all, that is said.
+        Some(first) if bad < lines && bad as f64 > plan.most_bad_share * lines as f64 => {
+            Err(ImportError::TooManyBad { bad, lines, most: plan.most_bad_share, first: first.clone() })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Notices users' text that was called public when its words were counted.
@@ -293,7 +344,7 @@ fn refuse_own_words(plan: &ImportPlan) -> Result<(), ImportError> {
     let (Origin::PublicText { files }, Input::Files { paths, .. }) = (&plan.vocabulary.origin, &plan.input) else {
         return Ok(());
     };
-    for path in paths {
+    for path in paths.iter().filter(|path| !text::is_standard_input(path)) {
         let file = SourceFile::of(path).map_err(|error| ImportError::Read { path: path.clone(), error })?;
         if files.iter().any(|public| public.fingerprint == file.fingerprint) {
             return Err(ImportError::NotPublic(path.clone()));

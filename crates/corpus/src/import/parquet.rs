@@ -53,8 +53,9 @@ fn rows(path: &Path, columns: &Columns, emit: &mut Emit<'_>) -> Result<(), Impor
         })
     };
     let labels = columns.labels.iter().map(|column| &column.key);
-    let wanted = [&columns.user, &columns.text].into_iter().chain(labels).chain(&columns.features);
-    let wanted = wanted.map(|key| column(key)).collect::<Result<Vec<_>, _>>()?;
+    let keys = labels.chain(&columns.features).map(String::as_str);
+    let wanted = [columns.user(), columns.text()].into_iter().chain(keys);
+    let wanted = wanted.map(column).collect::<Result<Vec<_>, _>>()?;
     let projection = Type::group_type_builder(schema.name()).with_fields(wanted).build().map_err(damaged)?;
     let rows = reader.get_row_iter(Some(projection)).map_err(damaged)?;
     for (i, row) in rows.enumerate() {
@@ -80,8 +81,8 @@ fn post(line: u64, row: &Row, columns: &Columns) -> RawPost {
     let labels = columns.labels.as_ref().and_then(|column| of(&column.key));
     RawPost {
         line,
-        user: bytes(&columns.user),
-        text: bytes(&columns.text),
+        user: bytes(columns.user()),
+        text: bytes(columns.text()),
         labels: labels.map(tags).unwrap_or_default(),
         features: columns.features.iter().map(|key| of(key).map(number).unwrap_or_default()).collect(),
     }

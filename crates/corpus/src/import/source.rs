@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, BufReader, Read},
+    io::{self, Read},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::ImportError;
-use crate::origin;
+use crate::{origin, text};
 
 /// What is in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,9 +29,6 @@ pub enum Format {
     /// Parquet.
     Parquet,
 }
-
-/// The largest window of a zstd file, as a power of two; Reddit dumps have this one.
-const LARGEST_WINDOW: u32 = 31;
 
 impl Format {
     /// What a file is, by its name.
@@ -53,7 +50,8 @@ impl Format {
         } else if ends(".parquet") {
             Ok(Self::Parquet)
         } else {
-            Err(ImportError::UnknownFormat(path.to_owned()))
+            let unknown = || ImportError::UnknownFormat(path.to_owned());
+            Err(if text::is_standard_input(path) { ImportError::UnknownInput } else { unknown() })
         }
     }
 }
@@ -79,7 +77,7 @@ impl<'a> Files<'a> {
     /// Looks at every file before the first is read, so that a typo in the last name is noticed at once.
     pub(super) fn new(paths: &'a [PathBuf]) -> Result<Self, ImportError> {
         let mut total = 0;
-        for path in paths {
+        for path in paths.iter().filter(|path| !text::is_standard_input(path)) {
             let failed = |error| ImportError::Read { path: path.clone(), error };
             let file = File::open(path).map_err(failed)?;
             let meta = file.metadata().map_err(failed)?;
@@ -96,25 +94,15 @@ impl<'a> Files<'a> {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// The bytes of a file, decompressed as its name says.
+    /// The text of a file, decompressed as its name says.
     pub(super) fn open(&self, path: &Path) -> io::Result<Box<dyn Read + Send>> {
-        let file = Counted { file: File::open(path)?, read: Arc::clone(&self.read) };
-        let name = origin::name(path);
-        if name.ends_with(".gz") {
-            Ok(Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(1 << 17, file))))
-        } else if name.ends_with(".zst") {
-            let mut decoder = zstd::Decoder::new(file)?;
-            decoder.window_log_max(LARGEST_WINDOW)?;
-            Ok(Box::new(decoder))
-        } else {
-            Ok(Box::new(file))
-        }
+        text::open(path, Counted { file: text::raw(path)?, read: Arc::clone(&self.read) })
     }
 }
 
 /// A file that counts what is read of it.
 struct Counted {
-    file: File,
+    file: Box<dyn Read + Send>,
     read: Arc<AtomicU64>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -135,11 +135,14 @@ impl From<ImportError> for Failure {
 /// What all threads know.
 struct Shared<'a> {
     input: &'a Input,
+    /// The format of each file, and its columns.
+    files: Vec<(Format, Columns)>,
     stop_on_bad: bool,
     stop: AtomicBool,
     bad: AtomicU64,
     empty: AtomicU64,
     text_bytes: AtomicU64,
+    lines: AtomicU64,
     first_bad: Mutex<Vec<BadLine>>,
     error: Mutex<Option<io::Error>>,
 }
@@ -154,11 +157,13 @@ pub(super) fn drive<T: Take>(
 ) -> Result<(Vec<T>, Summary), Failure> {
     let shared = Shared {
         input,
+        files: formats(input)?,
         stop_on_bad,
         stop: AtomicBool::new(false),
         bad: AtomicU64::new(0),
         empty: AtomicU64::new(0),
         text_bytes: AtomicU64::new(0),
+        lines: AtomicU64::new(0),
         first_bad: Mutex::new(Vec::new()),
         error: Mutex::new(None),
     };
@@ -180,11 +185,24 @@ pub(super) fn drive<T: Take>(
     let summary = Summary {
         empty_posts: shared.empty.into_inner(),
         text_bytes: shared.text_bytes.into_inner(),
+        lines: shared.lines.into_inner(),
         bad_lines: shared.bad.into_inner(),
         first_bad_lines: shared.first_bad.into_inner().unwrap_or_else(PoisonError::into_inner),
         ..Summary::default()
     };
     Ok((takers, summary))
+}
+
+/// What each file is, and which columns of it are read, before the first of them is opened.
+fn formats(input: &Input) -> Result<Vec<(Format, Columns)>, ImportError> {
+    let Input::Files { paths, format, columns } = input else { return Ok(Vec::new()) };
+    // What is not there, or no file, is said first.
+    Files::new(paths)?;
+    let of_file = |path: &PathBuf| {
+        let format = format.map_or_else(|| Format::of(path), Ok)?;
+        Ok((format, columns.of(format)))
+    };
+    paths.iter().map(of_file).collect()
 }
 
 impl Shared<'_> {
@@ -208,12 +226,14 @@ impl Shared<'_> {
                 let labels = synth::labels();
                 users.into_iter().try_for_each(|user| self.person(taker, crowd, *features, &labels, user))
             }
-            (Block::Lines { file, first_line, bytes }, Input::Files { columns, .. }) => {
+            (Block::Lines { file, first_line, bytes }, Input::Files { .. }) => {
+                let columns = &self.files[file].1;
                 let lines = (first_line..).zip(bytes.split(|byte| *byte == b'\n'));
                 let mut lines = lines.filter(|(_, line)| !line.trim_ascii().is_empty());
                 lines.try_for_each(|(number, line)| self.line(taker, columns, file, number, line))
             }
-            (Block::Posts { file, posts }, Input::Files { columns, .. }) => {
+            (Block::Posts { file, posts }, Input::Files { .. }) => {
+                let columns = &self.files[file].1;
                 posts.iter().try_for_each(|post| self.row(taker, columns, file, post))
             }
             _ => Ok(()),
@@ -283,7 +303,8 @@ impl Shared<'_> {
             too_long("text", LONGEST_TEXT)
         } else if post.labels.iter().any(|label| label.len() > LONGEST_LABEL) {
             too_long("label", LONGEST_LABEL)
-        } else if self.is_deleted(post.user, post.text) {
+        } else if self.is_deleted(file, post) {
+            self.lines.fetch_add(1, Ordering::Relaxed);
             self.empty.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         } else {
@@ -294,12 +315,13 @@ impl Shared<'_> {
     }
 
     /// What Reddit writes in place of comments that are gone.
-    fn is_deleted(&self, user: &str, text: &str) -> bool {
-        matches!(self.input, Input::Files { columns, .. } if columns.text == "body")
-            && (user == "[deleted]" || matches!(text, "[deleted]" | "[removed]"))
+    fn is_deleted(&self, file: usize, post: &Found<'_>) -> bool {
+        self.files.get(file).is_some_and(|(_, columns)| columns.text() == "body")
+            && (post.user == "[deleted]" || matches!(post.text, "[deleted]" | "[removed]"))
     }
 
     fn post<T: Take>(&self, taker: &mut T, post: &Found<'_>, place: u64) -> io::Result<()> {
+        self.lines.fetch_add(1, Ordering::Relaxed);
         self.text_bytes.fetch_add(post.text.len() as u64, Ordering::Relaxed);
         if !taker.post(post, place)? {
             self.empty.fetch_add(1, Ordering::Relaxed);
@@ -309,6 +331,7 @@ impl Shared<'_> {
 
     fn bad(&self, file_index: usize, line: u64, reason: BadLineReason) {
         self.bad.fetch_add(1, Ordering::Relaxed);
+        self.lines.fetch_add(1, Ordering::Relaxed);
         let file = match self.input {
             Input::Files { paths, .. } => paths.get(file_index).map(|path| origin::name(path)).unwrap_or_default(),
             Input::Crowd { .. } => String::new(),
@@ -346,11 +369,10 @@ impl Feed<'_> {
                 }
                 Ok(())
             }
-            Input::Files { paths, format, columns } => {
+            Input::Files { paths, .. } => {
                 let files = Files::new(paths)?;
-                for (index, path) in files.paths.iter().enumerate() {
-                    let format = format.map_or_else(|| Format::of(path), Ok)?;
-                    if !self.file(&files, index, format, columns, progress)? {
+                for (index, (format, columns)) in self.shared.files.iter().enumerate() {
+                    if !self.file(&files, index, *format, columns, progress)? {
                         break;
                     }
                 }
@@ -463,7 +485,7 @@ impl Feed<'_> {
                 columns: header.clone(),
             })
         };
-        let (user, text) = (column(&columns.user)?, column(&columns.text)?);
+        let (user, text) = (column(columns.user())?, column(columns.text())?);
         let labels = columns.labels.as_ref().map(|labels| column(&labels.key)).transpose()?;
         let features = columns.features.iter().map(|key| column(key)).collect::<Result<Vec<_>, _>>()?;
         loop {

@@ -41,7 +41,7 @@ pub struct Series {
     pub name: String,
     /// From left to right.
     pub points: Vec<(f64, f64)>,
-    /// What was measured, behind a line that smooths it.
+    /// A thin second line behind it, such as its mean over several points.
     pub faint: Option<Vec<(f64, f64)>>,
     /// Intervals: x, the lower end and the upper.
     pub band: Option<Vec<(f64, f64, f64)>>,
@@ -54,7 +54,7 @@ impl Series {
         Self { name: name.into(), points, faint: None, band: None }
     }
 
-    /// With points shown faintly behind it.
+    /// With a thin second line behind it.
     #[must_use]
     pub fn with_faint(self, faint: Vec<(f64, f64)>) -> Self {
         Self { faint: Some(faint), ..self }

@@ -13,8 +13,7 @@ use durable::files;
 use federated::{
     home::RunFolder,
     metrics::{
-        Measures, Metric, Metrics, Smoothed, Timing,
-        curve::SMOOTHED_OVER,
+        Measures, Metric, Metrics, Timing,
         training::{CLIP_NORM, FRACTION_BELOW_CLIP},
     },
     numbers::{four_digits, grouped, percent},
@@ -56,6 +55,8 @@ pub struct Report<'a> {
     pub started: String,
     /// What a person can quote.
     pub sentence: &'a str,
+    /// What should be known beside it, each in a sentence.
+    pub notes: &'a [String],
     /// Whether its noise can be repeated, so that nothing is guaranteed.
     pub simulated: bool,
     /// What its statement guarantees, or would if the noise were secret.
@@ -91,6 +92,9 @@ pub struct Cost {
     pub most_tokens: Option<u64>,
     /// Tokens that were read, exactly; a simulation may say so.
     pub simulated_tokens: Option<u64>,
+    /// Users who took part, exactly, each counted for each of their rounds, and those of them whose training ran away; a simulation may
+    /// say so.
+    pub simulated_users: Option<(u64, u64)>,
 }
 
 #[derive(Template)]
@@ -99,6 +103,7 @@ struct Page<'a> {
     title: &'a str,
     started: &'a str,
     sentence: &'a str,
+    notes: &'a [String],
     simulated: bool,
     tiles: Vec<Tile>,
     curves: Markup,
@@ -128,6 +133,7 @@ impl<'a> Report<'a> {
             title: &kept.name,
             started: moment(kept.started),
             sentence: &kept.sentence,
+            notes: &kept.notes,
             simulated: kept.is_simulation(),
             price: kept.price(),
             remark: kept.remark(),
@@ -140,7 +146,8 @@ impl<'a> Report<'a> {
                 population: kept.statement.population,
                 planned_participations: participations,
                 most_tokens: kept.config.local.most_tokens.map(|most| participations.saturating_mul(most as u64)),
-                simulated_tokens: kept.tokens,
+                simulated_tokens: kept.totals.map(|totals| totals.tokens),
+                simulated_users: kept.totals.map(|totals| (totals.users, totals.not_finite)),
             },
             statement: kept.statement.to_markdown(),
             ledger_head: kept.statement.ledger.head.to_string(),
@@ -157,6 +164,7 @@ impl<'a> Report<'a> {
             title: self.title,
             started: &self.started,
             sentence: self.sentence,
+            notes: self.notes,
             simulated: self.simulated,
             tiles: self.metrics.last().map_or_else(Vec::new, |last| self.tiles(last)),
             curves: self.curves()?,
@@ -175,15 +183,16 @@ impl<'a> Report<'a> {
     /// The numbers that people look for first.
     fn tiles(&self, last: &Metrics) -> Vec<Tile> {
         let measures = last.measured.measures();
-        let Smoothed { metric, value } = Smoothed::of(self.metrics);
-        let over = match self.metrics.len().min(SMOOTHED_OVER) {
-            1 => "the only evaluation".to_owned(),
-            n => format!("mean of the last {n} evaluations; the last alone {}", shown(metric, last)),
+        let headline = measures.headline;
+        let from = match self.metrics {
+            [_] => "the only evaluation".to_owned(),
+            [first, ..] => format!("after round {}; {} before the first", grouped(last.round), shown(headline, first)),
+            [] => String::new(),
         };
         let targets = format!("{} {}", grouped(last.targets), measures.targets);
         let beside =
             |metric: &&Metric| Tile { name: metric.title(), value: shown(metric, last), note: targets.clone() };
-        let mut tiles = vec![Tile { name: metric.title(), value: metric.shown(value), note: over }];
+        let mut tiles = vec![Tile { name: headline.title(), value: shown(headline, last), note: from }];
         tiles.extend(measures.beside.iter().map(beside));
         tiles.push(self.price(last));
         let note = format!("{} participations", grouped(last.planned_participations));
@@ -251,7 +260,7 @@ impl<'a> Report<'a> {
     }
 
     fn cost(&self) -> Vec<Vec<String>> {
-        let Cost { population, planned_participations, most_tokens, simulated_tokens } = self.cost;
+        let Cost { population, planned_participations, most_tokens, simulated_tokens, simulated_users } = self.cost;
         let mut rows = vec![
             row(["what", "how many"]),
             row(["users in the population, as declared", &grouped(population)]),
@@ -262,6 +271,10 @@ impl<'a> Report<'a> {
             rows.push(row(["participations of a user, on average", &four_digits(each)]));
         }
         rows.extend(most_tokens.map(|n| row(["tokens read on devices, at most", &grouped(n)])));
+        if let Some((users, not_finite)) = simulated_users {
+            rows.push(row(["participations, as simulated", &grouped(users)]));
+            rows.push(row(["of these, training ran away", &grouped(not_finite)]));
+        }
         rows.extend(simulated_tokens.map(|n| row(["tokens read, as simulated", &grouped(n)])));
         rows
     }

@@ -19,7 +19,7 @@ use crate::{
     chart::{Chart, Series},
     compare::epsilon,
     markup::Markup,
-    page::{end_column, figures, table},
+    page::{figures, table},
 };
 
 /// The name of the file in the folder of a sweep.
@@ -41,7 +41,7 @@ struct Page<'a> {
 /// When a chart cannot be drawn.
 pub fn html(axes: &[Axis], variants: &[Variant], runs: &[Runs], note: &str) -> Result<String, ReportError> {
     let mut charts: Vec<Chart> = ends(axes, variants, runs).into_iter().collect();
-    charts.extend(measures(runs).shown_first().map(|metric| curves(&end_title(metric), metric, runs)));
+    charts.extend(measures(runs).shown_first().map(|metric| curves(&metric.title(), metric, runs)));
     charts.push(curves("Epsilon of one run, with secret noise", &EPSILON, runs));
     let seeds = runs.iter().map(|runs| runs.seeds.len()).max().unwrap_or(0);
     let means = if seeds > 1 { format!("Means over {seeds} seeds, {}. ", in_brackets(seeds)) } else { String::new() };
@@ -55,7 +55,7 @@ pub fn cells(runs: &[Runs]) -> Vec<Vec<String>> {
     let simulated = runs.iter().any(Runs::is_simulation);
     let price = if simulated { "epsilon of one, if secret" } else { "epsilon of one run" };
     let mut head = vec!["variant".to_owned(), "seeds".to_owned()];
-    head.extend(measures(runs).shown_first().map(end_column));
+    head.extend(measures(runs).shown_first().map(|metric| metric.column.to_owned()));
     head.push(price.to_owned());
     let mut rows = vec![head];
     rows.extend(runs.iter().map(|of_one| {
@@ -73,17 +73,13 @@ fn measures(runs: &[Runs]) -> &'static Measures {
     Measures::of(runs.iter().flat_map(|runs| runs.seeds.iter().flatten()))
 }
 
-fn end_title(metric: &Metric) -> String {
-    if metric.smoothed { format!("{}, smoothed", metric.title()) } else { metric.title() }
-}
-
 fn curves(title: &str, metric: &Metric, runs: &[Runs]) -> Chart {
     Chart {
         title: title.into(),
         x_label: "rounds".into(),
         y_label: metric.axis().into(),
         log_y: metric.log,
-        series: runs.iter().map(|runs| series(runs, metric, metric.smoothed)).collect(),
+        series: runs.iter().map(|runs| series(runs, metric, false)).collect(),
         ..Chart::default()
     }
 }

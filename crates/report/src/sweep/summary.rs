@@ -11,7 +11,7 @@ use crate::chart::Series;
 /// Where the runs of one combination ended: each number under its name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
-    /// The headline and what is shown beside it, smoothed where they are.
+    /// The headline and what is shown beside it, at the last evaluation.
     pub ends: Vec<(&'static Metric, Estimate)>,
     /// What one run alone cost, or would have cost with secret noise.
     pub epsilon: Estimate,
@@ -102,7 +102,7 @@ pub(super) mod tests {
             json.as_object().unwrap().keys().cloned().collect::<Vec<String>>()
         };
         assert_eq!(keys(&runs), ["accuracy_top1", "epsilon_of_one_run", "perplexity"]);
-        assert!((Summary::of(&runs).ends[0].1.mean - 0.2).abs() < 1e-12);
+        assert!((Summary::of(&runs).ends[0].1.mean - 0.4).abs() < 1e-12);
         runs.seeds[0][0].price.meaning = Meaning::IfSecret;
         assert_eq!(keys(&runs), ["accuracy_top1", "epsilon_if_secret", "perplexity"]);
     }

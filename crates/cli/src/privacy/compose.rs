@@ -1,4 +1,4 @@
-//! `keyhush privacy together`: what several ledgers cost a device that is in all of them.
+//! `keyhush privacy compose`: what several ledgers cost whoever is in all of them.
 
 use std::{io::Write, path::PathBuf};
 
@@ -12,9 +12,9 @@ use privacy::Delta;
 use super::ledger::read;
 use crate::failure::BadInput;
 
-/// Arguments of `keyhush privacy together`.
+/// Arguments of `keyhush privacy compose`.
 #[derive(Args)]
-pub(crate) struct TogetherArgs {
+pub(crate) struct ComposeArgs {
     /// The folders of runs, or what `keyhush serve` left of tasks, or the files of ledgers
     #[arg(required = true, num_args = 2.., value_name = "LEDGER")]
     ledgers: Vec<PathBuf>,
@@ -26,7 +26,7 @@ pub(crate) struct TogetherArgs {
     json: bool,
 }
 
-pub(crate) fn run(args: &TogetherArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &ComposeArgs) -> anyhow::Result<()> {
     let delta = args.delta.map(Delta::new).transpose().map_err(|error| BadInput::illegal("delta", &error))?;
     let ledgers = args.ledgers.iter().map(|place| read(place)).collect::<anyhow::Result<Vec<_>>>()?;
     let all = together(&ledgers, delta)?;
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &TogetherArgs) -> anyhow::Result<()> {
         ("accountant", judgement.accountant.to_string()),
     ];
     lines.extend(judgement.adjacency.map(|adjacency| ("adjacency", adjacency.to_string())));
-    lines.push(("holds for", "whoever takes part in all of these tasks, and in no other".into()));
+    lines.push(("holds for", "whoever takes part in all of these, and in nothing else".into()));
     for (name, value) in lines {
         writeln!(out, "{name:<17} {value}")?;
     }
