@@ -3,6 +3,7 @@
 // This program talks to a person at a terminal; printing is its job.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod compiler;
 mod fuzz;
 mod mutants;
 mod nvrtc;
@@ -32,6 +33,9 @@ cargo xtask help                 this text
 ";
 
 fn main() -> ExitCode {
+    if compiler::is_this() {
+        return compiler::run();
+    }
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {

@@ -15,8 +15,8 @@ pub(crate) struct Step {
 pub(crate) enum Work {
     /// A function of this program.
     Call(fn() -> Result<()>),
-    /// `cargo` with these arguments and, if any, one more variable in its environment.
-    Cargo { args: Vec<&'static str>, env: Option<(&'static str, &'static str)> },
+    /// `cargo` with these arguments.
+    Cargo { args: Vec<&'static str> },
     /// `cargo nextest` with these arguments; the slowest tests are shown at the end.
     Nextest { args: Vec<&'static str> },
 }

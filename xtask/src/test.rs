@@ -1,15 +1,16 @@
 //! `cargo xtask test`: the steps that must pass before a change is merged, each with its seconds.
 //!
-//! Everything is compiled with the profile `ci`. The step "build" makes the libraries, the binaries that tests run and the
-//! tests in one go; the test steps after it name the same packages, the same profile and the same features, so cargo finds
-//! all of it fresh and compiles nothing again. Benches are read by clippy and neither built nor run. The slowest tests are
-//! named at the end.
+//! Everything is compiled with the profile `ci` by [`crate::compiler`], which also lints and documents. The step "build" makes the
+//! libraries, the binaries that tests run, tests, benches and examples in one go; the test steps after it name the same packages, the
+//! same profile and the same features, so cargo finds all of it fresh and compiles nothing again. Benches are not run. The slowest
+//! tests are named at the end.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::compiler;
 use crate::nvrtc;
 use crate::packages::{self, Needed, What};
 use crate::portable;
@@ -61,7 +62,7 @@ fn steps_with(long: bool, nextest: bool) -> Vec<Step> {
     const TARGETS: [&str; 3] = ["--lib", "--bins", "--tests"];
     const NEXTEST: [&str; 8] =
         ["nextest", "run", "--no-fail-fast", "--workspace", "--cargo-profile", "ci", "--locked", FEATURES];
-    let cargo = |name, parts: &[&[&'static str]]| Step { name, work: Work::Cargo { args: parts.concat(), env: None } };
+    let cargo = |name, parts: &[&[&'static str]]| Step { name, work: Work::Cargo { args: parts.concat() } };
 
     let tests: Vec<&[&str]> = match (nextest, long) {
         (true, false) => vec![&NEXTEST, &TARGETS],
@@ -69,19 +70,13 @@ fn steps_with(long: bool, nextest: bool) -> Vec<Step> {
         (false, false) => vec![&["test", "--tests", "--no-fail-fast"], &CI],
         (false, true) => vec![&["test", "--tests", "--no-fail-fast"], &CI, &["--", "--include-ignored"]],
     };
-    // With examples the features are those of the other steps, and what they checked is not checked again.
-    let mut docs = cargo("docs", &[&["doc", "--no-deps", "--lib", "--bins", "--examples"], &CI]);
-    if let Work::Cargo { env, .. } = &mut docs.work {
-        *env = Some(("RUSTDOCFLAGS", "-D warnings"));
-    }
     vec![
         Step { name: "packages", work: Work::Call(|| packages::install_missing(NEEDED)) },
         Step { name: "nvrtc", work: Work::Call(nvrtc::install) },
         Step { name: "components", work: Work::Call(components) },
         cargo("format", &[&["fmt", "--all", "--check"]]),
-        cargo("clippy", &[&["clippy", "--all-targets"], &CI, &["--", "-D", "warnings"]]),
-        docs,
-        cargo("build", &[&["build"], &TARGETS, &CI]),
+        Step { name: "compiler", work: Work::Call(compiler::install) },
+        cargo("build", &[&["build", "--all-targets"], &CI]),
         match nextest {
             true => Step { name: "tests", work: Work::Nextest { args: tests.concat() } },
             false => cargo("tests", &tests),
@@ -96,7 +91,8 @@ fn perform(work: &Work, slowest: &mut String) -> Result<()> {
     match work {
         Work::Call(function) => function(),
         Work::Nextest { args } => {
-            let mut running = cargo().args(args).stderr(Stdio::piped()).spawn().context("cannot start cargo")?;
+            let mut running =
+                with_compiler().args(args).stderr(Stdio::piped()).spawn().context("cannot start cargo")?;
             let printed = running.stderr.take().context("what cargo prints cannot be read")?;
             *slowest = slowest::table(slowest::read(printed, std::io::stderr())?);
             let status = running.wait()?;
@@ -105,16 +101,21 @@ fn perform(work: &Work, slowest: &mut String) -> Result<()> {
             }
             Ok(())
         }
-        Work::Cargo { args, env } => {
-            let mut command = cargo();
-            command.args(args).envs(*env);
-            let status = command.status().context("cannot start cargo")?;
+        Work::Cargo { args } => {
+            let status = with_compiler().args(args).status().context("cannot start cargo")?;
             if !status.success() {
                 bail!("cargo {}: {status}", args.join(" "));
             }
             Ok(())
         }
     }
+}
+
+/// Cargo with the compiler that lints and documents; in every step, since what another one compiled is not fresh.
+fn with_compiler() -> Command {
+    let mut command = cargo();
+    command.env(compiler::VARIABLE, compiler::path());
+    command
 }
 
 /// The two components of the toolchain that a minimal installation leaves out.
@@ -138,7 +139,7 @@ pub(crate) fn has_subcommand(name: &str) -> bool {
 fn heading(step: &Step) -> String {
     match &step.work {
         Work::Call(_) => step.name.to_owned(),
-        Work::Cargo { args, .. } | Work::Nextest { args } => format!("{}: cargo {}", step.name, args.join(" ")),
+        Work::Cargo { args } | Work::Nextest { args } => format!("{}: cargo {}", step.name, args.join(" ")),
     }
 }
 
@@ -161,7 +162,7 @@ mod tests {
     fn every_compiling_step_is_locked_and_uses_the_profile_ci_with_all_features() {
         for (long, nextest) in [(false, false), (false, true), (true, false), (true, true)] {
             for step in steps_with(long, nextest) {
-                let (Work::Cargo { args, .. } | Work::Nextest { args }) = &step.work else { continue };
+                let (Work::Cargo { args } | Work::Nextest { args }) = &step.work else { continue };
                 if step.name != "format" {
                     let all = ["--locked", "ci", FEATURES].iter().all(|word| args.contains(word));
                     assert!(all, "{}", heading(&step));
@@ -178,10 +179,9 @@ mod tests {
     }
 
     #[test]
-    fn benches_are_read_and_never_built_or_run() {
+    fn benches_are_built_and_never_run() {
         let steps = steps_with(true, false);
-        assert!(line(&steps, "clippy").contains("--all-targets"));
-        assert!(!line(&steps, "build").contains("--all-targets"));
+        assert!(line(&steps, "build").contains("--all-targets"));
         assert!(!steps.iter().any(|s| heading(s).contains("cargo bench")));
         assert!(!line(&steps, "tests").contains("--all-targets"));
     }

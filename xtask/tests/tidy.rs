@@ -109,6 +109,14 @@ fn no_link_leads_nowhere() {
 }
 
 #[test]
+fn every_test_that_a_page_names_is_there() {
+    let files = files();
+    let pages: Vec<&File> = files.iter().filter(|f| f.path == "docs/THREATS.md").collect();
+    assert!(!pages.is_empty(), "there is no page of threats");
+    report(pages.into_iter().flat_map(|page| documents::tests_named(page, &files)).collect());
+}
+
+#[test]
 fn no_file_names_a_machine_or_a_registry() {
     judge(|f| f.path != "Cargo.lock", documents::places);
 }

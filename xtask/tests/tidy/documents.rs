@@ -36,6 +36,57 @@ fn path(link: &str) -> Option<String> {
     link.split('#').next().filter(|path| !path.is_empty()).map(str::to_owned)
 }
 
+/// A page that names a test as `file.rs`: `name` has it in that file of `crates/`; a file without a folder lies beside the one before it in the line. A
+/// name that looks like that of a test has a file before it.
+pub(crate) fn tests_named(page: &File, files: &[File]) -> Vec<Violation> {
+    let mut wrong = Vec::new();
+    for (i, line) in page.text.lines().enumerate() {
+        for (path, name) in named_in(line) {
+            let defines = |file: &File| file.text.contains(&format!("fn {name}("));
+            let problem = match files.iter().find(|file| path.as_ref().is_some_and(|path| file.path == *path)) {
+                Some(file) if defines(file) => continue,
+                Some(file) => format!("`{}` has no test `{name}`: name the one that shows it now", file.path),
+                None => format!("`{name}` is in no file that is named before it: say which, below crates/"),
+            };
+            wrong.push(page.violation(i + 1, problem));
+        }
+    }
+    wrong
+}
+
+/// The tests that a line names, with the file of each, if it has one.
+fn named_in(line: &str) -> Vec<(Option<String>, String)> {
+    let parts: Vec<&str> = line.split('`').collect();
+    let (mut file, mut follows, mut found) = (None::<String>, false, Vec::new());
+    // Every second part is code; between two of them stands what joins them.
+    for (at, code) in parts.iter().enumerate().skip(1).step_by(2) {
+        let (before, after) = (parts[at - 1], parts.get(at + 1).copied().unwrap_or_default());
+        if code.ends_with(".rs") && !code.contains(' ') {
+            let folder = file.as_ref().and_then(|file| file.rsplit_once('/')).map(|(folder, _)| folder.to_owned());
+            file = match folder {
+                _ if code.contains('/') => Some(format!("crates/{code}")),
+                Some(folder) => Some(format!("{folder}/{code}")),
+                None => None,
+            };
+            follows = after == ": ";
+        } else if follows && (before == ": " || before == ", ") {
+            found.push((file.clone(), (*code).to_owned()));
+        } else {
+            follows = false;
+            if is_long_name(code) {
+                found.push((None, (*code).to_owned()));
+            }
+        }
+    }
+    found
+}
+
+/// Names of tests are sentences.
+fn is_long_name(code: &str) -> bool {
+    let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    code.chars().all(letters) && code.matches('_').count() >= 4
+}
+
 /// A path or host that is true on one machine only does not belong in a file of the project.
 pub(crate) fn places(file: &File) -> Vec<Violation> {
     let lines = file.text.lines().enumerate();
@@ -88,6 +139,33 @@ mod tests {
             "```text\n[a](nothing.md)\n```",
         ] {
             assert_eq!(count(good), 0, "{good}");
+        }
+    }
+
+    #[test]
+    fn a_test_that_is_not_there_is_flagged() {
+        let file =
+            |path: &str, name: &str| File { path: path.to_owned(), text: format!("#[test]\nfn {name}() {{}}\n") };
+        let files = [file("crates/a/tests/b.rs", "it_holds"), file("crates/a/tests/c.rs", "it_holds_too")];
+        let count =
+            |text: &str| tests_named(&File { path: "docs/X.md".to_owned(), text: text.to_owned() }, &files).len();
+        for good in [
+            "| x | `a/tests/b.rs`: `it_holds`; `c.rs`: `it_holds_too` |",
+            "`a/tests/c.rs`: `it_holds_too` (`secagg.leave_out_after`)",
+            "see `a/tests/b.rs` and `it_holds`",
+            "`verify_strict`, `Admission`, `--long`",
+        ] {
+            assert_eq!(count(good), 0, "{good}");
+        }
+        for evil in [
+            "`a/tests/b.rs`: `it_held`",
+            "`a/tests/b.rs`: `it_holds`, `it_held`",
+            "`a/tests/b.rs`: `it_holds`; `c.rs`: `it_holds`",
+            "`a/tests/none.rs`: `it_holds`",
+            "`c.rs`: `it_holds_too`",
+            "shown by `a_test_of_some_name`",
+        ] {
+            assert_eq!(count(evil), 1, "{evil}");
         }
     }
 
