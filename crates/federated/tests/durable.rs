@@ -120,7 +120,6 @@ fn a_checkpoint_is_synced_before_it_has_its_name_and_before_vectors_go() {
         })
         .collect();
     assert!(renames.len() > 6, "one before the first round and one after each of six");
-    let (mut kept, mut gone) = (0, 0);
     for (at, from, to) in renames {
         let written = all[..at].iter().rposition(|did| *did == Did::Wrote(from.clone())).unwrap();
         assert!(all[written..at].contains(&Did::Synced(from.clone())), "{to} has its name before it is on the disk");
@@ -135,10 +134,8 @@ fn a_checkpoint_is_synced_before_it_has_its_name_and_before_vectors_go() {
         let round: u64 = to.rsplit_once("round-").unwrap().1.trim_end_matches(".safetensors").parse().unwrap();
         let early = all[..synced].iter().filter_map(vector).find(|entry| entry + 2 > round);
         assert_eq!(early, None, "{to} is not on the disk, and a vector that it stands for is gone");
-        let vectors =
-            all[kept..at].iter().filter(|did| matches!(did, Did::Removed(path) if path.contains(".released/")));
-        gone += vectors.count();
-        kept = at;
     }
+    // The thread that removes them may be as late as the end of the run.
+    let gone = all.iter().filter_map(vector).count();
     assert!(gone > 0, "vectors go at some time, or nothing was tested");
 }
