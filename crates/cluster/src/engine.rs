@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use device::round::{Exact, Task};
 use federated::{
-    engine::{Engine, EngineError, Summed, Users},
+    engine::{Engine, EngineError, Hardware, Summed, Users},
     population::Population,
 };
 use privacy::rng::StreamKey;
@@ -64,6 +64,10 @@ impl Engine for MpiEngine<'_> {
 
     fn chunk(&self) -> Option<NonZeroUsize> {
         self.own.chunk()
+    }
+
+    fn hardware(&self) -> Option<Hardware> {
+        self.own.hardware()
     }
 }
 

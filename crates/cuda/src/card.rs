@@ -21,12 +21,15 @@ use cudarc::{
     nvrtc::{CompileError, CompileOptions, Ptx, compile_ptx_with_opts},
 };
 
+use federated::engine::Hardware;
 use privacy::workers::{self, Workers};
 
 use crate::error::CudaError;
 
 /// Values that one worker copies at a time.
 const PIECE: usize = 1 << 15;
+/// The oldest architecture that kernels are written for.
+const LEAST: i32 = 80;
 /// Bytes that products may use beside their operands.
 const WORKSPACE: usize = 64 << 20;
 
@@ -234,6 +237,26 @@ pub(crate) fn compile(
     })
 }
 
+/// The architectures that the compiler here knows, such as 90.
+fn known_architectures() -> Result<Vec<i32>, CudaError> {
+    let no_answer =
+        |problem| CudaError::Call { what: "asking the compiler which cards it knows", problem: format!("{problem:?}") };
+    let mut count = 0;
+    // SAFETY: writes one number, to a place that is there.
+    unsafe { cudarc::nvrtc::sys::nvrtcGetNumSupportedArchs(&mut count) }.result().map_err(no_answer)?;
+    let mut known = vec![0; usize::try_from(count).unwrap_or(0)];
+    if !known.is_empty() {
+        // SAFETY: writes as many numbers as the compiler has just said.
+        unsafe { cudarc::nvrtc::sys::nvrtcGetSupportedArchs(known.as_mut_ptr()) }.result().map_err(no_answer)?;
+    }
+    Ok(known)
+}
+
+/// The newest architecture that a card runs and the compiler knows; none below the least that kernels need.
+fn target(card: i32, known: &[i32]) -> Option<i32> {
+    known.iter().copied().filter(|number| (LEAST..=card).contains(number)).max()
+}
+
 impl Card {
     /// Opens a card by its number.
     pub(crate) fn open(number: usize) -> Result<Self, CudaError> {
@@ -266,16 +289,33 @@ impl Card {
         Self::open(rank.unwrap_or(0))
     }
 
-    /// What kernels are compiled for, such as `compute_90`.
+    /// What kernels are compiled for, such as `compute_90`: this card's architecture, or the newest that the compiler knows where the card is
+    /// newer. The driver makes code of any later card from it.
     pub(crate) fn architecture(&self) -> Result<String, CudaError> {
         let (major, minor) = self.capability()?;
-        if major < 8 {
-            let name = self.name()?;
-            return Err(CudaError::Unavailable(format!(
-                "{name} has compute capability {major}.{minor}, and 8.0 is needed"
-            )));
+        match target(10 * major + minor, &known_architectures()?) {
+            Some(number) => Ok(format!("compute_{number}")),
+            None => Err(CudaError::Unavailable(format!(
+                "{} has compute capability {major}.{minor}, and {}.{} is needed at least",
+                self.name()?,
+                LEAST / 10,
+                LEAST % 10
+            ))),
         }
-        Ok(format!("compute_{major}{minor}"))
+    }
+
+    /// What the last bits of products depend on.
+    pub(crate) fn hardware(&self) -> Result<Hardware, CudaError> {
+        let (major, minor) = self.capability()?;
+        let processors = self
+            .context
+            .attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+            .map_err(failed("asking the card how large it is"))?;
+        let mut library = 0;
+        // SAFETY: writes one number, to a place that is there.
+        unsafe { cublas::sys::cublasGetVersion_v2(*self.blas.handle(), &mut library) }.result().map_err(no_product)?;
+        let [major, minor, processors, library] = [major, minor, processors, library].map(i32::unsigned_abs);
+        Ok(Hardware { architecture: (major, minor), processors, library })
     }
 
     /// What it is, in words.
@@ -479,5 +519,20 @@ impl Card {
     /// Does what was recorded.
     pub(crate) fn replay(&self, graph: &Graph) -> Result<(), CudaError> {
         graph.0.launch().map_err(failed("launching a graph"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::target;
+
+    #[test]
+    fn a_card_that_is_newer_than_the_compiler_gets_the_newest_code_that_there_is() {
+        let known = [75, 80, 86, 89, 90];
+        assert_eq!(
+            [75, 80, 87, 90, 100, 120].map(|card| target(card, &known)),
+            [None, Some(80), Some(86), Some(90), Some(90), Some(90)]
+        );
+        assert_eq!(target(90, &[100, 120]), None, "a compiler that has forgotten the card");
     }
 }

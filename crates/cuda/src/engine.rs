@@ -14,7 +14,7 @@ use device::{
     round::{Exact, PartError, Task},
 };
 use federated::{
-    engine::{Engine, EngineError, EngineKind, Means, Summed, Users, drawn},
+    engine::{Engine, EngineError, EngineKind, Hardware, Means, Summed, Users, drawn},
     plan::Plan,
     population::Population,
     workers::Pool,
@@ -58,11 +58,18 @@ pub const CUDA: EngineKind = EngineKind {
     measurer: |learner, _| Ok(Box::new(CardMeasurer::new(learner)?)),
     central: |central, means| Ok(Box::new(CardTrainer::new(central, means)?)),
     refuses,
-    arithmetic: |means| {
-        let chunk = means.options.chunk.map_or(String::new(), |chunk| format!(" chunk {chunk}"));
-        format!("{NAME} {}{chunk} lanes {LANES}", means.options.precision.name())
-    },
+    arithmetic,
 };
+
+/// What decides the bits of a sum, as checkpoints keep it and ranks compare it.
+fn arithmetic(means: Means) -> String {
+    let chunk = means.options.chunk.map_or(String::new(), |chunk| format!(" chunk {chunk}"));
+    let card =
+        means.hardware.map_or(String::new(), |Hardware { architecture: (major, minor), processors, library }| {
+            format!(" capability {major}.{minor} processors {processors} cublas {library}")
+        });
+    format!("{NAME} {}{chunk} lanes {LANES}{card}", means.options.precision.name())
+}
 
 /// What a card cannot do for a plan.
 fn refuses(plan: &Plan) -> Option<String> {
@@ -81,6 +88,7 @@ pub struct CardEngine<'a> {
     /// Who measures models for devices, once that was asked for.
     measurer: Option<CardMeasurer>,
     check_encodings: bool,
+    hardware: Hardware,
     /// The model on its way up, and the sum on its way down.
     model: Pinned<f32>,
     sum: Pinned<i64>,
@@ -135,12 +143,14 @@ impl<'a> CardEngine<'a> {
         let card = &lanes.first().ok_or_else(|| unavailable(nobody())).map(|lane| &lane.card)?;
         let (model, sum) =
             (card.pinned(layout.len()).map_err(unavailable)?, card.pinned(layout.len()).map_err(unavailable)?);
+        let hardware = card.hardware().map_err(unavailable)?;
         Ok(Self {
             lanes,
             reading: Reading { learner, local: local.clone() },
             pool: Pool::new(means.threads),
             measurer: None,
             check_encodings: means.options.check_encodings,
+            hardware,
             model,
             sum,
             spare: Vec::new(),
@@ -437,6 +447,10 @@ impl Engine for CardEngine<'_> {
 
     fn chunk(&self) -> Option<NonZeroUsize> {
         NonZeroUsize::new(CardEngine::chunk(self))
+    }
+
+    fn hardware(&self) -> Option<Hardware> {
+        Some(self.hardware)
     }
 }
 

@@ -115,7 +115,7 @@ impl MachineArgs {
         let engine = engines::named(self.engine.as_deref())?;
         let precision = engines::precision(engine, self.precision.as_deref())?;
         let options = EngineOptions { precision, chunk: None, check_encodings: self.check_encodings };
-        Ok(Means { kernels: kernels::chosen()?, threads, engine, options })
+        Ok(Means { engine, options, ..Means::threads(kernels::chosen()?, threads) })
     }
 }
 

@@ -171,6 +171,11 @@ pub trait Engine {
         None
     }
 
+    /// What it computes on, where the last bits of its results depend on that.
+    fn hardware(&self) -> Option<Hardware> {
+        None
+    }
+
     /// The engine as one that gives each user's part by itself, where it can: simulated secure aggregation needs that.
     fn each(&mut self) -> Option<&mut dyn PerUser> {
         None
@@ -209,6 +214,10 @@ impl<E: Engine + ?Sized> Engine for &mut E {
 
     fn chunk(&self) -> Option<NonZeroUsize> {
         (**self).chunk()
+    }
+
+    fn hardware(&self) -> Option<Hardware> {
+        (**self).hardware()
     }
 
     fn each(&mut self) -> Option<&mut dyn PerUser> {
@@ -302,6 +311,18 @@ pub struct EngineOptions {
     pub check_encodings: bool,
 }
 
+/// What an accelerator and its library are, as far as the last bits of products depend on it: cuBLAS promises the same bits for the same
+/// architecture, the same number of multiprocessors and the same version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hardware {
+    /// The architecture, such as 9.0.
+    pub architecture: (u32, u32),
+    /// How many multiprocessors there are.
+    pub processors: u32,
+    /// The version of the library that multiplies.
+    pub library: u32,
+}
+
 /// With what a run is computed; nothing of it changes a bit of the result but what [`EngineKind::arithmetic`] names, which is recorded.
 #[derive(Debug, Clone, Copy)]
 pub struct Means {
@@ -313,13 +334,15 @@ pub struct Means {
     pub engine: EngineKind,
     /// And how.
     pub options: EngineOptions,
+    /// On what, once the engine is made ([`Self::settled_by`]) and where that matters.
+    pub hardware: Option<Hardware>,
 }
 
 impl Means {
     /// So many threads, which also train.
     #[must_use]
     pub fn threads(kernels: KernelPath, threads: usize) -> Self {
-        Self { kernels, threads, engine: THREADS, options: EngineOptions::default() }
+        Self { kernels, threads, engine: THREADS, options: EngineOptions::default(), hardware: None }
     }
 
     /// The same for a plan, as far as nothing else was said: an engine that trains users together holds a whole cohort if it can, and
@@ -337,10 +360,12 @@ impl Means {
         Ok(self)
     }
 
-    /// The same with what an engine that was made by them has come to: it may hold fewer users at a time than it was asked to.
+    /// The same with what an engine that was made by them has come to: it may hold fewer users at a time than it was asked to, and
+    /// knows what it computes on.
     #[must_use]
     pub fn settled_by(mut self, engine: &dyn Engine) -> Self {
         self.options.chunk = engine.chunk();
+        self.hardware = engine.hardware();
         self
     }
 
