@@ -53,14 +53,18 @@ impl Source {
     }
 }
 
-/// Compiles every kernel for every preset and an architecture, without a card. None where there is no compiler here.
+/// Compiles every kernel for an architecture, without a card: for every preset, or for the first that it fits. Gives how many sources were
+/// compiled; none where there is no compiler here.
 ///
 /// # Errors
 /// What does not compile.
-pub fn compile_all(architecture: &str) -> Option<Result<usize, CudaError>> {
+pub fn compile_all(architecture: &str, every_preset: bool) -> Option<Result<usize, CudaError>> {
+    let presets = |source: Source| {
+        let fitting = PRESETS.iter().map(|(_, make)| make()).filter(move |config| fits(config, &source));
+        fitting.take(if every_preset { usize::MAX } else { 1 })
+    };
     card::has_compiler().then(|| {
-        let each = PRESETS.iter().flat_map(|(_, make)| ALL.map(|source| (make(), source)));
-        let each = each.filter(|(config, source)| fits(config, source));
+        let each = ALL.into_iter().flat_map(|source| presets(source).map(move |config| (config, source)));
         each.map(|(config, source)| compile_for(&config, source, architecture))
             .try_fold(0, |all, one| one.map(|()| all + 1))
     })

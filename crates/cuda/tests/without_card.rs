@@ -1,4 +1,4 @@
-//! What can be tested without a card: that every kernel compiles for every preset, and that the rounding kernel, run thread by thread on
+//! What can be tested without a card: that every kernel compiles, and that the rounding kernel, run thread by thread on
 //! the host, gives the integers of `privacy` to the bit.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 #![allow(clippy::print_stdout, reason = "what is skipped and what was found is said")]
@@ -24,15 +24,14 @@ use privacy::{
     stages::{ClipBit, ClipRule, Clipping, Contribution, Update},
 };
 
-/// `cargo xtask test` brings NVRTC where there is none.
-fn compiles_for(architecture: &str) {
-    match cuda::compile_all(architecture) {
+/// `cargo xtask test` brings NVRTC where there is none. There are seven sources and ten presets, of which each source fits some.
+fn compiles_for(architecture: &str, every_preset: bool) {
+    match cuda::compile_all(architecture, every_preset) {
         None => println!("skipped: there is no NVRTC here (the package nvidia-cuda-nvrtc has it)"),
         Some(compiled) => {
             let kernels = compiled.unwrap_or_else(|problem| panic!("{architecture}: {problem}"));
             println!("{kernels} sources for {architecture}");
-            // Three sources for each of ten presets, and more.
-            assert!(kernels > 30, "{kernels}");
+            assert!(kernels >= if every_preset { 31 } else { 7 }, "{kernels}");
         }
     }
 }
@@ -56,13 +55,19 @@ fn secure_aggregation_and_rotation_are_refused_before_the_run() {
 }
 
 #[test]
-fn every_kernel_compiles_for_every_preset_and_ampere() {
-    compiles_for("sm_80");
+fn every_kernel_compiles_for_ampere() {
+    compiles_for("sm_80", false);
 }
 
 #[test]
-fn every_kernel_compiles_for_every_preset_and_hopper() {
-    compiles_for("sm_90");
+fn every_kernel_compiles_for_hopper() {
+    compiles_for("sm_90", false);
+}
+
+#[test]
+#[ignore = "long: every kernel for every preset, a minute for each kind of card"]
+fn every_kernel_compiles_for_every_preset() {
+    ["sm_80", "sm_90"].iter().for_each(|architecture| compiles_for(architecture, true));
 }
 
 const USERS: usize = 8;

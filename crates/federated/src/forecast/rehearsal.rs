@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// How long users are trained to measure how long one takes.
-const TRAINING: Duration = Duration::from_millis(1500);
+const TRAINING: Duration = Duration::from_millis(400);
 /// Rounds that are tried, at most, to measure what comes after training.
 const ROUNDS: u64 = 3;
 /// Tokens that are predicted to measure an evaluation, at most.
