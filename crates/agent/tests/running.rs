@@ -40,7 +40,7 @@ fn certificate(folder: &Path, name: &str) -> (PathBuf, TlsAcceptor) {
     let path = folder.join(name);
     std::fs::write(&path, made.cert.pem()).unwrap();
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()

@@ -251,7 +251,7 @@ impl Gpu {
             let rule = task.clipping.rule();
             let want = trainer.train(task.model, &examples, rule, task.learning_rate, 0).map_err(BenchError::failed)?;
             let off = relative_difference(&want.difference, &got);
-            worst = Some(worst.unwrap_or(0.0f64).max(off));
+            worst = Some(worse(worst, off));
         }
         Ok(worst)
     }
@@ -316,5 +316,29 @@ fn relative_difference(want: &[f32], got: &[f32]) -> f64 {
     let square = |v: f64| v * v;
     let norm: f64 = want.iter().map(|v| square(f64::from(*v))).sum();
     let off: f64 = want.iter().zip(got).map(|(w, g)| square(f64::from(*w) - f64::from(*g))).sum();
-    (off / norm).sqrt()
+    if norm == 0.0 { off.sqrt() } else { (off / norm).sqrt() }
+}
+
+/// The larger of two differences; one that is not a number is larger than all, and stays.
+fn worse(worst: Option<f64>, off: f64) -> f64 {
+    match worst {
+        Some(worst) if worst.is_nan() || worst >= off => worst,
+        _ => off,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An engine whose updates are no numbers agreed with the threads to the bit.
+    #[test]
+    fn updates_that_are_no_numbers_do_not_agree() {
+        let off = |got: &[f32]| relative_difference(&[3.0, 4.0], got);
+        assert_eq!([off(&[3.0, 4.0]), off(&[3.0, 9.0])], [0.0, 1.0]);
+        let worst = |all: &[f64]| all.iter().fold(None, |worst, off| Some(worse(worst, *off))).unwrap();
+        assert_eq!(worst(&[0.1, 0.5, 0.2]), 0.5);
+        assert!(worst(&[0.1, off(&[f32::NAN, 4.0]), 0.2]).is_nan());
+        assert_eq!(relative_difference(&[0.0], &[2.0]), 2.0);
+    }
 }

@@ -38,7 +38,8 @@ pub(crate) struct Card {
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
     blas: CudaBlas,
-    _workspace: CudaSlice<u8>,
+    /// Where cuBLAS keeps parts of products.
+    workspace: CudaSlice<u8>,
 }
 
 /// An address on the card.
@@ -77,7 +78,8 @@ impl<T> Memory<T> {
 pub(crate) struct Pinned<T>(PinnedHostSlice<T>);
 
 impl Pinned<f32> {
-    /// Takes these values, which workers copy, once the card has read those of before.
+    /// Takes these values, which workers copy. Whoever calls has waited for the cards that read those of before: nothing here does, since
+    /// the events that it would take are off.
     pub(crate) fn fill(&mut self, values: &[f32], workers: &dyn Workers) -> Result<(), CudaError> {
         let own = self.0.as_mut_slice().map_err(failed("waiting for the card"))?;
         if own.len() != values.len() {
@@ -193,6 +195,15 @@ fn no_product(problem: cublas::result::CublasError) -> CudaError {
     CudaError::Call { what: "cuBLAS", problem: format!("{problem:?}") }
 }
 
+fn no_compiler(problem: cudarc::nvrtc::result::NvrtcError) -> CudaError {
+    CudaError::Call { what: "the CUDA compiler", problem: format!("{problem:?}") }
+}
+
+/// Whether there is a card here that could be opened.
+pub(crate) fn is_there() -> bool {
+    libraries().is_ok() && CudaContext::device_count().is_ok_and(|count| count > 0)
+}
+
 /// Whether the libraries are there; loading what is missing would panic.
 fn libraries() -> Result<(), CudaError> {
     // SAFETY: these only try to open a shared library by its usual names.
@@ -239,15 +250,13 @@ pub(crate) fn compile(
 
 /// The architectures that the compiler here knows, such as 90.
 fn known_architectures() -> Result<Vec<i32>, CudaError> {
-    let no_answer =
-        |problem| CudaError::Call { what: "asking the compiler which cards it knows", problem: format!("{problem:?}") };
     let mut count = 0;
     // SAFETY: writes one number, to a place that is there.
-    unsafe { cudarc::nvrtc::sys::nvrtcGetNumSupportedArchs(&mut count) }.result().map_err(no_answer)?;
+    unsafe { cudarc::nvrtc::sys::nvrtcGetNumSupportedArchs(&mut count) }.result().map_err(no_compiler)?;
     let mut known = vec![0; usize::try_from(count).unwrap_or(0)];
     if !known.is_empty() {
         // SAFETY: writes as many numbers as the compiler has just said.
-        unsafe { cudarc::nvrtc::sys::nvrtcGetSupportedArchs(known.as_mut_ptr()) }.result().map_err(no_answer)?;
+        unsafe { cudarc::nvrtc::sys::nvrtcGetSupportedArchs(known.as_mut_ptr()) }.result().map_err(no_compiler)?;
     }
     Ok(known)
 }
@@ -272,8 +281,8 @@ impl Card {
         let stream = context.new_stream().map_err(failed("making a stream"))?;
         let blas = CudaBlas::new(stream.clone()).map_err(no_product)?;
         let workspace = stream.alloc_zeros::<u8>(WORKSPACE).map_err(failed("taking memory"))?;
-        let card = Self { context, stream, blas, _workspace: workspace };
-        let at = card._workspace.device_ptr(&card.stream).0;
+        let card = Self { context, stream, blas, workspace };
+        let at = card.workspace.device_ptr(&card.stream).0;
         // SAFETY: the workspace lives as long as the handle.
         unsafe { cublas::sys::cublasSetWorkspace_v2(*card.blas.handle(), at as *mut _, WORKSPACE) }
             .result()
@@ -314,8 +323,15 @@ impl Card {
         let mut library = 0;
         // SAFETY: writes one number, to a place that is there.
         unsafe { cublas::sys::cublasGetVersion_v2(*self.blas.handle(), &mut library) }.result().map_err(no_product)?;
-        let [major, minor, processors, library] = [major, minor, processors, library].map(i32::unsigned_abs);
-        Ok(Hardware { architecture: (major, minor), processors, library })
+        let (mut newer, mut older, mut driver) = (0, 0, 0);
+        // SAFETY: these write one or two numbers, to places that are there.
+        unsafe { cudarc::nvrtc::sys::nvrtcVersion(&mut newer, &mut older) }.result().map_err(no_compiler)?;
+        unsafe { sys::cuDriverGetVersion(&mut driver) }
+            .result()
+            .map_err(failed("asking the driver for its version"))?;
+        let whole = [major, minor, processors, library, newer, older, driver].map(i32::unsigned_abs);
+        let [major, minor, processors, library, newer, older, driver] = whole;
+        Ok(Hardware { architecture: (major, minor), processors, library, compiler: (newer, older), driver })
     }
 
     /// What it is, in words.
@@ -367,15 +383,20 @@ impl Card {
         rest: usize,
         workers: &dyn Workers,
     ) -> Result<Vec<i64>, CudaError> {
-        self.stream.memcpy_dtoh(&from.slice, &mut by.0).map_err(failed("bringing data from the card"))?;
-        self.wait()?;
+        let asked = self.stream.memcpy_dtoh(&from.slice, &mut by.0).map_err(failed("bringing data from the card"));
+        let came = asked.and(self.wait());
         let values = by.0.as_mut_slice().map_err(failed("waiting for the card"))?;
         let mut copy = vec![0; values.len() + rest];
         let pieces = values.chunks_mut(PIECE).zip(copy.chunks_mut(PIECE));
-        workers::all(workers, pieces, |_, (values, copy)| {
+        let copied = workers::all(workers, pieces, |_, (values, copy)| {
             copy[..values.len()].copy_from_slice(values);
             values.fill(0);
-        })?;
+        });
+        if copied.is_err() {
+            values.fill(0);
+        }
+        came?;
+        copied?;
         Ok(copy)
     }
 
@@ -417,6 +438,19 @@ impl Card {
         self.stream.memset_zeros(&mut memory.slice).map_err(failed("clearing memory"))
     }
 
+    /// Makes zero what is left of products.
+    pub(crate) fn clear_workspace(&mut self) -> Result<(), CudaError> {
+        self.stream.memset_zeros(&mut self.workspace).map_err(failed("clearing memory"))
+    }
+
+    /// Whether nothing is left of products: for tests.
+    pub(crate) fn workspace_is_clear(&self) -> Result<bool, CudaError> {
+        let mut bytes = vec![1; WORKSPACE];
+        self.stream.memcpy_dtoh(&self.workspace, &mut bytes).map_err(failed("bringing data from the card"))?;
+        self.wait()?;
+        Ok(bytes.iter().all(|byte| *byte == 0))
+    }
+
     /// Copies one memory onto another of the same length.
     pub(crate) fn copy<T: DeviceRepr>(&self, from: &Memory<T>, to: &mut Memory<T>) -> Result<(), CudaError> {
         self.stream.memcpy_dtod(&from.slice, &mut to.slice).map_err(failed("copying on the card"))
@@ -432,6 +466,13 @@ impl Card {
         let module = self.context.load_module(ptx).map_err(failed("loading kernels"))?;
         let load = |name: &&'static str| module.load_function(name).map(Kernel).map_err(failed(name));
         names.iter().map(load).collect()
+    }
+
+    /// Whether a block can have so much shared memory.
+    pub(crate) fn has_shared(&self, bytes: usize) -> Result<bool, CudaError> {
+        let most = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+        let most = self.context.attribute(most).map_err(failed("asking the card for its shared memory"))?;
+        Ok(usize::try_from(most).is_ok_and(|most| bytes <= most))
     }
 
     /// Lets a kernel have more shared memory than the usual 48 KiB.

@@ -123,9 +123,11 @@ impl CardTrainer {
         let (shape, lists) = (*network.shape(), network.lists());
         let begins = self.reading == Reading::Begins;
         self.schedule = std::mem::take(&mut self.schedule).of_batches(&shape, rate, batches, lists, begins);
-        if network.read(card, &self.schedule)? {
+        let stale = network.read(card, &self.schedule);
+        if !matches!(stale, Ok(false)) {
             (self.learning, self.measuring) = (None, None);
         }
+        stale?;
         if let Some(left_out) = network.left_out() {
             left_out.go_to(card, number, first.steps())?;
         }

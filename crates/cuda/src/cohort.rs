@@ -78,11 +78,12 @@ impl Reading<'_> {
         let known = self.learner.recurrent().map_or(0, |model| model.vocabulary);
         let columns = 0..self.learner.schema().columns.len();
         let unknown = columns.flat_map(|column| user.examples.ids(column)).find(|id| **id as usize >= known);
-        if let Some(id) = unknown {
-            return Err(refused(format!("has the entry {id}, and the model knows {known}")));
+        // What they typed, and how much, is theirs: it is not said (rule P12).
+        if unknown.is_some() {
+            return Err(refused(format!("has an entry that is not among the {known} that the model knows")));
         }
         if user.steps > MOST_STEPS {
-            let problem = format!("has {} steps to take, and a card takes {MOST_STEPS}", user.steps);
+            let problem = format!("has more steps to take than the {MOST_STEPS} that a card takes");
             return Err(refused(format!("{problem}: set local.most_tokens, or fewer local.epochs")));
         }
         Ok(())
@@ -166,7 +167,7 @@ mod tests {
     fn entries_that_the_model_does_not_have_are_refused_by_name() {
         assert_eq!(read(1, &[3, 49]), Ok(2));
         let said = read(1, &[3, 50]).unwrap_err();
-        assert!(said.contains("user 50") && said.contains("the entry 50") && said.contains("knows 50"), "{said}");
+        assert!(said.contains("user 50") && said.contains("not among the 50"), "{said}");
     }
 
     #[test]

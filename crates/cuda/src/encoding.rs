@@ -9,11 +9,12 @@ use privacy::{
     stages::ClipRule,
     workers::Workers,
 };
+use zeroize::Zeroizing;
 
 use crate::{
     card::{Address, Arg, Card, Grid, Kernel, Memory, Pinned},
     error::CudaError,
-    held::Held,
+    held::{self, Held},
     network::Network,
     shape::Shape,
     source::ENCODE,
@@ -196,12 +197,9 @@ impl Encoder {
         let args = [Arg::At(self.model.address()), Arg::At(self.place.address()), Arg::At(network.start.address())];
         card.launch(&self.kernels.place_model, Grid::each(self.parameters), &args)?;
         card.clear(&mut self.sum)?;
-        let words: Vec<u32> = key.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
-        card.upload(&words, &mut self.key)?;
-        let (lens, bounds): (Vec<usize>, Vec<f64>) = match rule {
-            ClipRule::Flat(bound) => (vec![self.parameters], vec![bound.get()]),
-            ClipRule::PerLayer(layers) => layers.iter().map(|layer| (layer.len, layer.bound.get())).unzip(),
-        };
+        let words = key.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
+        card.upload(&Zeroizing::<Vec<u32>>::new(words), &mut self.key)?;
+        let (lens, bounds) = bounded(rule, self.parameters)?;
         let stale = self.parts.as_ref().is_none_or(|parts| parts.lens != lens);
         if stale {
             self.parts = Some(Parts::new(card, lens, self.shape.users)?);
@@ -417,13 +415,26 @@ impl Encoder {
 
     /// A round is over: nothing of anybody stays on the card.
     pub(crate) fn forget(&mut self, card: &Card, network: &mut Network) -> Result<(), CudaError> {
-        self.held().into_iter().chain(network.held(true)).try_for_each(|held| held.clear(card))
+        held::clear_all(self.held().into_iter().chain(network.held(true)), card)
     }
 
     /// Whether nothing of a round is left: for tests.
     pub(crate) fn is_forgotten(&mut self, card: &Card, network: &mut Network) -> Result<bool, CudaError> {
         let mut all = self.held().into_iter().chain(network.held(true));
         all.try_fold(true, |zero, held| Ok(zero && held.reads_zero(card)?))
+    }
+}
+
+/// The lengths and the bounds of the parts of an update. What is longer than the update would be read, and with greedy clipping written,
+/// beyond a user's weights; what is left out would enter no norm.
+fn bounded(rule: &ClipRule, parameters: usize) -> Result<(Vec<usize>, Vec<f64>), CudaError> {
+    let (lens, bounds): (Vec<usize>, Vec<f64>) = match rule {
+        ClipRule::Flat(bound) => (vec![parameters], vec![bound.get()]),
+        ClipRule::PerLayer(layers) => layers.iter().map(|layer| (layer.len, layer.bound.get())).unzip(),
+    };
+    match lens.iter().try_fold(0, |all: usize, len| all.checked_add(*len)) {
+        Some(all) if all == parameters => Ok((lens, bounds)),
+        _ => Err(CudaError::Refused(format!("layers that are not those of a model of {parameters} parameters"))),
     }
 }
 
@@ -436,4 +447,23 @@ pub(crate) const NO_ROTATION: &str = "privacy.rotation = true is for secure aggr
 /// Where it cannot: a rotation is for secure aggregation, which the card does not do.
 pub(crate) fn grid_rule(encoding: &Encoding) -> Result<GridRule, CudaError> {
     encoding.grid_rule().ok_or_else(|| CudaError::Refused(NO_ROTATION.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use privacy::{ClipNorm, stages::LayerClip};
+
+    use super::*;
+
+    /// Kernels look coordinates up by where the layers begin: beyond the last of them lies another user.
+    #[test]
+    fn layers_that_are_not_those_of_the_model_are_refused() {
+        let bound = ClipNorm::new(0.5).unwrap();
+        let of = |lens: &[usize]| ClipRule::PerLayer(lens.iter().map(|len| LayerClip { len: *len, bound }).collect());
+        assert_eq!(bounded(&of(&[3, 7]), 10).unwrap(), (vec![3, 7], vec![0.5, 0.5]));
+        assert_eq!(bounded(&ClipRule::Flat(bound), 10).unwrap(), (vec![10], vec![0.5]));
+        for wrong in [&[3, 8][..], &[3, 6], &[], &[usize::MAX, 11]] {
+            assert!(bounded(&of(wrong), 10).is_err(), "{wrong:?}");
+        }
+    }
 }

@@ -5,7 +5,11 @@
 //! one; while it trains the last, the host reads the next cohort, where it is told whom that will be. When a round is over, nothing of
 //! its users is left on the card.
 
-use std::{num::NonZeroUsize, time::Instant};
+use std::{
+    num::NonZeroUsize,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    time::Instant,
+};
 
 use device::{
     evaluation::EvaluationPlan,
@@ -21,7 +25,7 @@ use federated::{
 };
 use lm::model::{config::ModelConfig, parameters::ParameterLayout};
 use privacy::{
-    encoding::GridRule,
+    encoding::{EncodingError, GridRule},
     rng::StreamKey,
     stages::{Clipped, Contribution, Encoded, Sum, Update},
 };
@@ -64,10 +68,12 @@ pub const CUDA: EngineKind = EngineKind {
 /// What decides the bits of a sum, as checkpoints keep it and ranks compare it.
 fn arithmetic(means: Means) -> String {
     let chunk = means.options.chunk.map_or(String::new(), |chunk| format!(" chunk {chunk}"));
-    let card =
-        means.hardware.map_or(String::new(), |Hardware { architecture: (major, minor), processors, library }| {
-            format!(" capability {major}.{minor} processors {processors} cublas {library}")
-        });
+    let card = means.hardware.map_or(String::new(), |hardware| {
+        let Hardware { architecture: (major, minor), processors, library, compiler: (newer, older), driver } = hardware;
+        format!(
+            " capability {major}.{minor} processors {processors} cublas {library} nvrtc {newer}.{older} driver {driver}"
+        )
+    });
     format!("{NAME} {}{chunk} lanes {LANES}{card}", means.options.precision.name())
 }
 
@@ -166,6 +172,10 @@ impl<'a> CardEngine<'a> {
     /// # Errors
     /// When training fails.
     pub fn differences(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Vec<(u64, Vec<f32>)>, EngineError> {
+        self.then_forget(|engine| engine.each_difference(task, users))
+    }
+
+    fn each_difference(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Vec<(u64, Vec<f32>)>, EngineError> {
         let mut differences = Vec::with_capacity(users.numbers.len());
         let (everybody, _) = self.begin(task, users)?;
         let rule = grid_rule(task.encoding).map_err(failed)?;
@@ -180,6 +190,16 @@ impl<'a> CardEngine<'a> {
         }
         differences.sort_unstable_by_key(|(user, _)| *user);
         Ok(differences)
+    }
+
+    /// Does something with users, and leaves nothing of them on the card, whatever came of it: no noise is in it. Lanes that cannot be
+    /// cleared keep none of the others from it.
+    fn then_forget<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, EngineError>) -> Result<T, EngineError> {
+        let done = catch_unwind(AssertUnwindSafe(|| work(self)));
+        let forgotten: Vec<_> = self.lanes.iter_mut().map(Lane::forget).collect();
+        let done = done.unwrap_or_else(|panic| resume_unwind(panic));
+        forgotten.into_iter().collect::<Result<(), _>>().map_err(failed)?;
+        done
     }
 
     /// Users of a chunk.
@@ -209,10 +229,8 @@ impl<'a> CardEngine<'a> {
             None => CardMeasurer::new(self.reading.learner)?,
         };
         let summed = evaluation::sum(&mut measurer, self.reading.learner, task, plan, users, self.pool.threads());
-        let forgotten = measurer.forget().map_err(failed);
         self.measurer = Some(measurer);
-        let summed = summed?;
-        forgotten.map(|()| summed)
+        summed
     }
 
     /// Whether nothing of any user is left on the card: for tests.
@@ -221,7 +239,8 @@ impl<'a> CardEngine<'a> {
     /// When the card does not say.
     pub fn has_forgotten(&mut self) -> Result<bool, EngineError> {
         let forgotten = |all: bool, lane: &mut Lane| Ok(all && lane.is_forgotten()?);
-        self.lanes.iter_mut().try_fold(true, forgotten).map_err(failed)
+        let measurer = self.measurer.as_mut().map_or(Ok(true), CardMeasurer::has_forgotten);
+        Ok(self.lanes.iter_mut().try_fold(true, forgotten).map_err(failed)? && measurer.map_err(failed)?)
     }
 
     /// A round begins: everybody's text is read, and the card has the model. With them the schedules of the first chunk, where they were
@@ -229,6 +248,12 @@ impl<'a> CardEngine<'a> {
     fn begin(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<(Vec<User>, Vec<Schedule>), EngineError> {
         check_learning_rate(task.learning_rate).map_err(LocalError::from)?;
         let (rule, key) = (task.clipping.rule(), users.key.secret_bytes());
+        let (expected, got) = (task.encoding.clip().get(), rule.bound().get());
+        if got > expected {
+            return Err(EncodingError::Clip { expected, got }.into());
+        }
+        // A round that failed may have left something on its way.
+        self.lanes.iter().try_for_each(|lane| lane.card.wait()).map_err(failed)?;
         self.model.fill(task.model, &self.pool).map_err(failed)?;
         self.lanes.iter_mut().try_for_each(|lane| lane.begin(&self.model, rule, &key)).map_err(failed)?;
         match self.ahead.take().filter(|ahead| ahead.is_of(users)) {
@@ -254,15 +279,18 @@ impl<'a> CardEngine<'a> {
         parts(chunk).map(|part| self.schedule(rate, part, key)).collect()
     }
 
-    /// Reads those who will be asked for next, while the card is at work.
-    fn read_ahead(&mut self, population: &dyn Population, rate: f32) -> Result<(), EngineError> {
-        let Some(numbers) = self.next.take() else { return Ok(()) };
+    /// Reads those who will be asked for next, while the card is at work. They are a hint: whoever cannot be read, and comes, fails the
+    /// round that they come to, and not this one.
+    fn read_ahead(&mut self, population: &dyn Population, rate: f32) {
+        self.ahead = self.next.take().and_then(|numbers| self.ahead_of(population, numbers, rate).ok());
+    }
+
+    fn ahead_of(&mut self, population: &dyn Population, numbers: Vec<u64>, rate: f32) -> Result<Ahead, EngineError> {
         let users = self.reading.read(population, &numbers, &mut self.texts, &self.pool)?;
         let first = &users[..users.len().min(CardEngine::chunk(self))];
         let is_drawn = self.reading.local.algorithm == Algorithm::FedSgdBatch;
         let schedules = if is_drawn { Vec::new() } else { self.schedules(rate, first, None)? };
-        self.ahead = Some(Ahead::new(population, numbers, users, schedules));
-        Ok(())
+        Ok(Ahead::new(population, numbers, users, schedules))
     }
 
     /// Sets the card to work on a chunk; it goes on by itself. Schedules that are not ready are made, each while the lanes before it
@@ -389,7 +417,10 @@ impl<'a> CardEngine<'a> {
     /// The sum of all lanes, which are done, with room for `rest` numbers behind it.
     fn download(&mut self, rest: usize) -> Result<Vec<i64>, CudaError> {
         let (first, others) = self.lanes.split_first().ok_or_else(nobody)?;
-        others.iter().try_for_each(|other| first.join(other))?;
+        for other in others {
+            other.card.wait()?;
+            first.join(other)?;
+        }
         first.sum(&mut self.sum, rest, &self.pool)
     }
 }
@@ -409,7 +440,7 @@ impl CardEngine<'_> {
             let these = self.launch(task, chunk, std::mem::take(&mut ready), users.key, &rule)?;
             match chunks.peek() {
                 Some(next) => ready = self.schedules(task.learning_rate, next, Some(users.key))?,
-                None => self.read_ahead(users.population, task.learning_rate)?,
+                None => self.read_ahead(users.population, task.learning_rate),
             }
             self.lanes.iter().try_for_each(|lane| lane.card.wait()).map_err(failed)?;
             self.card_s += launched.elapsed().as_secs_f64();
@@ -426,11 +457,7 @@ impl Engine for CardEngine<'_> {
         if let Some(plan) = task.evaluation {
             return self.measure(task, plan, users);
         }
-        let summed = self.train(task, users);
-        // Whatever came of it: what lies on the card has no noise in it. A lane that fails keeps none of the others from it.
-        let forgotten: Vec<_> = self.lanes.iter_mut().map(Lane::forget).collect();
-        forgotten.into_iter().collect::<Result<(), _>>().map_err(failed)?;
-        summed
+        self.then_forget(|engine| engine.train(task, users))
     }
 
     fn foresees(&self) -> bool {

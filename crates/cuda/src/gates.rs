@@ -22,9 +22,9 @@ pub(crate) struct Gates {
 }
 
 impl Gates {
-    /// Whether the kernel is for this shape.
-    pub(crate) const fn is_for(shape: &Shape) -> bool {
-        shape.tokens() <= MOST_TOKENS
+    /// Whether the kernel is for this shape, and the card has room for a block of it.
+    pub(crate) fn is_for(card: &Card, shape: &Shape) -> Result<bool, CudaError> {
+        Ok(shape.tokens() <= MOST_TOKENS && card.has_shared(shared(shape))?)
     }
 
     pub(crate) fn new(
@@ -35,7 +35,7 @@ impl Gates {
     ) -> Result<Self, CudaError> {
         let mut loaded = card.load(GATES.compile(defines, architecture)?, &["move_gates"])?;
         let kernel = loaded.pop().ok_or_else(|| CudaError::Refused("a kernel is missing".to_owned()))?;
-        let shared = 4 * 2 * padded(shape.tokens(), 8) * PITCH;
+        let shared = shared(shape);
         card.allow_shared(&kernel, shared)?;
         Ok(Self { kernel, shared })
     }
@@ -74,4 +74,9 @@ impl Gates {
         ];
         card.launch(&self.kernel, grid, &args)
     }
+}
+
+/// Bytes of shared memory of a block.
+const fn shared(shape: &Shape) -> usize {
+    4 * 2 * padded(shape.tokens(), 8) * PITCH
 }

@@ -44,6 +44,13 @@ impl Held<'_> {
     }
 }
 
+/// Makes all of it zero, also what comes after something that cannot be cleared; says so when it is done.
+pub(crate) fn clear_all<'a>(all: impl IntoIterator<Item = Held<'a>>, card: &Card) -> Result<(), CudaError> {
+    let cleared: Vec<Result<(), CudaError>> = all.into_iter().map(|held| held.clear(card)).collect();
+    cleared.into_iter().collect::<Result<(), _>>()?;
+    card.wait()
+}
+
 fn is_zero<T>(card: &Card, memory: &Memory<T>, something: T) -> Result<bool, CudaError>
 where
     T: cudarc::driver::DeviceRepr + Copy + Default + PartialEq,

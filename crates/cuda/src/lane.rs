@@ -43,10 +43,12 @@ impl Lane {
 
     /// A round begins.
     pub(crate) fn begin(&mut self, model: &Pinned<f32>, rule: &ClipRule, key: &[u8; 32]) -> Result<(), CudaError> {
-        if self.encoder.begin(&self.card, &self.network, model, rule, key)? {
+        let stale = self.encoder.begin(&self.card, &self.network, model, rule, key);
+        // Also where it failed: memory may have moved before.
+        if !matches!(stale, Ok(false)) {
             self.step = None;
         }
-        Ok(())
+        stale.map(drop)
     }
 
     /// Sets the card to work on these users; it goes on by itself.
@@ -57,9 +59,11 @@ impl Lane {
         rule: &GridRule,
     ) -> Result<(), CudaError> {
         let Self { card, network, encoder, greedy, step } = self;
-        if network.read(card, schedule)? {
+        let stale = network.read(card, schedule);
+        if !matches!(stale, Ok(false)) {
             *step = None;
         }
+        stale?;
         encoder.begin_chunk(card, network, drawings)?;
         let between = || if *greedy { encoder.project(card, network) } else { Ok(()) };
         let step = match step {
@@ -101,11 +105,19 @@ impl Lane {
 
     /// A round is over: nothing of anybody stays on the card.
     pub(crate) fn forget(&mut self) -> Result<(), CudaError> {
-        self.encoder.forget(&self.card, &mut self.network)
+        let cleared = self.card.clear_workspace();
+        cleared.and(self.encoder.forget(&self.card, &mut self.network))
     }
 
     /// Whether nothing of a round is left: for tests.
     pub(crate) fn is_forgotten(&mut self) -> Result<bool, CudaError> {
-        self.encoder.is_forgotten(&self.card, &mut self.network)
+        Ok(self.card.workspace_is_clear()? && self.encoder.is_forgotten(&self.card, &mut self.network)?)
+    }
+}
+
+impl Drop for Lane {
+    /// Memory is given back without anything of anybody in it, and not while the card still works on it.
+    fn drop(&mut self) {
+        drop(self.forget());
     }
 }

@@ -22,6 +22,7 @@
 //! | `evaluation` | users' parts of an evaluation                                                                 |
 //! | `central`, `dropout` | one model that learns public text, with units left out                                |
 //! | `encoding`  | from trained weights to integers and their sum                                                 |
+//! | `held`      | what the card holds of people, so that it is cleared                                           |
 //! | `placement` | where parameters lie on the card                                                               |
 //! | `cohort`    | whose text is read, and read ahead                                                             |
 //! | `schedule`  | which user reads what in which step                                                            |
@@ -59,3 +60,9 @@ pub use self::{
     peaks::{Peaks, peaks},
     source::compile_all,
 };
+
+/// Whether there is a card here, with the libraries that it takes: tests of it are for such machines.
+#[must_use]
+pub fn is_there() -> bool {
+    card::is_there()
+}

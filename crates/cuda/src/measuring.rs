@@ -16,6 +16,7 @@ use crate::{
     card::{Arg, Card, Graph, Grid, Kernel, Memory},
     central::one_reading,
     error::{CudaError, failed, unavailable},
+    held::{self, Held},
     network::Network,
     placement::Placement,
     schedule::{Lists, RESETS, Schedule},
@@ -119,9 +120,16 @@ impl<'a> Turn<'a> {
 
 impl CardMeasurer {
     /// Nothing of whom it measured a model on stays on the card.
-    pub(crate) fn forget(&mut self) -> Result<(), CudaError> {
-        self.network.held(false).into_iter().try_for_each(|held| held.clear(&self.card))?;
-        self.card.clear(&mut self.judged)
+    fn forget(&mut self) -> Result<(), CudaError> {
+        let cleared = self.card.clear_workspace().and(self.card.clear(&mut self.judged));
+        cleared.and(held::clear_all(self.network.held(false), &self.card))
+    }
+
+    /// Whether nothing of anybody is left: for tests.
+    pub(crate) fn has_forgotten(&mut self) -> Result<bool, CudaError> {
+        let held = self.network.held(false).into_iter().chain([Held::U32(&mut self.judged)]);
+        let mut all = held.map(|held| held.reads_zero(&self.card));
+        Ok(all.try_fold(true, |zero, held| held.map(|held| zero && held))? && self.card.workspace_is_clear()?)
     }
 
     /// The measurer of a learner's models.
@@ -173,11 +181,19 @@ impl CardMeasurer {
             return Err(LearnerError::Network(wrong).into());
         }
         let posts = Posts::new(people, self.config.vocabulary)?;
+        let counts = self.count_each(model, people, &posts);
+        let forgotten = self.forget();
+        let counts = counts.map_err(failed)?;
+        forgotten.map_err(failed)?;
+        Ok(counts)
+    }
+
+    fn count_each(&mut self, model: &[f32], people: &[Examples], posts: &Posts) -> Result<Vec<Counts>, CudaError> {
         let mut counts = vec![Counts::default(); people.len()];
-        self.load(model).map_err(failed)?;
+        self.load(model)?;
         for turns in Turn::all(&posts.posts, self.network.shape().rows).chunks(STEPS) {
-            self.judge(turns, &posts, people).map_err(failed)?;
-            self.add_up(turns, &posts, &mut counts);
+            self.judge(turns, posts, people)?;
+            self.add_up(turns, posts, &mut counts);
         }
         Ok(counts)
     }
@@ -192,9 +208,11 @@ impl CardMeasurer {
     fn judge(&mut self, turns: &[Turn<'_>], posts: &Posts, people: &[Examples]) -> Result<(), CudaError> {
         self.fill(turns, posts, people);
         let Self { card, network, judge, judged, step, schedule, said, .. } = self;
-        if network.read(card, schedule)? {
+        let stale = network.read(card, schedule);
+        if !matches!(stale, Ok(false)) {
             *step = None;
         }
+        stale?;
         if step.is_none() {
             *step = Some(card.record(|| {
                 let [logits, bias] = network.predict(card)?;
@@ -251,6 +269,12 @@ impl CardMeasurer {
                 self.measure.add(&mut counts[post.person], predicted);
             });
         }
+    }
+}
+
+impl Drop for CardMeasurer {
+    fn drop(&mut self) {
+        drop(self.forget());
     }
 }
 

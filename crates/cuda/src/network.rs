@@ -25,9 +25,13 @@ use crate::{
     vocabulary::Vocabulary,
 };
 
+/// Blocks that copy the model of the round to a user who comes in.
+const ENTRANCE: usize = 32;
+
 /// The kernels of a step.
 struct Kernels {
     advance: Kernel,
+    come_in: Kernel,
     carry: Kernel,
     gather: Kernel,
     lstm_forward: Kernel,
@@ -53,6 +57,7 @@ impl Kernels {
     fn load(card: &Card, defines: &[(&'static str, usize)], architecture: &str) -> Result<Self, CudaError> {
         let names = [
             "advance",
+            "come_in",
             "carry",
             "gather",
             "lstm_forward",
@@ -78,6 +83,7 @@ impl Kernels {
         let mut next = || loaded.next().ok_or_else(|| CudaError::Refused("a kernel is missing".to_owned()));
         Ok(Self {
             advance: next()?,
+            come_in: next()?,
             carry: next()?,
             gather: next()?,
             lstm_forward: next()?,
@@ -272,7 +278,8 @@ impl Network {
         let vocabulary =
             (halves && Vocabulary::is_for(&shape)).then(|| Vocabulary::new(card, &shape, &defines, architecture));
         let recurrence = Recurrence::new(card, &shape, precision, &defines, architecture)?;
-        let gates = (halves && !gru && Gates::is_for(&shape)).then(|| Gates::new(card, &shape, &defines, architecture));
+        let own_gates = halves && !gru && Gates::is_for(card, &shape)?;
+        let gates = own_gates.then(|| Gates::new(card, &shape, &defines, architecture));
         let logits = if vocabulary.is_some() { 0 } else { tokens * shape.entries };
         Ok(Self {
             vocabulary: vocabulary.transpose()?,
@@ -432,6 +439,10 @@ impl Network {
         let Self { kernels, shape, .. } = self;
         let all = Grid::each(shape.users * self.placement.length);
         let (start, weights, aside) = (self.start.address(), self.weights.address(), self.aside.address());
+        let [step, flags] = self.at_step();
+        let kept = if keeps_aside(&self.local) { aside } else { Address::NONE };
+        let args = [step, flags, Arg::At(start), Arg::At(weights), Arg::At(kept)];
+        card.launch(&kernels.come_in, Grid::blocks(ENTRANCE, shape.users, 256), &args)?;
         if self.local.update_penalty > 0.0 {
             card.launch(&kernels.remember, all, &[Arg::At(start), Arg::At(weights), Arg::At(aside)])?;
         }
@@ -442,7 +453,6 @@ impl Network {
         }
         self.move_tables(card)?;
         if self.local.update_penalty > 0.0 {
-            let [step, flags] = self.at_step();
             let (rate, penalty) = (self.factor(Factor::Rate), Arg::Float(self.local.update_penalty));
             let args = [step, flags, Arg::At(start), Arg::At(weights), Arg::At(aside), Arg::At(rate), penalty];
             card.launch(&kernels.pull, all, &args)?;

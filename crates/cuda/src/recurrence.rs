@@ -68,6 +68,9 @@ impl Recurrence {
             return Ok(None);
         }
         let kind = if precision == Precision::F16 && shape.rows <= SIDE { HALVES } else { EXACT };
+        if !card.has_shared(kind.shared[0].max(kind.shared[1]))? {
+            return Ok(None);
+        }
         let mut loaded = card.load(kind.source.compile(defines, architecture)?, &kind.names)?.into_iter();
         let mut next = || loaded.next().ok_or_else(|| CudaError::Refused("a kernel is missing".to_owned()));
         let (forward, backward) = (next()?, next()?);

@@ -1,10 +1,10 @@
 //! Which user reads what in which step: the text of a chunk as the card takes it.
 //!
 //! A step is one batch of every user. Users have as many steps as they have batches, times the readings; who has fewer than others of
-//! the chunk comes in later, and all end together. Before that a place computes with the model of the round, which is public, and a
-//! state of zeros, and learns nothing: its share is zero, so is every gradient, and its weights keep their bits. That would not hold
-//! after a user is done: a model that ran away can have infinite numbers in it, zero times infinity is not a number, and then whether
-//! a user counts would depend on how long the others are at work. What is read when, with which state and at which rate, is what
+//! the chunk comes in later, with the model of the round and a state of zeros ([`ENTERS`]), and all end together. Before that a place
+//! computes with the model of the round and learns nothing, and whatever comes of it is forgotten when the user comes in. Nobody is
+//! left computing after their last step: a model that ran away can have infinite numbers in it, zero times infinity is not a number,
+//! and then whether a user counts would depend on how long the others are at work. What is read when, with which state and at which rate, is what
 //! [`device::local`] does with one user after the other.
 
 use std::cell::RefCell;
@@ -27,6 +27,8 @@ pub(crate) const RESETS: i32 = 1;
 pub(crate) const COUNTS_LOSS: i32 = 2;
 /// There is something to learn from.
 pub(crate) const ACTIVE: i32 = 4;
+/// The first step of a user who comes in later than others: the weights are those of the round.
+pub(crate) const ENTERS: i32 = 8;
 
 /// One user's text, and which batch FedSGD takes.
 pub(crate) struct Reader<'a> {
@@ -261,6 +263,9 @@ impl Own<'_> {
         for (step, turn) in (first..).zip(&turns) {
             self.put(shape, step, &cut.batch(turn.batch, room), turn, pairs);
         }
+        if let Some(flags) = self.flags.get_mut(first).filter(|_| first > 0) {
+            *flags |= ENTERS;
+        }
     }
 
     /// Writes the batch of a step.
@@ -351,7 +356,11 @@ mod tests {
         let (own, all) = (alone.steps, together.steps);
         assert!(own < all, "{own} {all}");
         let of = |values: &[i32]| values[2 * all - own..2 * all].to_vec();
-        assert_eq!(of(&together.flags), alone.flags[..own], "their steps are the last");
+        let mut flags = alone.flags[..own].to_vec();
+        flags[0] |= ENTERS;
+        assert_eq!(of(&together.flags), flags, "their steps are the last, and begin with the model of the round");
+        let entering = together.flags.iter().filter(|flags| *flags & ENTERS != 0).count();
+        assert!(entering == 1 && alone.flags.iter().all(|flags| flags & ENTERS == 0), "{entering}");
         assert_eq!(together.shares[2 * all - own..2 * all], alone.shares[..own]);
         assert_eq!(together.targets[(2 * all - own) * 6..2 * all * 6], alone.targets[..own * 6]);
         assert!(together.flags[all..2 * all - own].iter().all(|flags| *flags == RESETS), "zeros before");

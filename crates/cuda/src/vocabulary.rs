@@ -98,7 +98,6 @@ impl Vocabulary {
         4 * (RUNS * wide(shape) * (shape.output + 2) + shape.entries + 2 * shape.tokens() * shape.output)
     }
 
-    /// A chunk begins: no row has a move yet.
     /// What it holds of people.
     pub(crate) fn held(&mut self) -> Vec<Held<'_>> {
         let Self { most, sums, products, logs, slots, moves, .. } = self;
@@ -107,6 +106,7 @@ impl Vocabulary {
         all
     }
 
+    /// A chunk begins: no row has a move yet.
     pub(crate) fn begin(&mut self, card: &Card) -> Result<(), CudaError> {
         card.clear(&mut self.slots)
     }

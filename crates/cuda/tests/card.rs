@@ -9,7 +9,7 @@ use corpus::store::StoreError;
 use cuda::{CUDA, CardEngine};
 use device::{
     learner::{
-        Learner,
+        Learner, Part,
         examples::{Examples, Value},
         language::LanguageLearner,
     },
@@ -18,7 +18,7 @@ use device::{
 };
 use federated::{
     config::Document,
-    engine::{Engine, EngineError, EngineOptions, Means, Precision, Users, drawn, users_key},
+    engine::{Engine, EngineOptions, Means, Precision, Users, drawn, users_key},
     fleet::{self, Stop},
     home::{Records, RunFolder},
     plan::Plan,
@@ -28,7 +28,10 @@ use federated::{
 use ledger::{Body, Entry};
 use lm::{
     kernels::KernelPath,
-    model::config::{Cell, ModelConfig},
+    model::{
+        config::{Cell, ModelConfig},
+        parameters::{ParameterLayout, Role},
+    },
 };
 use privacy::{
     Adjacency, ClipNorm,
@@ -40,11 +43,26 @@ use privacy::{
 const BATCH: usize = 8;
 const UNROLL: usize = 10;
 
+/// Where there is no card its tests are skipped; where there is one, whatever keeps it from working is a failure.
+pub(crate) fn has_card() -> bool {
+    let there = cuda::is_there();
+    if !there {
+        println!("skipped: there is no NVIDIA card here");
+    }
+    there
+}
+
 /// People who type words by Zipf's law; some little, one nothing.
 struct Typists {
     vocabulary: u32,
     features: usize,
+    /// Entries below are never typed.
+    least: u32,
 }
+
+/// Somebody whose text cannot be read, and somebody at whose reading the program has a bug.
+const UNREADABLE: u64 = 1 << 41;
+const PANICS: u64 = 1 << 42;
 
 impl Population for Typists {
     fn users(&self) -> u64 {
@@ -53,13 +71,17 @@ impl Population for Typists {
 
     fn read(&self, user: u64, examples: &mut Examples) -> Result<(), StoreError> {
         examples.clear();
+        assert!(user != PANICS, "a bug that was planted");
+        if user == UNREADABLE {
+            return Err(StoreError::NoUser { index: user, users: self.users() });
+        }
         let mut word = user.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut next = || {
             word ^= word << 13;
             word ^= word >> 7;
             word ^= word << 17;
             let uniform = (word >> 40) as f64 / (1u64 << 24) as f64;
-            ((f64::from(self.vocabulary).powf(uniform) - 1.0) as u32).min(self.vocabulary - 1)
+            ((f64::from(self.vocabulary).powf(uniform) - 1.0) as u32).clamp(self.least, self.vocabulary - 1)
         };
         if self.features > 0 {
             examples
@@ -87,6 +109,7 @@ struct Trial {
     local: LocalPlan,
     model: Vec<f32>,
     clipping: Clipping,
+    plan: VectorPlan,
     encoding: Encoding,
     typists: Typists,
     key: StreamKey,
@@ -109,10 +132,19 @@ impl Trial {
         let clip = ClipNorm::new(clip).unwrap();
         let clipping = Clipping::new(ClipRule::Flat(clip), ClipBit::NormAtMost(clip)).unwrap();
         let plan = VectorPlan { rounding, clip_bit: true, weight: true, ..VectorPlan::of_update(model.len(), 20) };
-        let encoding = Encoding::new(plan, clip, None, Adjacency::AddOrRemove).unwrap();
-        let typists = Typists { vocabulary: config.vocabulary as u32, features: config.user_context.unwrap_or(0) };
+        let encoding = Encoding::new(plan.clone(), clip, None, Adjacency::AddOrRemove).unwrap();
+        let typists =
+            Typists { vocabulary: config.vocabulary as u32, features: config.user_context.unwrap_or(0), least: 0 };
         let key = users_key(&NoiseSource::from(SimulationKey::new(5)), &[3]);
-        Self { learner, local, model, clipping, encoding, typists, key, rate: 0.5 }
+        Self { learner, local, model, clipping, plan, encoding, typists, key, rate: 0.5 }
+    }
+
+    /// The same with another clip, and with or without its bit.
+    fn clipped_by(self, clipping: Clipping, clip_bit: bool) -> Self {
+        let plan = VectorPlan { clip_bit, ..self.plan.clone() };
+        let bound = clipping.rule().bound();
+        let encoding = Encoding::new(plan.clone(), bound, None, Adjacency::AddOrRemove).unwrap();
+        Self { clipping, encoding, plan, ..self }
     }
 
     fn task(&self) -> Task<'_> {
@@ -133,14 +165,7 @@ impl Trial {
     fn engine(&self, precision: Precision, chunk: usize, check_encodings: bool) -> Option<CardEngine<'_>> {
         let options = EngineOptions { precision, chunk: NonZeroUsize::new(chunk), check_encodings };
         let means = Means { engine: CUDA, options, ..Means::threads(KernelPath::best(), 2) };
-        match CardEngine::new(&self.local, &self.learner, means) {
-            Ok(engine) => Some(engine),
-            Err(EngineError::Unavailable { problem, .. }) if std::env::var_os("KEYHUSH_NEEDS_CARD").is_none() => {
-                println!("skipped: {problem}");
-                None
-            }
-            Err(problem) => panic!("{problem}"),
-        }
+        has_card().then(|| CardEngine::new(&self.local, &self.learner, means).unwrap_or_else(|e| panic!("{e}")))
     }
 
     /// What the threads' code makes of a user, and whether greedy clipping moved anything.
@@ -225,6 +250,13 @@ fn every_way_of_training_is_that_of_the_threads() {
     }
 }
 
+/// A clip of layers, which share the bound.
+fn by_layer(trial: &Trial, clip: f64) -> Clipping {
+    let lens: Vec<usize> = trial.learner.layout().parts().iter().map(Part::len).collect();
+    let rule = ClipRule::even_layers(ClipNorm::new(clip).unwrap(), &lens).unwrap();
+    Clipping::new(rule, ClipBit::None).unwrap()
+}
+
 fn values(sum: Sum) -> Vec<i64> {
     sum.release_without_privacy(0, "a test", Randomness::Simulated { seed: 5 }).values().to_vec()
 }
@@ -236,27 +268,59 @@ const STOCHASTIC: Rounding = Rounding::ConditionalStochastic { alpha: XU_ALPHA }
 fn integers_are_those_of_the_host() {
     for rounding in [Rounding::Nearest, STOCHASTIC] {
         for clip in [0.01, 100.0] {
-            let trial = Trial::new(&small("tiny", 300), local(Algorithm::FedAvg { epochs: 1 }), rounding, clip);
-            let Some(mut engine) = trial.engine(Precision::F32, 4, true) else { return };
-            let task = trial.task();
-            let found = engine.differences(&task, &trial.users(&COHORT)).unwrap();
-            let mut want = Sum::zero(&trial.encoding);
-            for (user, difference) in found {
-                let mut examples = Examples::new(trial.learner.schema());
-                trial.typists.read(user, &mut examples).unwrap();
-                let weight = (examples.len() as f64 / 300.0).min(1.0);
-                let said = Contribution { weight, ..Contribution::default() };
-                let clipped = if examples.is_empty() {
-                    privacy::stages::Clipped::nothing(&trial.clipping, difference.len())
-                } else {
-                    Update::new(difference).clip(&trial.clipping, said).unwrap()
-                };
-                want.add(&clipped.encode(&trial.encoding, &mut drawn(&trial.key, user).rounding).unwrap()).unwrap();
+            let plain = || Trial::new(&small("tiny", 300), local(Algorithm::FedAvg { epochs: 1 }), rounding, clip);
+            let layers = by_layer(&plain(), clip);
+            for trial in [plain(), plain().clipped_by(layers, false)] {
+                if !same_integers(&trial, &|_| false) {
+                    return;
+                }
             }
-            let got = engine.sum(&task, &trial.users(&COHORT)).unwrap();
-            assert!(values(got.sum) == values(want), "{rounding:?} {clip}: other integers");
         }
     }
+}
+
+/// With greedy steps the clip bit says whether any of them was brought back (rule P9).
+#[test]
+fn p9_the_bit_of_greedy_steps_is_that_of_the_threads() {
+    for clip in [0.05, 1e6] {
+        let greedy = LocalPlan { greedy: true, ..local(Algorithm::FedAvg { epochs: 1 }) };
+        let trial = Trial::new(&small("tiny", 300), greedy, Rounding::Nearest, clip);
+        let flat = ClipRule::Flat(ClipNorm::new(clip).unwrap());
+        let trial = trial.clipped_by(Clipping::new(flat, ClipBit::NeverProjected).unwrap(), true);
+        let projected = |user: u64| trial.difference(user).1;
+        assert_eq!(COHORT.iter().any(|user| projected(*user)), clip < 1.0, "there is something to say");
+        if !same_integers(&trial, &projected) {
+            return;
+        }
+    }
+}
+
+/// Whether there is a card; on one, what it adds up is what the host makes of its differences.
+fn same_integers(trial: &Trial, projected: &dyn Fn(u64) -> bool) -> bool {
+    let Some(mut engine) = trial.engine(Precision::F32, 4, true) else { return false };
+    let task = trial.task();
+    let found = engine.differences(&task, &trial.users(&COHORT)).unwrap();
+    assert!(engine.has_forgotten().unwrap(), "differences stay on the card");
+    let mut want = Sum::zero(&trial.encoding);
+    for (user, difference) in found {
+        let mut examples = Examples::new(trial.learner.schema());
+        trial.typists.read(user, &mut examples).unwrap();
+        let weight = (examples.len() as f64 / 300.0).min(1.0);
+        let said = Contribution { weight, projected: projected(user), ..Contribution::default() };
+        let clipped = if examples.is_empty() {
+            privacy::stages::Clipped::nothing(&trial.clipping, difference.len())
+        } else {
+            Update::new(difference).clip(&trial.clipping, said).unwrap()
+        };
+        want.add(&clipped.encode(&trial.encoding, &mut drawn(&trial.key, user).rounding).unwrap()).unwrap();
+    }
+    let want = values(want);
+    let got = engine.sum(&task, &trial.users(&COHORT)).unwrap();
+    assert!(values(got.sum) == want, "other integers, checked on the host");
+    drop(engine);
+    let got = trial.engine(Precision::F32, 4, false).unwrap().sum(&task, &trial.users(&COHORT)).unwrap();
+    assert!(values(got.sum) == want, "other integers, added up on the card");
+    true
 }
 
 #[test]
@@ -334,6 +398,74 @@ fn p1_whether_somebody_counts_does_not_depend_on_the_others() {
     }
 }
 
+/// Rule P1, where it is the model of the round that does not hold: an entry that nobody here types overflows in it. Places that wait for their
+/// users read that entry; whoever comes in later than others counts all the same.
+#[test]
+fn p1_a_model_that_overflows_where_nobody_types_takes_nobody_away() {
+    for cell in [Cell::Lstm, Cell::Gru] {
+        for algorithm in [Algorithm::FedAvg { epochs: 1 }, Algorithm::FedSgdAll] {
+            let config = ModelConfig { dense: None, tied: false, cell, ..small("tiny", 300) };
+            let mut trial = Trial::new(&config, local(algorithm), Rounding::Nearest, 0.3);
+            trial.typists.least = 1;
+            let layout = ParameterLayout::new(&config).unwrap();
+            let table = layout.range(Role::Embedding);
+            trial.model[table.start..][..config.embedding].fill(3e38);
+            for kernel in layout.parameters().iter().filter(|p| matches!(p.role, Role::GateKernel { .. })) {
+                trial.model[kernel.range()].iter_mut().for_each(|v| *v *= 30.0);
+            }
+            let Some(mut engine) = trial.engine(Precision::F32, 14, false) else { return };
+            let mut of = |numbers: &[u64]| values(engine.sum(&trial.task(), &trial.users(numbers)).unwrap().sum);
+            let everybody = of(&COHORT);
+            let mut alone = vec![0; everybody.len()];
+            for user in COHORT {
+                let own = of(&[user]);
+                assert_eq!(own.iter().any(|v| *v != 0), user % 10 != 3, "{cell:?}: user {user} alone");
+                alone.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+            }
+            assert!(everybody == alone, "{cell:?} {algorithm:?}: a part depends on who is beside it");
+        }
+    }
+}
+
+/// Whoever cannot be read fails the round that they come to, and nothing of the others stays on the card; foreseen and not asked for, they
+/// fail none. The same for an engine in whose midst something panics.
+#[test]
+fn somebody_who_cannot_be_read_fails_their_own_round_and_nobody_stays_on_the_card() {
+    let trial = Trial::new(&small("tiny", 300), local(Algorithm::FedAvg { epochs: 1 }), Rounding::Nearest, 0.3);
+    let Some(mut engine) = trial.engine(Precision::F32, 4, false) else { return };
+    let task = trial.task();
+    let want = values(engine.sum(&task, &trial.users(&COHORT)).unwrap().sum);
+    engine.foresee(&[7, UNREADABLE]);
+    let again = engine.sum(&task, &trial.users(&COHORT)).expect("a hint fails nothing");
+    assert!(values(again.sum) == want && engine.has_forgotten().unwrap());
+    let numbers = [&COHORT[..], &[UNREADABLE]].concat();
+    assert!(engine.sum(&task, &trial.users(&numbers)).is_err());
+    assert!(engine.has_forgotten().unwrap());
+    let panics = std::panic::AssertUnwindSafe(|| engine.sum(&task, &trial.users(&[5, PANICS])).map(drop));
+    assert!(std::panic::catch_unwind(panics).is_err());
+    assert!(engine.has_forgotten().unwrap());
+    assert!(values(engine.sum(&task, &trial.users(&COHORT)).unwrap().sum) == want);
+}
+
+/// Another rate in every round, as schedules have: what was read ahead has that of its own round.
+#[test]
+fn what_was_read_ahead_is_trained_at_the_rate_of_its_round() {
+    let trial = Trial::new(&small("tiny", 300), local(Algorithm::FedAvg { epochs: 1 }), Rounding::Nearest, 0.3);
+    let of = |foresees: bool| {
+        let mut engine = trial.engine(Precision::F32, 4, false)?;
+        let mut sum = |rate: f32| {
+            if foresees {
+                engine.foresee(&COHORT);
+            }
+            let task = Task { learning_rate: rate, ..trial.task() };
+            values(engine.sum(&task, &trial.users(&COHORT)).unwrap().sum)
+        };
+        Some([0.5, 0.1, 0.3].map(&mut sum))
+    };
+    let Some(blind) = of(false) else { return };
+    assert!(of(true).unwrap() == blind && blind[0] != blind[1]);
+}
+
 /// A cohort that was read ahead comes to the same sum, whether it was foreseen rightly or not; and when a round is over nothing of
 /// its users is on the card.
 #[test]
@@ -404,14 +536,10 @@ fn steps(folder: &Path, chunk: usize, steps: usize) -> Option<(Vec<f32>, Vec<Str
     let plan = Plan::new(config, &opened.setting()).unwrap();
     let options = EngineOptions { precision: Precision::F16, chunk: NonZeroUsize::new(chunk), check_encodings: false };
     let means = Means { engine: CUDA, options, ..Means::threads(KernelPath::best(), 2) }.for_plan(&plan).unwrap();
-    let engine = match CardEngine::new(&plan.local, opened.learner(), means) {
-        Ok(engine) => engine,
-        Err(EngineError::Unavailable { problem, .. }) if std::env::var_os("KEYHUSH_NEEDS_CARD").is_none() => {
-            println!("skipped: {problem}");
-            return None;
-        }
-        Err(problem) => panic!("{problem}"),
-    };
+    if !has_card() {
+        return None;
+    }
+    let engine = CardEngine::new(&plan.local, opened.learner(), means).unwrap_or_else(|e| panic!("{e}"));
     let means = means.settled_by(&engine);
     let population = opened.population(plan.ledger.unit).unwrap();
     let begin = if folder.exists() { Run::resume } else { Run::begin };

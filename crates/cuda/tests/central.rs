@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 #![allow(clippy::print_stdout, reason = "what is skipped and what was found is said")]
 
+use crate::card::has_card;
 use cuda::{CUDA, CardTrainer};
 use federated::engine::{
-    EngineError, EngineOptions, Means, Precision,
+    EngineOptions, Means, Precision,
     central::{Central, CentralTrainer, OnThread},
 };
 use lm::{
@@ -47,14 +48,7 @@ impl Text {
 fn card(config: &ModelConfig, precision: Precision) -> Option<CardTrainer> {
     let options = EngineOptions { precision, ..EngineOptions::default() };
     let means = Means { engine: CUDA, options, ..Means::threads(KernelPath::best(), 1) };
-    match CardTrainer::new(central(config), means) {
-        Ok(trainer) => Some(trainer),
-        Err(EngineError::Unavailable { problem, .. }) if std::env::var_os("KEYHUSH_NEEDS_CARD").is_none() => {
-            println!("skipped: {problem}");
-            None
-        }
-        Err(problem) => panic!("{problem}"),
-    }
+    has_card().then(|| CardTrainer::new(central(config), means).unwrap_or_else(|e| panic!("{e}")))
 }
 
 const fn central(config: &ModelConfig) -> Central<'_> {

@@ -1,8 +1,9 @@
 //! What the card counts of a model, where there is one: what the threads count, but for a rounding; ties, unknown words and what is no
 //! number by the rules of `lm::metrics`; the same again and in any order. Where there is none, each of these says so and passes.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
-#![allow(clippy::print_stdout, reason = "what is skipped and what was found is said")]
+#![allow(clippy::print_stdout, reason = "what was found is said")]
 
+use crate::card::has_card;
 use corpus::store::StoreError;
 use cuda::{CUDA, CardEngine, CardMeasurer};
 use device::{
@@ -97,14 +98,7 @@ fn model(learner: &LanguageLearner) -> Vec<f32> {
 }
 
 fn on_card<T>(made: Result<T, EngineError>) -> Option<T> {
-    match made {
-        Ok(made) => Some(made),
-        Err(EngineError::Unavailable { problem, .. }) if std::env::var_os("KEYHUSH_NEEDS_CARD").is_none() => {
-            println!("skipped: {problem}");
-            None
-        }
-        Err(problem) => panic!("{problem}"),
-    }
+    has_card().then(|| made.unwrap_or_else(|e| panic!("{e}")))
 }
 
 fn on_threads(learner: &LanguageLearner, model: &[f32], person: &Examples) -> Counts {

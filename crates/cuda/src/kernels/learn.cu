@@ -2,6 +2,18 @@
 
 extern "C" __global__ void advance(int* step) { step[0] += 1; }
 
+// Whoever comes in later than others begins with the model of the round. Until then a place computes with that model and learns nothing from
+// it; where the model is such that this overflows, zero times infinity is not a number, and would be in the weights.
+extern "C" __global__ void __launch_bounds__(256) come_in(const int* step, const int* flags, const float4* start, float4* weights, float4* aside) {
+  const int user = blockIdx.y;
+  if (!(flags_of(step, flags, user) & ENTERS)) return;
+  const size_t own = (size_t)user * (LENGTH / 4);
+  for (u32 i = blockIdx.x * 256 + threadIdx.x; i < LENGTH / 4; i += gridDim.x * 256) {
+    weights[own + i] = start[i];
+    if (aside) aside[own + i] = make_float4(0.f, 0.f, 0.f, 0.f);
+  }
+}
+
 // The state of the last step becomes the one before the first of this step. states: [user][UNROLL + 1][ROWS][width]
 extern "C" __global__ void carry(const int* step, const int* flags, float* states, int width) {
   int i = blockIdx.x * blockDim.x + threadIdx.x, each = ROWS * width;

@@ -16,6 +16,7 @@ typedef long long i64;
 #define RESETS 1       // the state is zero before this step: a reading begins
 #define COUNTS_LOSS 2  // its loss is of the first reading
 #define ACTIVE 4       // there is something to learn from
+#define ENTERS 8       // the user's first step, after others of the chunk have had some
 
 #define INFINITY_F __int_as_float(0x7f800000)
 

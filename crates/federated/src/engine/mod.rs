@@ -311,8 +311,8 @@ pub struct EngineOptions {
     pub check_encodings: bool,
 }
 
-/// What an accelerator and its library are, as far as the last bits of products depend on it: cuBLAS promises the same bits for the same
-/// architecture, the same number of multiprocessors and the same version.
+/// What an accelerator and its software are, as far as the last bits of results depend on it: cuBLAS promises the same bits for the same
+/// architecture, number of multiprocessors and version, and compilers promise nothing from one version to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hardware {
     /// The architecture, such as 9.0.
@@ -321,6 +321,10 @@ pub struct Hardware {
     pub processors: u32,
     /// The version of the library that multiplies.
     pub library: u32,
+    /// The version of the compiler of other kernels.
+    pub compiler: (u32, u32),
+    /// The version of the driver, which makes machine code of what was compiled.
+    pub driver: u32,
 }
 
 /// With what a run is computed; nothing of it changes a bit of the result but what [`EngineKind::arithmetic`] names, which is recorded.

@@ -9,7 +9,7 @@ use durable::{
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::{
     ServerConfig,
-    crypto::aws_lc_rs,
+    crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
     server::ParsedCertificate,
 };
@@ -59,13 +59,13 @@ impl Identity {
     }
 
     fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<Self, rustls::Error> {
-        let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_single_cert(chain, key)?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         // Devices that come back need no new handshake, and nothing is kept for them: tickets hold it, under keys that change.
-        config.ticketer = aws_lc_rs::Ticketer::new()?;
+        config.ticketer = ring::Ticketer::new()?;
         Ok(Self { config: Arc::new(config) })
     }
 }

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 use keyhush_server::http::{HttpError, Limits, Server, Transport, self_signed};
 use rustls::{
     ClientConfig, RootCertStore,
-    crypto::aws_lc_rs,
+    crypto::ring,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
 use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
@@ -21,7 +21,7 @@ pub(crate) fn identity(folder: &Path) -> Transport {
 pub(crate) fn trusting(folder: &Path) -> TlsConnector {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(folder.join("cert.pem")).expect("a certificate")).expect("a root");
-    let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("versions")
         .with_root_certificates(roots)
