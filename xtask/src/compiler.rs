@@ -5,7 +5,8 @@
 //! `cargo build` would each compile, once more and only to read it, everything that we depend on: four minutes of two cores.
 //!
 //! Tests, benches and examples are not optimised, however much their package is: what they call is, and lies in its library. Unit tests
-//! contain their library once more; they are optimised where that takes less time than it saves.
+//! contain their library once more; they are optimised where that takes less time than it saves, and so are the few other tests that
+//! compute much themselves.
 
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
@@ -23,6 +24,8 @@ pub(crate) const VARIABLE: &str = "RUSTC_WORKSPACE_WRAPPER";
 const NOT_OPTIMISED: [&str; 3] = ["tests", "benches", "examples"];
 /// The crates whose unit tests are.
 const OPTIMISED_TESTS: [&str; 3] = ["keyhush_corpus", "keyhush_privacy", "keyhush_secagg"];
+/// The binaries of tests that are, as what they simulate is computed in themselves.
+const OPTIMISED_BINARIES: [&str; 1] = ["crates/federated/tests/faults.rs"];
 
 /// Puts a copy of this program where cargo finds it: cargo compiles this program too, and replaces the one that is running.
 pub(crate) fn install() -> Result<()> {
@@ -114,8 +117,13 @@ impl Call {
             && !self.value("--crate-name").is_some_and(|name| OPTIMISED_TESTS.iter().any(|one| name == *one))
     }
 
+    /// A test that computes much itself.
+    fn is_large_test(&self) -> bool {
+        self.source().is_some_and(|source| OPTIMISED_BINARIES.iter().any(|one| source.ends_with(one)))
+    }
+
     fn to_compile(&self) -> Vec<OsString> {
-        let mut words = match self.only_calls() || self.is_small_test() {
+        let mut words = match (self.only_calls() || self.is_small_test()) && !self.is_large_test() {
             true => without_option(&self.words, "-C", &|value| value.starts_with("opt-level=")),
             false => self.words.clone(),
         };
@@ -193,6 +201,15 @@ mod tests {
         for source in ["crates/privacy/tests/all.rs", "crates/privacy/benches/x.rs", "crates/privacy/examples/x.rs"] {
             let words = call(&format!("--crate-name x {source} -C opt-level=3 -C metadata=1f")).to_compile();
             assert_eq!(line(&words), format!("--crate-name x {source} -C metadata=1f -D warnings"));
+        }
+    }
+
+    #[test]
+    fn tests_that_compute_much_themselves_are_optimised() {
+        for source in OPTIMISED_BINARIES {
+            let words = format!("--crate-name x {source} -C opt-level=1 --test");
+            assert_eq!(line(&call(&words).to_compile()), format!("{words} -D warnings"));
+            assert!(root().join(source).is_file(), "{source} is optimised, and is not there");
         }
     }
 

@@ -150,36 +150,38 @@ impl TextSource for Watched {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn text_is_used_up_before_a_report_leaves_and_no_report_leaves_where_it_cannot_be() {
-    for fails in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
-        let serving = Serving::new(2, 0);
-        let store = TextStore::open(MemoryStore::default(), Keep::default(), 1).unwrap();
-        store.add(TextPost { text: "w1 w2 w3".to_owned(), labels: vec![] }, 1).unwrap();
-        let watched = Arc::new(Watched { store, serving: serving.clone(), fails, had_arrived: Mutex::default() });
-        let address = serving.listen(None).await;
-        let server = Server::new(&format!("http://{address}"), &Trust::Loopback, 4).unwrap();
-        let Identity { key, guard, diary } = Identity::open_or_make(folder.path()).unwrap();
-        let settings = Settings::new(key, b"let me in".to_vec(), Policy::for_made_up_people(), LIMITS);
-        let mut device = Participant::new(settings, guard, diary, Box::new(OsEntropy));
-        let (stop, stopped) = watch::channel(false);
-        let mut kept_back = 0;
-        let heard = |note: &Note| {
-            let is_kept_back =
-                matches!(note, Note::Refused(why) if why.contains("kept back") && why.contains("on purpose"));
-            kept_back += usize::from(is_kept_back);
-            if is_kept_back || matches!(note, Note::Thanked { .. }) {
-                stop.send(true).unwrap();
-            }
-        };
-        let around = around(server, watched.clone());
-        let running = one::run(&mut device, &around, Clocks::now_on(), stopped, heard);
-        timeout(Duration::from_secs(60), running).await.unwrap();
-        assert_eq!(*watched.had_arrived.lock().unwrap(), [0], "before the first byte, once");
-        assert_eq!((kept_back, serving.reports(0)), if fails { (1, 0) } else { (0, 1) });
-        assert_eq!(device.guard().inputs(), 1, "it counts either way");
-        let left: Vec<String> = watched.store.text().unwrap().posts.into_iter().map(|post| post.text).collect();
-        assert_eq!(left, [if fails { "w1 w2 w3" } else { "w9" }]);
-    }
+    tokio::join!(text_is_used_up(false), text_is_used_up(true));
+}
+
+async fn text_is_used_up(fails: bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let serving = Serving::new(2, 0);
+    let store = TextStore::open(MemoryStore::default(), Keep::default(), 1).unwrap();
+    store.add(TextPost { text: "w1 w2 w3".to_owned(), labels: vec![] }, 1).unwrap();
+    let watched = Arc::new(Watched { store, serving: serving.clone(), fails, had_arrived: Mutex::default() });
+    let address = serving.listen(None).await;
+    let server = Server::new(&format!("http://{address}"), &Trust::Loopback, 4).unwrap();
+    let Identity { key, guard, diary } = Identity::open_or_make(folder.path()).unwrap();
+    let settings = Settings::new(key, b"let me in".to_vec(), Policy::for_made_up_people(), LIMITS);
+    let mut device = Participant::new(settings, guard, diary, Box::new(OsEntropy));
+    let (stop, stopped) = watch::channel(false);
+    let mut kept_back = 0;
+    let heard = |note: &Note| {
+        let is_kept_back =
+            matches!(note, Note::Refused(why) if why.contains("kept back") && why.contains("on purpose"));
+        kept_back += usize::from(is_kept_back);
+        if is_kept_back || matches!(note, Note::Thanked { .. }) {
+            stop.send(true).unwrap();
+        }
+    };
+    let around = around(server, watched.clone());
+    let running = one::run(&mut device, &around, Clocks::now_on(), stopped, heard);
+    timeout(Duration::from_secs(60), running).await.unwrap();
+    assert_eq!(*watched.had_arrived.lock().unwrap(), [0], "before the first byte, once");
+    assert_eq!((kept_back, serving.reports(0)), if fails { (1, 0) } else { (0, 1) });
+    assert_eq!(device.guard().inputs(), 1, "it counts either way");
+    let left: Vec<String> = watched.store.text().unwrap().posts.into_iter().map(|post| post.text).collect();
+    assert_eq!(left, [if fails { "w1 w2 w3" } else { "w9" }]);
 }
 
 /// A model that is measured learns nothing from the text: it stays until it is learned from.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{BufRead, BufReader},
     os::unix::fs::PermissionsExt,
@@ -136,6 +137,11 @@ fn ends(folder: &Path, args: &[&str]) -> (Option<i32>, String, String) {
     (output.status.code(), words(output.stdout), words(output.stderr))
 }
 
+/// The same of several at a time.
+fn end_together<const N: usize>(folder: &Path, all: [&[&str]; N]) -> [(Option<i32>, String, String); N] {
+    std::thread::scope(|scope| all.map(|args| scope.spawn(move || ends(folder, args))).map(|one| one.join().unwrap()))
+}
+
 #[test]
 fn what_cannot_be_meant_is_refused_in_a_line_that_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
@@ -228,11 +234,13 @@ fn a_device_enrols_over_tls_with_the_certificate_that_the_server_made() {
     drop(begin(elsewhere.path()));
     fs::create_dir(here.join("typed")).unwrap();
     let url = format!("https://localhost:{}", address.rsplit_once(':').unwrap().1);
-    let device = ["device", "--server", &url, "--token", "token", "--text", "typed", "--for-seconds", "5", "--state"];
-    let (code, _, said) = ends(here, &[&device[..], &["known", "--pin", "secrets/tls/cert.pem"]].concat());
-    assert!(code == Some(0) && said.lines().any(|line| line == "enrolled"), "{said}");
+    let device = ["device", "--server", &url, "--token", "token", "--text", "typed", "--for-seconds", "4", "--state"];
     let another = elsewhere.path().join("secrets/tls/cert.pem");
-    let (code, _, said) = ends(here, &[&device[..], &["deceived", "--pin", another.to_str().unwrap()]].concat());
+    let known = [&device[..], &["known", "--pin", "secrets/tls/cert.pem"]].concat();
+    let deceived = [&device[..], &["deceived", "--pin", another.to_str().unwrap()]].concat();
+    let [(code, _, said), deceived] = end_together(here, [&known, &deceived]);
+    assert!(code == Some(0) && said.lines().any(|line| line == "enrolled"), "{said}");
+    let (code, _, said) = deceived;
     assert!(code == Some(0) && !said.contains("enrolled") && said.contains("ertificate"), "it says why: {said}");
 }
 
@@ -259,7 +267,7 @@ fn a_server_needs_no_more_than_a_task_an_address_and_two_folders() {
     let words: Vec<&str> = come["devices come by: keyhush ".len()..].split(' ').collect();
     let words: Vec<&str> = words.into_iter().map(|word| if word == "DIR" { "typed" } else { word }).collect();
     assert!(words.contains(&"secrets/tls/cert.pem") && words.contains(&"secrets/token"), "{come}");
-    let (code, _, said) = ends(here, &[&words[..], &["--for-seconds", "5"]].concat());
+    let (code, _, said) = ends(here, &[&words[..], &["--for-seconds", "3"]].concat());
     assert!(code == Some(0) && said.lines().any(|line| line == "enrolled"), "{come}: {said}");
     assert!(said.contains("this device lives in ") && here.join("home/keyhush/device/guard").is_file(), "{said}");
     let (code, page, _) = ends(here, &["device", "--page", "--timer-hours", "36"]);
@@ -303,27 +311,32 @@ fn a_device_that_nobody_vouches_for_is_not_enrolled() {
     let attest = "read -r key && echo $key >> asked && [ ${#key} = 64 ] && [ \"$(cat)\" = maker ]";
     let (_server, address) = serve(here, "127.0.0.1:0", &["--plain-http", "--token", "token", "--attest", attest]);
     let url = format!("http://{address}");
-    let device = |state: &str, flags: &[&str]| {
-        let all = ["device", "--server", &url, "--text", "typed", "--for-seconds", "3", "--state", state];
-        let (code, _, said) = ends(here, &[&all[..], flags].concat());
-        assert_eq!(code, Some(0), "{said}");
-        said
+    let device = |state: &'static str, flags: &[&'static str]| {
+        let all = ["device", "--server", &url, "--text", "typed", "--for-seconds", "4", "--state", state];
+        [&all[..], flags].concat()
     };
+    let none = device("none", &["--token", "token"]);
+    let forger = device("forger", &["--token", "token", "--attestation", "forged"]);
+    let stranger = device("stranger", &["--attestation", "genuine"]);
+    let known = device("known", &["--token", "token", "--attestation", "genuine"]);
+    let [none, forger, stranger, known] =
+        end_together(here, [&none, &forger, &stranger, &known]).map(|(code, _, said)| {
+            assert_eq!(code, Some(0), "{said}");
+            said
+        });
     let no = "the server refuses: nobody vouches for this device";
-    for (state, flags) in
-        [("none", &["--token", "token"][..]), ("forger", &["--token", "token", "--attestation", "forged"])]
-    {
-        let said = device(state, flags);
-        assert!(said.contains(no) && !said.contains("enrolled\n"), "{state}: {said}");
+    for said in [none, forger] {
+        assert!(said.contains(no) && !said.contains("enrolled\n"), "{said}");
     }
-    let asked = || fs::read_to_string(here.join("asked")).unwrap().lines().count();
-    assert_eq!(asked(), 2);
-    let said = device("stranger", &["--attestation", "genuine"]);
-    assert!(said.contains("the enrolment token is not this server's"), "{said}");
-    assert_eq!(asked(), 2, "who does not know the token is not asked about");
-    let said = device("known", &["--token", "token", "--attestation", "genuine"]);
-    assert!(said.lines().any(|line| line == "enrolled"), "{said}");
-    assert_eq!(asked(), 3);
+    assert!(stranger.contains("the enrolment token is not this server's"), "{stranger}");
+    assert!(known.lines().any(|line| line == "enrolled"), "{known}");
+    let asked = fs::read_to_string(here.join("asked")).unwrap();
+    let keys: BTreeSet<&str> = asked.lines().collect();
+    assert_eq!(
+        (asked.lines().count(), keys.len()),
+        (3, 3),
+        "once about each, and not about who does not know the token"
+    );
 }
 
 #[test]
@@ -333,7 +346,7 @@ fn a_device_says_what_it_keeps_of_its_text_and_forgets_it_when_told() {
     fs::create_dir(here.join("typed")).unwrap();
     fs::write(here.join("typed/a.txt"), "hello there\nhow are you\n").unwrap();
     let runs =
-        ["device", "--server", "http://127.0.0.1:1", "--text", "typed", "--state", "state", "--for-seconds", "2"];
+        ["device", "--server", "http://127.0.0.1:1", "--text", "typed", "--state", "state", "--for-seconds", "1"];
     for _ in 0..2 {
         let (code, _, said) = ends(here, &runs);
         assert_eq!(code, Some(0), "{said}");
@@ -473,7 +486,7 @@ fn a_task_is_paused_resumed_and_stopped_while_its_server_runs() {
     let said = task(folder, &["pause", "words"]);
     assert!(["pausing", "paused"].contains(&said["state"].as_str().unwrap()), "{said}");
     let paused = rounds(&wait_for(folder, |task| task["state"] == "paused"));
-    std::thread::sleep(Duration::from_secs(2));
+    std::thread::sleep(Duration::from_millis(1200));
     assert_eq!(rounds(&task(folder, &["list"])), paused, "a task that rests does nothing");
 
     drop(server);
@@ -481,7 +494,7 @@ fn a_task_is_paused_resumed_and_stopped_while_its_server_runs() {
     assert_eq!((gone["state"].as_str(), gone["wanted"].as_str()), (Some("not_served"), Some("pause")), "{gone}");
     let (mut server, _) = serve(folder, &address, &PLAIN);
     wait_for(folder, |task| task["state"] == "paused");
-    std::thread::sleep(Duration::from_secs(2));
+    std::thread::sleep(Duration::from_millis(1200));
     assert_eq!(rounds(&task(folder, &["list"])), paused, "it rests after a restart too");
 
     assert_eq!(task(folder, &["resume", "words"])["state"], "running");

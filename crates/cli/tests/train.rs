@@ -120,7 +120,7 @@ fn left(folder: &Path) -> (Vec<u8>, String, Vec<Value>) {
 #[test]
 fn killed_at_any_moment_it_ends_as_if_it_had_not_been() {
     let bench = Bench::new();
-    let long = ["run.toml", "--set", "rounds=200", "--quiet", "--out"]; // so that it is killed often on a fast machine
+    let long = ["run.toml", "--set", "rounds=60", "--quiet", "--out"];
     bench.ok(&[&long[..], &["whole", "--threads", "1"]].concat());
     let mut killed = 0;
     for life in 0u64.. {
@@ -131,7 +131,7 @@ fn killed_at_any_moment_it_ends_as_if_it_had_not_been() {
         };
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         // From the first moments of a process to many rounds later, and longer each time, so that it comes to an end.
-        thread::sleep(Duration::from_millis(3 + (life * life * 37) % 90 + 4 * life));
+        thread::sleep(Duration::from_millis(3 + (life * life * 37) % 90 + 8 * life));
         if child.try_wait().unwrap().is_some() {
             let output = child.wait_with_output().unwrap();
             let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -157,13 +157,13 @@ fn killed_at_any_moment_it_ends_as_if_it_had_not_been() {
 #[test]
 fn p21_killed_with_secret_noise_it_goes_on_and_leaves_nothing_behind() {
     let bench = Bench::new();
-    let long = ["run.toml", "--set", "rounds=120", "--set", "noise_seed=", "--quiet", "--out", "killed"];
+    let long = ["run.toml", "--set", "rounds=40", "--set", "noise_seed=", "--quiet", "--out", "killed"];
     let (mut killed, mut seen) = (0, Vec::new());
     for life in 0u64.. {
         let begun = bench.path("killed/config.toml").exists();
         let mut command = if begun { bench.command(&["--resume", "killed", "--quiet"]) } else { bench.command(&long) };
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        thread::sleep(Duration::from_millis(5 + (life * life * 37) % 110 + 6 * life));
+        thread::sleep(Duration::from_millis(5 + (life * life * 37) % 90 + 8 * life));
         let ended = child.try_wait().unwrap().is_some();
         child.kill().unwrap();
         let output = child.wait_with_output().unwrap();
@@ -184,7 +184,7 @@ fn p21_killed_with_secret_noise_it_goes_on_and_leaves_nothing_behind() {
         killed += 1;
     }
     assert!(killed >= 3, "{killed}");
-    assert_eq!(left(&bench.path("killed")).2.len(), 120);
+    assert_eq!(left(&bench.path("killed")).2.len(), 40);
     let secrets: Vec<_> = fs::read_dir(bench.path("killed/secret")).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(secrets, ["ledger.jsonl.signing-key"]);
 }
@@ -221,17 +221,7 @@ fn p21_a_run_goes_on_with_its_store_or_says_why_not() {
     toy.make_store();
     let begin = |settings: &str, out: &str| {
         let mut child = toy
-            .command(&[
-                "train",
-                settings,
-                "--set",
-                "rounds=400",
-                "--set",
-                "checkpoint.every=2",
-                "--out",
-                out,
-                "--quiet",
-            ])
+            .command(&["train", settings, "--set", "rounds=60", "--set", "checkpoint.every=2", "--out", out, "--quiet"])
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
@@ -349,10 +339,11 @@ fn ranks_of_mpirun_come_to_the_same_as_one_process() {
         "privacy.restarts=",
     ];
     let tags: Vec<&str> = tags.iter().flat_map(|set| ["--set", set]).collect();
-    for (name, set) in [("words", &[][..]), ("tags", &tags)] {
+    let fewer = ["--set", "rounds=20"];
+    for (name, set) in [("words", &fewer[..]), ("tags", &tags)] {
         bench.ok(&[&["run.toml", "--out", name, "--quiet", "--threads", "2"], set].concat());
     }
-    let words = [("1", "1"), ("2", "1"), ("2", "2"), ("3", "1")].map(|of| ("words", &[][..], of));
+    let words = [("2", "2"), ("3", "1")].map(|of| ("words", &fewer[..], of));
     for (name, set, (ranks, threads)) in words.into_iter().chain([("tags", &tags[..], ("2", "1"))]) {
         let out = format!("{name}-{ranks}-{threads}");
         let mut command = mpirun(&bench, ranks);
@@ -402,10 +393,11 @@ fn secure_aggregation_comes_to_the_same_as_the_plain_sum() {
 #[test]
 fn ctrl_c_and_sigterm_end_after_the_round_and_say_how_to_go_on() {
     let bench = Bench::new();
-    bench.ok(&["run.toml", "--out", "whole", "--quiet"]);
+    let fewer = ["run.toml", "--set", "rounds=24", "--out"];
+    bench.ok(&[&fewer[..], &["whole", "--quiet"]].concat());
     for (signal, folder) in [("-INT", "stopped"), ("-TERM", "ended")] {
-        let mut child =
-            bench.command(&["run.toml", "--out", folder]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = bench.command(&[&fewer[..], &[folder]].concat());
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         while !bench.path(folder).join("timing.jsonl").exists() {
             thread::sleep(Duration::from_millis(2));
             assert!(child.try_wait().unwrap().is_none());
@@ -419,7 +411,7 @@ fn ctrl_c_and_sigterm_end_after_the_round_and_say_how_to_go_on() {
         let round = errors.split("interrupted after round ").nth(1).and_then(|rest| rest.split(';').next()).unwrap();
         let again = bench.run(&["--resume", folder]);
         let errors = String::from_utf8_lossy(&again.stderr).into_owned();
-        assert!(again.status.success() && errors.contains(&format!("resumed after round {round} of 40\n")), "{errors}");
+        assert!(again.status.success() && errors.contains(&format!("resumed after round {round} of 24\n")), "{errors}");
         assert_eq!(left(&bench.path("whole")), left(&bench.path(folder)));
     }
 }

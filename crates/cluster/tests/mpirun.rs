@@ -231,7 +231,7 @@ fn ranks_keep_the_contract_of_engines() {
 #[test]
 fn any_number_of_ranks_and_threads_gives_the_same_bits_as_threads_alone() {
     let alone = digest_of_threads();
-    for (ranks, threads) in [(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (12, 1)] {
+    for (ranks, threads) in [(1, 1), (2, 2), (3, 1), (12, 1)] {
         assert_eq!(digest(ranks, threads, "all goes well"), alone, "{ranks} ranks of {threads} threads");
     }
 }

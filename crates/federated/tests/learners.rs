@@ -107,7 +107,7 @@ fn every_learner_learns_and_says_by_its_own_metrics_how_well() {
 fn every_learner_gives_the_same_model_plain_secure_and_after_restarts() {
     for (name, _) in LEARNERS {
         for kind in [&ARRIVAL[..], &["participation.vanish=0.01"]] {
-            let set = with(&[&of(name), kind, &["participation.cohort=60", "rounds=4", "evaluation.every=2"]]);
+            let set = with(&[&of(name), kind, &["participation.cohort=40", "rounds=4", "evaluation.every=2"]]);
             let folder = tempfile::tempdir().unwrap();
             let path = |name: &str| folder.path().join(name);
             let plain = trained(&path("plain"), &set);

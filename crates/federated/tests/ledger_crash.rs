@@ -223,10 +223,20 @@ fn kill_at_random(victims: u64, early: bool) -> (u64, Vec<String>) {
 
 #[test]
 fn p13_killed_at_random_a_ledger_holds_what_was_acknowledged() {
-    let (killed, wrong) = kill_at_random(300, false);
+    holds_what_was_acknowledged(100);
+}
+
+#[test]
+#[ignore = "long: a thousand victims"]
+fn p13_killed_at_random_very_often_a_ledger_holds_what_was_acknowledged() {
+    holds_what_was_acknowledged(1000);
+}
+
+fn holds_what_was_acknowledged(victims: u64) {
+    let (killed, wrong) = kill_at_random(victims, false);
     assert!(wrong.is_empty(), "{} of {killed}:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(killed >= 100, "only {killed} victims died after a receipt: give them more time");
-    eprintln!("kills at random: 300, {killed} of them after a receipt");
+    assert!(killed >= victims / 3, "only {killed} victims died after a receipt: give them more time");
+    eprintln!("kills at random: {victims}, {killed} of them after a receipt");
 }
 
 #[test]

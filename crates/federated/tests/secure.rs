@@ -97,7 +97,7 @@ fn with<'a>(set: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
 /// or on three, for every mechanism: what secure aggregation gives is the plain integer sum of the survivors.
 #[test]
 fn p19_the_model_is_that_of_the_plain_sum_of_the_survivors() {
-    let vanish = ["participation.vanish=0.08", "participation.cohort=100"];
+    let vanish = ["participation.vanish=0.08", "participation.cohort=60", "rounds=2"];
     let secagg = ["aggregation=secagg", "secagg.dropout=0.35", "secagg.corrupted=0.2"];
     let adaptive = ["clip.kind=adaptive", "clip.quantile=0.5", "clip.norm=0.1"];
     let kinds: [(&str, Vec<&str>); 5] = [

@@ -123,7 +123,7 @@ fn a_spoiler_is_left_out_whatever_its_number() {
         ["participation.kind=arrival", "participation.min_separation=0", "participation.max_participations=200"];
     let many = ["participation.population=120", "rounds=60", "evaluation.every=60", "secagg.leave_out_after=2"];
     let set = with(&[&limits, &SECURE, &many]);
-    for spoiler in [0, 60, 119] {
+    for spoiler in [0, 119] {
         let folder = tempfile::tempdir().unwrap();
         let spoiled = |_: usize, users: &[u64]| users.contains(&spoiler);
         let (mut straight, mut restarted) = (Vec::new(), Vec::new());
@@ -159,12 +159,12 @@ fn p19_groups_give_the_model_of_one_group() {
     let kinds: [&[&str]; 3] = [&["participation.vanish=0.01"], &ARRIVAL, &["privacy.mechanism=tree"]];
     for (number, kind) in kinds.iter().enumerate() {
         let arrival: &[&str] = if number == 2 { &ARRIVAL } else { &[] };
-        let set = with(&[&SECURE, &["rounds=3", "participation.cohort=80", "secagg.dropout=0.3"], arrival, kind]);
+        let set = with(&[&SECURE, &["rounds=2", "participation.cohort=80", "secagg.dropout=0.3"], arrival, kind]);
         let folder = tempfile::tempdir().unwrap();
         let [one, four] = ["one", "four"].map(|name| folder.path().join(name));
         let (asked, _) = played(&one, &set);
         let (groups, _) = played(&four, &with(&[&set, &["secagg.groups=4"]]));
-        assert_eq!((asked.len(), groups.len()), (3, 12));
+        assert_eq!((asked.len(), groups.len()), (2, 8));
         let all = |round: u64| {
             let mut users: Vec<u64> =
                 groups.iter().filter(|(r, _)| *r == round).flat_map(|(_, users)| users.clone()).collect();

@@ -86,7 +86,7 @@ prop_compose! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4000))]
+    #![proptest_config(ProptestConfig::with_cases(1500))]
 
     /// The crowd's weight is close to the smallest denominator, above it and below it, or far from it.
     #[test]

@@ -50,7 +50,7 @@ fn any_update() -> impl Strategy<Value = Vec<f32>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(800))]
 
     #[test]
     fn after_clipping_the_norm_is_at_most_the_bound_exactly(update in any_update(), c in 1e-20..1e20f64) {

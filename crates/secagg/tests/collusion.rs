@@ -596,15 +596,24 @@ fn bare_sum(
 }
 
 /// The attack that broke the first version of this protocol: 300 clients, 64 neighbours, a threshold of 34. Without
-/// signatures the server has the exact sum of 38 clients, with them nobody of the arc opens anything, in that graph and in the
-/// one that is found now.
+/// signatures the server has the exact sum of 38 clients, with them nobody of the arc opens anything, in that graph and, below, in
+/// the one that is found now.
 #[test]
 fn a_ring_is_not_split_where_a_quorum_signs() {
     let old = Connect::Insecure { degree: 64, threshold: 34 };
     let (of_arc, of_rest, bare) = split_ring(false, old, 38, 7..9);
     assert!(bare, "what signatures are for: {of_arc} and {of_rest} opened");
-    for connect in [old, Connect::Found] {
-        let (of_arc, _, bare) = split_ring(true, connect, 38, 7..9);
-        assert_eq!((of_arc, bare), (0, false));
-    }
+    nobody_of_the_arc_opens_anything(old);
+}
+
+/// `client::splits` looks for such lies in graphs that are found, many of them; here the messages are real ones.
+#[test]
+#[ignore = "long: hundreds of clients check hundreds of signatures each"]
+fn nor_is_a_ring_that_is_found() {
+    nobody_of_the_arc_opens_anything(Connect::Found);
+}
+
+fn nobody_of_the_arc_opens_anything(connect: Connect) {
+    let (of_arc, _, bare) = split_ring(true, connect, 38, 7..9);
+    assert_eq!((of_arc, bare), (0, false));
 }

@@ -367,7 +367,7 @@ fn round_with(damages: &[Vec<Damage>; 5]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
     fn a_server_takes_or_refuses_anything(damages in prop::array::uniform5(vec(damage(), 1..4))) {

@@ -151,12 +151,9 @@ impl Lexicon {
         &self.names[..self.names.len() - RARER_NAMES]
     }
 
-    /// Every word that can be typed without a typo, apart from what the grammar writes itself.
-    pub(super) fn known(&self) -> BTreeSet<&'static str> {
-        self.by_rank().into_iter().collect()
-    }
-
-    /// The same, more frequent words before rarer ones; some stand twice.
+    /// Every word that can be typed without a typo, apart from what the grammar writes itself; more frequent words before rarer
+    /// ones. Some stand twice.
+    #[cfg(test)]
     pub(super) fn by_rank(&self) -> Vec<&'static str> {
         let mut all: Vec<&'static str> = Vec::new();
         all.extend(self.verbs.items.iter().flat_map(|verb| [verb.base, verb.past, verb.third, verb.ing]));

@@ -13,6 +13,7 @@
 //! | `typing`    | how a sentence leaves somebody's fingers: slang, typos, capitals, emoji        |
 //! | `canary`    | secrets planted in chosen users, to see whether a model learns them            |
 //! | `lines`     | the crowd as JSON lines                                                        |
+//! | `public`    | the words of the language that everybody may know, by how frequent they are    |
 //! | `draw`      | random draws that repeat                                                       |
 
 mod canary;
@@ -21,6 +22,7 @@ mod grammar;
 mod lexicon;
 mod lines;
 mod person;
+mod public;
 mod typing;
 mod words;
 
@@ -28,11 +30,8 @@ use std::collections::BTreeMap;
 
 pub use canary::{Canaries, Canary};
 pub use lines::LineFields;
-use lm::{
-    tokenizer::Tokenizer,
-    vocabulary::{Counts, SPECIAL, Vocabulary, VocabularyError},
-};
 pub use person::FEATURES;
+pub use public::vocabulary;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -262,35 +261,6 @@ impl Crowd {
 
 const fn in_range(what: &'static str, got: u64, least: u64, most: u64) -> Result<(), SynthError> {
     if got >= least && got <= most { Ok(()) } else { Err(SynthError::OutOfRange { what, least, most, got }) }
-}
-
-/// The seed of the public text that the language's vocabulary is counted from; no plan's users are in it.
-const PUBLIC_SEED: u64 = 0x7075_626C_6963;
-
-/// The language's public vocabulary: the most frequent words of a text that belongs to no user, both dialects, filled up
-/// from the lexicon. The language has somewhat more than 10,000 words; a larger size gives all of them.
-///
-/// # Errors
-/// When `size` leaves no room for words.
-pub fn vocabulary(size: usize) -> Result<Vocabulary, VocabularyError> {
-    let tokenizer = Tokenizer::words();
-    let mut counts = Counts::new();
-    for dialect in [Dialect::General, Dialect::Informal] {
-        let plan = SynthPlan { posts_per_user: 20, ..SynthPlan::new(PUBLIC_SEED, 400, dialect) };
-        for user in 0..plan.users {
-            let person = Person::meet(&plan, user);
-            (0..person.posts).for_each(|post| counts.add(tokenizer, &person.post(&plan, user, post).text));
-        }
-    }
-    let known = lexicon::get().known();
-    // A typo can look like a rare word: what the lexicon does not know must be frequent to be an entry.
-    let seen = counts.ranked().into_iter().filter(|(word, count)| known.contains(word) || *count >= 40);
-    let mut words: Vec<&str> = seen.map(|(word, _)| word).filter(|word| !SPECIAL.contains(word)).collect();
-    let mut have: std::collections::BTreeSet<&str> = words.iter().copied().collect();
-    let rest = lexicon::get().by_rank();
-    words.extend(rest.into_iter().filter(|word| have.insert(word)));
-    let room = size.checked_sub(SPECIAL.len()).filter(|room| *room > 0).ok_or(VocabularyError::TooSmall { size })?;
-    Vocabulary::new(words.into_iter().take(room))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What the crowd must be: repeatable, like a language, and made of people who differ.
 
+use lm::tokenizer::Tokenizer;
+
 use super::*;
 
 fn crowd(plan: SynthPlan) -> Crowd {

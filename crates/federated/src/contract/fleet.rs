@@ -121,7 +121,7 @@ impl Asking<'_> {
             _ => 1,
         };
         let mut came: Vec<BTreeSet<u64>> = Vec::new();
-        for round in 0..self.plan.rounds.min(5) {
+        for round in 0..self.plan.rounds.min(4) {
             let seen = self.ask(fleet.as_mut(), self.at(round, 0, false), &BTreeMap::new());
             assert!(!matches!(seen.came, Came::Failed(_)), "round {round}");
             fleet.settled(self.at(round, 0, false), None).expect("a round can be settled");

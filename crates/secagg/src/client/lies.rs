@@ -177,15 +177,15 @@ fn no_lie_at_all_splits_the_smallest_rings() {
     for ring in [(6, 4, 0), (6, 4, 1), (5, 4, 1)] {
         assert_eq!(splitting(ring, 0), 0, "{ring:?}");
     }
-    for ring in [(6, 4, 1), (5, 4, 1)] {
-        assert!(splitting(ring, 1) > 10_000, "with a threshold of one less there are splits to be found: {ring:?}");
-    }
+    assert!(splitting((5, 4, 1), 1) > 10_000, "with a threshold of one less there are splits to be found");
 }
 
 #[test]
-#[ignore = "a minute: run with --run-ignored"]
-fn with_a_threshold_of_one_less_lies_split_a_ring_of_honest_clients() {
-    assert!(splitting((6, 4, 0), 1) > 10_000);
+#[ignore = "long: a minute"]
+fn with_a_threshold_of_one_less_lies_split_a_ring_of_six() {
+    for corrupted in [0, 1] {
+        assert!(splitting((6, 4, corrupted), 1) > 10_000, "{corrupted}");
+    }
 }
 
 /// Words of xorshift.
@@ -237,7 +237,7 @@ fn no_random_lie_splits_a_ring() {
     let mut words = Words(88_172_645_463_325_252);
     for (clients, degree, bad) in [(9, 4, 1), (10, 6, 0), (12, 6, 1), (16, 8, 2), (20, 8, 3), (24, 10, 3)] {
         let (mut tried, mut low) = (0, 0);
-        while tried < 20_000 {
+        while tried < 10_000 {
             let corrupted = (0..bad).fold(0, |set, _| set | 1 << words.below(clients));
             let Some(ring) = Ring::with_least(clients, degree, corrupted, 0) else { continue };
             let lower = Ring::with_least(clients, degree, corrupted, 1);

@@ -74,7 +74,7 @@ async fn two_thousand_slow_connections_are_closed_in_ten_seconds() {
 
 #[tokio::test]
 async fn a_header_has_its_time_however_often_a_byte_comes() {
-    let server = Running::plain(Limits { header: 1000 * MS, idle: 60_000 * MS, ..Limits::default() }).await;
+    let server = Running::plain(Limits { header: 500 * MS, idle: 60_000 * MS, ..Limits::default() }).await;
     for begin in ["", "G", "GET /healthz HTTP/1.1\r\nX: "] {
         let mut client = server.client().await;
         client.stream.write_all(begin.as_bytes()).await.unwrap();
@@ -83,7 +83,7 @@ async fn a_header_has_its_time_however_often_a_byte_comes() {
     // And so has the second one.
     let mut client = server.client().await;
     assert_eq!(client.get("/healthz", "").await.status, 200);
-    sleep(1500 * MS).await;
+    sleep(800 * MS).await;
     assert_eq!(client.get("/healthz", "").await.status, 200, "between requests there is more time");
     client.stream.write_all(b"GET /").await.unwrap();
     timeout(5000 * MS, client.until_closed(Some(b'a'))).await.expect("it is closed");
