@@ -91,7 +91,7 @@ pub(crate) struct MachineArgs {
     /// Threads; the results do not depend on it [default: one for each core]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
-    /// Who computes what users learn: threads, or cuda [default: threads]
+    /// Who computes what users learn, such as threads or cuda [default: threads]
     #[arg(long, value_name = "NAME")]
     pub(crate) engine: Option<String>,
     /// What the products of --engine cuda are computed in: f32, tf32 or f16; a run goes on with what it began with [default: f32]
