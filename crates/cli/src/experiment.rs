@@ -9,14 +9,16 @@ use clap::{Args, Subcommand};
 use experiments::{
     Findings, Job, Place, Results,
     format::{Experiment, Kind},
+    runs::Runner,
 };
 use serde_json::json;
 
 use crate::{
     columns,
     failure::BadInput,
-    sweep::Progress,
-    train::{After, MachineArgs},
+    interrupt,
+    sweep::{Progress, stopped},
+    train::MachineArgs,
 };
 
 /// The subcommands of `keyhush experiment`.
@@ -143,11 +145,10 @@ fn train(args: &RunArgs, folder: &Path, experiment: &Experiment) -> anyhow::Resu
         store: args.store.as_deref(),
         set: &args.set,
         seeds,
-        means,
     };
-    let all = experiment.variants() as u64 * seeds;
-    let mut progress = Progress::new(all, args.machine.quiet, "the same command goes on");
-    experiments::train(&job, &mut |run| progress.run(run.label, run.config, run.folder, means, After::Close))
+    let mut progress = Progress::new(experiment.variants() as u64 * seeds, args.machine.quiet);
+    let mut runner = Runner { means, stop: interrupt::watch()?, told: &mut progress };
+    experiments::train(&job, &mut runner).map_err(|error| stopped(error, "the same command goes on"))
 }
 
 /// The command as somebody else would type it.

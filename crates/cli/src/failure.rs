@@ -74,8 +74,9 @@ fn bad_input(error: &anyhow::Error) -> Option<BadInput> {
         Some(ForecastError::Config(error)) => Some(BadInput::Refused(error.to_string())),
         _ => None,
     };
+    let of_run = || error.downcast_ref().and_then(wrong_run);
     let of_sweep = || error.downcast_ref().and_then(wrong_sweep);
-    let known = error.downcast_ref::<BadInput>().cloned().or_else(of_forecast).or_else(of_sweep);
+    let known = error.downcast_ref::<BadInput>().cloned().or_else(of_run).or_else(of_forecast).or_else(of_sweep);
     known.or_else(of_query).or_else(of_experiment).or_else(of_pretraining).or_else(of_bench)
 }
 
@@ -86,7 +87,15 @@ pub(crate) fn of_config(error: &ConfigError) -> BadInput {
 
 /// Settings, folders and files that a person named are bad input; the rest has failed.
 pub(crate) fn refused(error: RunError) -> anyhow::Error {
-    if is_refused(&error) { BadInput::Refused(error.to_string()).into() } else { error.into() }
+    wrong_run(&error).map_or_else(|| error.into(), Into::into)
+}
+
+/// The same, where it is only looked at.
+fn wrong_run(error: &RunError) -> Option<BadInput> {
+    match error {
+        RunError::Evaluate(engine @ EngineError::Unavailable { .. }) => Some(BadInput::wrong("engine", engine)),
+        other => is_refused(other).then(|| BadInput::Refused(other.to_string())),
+    }
 }
 
 /// Whether a person can put it right in what they named.
@@ -114,7 +123,7 @@ const fn is_refused(error: &RunError) -> bool {
 fn wrong_sweep(error: &DesignError) -> Option<BadInput> {
     match error {
         DesignError::SameFolder { .. } => Some(BadInput::wrong("grid", error)),
-        DesignError::Run(run) => is_refused(run).then(|| BadInput::Refused(run.to_string())),
+        DesignError::Run(run) => wrong_run(run),
         DesignError::Grid(_) | DesignError::Settings { .. } | DesignError::DoNotCompose { .. } => {
             Some(BadInput::Refused(error.to_string()))
         }
@@ -127,7 +136,7 @@ fn wrong_bench(error: &BenchError) -> Option<BadInput> {
         BenchError::Zero { field } => Some(BadInput::out_of_range(field, "must be at least 1")),
         BenchError::Wrong { field, problem } => Some(BadInput::wrong(field, problem)),
         BenchError::Refused(_) | BenchError::Config(_) => Some(BadInput::Refused(error.to_string())),
-        BenchError::Run(run) => is_refused(run).then(|| BadInput::Refused(run.to_string())),
+        BenchError::Run(run) => wrong_run(run),
         BenchError::Model(_) | BenchError::Work(_) => None,
     }
 }
@@ -146,12 +155,14 @@ fn wrong_pretraining(error: &PretrainError) -> Option<BadInput> {
 fn wrong_experiment(error: &ExperimentError) -> Option<BadInput> {
     match error {
         ExperimentError::Folder { .. } => Some(BadInput::wrong("experiments", error)),
-        ExperimentError::Run(run) => is_refused(run).then(|| BadInput::Refused(run.to_string())),
+        ExperimentError::Run(run) => wrong_run(run),
+        ExperimentError::OfRun { error: run, .. } => wrong_run(run).map(|_| BadInput::Refused(error.to_string())),
         ExperimentError::Unknown { .. }
         | ExperimentError::Format { .. }
         | ExperimentError::Row { .. }
         | ExperimentError::Variant { .. }
         | ExperimentError::NoStart { .. }
+        | ExperimentError::OtherRun { .. }
         | ExperimentError::Plot { .. }
         | ExperimentError::Config(_) => Some(BadInput::Refused(error.to_string())),
         _ => None,

@@ -17,6 +17,8 @@ mod serve;
 mod serve_killed;
 mod serve_stops;
 mod serve_tasks;
+#[path = "../../federated/tests/small_runs/mod.rs"]
+mod small_runs;
 mod sweep;
 mod toy;
 mod train;

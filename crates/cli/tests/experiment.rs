@@ -169,7 +169,7 @@ fn the_users_of_a_store_are_trained_on_instead() {
     let head = HEAD.replace("config = \"../../run.toml\"", "config = \"config.toml\"\nwith_store = [\"rounds=3\"]");
     toy.write("experiments/noise/experiment.toml", &format!("{head}{VARIANTS}{EXPECT}"));
     let store = toy.path("crowd.khs").display().to_string();
-    toy.write("experiments/noise/config.toml", toy::SETTINGS);
+    toy.write("experiments/noise/config.toml", &toy::settings(&[]));
     let said = toy.ok(&["experiment", "run", "noise", "--store", &store, "--quiet"]);
     assert!(said.contains("experiments/noise/results-store"), "{said}");
     let results = toy.read("experiments/noise/results-store/results.json");
@@ -179,7 +179,7 @@ fn the_users_of_a_store_are_trained_on_instead() {
     let results = json(&results);
     assert_eq!((&results["store"], &results["variants"][0]["seeds"][0]["rounds"]), (&"crowd.khs".into(), &3.into()));
     // Of 300 people some are held out, and delta must be below one over the others.
-    toy.write("experiments/noise/config.toml", &toy::SETTINGS.replace("delta = 1e-4", "delta = 4e-3"));
+    toy.write("experiments/noise/config.toml", &toy::settings(&["privacy.delta=4e-3"]));
     let noted = toy.ok(&["experiment", "run", "noise", "--store", &store, "--quiet"]);
     assert!(noted.contains("note: delta is 2e-3, because 4e-3 is not below 1 / "), "{noted}");
 }

@@ -12,56 +12,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) const TASK: &str = r#"
-rounds = 6
-unit = "device"
+use crate::small_runs::{TASK, with};
 
-[data]
-kind = "devices"
-
-[model]
-preset = "tiny"
-vocabulary = 100
-hidden = 6
-embedding = 6
-
-[local]
-batch = 4
-unroll = 5
-learning_rate = 0.5
-most_tokens = 40
-
-[participation]
-kind = "arrival"
-population = 400
-min_separation = 1
-max_participations = 4
-cohort = 24
-
-[clip]
-kind = "flat"
-norm = 0.5
-
-[privacy]
-mechanism = "tree"
-noise_multiplier = 2.0
-delta = 1e-5
-
-[server]
-optimizer = "sgd"
-learning_rate = 0.5
-
-[evaluation]
-every = 3
-users = 6
-most_tokens = 300
-
-[devices]
-select_seconds = 0.5
-report_seconds = 8
-tick_seconds = 0.2
-begin_with = 300
-"#;
+pub(crate) fn settings() -> String {
+    with(TASK, &["noise_seed="])
+}
 
 /// Devices measure models too, after every second round.
 const BY_DEVICES: &str = r#"
@@ -146,7 +101,7 @@ fn end_together<const N: usize>(folder: &Path, all: [&[&str]; N]) -> [(Option<i3
 fn what_cannot_be_meant_is_refused_in_a_line_that_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    fs::write(here.join("words.toml"), TASK).unwrap();
+    fs::write(here.join("words.toml"), settings()).unwrap();
     fs::write(here.join("token"), "0123456789abcdef").unwrap();
     fs::write(here.join("short"), "0123").unwrap();
     fs::write(here.join("strange.toml"), "least_gaol = 3").unwrap();
@@ -183,7 +138,7 @@ fn what_cannot_be_meant_is_refused_in_a_line_that_says_what_to_do() {
     ];
     let open: &[&str] = &["127.0.0.1:0", "--anybody", "--plain-http"];
     let (together, spaces) = (["serve", "words.toml", "--data", "d", "--secrets", "d/s", "--listen"], "a name.toml");
-    fs::write(here.join(spaces), TASK).unwrap();
+    fs::write(here.join(spaces), settings()).unwrap();
     let named = ["serve", spaces, "--data", "d", "--secrets", "s", "--listen"];
     let (together, named) = ([&together[..], open].concat(), [&named[..], open].concat());
     let elsewhere: [(&[&str], &str); 6] = [
@@ -225,7 +180,7 @@ fn the_task_of_the_docs_is_served_and_says_what_it_waits_for() {
 fn a_device_enrols_over_tls_with_the_certificate_that_the_server_made() {
     let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let begin = |here: &Path| {
-        fs::write(here.join("words.toml"), TASK).unwrap();
+        fs::write(here.join("words.toml"), settings()).unwrap();
         fs::write(here.join("token"), "0123456789abcdef").unwrap();
         serve(here, "127.0.0.1:0", &["--self-signed", "localhost", "--token", "token"])
     };
@@ -250,7 +205,7 @@ fn a_device_enrols_over_tls_with_the_certificate_that_the_server_made() {
 fn a_server_needs_no_more_than_a_task_an_address_and_two_folders() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    fs::write(here.join("words.toml"), TASK).unwrap();
+    fs::write(here.join("words.toml"), settings()).unwrap();
     fs::create_dir(here.join("typed")).unwrap();
     let start = || {
         let mut command = keyhush();
@@ -303,7 +258,9 @@ fn a_server_needs_no_more_than_a_task_an_address_and_two_folders() {
 fn a_device_that_nobody_vouches_for_is_not_enrolled() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    for (name, text) in [("words.toml", TASK), ("token", "0123456789abcdef"), ("forged", "me"), ("genuine", "maker")] {
+    for (name, text) in
+        [("words.toml", settings().as_str()), ("token", "0123456789abcdef"), ("forged", "me"), ("genuine", "maker")]
+    {
         fs::write(here.join(name), text).unwrap();
     }
     fs::create_dir(here.join("typed")).unwrap();
@@ -368,7 +325,7 @@ fn a_device_says_what_it_keeps_of_its_text_and_forgets_it_when_told() {
 #[test]
 fn a_server_that_is_killed_again_and_again_loses_no_round_and_no_evaluation() {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("words.toml"), format!("{TASK}{BY_DEVICES}")).unwrap();
+    fs::write(folder.path().join("words.toml"), settings() + BY_DEVICES).unwrap();
     let (mut server, address) = serve(folder.path(), "127.0.0.1:0", &PLAIN);
     let mut devices = keyhush();
     devices.args(["device", "--server", &format!("http://{address}"), "--synthetic", "--count", "360"]);
@@ -471,7 +428,7 @@ fn rounds(task: &serde_json::Value) -> u64 {
 fn a_task_is_paused_resumed_and_stopped_while_its_server_runs() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    fs::write(folder.join("words.toml"), TASK.replace("rounds = 6", "rounds = 40")).unwrap();
+    fs::write(folder.join("words.toml"), with(&settings(), &["rounds=40"])).unwrap();
     let (server, address) = serve(folder, "127.0.0.1:0", &PLAIN);
     let mut devices = keyhush();
     devices.args(["device", "--server", &format!("http://{address}"), "--synthetic", "--count", "360"]);

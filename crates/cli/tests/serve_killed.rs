@@ -19,6 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::small_runs::{TASK, with};
 use agent::parts::{Did, Line};
 use corpus::synth::{Crowd, Dialect, SynthPlan};
 use federated::{
@@ -45,20 +46,24 @@ const LISTENS: Duration = Duration::from_secs(5);
 /// How long a run may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-const TASK: &str = r#"
-rounds = 2
-unit = "device"
-noise_seed = 3
-data = { kind = "devices" }
-model = { preset = "tiny", vocabulary = 100, hidden = 6, embedding = 6 }
-local = { batch = 4, unroll = 5, learning_rate = 0.5, most_tokens = 40 }
-participation = { kind = "arrival", population = 68, min_separation = 0, max_participations = 2, cohort = 68 }
-clip = { kind = "flat", norm = 0.5 }
-privacy = { mechanism = "tree", noise_multiplier = 2.0, delta = 1e-5 }
-server = { optimizer = "sgd", learning_rate = 0.5 }
-evaluation = { every = 2, users = 4, most_tokens = 100 }
-devices = { select_seconds = 0.2, report_seconds = 100, answer_seconds = 30, tick_seconds = 0.05, begin_with = 68 }
-"#;
+fn task() -> String {
+    let changes = [
+        "rounds=2",
+        "participation.population=68",
+        "participation.min_separation=0",
+        "participation.max_participations=2",
+        "participation.cohort=68",
+        "evaluation.every=2",
+        "evaluation.users=4",
+        "evaluation.most_tokens=100",
+        "devices.select_seconds=0.2",
+        "devices.report_seconds=100",
+        "devices.answer_seconds=30",
+        "devices.tick_seconds=0.05",
+        "devices.begin_with=68",
+    ];
+    with(TASK, &changes)
+}
 
 /// Where a server ends.
 #[derive(Debug, Clone, Copy)]
@@ -163,7 +168,7 @@ struct Lived {
 fn run(at: Option<At>) -> Lived {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path();
-    fs::write(folder.join("words.toml"), TASK).unwrap();
+    fs::write(folder.join("words.toml"), task()).unwrap();
     let address = address();
     let mut server = serve(folder, &address, at);
     let devices = devices(folder, &address);
@@ -233,7 +238,7 @@ fn what_is_there_is_whole(folder: &Path, at: Option<At>) {
 fn replayed() -> &'static [f32] {
     static REPLAYED: OnceLock<Vec<f32>> = OnceLock::new();
     REPLAYED.get_or_init(|| {
-        let config = Document::new(TASK, &[]).unwrap().config().unwrap();
+        let config = Document::new(&task(), &[]).unwrap().config().unwrap();
         let opened = Opened::new(&config).unwrap();
         let plan = Plan::new(config, &opened.setting()).unwrap();
         let crowd = Crowd::new(SynthPlan::new(SEED, DEVICES, Dialect::Informal)).unwrap();
@@ -313,7 +318,7 @@ fn p13_a_server_killed_at_ten_of_its_syncs_loses_nothing_and_counts_nobody_twice
 fn a_server_whose_disk_hangs_ends_in_five_seconds_and_goes_on_afterwards() {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path();
-    fs::write(folder.join("words.toml"), TASK).unwrap();
+    fs::write(folder.join("words.toml"), task()).unwrap();
     let address = address();
     let mut server = serve_with(folder, &address, |command| {
         command.env("SYNC_HANGS", "30");

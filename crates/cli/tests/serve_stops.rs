@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::small_runs::with;
 use agent::{
     eligibility::Always,
     http::{Server, Trust},
@@ -30,7 +31,7 @@ use device::{
 };
 use secagg::entropy::OsEntropy;
 
-use crate::serve::{Killed, PLAIN, TASK, serve};
+use crate::serve::{Killed, PLAIN, serve, settings};
 
 /// A device in the hands of the test.
 struct Device {
@@ -133,22 +134,17 @@ fn half_a_report(address: &str, what: &Do) -> TcpStream {
 fn a_server_that_is_told_to_stop_answers_who_waits_ends_in_five_seconds_and_goes_on_afterwards() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let replaced = [
-        ("rounds = 6", "rounds = 1"),
-        ("population = 400", "population = 4"),
-        ("min_separation = 1", "min_separation = 0"),
-        ("max_participations = 4", "max_participations = 1"),
-        ("cohort = 24", "cohort = 2"),
-        ("delta = 1e-5", "delta = 1e-5"),
-        ("every = 3", "every = 1"),
-        ("report_seconds = 8", "report_seconds = 120"),
-        ("begin_with = 300", "begin_with = 4"),
+    let changes = [
+        "rounds=1",
+        "participation.population=4",
+        "participation.min_separation=0",
+        "participation.max_participations=1",
+        "participation.cohort=2",
+        "evaluation.every=1",
+        "devices.report_seconds=120",
+        "devices.begin_with=4",
     ];
-    let task = replaced.iter().fold(TASK.to_owned(), |task, (from, to)| {
-        assert!(task.contains(from), "{from}");
-        task.replace(from, to)
-    });
-    fs::write(folder.join("words.toml"), task).unwrap();
+    fs::write(folder.join("words.toml"), with(&settings(), &changes)).unwrap();
     let (mut server, address) = serve(folder, "127.0.0.1:0", &PLAIN);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {

@@ -28,6 +28,7 @@ use lm::{folder::Weights, kernels::KernelPath, tokenizer::Tokenizer};
 use server::sqlite::{DATABASE, Database, TaskHome};
 
 use crate::serve::{Killed, PLAIN, keyhush, serve_tasks};
+use crate::small_runs::{TASK, with};
 
 const DEVICES: u64 = 40;
 /// What made-up people and their keys follow from: that of `keyhush device`.
@@ -35,24 +36,24 @@ const SEED: u64 = 1;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Noise follows from a seed, so that the model can be computed again.
-const TASK: &str = r#"
-rounds = 6
-unit = "device"
-noise_seed = 3
-data = { kind = "devices" }
-model = { preset = "tiny", vocabulary = 100, hidden = 6, embedding = 6 }
-local = { batch = 4, unroll = 5, learning_rate = 0.5, most_tokens = 40 }
-participation = { kind = "arrival", population = 40, min_separation = 1, max_participations = 3, cohort = 4 }
-clip = { kind = "flat", norm = 0.5 }
-privacy = { mechanism = "tree", noise_multiplier = 2.0, delta = 1e-5 }
-server = { optimizer = "sgd", learning_rate = 0.5 }
-evaluation = { every = 1000, users = 2, most_tokens = 50 }
-devices = { select_seconds = 0.5, report_seconds = 30, tick_seconds = 0.05, begin_with = 40 }
-"#;
+fn task(more: &[&str]) -> String {
+    let changes = [
+        "participation.population=40",
+        "participation.max_participations=3",
+        "participation.cohort=4",
+        "evaluation.every=1000",
+        "evaluation.users=2",
+        "evaluation.most_tokens=50",
+        "devices.report_seconds=30",
+        "devices.tick_seconds=0.05",
+        "devices.begin_with=40",
+    ];
+    with(TASK, &[&changes[..], more].concat())
+}
 
 fn planned(set: &[&str]) -> (Plan, Opened) {
     let set: Vec<String> = set.iter().map(|set| (*set).to_owned()).collect();
-    let config = Document::new(TASK, &set).unwrap().config().unwrap();
+    let config = Document::new(&task(&[]), &set).unwrap().config().unwrap();
     let opened = Opened::new(&config).unwrap();
     (Plan::new(config, &opened.setting()).unwrap(), opened)
 }
@@ -143,9 +144,9 @@ fn two_tasks_share_a_fleet_and_nothing_else() {
     let epsilon = |rounds| plan.epsilon(rounds).unwrap().get();
     let budget = f64::midpoint(epsilon(2), epsilon(3));
     assert!(epsilon(2) < budget && budget < epsilon(3), "{budget}");
-    let limited = TASK.replace("delta = 1e-5", &format!("delta = 1e-5, max_epsilon = {budget}"));
+    let limited = task(&[&format!("privacy.max_epsilon={budget}")]);
     fs::write(folder.join("limited.toml"), limited).unwrap();
-    fs::write(folder.join("rests.toml"), TASK.replace("noise_seed = 3", "noise_seed = 4")).unwrap();
+    fs::write(folder.join("rests.toml"), task(&["noise_seed=4"])).unwrap();
     let (mut server, address) = serve_tasks(folder, &["limited.toml", "rests.toml"], "127.0.0.1:0", &PLAIN);
     let keys = ["limited", "rests"].map(|name| pseudonyms(folder, name));
     order(folder, "pause", "rests");

@@ -9,59 +9,34 @@ use std::{
     time::Duration,
 };
 
+use crate::small_runs::{RUN, with};
 use crate::toy::Toy;
 use serde_json::Value;
 
-const SETTINGS: &str = r#"rounds = 40
-noise_seed = 3
+const CHANGES: [&str; 18] = [
+    "rounds=40",
+    "model.vocabulary=200",
+    "model.hidden=",
+    "model.embedding=",
+    "participation.kind=arrival",
+    "participation.cohort=24",
+    "participation.min_separation=4",
+    "participation.max_participations=3",
+    "clip.kind=adaptive",
+    "clip.norm=0.1",
+    "clip.quantile=0.5",
+    "clip.count_stddev=2.0",
+    "privacy.mechanism=banded",
+    "privacy.bands=4",
+    "privacy.restarts=[16]",
+    "privacy.noise_multiplier=2.0",
+    "evaluation.every=4",
+    "checkpoint.every=3",
+];
 
-[data]
-kind = "synthetic"
-posts_per_user = 6
-
-[model]
-preset = "tiny"
-vocabulary = 200
-
-[local]
-batch = 4
-unroll = 5
-learning_rate = 0.5
-most_tokens = 60
-
-[participation]
-kind = "arrival"
-population = 2000
-cohort = 24
-min_separation = 4
-max_participations = 3
-
-[clip]
-kind = "adaptive"
-norm = 0.1
-quantile = 0.5
-count_stddev = 2.0
-
-[privacy]
-mechanism = "banded"
-bands = 4
-restarts = [16]
-noise_multiplier = 2.0
-delta = 1e-5
-
-[server]
-optimizer = "momentum"
-momentum = 0.9
-learning_rate = 0.5
-
-[evaluation]
-every = 4
-users = 6
-most_tokens = 300
-
-[checkpoint]
-every = 3
-"#;
+fn settings() -> String {
+    with(RUN, &CHANGES)
+}
 
 /// A folder with settings in it.
 struct Bench {
@@ -71,7 +46,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("run.toml"), SETTINGS).unwrap();
+        fs::write(folder.path().join("run.toml"), settings()).unwrap();
         Self { folder }
     }
 
@@ -504,13 +479,13 @@ fn json_has_every_number() {
 fn bad_settings_are_refused_before_any_work_with_line_and_reason() {
     let bench = Bench::new();
     let with = |from: &str, to: &str| {
-        assert!(SETTINGS.contains(from), "{from}");
-        fs::write(bench.path("bad.toml"), SETTINGS.replace(from, to)).unwrap();
+        assert!(settings().contains(from), "{from}");
+        fs::write(bench.path("bad.toml"), settings().replace(from, to)).unwrap();
         let said = bench.refused(&["bad.toml", "--out", "bad"]);
         assert!(!bench.path("bad").exists(), "{said}");
         said
     };
-    let line = |key: &str| SETTINGS.lines().position(|l| l.starts_with(key)).unwrap() + 1;
+    let line = |key: &str| settings().lines().position(|l| l.starts_with(key)).unwrap() + 1;
     let unknown = with("quantile = 0.5", "quantil = 0.5");
     assert!(unknown.contains(&format!("line {}: unknown field `quantil`", line("quantile"))), "{unknown}");
     let clip = with("norm = 0.1\n", "");

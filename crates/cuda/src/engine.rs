@@ -83,7 +83,8 @@ fn refuses(plan: &Plan) -> Option<String> {
         let why = "secure aggregation is between users, each with their own vector, and a card gives the sum of many: leave out aggregation = \"secagg\" (--secagg), or take --engine threads";
         return Some(why.to_owned());
     }
-    plan.config.privacy.rotation.then(|| NO_ROTATION.to_owned())
+    let rotates = plan.phases().iter().any(|phase| phase.vectors().rotation_seed.is_some());
+    rotates.then(|| NO_ROTATION.to_owned())
 }
 
 /// A card that trains users.

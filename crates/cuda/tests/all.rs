@@ -3,4 +3,6 @@
 mod card;
 mod central;
 mod measuring;
+#[path = "../../federated/tests/small_runs/mod.rs"]
+mod small_runs;
 mod without_card;

@@ -5,6 +5,7 @@
 
 use std::{num::NonZeroUsize, path::Path};
 
+use crate::small_runs::{RUN, with};
 use corpus::store::StoreError;
 use cuda::{CUDA, CardEngine};
 use device::{
@@ -492,46 +493,28 @@ fn what_was_read_ahead_changes_nothing_and_nobody_stays_on_the_card() {
     }
 }
 
-const SETTINGS: &str = r#"
-rounds = 7
-noise_seed = 3
-[data]
-kind = "synthetic"
-[model]
-preset = "tiny"
-vocabulary = 300
-[local]
-batch = 8
-unroll = 10
-learning_rate = 0.5
-most_tokens = 300
-[participation]
-kind = "poisson"
-population = 1000
-cohort = 20
-[clip]
-kind = "adaptive"
-norm = 0.5
-quantile = 0.5
-[privacy]
-mechanism = "gaussian"
-noise_multiplier = 1.0
-delta = 1e-5
-[server]
-optimizer = "momentum"
-learning_rate = 0.5
-momentum = 0.9
-[evaluation]
-every = 3
-users = 20
-most_tokens = 1000
-[checkpoint]
-every = 3
-"#;
+const CHANGES: [&str; 16] = [
+    "rounds=7",
+    "data.posts_per_user=",
+    "model.vocabulary=300",
+    "model.hidden=",
+    "model.embedding=",
+    "local.batch=8",
+    "local.unroll=10",
+    "local.most_tokens=300",
+    "participation.population=1000",
+    "participation.cohort=20",
+    "clip.kind=adaptive",
+    "clip.quantile=0.5",
+    "privacy.noise_multiplier=1.0",
+    "evaluation.users=20",
+    "evaluation.most_tokens=1000",
+    "checkpoint.every=3",
+];
 
 /// Does so many steps of a run on the card, or all that are left, and stops without a word; says what there is then.
 fn steps(folder: &Path, chunk: usize, steps: usize) -> Option<(Vec<f32>, Vec<String>)> {
-    let config = Document::new(SETTINGS, &[]).unwrap().config().unwrap();
+    let config = Document::new(&with(RUN, &CHANGES), &[]).unwrap().config().unwrap();
     let opened = Opened::new(&config).unwrap();
     let plan = Plan::new(config, &opened.setting()).unwrap();
     let options = EngineOptions { precision: Precision::F16, chunk: NonZeroUsize::new(chunk), check_encodings: false };

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use durable::files::FileError;
 use federated::{config::ConfigError, engine::EngineError, model_folder::ModelFolderError, run::RunError};
-use report::chart::ChartError;
+use report::{ReportError, chart::ChartError};
 use thiserror::Error;
 
 /// An experiment cannot be read, or cannot go on.
@@ -71,6 +71,26 @@ pub enum ExperimentError {
     /// A run's text cannot be opened.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// A run of many cannot be planned.
+    #[error("{label}: {error}")]
+    OfRun {
+        /// Its variant and seed.
+        label: String,
+        /// Why.
+        error: RunError,
+    },
+    /// The folder of a run has another one.
+    #[error("{} holds a run with other settings: choose another folder, or remove it", folder.display())]
+    OtherRun {
+        /// Which.
+        folder: PathBuf,
+    },
+    /// Somebody wanted to stop.
+    #[error("interrupted in {label}; nothing is lost")]
+    Stopped {
+        /// The run that was going on.
+        label: String,
+    },
     /// A run left no model that was trained.
     #[error("{} holds no model that was trained", folder.display())]
     NotTrained {
@@ -83,6 +103,9 @@ pub enum ExperimentError {
     /// A picture cannot be drawn.
     #[error(transparent)]
     Chart(#[from] ChartError),
+    /// A page cannot be written.
+    #[error(transparent)]
+    Report(#[from] ReportError),
     /// A model's folder.
     #[error(transparent)]
     Model(#[from] ModelFolderError),

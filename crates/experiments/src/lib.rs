@@ -1,4 +1,4 @@
-//! The papers' tables and figures, run here, beside what was printed.
+//! Many runs: the papers' tables and figures, run here, beside what was printed; and sweeps.
 //!
 //! An experiment is a folder with an `experiment.toml`: what a paper did and says, and what must hold here. Those that train
 //! run every variant with several seeds, each a run of `keyhush train`; those that compute ask the accountants. What came out
@@ -6,6 +6,8 @@
 //!
 //! | module       | what it is                                            |
 //! |--------------|-------------------------------------------------------|
+//! | [`runs`]     | runs one after the other, each in its folder          |
+//! | [`sweep`]    | every combination of some settings, and what is kept  |
 //! | [`mod@format`] | `experiment.toml`                                     |
 //! | `training`   | variants, each with several seeds                     |
 //! | `accounting` | rows of a table that are computed                     |
@@ -21,6 +23,8 @@ pub mod format;
 mod picture;
 mod readme;
 mod results;
+pub mod runs;
+pub mod sweep;
 pub mod tables;
 mod training;
 mod verdict;
@@ -31,18 +35,13 @@ use std::{
 };
 
 use durable::files;
-use federated::metrics::Metrics;
 use report::chart::Chart;
 
-pub use self::{
-    error::ExperimentError,
-    results::Results,
-    training::{Job, OneRun},
-    verdict::Verdict,
-};
+pub use self::{error::ExperimentError, results::Results, training::Job, verdict::Verdict};
 use self::{
     format::{Experiment, FILE, PaperValue},
     results::{Beside, OfVariant},
+    runs::Runner,
     training::Outcome,
 };
 
@@ -92,18 +91,15 @@ pub fn find(folder: &Path, name: &str) -> Result<PathBuf, ExperimentError> {
     })
 }
 
-/// Runs an experiment that trains; `train` trains one run to its end and gives its evaluations.
+/// Runs an experiment that trains.
 ///
 /// # Errors
-/// When the experiment cannot be run as it says, and whatever `train` says.
-pub fn train<E: From<ExperimentError>>(
-    job: &Job<'_>,
-    train: &mut dyn FnMut(OneRun<'_>) -> Result<Vec<Metrics>, E>,
-) -> Result<Findings, E> {
-    let (outcomes, notes) = training::run(job, train)?;
-    let Job { experiment, store, set, means, .. } = job;
+/// When the experiment cannot be run as it says, a run cannot go on, or somebody stopped it.
+pub fn train(job: &Job<'_>, runner: &mut Runner<'_>) -> Result<Findings, ExperimentError> {
+    let (outcomes, notes) = training::run(job, runner)?;
+    let Job { experiment, store, set, .. } = job;
     let mut results = Results::new(experiment);
-    results.kernels = Some(means.kernels.name().to_owned());
+    results.kernels = Some(runner.means.kernels.name().to_owned());
     results.store = store.map(|store| store.file_name().unwrap_or_default().to_string_lossy().into_owned());
     results.set = set.to_vec();
     results.notes = notes;

@@ -12,14 +12,15 @@ use federated::{
     home::MODEL_FOLDER,
     metrics::Metric,
     model_folder,
-    run::Opened,
+    run::{After, Opened},
     sweep::{self, bootstrap::Estimate, folder_name, summary::Runs},
 };
-use lm::metrics::Counts;
+use lm::{kernels::KernelPath, metrics::Counts};
 
 use crate::{
     error::ExperimentError,
     format::{Experiment, Variant},
+    runs::{OneRun, Runner},
 };
 
 /// How an experiment is run.
@@ -36,19 +37,6 @@ pub struct Job<'a> {
     pub set: &'a [String],
     /// Runs of each variant.
     pub seeds: u64,
-    /// Kernels and threads.
-    pub means: Means,
-}
-
-/// A run that is to be trained to its end, or taken as it is where it is done.
-#[derive(Debug, Clone, Copy)]
-pub struct OneRun<'a> {
-    /// For people: its variant and seed.
-    pub label: &'a str,
-    /// Its settings.
-    pub config: &'a Config,
-    /// Its folder.
-    pub folder: &'a Path,
 }
 
 /// What came of a variant.
@@ -74,11 +62,11 @@ impl Outcome<'_> {
     }
 }
 
-/// Runs everything; `train` trains one run and gives its evaluations.
-pub(crate) fn run<'a, E: From<ExperimentError>>(
+/// Runs everything.
+pub(crate) fn run<'a>(
     job: &Job<'a>,
-    train: &mut dyn FnMut(OneRun<'_>) -> Result<Vec<federated::metrics::Metrics>, E>,
-) -> Result<(Vec<Outcome<'a>>, Vec<String>), E> {
+    runner: &mut Runner<'_>,
+) -> Result<(Vec<Outcome<'a>>, Vec<String>), ExperimentError> {
     let variants = &job.experiment.variant;
     let mut notes = Vec::new();
     // All that can be known to be wrong is said before any work.
@@ -94,11 +82,12 @@ pub(crate) fn run<'a, E: From<ExperimentError>>(
         for seed in 0..job.seeds {
             let from = job.start(variant, seed, &folders)?;
             let config = sweep::with_seed(&job.config(variant, from.as_deref(), &mut notes)?, seed);
-            let folder = job.place(variant, &config, seed)?;
+            let folder = job.place(variant, &config, seed, runner.means.kernels)?;
             let label = format!("{}, seed {seed}", variant.name);
-            runs.push(train(OneRun { label: &label, config: &config, folder: &folder })?);
+            let one = OneRun { label: &label, config: &config, folder: &folder, after: After::Close };
+            runs.push(runner.run(one)?);
             if asks_heads || !variant.evaluate_on.is_empty() {
-                ends.push(job.end(variant, &folder)?);
+                ends.push(job.end(variant, &folder, runner.means)?);
             }
             first.get_or_insert(config);
             of_variant.push(folder);
@@ -178,13 +167,19 @@ impl Job<'_> {
     }
 
     /// Where a run goes: the same settings, the same place.
-    fn place(&self, variant: &Variant, config: &Config, seed: u64) -> Result<PathBuf, ExperimentError> {
-        let print = sweep::fingerprint(config, self.means.kernels)?;
+    fn place(
+        &self,
+        variant: &Variant,
+        config: &Config,
+        seed: u64,
+        kernels: KernelPath,
+    ) -> Result<PathBuf, ExperimentError> {
+        let print = sweep::fingerprint(config, kernels)?;
         Ok(self.runs.join(format!("{}-{print}", folder_name(&variant.name))).join(format!("seed-{seed}")))
     }
 
     /// What the last model of a run predicts of whoever it is to be measured on.
-    fn end(&self, variant: &Variant, folder: &Path) -> Result<Counts, ExperimentError> {
+    fn end(&self, variant: &Variant, folder: &Path, means: Means) -> Result<Counts, ExperimentError> {
         let text = files::read_text(&folder.join(federated::home::CONFIG_FILE))?;
         let mut set = variant.evaluate_on.clone();
         set.extend(start_from(folder, None));
@@ -197,7 +192,7 @@ impl Job<'_> {
         let opened = Opened::new(&config)?;
         let (learner, model) = (opened.learner(), opened.first_parameters());
         let held_out = opened.held_out(&config.evaluation)?;
-        Ok(held_out.evaluate(&mut *measurer(learner, self.means)?, model)?)
+        Ok(held_out.evaluate(&mut *measurer(learner, means)?, model)?)
     }
 }
 

@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 
 use device::local::Algorithm;
 use ledger::{Ledger, MemoryStore, SigningKey};
-use privacy::rng::{NoiseSource, Purpose, Randomness, SimulationKey};
+use privacy::{
+    encoding::Rounding,
+    rng::{NoiseSource, Purpose, Randomness, SimulationKey},
+};
 use thiserror::Error;
 
 use crate::{
-    config::RoundingKind,
     engine::{self, Engine, EngineError, Means, Users},
     fleet::{Attempted, Fleet, FleetError, Observed, Outcome, RoundTask, Stop},
     metrics::ByDevices,
@@ -68,7 +70,7 @@ impl From<RoundError> for ReplayError {
 /// # Errors
 /// Why not.
 pub fn check(plan: &Plan) -> Result<SimulationKey, ReplayError> {
-    if plan.config.privacy.rounding != RoundingKind::Nearest {
+    if plan.phases().iter().any(|phase| phase.vectors().rounding != Rounding::Nearest) {
         return Err(ReplayError::RandomRounding);
     }
     if plan.local.algorithm == Algorithm::FedSgdBatch {

@@ -9,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::small_runs::{self, RUN};
 use device::round::Task;
 use keyhush_federated::{
     config::Document,
@@ -22,55 +23,16 @@ use keyhush_federated::{
 use ledger::{Body, Ended, LedgerError};
 use lm::kernels::KernelPath;
 
-const TEXT: &str = r#"
-rounds = 9
-
-[data]
-kind = "synthetic"
-posts_per_user = 6
-
-[model]
-preset = "tiny"
-vocabulary = 120
-hidden = 8
-embedding = 8
-
-[local]
-batch = 4
-unroll = 5
-learning_rate = 0.5
-most_tokens = 60
-
-[participation]
-kind = "arrival"
-population = 2000
-cohort = 12
-min_separation = 3
-max_participations = 3
-
-[clip]
-kind = "flat"
-norm = 0.5
-
-[privacy]
-mechanism = "banded"
-bands = 3
-noise_multiplier = 0.5
-delta = 1e-5
-
-[server]
-optimizer = "momentum"
-momentum = 0.9
-learning_rate = 0.5
-
-[evaluation]
-every = 3
-users = 6
-most_tokens = 300
-
-[checkpoint]
-every = 1
-"#;
+const CHANGES: [&str; 8] = [
+    "rounds=9",
+    "noise_seed=",
+    "participation.kind=arrival",
+    "participation.min_separation=3",
+    "participation.max_participations=3",
+    "privacy.mechanism=banded",
+    "privacy.bands=3",
+    "checkpoint.every=1",
+];
 
 /// Every kind of noise.
 const KINDS: [&[&str]; 5] = [
@@ -124,7 +86,7 @@ impl Engine for Watching<'_> {
 impl Story {
     fn new(set: &[&str]) -> Self {
         let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
-        let config = Document::new(TEXT, &set).unwrap().config().unwrap();
+        let config = Document::new(&small_runs::with(RUN, &CHANGES), &set).unwrap().config().unwrap();
         let opened = Opened::new(&config).unwrap();
         let plan = Plan::new(config, &opened.setting()).unwrap();
         Self { plan, opened, folder: tempfile::tempdir().unwrap() }
@@ -536,7 +498,7 @@ fn p21_a_run_goes_on_from_where_it_started_or_not_at_all() {
     copy(&models[0], &open.path("run/model"));
     let from = format!("model.from={}", open.path("run").display());
     let set: Vec<String> = [&[from.as_str()][..], &set[2..]].concat().iter().map(|s| (*s).to_owned()).collect();
-    let config = Document::new(TEXT, &set).unwrap().config().unwrap();
+    let config = Document::new(&small_runs::with(RUN, &CHANGES), &set).unwrap().config().unwrap();
     let refused = Opened::new(&config).map(drop).unwrap_err().to_string();
     assert!(refused.contains("is not over") || refused.contains("not from this ledger"), "{refused}");
 }

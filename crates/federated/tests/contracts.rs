@@ -11,16 +11,19 @@ use std::{
 };
 
 use crate::memory_home::{MemoryHome, MemoryVault, Shows};
+use crate::real_devices::{self, Keeps};
 use crate::workshop::{self, ADAPTIVE, ARRIVAL, means, plan, with};
 use keyhush_federated::{
     checkpoint::Checkpoints,
-    contract::{self, Trial},
+    contract::{self, Lives, Trial},
     engine::{self, EngineError, EngineKind, Means, THREADS, threads::Threads},
-    fleet::{self, At, Attempted, Fleet, FleetError, Outcome, RoundTask, Stop},
+    fleet::{self, At, Attempted, Fleet, FleetError, Observed, Outcome, RoundTask, Stop},
     home::{Home, Log, MODEL_FOLDER, Paper, Records, RunFolder},
     ledger_file::{FileStore, Place},
+    plan::Plan,
+    population::Population,
     protocol::store::MemoryStore,
-    run::{Kept, Run, RunError},
+    run::{Kept, Opened, Run, RunError},
     secrets::Vault,
 };
 use ledger::{Entry, FailureReason, Ledger, LedgerStore};
@@ -82,11 +85,25 @@ fn simulated_fleets() {
     for set in sets {
         let (plan, opened) = plan(&set);
         let population = opened.population(plan.ledger.unit).unwrap();
-        let secrets = RunFolder::at("nowhere").secrets();
-        let make = || -> Box<dyn Fleet + '_> {
-            let engine = engine::of(&plan.local, opened.learner(), means()).unwrap();
-            fleet::of(&plan, population.as_ref(), engine, secrets.clone())
-        };
+        let make = || -> Lives<'_> { Box::new(|| simulated(&plan, &opened, population.as_ref())) };
+        contract::simulated_fleet(&plan, opened.first_parameters(), &make);
+    }
+}
+
+fn simulated<'a>(plan: &'a Plan, opened: &'a Opened, population: &'a dyn Population) -> Box<dyn Fleet + 'a> {
+    let engine = engine::of(&plan.local, opened.learner(), means()).unwrap();
+    fleet::of(plan, population, engine, RunFolder::at("nowhere").secrets())
+}
+
+/// Sums in the clear, and secure ones.
+const OF_DEVICES: [&[&str]; 2] =
+    [&[], &["aggregation=secagg", "secagg.adversary=curious", "secagg.dropout=0.3", "secagg.corrupted=0.0"]];
+
+#[test]
+fn the_fleet_of_real_devices() {
+    for set in OF_DEVICES {
+        let (plan, opened) = real_devices::plan(set);
+        let make = || real_devices::lives(&plan, &opened, Keeps::Everything);
         contract::fleet(&plan, opened.first_parameters(), &make);
     }
 }
@@ -102,6 +119,8 @@ enum Wrong {
     AddsNobody,
     /// It takes a round in the clear for one that was interrupted.
     GivesUp,
+    /// It does not say who took part.
+    NamesNobody,
 }
 
 struct Broken<'a> {
@@ -111,6 +130,10 @@ struct Broken<'a> {
 }
 
 impl Fleet for Broken<'_> {
+    fn asks_devices(&self, task: &RoundTask<'_>) -> bool {
+        self.fleet.asks_devices(task)
+    }
+
     fn prepare(&mut self, task: &RoundTask<'_>) -> Result<(), FleetError> {
         self.fleet.prepare(&self.changed(task))
     }
@@ -120,6 +143,7 @@ impl Fleet for Broken<'_> {
         match self.wrong {
             Wrong::AddsNobody => attempted.outcome = Outcome::Sum(Sum::zero(task.task.encoding)),
             Wrong::GivesUp if task.at.again => attempted.outcome = Outcome::Failed(FailureReason::Interrupted),
+            Wrong::NamesNobody => attempted.observed = Observed::default(),
             _ => {}
         }
         Ok(attempted)
@@ -142,22 +166,41 @@ impl Broken<'_> {
 }
 
 #[test]
-fn the_contract_notices_a_fleet_that_does_not_keep_it() {
-    for wrong in [Wrong::AsksTheSame, Wrong::DrawsAnew, Wrong::AddsNobody, Wrong::GivesUp] {
+fn the_contract_notices_a_simulation_that_does_not_keep_it() {
+    for wrong in [Wrong::AsksTheSame, Wrong::DrawsAnew, Wrong::AddsNobody, Wrong::GivesUp, Wrong::NamesNobody] {
         let (plan, opened) = plan(&ARRIVAL);
         let population = opened.population(plan.ledger.unit).unwrap();
         let made = Cell::new(0);
-        let make = || -> Box<dyn Fleet + '_> {
-            let engine = engine::of(&plan.local, opened.learner(), means()).unwrap();
-            let secrets = RunFolder::at("nowhere").secrets();
-            let fleet = fleet::of(&plan, population.as_ref(), engine, secrets);
+        let life = || -> Box<dyn Fleet + '_> {
             made.set(made.get() + 1);
-            Box::new(Broken { fleet, wrong, made: made.get() })
+            Box::new(Broken { fleet: simulated(&plan, &opened, population.as_ref()), wrong, made: made.get() })
         };
-        let noticed =
-            catch_unwind(AssertUnwindSafe(|| contract::fleet(&plan, opened.first_parameters(), &make))).is_err();
-        assert!(noticed, "{wrong:?}");
+        let make = || -> Lives<'_> { Box::new(life) };
+        let suite = || contract::simulated_fleet(&plan, opened.first_parameters(), &make);
+        assert!(catch_unwind(AssertUnwindSafe(suite)).is_err(), "{wrong:?}");
     }
+}
+
+#[test]
+fn the_contract_notices_a_fleet_of_devices_that_does_not_keep_it() {
+    type Make = for<'a> fn(&'a Plan, &'a Opened) -> Lives<'a>;
+    let all: [(&str, Make); 3] = [
+        ("it forgets whom it asked", |plan, opened| real_devices::lives(plan, opened, Keeps::Nothing)),
+        ("a sum of nobody", |plan, opened| broken(plan, opened, Wrong::AddsNobody)),
+        ("nobody is named", |plan, opened| broken(plan, opened, Wrong::NamesNobody)),
+    ];
+    for (set, (wrong, lives)) in OF_DEVICES.into_iter().flat_map(|set| all.map(|wrong| (set, wrong))) {
+        let (plan, opened) = real_devices::plan(set);
+        let make = || lives(&plan, &opened);
+        let suite = || contract::fleet(&plan, opened.first_parameters(), &make);
+        assert!(catch_unwind(AssertUnwindSafe(suite)).is_err(), "{wrong}");
+    }
+}
+
+/// Real devices, and a fleet that does something wrong with them.
+fn broken<'a>(plan: &'a Plan, opened: &'a Opened, wrong: Wrong) -> Lives<'a> {
+    let mut lives = real_devices::lives(plan, opened, Keeps::Everything);
+    Box::new(move || Box::new(Broken { fleet: lives(), wrong, made: 0 }))
 }
 
 #[test]

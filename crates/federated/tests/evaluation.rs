@@ -420,7 +420,7 @@ fn p11_evaluations_that_cannot_be_stated_are_refused() {
     // With evaluations that are noised more, both are within it.
     plan(&set(&[&within, "evaluation.devices.noise_multiplier=40.0"]));
     for missing in ["cohort", "min_separation", "max_participations", "most_tokens", "every"] {
-        let text = [crate::workshop::TEXT, "\n[evaluation.devices]\n"].concat();
+        let text = crate::workshop::text() + "\n[evaluation.devices]\n";
         let all = BY_DEVICES.iter().map(|pair| pair.trim_start_matches("evaluation.devices."));
         let some: Vec<&str> = all.filter(|pair| !pair.starts_with(missing)).collect();
         let error =

@@ -3,6 +3,7 @@
 
 use std::{fs, path::Path};
 
+use crate::small_runs::RUN;
 use keyhush_federated::{
     config::Document,
     engine::{self, Means},
@@ -20,60 +21,12 @@ use ledger::{Body, ImportKind};
 use lm::{folder::Weights, kernels::KernelPath};
 use privacy::{PrivacyEvent, rng::Randomness};
 
-const TEXT: &str = r#"
-rounds = 11
-noise_seed = 3
-
-[data]
-kind = "synthetic"
-posts_per_user = 6
-
-[model]
-preset = "tiny"
-vocabulary = 120
-hidden = 8
-embedding = 8
-
-[local]
-batch = 4
-unroll = 5
-learning_rate = 0.5
-most_tokens = 60
-
-[participation]
-kind = "poisson"
-population = 2000
-cohort = 12
-
-[clip]
-kind = "flat"
-norm = 0.5
-
-[privacy]
-mechanism = "gaussian"
-noise_multiplier = 0.5
-delta = 1e-5
-
-[server]
-optimizer = "momentum"
-momentum = 0.9
-learning_rate = 0.5
-
-[evaluation]
-every = 3
-users = 6
-most_tokens = 300
-
-[checkpoint]
-every = 4
-"#;
-
 const ARRIVAL: [&str; 3] =
     ["participation.kind=arrival", "participation.min_separation=4", "participation.max_participations=3"];
 
 fn plan(set: &[&str]) -> (Plan, Opened) {
     let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
-    let config = Document::new(TEXT, &set).unwrap().config().unwrap();
+    let config = Document::new(RUN, &set).unwrap().config().unwrap();
     let opened = Opened::new(&config).unwrap();
     let plan = Plan::new(config, &opened.setting()).unwrap();
     (plan, opened)
@@ -356,7 +309,7 @@ fn p15_a_run_that_starts_from_another_counts_its_cost() {
     }
     let from = format!("model.from={}", model.display());
     let set: Vec<String> = [from.as_str()].iter().chain(&start[1..]).map(|s| (*s).to_owned()).collect();
-    let config = Document::new(TEXT, &set).unwrap().config().unwrap();
+    let config = Document::new(RUN, &set).unwrap().config().unwrap();
     let refused = Opened::new(&config).map(|_| ()).unwrap_err().to_string();
     assert!(refused.contains("model.public"), "{refused}");
 }

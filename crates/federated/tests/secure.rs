@@ -3,6 +3,7 @@
 
 use std::{fs, path::Path};
 
+use crate::small_runs::{self, RUN};
 use keyhush_federated::{
     config::Document,
     engine::{self, Means},
@@ -17,57 +18,24 @@ use ledger::{Aggregation, Body, FailureReason};
 use lm::kernels::KernelPath;
 use privacy::PrivacyEvent;
 
-const TEXT: &str = r#"
-rounds = 4
-noise_seed = 3
-
-[data]
-kind = "synthetic"
-posts_per_user = 6
-
-[model]
-preset = "tiny"
-vocabulary = 100
-hidden = 6
-embedding = 6
-
-[local]
-batch = 4
-unroll = 5
-learning_rate = 0.5
-most_tokens = 40
-
-[participation]
-kind = "fixed-size"
-population = 2000
-cohort = 40
-
-[clip]
-kind = "flat"
-norm = 0.5
-
-[privacy]
-mechanism = "gaussian"
-noise_multiplier = 0.5
-delta = 1e-5
-
-[server]
-optimizer = "momentum"
-momentum = 0.9
-learning_rate = 0.5
-
-[evaluation]
-every = 2
-users = 6
-most_tokens = 300
-"#;
+const CHANGES: [&str; 9] = [
+    "rounds=4",
+    "model.vocabulary=100",
+    "model.hidden=6",
+    "model.embedding=6",
+    "local.most_tokens=40",
+    "participation.kind=fixed-size",
+    "participation.cohort=40",
+    "evaluation.every=2",
+    "checkpoint.every=",
+];
 
 const ARRIVAL: [&str; 3] =
     ["participation.kind=arrival", "participation.min_separation=2", "participation.max_participations=2"];
 
 fn plan(set: &[&str]) -> (Plan, Opened) {
     let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
-    let config = Document::new(TEXT, &set).unwrap().config().unwrap();
+    let config = Document::new(&small_runs::with(RUN, &CHANGES), &set).unwrap().config().unwrap();
     let opened = Opened::new(&config).unwrap();
     let plan = Plan::new(config, &opened.setting()).unwrap();
     (plan, opened)

@@ -6,6 +6,7 @@
 //! | [`compare`]     | several runs over one another                           |
 //! | [`sweep`]       | the runs of a sweep: page, table, numbers               |
 //! | [`tensorboard`] | what a run measured, for TensorBoard                    |
+//! | [`following`]   | the pages of a run while it goes on                     |
 //! | [`chart`]       | line charts as SVG                                      |
 //! | `curves`        | the charts that reports and comparisons share           |
 //! | `page`, `markup` | what every page has, and what makes text safe in it    |
@@ -15,6 +16,7 @@
 pub mod chart;
 pub mod compare;
 mod curves;
+pub mod following;
 mod markup;
 mod page;
 pub mod run;

@@ -2,3 +2,5 @@
 
 mod folder;
 mod pages;
+#[path = "../../federated/tests/small_runs/mod.rs"]
+mod small_runs;

@@ -3,6 +3,7 @@
 
 use std::{fs, path::Path};
 
+use crate::small_runs::{RUN, with};
 use federated::{
     config::Document,
     engine::{self, Means},
@@ -19,56 +20,23 @@ use federated::{
 use keyhush_report::{ReportError, run, tensorboard};
 use lm::kernels::KernelPath;
 
-const TEXT: &str = r#"
-rounds = 5
-noise_seed = 3
-
-[data]
-kind = "synthetic"
-posts_per_user = 6
-
-[model]
-preset = "tiny"
-vocabulary = 120
-hidden = 8
-embedding = 8
-
-[local]
-batch = 4
-unroll = 5
-learning_rate = 0.5
-most_tokens = 60
-
-[participation]
-kind = "poisson"
-population = 2000
-cohort = 12
-
-[clip]
-kind = "adaptive"
-norm = 0.5
-quantile = 0.5
-count_stddev = 1.0
-
-[privacy]
-mechanism = "gaussian"
-noise_multiplier = 0.5
-delta = 1e-5
-
-[server]
-optimizer = "sgd"
-learning_rate = 0.5
-
-[evaluation]
-every = 2
-users = 20
-most_tokens = 500
-"#;
+const CHANGES: [&str; 10] = [
+    "rounds=5",
+    "clip.kind=adaptive",
+    "clip.quantile=0.5",
+    "clip.count_stddev=1.0",
+    "server.optimizer=sgd",
+    "server.momentum=",
+    "evaluation.every=2",
+    "evaluation.users=20",
+    "evaluation.most_tokens=500",
+    "checkpoint.every=",
+];
 
 /// Runs some rounds, or all of them, and shows the run as the command line does. Returns the page, and the events after each round.
 fn shown(folder: &Path, set: &[&str], rounds: usize) -> (String, Vec<Vec<u8>>) {
     let set: Vec<String> = set.iter().map(ToString::to_string).collect();
-    let config = Document::new(TEXT, &set).unwrap().config().unwrap();
+    let config = Document::new(&with(RUN, &CHANGES), &set).unwrap().config().unwrap();
     let opened = Opened::new(&config).unwrap();
     let plan = Plan::new(config, &opened.setting()).unwrap();
     let means = Means::threads(KernelPath::best(), 1);

@@ -11,6 +11,8 @@ mod killed;
 mod ledger_story;
 mod lost_key;
 mod settings;
+#[path = "../../federated/tests/small_runs/mod.rs"]
+mod small_runs;
 mod sqlite;
 mod sqlite_crash;
 mod whole_run;

@@ -9,6 +9,7 @@ use std::{
 };
 
 use crate::settings::settings;
+use crate::small_runs::{TASK, with};
 use device::{guard::TaskDigest, protocol::message::DeviceKey};
 use federated::{
     config::Document,
@@ -22,18 +23,20 @@ use keyhush_server::{
 };
 use ledger::{FailureReason, Ledger, unhex};
 
-const TASK: &str = r#"
-rounds = 3
-unit = "device"
-data = { kind = "devices" }
-model = { preset = "tiny", vocabulary = 100, hidden = 6, embedding = 6 }
-local = { batch = 4, unroll = 5, learning_rate = 0.5, most_tokens = 40 }
-participation = { kind = "arrival", population = 400, min_separation = 0, max_participations = 3, cohort = 100 }
-clip = { kind = "flat", norm = 0.5 }
-privacy = { mechanism = "tree", noise_multiplier = 2.0, delta = 1e-5 }
-server = { optimizer = "sgd", learning_rate = 0.5 }
-evaluation = { every = 3, users = 6, most_tokens = 300 }
-"#;
+fn task() -> String {
+    let changes = [
+        "rounds=3",
+        "noise_seed=",
+        "participation.min_separation=0",
+        "participation.max_participations=3",
+        "participation.cohort=100",
+        "devices.select_seconds=",
+        "devices.report_seconds=",
+        "devices.tick_seconds=",
+        "devices.begin_with=",
+    ];
+    with(TASK, &changes)
+}
 
 /// What is kept of the attempt that is open.
 fn open(folder: &Path) -> Option<OpenAttempt> {
@@ -50,7 +53,7 @@ fn served_until(folder: &Path, attempt: u32) -> Vec<FailureReason> {
         Happened::Broken { error, .. } => panic!("{error}"),
         _ => {}
     };
-    let config = Document::new(TASK, &[]).unwrap().config().unwrap();
+    let config = Document::new(&task(), &[]).unwrap().config().unwrap();
     std::thread::scope(|scope| {
         let tasks = vec![Written { name: "words".into(), config }];
         let serving = scope.spawn(|| serve(tasks, settings(folder), &stop, &happens));

@@ -11,6 +11,7 @@ use std::{
 };
 
 use crate::settings::{means, settings};
+use crate::small_runs::{TASK, with};
 use agent::{
     http::{Server, Trust},
     many::{self, Behaviour, Tally},
@@ -54,60 +55,21 @@ use lm::{folder::Weights, tokenizer::Tokenizer};
 /// The crowd whose people the devices are of.
 const CROWD: u64 = 5;
 
-const TASK: &str = r#"
-rounds = 3
-unit = "device"
-noise_seed = 3
-
-[data]
-kind = "devices"
-
-[model]
-preset = "tiny"
-vocabulary = 100
-hidden = 6
-embedding = 6
-
-[local]
-batch = 4
-unroll = 5
-learning_rate = 0.5
-most_tokens = 40
-
-[participation]
-kind = "arrival"
-population = 100
-min_separation = 0
-max_participations = 3
-cohort = 12
-
-[clip]
-kind = "flat"
-norm = 0.5
-
-[privacy]
-mechanism = "tree"
-noise_multiplier = 2.0
-delta = 1e-5
-
-[server]
-optimizer = "sgd"
-learning_rate = 0.5
-
-[evaluation]
-every = 3
-users = 6
-most_tokens = 300
-
-[devices]
-select_seconds = 0.3
-report_seconds = 60
-answer_seconds = 30
-tick_seconds = 0.05
-"#;
+const CHANGES: [&str; 10] = [
+    "rounds=3",
+    "participation.population=100",
+    "participation.min_separation=0",
+    "participation.max_participations=3",
+    "participation.cohort=12",
+    "devices.select_seconds=0.3",
+    "devices.report_seconds=60",
+    "devices.answer_seconds=30",
+    "devices.tick_seconds=0.05",
+    "devices.begin_with=",
+];
 
 fn config(set: &[String]) -> Config {
-    Document::new(TASK, set).unwrap().config().unwrap()
+    Document::new(&with(TASK, &CHANGES), set).unwrap().config().unwrap()
 }
 
 /// What is left of a task that is over.

@@ -10,7 +10,7 @@ use crate::choices::named;
 
 /// The mechanisms, as flags name them.
 fn mechanisms() -> impl TypedValueParser<Value = Mechanism> {
-    named(Mechanism::ALL.into_iter().map(|mechanism| (mechanism, mechanism.name(), mechanism.about())))
+    named(Mechanism::all().map(|mechanism| (mechanism, mechanism.name(), mechanism.about())))
 }
 
 /// The accountants, as flags name them.
@@ -101,7 +101,7 @@ pub(crate) struct QueryArgs {
     /// MaxP: the most participations of a user over the whole run
     #[arg(long, value_name = "TIMES", help_heading = "Correlated noise")]
     max_participations: Option<u64>,
-    /// Rounds between restarts, such as 128,1024,1024 (for banded and blt too)
+    /// Rounds between restarts, such as 128,1024,1024 (for all correlated noise)
     #[arg(
         long,
         visible_alias = "segment-sizes",
@@ -113,15 +113,21 @@ pub(crate) struct QueryArgs {
     /// Trees are completed: padded with empty rounds to a power of two before a restart
     #[arg(long, num_args = 0..=1, default_missing_value = "true", help_heading = "Correlated noise")]
     completed: Option<bool>,
-    /// The first column of C (banded)
+    /// The first column of C (mechanisms with bands)
     #[arg(long, value_delimiter = ',', value_name = "C0,C1,...", help_heading = "Correlated noise")]
     coefficients: Option<Vec<f64>>,
-    /// The decay of each buffer of C (blt)
+    /// The decay of each buffer of C (mechanisms with buffers)
     #[arg(long, value_delimiter = ',', value_name = "D,...", help_heading = "Correlated noise")]
     buffer_decay: Option<Vec<f64>>,
-    /// The weight of each buffer of C (blt)
+    /// The weight of each buffer of C (mechanisms with buffers)
     #[arg(long, value_delimiter = ',', value_name = "W,...", help_heading = "Correlated noise")]
     output_scale: Option<Vec<f64>>,
+    /// Bands of C, where it is made as a run would: without --coefficients
+    #[arg(long, value_name = "COUNT", help_heading = "Correlated noise")]
+    bands: Option<usize>,
+    /// Buffers of C, where it is made as a run would: without --buffer-decay and --output-scale
+    #[arg(long, value_name = "COUNT", help_heading = "Correlated noise")]
+    buffers: Option<usize>,
     /// Variance of the Skellam noise in a coordinate (of one participant's, for distributed-skellam)
     #[arg(long, value_name = "STEPS^2", help_heading = "Integer noise")]
     variance: Option<f64>,
@@ -166,6 +172,8 @@ impl QueryArgs {
             coefficients: self.coefficients.clone(),
             buffer_decay: self.buffer_decay.clone(),
             output_scale: self.output_scale.clone(),
+            bands: self.bands,
+            buffers: self.buffers,
             variance: self.variance,
             l1_sensitivity: self.l1_sensitivity,
             l2_sensitivity: self.l2_sensitivity,

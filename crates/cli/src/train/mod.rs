@@ -1,7 +1,6 @@
 //! `keyhush train`: federated training with user-level differential privacy, simulated on this machine.
 
 mod ranks;
-mod runaway;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -10,22 +9,20 @@ use anyhow::Context;
 use clap::Args;
 use federated::{
     burden::Burden,
-    checkpoint,
     config::{AggregationKind, Config, Document, FIRST_RUN},
     engine::{self, Engine, EngineError, EngineOptions, Means},
-    fleet::{self, Fleet},
+    fleet,
     home::{Records, RunFolder, STATEMENT_FILE},
     plan::Plan,
-    round::Done,
-    run::{self, Ending, Opened, Run, RunError},
+    run::{self, After, Course, Driven, Ending, Opened, Run, RunError, Way},
 };
 use jiff::Timestamp;
 use report::{
-    run::{REPORT_FILE, write as write_report},
-    tensorboard,
+    following::{Pages, write_all},
+    run::REPORT_FILE,
 };
 
-use self::{ranks::Ranks, runaway::RunAway, watch::Watch};
+use self::{ranks::Ranks, watch::Watch};
 use crate::{
     engines,
     failure::{BadInput, Interrupted, of_config, refused},
@@ -94,7 +91,7 @@ pub(crate) struct MachineArgs {
     /// Threads; the results do not depend on it [default: one for each core]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
-    /// Who computes what users learn: threads, or cuda [default: threads]
+    /// Who computes what users learn, such as threads or cuda [default: threads]
     #[arg(long, value_name = "NAME")]
     pub(crate) engine: Option<String>,
     /// What the products of --engine cuda are computed in: f32, tf32 or f16; a run goes on with what it began with [default: f32]
@@ -169,9 +166,19 @@ impl Task {
             opened.check_presence(&config).map_err(located)?;
         }
         let plan = Plan::new(config, &opened.setting()).map_err(|e| located(e.into()))?;
-        let means = means.for_plan(&plan).map_err(|e| BadInput::wrong("engine", e))?;
-        let means = if document.is_some() { means } else { as_before(means, &folder)? };
-        Ok(Self { folder, opened, plan, means, ends: args.end.is_some() })
+        let task = Self { folder, opened, plan, means, ends: args.end.is_some() };
+        let means = task.course(args, After::Close).means(means).map_err(refused)?;
+        Ok(Self { means, ..task })
+    }
+
+    /// How the run is driven.
+    fn course<'a>(&'a self, args: &'a TrainArgs, after: After) -> Course<'a> {
+        let way = match (args.resume.as_ref().or(args.end.as_ref()), &args.data_changed) {
+            (Some(_), Some(why)) => Way::ResumeWithChangedData(why),
+            (Some(_), None) => Way::Resume,
+            (None, _) => Way::Begin,
+        };
+        Course { plan: &self.plan, opened: &self.opened, folder: &self.folder, way, after }
     }
 
     /// Refuses what several processes cannot do together; all of them do, so that none waits for another.
@@ -188,14 +195,6 @@ impl Task {
     fn engine(&self) -> anyhow::Result<Box<dyn Engine + '_>> {
         Ok(engine::of(&self.plan.local, self.opened.learner(), self.means)?)
     }
-}
-
-/// The same means, with as many users at a time as the run had before: its results depend on it, and a card may have room for more.
-fn as_before(mut means: Means, folder: &Path) -> anyhow::Result<Means> {
-    if let Some(chunk) = checkpoint::chunk(&RunFolder::at(folder))? {
-        means.options.chunk = Some(chunk);
-    }
-    Ok(means)
 }
 
 /// The same settings with whole paths, so that the run can be resumed from another folder. What is not there is named as it
@@ -226,11 +225,6 @@ fn lead(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<()> {
         expectations(plan, opened)?.iter().for_each(|line| eprintln!("{line}"));
     }
     let description = opened.description(plan);
-    let way = match (&args.resume, &args.data_changed) {
-        (Some(_), Some(why)) => Way::ResumeWithChangedData(why),
-        (Some(_), None) => Way::Resume,
-        (None, _) => Way::Begin,
-    };
     let after = match (run::is_undecided(&RunFolder::at(folder)).map_err(refused)?, task.ends) {
         (true, true) => return Err(part_of_a_sweep(folder).into()),
         (false, true) => return announce(&end_with_model(plan, opened, folder, *means)?, folder, args.json),
@@ -240,9 +234,19 @@ fn lead(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<()> {
     let engine = ranks::lead(ranks, task.engine()?, *means, &description)?;
     let means = means.settled_by(&*engine);
     let mut fleet = fleet::of(plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
-    let ending = carry_out(plan, opened, folder, means, &mut fleet, way, after, args.machine.quiet)?;
-    announce(&ending, folder, args.json)?;
-    say_who_was_missing(&ending, plan, opened)
+    let mut shown = Pages::new(folder, Watch::new(args.machine.quiet, plan.rounds)?);
+    match task.course(args, after).drive(means, &mut fleet, interrupt::watch()?, &mut shown)? {
+        Driven::Stopped { round } => Err(interrupted(round, folder).into()),
+        Driven::Over(ending) => {
+            announce(&ending, folder, args.json)?;
+            say_who_was_missing(&ending, plan, opened)
+        }
+    }
+}
+
+fn interrupted(round: u64, folder: &Path) -> Interrupted {
+    let go_on = format!("go on with: keyhush train --resume {}", folder.display());
+    Interrupted(format!("interrupted after round {round}; nothing is lost\n{go_on}"))
 }
 
 /// What to expect of a run, before its first round: who is there, and how much noise the model gets.
@@ -269,8 +273,9 @@ fn end_with_model(plan: &Plan, opened: &Opened, folder: &Path, means: Means) -> 
     let means = Means::threads(means.kernels, means.threads);
     let mut run = Run::resume_to_end(RunFolder::at(folder), plan, opened, means).map_err(refused)?;
     run.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
-    let started = run.started();
-    shown_at_the_end(run.finish()?, folder, started)
+    let (started, ending) = (run.started(), run.finish()?);
+    write_all(folder, started)?;
+    Ok(ending)
 }
 
 /// Ends a run for good with nothing but its ledger.
@@ -298,136 +303,6 @@ fn follow(args: &TrainArgs, ranks: &Ranks) -> anyhow::Result<()> {
     let mut own = task.engine()?;
     ranks::serve(ranks, own.as_mut(), population.as_ref(), task.means, &task.opened.description(&task.plan));
     Ok(())
-}
-
-/// How a run is taken up.
-#[derive(Clone, Copy)]
-enum Way<'a> {
-    Begin,
-    Resume,
-    /// With the reason.
-    ResumeWithChangedData(&'a str),
-}
-
-/// What becomes of the ledger when all rounds are done.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum After {
-    /// It is closed.
-    Close,
-    /// It stays open until the choice among the runs of a sweep is counted in it.
-    Choose,
-}
-
-/// Trains on the threads of this process to the end.
-pub(crate) fn alone(
-    plan: &Plan,
-    opened: &Opened,
-    folder: &Path,
-    means: Means,
-    resume: bool,
-    after: After,
-) -> anyhow::Result<Ending> {
-    let population = opened.population(plan.ledger.unit).map_err(refused)?;
-    let means = means.for_plan(plan).map_err(|e| BadInput::wrong("engine", e))?;
-    let means = if resume { as_before(means, folder)? } else { means };
-    let engine = engine::of(&plan.local, opened.learner(), means)?;
-    let means = means.settled_by(&*engine);
-    let mut fleet = fleet::of(plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
-    let way = if resume { Way::Resume } else { Way::Begin };
-    carry_out(plan, opened, folder, means, &mut fleet, way, after, true)
-}
-
-/// Trains to the end and writes what is left behind.
-#[allow(clippy::too_many_arguments, reason = "the one place where all of it comes together")]
-fn carry_out(
-    plan: &Plan,
-    opened: &Opened,
-    folder: &Path,
-    means: Means,
-    fleet: &mut dyn Fleet,
-    way: Way<'_>,
-    after: After,
-    quiet: bool,
-) -> anyhow::Result<Ending> {
-    let stop = interrupt::watch()?;
-    if after == After::Choose {
-        // Before anything of it is there: a run that was killed while it was begun is one of a sweep all the same.
-        run::belongs_to_a_sweep(&RunFolder::at(folder)).map_err(refused)?;
-    }
-    let run = match way {
-        Way::Begin => Run::begin(RunFolder::at(folder), plan, opened, means),
-        Way::Resume => Run::resume(RunFolder::at(folder), plan, opened, means),
-        Way::ResumeWithChangedData(why) => {
-            Run::resume_with_changed_data(RunFolder::at(folder), plan, opened, means, why)
-        }
-    };
-    let mut run = run.map_err(refused)?;
-    // Shown also to who wants no progress: they say that something is not as it should be.
-    run.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
-    let started = run.started();
-    tensorboard::write(folder, started)?;
-    if !quiet && !matches!(way, Way::Begin) {
-        eprintln!("resumed after round {} of {}", run.state().round, plan.rounds);
-    }
-    let mut watch = Watch::new(quiet, plan.rounds, run.state().round, run.history().last())?;
-    let mut run_away = RunAway::default();
-    loop {
-        let step = run.step(fleet, stop)?;
-        if let Some(seen) = step.done.as_ref().and_then(|done| done.diagnostics.as_ref()) {
-            run_away.note(seen).iter().for_each(|words| watch.say(words));
-        }
-        if let Some(failed) = &step.failed {
-            watch.say(&failed.to_string());
-        }
-        if let Some(failed) = &step.failed_evaluation {
-            watch.say(&failed.to_string());
-        }
-        if let Some(by_devices) = step.metrics.as_ref().and_then(|metrics| metrics.by_devices.as_ref()) {
-            watch.say(&format!("after round {}, {}", run.state().round, by_devices.words()));
-        }
-        if let Some(done) = step.done.as_ref().filter(|done| !done.failed_groups.is_empty()) {
-            watch.say(&without_groups(done));
-        }
-        watch.tick(run.state().round, step.metrics.as_ref(), || run.price().ok());
-        if step.metrics.is_some() {
-            tensorboard::write(folder, started)?;
-        }
-        if step.over.is_some() {
-            break;
-        }
-        if stop.is_asked() {
-            run.checkpoint()?;
-            run.so_far()?;
-            write_report(folder)?;
-            watch.finish();
-            run_away.in_all().iter().for_each(|words| watch.say(words));
-            let (round, folder) = (run.state().round, folder.display());
-            let said = format!(
-                "interrupted after round {round}; nothing is lost\ngo on with: keyhush train --resume {folder}"
-            );
-            return Err(Interrupted(said).into());
-        }
-    }
-    watch.finish();
-    run_away.in_all().iter().for_each(|words| watch.say(words));
-    let ending = match after {
-        After::Close => run.finish()?,
-        After::Choose => run.finish_undecided()?,
-    };
-    shown_at_the_end(ending, folder, started)
-}
-
-/// Writes what shows a run that is over, from its folder.
-fn shown_at_the_end(ending: Ending, folder: &Path, started: u64) -> anyhow::Result<Ending> {
-    tensorboard::write(folder, started)?;
-    write_report(folder)?;
-    Ok(ending)
-}
-
-/// Why a round was done without some of its groups.
-fn without_groups(done: &Done) -> String {
-    let why: Vec<&str> = done.failed_groups.iter().map(|reason| reason.words()).collect();
-    format!("round {} was done without some of its groups: {}", done.timing.round, why.join("; "))
 }
 
 /// The settings with what was said beside them.

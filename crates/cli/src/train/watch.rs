@@ -5,7 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use federated::{metrics::Metrics, price::Price};
+use federated::{
+    metrics::Metrics,
+    price::Price,
+    run::{Observer, Run, Way},
+};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Without a terminal a line comes this often.
@@ -35,35 +39,42 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(quiet: bool, rounds: u64, first: u64, last: Option<&Metrics>) -> anyhow::Result<Self> {
+    /// Of a run of so many rounds.
+    pub(super) fn new(quiet: bool, rounds: u64) -> anyhow::Result<Self> {
         let terminal = std::io::stderr().is_terminal();
         let target = if quiet || !terminal { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-        let bar = ProgressBar::with_draw_target(Some(rounds), target).with_position(first);
+        let bar = ProgressBar::with_draw_target(Some(rounds), target);
         bar.set_style(
             ProgressStyle::with_template("round {pos}/{len} [{bar:24}] {msg}, {eta} left")?.progress_chars("=> "),
         );
-        bar.reset_eta();
-        let started = Instant::now();
-        let next_line = started + if terminal { AT_A_GLANCE } else { EVERY };
-        let mut watch = Self {
+        let now = Instant::now();
+        Ok(Self {
             bar,
             quiet,
             terminal,
             rounds,
-            first,
-            started,
+            first: 0,
+            started: now,
             measured: None,
             price: None,
-            next_price: started,
-            next_line,
-        };
-        last.iter().for_each(|metrics| watch.note(metrics));
-        watch.bar.set_message(watch.message(first));
-        Ok(watch)
+            next_price: now,
+            next_line: now,
+        })
+    }
+
+    /// The run goes on after this round.
+    fn start(&mut self, first: u64, last: Option<&Metrics>) {
+        let now = Instant::now();
+        (self.first, self.started, self.next_price) = (first, now, now);
+        self.next_line = now + if self.terminal { AT_A_GLANCE } else { EVERY };
+        self.bar.set_position(first);
+        self.bar.reset_eta();
+        last.iter().for_each(|metrics| self.note(metrics));
+        self.bar.set_message(self.message(first));
     }
 
     /// Takes note of a round. `price` says what the rounds so far cost; it is asked for seldom.
-    pub(super) fn tick(&mut self, round: u64, metrics: Option<&Metrics>, price: impl FnOnce() -> Option<Price>) {
+    fn tick(&mut self, round: u64, metrics: Option<&Metrics>, price: impl FnOnce() -> Option<Price>) {
         metrics.iter().for_each(|metrics| self.note(metrics));
         self.bar.set_position(round);
         let now = Instant::now();
@@ -106,15 +117,34 @@ impl Watch {
         let price = self.price.map(|(price, at)| format!("epsilon {}{}", price.words(), of(at)));
         measured.into_iter().chain(price).collect::<Vec<String>>().join(", ")
     }
+}
 
-    /// Says that something did not go as planned, also to who wants no progress.
-    pub(super) fn say(&self, words: &str) {
+impl Observer for Watch {
+    type Error = anyhow::Error;
+
+    fn begins(&mut self, run: &Run<'_>, way: Way<'_>) -> anyhow::Result<()> {
+        let round = run.state().round;
+        if !self.quiet && way != Way::Begin {
+            eprintln!("resumed after round {round} of {}", self.rounds);
+        }
+        self.start(round, run.history().last());
+        Ok(())
+    }
+
+    /// Also to who wants no progress: something is not as it should be.
+    fn warns(&mut self, words: &str) {
         self.bar.suspend(|| eprintln!("warning: {words}"));
     }
 
+    fn stepped(&mut self, run: &Run<'_>, metrics: Option<&Metrics>) -> anyhow::Result<()> {
+        self.tick(run.state().round, metrics, || run.price().ok());
+        Ok(())
+    }
+
     /// Takes the bar away.
-    pub(super) fn finish(&self) {
+    fn rests(&mut self) -> anyhow::Result<()> {
         self.bar.finish_and_clear();
+        Ok(())
     }
 }
 
@@ -132,7 +162,8 @@ mod tests {
     /// Progress showed the epsilon of the last evaluation beside the number of the round.
     #[test]
     fn the_price_is_that_of_the_round() {
-        let mut watch = Watch::new(false, 100, 0, None).unwrap();
+        let mut watch = Watch::new(false, 100).unwrap();
+        watch.start(0, None);
         watch.measured = Some(("top-1 accuracy 12.00 %".into(), 5));
         watch.price = Some((price(1.0), 5));
         watch.next_line = Instant::now();

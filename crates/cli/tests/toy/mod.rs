@@ -7,53 +7,24 @@ use std::{
     process::{Command, Output},
 };
 
+use crate::small_runs::{RUN, with};
+
 /// On a made-up crowd, with noise that can be repeated.
-pub(crate) const SETTINGS: &str = r#"rounds = 8
-noise_seed = 3
+const CHANGES: [&str; 8] = [
+    "rounds=8",
+    "model.hidden=16",
+    "model.embedding=16",
+    "participation.cohort=24",
+    "privacy.noise_multiplier=2.0",
+    "privacy.delta=1e-4",
+    "evaluation.every=2",
+    "checkpoint.every=3",
+];
 
-[data]
-kind = "synthetic"
-posts_per_user = 6
-
-[model]
-preset = "tiny"
-vocabulary = 120
-hidden = 16
-embedding = 16
-
-[local]
-batch = 4
-unroll = 5
-learning_rate = 0.5
-most_tokens = 60
-
-[participation]
-kind = "poisson"
-population = 2000
-cohort = 24
-
-[clip]
-kind = "flat"
-norm = 0.5
-
-[privacy]
-mechanism = "gaussian"
-noise_multiplier = 2.0
-delta = 1e-4
-
-[server]
-optimizer = "momentum"
-momentum = 0.9
-learning_rate = 0.5
-
-[evaluation]
-every = 2
-users = 6
-most_tokens = 300
-
-[checkpoint]
-every = 3
-"#;
+/// The same with other values for some.
+pub(crate) fn settings(changes: &[&str]) -> String {
+    with(RUN, &[&CHANGES[..], changes].concat())
+}
 
 /// A folder of its own, gone with it.
 pub(crate) struct Toy(tempfile::TempDir);
@@ -62,7 +33,7 @@ impl Toy {
     /// With the settings in `run.toml`.
     pub(crate) fn new() -> Self {
         let toy = Self(tempfile::tempdir().unwrap());
-        toy.write("run.toml", SETTINGS);
+        toy.write("run.toml", &settings(&[]));
         toy
     }
 
@@ -84,13 +55,16 @@ impl Toy {
     pub(crate) fn make_store(&self) {
         self.ok(&["data", "synth", "--users", "300", "--posts-per-user", "6", "--jsonl", "--out", "crowd.jsonl", "-q"]);
         self.ok(&["data", "import", "crowd.jsonl", "--vocab-size", "120", "--out", "crowd.khs", "-q"]);
-        let settings = SETTINGS
-            .replace("noise_seed = 3\n", "")
-            .replace("kind = \"synthetic\"\nposts_per_user = 6", "kind = \"store\"\npath = \"crowd.khs\"")
-            .replace("vocabulary = 120\n", "")
-            .replace("population = 2000", "population = 300")
-            .replace("delta = 1e-4", "delta = 1e-3");
-        self.write("store.toml", &settings);
+        let on_people = [
+            "noise_seed=",
+            "data.kind=store",
+            "data.posts_per_user=",
+            "data.path=crowd.khs",
+            "model.vocabulary=",
+            "participation.population=300",
+            "privacy.delta=1e-3",
+        ];
+        self.write("store.toml", &settings(&on_people));
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {

@@ -16,7 +16,7 @@ mod vault;
 pub use self::{
     coordinator_store::coordinator_store,
     engine::{Trial, TrialPopulation, engine},
-    fleet::fleet,
+    fleet::{Lives, fleet, simulated_fleet},
     home::home,
     vault::vault,
 };

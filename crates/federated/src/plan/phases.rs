@@ -96,6 +96,12 @@ impl Phase {
         self.least_weight.is_some()
     }
 
+    /// What is in the users' vectors.
+    #[must_use]
+    pub const fn vectors(&self) -> &VectorPlan {
+        self.encoding.plan()
+    }
+
     pub(super) fn new(draft: &Draft<'_>, number: usize, span: Span) -> Result<Self, ConfigError> {
         let Draft { config, parameters, adjacency } = *draft;
         let participation = participation(config, span.cohort)?;

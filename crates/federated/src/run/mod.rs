@@ -22,6 +22,7 @@
 
 mod beginning;
 mod by_devices;
+mod driven;
 mod ending;
 mod error;
 mod failed;
@@ -29,6 +30,7 @@ mod kept;
 mod opened;
 mod presence;
 mod price;
+mod runaway;
 mod told;
 mod totals;
 
@@ -44,6 +46,7 @@ use self::{
     price::Prices,
 };
 pub use self::{
+    driven::{After, Course, Driven, Observer, Way},
     ending::{Ending, stated},
     error::RunError,
     kept::Kept,

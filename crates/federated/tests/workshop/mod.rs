@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::small_runs::{self, RUN};
 use corpus::{
     origin::Origin,
     store::{Meta, StoreWriter, UserRecord, UserTag},
@@ -34,52 +35,26 @@ use privacy::{
 use serde_json::Value;
 
 /// A run of six rounds that anybody can repeat.
-pub(crate) const TEXT: &str = r#"
-rounds = 6
-noise_seed = 3
+const CHANGES: [&str; 13] = [
+    "rounds=6",
+    "model.vocabulary=100",
+    "model.hidden=6",
+    "model.embedding=6",
+    "local.most_tokens=40",
+    "participation.kind=fixed-size",
+    "participation.population=1000",
+    "participation.cohort=20",
+    "privacy.noise_multiplier=2.0",
+    "server.optimizer=sgd",
+    "server.momentum=",
+    "evaluation.every=6",
+    "checkpoint.every=2",
+];
 
-[data]
-kind = "synthetic"
-posts_per_user = 6
-
-[model]
-preset = "tiny"
-vocabulary = 100
-hidden = 6
-embedding = 6
-
-[local]
-batch = 4
-unroll = 5
-learning_rate = 0.5
-most_tokens = 40
-
-[participation]
-kind = "fixed-size"
-population = 1000
-cohort = 20
-
-[clip]
-kind = "flat"
-norm = 0.5
-
-[privacy]
-mechanism = "gaussian"
-noise_multiplier = 2.0
-delta = 1e-5
-
-[server]
-optimizer = "sgd"
-learning_rate = 0.5
-
-[evaluation]
-every = 6
-users = 6
-most_tokens = 300
-
-[checkpoint]
-every = 2
-"#;
+/// Its settings.
+pub(crate) fn text() -> String {
+    small_runs::with(RUN, &CHANGES)
+}
 
 /// Devices that come by themselves.
 pub(crate) const ARRIVAL: [&str; 3] =
@@ -91,7 +66,7 @@ pub(crate) const ADAPTIVE: [&str; 4] =
 
 pub(crate) fn config(set: &[&str]) -> Config {
     let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
-    Document::new(TEXT, &set).unwrap().config().unwrap()
+    Document::new(&text(), &set).unwrap().config().unwrap()
 }
 
 pub(crate) fn plan(set: &[&str]) -> (Plan, Opened) {

@@ -354,7 +354,9 @@ impl Encoding {
         self.clip.get() / grid_norm(self.plan.grid_bits)
     }
 
-    pub(crate) const fn plan(&self) -> &VectorPlan {
+    /// What is in the vector.
+    #[must_use]
+    pub const fn plan(&self) -> &VectorPlan {
         &self.plan
     }
 

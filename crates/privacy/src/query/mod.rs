@@ -3,6 +3,7 @@
 //! Flags, lines of a batch and rows of an experiment are all read into a [`Query`]. What contradicts itself, is missing or has
 //! no meaning is refused with the name of its field. [`solve`] has the questions in which one field is sought.
 
+mod mechanism;
 pub mod solve;
 
 use serde::Deserialize;
@@ -10,9 +11,14 @@ use thiserror::Error;
 
 use crate::{
     AccountError, AccountantKind, Adjacency, Delta, Judgement, MinSeparation, Noise, NoiseMatrix, NoiseMultiplier,
-    Participation, PrivacyEvent, Rho, SamplingRate, Segment, UnitError, calibrate::CalibrateError,
+    Participation, PrivacyEvent, Rho, SamplingRate, Segment, UnitError,
+    calibrate::CalibrateError,
+    design::{Design, Size, SizeOf},
     event::DiscreteGaussian,
+    factorization::{Objective, Setting},
 };
+
+pub use mechanism::Mechanism;
 
 /// A question that cannot be meant, or has no answer.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -84,96 +90,6 @@ impl QueryError {
     }
 }
 
-/// What adds the noise, and who takes part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mechanism {
-    /// Gaussian noise in every round, every user in every round.
-    Gaussian,
-    /// Gaussian noise on cohorts into which each user comes independently.
-    Poisson,
-    /// Gaussian noise on cohorts of a fixed size.
-    FixedSize,
-    /// Binary-tree noise (DP-FTRL) under participation limits.
-    Tree,
-    /// Banded Toeplitz noise (BandMF) under participation limits.
-    Banded,
-    /// Buffered linear Toeplitz noise (BLT) under participation limits.
-    Blt,
-    /// Skellam noise on integer vectors.
-    Skellam,
-    /// Skellam noise added by the participants themselves under secure aggregation.
-    DistributedSkellam,
-    /// Something known only by its rho.
-    Zcdp,
-    /// Something released without privacy: costs infinity.
-    NonPrivate,
-}
-
-impl Mechanism {
-    /// All of them.
-    pub const ALL: [Self; 10] = [
-        Self::Gaussian,
-        Self::Poisson,
-        Self::FixedSize,
-        Self::Tree,
-        Self::Banded,
-        Self::Blt,
-        Self::Skellam,
-        Self::DistributedSkellam,
-        Self::Zcdp,
-        Self::NonPrivate,
-    ];
-
-    /// In a line of help.
-    #[must_use]
-    pub const fn about(self) -> &'static str {
-        match self {
-            Self::Gaussian => "Gaussian noise in every round, every user in every round",
-            Self::Poisson => "Gaussian noise on cohorts into which each user comes independently",
-            Self::FixedSize => "Gaussian noise on cohorts of a fixed size",
-            Self::Tree => "Binary-tree noise (DP-FTRL) under participation limits",
-            Self::Banded => "Banded Toeplitz noise (BandMF) under participation limits",
-            Self::Blt => "Buffered linear Toeplitz noise (BLT) under participation limits",
-            Self::Skellam => "Skellam noise on integer vectors",
-            Self::DistributedSkellam => "Skellam noise added by the participants themselves under secure aggregation",
-            Self::Zcdp => "Something known only by its rho",
-            Self::NonPrivate => "Something released without privacy: costs infinity",
-        }
-    }
-
-    /// The name used in files, flags and answers.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Gaussian => "gaussian",
-            Self::Poisson => "poisson",
-            Self::FixedSize => "fixed-size",
-            Self::Tree => "tree",
-            Self::Banded => "banded",
-            Self::Blt => "blt",
-            Self::Skellam => "skellam",
-            Self::DistributedSkellam => "distributed-skellam",
-            Self::Zcdp => "zcdp",
-            Self::NonPrivate => "non-private",
-        }
-    }
-
-    fn is_correlated(self) -> bool {
-        matches!(self, Self::Tree | Self::Banded | Self::Blt)
-    }
-
-    /// The adjacencies that may be assumed when none is named. Replace-one is only assumed where nothing else is
-    /// possible, for it changes what the noise multiplier is relative to.
-    fn assumable(self) -> &'static [Adjacency] {
-        match self {
-            Self::FixedSize => &[Adjacency::ReplaceOne],
-            Self::Tree | Self::Banded | Self::Blt => &[Adjacency::ZeroOut],
-            _ => &[Adjacency::AddOrRemove, Adjacency::ZeroOut],
-        }
-    }
-}
-
 /// A run and what is asked about it. Flags are these names in kebab case, batch fields in snake case.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -203,17 +119,21 @@ pub struct Query {
     pub min_separation: Option<u64>,
     /// MaxP: the most participations of a user over the whole run.
     pub max_participations: Option<u64>,
-    /// Rounds between restarts, such as 128,1024,1024 (for banded and blt too).
+    /// Rounds between restarts, such as 128,1024,1024 (for all correlated noise).
     #[serde(alias = "segment_sizes")]
     pub tree_sizes: Option<Vec<u64>>,
     /// Trees are completed: padded with empty rounds to a power of two before a restart.
     pub completed: Option<bool>,
-    /// The first column of C (banded).
+    /// The first column of C, of a mechanism with bands.
     pub coefficients: Option<Vec<f64>>,
-    /// The decay of each buffer of C (blt).
+    /// The decay of each buffer of C, of a mechanism with buffers.
     pub buffer_decay: Option<Vec<f64>>,
-    /// The weight of each buffer of C (blt).
+    /// The weight of each buffer of C, of a mechanism with buffers.
     pub output_scale: Option<Vec<f64>>,
+    /// The bands of C, where a run would make it: without `coefficients`.
+    pub bands: Option<usize>,
+    /// The buffers of C, where a run would make it: without `buffer_decay` and `output_scale`.
+    pub buffers: Option<usize>,
     /// Variance of the Skellam noise in a coordinate (of one participant's, for distributed-skellam).
     pub variance: Option<f64>,
     /// L1 sensitivity in grid steps (skellam).
@@ -400,13 +320,12 @@ impl Query {
                 let participation = self.fixed_size()?;
                 repeated(PrivacyEvent::SampledGaussian { adjacency, participation, noise: self.noise()? })
             }
-            Mechanism::Tree | Mechanism::Banded | Mechanism::Blt => Ok(PrivacyEvent::CorrelatedGaussian {
-                adjacency,
-                matrix: self.matrix(mechanism)?,
-                segments: self.segments()?,
-                participation: self.limits()?,
-                noise: self.noise()?,
-            }),
+            Mechanism::Correlated(design) => {
+                let (segments, participation) = (self.segments()?, self.limits()?);
+                let matrix = self.matrix(design, &segments, participation)?;
+                let noise = self.noise()?;
+                Ok(PrivacyEvent::CorrelatedGaussian { adjacency, matrix, segments, participation, noise })
+            }
             Mechanism::Skellam => repeated(PrivacyEvent::Skellam {
                 adjacency,
                 variance: self.need(self.variance, "variance", mechanism)?,
@@ -434,7 +353,8 @@ impl Query {
         let sampled = matches!(mechanism, Poisson | FixedSize);
         let skellam = matches!(mechanism, Skellam | DistributedSkellam);
         let gaussian = !skellam && !matches!(mechanism, Zcdp | NonPrivate);
-        let correlated = mechanism.is_correlated();
+        let (design, correlated) = (mechanism.design(), mechanism.design().is_some());
+        let counts = |of| design.and_then(|design| design.size).is_some_and(|size| size.of == of);
         let fields = [
             ("sampling_rate", self.sampling_rate.is_some(), sampled),
             ("cohort", self.cohort.is_some(), sampled || correlated),
@@ -445,10 +365,12 @@ impl Query {
             ("min_separation", self.min_separation.is_some(), correlated),
             ("max_participations", self.max_participations.is_some(), correlated),
             ("tree_sizes", self.tree_sizes.is_some(), correlated),
-            ("completed", self.completed.is_some(), mechanism == Mechanism::Tree),
-            ("coefficients", self.coefficients.is_some(), mechanism == Mechanism::Banded),
-            ("buffer_decay", self.buffer_decay.is_some(), mechanism == Mechanism::Blt),
-            ("output_scale", self.output_scale.is_some(), mechanism == Mechanism::Blt),
+            ("completed", self.completed.is_some(), design.is_some_and(|design| design.completes)),
+            ("coefficients", self.coefficients.is_some(), counts(SizeOf::Bands)),
+            ("bands", self.bands.is_some(), counts(SizeOf::Bands)),
+            ("buffer_decay", self.buffer_decay.is_some(), counts(SizeOf::Buffers)),
+            ("output_scale", self.output_scale.is_some(), counts(SizeOf::Buffers)),
+            ("buffers", self.buffers.is_some(), counts(SizeOf::Buffers)),
             ("variance", self.variance.is_some(), skellam),
             ("l1_sensitivity", self.l1_sensitivity.is_some(), skellam),
             ("l2_sensitivity", self.l2_sensitivity.is_some(), skellam),
@@ -541,17 +463,59 @@ impl Query {
         })
     }
 
-    fn matrix(&self, mechanism: Mechanism) -> Result<NoiseMatrix, QueryError> {
-        Ok(match mechanism {
-            Mechanism::Banded => {
-                NoiseMatrix::Banded { coefficients: self.need(self.coefficients.clone(), "coefficients", mechanism)? }
+    /// The matrix that is given, or the one that a run would have.
+    fn matrix(
+        &self,
+        design: &'static Design,
+        segments: &[Segment],
+        participation: Participation,
+    ) -> Result<NoiseMatrix, QueryError> {
+        if let Some(matrix) = &design.fixed {
+            return Ok(matrix.clone());
+        }
+        let of = design.size.map(|size| size.of);
+        if let Some(given) = self.given_matrix(Mechanism::Correlated(design))? {
+            return match of.map(|of| (of.name(), self.size(of))) {
+                Some((field, Some(_))) => {
+                    Err(QueryError::OutOfPlace { field, with: "coefficients; give one or the other".into() })
+                }
+                _ => Ok(given),
+            };
+        }
+        let size = match design.size {
+            None => 0,
+            Some(Size { of, default, advice, .. }) => {
+                let size = self.size(of).or(default);
+                required(size, of.name(), || format!("{advice}; or give the coefficients themselves"))?
             }
-            Mechanism::Blt => NoiseMatrix::Blt {
-                buffer_decay: self.need(self.buffer_decay.clone(), "buffer_decay", mechanism)?,
-                output_scale: self.need(self.output_scale.clone(), "output_scale", mechanism)?,
-            },
-            _ => NoiseMatrix::Tree,
-        })
+        };
+        let field = of.map_or("mechanism", SizeOf::name);
+        let wrong = |e: &dyn std::fmt::Display| QueryError::wrong(field, e);
+        let longest = segments.iter().map(|segment| segment.rounds).max().unwrap_or(1);
+        let setting = Setting::new(longest, participation).map_err(|e| wrong(&e))?;
+        Ok(design.matrix(&setting, size, Objective::Mean).map_err(|e| wrong(&e))?.matrix)
+    }
+
+    /// The size that is said.
+    fn size(&self, of: SizeOf) -> Option<usize> {
+        match of {
+            SizeOf::Bands => self.bands,
+            SizeOf::Buffers => self.buffers,
+        }
+    }
+
+    /// The matrix whose numbers are said, all of them.
+    fn given_matrix(&self, mechanism: Mechanism) -> Result<Option<NoiseMatrix>, QueryError> {
+        if let Some(coefficients) = self.coefficients.clone() {
+            return Ok(Some(NoiseMatrix::Banded { coefficients }));
+        }
+        if self.buffer_decay.is_none() && self.output_scale.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(NoiseMatrix::Blt {
+            buffer_decay: self.need(self.buffer_decay.clone(), "buffer_decay", mechanism)?,
+            output_scale: self.need(self.output_scale.clone(), "output_scale", mechanism)?,
+        }))
     }
 
     fn segments(&self) -> Result<Vec<Segment>, QueryError> {
@@ -637,6 +601,44 @@ mod tests {
         assert_eq!(said(r#"{"events": [{"mechanism": "zcdp"}]}"#), "event 1: rho is missing: mechanism zcdp needs it");
         let too_large = query(r#"{"delta": 0.1, "population": 100}"#).delta().unwrap_err().to_string();
         assert!(too_large.starts_with("delta: ") && too_large.contains("above 1/population"), "{too_large}");
+    }
+
+    /// What stands in the registry can be asked about, whether it is made here or its numbers are given: the same matrix.
+    #[test]
+    fn every_design_can_be_asked_about() {
+        use crate::design::DESIGNS;
+        for design in DESIGNS {
+            let mechanism: Mechanism = serde_json::from_value(design.name.into()).unwrap();
+            assert_eq!(mechanism, Mechanism::Correlated(design));
+            let size = |of| design.size.filter(|size| size.of == of).map(|_| 3);
+            let asked = Query {
+                mechanism: Some(mechanism),
+                bands: size(SizeOf::Bands),
+                buffers: size(SizeOf::Buffers),
+                ..query(r#"{"min_separation": 7, "max_participations": 4, "noise_multiplier": 2, "delta": 1e-6}"#)
+            };
+            let asked = Query { rounds: None, tree_sizes: Some(vec![20, 40]), ..asked };
+            let event = asked.event().unwrap();
+            let PrivacyEvent::CorrelatedGaussian { matrix, segments, participation, .. } = &event else {
+                panic!("{design:?}: {event:?}")
+            };
+            let setting = Setting::new(40, *participation).unwrap();
+            assert_eq!(*matrix, design.matrix(&setting, 3, Objective::Mean).unwrap().matrix, "{design:?}");
+            assert_eq!(segments.len(), 2);
+            let without = Query { bands: None, buffers: None, ..asked.clone() };
+            let needs = design.size.is_some_and(|size| size.default.is_none());
+            assert_eq!(without.event().is_err(), needs, "{design:?}");
+            let given = match matrix.clone() {
+                NoiseMatrix::Tree => continue,
+                NoiseMatrix::Banded { coefficients } => Query { coefficients: Some(coefficients), ..without },
+                NoiseMatrix::Blt { buffer_decay, output_scale } => {
+                    Query { buffer_decay: Some(buffer_decay), output_scale: Some(output_scale), ..without }
+                }
+            };
+            assert_eq!(given.event().unwrap(), event, "{design:?}");
+            let both = Query { bands: asked.bands, buffers: asked.buffers, ..given };
+            assert!(both.event().unwrap_err().to_string().contains("one or the other"), "{design:?}");
+        }
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub fn noise(query: &Query, epsilon: f64) -> Result<Found<NoiseMultiplier>, Quer
         mechanism @ (Mechanism::Skellam | Mechanism::DistributedSkellam | Mechanism::Zcdp | Mechanism::NonPrivate),
     ) = query.mechanism
     {
-        return Err(QueryError::wrong("mechanism", format!("{mechanism:?} has no noise multiplier")));
+        return Err(QueryError::wrong("mechanism", format!("{} has no noise multiplier", mechanism.name())));
     }
     let with = |z: f64| Query { noise_multiplier: Some(z), ..query.clone() }.event();
     let events = family(1.0, with)?;

@@ -54,12 +54,6 @@ impl Series {
         Self { name: name.into(), points, faint: None, band: None }
     }
 
-    /// With a thin second line behind it.
-    #[must_use]
-    pub fn with_faint(self, faint: Vec<(f64, f64)>) -> Self {
-        Self { faint: Some(faint), ..self }
-    }
-
     /// With intervals around it.
     #[must_use]
     pub fn with_band(self, band: Vec<(f64, f64, f64)>) -> Self {
@@ -224,7 +218,7 @@ mod tests {
     fn intervals_raw_points_and_references_are_drawn() {
         let points = vec![(1.0, 2.0), (2.0, 3.0), (3.0, 2.5)];
         let band = points.iter().map(|&(x, y)| (x, y - 0.5, y + 0.5)).collect();
-        let series = Series::new("a", points.clone()).with_band(band).with_faint(points);
+        let series = Series { faint: Some(points.clone()), ..Series::new("a", points).with_band(band) };
         let reference = vec![("paper".to_owned(), 9.0), ("another".to_owned(), 9.01), ("none".to_owned(), f64::NAN)];
         let svg = Chart { reference, ..chart(vec![series]) }.svg(400, 300).unwrap();
         assert_eq!(svg.matches("<polygon").count(), 1);

@@ -1,7 +1,7 @@
-//! Users whose training ran away, for the terminal: their updates are not finite and count as nothing, and no file of a private run may
+//! Users whose training ran away, for whoever watches: their updates are not finite and count as nothing, and no file of a private run may
 //! say how many there were (rule P12).
 
-use federated::metrics::Diagnostics;
+use crate::metrics::Diagnostics;
 
 /// What this process saw.
 #[derive(Debug, Default)]

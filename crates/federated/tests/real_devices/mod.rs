@@ -1,0 +1,305 @@
+//! The fleet of real devices without a network: each is a `Participant` with a key, a guard and text of its own, which trains and is told
+//! what to do by a real coordinator. Time is a number. Nothing is lost and nobody vanishes; what faults do is tested in `world`.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
+
+use std::{
+    cell::RefCell,
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
+    rc::Rc,
+    sync::Arc,
+};
+
+use device::{
+    guard::{Guard, Limits, MemoryStore, TaskDigest, Timer, Window},
+    protocol::{
+        diary::Diary,
+        message::{Answer, Hello, Realm, Received, Says, Signed, Ticket, VERSION},
+        participant::{Do, Event, Now, Participant, Settings},
+        policy::Policy,
+        task::{Text, Work, fresh},
+    },
+    round::Worker,
+};
+use ed25519_dalek::SigningKey;
+use keyhush_federated::{
+    config::Document,
+    contract::Lives,
+    fleet::{
+        FleetError, Stop,
+        network::{Driver, Network, NetworkTask, Reads},
+    },
+    plan::Plan,
+    protocol::{
+        admission::Anybody,
+        coordinator::{Coordinator, CoordinatorError, Report},
+        pace::Pace,
+        store::{MemoryStore as Kept, Store},
+    },
+    run::Opened,
+    secrets::Secrets,
+};
+use ledger::PseudonymKey;
+use lm::kernels::KernelPath;
+use privacy::stages::Encoded;
+use prost::Message as _;
+use secagg::entropy::Entropy;
+
+use crate::{
+    memory_home::MemoryVault,
+    small_runs::{self, TASK},
+    world::Chance,
+};
+
+/// How many devices there are.
+const DEVICES: u64 = 60;
+const REALM: Realm = Realm([3; 32]);
+/// The coordinator looks at its clock so often, in milliseconds.
+const TICK_MS: u64 = 100;
+/// More happens in no attempt.
+const MOST_EVENTS: u64 = 100_000;
+
+/// A task that waits for all devices before it begins; each may come again three rounds later.
+const CHANGES: [&str; 10] = [
+    "participation.population=60",
+    "participation.cohort=10",
+    "participation.min_separation=2",
+    "privacy.mechanism=none",
+    "privacy.noise_multiplier=",
+    "privacy.delta=",
+    "devices.select_seconds=5",
+    "devices.report_seconds=60",
+    "devices.tick_seconds=1",
+    "devices.begin_with=60",
+];
+
+/// The plan of the task.
+pub(crate) fn plan(set: &[&str]) -> (Plan, Opened) {
+    let set: Vec<String> = set.iter().map(|&set| set.to_owned()).collect();
+    let config = Document::new(&small_runs::with(TASK, &CHANGES), &set).unwrap().config().unwrap();
+    let opened = Opened::new(&config).unwrap();
+    let plan = Plan::new(config, &opened.setting()).unwrap();
+    (plan, opened)
+}
+
+/// What a server keeps when its program ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeps {
+    /// All that it must.
+    Everything,
+    /// Nothing of its devices: a server that must not be.
+    Nothing,
+}
+
+/// The lives of a server, with devices that nobody has heard of yet.
+pub(crate) fn lives<'a>(plan: &'a Plan, opened: &'a Opened, keeps: Keeps) -> Lives<'a> {
+    let reads = Reads { learner: opened.learner(), vocabulary: opened.vocabulary(), rules: opened.rules() };
+    let task = NetworkTask::new("tags", &REALM.0, plan, reads).unwrap();
+    let here = Rc::new(RefCell::new(Here::new(opened)));
+    let secrets = Secrets::new(Arc::new(MemoryVault::default()));
+    Box::new(move || {
+        here.borrow_mut().starts(&task, keeps);
+        let pseudonyms = PseudonymKey::from_bytes(&[5; 32]);
+        let driver = InProcess(Rc::clone(&here));
+        Box::new(Network::new(driver, task.clone(), plan.windows, secrets.clone(), pseudonyms, 1))
+    })
+}
+
+/// Everybody in one place.
+struct Here {
+    now: u64,
+    devices: Vec<Device>,
+    store: Arc<Kept>,
+    coordinator: Option<Coordinator>,
+    /// When each device goes on that waits for nobody.
+    queue: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Who waits for an answer.
+    waits: BTreeSet<usize>,
+    /// What has come of reports that are not whole.
+    arrived: BTreeMap<[u8; 32], Vec<u8>>,
+    events: u64,
+    chance: Chance,
+}
+
+struct Device {
+    participant: Participant<MemoryStore>,
+    text: Text,
+    worker: Option<Worker>,
+    chance: Chance,
+}
+
+impl Here {
+    fn new(opened: &Opened) -> Self {
+        let devices: Vec<Device> = (0..DEVICES).map(|number| Device::new(number, opened)).collect();
+        let mut chance = Chance::new(1);
+        let queue = (0..devices.len()).map(|number| Reverse((1_000_000 + chance.below(2_000), number))).collect();
+        Self {
+            now: 1_000_000,
+            devices,
+            store: Arc::new(Kept::new(REALM.0)),
+            coordinator: None,
+            queue,
+            waits: BTreeSet::new(),
+            arrived: BTreeMap::new(),
+            events: 0,
+            chance,
+        }
+    }
+
+    /// A server begins, from what the one before it left. Whoever waited there notices that it is gone.
+    fn starts(&mut self, task: &NetworkTask, keeps: Keeps) {
+        if keeps == Keeps::Nothing {
+            self.store = Arc::new(Kept::new(REALM.0));
+        }
+        self.arrived.clear();
+        for number in std::mem::take(&mut self.waits) {
+            self.tells(number, Event::Broken);
+        }
+        let seed = self.chance.next();
+        let mut coordinator = Coordinator::new(self.store.clone(), Box::new(Anybody), Pace::default(), seed).unwrap();
+        coordinator.add_task(task.digest, task.asking, None).unwrap();
+        (self.coordinator, self.events) = (Some(coordinator), 0);
+    }
+
+    /// Something happens: a device goes on, or the clock of the coordinator.
+    fn goes_on(&mut self) -> Result<(), CoordinatorError> {
+        self.events += 1;
+        if self.events >= MOST_EVENTS {
+            let (now, waits) = (self.now, self.waits.len());
+            let notes: Vec<_> = self.devices.iter_mut().map(|device| device.participant.notes()).collect();
+            panic!("it does not come to an end: at {now} ms {waits} devices wait; {notes:?}");
+        }
+        let tick = self.now + TICK_MS;
+        match self.queue.peek().copied() {
+            Some(Reverse((at, number))) if at <= tick => {
+                self.queue.pop();
+                self.now = self.now.max(at);
+                self.acts(number)?;
+            }
+            _ => {
+                self.now = tick;
+                self.coordinator.as_mut().unwrap().tick(tick)?;
+            }
+        }
+        self.answers()
+    }
+
+    fn tells(&mut self, number: usize, event: Event<'_>) {
+        self.devices[number].participant.got(event, clock(self.now));
+        self.queue.push(Reverse((self.now, number)));
+    }
+
+    fn answers(&mut self) -> Result<(), CoordinatorError> {
+        for (request, answer) in self.coordinator.as_mut().unwrap().flush()? {
+            let number = request as usize;
+            assert!(self.waits.remove(&number), "an answer to nothing");
+            self.tells(number, Event::Answer(&answer.encode_to_vec()));
+        }
+        Ok(())
+    }
+
+    /// A device does what it wants to do next.
+    fn acts(&mut self, number: usize) -> Result<(), CoordinatorError> {
+        let (now, coordinator) = (self.now, self.coordinator.as_mut().unwrap());
+        match self.devices[number].participant.next(clock(now)) {
+            Do::Sleep { until_ms } => self.queue.push(Reverse((until_ms.max(now + 1), number))),
+            Do::Hello => {
+                let hello = Hello { oldest: VERSION, newest: VERSION, realm: REALM.0.to_vec(), time_s: now / 1000 };
+                self.tells(number, Event::Answer(&hello.encode_to_vec()));
+            }
+            Do::Say(bytes) => {
+                let (key, request) = Signed::open(&bytes, &REALM).unwrap();
+                self.waits.insert(number);
+                coordinator.said(number as u64, key, &request.wants.unwrap(), now)?;
+            }
+            Do::Fetch { wanted, offset, .. } => {
+                let packed = self.store.blob(&wanted.digest).unwrap().expect("what devices ask for is kept");
+                self.devices[number].participant.got(Event::Piece(&packed[offset as usize..]), clock(now));
+                self.tells(number, Event::Whole);
+            }
+            Do::Train(work) => {
+                let trained = self.devices[number].train(&work);
+                self.tells(number, Event::Trained(Ok(Arc::new(trained))));
+            }
+            Do::Send { ticket, offset, chunk } => self.arrives(number, ticket, offset, &chunk)?,
+        }
+        Ok(())
+    }
+
+    /// A chunk of a report arrives; with the last one the report does.
+    fn arrives(&mut self, number: usize, ticket: Ticket, offset: u64, chunk: &[u8]) -> Result<(), CoordinatorError> {
+        let (now, coordinator) = (self.now, self.coordinator.as_mut().unwrap());
+        let expected = match coordinator.begins(&ticket, now) {
+            Ok(expected) => expected,
+            Err(answer) => {
+                self.tells(number, Event::Answer(&answer.encode_to_vec()));
+                return Ok(());
+            }
+        };
+        let arrived = self.arrived.entry(ticket.0).or_default();
+        assert_eq!(arrived.len() as u64, offset, "chunks come one after the other");
+        arrived.extend_from_slice(chunk);
+        if arrived.len() < expected.bytes {
+            let received = Answer::new(Says::Received(Received { offset: arrived.len() as u64 }));
+            self.tells(number, Event::Answer(&received.encode_to_vec()));
+            return Ok(());
+        }
+        let bytes = self.arrived.remove(&ticket.0).unwrap();
+        let report = match &expected.encoding {
+            Some(encoding) => Report::Plain(Encoded::check(&bytes, encoding).unwrap()),
+            None => Report::Masked(bytes),
+        };
+        self.waits.insert(number);
+        coordinator.report(number as u64, &ticket, &report, now)
+    }
+}
+
+impl Device {
+    fn new(number: u64, opened: &Opened) -> Self {
+        let mut secret = [1; 32];
+        secret[..8].copy_from_slice(&number.to_le_bytes());
+        let limits = Limits { most_inputs: u32::MAX, window: Window::Ever, separation: None, timer: Timer::NONE };
+        let settings = Settings::new(SigningKey::from_bytes(&secret), Vec::new(), Policy::for_made_up_people(), limits);
+        let guard = Guard::begin(MemoryStore::default()).unwrap();
+        let diary = Diary::open(MemoryStore::default()).unwrap();
+        let participant = Participant::new(settings, guard, diary, Box::new(Chance::new(number)));
+        // Somebody who repeats a few words.
+        let words: Vec<&str> = opened.vocabulary().words().collect();
+        let post = (0..6).map(|at| words[(7 * number as usize + at) % words.len()]).collect::<Vec<&str>>().join(" ");
+        let text = Text::of([post]);
+        Self { participant, text, worker: None, chance: Chance::new(!number) }
+    }
+
+    fn train(&mut self, work: &Work) -> Encoded {
+        let worker = self.worker.get_or_insert_with(|| work.task.worker(KernelPath::Scalar).unwrap());
+        work.train(worker, &self.text, fresh(&mut self.chance).unwrap()).unwrap()
+    }
+}
+
+const fn clock(up_ms: u64) -> Now {
+    Now { up_ms, clock_s: up_ms / 1000 }
+}
+
+/// How the fleet reaches the coordinator.
+struct InProcess(Rc<RefCell<Here>>);
+
+impl Driver for InProcess {
+    fn with<R: Send>(
+        &mut self,
+        act: impl FnOnce(&mut Coordinator, u64) -> Result<R, CoordinatorError> + Send,
+    ) -> Result<R, FleetError> {
+        let mut here = self.0.borrow_mut();
+        let now = here.now;
+        let done = act(here.coordinator.as_mut().unwrap(), now)?;
+        here.answers()?;
+        Ok(done)
+    }
+
+    fn wait(&mut self, _task: &TaskDigest, _stop: &Stop) -> Result<(), FleetError> {
+        Ok(self.0.borrow_mut().goes_on()?)
+    }
+
+    fn coins(&mut self) -> Box<dyn Entropy + Send> {
+        Box::new(self.0.borrow_mut().chance.fork())
+    }
+}
