@@ -17,15 +17,27 @@ fn height(chart: &Chart) -> u32 {
 
 #[derive(Template)]
 #[template(path = "figures.html")]
-struct Figures {
+struct Figures<'a> {
     drawn: Vec<Markup>,
+    constants: Vec<Constant<'a>>,
 }
 
-/// Charts beside one another; those without a point are left out.
+/// What never changed: a title, and each line with its one value.
+struct Constant<'a> {
+    title: &'a str,
+    lines: Vec<(&'a str, String)>,
+}
+
+/// Charts beside one another; those without a point are left out, and what never changed is said in numbers below them.
 pub(crate) fn figures(charts: &[Chart]) -> Result<Markup, ReportError> {
-    let drawn = charts.iter().filter(|chart| !chart.is_empty());
-    let drawn = drawn.map(|chart| Ok(Safe(chart.svg(520, height(chart))?))).collect::<Result<_, ReportError>>()?;
-    Ok(rendered(&Figures { drawn })?)
+    let (mut drawn, mut constants) = (Vec::new(), Vec::new());
+    for chart in charts.iter().filter(|chart| !chart.is_empty()) {
+        match chart.constants() {
+            Some(lines) => constants.push(Constant { title: &chart.title, lines }),
+            None => drawn.push(Safe(chart.svg(520, height(chart))?)),
+        }
+    }
+    Ok(rendered(&Figures { drawn, constants })?)
 }
 
 /// A table with a head and a first column that names the rows.
