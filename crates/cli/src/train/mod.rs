@@ -2,6 +2,7 @@
 
 mod ranks;
 mod runaway;
+mod track;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -39,6 +40,7 @@ Examples:
   keyhush train run.toml --set privacy.noise_multiplier=0.5 --set rounds=500 --out runs/less-noise
   keyhush train run.toml --from pretrained --public \"Wikipedia\"
   keyhush train --secagg --set participation.vanish=0.02    nobody's update is seen; some devices vanish
+  keyhush train run.toml --track mlflow:http://127.0.0.1:5000    beside the other runs of your team
   keyhush train --resume runs/less-noise
   keyhush train --end runs/less-noise
 
@@ -81,6 +83,9 @@ pub(crate) struct TrainArgs {
     /// Add up by secure aggregation: the same as --set aggregation=secagg
     #[arg(long)]
     secagg: bool,
+    /// Show the run on a tracking server too: mlflow:URL, such as mlflow:http://127.0.0.1:5000. A server that is away stops nothing
+    #[arg(long, value_name = "mlflow:URL", conflicts_with = "end")]
+    track: Option<String>,
     #[command(flatten)]
     machine: MachineArgs,
     /// Print what came of it as JSON
@@ -211,6 +216,7 @@ fn from_anywhere(mut config: Config) -> Config {
 
 /// The process that runs the loop.
 fn lead(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<()> {
+    let track = track::address(args.track.as_deref())?;
     let mut task = Task::new(args)?;
     if args.resume.is_none() && args.end.is_none() && args.out.is_none() {
         task.folder = new_folder(&stamp())?;
@@ -240,7 +246,10 @@ fn lead(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<()> {
     let engine = ranks::lead(ranks, task.engine()?, *means, &description)?;
     let means = means.settled_by(&*engine);
     let mut fleet = fleet::of(plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
-    let ending = carry_out(plan, opened, folder, means, &mut fleet, way, after, args.machine.quiet)?;
+    let tracker = track::begin(track.as_ref(), folder, plan, args.machine.quiet)?;
+    let ending = carry_out(plan, opened, folder, means, &mut fleet, way, after, args.machine.quiet);
+    track::end(tracker, &ending);
+    let ending = ending?;
     announce(&ending, folder, args.json)?;
     say_who_was_missing(&ending, plan, opened)
 }
