@@ -111,7 +111,6 @@ fn spaces_are_where_people_put_them() {
         ("well-", "held", "well-held "),
         ("say \"", "hello", "say \"hello "),
         ("hello ", ",", "hello, "),
-        ("hello", ".", "hello. "),
         ("", "the", "the "),
         ("Th", "the", "The "),
         ("TH", "the", "THE "),

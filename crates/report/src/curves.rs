@@ -68,6 +68,9 @@ pub(crate) fn measured(runs: &[Run<'_>]) -> Vec<Chart> {
 /// What was measured, and where there is one run only its mean over a few evaluations as a thin second line.
 fn with_mean(runs: &[Run<'_>], metric: &Metric) -> Chart {
     let mut chart = over_rounds(runs, metric);
+    if chart.constants().is_some() {
+        return chart;
+    }
     if let [series] = &mut chart.series[..] {
         let (rounds, values): (Vec<f64>, Vec<f64>) = series.points.iter().copied().unzip();
         series.faint = Some(rounds.into_iter().zip(smoothed(&values)).collect());

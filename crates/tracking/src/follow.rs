@@ -34,13 +34,15 @@ const SHORT_PAUSE: Duration = Duration::from_millis(500);
 pub struct Pace {
     /// How often the folder is looked at.
     pub every: Duration,
-    /// How long a program that is done waits for a server.
+    /// How long a server that is away is tried again when the run is over.
     pub farewell: Duration,
+    /// How long the program waits for a slow one then, in all.
+    pub patience: Duration,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { every: Duration::from_secs(2), farewell: Duration::from_secs(10) }
+        Self { every: Duration::from_secs(2), farewell: Duration::from_secs(10), patience: Duration::from_secs(30) }
     }
 }
 
@@ -136,7 +138,7 @@ impl Tracker {
         let waited = self
             .shared
             .changed
-            .wait_timeout_while(self.shared.lock(), self.pace.farewell, |state| state.done.is_none());
+            .wait_timeout_while(self.shared.lock(), self.pace.patience, |state| state.done.is_none());
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
         let late = || Err("it does not answer in time".to_owned());
         let problem = state.done.take().unwrap_or_else(late).err()?;

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// How long a server may take for an answer, connecting included.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(20);
 /// The longest answer that is read.
 const MOST_BYTES: usize = 1 << 20;
 /// How much of what a server says is shown.
