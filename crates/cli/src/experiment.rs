@@ -1,13 +1,10 @@
 //! `keyhush experiment`: the papers' tables and figures, run here, beside what was printed.
 
-use std::{
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::{io::Write, path::PathBuf};
 
 use clap::{Args, Subcommand};
 use experiments::{
-    Findings, Job, Place, Results,
+    Findings, Found, Job, Library, Place, Results,
     format::{Experiment, Kind},
     runs::Runner,
 };
@@ -43,13 +40,20 @@ pub(crate) struct ListArgs {
 /// Where experiments are.
 #[derive(Args)]
 struct PlaceArgs {
-    /// The folder of the experiments
-    #[arg(long, value_name = "DIR", default_value = "experiments")]
-    experiments: PathBuf,
+    /// The folder of the experiments [default: experiments, in a checkout of the repository; elsewhere those that are built in]
+    #[arg(long, value_name = "DIR")]
+    experiments: Option<PathBuf>,
+}
+
+impl PlaceArgs {
+    fn library(&self) -> Library {
+        Library::here(self.experiments.as_deref())
+    }
 }
 
 const AFTER: &str = "\
 What came out goes to experiments/NAME/results (numbers, pictures) and into the marked part of experiments/NAME/README.md. \
+Outside a checkout it goes to runs/experiments/NAME/results. \
 Runs that are done are not done again; those that were stopped go on. The exit code is 1 when something that is expected \
 does not hold.";
 
@@ -70,7 +74,7 @@ pub(crate) struct RunArgs {
     /// Another value for a setting, in all variants
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Where the results go; the README of the experiment then stays as it is [default: experiments/NAME/results]
+    /// Where the results go; the README of the experiment then stays as it is [default: experiments/NAME/results; outside a checkout runs/experiments/NAME/results]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Where the runs go
@@ -94,8 +98,8 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
 fn list(args: &ListArgs) -> anyhow::Result<()> {
     let mut rows = vec![["name", "kind", "paper", "about", "state"].map(str::to_owned).to_vec()];
     let mut objects = Vec::new();
-    for (name, folder) in experiments::all(&args.place.experiments)? {
-        let experiment = Experiment::read(&folder)?;
+    for found in args.place.library().all()? {
+        let (experiment, name) = (found.experiment()?, found.name);
         let (kind, paper, title) = (experiment.kind.name(), &experiment.paper, &experiment.title);
         let (says, state) = (&experiment.says, experiment.judged());
         objects
@@ -112,27 +116,28 @@ fn list(args: &ListArgs) -> anyhow::Result<()> {
 }
 
 fn carry_out(args: &RunArgs) -> anyhow::Result<()> {
-    let folder = experiments::find(&args.place.experiments, &args.name)?;
-    let experiment = Experiment::read(&folder)?;
+    let found = args.place.library().find(&args.name)?;
+    let experiment = found.experiment()?;
     if experiment.kind == Kind::Accounting && (args.store.is_some() || args.seeds.is_some() || !args.set.is_empty()) {
         let why = "computes and trains nothing: --store, --seeds and --set do not go with it";
         return Err(BadInput::Refused(format!("{} {why}", args.name)).into());
     }
-    let found = match experiment.kind {
-        Kind::Training => train(args, &folder, &experiment)?,
+    let findings = match experiment.kind {
+        Kind::Training => train(args, &found, &experiment)?,
         Kind::Accounting => experiments::compute(&experiment)?,
     };
-    let place = Place::new(&folder, args.store.is_some(), args.out.as_deref());
-    place.write(&experiment, &found, &command(args))?;
+    let runs = args.runs.join(&args.name);
+    let place = Place::new(&found, &runs, args.store.is_some(), args.out.as_deref());
+    place.write(&experiment, &findings, &command(args))?;
     if !args.json {
         println!("Results: {} and {}", place.out.display(), place.page.display());
     }
-    print(&found.results, &experiment, args.json)?;
-    let failed = found.results.failed();
+    print(&findings.results, &experiment, args.json)?;
+    let failed = findings.results.failed();
     if failed.is_empty() { Ok(()) } else { anyhow::bail!("does not hold: {}", failed.join("; ")) }
 }
 
-fn train(args: &RunArgs, folder: &Path, experiment: &Experiment) -> anyhow::Result<Findings> {
+fn train(args: &RunArgs, found: &Found, experiment: &Experiment) -> anyhow::Result<Findings> {
     let seeds = args.seeds.unwrap_or(experiment.seeds);
     if seeds == 0 {
         return Err(BadInput::wrong("seeds", "at least one is needed").into());
@@ -140,7 +145,7 @@ fn train(args: &RunArgs, folder: &Path, experiment: &Experiment) -> anyhow::Resu
     let means = args.machine.means()?;
     let job = Job {
         experiment,
-        folder,
+        found,
         runs: &args.runs.join(&args.name),
         store: args.store.as_deref(),
         set: &args.set,

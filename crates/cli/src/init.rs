@@ -27,6 +27,9 @@ pub(crate) struct InitArgs {
     /// Where to write the settings; what is there is not overwritten [default: standard output]
     #[arg(long, short, value_name = "FILE.toml")]
     out: Option<PathBuf>,
+    /// Print the settings as JSON, without explanations
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn init(args: &InitArgs) -> anyhow::Result<()> {
@@ -37,8 +40,13 @@ pub(crate) fn init(args: &InitArgs) -> anyhow::Result<()> {
     ];
     let text = explained(&config, &head.map(str::to_owned)).map_err(|e| of_config(&e))?;
     match &args.out {
+        None if args.json => {}
         None => std::io::stdout().write_all(text.as_bytes())?,
         Some(path) => write_new(path, &text)?,
+    }
+    if args.json {
+        let settings: serde_json::Value = toml::from_str(&text)?;
+        println!("{}", serde_json::to_string_pretty(&settings)?);
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ mod engines;
 mod eval;
 mod experiment;
 mod failure;
+mod generate;
 mod init;
 mod interrupt;
 mod kernels;
@@ -77,16 +78,14 @@ enum Command {
     Eval(eval::EvalArgs),
     /// Type and see a model's suggestions change.
     ///
-    /// In a terminal: Tab takes the first suggestion, 1, 2 and 3 take theirs, Enter begins anew, Esc leaves. Otherwise each
-    /// line of the input is what was typed so far, and is answered by a line of suggestions, divided by tabs.
+    /// In a terminal: Tab takes the first suggestion, Alt-1 to Alt-9 (or F1 to F9) take theirs, Enter begins anew, Esc leaves.
+    /// Otherwise each line of the input is what was typed so far, and is answered by a line of suggestions, divided by tabs.
     Predict(predict::PredictArgs),
     /// Count an n-gram model in public text: the baseline of the papers.
     Ngram(ngram::NgramArgs),
-    /// Print a completion script for a shell.
-    Completions {
-        /// The shell.
-        shell: clap_complete::Shell,
-    },
+    /// Man pages, and completion scripts for shells.
+    #[command(subcommand)]
+    Generate(generate::What),
 }
 
 fn main() -> ExitCode {
@@ -114,9 +113,6 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Eval(args) => eval::eval(&args),
         Command::Predict(args) => predict::predict(&args),
         Command::Ngram(args) => ngram::ngram(&args),
-        Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "keyhush", &mut std::io::stdout());
-            Ok(())
-        }
+        Command::Generate(what) => generate::run(&what, Cli::command()),
     }
 }

@@ -270,7 +270,7 @@ paper = 4.634
 #[test]
 fn what_is_no_experiment_is_refused() {
     let toy = Toy::new();
-    let missing = toy.refused(&["experiment", "list"]);
+    let missing = toy.refused(&["experiment", "list", "--experiments", "experiments"]);
     assert!(missing.contains("--experiments: experiments"), "{missing}");
     let whole = format!("{HEAD}{VARIANTS}{EXPECT}");
     for (from, to, want) in [
@@ -435,4 +435,23 @@ fn the_experiments_of_the_repository_are_in_order() {
         toy.ok(&["experiment", "run", name, "--experiments", EXPERIMENTS, "--out", &format!("out-{number}")]);
     }
     assert!(list.as_array().unwrap().iter().any(|e| e["name"] == "first-run"));
+}
+
+/// Whoever installed the program and has no checkout has the experiments all the same.
+#[test]
+fn experiments_are_there_outside_a_checkout() {
+    let toy = Toy::new();
+    let list = |more: &[&str]| json(&toy.ok(&[&["experiment", "list", "--json"], more].concat()));
+    assert_eq!(list(&[]), list(&["--experiments", EXPERIMENTS]));
+    let said = toy.ok(&["experiment", "run", "mcmahan2018-table2"]);
+    assert!(said.contains("Results: runs/experiments/mcmahan2018-table2/results"), "{said}");
+    let results = json(&toy.read("runs/experiments/mcmahan2018-table2/results/results.json"));
+    assert!(!results["rows"].as_array().unwrap().is_empty());
+    assert!(toy.read("runs/experiments/mcmahan2018-table2/results/README.md").contains("keyhush experiment run"));
+    let small = ["--set", "rounds=1", "--set", "participation.cohort=4", "--seeds", "1", "-q"];
+    let (name, run) = ("first-run", ["experiment", "run", "first-run"]);
+    // What is expected of a whole run does not hold after one round; that it was trained is what counts here.
+    toy.failed(&[&run[..], &small].concat());
+    assert!(toy.path(&format!("runs/experiments/{name}/results/results.json")).is_file());
+    assert!(!toy.path("experiments").exists(), "nothing is written where nobody asked for it");
 }

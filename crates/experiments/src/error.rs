@@ -12,7 +12,7 @@ use thiserror::Error;
 pub enum ExperimentError {
     /// The folder of the experiments.
     #[error(
-        "{}: {problem}; go to the folder that holds the experiments of the repository, or name it",
+        "{}: {problem}; name the folder that holds experiments, or leave it out for those of this program",
         folder.display()
     )]
     Folder {

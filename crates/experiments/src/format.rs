@@ -28,10 +28,7 @@
 //! lower = "C = 100"
 //! ```
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use federated::{
     metrics::{Measures, Metric, training::EPSILON},
@@ -261,18 +258,13 @@ fn one_or_several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Plot
 }
 
 impl Experiment {
-    /// Reads and checks the experiment of a folder.
-    ///
-    /// # Errors
-    /// When its file cannot be read or cannot be meant.
-    pub fn read(folder: &Path) -> Result<Self, ExperimentError> {
-        let path = folder.join(FILE);
+    /// Checks the text of a file.
+    pub(crate) fn parse(text: &str, path: &Path) -> Result<Self, ExperimentError> {
         let wrong = |problem: &dyn std::fmt::Display| ExperimentError::Format {
-            path: path.clone(),
+            path: path.to_owned(),
             problem: problem.to_string(),
         };
-        let text = fs::read_to_string(&path).map_err(|error| wrong(&error))?;
-        let mut experiment: Self = toml::from_str(&text).map_err(|error| wrong(&error.to_string().trim_end()))?;
+        let mut experiment: Self = toml::from_str(text).map_err(|error| wrong(&error.to_string().trim_end()))?;
         experiment.multiply().and_then(|()| experiment.check()).map_err(|problem| wrong(&problem))?;
         Ok(experiment)
     }
@@ -281,6 +273,12 @@ impl Experiment {
     #[must_use]
     pub const fn variants(&self) -> usize {
         self.variant.len()
+    }
+
+    /// The settings that it names, beside its file.
+    #[cfg(test)]
+    pub(crate) fn configs(&self) -> impl Iterator<Item = &PathBuf> {
+        self.config.iter().chain(self.variant.iter().filter_map(|variant| variant.config.as_ref()))
     }
 
     /// Puts every combination of a grid into the place of its grid.

@@ -9,6 +9,7 @@
 //! | [`runs`]     | runs one after the other, each in its folder          |
 //! | [`sweep`]    | every combination of some settings, and what is kept  |
 //! | [`mod@format`] | `experiment.toml`                                     |
+//! | [`library`]  | where experiments are: in a folder, or built in       |
 //! | `training`   | variants, each with several seeds                     |
 //! | `accounting` | rows of a table that are computed                     |
 //! | `verdict`    | whether what must hold holds                          |
@@ -20,6 +21,7 @@
 mod accounting;
 mod error;
 pub mod format;
+pub mod library;
 mod picture;
 mod readme;
 mod results;
@@ -29,17 +31,20 @@ pub mod tables;
 mod training;
 mod verdict;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use durable::files;
 use report::chart::Chart;
 
-pub use self::{error::ExperimentError, results::Results, training::Job, verdict::Verdict};
+pub use self::{
+    error::ExperimentError,
+    library::{Found, Library},
+    results::Results,
+    training::Job,
+    verdict::Verdict,
+};
 use self::{
-    format::{Experiment, FILE, PaperValue},
+    format::{Experiment, PaperValue},
     results::{Beside, OfVariant},
     runs::Runner,
     training::Outcome,
@@ -52,43 +57,6 @@ pub struct Findings {
     pub results: Results,
     /// The pictures, in the order of the experiment.
     pub charts: Vec<Chart>,
-}
-
-/// The experiments of a folder, by name.
-///
-/// # Errors
-/// When the folder cannot be read, or holds none.
-pub fn all(folder: &Path) -> Result<Vec<(String, PathBuf)>, ExperimentError> {
-    let wrong = |error: &dyn std::fmt::Display| ExperimentError::Folder {
-        folder: folder.to_owned(),
-        problem: error.to_string(),
-    };
-    let entries = fs::read_dir(folder).map_err(|error| wrong(&error))?;
-    let mut found = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(|error| wrong(&error))?.path();
-        if path.join(FILE).is_file() {
-            found.push((path.file_name().unwrap_or_default().to_string_lossy().into_owned(), path));
-        }
-    }
-    if found.is_empty() {
-        return Err(wrong(&"there is no experiment in it"));
-    }
-    found.sort();
-    Ok(found)
-}
-
-/// The folder of the experiment with this name.
-///
-/// # Errors
-/// When there is none; the error has the names that there are.
-pub fn find(folder: &Path, name: &str) -> Result<PathBuf, ExperimentError> {
-    let all = all(folder)?;
-    let found = all.iter().find(|(known, _)| known == name);
-    found.map(|(_, folder)| folder.clone()).ok_or_else(|| ExperimentError::Unknown {
-        name: name.to_owned(),
-        known: all.iter().map(|(name, _)| name.clone()).collect(),
-    })
 }
 
 /// Runs an experiment that trains.
@@ -150,13 +118,15 @@ pub struct Place {
 }
 
 impl Place {
-    /// Beside the experiment, or in a folder of its own, with a page of its own.
+    /// In a folder that somebody names, with a page of its own; beside the experiment, where it has a folder; or else beside its runs.
     #[must_use]
-    pub fn new(experiment: &Path, store: bool, out: Option<&Path>) -> Self {
+    pub fn new(found: &Found, runs: &Path, store: bool, out: Option<&Path>) -> Self {
         let mark = if store { "results-store" } else { "results" };
-        let (out, page, beside) = match out {
-            Some(out) => (out.to_owned(), out.join("README.md"), String::new()),
-            None => (experiment.join(mark), experiment.join("README.md"), format!("{mark}/")),
+        let own = |out: PathBuf| (out.clone(), out.join("README.md"), String::new());
+        let (out, page, beside) = match (out, found.folder()) {
+            (Some(out), _) => own(out.to_owned()),
+            (None, Some(folder)) => (folder.join(mark), folder.join("README.md"), format!("{mark}/")),
+            (None, None) => own(runs.join(mark)),
         };
         Self { out, page, mark, beside }
     }

@@ -23,6 +23,7 @@ pub(crate) fn draw(title: &str, plot: &Plot, outcomes: &[Outcome<'_>]) -> Result
         y_label: format!("{}{unit}", plot.y.label),
         log_x: plot.log_x,
         log_y: plot.log_y,
+        unit: plot.y.unit,
         ..Chart::default()
     };
     if plot.x == "round" {

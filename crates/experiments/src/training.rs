@@ -1,9 +1,6 @@
 //! Experiments that train: every variant with every seed, each a run of `keyhush train` that is gone on with where it stopped.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use durable::files;
 use federated::{
@@ -20,6 +17,7 @@ use lm::{kernels::KernelPath, metrics::Counts};
 use crate::{
     error::ExperimentError,
     format::{Experiment, Variant},
+    library::Found,
     runs::{OneRun, Runner},
 };
 
@@ -27,8 +25,8 @@ use crate::{
 pub struct Job<'a> {
     /// Which.
     pub experiment: &'a Experiment,
-    /// Where it stands.
-    pub folder: &'a Path,
+    /// Where its files are.
+    pub found: &'a Found,
     /// Where its runs go.
     pub runs: &'a Path,
     /// The store whose users are trained on, instead of the made-up crowd.
@@ -121,8 +119,9 @@ impl Job<'_> {
     ) -> Result<Config, ExperimentError> {
         let of_variant = |problem: String| ExperimentError::Variant { name: variant.name.clone(), problem };
         let file = variant.config.as_ref().or(self.experiment.config.as_ref());
-        let path = self.folder.join(file.cloned().unwrap_or_default());
-        let text = fs::read_to_string(&path).map_err(|e| of_variant(format!("{}: {e}", path.display())))?;
+        let file = file.cloned().unwrap_or_default();
+        let text =
+            self.found.text(&file).map_err(|e| of_variant(format!("{}: {e}", self.found.path(&file).display())))?;
         let mut set = Vec::new();
         let store = self.store.filter(|_| !variant.keeps_crowd);
         if let Some(store) = store {

@@ -129,24 +129,24 @@ pub(crate) fn near(what: &str, ours: f64, paper: f64, tolerance: f64) -> Verdict
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::fs;
 
     use serde_json::Value;
 
     use super::*;
     use crate::{
-        all,
+        Library,
         format::{Experiment, Kind},
     };
 
     /// The experiments of the repository, with their folders.
     fn experiments() -> Vec<(String, std::path::PathBuf, Experiment)> {
-        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments"));
-        let read = |(name, folder): (String, std::path::PathBuf)| {
-            let experiment = Experiment::read(&folder).unwrap();
-            (name, folder, experiment)
+        let library = Library::Folder(concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments").into());
+        let read = |found: crate::Found| {
+            let (folder, experiment) = (found.folder().unwrap(), found.experiment().unwrap());
+            (found.name, folder, experiment)
         };
-        all(folder).unwrap().into_iter().map(read).collect()
+        library.all().unwrap().into_iter().map(read).collect()
     }
 
     /// Numbers that contradict it: the higher is lower, what falls rises, what has bounds is beyond them.

@@ -63,20 +63,22 @@ pub enum RoundError {
     Rule(#[from] ClipRuleError),
     /// A step failed again and again.
     #[error(
-        "round {round} failed in {attempts} attempts, each with other devices: so many devices spoil sums or vanish that more attempts would only use up the others. End the run with keyhush train --end DIR, or with keyhush task stop where a server runs it. In another one give devices more time (devices.report_seconds), raise secagg.dropout, or, in a simulation, cut the cohort into secagg.groups, so that who spoils a sum spoils a group's"
+        "round {} failed in {attempts} attempts, each with other devices: so many devices spoil sums or vanish that more attempts would only use up the others. End the run with keyhush train --end DIR, or with keyhush task stop where a server runs it. In another one give devices more time (devices.report_seconds), raise secagg.dropout, or, in a simulation, cut the cohort into secagg.groups, so that who spoils a sum spoils a group's",
+        .round + 1
     )]
     TooManyFailed {
-        /// The round.
+        /// Rounds that are done.
         round: u64,
         /// How many attempts failed.
         attempts: usize,
     },
     /// The program ended in the midst of one attempt after the other.
     #[error(
-        "round {round} does not begin: the program ended in the midst of {times} attempts in a row, and in each of them users were asked for nothing. Find out why it ends (memory, a time limit, the machine). The run cannot go on: end it with keyhush train --end DIR, or with keyhush task stop where a server runs it, and begin another once a round gets through"
+        "round {} does not begin: the program ended in the midst of {times} attempts in a row, and in each of them users were asked for nothing. Find out why it ends (memory, a time limit, the machine). The run cannot go on: end it with keyhush train --end DIR, or with keyhush task stop where a server runs it, and begin another once a round gets through",
+        .round + 1
     )]
     TooManyInterrupted {
-        /// The round that does not begin.
+        /// Rounds that are done.
         round: u64,
         /// How many.
         times: usize,
@@ -94,9 +96,9 @@ pub enum RoundError {
     #[error(transparent)]
     Plan(#[from] ConfigError),
     /// A release that was recorded is no longer stored.
-    #[error("round {round} was released, and what was released is no longer stored; a newer checkpoint is needed")]
+    #[error("round {} was released, and what was released is no longer stored; a newer checkpoint is needed", .round + 1)]
     Gone {
-        /// Which.
+        /// Rounds that were done before it.
         round: u64,
     },
 }
@@ -223,7 +225,6 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         if let Some(refused) = self.beyond_budget()? {
             return Ok(Round::OutOfBudget(refused));
         }
-        let round = self.state.round;
         let (clip, coding) = (self.clip(), self.coding()?);
         let at = self.next_attempt()?;
 
@@ -250,7 +251,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
 
         let seen = exact.as_ref();
         let timing = Timing {
-            round,
+            round: self.state.round,
             sample_s: seen.map_or(0.0, |exact| exact.sample_s),
             train_s: seen.map_or(collect_s, |exact| exact.train_s),
             train_busy_s: seen.map_or(0.0, |exact| exact.busy_s),
@@ -261,7 +262,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
             evaluate_s: 0.0,
             checkpoint_s: 0.0,
         };
-        let diagnostics = exact.map(|exact| diagnose(round, &exact, clip.get()));
+        let diagnostics = exact.map(|exact| diagnose(self.state.round, &exact, clip.get()));
         Ok(Round::Done(Box::new(Done { timing, diagnostics, failed_groups })))
     }
 

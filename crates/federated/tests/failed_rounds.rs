@@ -420,7 +420,7 @@ fn attempts_at_a_round_are_bounded() {
                 break error;
             }
         };
-        assert!(error.to_string().starts_with("round 1 failed in 5 attempts") && error.to_string().contains("--end"));
+        assert!(error.to_string().starts_with("round 2 failed in 5 attempts") && error.to_string().contains("--end"));
         assert_eq!(fleet.sent.len(), 1 + MOST_FAILED_ATTEMPTS);
     }
     fleet.check(3, 4);
@@ -533,7 +533,7 @@ fn p6_a_run_stops_before_it_breaks_a_limit() {
             break error.to_string();
         }
     };
-    assert!(error.contains("0 users may still take part in round 5, and it needs 40"), "{error}");
+    assert!(error.contains("0 users may still take part in round 6, and it needs 40"), "{error}");
     fleet.check(1000, 1);
     assert_eq!(fleet.sent.len(), 6);
     let asked: BTreeSet<u64> = fleet.sent.iter().flat_map(|(_, users)| users.iter().copied()).collect();

@@ -10,7 +10,7 @@ use keyhush_federated::{
     fleet::{self, Fleet, Stop},
     home::{LEDGER_FILE, MODEL_FOLDER, Records, RunFolder},
     ledger_file::Place,
-    metrics::{DIAGNOSTICS_FILE, METRICS_FILE, Metrics, prediction::PERPLEXITY},
+    metrics::{DIAGNOSTICS_FILE, METRICS_FILE, Metrics, TIMING_FILE, prediction::PERPLEXITY},
     model_folder,
     plan::Plan,
     population::Population,
@@ -75,6 +75,27 @@ fn broken(folder: &Path, set: &[&str], lives: &[u64]) -> Vec<String> {
         }
     }
     warnings
+}
+
+/// The rounds of the lines of a file that have one.
+fn rounds(folder: &Path, file: &str) -> Vec<u64> {
+    let text = fs::read_to_string(folder.join(file)).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    lines.filter_map(|line| line["round"].as_u64()).collect()
+}
+
+/// `metrics.jsonl` counted the rounds that were done and the other two those before: what made the model of round 3 was called round 2.
+#[test]
+fn files_count_rounds_alike_also_after_a_run_was_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, lives) in [("whole", &[][..]), ("broken", &[2, 1, 3])] {
+        let folder = folder.path().join(name);
+        broken(&folder, &[], lives);
+        assert_eq!(rounds(&folder, METRICS_FILE), [0, 3, 6, 9, 11]);
+        for file in [TIMING_FILE, DIAGNOSTICS_FILE] {
+            assert_eq!(rounds(&folder, file), (1..=11).collect::<Vec<u64>>(), "{name} {file}");
+        }
+    }
 }
 
 /// What must be the same: the model, the metrics, the events of the ledger with the digests of what was released.

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::{
     language_model::{LanguageModel, Reader},
     rank::likelier,
-    tokenizer::{ADDRESS, NUMBER, Rules, Tokenizer, current_word},
+    tokenizer::{ADDRESS, Current, NUMBER, Rules, Tokenizer, current, is_closing, wants_space},
     vocabulary::{BOS, UNK, Vocabulary},
 };
 
@@ -130,6 +130,8 @@ pub struct Typed<'a> {
     pub finished: &'a str,
     /// The beginning of the current word as the vocabulary writes it; empty before its first letter.
     pub beginning: String,
+    /// Whether it is a word at all: in the midst of `12:30` or of an address nothing is suggested.
+    pub is_word: bool,
 }
 
 impl<'a> Typed<'a> {
@@ -137,13 +139,17 @@ impl<'a> Typed<'a> {
     /// none, and every character is finished.
     #[must_use]
     pub fn new(text: &'a str, rules: Rules, vocabulary: &Vocabulary) -> Self {
-        let (finished, beginning) = match rules {
-            Rules::Words1 => current_word(text),
-            Rules::Characters1 => (text, String::new()),
+        let (finished, current) = match rules {
+            Rules::Words1 => current(text),
+            Rules::Characters1 => (text, Current::Word(String::new())),
+        };
+        let (beginning, is_word) = match current {
+            Current::Word(beginning) => (beginning, true),
+            Current::NoWord => (String::new(), false),
         };
         let mut context = vec![BOS];
         vocabulary.encode(Tokenizer::new(rules), finished, &mut context);
-        Self { context, finished, beginning }
+        Self { context, finished, beginning, is_word }
     }
 }
 
@@ -174,7 +180,10 @@ impl<'a> Predictor<'a> {
 
     /// The likeliest words at the end of a text, the likeliest first: at most `count`.
     pub fn suggest(&mut self, text: &str, count: usize) -> Vec<Suggestion> {
-        let Typed { context, beginning, .. } = Typed::new(text, self.rules, self.vocabulary);
+        let Typed { context, beginning, is_word, .. } = Typed::new(text, self.rules, self.vocabulary);
+        if !is_word {
+            return Vec::new();
+        }
         let log_probabilities = self.reader.after(&context);
         let ids = self.keyboard.suggest(log_probabilities, &beginning, count);
         let suggestion = |id: u32| Suggestion {
@@ -184,18 +193,33 @@ impl<'a> Predictor<'a> {
         ids.into_iter().map(suggestion).collect()
     }
 
-    /// The text after a suggestion was taken: in place of what was typed of it, with its capital, and a space.
+    /// A suggestion as it would be typed after a text: with its capital, or all in capitals, where what was typed of it is.
+    #[must_use]
+    pub fn as_typed(&self, text: &str, word: &str) -> String {
+        let typed = &text[Typed::new(text, self.rules, self.vocabulary).finished.len()..];
+        let capitals = typed.chars().filter(|c| c.is_uppercase()).count();
+        if self.rules == Rules::Characters1 || !typed.starts_with(char::is_uppercase) {
+            return word.to_owned();
+        }
+        if capitals > 1 && !typed.chars().any(char::is_lowercase) {
+            return word.to_uppercase();
+        }
+        let mut letters = word.chars();
+        letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    }
+
+    /// The text after a suggestion was taken: in place of what was typed of it, as it would be typed, and a space. A sign takes the place
+    /// of the space before it, and a word after a sign gets one.
     #[must_use]
     pub fn accept(&self, text: &str, word: &str) -> String {
         let finished = Typed::new(text, self.rules, self.vocabulary).finished;
         if self.rules == Rules::Characters1 {
             return format!("{finished}{word}");
         }
-        let capital = text[finished.len()..].starts_with(char::is_uppercase);
-        let mut letters = word.chars();
-        match letters.next().filter(|_| capital) {
-            Some(first) => format!("{finished}{}{} ", first.to_uppercase(), letters.as_str()),
-            None => format!("{finished}{word} "),
+        if is_closing(word) {
+            return format!("{}{word} ", finished.trim_end());
         }
+        let space = if wants_space(finished) { " " } else { "" };
+        format!("{finished}{space}{} ", self.as_typed(text, word))
     }
 }

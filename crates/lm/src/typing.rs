@@ -1,14 +1,17 @@
 //! Somebody typing: what keys do to the text and to the suggestions, without a screen.
 
-use crate::predict::{Predictor, Suggestion};
+use crate::{
+    predict::{Predictor, Suggestion},
+    tokenizer::is_closing,
+};
 
 /// A key, as far as it means something here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
-    /// A character to be typed, or the number of a suggestion.
+    /// A character to be typed: a letter, a digit or a sign.
     Character(char),
-    /// Takes the first suggestion.
-    Tab,
+    /// Takes a suggestion: the first is 0.
+    Take(usize),
     /// Takes the last character back.
     Backspace,
     /// Begins anew.
@@ -27,9 +30,6 @@ pub enum Effect {
     /// The user leaves.
     Left,
 }
-
-/// Signs that stand without a space before them.
-const CLOSING: [char; 6] = ['.', ',', '!', '?', ';', ':'];
 
 /// Somebody typing.
 pub struct Session<'a, 'm> {
@@ -55,7 +55,7 @@ impl<'a, 'm> Session<'a, 'm> {
         &self.text
     }
 
-    /// What is shown.
+    /// What is shown, as it would be typed.
     #[must_use]
     pub fn suggestions(&self) -> &[Suggestion] {
         &self.suggestions
@@ -71,31 +71,26 @@ impl<'a, 'm> Session<'a, 'm> {
                 self.text.pop();
                 None
             }
-            Key::Tab => {
-                self.accept(0);
+            Key::Take(number) => {
+                if let Some(Suggestion { word, .. }) = self.suggestions.get(number) {
+                    self.text = self.predictor.accept(&self.text, word);
+                    self.spaced = self.text.ends_with(' ');
+                }
                 None
             }
             Key::Character(c) => {
-                let number = c.to_digit(10).and_then(|n| (n as usize).checked_sub(1));
-                if !number.is_some_and(|n| self.accept(n)) {
-                    if spaced && CLOSING.contains(&c) {
-                        self.text.pop();
-                    }
-                    self.text.push(c);
+                if spaced && is_closing(c.encode_utf8(&mut [0; 4])) {
+                    self.text.pop();
                 }
+                self.text.push(c);
                 None
             }
         };
         self.suggestions = self.predictor.suggest(&self.text, self.shown);
+        for suggestion in &mut self.suggestions {
+            suggestion.word = self.predictor.as_typed(&self.text, &suggestion.word);
+        }
         finished.map_or(Effect::Changed, Effect::Finished)
-    }
-
-    /// Whether there was such a suggestion.
-    fn accept(&mut self, number: usize) -> bool {
-        let Some(Suggestion { word, .. }) = self.suggestions.get(number) else { return false };
-        self.text = self.predictor.accept(&self.text, word);
-        self.spaced = self.text.ends_with(' ');
-        true
     }
 }
 
@@ -130,15 +125,12 @@ mod tests {
         };
         assert_eq!(words(&session), ["the", "to", "hello"]);
         "He".chars().for_each(|c| assert_eq!(session.press(Key::Character(c)), Effect::Changed));
-        assert_eq!(words(&session), ["hello", "help"]);
-        session.press(Key::Character('2'));
+        assert_eq!(words(&session), ["Hello", "Help"], "as they would be typed");
+        session.press(Key::Take(1));
         assert_eq!(session.text(), "Help ", "the capital stays");
-        session.press(Key::Character('x'));
-        session.press(Key::Character('3'));
-        assert_eq!(session.text(), "Help x3", "a number without a suggestion is a character");
-        session.press(Key::Backspace);
-        session.press(Key::Backspace);
-        session.press(Key::Tab);
+        session.press(Key::Take(7));
+        assert_eq!(session.text(), "Help ", "there is no such suggestion");
+        session.press(Key::Take(0));
         assert_eq!(session.text(), "Help the ");
         session.press(Key::Character(','));
         assert_eq!(session.text(), "Help the,", "a sign takes the place of the space");
@@ -146,5 +138,25 @@ mod tests {
         assert_eq!(session.press(Key::Enter), Effect::Finished("Help the,!".into()));
         assert_eq!(session.text(), "");
         assert_eq!(session.press(Key::Leave), Effect::Left);
+    }
+
+    /// A digit took a suggestion, so that nobody could type one.
+    #[test]
+    fn digits_capitals_and_signs_are_typed_as_they_are() {
+        let vocabulary = Vocabulary::new(["the", "to", "hello", "help", ",", "2nd"]).unwrap();
+        let mut predictor = Predictor::new(&InOrder(9), &vocabulary, Rules::Words1);
+        let mut session = Session::new(&mut predictor, 3);
+        let shown = |session: &Session<'_, '_>| -> Vec<String> {
+            session.suggestions().iter().map(|s| s.word.clone()).collect()
+        };
+        "at 12".chars().for_each(|c| assert_eq!(session.press(Key::Character(c)), Effect::Changed));
+        assert_eq!((session.text(), shown(&session)), ("at 12", Vec::new()), "no word begins like this");
+        ":30 HEL".chars().for_each(|c| assert_eq!(session.press(Key::Character(c)), Effect::Changed));
+        assert_eq!(shown(&session), ["HELLO", "HELP"], "all capitals stay");
+        session.press(Key::Take(0));
+        assert_eq!(session.text(), "at 12:30 HELLO ");
+        ". ".chars().for_each(|c| assert_eq!(session.press(Key::Character(c)), Effect::Changed));
+        assert_eq!(session.text(), "at 12:30 HELLO. ");
+        assert_eq!(shown(&session), ["the", "to", "hello"]);
     }
 }

@@ -73,6 +73,53 @@ fn the_current_word_ends_where_the_tokenizer_says() {
     assert_eq!(split("don\u{2bc}t").beginning, "don't");
 }
 
+/// In the midst of a number or of an address the letters after its signs began a word of their own.
+#[test]
+fn numbers_and_addresses_are_no_words() {
+    let vocabulary = vocabulary();
+    let split = |text| Typed::new(text, Rules::Words1, &vocabulary);
+    for (text, finished) in [
+        ("at 12:3", "at "),
+        ("1,000", ""),
+        ("see www.he", "see "),
+        ("the http://a.he", "the "),
+        ("to john@example.he", "to "),
+    ] {
+        assert_eq!((split(text).is_word, split(text).finished), (false, finished), "{text}");
+    }
+    for (text, beginning) in
+        [("2", "2"), ("2n", "2n"), ("12:30 ", ""), ("12:30, he", "he"), ("www.he he", "he"), ("a@he", "he")]
+    {
+        assert_eq!((split(text).is_word, split(text).beginning.as_str()), (true, beginning), "{text}");
+    }
+    let model = Counting::default();
+    let mut predictor = Predictor::new(&model, &vocabulary, Rules::Words1);
+    assert!(predictor.suggest("see www.he", 3).is_empty() && !predictor.suggest("see he", 3).is_empty());
+}
+
+/// A suggestion after a sign stuck to it, and a sign that was suggested had a space before it.
+#[test]
+fn spaces_are_where_people_put_them() {
+    let (model, vocabulary) = (Counting::default(), vocabulary());
+    let predictor = Predictor::new(&model, &vocabulary, Rules::Words1);
+    for (text, word, want) in [
+        ("hello,", "the", "hello, the "),
+        ("hello, ", "the", "hello, the "),
+        ("Ok!", "hello", "Ok! hello "),
+        ("yes 👍🏽", "the", "yes 👍🏽 the "),
+        ("(", "the", "(the "),
+        ("well-", "held", "well-held "),
+        ("say \"", "hello", "say \"hello "),
+        ("hello ", ",", "hello, "),
+        ("", "the", "the "),
+        ("Th", "the", "The "),
+        ("TH", "the", "THE "),
+        ("T", "the", "The "),
+    ] {
+        assert_eq!(predictor.accept(text, word), want, "{text:?} and {word:?}");
+    }
+}
+
 /// Models of every kind of part, with parameters that look random.
 fn networks() -> Vec<(ModelConfig, Vec<f32>)> {
     let plain =

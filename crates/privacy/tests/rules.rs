@@ -44,6 +44,32 @@ fn p1_fixed_size_takes_sigma_over_twice_the_clip() {
     }
 }
 
+/// With next to no noise the divergence of a release came out as 0, since the samples it is computed from ended before the loss began, or
+/// were not numbers: epsilon was 0, in statements of runs too. A user who is sampled shows by a shift of 1/z standard deviations, so epsilon is about
+/// 1/(2 z^2) at least.
+#[test]
+fn p1_next_to_no_noise_is_not_taken_for_much() {
+    for accountant in [AccountantKind::Best, AccountantKind::Rdp, AccountantKind::Pld] {
+        for z in [0.1, 0.03, 0.01, 1e-3, 3e-4, 1e-4, 1e-5, 1e-7, 1e-9, 1e-12] {
+            for (group, rounds) in [(1, 1), (1, 2), (1, 10), (1, 5000), (2, 1), (2, 10), (10, 3), (64, 2)] {
+                let run = poisson(0.01, z, rounds);
+                match accountant.judge_group(&run, delta(1e-9), group) {
+                    Ok(judged) => {
+                        let epsilon = judged.epsilon.get();
+                        assert!(
+                            epsilon > 0.25 / (z * z),
+                            "{accountant}, z {z}, group {group}, {rounds} rounds: {epsilon}"
+                        );
+                    }
+                    Err(error) => {
+                        assert!(accountant == AccountantKind::Pld, "{accountant}, z {z}, group {group}: {error}")
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn p1_pld_refuses_fixed_size() {
     for run in [fixed_size(1000, 950, 5.0, 20), fixed_size(1000, 1000, 5.0, 1), fixed_size(2, 1, 1.0, 1)] {

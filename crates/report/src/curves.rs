@@ -31,9 +31,16 @@ fn over_rounds(runs: &[Run<'_>], metric: &Metric) -> Chart {
         x_label: "rounds".into(),
         y_label: metric.axis().into(),
         log_y: metric.log,
+        unit: metric.unit,
         series: series.collect(),
         ..Chart::default()
     }
+}
+
+/// Whether a small cohort stands for a large one in any of them: what it costs itself is vacuous (rule P16) and may be a million times what
+/// the large one would, so that on a straight axis the second is a line at zero.
+fn stands_for_another(runs: &[Run<'_>]) -> bool {
+    runs.iter().flat_map(|run| run.1).any(|line| line.projected_epsilon.is_some())
 }
 
 /// With a second line a run, where there is anything for it to show.
@@ -61,6 +68,9 @@ pub(crate) fn measured(runs: &[Run<'_>]) -> Vec<Chart> {
 /// What was measured, and where there is one run only its mean over a few evaluations as a thin second line.
 fn with_mean(runs: &[Run<'_>], metric: &Metric) -> Chart {
     let mut chart = over_rounds(runs, metric);
+    if chart.constants().is_some() {
+        return chart;
+    }
     if let [series] = &mut chart.series[..] {
         let (rounds, values): (Vec<f64>, Vec<f64>) = series.points.iter().copied().unzip();
         series.faint = Some(rounds.into_iter().zip(smoothed(&values)).collect());
@@ -113,7 +123,8 @@ pub(crate) fn epsilon(runs: &[Run<'_>]) -> Chart {
     let named = named(runs);
     let runs: Vec<Run<'_>> = named.iter().map(|(name, metrics)| (name.as_str(), *metrics)).collect();
     let title = label[..1].to_uppercase() + &label[1..];
-    let chart = Chart { title, y_label: label.into(), ..over_rounds(&runs, &EPSILON) };
+    let log_y = stands_for_another(&runs);
+    let chart = Chart { title, y_label: label.into(), log_y, ..over_rounds(&runs, &EPSILON) };
     also(chart, "projected to the large cohort", over_rounds(&runs, &PROJECTED_EPSILON).series)
 }
 
@@ -134,7 +145,37 @@ pub(crate) fn headline_over_epsilon(runs: &[Run<'_>]) -> Chart {
         title: format!("{} for its {label}", headline.title()),
         x_label: label.into(),
         y_label: headline.axis().into(),
+        log_x: stands_for_another(runs),
+        unit: headline.unit,
         series: series.collect(),
         ..Chart::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use privacy::Epsilon;
+
+    use super::*;
+    use crate::scalars::tests::evaluation;
+
+    /// The epsilon of a small cohort that stands for a large one is vacuous: 1e6 beside 2 made a line at zero of the second.
+    #[test]
+    fn what_a_large_cohort_would_cost_is_drawn_on_logarithmic_axes() {
+        let of = |projected: bool| -> Vec<Metrics> {
+            let line = |round: u64| {
+                let mut line = evaluation(round);
+                line.price.epsilon = Epsilon::new(1e5 * round as f64).unwrap();
+                line.projected_epsilon = projected.then(|| Epsilon::new(0.1 * round as f64).unwrap());
+                line
+            };
+            (0..4).map(line).collect()
+        };
+        for projected in [true, false] {
+            let metrics = of(projected);
+            let run = [("", &metrics[..])];
+            assert_eq!((epsilon(&run).log_y, headline_over_epsilon(&run).log_x), (projected, projected));
+            assert_eq!(epsilon(&run).series.len(), 1 + usize::from(projected));
+        }
     }
 }

@@ -5,7 +5,8 @@
 //! | [`run`]         | `report.html`: a run on one page, from its folder       |
 //! | [`compare`]     | several runs over one another                           |
 //! | [`sweep`]       | the runs of a sweep: page, table, numbers               |
-//! | [`tensorboard`] | what a run measured, for TensorBoard                    |
+//! | [`scalars`]     | what a run shows as numbers over its rounds             |
+//! | [`tensorboard`] | the same, for TensorBoard                               |
 //! | [`following`]   | the pages of a run while it goes on                     |
 //! | [`chart`]       | line charts as SVG                                      |
 //! | `curves`        | the charts that reports and comparisons share           |
@@ -20,6 +21,7 @@ pub mod following;
 mod markup;
 mod page;
 pub mod run;
+pub mod scalars;
 pub mod sweep;
 pub mod tensorboard;
 

@@ -17,15 +17,27 @@ fn height(chart: &Chart) -> u32 {
 
 #[derive(Template)]
 #[template(path = "figures.html")]
-struct Figures {
+struct Figures<'a> {
     drawn: Vec<Markup>,
+    constants: Vec<Constant<'a>>,
 }
 
-/// Charts beside one another; those without a point are left out.
+/// What never changed: a title, and each line with its one value.
+struct Constant<'a> {
+    title: &'a str,
+    lines: Vec<(&'a str, String)>,
+}
+
+/// Charts beside one another; those without a point are left out, and what never changed is said in numbers below them.
 pub(crate) fn figures(charts: &[Chart]) -> Result<Markup, ReportError> {
-    let drawn = charts.iter().filter(|chart| !chart.is_empty());
-    let drawn = drawn.map(|chart| Ok(Safe(chart.svg(520, height(chart))?))).collect::<Result<_, ReportError>>()?;
-    Ok(rendered(&Figures { drawn })?)
+    let (mut drawn, mut constants) = (Vec::new(), Vec::new());
+    for chart in charts.iter().filter(|chart| !chart.is_empty()) {
+        match chart.constants() {
+            Some(lines) => constants.push(Constant { title: &chart.title, lines }),
+            None => drawn.push(Safe(chart.svg(520, height(chart))?)),
+        }
+    }
+    Ok(rendered(&Figures { drawn, constants })?)
 }
 
 /// A table with a head and a first column that names the rows.
@@ -66,11 +78,28 @@ pub(crate) fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chart::Series;
 
     #[test]
     fn cells_are_escaped() {
         let table = table(&[row(["<a>"]), row(["<b>", "c & d"])]).unwrap().0;
         assert!(table.contains("&lt;a&gt;") && table.contains("&lt;b&gt;") && table.contains("c &amp; d"), "{table}");
+    }
+
+    #[test]
+    fn what_never_changes_is_a_number_with_a_name_where_there_are_several() {
+        let level = |name: &str, y: f64| Series::new(name, vec![(0.0, y), (1.0, y)]);
+        let chart = |series| Chart { title: "Clip & norm".into(), series, ..Chart::default() };
+        let one = figures(&[chart(vec![level("a", 0.5)])]).unwrap().0;
+        assert!(
+            one.contains("<dt>Clip &amp; norm</dt><dd class=\"value\">0.5000</dd><dd class=\"note\">the same in every"),
+            "{one}"
+        );
+        let two = figures(&[chart(vec![level("<a>", 0.5), level("b", 2.0)])]).unwrap().0;
+        assert!(
+            two.contains("<dd class=\"note\">&lt;a&gt;</dd><dd class=\"value\">2.000</dd>") && !two.contains("<svg"),
+            "{two}"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a run measured, as an event file that TensorBoard reads.
+//! What a run shows over its rounds, as an event file that TensorBoard reads.
 //!
 //! The frames are written by hand: records as in a TFRecord file, each an `Event` of TensorFlow's `event.proto` with a wall time, a
 //! step and a summary of scalars. That is five fields of two messages, sixty lines; a crate for protocol buffers would bring a
@@ -6,8 +6,8 @@
 //! names its file after clock, host and process, and puts the time of writing into every event: the same run would not give the
 //! same bytes.
 //!
-//! The file follows from the other files of a run alone: it can be written anew at any time, and what more evaluations add
-//! stands behind what was there. So a run that is resumed has no step twice, and a TensorBoard that is watching goes on
+//! The file follows from the other files of a run alone: it can be written anew at any time, and what more rounds and evaluations
+//! add stands behind what was there. So a run that is resumed has no step twice, and a TensorBoard that is watching goes on
 //! reading where it was.
 
 use std::{
@@ -18,16 +18,8 @@ use std::{
 
 use crc32c::crc32c;
 use durable::files::{self, FileError};
-use federated::{
-    metrics::{
-        METRICS_FILE, Metric, Metrics, TIMING_FILE, Timing,
-        registry::{Absent, METRICS},
-        training::{EPSILON, RHO},
-    },
-    price::Meaning,
-};
 
-use crate::run::time::seconds;
+use crate::scalars::{Lines, Step};
 
 /// The name of the file in the folder of a run; TensorBoard takes any file that has `tfevents` in its name.
 pub const EVENTS_FILE: &str = "events.out.tfevents.keyhush";
@@ -37,31 +29,25 @@ pub const EVENTS_FILE: &str = "events.out.tfevents.keyhush";
 /// # Errors
 /// When a file cannot be read or written.
 pub fn write(folder: &Path, started: u64) -> Result<(), FileError> {
-    let metrics: Vec<Metrics> = files::read_whole_lines(&folder.join(METRICS_FILE))?;
     let path = folder.join(EVENTS_FILE);
-    let timing: Vec<Timing> = files::read_whole_lines(&folder.join(TIMING_FILE))?;
-    save(&path, &events(&metrics, &timing, started as f64)).map_err(files::failed("write", &path))
+    let lines = Lines::read(folder)?;
+    save(&path, &events(&lines.steps(), started as f64)).map_err(files::failed("write", &path))
 }
 
-/// The content of the file: an event for every evaluation. `started` is when the run was created, in seconds since 1970;
-/// what it did since is counted from the times of its rounds, without pauses.
+/// The content of the file: an event for every step. `started` is when the run was created, in seconds since 1970; what it did since is
+/// counted from the times of its rounds, without pauses.
 #[must_use]
-pub fn events(metrics: &[Metrics], timing: &[Timing], started: f64) -> Vec<u8> {
+pub fn events(steps: &[Step], started: f64) -> Vec<u8> {
     let mut file = Vec::new();
     let mut version = event(started, 0);
     bytes(&mut version, 3, b"brain.Event:2");
     record(&mut file, &version);
-    let mut timing = timing.iter().peekable();
-    let mut now = started;
-    for line in metrics {
-        while let Some(round) = timing.next_if(|t| t.round < line.round) {
-            now += seconds(round);
-        }
+    for Step { round, seconds, scalars, .. } in steps {
         let mut summary = Vec::new();
-        for (tag, value) in scalars(line) {
-            bytes(&mut summary, 1, &scalar(&tag, value));
+        for (tag, value) in scalars {
+            bytes(&mut summary, 1, &scalar(tag, *value));
         }
-        let mut event = event(now, line.round);
+        let mut event = event(started + seconds, *round);
         bytes(&mut event, 5, &summary);
         record(&mut file, &event);
     }
@@ -79,30 +65,6 @@ fn save(path: &Path, events: &[u8]) -> io::Result<()> {
         Some(more) => fs::OpenOptions::new().create(true).append(true).open(path)?.write_all(more),
         None => files::write(path, events).map_err(|e| e.error),
     }
-}
-
-/// What an evaluation shows, by tag: first what there always is, then the rest. An infinite epsilon is written as infinity, which
-/// TensorBoard marks; another number that is infinite is left out.
-fn scalars(line: &Metrics) -> Vec<(String, f64)> {
-    let (always, sometimes): (Vec<&Metric>, Vec<&Metric>) =
-        METRICS.iter().copied().partition(|metric| metric.absent == Absent::Zero);
-    let scalar = |metric: &Metric| {
-        let value = metric.of(line)?;
-        let is_shown = metric.absent != Absent::Infinite || value.is_finite();
-        is_shown.then_some((tag(metric, line.price.meaning)?, value))
-    };
-    always.into_iter().chain(sometimes).filter_map(scalar).collect()
-}
-
-/// The tag of a number; that of a price says what it means (rule P23).
-fn tag(metric: &Metric, meaning: Meaning) -> Option<String> {
-    let ending = match meaning {
-        _ if *metric != EPSILON && *metric != RHO => "",
-        Meaning::Guaranteed => "",
-        Meaning::SoFar => "_so_far",
-        Meaning::IfSecret => "_if_secret",
-    };
-    Some(format!("{}{ending}", metric.tag?))
 }
 
 /// An `Event` with its fields 1, `wall_time`, and 2, `step`.
@@ -154,14 +116,7 @@ fn masked(crc: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use federated::{
-        metrics::{
-            Measured,
-            prediction::{ACCURACY_TOP1, ACCURACY_TOP3, NEXT_WORDS, PERPLEXITY},
-        },
-        price::Price,
-    };
-    use privacy::{Epsilon, Rho};
+    use crate::scalars::tests::{diagnostics, evaluation, timing};
 
     use super::*;
 
@@ -172,41 +127,15 @@ mod tests {
         assert_eq!(masked(crc32c(&24u64.to_le_bytes())).to_le_bytes(), [0xa3, 0x7f, 0x4b, 0x22]);
     }
 
-    fn line(round: u64) -> Metrics {
-        Metrics {
-            round,
-            measured: Measured::new(&NEXT_WORDS, |metric| match metric {
-                m if *m == ACCURACY_TOP1 => Some(0.125),
-                m if *m == ACCURACY_TOP3 => Some(0.25),
-                m if *m == PERPLEXITY => None,
-                _ => Some(0.5),
-            }),
-            targets: 10,
-            by_devices: None,
-            clip_norm: Some(0.75),
-            tracked_clip_norm: None,
-            fraction_below_clip: None,
-            server_learning_rate: 1.0,
-            planned_participations: 300,
-            failed_attempts: 0,
-            price: Price { meaning: Meaning::IfSecret, epsilon: Epsilon::INFINITE, rho: Some(Rho::new(0.5).unwrap()) },
-            projected_epsilon: None,
+    fn lines(evaluations: &[u64], rounds: &[u64]) -> Vec<Step> {
+        let metrics = evaluations.iter().map(|round| evaluation(*round)).collect();
+        let of_rounds = || rounds.iter().copied();
+        Lines {
+            metrics,
+            timing: of_rounds().map(timing).collect(),
+            diagnostics: of_rounds().map(diagnostics).collect(),
         }
-    }
-
-    fn timing(round: u64) -> Timing {
-        Timing {
-            round,
-            sample_s: 0.0,
-            train_s: 1.5,
-            train_busy_s: 3.0,
-            threads: 2,
-            release_s: 0.25,
-            ledger_s: 0.25,
-            optimizer_s: 0.0,
-            evaluate_s: 0.0,
-            checkpoint_s: 0.0,
-        }
+        .steps()
     }
 
     /// A field of a message: its number and its content.
@@ -267,27 +196,37 @@ mod tests {
         records
     }
 
+    /// The wall time, the step and the scalars of an event.
+    fn read(record: &[u8]) -> (f64, u64, Vec<(String, f32)>) {
+        let [Field::Double(1, time), Field::Varint(2, step), Field::Bytes(5, summary)] = fields(record)[..] else {
+            panic!("{:?}", fields(record))
+        };
+        let scalar = |value| {
+            let Field::Bytes(1, value) = value else { panic!("{value:?}") };
+            match fields(value)[..] {
+                [Field::Bytes(1, tag), Field::Float(2, value)] => (str::from_utf8(tag).unwrap().to_owned(), value),
+                ref other => panic!("{other:?}"),
+            }
+        };
+        (time, step, fields(summary).into_iter().map(scalar).collect())
+    }
+
     #[test]
     fn what_is_written_is_read_back() {
-        let file = events(&[line(0), line(300)], &[timing(0), timing(1), timing(300)], 1000.5);
+        let file = events(&lines(&[0, 300], &[1, 2, 301]), 1000.5);
         let records = records(&file);
-        assert_eq!(records.len(), 3);
+        assert_eq!(records.len(), 1 + 2 + 3);
         let version = [Field::Double(1, 1000.5), Field::Varint(2, 0), Field::Bytes(3, b"brain.Event:2")];
         assert_eq!(fields(records[0]), version);
-        // Rounds 0 and 1 took two seconds each; round 300 comes after the evaluation.
-        let last = fields(records[2]);
-        assert_eq!(last[..2], [Field::Double(1, 1004.5), Field::Varint(2, 300)]);
-        let Field::Bytes(5, summary) = last[2] else { panic!("{last:?}") };
-        let scalars: Vec<(String, f32)> = fields(summary)
-            .into_iter()
-            .map(|value| {
-                let Field::Bytes(1, value) = value else { panic!("{value:?}") };
-                match fields(value)[..] {
-                    [Field::Bytes(1, tag), Field::Float(2, value)] => (str::from_utf8(tag).unwrap().to_owned(), value),
-                    ref other => panic!("{other:?}"),
-                }
-            })
-            .collect();
+        // A round took two seconds; round 301 comes after the evaluation.
+        let (time, step, of_round) = read(records[2]);
+        assert_eq!((time, step, of_round[0].clone()), (1002.5, 1, ("train_not_private/loss".to_owned(), 4.5)));
+        assert!(of_round.contains(&("train_not_private/update_norm_median".to_owned(), 2.0)));
+        assert!(of_round.contains(&("train_not_private/clipped_share".to_owned(), 0.75)));
+        assert!(of_round.contains(&("seconds/round".to_owned(), 2.0)));
+        let (time, step, scalars) = read(records[4]);
+        assert_eq!((time, step), (1004.5, 300));
+        assert_eq!(read(records[5]).1, 301);
         let expected = [
             ("accuracy/top1", 0.125),
             ("accuracy/top3", 0.25),
@@ -303,15 +242,15 @@ mod tests {
 
     #[test]
     fn a_run_without_evaluations_has_a_file_that_says_what_it_is() {
-        assert_eq!(records(&events(&[], &[], 1.0)).len(), 1);
+        assert_eq!(records(&events(&[], 1.0)).len(), 1);
     }
 
     #[test]
-    fn more_evaluations_are_added_behind_and_others_replace_what_was_there() {
+    fn more_rounds_are_added_behind_and_others_replace_what_was_there() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(EVENTS_FILE);
-        let one = events(&[line(0)], &[], 1.0);
-        let two = events(&[line(0), line(300)], &[timing(0)], 1.0);
+        let one = events(&lines(&[0], &[]), 1.0);
+        let two = events(&lines(&[0, 300], &[1]), 1.0);
         assert!(two.starts_with(&one));
         save(&path, &one).unwrap();
         // As a crash while writing leaves it.
@@ -323,7 +262,7 @@ mod tests {
         assert_eq!(seen, two);
         save(&path, &two).unwrap();
         assert_eq!(fs::read(&path).unwrap(), two);
-        let other = events(&[line(0), line(300)], &[timing(1)], 5.0);
+        let other = events(&lines(&[0, 300], &[2]), 5.0);
         save(&path, &other).unwrap();
         assert_eq!(fs::read(&path).unwrap(), other);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);

@@ -17,6 +17,7 @@ use federated::{
 use keyhush_report::{
     compare::{Compared, overlay},
     run::{Cost, Report},
+    scalars::Lines,
     tensorboard,
 };
 use ledger::FailureReason;
@@ -151,7 +152,8 @@ fn a_run_is_reported() {
     let (metrics, timing) = (sample(1, 1.0), timing());
     let html = report(&metrics, &timing).html().unwrap();
     keep("report.html", &html);
-    keep(tensorboard::EVENTS_FILE, tensorboard::events(&metrics, &timing, 1_790_000_000.0));
+    let lines = Lines { metrics: metrics.clone(), timing: timing.clone(), diagnostics: Vec::new() };
+    keep(tensorboard::EVENTS_FILE, tensorboard::events(&lines.steps(), 1_790_000_000.0));
     assert_well_formed(&html);
     assert_eq!(html.matches("<svg ").count(), 6);
     for wanted in [
@@ -299,9 +301,9 @@ fn rounds_that_failed_are_listed_with_what_followed() {
     assert_well_formed(&html);
     assert!(html.contains("<h2>Rounds that failed</h2>"));
     let words = FailureReason::NotWhole.words();
-    assert!(html.contains(&format!("<tr><th scope=\"row\">1</th><td>1</td><td>{words}</td><td>passed over</td></tr>")));
+    assert!(html.contains(&format!("<tr><th scope=\"row\">2</th><td>1</td><td>{words}</td><td>passed over</td></tr>")));
     assert!(
-        html.contains("<th scope=\"row\">3</th><td>2</td>") && html.contains("attempted again, with other devices")
+        html.contains("<th scope=\"row\">4</th><td>2</td>") && html.contains("attempted again, with other devices")
     );
     assert!(!report(&metrics, &[]).html().unwrap().contains("Rounds that failed"));
 }

@@ -15,7 +15,7 @@ use super::tree::{Violation, root};
 const PICTURE: [&[&str]; 9] = [
     &["cli"],
     &["bench"],
-    &["experiments", "pretraining", "server", "agent"],
+    &["experiments", "pretraining", "server", "agent", "tracking"],
     &["report", "cluster", "cuda"],
     &["federated"],
     &["corpus", "device"],

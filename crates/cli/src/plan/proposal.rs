@@ -283,5 +283,6 @@ fn chart(proposal: &Proposal) -> Chart {
         log_y: true,
         series: mechanisms(&proposal.trade_off).into_iter().map(of).collect(),
         reference: vec![("asked for".to_owned(), epsilon.get())],
+        ..Chart::default()
     }
 }

@@ -31,7 +31,9 @@ impl Drop for Raw {
 }
 
 pub(super) fn run(predictor: &mut Predictor<'_>, shown: usize) -> anyhow::Result<()> {
-    println!("Tab or a number takes a suggestion, Enter begins anew, Esc leaves.");
+    println!(
+        "Tab takes the first suggestion, Alt and its number (or F1, F2, F3) another one; Enter begins anew, Esc leaves."
+    );
     let _raw = Raw::new()?;
     let mut out = std::io::stdout();
     let mut session = Session::new(predictor, shown);
@@ -58,10 +60,14 @@ fn meaning(event: &Event) -> Option<Key> {
         return None;
     }
     let control = modifiers.contains(KeyModifiers::CONTROL);
+    let alt = modifiers.contains(KeyModifiers::ALT) && !control;
     match code {
         KeyCode::Char('c' | 'd') if control => Some(Key::Leave),
-        KeyCode::Char(c) if !control => Some(Key::Character(*c)),
-        KeyCode::Tab => Some(Key::Tab),
+        KeyCode::Char(c @ '1'..='9') if alt => Some(Key::Take(*c as usize - '1' as usize)),
+        // Alt with Ctrl is how some keyboards type signs.
+        KeyCode::Char(c) if control == modifiers.contains(KeyModifiers::ALT) => Some(Key::Character(*c)),
+        KeyCode::F(number @ 1..=9) => Some(Key::Take(usize::from(number - 1))),
+        KeyCode::Tab => Some(Key::Take(0)),
         KeyCode::Backspace => Some(Key::Backspace),
         KeyCode::Enter => Some(Key::Enter),
         KeyCode::Esc => Some(Key::Leave),
@@ -82,4 +88,26 @@ fn draw(session: &Session<'_, '_>, out: &mut Stdout) -> std::io::Result<()> {
     queue!(out, MoveToColumn(0), Clear(ClearType::FromCursorDown), Print("\r\n"), Print(suggestions))?;
     queue!(out, MoveToPreviousLine(1), Print("> "), Print(shown))?;
     out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_mean_what_people_type() {
+        let key = |code, modifiers| meaning(&Event::Key(KeyEvent::new(code, modifiers)));
+        let none = KeyModifiers::NONE;
+        for c in ['a', 'Q', '1', '9', '.', '€'] {
+            assert_eq!(key(KeyCode::Char(c), none), Some(Key::Character(c)));
+        }
+        assert_eq!(key(KeyCode::Char('A'), KeyModifiers::SHIFT), Some(Key::Character('A')));
+        assert_eq!(key(KeyCode::Char('2'), KeyModifiers::ALT), Some(Key::Take(1)));
+        assert_eq!(key(KeyCode::F(3), none), Some(Key::Take(2)));
+        assert_eq!(key(KeyCode::Tab, none), Some(Key::Take(0)));
+        assert_eq!(key(KeyCode::Char('@'), KeyModifiers::ALT | KeyModifiers::CONTROL), Some(Key::Character('@')));
+        assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Key::Leave));
+        assert_eq!(key(KeyCode::Char('x'), KeyModifiers::CONTROL), None);
+        assert_eq!(key(KeyCode::Char('x'), KeyModifiers::ALT), None);
+    }
 }

@@ -1,6 +1,7 @@
 //! `keyhush train`: federated training with user-level differential privacy, simulated on this machine.
 
 mod ranks;
+mod track;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -36,6 +37,7 @@ Examples:
   keyhush train run.toml --set privacy.noise_multiplier=0.5 --set rounds=500 --out runs/less-noise
   keyhush train run.toml --from pretrained --public \"Wikipedia\"
   keyhush train --secagg --set participation.vanish=0.02    nobody's update is seen; some devices vanish
+  keyhush train run.toml --track mlflow:http://127.0.0.1:5000    beside the other runs of your team
   keyhush train --resume runs/less-noise
   keyhush train --end runs/less-noise
 
@@ -78,6 +80,9 @@ pub(crate) struct TrainArgs {
     /// Add up by secure aggregation: the same as --set aggregation=secagg
     #[arg(long)]
     secagg: bool,
+    /// Show the run on a tracking server too: mlflow:URL, such as mlflow:http://127.0.0.1:5000. A server that is away stops nothing
+    #[arg(long, value_name = "mlflow:URL", conflicts_with = "end")]
+    track: Option<String>,
     #[command(flatten)]
     machine: MachineArgs,
     /// Print what came of it as JSON
@@ -210,6 +215,7 @@ fn from_anywhere(mut config: Config) -> Config {
 
 /// The process that runs the loop.
 fn lead(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<()> {
+    let track = track::address(args.track.as_deref())?;
     let mut task = Task::new(args)?;
     if args.resume.is_none() && args.end.is_none() && args.out.is_none() {
         task.folder = new_folder(&stamp())?;
@@ -234,8 +240,11 @@ fn lead(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<()> {
     let engine = ranks::lead(ranks, task.engine()?, *means, &description)?;
     let means = means.settled_by(&*engine);
     let mut fleet = fleet::of(plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
+    let tracker = track::begin(track.as_ref(), folder, plan, args.machine.quiet)?;
     let mut shown = Pages::new(folder, Watch::new(args.machine.quiet, plan.rounds)?);
-    match task.course(args, after).drive(means, &mut fleet, interrupt::watch()?, &mut shown)? {
+    let driven = task.course(args, after).drive(means, &mut fleet, interrupt::watch()?, &mut shown);
+    track::end(tracker, &driven);
+    match driven? {
         Driven::Stopped { round } => Err(interrupted(round, folder).into()),
         Driven::Over(ending) => {
             announce(&ending, folder, args.json)?;

@@ -3,7 +3,9 @@
 //! `metrics.jsonl` has a line for every evaluation, the first before training; everything in it is public, a release, or
 //! post-processing of one (rule P12), but for the accuracies, which protect nobody of the users held out for them. What devices
 //! measured on their own text is such a release, and stands under `by_devices`, with how much of it may be noise.
-//! `timing.jsonl` has a line a round. `diagnostics.jsonl` is for simulations: it shows what users did exactly, and says so.
+//! `timing.jsonl` has one line per round. `diagnostics.jsonl` is for simulations: it shows what users did exactly, and says so.
+//!
+//! All of them count rounds alike: `round` N is what N rounds made. Round 0 is the model before training, and the first round is round 1.
 //!
 //! | module         | what it is                                                     |
 //! |----------------|----------------------------------------------------------------|
@@ -43,7 +45,7 @@ pub const DIAGNOSTICS_FILE: &str = "diagnostics.jsonl";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metrics {
-    /// Rounds that were done before.
+    /// Rounds that were done: the model that was measured is what they made.
     pub round: u64,
     /// What was measured on held-out users, each number under its name.
     #[serde(flatten)]
@@ -84,7 +86,7 @@ const fn is_zero(number: &u64) -> bool {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Timing {
-    /// Which round, from 0.
+    /// Rounds that were done, this one included: the first is 1.
     pub round: u64,
     /// Drawing the cohort.
     pub sample_s: f64,
@@ -110,7 +112,7 @@ pub struct Timing {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Diagnostics {
-    /// Which round, from 0.
+    /// Rounds that were done, this one included: the first is 1.
     pub round: u64,
     /// Users who took part.
     pub users: u64,

@@ -67,14 +67,34 @@ pub struct Metric {
 }
 
 /// How a number is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unit {
     /// A share of a whole: people read it in percent.
     Share,
     /// An epsilon: rounded up, never down.
     Epsilon,
     /// Anything else.
+    #[default]
     Number,
+}
+
+impl Unit {
+    /// As a table shows a value.
+    #[must_use]
+    pub fn shown(self, value: f64) -> String {
+        match self {
+            _ if value.is_nan() => "none".into(),
+            Self::Share => accuracy(value),
+            Self::Epsilon if value.is_finite() => rounded_up(value),
+            Self::Epsilon | Self::Number => four_digits(value),
+        }
+    }
+
+    /// What a chart multiplies a value with: shares are drawn in percent.
+    #[must_use]
+    pub fn scale(self) -> f64 {
+        if self == Self::Share { 100.0 } else { 1.0 }
+    }
 }
 
 /// Which way is better.
@@ -177,7 +197,7 @@ impl Metric {
     /// What a chart multiplies it with.
     #[must_use]
     pub fn scale(&self) -> f64 {
-        if self.is_share() { 100.0 } else { 1.0 }
+        self.unit.scale()
     }
 
     /// What its axis says, where the title says which number it is.
@@ -195,12 +215,7 @@ impl Metric {
     /// As a table shows it.
     #[must_use]
     pub fn shown(&self, value: f64) -> String {
-        match self.unit {
-            _ if value.is_nan() => "none".into(),
-            Unit::Share => accuracy(value),
-            Unit::Epsilon if value.is_finite() => rounded_up(value),
-            Unit::Epsilon | Unit::Number => four_digits(value),
-        }
+        self.unit.shown(value)
     }
 }
 

@@ -40,7 +40,7 @@ pub const MOST_INTERRUPTIONS: usize = 10;
 /// An attempt that came to nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failed {
-    /// At which round.
+    /// Rounds that were done before: it was an attempt at the next one.
     pub round: u64,
     /// Which attempt at it, from 0.
     pub attempt: u32,
@@ -52,7 +52,8 @@ pub struct Failed {
 
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { round, attempt, reason, passed_over } = self;
+        let Self { attempt, reason, passed_over, .. } = self;
+        let round = self.round + 1;
         let next = match (passed_over, reason) {
             (_, FailureReason::Cancelled) => "it is not attempted again",
             (true, _) => "the model stays as it is, and the run goes on with the next round",

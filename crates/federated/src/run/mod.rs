@@ -356,7 +356,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
         let metrics = home.open_log(Log::Metrics, &measured)?;
         // Rounds that the ledger has are not run again, and keep their lines.
         let recorded = settled_rounds(&ledger);
-        let keep = |line: &str| of_round(line).is_some_and(|round| round < recorded);
+        let keep = |line: &str| of_round(line).is_some_and(|round| round <= recorded);
         read_log::<OfRound>(&home, Log::Timing)?;
         let timing = if simulated { Some(home.open_log(Log::Timing, &keep)?) } else { None };
         let diagnostics = if simulated { Some(diagnostics(&home, recorded)?) } else { None };
@@ -717,7 +717,7 @@ fn finish_beginning<S: LedgerStore>(ledger: &mut Ledger<S>, plan: &Plan, opened:
 fn diagnostics(home: &dyn Home, recorded: u64) -> Result<Box<dyn LogWriter>, RunError> {
     read_log::<DiagnosticsLine>(home, Log::Diagnostics)?;
     let keep = |line: &str| match serde_json::from_str(line) {
-        Ok(DiagnosticsLine::Round(OfRound { round })) => round < recorded,
+        Ok(DiagnosticsLine::Round(OfRound { round })) => round <= recorded,
         Ok(DiagnosticsLine::Head { private }) => !private,
         Err(_) => false,
     };

@@ -21,8 +21,7 @@ impl RunAway {
         let Diagnostics { round, users, not_finite, .. } = seen;
         first.then(|| {
             format!(
-                "round {}: the training of {not_finite} of {users} users ran away; their updates are not finite and count as nothing: {HELPS}",
-                round + 1
+                "round {round}: the training of {not_finite} of {users} users ran away; their updates are not finite and count as nothing: {HELPS}"
             )
         })
     }
@@ -49,10 +48,10 @@ mod tests {
     #[test]
     fn the_first_round_of_it_is_said_and_all_of_it_at_the_end() {
         let mut run_away = RunAway::default();
-        assert_eq!((run_away.note(&round(0, 0)), run_away.in_all()), (None, None));
-        let said = run_away.note(&round(1, 7)).unwrap();
+        assert_eq!((run_away.note(&round(1, 0)), run_away.in_all()), (None, None));
+        let said = run_away.note(&round(2, 7)).unwrap();
         assert!(said.starts_with("round 2: the training of 7 of 10 users ran away"), "{said}");
-        assert_eq!(run_away.note(&round(2, 9)), None, "once is enough");
+        assert_eq!(run_away.note(&round(3, 9)), None, "once is enough");
         assert!(run_away.in_all().unwrap().contains("16 of 30 users"));
     }
 }

@@ -164,9 +164,47 @@ fn characters(text: &str, mut sink: impl FnMut(&str, usize)) {
     }
 }
 
+/// What somebody is typing at the end of a text, by the rules `words-1`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Current {
+    /// A word, as the rules write it; empty before its first letter.
+    Word(String),
+    /// A number with signs in it, or an address: its letters begin no word.
+    NoWord,
+}
+
+/// Splits off what is still being typed.
+pub(crate) fn current(text: &str) -> (&str, Current) {
+    let (finished, word) = current_word(text);
+    let (mut start, mut end, mut class) = (0, 0, false);
+    words::for_each(text, |token, at| {
+        (start, end, class) = (end, at, [NUMBER, ADDRESS].contains(&token));
+    });
+    start += text[start..].len() - text[start..].trim_start().len();
+    // A number without signs in it can become a word still: `2` becomes `2nd`.
+    if class && end == text.len() && start < finished.len() {
+        return (&text[..start], Current::NoWord);
+    }
+    (finished, Current::Word(word))
+}
+
+/// Whether a token that is suggested is a sign that stands without a space before it.
+pub(crate) fn is_closing(token: &str) -> bool {
+    [".", ",", "!", "?", ";", ":", ")", "]", "}", "...", "%"].contains(&token)
+}
+
+/// Whether what is typed after this text begins a word of its own, and so wants a space before it: after a word, an emoji, or a sign that
+/// closes something, and not after a space, an opening bracket or quote, or a sign that joins, as `-` and `@` do.
+pub(crate) fn wants_space(text: &str) -> bool {
+    let closes = |c: char| is_closing(c.encode_utf8(&mut [0; 4])) || c == '…';
+    text.chars()
+        .next_back()
+        .is_some_and(|c| closes(c) || signs::is_word(c) || signs::is_emoji(c) || signs::is_invisible(c))
+}
+
 /// Splits off the word that is still being typed: what stands at the end of the text without space or sign, written as the
 /// rules `words-1` write words.
-pub(crate) fn current_word(text: &str) -> (&str, String) {
+fn current_word(text: &str) -> (&str, String) {
     let inside = |c: char| signs::is_word(c) || signs::is_apostrophe(c);
     let word = text[text.trim_end_matches(inside).len()..].trim_start_matches(signs::is_apostrophe);
     let word = word.trim_start_matches(signs::is_mark);

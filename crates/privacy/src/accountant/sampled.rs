@@ -47,8 +47,8 @@ impl SampledGaussian {
     /// `ln dP/dQ(x)`.
     pub(crate) fn loss(&self, x: f64) -> f64 {
         let inv = 0.5 / (self.z * self.z);
-        let largest = self.largest_shift();
-        let top = (2.0 * x - largest) * largest * inv;
+        // The largest shift has the largest exponent only far out: between two shifts it is that of the one below.
+        let top = self.outcomes().map(|(j, _)| (2.0 * x - j) * j * inv).fold(f64::NEG_INFINITY, f64::max);
         if top < 500.0 {
             return libm::log1p(self.excess(x));
         }
@@ -132,4 +132,19 @@ fn binomial(n: u32, k: u32) -> f64 {
 
 fn powi(base: f64, exponent: u32) -> f64 {
     libm::pow(base, f64::from(exponent))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With little noise the loss between two shifts overflowed: the exponent of the lower one was not looked at.
+    #[test]
+    fn losses_are_numbers_between_the_shifts_of_a_group() {
+        let law = SampledGaussian::new(0.01, 0.01, 2);
+        for (x, shift) in [(0.9, 1.0), (1.4, 1.0), (1.6, 2.0)] {
+            let exact = (2.0 * x - shift) * shift / (2.0 * 0.01 * 0.01) + libm::log(law.weight(shift as usize));
+            assert!((law.loss(x) - exact).abs() < 1e-9 * exact, "{} at {x}, not {exact}", law.loss(x));
+        }
+    }
 }

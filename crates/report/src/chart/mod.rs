@@ -11,6 +11,8 @@
 mod axis;
 mod draw;
 
+use federated::metrics::registry::Unit;
+
 use self::axis::{Axis, place};
 use crate::markup::{escaped, shown};
 
@@ -27,6 +29,8 @@ pub struct Chart {
     pub log_x: bool,
     /// The same upwards.
     pub log_y: bool,
+    /// What the values are, where one is written out.
+    pub unit: Unit,
     /// The lines.
     pub series: Vec<Series>,
     /// Dashed horizontal lines, such as what a paper reports: a name and a value.
@@ -95,6 +99,22 @@ impl Chart {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.places().next().is_none()
+    }
+
+    /// The name of each line and its one value, in words, where no line ever changes: then these say more than a picture. None for a
+    /// chart that has something to show, and for one with a line of a single point, which may change yet.
+    #[must_use]
+    pub fn constants(&self) -> Option<Vec<(&str, String)>> {
+        let constant = |series: &Series| {
+            let values: Vec<f64> = series.all_points().filter(|p| self.place(*p).is_some()).map(|p| p.1).collect();
+            let first = *values.first()?;
+            (series.points.len() > 1 && values.iter().all(|value| *value == first)).then_some(first)
+        };
+        let seen = self.series.iter().filter(|series| self.has_points(series));
+        let said = |series: &Series| Some(self.unit.shown(constant(series)? / self.unit.scale()));
+        let lines: Option<Vec<(&str, String)>> =
+            seen.map(|series| Some((series.name.as_str(), said(series)?))).collect();
+        lines.filter(|lines| !lines.is_empty() && self.reference.is_empty())
     }
 
     /// The picture, in pixels. A chart without a point says so.
@@ -236,6 +256,25 @@ mod tests {
         assert!(svg.contains("<title>&lt;b&gt;\u{fffd}&amp;: y over x</title>") && !svg.contains("<b>"));
         assert_eq!((svg.matches("</svg>").count(), svg.trim_end().ends_with("</svg>")), (1, true));
         assert!(!svg.chars().any(|c| c.is_control() && c != '\n'));
+    }
+
+    /// A fixed clip norm was drawn as a level line.
+    #[test]
+    fn lines_that_never_change_are_said_in_numbers() {
+        let line = |name: &str, y: [f64; 3]| Series::new(name, (0..3).map(|x| (f64::from(x), y[x as usize])).collect());
+        let (level, gap) = (line("level", [0.5; 3]), line("gap", [2.0, f64::NAN, 2.0]));
+        let both = Chart { unit: Unit::Share, ..chart(vec![level.clone(), gap.clone(), Series::default()]) };
+        assert_eq!(both.constants(), Some(vec![("level", "0.50 %".to_owned()), ("gap", "2.00 %".to_owned())]));
+        let epsilon = Chart { unit: Unit::Epsilon, ..chart(vec![line("", [1.234_560_1; 3])]) };
+        assert_eq!(epsilon.constants(), Some(vec![("", "1.2346".to_owned())]), "an epsilon is rounded up");
+        let moves = line("moves", [0.5, 0.5, 0.25]);
+        let banded = level.clone().with_band(vec![(0.0, 0.25, 0.75)]);
+        let once = Series::new("once", vec![(1.0, 0.5)]);
+        for shown in [vec![level.clone(), moves], vec![banded], vec![once], Vec::new()] {
+            assert_eq!(chart(shown).constants(), None);
+        }
+        let reference = Chart { reference: vec![("paper".into(), 1.0)], ..chart(vec![level]) };
+        assert_eq!(reference.constants(), None);
     }
 
     #[test]

@@ -254,7 +254,7 @@ impl<'a> Report<'a> {
         rows.extend(self.failed.iter().map(|failed| {
             let next = if failed.passed_over { "passed over" } else { "attempted again, with other devices" };
             let attempt = (failed.attempt + 1).to_string();
-            row([&failed.round.to_string(), &attempt, failed.reason.words(), next])
+            row([&(failed.round + 1).to_string(), &attempt, failed.reason.words(), next])
         }));
         rows
     }

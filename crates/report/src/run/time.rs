@@ -6,7 +6,7 @@ use federated::{metrics::Timing, numbers::percent};
 use crate::markup::{Markup, rendered};
 
 /// The phases of a round and their seconds.
-fn phases(timing: &Timing) -> [(&'static str, f64); 7] {
+pub(crate) fn phases(timing: &Timing) -> [(&'static str, f64); 7] {
     [
         ("local training", timing.train_s),
         ("evaluation", timing.evaluate_s),

@@ -74,11 +74,14 @@ fn measures(runs: &[Runs]) -> &'static Measures {
 }
 
 fn curves(title: &str, metric: &Metric, runs: &[Runs]) -> Chart {
+    let stands_for_another =
+        || runs.iter().flat_map(|runs| runs.seeds.iter().flatten()).any(|m| m.projected_epsilon.is_some());
     Chart {
         title: title.into(),
         x_label: "rounds".into(),
         y_label: metric.axis().into(),
-        log_y: metric.log,
+        log_y: metric.log || (*metric == EPSILON && stands_for_another()),
+        unit: metric.unit,
         series: runs.iter().map(|runs| series(runs, metric, false)).collect(),
         ..Chart::default()
     }
@@ -117,6 +120,7 @@ fn ends(axes: &[Axis], variants: &[Variant], runs: &[Runs]) -> Option<Chart> {
         x_label: axes[*axis].key.clone(),
         y_label: headline.axis().into(),
         log_x: least > 0.0 && most / least >= 20.0,
+        unit: headline.unit,
         series: series.collect(),
         ..Chart::default()
     })

@@ -8,6 +8,9 @@ use crate::accountant::{
 /// Beyond this an exponential is not a number that can be computed with.
 pub(super) const MAX_EXPONENT: f64 = 700.0;
 
+/// The most samples of a loss.
+const MAX_NODES: f64 = 20_000.0;
+
 /// Which of the neighbouring datasets holds the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
@@ -110,7 +113,7 @@ impl LossFamily {
             }
             Direction::Add => (-10.0 * z, 10.0 * z),
         };
-        let count = libm::ceil((to - from) / step).min(20_000.0) as usize;
+        let count = libm::ceil((to - from) / step).min(MAX_NODES) as usize;
         let mut nodes: Vec<Node> = (0..=count)
             .map(|i| {
                 let x = from + i as f64 * step;
@@ -130,10 +133,13 @@ impl LossFamily {
         nodes
     }
 
-    /// The mean loss, which is the Kullback-Leibler divergence.
+    /// The mean loss, which is the Kullback-Leibler divergence; infinite where it cannot be computed, as with next to no noise: then the
+    /// samples end before they come to where the loss is.
     pub(super) fn mean_loss(&self) -> f64 {
         // The trapezoidal rule is exact to many digits; nothing of note lies beyond ten standard deviations.
-        self.nodes(1.0, 1e-30).iter().map(|n| n.mass * n.loss).sum::<f64>().max(0.0)
+        let nodes = self.nodes(1.0, 1e-30);
+        let mean: f64 = nodes.iter().map(|n| n.mass * n.loss).sum();
+        if nodes.len() as f64 > MAX_NODES || mean.is_nan() { f64::INFINITY } else { mean.max(0.0) }
     }
 
     /// The privacy curve of a single release, `P(loss > eps) - e^eps Q(loss > eps)`, in closed form. Where e^eps is not

@@ -110,7 +110,9 @@ fn negligible(components: &[Component], delta: f64) -> bool {
         components.iter().map(|c| c.times as f64 * of_one(&c.family)).sum()
     };
     let by_divergence = libm::sqrt(0.5 * sum(&LossFamily::mean_loss));
-    let by_union = sum(&|family| family.curve(0.0).max(0.0));
+    // What cannot be computed is not small.
+    let by_union =
+        sum(&|family| Some(family.curve(0.0)).filter(|tv| !tv.is_nan()).map_or(f64::INFINITY, |tv| tv.max(0.0)));
     by_divergence.min(by_union) * (1.0 + 1e-6) < delta
 }
 
@@ -120,12 +122,16 @@ fn single_release(law: &SampledGaussian, delta: f64) -> (f64, f64) {
         [Direction::Remove, Direction::Add]
             .map(|direction| LossFamily { law: law.clone(), direction }.curve(epsilon))
             .into_iter()
-            .fold(0.0, f64::max)
+            .fold(0.0, |a: f64, b| if b.is_nan() { b } else { a.max(b) })
     };
     // The tails of which the curve is a difference are each below 1.
     let rounding = |epsilon: f64| 16.0 * f64::EPSILON * law.upper_tail_with(law.x_of_loss(epsilon)).max(delta);
     let solve = |sign: f64| {
-        let over = |epsilon: f64| curve(epsilon) + sign * rounding(epsilon) > delta;
+        // What cannot be computed is over delta where epsilon is bounded from above, and not where it is from below.
+        let over = |epsilon: f64| {
+            let at = curve(epsilon) + sign * rounding(epsilon);
+            if at.is_nan() { sign > 0.0 } else { at > delta }
+        };
         if !over(0.0) {
             return (0.0, 0.0);
         }

@@ -1,0 +1,43 @@
+//! `keyhush generate`: man pages and completion scripts, from the same definitions as the help.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::{Command, Subcommand};
+use clap_complete::Shell;
+
+/// The subcommands of `keyhush generate`.
+#[derive(Subcommand)]
+pub(crate) enum What {
+    /// Write the man pages, one for each command.
+    Man {
+        /// The folder they go to; made if it is not there
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+/// Writes or prints it.
+pub(crate) fn run(what: &What, command: Command) -> anyhow::Result<()> {
+    match what {
+        What::Man { folder } => man(folder, command),
+        What::Completions { shell } => {
+            let mut command = command;
+            clap_complete::generate(*shell, &mut command, "keyhush", &mut std::io::stdout());
+            Ok(())
+        }
+    }
+}
+
+fn man(folder: &Path, command: Command) -> anyhow::Result<()> {
+    let wrong = || format!("{} cannot be written", folder.display());
+    std::fs::create_dir_all(folder).with_context(wrong)?;
+    clap_mangen::generate_to(command, folder).with_context(wrong)?;
+    println!("man pages: {}; read one with: man {}", folder.display(), folder.join("keyhush.1").display());
+    Ok(())
+}

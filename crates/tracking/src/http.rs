@@ -1,0 +1,194 @@
+//! HTTP/1.1 and TLS towards a tracking server: one request after the other on one connection, with limits on time and size.
+//!
+//! Made of the same crates as a device's side of the protocol (`agent::http`), and not of that module: a device trusts nobody but whom it
+//! was told to, and speaks plainly to its own machine only, while a tracking server is any server that a person names.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{
+    Method, Request,
+    client::conn::http1::{self, SendRequest},
+    header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT},
+};
+use hyper_util::rt::TokioIo;
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
+};
+use serde::Deserialize;
+use tokio::{net::TcpStream, time::timeout};
+use tokio_rustls::TlsConnector;
+
+use crate::{
+    TrackError,
+    address::{Account, Address},
+};
+
+/// How long a server may take for an answer, connecting included.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The longest answer that is read.
+const MOST_BYTES: usize = 1 << 20;
+/// How much of what a server says is shown.
+const MOST_SHOWN: usize = 300;
+
+/// A server, and the connection to it.
+pub(crate) struct Client {
+    address: Address,
+    account: Account,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+    idle: Option<SendRequest<Full<Bytes>>>,
+}
+
+/// What MLflow says of what went wrong.
+#[derive(Deserialize)]
+struct Said {
+    error_code: String,
+    message: String,
+}
+
+impl Client {
+    pub(crate) fn new(address: Address, account: Account) -> Result<Self, TrackError> {
+        let wrong = |problem| TrackError::Address { address: address.to_string(), problem };
+        let tls = if address.tls {
+            let name = ServerName::try_from(address.host.clone()).map_err(|_| wrong("has no name that TLS knows"))?;
+            Some((TlsConnector::from(Arc::new(configured(account.roots.as_deref())?)), name))
+        } else {
+            None
+        };
+        Ok(Self { address, account, tls, idle: None })
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub(crate) fn experiment(&self) -> &str {
+        &self.account.experiment
+    }
+
+    /// The answer to a request, as far as it is a good one.
+    pub(crate) async fn ask(&mut self, method: Method, path: &str, body: Vec<u8>) -> Result<Bytes, TrackError> {
+        let request = self.request(method, path, body.into())?;
+        let late = |_| TrackError::Away("no answer in time".into());
+        timeout(PATIENCE, self.exchange(request)).await.map_err(late)?
+    }
+
+    async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Bytes, TrackError> {
+        let broken = |error: hyper::Error| TrackError::Away(format!("the connection broke: {error}"));
+        // A connection may have been closed while it waited: then the request is made on another. MLflow takes one twice for once.
+        let waiting = self.idle.take().filter(SendRequest::is_ready);
+        let answer = match waiting {
+            Some(mut sender) => sender.send_request(request.clone()).await.ok().map(|answer| (answer, sender)),
+            None => None,
+        };
+        let (answer, sender) = match answer {
+            Some(both) => both,
+            None => {
+                let mut sender = self.connect().await?;
+                (sender.send_request(request).await.map_err(broken)?, sender)
+            }
+        };
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), MOST_BYTES).collect().await;
+        let body = body.map_err(|error| TrackError::Away(format!("the answer broke off: {error}")))?.to_bytes();
+        self.idle = Some(sender);
+        if status.is_success() { Ok(body) } else { Err(refused(status.as_u16(), &body)) }
+    }
+
+    fn request(&self, method: Method, path: &str, body: Bytes) -> Result<Request<Full<Bytes>>, TrackError> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.address.prefix))
+            .header(HOST, &self.address.authority)
+            .header(USER_AGENT, concat!("keyhush/", env!("CARGO_PKG_VERSION")))
+            .header(ACCEPT, "application/json");
+        if !body.is_empty() {
+            request = request.header(CONTENT_TYPE, "application/json").header(CONTENT_LENGTH, body.len());
+        }
+        if let Some(authorization) = &self.account.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        let wrong = "cannot be asked";
+        request
+            .body(Full::new(body))
+            .map_err(|_| TrackError::Address { address: self.address.to_string(), problem: wrong })
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, TrackError> {
+        let failed = |e: std::io::Error| TrackError::Away(format!("cannot connect: {e}"));
+        let stream = TcpStream::connect((self.address.host.as_str(), self.address.port)).await.map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        match &self.tls {
+            None => speak(TokioIo::new(stream)).await,
+            Some((connector, name)) => {
+                speak(TokioIo::new(connector.connect(name.clone(), stream).await.map_err(failed)?)).await
+            }
+        }
+    }
+}
+
+async fn speak<T>(io: TokioIo<T>) -> Result<SendRequest<Full<Bytes>>, TrackError>
+where
+    T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let failed = |e: hyper::Error| TrackError::Away(format!("cannot connect: {e}"));
+    let (sender, connection) = http1::handshake(io).await.map_err(failed)?;
+    // It ends with the connection; what went wrong is told to whoever sent a request.
+    drop(tokio::spawn(connection));
+    Ok(sender)
+}
+
+/// A refusal in the server's words: MLflow's own, or the beginning of whatever a proxy says.
+fn refused(status: u16, body: &[u8]) -> TrackError {
+    let text = match serde_json::from_slice::<Said>(body) {
+        Ok(Said { error_code, message }) => format!("{error_code}: {message}"),
+        Err(_) => String::from_utf8_lossy(body).trim().to_owned(),
+    };
+    let shown = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MOST_SHOWN);
+    TrackError::Refused { status, message: shown.collect() }
+}
+
+fn configured(roots: Option<&Path>) -> Result<ClientConfig, TrackError> {
+    let mut store = RootCertStore::empty();
+    match roots {
+        Some(path) => {
+            let unusable = |problem: String| TrackError::Certificates { path: path.to_owned(), problem };
+            let bytes = std::fs::read(path).map_err(|e| unusable(e.to_string()))?;
+            for certificate in CertificateDer::pem_slice_iter(&bytes) {
+                let certificate = certificate.map_err(|e| unusable(format!("{e:?}")))?;
+                store.add(certificate).map_err(|e| unusable(e.to_string()))?;
+            }
+            if store.is_empty() {
+                return Err(unusable("there is none in it".into()));
+            }
+        }
+        None => {
+            // Among hundreds some may be too old to be read; the others do.
+            store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            if store.is_empty() {
+                return Err(TrackError::NoCertificates);
+            }
+        }
+    }
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(builder.with_root_certificates(store).with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_told_in_the_servers_words() {
+        let said = |status, body: &[u8]| refused(status, body).to_string();
+        let of_mlflow = br#"{"error_code": "INVALID_PARAMETER_VALUE", "message": "no such run"}"#;
+        assert_eq!(said(400, of_mlflow), "the server answers 400: INVALID_PARAMETER_VALUE: no such run");
+        assert_eq!(said(502, b"<html>\n\x1b[31mbad"), "the server answers 502: <html>  [31mbad");
+        assert!(said(500, &[b'x'; 5000]).len() < 400);
+        assert!(refused(503, b"").may_pass() && refused(429, b"").may_pass() && !refused(403, b"").may_pass());
+    }
+}
