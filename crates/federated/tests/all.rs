@@ -26,6 +26,7 @@ mod left_over;
 mod memory_home;
 mod network_faults;
 mod run;
+mod samples;
 mod secure;
 mod spoilers;
 mod streams;

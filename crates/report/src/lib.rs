@@ -4,6 +4,7 @@
 //! |-----------------|---------------------------------------------------------|
 //! | [`run`]         | `report.html`: a run on one page, from its folder       |
 //! | [`compare`]     | several runs over one another                           |
+//! | [`board`]       | a run as data, for the page over all runs               |
 //! | [`sweep`]       | the runs of a sweep: page, table, numbers               |
 //! | [`tensorboard`] | what a run measured, for TensorBoard                    |
 //! | [`chart`]       | line charts as SVG                                      |
@@ -12,6 +13,7 @@
 //!
 //! Which numbers there are, and what they are called, is in [`federated::metrics::registry`].
 
+pub mod board;
 pub mod chart;
 pub mod compare;
 mod curves;

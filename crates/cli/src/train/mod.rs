@@ -81,6 +81,10 @@ pub(crate) struct TrainArgs {
     /// Add up by secure aggregation: the same as --set aggregation=secagg
     #[arg(long)]
     secagg: bool,
+    /// Public prompts, one on each line: at each evaluation the run notes which words the model suggests after them, and
+    /// `keyhush board` shows it [default: six of everyday English]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "end"])]
+    prompts: Option<PathBuf>,
     #[command(flatten)]
     machine: MachineArgs,
     /// Print what came of it as JSON
@@ -164,7 +168,12 @@ impl Task {
             (RunError::Config(error), Some(document)) => refused(document.locate(error).into()),
             (other, _) => refused(other),
         };
-        let opened = Opened::new(&config).map_err(located)?;
+        let mut opened = Opened::new(&config).map_err(located)?;
+        if let Some(path) = &args.prompts {
+            let text = model_folder::read_text("prompts", path)?;
+            let wrong = |problem| BadInput::wrong("prompts", format!("{}: {problem}", path.display()));
+            opened = opened.with_prompts(run::prompts_of(&text).map_err(wrong)?);
+        }
         if document.is_some() {
             opened.check_presence(&config).map_err(located)?;
         }
