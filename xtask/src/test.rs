@@ -18,11 +18,12 @@ use crate::slowest;
 use crate::step::{Step, Work, cargo};
 
 /// `cc` links every binary; `git` lists the files that the tidy test reads; `strace` kills the process that writes a
-/// ledger at each of its syncs. `mpicc` and libclang build the MPI fleet, `mpirun` runs it.
+/// ledger at each of its syncs; `chromium` opens the pages. `mpicc` and libclang build the MPI fleet, `mpirun` runs it.
 const NEEDED: &[Needed] = &[
     Needed::command("cc", &["gcc", "libc6-dev"]),
     Needed::command("git", &["git"]),
     Needed::command("strace", &["strace"]),
+    Needed::command("chromium", &["chromium"]),
     Needed::command("mpicc", &["libopenmpi-dev"]),
     Needed::command("mpirun", &["openmpi-bin"]),
     Needed { what: What::LibClang, packages: &["libclang-dev"] },

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)] // printing is this crate's job
 
 mod bench;
+mod board;
 mod choices;
 mod columns;
 mod compare;
@@ -61,6 +62,8 @@ enum Command {
     Sweep(Box<sweep::SweepArgs>),
     /// Lay runs over one another.
     Compare(compare::CompareArgs),
+    /// One page over all runs, live while they train.
+    Board(board::BoardArgs),
     /// The papers' tables and figures, run here.
     #[command(subcommand)]
     Experiment(Box<experiment::Command>),
@@ -108,6 +111,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Pretrain(args) => pretrain::run(&args),
         Command::Sweep(args) => sweep::sweep(&args),
         Command::Compare(args) => compare::compare(&args),
+        Command::Board(args) => self::board::board(&args),
         Command::Experiment(command) => experiment::run(&command),
         Command::Bench(command) => bench::run(command),
         Command::Eval(args) => eval::eval(&args),

@@ -1,6 +1,8 @@
 //! All tests of `cli` that share one binary; what each is about, it says itself.
 
 mod bench_network;
+mod board;
+mod browser;
 mod commands;
 mod data;
 mod data_kill;

@@ -235,16 +235,30 @@ pub fn read_whole_lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<V
 /// # Errors
 /// When they cannot be read.
 pub fn whole_lines(path: &Path) -> Result<Vec<String>, FileError> {
-    let text = match fs::read_to_string(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+    let mut bytes = match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         other => other.map_err(failed("read", path))?,
     };
-    Ok(text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).map(str::to_owned).collect())
+    // What is being written may end within a letter.
+    bytes.truncate(bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1));
+    let not_text = |error| failed("read", path)(io::Error::new(io::ErrorKind::InvalidData, error));
+    Ok(String::from_utf8(bytes).map_err(not_text)?.lines().map(str::to_owned).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A line was cut within a letter that has two bytes, and whoever looked at the run was told that the file is damaged.
+    #[test]
+    fn a_line_may_end_within_a_letter() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("samples.jsonl");
+        fs::write(&path, [b"one\ntwo\n\xc3".as_slice()].concat()).unwrap();
+        assert_eq!(whole_lines(&path).unwrap(), ["one", "two"]);
+        fs::write(&path, b"one\n\xc3\ntwo\n").unwrap();
+        assert!(whole_lines(&path).is_err(), "damage within the file is not left out in silence");
+    }
 
     #[test]
     fn lines_that_were_being_written_or_will_be_again_go() {

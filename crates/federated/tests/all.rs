@@ -27,6 +27,7 @@ mod left_over;
 mod memory_home;
 mod real_devices;
 mod run;
+mod samples;
 mod secure;
 mod small_runs;
 mod spoilers;

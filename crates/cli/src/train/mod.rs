@@ -83,6 +83,10 @@ pub(crate) struct TrainArgs {
     /// Show the run on a tracking server too: mlflow:URL, such as mlflow:http://127.0.0.1:5000. A server that is away stops nothing
     #[arg(long, value_name = "mlflow:URL", conflicts_with = "end")]
     track: Option<String>,
+    /// Public prompts, one on each line: at each evaluation the run notes which words the model suggests after them, and
+    /// `keyhush board` shows it [default: six of everyday English]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "end"])]
+    prompts: Option<PathBuf>,
     #[command(flatten)]
     machine: MachineArgs,
     /// Print what came of it as JSON
@@ -166,7 +170,12 @@ impl Task {
             (RunError::Config(error), Some(document)) => refused(document.locate(error).into()),
             (other, _) => refused(other),
         };
-        let opened = Opened::new(&config).map_err(located)?;
+        let mut opened = Opened::new(&config).map_err(located)?;
+        if let Some(path) = &args.prompts {
+            let text = model_folder::read_text("prompts", path)?;
+            let wrong = |problem| BadInput::wrong("prompts", format!("{}: {problem}", path.display()));
+            opened = opened.with_prompts(run::prompts_of(&text).map_err(wrong)?);
+        }
         if document.is_some() {
             opened.check_presence(&config).map_err(located)?;
         }

@@ -7,7 +7,7 @@ use ledger::{BegunAttempt, Ledger, LedgerStore};
 use crate::home::{Home, Log, Paper, Records};
 
 const PAPERS: [Paper; 4] = [Paper::Settings, Paper::Statement, Paper::StatementJson, Paper::PartOfASweep];
-const LOGS: [Log; 3] = [Log::Metrics, Log::Timing, Log::Diagnostics];
+const LOGS: [Log; 4] = [Log::Metrics, Log::Timing, Log::Diagnostics, Log::Samples];
 
 /// The suite, for a home in which there is nothing. `make` opens the same one anew, as a restart does.
 pub fn home<H: Home + Records>(make: &dyn Fn() -> H) {

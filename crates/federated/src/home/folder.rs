@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     ledger_file::{FileStore, Place},
-    metrics::{DIAGNOSTICS_FILE, METRICS_FILE, TIMING_FILE},
+    metrics::{DIAGNOSTICS_FILE, METRICS_FILE, SAMPLES_FILE, TIMING_FILE},
     model_folder,
     secrets::{Secrets, file::not_replaced},
 };
@@ -83,6 +83,7 @@ impl RunFolder {
             Log::Metrics => METRICS_FILE,
             Log::Timing => TIMING_FILE,
             Log::Diagnostics => DIAGNOSTICS_FILE,
+            Log::Samples => SAMPLES_FILE,
         })
     }
 

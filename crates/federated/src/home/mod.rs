@@ -67,6 +67,8 @@ pub enum Log {
     Timing,
     /// Exact losses and norms, a line a round; simulations only, not private.
     Diagnostics,
+    /// What the model suggests after public prompts, a line an evaluation; where it predicts words.
+    Samples,
 }
 
 impl Log {
@@ -77,6 +79,7 @@ impl Log {
             Self::Metrics => "metrics",
             Self::Timing => "timing",
             Self::Diagnostics => "diagnostics",
+            Self::Samples => "samples",
         }
     }
 }

@@ -40,6 +40,8 @@ pub const METRICS_FILE: &str = "metrics.jsonl";
 pub const TIMING_FILE: &str = "timing.jsonl";
 /// A line a round, not private.
 pub const DIAGNOSTICS_FILE: &str = "diagnostics.jsonl";
+/// A line an evaluation: what the model suggests after public prompts.
+pub const SAMPLES_FILE: &str = "samples.jsonl";
 
 /// A line of `metrics.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use ledger::{Ledger, LedgerStore, Start, statement::Statement};
 use privacy::{Delta, rng::Randomness};
 
 use super::{
-    RunError, Totals,
+    DiagnosticsLine, Over, RunError, Samples, Totals,
     ending::{counted, price},
     failed::failed_attempts,
     is_undecided, known_heads, parsed, read_log,
@@ -21,7 +21,7 @@ use crate::{
     checkpoint,
     config::Config,
     home::{Home, Log, Records},
-    metrics::{Measures, Metrics, Timing},
+    metrics::{Diagnostics, Measures, Metrics, Timing},
     plan::{Plan, Setting},
     price::Price,
     round::attempts::{Failed, settled_rounds},
@@ -42,6 +42,14 @@ pub struct Kept {
     pub metrics: Vec<Metrics>,
     /// Its rounds; none where the noise is secret.
     pub timing: Vec<Timing>,
+    /// What the users of each round did, exactly; none where the noise is secret.
+    pub diagnostics: Vec<Diagnostics>,
+    /// What its model suggested after public prompts, at each evaluation.
+    pub samples: Vec<Samples>,
+    /// Rounds that are settled.
+    pub rounds: u64,
+    /// Why it is over, where it is closed.
+    pub ended: Option<Over>,
     /// Attempts at its rounds that came to nothing.
     pub failed: Vec<Failed>,
     /// What its ledger states now.
@@ -81,6 +89,10 @@ impl Kept {
             started: started(&ledger)?,
             settings,
             timing: if simulated { read_log(home, Log::Timing)? } else { Vec::new() },
+            diagnostics: if simulated { diagnostics(home)? } else { Vec::new() },
+            samples: read_log(home, Log::Samples)?,
+            rounds,
+            ended: ledger.closing().map(|closing| closing.because.into()),
             sentence: told.sentence() + alone(home)?,
             undecided: is_undecided(home)?,
             notes: notes(burden(home, &config, &statement, &metrics).as_ref(), totals.as_ref()),
@@ -132,6 +144,16 @@ fn burden(home: &dyn Home, config: &Config, statement: &Statement, metrics: &[Me
         counted: device::evaluation::coordinates(Measures::of(metrics).name),
     };
     Burden::of(&Plan::new(config.clone(), &setting).ok()?)
+}
+
+/// The exact numbers of each round, without the warning that stands before them.
+fn diagnostics(home: &dyn Home) -> Result<Vec<Diagnostics>, RunError> {
+    let lines: Vec<DiagnosticsLine<Diagnostics>> = read_log(home, Log::Diagnostics)?;
+    let of_round = |line| match line {
+        DiagnosticsLine::Round(round) => Some(round),
+        DiagnosticsLine::Head { .. } => None,
+    };
+    Ok(lines.into_iter().filter_map(of_round).collect())
 }
 
 /// When a run was begun, as its ledger says: in seconds since 1970.

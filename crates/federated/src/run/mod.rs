@@ -8,6 +8,7 @@
 //! | `metrics.jsonl`     | a line an evaluation                                                                 |
 //! | `timing.jsonl`      | a line a round; simulations only: how long a round took tells how many took part      |
 //! | `diagnostics.jsonl` | exact losses and norms, a line a round; simulations only, not private                |
+//! | `samples.jsonl`     | what the model suggests after a few public prompts, a line an evaluation             |
 //! | `checkpoints/`      | the two newest states                                                                |
 //! | `model/`            | the model at the end                                                                 |
 //! | `statement.md`, `.json` | the guarantee, from the ledger                                                   |
@@ -31,6 +32,7 @@ mod opened;
 mod presence;
 mod price;
 mod runaway;
+mod samples;
 mod told;
 mod totals;
 
@@ -44,6 +46,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use self::{
     beginning::{Beginning, Why, recognise},
     price::Prices,
+    samples::Sampler,
 };
 pub use self::{
     driven::{After, Course, Driven, Observer, Way},
@@ -52,6 +55,7 @@ pub use self::{
     kept::Kept,
     opened::Opened,
     presence::Presence,
+    samples::{PROMPTS, Sample, Samples, prompts_of},
     totals::Totals,
 };
 use crate::{
@@ -145,6 +149,8 @@ pub struct Run<'a, H: Home + Records = RunFolder> {
     metrics: Box<dyn LogWriter>,
     timing: Option<Box<dyn LogWriter>>,
     diagnostics: Option<Box<dyn LogWriter>>,
+    /// What the model suggests, where it predicts words.
+    samples: Option<Sampler>,
     history: Vec<Metrics>,
     started: u64,
     warnings: Vec<String>,
@@ -354,6 +360,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
         let of_round = |line: &str| serde_json::from_str::<OfRound>(line).ok().map(|line| line.round);
         let measured = |line: &str| of_round(line).is_some_and(|r| kept.is_some_and(|k| r <= k));
         let metrics = home.open_log(Log::Metrics, &measured)?;
+        let samples = Sampler::open(&home, opened, means, &measured)?;
         // Rounds that the ledger has are not run again, and keep their lines.
         let recorded = settled_rounds(&ledger);
         let keep = |line: &str| of_round(line).is_some_and(|round| round <= recorded);
@@ -373,6 +380,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
             metrics,
             timing,
             diagnostics,
+            samples,
             history,
             started,
             warnings: Vec::new(),
@@ -489,6 +497,9 @@ impl<'a, H: Home + Records> Run<'a, H> {
             return Ok(None);
         }
         let line = self.measure()?;
+        if let Some(samples) = &mut self.samples {
+            samples.note(self.opened, self.rounds.state())?;
+        }
         self.metrics.append(&json(&line)?)?;
         self.metrics.sync()?;
         self.history.push(line.clone());
@@ -715,7 +726,7 @@ fn finish_beginning<S: LedgerStore>(ledger: &mut Ledger<S>, plan: &Plan, opened:
 
 /// The log of exact numbers, with its warning first, and with the rounds that the ledger has.
 fn diagnostics(home: &dyn Home, recorded: u64) -> Result<Box<dyn LogWriter>, RunError> {
-    read_log::<DiagnosticsLine>(home, Log::Diagnostics)?;
+    read_log::<DiagnosticsLine<OfRound>>(home, Log::Diagnostics)?;
     let keep = |line: &str| match serde_json::from_str(line) {
         Ok(DiagnosticsLine::Round(OfRound { round })) => round <= recorded,
         Ok(DiagnosticsLine::Head { private }) => !private,
@@ -737,8 +748,8 @@ struct OfRound {
 /// A line of the exact numbers.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum DiagnosticsLine {
-    Round(OfRound),
+enum DiagnosticsLine<R> {
+    Round(R),
     /// [`DiagnosticsHead`].
     Head {
         private: bool,

@@ -41,6 +41,7 @@ pub struct Opened {
     start: Start,
     public_data: Vec<PublicData>,
     import: Option<Import>,
+    prompts: Option<Vec<String>>,
 }
 
 /// Whose text.
@@ -88,9 +89,20 @@ impl Opened {
             (None, DataKind::Devices) => devices(config, learner.as_ref())?,
             (None, _) => crowd(config)?,
         };
-        let opened = Self { text, vocabulary, rules, learner, first, start, public_data, import };
+        let opened = Self { text, vocabulary, rules, learner, first, start, public_data, import, prompts: None };
         opened.check_declared(config)?;
         Ok(opened)
+    }
+
+    /// With prompts of one's own for [`super::Samples`]. They must be public: what follows them is written down.
+    #[must_use]
+    pub fn with_prompts(self, prompts: Vec<String>) -> Self {
+        Self { prompts: Some(prompts), ..self }
+    }
+
+    /// The prompts that were asked for.
+    pub(super) fn prompts(&self) -> Option<&[String]> {
+        self.prompts.as_deref()
     }
 
     /// What a plan must know.

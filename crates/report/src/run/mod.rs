@@ -23,6 +23,7 @@ use federated::{
 };
 use jiff::Timestamp;
 use privacy::Delta;
+use serde::Serialize;
 
 use crate::{
     ReportError,
@@ -118,10 +119,14 @@ struct Page<'a> {
 }
 
 /// A number that people look for first.
-struct Tile {
-    name: String,
-    value: String,
-    note: String,
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Tile {
+    /// What it is.
+    pub name: String,
+    /// The number, as people read it.
+    pub value: String,
+    /// What must be said beside it; it may be empty.
+    pub note: String,
 }
 
 impl<'a> Report<'a> {
@@ -181,7 +186,7 @@ impl<'a> Report<'a> {
     }
 
     /// The numbers that people look for first.
-    fn tiles(&self, last: &Metrics) -> Vec<Tile> {
+    pub(crate) fn tiles(&self, last: &Metrics) -> Vec<Tile> {
         let measures = last.measured.measures();
         let headline = measures.headline;
         let from = match self.metrics {

@@ -1,0 +1,20 @@
+//! One page over all runs, live while they train (`keyhush board`).
+//!
+//! | module      | what it is                                                                       |
+//! |-------------|----------------------------------------------------------------------------------|
+//! | `folders`   | which folders are runs                                                           |
+//! | [`watch`]   | looks at their files again and again, and reads those that changed               |
+//! | [`listing`] | all runs as the page has them, with what changed since when                      |
+//! | [`http`]    | the page, a small JSON API and server-sent events, as an `axum` router           |
+//! | [`web`]     | the files of the page (`web/`), within the program                               |
+//! | [`export`]  | the page and its data as a folder, which opens without a server                  |
+//!
+//! What may be shown of a run is decided by [`report::board`] and by what runs keep ([`federated::run::Kept`]); nothing is decided
+//! here. Who listens, where and with which limits is the caller's: the command line takes `server::http`.
+
+pub mod export;
+mod folders;
+pub mod http;
+pub mod listing;
+pub mod watch;
+pub mod web;
