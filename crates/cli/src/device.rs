@@ -60,6 +60,9 @@ pub(crate) struct DeviceArgs {
     /// How they behave
     #[arg(long, requires = "synthetic", default_value = "steady")]
     behaviour: BehaviourName,
+    /// The length of their day, where they are realistic: waves come and go once in it
+    #[arg(long, requires = "synthetic", value_name = "SECONDS", default_value_t = DAY_S)]
+    day_seconds: f64,
     /// What made-up people, their keys and their fates follow from
     #[arg(long, requires = "synthetic", default_value_t = 1)]
     seed: u64,
@@ -116,12 +119,24 @@ pub(crate) struct DeviceArgs {
     json: bool,
 }
 
+/// How made-up devices behave.
 #[derive(Clone, Copy, ValueEnum)]
-enum BehaviourName {
+pub(crate) enum BehaviourName {
     /// Always there
     Steady,
     /// Waves over the day, drop-out, slow links, crashes, clocks that lie
     Realistic,
+}
+
+/// A day, in seconds.
+pub(crate) const DAY_S: f64 = 86_400.0;
+
+/// A day of made-up devices, which can be short.
+pub(crate) fn day_s(day_s: f64) -> anyhow::Result<f64> {
+    if (1.0..=1e9).contains(&day_s) {
+        return Ok(day_s);
+    }
+    Err(BadInput::wrong("day-seconds", "must be from 1 to 1e9 seconds").into())
 }
 
 /// Runs `keyhush device`.
@@ -253,7 +268,7 @@ async fn run_many(
             BehaviourName::Realistic => Behaviour::Realistic,
         },
         seed: args.seed,
-        day_s: 86_400.0,
+        day_s: day_s(args.day_seconds)?,
         spread_s: (args.count as f64 / 2000.0).min(60.0),
         inputs: 64,
         token: token(args)?,

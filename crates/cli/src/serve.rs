@@ -21,7 +21,7 @@ use federated::{
 };
 use server::{
     attestation::{Attestation, ByCommand},
-    http::{HttpError, Identity, Limits, Network, Proxies, Transport, fingerprint, self_signed},
+    http::{HttpError, Identity, Limits, Network, Origin, Origins, Proxies, Transport, fingerprint, self_signed},
     sqlite::DatabaseError,
     tasks::{Happened, ServeError, Settings, Written, check_folders, serve},
     token::token_in,
@@ -84,6 +84,10 @@ pub(crate) struct ServeArgs {
     /// of its client to the list, or write the list anew. May be given several times
     #[arg(long, value_name = "ADDRESS[/BITS]")]
     trusted_proxy: Vec<Network>,
+    /// Let web pages of this origin speak to the server (CORS), such as https://example.org: for devices that run in a browser. May be given several
+    /// times; without it browsers let no page do so
+    #[arg(long, value_name = "ORIGIN")]
+    allow_origin: Vec<Origin>,
     /// Override a setting of every task, such as rounds=10
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -117,6 +121,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         means: args.machine.means()?,
         limits: Limits::default(),
         proxies: Proxies::new(args.trusted_proxy.clone()),
+        origins: Origins::new(args.allow_origin.clone()),
         pace: Pace { least_s: args.least_pause, ..Pace::default() },
         ends_with_tasks: args.until_done,
     };

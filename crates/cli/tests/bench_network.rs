@@ -67,6 +67,36 @@ fn a_server_that_is_killed_loses_nothing() {
     assert!(restarts["first_release_s"].as_f64().is_none_or(|s| s > listening_s), "{took:#}");
 }
 
+/// The same command with 2,000 is in bench/runs/2026-11-18-slow-connections. What honest requests take here is mostly what else the machine does.
+#[test]
+fn slow_connections_are_closed_in_ten_seconds_and_honest_devices_are_answered() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_keyhush"));
+    let output = command.args(["bench", "slow-connections", "--slow", "150", "--requests", "200", "--json"]).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let took: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(took["closed"], 150, "{took:#}");
+    let open_s = took["longest_open_s"].as_f64().unwrap();
+    assert!((4.0..10.0).contains(&open_s), "{took:#}");
+    assert!(took["meanwhile"]["requests"].as_u64().unwrap() > 100, "{took:#}");
+    assert!(took["meanwhile"]["median_ms"].as_f64().unwrap() < 250.0, "{took:#}");
+}
+
+/// Devices as people's phones: most sleep, they lose their network, are slow, crash in the midst of a part, are taken up by their owners, and one in
+/// ten has a clock that is years off. Nothing of what they were thanked for is lost, nobody counts twice, and rounds close.
+#[test]
+fn a_realistic_fleet_loses_nothing_at_a_real_server_that_is_killed() {
+    let fleet =
+        ["--devices", "300", "--goal", "10", "--rounds", "3", "--behaviour", "realistic", "--day-seconds", "10"];
+    let windows = ["devices.begin_with=60", "devices.select_seconds=0.5", "devices.report_seconds=3"];
+    let windows: Vec<&str> = windows.iter().flat_map(|set| ["--set", *set]).collect();
+    let took = network(&[&fleet[..], &windows, &["--kill-server-every", "1"]].concat());
+    assert_nothing_is_lost(&took, 3, 10);
+    let of = |name: &str| took[name].as_u64().unwrap();
+    assert!(of("devices_crashed") + of("devices_left") > 0 && of("kills") > 0, "{took:#}");
+    assert!(took["participations"]["given"].as_u64().unwrap() >= 30, "{took:#}");
+}
+
 #[test]
 fn ready_made_reports_load_a_server_and_are_not_played_again() {
     let took = network(&["--devices", "6", "--goal", "3", "--rounds", "2", "--ready-made"]);

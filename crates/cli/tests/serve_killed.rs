@@ -1,4 +1,5 @@
-//! `keyhush serve` with its devices, killed at a sync and started again: at ten of them with every test, at each of them with `--long`.
+//! `keyhush serve` with its devices, killed at a sync and started again: at ten of them with every test, at each of them with `--long`. And
+//! with a disk that hangs, and one that is full.
 //!
 //! All devices take part in every round, and the noise follows from a seed: so whatever happens, the model at the end is the one that threads
 //! come to over the same people. A report that is lost, or counted twice, or a step that is released twice would make it another.
@@ -339,6 +340,37 @@ fn a_server_whose_disk_hangs_ends_in_five_seconds_and_goes_on_afterwards() {
     all_is_as_if_nothing_had_happened(folder, None);
     stopped(devices);
     nobody_gave_twice(folder, None);
+}
+
+/// A disk without room: while the server begins, while devices enrol, and in the midst of a round. It says so and ends; with room it goes on where it
+/// was, and nobody's report is lost or counted twice.
+#[test]
+fn a_server_whose_disk_is_full_says_so_and_goes_on_when_there_is_room() {
+    let at = |sync: u64| {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path();
+        fs::write(folder.join("words.toml"), TASK).unwrap();
+        let address = address();
+        let mut server = serve_with(folder, &address, |command| {
+            command.env("SYNC_FILLS", sync.to_string());
+        });
+        let devices = devices(folder, &address);
+        let status = server.ends(folder);
+        let said = log(folder);
+        assert_eq!(status.code(), Some(1), "full at {sync}: {said}");
+        let is_told = |line: &str| line.contains("the disk is full") || line.contains("No space left on device");
+        assert!(said.lines().any(is_told) && !said.contains("panicked"), "full at {sync}: {said}");
+        what_is_there_is_whole(folder, Some(At { sync, is_done: false }));
+        assert!(serve(folder, &address, None).ends(folder).success(), "full at {sync}: {}", log(folder));
+        what_is_there_is_whole(folder, None);
+        all_is_as_if_nothing_had_happened(folder, None);
+        stopped(devices);
+        nobody_gave_twice(folder, None);
+    };
+    thread::scope(|scope| {
+        let all = [6, 25, 45].map(|sync| scope.spawn(move || at(sync)));
+        all.into_iter().for_each(|one| one.join().unwrap());
+    });
 }
 
 /// All of them take a quarter of an hour.

@@ -35,7 +35,7 @@ use federated::{
         left_out::LeaveOut,
         order::Order,
         pace::Pace,
-        store::{Store, StoreError, Write},
+        store::{AttemptAt, Store, StoreError, Write},
     },
     round::{RoundError, attempts::Failed, evaluation::FailedEvaluation},
     run::{Opened, Run, RunError},
@@ -47,7 +47,7 @@ use thiserror::Error;
 
 use crate::{
     attestation::Attestation,
-    http::{self, HttpError, Limits, Proxies, Served, Server, Transport},
+    http::{self, HttpError, Limits, Origins, Proxies, Served, Server, Transport},
     hub::{Hub, HubDriver, now_ms},
     orders::{self, Orders},
     sqlite::{AfterRound, DATABASE, Database, DatabaseError, Note, TaskHome, place_key},
@@ -82,6 +82,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Whose word on where requests come from is taken.
     pub proxies: Proxies,
+    /// Whose pages of the web may speak to it.
+    pub origins: Origins,
     /// When devices are to come back.
     pub pace: Pace,
     /// Whether it ends when all its tasks are over.
@@ -311,7 +313,7 @@ pub fn serve(
     happens: &(dyn Fn(&Happened<'_>) + Sync),
 ) -> Result<(), ServeError> {
     let Settings { listen, data, secrets, transport, admission, attestation, .. } = settings;
-    let Settings { enrolments, means, limits, proxies, pace, ends_with_tasks, .. } = settings;
+    let Settings { enrolments, means, limits, proxies, origins, pace, ends_with_tasks, .. } = settings;
     check_folders(&data, &secrets)?;
     let database = Arc::new(Database::open(data.join(DATABASE))?.with_witness(&secrets)?);
     let realm = database.realm()?;
@@ -322,7 +324,11 @@ pub fn serve(
     for task in &ready {
         for (network, stream) in task.tasks() {
             let NetworkTask { digest, asking, .. } = *network;
-            coordinator.add_task(digest, asking, begun(&task.home, &database, &digest, stream)?)?;
+            let Stands { begun, opens_again } = Stands::of(&task.home, &database, &digest, stream)?;
+            coordinator.add_task(digest, asking, begun)?;
+            if opens_again {
+                coordinator.opens_again(&digest)?;
+            }
             if network.evaluation {
                 coordinator.only_while_open(&digest)?;
             }
@@ -339,7 +345,7 @@ pub fn serve(
     let (hub, thread) = Hub::start(coordinator, Arc::clone(&database) as Arc<dyn Store>, ROOM)?;
     let hub = hub.asking(attestation);
     let runtime = runtime()?;
-    let server = runtime.block_on(Server::bind(listen, transport, limits))?.behind(proxies);
+    let server = runtime.block_on(Server::bind(listen, transport, limits))?.behind(proxies).open_to(origins);
     happens(&Happened::Listening(server.address()));
     let (closing, closed) = tokio::sync::oneshot::channel();
     let app = http::app(Arc::new(hub.clone()), limits);
@@ -432,12 +438,26 @@ fn known_as(
     Ok(note.map_or_else(now, |note| (note.digest, note.evaluation)))
 }
 
-/// Where a task stands in a stream of its ledger, if it has begun: keys that enrol from now on wait in it.
-fn begun(home: &TaskHome, database: &Database, task: &TaskDigest, stream: &str) -> Result<Option<u64>, ServeError> {
-    let ledger = if home.is_begun()? { Some(Ledger::open(home.read_store()?, None, &[])?) } else { None };
-    let released = ledger.and_then(|ledger| ledger.last_step(stream)).map(|step| step + 1);
-    let open = database.open_attempt(task)?.filter(|open| !open.assigned.is_empty()).map(|open| open.at.round);
-    Ok(released.max(open))
+/// Where a task stands in a stream of its ledger.
+struct Stands {
+    /// The round that comes next, if it has begun: keys that enrol from now on wait in it.
+    begun: Option<u64>,
+    /// Whether an attempt that devices were given is opened again: its end is not in the ledger.
+    opens_again: bool,
+}
+
+impl Stands {
+    fn of(home: &TaskHome, database: &Database, task: &TaskDigest, stream: &str) -> Result<Self, ServeError> {
+        let ledger = if home.is_begun()? { Some(Ledger::open(home.read_store()?, None, &[])?) } else { None };
+        let released = ledger.as_ref().and_then(|ledger| ledger.last_step(stream)).map(|step| step + 1);
+        let open = database.open_attempt(task)?.filter(|open| !open.assigned.is_empty()).map(|open| open.at);
+        let has_failed = |at: &AttemptAt| {
+            let of = |ledger: &Ledger<_>| ledger.failures(stream, at.round).iter().any(|f| f.attempt == at.attempt);
+            ledger.as_ref().is_some_and(of)
+        };
+        let goes_on = |at: &AttemptAt| released.is_none_or(|released| at.round >= released) && !has_failed(at);
+        Ok(Self { begun: released.max(open.map(|at| at.round)), opens_again: open.as_ref().is_some_and(goes_on) })
+    }
 }
 
 /// Tasks that were served before and are not now say so to whoever looks. Of those that are over devices are forgotten, where a crash was
@@ -515,6 +535,7 @@ impl Serving<'_> {
                     let done = self.run_one(task);
                     if let Err(error) = &done {
                         (self.happens)(&Happened::Broken { task: &task.name, error });
+                        self.gives_up(task);
                         // Where the database is what failed, nothing can be said there.
                         let _ =
                             task.home.write_note(&Note { broken: Some(error.to_string()), ..note(task, Order::Run) });
@@ -533,6 +554,16 @@ impl Serving<'_> {
             }
             first
         })
+    }
+
+    /// A task cannot go on: its devices wait for it no longer.
+    fn gives_up(self, task: &Ready) {
+        let digests: Vec<TaskDigest> = task.tasks().map(|(network, _)| network.digest).collect();
+        // Where the hub is down nobody is answered anyway.
+        _ = self.hub.driver().with(move |coordinator, _| {
+            digests.iter().for_each(|digest| coordinator.broke(digest));
+            Ok(())
+        });
     }
 
     /// One task, until it is over or somebody wants the server to stop.
@@ -555,7 +586,8 @@ impl Serving<'_> {
             (self.happens)(&Happened::Waits { task: name, enrolled, begin_with });
         }
         if !run.ledger().is_closed() && !self.rounds(task, &mut run, &watched)? {
-            return Ok(run.checkpoint()?);
+            // Where the store has failed nothing can be kept, and the server says why.
+            return if self.hub.failure().is_some() { Ok(()) } else { Ok(run.checkpoint()?) };
         }
         let _ending = run.finish()?;
         // Nobody is asked any more; who took part in the last round still hears so. What is known of devices in it goes.

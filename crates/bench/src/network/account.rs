@@ -1,6 +1,6 @@
 //! What devices say they gave beside what the server has on record; and what rounds took beside the training.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use agent::parts::{Did, Line};
 use device::protocol::terms::Purpose;
@@ -16,7 +16,7 @@ pub struct Participations {
     pub given: u64,
     /// Of which devices were told that they count.
     pub thanked: u64,
-    /// Thanked and not on record.
+    /// Thanked, and neither on record nor in an attempt that failed.
     pub lost: u64,
     /// On record, or given, more often than once for a step, and on record without having been given.
     pub doubled: u64,
@@ -24,7 +24,8 @@ pub struct Participations {
 
 impl Participations {
     /// Those of training, or of evaluations, with who is on record in each step.
-    pub(super) fn of(purpose: Purpose, cohorts: &[Vec<u64>], lines: &[Line]) -> Self {
+    /// Who was in an attempt at a step that failed is told so in `failed`, device and step: its report may have been in a sum that came to nothing.
+    pub(super) fn of(purpose: Purpose, cohorts: &[Vec<u64>], failed: &BTreeSet<(u64, u64)>, lines: &[Line]) -> Self {
         let mut parts: BTreeMap<(u64, u64), [u64; 3]> = BTreeMap::new();
         let on_record =
             cohorts.iter().enumerate().flat_map(|(step, cohort)| cohort.iter().map(move |d| (*d, step as u64)));
@@ -45,7 +46,11 @@ impl Participations {
             recorded: sum(|[recorded, _, _]| *recorded),
             given: sum(|[_, given, _]| *given),
             thanked: sum(|[_, _, thanked]| *thanked),
-            lost: sum(|[recorded, _, thanked]| thanked.saturating_sub(*recorded)),
+            lost: parts
+                .iter()
+                .filter(|(part, _)| !failed.contains(part))
+                .map(|(_, [recorded, _, thanked])| thanked.saturating_sub(*recorded))
+                .sum(),
             doubled: sum(|[recorded, given, _]| recorded.saturating_sub((*given).min(1)) + given.saturating_sub(1)),
         }
     }
@@ -156,12 +161,16 @@ mod tests {
         use Did::{Gave, Thanked};
         let honest = [line(0, 0, Gave), line(0, 0, Thanked), line(1, 0, Gave), line(2, 0, Gave), line(0, 1, Gave)];
         let of = |cohorts: &[Vec<u64>], lines: &[Line]| {
-            let Participations { lost, doubled, .. } = Participations::of(Purpose::Training, cohorts, lines);
+            let Participations { lost, doubled, .. } =
+                Participations::of(Purpose::Training, cohorts, &BTreeSet::new(), lines);
             (lost, doubled)
         };
         // Whoever gave and is not on record was too late; whoever is and was not thanked did not hear of it.
         assert_eq!(of(&[vec![0, 1], vec![0]], &honest), (0, 0));
         assert_eq!(of(&[vec![1], vec![0]], &honest), (1, 0), "thanked, and not on record");
+        let failed = BTreeSet::from([(0, 0)]);
+        let lost = Participations::of(Purpose::Training, &[vec![1], vec![0]], &failed, &honest).lost;
+        assert_eq!(lost, 0, "it was in a sum that came to nothing, with the attempt");
         assert_eq!(of(&[vec![0, 0, 1], vec![0]], &honest), (0, 1), "twice on record");
         assert_eq!(of(&[vec![0, 1], vec![0, 2]], &honest), (0, 1), "on record, and never given");
         let twice: Vec<Line> = honest.iter().copied().chain([line(1, 0, Gave)]).collect();
@@ -175,7 +184,11 @@ mod tests {
         let releases = [1, 2].map(|round| Release { round, at_s: round as f64, kills: 0 });
         assert_eq!(unanswered(&releases, &lines), [2, 1]);
         assert_eq!(unanswered(&[], &lines), [3, 0], "without a release there is no end");
-        assert_eq!(Participations::of(Purpose::Training, &[], &lines).given, 0, "they are no participations");
+        assert_eq!(
+            Participations::of(Purpose::Training, &[], &BTreeSet::new(), &lines).given,
+            0,
+            "they are no participations"
+        );
     }
 
     #[test]

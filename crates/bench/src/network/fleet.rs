@@ -35,6 +35,9 @@ impl DevicesProcess {
         command.args(["--count", &run.devices.to_string(), "--seed", &SEED.to_string()]);
         command.args(["--most-inputs", &u32::MAX.to_string(), "--threads", &run.threads.to_string()]);
         command.args(["--json", "--parts", PARTS]);
+        if let Some(day_s) = run.realistic_day_s {
+            command.args(["--behaviour", "realistic", "--day-seconds", &day_s.to_string()]);
+        }
         if run.ready_made {
             command.arg("--ready-made");
         }

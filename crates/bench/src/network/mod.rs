@@ -14,6 +14,7 @@
 //! | `record`    | what the server has on record: rounds, failures, who took part        |
 //! | `account`   | participations that were lost or doubled; times of rounds             |
 //! | `floor`     | what reading, checking and adding the reports costs by itself         |
+//! | `slow`      | connections that never finish, and what honest devices notice of them |
 //!
 //! The noise of the task follows from a seed, so the threads engine can play the recorded cohorts again ([`federated::replay`]) and must
 //! come to the same model.
@@ -24,6 +25,7 @@ mod floor;
 mod processes;
 mod record;
 mod server;
+mod slow;
 
 use std::{
     collections::BTreeMap,
@@ -52,6 +54,7 @@ pub use self::{
     account::{Participations, RoundTimes, ServerSteps},
     floor::Floor,
     processes::Used,
+    slow::{Answered, SlowRun, SlowTook},
 };
 use self::{fleet::DevicesProcess, record::Record, server::ServerProcess};
 use crate::{BenchError, at_least_one};
@@ -83,6 +86,8 @@ pub struct NetworkRun {
     pub kill_server_every: Option<u64>,
     /// Whether devices send ready-made reports instead of training.
     pub ready_made: bool,
+    /// The length of the devices' day in seconds, where they behave as people's phones do; none where they are always there.
+    pub realistic_day_s: Option<f64>,
     /// Threads of the server and of the devices' training, each.
     pub threads: usize,
     /// Other values for settings.
@@ -155,6 +160,10 @@ pub struct NetworkTook {
     pub bytes_up: u64,
     /// Bytes from the server to devices.
     pub bytes_down: u64,
+    /// Times that a device crashed and started again, and that one was taken up by its owner in the midst of a part.
+    pub devices_crashed: u64,
+    /// See [`Self::devices_crashed`].
+    pub devices_left: u64,
     /// Reports refused by the server, most of them because they came after the goal was reached.
     pub refused_by_server: u64,
     /// Connections that broke, and answers that were none, until the last round was released.
@@ -401,10 +410,10 @@ impl NetworkRun {
             rounds_failed: record.failed,
             kills: seen.kills,
             restarts: seen.restarts,
-            participations: Participations::of(Purpose::Training, &record.cohorts.rounds, lines),
+            participations: Participations::of(Purpose::Training, &record.cohorts.rounds, &record.in_failed[0], lines),
             evaluations: task.plan.device_evaluations.as_ref().map(|_| {
                 let cohorts: Vec<Vec<u64>> = record.cohorts.evaluations.values().cloned().collect();
-                let participations = Participations::of(Purpose::Evaluation, &cohorts, lines);
+                let participations = Participations::of(Purpose::Evaluation, &cohorts, &record.in_failed[1], lines);
                 Evaluations { released: cohorts.len() as u64, participations }
             }),
             digests,
@@ -413,6 +422,8 @@ impl NetworkRun {
             device_process: *used,
             bytes_up: ended.bytes_up,
             bytes_down: ended.bytes_down,
+            devices_crashed: ended.counted.crashed,
+            devices_left: ended.counted.dropped,
             refused_by_server: ended.counted.refused_by_server,
             broken,
             broken_at_the_end,

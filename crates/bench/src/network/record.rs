@@ -1,6 +1,10 @@
 //! What the server has on record when it has ended: its ledger, and the side table of who took part.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
 
 use ::server::sqlite::{Database, TaskHome};
 use federated::{
@@ -20,6 +24,8 @@ pub(super) struct Record {
     pub(super) cohorts: Cohorts,
     /// Attempts that failed.
     pub(super) failed: u64,
+    /// Who was in one of them, device and step: of rounds, and of evaluations.
+    pub(super) in_failed: [BTreeSet<(u64, u64)>; 2],
     /// What the server says of the time of its rounds.
     pub(super) timings: Vec<Timing>,
 }
@@ -42,7 +48,7 @@ fn read(folder: &Path, key: &PseudonymKey, devices: &[[u8; 32]]) -> Result<Recor
     }
     let lines = home.lines(Log::Timing)?;
     let timings = lines.iter().map(|line| serde_json::from_str(line)).collect::<Result<_, _>>()?;
-    let mut record = Record { cohorts: Cohorts::default(), failed: 0, timings };
+    let mut record = Record { cohorts: Cohorts::default(), failed: 0, in_failed: Default::default(), timings };
     let mut evaluations = 0;
     for entry in store.read(0)? {
         match entry?.body() {
@@ -65,7 +71,14 @@ fn read(folder: &Path, key: &PseudonymKey, devices: &[[u8; 32]]) -> Result<Recor
                     record.cohorts.rounds.push(cohort);
                 }
             }
-            Body::FailedAttempt(_) => record.failed += 1,
+            Body::FailedAttempt(failed) => {
+                record.failed += 1;
+                let line = failed.participations.digest.and_then(|digest| participants.get(&digest));
+                let devices = line.map(|line| key.recognise(line, devices.iter().map(|key| &key[..]))).transpose()?;
+                let of = usize::from(failed.stream == EVALUATION);
+                let devices = devices.flatten().unwrap_or_default().into_iter();
+                record.in_failed[of].extend(devices.map(|number| (number as u64, failed.step)));
+            }
             _ => {}
         }
     }

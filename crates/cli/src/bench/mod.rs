@@ -7,6 +7,7 @@ mod network;
 mod predict;
 mod round;
 mod secagg;
+mod slow;
 
 use clap::Subcommand;
 
@@ -23,6 +24,8 @@ pub(crate) enum Command {
     Round(round::RoundArgs),
     /// Run a server and its devices as processes on this machine: what rounds cost, and whether anything is lost or counted twice.
     Network(network::NetworkArgs),
+    /// Open connections that never finish what they begin: how soon a server closes them, and what honest devices notice.
+    SlowConnections(slow::SlowArgs),
     /// Sum vectors by secure aggregation: what a round costs a client and the server, and whether the sum is exact.
     Secagg(secagg::SecaggArgs),
     /// Type with a model, as a keyboard does: milliseconds a prediction, and memory.
@@ -37,6 +40,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
         Command::Gpu(args) => gpu::run(&args),
         Command::Round(args) => round::run(&args),
         Command::Network(args) => network::run(&args),
+        Command::SlowConnections(args) => slow::run(&args),
         Command::Secagg(args) => secagg::run(&args),
         Command::Predict(args) => predict::run(&args),
     }

@@ -9,6 +9,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
+    device::{BehaviourName, DAY_S, day_s},
     failure::{BadInput, Interrupted},
     interrupt,
 };
@@ -23,7 +24,8 @@ What is printed:
                   server's record of who is in the sum of a released step (the
                   side table of its ledger) and the list that devices keep of
                   what they gave and were thanked for. Lost: a device was told
-                  that its report counts, and it is not on record. Doubled: on
+                  that its report counts, and it is neither on record nor in an
+                  attempt that failed. Doubled: on
                   record, or given, more than once for a step; or on record and
                   never given.
   model           The digest of the server's last model, and that of the threads
@@ -70,6 +72,12 @@ pub(crate) struct NetworkArgs {
     /// Devices send ready-made reports instead of training: to load the server
     #[arg(long)]
     ready_made: bool,
+    /// How the devices behave
+    #[arg(long, default_value = "steady")]
+    behaviour: BehaviourName,
+    /// The length of their day, where they are realistic: waves come and go once in it
+    #[arg(long, value_name = "SECONDS", default_value_t = DAY_S)]
+    day_seconds: f64,
     /// Threads of the server, and of the devices' training
     #[arg(long, default_value_t = 1, value_name = "N")]
     threads: usize,
@@ -95,6 +103,9 @@ pub(crate) fn run(args: &NetworkArgs) -> anyhow::Result<()> {
         model: args.model.clone(),
         kill_server_every: args.kill_server_every,
         ready_made: args.ready_made,
+        realistic_day_s: matches!(args.behaviour, BehaviourName::Realistic)
+            .then(|| day_s(args.day_seconds))
+            .transpose()?,
         threads: args.threads,
         set: args.set.clone(),
         patience,
@@ -184,6 +195,12 @@ fn print(took: &NetworkTook) {
         );
     }
     println!("devices' process  {:.2} CPU s, at most {:.0} MB", took.device_process.cpu_s, took.device_process.peak_mb);
+    if took.devices_crashed + took.devices_left > 0 {
+        println!(
+            "of the devices    {} crashes, {} left in the midst of a part",
+            took.devices_crashed, took.devices_left
+        );
+    }
     println!("bytes             {:.3} MB up, {:.3} MB down", took.bytes_up as f64 / 1e6, took.bytes_down as f64 / 1e6);
     println!(
         "no usable answer  {} requests; {} more when the server was done and ended",

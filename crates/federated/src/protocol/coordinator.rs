@@ -127,6 +127,9 @@ struct Running {
     left_out: BTreeSet<DeviceKey>,
     over: OverSelection,
     desk: Option<Desk>,
+    /// Who was given an attempt in an earlier life of the server, until that attempt is open again or settled: they are told to wait, for
+    /// their tickets cannot be known yet.
+    returning: BTreeSet<DeviceKey>,
     /// The round that is open or comes next, once the first devices were given the task.
     round: Option<u64>,
     /// How long a round takes from when devices are given it, in seconds; none before the first is over.
@@ -258,12 +261,24 @@ impl Coordinator {
                 left_out: BTreeSet::new(),
                 over,
                 desk: None,
+                returning: BTreeSet::new(),
                 round,
                 round_s,
                 lingering: BTreeMap::new(),
                 settled: BTreeMap::new(),
             },
         );
+        Ok(())
+    }
+
+    /// An attempt of a task was open when the server ended, and is opened again next: until then whoever was given it waits.
+    ///
+    /// # Errors
+    /// When there is no such task, or the store cannot be read.
+    pub fn opens_again(&mut self, task: &TaskDigest) -> Result<(), CoordinatorError> {
+        let kept = self.store.open_attempt(task)?;
+        let running = self.tasks.get_mut(task).ok_or(CoordinatorError::NoTask)?;
+        running.returning = kept.map(|kept| kept.assigned.into_iter().collect()).unwrap_or_default();
         Ok(())
     }
 
@@ -428,8 +443,10 @@ impl Coordinator {
 
     /// A device asks how its part stands.
     fn next(&mut self, request: RequestId, device: DeviceKey, ticket: &[u8], until: u64, now: u64) {
+        let returns = self.returns(&device);
         let says = match self.by_ticket(ticket) {
             Some((of, running)) if of == device => standing_of(running, &device),
+            _ if returns => PartStands::Now(Says::Wait(Wait { after_ms: ASK_AGAIN_MS })),
             _ => self.stood(ticket),
         };
         match (says, ticket.try_into()) {
@@ -440,6 +457,11 @@ impl Coordinator {
             }
             (says, _) => self.speak(request, says, now),
         }
+    }
+
+    /// Whether a device was given an attempt before the server was started that is not open again yet.
+    fn returns(&self, device: &DeviceKey) -> bool {
+        self.tasks.values().any(|running| running.returning.contains(device))
     }
 
     /// How the part of an attempt that is settled ended.
@@ -583,6 +605,7 @@ impl Coordinator {
             running.round = Some(at.round);
         }
         running.desk = Some(desk);
+        running.returning.clear();
         if running.only_while_open {
             self.invite(&at.task)?;
         }
@@ -612,10 +635,18 @@ impl Coordinator {
         self.order(task, Order::Stop, now)?;
         if let Some(running) = self.tasks.get_mut(task) {
             running.desk = None;
+            running.returning.clear();
             running.left_out.clear();
         }
         self.batch.push(Write::Forget { task: *task });
         Ok(())
+    }
+
+    /// A task cannot go on in this life of the server: whoever was given an attempt of it waits for nothing.
+    pub fn broke(&mut self, task: &TaskDigest) {
+        if let Some(running) = self.tasks.get_mut(task) {
+            running.returning.clear();
+        }
     }
 
     /// What is kept of the attempt of a task that is not settled.
@@ -654,6 +685,7 @@ impl Coordinator {
         now: u64,
     ) -> Result<(), CoordinatorError> {
         let running = self.tasks.get_mut(&at.task).ok_or(CoordinatorError::NoTask)?;
+        running.returning.clear();
         let Some(desk) = running.desk.take_if(|desk| desk.opening.at == *at) else {
             // It was interrupted: nothing is known of who sent what, so everybody who was given the task took part.
             if self.store.open_attempt(&at.task)?.is_some_and(|kept| kept.at == *at) {

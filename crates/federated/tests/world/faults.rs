@@ -39,6 +39,11 @@ pub(crate) enum Sums {
     Secure,
 }
 
+/// In one of five schedules all devices are real ones, in two of five some.
+const fn real(seed: u64) -> f64 {
+    [1.0, 0.1, 0.0, 0.1, 0.0][(seed % 5) as usize]
+}
+
 /// What goes wrong, and how often.
 #[derive(Debug, Clone)]
 pub(crate) struct Faults {
@@ -63,6 +68,8 @@ pub(crate) struct Faults {
     pub(crate) down_ms: u64,
     /// How often a server that is taken over from was only asleep, and goes on.
     pub(crate) sleeps: f64,
+    /// The share of devices that are real ones: their machine, keys, guard and diary.
+    pub(crate) real: f64,
     /// Whether devices measure each model, as many as report in a round.
     pub(crate) evaluations: bool,
     /// Whether somebody writes into the store, after each crash, that nobody's report is in the sum.
@@ -89,6 +96,7 @@ impl Faults {
             life: 1,
             down_ms: 0,
             sleeps: 0.0,
+            real: 0.0,
             evaluations: false,
             list_emptied: false,
         }
@@ -123,6 +131,7 @@ impl Faults {
             life: [30, 300, 1_000][chance.below(3) as usize],
             down_ms: chance.below(20_000),
             sleeps: 0.5,
+            real: real(seed),
             evaluations: chance.is(0.3),
             ..Self::calm()
         }
@@ -153,6 +162,7 @@ impl Faults {
             life: [8, 30, 100][chance.below(3) as usize],
             down_ms: chance.below(20_000),
             sleeps: 0.5,
+            real: real(seed),
             evaluations: chance.is(0.3),
             list_emptied: false,
         }

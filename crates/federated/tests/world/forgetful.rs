@@ -145,6 +145,11 @@ impl ForgetfulStore {
         tasks.iter().map(of).sum()
     }
 
+    /// Bytes that devices ask for.
+    pub(crate) fn blob(&self, digest: &[u8; 32]) -> Option<Vec<u8>> {
+        self.log.lock().unwrap().now.blob(digest).unwrap()
+    }
+
     /// What is kept of the attempt that is open.
     pub(crate) fn kept(&self, task: &TaskDigest) -> Option<OpenAttempt> {
         self.log.lock().unwrap().now.open_attempt(task).unwrap()

@@ -1,11 +1,15 @@
 //! A world of devices, messages and crashes around a real coordinator. Time is a number, chance a seed.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
+mod chance;
 mod checks;
 mod evaluations;
 mod faults;
 mod forgetful;
+mod real;
 mod secure;
+mod stand_in;
+mod story;
 
 use std::{
     cell::RefCell,
@@ -16,12 +20,13 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use chance::Chance;
 use checks::{check, check_same, check_spoiled};
 use device::{
     guard::TaskDigest,
-    protocol::message::{Answer, Assignment, CheckIn, DeviceKey, Enrol, Next, Reason, Says, Ticket, Wants},
+    protocol::message::{Answer, Assignment, DeviceKey, Next, Reason, Says, Ticket, Wants},
 };
-use evaluations::{Applied, Of, encoding_of};
+use evaluations::{Applied, Of};
 pub(crate) use faults::{Faults, Flaw, Sums};
 use forgetful::{ForgetfulLedger, ForgetfulStore, ForgetfulVault, Fuse};
 use keyhush_federated::{
@@ -44,8 +49,11 @@ use keyhush_federated::{
 };
 use ledger::{Ledger, PseudonymKey, SigningKey};
 use privacy::{encoding::Encoding, rng::SimulationKey, stages::Encoded};
+use real::{Read, Real};
 use secagg::entropy::Entropy;
 use secure::SecurePart;
+use stand_in::Doing;
+pub(crate) use story::Story;
 
 /// What went wrong.
 #[derive(Debug)]
@@ -57,81 +65,27 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What happened in a schedule.
-#[derive(Debug, PartialEq, Eq, Default)]
-pub(crate) struct Story {
-    pub(crate) crashes: u64,
-    pub(crate) released: u64,
-    pub(crate) failed: u64,
-    /// Crashes after which a sum with reports in it went on.
-    pub(crate) resumed_with_reports: u64,
-    /// Secure attempts that a crash interrupted.
-    pub(crate) interrupted: u64,
-    /// Whether so many attempts failed that the run ended early.
-    pub(crate) gave_up: bool,
-    /// Things that were said to a server after another one had taken over from it.
-    pub(crate) said_to_stale: u64,
-    /// Evaluations that were released, and attempts at some that came to nothing.
-    pub(crate) evaluated: u64,
-    pub(crate) failed_evaluations: u64,
-    /// Of each round: whether devices were asked more than once.
-    pub(crate) topped_up: Vec<bool>,
-    events: u64,
-    now: u64,
-}
-
-impl Story {
-    /// What happened in another one too.
-    pub(crate) fn add(&mut self, other: &Self) {
-        let Self { crashes, released, failed, resumed_with_reports, interrupted, said_to_stale, events, .. } = other;
-        self.evaluated += other.evaluated;
-        self.failed_evaluations += other.failed_evaluations;
-        self.crashes += crashes;
-        self.released += released;
-        self.failed += failed;
-        self.resumed_with_reports += resumed_with_reports;
-        self.interrupted += interrupted;
-        self.said_to_stale += said_to_stale;
-        self.events += events;
-    }
-}
-
-/// SplitMix64.
-#[derive(Debug, Clone)]
-pub(crate) struct Chance(u64);
-
-impl Chance {
-    pub(crate) const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.next() % n.max(1)
-    }
-
-    /// Another one, which follows from this one.
-    pub(crate) fn fork(&mut self) -> Self {
-        Self(self.next())
-    }
-
-    pub(crate) fn is(&mut self, share: f64) -> bool {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64 <= share && share > 0.0
-    }
-}
-
 /// What a device says.
 #[derive(Debug, Clone)]
 enum Said {
     Wants(Wants),
     /// A report; its bytes where it is masked.
     Report(Ticket, Option<Rc<[u8]>>),
+    /// What a real device says, in its bytes: who the server is, a signed request, a chunk of a report.
+    Hello,
+    Signed(Rc<[u8]>),
+    Chunk(Ticket, u64, Rc<[u8]>),
+}
+
+impl Said {
+    /// The ticket of a report, or of a question about one.
+    fn ticket(&self) -> Option<Ticket> {
+        match self {
+            Self::Report(ticket, _) | Self::Chunk(ticket, ..) => Some(*ticket),
+            Self::Wants(Wants::Next(Next { ticket, .. })) => ticket.as_slice().try_into().ok().map(Ticket),
+            _ => None,
+        }
+    }
 }
 
 /// A request of a device: an answer belongs to one, as in HTTP.
@@ -143,25 +97,36 @@ struct Asks {
 
 #[derive(Debug)]
 enum Event {
-    Wake { device: usize, token: u64 },
-    Arrives { from: Asks, said: Said },
-    Answered { to: Asks, answer: Answer },
+    Wake {
+        device: usize,
+        token: u64,
+    },
+    Arrives {
+        from: Asks,
+        said: Said,
+    },
+    Answered {
+        to: Asks,
+        answer: Answer,
+    },
+    /// The server says who it is and what time it has.
+    Greeted {
+        to: Asks,
+        time_s: u64,
+    },
+    /// Nobody is there.
+    Unreached {
+        to: Asks,
+    },
     Tick,
-}
-
-#[derive(Debug, Clone)]
-enum Doing {
-    Strange,
-    Idle,
-    /// It has something to say of secure aggregation.
-    Speaking(Box<Assignment>),
-    Working(Box<Assignment>),
-    Reporting(Box<Assignment>),
-    Asking(Box<Assignment>),
 }
 
 struct Device {
     key: DeviceKey,
+    /// The machine of `device`, where this is a real one.
+    real: Option<Box<Real>>,
+    /// What it was given last.
+    assignment: Option<Assignment>,
     doing: Doing,
     token: u64,
     /// How many requests it made; it waits for the answer to the last.
@@ -191,10 +156,16 @@ struct World {
     arrived: BTreeSet<[u8; 32]>,
     /// Secure attempts that a crash interrupted.
     interrupted: BTreeSet<AttemptAt>,
+    /// Attempts whose end was in the ledger when a crash kept them from being settled.
+    ended: BTreeSet<AttemptAt>,
     violation: Option<Violation>,
     encoding: Option<Encoding>,
-    requests: BTreeMap<u64, Asks>,
+    /// Who waits for an answer, and with which ticket it asked.
+    requests: BTreeMap<u64, (Asks, Option<Ticket>)>,
     next_request: u64,
+    /// Tasks and models that real devices have read: once for all of them.
+    read: BTreeMap<[u8; 32], Read>,
+    store: Arc<ForgetfulStore>,
     fuse: Arc<Fuse>,
     dies_at: u64,
     story: Story,
@@ -254,10 +225,47 @@ impl World {
                 self.devices[to.device].asked += 1;
                 self.hears(to.device, &answer);
             }
-            Some(Event::Answered { .. }) => {}
+            Some(Event::Greeted { to, time_s }) if self.devices[to.device].asked == to.number => {
+                self.devices[to.device].asked += 1;
+                self.is_greeted(to.device, time_s);
+            }
+            Some(Event::Unreached { to }) if self.devices[to.device].asked == to.number => {
+                self.devices[to.device].asked += 1;
+                self.reaches_nobody(to.device);
+            }
+            Some(Event::Answered { .. } | Event::Greeted { .. } | Event::Unreached { .. }) => {}
             Some(Event::Tick) => self.ticks(),
         }
         self.violation.take().map_or(Ok(()), Err)
+    }
+
+    fn acts(&mut self, device: usize) {
+        if self.devices[device].real.is_some() { self.real_acts(device) } else { self.stand_in_acts(device) }
+    }
+
+    fn hears(&mut self, device: usize, answer: &Answer) {
+        if let Some(Says::Assignment(assignment)) = &answer.says {
+            self.is_asked_to_join(device, assignment);
+        }
+        if self.devices[device].real.is_some() {
+            self.real_hears(device, answer);
+        } else {
+            self.stand_in_hears(device, answer);
+        }
+    }
+
+    /// A device is given an attempt: of each step it is one, whatever happens.
+    fn is_asked_to_join(&mut self, device: usize, assignment: &Assignment) {
+        let (attempt, step) = (assignment.attempt, Of::assignment(assignment));
+        if !step.evaluation {
+            self.assigned_at.entry(step.step).or_default().insert(self.now / 1_000);
+            self.encoding = Some(evaluations::encoding_of(assignment));
+        }
+        let before = *self.devices[device].asked_to_join.entry(step).or_insert(attempt);
+        if before != attempt {
+            self.wrong(format!("device {device} was asked to join attempts {before} and {attempt} of {step:?}"));
+        }
+        self.devices[device].assignment = Some(assignment.clone());
     }
 
     /// What everybody does, for whoever looks for the reason.
@@ -280,143 +288,6 @@ impl World {
         )
     }
 
-    fn acts(&mut self, device: usize) {
-        if self.chance.is(self.faults.device_crashes) {
-            // What it worked on is gone; what it gave is on record.
-            self.devices[device].doing = Doing::Idle;
-            self.devices[device].secure = None;
-        }
-        match self.devices[device].doing.clone() {
-            Doing::Strange => self.says(device, Said::Wants(Wants::Enrol(Enrol::default())), 20_000),
-            Doing::Idle => self.says(
-                device,
-                Said::Wants(Wants::CheckIn(CheckIn { patience_ms: 10_000, resting: Vec::new() })),
-                30_000,
-            ),
-            Doing::Speaking(assignment) => {
-                let message = self.devices[device].secure.as_ref().unwrap().says(&assignment);
-                self.says(device, Said::Wants(Wants::Secure(message)), 6_000);
-            }
-            Doing::Working(assignment) => {
-                let input = one_hot(device, &encoding_of(&assignment));
-                if self.devices[device].secure.as_mut().is_some_and(|secure| !secure.mask(&input)) {
-                    return self.gives_up(device);
-                }
-                self.devices[device].given.insert(Of::assignment(&assignment));
-                self.devices[device].doing = Doing::Reporting(assignment);
-                self.acts(device);
-            }
-            Doing::Reporting(assignment) => {
-                let ticket = Ticket(assignment.ticket.as_slice().try_into().unwrap());
-                let masked = self.devices[device].secure.as_ref().and_then(SecurePart::masked);
-                self.says(device, Said::Report(ticket, masked), 5_000);
-            }
-            Doing::Asking(assignment) => {
-                let next = Next { ticket: assignment.ticket.clone(), patience_ms: 5_000 };
-                self.says(device, Said::Wants(Wants::Next(next)), 12_000);
-            }
-        }
-    }
-
-    /// The part that a device has is over for it.
-    fn gives_up(&mut self, device: usize) {
-        self.devices[device].doing = Doing::Idle;
-        self.devices[device].secure = None;
-        self.wake(device, 3_000);
-    }
-
-    fn hears(&mut self, device: usize, answer: &Answer) {
-        let doing = self.devices[device].doing.clone();
-        match (answer.says.as_ref().unwrap(), doing) {
-            (Says::Enrolled(_), Doing::Strange) => {
-                self.devices[device].doing = Doing::Idle;
-                let after = self.chance.below(2_000);
-                self.wake(device, after);
-            }
-            (Says::Later(later), Doing::Idle) => self.wake(device, later.after_s.min(60) * 1000 + 500),
-            (Says::Assignment(assignment), Doing::Idle) => self.is_assigned(device, assignment),
-            (Says::Received(received), Doing::Reporting(assignment) | Doing::Asking(assignment)) => {
-                let all = received.offset > 0;
-                self.devices[device].doing = if all { Doing::Asking(assignment) } else { Doing::Reporting(assignment) };
-                self.wake(device, 10);
-            }
-            (Says::Secure(message), Doing::Speaking(assignment) | Doing::Asking(assignment)) => {
-                self.hears_secure(device, assignment, &message.message);
-            }
-            (
-                Says::Wait(wait),
-                Doing::Speaking(assignment) | Doing::Reporting(assignment) | Doing::Asking(assignment),
-            ) => {
-                self.devices[device].doing = Doing::Asking(assignment);
-                self.wake(device, u64::from(wait.after_ms).max(10));
-            }
-            (Says::Thanks(_), Doing::Reporting(assignment) | Doing::Asking(assignment)) => {
-                self.devices[device].thanked.insert((Of::assignment(&assignment), assignment.attempt));
-                self.devices[device].doing = Doing::Idle;
-                self.devices[device].secure = None;
-                self.wake(device, 1_000);
-            }
-            // What it said is not what was expected: it asks what is.
-            (Says::Refused(refused), Doing::Speaking(assignment) | Doing::Reporting(assignment))
-                if refused.reason == i32::from(Reason::Unexpected) =>
-            {
-                self.devices[device].doing = Doing::Asking(assignment);
-                self.wake(device, 100);
-            }
-            (Says::Refused(refused), doing) => {
-                let strange = refused.reason == i32::from(Reason::Stranger);
-                let idle = !matches!(doing, Doing::Working(_) | Doing::Strange);
-                if strange {
-                    self.devices[device].doing = Doing::Strange;
-                } else if idle {
-                    self.devices[device].doing = Doing::Idle;
-                    self.devices[device].secure = None;
-                }
-                if strange || idle {
-                    self.wake(device, 3_000);
-                }
-            }
-            // An answer to something that it no longer waits for.
-            _ => {}
-        }
-    }
-
-    fn is_assigned(&mut self, device: usize, assignment: &Assignment) {
-        let (attempt, step) = (assignment.attempt, Of::assignment(assignment));
-        if !step.evaluation {
-            self.assigned_at.entry(step.step).or_default().insert(self.now / 1_000);
-        }
-        let before = *self.devices[device].asked_to_join.entry(step).or_insert(attempt);
-        if before != attempt {
-            self.wrong(format!("device {device} was asked to join attempts {before} and {attempt} of {step:?}"));
-        }
-        if self.devices[device].given.contains(&step) {
-            // Its guard refuses: to the server it is a device that does not come.
-            return self.wake(device, 60_000);
-        }
-        if self.chance.is(self.faults.vanish) {
-            return self.wake(device, assignment.within_ms + 30_000);
-        }
-        let encoding = encoding_of(assignment);
-        if !step.evaluation {
-            self.encoding = Some(encoding.clone());
-        }
-        if self.faults.sums == Sums::Secure {
-            let part = SecurePart::begin(assignment, &encoding, self.chance.next());
-            self.devices[device].secure = Some(part);
-            self.devices[device].doing = Doing::Speaking(Box::new(assignment.clone()));
-            return self.wake(device, 10);
-        }
-        self.works(device, Box::new(assignment.clone()));
-    }
-
-    /// It trains.
-    fn works(&mut self, device: usize, assignment: Box<Assignment>) {
-        self.devices[device].doing = Doing::Working(assignment);
-        let trains = 500 + self.chance.below(9_000);
-        self.wake(device, trains);
-    }
-
     fn wrong(&mut self, why: String) {
         self.violation.get_or_insert(Violation(why));
     }
@@ -433,7 +304,9 @@ impl World {
                 self.stale = Some((stale, until));
             }
         } else if let Some(mut coordinator) = self.coordinator.take() {
-            if !self.fuse.is_blown() {
+            if self.fuse.is_blown() {
+                self.at(self.now + 10, Event::Unreached { to: from });
+            } else {
                 let done = self.tells(&mut coordinator, from, said);
                 self.goes_on(done);
             }
@@ -446,8 +319,22 @@ impl World {
     fn tells(&mut self, server: &mut Coordinator, from: Asks, said: &Said) -> Result<(), CoordinatorError> {
         self.next_request += 1;
         let (request, now) = (self.next_request, self.now);
-        self.requests.insert(request, from);
+        self.requests.insert(request, (from, said.ticket()));
         match said {
+            Said::Hello => {
+                self.requests.remove(&request);
+                self.sends(|| Event::Greeted { to: from, time_s: now / 1000 });
+                Ok(())
+            }
+            Said::Signed(bytes) => self.tells_signed(server, request, bytes),
+            Said::Chunk(ticket, offset, bytes) => match server.begins(ticket, now) {
+                Ok(expected) => {
+                    let report = real::report(&expected, *offset, bytes);
+                    self.arrived.insert(ticket.0);
+                    server.report(request, ticket, &report, now)
+                }
+                Err(answer) => self.is_not_taken(server, request, ticket, *answer),
+            },
             Said::Wants(wants) => server.said(request, self.devices[from.device].key, wants, now),
             Said::Report(ticket, masked) => match server.begins(ticket, now) {
                 Ok(expected) => {
@@ -458,13 +345,27 @@ impl World {
                     self.arrived.insert(ticket.0);
                     server.report(request, ticket, &report, now)
                 }
-                Err(answer) => {
-                    self.counts_again(server, request, from, ticket)?;
-                    self.deliver(vec![(request, *answer)]);
-                    Ok(())
-                }
+                Err(answer) => self.is_not_taken(server, request, ticket, *answer),
             },
         }
+    }
+
+    /// A report is not wanted, or not now.
+    fn is_not_taken(
+        &mut self,
+        server: &mut Coordinator,
+        request: u64,
+        ticket: &Ticket,
+        answer: Answer,
+    ) -> Result<(), CoordinatorError> {
+        // The server that lives is not in its place while it is told something; one that was taken over from knows no better.
+        if self.coordinator.is_none() {
+            self.closes_what_is_open(request, &answer);
+        }
+        let (from, _) = self.requests[&request];
+        self.counts_again(server, request, from, ticket)?;
+        self.deliver(vec![(request, answer)]);
+        Ok(())
     }
 
     /// What a server does that does not know a report when it comes again: it takes it for that of somebody who is still at work.
@@ -478,8 +379,10 @@ impl World {
         if self.flaw != Some(Flaw::CountsAgain) || !self.arrived.contains(&ticket.0) {
             return Ok(());
         }
-        let at_work = self.devices.iter().find_map(|device| match &device.doing {
-            Doing::Working(assignment) => Some(Ticket(assignment.ticket.as_slice().try_into().unwrap())),
+        let ticket = |assignment: &Assignment| Ticket(assignment.ticket.as_slice().try_into().unwrap());
+        let at_work = self.devices.iter().find_map(|device| match (&device.real, &device.doing) {
+            (Some(real), _) => device.assignment.as_ref().filter(|_| real.is_training()).map(ticket),
+            (None, Doing::Working(assignment)) => Some(ticket(assignment)),
             _ => None,
         });
         let Some(other) = at_work else { return Ok(()) };
@@ -499,7 +402,7 @@ impl World {
 
     fn deliver(&mut self, answers: Vec<(u64, Answer)>) {
         for (request, answer) in answers {
-            if let Some(to) = self.requests.remove(&request) {
+            if let Some((to, _)) = self.requests.remove(&request) {
                 self.sends(|| Event::Answered { to, answer: answer.clone() });
             }
         }
@@ -526,8 +429,31 @@ impl World {
     fn flush(&mut self) {
         let Some(coordinator) = self.coordinator.as_mut().filter(|_| !self.fuse.is_blown()) else { return };
         match coordinator.flush() {
-            Ok(answers) => self.deliver(answers),
+            Ok(answers) => {
+                answers.iter().for_each(|(request, answer)| self.closes_what_is_open(*request, answer));
+                self.deliver(answers);
+            }
             Err(error) => self.goes_on(Err(error)),
+        }
+    }
+
+    /// Whoever asks with a ticket of the attempt that is open is never told that there is no such attempt: also not by a server that
+    /// has just been started again.
+    fn closes_what_is_open(&mut self, request: u64, answer: &Answer) {
+        let is_closed =
+            |says: &Says| matches!(says, Says::Refused(refused) if refused.reason == i32::from(Reason::Closed));
+        let Some((Asks { device, .. }, Some(ticket))) = self.requests.get(&request).copied() else { return };
+        if self.faults.sums == Sums::Secure || !answer.says.as_ref().is_some_and(is_closed) {
+            return;
+        }
+        let Device { key, assignment: Some(assignment), .. } = &self.devices[device] else { return };
+        let task = TaskDigest(assignment.task.as_ref().unwrap().digest.clone().try_into().unwrap());
+        let Some(kept) = self.store.kept(&task).filter(|kept| kept.assigned.contains(key)) else { return };
+        let is_of = (kept.at.round, kept.at.attempt) == (assignment.step, assignment.attempt);
+        // Where its end is in the ledger it is over, and only not settled yet.
+        let is_of = is_of && !self.ended.contains(&kept.at);
+        if is_of && assignment.ticket == ticket.0 {
+            self.wrong(format!("device {device} was told that {:?} is closed, which is open", kept.at));
         }
     }
 }
@@ -598,8 +524,11 @@ impl Story {
         let vault = Arc::new(ForgetfulVault::new(Arc::clone(&fuse)));
         let signing = || SigningKey::from_seed(&[1; 32]);
         Ledger::create(ledger.clone(), setting.plan.ledger.clone(), signing(), 0).unwrap();
+        let mut chance = Chance(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
         let device = |number: u64| Device {
             key: DeviceKey([&number.to_be_bytes()[..], &[7; 24]].concat().try_into().unwrap()),
+            real: None,
+            assignment: None,
             doing: Doing::Strange,
             token: 0,
             asked: 0,
@@ -608,21 +537,30 @@ impl Story {
             secure: None,
             thanked: BTreeSet::new(),
         };
+        let devices = (0..faults.devices)
+            .map(|number| match chance.is(faults.real) {
+                true => Real::device(number, device(number), &mut chance),
+                false => device(number),
+            })
+            .collect();
         let world = World {
-            chance: Chance(seed.wrapping_mul(0x2545_f491_4f6c_dd1d)),
+            chance,
             now: 1_000_000,
             queue: Queue::new(),
             events: Vec::new(),
-            devices: (0..faults.devices).map(device).collect(),
+            devices,
             coordinator: None,
             stale: None,
             flaw,
             arrived: BTreeSet::new(),
             interrupted: BTreeSet::new(),
+            ended: BTreeSet::new(),
             violation: None,
             encoding: None,
             requests: BTreeMap::new(),
             next_request: 0,
+            read: BTreeMap::new(),
+            store: Arc::clone(&store),
             fuse: Arc::clone(&fuse),
             dies_at: u64::MAX,
             story: Self::default(),
@@ -730,13 +668,24 @@ fn life(
         let kept = store.kept(&task.digest).filter(|kept| !kept.assigned.is_empty());
         world.story.resumed_with_reports += u64::from(kept.as_ref().is_some_and(|kept| !kept.merged.is_empty()));
         let stream = &plan.phase(0).stream;
-        let is_recorded = |at: &AttemptAt| {
+        let is_recorded = |at: &AttemptAt, stream: &str| {
             let (ledger, AttemptAt { round, attempt, .. }) = (rounds.ledger(), *at);
             ledger.released_in(stream, round).is_some()
                 || ledger.failures(stream, round).iter().any(|failure| failure.attempt == attempt)
         };
+        // An attempt that devices have, and whose end is not in the ledger, is opened again.
+        let mut opens_again = |task: &TaskDigest, stream: &str| {
+            let at = store.kept(task).filter(|kept| !kept.assigned.is_empty()).map(|kept| kept.at)?;
+            if is_recorded(&at, stream) {
+                world.ended.insert(at);
+                return None;
+            }
+            Some(at)
+        };
+        let again = opens_again(&task.digest, stream);
+        let evaluation_again = evaluations.as_ref().and_then(|task| opens_again(&task.digest, EVALUATION));
         if world.faults.sums == Sums::Secure {
-            world.interrupted.extend(kept.map(|kept| kept.at).filter(|at| !is_recorded(at)));
+            world.interrupted.extend(again);
         }
         let Ok(mut coordinator) = Coordinator::new(Arc::new(store.take()), Box::new(Anybody), pace, seed) else {
             return Ok(false);
@@ -744,12 +693,28 @@ fn life(
         let round = rounds.state().round;
         let begun = (round > 0).then_some(round);
         coordinator.add_task(task.digest, task.asking, begun).map_err(|error| Violation(error.to_string()))?;
+        if again.is_some() {
+            coordinator.opens_again(&task.digest).unwrap();
+        }
         if let Some(NetworkTask { digest, asking, .. }) = &evaluations {
             let begun = rounds.ledger().last_step(EVALUATION).map(|last| last + 1);
             coordinator.add_task(*digest, *asking, begun).map_err(|error| Violation(error.to_string()))?;
             coordinator.only_while_open(digest).unwrap();
+            if evaluation_again.is_some() {
+                coordinator.opens_again(digest).unwrap();
+            }
         }
         world.coordinator = Some(coordinator);
+        let real = world.devices.iter().filter(|device| device.real.is_some()).count() as u64;
+        world.story.real += real;
+        // A server listens before its tasks are ready.
+        let ready = world.now + if world.story.crashes > 0 { world.chance.below(2_000) } else { 0 };
+        while world.now < ready {
+            world.step()?;
+            if world.fuse.is_blown() {
+                return Ok(false);
+            }
+        }
     }
     let secrets = Secrets::new(vault.clone());
     let network = |task: NetworkTask| {

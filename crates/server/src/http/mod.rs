@@ -13,6 +13,7 @@
 //! | `chunk`     | chunks of reports as they come, which nobody keeps                                               |
 //! | `flow`      | a body that comes fast enough, or is cut                                                          |
 //! | `census`    | who is connected, from where, and who has waited longest                                          |
+//! | [`origins`] | which pages of the web may speak to it                                                           |
 //! | [`proxies`] | from where a request comes, where a proxy stands in between                                       |
 //! | `watched`   | a stream that ends itself when nothing comes or nothing is taken                                  |
 //!
@@ -28,6 +29,7 @@ mod census;
 mod chunk;
 mod flow;
 pub mod limits;
+pub mod origins;
 pub mod proxies;
 pub mod routes;
 pub mod server;
@@ -42,6 +44,7 @@ use thiserror::Error;
 
 pub use chunk::{Chunk, Piece};
 pub use limits::Limits;
+pub use origins::{Origin, Origins};
 pub use proxies::{Network, Proxies};
 pub use routes::app;
 pub use server::{Served, Server};

@@ -36,6 +36,7 @@ use super::{
     answers::Refusal,
     census::{Admission, Census, Entry, one},
     limits::Limits,
+    origins::Origins,
     proxies::Proxies,
     routes::Peer,
     tls::Transport,
@@ -63,6 +64,7 @@ pub struct Server {
     transport: Transport,
     limits: Limits,
     proxies: Proxies,
+    origins: Origins,
 }
 
 /// What a server did until it was stopped.
@@ -92,13 +94,21 @@ impl Server {
         let listener = listen(address).map_err(|error| HttpError::Listen { address, error })?;
         let address = listener.local_addr().map_err(|error| HttpError::Listen { address, error })?;
         let connections = limits.connections.min(files_for_connections(limits.connections));
-        Ok(Self { listener, address, transport, limits: Limits { connections, ..limits }, proxies: Proxies::default() })
+        let limits = Limits { connections, ..limits };
+        let (proxies, origins) = (Proxies::default(), Origins::default());
+        Ok(Self { listener, address, transport, limits, proxies, origins })
     }
 
     /// Takes the word of these proxies on where requests come from. Each may have as many connections as an address of this machine.
     #[must_use]
     pub fn behind(self, proxies: Proxies) -> Self {
         Self { proxies, ..self }
+    }
+
+    /// Lets pages of these origins speak to it.
+    #[must_use]
+    pub fn open_to(self, origins: Origins) -> Self {
+        Self { origins, ..self }
     }
 
     /// Where it listens: the port that it was given, where none was asked for.
@@ -126,6 +136,7 @@ impl Server {
             },
             limits: self.limits,
             proxies: self.proxies,
+            origins: self.origins,
             stopped,
         });
         let mut served = Served::default();
@@ -192,6 +203,7 @@ struct Door {
     tls: Option<TlsAcceptor>,
     limits: Limits,
     proxies: Proxies,
+    origins: Origins,
     stopped: watch::Receiver<bool>,
 }
 
@@ -233,12 +245,17 @@ impl Door {
             standing.works();
             let origin = Peer(one(self.proxies.origin(peer, request.headers())));
             request.extensions_mut().insert(origin);
-            let (standing, answer) = (Arc::clone(&standing), (!full).then(|| routes.call(request)));
+            let page = self.origins.of(request.headers());
+            let preflight = self.origins.preflight(request.method(), request.headers());
+            let asks = preflight.is_none() && !full;
+            let (standing, answer) = (Arc::clone(&standing), asks.then(|| routes.call(request)));
             async move {
-                let response = match answer {
-                    Some(answer) => answer.await?,
-                    None => crowded(),
+                let mut response = match (answer, preflight) {
+                    (Some(answer), _) => answer.await?,
+                    (None, Some(preflight)) if !full => preflight,
+                    (None, _) => crowded(),
                 };
+                self.origins.tell(page, &mut response);
                 Ok::<_, Infallible>(response.map(|body| Answering { body, standing }))
             }
         });

@@ -39,6 +39,8 @@ pub struct Database {
     next: AtomicUsize,
     /// A write failed: what is durable is not known until the file is opened again.
     failed: AtomicBool,
+    /// It failed for want of room.
+    full: AtomicBool,
     /// The runs whose ledger somebody writes.
     ledgers: Mutex<BTreeSet<i64>>,
     /// The count of assignments beside the secrets, where it is kept.
@@ -95,8 +97,9 @@ impl Database {
             }
         };
         let readers = (0..READERS).map(|_| reader()).collect::<Result<_, _>>()?;
-        let (next, failed, ledgers) = (AtomicUsize::new(0), AtomicBool::new(false), Mutex::default());
-        Ok(Self { path, writer: None, readers, next, failed, ledgers, witness: None, _lock: None })
+        let (next, ledgers) = (AtomicUsize::new(0), Mutex::default());
+        let (failed, full) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { path, writer: None, readers, next, failed, full, ledgers, witness: None, _lock: None })
     }
 
     /// Whether a server has a database open.
@@ -131,7 +134,7 @@ impl Database {
         read: impl FnOnce(&Connection) -> Result<T, DatabaseError>,
     ) -> Result<T, DatabaseError> {
         if self.failed.load(Ordering::SeqCst) {
-            return Err(DatabaseError::Poisoned);
+            return Err(self.failure());
         }
         read(&self.reader())
     }
@@ -154,14 +157,14 @@ impl Database {
         // Whoever panicked in the midst of a change has left what nobody looked at.
         let mut writer = writer.lock().map_err(|_| self.poison(DatabaseError::Poisoned))?;
         if self.failed.load(Ordering::SeqCst) {
-            return Err(DatabaseError::Poisoned);
+            return Err(self.failure());
         }
         let begun = writer.transaction_with_behavior(TransactionBehavior::Immediate);
         let all = begun.map_err(|e| self.poison(e.into()))?;
         match write(&all) {
-            Ok(done) => all.commit().map(|()| done).map_err(|e| self.poison(DatabaseError::Sqlite(e))),
+            Ok(done) => all.commit().map(|()| done).map_err(|e| self.poison(DatabaseError::failed(e))),
             Err(refused) if refused.is_refusal() => {
-                all.rollback().map_err(|e| self.poison(DatabaseError::Sqlite(e)))?;
+                all.rollback().map_err(|e| self.poison(DatabaseError::failed(e)))?;
                 Err(refused)
             }
             Err(error) => Err(self.poison(error)),
@@ -191,7 +194,13 @@ impl Database {
         if busy { Err(DatabaseError::Busy { place: self.path.clone() }) } else { Ok(()) }
     }
 
+    /// Why nothing is read or written any more.
+    fn failure(&self) -> DatabaseError {
+        if self.full.load(Ordering::SeqCst) { DatabaseError::Full } else { DatabaseError::Poisoned }
+    }
+
     fn poison(&self, error: DatabaseError) -> DatabaseError {
+        self.full.fetch_or(matches!(error, DatabaseError::Full), Ordering::SeqCst);
         self.failed.store(true, Ordering::SeqCst);
         error
     }

@@ -140,6 +140,11 @@ pub enum DatabaseError {
     /// It was opened for reading.
     #[error("this database was opened for reading")]
     ReadOnly,
+    /// There is no room.
+    #[error(
+        "the disk is full: make room where the database lies, and start the server again. What was acknowledged is there"
+    )]
+    Full,
     /// SQLite failed.
     #[error("the database failed: {0}")]
     Sqlite(rusqlite::Error),
@@ -152,6 +157,14 @@ impl DatabaseError {
     /// Whether nothing was written, for sure: what was asked for was wrong, and the database is as it was.
     pub(super) const fn is_refusal(&self) -> bool {
         matches!(self, Self::Refused(_) | Self::Ledger(_) | Self::OtherCase { .. })
+    }
+
+    /// SQLite failed: for want of room, of which it has two words, or otherwise.
+    pub(super) fn failed(error: rusqlite::Error) -> Self {
+        let is_full = |e: &rusqlite::ffi::Error| {
+            e.code == ErrorCode::DiskFull || e.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE
+        };
+        if error.sqlite_error().is_some_and(is_full) { Self::Full } else { Self::Sqlite(error) }
     }
 
     /// Says in the words of a ledger what could not be done.
@@ -176,7 +189,7 @@ impl From<rusqlite::Error> for DatabaseError {
         match &error {
             rusqlite::Error::ToSqlConversionFailure(_) => Self::Refused(error.to_string()),
             _ if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => Self::Refused(error.to_string()),
-            _ => Self::Sqlite(error),
+            _ => Self::failed(error),
         }
     }
 }

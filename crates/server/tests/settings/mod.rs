@@ -11,7 +11,7 @@ use federated::{
     },
 };
 use keyhush_server::{
-    http::{Limits, Proxies, Transport},
+    http::{Limits, Origins, Proxies, Transport},
     tasks::Settings,
 };
 use lm::kernels::KernelPath;
@@ -34,6 +34,7 @@ pub(crate) fn settings(folder: &Path) -> Settings {
         means: means(),
         limits: Limits::default(),
         proxies: Proxies::default(),
+        origins: Origins::default(),
         pace: Pace { least_s: 0.0, ..Pace::default() },
         ends_with_tasks: true,
     }

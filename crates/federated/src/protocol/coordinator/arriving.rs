@@ -3,9 +3,11 @@
 //! A device is asked for its report once. Where what comes breaks its bounds, or the attempt has what it needs, that is the end of its part: it
 //! hears so when it tries again, and takes up nobody's room.
 
-use device::protocol::message::{Answer, Reason, Received, Says, Ticket};
+use device::protocol::message::{Answer, Reason, Received, Says, Ticket, Wait};
 
-use super::{Aggregation, CLOSED, Coordinator, CoordinatorError, Expected, LATE, Progress, Report, RequestId};
+use super::{
+    ASK_AGAIN_MS, Aggregation, CLOSED, Coordinator, CoordinatorError, Expected, LATE, Progress, Report, RequestId,
+};
 use crate::protocol::desk::{Desk, Taken};
 
 impl Coordinator {
@@ -18,8 +20,11 @@ impl Coordinator {
         if self.came_after_all(ticket) {
             return Err(refused(Reason::Late, LATE));
         }
+        // Whose ticket it is cannot be known before the attempt of an earlier life of the server is open again.
+        let returning = self.tasks.values().any(|running| !running.returning.is_empty());
         let Some((device, running)) = self.by_ticket(&ticket.0) else {
-            return Err(refused(Reason::Closed, CLOSED));
+            let wait = || Box::new(Answer::new(Says::Wait(Wait { after_ms: ASK_AGAIN_MS })));
+            return Err(if returning { wait() } else { refused(Reason::Closed, CLOSED) });
         };
         let Some(desk) = running.desk.as_mut() else {
             return Err(refused(Reason::Closed, CLOSED));
@@ -116,7 +121,7 @@ mod tests {
 
     use device::{
         guard::TaskDigest,
-        protocol::message::{Blob, CheckIn, DeviceKey, Wants},
+        protocol::message::{Blob, CheckIn, DeviceKey, Next, Wants},
     };
     use privacy::{
         Adjacency, ClipNorm, Participation,
@@ -145,32 +150,45 @@ mod tests {
         Encoding::new(VectorPlan::of_update(1, 12), clip, None, Adjacency::ZeroOut).unwrap()
     }
 
-    /// A coordinator that wants two reports and has given the task to three devices, who have a second: their tickets.
-    #[allow(clippy::needless_update, reason = "a check-in may say more than how long it waits")]
-    fn given_to_three() -> (Coordinator, [Ticket; 3]) {
-        let limits = ParticipationLimits::try_from(&Participation::Once).unwrap();
-        let opening = Opening {
+    const DEVICES: [DeviceKey; 3] = [DeviceKey([1; 32]), DeviceKey([2; 32]), DeviceKey([3; 32])];
+
+    fn limits() -> ParticipationLimits {
+        ParticipationLimits::try_from(&Participation::Once).unwrap()
+    }
+
+    fn opening() -> Opening {
+        Opening {
             at: AT,
             step: 0,
             goal: 2,
-            limits,
+            limits: limits(),
             windows: Windows { select_ms: 100, report_ms: 1_000, answer_ms: 1_000, tick_ms: 1 },
             task: Blob { digest: TASK.0.to_vec(), bytes: 1 },
             model: Blob { digest: vec![9; 32], bytes: 4 },
             terms: Vec::new(),
             key: RoundKey::new(Zeroizing::new([3; 32])),
             aggregation: Aggregation::Plain(encoding()),
-        };
-        let devices = [1, 2, 3].map(|byte| DeviceKey([byte; 32]));
-        let tickets = devices.map(|device| opening.key.ticket(&AT, &[9; 32], &device));
-        let store = Arc::new(MemoryStore::new([7; 32]));
-        store.commit(&devices.map(|device| Write::Enrol { device, day: 1 })).unwrap();
+        }
+    }
+
+    const CHECK_IN: Wants = Wants::CheckIn(CheckIn { patience_ms: 30_000, resting: Vec::new() });
+
+    fn started(store: Arc<dyn Store>, round: Option<u64>) -> Coordinator {
         let mut coordinator = Coordinator::new(store, Box::new(Anybody), Pace::default(), 1).unwrap();
-        coordinator.add_task(TASK, Asking { limits, goal: 2, begin_with: 1, population: 100 }, None).unwrap();
-        coordinator.open(opening, 0).unwrap();
-        for (request, device) in (1..).zip(devices) {
-            let check_in = CheckIn { patience_ms: 30_000, ..CheckIn::default() };
-            coordinator.said(request, device, &Wants::CheckIn(check_in), 0).unwrap();
+        let asking = Asking { limits: limits(), goal: 2, begin_with: 1, population: 100 };
+        coordinator.add_task(TASK, asking, round).unwrap();
+        coordinator
+    }
+
+    /// A coordinator that wants two reports and has given the task to three devices, who have a second: their tickets.
+    fn given_to_three() -> (Coordinator, [Ticket; 3]) {
+        let tickets = DEVICES.map(|device| opening().key.ticket(&AT, &[9; 32], &device));
+        let store = Arc::new(MemoryStore::new([7; 32]));
+        store.commit(&DEVICES.map(|device| Write::Enrol { device, day: 1 })).unwrap();
+        let mut coordinator = started(store, None);
+        coordinator.open(opening(), 0).unwrap();
+        for (request, device) in (1..).zip(DEVICES) {
+            coordinator.said(request, device, &CHECK_IN, 0).unwrap();
         }
         assert_eq!(coordinator.flush().unwrap().len(), 3, "all are given it");
         (coordinator, tickets)
@@ -215,6 +233,49 @@ mod tests {
         coordinator.broke_bounds(&tickets[1]);
         assert_eq!((wanted(&coordinator), desk(&coordinator).seen()), (1, (1, 1)));
         assert!(desk(&coordinator).absent().iter().all(|device| device.0 == [3; 32]), "who sent something took part");
+    }
+
+    /// A server that is started again is there before its attempt is: in between nobody knows a ticket of it. Whoever came then used to be told
+    /// that there is no such attempt, and its report was lost.
+    #[test]
+    fn who_has_a_ticket_of_before_a_restart_waits_until_its_attempt_is_open_again() {
+        let says = |coordinator: &mut Coordinator| coordinator.flush().unwrap().pop().unwrap().1.says.unwrap();
+        let is_wait = |says: &Says| matches!(says, Says::Wait(wait) if (1..=5_000).contains(&wait.after_ms));
+        let is_closed = |says: &Says| matches!(says, Says::Refused(r) if r.reason == i32::from(Reason::Closed));
+        let next = |ticket: &Ticket| Wants::Next(Next { ticket: ticket.0.to_vec(), patience_ms: 30_000 });
+        let restarted = || {
+            let (before, tickets) = given_to_three();
+            let mut coordinator = started(before.store, Some(0));
+            coordinator.opens_again(&TASK).unwrap();
+            (coordinator, tickets)
+        };
+        let (mut coordinator, tickets) = restarted();
+        assert!(is_wait(&coordinator.begins(&tickets[0], 1).unwrap_err().says.unwrap()), "its chunk comes again");
+        coordinator.said(1, DEVICES[0], &next(&tickets[0]), 1).unwrap();
+        assert!(is_wait(&says(&mut coordinator)), "it asks again");
+        coordinator.said(2, DEVICES[1], &CHECK_IN, 1).unwrap();
+        assert!(matches!(says(&mut coordinator), Says::Later(later) if later.after_s == 1), "it is there soon");
+        // Who has no part in it has nothing to wait for.
+        coordinator.said(3, DeviceKey([4; 32]), &next(&tickets[0]), 1).unwrap();
+        assert!(is_closed(&says(&mut coordinator)));
+        coordinator.open(opening(), 2).unwrap();
+        coordinator.flush().unwrap();
+        assert!(coordinator.begins(&tickets[0], 3).is_ok());
+        coordinator.said(4, DEVICES[1], &CHECK_IN, 3).unwrap();
+        assert!(matches!(says(&mut coordinator), Says::Assignment(_)), "it is told what it was not");
+        // An attempt that is never opened again is waited for by nobody: its end is in the ledger, or its task cannot go on.
+        type Ends = fn(&mut Coordinator);
+        let settles: Ends = |coordinator| coordinator.settle(&AT, &BTreeSet::new(), 2).unwrap();
+        let forgets: Ends = |coordinator| coordinator.forget(&TASK, 2).unwrap();
+        let breaks: Ends = |coordinator| coordinator.broke(&TASK);
+        for (ends, how) in [(settles, "settled"), (forgets, "forgotten"), (breaks, "broken")] {
+            let (mut coordinator, tickets) = restarted();
+            ends(&mut coordinator);
+            coordinator.flush().unwrap();
+            assert_eq!(begins(&mut coordinator, &tickets[0], 3), Some(Reason::Closed.into()), "{how}");
+            coordinator.said(1, DEVICES[0], &next(&tickets[0]), 3).unwrap();
+            assert!(is_closed(&says(&mut coordinator)), "{how}");
+        }
     }
 
     /// Who comes late has come: where it counted as dropped out, too many would be asked for ever.

@@ -38,6 +38,11 @@ impl Coordinator {
             self.answer(request, says);
             return Ok(());
         }
+        // Or soon, where that attempt is not open again yet.
+        if self.returns(&device) {
+            self.answer(request, Says::Later(Later { after_s: NOT_NEEDED_S }));
+            return Ok(());
+        }
         if let Some(before) = self.in_lobby.get(&device).copied() {
             self.leaves(before);
             self.later(before);

@@ -1,0 +1,27 @@
+//! What happens by chance in a schedule: numbers that follow from its seed (SplitMix64).
+
+/// A stream of numbers that follows from a seed.
+#[derive(Debug, Clone)]
+pub(crate) struct Chance(pub(super) u64);
+
+impl Chance {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.next() % n.max(1)
+    }
+
+    /// Another one, which follows from this one.
+    pub(crate) fn fork(&mut self) -> Self {
+        Self(self.next())
+    }
+
+    pub(crate) fn is(&mut self, share: f64) -> bool {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64 <= share && share > 0.0
+    }
+}

@@ -1,0 +1,48 @@
+//! What is told of a schedule, and of many together.
+
+/// What happened in a schedule.
+#[derive(Debug, PartialEq, Eq, Default)]
+pub(crate) struct Story {
+    pub(crate) crashes: u64,
+    pub(crate) released: u64,
+    pub(crate) failed: u64,
+    /// Crashes after which a sum with reports in it went on.
+    pub(crate) resumed_with_reports: u64,
+    /// Secure attempts that a crash interrupted.
+    pub(crate) interrupted: u64,
+    /// Whether so many attempts failed that the run ended early.
+    pub(crate) gave_up: bool,
+    /// Lives of servers times real devices that they had.
+    pub(crate) real: u64,
+    /// Inputs that real devices let go of, and thanks that they heard.
+    pub(crate) gave: u64,
+    pub(crate) thanked: u64,
+    /// Things that were said to a server after another one had taken over from it.
+    pub(crate) said_to_stale: u64,
+    /// Evaluations that were released, and attempts at some that came to nothing.
+    pub(crate) evaluated: u64,
+    pub(crate) failed_evaluations: u64,
+    /// Of each round: whether devices were asked more than once.
+    pub(crate) topped_up: Vec<bool>,
+    pub(super) events: u64,
+    pub(super) now: u64,
+}
+
+impl Story {
+    /// What happened in another one too.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let Self { crashes, released, failed, resumed_with_reports, interrupted, said_to_stale, events, .. } = other;
+        self.real += other.real;
+        self.gave += other.gave;
+        self.thanked += other.thanked;
+        self.evaluated += other.evaluated;
+        self.failed_evaluations += other.failed_evaluations;
+        self.crashes += crashes;
+        self.released += released;
+        self.failed += failed;
+        self.resumed_with_reports += resumed_with_reports;
+        self.interrupted += interrupted;
+        self.said_to_stale += said_to_stale;
+        self.events += events;
+    }
+}
