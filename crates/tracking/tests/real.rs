@@ -38,18 +38,20 @@ print(json.dumps({"status": run.info.status, "name": run.info.run_name, "params"
 
 /// What is kept of a conversation with the real server.
 #[derive(Serialize, Deserialize)]
-struct Recording {
+pub(crate) struct Recording {
     source: String,
-    exchanges: Vec<Exchange>,
+    /// The run that was sent.
+    #[serde(flatten)]
+    pub(crate) files: Files,
+    pub(crate) exchanges: Vec<Exchange>,
 }
 
 fn recording() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("testdata/mlflow-{VERSION}/exchanges.json"))
 }
 
-pub(crate) fn recorded() -> Vec<Exchange> {
-    let recording: Recording = serde_json::from_slice(&fs::read(recording()).unwrap()).unwrap();
-    recording.exchanges
+pub(crate) fn recorded() -> Recording {
+    serde_json::from_slice(&fs::read(recording()).unwrap()).unwrap()
 }
 
 /// A request without what is another every time: moments, counted from the beginning of the run; the head of the ledger; the port; how
@@ -139,7 +141,7 @@ fn read_back(python: &Path, server: &RealServer) -> Value {
 fn the_real_mlflow_has_what_it_was_sent() {
     let (python, folder) = (python(), tempfile::tempdir().unwrap());
     let run = folder.path().join("recorded-run");
-    let files = Files::of_a_run(&run, false);
+    let files = Files::as_left(&run);
     let real = RealServer::start(&python, folder.path());
     let to = real.address;
     let server = Server::answering(Box::new(move |request| forwarded(request, to)));
@@ -151,10 +153,16 @@ fn the_real_mlflow_has_what_it_was_sent() {
     assert!(said.lock().unwrap().is_empty(), "{said:?}");
     assert!(server.seen().iter().skip(1).all(|exchange| exchange.status == 200));
     if std::env::var_os("KEYHUSH_RECORD").is_some() {
-        let timeless = |e: Exchange| Exchange { request: timeless(&e.request, server.address), ..e };
+        // Paths of this machine stay here.
+        let here = folder.path().display().to_string();
+        let timeless = |e: Exchange| Exchange {
+            request: timeless(&e.request, server.address),
+            answer: e.answer.replace(&here, "FOLDER"),
+            ..e
+        };
         let exchanges = server.seen().into_iter().map(timeless).collect();
         let source = format!("mlflow {VERSION} from PyPI, by record.sh beside this file");
-        let text = serde_json::to_string_pretty(&Recording { source, exchanges }).unwrap();
+        let text = serde_json::to_string_pretty(&Recording { source, files: files.clone(), exchanges }).unwrap();
         fs::create_dir_all(recording().parent().unwrap()).unwrap();
         fs::write(recording(), text + "\n").unwrap();
     }
@@ -167,7 +175,7 @@ fn the_real_mlflow_has_what_it_was_sent() {
         assert!(
             read["tags"]["keyhush.statement"].as_str().unwrap().contains("with secret noise it would be user-level")
         );
-        assert_eq!(read["tags"]["keyhush.ledger_head"].as_str().unwrap().len() > 32, true);
+        assert!(read["tags"]["keyhush.ledger_head"].as_str().unwrap().len() > 32);
         assert_eq!(read["tags"]["mlflow.note.content"], read["tags"]["keyhush.statement"]);
         let mut numbers = 0;
         for step in Lines::read(&run).unwrap().steps() {

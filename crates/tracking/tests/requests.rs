@@ -75,11 +75,12 @@ fn names(server: &Server) -> Vec<(String, u64)> {
 #[test]
 fn requests_are_those_that_the_real_server_took() {
     let recorded = recorded();
-    assert!(recorded.len() > 6, "there is a recording");
+    assert!(recorded.exchanges.len() > 6, "there is a recording");
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("recorded-run");
-    let _files = Files::of_a_run(&run, false);
-    let mut answers = recorded.clone().into_iter();
+    let _own = Files::as_left(&run);
+    recorded.files.show(&run, 3);
+    let mut answers = recorded.exchanges.clone().into_iter();
     let server =
         Server::answering(Box::new(move |_| answers.next().map_or((500, String::new()), |e| (e.status, e.answer))));
     let (tracker, said) = start(&format!("http://{}", server.address), account(&[]), &run);
@@ -88,7 +89,7 @@ fn requests_are_those_that_the_real_server_took() {
     assert!(said.lock().unwrap().is_empty());
     let asked: Vec<String> =
         server.seen().iter().map(|exchange| crate::real::timeless(&exchange.request, server.address)).collect();
-    let expected: Vec<String> = recorded.iter().map(|exchange| exchange.request.clone()).collect();
+    let expected: Vec<String> = recorded.exchanges.iter().map(|exchange| exchange.request.clone()).collect();
     assert_eq!(asked, expected);
 }
 

@@ -16,6 +16,7 @@ use federated::{
     run::{Opened, Run},
 };
 use lm::kernels::KernelPath;
+use serde::{Deserialize, Serialize};
 
 const TEXT: &str = r#"
 rounds = 3
@@ -30,7 +31,8 @@ server = { optimizer = "sgd", learning_rate = 0.5 }
 evaluation = { every = 1, users = 4, most_tokens = 50 }
 "#;
 
-/// A run that is over in all but its files, which [`Files::show`] gives back line by line.
+/// The lines of a run that is over, which [`Files::show`] gives back round by round.
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Files {
     metrics: Vec<String>,
     timing: Vec<String>,
@@ -38,28 +40,25 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Runs to the end, with secret noise or not. Times and what users did are rewritten; a run with secret noise gets such files too, as
-    /// if somebody had put them there.
+    /// Runs to the end, with secret noise or not. What was measured, times and what users did are rewritten, so that they are the same on every
+    /// machine; a run with secret noise gets such files too, as if somebody had put them there.
     pub(crate) fn of_a_run(folder: &Path, secret: bool) -> Self {
-        let set: Vec<String> = if secret { vec!["noise_seed=".into()] } else { Vec::new() };
-        let config = Document::new(TEXT, &set).unwrap().config().unwrap();
-        let opened = Opened::new(&config).unwrap();
-        let plan = Plan::new(config, &opened.setting()).unwrap();
-        let means = Means::threads(KernelPath::best(), 1);
-        let population = opened.population(plan.ledger.unit).unwrap();
-        let engine = engine::of(&plan.local, opened.learner(), means).unwrap();
-        let mut fleet = fleet::of(&plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
-        let mut run = Run::begin(RunFolder::at(folder), &plan, &opened, means).unwrap();
-        while run.step(&mut fleet, &Stop::new()).unwrap().over.is_none() {}
-        run.finish().unwrap();
-        let metrics = fs::read_to_string(folder.join(METRICS_FILE)).unwrap();
+        let metrics = run(folder, secret);
         let files = Self {
-            metrics: metrics.lines().map(evaluation).collect(),
+            metrics: metrics.iter().map(|line| evaluation(line)).collect(),
             timing: (1..=3).map(|round| json(&timing(round))).collect(),
             diagnostics: (1..=3).map(|round| json(&diagnostics(round))).collect(),
         };
         files.show(folder, 3);
         files
+    }
+
+    /// Runs to the end, and takes the lines as they are.
+    pub(crate) fn as_left(folder: &Path) -> Self {
+        let metrics = run(folder, false);
+        let with_round =
+            |name: &str| lines(folder, name).into_iter().filter(|line| line.contains("\"round\"")).collect();
+        Self { metrics, timing: with_round(TIMING_FILE), diagnostics: with_round(DIAGNOSTICS_FILE) }
     }
 
     /// As the folder looked after so many rounds.
@@ -74,7 +73,27 @@ impl Files {
     }
 }
 
-fn json(line: &impl serde::Serialize) -> String {
+/// Runs to the end; the lines of what was measured.
+fn run(folder: &Path, secret: bool) -> Vec<String> {
+    let set: Vec<String> = if secret { vec!["noise_seed=".into()] } else { Vec::new() };
+    let config = Document::new(TEXT, &set).unwrap().config().unwrap();
+    let opened = Opened::new(&config).unwrap();
+    let plan = Plan::new(config, &opened.setting()).unwrap();
+    let means = Means::threads(KernelPath::best(), 1);
+    let population = opened.population(plan.ledger.unit).unwrap();
+    let engine = engine::of(&plan.local, opened.learner(), means).unwrap();
+    let mut fleet = fleet::of(&plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
+    let mut run = Run::begin(RunFolder::at(folder), &plan, &opened, means).unwrap();
+    while run.step(&mut fleet, &Stop::new()).unwrap().over.is_none() {}
+    run.finish().unwrap();
+    lines(folder, METRICS_FILE)
+}
+
+fn lines(folder: &Path, name: &str) -> Vec<String> {
+    fs::read_to_string(folder.join(name)).unwrap().lines().map(str::to_owned).collect()
+}
+
+fn json(line: &impl Serialize) -> String {
     serde_json::to_string(line).unwrap()
 }
 

@@ -106,7 +106,10 @@ impl Server {
 fn serve(stream: impl Read + Write, seen: &Mutex<Vec<Exchange>>, answers: &Mutex<Answers>) {
     let mut stream = BufReader::new(stream);
     while let Some(request) = read(&mut stream) {
-        let (status, answer) = (answers.lock().unwrap())(&request);
+        let (status, answer) = {
+            let mut answers = answers.lock().unwrap();
+            (*answers)(&request)
+        };
         seen.lock().unwrap().push(Exchange { request, status, answer: answer.clone() });
         let head = format!(
             "HTTP/1.1 {status} x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
