@@ -15,7 +15,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use rustls::{
     ClientConfig, RootCertStore,
-    crypto::aws_lc_rs,
+    crypto::ring,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
 use serde::Deserialize;
@@ -173,7 +173,7 @@ fn configured(roots: Option<&Path>) -> Result<ClientConfig, TrackError> {
             }
         }
     }
-    let provider = Arc::new(aws_lc_rs::default_provider());
+    let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(builder.with_root_certificates(store).with_no_client_auth())
 }

@@ -15,7 +15,7 @@ use keyhush_tracking::{Account, Address, Outcome, Pace, RECORD_FILE, TrackError,
 use report::scalars::Lines;
 use rustls::{
     ServerConfig,
-    crypto::aws_lc_rs,
+    crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 
@@ -288,7 +288,7 @@ fn whom_a_certificate_vouches_for_is_spoken_to_and_nobody_else() {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned(), "localhost".to_owned()]).unwrap();
     let key = PrivateKeyDer::from_pem_slice(made.signing_key.serialize_pem().as_bytes()).unwrap();
     let certificate = CertificateDer::from_pem_slice(made.cert.pem().as_bytes()).unwrap();
-    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap();
     let config = Arc::new(config.with_no_client_auth().with_single_cert(vec![certificate], key).unwrap());
