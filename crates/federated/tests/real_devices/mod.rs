@@ -108,6 +108,8 @@ pub(crate) fn lives<'a>(plan: &'a Plan, opened: &'a Opened, keeps: Keeps) -> Liv
 /// Everybody in one place.
 struct Here {
     now: u64,
+    /// When the coordinator looks at its clock next.
+    ticks_at: u64,
     devices: Vec<Device>,
     store: Arc<Kept>,
     coordinator: Option<Coordinator>,
@@ -135,6 +137,7 @@ impl Here {
         let queue = (0..devices.len()).map(|number| Reverse((1_000_000 + chance.below(2_000), number))).collect();
         Self {
             now: 1_000_000,
+            ticks_at: 1_000_000,
             devices,
             store: Arc::new(Kept::new(REALM.0)),
             coordinator: None,
@@ -169,16 +172,17 @@ impl Here {
             let notes: Vec<_> = self.devices.iter_mut().map(|device| device.participant.notes()).collect();
             panic!("it does not come to an end: at {now} ms {waits} devices wait; {notes:?}");
         }
-        let tick = self.now + TICK_MS;
         match self.queue.peek().copied() {
-            Some(Reverse((at, number))) if at <= tick => {
+            Some(Reverse((at, number))) if at < self.ticks_at => {
                 self.queue.pop();
                 self.now = self.now.max(at);
                 self.acts(number)?;
             }
+            // However much devices have to say, the clock goes on.
             _ => {
-                self.now = tick;
-                self.coordinator.as_mut().unwrap().tick(tick)?;
+                self.now = self.now.max(self.ticks_at);
+                self.ticks_at = self.now + TICK_MS;
+                self.coordinator.as_mut().unwrap().tick(self.now)?;
             }
         }
         self.answers()
