@@ -66,7 +66,6 @@ fn p1_next_to_no_noise_is_not_taken_for_much() {
                         assert!(accountant != AccountantKind::Best, "z {z}, group {group}, {rounds} rounds: {error}");
                     }
                 }
-                }
             }
         }
     }
