@@ -61,8 +61,9 @@ fn p1_next_to_no_noise_is_not_taken_for_much() {
                             "{accountant}, z {z}, group {group}, {rounds} rounds: {epsilon}"
                         );
                     }
+                    // Only the best of them must have an answer: single accountants may refuse.
                     Err(error) => {
-                        assert!(accountant == AccountantKind::Pld, "{accountant}, z {z}, group {group}: {error}")
+                        assert!(accountant != AccountantKind::Best, "z {z}, group {group}, {rounds} rounds: {error}");
                     }
                 }
             }
