@@ -9,7 +9,7 @@ use std::{
 use clap::Args;
 use durable::files;
 use federated::{
-    config::{Config, DataKind},
+    config::Config,
     engine::Means,
     home::{CONFIG_FILE, RunFolder},
     metrics::{Measures, Metrics},
@@ -136,7 +136,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> anyhow::Result<()> {
             let label = format!("{}, seed {seed}", variant.name);
             let folder = sweep.out.join(sweep.design.place(number, seed));
             // Over private data the ledger stays open until the choice is counted in it (rule P22).
-            let after = if config.data.kind == DataKind::Store { After::Choose } else { After::Close };
+            let after = if config.data.is_stored() { After::Choose } else { After::Close };
             of_variant.seeds.push(progress.run(&label, &config, &folder, sweep.means, after)?);
         }
         runs.push(of_variant);
@@ -166,7 +166,7 @@ impl Sweep {
         if args.seeds == 0 {
             return Err(BadInput::wrong("seeds", "at least one is needed").into());
         }
-        let text = model_folder::read_text("config", &args.config)?;
+        let text = model_folder::read_settings(&args.config)?;
         let design = Design::new(&text, &args.set, &args.grid)?;
         if let Some(name) = &args.choose
             && !design.variants.iter().any(|variant| variant.name == *name)
@@ -200,7 +200,7 @@ impl Sweep {
         let (variant, place) = (runs[number].name.clone(), self.design.place(number, seed));
         let why = if wanted.is_some() { "as asked" } else { "the most accurate" };
         let mut note = format!("Chosen, {why}: {variant}, seed {seed}.");
-        let private = self.design.configs[number].data.kind == DataKind::Store;
+        let private = self.design.configs[number].data.is_stored();
         let mut ending = None;
         if private {
             let chosen = self.out.join(&place);
