@@ -128,7 +128,7 @@ impl Rounds {
             format!("noise_seed={SEED}"),
         ];
         let set: Vec<String> = set.into_iter().chain(self.set.iter().cloned()).collect();
-        let config = Document::new(SETTINGS, &set)?.config()?;
+        let config = Document::built_in(SETTINGS, &set)?.config()?;
         let opened = Opened::new(&config)?;
         let plan = Plan::new(config, &opened.setting())?;
         let one = rounds(&plan, &opened, means(1))?;

@@ -28,6 +28,11 @@ pub(crate) fn write(model: &Folder, folder: &Path) -> anyhow::Result<()> {
     Ok(federated::model_folder::write(model, folder)?)
 }
 
+/// Reads a file of settings, which is named without a flag.
+pub(crate) fn read_settings(path: &Path) -> Result<String, BadInput> {
+    text::read(path).map_err(|error| BadInput::Refused(format!("{}: {error}", path.display())))
+}
+
 /// Reads a text file that the user named, plain or compressed (.gz, .zst); - is standard input.
 pub(crate) fn read_text(field: &'static str, path: &Path) -> Result<String, BadInput> {
     text::read(path).map_err(|error| BadInput::wrong(field, format!("{}: {error}", path.display())))

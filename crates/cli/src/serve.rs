@@ -30,7 +30,7 @@ use server::{
 use crate::{
     failure::{BadInput, Interrupted},
     interrupt,
-    model_folder::read_text,
+    model_folder::{read_settings, read_text},
     train::MachineArgs,
 };
 
@@ -196,10 +196,11 @@ fn unusable(error: HttpError) -> anyhow::Error {
 }
 
 fn written(path: &Path, set: &[String]) -> anyhow::Result<Written> {
-    let text = read_text("task", path)?;
+    let text = read_settings(path)?;
     let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-    let document = Document::new(&text, set).map_err(|e| crate::failure::of_config(&e))?;
-    let config = document.config().map_err(|e| crate::failure::of_config(&e))?;
+    let config = Document::new(&text, set).and_then(|document| document.config());
+    // There may be several tasks: which one is wrong is said too.
+    let config = config.map_err(|e| BadInput::Refused(format!("{}: {e}", path.display())))?;
     Ok(Written { name, config })
 }
 

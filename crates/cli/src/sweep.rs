@@ -85,7 +85,7 @@ fn design(args: &SweepArgs) -> anyhow::Result<Design> {
     if args.seeds == 0 {
         return Err(BadInput::wrong("seeds", "at least one is needed").into());
     }
-    let text = model_folder::read_text("config", &args.config)?;
+    let text = model_folder::read_settings(&args.config)?;
     let design = Design::new(&text, &args.set, &args.grid)?;
     if let Some(name) = &args.choose
         && !design.variants.iter().any(|variant| variant.name == *name)

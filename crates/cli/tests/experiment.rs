@@ -303,7 +303,7 @@ fn what_is_no_experiment_is_refused() {
         (
             "set = [\"privacy.noise_multiplier=20\"]",
             "set = [\"privacy.nois=20\"]",
-            "variant \"much noise\": unknown field `nois`",
+            "variant \"much noise\": privacy.nois: there is no such key",
         ),
         (
             "set = [\"privacy.noise_multiplier=20\"]",

@@ -156,8 +156,8 @@ fn p15_runs_that_do_not_compose_are_refused_before_any_work() {
 fn what_cannot_be_meant_is_refused_before_any_work() {
     let toy = Toy::new();
     for (arguments, want) in [
-        (&["--grid", "clip.nrom=1,2"][..], "clip.nrom=1: unknown field `nrom`"),
-        (&["--grid", "clip.norm=1,-2"], "clip.norm=-2: line 27: clip.norm"),
+        (&["--grid", "clip.nrom=1,2"][..], "clip.nrom=1: clip.nrom: there is no such key (did you mean norm?)"),
+        (&["--grid", "clip.norm=1,-2"], "clip.norm=-2: clip.norm: "),
         (&["--grid", "clip.norm=1,1"], "1 comes twice"),
         (&["--grid", "clip.norm"], "KEY=V1,V2"),
         (&["--seeds", "0"], "--seeds: at least one"),

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use durable::files;
 use federated::{
-    config::DataKind,
     metrics::Metrics,
     run::{After, Ending},
     sweep::{
@@ -131,7 +130,7 @@ impl Sweep<'_> {
         let label = format!("{}, seed {seed}", self.design.variants[number].name);
         let folder = self.out.join(self.design.place(number, seed));
         // Over private data the ledger stays open until the choice is counted in it (rule P22).
-        let after = if config.data.kind == DataKind::Store { After::Choose } else { After::Close };
+        let after = if config.data.is_stored() { After::Choose } else { After::Close };
         runner.run(OneRun { label: &label, config: &config, folder: &folder, after })
     }
 
@@ -147,7 +146,7 @@ impl Sweep<'_> {
         let why = if self.choose.is_some() { "as asked" } else { "the most accurate" };
         let mut note = format!("Chosen, {why}: {variant}, seed {seed}.");
         let mut ending = None;
-        if self.design.configs[number].data.kind == DataKind::Store {
+        if self.design.configs[number].data.is_stored() {
             let chosen = self.out.join(&place);
             let others = choice::begun(self.out)?;
             let others: Vec<PathBuf> = others.into_iter().filter(|run| *run != chosen).collect();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use durable::files;
 use federated::{
-    config::{Config, DataKind, Document},
+    config::{Config, Document},
     engine::{Means, measure::measurer},
     home::MODEL_FOLDER,
     metrics::Metric,
@@ -139,7 +139,7 @@ impl Job<'_> {
         let document = Document::new(&text, &set).map_err(|e| of_variant(e.to_string()))?;
         let config = document.config().map_err(|e| of_variant(e.to_string()))?;
         // Rule P22: an experiment compares, and none of its runs counts the others. Where the noise is simulated, nothing is promised.
-        if config.data.kind == DataKind::Store && config.noise_seed.is_none() {
+        if config.data.is_stored() && config.noise_seed.is_none() {
             let why = "an experiment compares its runs, so over people's data with secret noise each of them would cost what all cost together: give a noise_seed, or make it a keyhush sweep, which counts that";
             return Err(of_variant(why.to_owned()));
         }
@@ -220,7 +220,7 @@ fn to_store(text: &str, store: &Path, notes: &mut Vec<String>) -> Result<Vec<Str
     let config = document.config()?;
     let users = Opened::new(&config)?.population(config.unit)?.users();
     set.push(format!("participation.population={users}"));
-    if let Some(delta) = config.privacy.delta
+    if let Some(delta) = config.privacy.delta()
         && delta >= 1.0 / users as f64
     {
         let smaller = format!("{:.0e}", 0.5 / users as f64);

@@ -10,12 +10,12 @@ use corpus::{
 };
 use device::learner::{Learner, language::LanguageLearner, tags::TagLearner};
 use lm::{
-    model::config::{ModelConfig, Token},
+    model::config::{ConfigError as ModelError, ModelConfig, Token},
     tokenizer::Rules,
     vocabulary::Vocabulary,
 };
 
-use crate::config::{Config, ConfigError, Model};
+use crate::config::{Config, ConfigError, NewModel, nearest::did_you_mean};
 
 /// What is learned where nothing is said.
 pub const LANGUAGE: &str = "language";
@@ -53,7 +53,9 @@ pub fn of(config: &Config, store: Option<&Store>) -> Result<Made, ConfigError> {
 pub fn named(name: &str, config: &Config, store: Option<&Store>) -> Result<Made, ConfigError> {
     let Some((_, make)) = LEARNERS.iter().find(|(known, _)| *known == name) else {
         let names: Vec<&str> = LEARNERS.iter().map(|(name, _)| *name).collect();
-        return Err(ConfigError::new("model.learner", format!("there is none called {name:?}: {}", names.join(", "))));
+        let meant = did_you_mean(name, &names).unwrap_or_default();
+        let why = format!("there is none called {name:?}{meant}; there are {}", names.join(", "));
+        return Err(ConfigError::new("model.learner", why));
     };
     make(config, store)
 }
@@ -85,16 +87,22 @@ pub fn language(config: &Config, model: &ModelConfig) -> Result<Box<dyn Learner>
 
 /// The preset with what was said to be otherwise.
 fn preset(config: &Config, store: Option<&Store>) -> Result<ModelConfig, ConfigError> {
-    let from = &config.model;
+    let from = config.model.new_model();
     let missing = || ConfigError::new("model.preset", "is missing: a preset such as \"tiny\", or model.from");
     let name = from.preset.as_deref().ok_or_else(missing)?;
-    let mut model = ModelConfig::preset(name).map_err(|e| ConfigError::new("model.preset", e))?;
+    let mut model = ModelConfig::preset(name).map_err(|e| {
+        let meant = match &e {
+            ModelError::Unknown { known, .. } => did_you_mean(name, &known.split(", ").collect::<Vec<_>>()),
+            _ => None,
+        };
+        ConfigError::new("model.preset", format!("{e}{}", meant.unwrap_or_default()))
+    })?;
     model.hidden = from.hidden.unwrap_or(model.hidden);
     model.tied = from.tied.unwrap_or(model.tied);
     if let Some(size) = from.embedding {
         model = model.with_embedding(size);
     }
-    if from.user_features {
+    if config.model.user_features {
         model.user_context = Some(features(store)?);
     }
     // Users train without dropout, as the papers do.
@@ -153,17 +161,17 @@ fn built_in(token: Token, entries: usize) -> Result<KnownVocabulary, ConfigError
 
 /// Logistic regression from the words of a post to its labels.
 fn tags(config: &Config, store: Option<&Store>) -> Result<Made, ConfigError> {
-    let Model { preset, hidden, embedding, tied, user_features, vocabulary, .. } = &config.model;
+    let NewModel { preset, hidden, embedding, tied, vocabulary } = config.model.new_model();
     let said = [
         ("model.preset", preset.is_some()),
         ("model.hidden", hidden.is_some()),
         ("model.embedding", embedding.is_some()),
         ("model.tied", tied.is_some()),
-        ("model.user_features", *user_features),
+        ("model.user_features", config.model.user_features),
         ("local.unroll", config.local.unroll.is_some()),
     ];
     if let Some((key, _)) = said.into_iter().find(|(_, said)| *said) {
-        return Err(ConfigError::new(key, "does not go with model.learner = \"tags\", which has no such thing"));
+        return Err(ConfigError::new(key, "only valid with model.learner = \"language\": \"tags\" has no such thing"));
     }
     let (words, rules, labels) = match store {
         Some(store) => (store.vocabulary().clone(), store.meta().rules, store.labels().clone()),

@@ -175,7 +175,7 @@ fn p19_a_noised_sum_is_shifted_back_by_as_many_as_survived() {
         step(&mut run, &plan, &opened, &path, &mut silent(survivors)).unwrap();
         let moved: Vec<f64> = run.state().model.iter().zip(&before).map(|(now, then)| f64::from(now - then)).collect();
         // The noise of each coordinate is about half a clip norm over the denominator, and on average nothing.
-        let unit = plan.config.clip.norm.unwrap() / 40.0;
+        let unit = plan.config.clip.norm / 40.0;
         let mean = moved.iter().sum::<f64>() / moved.len() as f64 / unit;
         let within = 6.0 / (moved.len() as f64).sqrt();
         assert!(mean.abs() < within, "{survivors} survive: off by {mean} clip norms on average");

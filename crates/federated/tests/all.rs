@@ -3,6 +3,8 @@
 mod absent;
 mod attacks;
 mod before;
+#[path = "world/chance.rs"]
+mod chance;
 mod chosen;
 mod contracts;
 mod coordinator;

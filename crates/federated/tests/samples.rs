@@ -15,11 +15,11 @@ use keyhush_federated::{
 };
 use lm::{kernels::KernelPath, predict::Predictor};
 
-use super::workshop::TEXT;
+use super::workshop::text;
 
 fn opened(set: &[&str]) -> (Plan, Opened) {
     let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
-    let config = Document::new(TEXT, &set).unwrap().config().unwrap();
+    let config = Document::new(&text(), &set).unwrap().config().unwrap();
     let opened = Opened::new(&config).unwrap();
     (Plan::new(config, &opened.setting()).unwrap(), opened)
 }

@@ -296,7 +296,7 @@ impl NetworkRun {
             set.push("secagg.dropout=0.05".to_owned());
         }
         set.extend(self.set.iter().cloned());
-        let config = Document::new(SETTINGS, &set)?.config()?;
+        let config = Document::built_in(SETTINGS, &set)?.config()?;
         if config.noise_seed.is_none() {
             return Err(BenchError::wrong(
                 "set",

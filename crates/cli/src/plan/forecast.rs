@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use federated::{
-    config::{AggregationKind, DataKind, MechanismKind},
+    config::Data,
     forecast::{self, DeviceEvaluationCost, Forecast, Memory, Point, rehearsal::Rehearsal},
     plan::Plan,
     run::Opened,
@@ -128,9 +128,10 @@ fn print_costs(forecast: &Forecast, out: &mut impl Write, plan: &Plan) -> anyhow
 
 fn introduction(plan: &Plan) -> String {
     let config = &plan.config;
-    let noise = match (config.privacy.mechanism, config.privacy.noise_multiplier) {
-        (MechanismKind::None, _) | (_, None) => MechanismKind::None.short().to_owned(),
-        (mechanism, Some(z)) => format!("{}, z = {z}", mechanism.short()),
+    let short = config.privacy.kind().short();
+    let noise = match config.privacy.noise() {
+        None => short.to_owned(),
+        Some(noise) => format!("{short}, z = {}", noise.multiplier),
     };
     let units = if config.unit == ledger::Unit::Example { "posts" } else { "users" };
     format!(
@@ -143,10 +144,10 @@ fn introduction(plan: &Plan) -> String {
 }
 
 fn measured_on(plan: &Plan, measured: &Rehearsal) -> String {
-    let crowd = match plan.config.data.kind {
-        DataKind::Synthetic => "of the crowd",
-        DataKind::Store => "of a made-up crowd (the store's users are not read, and may have more or less text)",
-        DataKind::Devices => "of a made-up crowd (devices train by themselves, and may have more or less text)",
+    let crowd = match plan.config.data {
+        Data::Synthetic(_) => "of the crowd",
+        Data::Store(_) => "of a made-up crowd (the store's users are not read, and may have more or less text)",
+        Data::Devices(_) => "of a made-up crowd (devices train by themselves, and may have more or less text)",
     };
     format!(
         "An estimate: {} users {crowd} were trained on this machine just now, with {:.0} tokens and {} each.",
@@ -178,10 +179,9 @@ pub(super) fn chart(plan: &Plan, opened: &Opened) -> anyhow::Result<Chart> {
 
 /// How vectors travel.
 fn packing(plan: &Plan) -> &'static str {
-    match plan.config.aggregation {
-        AggregationKind::Plain => {
-            "models as 32-bit numbers, updates as integers of as many bits as they need; not compressed"
-        }
-        AggregationKind::Secagg => "masked numbers of as many bits as their sum needs, keys and shares included",
+    if plan.config.aggregation.is_secure() {
+        "masked numbers of as many bits as their sum needs, keys and shares included"
+    } else {
+        "models as 32-bit numbers, updates as integers of as many bits as they need; not compressed"
     }
 }

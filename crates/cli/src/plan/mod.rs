@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use federated::{
-    config::{Document, FIRST_RUN},
     forecast::Forecast,
     plan::Plan,
     run::{Opened, RunError},
@@ -24,8 +23,8 @@ use report::chart::Chart;
 use self::proposal::TargetArgs;
 use crate::{
     failure::{BadInput, of_config, refused},
-    init, model_folder,
-    train::{MachineArgs, expectations},
+    init,
+    train::{MachineArgs, expectations, settings},
 };
 
 const EXAMPLES: &str = "\
@@ -79,11 +78,7 @@ pub(crate) fn plan(args: &PlanArgs) -> anyhow::Result<()> {
 /// What a run would cost, with the refusals of `keyhush train`.
 fn foresee(args: &PlanArgs, written: &Written) -> anyhow::Result<()> {
     let means = args.machine.means()?;
-    let text = match &args.config {
-        Some(path) => model_folder::read_text("config", path)?,
-        None => FIRST_RUN.to_owned(),
-    };
-    let document = Document::new(&text, &args.set).map_err(|e| of_config(&e))?;
+    let document = settings(args.config.as_deref(), &args.set)?;
     let config = document.config().map_err(|e| of_config(&e))?;
     let located = |error: RunError| match error {
         RunError::Config(error) => refused(document.locate(error).into()),

@@ -10,7 +10,7 @@ use anyhow::Context;
 use clap::Args;
 use federated::{
     burden::Burden,
-    config::{AggregationKind, Config, Document, FIRST_RUN},
+    config::{Config, Document, FIRST_RUN},
     engine::{self, Engine, EngineError, EngineOptions, Means},
     fleet,
     home::{Records, RunFolder, STATEMENT_FILE},
@@ -200,10 +200,10 @@ impl Task {
         if self.ends {
             return Err(BadInput::wrong("end", "nothing is left to compute: run it without mpirun"));
         }
-        match self.plan.config.aggregation {
-            AggregationKind::Plain => Ok(()),
-            AggregationKind::Secagg => Err(BadInput::wrong("aggregation", EngineError::NotSecure)),
+        if self.plan.config.aggregation.is_secure() {
+            return Err(BadInput::Refused(format!("aggregation: {}", EngineError::NotSecure)));
         }
+        Ok(())
     }
 
     fn engine(&self) -> anyhow::Result<Box<dyn Engine + '_>> {
@@ -214,7 +214,7 @@ impl Task {
 /// The same settings with whole paths, so that the run can be resumed from another folder. What is not there is named as it
 /// was written.
 fn from_anywhere(mut config: Config) -> Config {
-    for path in [&mut config.data.path, &mut config.model.from].into_iter().flatten() {
+    for path in [config.data.store_path_mut(), config.model.from_mut()].into_iter().flatten() {
         if let Ok(whole) = path.canonicalize() {
             *path = whole;
         }
@@ -325,13 +325,9 @@ fn follow(args: &TrainArgs, ranks: &Ranks) -> anyhow::Result<()> {
 
 /// The settings with what was said beside them.
 fn document(args: &TrainArgs) -> Result<Document, BadInput> {
-    let text = match &args.config {
-        Some(path) => model_folder::read_text("config", path)?,
-        None => FIRST_RUN.to_owned(),
-    };
     let mut set = Vec::new();
     if let Some(from) = &args.from {
-        set.push("model.preset=".to_owned());
+        set.extend(["model.preset=", "model.vocabulary="].map(str::to_owned));
         set.push(format!("model.from={}", quoted(&from.display().to_string())?));
     }
     if let Some(why) = &args.public {
@@ -341,7 +337,16 @@ fn document(args: &TrainArgs) -> Result<Document, BadInput> {
         set.push("aggregation=secagg".to_owned());
     }
     set.extend(args.set.iter().cloned());
-    Document::new(&text, &set).map_err(|e| of_config(&e))
+    settings(args.config.as_deref(), &set)
+}
+
+/// The settings of a file, or those that come with the program, with other values for some.
+pub(crate) fn settings(config: Option<&Path>, set: &[String]) -> Result<Document, BadInput> {
+    let document = match config {
+        Some(path) => Document::new(&model_folder::read_settings(path)?, set),
+        None => Document::built_in(FIRST_RUN, set),
+    };
+    document.map_err(|e| of_config(&e))
 }
 
 /// A string as TOML has it: as JSON has it.
@@ -378,7 +383,7 @@ fn introduction(plan: &Plan, folder: &Path, means: Means) -> String {
     let Config { rounds, participation, .. } = &plan.config;
     let (parameters, cohort, population) = (plan.parameters.len(), participation.cohort, participation.population);
     let (kernels, threads, folder) = (means.kernels.name(), means.threads, folder.display());
-    let secure = if plan.config.aggregation == AggregationKind::Secagg { " added up securely," } else { "" };
+    let secure = if plan.config.aggregation.is_secure() { " added up securely," } else { "" };
     format!(
         "{parameters} parameters, {rounds} rounds of {cohort} of {population} users,{secure} {threads} threads, {kernels} kernels; the run is in {folder}"
     )

@@ -1,28 +1,43 @@
-//! The text of a configuration: read strictly, changed by `--set`, and asked for the line of a key.
+//! The text of a configuration: changed by `--set`, read strictly, and asked for the line of a key.
 
 use toml_edit::{DocumentMut, Item, TableLike, Value};
 
-use super::{Config, ConfigError};
+use super::{
+    Config, ConfigError,
+    keys::{Listing, Section},
+    nearest::did_you_mean,
+    read::read,
+};
 
 /// A text, and what was set beside it.
 #[derive(Debug, Clone)]
 pub struct Document {
-    /// As it was written.
-    text: String,
+    /// As it was written; none where nobody who reads an error has it before them.
+    text: Option<String>,
     /// With what was set.
-    changed: String,
+    changed: DocumentMut,
+    /// What was set.
+    set: Vec<String>,
 }
 
 impl Document {
-    /// A text and `key=value` pairs, with dots between section and key; a value is TOML, or else a string.
+    /// A text and `key=value` pairs, with dots between section and key; a value is TOML, or else a string. Without a value the key is
+    /// taken away.
     ///
     /// # Errors
     /// When the text is not TOML, or a pair is not of this form.
     pub fn new(text: &str, set: &[String]) -> Result<Self, ConfigError> {
-        let mut document: DocumentMut = text.parse().map_err(|e| of_toml(&e, text))?;
-        set.iter().try_for_each(|pair| apply(&mut document, pair))?;
-        let changed = if set.is_empty() { text.to_owned() } else { document.to_string() };
-        Ok(Self { text: text.to_owned(), changed })
+        let mut changed: DocumentMut = text.parse().map_err(|e| of_toml(&e, text))?;
+        let paths = set.iter().map(|pair| apply(&mut changed, pair)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { text: Some(text.to_owned()), changed, set: paths })
+    }
+
+    /// The same of a text that comes with the program: nobody can open it, so errors do not name its lines.
+    ///
+    /// # Errors
+    /// When the text is not TOML, or a pair is not of this form.
+    pub fn built_in(text: &str, set: &[String]) -> Result<Self, ConfigError> {
+        Self::new(text, set).map(|document| Self { text: None, ..document })
     }
 
     /// The configuration.
@@ -30,11 +45,8 @@ impl Document {
     /// # Errors
     /// The first key that is unknown, missing or not of its kind, with its line.
     pub fn config(&self) -> Result<Config, ConfigError> {
-        toml::from_str(&self.changed).map_err(|error| {
-            let line = error.span().map(|span| line_at(&self.changed, span.start));
-            let problem = error.message().to_owned();
-            ConfigError { key: String::new(), line: line.and_then(|line| self.original_line(line)), problem }
-        })
+        self.check_taken_away()?;
+        read("", self.changed.as_table(), Config::unsaid()).map_err(|error| self.locate(error))
     }
 
     /// The same error, with the line of its key.
@@ -44,22 +56,56 @@ impl Document {
         ConfigError { line, ..error }
     }
 
-    /// The line of a key, or of its section where the key is not there.
+    /// Refuses to take away what there never is.
+    fn check_taken_away(&self) -> Result<(), ConfigError> {
+        let gone = self.set.iter().filter(|path| !self.has(path));
+        let mut gone = gone.peekable();
+        if gone.peek().is_none() {
+            return Ok(());
+        }
+        let known = Listing::all::<Config>();
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        match gone.find(|path| !known.contains(&path.as_str())) {
+            None => Ok(()),
+            Some(path) => {
+                let meant = did_you_mean(path, &known).unwrap_or_default();
+                Err(ConfigError::new(path, format!("there is no such key to take away{meant}")))
+            }
+        }
+    }
+
+    /// Whether there is something at a path, after what was set.
+    fn has(&self, path: &str) -> bool {
+        let mut item = self.changed.as_item();
+        path.split('.').all(|part| match item.get(part) {
+            Some(inner) => {
+                item = inner;
+                true
+            }
+            None => false,
+        })
+    }
+
+    /// The line of a key, or of its section where the key is not there. What was set beside the text has none.
     fn line_of(&self, key: &str) -> Option<usize> {
-        let document = toml_edit::Document::parse(self.text.as_str()).ok()?;
+        let text = self.text.as_deref()?;
+        if self.set.iter().any(|path| path == key || key.starts_with(&format!("{path}."))) {
+            return None;
+        }
+        let document = toml_edit::Document::parse(text).ok()?;
         let mut table: &dyn TableLike = document.as_table();
         let mut line = None;
         for part in key.split('.') {
             let Some((found, item)) = table.get_key_value(part) else { break };
             let span = found.span().or_else(|| item.span());
-            line = span.map(|span| line_at(&self.text, span.start)).or(line);
+            line = span.map(|span| line_at(text, span.start)).or(line);
             match item {
                 Item::ArrayOfTables(tables) => {
                     // `schedule.1.from` names a table of the array.
                     let number = key.split('.').nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
                     let named = tables.get(number)?;
                     let span = key.split('.').nth(2).and_then(|k| named.key(k)).and_then(|k| k.span()).or(named.span());
-                    return span.map(|span| line_at(&self.text, span.start));
+                    return span.map(|span| line_at(text, span.start));
                 }
                 _ => match item.as_table_like() {
                     Some(inner) => table = inner,
@@ -68,15 +114,6 @@ impl Document {
             }
         }
         line
-    }
-
-    /// Where a line of the changed text stands in the original one; nowhere if it was set.
-    fn original_line(&self, line: usize) -> Option<usize> {
-        let wanted = self.changed.lines().nth(line - 1)?;
-        if self.text.lines().nth(line - 1) == Some(wanted) {
-            return Some(line);
-        }
-        self.text.lines().position(|l| l == wanted).map(|place| place + 1)
     }
 }
 
@@ -89,29 +126,37 @@ fn of_toml(error: &toml_edit::TomlError, text: &str) -> ConfigError {
     ConfigError { key: String::new(), line, problem: error.message().to_owned() }
 }
 
-/// Sets one key.
-fn apply(document: &mut DocumentMut, pair: &str) -> Result<(), ConfigError> {
+/// Sets one key, and says which.
+fn apply(document: &mut DocumentMut, pair: &str) -> Result<String, ConfigError> {
     let wrong = |problem: &str| ConfigError::new("", format!("--set {pair}: {problem}"));
-    let (path, value) = pair.split_once('=').ok_or_else(|| wrong("must be key=value"))?;
+    let (path, value) = pair.split_once('=').ok_or_else(|| wrong("must be key=value, such as clip.norm=0.5"))?;
     let path: Vec<&str> = path.trim().split('.').map(str::trim).collect();
-    let Some((key, sections)) = path.split_last().filter(|(key, _)| !key.is_empty()) else {
-        return Err(wrong("the key is missing"));
+    let name = path.join(".");
+    let Some((key, sections)) = path.split_last().filter(|_| path.iter().all(|part| !part.is_empty())) else {
+        return Err(wrong("the key is missing; write key=value, such as clip.norm=0.5"));
     };
+    let takes_away = value.trim().is_empty();
     let mut table: &mut dyn TableLike = document.as_table_mut();
-    for section in sections {
+    for (number, section) in sections.iter().enumerate() {
+        if takes_away && table.get(section).is_none() {
+            return Ok(name);
+        }
         let item = table.entry(section).or_insert_with(toml_edit::table);
-        table = item.as_table_like_mut().ok_or_else(|| wrong("its section is no section"))?;
+        table = item.as_table_like_mut().ok_or_else(|| {
+            let outer = path[..=number].join(".");
+            ConfigError::new(&name, format!("{outer} is not a section, so there are no keys within it"))
+        })?;
     }
-    if value.trim().is_empty() {
+    if takes_away {
         table.remove(key);
-        return Ok(());
+        return Ok(name);
     }
     let value: Value = value.trim().parse().unwrap_or_else(|_| Value::from(value.trim()));
     match table.get_mut(key) {
         Some(item) => *item = Item::Value(value),
         None => _ = table.insert(key, Item::Value(value)),
     }
-    Ok(())
+    Ok(name)
 }
 
 #[cfg(test)]
@@ -169,27 +214,36 @@ clip_norm = 0.4
     #[test]
     fn unknown_and_missing_keys_are_refused_with_their_line() {
         let unknown = refused(&TEXT.replace("norm = 0.8", "nrom = 0.8"), &[]);
-        assert_eq!(unknown.line, Some(21), "{unknown}");
-        assert!(unknown.problem.contains("unknown field `nrom`"), "{unknown}");
+        assert_eq!((unknown.line, unknown.key.as_str()), (Some(21), "clip.nrom"), "{unknown}");
         let missing = refused(&TEXT.replace("cohort = 10\n", ""), &[]);
-        assert!(missing.line.is_some() && missing.problem.contains("missing field `cohort`"), "{missing}");
+        assert_eq!((missing.line, missing.key.as_str()), (Some(14), "participation.cohort"), "{missing}");
         let kind = refused(&TEXT.replace("\"flat\"", "\"flattened\""), &[]);
-        assert_eq!(kind.line, Some(20), "{kind}");
+        assert_eq!((kind.line, kind.key.as_str()), (Some(20), "clip.kind"), "{kind}");
         assert_eq!(refused("rounds = = 3", &[]).line, Some(1));
+    }
+
+    /// A line of a text that nobody can open, or in which the value is not, helps nobody.
+    #[test]
+    fn lines_are_of_the_text_before_the_reader() {
+        let built_in = Document::built_in(TEXT, &["clip.norm=".to_owned()]).unwrap();
+        assert_eq!(built_in.config().unwrap_err().line, None);
+        assert_eq!(built_in.locate(ConfigError::new("clip.norm", "wrong")).line, None);
+        let set = Document::new(TEXT, &["clip.norm=3".to_owned(), "clip.kind=".to_owned()]).unwrap();
+        let line = |key: &str| set.locate(ConfigError::new(key, "wrong")).line;
+        assert_eq!((line("clip.norm"), line("clip.greedy"), line("rounds")), (None, Some(19), Some(1)));
     }
 
     #[test]
     fn keys_are_set_added_and_taken_away() {
         let set = ["clip.norm=0.5".to_owned(), "noise_seed=7".to_owned(), "clip.greedy = true".to_owned()];
         let config = Document::new(TEXT, &set).unwrap().config().unwrap();
-        assert_eq!((config.clip.norm, config.noise_seed, config.clip.greedy), (Some(0.5), Some(7), true));
-        let set = ["clip.norm=".to_owned(), "model.preset=gboard".to_owned(), "evaluation.every=2".to_owned()];
+        assert_eq!((config.clip.norm, config.noise_seed, config.clip.greedy), (0.5, Some(7), true));
+        let set = ["local.unroll=".to_owned(), "model.preset=gboard".to_owned(), "evaluation.every=2".to_owned()];
         let config = Document::new(TEXT, &set).unwrap().config().unwrap();
-        assert_eq!((config.clip.norm, config.evaluation.every), (None, 2));
-        assert_eq!(config.model.preset.as_deref(), Some("gboard"));
-        assert!(refused(TEXT, &["clip.nrom=1"]).problem.contains("nrom"));
-        assert!(refused(TEXT, &["clip"]).problem.contains("key=value"));
-        assert!(refused(TEXT, &["rounds.x=1"]).problem.contains("no section"));
+        assert_eq!((config.local.unroll, config.evaluation.every), (None, 2));
+        assert_eq!(config.model.new_model().preset.as_deref(), Some("gboard"));
+        // What is not there may be taken away, and does not make a section.
+        assert!(Document::new(TEXT, &["secagg.dropout=".to_owned()]).unwrap().config().is_ok());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::{WorkError, securely};
 use crate::{
     cohort::Sampler,
-    config::DataKind,
+    config::Data,
     engine::{self, Engine, Means, Summed, Users, users_key},
     evaluate::HeldOut,
     fleet::{Attempted, Exact, Fleet, FleetError, Observed, Outcome, RoundTask, Stop},
@@ -55,9 +55,9 @@ pub struct Rehearsal {
 
 /// Rehearses a plan.
 pub(super) fn rehearse(plan: &Plan, opened: &Opened, means: Means) -> Result<Rehearsal, WorkError> {
-    let crowd = match plan.config.data.kind {
-        DataKind::Synthetic => opened.population(plan.ledger.unit)?,
-        DataKind::Store | DataKind::Devices => made_up(plan, opened)?,
+    let crowd = match plan.config.data {
+        Data::Synthetic(_) => opened.population(plan.ledger.unit)?,
+        Data::Store(_) | Data::Devices(_) => made_up(plan, opened)?,
     };
     let plan = &thrown_away(plan);
     let engine = engine::of(&plan.local, opened.learner(), means)?;

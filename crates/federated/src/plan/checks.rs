@@ -1,13 +1,14 @@
 //! What has no meaning together, in terms of keys; and what is worth a warning.
+//!
+//! What a section can hold by itself is a matter of its type ([`crate::config`]). Here is what one section says about another.
 
-use crate::protocol::limits::NotEnforceable;
 use ledger::Unit;
-use privacy::{Participation, design::SizeOf};
+use privacy::Participation;
 
 use super::phases::Phase;
-use crate::config::{
-    AggregationKind, Config, ConfigError, DataKind, EstimatorKind, LocalAlgorithm, MechanismKind, NoisePlace,
-    ParticipationKind, ServerOptimizer,
+use crate::{
+    config::{Config, ConfigError, Crowd, Data, EstimatorKind, LocalAlgorithm, Mechanism, NoisePlace},
+    protocol::limits::NotEnforceable,
 };
 
 /// Rounds of a run at most: what the accountants and factorisations are tested to.
@@ -32,9 +33,9 @@ fn refuse(key: &str, problem: impl Into<String>) -> Result<(), ConfigError> {
     Err(ConfigError::new(key, problem.into()))
 }
 
-/// Refuses what is there and has no meaning.
-fn unused(there: bool, key: &str, with: &str) -> Result<(), ConfigError> {
-    if there { refuse(key, format!("does not go with {with}")) } else { Ok(()) }
+/// Refuses what is there and has a meaning only together with something else.
+fn only_with(there: bool, key: &str, with: &str) -> Result<(), ConfigError> {
+    if there { refuse(key, format!("only valid with {with}")) } else { Ok(()) }
 }
 
 /// Refuses a server's step without meaning.
@@ -60,7 +61,7 @@ fn counts(config: &Config) -> Result<(), ConfigError> {
     if config.floating_point_noise && config.noise_seed.is_none() {
         return refuse("floating_point_noise", "is for simulations: give noise_seed too");
     }
-    let devices = config.data.kind == DataKind::Devices;
+    let devices = config.data.is_on_devices();
     match config.unit {
         Unit::Device if !devices => refuse("unit", "must be \"user\" or \"example\" in a simulation"),
         Unit::User | Unit::Example if devices => refuse(
@@ -72,62 +73,38 @@ fn counts(config: &Config) -> Result<(), ConfigError> {
 }
 
 fn data(config: &Config) -> Result<(), ConfigError> {
-    let data = &config.data;
-    match data.kind {
-        DataKind::Devices => {
-            let with = "kind = \"devices\"";
-            unused(data.path.is_some(), "data.path", with)?;
-            unused(data.held_out_per_mille.is_some(), "data.held_out_per_mille", with)?;
-            unused(data.salt.is_some(), "data.salt", with)?;
-            unused(data.users.is_some(), "data.users", with)?;
-            unused(config.participation.vanish.is_some(), "participation.vanish", with)?;
-            unused(config.participation.allow_absent, "participation.allow_absent", with)?;
-            unused(config.stands_for.is_some(), "stands_for", with)?;
+    let absent = config.participation.allows_absent();
+    match &config.data {
+        Data::Devices(_) => {
             device_windows(config)?;
-            match config.participation.kind {
-                ParticipationKind::Arrival | ParticipationKind::Once => Ok(()),
-                _ => refuse("participation.kind", NotEnforceable.to_string()),
+            if config.participation.kind.is_sampled() {
+                return refuse("participation.kind", NotEnforceable.to_string());
             }
+            Ok(())
         }
-        DataKind::Synthetic => {
-            let with = "kind = \"synthetic\"";
-            unused(data.public_text.is_some(), "data.public_text", with)?;
-            unused(config.devices.is_some(), "devices", with)?;
-            unused(data.path.is_some(), "data.path", with)?;
-            unused(data.held_out_per_mille.is_some(), "data.held_out_per_mille", with)?;
-            unused(data.salt.is_some(), "data.salt", with)?;
-            match (config.unit, data.users) {
-                (Unit::Example, None) => {
-                    refuse("data.users", "is missing: with unit = \"example\", how many people typed them")
-                }
-                (Unit::Example, Some(0)) => refuse("data.users", "must be at least 1"),
-                (Unit::Example, Some(_)) => Ok(()),
-                (_, users) => {
-                    unused(users.is_some(), "data.users", "unit = \"user\": there are participation.population")?;
-                    let all = "a made-up crowd, in which nobody is absent";
-                    unused(config.participation.allow_absent, "participation.allow_absent", all)
-                }
+        Data::Synthetic(Crowd { users, .. }) => match (config.unit, users) {
+            (Unit::Example, None) => {
+                refuse("data.users", "is missing: with unit = \"example\", how many people typed them")
             }
-        }
-        DataKind::Store => {
-            if data.path.is_none() {
-                return refuse("data.path", "is missing: the store, as `keyhush data import` made it");
+            (Unit::Example, Some(0)) => refuse("data.users", "must be at least 1"),
+            (Unit::Example, Some(_)) => Ok(()),
+            (_, users) => {
+                let units = "unit = \"example\": as many people are made up as participation.population says";
+                only_with(users.is_some(), "data.users", units)?;
+                let store = "data.kind = \"store\": nobody of a made-up crowd is absent";
+                only_with(absent, "participation.allow_absent", store)
             }
-            let with = "kind = \"store\"";
-            unused(data.public_text.is_some(), "data.public_text", with)?;
-            unused(config.devices.is_some(), "devices", with)?;
-            unused(data.seed.is_some(), "data.seed", with)?;
-            unused(data.dialect.is_some(), "data.dialect", with)?;
-            unused(data.posts_per_user.is_some(), "data.posts_per_user", with)?;
-            unused(data.users.is_some(), "data.users", with)?;
-            unused(config.model.vocabulary.is_some(), "model.vocabulary", "a store, which has its own")
+        },
+        Data::Store(_) => {
+            let own = "a made-up crowd or devices: a store has a vocabulary of its own";
+            only_with(config.model.new_model().vocabulary.is_some(), "model.vocabulary", own)
         }
     }
 }
 
 /// A week is longer than any round lasts, and a millisecond shorter than any message.
 fn device_windows(config: &Config) -> Result<(), ConfigError> {
-    let devices = config.devices.clone().unwrap_or_default();
+    let devices = config.data.devices().cloned().unwrap_or_default();
     let all = [
         ("devices.select_seconds", devices.select_seconds),
         ("devices.report_seconds", devices.report_seconds),
@@ -147,19 +124,9 @@ fn device_windows(config: &Config) -> Result<(), ConfigError> {
 }
 
 fn local(config: &Config) -> Result<(), ConfigError> {
-    let (local, server) = (&config.local, &config.server);
-    if local.algorithm != LocalAlgorithm::Fedavg {
-        unused(local.epochs.is_some(), "local.epochs", "FedSGD, which takes one step")?;
-        unused(local.update_penalty != 0.0, "local.update_penalty", "FedSGD, which starts where it is zero")?;
-        unused(config.clip.greedy, "clip.greedy", "FedSGD, which takes one step")?;
-    }
-    let momentum = server.optimizer == ServerOptimizer::Momentum;
-    let adaptive = matches!(server.optimizer, ServerOptimizer::Adam | ServerOptimizer::Adagrad | ServerOptimizer::Yogi);
-    let moments = matches!(server.optimizer, ServerOptimizer::Adam | ServerOptimizer::Yogi);
-    unused(!momentum && server.momentum.is_some(), "server.momentum", "another optimizer than \"momentum\"")?;
-    unused(!moments && server.beta1.is_some(), "server.beta1", "another optimizer than \"adam\" and \"yogi\"")?;
-    unused(!moments && server.beta2.is_some(), "server.beta2", "another optimizer than \"adam\" and \"yogi\"")?;
-    unused(!adaptive && server.tau.is_some(), "server.tau", "an optimizer that is not adaptive")
+    let one_step = matches!(config.local.algorithm, LocalAlgorithm::FedsgdBatch | LocalAlgorithm::FedsgdAll);
+    let steps = "local.algorithm = \"fedavg\": FedSGD takes one step";
+    only_with(config.clip.greedy && one_step, "clip.greedy", steps)
 }
 
 fn participation(config: &Config) -> Result<(), ConfigError> {
@@ -167,128 +134,85 @@ fn participation(config: &Config) -> Result<(), ConfigError> {
     if from.population == 0 || from.population > 1 << 53 {
         return refuse("participation.population", "must be from 1 to 2^53");
     }
-    if from.vanish.is_some_and(|share| !(0.0..1.0).contains(&share)) {
+    if !(0.0..1.0).contains(&from.vanish()) {
         return refuse("participation.vanish", "must be at least 0 and below 1");
     }
-    if from.kind != ParticipationKind::Arrival {
-        let with = "another kind than \"arrival\"";
-        unused(from.min_separation.is_some(), "participation.min_separation", with)?;
-        unused(from.max_participations.is_some(), "participation.max_participations", with)?;
-    }
     Ok(())
-}
-
-const fn is_sampled(kind: ParticipationKind) -> bool {
-    matches!(kind, ParticipationKind::Poisson | ParticipationKind::FixedSize)
 }
 
 /// Rules P10 and P11.
 fn estimator(config: &Config) -> Result<(), ConfigError> {
     let estimator = &config.estimator;
-    let sampled = is_sampled(config.participation.kind);
+    let sampled = config.participation.kind.is_sampled();
+    let (total_weight, least_total_weight) = match estimator.kind {
+        EstimatorKind::Fixed { total_weight } => (total_weight, None),
+        EstimatorKind::Clipped { least_total_weight } => (None, least_total_weight),
+        EstimatorKind::Average => (None, None),
+    };
     for (key, given) in [
         ("estimator.full_weight_tokens", estimator.full_weight_tokens),
-        ("estimator.total_weight", estimator.total_weight),
-        ("estimator.least_total_weight", estimator.least_total_weight),
+        ("estimator.total_weight", total_weight),
+        ("estimator.least_total_weight", least_total_weight),
     ] {
         if given.is_some_and(|w| !(w.is_finite() && w > 0.0)) {
             return refuse(key, "must be finite and above 0");
         }
     }
     let most = config.participation.population as f64;
-    if estimator.total_weight.or(estimator.least_total_weight).is_some_and(|w| w > most) {
+    if total_weight.or(least_total_weight).is_some_and(|w| w > most) {
         return refuse("estimator", format!("weights are at most 1, so {most} users cannot have more than {most}"));
     }
     match estimator.kind {
-        EstimatorKind::Fixed => {
-            unused(estimator.least_total_weight.is_some(), "estimator.least_total_weight", "kind = \"fixed\"")?;
-            let goal = "arrivals, whose denominator is the report goal";
-            unused(!sampled && estimator.total_weight.is_some(), "estimator.total_weight", goal)
+        EstimatorKind::Fixed { .. } => {
+            let drawn = "participation.kind = \"poisson\" or \"fixed-size\": sums of users who come by themselves are divided by the report goal";
+            only_with(!sampled && total_weight.is_some(), "estimator.total_weight", drawn)
         }
-        EstimatorKind::Clipped => {
-            unused(estimator.total_weight.is_some(), "estimator.total_weight", "kind = \"clipped\"")?;
+        EstimatorKind::Clipped { .. } => {
             if !sampled {
                 return refuse("estimator.kind", "the clipped denominator needs poisson or fixed-size sampling");
             }
-            if !matches!(config.privacy.mechanism, MechanismKind::Gaussian | MechanismKind::None) {
-                let why = "the clipped denominator goes with mechanism = \"gaussian\" alone: correlated noise adds up sums, not quotients";
+            if config.privacy.correlated().is_some() {
+                let why = "the clipped denominator is only valid with mechanism = \"gaussian\": correlated noise adds up sums, not quotients";
                 return refuse("estimator.kind", why);
             }
-            if estimator.full_weight_tokens.is_some() && estimator.least_total_weight.is_none() {
+            if estimator.full_weight_tokens.is_some() && least_total_weight.is_none() {
                 return refuse("estimator.least_total_weight", "is missing: W_min is declared, not measured");
             }
             Ok(())
         }
-        EstimatorKind::Average => {
-            unused(estimator.total_weight.is_some(), "estimator.total_weight", "kind = \"average\"")?;
-            unused(estimator.least_total_weight.is_some(), "estimator.least_total_weight", "kind = \"average\"")?;
-            if config.privacy.mechanism != MechanismKind::None {
-                let why = "the true average has no bounded sensitivity; it is for mechanism = \"none\"";
-                return refuse("estimator.kind", why);
-            }
-            Ok(())
+        EstimatorKind::Average if !config.privacy.is_none() => {
+            refuse("estimator.kind", "the true average has no bounded sensitivity; it is for mechanism = \"none\"")
         }
+        EstimatorKind::Average => Ok(()),
     }
 }
 
 /// Rule P9.
 fn clip(config: &Config) -> Result<(), ConfigError> {
-    let clip = &config.clip;
-    if !clip.kind.is_adaptive() {
-        let with = "another kind than \"adaptive\"";
-        unused(clip.quantile.is_some(), "clip.quantile", with)?;
-        unused(clip.learning_rate.is_some(), "clip.learning_rate", with)?;
-        unused(clip.count_stddev.is_some(), "clip.count_stddev", with)?;
-        unused(clip.step.is_some(), "clip.step", with)?;
-    }
-    unused(
-        clip.count_stddev.is_some() && config.privacy.mechanism == MechanismKind::None,
-        "clip.count_stddev",
-        "mechanism = \"none\"",
-    )
+    let counts = config.clip.following().is_some_and(|adaptive| adaptive.count_stddev.is_some());
+    only_with(counts && config.privacy.is_none(), "clip.count_stddev", "noise: privacy.mechanism is \"none\"")
 }
 
 /// Rules P5 to P7.
 fn mechanism(config: &Config) -> Result<(), ConfigError> {
-    let privacy = &config.privacy;
-    let design = privacy.mechanism.design();
-    let correlated = design.is_some();
-    if correlated && is_sampled(config.participation.kind) {
+    let Some(correlated) = config.privacy.correlated() else { return Ok(()) };
+    if config.participation.kind.is_sampled() {
         let why = "correlated noise is accounted for by how far apart a user's participations are, and sampling promises nothing about that: take participation.kind = \"arrival\" or \"once\"";
         return refuse("privacy.mechanism", why);
     }
-    unused(
-        privacy.tree_completion && !design.is_some_and(|design| design.completes),
-        "privacy.tree_completion",
-        "anything but a tree",
-    )?;
-    let counted = design.and_then(|design| design.size).map(|size| size.of);
-    for of in SizeOf::ALL.into_iter().filter(|of| Some(*of) != counted) {
-        let with = format!("mechanism = {:?}, which has none", privacy.mechanism.name());
-        unused(privacy.size(of).is_some(), &format!("privacy.{}", of.name()), &with)?;
-    }
-    unused(
-        !correlated && !privacy.restarts.is_empty(),
-        "privacy.restarts",
-        "independent noise, which has nothing to restart",
-    )?;
     let mut before = 0;
-    for restart in &privacy.restarts {
+    for restart in &correlated.restarts {
         if *restart <= before || *restart >= config.rounds {
             return refuse("privacy.restarts", "must rise, from above 0 to below rounds");
         }
         before = *restart;
     }
-    unused(
-        privacy.max_epsilon.is_some() && privacy.mechanism == MechanismKind::None,
-        "privacy.max_epsilon",
-        "mechanism = \"none\", which costs infinity",
-    )
+    Ok(())
 }
 
 /// Rule P7: within a segment of correlated noise nothing changes.
 fn schedule(config: &Config) -> Result<(), ConfigError> {
-    let correlated = config.privacy.mechanism.design().is_some();
+    let correlated = config.privacy.correlated().is_some();
     let mut before = 0;
     for (number, change) in config.schedule.iter().enumerate() {
         let key = |field: &str| format!("schedule.{number}.{field}");
@@ -296,23 +220,23 @@ fn schedule(config: &Config) -> Result<(), ConfigError> {
             return refuse(&key("from"), "must rise, from above 0 to below rounds");
         }
         before = change.from;
-        unused(
-            change.clip_norm.is_some() && config.clip.kind.is_adaptive(),
+        only_with(
+            change.clip_norm.is_some() && config.clip.is_adaptive(),
             &key("clip_norm"),
-            "an adaptive clip, which moves by itself",
+            "a clip.kind that does not move by itself",
         )?;
-        unused(
-            change.noise_multiplier.is_some() && config.privacy.mechanism == MechanismKind::None,
+        only_with(
+            change.noise_multiplier.is_some() && config.privacy.is_none(),
             &key("noise_multiplier"),
-            "mechanism = \"none\"",
+            "noise: privacy.mechanism is \"none\"",
         )?;
-        if !is_sampled(config.participation.kind) && change.cohort.is_some() {
+        if !config.participation.kind.is_sampled() && change.cohort.is_some() {
             return refuse(&key("cohort"), "the report goal of arrivals is a constant of the plan");
         }
         if correlated && change.noise_multiplier.is_some() {
             return refuse(&key("noise_multiplier"), "correlated noise has one multiplier for the whole run");
         }
-        if correlated && change.clip_norm.is_some() && !config.privacy.restarts.contains(&change.from) {
+        if correlated && change.clip_norm.is_some() && !config.privacy.restarts().contains(&change.from) {
             let why = "with correlated noise the clip may change at restarts only: add the round to privacy.restarts";
             return refuse(&key("clip_norm"), why);
         }
@@ -323,7 +247,8 @@ fn schedule(config: &Config) -> Result<(), ConfigError> {
 /// Rule P16.
 fn stands_for(config: &Config) -> Result<(), ConfigError> {
     let Some(large) = &config.stands_for else { return Ok(()) };
-    if config.privacy.mechanism != MechanismKind::Gaussian || !is_sampled(config.participation.kind) {
+    let gaussian = matches!(config.privacy.mechanism, Mechanism::Gaussian(_));
+    if !gaussian || !config.participation.kind.is_sampled() {
         return refuse("stands_for", "needs mechanism = \"gaussian\" with poisson or fixed-size sampling");
     }
     if large.cohort < config.participation.cohort || large.cohort > large.population {
@@ -334,24 +259,22 @@ fn stands_for(config: &Config) -> Result<(), ConfigError> {
 
 /// Rules P3, P10 and P19.
 fn aggregation(config: &Config) -> Result<(), ConfigError> {
-    if config.aggregation == AggregationKind::Plain {
-        return unused(config.secagg.is_some(), "secagg", "aggregation = \"plain\"");
-    }
-    if config.estimator.kind == EstimatorKind::Clipped {
+    let Some(secagg) = config.aggregation.secagg() else { return Ok(()) };
+    if matches!(config.estimator.kind, EstimatorKind::Clipped { .. }) {
         let why = "the clipped denominator needs every update to be covered by its weight, which nobody can check in a secure sum: take estimator.kind = \"fixed\"";
         return refuse("estimator.kind", why);
     }
-    if config.secagg.as_ref().map(|s| s.noise) != Some(NoisePlace::Distributed) {
+    if secagg.noise != NoisePlace::Distributed {
         return Ok(());
     }
     match config.privacy.mechanism {
-        MechanismKind::Gaussian if !is_sampled(config.participation.kind) => Ok(()),
-        MechanismKind::Gaussian => refuse(
+        Mechanism::Gaussian(_) if !config.participation.kind.is_sampled() => Ok(()),
+        Mechanism::Gaussian(_) => refuse(
             "secagg.noise",
             "noise that devices add is accounted for without amplification, so sampling brings nothing: take participation.kind = \"arrival\" or \"once\"",
         ),
-        MechanismKind::None => refuse("secagg.noise", "there is none to add with mechanism = \"none\""),
-        MechanismKind::Correlated(_) => refuse(
+        Mechanism::None { .. } => refuse("secagg.noise", "there is none to add with mechanism = \"none\""),
+        Mechanism::Correlated(_) => refuse(
             "secagg.noise",
             "correlated noise takes off in later rounds what it added before, and the devices that added it are gone by then: take privacy.mechanism = \"gaussian\", or secagg.noise = \"central\"",
         ),
@@ -364,7 +287,7 @@ fn stops(config: &Config) -> Result<(), ConfigError> {
     if !(accuracy > 0.0 && accuracy <= 1.0) {
         return refuse("evaluation.stop_at_accuracy", format!("must be above 0 and at most 1, got {accuracy}"));
     }
-    if config.privacy.mechanism != MechanismKind::None && config.privacy.max_epsilon.is_none() {
+    if config.privacy.noise().is_some_and(|noise| noise.max_epsilon.is_none()) {
         let why = "a run that ends by what was released is accounted for by a filter: give privacy.max_epsilon";
         return refuse("evaluation.stop_at_accuracy", why);
     }
@@ -376,7 +299,7 @@ pub(super) fn warnings(config: &Config, phases: &[Phase]) -> Vec<String> {
     let mut warnings = Vec::new();
     for change in &config.schedule {
         let rate = change.local_learning_rate.is_some() || change.server_learning_rate.is_some();
-        if rate && change.clip_norm.is_none() && !config.clip.kind.is_adaptive() {
+        if rate && change.clip_norm.is_none() && !config.clip.is_adaptive() {
             warnings.push(format!(
                 "a learning rate changes at round {} and the clip does not: the norms of the updates may, and with them what is clipped (McMahan et al. 2018, footnote 4)",
                 change.from
@@ -390,7 +313,7 @@ pub(super) fn warnings(config: &Config, phases: &[Phase]) -> Vec<String> {
         ));
     }
     let whole = phases.iter().any(|p| matches!(p.participation, Participation::Poisson { rate } if rate.get() > 0.5));
-    if whole && config.privacy.mechanism != MechanismKind::None {
+    if whole && !config.privacy.is_none() {
         warnings
             .push("more than half of the users take part in every round: sampling amplifies next to nothing".into());
     }

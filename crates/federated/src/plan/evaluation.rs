@@ -22,7 +22,7 @@ use super::{
     phases::{GRID_BITS, Phase},
     secure::{Secure, is_distributed},
 };
-use crate::config::{Config, ConfigError, DeviceEvaluation, MechanismKind, ParticipationKind};
+use crate::config::{Config, ConfigError, DeviceEvaluation};
 
 /// The stream in the ledger of evaluations by devices.
 pub const EVALUATION: &str = "evaluation";
@@ -114,26 +114,26 @@ fn check(config: &Config, from: &DeviceEvaluation) -> Result<(), ConfigError> {
         let why = format!("must be from 1 to {MOST_EXAMPLES}: it bounds what one device counts");
         return Err(wrong("most_tokens", why));
     }
-    if !matches!(config.participation.kind, ParticipationKind::Arrival | ParticipationKind::Once) {
+    if config.participation.kind.is_sampled() {
         let why = "devices that measure come by themselves, and adjacencies do not mix (rule P2): take participation.kind = \"arrival\" or \"once\"";
         return Err(ConfigError::new("evaluation.devices", why));
     }
-    match (config.privacy.mechanism, from.noise_multiplier) {
-        (MechanismKind::None, Some(_)) => {
-            return Err(wrong("noise_multiplier", "does not go with privacy.mechanism = \"none\""));
+    match (config.privacy.is_none(), from.noise_multiplier) {
+        (true, Some(_)) => {
+            return Err(wrong("noise_multiplier", "only valid with noise: privacy.mechanism is \"none\""));
         }
-        (MechanismKind::None, None) | (_, Some(_)) => {}
-        (_, None) => {
+        (true, None) | (false, Some(_)) => {}
+        (false, None) => {
             let why = "is missing: what devices count is released, and without noise the run would have no guarantee";
             return Err(wrong("noise_multiplier", why));
         }
     }
     if is_distributed(config) {
-        let why = "does not go with secagg.noise = \"distributed\": the noise of evaluations is the server's";
+        let why = "only valid with secagg.noise = \"central\": the noise of evaluations is the server's";
         return Err(ConfigError::new("evaluation.devices", why));
     }
-    if config.secagg.as_ref().is_some_and(|secagg| secagg.groups > 1) {
-        let why = "does not go with secagg.groups above 1: an evaluation is one sum";
+    if config.aggregation.secagg().is_some_and(|secagg| secagg.groups > 1) {
+        let why = "only valid with secagg.groups = 1: an evaluation is one sum";
         return Err(ConfigError::new("evaluation.devices", why));
     }
     Ok(())

@@ -41,8 +41,8 @@ pub use self::{
 };
 use crate::{
     config::{
-        ClipKind, Config, ConfigError, DataKind, EstimatorKind, Evaluation, LocalAlgorithm, MechanismKind,
-        ParticipationKind, ServerOptimizer, StandsFor,
+        ClipKind, Config, ConfigError, EstimatorKind, Evaluation, LocalAlgorithm, Moments, ParticipationKind,
+        ServerOptimizer, StandsFor,
     },
     optimizer::OptimizerKind,
     protocol::desk::Windows,
@@ -126,15 +126,15 @@ pub struct Devices {
 
 impl Devices {
     fn new(config: &Config) -> Self {
-        let secagg = config.secagg.clone().unwrap_or_default();
-        let vanish = config.participation.vanish.unwrap_or(0.0);
+        let secagg = config.aggregation.secagg().unwrap_or_default();
+        let vanish = config.participation.vanish();
         Self { vanish, spoilers: secagg.spoilers, leave_out_after: secagg.leave_out_after }
     }
 }
 
 /// How long devices have.
 fn windows(config: &Config) -> Windows {
-    let devices = config.devices.clone().unwrap_or_default();
+    let devices = config.data.devices().cloned().unwrap_or_default();
     let ms = |seconds: f64| libm::round(seconds * 1000.0) as u64;
     Windows {
         select_ms: ms(devices.select_seconds),
@@ -175,14 +175,14 @@ impl Plan {
         Ok(Self {
             rounds: config.rounds,
             parameters,
-            model_name: config.model.preset.clone().unwrap_or_else(|| "keyhush".into()),
+            model_name: config.model.new_model().preset.unwrap_or_else(|| "keyhush".into()),
             local,
             full_weight_tokens: config.estimator.full_weight_tokens,
             devices: Devices::new(&config),
             windows: windows(&config),
-            begin_with: config.devices.as_ref().and_then(|devices| devices.begin_with),
+            begin_with: config.data.devices().and_then(|devices| devices.begin_with),
             // Never shorter than was said.
-            timer_s: config.devices.as_ref().and_then(|d| d.timer_hours).map(|hours| libm::ceil(hours * 3600.0) as u64),
+            timer_s: config.data.devices().and_then(|d| d.timer_hours).map(|hours| libm::ceil(hours * 3600.0) as u64),
             optimizer,
             adaptive,
             ledger,
@@ -193,7 +193,7 @@ impl Plan {
             non_private: setting.non_private.clone(),
             phases,
             stages,
-            clip_rule: config.clip.kind,
+            clip_rule: config.clip.kind(),
             participation: config.participation.kind,
             stands_for: config.stands_for.clone(),
             settings,
@@ -220,7 +220,7 @@ impl Plan {
         &self.phases[self.stage(round).phase]
     }
 
-    /// All of them.
+    /// All phases, in the order of their rounds.
     #[must_use]
     pub fn phases(&self) -> &[Phase] {
         &self.phases
@@ -319,7 +319,7 @@ const fn adjacency(kind: ParticipationKind) -> Adjacency {
     match kind {
         ParticipationKind::Poisson => Adjacency::AddOrRemove,
         ParticipationKind::FixedSize => Adjacency::ReplaceOne,
-        ParticipationKind::Arrival | ParticipationKind::Once => Adjacency::ZeroOut,
+        ParticipationKind::Arrival { .. } | ParticipationKind::Once => Adjacency::ZeroOut,
     }
 }
 
@@ -344,10 +344,12 @@ fn sampled(
 
 fn local(config: &Config) -> Result<LocalPlan, ConfigError> {
     let from = &config.local;
-    let algorithm = match from.algorithm {
-        LocalAlgorithm::Fedavg => Algorithm::FedAvg { epochs: from.epochs.unwrap_or(1) },
-        LocalAlgorithm::FedsgdBatch => Algorithm::FedSgdBatch,
-        LocalAlgorithm::FedsgdAll => Algorithm::FedSgdAll,
+    let (algorithm, update_penalty) = match from.algorithm {
+        LocalAlgorithm::Fedavg { epochs, update_penalty } => {
+            (Algorithm::FedAvg { epochs: epochs.unwrap_or(1) }, update_penalty)
+        }
+        LocalAlgorithm::FedsgdBatch => (Algorithm::FedSgdBatch, 0.0),
+        LocalAlgorithm::FedsgdAll => (Algorithm::FedSgdAll, 0.0),
     };
     let plan = LocalPlan {
         algorithm,
@@ -356,7 +358,7 @@ fn local(config: &Config) -> Result<LocalPlan, ConfigError> {
         unroll: from.unroll.unwrap_or(1),
         most_tokens: from.most_tokens,
         greedy: config.clip.greedy,
-        update_penalty: from.update_penalty,
+        update_penalty,
     };
     plan.check().map_err(|e| ConfigError::new(format!("local.{}", e.field), e))?;
     check_learning_rate(from.learning_rate).map_err(|e| ConfigError::new("local.learning_rate", e))?;
@@ -365,14 +367,20 @@ fn local(config: &Config) -> Result<LocalPlan, ConfigError> {
 
 fn optimizer(config: &Config) -> Result<OptimizerKind, ConfigError> {
     let from = &config.server;
-    let (beta1, beta2, tau) = (from.beta1.unwrap_or(0.9), from.beta2.unwrap_or(0.99), from.tau.unwrap_or(1e-3));
-    let missing = || ConfigError::new("server.momentum", "is missing: optimizer = \"momentum\" needs it");
+    let tau = |said: Option<f32>| said.unwrap_or(1e-3);
+    let moments = |said: Moments| (said.beta1.unwrap_or(0.9), said.beta2.unwrap_or(0.99), tau(said.tau));
     let kind = match from.optimizer {
         ServerOptimizer::Sgd => OptimizerKind::Sgd,
-        ServerOptimizer::Momentum => OptimizerKind::Momentum { momentum: from.momentum.ok_or_else(missing)? },
-        ServerOptimizer::Adam => OptimizerKind::Adam { beta1, beta2, tau },
-        ServerOptimizer::Adagrad => OptimizerKind::Adagrad { tau },
-        ServerOptimizer::Yogi => OptimizerKind::Yogi { beta1, beta2, tau },
+        ServerOptimizer::Momentum { momentum } => OptimizerKind::Momentum { momentum },
+        ServerOptimizer::Adam(said) => {
+            let (beta1, beta2, tau) = moments(said);
+            OptimizerKind::Adam { beta1, beta2, tau }
+        }
+        ServerOptimizer::Adagrad { tau: said } => OptimizerKind::Adagrad { tau: tau(said) },
+        ServerOptimizer::Yogi(said) => {
+            let (beta1, beta2, tau) = moments(said);
+            OptimizerKind::Yogi { beta1, beta2, tau }
+        }
     };
     kind.check().map_err(|e| ConfigError::new("server", e))?;
     checks::server_rate("server.learning_rate", from.learning_rate)?;
@@ -400,18 +408,12 @@ fn noise_multiplier(key: &str, z: f64) -> Result<NoiseMultiplier, ConfigError> {
 
 /// How the clip follows a quantile, in the first stage; m follows the cohort.
 fn adaptive(config: &Config) -> Result<Option<AdaptiveClipPlan>, ConfigError> {
-    let clip = &config.clip;
-    if !clip.kind.is_adaptive() {
-        return Ok(None);
-    }
-    let missing = |key: &str, why: &str| ConfigError::new(format!("clip.{key}"), format!("is missing: {why}"));
-    let quantile = clip.quantile.ok_or_else(|| missing("quantile", "an adaptive clip follows one"))?;
-    let norm = clip.norm.ok_or_else(|| missing("norm", "an adaptive clip begins with one, such as 0.1"))?;
+    let Some(following) = config.clip.following() else { return Ok(None) };
     let plan = AdaptiveClipPlan {
-        quantile,
-        learning_rate: clip.learning_rate.unwrap_or(0.2),
-        initial: clip_norm("clip.norm", norm)?,
-        step: clip.step.unwrap_or(ClipStep::Geometric),
+        quantile: following.quantile,
+        learning_rate: following.learning_rate.unwrap_or(0.2),
+        initial: clip_norm("clip.norm", config.clip.norm)?,
+        step: following.step.unwrap_or(ClipStep::Geometric),
         planned_users: config.participation.cohort as f64,
     };
     let key = |field: &str| if field == "initial" { "clip.norm".to_owned() } else { format!("clip.{field}") };
@@ -465,17 +467,17 @@ fn ledger_plan(
 
 /// Who sees to it that nobody takes part too often.
 fn kept_by(config: &Config) -> &'static str {
-    match config.data.kind {
-        DataKind::Devices => {
+    match config.data.is_on_devices() {
+        true => {
             "the server, by the key of each device, and each device for itself; a person with several devices, or one who enrols again, is counted for each key, and a later key waits the minimum separation"
         }
-        _ => "the program that simulates the devices, which draws every cohort itself",
+        false => "the program that simulates the devices, which draws every cohort itself",
     }
 }
 
 /// Who sees what. In a simulation one program sees everything; what is said of the sum is what the protocol makes of it.
 fn aggregation(config: &Config, phases: &[Phase]) -> Aggregation {
-    let devices = config.data.kind == DataKind::Devices;
+    let devices = config.data.is_on_devices();
     let who =
         if devices { "the server, in memory, until each is added" } else { "the program that simulates the devices" };
     match phases.iter().find_map(|p| p.secure.as_ref()) {
@@ -499,21 +501,14 @@ fn sees_sum(groups: u32) -> String {
 }
 
 fn delta(config: &Config) -> Result<Delta, ConfigError> {
-    let said = match (config.privacy.delta, config.privacy.mechanism) {
-        (Some(delta), _) => delta,
-        // With an infinite epsilon it means nothing, but a ledger has one, below 1/population.
-        (None, MechanismKind::None) => 0.5 / config.participation.population as f64,
-        (None, _) => {
-            let why = "is missing: a guarantee has one, well below 1/population";
-            return Err(ConfigError::new("privacy.delta", why));
-        }
-    };
+    // With an infinite epsilon it means nothing, but a ledger has one, below 1/population.
+    let said = config.privacy.delta().unwrap_or_else(|| 0.5 / config.participation.population as f64);
     Delta::new(said).map_err(|e| ConfigError::new("privacy.delta", e.problem()))
 }
 
 /// The budget: of a plan that is fixed in advance, or a filter where the run may end early by what was released (rule P14).
 fn budget(config: &Config, delta: Delta) -> Result<Option<Budget>, ConfigError> {
-    let Some(max) = config.privacy.max_epsilon else { return Ok(None) };
+    let Some(max) = config.privacy.max_epsilon() else { return Ok(None) };
     let wrong = |problem: String| ConfigError::new("privacy.max_epsilon", problem);
     let max_epsilon = Epsilon::new(max).map_err(|e| wrong(e.problem()))?;
     if config.evaluation.stop_at_accuracy.is_none() {
@@ -555,5 +550,5 @@ fn of_ledger(error: &ledger::LedgerError) -> ConfigError {
 
 /// Whether what is divided by is known before the round.
 const fn divides_by_weight(kind: EstimatorKind) -> bool {
-    matches!(kind, EstimatorKind::Clipped | EstimatorKind::Average)
+    matches!(kind, EstimatorKind::Clipped { .. } | EstimatorKind::Average)
 }

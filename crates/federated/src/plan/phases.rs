@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use ledger;
 use privacy::{
     Adjacency, ClipNorm, MinSeparation, NoiseMultiplier, Participation, PrivacyEvent, Segment,
-    design::Size,
     encoding::{Encoding, NoisePlan, Rounding, VectorLayout, VectorPlan, XU_ALPHA},
     factorization::{Objective, Setting as Factorizes},
     mechanism::{Correlation, MechanismPlan},
@@ -21,7 +20,7 @@ use super::{
     Draft, divides_by_weight, noise_multiplier, sampled,
     secure::{Secure, is_distributed},
 };
-use crate::config::{Config, ConfigError, EstimatorKind, MechanismKind, ParticipationKind, RoundingKind};
+use crate::config::{Config, ConfigError, CorrelatedNoise, EstimatorKind, Mechanism, ParticipationKind, RoundingKind};
 
 /// The stream of a run with one phase.
 const STREAM: &str = "model";
@@ -113,12 +112,12 @@ impl Phase {
             span.noise_multiplier.map(|z| noise_multiplier("privacy.noise_multiplier", z)).transpose()?;
         let noise = projected_noise.map(|z| scaled(config, span.cohort, z)).transpose()?;
         let noise_plan = noise.map(|multiplier| noise_plan(config, span.cohort, multiplier));
-        let clipped = config.estimator.kind == EstimatorKind::Clipped;
-        let least_weight = clipped.then(|| least_weight(config, span.cohort));
+        let least_weight = least_weight(config, span.cohort);
+        let clipped = least_weight.is_some();
         let distributed = is_distributed(config);
         let of_sum = noise_plan.as_ref().filter(|_| !clipped && !distributed);
-        let rule = config.clip.kind.rule(span.clip, parameters).map_err(|e| ConfigError::new("clip", e))?;
-        let bit = if config.clip.kind.is_adaptive() { ClipBit::NormAtMost(span.clip) } else { ClipBit::None };
+        let rule = config.clip.kind().rule(span.clip, parameters).map_err(|e| ConfigError::new("clip", e))?;
+        let bit = if config.clip.is_adaptive() { ClipBit::NormAtMost(span.clip) } else { ClipBit::None };
         Clipping::new(rule.clone(), bit).map_err(|e| ConfigError::new("clip.kind", e))?;
         let encoding = Encoding::new(vector(config, parameters.len()), rule.bound(), of_sum, adjacency)
             .map_err(|e| ConfigError::new("privacy", e))?;
@@ -246,7 +245,7 @@ impl Phase {
         say("cohort", self.cohort.to_string());
         say("grid_bits", config.privacy.grid_bits.unwrap_or(GRID_BITS).to_string());
         let clip = self.encoding.clip();
-        say("clip_norm", config.clip.kind.in_ledger(clip));
+        say("clip_norm", config.clip.kind().in_ledger(clip));
         say("estimator", config.estimator.kind.name().to_owned());
         Ok(ledger::Phase {
             stream: self.stream.clone(),
@@ -288,13 +287,13 @@ pub(super) fn released_before(what: &str) -> ledger::Phase {
 }
 
 fn words(config: &Config) -> &'static str {
-    match config.privacy.mechanism {
-        MechanismKind::None => "no noise",
-        MechanismKind::Gaussian if is_distributed(config) => {
+    match &config.privacy.mechanism {
+        Mechanism::None { .. } => "no noise",
+        Mechanism::Gaussian(_) if is_distributed(config) => {
             "independent Skellam noise in every round, added by the devices"
         }
-        MechanismKind::Gaussian => "independent Gaussian noise in every round",
-        MechanismKind::Correlated(design) => design.title,
+        Mechanism::Gaussian(_) => "independent Gaussian noise in every round",
+        Mechanism::Correlated(correlated) => correlated.design().title,
     }
 }
 
@@ -305,15 +304,8 @@ fn participation(config: &Config, cohort: u64) -> Result<Participation, ConfigEr
             sampled(from.kind, from.population, cohort, "participation")
         }
         ParticipationKind::Once => Ok(Participation::Once),
-        ParticipationKind::Arrival => {
-            let missing = |key: &str, why: &str| ConfigError::new(key, format!("is missing: {why}"));
-            let between = from
-                .min_separation
-                .ok_or_else(|| missing("participation.min_separation", "devices wait so many rounds (MinS)"))?;
-            let max_participations = from
-                .max_participations
-                .ok_or_else(|| missing("participation.max_participations", "devices come at most so often (MaxP)"))?;
-            let separation = MinSeparation::rounds_between(between)
+        ParticipationKind::Arrival { min_separation, max_participations } => {
+            let separation = MinSeparation::rounds_between(min_separation)
                 .map_err(|e| ConfigError::new("participation.min_separation", e.problem()))?;
             Ok(Participation::MinSeparation { separation, max_participations })
         }
@@ -336,15 +328,16 @@ fn scaled(config: &Config, cohort: u64, z: NoiseMultiplier) -> Result<NoiseMulti
 }
 
 fn noise_plan(config: &Config, cohort: u64, multiplier: NoiseMultiplier) -> NoisePlan {
-    let adaptive = config.clip.kind.is_adaptive();
-    let clip_count_stddev = adaptive.then(|| config.clip.count_stddev.unwrap_or(cohort as f64 / 20.0));
+    let following = config.clip.following();
+    let clip_count_stddev = following.map(|adaptive| adaptive.count_stddev.unwrap_or(cohort as f64 / 20.0));
     NoisePlan { clip_count_stddev, ..NoisePlan::of_update(multiplier) }
 }
 
-/// q W_min.
-fn least_weight(config: &Config, cohort: u64) -> f64 {
+/// q W_min, of the clipped denominator.
+fn least_weight(config: &Config, cohort: u64) -> Option<f64> {
+    let EstimatorKind::Clipped { least_total_weight } = config.estimator.kind else { return None };
     let population = config.participation.population as f64;
-    config.estimator.least_total_weight.unwrap_or(population) * cohort as f64 / population
+    Some(least_total_weight.unwrap_or(population) * cohort as f64 / population)
 }
 
 fn vector(config: &Config, dimension: usize) -> VectorPlan {
@@ -356,7 +349,7 @@ fn vector(config: &Config, dimension: usize) -> VectorPlan {
             RoundingKind::Conditional => Rounding::ConditionalStochastic { alpha: XU_ALPHA },
         },
         rotation_seed: config.privacy.rotation.then(seed),
-        clip_bit: config.clip.kind.is_adaptive(),
+        clip_bit: config.clip.is_adaptive(),
         weight: divides_by_weight(config.estimator.kind),
         ..VectorPlan::of_update(dimension, config.privacy.grid_bits.unwrap_or(GRID_BITS))
     }
@@ -364,29 +357,24 @@ fn vector(config: &Config, dimension: usize) -> VectorPlan {
 
 /// The rounds between restarts.
 fn segments(config: &Config, rounds: u64) -> Vec<Segment> {
-    let ends = config.privacy.restarts.iter().copied().chain([rounds]);
-    let one = |rounds| {
-        if config.privacy.tree_completion { Segment::completed(rounds) } else { Segment::of(rounds) }
-    };
+    let ends = config.privacy.restarts().iter().copied().chain([rounds]);
+    let completes = config.privacy.correlated().is_some_and(CorrelatedNoise::completes_trees);
+    let one = |rounds| if completes { Segment::completed(rounds) } else { Segment::of(rounds) };
     let mut first = 0;
     ends.map(|end| one(end - std::mem::replace(&mut first, end))).collect()
 }
 
 fn correlation(config: &Config, participation: Participation) -> Result<Correlation, ConfigError> {
-    let Some(design) = config.privacy.mechanism.design() else { return Ok(Correlation::Independent) };
+    let Some(noise) = config.privacy.correlated() else { return Ok(Correlation::Independent) };
+    let design = noise.design();
     if let Some(matrix) = &design.fixed {
         return Ok(Correlation::Matrix(matrix.clone()));
     }
     let wrong = |key: &str, e: &dyn std::fmt::Display| ConfigError::new(format!("privacy.{key}"), e);
     let longest = segments(config, config.rounds).iter().map(|s| s.rounds).max().unwrap_or(1);
     let setting = Factorizes::new(longest, participation).map_err(|e| wrong("mechanism", &e))?;
-    let (key, size) = match design.size {
-        None => ("mechanism", 0),
-        Some(Size { of, default, .. }) => {
-            let missing = || wrong(of.name(), &format!("is missing: mechanism = {:?} needs it", design.name));
-            (of.name(), config.privacy.size(of).or(default).ok_or_else(missing)?)
-        }
-    };
+    let key = design.size.map_or("mechanism", |size| size.of.name());
+    let size = noise.size().unwrap_or(0);
     let matrix = design.matrix(&setting, size, Objective::Mean).map_err(|e| wrong(key, &e))?.matrix;
     Ok(Correlation::Matrix(matrix))
 }

@@ -16,9 +16,7 @@ use secagg::{
     session::{Inputs, Terms},
 };
 
-use crate::config::{
-    AdversaryKind, AggregationKind, Config, ConfigError, DataKind, NoisePlace, ParticipationKind, SecAgg,
-};
+use crate::config::{AdversaryKind, Config, ConfigError, NoisePlace, ParticipationKind, SecAgg};
 
 /// Standard deviations of the number of devices that are planned for: they are exceeded once in 10^8 rounds or less.
 const DEVIATIONS: f64 = 6.0;
@@ -54,10 +52,7 @@ pub struct Secure {
 impl Secure {
     /// For a phase with so many users a round, if the configuration asks for it.
     pub(super) fn new(config: &Config, cohort: u64) -> Result<Option<Self>, ConfigError> {
-        if config.aggregation == AggregationKind::Plain {
-            return Ok(None);
-        }
-        let said = config.secagg.clone().unwrap_or_default();
+        let Some(said) = config.aggregation.secagg() else { return Ok(None) };
         let assumptions = assumptions(&said);
         assumptions.check().map_err(|e| ConfigError::new("secagg", e))?;
         if said.leave_out_after == 0 {
@@ -70,11 +65,11 @@ impl Secure {
         let (fewest, most_clients) = of_group(groups, whole)?;
         let assumptions = in_groups(assumptions, groups, whole)?;
         let left = fewest - assumptions.most_dropped(fewest);
-        let (floor, usual) = match config.data.kind {
+        let (floor, usual) = match config.data.is_on_devices() {
             // Of devices that come by themselves, the goal's reports are waited for: they are promised that a sum is of no fewer.
-            DataKind::Devices => (left.min(cohort as u32).max(2), left.min(cohort as u32).max(2)),
-            _ if groups > 1 => (LEAST_GROUP.min(left), left.max(2)),
-            _ => (2, left.max(2)),
+            true => (left.min(cohort as u32).max(2), left.min(cohort as u32).max(2)),
+            false if groups > 1 => (LEAST_GROUP.min(left), left.max(2)),
+            false => (2, left.max(2)),
         };
         let least_survivors = said.least_survivors.map_or(Ok(usual), |least| least_survivors(least, floor, left))?;
         if said.spoilers > MOST_SPOILERS {
@@ -234,9 +229,9 @@ fn assumptions(said: &SecAgg) -> Assumptions {
 /// The fewest and the most devices of a round. A Poisson cohort is of any size; so small or large ones do not happen.
 fn range(config: &Config, cohort: u64) -> Result<(u32, u32), ConfigError> {
     let (mean, population) = (cohort as f64, config.participation.population as f64);
-    if config.data.kind == DataKind::Devices {
+    if config.data.is_on_devices() {
         // So many that the goal is reached when as many drop out as may; more come where more are there.
-        let dropout = config.secagg.clone().unwrap_or_default().dropout;
+        let dropout = config.aggregation.secagg().unwrap_or_default().dropout;
         let fewest = libm::ceil(mean / (1.0 - dropout)) + 1.0;
         let most = libm::ceil(fewest * MORE_THAN_NEEDED);
         if !(3.0..=f64::from(secagg::parameters::MOST_CLIENTS)).contains(&most) || fewest > population {
@@ -311,7 +306,7 @@ fn least_survivors(least: u64, floor: u32, left: u32) -> Result<u32, ConfigError
 
 /// A simulation in which more vanish than the graph is for would end in a failed round.
 fn check_vanishing(config: &Config, assumptions: &Assumptions, clients: u32) -> Result<(), ConfigError> {
-    let share = config.participation.vanish.unwrap_or(0.0);
+    let share = config.participation.vanish();
     let n = f64::from(clients);
     let many = share + DEVIATIONS * libm::sqrt(share * (1.0 - share) / n);
     if share > 0.0 && many * n > f64::from(assumptions.most_dropped(clients)) {
@@ -329,6 +324,5 @@ fn check_vanishing(config: &Config, assumptions: &Assumptions, clients: u32) -> 
 
 /// Whether devices are to add the noise.
 pub(super) fn is_distributed(config: &Config) -> bool {
-    let place = config.secagg.as_ref().map(|s| s.noise).unwrap_or_default();
-    config.aggregation == AggregationKind::Secagg && place == NoisePlace::Distributed
+    config.aggregation.secagg().is_some_and(|secagg| secagg.noise == NoisePlace::Distributed)
 }

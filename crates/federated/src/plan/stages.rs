@@ -6,7 +6,7 @@ use super::{
     Draft, clip_norm,
     phases::{Phase, Span},
 };
-use crate::config::{Change, Config, ConfigError, EstimatorKind, MechanismKind, ParticipationKind};
+use crate::config::{Change, Config, ConfigError, EstimatorKind};
 
 /// What holds from a round on.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,7 +31,7 @@ pub struct Stage {
 pub(super) fn split(draft: &Draft<'_>) -> Result<(Vec<Phase>, Vec<Stage>), ConfigError> {
     let config = draft.config;
     let mut stages = vec![first(config)?];
-    let mut noise = vec![said_noise(config)?];
+    let mut noise = vec![config.privacy.noise().map(|noise| noise.multiplier)];
     for (number, change) in config.schedule.iter().enumerate() {
         let (stage, z) = after(stages[number], noise[number], change, number)?;
         stages.push(stage);
@@ -60,33 +60,15 @@ pub(super) fn split(draft: &Draft<'_>) -> Result<(Vec<Phase>, Vec<Stage>), Confi
 }
 
 fn first(config: &Config) -> Result<Stage, ConfigError> {
-    let Some(norm) = config.clip.norm else {
-        return Err(ConfigError::new("clip.norm", format!("is missing: {}", config.clip.kind.why_norm())));
-    };
     Ok(Stage {
         from: 0,
-        clip: clip_norm("clip.norm", norm)?,
+        clip: clip_norm("clip.norm", config.clip.norm)?,
         cohort: config.participation.cohort,
         local_learning_rate: config.local.learning_rate,
         server_learning_rate: config.server.learning_rate,
         denominator: None,
         phase: 0,
     })
-}
-
-/// z of the first stage; none where there is no noise.
-fn said_noise(config: &Config) -> Result<Option<f64>, ConfigError> {
-    match (config.privacy.mechanism, config.privacy.noise_multiplier) {
-        (MechanismKind::None, None) => Ok(None),
-        (MechanismKind::None, Some(_)) => {
-            Err(ConfigError::new("privacy.noise_multiplier", "does not go with mechanism = \"none\""))
-        }
-        (_, Some(z)) => Ok(Some(z)),
-        (_, None) => {
-            let why = "is missing: it is the noise's standard deviation over the sensitivity";
-            Err(ConfigError::new("privacy.noise_multiplier", why))
-        }
-    }
 }
 
 fn after(before: Stage, z: Option<f64>, change: &Change, number: usize) -> Result<(Stage, Option<f64>), ConfigError> {
@@ -108,12 +90,12 @@ fn after(before: Stage, z: Option<f64>, change: &Change, number: usize) -> Resul
 /// What a sum is divided by: q W, or under DP-FTRL the report goal (rules P10 and P11).
 fn denominator(config: &Config, cohort: u64) -> Result<Option<f64>, ConfigError> {
     let (estimator, population) = (&config.estimator, config.participation.population as f64);
-    match (estimator.kind, config.participation.kind) {
-        (EstimatorKind::Average, _) => Ok(None),
-        (EstimatorKind::Clipped, _) => Ok(Some(1.0)),
-        (EstimatorKind::Fixed, ParticipationKind::Arrival | ParticipationKind::Once) => Ok(Some(cohort as f64)),
-        (EstimatorKind::Fixed, _) => {
-            let total = match (estimator.total_weight, estimator.full_weight_tokens) {
+    match estimator.kind {
+        EstimatorKind::Average => Ok(None),
+        EstimatorKind::Clipped { .. } => Ok(Some(1.0)),
+        EstimatorKind::Fixed { .. } if !config.participation.kind.is_sampled() => Ok(Some(cohort as f64)),
+        EstimatorKind::Fixed { total_weight } => {
+            let total = match (total_weight, estimator.full_weight_tokens) {
                 (Some(total), _) => total,
                 (None, None) => population,
                 (None, Some(_)) => {

@@ -219,7 +219,7 @@ fn privacy_keys_have_no_defaults() {
     }
     for key in ["privacy.mechanism", "clip.kind", "participation.kind", "participation.population"] {
         let error = plan_of(&[&format!("{key}=")]).map(|_| ()).unwrap_err();
-        assert!(error.problem.contains("missing field"), "{error}");
+        assert!(error.key == key && error.problem.contains("is missing"), "{error}");
     }
     for (key, bad) in [
         ("privacy.noise_multiplier", "0"),

@@ -168,7 +168,7 @@ pub struct Proposal {
     pub asked: Ask,
     /// What is proposed.
     pub chosen: Candidate,
-    /// Why.
+    /// Why it was chosen.
     pub reason: String,
     /// How long a device waits after it took part, in hours, so that it is back for its next round; none with sampling, and
     /// where nobody comes back.

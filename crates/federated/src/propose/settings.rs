@@ -4,7 +4,8 @@ use privacy::{Delta, Epsilon};
 
 use super::{Ask, Candidate, ProposeError, propose};
 use crate::config::{
-    Clip, ClipKind, Config, ConfigError, MechanismKind, Participants, ParticipationKind, Privacy, first_run,
+    Clip, Config, ConfigError, CorrelatedNoise, Mechanism, MechanismKind, Noise, Participants, ParticipationKind,
+    SimulatedUsers, first_run,
 };
 
 /// Noise that is this small a part of the cohort leaves room for the clip bit (Andrew et al. 2021, Theorem 1).
@@ -26,8 +27,11 @@ pub fn beginning(mechanism: MechanismKind) -> Result<Config, ProposeError> {
         mechanism: Some(mechanism),
         ..Ask::new(epsilon, 50_000, first.rounds)?
     };
-    let config = settings(&ask, &propose(&ask)?.chosen)?;
-    Ok(Config { privacy: Privacy { max_epsilon: None, ..config.privacy }, ..config })
+    let mut config = settings(&ask, &propose(&ask)?.chosen)?;
+    if let Some(noise) = config.privacy.noise_mut() {
+        noise.max_epsilon = None;
+    }
+    Ok(config)
 }
 
 /// The settings of a proposal; what it does not say is that of the first run.
@@ -36,26 +40,28 @@ pub fn beginning(mechanism: MechanismKind) -> Result<Config, ProposeError> {
 /// Never, but for a mistake in the settings of the first run.
 pub fn settings(ask: &Ask, chosen: &Candidate) -> Result<Config, ConfigError> {
     let mut config = Config { rounds: ask.rounds, noise_seed: None, ..first_run()? };
-    let sampled = chosen.mechanism == MechanismKind::Gaussian;
+    let noise =
+        Noise { multiplier: chosen.noise_multiplier, delta: ask.delta.get(), max_epsilon: Some(ask.epsilon.get()) };
+    let limits = (chosen.min_separation.unwrap_or(0), chosen.max_participations.unwrap_or(0));
+    let arrival = ParticipationKind::Arrival { min_separation: limits.0, max_participations: limits.1 };
+    let (kind, mechanism) = match chosen.mechanism {
+        MechanismKind::None => (ParticipationKind::Poisson, Mechanism::None { delta: Some(noise.delta) }),
+        MechanismKind::Gaussian => (ParticipationKind::Poisson, Mechanism::Gaussian(noise)),
+        MechanismKind::Correlated(design) => {
+            let size = chosen.size().map(|(_, size)| size);
+            (arrival, Mechanism::Correlated(CorrelatedNoise::new(design, noise, size)))
+        }
+    };
+    config.privacy.mechanism = mechanism;
     config.participation = Participants {
-        kind: if sampled { ParticipationKind::Poisson } else { ParticipationKind::Arrival },
+        kind,
         population: ask.population,
         cohort: chosen.cohort,
-        min_separation: chosen.min_separation,
-        max_participations: chosen.max_participations,
-        vanish: None,
-        allow_absent: false,
+        simulated: Some(SimulatedUsers::default()),
     };
     // Andrew et al. clip to the median; Xu et al. fix the clip for the final run, which correlated noise asks for.
-    if sampled && chosen.noise_ratio <= ADAPTIVE_UNTIL {
-        config.clip = Clip { kind: ClipKind::ADAPTIVE, norm: Some(0.1), quantile: Some(0.5), ..config.clip };
-    }
-    config.privacy.mechanism = chosen.mechanism;
-    config.privacy.noise_multiplier = Some(chosen.noise_multiplier);
-    config.privacy.delta = Some(ask.delta.get());
-    config.privacy.max_epsilon = Some(ask.epsilon.get());
-    if let Some((of, size)) = chosen.size() {
-        config.privacy.set_size(of, Some(size));
+    if kind.is_sampled() && chosen.noise_ratio <= ADAPTIVE_UNTIL {
+        config.clip = Clip::adaptive(0.1, 0.5);
     }
     Ok(config)
 }

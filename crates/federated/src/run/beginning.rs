@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Opened, RunError, ledger_time};
 use crate::{
-    config::{Config, Document},
+    config::{Config, Data, Document},
     plan::{BEFORE, Phase, Plan},
     secrets::Secrets,
 };
@@ -91,9 +91,11 @@ impl Beginning {
             return Err(RunError::SettingsChanged { changes });
         }
         // As this version reads them: a key that is new since then has its default.
-        let mut began = Document::new(&self.settings, &[])?.config()?;
+        let mut began = Document::built_in(&self.settings, &[])?.config()?;
         // A store may be moved: what it holds is what counts.
-        began.data.path.clone_from(&config.data.path);
+        if let (Data::Store(then), Data::Store(now)) = (&mut began.data, &config.data) {
+            then.path.clone_from(&now.path);
+        }
         if began != *config {
             return Err(RunError::SettingsChanged { changes: changes(&self.settings, &now.settings) });
         }

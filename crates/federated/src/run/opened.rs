@@ -18,7 +18,10 @@ use privacy::rng::Randomness;
 
 use super::{Presence, RunError, is_undecided};
 use crate::{
-    config::{Config, ConfigError, DataKind, Evaluation, Model},
+    config::{
+        Config, ConfigError, Crowd as MadeUp, Data, DeviceText, EarlierModel, Evaluation, ModelStart, NewModel,
+        StoredText,
+    },
     evaluate::HeldOut,
     home::{Home, LEDGER_FILE, RunFolder, heads, model_in},
     learners::{self, Made},
@@ -68,9 +71,11 @@ impl Opened {
     /// # Errors
     /// When something is not there, damaged, or does not go with something else.
     pub fn new(config: &Config) -> Result<Self, RunError> {
-        let store = match config.data.kind {
-            DataKind::Store => Some(open_store(config)?),
-            DataKind::Synthetic | DataKind::Devices => None,
+        let store = match &config.data {
+            Data::Store(StoredText { path, .. }) => {
+                Some(Store::open(path).map_err(|e| ConfigError::new("data.path", e))?)
+            }
+            Data::Synthetic(_) | Data::Devices(_) => None,
         };
         let Origin { words: (vocabulary, rules), learner, first, start, import } = origin(config, store.as_ref())?;
         // A vocabulary that was counted from the users' own text is not public: the plan has an event for it.
@@ -84,10 +89,11 @@ impl Opened {
             .map(|origin| public("the vocabulary", origin))
             .chain(public_names.map(|origin| public("the names of the labels", origin)))
             .collect();
-        let text = match (store, config.data.kind) {
-            (Some(store), _) => split(config, store)?,
-            (None, DataKind::Devices) => devices(config, learner.as_ref())?,
-            (None, _) => crowd(config)?,
+        let text = match (&config.data, store) {
+            (Data::Store(said), Some(store)) => split(said, store)?,
+            (Data::Store(_), None) => return Err(ConfigError::new("data.path", "the store was not opened").into()),
+            (Data::Devices(said), _) => devices(config, said, learner.as_ref())?,
+            (Data::Synthetic(said), _) => crowd(config, said)?,
         };
         let opened = Self { text, vocabulary, rules, learner, first, start, public_data, import, prompts: None };
         opened.check_declared(config)?;
@@ -274,16 +280,11 @@ impl Opened {
     }
 }
 
-fn open_store(config: &Config) -> Result<Store, RunError> {
-    let path = config.data.path.clone().unwrap_or_default();
-    Store::open(&path).map_err(|e| ConfigError::new("data.path", e).into())
-}
-
 /// Who of a store is trained on, and who is held out.
-fn split(config: &Config, store: Store) -> Result<Text, RunError> {
-    let per_mille = config.data.held_out_per_mille.unwrap_or(HELD_OUT_PER_MILLE);
-    let split = Split::new(config.data.salt.unwrap_or(0), per_mille, 0)
-        .map_err(|e| ConfigError::new("data.held_out_per_mille", e))?;
+fn split(said: &StoredText, store: Store) -> Result<Text, RunError> {
+    let per_mille = said.held_out_per_mille.unwrap_or(HELD_OUT_PER_MILLE);
+    let split =
+        Split::new(said.salt.unwrap_or(0), per_mille, 0).map_err(|e| ConfigError::new("data.held_out_per_mille", e))?;
     let (mut train, mut held_out) = (Vec::new(), Vec::new());
     for user in 0..store.users() {
         let to = if split.part(store.user(user)?.tag()) == Part::Train { &mut train } else { &mut held_out };
@@ -292,20 +293,19 @@ fn split(config: &Config, store: Store) -> Result<Text, RunError> {
     Ok(Text::Store { store: Box::new(store), train, held_out })
 }
 
-fn crowd(config: &Config) -> Result<Text, RunError> {
-    let users =
-        if config.unit == Unit::Example { config.data.users.unwrap_or(1) } else { config.participation.population };
-    let dialect = config.data.dialect.unwrap_or(Dialect::Informal);
-    let mut plan = SynthPlan::new(config.data.seed.unwrap_or(1), users, dialect);
-    plan.posts_per_user = config.data.posts_per_user.unwrap_or(plan.posts_per_user);
+fn crowd(config: &Config, said: &MadeUp) -> Result<Text, RunError> {
+    let users = if config.unit == Unit::Example { said.users.unwrap_or(1) } else { config.participation.population };
+    let dialect = said.dialect.unwrap_or(Dialect::Informal);
+    let mut plan = SynthPlan::new(said.seed.unwrap_or(1), users, dialect);
+    plan.posts_per_user = said.posts_per_user.unwrap_or(plan.posts_per_user);
     Crowd::new(plan.clone()).map_err(|e| ConfigError::new("data", e))?;
     Ok(Text::Crowd { plan, held_out: config.evaluation.users })
 }
 
 /// What is known where the text is on devices: what models are measured on.
-fn devices(config: &Config, learner: &dyn Learner) -> Result<Text, RunError> {
+fn devices(config: &Config, said: &DeviceText, learner: &dyn Learner) -> Result<Text, RunError> {
     let wrong = |problem: String| ConfigError::new("data.public_text", problem);
-    let public: Vec<String> = match &config.data.public_text {
+    let public: Vec<String> = match &said.public_text {
         None => Vec::new(),
         Some(path) => {
             let shown = path.display();
@@ -313,15 +313,15 @@ fn devices(config: &Config, learner: &dyn Learner) -> Result<Text, RunError> {
             text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()
         }
     };
-    if let Some(path) = config.data.public_text.as_ref().filter(|_| public.is_empty()) {
+    if let Some(path) = said.public_text.as_ref().filter(|_| public.is_empty()) {
         return Err(wrong(format!("{} has no text in it, and models are to be measured on it", path.display())).into());
     }
     if !public.is_empty() && learner.learns_labels() {
         return Err(wrong("has no labels, and labels are what is learned: leave it away".to_owned()).into());
     }
-    let dialect = config.data.dialect.unwrap_or(Dialect::Informal);
-    let mut made_up = SynthPlan::new(config.data.seed.unwrap_or(1), config.evaluation.users, dialect);
-    made_up.posts_per_user = config.data.posts_per_user.unwrap_or(made_up.posts_per_user);
+    let dialect = said.dialect.unwrap_or(Dialect::Informal);
+    let mut made_up = SynthPlan::new(said.seed.unwrap_or(1), config.evaluation.users, dialect);
+    made_up.posts_per_user = said.posts_per_user.unwrap_or(made_up.posts_per_user);
     Crowd::new(made_up.clone()).map_err(|e| ConfigError::new("data", e))?;
     Ok(Text::Devices { public, made_up })
 }
@@ -336,11 +336,8 @@ struct Origin {
 }
 
 fn origin(config: &Config, store: Option<&Store>) -> Result<Origin, RunError> {
-    if config.model.from.is_some() {
-        return started(config, store);
-    }
-    if config.model.public.is_some() {
-        return Err(ConfigError::new("model.public", "does not go without model.from").into());
+    if let ModelStart::From(earlier) = &config.model.start {
+        return started(config, earlier, store);
     }
     let Made { learner, vocabulary, rules } = learners::of(config, store)?;
     let first = learner.initial(config.seed).map_err(|e| ConfigError::new("model", e))?;
@@ -369,25 +366,14 @@ fn places(from: &Path) -> (PathBuf, Option<PathBuf>) {
 }
 
 /// A run that starts from a model: with its ledger, or from what is taken to be public (rule P15).
-fn started(config: &Config, store: Option<&Store>) -> Result<Origin, RunError> {
+fn started(config: &Config, earlier: &EarlierModel, store: Option<&Store>) -> Result<Origin, RunError> {
     let wrong = |problem: String| RunError::from(ConfigError::new("model.from", problem));
-    let from = config.model.from.clone().unwrap_or_default();
-    let model = &config.model;
-    let said = [
-        ("preset", model.preset.is_some()),
-        ("hidden", model.hidden.is_some()),
-        ("embedding", model.embedding.is_some()),
-        ("tied", model.tied.is_some()),
-    ];
-    if let Some((key, _)) = said.into_iter().find(|(_, said)| *said) {
-        let why = "does not go with model.from, which says what the model is";
-        return Err(ConfigError::new(format!("model.{key}"), why).into());
-    }
-    let run = RunFolder::at(&from);
+    let EarlierModel { from, public } = earlier;
+    let run = RunFolder::at(from);
     if is_undecided(&run)? {
         return Err(RunError::Undecided { run: run.name() });
     }
-    let (folder, ledger) = places(&from);
+    let (folder, ledger) = places(from);
     let Folder { vocabulary, rules, weights, guarantee, .. } = model_folder::read(&folder)?;
     if let Some(store) = store {
         store.require_vocabulary(rules, &vocabulary).map_err(|e| wrong(e.to_string()))?;
@@ -395,10 +381,12 @@ fn started(config: &Config, store: Option<&Store>) -> Result<Origin, RunError> {
     let (learner, values) = learned(config, store, &vocabulary, weights)?;
     let head: Option<Head> = guarantee.ledger_head().and_then(|head| head.parse().ok());
     // What is stated is read by others: where the folder lies is nobody's business.
-    let what = name_of(&from);
-    let (start, import) = match (ledger, &config.model.public) {
+    let what = name_of(from);
+    let (start, import) = match (ledger, public) {
         (Some(_), Some(_)) => {
-            return Err(ConfigError::new("model.public", "does not go with a model that has a ledger").into());
+            return Err(
+                ConfigError::new("model.public", "only valid with a model that has no ledger: this one has").into()
+            );
         }
         (Some(path), None) => {
             let beside = heads::check(&path)?.into_iter().map(|shown| shown.head);
@@ -453,10 +441,8 @@ fn learned(
             Ok((learners::language(config, &model)?, values))
         }
         Weights::Learned(Learned { config: said, values }) => {
-            let sized = Config {
-                model: Model { vocabulary: Some(vocabulary.len()), ..config.model.clone() },
-                ..config.clone()
-            };
+            let mut sized = config.clone();
+            sized.model.start = ModelStart::New(NewModel { vocabulary: Some(vocabulary.len()), ..NewModel::default() });
             let Made { learner, .. } = learners::named(&said.learner, &sized, store)?;
             let named =
                 |part: &LearnedPart| ModelPart { name: part.name.clone(), rows: part.rows, columns: part.columns };

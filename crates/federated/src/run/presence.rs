@@ -47,8 +47,8 @@ impl Presence {
             expected_in_a_round: cohort as f64 * there as f64 / declared.max(1) as f64,
             cohort,
             units: if config.unit == Unit::Example { "posts" } else { "users" },
-            fixed: config.estimator.kind == EstimatorKind::Fixed,
-            is_meant: config.participation.allow_absent,
+            fixed: matches!(config.estimator.kind, EstimatorKind::Fixed { .. }),
+            is_meant: config.participation.allows_absent(),
         }
     }
 
@@ -139,12 +139,12 @@ fn about(number: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::first_run;
+    use crate::config::{SimulatedUsers, first_run};
 
     fn presence(population: u64, there: u64, allow_absent: bool) -> Presence {
         let mut config = first_run().unwrap();
         config.participation.population = population;
-        config.participation.allow_absent = allow_absent;
+        config.participation.simulated = Some(SimulatedUsers { vanish: None, allow_absent });
         Presence::new(&config, there, 131)
     }
 

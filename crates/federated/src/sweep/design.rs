@@ -9,7 +9,7 @@ use super::{
     grid::{Axis, Variant, combinations},
 };
 use crate::{
-    config::{Config, ConfigError, DataKind, Document},
+    config::{Config, ConfigError, Document},
     plan::Plan,
     run::{Opened, RunError},
 };
@@ -33,7 +33,7 @@ pub enum DesignError {
     /// The settings of a combination are wrong.
     #[error("{variant}: {error}")]
     Settings {
-        /// Which.
+        /// The name of the combination.
         variant: String,
         /// What is wrong.
         error: ConfigError,
@@ -80,7 +80,7 @@ impl Design {
             let (config, plan) = planned(text, &[set, &variant.set[..]].concat(), &variant.name)?;
             warnings.extend(plan.warnings.iter().map(|warning| format!("{}: {warning}", variant.name)));
             let this = (plan.ledger.unit, plan.ledger.adjacency);
-            if config.data.kind == DataKind::Store && *protects.get_or_insert(this) != this {
+            if config.data.is_stored() && *protects.get_or_insert(this) != this {
                 return Err(DesignError::DoNotCompose { variant: variant.name.clone() });
             }
             configs.push(config);

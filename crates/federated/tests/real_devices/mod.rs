@@ -46,9 +46,9 @@ use prost::Message as _;
 use secagg::entropy::Entropy;
 
 use crate::{
+    chance::Chance,
     memory_home::MemoryVault,
     small_runs::{self, TASK},
-    world::Chance,
 };
 
 /// How many devices there are.

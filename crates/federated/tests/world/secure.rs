@@ -10,7 +10,6 @@ use privacy::{
 use secagg::{
     client::{Client, Reply},
     directory::Everybody,
-    entropy::{Entropy, NoRandomness},
     parameters::{Adversary, Floor},
     session::Offer,
 };
@@ -20,13 +19,6 @@ use super::{Chance, Doing, World};
 /// What a device asks for at least: these are few, and nobody has secrets.
 const FLOOR: Floor =
     Floor { clients: 3, survivors: 2, corrupted: 0.0, dropout: 0.0, security_bits: 40, adversary: Adversary::Curious };
-
-impl Entropy for Chance {
-    fn fill(&mut self, buffer: &mut [u8]) -> Result<(), NoRandomness> {
-        buffer.fill_with(|| self.next() as u8);
-        Ok(())
-    }
-}
 
 /// What a device has of a secure attempt. It is gone when the device crashes.
 pub(super) struct SecurePart {

@@ -1,0 +1,102 @@
+//! How far one user may move the sum.
+
+use privacy::clip::ClipStep;
+
+use super::{
+    clip_rules::{CLIP_RULES, ClipKind},
+    keys::{ByKind, Section, Usual, Visit, key},
+};
+
+/// How updates are bounded. What follows a quantile is there with a rule that does, and with no other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Clip {
+    kind: ClipKind,
+    adaptive: Option<Adaptive>,
+    /// S: the bound on an update; of an adaptive clip the first.
+    pub norm: f64,
+    /// Whether every local step is brought within the bound.
+    pub greedy: bool,
+}
+
+/// How a clip norm follows a quantile of the updates' norms (Andrew et al. 2021).
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Adaptive {
+    /// gamma: the share of updates under the clip.
+    pub quantile: f64,
+    /// eta_C: how fast it moves; 0.2 if not said.
+    pub learning_rate: Option<f64>,
+    /// sigma_b: the noise of the count; a twentieth of the cohort if not said.
+    pub count_stddev: Option<f64>,
+    /// How it moves; geometrically if not said.
+    pub step: Option<ClipStep>,
+}
+
+impl Clip {
+    /// A clip that begins with a norm and follows a quantile.
+    #[must_use]
+    pub fn adaptive(norm: f64, quantile: f64) -> Self {
+        let adaptive = Some(Adaptive { quantile, ..Adaptive::default() });
+        Self { kind: ClipKind::ADAPTIVE, adaptive, norm, greedy: false }
+    }
+
+    /// The rule.
+    #[must_use]
+    pub const fn kind(&self) -> ClipKind {
+        self.kind
+    }
+
+    /// How the norm follows a quantile, if it does.
+    #[must_use]
+    pub const fn following(&self) -> Option<&Adaptive> {
+        self.adaptive.as_ref()
+    }
+
+    /// Whether the norm follows a quantile.
+    #[must_use]
+    pub const fn is_adaptive(&self) -> bool {
+        self.adaptive.is_some()
+    }
+}
+
+impl Section for Clip {
+    fn unsaid() -> Self {
+        Self { kind: CLIP_RULES[0], adaptive: None, norm: 0.0, greedy: false }
+    }
+
+    fn keys<V: Visit>(&mut self, visit: &mut V) {
+        visit.choose(&key("kind", "\"flat\"", "the update, each layer, a quantile"), self, Usual::None);
+        let norm = key("norm", "1.0", "S: the bound on an update; of \"adaptive\" the first");
+        visit.need(&norm.because(self.kind.why_norm()), &mut self.norm);
+        visit.rare(
+            &key("greedy", "true", "bring every local step within the bound; with FedAvg"),
+            &mut self.greedy,
+            false,
+        );
+        if let Some(adaptive) = &mut self.adaptive {
+            let quantile = key("quantile", "0.5", "gamma: the share of updates under the clip");
+            visit.need(&quantile.because("an adaptive clip follows one, such as 0.5"), &mut adaptive.quantile);
+            visit.may(&key("learning_rate", "0.2", "eta_C: how fast the clip moves"), &mut adaptive.learning_rate);
+            let count =
+                key("count_stddev", "25.0", "sigma_b: noise of the count; a twentieth of the cohort if not said");
+            visit.may(&count, &mut adaptive.count_stddev);
+            visit.may(&key("step", "\"geometric\"", "\"geometric\" or \"linear\""), &mut adaptive.step);
+        }
+    }
+}
+
+impl ByKind for Clip {
+    fn kinds() -> Vec<&'static str> {
+        CLIP_RULES.into_iter().map(ClipKind::name).collect()
+    }
+
+    fn kind_name(&self) -> &'static str {
+        self.kind.name()
+    }
+
+    fn turn(&mut self, kind: &str) -> bool {
+        let Some(kind) = ClipKind::named(kind) else { return false };
+        self.kind = kind;
+        self.adaptive = kind.is_adaptive().then(Adaptive::default);
+        true
+    }
+}

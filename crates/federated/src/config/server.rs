@@ -1,0 +1,103 @@
+//! What the server does with the average.
+
+use super::keys::{ByKind, Section, Usual, Visit, key};
+
+/// What the server does with the average.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Server {
+    /// The optimizer.
+    pub optimizer: ServerOptimizer,
+    /// eta_s: the step.
+    pub learning_rate: f32,
+}
+
+/// The optimizer of the server.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ServerOptimizer {
+    /// The average itself.
+    Sgd,
+    /// With Nesterov momentum, as in the papers.
+    Momentum {
+        /// How much of the last step is kept.
+        momentum: f32,
+    },
+    /// Reddi et al. 2021.
+    Adam(Moments),
+    /// Reddi et al. 2021.
+    Adagrad {
+        /// How adaptive it is; 0.001 if not said.
+        tau: Option<f32>,
+    },
+    /// Reddi et al. 2021.
+    Yogi(Moments),
+}
+
+/// How an optimizer follows the moments of the updates.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Moments {
+    /// How much of the first moment is kept; 0.9 if not said.
+    pub beta1: Option<f32>,
+    /// How much of the second moment is kept; 0.99 if not said.
+    pub beta2: Option<f32>,
+    /// How adaptive it is; 0.001 if not said.
+    pub tau: Option<f32>,
+}
+
+const SGD: &str = "sgd";
+const MOMENTUM: &str = "momentum";
+const ADAM: &str = "adam";
+const ADAGRAD: &str = "adagrad";
+const YOGI: &str = "yogi";
+
+impl Section for Server {
+    fn unsaid() -> Self {
+        Self { optimizer: ServerOptimizer::Sgd, learning_rate: 0.0 }
+    }
+
+    fn keys<V: Visit>(&mut self, visit: &mut V) {
+        visit.choose(&key("optimizer", "\"sgd\"", ""), self, Usual::None);
+        visit.need(&key("learning_rate", "1.0", "eta_s: the step"), &mut self.learning_rate);
+        let tau_key = key("tau", "0.001", "how adaptive it is: less adapts more");
+        match &mut self.optimizer {
+            ServerOptimizer::Sgd => {}
+            ServerOptimizer::Momentum { momentum } => {
+                visit.need(&key("momentum", "0.9", "how much of the last step is kept"), momentum);
+            }
+            ServerOptimizer::Adam(Moments { beta1, beta2, tau })
+            | ServerOptimizer::Yogi(Moments { beta1, beta2, tau }) => {
+                visit.may(&key("beta1", "0.9", "how much of the first moment is kept"), beta1);
+                visit.may(&key("beta2", "0.99", "how much of the second moment is kept"), beta2);
+                visit.may(&tau_key, tau);
+            }
+            ServerOptimizer::Adagrad { tau } => visit.may(&tau_key, tau),
+        }
+    }
+}
+
+impl ByKind for Server {
+    fn kinds() -> Vec<&'static str> {
+        vec![SGD, MOMENTUM, ADAM, ADAGRAD, YOGI]
+    }
+
+    fn kind_name(&self) -> &'static str {
+        match self.optimizer {
+            ServerOptimizer::Sgd => SGD,
+            ServerOptimizer::Momentum { .. } => MOMENTUM,
+            ServerOptimizer::Adam(_) => ADAM,
+            ServerOptimizer::Adagrad { .. } => ADAGRAD,
+            ServerOptimizer::Yogi(_) => YOGI,
+        }
+    }
+
+    fn turn(&mut self, kind: &str) -> bool {
+        self.optimizer = match kind {
+            SGD => ServerOptimizer::Sgd,
+            MOMENTUM => ServerOptimizer::Momentum { momentum: 0.0 },
+            ADAM => ServerOptimizer::Adam(Moments::default()),
+            ADAGRAD => ServerOptimizer::Adagrad { tau: None },
+            YOGI => ServerOptimizer::Yogi(Moments::default()),
+            _ => return false,
+        };
+        true
+    }
+}

@@ -1,0 +1,324 @@
+//! Wrong settings and what is said of them; and settings of earlier versions, which are read and written as ever.
+
+use super::{Config, Document, keys::Listing};
+
+const TEXT: &str = r#"rounds = 60
+
+[data]
+kind = "synthetic"
+
+[model]
+preset = "tiny"
+
+[local]
+batch = 8
+unroll = 10
+learning_rate = 0.5
+
+[participation]
+kind = "poisson"
+population = 100_000
+cohort = 200
+
+[clip]
+kind = "flat"
+norm = 0.8
+
+[privacy]
+mechanism = "gaussian"
+noise_multiplier = 1.0
+delta = 1e-6
+
+[server]
+optimizer = "sgd"
+learning_rate = 1.0
+"#;
+
+fn config(text: &str, set: &[&str]) -> Result<Config, String> {
+    let set: Vec<String> = set.iter().map(|pair| (*pair).to_owned()).collect();
+    Document::new(text, &set).and_then(|document| document.config()).map_err(|error| error.to_string())
+}
+
+fn refused(text: &str, set: &[&str]) -> String {
+    config(text, set).map(|_| ()).expect_err(&format!("{set:?} was not refused"))
+}
+
+/// Every kind of error: the key, what is wrong with it, what is allowed, and what was probably meant.
+#[test]
+fn what_is_wrong_is_said_with_what_is_allowed() {
+    const ARRIVAL: [&str; 3] =
+        ["participation.kind=arrival", "participation.min_separation=9", "participation.max_participations=2"];
+    let of_tree = [&ARRIVAL[..], &["privacy.mechanism=tree"]].concat();
+    let with = |base: &[&'static str], more: &'static str| [base, &[more]].concat();
+    let cases: Vec<(Vec<&str>, &str)> = vec![
+        // A key that there is not.
+        (
+            vec!["clip.nrom=1"],
+            "clip.nrom: there is no such key (did you mean norm?); with kind = \"flat\" there are norm and greedy",
+        ),
+        (vec!["clip.zzz=1"], "clip.zzz: there is no such key; with kind = \"flat\" there are norm and greedy"),
+        (vec!["checkpoint.evry=1"], "checkpoint.evry: there is no such key (did you mean every?); there are every"),
+        (vec!["clp.norm=1"], "clp: there is no such section (did you mean clip?); there are rounds, unit, "),
+        (vec!["noise_multiplier=1"], "noise_multiplier: there is no such key (did you mean privacy.noise_multiplier, "),
+        (vec!["evaluation.devices.evry=1"], "evaluation.devices.evry: there is no such key (did you mean every?)"),
+        (
+            vec!["schedule=[{ from = 1, clip_nrm = 2 }]"],
+            "schedule.0.clip_nrm: there is no such key (did you mean clip_norm?)",
+        ),
+        // A key that goes with something else.
+        (
+            vec!["data.path=x.store"],
+            "data.path: only valid with kind = \"store\"; with kind = \"synthetic\" there are seed, dialect, users and posts_per_user",
+        ),
+        (vec!["data.public_text=x.txt"], "data.public_text: only valid with kind = \"devices\"; "),
+        (
+            vec!["data.kind=store", "data.path=x", "data.seed=1"],
+            "data.seed: only valid with kind = \"synthetic\" or \"devices\"; with kind = \"store\" there are path, held_out_per_mille and salt",
+        ),
+        (
+            vec!["participation.min_separation=3"],
+            "participation.min_separation: only valid with kind = \"arrival\"; with kind = \"poisson\" there are population, cohort, vanish and allow_absent",
+        ),
+        (
+            vec!["clip.quantile=0.5"],
+            "clip.quantile: only valid with kind = \"adaptive\"; with kind = \"flat\" there are norm and greedy",
+        ),
+        (
+            vec!["privacy.bands=3"],
+            "privacy.bands: only valid with mechanism = \"banded\" or \"square-root\"; with mechanism = \"gaussian\" there are ",
+        ),
+        (vec!["privacy.buffers=3"], "privacy.buffers: only valid with mechanism = \"blt\"; "),
+        (
+            vec!["privacy.restarts=[20]"],
+            "privacy.restarts: only valid with mechanism = \"tree\", \"banded\", \"blt\" or \"square-root\"; ",
+        ),
+        (vec!["privacy.tree_completion=true"], "privacy.tree_completion: only valid with mechanism = \"tree\"; "),
+        (
+            with(&of_tree, "privacy.bands=3"),
+            "privacy.bands: only valid with mechanism = \"banded\" or \"square-root\"; ",
+        ),
+        (
+            vec!["privacy.mechanism=none"],
+            "privacy.noise_multiplier: only valid with mechanism = \"gaussian\", \"tree\", ",
+        ),
+        (
+            vec!["privacy.mechanism=none", "privacy.noise_multiplier=", "privacy.max_epsilon=3"],
+            "privacy.max_epsilon: only valid with mechanism = ",
+        ),
+        (
+            vec!["server.momentum=0.9"],
+            "server.momentum: only valid with optimizer = \"momentum\"; with optimizer = \"sgd\" there are learning_rate",
+        ),
+        (vec!["server.beta1=0.9"], "server.beta1: only valid with optimizer = \"adam\" or \"yogi\"; "),
+        (vec!["server.tau=0.9"], "server.tau: only valid with optimizer = \"adam\", \"adagrad\" or \"yogi\"; "),
+        (vec!["estimator.least_total_weight=3"], "estimator.least_total_weight: only valid with kind = \"clipped\"; "),
+        (
+            vec!["estimator.kind=average", "estimator.total_weight=3"],
+            "estimator.total_weight: only valid with kind = \"fixed\"; ",
+        ),
+        (
+            vec!["local.algorithm=fedsgd-all", "local.epochs=2"],
+            "local.epochs: only valid with algorithm = \"fedavg\"; with algorithm = \"fedsgd-all\" there are batch, unroll, learning_rate and most_tokens",
+        ),
+        (
+            vec!["local.algorithm=fedsgd-all", "local.update_penalty=0.1"],
+            "local.update_penalty: only valid with algorithm = \"fedavg\": ",
+        ),
+        (vec!["secagg.dropout=0.05"], "secagg: only valid with aggregation = \"secagg\""),
+        (vec!["devices.begin_with=5"], "devices: only valid with data.kind = \"devices\""),
+        (
+            vec!["data.kind=devices", "participation.vanish=0.1"],
+            "participation.vanish: only valid with a simulation, data.kind = ",
+        ),
+        (
+            vec!["data.kind=devices", "participation.allow_absent=true"],
+            "participation.allow_absent: only valid with a simulation, ",
+        ),
+        (
+            vec!["data.kind=devices", "stands_for={ population = 9, cohort = 3 }"],
+            "stands_for: only valid with a simulation, ",
+        ),
+        (vec!["model.public=Wikipedia"], "model.public: only valid with from, the model to start from"),
+        (vec!["model.from=pretrained"], "model.preset: only valid with a new model: "),
+        (
+            vec!["model.from=pretrained", "model.preset=", "model.vocabulary=9"],
+            "model.vocabulary: only valid with a new model: ",
+        ),
+        // A value that there is not.
+        (
+            vec!["clip.kind=falt"],
+            "clip.kind: must be \"flat\", \"per-layer\" or \"adaptive\", got \"falt\" (did you mean flat?)",
+        ),
+        (vec!["clip.kind=none"], "clip.kind: must be \"flat\", \"per-layer\" or \"adaptive\", got \"none\""),
+        (vec!["clip.kind=3"], "clip.kind: must be \"flat\", \"per-layer\" or \"adaptive\", as text in quotes"),
+        (
+            vec!["participation.kind=fixed_size"],
+            "participation.kind: must be \"poisson\", \"fixed-size\", \"arrival\" or \"once\", got \"fixed_size\" (did you mean fixed-size?)",
+        ),
+        (vec!["privacy.mechanism=gausian"], "got \"gausian\" (did you mean gaussian?)"),
+        (vec!["server.optimizer=Adam"], "got \"Adam\" (did you mean adam?)"),
+        (
+            vec!["aggregation=secag"],
+            "aggregation: must be \"plain\" or \"secagg\", got \"secag\" (did you mean secagg?)",
+        ),
+        (vec!["data.kind=device"], "got \"device\" (did you mean devices?)"),
+        (vec!["unit=users"], "unit: must be \"user\", \"device\" or \"example\", got \"users\" (did you mean user?)"),
+        (
+            vec!["data.dialect=inforaml"],
+            "data.dialect: must be \"general\" or \"informal\", got \"inforaml\" (did you mean informal?)",
+        ),
+        (
+            vec!["aggregation=secagg", "secagg.noise=devices"],
+            "secagg.noise: must be \"central\" or \"distributed\", got \"devices\"",
+        ),
+        (vec!["privacy.rounding=5"], "privacy.rounding: must be \"nearest\" or \"conditional\", got \"5\""),
+        // A value that is not of its key.
+        (vec!["clip.norm=abc"], "clip.norm: must be a number, got \"abc\""),
+        (vec!["rounds=-3"], "rounds: must be a whole number, 0 or more, got -3"),
+        (vec!["rounds=2.5"], "rounds: must be a whole number, 0 or more, got 2.5"),
+        (
+            vec!["privacy.group=5000000000"],
+            "privacy.group: must be a whole number from 0 to 4294967295, got 5000000000",
+        ),
+        (vec!["clip.greedy=yes"], "clip.greedy: must be true or false, got \"yes\""),
+        (vec!["model.preset=3"], "model.preset: must be text in quotes, got 3"),
+        (vec!["data.kind=store", "data.path=\"\""], "data.path: is empty: give it a value"),
+        (with(&of_tree, "privacy.restarts=20"), "privacy.restarts: must be a list, such as [10, 20], got 20"),
+        (with(&of_tree, "privacy.restarts=[\"a\"]"), "privacy.restarts: must be a whole number, 0 or more, got \"a\""),
+        (vec!["noise_seed=1979-05-27"], "noise_seed: must be a whole number, 0 or more, got a date"),
+        (vec!["clip=3"], "clip: is a section, and not a value: write [clip]"),
+        (vec!["schedule=3"], "schedule: must be written as [[schedule]]"),
+        (vec!["rounds.x=1"], "rounds.x: rounds is not a section"),
+        (vec!["rounds={ x = 1 }"], "rounds: must be a whole number, 0 or more, got a table"),
+        // What is missing.
+        (vec!["clip.norm="], "clip.norm: is missing: without a bound nothing is known"),
+        (vec!["clip.kind=adaptive", "clip.norm="], "clip.norm: is missing: an adaptive clip begins with one"),
+        (vec!["clip.kind=adaptive"], "clip.quantile: is missing: an adaptive clip follows one"),
+        (vec!["clip.kind="], "clip.kind: is missing: \"flat\", \"per-layer\" or \"adaptive\""),
+        (
+            vec!["privacy.mechanism="],
+            "privacy.mechanism: is missing: \"gaussian\", \"tree\", \"banded\", \"blt\", \"square-root\" or \"none\"",
+        ),
+        (vec!["privacy.delta="], "privacy.delta: is missing: a guarantee has one, well below 1/population"),
+        (vec!["privacy.noise_multiplier="], "privacy.noise_multiplier: is missing: z: the noise's standard deviation"),
+        (
+            vec!["participation.kind=arrival"],
+            "participation.min_separation: is missing: devices wait so many rounds (MinS)",
+        ),
+        (vec!["data.kind=store"], "data.path: is missing: the store, as `keyhush data import` made it"),
+        (vec!["server.optimizer=momentum"], "server.momentum: is missing: how much of the last step is kept"),
+        (with(&ARRIVAL, "privacy.mechanism=banded"), "privacy.bands: is missing: a banded matrix has so many"),
+        (vec!["clip="], "clip: the section is missing: write [clip]"),
+        // What is no setting at all.
+        (vec!["clip"], "--set clip: must be key=value"),
+        (vec!["=3"], "--set =3: the key is missing"),
+        (vec!["clip..norm=3"], "--set clip..norm=3: the key is missing"),
+        (vec!["clip.nrom="], "clip.nrom: there is no such key to take away (did you mean clip.norm?)"),
+    ];
+    for (set, wanted) in cases {
+        let said = refused(TEXT, &set);
+        let said = said.strip_prefix("line ").map_or(said.as_str(), |rest| rest.split_once(": ").unwrap().1);
+        assert!(said.starts_with(wanted) || (wanted.starts_with("got") && said.contains(wanted)), "{set:?}: {said}");
+    }
+}
+
+/// The line is that of the key in the text, or of its section where it is missing; what was set beside the text has none.
+#[test]
+fn the_line_is_where_to_look() {
+    let line = |from: &str, to: &str| {
+        assert!(TEXT.contains(from), "{from}");
+        let said = refused(&TEXT.replace(from, to), &[]);
+        said.strip_prefix("line ").and_then(|rest| rest.split(':').next()).and_then(|n| n.parse::<usize>().ok())
+    };
+    let at = |text: &str| Some(TEXT.lines().position(|line| line == text).unwrap() + 1);
+    assert_eq!(line("norm = 0.8", "nrom = 0.8"), at("norm = 0.8"));
+    assert_eq!(line("norm = 0.8", "norm = \"a\""), at("norm = 0.8"));
+    assert_eq!(line("\"gaussian\"", "\"none\""), at("noise_multiplier = 1.0"));
+    assert_eq!(line("\"sgd\"", "\"sgdd\""), at("optimizer = \"sgd\""));
+    assert_eq!(line("kind = \"flat\"\n", ""), at("[clip]"));
+    assert_eq!(line("[clip]", "[clipp]"), at("[clip]"));
+    assert_eq!(line("cohort = 200\n", "cohort = 200\nmin_separation = 3\n"), at("cohort = 200").map(|line| line + 1));
+    for set in ["clip.nrom=1", "clip.norm=abc", "clip.kind=falt", "privacy.mechanism=none"] {
+        let said = refused(TEXT, &[set]);
+        // With another mechanism, it is the line that does not go with it that is named.
+        assert_eq!(said.starts_with("line "), set == "privacy.mechanism=none", "{set}: {said}");
+    }
+    let built_in = Document::built_in(TEXT, &["clip.kind=adaptive".to_owned()]).unwrap();
+    assert!(built_in.config().unwrap_err().to_string().starts_with("clip.quantile: is missing"));
+}
+
+/// What says nothing does no harm beside a kind that cannot use it.
+#[test]
+fn what_says_nothing_may_stand_anywhere() {
+    let set = [
+        "privacy.tree_completion=false",
+        "privacy.restarts=[]",
+        "local.algorithm=fedsgd-all",
+        "local.update_penalty=0",
+    ];
+    let config = config(TEXT, &set).unwrap();
+    let text = config.to_toml().unwrap();
+    assert!(
+        !text.contains("tree_completion") && !text.contains("restarts") && text.contains("update_penalty = 0.0"),
+        "{text}"
+    );
+}
+
+/// Settings of earlier runs are read, and written byte for byte as they were: runs recognise themselves by them.
+#[test]
+fn settings_of_earlier_versions_are_written_as_they_were() {
+    let all = include_str!("../../testdata/keyhush-0.1.0/settings.txt");
+    let mut seen = 0;
+    for part in all.split("# ==== ").skip(1) {
+        let (name, text) = part.split_once('\n').unwrap();
+        let config = config(text, &[]).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(config.to_toml().unwrap(), text, "{name}");
+        let json = serde_json::to_value(&config).unwrap();
+        assert_eq!(json["rounds"], 2, "{name}");
+        seen += 1;
+    }
+    assert_eq!(seen, 14);
+}
+
+/// Each key of each kind is somewhere in the settings of earlier versions: none of them can change unseen.
+#[test]
+fn settings_of_earlier_versions_have_every_key() {
+    let all = include_str!("../../testdata/keyhush-0.1.0/settings.txt");
+    let mut written = std::collections::BTreeSet::new();
+    for part in all.split("# ==== ").skip(1) {
+        let mut section = String::new();
+        for line in part.lines().skip(1) {
+            match line.strip_prefix('[') {
+                Some(name) => section = format!("{}.", name.trim_matches(['[', ']'])),
+                None => _ = line.split_once(" = ").map(|(key, _)| written.insert(format!("{section}{key}"))),
+            }
+        }
+    }
+    let all = Listing::all::<Config>();
+    let is_section = |path: &String| all.iter().any(|other| other.starts_with(&format!("{path}.")));
+    let missing: Vec<&String> = all.iter().filter(|path| !is_section(path) && !written.contains(*path)).collect();
+    assert_eq!(missing, ["model.public"], "a key that is new since then is to be named here");
+}
+
+/// The table of keys in the documents has every key that there is.
+#[test]
+fn every_key_is_in_the_documents() {
+    let text = include_str!("../../../../docs/TRAINING.md");
+    let row = |section: &str| {
+        let start = match section {
+            "" => "| (top) |".to_owned(),
+            "schedule" => "| `[[schedule]]` |".to_owned(),
+            other => format!("| `{other}` |"),
+        };
+        text.lines().find(|line| line.starts_with(&start)).unwrap_or_else(|| panic!("no row {start}"))
+    };
+    let all = Listing::all::<Config>();
+    for path in &all {
+        if all.iter().any(|other| other.starts_with(&format!("{path}."))) {
+            row(path);
+            continue;
+        }
+        let (section, key) = path.rsplit_once('.').unwrap_or(("", path));
+        assert!(row(section).contains(&format!("`{key}`")), "{path} is not in docs/TRAINING.md");
+    }
+}
