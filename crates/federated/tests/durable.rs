@@ -129,6 +129,10 @@ fn a_checkpoint_is_synced_before_it_has_its_name_and_before_vectors_go() {
         let synced = synced.unwrap_or_else(|| panic!("the name of {to} is never on the disk"));
         let removed = |did: &Did| matches!(did, Did::Removed(path) if !path.contains(".released/"));
         assert!(!all[at..synced].iter().any(removed), "{to}");
+        // The last state is written once more when the run ends; what the first writing made superfluous may be gone by then.
+        if all[..at].iter().any(|did| matches!(did, Did::Renamed(_, before) if before == to)) {
+            continue;
+        }
         // Vectors go beside everything else: until then those alone that checkpoints before it have made superfluous, the newest two of
         // which and what came after the older one are kept.
         let round: u64 = to.rsplit_once("round-").unwrap().1.trim_end_matches(".safetensors").parse().unwrap();
