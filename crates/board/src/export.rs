@@ -61,7 +61,7 @@ pub fn write(roots: &[PathBuf], folder: &Path) -> Result<usize, ExportError> {
     let board = Board::default();
     let mut watcher = Watcher::new(roots.to_vec(), board.clone());
     // What cannot be read, mostly because it is just being written, is tried again, as if some time had passed.
-    (0..3).for_each(|time| watcher.look(SystemTime::now() + time * AGAIN));
+    (0..3_u32).for_each(|time| watcher.look(SystemTime::now() + AGAIN * time));
     let listing = board.now();
     if listing.is_empty() {
         let roots = roots.iter().map(|root| root.display().to_string()).collect::<Vec<_>>().join(", ");

@@ -140,8 +140,8 @@ impl Known {
     fn look(&mut self, found: &Found, now: SystemTime) -> Option<Entry> {
         let print = fingerprint(&found.folder);
         // A clock that was set back stops nothing.
-        let rested = |(at, pause): (SystemTime, Duration)| now.duration_since(at).is_ok_and(|since| since < pause);
-        let is_due = !self.read.is_some_and(rested);
+        let rests = |(at, pause): (SystemTime, Duration)| now.duration_since(at).is_ok_and(|since| since < pause);
+        let is_due = !self.read.is_some_and(rests);
         let read = is_due && (print != self.print || self.failures > 0);
         if read {
             let start = Instant::now();

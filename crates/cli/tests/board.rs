@@ -1,6 +1,6 @@
 //! `keyhush board` in a browser: sorted, searched, compared, zoomed, read aloud, followed live, looked at on a phone, copied.
 //!
-//! With `KEYHUSH_PICTURES=DIR` longer runs are trained, and the pictures of the README are written there.
+//! With `KEYHUSH_PICTURES=DIR` longer runs are trained, and pictures of the page are written there.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
 use std::{
