@@ -1,6 +1,6 @@
 //! What the crowd must be: repeatable, like a language, and made of people who differ.
 
-use lm::tokenizer::Tokenizer;
+use lm::{tokenizer::Tokenizer, vocabulary::Counts};
 
 use super::*;
 
