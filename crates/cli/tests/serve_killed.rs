@@ -349,7 +349,7 @@ fn a_server_whose_disk_is_full_says_so_and_goes_on_when_there_is_room() {
     let at = |sync: u64| {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path();
-        fs::write(folder.join("words.toml"), TASK).unwrap();
+        fs::write(folder.join("words.toml"), task()).unwrap();
         let address = address();
         let mut server = serve_with(folder, &address, |command| {
             command.env("SYNC_FILLS", sync.to_string());

@@ -280,13 +280,12 @@ fn of_rounds(lines: &[Diagnostics]) -> BTreeMap<String, Curve> {
         ("clipped_share", |line| line.clipped_share),
         ("users", |line| Some(line.users as f64)),
     ];
-    // A round is counted when it is done, as evaluations count them.
-    let values = |of: Of| lines.iter().map(|line| (line.round + 1, of(line).and_then(finite))).collect::<Vec<_>>();
+    let values = |of: Of| lines.iter().map(|line| (line.round, of(line).and_then(finite))).collect::<Vec<_>>();
     all.map(|(key, of)| (key.to_owned(), thinned(&values(of)))).into_iter().collect()
 }
 
 fn of_times(lines: &[Timing]) -> Curve {
-    thinned(&lines.iter().map(|line| (line.round + 1, finite(seconds(line)))).collect::<Vec<_>>())
+    thinned(&lines.iter().map(|line| (line.round, finite(seconds(line)))).collect::<Vec<_>>())
 }
 
 /// At most [`MOST_POINTS`]: means of as many rounds as it takes.

@@ -474,8 +474,8 @@ server = { optimizer = "sgd", learning_rate = 0.5 }
     #[test]
     fn p18_what_nobody_can_enforce_on_devices_is_refused_and_named() {
         let refused: [(&[&str], &str); 6] = [
-            (&["participation.kind=poisson", "privacy.mechanism=gaussian"], "participation.kind"),
-            (&["participation.kind=fixed-size", "privacy.mechanism=gaussian"], "participation.kind"),
+            (&[SAMPLED, &["participation.kind=poisson"]].concat(), "participation.kind"),
+            (&[SAMPLED, &["participation.kind=fixed-size"]].concat(), "participation.kind"),
             (&["schedule=[{ from = 4, noise_multiplier = 3.0 }]"], "schedule"),
             (&["aggregation=secagg", "secagg.groups=2"], "secagg.groups"),
             (&["aggregation=secagg", "secagg.noise=distributed"], "secagg.noise"),

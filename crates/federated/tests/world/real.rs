@@ -134,7 +134,11 @@ impl World {
         let (real, _) = self.real(device);
         match std::mem::replace(&mut real.waits, Waits::Nothing) {
             Waits::Nothing => self.goes_on_with(device),
-            Waits::Answer => self.got(device, Came::Broken),
+            Waits::Answer => {
+                // An answer that comes later comes on a connection that is closed.
+                self.devices[device].asked += 1;
+                self.got(device, Came::Broken);
+            }
             Waits::Training(work) => {
                 let input = Arc::new(one_hot(device, &work.step.encoding));
                 self.got(device, Came::Trained(Ok(input)));
