@@ -74,7 +74,15 @@ fn p19_the_model_is_that_of_the_plain_sum_of_the_survivors() {
             "Algorithm 2, adaptive",
             with(&["privacy.rotation=true", "privacy.rounding=conditional", "privacy.grid_bits=10"], &adaptive),
         ),
-        ("poisson", vec!["participation.kind=poisson", "participation.population=20000", "participation.vanish=0.02"]),
+        (
+            "poisson",
+            vec![
+                "participation.kind=poisson",
+                "participation.population=20000",
+                "participation.cohort=100",
+                "participation.vanish=0.02",
+            ],
+        ),
         ("tree", with(&["privacy.mechanism=tree"], &ARRIVAL)),
         (
             "average",

@@ -241,7 +241,14 @@ fn p23_the_tile_shows_what_is_stated_and_not_what_was_spent() {
     // With a filter its budget is the price at every round.
     metrics.iter_mut().for_each(|m| m.price = price(Meaning::Guaranteed, 8.0));
     let html = Report { price: price(Meaning::Guaranteed, 8.0), ..report(&metrics, &[]) }.html().unwrap();
-    assert!(html.contains("<title>Epsilon: ") && html.contains("<th scope=\"col\">epsilon</th>"), "{html}");
+    assert!(
+        html.contains("<dd class=\"value\">8.0000</dd><dd class=\"note\">the same in every evaluation</dd>"),
+        "{html}"
+    );
+    assert!(
+        !html.contains("<title>Epsilon: ") && html.contains("<th scope=\"col\">epsilon</th>"),
+        "a constant is no curve"
+    );
     assert!(!html.contains("Top-1 accuracy for its"), "at one price there is no curve");
 }
 

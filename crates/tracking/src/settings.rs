@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn settings_become_parameters_without_paths() {
-        let text = "rounds = 3\n[data]\nkind = \"store\"\npath = \"/home/ann/secret/store\"\n[model]\nfrom = \"/home/ann/m\"\n\
+        let text = "rounds = 3\n[data]\nkind = \"store\"\npath = \"/somewhere/of/mine/secret/store\"\n[model]\nfrom = \"/somewhere/of/mine/m\"\n\
                     [privacy]\ndelta = 1e-9\n[[schedule]]\nfrom = 2\nclip_norm = 0.5\n";
         let expected = [
             ("data.kind", "store"),

@@ -474,8 +474,24 @@ server = { optimizer = "sgd", learning_rate = 0.5 }
     #[test]
     fn p18_what_nobody_can_enforce_on_devices_is_refused_and_named() {
         let refused: [(&[&str], &str); 6] = [
-            (&[SAMPLED, &["participation.kind=poisson"]].concat(), "participation.kind"),
-            (&[SAMPLED, &["participation.kind=fixed-size"]].concat(), "participation.kind"),
+            (
+                &[
+                    "participation.kind=poisson",
+                    "participation.min_separation=",
+                    "participation.max_participations=",
+                    "privacy.mechanism=gaussian",
+                ],
+                "participation.kind",
+            ),
+            (
+                &[
+                    "participation.kind=fixed-size",
+                    "participation.min_separation=",
+                    "participation.max_participations=",
+                    "privacy.mechanism=gaussian",
+                ],
+                "participation.kind",
+            ),
             (&["schedule=[{ from = 4, noise_multiplier = 3.0 }]"], "schedule"),
             (&["aggregation=secagg", "secagg.groups=2"], "secagg.groups"),
             (&["aggregation=secagg", "secagg.noise=distributed"], "secagg.noise"),

@@ -52,7 +52,7 @@ use crate::{
 };
 
 /// How many devices there are.
-const DEVICES: u64 = 60;
+const DEVICES: u64 = 120;
 const REALM: Realm = Realm([3; 32]);
 /// The coordinator looks at its clock so often, in milliseconds.
 const TICK_MS: u64 = 100;
@@ -61,8 +61,8 @@ const MOST_EVENTS: u64 = 100_000;
 
 /// A task that waits for all devices before it begins; each may come again three rounds later.
 const CHANGES: [&str; 10] = [
-    "participation.population=60",
-    "participation.cohort=10",
+    "participation.population=120",
+    "participation.cohort=20",
     "participation.min_separation=2",
     "privacy.mechanism=none",
     "privacy.noise_multiplier=",
@@ -70,7 +70,7 @@ const CHANGES: [&str; 10] = [
     "devices.select_seconds=5",
     "devices.report_seconds=60",
     "devices.tick_seconds=1",
-    "devices.begin_with=60",
+    "devices.begin_with=120",
 ];
 
 /// The plan of the task.
