@@ -1,4 +1,5 @@
 //! `keyhush train --track`: a run goes to a server, and goes on without one. What is sent is tested in the crate `tracking`.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
 use std::{
     io::{BufRead, BufReader, Read, Write},

@@ -76,8 +76,8 @@ pub enum ExperimentError {
     OfRun {
         /// Its variant and seed.
         label: String,
-        /// Why.
-        error: RunError,
+        /// What is wrong with it.
+        error: Box<RunError>,
     },
     /// The folder of a run has another one.
     #[error("{} holds a run with other settings: choose another folder, or remove it", folder.display())]

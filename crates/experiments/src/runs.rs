@@ -91,7 +91,7 @@ impl Runner<'_> {
     /// Trains a run to its end.
     fn drive(&mut self, run: OneRun<'_>, way: Way<'_>) -> Result<(), ExperimentError> {
         let OneRun { label, config, folder, after } = run;
-        let of_run = |error| ExperimentError::OfRun { label: label.to_owned(), error };
+        let of_run = |error| ExperimentError::OfRun { label: label.to_owned(), error: Box::new(error) };
         let opened = Opened::new(config).map_err(of_run)?;
         let plan = Plan::new(config.clone(), &opened.setting()).map_err(|error| of_run(error.into()))?;
         let course = Course { plan: &plan, opened: &opened, folder, way, after };

@@ -236,7 +236,6 @@ fn holds_what_was_acknowledged(victims: u64) {
     let (killed, wrong) = kill_at_random(victims, false);
     assert!(wrong.is_empty(), "{} of {killed}:\n{}", wrong.len(), wrong.join("\n"));
     assert!(killed >= victims / 3, "only {killed} victims died after a receipt: give them more time");
-    eprintln!("kills at random: {victims}, {killed} of them after a receipt");
 }
 
 #[test]

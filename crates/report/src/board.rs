@@ -167,7 +167,7 @@ pub fn charts() -> Vec<Chart> {
 }
 
 fn is_measured(metric: &Metric) -> bool {
-    federated::metrics::registry::MEASURES.iter().any(|measures| measures.metrics.iter().any(|known| *known == metric))
+    federated::metrics::registry::MEASURES.iter().any(|measures| measures.metrics.contains(&metric))
 }
 
 fn of_metric(metric: &Metric, group: Group, judged: bool) -> Chart {

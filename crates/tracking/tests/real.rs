@@ -2,6 +2,7 @@
 //!
 //! What the server was sent and answered lies in `testdata`, for the tests that run every time. To record it anew, after a change of
 //! what is sent: `testdata/mlflow-3.17.2/record.sh`.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
 use std::{
     fs,

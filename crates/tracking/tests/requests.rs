@@ -1,4 +1,5 @@
 //! What a tracking server is sent, when, and what becomes of a run whose server is away or refuses.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
 use std::{
     fs,

@@ -291,7 +291,7 @@ impl Dawdler {
         if drips {
             self.drips = Some(now + DRIPS);
         }
-        !is_closed(&mut self.stream) && !(drips && drip(&mut self.stream).is_err())
+        !is_closed(&mut self.stream) && (!drips || drip(&mut self.stream).is_ok())
     }
 }
 
