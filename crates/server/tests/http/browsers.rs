@@ -1,4 +1,5 @@
 //! What a browser is told whose page would speak to the server.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
 use device::protocol::message::{Later, Says};
 use keyhush_server::http::{Limits, Origins, Transport};
