@@ -84,7 +84,7 @@ pub(crate) struct ServeArgs {
     /// of its client to the list, or write the list anew. May be given several times
     #[arg(long, value_name = "ADDRESS[/BITS]")]
     trusted_proxy: Vec<Network>,
-    /// Let web pages of this origin speak to the server (CORS), such as https://example.org: for devices that run in a browser. May be given several
+    /// Let web pages of this origin speak to the server (CORS), a scheme and a host as browsers send them: for devices that run in a browser. May be given several
     /// times; without it browsers let no page do so
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<Origin>,
