@@ -1,6 +1,6 @@
 //! Devices that come and go, a network that loses, delays, doubles and reorders, and a server that is killed at any durable step: a
-//! discrete-event simulation of the real coordinator, the real fleet and the real loop. A seed replays to the event. In three schedules of
-//! five devices are real ones too, all or some of them: the machine of `device::protocol` with its guard; the others are stand-ins.
+//! discrete-event simulation of the real coordinator, the real fleet and the real loop. A seed replays to the event. In six schedules of
+//! 25 devices are real ones too, all or some of them: the machine of `device::protocol` with its guard; the others are stand-ins.
 //!
 //! Each device's report has a one in a place of its own, so that whatever is lost or counted twice shows in what was released.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
@@ -31,7 +31,7 @@ fn nothing_goes_wrong(seeds: std::ops::Range<u64>, sums: Sums) -> Story {
 fn nothing_is_lost_or_counted_twice_whatever_happens() {
     let Story { crashes, released, resumed_with_reports, said_to_stale, evaluated, real, gave, thanked, .. } =
         nothing_goes_wrong(0..SCHEDULES, Sums::Plain);
-    assert!(real > 100 * SCHEDULES && gave > 10 * SCHEDULES, "{real} lives of real devices, {gave} of their inputs");
+    assert!(real > 10 * SCHEDULES && gave > SCHEDULES, "{real} lives of real devices, {gave} of their inputs");
     assert!(thanked > gave / 2 && thanked < gave, "{thanked} of {gave} inputs were thanked for");
     assert!(evaluated > SCHEDULES / 3, "{evaluated} evaluations by devices");
     assert!(crashes > SCHEDULES / 2 && released > SCHEDULES, "{crashes} crashes, {released} releases");
@@ -56,7 +56,7 @@ fn p24_a_sum_whose_list_was_changed_costs_its_attempt_and_nobody_is_counted_twic
 fn p24_secure_sums_are_of_their_survivors_and_what_a_crash_cuts_off_comes_to_nothing() {
     let Story { crashes, released, failed, interrupted, evaluated, failed_evaluations, gave, thanked, .. } =
         nothing_goes_wrong(0..SECURE_SCHEDULES, Sums::Secure);
-    assert!(gave > SECURE_SCHEDULES && thanked > SECURE_SCHEDULES / 2, "{thanked} of {gave} real inputs");
+    assert!(gave > SECURE_SCHEDULES / 4 && thanked > 0, "{thanked} of {gave} real inputs");
     assert!(evaluated > SECURE_SCHEDULES / 4 && failed_evaluations > 0, "{evaluated}, {failed_evaluations} failed");
     assert!(crashes > SECURE_SCHEDULES / 2 && released > SECURE_SCHEDULES, "{crashes} crashes, {released} releases");
     assert!(interrupted > SECURE_SCHEDULES / 10 && failed > interrupted, "{interrupted} of {failed} were interrupted");
