@@ -82,23 +82,14 @@ pub(crate) fn plan(set: &[&str]) -> (Plan, Opened) {
     (plan, opened)
 }
 
-/// What a server keeps when its program ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keeps {
-    /// All that it must.
-    Everything,
-    /// Nothing of its devices: a server that must not be.
-    Nothing,
-}
-
 /// The lives of a server, with devices that nobody has heard of yet.
-pub(crate) fn lives<'a>(plan: &'a Plan, opened: &'a Opened, keeps: Keeps) -> Lives<'a> {
+pub(crate) fn lives<'a>(plan: &'a Plan, opened: &'a Opened) -> Lives<'a> {
     let reads = Reads { learner: opened.learner(), vocabulary: opened.vocabulary(), rules: opened.rules() };
     let task = NetworkTask::new("tags", &REALM.0, plan, reads).unwrap();
     let here = Rc::new(RefCell::new(Here::new(opened)));
     let secrets = Secrets::new(Arc::new(MemoryVault::default()));
     Box::new(move || {
-        here.borrow_mut().starts(&task, keeps);
+        here.borrow_mut().starts(&task);
         let pseudonyms = PseudonymKey::from_bytes(&[5; 32]);
         let driver = InProcess(Rc::clone(&here));
         Box::new(Network::new(driver, task.clone(), plan.windows, secrets.clone(), pseudonyms, 1))
@@ -150,10 +141,7 @@ impl Here {
     }
 
     /// A server begins, from what the one before it left. Whoever waited there notices that it is gone.
-    fn starts(&mut self, task: &NetworkTask, keeps: Keeps) {
-        if keeps == Keeps::Nothing {
-            self.store = Arc::new(Kept::new(REALM.0));
-        }
+    fn starts(&mut self, task: &NetworkTask) {
         self.arrived.clear();
         for number in std::mem::take(&mut self.waits) {
             self.tells(number, Event::Broken);
