@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::memory_home::{MemoryHome, MemoryVault, Shows};
-use crate::real_devices::{self, Keeps};
+use crate::real_devices;
 use crate::workshop::{self, ADAPTIVE, ARRIVAL, means, plan, with};
 use keyhush_federated::{
     checkpoint::Checkpoints,
