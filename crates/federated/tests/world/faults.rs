@@ -39,7 +39,7 @@ pub(crate) enum Sums {
     Secure,
 }
 
-/// In one of 25 schedules all devices are real ones, in five of 25 some: they take ten times as long as stand-ins.
+/// In one of 25 schedules all devices are real ones, in five of 25 some: they take longer than stand-ins.
 const fn real(seed: u64) -> f64 {
     match seed % 25 {
         0 => 1.0,
