@@ -87,7 +87,7 @@ impl Beginning {
     /// Compares what a run goes on with; settings and start may not change at all.
     pub(super) fn compare(&self, key: &PseudonymKey, now: &Self, config: &Config) -> Result<Changed, RunError> {
         if self.settings_digest != key.digest("settings", [self.settings.as_bytes()]) {
-            let changes = vec!["what was kept of them in secret/ was changed too".to_owned()];
+            let changes = vec!["the record of them in secret/ was changed too".to_owned()];
             return Err(RunError::SettingsChanged { changes });
         }
         // As this version reads them: a key that is new since then has its default.
@@ -127,7 +127,7 @@ fn changes(then: &str, now: &str) -> Vec<String> {
     keys.dedup();
     let word = |value: Option<&String>| value.map_or_else(|| "not there".to_owned(), Clone::clone);
     let differs = keys.into_iter().filter(|key| then.get(*key) != now.get(*key));
-    differs.map(|key| format!("{key} was {} and is {}", word(then.get(key)), word(now.get(key)))).collect()
+    differs.map(|key| format!("{key} was {} and is now {}", word(then.get(key)), word(now.get(key)))).collect()
 }
 
 fn flatten(key: &str, value: &toml::Value, leaves: &mut std::collections::BTreeMap<String, String>) {
