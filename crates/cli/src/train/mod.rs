@@ -390,9 +390,11 @@ fn introduction(plan: &Plan, folder: &Path, means: Means) -> String {
     let (kernels, threads, folder) = (means.kernels.name(), means.threads, folder.display());
     let secure = if plan.config.aggregation.is_secure() { " secure aggregation," } else { "" };
     format!(
-        "{} parameters, {} of {cohort} of {population} users,{secure} {}, {kernels} kernels; output in {folder}",
+        "{} parameters, {} of {} of {},{secure} {}, {kernels} kernels; output in {folder}",
         grouped(parameters as u64),
         counted(*rounds, "round"),
+        grouped(cohort),
+        counted(population, "user"),
         counted(threads as u64, "thread"),
     )
 }

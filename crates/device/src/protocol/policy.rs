@@ -146,15 +146,15 @@ pub enum Weak {
     Clip {
         /// The bound.
         got: f64,
-        /// What is taken.
+        /// The limit of this device.
         most: f64,
     },
     /// Too few reports.
-    #[error("a sum would have {got} reports; this device requires {least} or more")]
+    #[error("the report goal would be {got}; this device requires {least} or more")]
     Goal {
         /// The goal.
         got: u64,
-        /// What is taken.
+        /// The limit of this device.
         least: u64,
     },
     /// No noise.
@@ -168,7 +168,7 @@ pub enum Weak {
     Noise {
         /// The multiplier.
         got: f64,
-        /// What is taken.
+        /// The limit of this device.
         least: f64,
     },
     /// Too large a cost, or none stated.
@@ -176,7 +176,7 @@ pub enum Weak {
     Epsilon {
         /// The epsilon.
         got: Option<f64>,
-        /// What is taken.
+        /// The limit of this device.
         most: f64,
     },
     /// Too large a delta, or none stated.
@@ -184,23 +184,23 @@ pub enum Weak {
     Delta {
         /// The delta.
         got: Option<f64>,
-        /// What is taken.
+        /// The limit of this device.
         most: f64,
     },
     /// Too many participations.
-    #[error("a device could take part {got} times; this device requires {most} or less")]
+    #[error("the limit of participations would be {got}; this device requires {most} or less")]
     Participations {
         /// The most of the plan.
         got: u64,
-        /// What is taken.
+        /// The limit of this device.
         most: u64,
     },
     /// Participations too close together.
-    #[error("there would be {got} steps between two participations; this device requires {least} or more")]
+    #[error("the number of steps between two participations would be {got}; this device requires {least} or more")]
     Separation {
         /// MinS of the plan.
         got: u64,
-        /// What is taken.
+        /// The limit of this device.
         least: u64,
     },
     /// Who comes cannot be drawn.
@@ -223,7 +223,7 @@ pub enum Weak {
     Survivors {
         /// The fewest survivors.
         got: u32,
-        /// What is taken.
+        /// The limit of this device.
         least: u32,
     },
 }

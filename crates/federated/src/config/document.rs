@@ -69,7 +69,7 @@ impl Document {
             None => Ok(()),
             Some(path) => {
                 let meant = did_you_mean(path, &known).unwrap_or_default();
-                Err(ConfigError::new(path, format!("there is no such key to take away{meant}")))
+                Err(ConfigError::new(path, format!("there is no such key to remove{meant}")))
             }
         }
     }
@@ -144,7 +144,7 @@ fn apply(document: &mut DocumentMut, pair: &str) -> Result<String, ConfigError> 
         let item = table.entry(section).or_insert_with(toml_edit::table);
         table = item.as_table_like_mut().ok_or_else(|| {
             let outer = path[..=number].join(".");
-            ConfigError::new(&name, format!("{outer} is not a section, so there are no keys within it"))
+            ConfigError::new(&name, format!("{outer} is not a section, so it has no keys"))
         })?;
     }
     if takes_away {

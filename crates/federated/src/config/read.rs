@@ -1,4 +1,4 @@
-//! Settings read from TOML, strictly: what is wrong is said by key, with what is allowed there and what was probably meant.
+//! Reads settings from TOML, strictly. Errors name the key, what is allowed there, and what was probably meant.
 
 use std::fmt;
 
@@ -230,7 +230,7 @@ impl Visit for Reader<'_> {
         match self.said(head.name) {
             None if needed => {
                 let why = format!(
-                    "the section is missing: write [{}], and below it its keys, as `keyhush init` shows them",
+                    "the section is missing: write [{}], and its keys below it, as in the output of `keyhush init`",
                     head.name
                 );
                 self.refuse(head.name, why);
@@ -265,7 +265,7 @@ impl Visit for Reader<'_> {
             _ => None,
         };
         let Some(tables) = tables else {
-            return self.refuse(head.name, format!("must be written as [[{}]], each with keys of its own", head.name));
+            return self.refuse(head.name, format!("must be written as [[{}]], each with its own keys", head.name));
         };
         for (number, table) in tables.into_iter().enumerate() {
             match read(&self.path_of(&format!("{}.{number}.", head.name)), table, S::unsaid()) {
@@ -286,8 +286,8 @@ fn inline(value: &Value) -> Option<&dyn TableLike> {
 
 fn not_a_section(name: &str, item: &Item) -> String {
     match item {
-        Item::ArrayOfTables(_) => format!("is one section: write [{name}], once"),
-        _ => format!("is a section, and not a value: write [{name}], and below it its keys"),
+        Item::ArrayOfTables(_) => format!("must be a single section: write [{name}] once"),
+        _ => format!("is a section, not a value: write [{name}], and its keys below it"),
     }
 }
 
@@ -299,9 +299,9 @@ fn no_such_value(said: &str, names: &[&str]) -> String {
 
 /// A value as what it is to be; or what it must be.
 pub(super) fn leaf<T: DeserializeOwned>(item: &Item) -> Result<T, String> {
-    let Some(value) = item.as_value() else { return Err("is a key, and not a section: give it a value".to_owned()) };
+    let Some(value) = item.as_value() else { return Err("is a key, not a section: give it a value".to_owned()) };
     if value.as_str().is_some_and(|text| text.trim().is_empty()) {
-        return Err("is empty: give it a value, or leave it away".to_owned());
+        return Err("is empty: give it a value, or leave it out".to_owned());
     }
     T::deserialize(Said(value)).map_err(|Refusal(problem)| problem)
 }

@@ -393,7 +393,7 @@ const CLIP_NORMS: std::ops::RangeInclusive<f64> = 1e-9..=1e9;
 fn clip_norm(key: &str, norm: f64) -> Result<ClipNorm, ConfigError> {
     if norm.is_finite() && norm > 0.0 && !CLIP_NORMS.contains(&norm) {
         let why = format!(
-            "must be from {:e} to {:e}, got {norm:e}: it bounds how far one user moves the model, mostly by 0.1 to 10",
+            "must be from {:e} to {:e}, got {norm:e}; it bounds how far one user moves the model, and is usually between 0.1 and 10",
             CLIP_NORMS.start(),
             CLIP_NORMS.end()
         );
@@ -527,7 +527,7 @@ fn check_both_are_paid_for(ledger: &ledger::Plan) -> Result<(), ConfigError> {
         return Ok(());
     }
     let why = format!(
-        "rounds and evaluations together would cost an epsilon of {cost}, above privacy.max_epsilon = {}: raise evaluation.devices.noise_multiplier or privacy.noise_multiplier, or measure less often",
+        "rounds and evaluations together would cost an epsilon of {cost}, above privacy.max_epsilon = {}: raise evaluation.devices.noise_multiplier or privacy.noise_multiplier, or evaluate less often",
         budget.max_epsilon()
     );
     Err(ConfigError::new("evaluation.devices", why))
