@@ -34,7 +34,7 @@ const PLACE: &str = "<!--export-->";
 #[derive(Debug, Error)]
 pub enum ExportError {
     /// There are no runs.
-    #[error("there are no runs in {roots}: name folders of runs, or train one first")]
+    #[error("there are no runs in {roots}: give folders of runs, or train one first")]
     NoRuns {
         /// The folders that were searched.
         roots: String,

@@ -313,7 +313,7 @@ fn a_device_says_what_it_keeps_of_its_text_and_forgets_it_when_told() {
         assert!(said.contains("http://127.0.0.1:1: cannot connect: "), "it says why there is no answer: {said}");
         let (code, page, said) = ends(here, &["device", "--page", "--state", "state"]);
         assert_eq!(code, Some(0), "{said}");
-        for words in ["2 posts, 22 bytes, the oldest from today", "at most 1,048,576 bytes", "Nothing yet."] {
+        for words in ["2 posts, 22 bytes, the oldest from today", "at most 1048576 bytes", "Nothing yet."] {
             assert!(page.contains(words), "{words} is not in\n{page}");
         }
     }

@@ -17,9 +17,9 @@ use lm::{
 
 use crate::config::{Config, ConfigError, NewModel, nearest::did_you_mean};
 
-/// What is learned where nothing is said.
+/// What is learned by default.
 pub const LANGUAGE: &str = "language";
-/// Words of a model of tags where nothing is said, as in Andrew et al. 2021.
+/// Words of a model of tags by default, as in Andrew et al. 2021.
 const WORDS: usize = 10_000;
 
 /// A learner, and the words that its examples are read with.
@@ -78,8 +78,12 @@ fn of_preset(config: &Config, store: Option<&Store>) -> Result<Made, ConfigError
 /// # Errors
 /// When it cannot be built, or users cannot be read for it.
 pub fn language(config: &Config, model: &ModelConfig) -> Result<Box<dyn Learner>, ConfigError> {
-    let missing =
-        || ConfigError::new("local.unroll", "is missing: a language model is learned in sequences of so many tokens");
+    let missing = || {
+        ConfigError::new(
+            "local.unroll",
+            "is missing: give the number of tokens per sequence, which a language model needs",
+        )
+    };
     let unroll = config.local.unroll.ok_or_else(missing)?;
     let learner = LanguageLearner::new(model, config.local.batch, unroll);
     Ok(Box::new(learner.map_err(|e| ConfigError::new("model", e))?))

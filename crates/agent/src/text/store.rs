@@ -18,7 +18,6 @@ use device::{
     guard::{Store, file::FileStore},
     protocol::task::{Text, TextPost},
 };
-use federated::numbers::counted;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -26,6 +25,11 @@ use super::{TextFolder, TextSource};
 use crate::AgentError;
 
 const FORMAT: u32 = 2;
+
+/// `1 post`, `2 posts`.
+fn counted(number: u64, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
 
 /// How much text is kept, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

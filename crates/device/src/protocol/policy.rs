@@ -23,7 +23,7 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
-    /// The largest clip norm; any where nothing is said.
+    /// The largest clip norm; any by default.
     pub largest_clip: Option<f64>,
     /// The fewest reports that a sum is of, made securely or not.
     pub least_goal: u64,
@@ -31,13 +31,13 @@ pub struct Policy {
     pub without_noise: bool,
     /// Whether noise is taken that somebody can draw again.
     pub simulated_noise: bool,
-    /// The smallest noise multiplier; any where nothing is said.
+    /// The smallest noise multiplier; any by default.
     pub least_noise_multiplier: Option<f64>,
-    /// The largest epsilon of a whole plan; any, or none at all, where nothing is said.
+    /// The largest epsilon of a whole plan; any, or none at all by default.
     pub most_epsilon: Option<f64>,
-    /// The largest delta; any where nothing is said.
+    /// The largest delta; any by default.
     pub most_delta: Option<f64>,
-    /// The most participations in one task; any number where nothing is said.
+    /// The most participations in one task; any number by default.
     pub most_participations: Option<u64>,
     /// The fewest steps between two participations in one task (MinS).
     pub least_steps_between: u64,
@@ -80,7 +80,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Takes every plan, without noise too. For trying things out with made-up people: it protects nobody.
+    /// Takes every plan, without noise too. For trying things out with synthetic users: it protects nobody.
     #[must_use]
     pub fn for_made_up_people() -> Self {
         Self {

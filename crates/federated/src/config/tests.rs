@@ -1,4 +1,4 @@
-//! Wrong settings and what is said of them; and settings of earlier versions, which are read and written as ever.
+//! Wrong settings and their errors; and settings of earlier versions, which are read and written as before.
 
 use super::{
     Config, Document, PATHS,
@@ -243,7 +243,7 @@ fn the_line_is_where_to_look() {
     assert_eq!(line("cohort = 200\n", "cohort = 200\nmin_separation = 3\n"), at("cohort = 200").map(|line| line + 1));
     for set in ["clip.nrom=1", "clip.norm=abc", "clip.kind=falt", "privacy.mechanism=none"] {
         let said = refused(TEXT, &[set]);
-        // With another mechanism, it is the line that does not go with it that is named.
+        // With another mechanism, the error names the key that is not valid with it.
         assert_eq!(said.starts_with("line "), set == "privacy.mechanism=none", "{set}: {said}");
     }
     let built_in = Document::built_in(TEXT, &["clip.kind=adaptive".to_owned()]).unwrap();

@@ -68,7 +68,7 @@ pub struct Setting {
 /// All that was decided before the first round.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// As it was written: to recognise it by, and for whoever asks about settings. The loop and the run read what follows from it.
+    /// As it was written: to recognise it by, and for whoever asks about settings. The loop and the run only read what is derived from it.
     pub config: Config,
     /// The same as text, with everything resolved: what a run is bound to.
     pub settings: String,
@@ -303,8 +303,9 @@ impl Plan {
             if done == 0 {
                 continue;
             }
-            let z =
-                phase.projected_noise.ok_or_else(|| ConfigError::new("stands_for", "there is no noise to scale"))?;
+            let z = phase
+                .projected_noise
+                .ok_or_else(|| ConfigError::new("stands_for", "needs noise to scale: privacy.mechanism is \"none\""))?;
             let adjacency = self.adjacency();
             let participation = sampled(self.participation, large.population, large.cohort, "stands_for")?;
             let one = PrivacyEvent::SampledGaussian { adjacency, participation, noise: z.into() };

@@ -31,7 +31,7 @@ use crate::{
     population::{EachPost, Population, StoredPopulation, SyntheticPopulation},
 };
 
-/// Held-out users of a thousand, if nothing is said.
+/// Held-out users of a thousand by default.
 const HELD_OUT_PER_MILLE: u32 = 100;
 
 /// What the settings name, opened.
@@ -69,7 +69,7 @@ impl Opened {
     /// Opens everything.
     ///
     /// # Errors
-    /// When something is not there, damaged, or does not go with something else.
+    /// When something is missing, damaged, or does not fit something else.
     pub fn new(config: &Config) -> Result<Self, RunError> {
         let store = match &config.data {
             Data::Store(StoredText { path, .. }) => {
