@@ -111,11 +111,11 @@
     const chosen = of(selected().map((id) => runs.get(id)));
     return chosen.length ? chosen : of(list);
   };
-  /** The last part of a key, or all of it if another key ends alike: `noise_multiplier`, but `data.kind`. */
+  /** The last part of a long key, unless another key ends alike: `noise_multiplier`, but `data.kind`. */
   const shortKey = (key, list) => {
     const last = key.split(".").at(-1);
     const alike = new Set(list.flatMap((run) => Object.keys(run.settings || {})).filter((other) => other.split(".").at(-1) === last));
-    return alike.size > 1 ? key : last;
+    return alike.size > 1 || key.length <= 12 ? key : last;
   };
 
   const stateOf = (run) => el("span", { class: "state", "data-state": run.state, title: run.problem || run.ended || "" },

@@ -133,11 +133,11 @@ pub struct Curve {
 
 /// The curves that say what users did: name, words, what belongs below them, unit.
 const TRAINING: [(&str, &str, &str, &str); 5] = [
-    ("training_loss", "Training loss", "of the users of each round before they learn, a token", "number"),
-    ("update_norm", "Norms of updates", "before clipping: the median, and between 10 % and 90 % of users", "number"),
-    ("clipped_share", "Clipped updates", "users whose update was longer than the clip norm", "share"),
-    ("users", "Users of a round", "", "number"),
-    ("round_seconds", "Time of a round", "", "seconds"),
+    ("training_loss", "Training loss", "per token, of the users of each round before they train", "number"),
+    ("update_norm", "Update norms", "before clipping: the median, and the range from 10 % to 90 % of users", "number"),
+    ("clipped_share", "Clipped updates", "share of updates above the clip norm", "share"),
+    ("users", "Users per round", "", "number"),
+    ("round_seconds", "Time per round", "", "seconds"),
 ];
 /// Below and above the norms of updates.
 const BAND: [&str; 2] = ["update_norm_10", "update_norm_90"];
