@@ -69,7 +69,7 @@ pub enum HttpError {
     #[error("the connection broke: {0}")]
     Broken(String),
     /// An answer that is none of this protocol.
-    #[error("the server answers {0}")]
+    #[error("the server answered {0}")]
     Status(StatusCode),
 }
 
@@ -98,10 +98,10 @@ impl Server {
     /// When the address or the certificate cannot be used.
     pub fn new(address: &str, trust: &Trust, connections: usize) -> Result<Self, AgentError> {
         let wrong = |problem| AgentError::Address { address: address.to_owned(), problem };
-        let uri: Uri = address.parse().map_err(|_| wrong("is not an address"))?;
-        let host = uri.host().ok_or_else(|| wrong("names no machine"))?.trim_matches(['[', ']']).to_owned();
+        let uri: Uri = address.parse().map_err(|_| wrong("is not a URL"))?;
+        let host = uri.host().ok_or_else(|| wrong("has no host name"))?.trim_matches(['[', ']']).to_owned();
         if !matches!(uri.path(), "" | "/") {
-            return Err(wrong("has a path; give the server alone"));
+            return Err(wrong("has a path; give only the host"));
         }
         let (is_tls, usual) = match uri.scheme_str() {
             Some("https") => (true, 443),
@@ -112,14 +112,14 @@ impl Server {
             (false, Trust::Loopback) => {
                 let is_here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
                 if !is_here {
-                    return Err(wrong("is another machine, and without TLS a device speaks to its own only"));
+                    return Err(wrong("is another machine; without TLS only this machine is allowed"));
                 }
                 None
             }
             (false, _) => return Err(wrong("has no TLS: use https://")),
-            (true, Trust::Loopback) => return Err(wrong("has TLS: say whose certificate is to be believed")),
+            (true, Trust::Loopback) => return Err(wrong("uses TLS: give --roots or --pin")),
             (true, trust) => {
-                let name = ServerName::try_from(host.clone()).map_err(|_| wrong("has no name that TLS knows"))?;
+                let name = ServerName::try_from(host.clone()).map_err(|_| wrong("is not a valid TLS server name"))?;
                 Some((TlsConnector::from(Arc::new(configured(trust)?)), name))
             }
         };
@@ -297,7 +297,7 @@ impl Server {
 fn is_this_machine(peer: IpAddr) -> Result<(), HttpError> {
     match peer.to_canonical().is_loopback() {
         true => Ok(()),
-        false => Err(HttpError::Connect(format!("{peer} is another machine, and there is no TLS"))),
+        false => Err(HttpError::Connect(format!("{peer} is another machine, and TLS is not used"))),
     }
 }
 
@@ -320,7 +320,7 @@ fn configured(trust: &Trust) -> Result<ClientConfig, AgentError> {
         Trust::Pinned(path) => {
             let mut all = certificates(path)?;
             let (Some(certificate), true) = (all.pop(), all.is_empty()) else {
-                return Err(unusable(path, "there is not exactly one in it"));
+                return Err(unusable(path, "expected exactly one certificate"));
             };
             let pinned = Pinned { certificate, provider };
             builder.dangerous().with_custom_certificate_verifier(Arc::new(pinned))
@@ -331,7 +331,7 @@ fn configured(trust: &Trust) -> Result<ClientConfig, AgentError> {
                 roots.add(certificate).map_err(|e| unusable(path, &e))?;
             }
             if roots.is_empty() {
-                return Err(unusable(path, "there is none in it"));
+                return Err(unusable(path, "contains no certificate"));
             }
             builder.with_root_certificates(roots)
         }

@@ -53,9 +53,9 @@ pub enum AgentError {
         problem: String,
     },
     /// The folder of a device cannot be made.
-    #[error("cannot make the folder {}: {error}", path.display())]
+    #[error("cannot create the folder {}: {error}", path.display())]
     Folder {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What is wrong.
         error: std::io::Error,
@@ -73,7 +73,7 @@ pub enum AgentError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The key is not one.
-    #[error("{} has {got} bytes, and a key has 32", path.display())]
+    #[error("{} has {got} bytes, expected a key of 32", path.display())]
     Key {
         /// The file.
         path: PathBuf,
@@ -81,7 +81,7 @@ pub enum AgentError {
         got: usize,
     },
     /// There is no randomness.
-    #[error("the system gave no randomness: {0}")]
+    #[error("the operating system provided no randomness: {0}")]
     NoRandomness(String),
     /// Text cannot be read.
     #[error("cannot read {}: {problem}", path.display())]

@@ -54,7 +54,7 @@ pub enum Behaviour {
 /// Many devices.
 #[derive(Clone)]
 pub struct Plan {
-    /// How many.
+    /// Number of devices.
     pub count: u64,
     /// How they behave.
     pub behaviour: Behaviour,

@@ -20,7 +20,7 @@ pub struct Line {
     /// In which step; none where it is of no part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u64>,
-    /// What.
+    /// What the device did.
     pub did: Did,
     /// Whether that was training or an evaluation; steps of each are counted by themselves.
     #[serde(default)]

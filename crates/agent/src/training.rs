@@ -121,7 +121,7 @@ impl Trainers {
             return self.ready_made(&work);
         }
         let (done, result) = oneshot::channel();
-        let gone = || "the thread that trains is gone".to_owned();
+        let gone = || "the training thread has ended".to_owned();
         self.jobs.send(Job { work, text, done }).map_err(|_| gone())?;
         result.await.map_err(|_| gone())?
     }
@@ -130,7 +130,8 @@ impl Trainers {
     fn ready_made(&self, work: &Work) -> Trained {
         if !work.task.terms().privacy.simulated {
             return Err(
-                "ready-made reports are for tasks with simulated noise only: this one protects people".to_owned()
+                "ready-made reports are only allowed for tasks with simulated noise; this one protects real people"
+                    .to_owned(),
             );
         }
         let encoding = &work.step.encoding;

@@ -168,7 +168,7 @@ async fn text_is_used_up(fails: bool) {
     let mut kept_back = 0;
     let heard = |note: &Note| {
         let is_kept_back =
-            matches!(note, Note::Refused(why) if why.contains("kept back") && why.contains("on purpose"));
+            matches!(note, Note::Refused(why) if why.contains("was not sent") && why.contains("on purpose"));
         kept_back += usize::from(is_kept_back);
         if is_kept_back || matches!(note, Note::Thanked { .. }) {
             stop.send(true).unwrap();

@@ -97,7 +97,8 @@ impl Device {
         let stream = Stream::new([text.as_str()], Tokenizer::words(), &vocabulary);
         if stream.tokens() < self.batch {
             let (bytes, tokens, batch) = (self.bytes, stream.tokens(), self.batch);
-            let problem = format!("{bytes} bytes are {tokens} tokens, and a batch has {batch} sequences");
+            let problem =
+                format!("{bytes} bytes are only {tokens} tokens, fewer than the {batch} sequences of a batch");
             return Err(BenchError::wrong("bytes", problem));
         }
         let mut trainer =
@@ -110,7 +111,7 @@ impl Device {
     fn config(&self) -> Result<ModelConfig, BenchError> {
         let config = ModelConfig::preset(&self.model).map_err(|e| BenchError::wrong("model", e))?;
         if config.token != Token::Word {
-            let problem = format!("{} reads characters, and this text is of words", self.model);
+            let problem = format!("{} is a character model, but this benchmark uses words", self.model);
             return Err(BenchError::wrong("model", problem));
         }
         for (field, value, most) in

@@ -12,13 +12,13 @@ pub enum BenchError {
     /// Something of which at least one is needed.
     #[error("{field} must be at least 1")]
     Zero {
-        /// What.
+        /// The field's name.
         field: &'static str,
     },
     /// Something that cannot be meant.
     #[error("{field}: {problem}")]
     Wrong {
-        /// What.
+        /// The field's name.
         field: &'static str,
         /// What is wrong, and what to do.
         problem: String,

@@ -101,7 +101,7 @@ impl LocalTraining {
             ("unroll", self.unroll),
         ])?;
         if self.tokens < self.batch {
-            let problem = format!("{} are fewer than the {} sequences of a batch", self.tokens, self.batch);
+            let problem = format!("{} is fewer than the {} sequences of a batch", self.tokens, self.batch);
             return Err(BenchError::wrong("tokens", problem));
         }
         Ok(config)

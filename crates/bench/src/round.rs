@@ -99,7 +99,7 @@ impl Parts {
 /// Several threads beside one.
 #[derive(Debug, Clone, Serialize)]
 pub struct Threads {
-    /// How many.
+    /// Number of threads.
     pub threads: usize,
     /// CPU time a user, over that on one thread.
     pub cpu_ratio: f64,

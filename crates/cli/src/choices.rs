@@ -9,5 +9,5 @@ pub(crate) fn named<T: Clone + Send + Sync + 'static>(
     let (known, shown): (Vec<(T, &'static str)>, Vec<PossibleValue>) =
         choices.map(|(value, name, about)| ((value, name), PossibleValue::new(name).help(about.into()))).unzip();
     let find = move |said: String| known.iter().find(|(_, name)| *name == said).map(|(value, _)| value.clone());
-    PossibleValuesParser::new(shown).try_map(move |said| find(said).ok_or("there is no such choice"))
+    PossibleValuesParser::new(shown).try_map(move |said| find(said).ok_or("not one of the possible values"))
 }

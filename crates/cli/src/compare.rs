@@ -1,4 +1,4 @@
-//! `keyhush compare`: runs over one another.
+//! `keyhush compare`: the curves and last values of several runs in one page.
 
 use std::{
     io::Write,
@@ -21,10 +21,10 @@ use crate::{columns, failure::BadInput};
 /// Arguments of `keyhush compare`.
 #[derive(Args)]
 pub(crate) struct CompareArgs {
-    /// The folders of the runs
+    /// Folders of the runs
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
-    /// Where the page goes
+    /// File for the page
     #[arg(long, value_name = "FILE.html", default_value = "compare.html")]
     out: PathBuf,
     /// Print the last values as JSON
@@ -46,7 +46,7 @@ pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<()> {
     let mut runs: Vec<(&str, Vec<Metrics>, Option<Price>)> = Vec::new();
     for (name, folder) in names.iter().zip(&args.runs) {
         if !folder.join(METRICS_FILE).is_file() {
-            return Err(BadInput::Refused(format!("there is no run in {}", folder.display())).into());
+            return Err(BadInput::Refused(format!("{} is not the folder of a run", folder.display())).into());
         }
         runs.push((name, sweep::metrics(folder)?, run::stated(&RunFolder::at(folder))));
     }

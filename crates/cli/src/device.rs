@@ -1,4 +1,4 @@
-//! `keyhush device`: a device on this machine, or many made-up ones.
+//! `keyhush device`: a device on this machine, or many simulated ones.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -23,6 +23,7 @@ use device::{
         policy::Policy,
     },
 };
+use federated::numbers;
 use secagg::entropy::OsEntropy;
 use tokio::sync::watch;
 
@@ -35,86 +36,86 @@ const TEXT: &str = "text";
 
 #[derive(Args)]
 pub(crate) struct DeviceArgs {
-    /// The address of the server: https, a name and mostly a port
+    /// URL of the server: https://HOST:PORT
     #[arg(long, value_name = "URL", required_unless_present_any = ["page", "forget_text"], default_value = "", hide_default_value = true)]
     server: String,
-    /// A folder with what its owner typed: .txt files with a post a line, or .jsonl. Each line is taken in once; the files are not changed
+    /// Folder with the owner's text: .txt files with one post per line, or .jsonl. Each line is read once; the files are not changed
     #[arg(long, value_name = "DIR", required_unless_present_any = ["synthetic", "page", "forget_text"])]
     text: Option<PathBuf>,
-    /// The most text that the device keeps; what does not fit waits in its folder
+    /// Most text to keep in the device's state; the rest waits in the --text folder
     #[arg(long, value_name = "BYTES", default_value_t = Keep::default().bytes, conflicts_with = "synthetic")]
     text_bytes: usize,
-    /// Text that was not learned from in so many days is deleted
+    /// Delete kept text that was not trained on within this many days
     #[arg(long, value_name = "DAYS", default_value_t = Keep::default().days, value_parser = value_parser!(u32).range(1..), conflicts_with = "synthetic")]
     text_days: u32,
-    /// Where the device keeps its key, its guard, its diary and the text that it has not learned from yet [default: keyhush/device in $XDG_STATE_HOME or
+    /// Folder for the device's state: key, guard, diary, and text not trained on yet [default: keyhush/device in $XDG_STATE_HOME or
     /// ~/.local/state]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Made-up people instead of somebody's text: for trials, they protect nobody
+    /// Use synthetic users instead of real text, for trials
     #[arg(long, conflicts_with = "text")]
     synthetic: bool,
-    /// How many devices of made-up people, in one process
+    /// Number of synthetic devices, all in one process
     #[arg(long, requires = "synthetic", default_value_t = 1, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     count: u64,
-    /// How they behave
+    /// How synthetic devices behave
     #[arg(long, requires = "synthetic", default_value = "steady")]
     behaviour: BehaviourName,
-    /// The length of their day, where they are realistic: waves come and go once in it
+    /// Length of a day for realistic devices, whose availability comes in waves, one per day
     #[arg(long, requires = "synthetic", value_name = "SECONDS", default_value_t = DAY_S)]
     day_seconds: f64,
-    /// What made-up people, their keys and their fates follow from
+    /// Seed of synthetic users, their keys and their behaviour
     #[arg(long, requires = "synthetic", default_value_t = 1)]
     seed: u64,
-    /// Posts of a made-up person, on average
+    /// Mean number of posts per synthetic user
     #[arg(long, requires = "synthetic", value_name = "N")]
     posts_per_user: Option<u32>,
-    /// Send ready-made reports instead of training: to load a server. Only for tasks whose noise is simulated (noise_seed)
+    /// Send ready-made reports instead of training, to load-test a server. Only for tasks with simulated noise (noise_seed)
     #[arg(long, requires = "synthetic")]
     ready_made: bool,
-    /// Write a line of JSON for each report that leaves a made-up device and for each that counts
+    /// Write one line of JSON for each report that a synthetic device sends, and for each that the server counts
     #[arg(long, requires = "synthetic", value_name = "FILE")]
     parts: Option<PathBuf>,
-    /// A file with the token to enrol with
+    /// File with the token to enrol with
     #[arg(long, value_name = "FILE")]
     token: Option<PathBuf>,
-    /// A file with what the maker of the device says of it, for servers that ask for that
+    /// File with the manufacturer's attestation of this device, for servers that require one
     #[arg(long, value_name = "FILE")]
     attestation: Option<PathBuf>,
-    /// Certificates of who may vouch for the server, in PEM
+    /// Trusted root certificates (PEM) for the server
     #[arg(long, value_name = "FILE", conflicts_with = "pin")]
     roots: Option<PathBuf>,
-    /// The server's own certificate, in PEM
+    /// The server's own certificate (PEM), to pin
     #[arg(long, value_name = "FILE")]
     pin: Option<PathBuf>,
-    /// What the device refuses, in TOML; keys that are not said are as strict as by default
+    /// What the device refuses, as a TOML file; missing keys keep their strict defaults
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// The most inputs that it ever gives, over all tasks
+    /// Most reports the device ever sends, over all tasks
     #[arg(long, default_value_t = 1000, value_name = "N")]
     most_inputs: u32,
-    /// It rests for so many hours after a report has left, whatever task it was for. Where a task asks for more, that holds for the task
+    /// Hours to wait after sending a report, for any task; a task may require more
     #[arg(long, value_name = "HOURS", default_value_t = 0.0, allow_negative_numbers = true)]
     timer_hours: f64,
-    /// It takes part while this file says yes: written by whatever knows that the device idles, charges and pays for no traffic
+    /// Take part only while this file contains "yes"; to be written by whatever knows that the device is idle, charging and on an unmetered network
     #[arg(long, value_name = "FILE", conflicts_with = "eligible_command")]
     eligible_file: Option<PathBuf>,
-    /// It takes part while this command succeeds
+    /// Take part only while this command exits with 0
     #[arg(long, value_name = "COMMAND")]
     eligible_command: Option<String>,
-    /// Threads that train
+    /// Number of training threads
     #[arg(long, default_value_t = 1, value_name = "N")]
     threads: usize,
-    /// Stop after so many seconds
+    /// Stop after this many seconds
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     for_seconds: Option<f64>,
-    /// Show which text the device keeps, what it has given, to whom, and what it refused, and do nothing else
+    /// Only show which text the device keeps, what it sent to whom, and what it refused
     #[arg(long, conflicts_with = "synthetic")]
     page: bool,
-    /// Delete the text that the device keeps, and do nothing else. Lines that it has taken in are not taken in again
+    /// Only delete the text that the device keeps. Lines it has read are not read again
     #[arg(long, conflicts_with_all = ["page", "synthetic"])]
     forget_text: bool,
-    /// At the end, print what happened as JSON
+    /// Print a summary as JSON at the end
     #[arg(long)]
     json: bool,
 }
@@ -122,9 +123,9 @@ pub(crate) struct DeviceArgs {
 /// How made-up devices behave.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum BehaviourName {
-    /// Always there
+    /// Always available
     Steady,
-    /// Waves over the day, drop-out, slow links, crashes, clocks that lie
+    /// Daily cycles, drop-outs, slow connections, crashes, wrong clocks
     Realistic,
 }
 
@@ -149,7 +150,7 @@ pub(crate) fn run(args: &DeviceArgs) -> anyhow::Result<()> {
     }
     let trust = trust(args)?;
     let seconds = args.for_seconds.map(Duration::try_from_secs_f64).transpose();
-    let deadline = seconds.map_err(|_| BadInput::wrong("for-seconds", "must be a number of seconds, from 0 on"))?;
+    let deadline = seconds.map_err(|_| BadInput::wrong("for-seconds", "must be a number of seconds, 0 or more"))?;
     let connections = usize::try_from(args.count).unwrap_or(usize::MAX).max(1);
     let server = Arc::new(Server::new(&args.server, &trust, connections).map_err(|error| refused(args, error))?);
     let learning = if args.ready_made { Learning::Ready } else { Learning::Train };
@@ -178,7 +179,7 @@ async fn greet(args: &DeviceArgs, server: &Server, mut stop: watch::Receiver<boo
     tokio::select! {
         _ = stop.wait_for(|stop| *stop) => {}
         said = server.hello() => if let Err(why) = said {
-            say(&format!("{}: {why}; trying again", args.server));
+            say(&format!("{}: {why}; retrying", args.server));
         },
     }
 }
@@ -202,7 +203,7 @@ fn trust(args: &DeviceArgs) -> anyhow::Result<Trust> {
         (_, Some(pin)) => Ok(Trust::Pinned(pin.clone())),
         _ if args.server.starts_with("http://") => Ok(Trust::Loopback),
         _ => {
-            let why = "say whom to believe that it is the server. --roots FILE for a certificate authority, --pin FILE for the server's own certificate: where keyhush serve made it, it says which file that is; bring it from there by a way that you trust";
+            let why = "the device must be able to authenticate the server. Use --roots FILE for a certificate authority, or --pin FILE for the server's own certificate; keyhush serve prints the path of the certificate it creates; copy it over a channel you trust";
             Err(BadInput::missing("roots", why).into())
         }
     }
@@ -218,7 +219,7 @@ fn attestation(args: &DeviceArgs) -> anyhow::Result<Vec<u8>> {
     let wrong = |problem: String| BadInput::wrong("attestation", format!("{}: {problem}", path.display()));
     let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
     if bytes.len() > MOST_ATTESTATION {
-        return Err(wrong(format!("has {} bytes, and at most {MOST_ATTESTATION} fit a message", bytes.len())).into());
+        return Err(wrong(format!("has {} bytes; the limit is {MOST_ATTESTATION}", bytes.len())).into());
     }
     Ok(bytes)
 }
@@ -228,7 +229,7 @@ fn state(args: &DeviceArgs) -> anyhow::Result<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let usual = || absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
     let place = args.state.clone().or_else(|| usual().map(|state| state.join("keyhush/device")));
-    let why = "there is no home folder to keep the device in. Say where it lives";
+    let why = "there is no home folder; name a folder for the device's state";
     place.ok_or_else(|| BadInput::missing("state", why).into())
 }
 
@@ -245,7 +246,7 @@ fn policy(args: &DeviceArgs) -> anyhow::Result<Policy> {
 
 fn limits(args: &DeviceArgs) -> anyhow::Result<Limits> {
     if !(0.0..=87_840.0).contains(&args.timer_hours) {
-        return Err(BadInput::wrong("timer-hours", "must be from 0, for no timer, to 87840, which is ten years").into());
+        return Err(BadInput::wrong("timer-hours", "must be from 0 (no timer) to 87840 (ten years)").into());
     }
     // Never shorter than was said.
     let timer = Timer { own_s: (args.timer_hours * 3600.0).ceil() as u64, ..Timer::NONE };
@@ -296,8 +297,8 @@ async fn run_many(
         println!("{}", serde_json::to_string(&ended)?);
     } else {
         say(&format!(
-            "{} devices: {} parts begun, {} reports sent, {} counted, {} refused by devices, {} by the server",
-            counted.enrolled,
+            "{}: {} participations started, {} reports sent, {} counted, {} refused by devices, {} by the server",
+            numbers::counted(counted.enrolled, "device"),
             counted.assigned,
             counted.gave,
             counted.thanked,
@@ -317,12 +318,12 @@ async fn run_one(
     let (token, policy, limits) = (token(args)?, policy(args)?, limits(args)?);
     let text = args.text.as_ref().context("a device needs --text")?;
     if !text.is_dir() {
-        return Err(BadInput::wrong("text", format!("{} is no folder", text.display())).into());
+        return Err(BadInput::wrong("text", format!("{} is not a folder", text.display())).into());
     }
     let (folder, attestation) = (state(args)?, attestation(args)?);
     let Identity { key, guard, diary } = Identity::open_or_make(&folder).map_err(|error| refused(args, error))?;
     if args.state.is_none() {
-        say(&format!("this device lives in {}", folder.display()));
+        say(&format!("the state of this device is in {}", folder.display()));
     }
     let settings = Settings { attestation, ..Settings::new(key, token, policy, limits) };
     let mut device = Participant::new(settings, guard, diary, Box::new(OsEntropy));
@@ -357,7 +358,9 @@ fn eligibility(args: &DeviceArgs) -> Arc<dyn Eligibility> {
 fn home(args: &DeviceArgs) -> anyhow::Result<PathBuf> {
     let folder = state(args)?;
     if !folder.join("key").is_file() {
-        return Err(BadInput::wrong("state", format!("no device lives in {}", folder.display())).into());
+        return Err(
+            BadInput::wrong("state", format!("{} does not hold the state of a device", folder.display())).into()
+        );
     }
     Ok(folder)
 }

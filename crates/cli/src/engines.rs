@@ -13,7 +13,7 @@ pub(crate) fn named(name: Option<&str>) -> Result<EngineKind, BadInput> {
     let Some(name) = name else { return Ok(ENGINES[0]) };
     ENGINES.into_iter().find(|kind| kind.name == name).ok_or_else(|| {
         let there: Vec<String> = ENGINES.iter().map(|kind| format!("{} ({})", kind.name, kind.about)).collect();
-        BadInput::wrong("engine", format!("there is none called {name:?}; there are {}", there.join(", ")))
+        BadInput::wrong("engine", format!("no engine is called {name:?}; choose one of: {}", there.join(", ")))
     })
 }
 
@@ -21,10 +21,10 @@ pub(crate) fn named(name: Option<&str>) -> Result<EngineKind, BadInput> {
 pub(crate) fn precision(engine: EngineKind, name: Option<&str>) -> Result<Precision, BadInput> {
     let Some(name) = name else { return Ok(Precision::default()) };
     if engine.name == THREADS.name && name != Precision::default().name() {
-        return Err(BadInput::wrong("precision", "only --engine cuda can choose: threads compute in f32"));
+        return Err(BadInput::wrong("precision", "can only be chosen with --engine cuda; threads compute in f32"));
     }
     Precision::ALL.into_iter().find(|precision| precision.name() == name).ok_or_else(|| {
         let there = Precision::ALL.map(Precision::name).join(", ");
-        BadInput::wrong("precision", format!("there is none called {name:?}; there are {there}"))
+        BadInput::wrong("precision", format!("no precision is called {name:?}; choose one of: {there}"))
     })
 }

@@ -8,7 +8,7 @@ use std::{
 use clap::{Args, ValueEnum};
 use corpus::store::{Part, Store};
 use federated::test_sets::{self, Measured};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use lm::{
     folder::Folder,
     metrics::{Counts, HEADS, Metrics},
@@ -19,33 +19,33 @@ use lm::{
 };
 use serde::Serialize;
 
-use crate::{data, failure::BadInput, kernels, model_folder, threads};
+use crate::{data, failure::BadInput, kernels, model_folder, remaining, threads};
 
 /// Arguments of `keyhush eval`.
 #[derive(Args)]
 pub(crate) struct EvalArgs {
-    /// The model's folder
+    /// Folder of the model, or of a finished run
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
-    /// A test set, one sequence a line; with several sets their average perplexity is given too
+    /// Test set, one sequence per line; may be repeated, and then the average perplexity is printed too
     #[arg(long = "text", value_name = "FILE", required_unless_present = "stores")]
     texts: Vec<PathBuf>,
-    /// A test set of `keyhush data import`, one sequence a post; keystrokes are not measured, since letters are not in it
+    /// Test set from `keyhush data import`, one sequence per post; keystrokes saved are not measured, since a store has no letters
     #[arg(long = "store", value_name = "STORE")]
     stores: Vec<PathBuf>,
-    /// Split the users of the stores: so many of a thousand for validation and for testing
+    /// Split the users of the stores: users per thousand for validation and for testing
     #[arg(long, value_name = "VALIDATION:TEST", requires = "stores")]
     split: Option<String>,
-    /// The salt of the split
+    /// Salt of the split
     #[arg(long, value_name = "N", default_value_t = 0, requires = "split")]
     salt: u64,
-    /// Which users of the split are measured
+    /// Part of the split to measure
     #[arg(long, value_name = "PART", default_value = "test", requires = "split")]
     part: PartName,
-    /// Threads; the numbers do not depend on it [default: one for each core]
+    /// Number of threads; does not change the results [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Answer as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -110,7 +110,7 @@ pub(crate) fn eval(args: &EvalArgs) -> anyhow::Result<()> {
         let bar = progress(store.users(), "users");
         let counts = measured.store(&store, users, |users| bar.set_position(users))?;
         bar.finish_and_clear();
-        sets.push(Set::new("store", path, &counts, "posts of such users")?);
+        sets.push(Set::new("store", path, &counts, "posts of these users")?);
     }
     let metrics: Vec<&Metrics> = sets.iter().map(|set| &set.metrics).collect();
     let [average_perplexity, average_perplexity_without_unk] =
@@ -131,8 +131,7 @@ impl Set {
 
 /// Refuses a store whose ids mean something else to the model.
 fn check_store(path: &Path, store: &Store, vocabulary: &Vocabulary, tokenizer: Tokenizer) -> Result<(), BadInput> {
-    let remedy =
-        "import the text again with the model's vocabulary, from `keyhush data vocab --from-list MODEL/vocab.txt`";
+    let remedy = "import the text again with the model's vocabulary (`keyhush data vocab --from-list MODEL/vocab.txt`)";
     test_sets::check_store(store, vocabulary, tokenizer)
         .map_err(|what| BadInput::wrong("store", format!("{} {what}; {remedy}", path.display())))
 }
@@ -140,7 +139,7 @@ fn check_store(path: &Path, store: &Store, vocabulary: &Vocabulary, tokenizer: T
 /// Shown in a terminal only.
 fn progress(total: u64, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(total);
-    match ProgressStyle::with_template(&format!("{{wide_bar}} {{human_pos}}/{{human_len}} {what}, {{eta}} left")) {
+    match remaining::style(&format!("{{wide_bar}} {{human_pos}}/{{human_len}} {what}, {{left}}")) {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }

@@ -21,9 +21,9 @@ use crate::{
 /// The subcommands of `keyhush experiment`.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// What there is.
+    /// List the experiments.
     List(ListArgs),
-    /// Run one, and write what came out beside what the paper says.
+    /// Run an experiment and compare its results with the paper.
     Run(Box<RunArgs>),
 }
 
@@ -32,7 +32,7 @@ pub(crate) enum Command {
 pub(crate) struct ListArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Answer as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -40,7 +40,7 @@ pub(crate) struct ListArgs {
 /// Where experiments are.
 #[derive(Args)]
 struct PlaceArgs {
-    /// The folder of the experiments [default: experiments, in a checkout of the repository; elsewhere those that are built in]
+    /// Folder with the experiments [default: experiments in a checkout of the repository, otherwise the built-in ones]
     #[arg(long, value_name = "DIR")]
     experiments: Option<PathBuf>,
 }
@@ -52,32 +52,30 @@ impl PlaceArgs {
 }
 
 const AFTER: &str = "\
-What came out goes to experiments/NAME/results (numbers, pictures) and into the marked part of experiments/NAME/README.md. \
-Outside a checkout it goes to runs/experiments/NAME/results. \
-Runs that are done are not done again; those that were stopped go on. The exit code is 1 when something that is expected \
-does not hold.";
+Results (numbers, pictures) are written to experiments/NAME/results and into the marked part of experiments/NAME/README.md; \
+outside a checkout, to runs/experiments/NAME/results. Finished runs are not repeated; interrupted runs are resumed. The exit code is 1 if an expectation of the experiment does not hold.";
 
 /// Arguments of `keyhush experiment run`.
 #[derive(Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct RunArgs {
-    /// Which: the name of its folder
+    /// Name of the experiment (its folder)
     name: String,
     #[command(flatten)]
     place: PlaceArgs,
-    /// Train on the users of a store, instead of the made-up crowd; results go to results-store
+    /// Train on the users of this store instead of synthetic users; results go to results-store
     #[arg(long, value_name = "STORE")]
     store: Option<PathBuf>,
-    /// Runs of each variant [default: as the experiment says]
+    /// Number of runs for each variant [default: set by the experiment]
     #[arg(long, value_name = "N")]
     seeds: Option<u64>,
-    /// Another value for a setting, in all variants
+    /// Override a setting in all variants
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Where the results go; the README of the experiment then stays as it is [default: experiments/NAME/results; outside a checkout runs/experiments/NAME/results]
+    /// Folder for the results; the experiment's README is then not updated [default: experiments/NAME/results; outside a checkout runs/experiments/NAME/results]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Where the runs go
+    /// Folder for the runs
     #[arg(long, value_name = "DIR", default_value = "runs/experiments")]
     runs: PathBuf,
     #[command(flatten)]
@@ -119,7 +117,7 @@ fn carry_out(args: &RunArgs) -> anyhow::Result<()> {
     let found = args.place.library().find(&args.name)?;
     let experiment = found.experiment()?;
     if experiment.kind == Kind::Accounting && (args.store.is_some() || args.seeds.is_some() || !args.set.is_empty()) {
-        let why = "computes and trains nothing: --store, --seeds and --set do not go with it";
+        let why = "only computes and does not train, so --store, --seeds and --set cannot be used with it";
         return Err(BadInput::Refused(format!("{} {why}", args.name)).into());
     }
     let findings = match experiment.kind {
@@ -140,7 +138,7 @@ fn carry_out(args: &RunArgs) -> anyhow::Result<()> {
 fn train(args: &RunArgs, found: &Found, experiment: &Experiment) -> anyhow::Result<Findings> {
     let seeds = args.seeds.unwrap_or(experiment.seeds);
     if seeds == 0 {
-        return Err(BadInput::wrong("seeds", "at least one is needed").into());
+        return Err(BadInput::wrong("seeds", "must be at least 1").into());
     }
     let means = args.machine.means()?;
     let job = Job {
@@ -153,7 +151,7 @@ fn train(args: &RunArgs, found: &Found, experiment: &Experiment) -> anyhow::Resu
     };
     let mut progress = Progress::new(experiment.variants() as u64 * seeds, args.machine.quiet);
     let mut runner = Runner { means, stop: interrupt::watch()?, told: &mut progress };
-    experiments::train(&job, &mut runner).map_err(|error| stopped(error, "the same command goes on"))
+    experiments::train(&job, &mut runner).map_err(|error| stopped(error, "run the same command again to resume"))
 }
 
 /// The command as somebody else would type it.

@@ -56,7 +56,7 @@ impl BadInput {
         let Self::Asked(asked) = self else { return self.to_string() };
         match asked {
             QueryError::Missing { field, why } => format!("{} is missing: {why}", flag(field)),
-            QueryError::OutOfPlace { field, with } => format!("{} does not go with {with}", flag(field)),
+            QueryError::OutOfPlace { field, with } => format!("{} cannot be used with {with}", flag(field)),
             QueryError::Wrong { field, problem } => format!("{}: {problem}", flag(field)),
             QueryError::Illegal { field, problem } => format!("{} {problem}", flag(field)),
             other => other.to_string(),

@@ -21,10 +21,10 @@ pub(crate) fn noises() -> impl TypedValueParser<Value = MechanismKind> {
 /// Arguments of `keyhush init`.
 #[derive(Args)]
 pub(crate) struct InitArgs {
-    /// Which noise, and with it who takes part
+    /// Kind of noise; it also decides how users take part
     #[arg(long, value_parser = noises(), default_value = "gaussian")]
     kind: MechanismKind,
-    /// Where to write the settings; what is there is not overwritten [default: standard output]
+    /// File to write; must not exist yet [default: standard output]
     #[arg(long, short, value_name = "FILE.toml")]
     out: Option<PathBuf>,
     /// Print the settings as JSON, without explanations
@@ -35,8 +35,8 @@ pub(crate) struct InitArgs {
 pub(crate) fn init(args: &InitArgs) -> anyhow::Result<()> {
     let config = beginning(args.kind).map_err(refused)?;
     let head = [
-        "The settings of a run. `keyhush plan FILE` shows what it would cost, `keyhush train FILE` trains.",
-        "What stands behind # could be said and is not; what privacy rests on has no defaults.",
+        "Settings of a run. `keyhush plan FILE` shows what it would cost; `keyhush train FILE` trains.",
+        "Commented keys are optional. Keys that privacy depends on have no defaults.",
     ];
     let text = explained(&config, &head.map(str::to_owned)).map_err(|e| of_config(&e))?;
     match &args.out {
@@ -56,7 +56,7 @@ pub(crate) fn write_new(path: &std::path::Path, text: &str) -> Result<(), BadInp
     let wrong = |error: std::io::Error| BadInput::wrong("out", format!("{}: {error}", path.display()));
     let mut file = std::fs::File::create_new(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {
-            BadInput::wrong("out", format!("{} is there already: choose another name, or remove it", path.display()))
+            BadInput::wrong("out", format!("{} already exists; choose another name, or remove it", path.display()))
         }
         _ => wrong(error),
     })?;

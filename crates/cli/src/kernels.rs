@@ -10,6 +10,10 @@ pub(crate) fn chosen() -> Result<KernelPath, BadInput> {
     let known = KernelPath::ALL.into_iter().find(|path| wanted == path.name());
     known.filter(|path| path.is_available()).ok_or_else(|| {
         let there: Vec<&str> = KernelPath::ALL.iter().filter(|p| p.is_available()).map(|p| p.name()).collect();
-        BadInput::Refused(format!("KEYHUSH_KERNELS={}: this machine has {}", wanted.display(), there.join(", ")))
+        BadInput::Refused(format!(
+            "KEYHUSH_KERNELS={}: not available; this machine has {}",
+            wanted.display(),
+            there.join(", ")
+        ))
     })
 }

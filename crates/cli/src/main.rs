@@ -24,6 +24,7 @@ mod plan;
 mod predict;
 mod pretrain;
 mod privacy;
+mod remaining;
 mod serve;
 mod sweep;
 mod task;
@@ -44,47 +45,48 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Train a model on users' text, with a proof of how little any one of them can have influenced it.
+    /// Train a model on users' text with differential privacy.
     Train(Box<train::TrainArgs>),
-    /// Write settings to begin with, every key explained.
+    /// Write a settings file with every key explained.
     Init(init::InitArgs),
-    /// Before any work: what a run would cost, or which settings a target asks for.
+    /// Show what a run would cost before it starts, or find settings for a privacy target.
     Plan(Box<plan::PlanArgs>),
-    /// Text by user: import it, look at it, make it up.
+    /// Import, inspect or generate text by user.
     #[command(subcommand)]
     Data(Box<data::Command>),
-    /// What a training run costs in privacy, and what a target needs.
+    /// Compute privacy costs, calibrate noise, and check ledgers.
     #[command(subcommand)]
     Privacy(Box<privacy::Command>),
     /// Train a model on public text.
     Pretrain(Box<pretrain::PretrainArgs>),
-    /// Run every combination of some settings, each with several seeds.
+    /// Train every combination of some settings, each with several seeds.
     Sweep(Box<sweep::SweepArgs>),
-    /// Lay runs over one another.
+    /// Compare runs.
     Compare(compare::CompareArgs),
-    /// One page over all runs, live while they train.
+    /// Show all runs on one page, live while they train.
     Board(board::BoardArgs),
-    /// The papers' tables and figures, run here.
+    /// Reproduce tables and figures of the papers.
     #[command(subcommand)]
     Experiment(Box<experiment::Command>),
-    /// Serve tasks to devices that come by themselves, and train private models with them.
+    /// Run a server that trains private models with real devices.
     Serve(Box<serve::ServeArgs>),
-    /// The tasks of a server, from its own machine: list, pause, resume, stop.
+    /// List, pause, resume or stop the tasks of a server on this machine.
     #[command(subcommand)]
     Task(task::Command),
-    /// Take part as a device, or as many made-up ones.
+    /// Take part in training as one device, or simulate many.
     Device(Box<device::DeviceArgs>),
-    /// How fast this machine does the work.
+    /// Measure how fast this machine is.
     #[command(subcommand)]
     Bench(bench::Command),
-    /// How well a model predicts: accuracy, perplexity, keystrokes saved, head words.
+    /// Measure a model: accuracy, perplexity, keystrokes saved, head words.
     Eval(eval::EvalArgs),
-    /// Type and see a model's suggestions change.
+    /// Type and see a model's suggestions.
     ///
-    /// In a terminal: Tab takes the first suggestion, Alt-1 to Alt-9 (or F1 to F9) take theirs, Enter begins anew, Esc leaves.
-    /// Otherwise each line of the input is what was typed so far, and is answered by a line of suggestions, divided by tabs.
+    /// In a terminal, Tab accepts the first suggestion, Alt-1 to Alt-9 (or F1 to F9) accept theirs, Enter starts a new line, Esc
+    /// quits. Otherwise each line of standard input is the text typed so far, and is answered with one line of suggestions, separated
+    /// by tabs.
     Predict(predict::PredictArgs),
-    /// Count an n-gram model in public text: the baseline of the papers.
+    /// Train an n-gram model on public text, the baseline of the papers.
     Ngram(ngram::NgramArgs),
     /// Man pages, and completion scripts for shells.
     #[command(subcommand)]

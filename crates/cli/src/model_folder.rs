@@ -12,12 +12,12 @@ use crate::failure::BadInput;
 pub(crate) fn read(folder: &Path) -> anyhow::Result<Folder> {
     let shown = folder.display();
     if !folder.is_dir() {
-        return Err(BadInput::wrong("model", format!("there is no folder {shown}")).into());
+        return Err(BadInput::wrong("model", format!("folder {shown} does not exist")).into());
     }
     let model = home::model_in(folder);
     if !model.is_dir() {
         let why =
-            format!("the run in {shown} has no model yet: let it end, or end it with keyhush train --end {shown}");
+            format!("the run in {shown} has no model yet; let it finish, or end it with keyhush train --end {shown}");
         return Err(BadInput::wrong("model", why).into());
     }
     Ok(federated::model_folder::read(&model)?)

@@ -18,22 +18,22 @@ use crate::{failure::BadInput, model_folder};
 /// Arguments of `keyhush ngram`.
 #[derive(Args)]
 pub(crate) struct NgramArgs {
-    /// Public text, one sequence a line; several files may be given
+    /// Public text, one sequence per line; may be repeated
     #[arg(long = "text", value_name = "FILE", required = true)]
     texts: Vec<PathBuf>,
-    /// Where the model goes
+    /// Folder for the model
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// How many words an n-gram has at most, from 2 to 5
+    /// Longest n-grams to count, from 2 to 5 words
     #[arg(long, value_name = "N", default_value_t = 3)]
     order: usize,
-    /// Entries of the vocabulary: the most frequent words of the text, and BOS, EOS and UNK
+    /// Vocabulary size: the most frequent words of the text, plus BOS, EOS and UNK
     #[arg(long, value_name = "N", default_value_t = 10_000, conflicts_with = "vocab")]
     vocabulary_size: usize,
-    /// A vocabulary of `keyhush data vocab`, or the `vocab.txt` of a model, to be taken instead
+    /// Use this vocabulary instead: a file from `keyhush data vocab`, or the `vocab.txt` of a model
     #[arg(long, value_name = "FILE")]
     vocab: Option<PathBuf>,
-    /// Answer as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! `keyhush serve`: a server and its tasks, for devices that come by themselves.
+//! `keyhush serve`: a server and its tasks, for real devices.
 
 use std::{
     io::IsTerminal,
@@ -13,6 +13,7 @@ use federated::{
     config::Document,
     fleet::Stop,
     metrics::Metrics,
+    numbers::counted,
     protocol::{
         admission::{Admission, Anybody, ByToken, EnrolmentLimits},
         order::Order,
@@ -39,49 +40,49 @@ const ENDS_IN: Duration = Duration::from_millis(4200);
 
 #[derive(Args)]
 pub(crate) struct ServeArgs {
-    /// The tasks: settings with data.kind = "devices"; a task is called as its file is
+    /// Settings file of each task, with data.kind = "devices"; the file's name is the task's name
     #[arg(required = true, value_name = "TASK.toml")]
     tasks: Vec<PathBuf>,
-    /// Where to listen, such as 0.0.0.0:8443
+    /// Address to listen on, such as 0.0.0.0:8443
     #[arg(long, value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// What the server must not forget: one SQLite database, and the models of tasks that are over
+    /// Folder for the server's state: one SQLite database, and the models of finished tasks
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// What nobody may see: keys of ledgers, noise and rounds. Keep it on another disk than --data, and out of backups
+    /// Folder for secret keys (ledgers, noise, rounds). Keep it on a different disk than --data, and out of backups
     #[arg(long, value_name = "DIR")]
     secrets: PathBuf,
-    /// The certificate of the server and those that lead to its root, in PEM
+    /// Certificate chain of the server, in PEM
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
-    /// The key of the certificate, in PEM
+    /// Private key of the certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
-    /// Make a certificate for this name, which devices pin: secrets/tls/cert.pem. May be given several times. Where nothing is said of certificates, one
-    /// is made for the address that it listens on
+    /// Create a self-signed certificate for this host name (secrets/tls/cert.pem), which devices pin; may be repeated [default: one for the
+    /// address of --listen]
     #[arg(long, value_name = "NAME", conflicts_with = "certificate")]
     self_signed: Vec<String>,
-    /// Speak plain HTTP. Only on a loopback address
+    /// Use plain HTTP; only allowed on a loopback address
     #[arg(long, conflicts_with_all = ["certificate", "self_signed"])]
     plain_http: bool,
-    /// A file with the token that devices enrol with. Where neither this nor --anybody is said, one is drawn: secrets/token
+    /// File with the token that devices enrol with [default: secrets/token, created at random]
     #[arg(long, value_name = "FILE")]
     token: Option<PathBuf>,
-    /// Let anybody enrol who reaches the server. One person can then be any number of devices
+    /// Let anyone enrol who can reach the server. One person can then enrol any number of devices
     #[arg(long, conflicts_with = "token")]
     anybody: bool,
-    /// Ask this command about each device that would enrol, once its token is right. On its standard input it gets the key in 64 hexadecimal digits, the
-    /// end of a line, and what the device says (keyhush device --attestation); it lets the device in by ending with 0, within 10 seconds
+    /// Command that decides whether a device with a valid token may enrol. Its standard input is the device's key (64 hexadecimal digits), a
+    /// newline, and the device's attestation (keyhush device --attestation). Exit code 0 within 10 seconds admits the device
     #[arg(long, value_name = "COMMAND")]
     attest: Option<String>,
-    /// Devices that may enrol in an hour, in all
+    /// Most enrolments per hour
     #[arg(long, value_name = "N", default_value_t = EnrolmentLimits::default().an_hour)]
     enrolments: u64,
-    /// The same from one address. Behind a proxy all devices have one, unless it is trusted
+    /// Most enrolments per hour from one address. Behind a proxy that is not trusted, all devices share one address
     #[arg(long, value_name = "N", default_value_t = EnrolmentLimits::default().an_hour_by_address)]
     enrolments_by_address: u64,
-    /// Take the word of a proxy at this address, or in this network, on where requests come from (X-Forwarded-For). It must add the address
-    /// of its client to the list, or write the list anew. May be given several times
+    /// Trust X-Forwarded-For from a proxy at this address or in this network; may be repeated. The proxy must append the address of its
+    /// client to the header, or replace the header
     #[arg(long, value_name = "ADDRESS[/BITS]")]
     trusted_proxy: Vec<Network>,
     /// Let web pages of this origin speak to the server (CORS), a scheme and a host as browsers send them: for devices that run in a browser. May be given several
@@ -91,10 +92,10 @@ pub(crate) struct ServeArgs {
     /// Override a setting of every task, such as rounds=10
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// End when all tasks are over, instead of telling devices that there is nothing to do
+    /// Exit when all tasks are finished, instead of telling devices that there is nothing to do
     #[arg(long)]
     until_done: bool,
-    /// Devices come back no sooner than this, in seconds
+    /// Shortest time, in seconds, after which a device is told to come back
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, allow_negative_numbers = true)]
     least_pause: f64,
     #[command(flatten)]
@@ -137,7 +138,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     })
     .map_err(refused)?;
     if stop.is_asked() {
-        return Err(Interrupted("stopped; nothing is lost\ngo on with the same command".to_owned()).into());
+        return Err(Interrupted("stopped; nothing is lost\nresume with the same command".to_owned()).into());
     }
     Ok(())
 }
@@ -150,7 +151,9 @@ fn end_in_time(stop: &'static Stop) -> anyhow::Result<()> {
             std::thread::sleep(Duration::from_millis(20));
         }
         std::thread::sleep(ENDS_IN);
-        eprintln!("stopped in the midst of a step, which is done again; nothing is lost\ngo on with the same command");
+        eprintln!(
+            "stopped in the middle of a step, which will be repeated; nothing is lost\nresume with the same command"
+        );
         std::process::exit(i32::from(interrupt::EXIT_CODE));
     };
     std::thread::Builder::new().name("stop".to_owned()).spawn(watch)?;
@@ -277,7 +280,7 @@ fn welcome(
     if let Certificate::Made { folder, names } = certificate {
         let path = folder.join("cert.pem");
         flags.push_str(&format!(" --pin {}", path.display()));
-        words = format!("the certificate has the SHA-256 {}\n", fingerprint(&path).map_err(unusable)?);
+        words = format!("SHA-256 of the certificate: {}\n", fingerprint(&path).map_err(unusable)?);
         name = names.first().cloned();
     } else if let Certificate::Given(..) = certificate {
         flags.push_str(" --roots FILE");
@@ -291,7 +294,7 @@ fn welcome(
     Ok((drawn || made).then_some(move |address: SocketAddr| {
         let host = name.clone().unwrap_or_else(|| address.ip().to_string());
         format!(
-            "{words}devices come by: keyhush device --server {scheme}://{host}:{}{flags} --text DIR",
+            "{words}to connect a device: keyhush device --server {scheme}://{host}:{}{flags} --text DIR",
             address.port()
         )
     }))
@@ -302,7 +305,7 @@ fn admission(args: &ServeArgs, path: Option<&Path>) -> anyhow::Result<Box<dyn Ad
     let token = read_text("token", path)?;
     let token = token.trim();
     if token.len() < 16 {
-        return Err(BadInput::wrong("token", "the file must hold a token of at least 16 characters").into());
+        return Err(BadInput::wrong("token", "the token in the file must have at least 16 characters").into());
     }
     Ok(Box::new(ByToken::new(token.as_bytes().to_vec())))
 }
@@ -321,23 +324,23 @@ fn say(happened: &Happened<'_>, quiet: bool) {
             eprintln!("{time}listening on {address}");
             if !quiet {
                 eprintln!(
-                    "{time}when rounds close and fail follows who came: this log is for operators, and outside the guarantee"
+                    "{time}the times of rounds depend on which devices took part: this log is for operators only, and not covered by the guarantee"
                 );
             }
         }
-        Happened::Broken { task, error } => eprintln!("{time}{task}: cannot go on: {error}"),
+        Happened::Broken { task, error } => eprintln!("{time}{task}: cannot continue: {error}"),
         _ if quiet => {}
-        Happened::Running { task, round } => eprintln!("{time}{task}: running, {round} rounds done"),
+        Happened::Running { task, round } => eprintln!("{time}{task}: running, {} done", counted(*round, "round")),
         Happened::Waits { task, enrolled, begin_with } => eprintln!(
-            "{time}{task}: the first round begins when {begin_with} devices are enrolled (devices.begin_with); {enrolled} are"
+            "{time}{task}: waiting for {begin_with} enrolled devices before the first round (devices.begin_with); {enrolled} so far"
         ),
         Happened::Ordered { task, order } => {
             let words = match order {
-                Order::Run => "goes on",
-                Order::Pause => "rests once the round that devices have is over",
-                Order::Stop => "is stopped for good",
+                Order::Run => "resumed",
+                Order::Pause => "pausing after the current round",
+                Order::Stop => "stopping for good",
             };
-            eprintln!("{time}{task}: {words}, as its operator wants");
+            eprintln!("{time}{task}: {words} (by its operator)");
         }
         Happened::Round { task, round, metrics } => {
             let measured = metrics.map(|metrics| format!(", {}", measured(metrics)));
@@ -350,7 +353,7 @@ fn say(happened: &Happened<'_>, quiet: bool) {
         Happened::Failed { task, failed } => eprintln!("{time}{task}: {failed}"),
         Happened::FailedEvaluation { task, failed } => eprintln!("{time}{task}: {failed}"),
         Happened::Over { task, folder } => {
-            eprintln!("{time}{task}: over; model, statement and ledger are in {}", folder.display());
+            eprintln!("{time}{task}: finished; model, statement and ledger are in {}", folder.display());
         }
     }
 }

@@ -14,7 +14,7 @@ use report::sweep as page;
 use crate::{
     columns,
     failure::{BadInput, Interrupted},
-    interrupt, model_folder,
+    interrupt, model_folder, remaining,
     train::{self, MachineArgs},
 };
 
@@ -23,30 +23,31 @@ Examples:
   keyhush sweep run.toml --grid clip.norm=0.1,0.3,1 --seeds 3 --out runs/clips
   keyhush sweep run.toml --grid clip.norm=0.3,1 --grid privacy.noise_multiplier=0.5,1 --out runs/both
 
-Each run is a folder, VARIANT/seed-N, as keyhush train makes them. The first seed is the settings as they stand; the others add 1, 2,
-... to seed and noise_seed. A sweep that was stopped goes on with the same command: runs that are done are not done again. Over the
-users of a store, the run that is chosen states what all runs of the folder cost together, in its statement, report and model.";
+Each run has its own folder, VARIANT/seed-N, as written by keyhush train. The first seed uses the settings as given; the others add \
+1, 2, ... to seed and noise_seed. To resume a sweep, run the same command again; finished runs are not repeated.
+
+On the users of a store, the chosen run states the privacy cost of all runs together, in its statement, report and model.";
 
 /// Arguments of `keyhush sweep`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SweepArgs {
-    /// The settings, in TOML
+    /// Settings file in TOML
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
-    /// A key and its values; with several keys every combination is run
+    /// A key and its values; with several --grid, every combination is run
     #[arg(long, value_name = "KEY=V1,V2,...")]
     grid: Vec<String>,
-    /// Runs of each combination
+    /// Number of runs for each combination
     #[arg(long, value_name = "N", default_value_t = 1)]
     seeds: u64,
-    /// Another value for a setting, in all runs
+    /// Override a setting in all runs
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// The combination to choose, as the table names it [default: the most accurate]
+    /// The combination to keep, by its name in the table [default: the most accurate]
     #[arg(long, value_name = "VARIANT")]
     choose: Option<String>,
-    /// The folder of the sweep [default: runs/sweep-DATE-TIME]
+    /// Folder for the sweep [default: runs/sweep-DATE-TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -67,7 +68,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> anyhow::Result<()> {
     let sweep = Sweep { design: &design, out: &out, seeds: args.seeds, set: &args.set, choose };
     let mut progress = Progress::new(sweep.runs(), args.machine.quiet);
     let mut runner = Runner { means, stop: interrupt::watch()?, told: &mut progress };
-    let again = format!("the same command goes on, with --out {}", out.display());
+    let again = format!("run the same command again with --out {} to resume", out.display());
     let swept = sweep.run(&mut runner).map_err(|error| stopped(error, &again))?;
     let mut out = std::io::stdout().lock();
     if args.json {
@@ -83,7 +84,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> anyhow::Result<()> {
 /// Everything that can be refused is refused here, before any work.
 fn design(args: &SweepArgs) -> anyhow::Result<Design> {
     if args.seeds == 0 {
-        return Err(BadInput::wrong("seeds", "at least one is needed").into());
+        return Err(BadInput::wrong("seeds", "must be at least 1").into());
     }
     let text = model_folder::read_settings(&args.config)?;
     let design = Design::new(&text, &args.set, &args.grid)?;
@@ -91,7 +92,9 @@ fn design(args: &SweepArgs) -> anyhow::Result<Design> {
         && !design.variants.iter().any(|variant| variant.name == *name)
     {
         let names: Vec<&str> = design.variants.iter().map(|variant| variant.name.as_str()).collect();
-        return Err(BadInput::wrong("choose", format!("there is no {name:?}; there are {names:?}")).into());
+        return Err(
+            BadInput::wrong("choose", format!("no combination is called {name:?}; choose one of {names:?}")).into()
+        );
     }
     if !args.machine.quiet {
         design.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
@@ -102,7 +105,7 @@ fn design(args: &SweepArgs) -> anyhow::Result<Design> {
 /// Who interrupts a run wants to go on with all of them.
 pub(crate) fn stopped(error: ExperimentError, again: &str) -> anyhow::Error {
     match error {
-        ExperimentError::Stopped { .. } => Interrupted(format!("{error}: {again}")).into(),
+        ExperimentError::Stopped { .. } => Interrupted(format!("{error}; {again}")).into(),
         other => other.into(),
     }
 }
@@ -134,10 +137,10 @@ impl Follows for Progress {
         let headline = Measures::of(came.metrics).headline;
         let (name, value) = (headline.label, headline.shown(headline.last(came.metrics)));
         let epsilon = came.metrics.last().map_or_else(|| "unknown".into(), |last| last.price.words());
-        let took = came.took.map_or_else(|| "done before".to_owned(), |took| format!("{:.0} s", took.as_secs_f64()));
+        let took = came.took.map_or_else(|| "already done".to_owned(), |took| format!("{:.0} s", took.as_secs_f64()));
         let left = match (self.own, self.runs - self.done) {
             (0, _) | (_, 0) => String::new(),
-            (own, left) => format!(", about {:.0} s left", self.spent.as_secs_f64() / own as f64 * left as f64),
+            (own, left) => format!(", about {}", remaining::words(self.spent.mul_f64(left as f64 / own as f64))),
         };
         let (done, runs, label) = (self.done, self.runs, came.label);
         eprintln!("[{done}/{runs}] {label}: {name} {value}, epsilon {epsilon} ({took}{left})");

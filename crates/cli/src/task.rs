@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
-use federated::protocol::order::Order;
+use federated::{numbers::counted, protocol::order::Order};
 use ledger::{Basis, statement::rounded_up};
 use server::{
     listing::{Listed, Spent, Stands, list},
@@ -23,29 +23,29 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What `keyhush task` does.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Where each task of a server stands, and what it costs in privacy.
+    /// List the tasks of a server, with their state and privacy cost.
     List(Of),
-    /// Let a task rest: a round that devices have goes on to its end, and nobody is asked after it. Holds until it is resumed.
+    /// Pause a task after its current round, until it is resumed.
     Pause(One),
-    /// Go on with a task that rests.
+    /// Resume a paused task.
     Resume(One),
-    /// End a task for good: its ledger is closed and its keys are destroyed; the model of the last release is kept.
+    /// Stop a task for good: close its ledger, destroy its keys, keep its last released model.
     Stop(One),
 }
 
 #[derive(Args)]
 pub(crate) struct Of {
-    /// The folder of the server's data, as keyhush serve was given it
+    /// Data folder of the server (--data of keyhush serve)
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct One {
-    /// The task: it is called as its file is
+    /// Name of the task (its file name without .toml)
     #[arg(value_name = "TASK")]
     task: String,
     #[command(flatten)]
@@ -65,7 +65,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
 fn tasks(data: &Path) -> anyhow::Result<Vec<Listed>> {
     list(data).map_err(|error| match error {
         ServeError::Database(missing) if matches!(*missing, DatabaseError::Missing { .. }) => {
-            BadInput::wrong("data", format!("{missing}: give the folder that keyhush serve was given")).into()
+            BadInput::wrong("data", format!("{missing}; give the --data folder of keyhush serve")).into()
         }
         other => anyhow::Error::from(other).context(format!("cannot read the tasks in {}", data.display())),
     })
@@ -122,8 +122,7 @@ fn named(data: &Path, task: &str) -> anyhow::Result<Listed> {
         None => {
             let names: Vec<&str> = tasks.iter().map(|listed| listed.task.as_str()).collect();
             let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            Err(BadInput::Refused(format!("there is no task {task:?} in {}; there are: {there}", data.display()))
-                .into())
+            Err(BadInput::Refused(format!("no task {task:?} in {}; its tasks: {there}", data.display())).into())
         }
     }
 }
@@ -133,10 +132,10 @@ fn refuse(task: &Listed, order: Order) -> anyhow::Result<()> {
     let name = &task.task;
     if task.state == Stands::Over {
         let why = task.why.as_deref().unwrap_or_default();
-        return Err(BadInput::Refused(format!("{name} is over: {why}. Nothing can be changed about it")).into());
+        return Err(BadInput::Refused(format!("{name} has finished ({why}) and cannot be changed")).into());
     }
     if task.wanted == Order::Stop && order != Order::Stop {
-        return Err(BadInput::Refused(format!("{name} is being stopped, and that is final")).into());
+        return Err(BadInput::Refused(format!("{name} is being stopped, which cannot be undone")).into());
     }
     Ok(())
 }
@@ -146,19 +145,17 @@ fn state(task: &Listed) -> String {
     let why = task.why.as_deref().unwrap_or_default();
     match (task.state, task.wanted) {
         (Stands::Running, _) => "running".into(),
-        (Stands::Pausing, _) => {
-            "pausing: the round that devices have goes on to its end, and nothing begins after it".into()
-        }
-        (Stands::Paused, _) => "paused: nobody is asked until it is resumed".into(),
-        (Stands::Stopping, _) => "stopping: it is being closed".into(),
-        (Stands::Over, _) => format!("over: {why}"),
+        (Stands::Pausing, _) => "pausing: the current round is completed, and no other is started".into(),
+        (Stands::Paused, _) => "paused: no device is asked until it is resumed".into(),
+        (Stands::Stopping, _) => "stopping: the ledger is being closed".into(),
+        (Stands::Over, _) => format!("finished: {why}"),
         (Stands::Broken, Order::Stop) => {
-            format!("cannot go on: {why}. It is closed when the server is started again")
+            format!("cannot continue: {why}. It will be closed when the server is started again")
         }
-        (Stands::Broken, _) => format!("cannot go on: {why}"),
-        (Stands::NotServed, Order::Run) => "no server runs it now".into(),
-        (Stands::NotServed, Order::Pause) => "paused, and no server runs it now".into(),
-        (Stands::NotServed, Order::Stop) => "to be stopped by the next server that is started with it".into(),
+        (Stands::Broken, _) => format!("cannot continue: {why}"),
+        (Stands::NotServed, Order::Run) => "not running: no server has it now".into(),
+        (Stands::NotServed, Order::Pause) => "paused; no server has it now".into(),
+        (Stands::NotServed, Order::Stop) => "will be stopped when a server is started with it".into(),
     }
 }
 
@@ -167,13 +164,16 @@ fn facts(task: &Listed) -> Vec<(&'static str, String)> {
     let mut facts = vec![("digest", task.digest.clone().unwrap_or_else(|| "none yet".into()))];
     facts.push((
         "devices",
-        format!("{} enrolled on this server (a count of operators', outside the guarantee)", task.enrolled),
+        format!("{} enrolled on this server (exact; for operators only, not covered by the guarantee)", task.enrolled),
     ));
     match &task.ledger {
-        None => facts.push(("rounds", "not begun".into())),
+        None => facts.push(("rounds", "not started".into())),
         Some(spent) => {
             if let Some(asked) = task.asked {
-                facts.push(("asked", format!("{asked} of them so far, of {} that are declared", spent.population)));
+                facts.push((
+                    "asked",
+                    format!("{asked} of them so far, of a declared population of {}", spent.population),
+                ));
             }
             facts.push(("rounds", format!("{} of {} released", spent.rounds, spent.planned_rounds)));
             if let (Some(released), Some(planned)) = (spent.evaluations, spent.planned_evaluations) {
@@ -188,16 +188,16 @@ fn facts(task: &Listed) -> Vec<(&'static str, String)> {
 /// What a task costs in privacy, each number with what it means (rule P23).
 fn costs(spent: &Spent) -> Vec<(&'static str, String)> {
     let of = match spent.basis {
-        Basis::Spent => "everything that it released",
-        Basis::Plan => "its whole plan, which is what holds whenever it ends by hand",
-        Basis::Budget => "its budget, which is what holds however little of it is spent",
+        Basis::Spent => "everything released",
+        Basis::Plan => "the whole plan, which is the guarantee even if the task is stopped early",
+        Basis::Budget => "the whole budget, which is the guarantee even if less is spent",
     };
-    let mut costs = vec![("epsilon", format!("{} at delta {:e}, of {of}", spent.holds.words(), spent.delta.get()))];
+    let mut costs = vec![("epsilon", format!("{} at delta {:e}, for {of}", spent.holds.words(), spent.delta.get()))];
     if let Some(so_far) = &spent.so_far {
         let rounds = spent.rounds;
         let number = if so_far.epsilon.is_finite() { rounded_up(so_far.epsilon.get()) } else { "infinite".into() };
-        let only = "the cost of these releases alone, no guarantee of the task";
-        costs.push(("so far", format!("{number} at the same delta, after {rounds} rounds: {only}")));
+        let only = "the cost of these releases alone, not a guarantee";
+        costs.push(("so far", format!("{number} at the same delta, after {}: {only}", counted(rounds, "round"))));
     }
     costs
 }

@@ -9,7 +9,7 @@ const MOST: usize = 1024;
 pub(crate) fn chosen(said: Option<usize>) -> Result<usize, BadInput> {
     match said {
         Some(threads) if (1..=MOST).contains(&threads) => Ok(threads),
-        Some(threads) => Err(BadInput::wrong("threads", format!("from 1 to {MOST}, got {threads}"))),
+        Some(threads) => Err(BadInput::wrong("threads", format!("must be from 1 to {MOST}, got {threads}"))),
         None => Ok(std::thread::available_parallelism().map_or(1, std::num::NonZero::get)),
     }
 }

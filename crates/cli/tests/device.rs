@@ -33,8 +33,8 @@ fn numbers_are_those_of_the_work() {
 #[test]
 fn what_cannot_be_meant_is_refused() {
     let refusals: [(&[&str], &str); 4] = [
-        (&["--model", "shakespeare"], "--model: shakespeare reads characters"),
-        (&["--model", "nobody"], "--model: there is no model called"),
+        (&["--model", "shakespeare"], "--model: shakespeare is a character model"),
+        (&["--model", "nobody"], "--model: no model is called"),
         (&["--model", "tiny", "--bytes", "10"], "--bytes: "),
         (&["--model", "tiny", "--unroll", "0"], "--unroll: must be from 1"),
     ];

@@ -89,7 +89,7 @@ fn a_store_is_measured_like_its_text() {
         output["sets"][0]["tokens"].as_u64().unwrap()
     };
     let (code, message) = story.error("eval --model model --store posts.store --split 1:1 --part test");
-    assert_eq!((code, message.as_str()), (2, "error: --store: posts.store has no posts of such users\n"));
+    assert_eq!((code, message.as_str()), (2, "error: --store: posts.store has no posts of these users\n"));
     assert_eq!(tokens("train") + tokens("test") + tokens("validation"), text["tokens"].as_u64().unwrap());
 }
 
@@ -136,7 +136,7 @@ fn a_store_with_another_vocabulary_is_refused() {
     story.out("data import posts.jsonl --vocab small.vocab --out small.store");
     let (code, message) = story.error("eval --model model --store small.store");
     assert!(
-        code == 2 && message.contains("small.store has another vocabulary: 5 entries, and the model has 19"),
+        code == 2 && message.contains("small.store has a different vocabulary: 5 entries, but the model has 19"),
         "{message}"
     );
     let words = std::fs::read_to_string(story.path("model/vocab.txt")).unwrap();
@@ -144,10 +144,13 @@ fn a_store_with_another_vocabulary_is_refused() {
     story.out("data vocab --from-list list.txt --out other.vocab");
     story.out("data import posts.jsonl --vocab other.vocab --out other.store");
     let (code, message) = story.error("eval --model model --store other.store");
-    assert!(code == 2 && message.contains("is \"rug\", and the model's is \"mat\""), "{message}");
+    assert!(code == 2 && message.contains("is \"rug\", but the model has \"mat\""), "{message}");
     story.out("data import posts.jsonl --characters --out letters.store");
     let (code, message) = story.error("eval --model model --store letters.store");
-    assert!(code == 2 && message.contains("was made by the rules characters-1, and the model by words-1"), "{message}");
+    assert!(
+        code == 2 && message.contains("was made with the rules characters-1, but the model with words-1"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -157,23 +160,23 @@ fn bad_input_is_named() {
     story.write("empty.txt", "\n  \n");
     story.write("bytes.txt", b"\xff\xfe");
     for (line, want) in [
-        ("eval --model nowhere --text text.txt", "error: --model: there is no folder nowhere\n"),
+        ("eval --model nowhere --text text.txt", "error: --model: folder nowhere does not exist\n"),
         ("eval --model model --text empty.txt", "error: --text: empty.txt has no words\n"),
         (
             "eval --model model --text nowhere.txt",
             "error: --text: nowhere.txt: No such file or directory (os error 2)\n",
         ),
-        ("eval --model model --store nowhere.store", "error: there is no store nowhere.store\n"),
-        ("eval --model model --text text.txt --threads 0", "error: --threads: from 1 to 1024, got 0\n"),
+        ("eval --model model --store nowhere.store", "error: store nowhere.store does not exist\n"),
+        ("eval --model model --text text.txt --threads 0", "error: --threads: must be from 1 to 1024, got 0\n"),
         (
             "eval --model model --store text.txt --split 1",
-            "error: --split: \"1\" is not two numbers per thousand, such as 50:100\n",
+            "error: --split: expected two numbers per thousand, such as 50:100, got \"1\"\n",
         ),
         ("ngram --text text.txt --out x --order 9", "error: --order: the order must be from 2 to 5, got 9\n"),
-        ("ngram --text empty.txt --out x", "error: --text: no words were found\n"),
+        ("ngram --text empty.txt --out x", "error: --text: no words found\n"),
         (
             "ngram --text text.txt --out x --vocabulary-size 3",
-            "error: --vocabulary-size: a vocabulary of 3 has no room for words: <bos>, <eos> and <unk> count among its entries\n",
+            "error: --vocabulary-size: a vocabulary of 3 entries has no room for words, since <bos>, <eos> and <unk> are entries too\n",
         ),
     ] {
         assert_eq!(story.error(line), (2, want.to_owned()), "{line}");
@@ -211,7 +214,7 @@ fn the_folder_of_a_run_stands_for_its_model() {
     let said = toy.refused(&["eval", "--model", "run", "--text", "text.txt"]);
     assert!(said.contains("the run in run has no model yet"), "{said}");
     let said = toy.refused(&["eval", "--model", "elsewhere", "--text", "text.txt", "--threads", "100000"]);
-    assert!(said.contains("--threads: from 1 to 1024, got 100000"), "{said}");
+    assert!(said.contains("--threads: must be from 1 to 1024, got 100000"), "{said}");
 }
 
 /// Kernels are chosen by the environment; the scalar ones give the same text.
@@ -231,5 +234,8 @@ fn a_network_is_measured_on_the_kernels_that_are_named() {
     let unknown = run("abacus");
     assert_eq!(unknown.status.code(), Some(2));
     let message = String::from_utf8(unknown.stderr).unwrap();
-    assert!(message.starts_with("error: KEYHUSH_KERNELS=abacus: this machine has ") && message.contains("scalar"));
+    assert!(
+        message.starts_with("error: KEYHUSH_KERNELS=abacus: not available; this machine has ")
+            && message.contains("scalar")
+    );
 }

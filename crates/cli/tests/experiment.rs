@@ -79,9 +79,9 @@ least = 1
     assert!(toy.read("experiments/noise/results/plot.svg").contains("much noise"));
     // What was run is not run again, and is told from other settings.
     let again = toy.command(&["experiment", "run", "noise"]).output().unwrap();
-    assert_eq!(String::from_utf8(again.stderr).unwrap().matches("done before").count(), 4);
+    assert_eq!(String::from_utf8(again.stderr).unwrap().matches("already done").count(), 4);
     let other = toy.command(&["experiment", "run", "noise", "--set", "rounds=4", "--out", "o"]).output().unwrap();
-    assert_eq!(String::from_utf8(other.stderr).unwrap().matches("done before").count(), 0);
+    assert_eq!(String::from_utf8(other.stderr).unwrap().matches("already done").count(), 0);
     assert_eq!(toy.read("experiments/noise/README.md"), readme, "--out leaves the README as it is");
     assert!(toy.read("o/README.md").contains("--set rounds=4"));
     let list = json(&toy.ok(&["experiment", "list", "--json"]));
@@ -246,8 +246,8 @@ paper = 4.634
     for (from, to, want) in [
         ("cohort = 5000", "cohrt = 5000", "row large: unknown field `cohrt`"),
         ("tolerance = 0.0005\n", "", "row small: tolerance is missing"),
-        ("cohort = 5000", "target_epsilon = 1", "target_epsilon does not go with"),
-        ("kind = \"accounting\"\n", "kind = \"accounting\"\nconfig = \"x\"\n", "config does not go with"),
+        ("cohort = 5000", "target_epsilon = 1", "target_epsilon cannot be used with"),
+        ("kind = \"accounting\"\n", "kind = \"accounting\"\nconfig = \"x\"\n", "config cannot be used with"),
         ("rounds = 5000\n", "", "row small: rounds is missing"),
     ] {
         with(from, to);
@@ -264,7 +264,7 @@ paper = 4.634
     toy.write("experiments/table/experiment.toml", &with_noise);
     let results = json(&toy.ok(&["experiment", "run", "table", "--json"]));
     assert_eq!(results["rows"][1]["what"], "cohort");
-    assert!(toy.refused(&["experiment", "run", "table", "--seeds", "2"]).contains("trains nothing"));
+    assert!(toy.refused(&["experiment", "run", "table", "--seeds", "2"]).contains("does not train"));
 }
 
 #[test]
@@ -299,7 +299,11 @@ fn what_is_no_experiment_is_refused() {
             "config = \"../../run.toml\"\nplot = { x = \"round\", z = 1 }\n",
             "unknown field `z`",
         ),
-        ("config = \"../../run.toml\"\n", "config = \"../../run.toml\"\ntolerance = 1\n", "tolerance does not go with"),
+        (
+            "config = \"../../run.toml\"\n",
+            "config = \"../../run.toml\"\ntolerance = 1\n",
+            "tolerance cannot be used with",
+        ),
         (
             "set = [\"privacy.noise_multiplier=20\"]",
             "set = [\"privacy.nois=20\"]",
@@ -319,7 +323,7 @@ fn what_is_no_experiment_is_refused() {
         assert!(!toy.path("runs").exists(), "{to}");
     }
     let unknown = toy.refused(&["experiment", "run", "f"]);
-    assert!(unknown.contains("there is no experiment \"f\"; there are e"), "{unknown}");
+    assert!(unknown.contains("no experiment is called \"f\"; choose one of e"), "{unknown}");
 }
 
 const ROWS: &str = r#"title = "Figure"

@@ -40,10 +40,10 @@ fn every_file_is_needed_and_damage_is_named() {
     story.out("ngram --text more.txt --out other --order 2");
     let refused = || story.error("eval --model model --text text.txt");
     for (name, want) in [
-        ("README.md", "README.md is the card of another model"),
-        ("config.json", "vocab.txt has 19 entries, and the model is made for 8"),
-        ("model.safetensors", "config.json is another one"),
-        ("vocab.txt", "vocab.txt has 8 entries, and the model is made for 19"),
+        ("README.md", "README.md does not belong to this model"),
+        ("config.json", "vocab.txt has 19 entries, but the model expects 8"),
+        ("model.safetensors", "config.json does not belong to this model"),
+        ("vocab.txt", "vocab.txt has 8 entries, but the model expects 19"),
     ] {
         let path = story.path("model").join(name);
         let whole = fs::read(&path).unwrap();
@@ -66,7 +66,7 @@ fn an_error_is_said_once() {
     let story = Story::new();
     story.out("ngram --text text.txt --out model");
     story.write("model/vocab.txt", "the\n");
-    let want = "error: cannot read the model model: vocab.txt: line 1 must be \"<bos>\" and is \"the\": \
+    let want = "error: cannot read the model model: vocab.txt: line 1 must be \"<bos>\", got \"the\"; \
                 a vocabulary begins with <bos>, <eos> and <unk>\n";
     assert_eq!(story.error("predict --model model"), (1, want.to_owned()));
 }

@@ -37,9 +37,9 @@ fn bad_input_is_named() {
     let story = Story::new();
     story.out("ngram --text text.txt --out model");
     let (code, message) = story.error("predict --model model --suggestions 10");
-    assert_eq!((code, message.as_str()), (2, "error: --suggestions: from 1 to 9, got 10\n"));
+    assert_eq!((code, message.as_str()), (2, "error: --suggestions: must be from 1 to 9, got 10\n"));
     let (code, message) = story.error("predict --model text.txt");
-    assert_eq!((code, message.as_str()), (2, "error: --model: there is no folder text.txt\n"));
+    assert_eq!((code, message.as_str()), (2, "error: --model: folder text.txt does not exist\n"));
 }
 
 /// A keyboard's prediction takes little time and memory; the numbers themselves are measured by hand, on a quiet machine.
@@ -56,5 +56,5 @@ fn the_bench_types_with_presets_and_folders() {
         assert_eq!(story.json(&format!("bench predict --model {model} --words 5"))["words"], 5);
     }
     let (code, message) = story.error("bench predict --model nothing");
-    assert!(code == 2 && message.starts_with("error: --model: there is no model called \"nothing\""), "{message}");
+    assert!(code == 2 && message.starts_with("error: --model: no model is called \"nothing\""), "{message}");
 }

@@ -255,24 +255,27 @@ fn what_cannot_be_meant_is_refused() {
     fs::write(bench.path("words.txt"), "the\nof\n").unwrap();
     bench.epochs("done", &["--epochs", "1"]);
     let refusals: [(&[&str], &str); 15] = [
-        (&["--out", "done"], "done holds a run already: go on with --resume, or choose another folder"),
+        (&["--out", "done"], "done holds a run already; resume it with --resume, or choose another folder"),
         (&["--out", "done", "--resume", "--seed", "2"], "the run was begun with --seed 1, not 2"),
-        (&["--out", "done", "--resume", "--hidden", "9"], "trains another model"),
-        (&["--out", "done", "--resume", "--vocabulary-size", "50"], "trains another model"),
-        (&["--out", "done", "--resume", "--epochs", "0"], "the run has had 1 epochs"),
-        (&["--out", "new", "--resume"], "there is no run to go on with"),
+        (&["--out", "done", "--resume", "--hidden", "9"], "trains a different model"),
+        (&["--out", "done", "--resume", "--vocabulary-size", "50"], "trains a different model"),
+        (&["--out", "done", "--resume", "--epochs", "0"], "the run already has 1 epochs"),
+        (&["--out", "new", "--resume"], "no run to resume"),
         (&["--out", "new", "--batch", "0"], "--batch: must be from 1 to"),
         (&["--out", "new", "--learning-rate", "0"], "--learning-rate: must be finite and above 0, got 0"),
         (&["--out", "new", "--dropout", "1"], "dropout must be at least 0 and below 1"),
         (
             &["--out", "new", "--model", "ptb1500", "--hidden", "8"],
-            "tied embeddings need an output of the embedding's size",
+            "tied embeddings need an output of the same size as the embedding",
         ),
         (&["--out", "new", "--vocab", "words.txt"], "--vocab: words.txt: line 1"),
         (&["--out", "new", "--batch", "60000"], "a batch has 60000 sequences"),
-        (&["--out", "new", "--engine", "abacus"], "--engine: there is none called \"abacus\"; there are threads"),
-        (&["--out", "new", "--engine", "cuda", "--precision", "f8"], "--precision: there is none called \"f8\""),
-        (&["--out", "new", "--engine", "threads", "--precision", "f16"], "--precision: only --engine cuda can choose"),
+        (&["--out", "new", "--engine", "abacus"], "--engine: no engine is called \"abacus\"; choose one of: threads"),
+        (&["--out", "new", "--engine", "cuda", "--precision", "f8"], "--precision: no precision is called \"f8\""),
+        (
+            &["--out", "new", "--engine", "threads", "--precision", "f16"],
+            "--precision: can only be chosen with --engine cuda",
+        ),
     ];
     for (flags, problem) in refusals {
         let out = flags[1];
@@ -282,7 +285,8 @@ fn what_cannot_be_meant_is_refused() {
         assert!(said.contains(problem), "{flags:?}: {said}");
         assert!(output.stdout.is_empty());
     }
-    for (file, problem) in [("empty.txt", "it is empty"), ("latin1.txt", "not UTF-8"), ("none.txt", "none.txt: ")] {
+    for (file, problem) in [("empty.txt", "the file is empty"), ("latin1.txt", "not UTF-8"), ("none.txt", "none.txt: ")]
+    {
         let mut command = Command::new(env!("CARGO_BIN_EXE_keyhush"));
         let output = command
             .current_dir(bench.folder.path())
@@ -321,7 +325,7 @@ fn another_text_or_a_damaged_checkpoint_is_noticed() {
     let text = fs::read_to_string(bench.path("train.txt")).unwrap();
     fs::write(bench.path("train.txt"), text.lines().rev().collect::<Vec<_>>().join("\n")).unwrap();
     let said = String::from_utf8(bench.run("run", &resume).stderr).unwrap();
-    assert!(said.contains("reads another text"), "{said}");
+    assert!(said.contains("trains on a different text"), "{said}");
     fs::write(bench.path("train.txt"), text).unwrap();
 
     let file = bench.path("run/checkpoint.safetensors");

@@ -132,9 +132,9 @@ fn what_cannot_be_meant_is_refused_in_a_line_that_says_what_to_do() {
         (&["http://localhost:1", "--synthetic", "--count", "0"], "--count"),
         (&["http://localhost:1", "--synthetic", "--token", "none"], "--token: none: No such file"),
         (&["http://localhost:1", "--synthetic", "--policy", "strange.toml"], "least_gaol"),
-        (&["http://localhost:1", "--text", "none", "--state", "state"], "--text: none is no folder"),
+        (&["http://localhost:1", "--text", "none", "--state", "state"], "--text: none is not a folder"),
         (&["http://localhost:1", "--text", "typed", "--timer-hours", "-1"], "--timer-hours: must be from 0"),
-        (&["http://localhost:1", "--page", "--state", "state"], "--state: no device lives in state"),
+        (&["http://localhost:1", "--page", "--state", "state"], "--state: state does not hold the state of a device"),
     ];
     let open: &[&str] = &["127.0.0.1:0", "--anybody", "--plain-http"];
     let (together, spaces) = (["serve", "words.toml", "--data", "d", "--secrets", "d/s", "--listen"], "a name.toml");
@@ -142,11 +142,11 @@ fn what_cannot_be_meant_is_refused_in_a_line_that_says_what_to_do() {
     let named = ["serve", spaces, "--data", "d", "--secrets", "s", "--listen"];
     let (together, named) = ([&together[..], open].concat(), [&named[..], open].concat());
     let elsewhere: [(&[&str], &str); 6] = [
-        (&together, "give --data and --secrets two folders"),
-        (&named, "is no name of a task"),
-        (&["task", "list", "--data", "nowhere"], "--data: there is no database nowhere"),
-        (&["device", "--page"], "--state: no device lives in "),
-        (&["device", "--forget-text", "--state", "state"], "--state: no device lives in state"),
+        (&together, "--data and --secrets must be two folders"),
+        (&named, "is not a valid task name"),
+        (&["task", "list", "--data", "nowhere"], "--data: database nowhere"),
+        (&["device", "--page"], "does not hold the state of a device"),
+        (&["device", "--forget-text", "--state", "state"], "--state: state does not hold the state of a device"),
         (&["train", "words.toml", "--out", "run"], "keyhush serve"),
     ];
     let all = of_server.map(|(flags, words)| ([&serve[..], flags].concat(), words));
@@ -172,8 +172,8 @@ fn the_task_of_the_docs_is_served_and_says_what_it_waits_for() {
     command.args(["--secrets", "secrets"]).args(PLAIN).stderr(Stdio::piped());
     let mut server = Killed::of(command.spawn().unwrap());
     let mut lines = BufReader::new(server.0.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let waits = lines.find(|line| line.contains("the first round begins when 150 devices are enrolled"));
-    assert!(waits.is_some_and(|line| line.ends_with("; 0 are")));
+    let waits = lines.find(|line| line.contains("waiting for 150 enrolled devices before the first round"));
+    assert!(waits.is_some_and(|line| line.ends_with("; 0 so far")));
 }
 
 #[test]
@@ -213,20 +213,23 @@ fn a_server_needs_no_more_than_a_task_an_address_and_two_folders() {
         command.current_dir(here).args(flags).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut server = Killed::of(command.spawn().unwrap());
         let mut lines = BufReader::new(server.0.stderr.take().unwrap()).lines().map(Result::unwrap);
-        let print = lines.find(|line| line.starts_with("the certificate has the SHA-256 ")).unwrap();
-        let come = lines.find(|line| line.starts_with("devices come by: keyhush ")).unwrap();
+        let print = lines.find(|line| line.starts_with("SHA-256 of the certificate: ")).unwrap();
+        let come = lines.find(|line| line.starts_with("to connect a device: keyhush ")).unwrap();
         drop(std::thread::spawn(move || lines.for_each(drop)));
         (server, print, come)
     };
     let (server, print, come) = start();
-    let words: Vec<&str> = come["devices come by: keyhush ".len()..].split(' ').collect();
+    let words: Vec<&str> = come["to connect a device: keyhush ".len()..].split(' ').collect();
     let words: Vec<&str> = words.into_iter().map(|word| if word == "DIR" { "typed" } else { word }).collect();
     assert!(words.contains(&"secrets/tls/cert.pem") && words.contains(&"secrets/token"), "{come}");
     let (code, _, said) = ends(here, &[&words[..], &["--for-seconds", "3"]].concat());
     assert!(code == Some(0) && said.lines().any(|line| line == "enrolled"), "{come}: {said}");
-    assert!(said.contains("this device lives in ") && here.join("home/keyhush/device/guard").is_file(), "{said}");
+    assert!(
+        said.contains("the state of this device is in ") && here.join("home/keyhush/device/guard").is_file(),
+        "{said}"
+    );
     let (code, page, _) = ends(here, &["device", "--page", "--timer-hours", "36"]);
-    assert!(code == Some(0) && page.contains("Nothing yet.") && page.contains("it rests for 36 h"), "{page}");
+    assert!(code == Some(0) && page.contains("Nothing yet.") && page.contains("it waits for 36 h"), "{page}");
     // Trust is not guessed, and a token is needed.
     let without = |flag: &str| {
         let at = words.iter().position(|word| *word == flag).unwrap();
@@ -234,12 +237,12 @@ fn a_server_needs_no_more_than_a_task_an_address_and_two_folders() {
     };
     let (code, _, said) = without("--pin");
     assert!(
-        code == Some(2) && said.contains("--roots is missing: ") && said.contains("by a way that you trust"),
+        code == Some(2) && said.contains("--roots is missing: ") && said.contains("over a channel you trust"),
         "{said}"
     );
     fs::rename(here.join("home"), here.join("known")).unwrap();
     let (code, _, said) = without("--token");
-    assert!(code == Some(0) && said.contains("the enrolment token is not this server's"), "{said}");
+    assert!(code == Some(0) && said.contains("wrong enrolment token for this server"), "{said}");
 
     // Another start has the same certificate and the same token. Keys lie among the secrets, and nowhere else.
     let kept = |name: &str| fs::read(here.join("secrets").join(name)).unwrap();
@@ -281,11 +284,11 @@ fn a_device_that_nobody_vouches_for_is_not_enrolled() {
             assert_eq!(code, Some(0), "{said}");
             said
         });
-    let no = "the server refuses: nobody vouches for this device";
+    let no = "the server refused: the attestation of this device was not accepted";
     for said in [none, forger] {
         assert!(said.contains(no) && !said.contains("enrolled\n"), "{said}");
     }
-    assert!(stranger.contains("the enrolment token is not this server's"), "{stranger}");
+    assert!(stranger.contains("wrong enrolment token for this server"), "{stranger}");
     assert!(known.lines().any(|line| line == "enrolled"), "{known}");
     let asked = fs::read_to_string(here.join("asked")).unwrap();
     let keys: BTreeSet<&str> = asked.lines().collect();
@@ -310,7 +313,7 @@ fn a_device_says_what_it_keeps_of_its_text_and_forgets_it_when_told() {
         assert!(said.contains("http://127.0.0.1:1: cannot connect: "), "it says why there is no answer: {said}");
         let (code, page, said) = ends(here, &["device", "--page", "--state", "state"]);
         assert_eq!(code, Some(0), "{said}");
-        for words in ["posts: 2, in bytes: 22, the oldest came today", "at most 1048576 bytes", "Nothing yet."] {
+        for words in ["2 posts, 22 bytes, the oldest from today", "at most 1048576 bytes", "Nothing yet."] {
             assert!(page.contains(words), "{words} is not in\n{page}");
         }
     }
@@ -318,7 +321,7 @@ fn a_device_says_what_it_keeps_of_its_text_and_forgets_it_when_told() {
     assert!(!fs::read_to_string(here.join("state/text")).unwrap().contains("hello"));
     assert_eq!(ends(here, &runs).0, Some(0));
     let (_, page, _) = ends(here, &["device", "--page", "--state", "state"]);
-    assert!(page.contains("Waiting to be learned from: nothing."), "{page}");
+    assert!(page.contains("Not trained on yet: nothing."), "{page}");
     assert_eq!(fs::read_to_string(here.join("typed/a.txt")).unwrap(), "hello there\nhow are you\n");
 }
 
@@ -469,9 +472,9 @@ fn a_task_is_paused_resumed_and_stopped_while_its_server_runs() {
     for order in ["pause", "resume", "stop"] {
         let refused = keyhush().current_dir(folder).args(["task", order, "words", "--data", "data"]).output().unwrap();
         assert_eq!(refused.status.code(), Some(2), "{order}");
-        assert!(String::from_utf8_lossy(&refused.stderr).contains("words is over: it was stopped by hand"));
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("words has finished (it was stopped by hand)"));
     }
     let unknown = keyhush().current_dir(folder).args(["task", "stop", "wards", "--data", "data"]).output().unwrap();
     assert_eq!(unknown.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&unknown.stderr).contains("there are: words"));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("its tasks: words"));
 }

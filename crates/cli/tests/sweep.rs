@@ -158,10 +158,10 @@ fn what_cannot_be_meant_is_refused_before_any_work() {
     for (arguments, want) in [
         (&["--grid", "clip.nrom=1,2"][..], "clip.nrom=1: clip.nrom: there is no such key (did you mean norm?)"),
         (&["--grid", "clip.norm=1,-2"], "clip.norm=-2: clip.norm: "),
-        (&["--grid", "clip.norm=1,1"], "1 comes twice"),
+        (&["--grid", "clip.norm=1,1"], "1 is given twice"),
         (&["--grid", "clip.norm"], "KEY=V1,V2"),
-        (&["--seeds", "0"], "--seeds: at least one"),
-        (&["--grid", "clip.norm=1,2", "--choose", "clip.norm=3"], "--choose: there is no \"clip.norm=3\""),
+        (&["--seeds", "0"], "--seeds: must be at least 1"),
+        (&["--grid", "clip.norm=1,2", "--choose", "clip.norm=3"], "--choose: no combination is called \"clip.norm=3\""),
     ] {
         let said = toy.refused(&[&["sweep", "run.toml", "--out", "s", "--quiet"], arguments].concat());
         assert!(said.contains(want), "{said}");
@@ -169,7 +169,7 @@ fn what_cannot_be_meant_is_refused_before_any_work() {
     }
     toy.ok(&["sweep", "run.toml", "--set", "rounds=2", "--out", "s", "--quiet"]);
     let other = toy.refused(&["sweep", "run.toml", "--set", "rounds=3", "--out", "s", "--quiet"]);
-    assert!(other.contains("s/as_given/seed-0 holds a run with other settings"), "{other}");
+    assert!(other.contains("s/as_given/seed-0 holds a run with different settings"), "{other}");
     let none = toy.refused(&["compare", "s"]);
-    assert!(none.contains("there is no run in s"), "{none}");
+    assert!(none.contains("s is not the folder of a run"), "{none}");
 }

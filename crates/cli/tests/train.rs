@@ -115,7 +115,7 @@ fn killed_at_any_moment_it_ends_as_if_it_had_not_been() {
                 break;
             }
             // Killed before there was anything to go on with.
-            assert!(errors.contains("no run to go on with"), "{errors}");
+            assert!(errors.contains("no run to resume"), "{errors}");
             bench.command(&[&long[..], &["killed"]].concat()).stderr(Stdio::null()).output().unwrap();
             continue;
         }
@@ -224,7 +224,7 @@ fn p21_a_run_goes_on_with_its_store_or_says_why_not() {
     toy.ok(&["data", "import", "more.jsonl", "--vocab-size", "120", "--out", "crowd.khs", "-q"]);
     for run in ["a", "b"] {
         let refused = toy.refused(&["train", "--resume", run, "--quiet"]);
-        assert!(refused.contains("not the one that the run began with"), "{refused}");
+        assert!(refused.contains("the store has changed since the run began"), "{refused}");
     }
     // One person less.
     let fewer: Vec<&str> =
@@ -234,9 +234,12 @@ fn p21_a_run_goes_on_with_its_store_or_says_why_not() {
     fs::remove_file(toy.path("crowd.khs")).unwrap();
     toy.ok(&["data", "import", "fewer.jsonl", "--vocab-size", "120", "--out", "crowd.khs", "-q"]);
     let refused = toy.refused(&["train", "--resume", "a", "--quiet"]);
-    assert!(refused.contains("not the one that the run began with") && refused.contains("--data-changed"), "{refused}");
+    assert!(
+        refused.contains("the store has changed since the run began") && refused.contains("--data-changed"),
+        "{refused}"
+    );
     let counted = toy.refused(&["train", "--resume", "b", "--data-changed", "somebody asked to be erased", "--quiet"]);
-    assert!(counted.contains("limits of this plan cannot be kept"), "{counted}");
+    assert!(counted.contains("limits of this plan cannot be enforced"), "{counted}");
     let empty = toy.failed(&["train", "--resume", "a", "--data-changed", " ", "--quiet"]);
     assert!(empty.contains("must be said in words"), "{empty}");
     toy.ok(&["train", "--resume", "a", "--data-changed", "somebody asked to be erased", "--quiet"]);
@@ -381,7 +384,7 @@ fn ctrl_c_and_sigterm_end_after_the_round_and_say_how_to_go_on() {
         let output = child.wait_with_output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(130), "{signal}: {errors}");
-        assert!(errors.contains(&format!("go on with: keyhush train --resume {folder}")), "{errors}");
+        assert!(errors.contains(&format!("resume with: keyhush train --resume {folder}")), "{errors}");
         assert!(bench.path(folder).join("report.html").is_file());
         let round = errors.split("interrupted after round ").nth(1).and_then(|rest| rest.split(';').next()).unwrap();
         let again = bench.run(&["--resume", folder]);
@@ -400,7 +403,7 @@ fn p11_settings_for_a_million_beside_a_small_store_are_refused_and_explained() {
     toy.ok(&["init", "--out", "first.toml"]);
     for command in ["plan", "train"] {
         let said = toy.refused(&[&[command, "first.toml"], &flags[..]].concat());
-        assert!(said.contains("participation.population: 1,000,000 users are declared, and there are 2"), "{said}");
+        assert!(said.contains("participation.population: 1,000,000 users are declared, but only 2"), "{said}");
         assert!(said.contains("a round of 500 would have 0.1 of them on average"), "{said}");
     }
     assert!(!toy.path("runs").exists(), "nothing of it is there");
@@ -451,7 +454,7 @@ fn without_arguments_it_trains_on_the_crowd_that_comes_with_it() {
     let bench = Bench::new();
     let said = bench.ok(&["--set", "rounds=2", "--set", "evaluation.every=1", "--quiet"]);
     assert!(said.starts_with("In simulation, the model predicts"), "{said}");
-    assert!(said.contains("of 1,000,000 made-up users") && said.contains("Report: runs/"), "{said}");
+    assert!(said.contains("of 1,000,000 synthetic users") && said.contains("Report: runs/"), "{said}");
     let folder = fs::read_dir(bench.path("runs")).unwrap().next().unwrap().unwrap().path();
     let report = fs::read_to_string(folder.join("report.html")).unwrap();
     assert!(report.contains("<svg") && report.contains("simulation"));
@@ -507,7 +510,7 @@ fn bad_settings_are_refused_before_any_work_with_line_and_reason() {
     let missing = bench.refused(&["nowhere.toml"]);
     assert!(missing.contains("nowhere.toml"), "{missing}");
     let resumed = bench.refused(&["--resume", "nowhere"]);
-    assert!(resumed.contains("there is no run to go on with in nowhere"), "{resumed}");
+    assert!(resumed.contains("no run to resume in nowhere"), "{resumed}");
     bench.ok(&["run.toml", "--out", "taken", "--set", "rounds=4", "--set", "privacy.restarts=", "--quiet"]);
     let taken = bench.refused(&["run.toml", "--out", "taken"]);
     assert!(taken.contains("--resume taken"), "{taken}");

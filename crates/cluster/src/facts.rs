@@ -28,16 +28,15 @@ pub(crate) struct Compared {
 #[derive(Debug, Error)]
 pub(crate) enum Different {
     /// Another build.
-    #[error("runs another build of the program than rank 0; start the same file on every machine")]
+    #[error("runs a different build of the program than rank 0; start the same file on every machine")]
     Program,
     /// Another engine, precision or chunk, or other instructions.
     #[error(
-        "computes with {own} and rank 0 with {theirs}, which differ in the last digits; give every rank the same --engine and \
-         --precision and cards of one kind, or set KEYHUSH_KERNELS to a path that all machines have (`mpirun -x KEYHUSH_KERNELS=...`)"
+        "computes with {own}, but rank 0 with {theirs}, and their results differ in the last digits; give every rank the same --engine and --precision and the same kind of GPU, or set KEYHUSH_KERNELS to instructions that all machines have (`mpirun -x KEYHUSH_KERNELS=...`)"
     )]
     Arithmetic { own: String, theirs: String },
     /// Another task.
-    #[error("has other settings or other data than rank 0; give every rank the same")]
+    #[error("has different settings or data than rank 0; give every rank the same")]
     Description,
     /// The program's own file.
     #[error("cannot read the program's own file to compare it with rank 0's: {0}")]
@@ -79,9 +78,9 @@ mod tests {
         assert!(facts("cuda f16 chunk 100", b"a").check(&rank_0).is_ok());
         let said = |other: Compared| other.check(&rank_0).unwrap_err().to_string();
         for other in ["avx2", "cuda f32 chunk 100", "cuda f16 chunk 90"] {
-            assert!(said(facts(other, b"a")).contains(&format!("with {other} and rank 0 with cuda f16 chunk 100")));
+            assert!(said(facts(other, b"a")).contains(&format!("with {other}, but rank 0 with cuda f16 chunk 100")));
         }
-        assert!(said(facts("cuda f16 chunk 100", b"b")).contains("other settings or other data"));
-        assert!(said(Compared { program: [0; 32], ..rank_0.clone() }).contains("another build"));
+        assert!(said(facts("cuda f16 chunk 100", b"b")).contains("different settings or data"));
+        assert!(said(Compared { program: [0; 32], ..rank_0.clone() }).contains("a different build"));
     }
 }

@@ -41,7 +41,7 @@ pub struct Ranks {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum JoinError {
     /// Joined before.
-    #[error("this process has joined the ranks of its job before; it can only once")]
+    #[error("this process has already joined the ranks of its job; it can do so only once")]
     Twice,
     /// A library without threads.
     #[error("this MPI library does not allow threads; use one that supports MPI_THREAD_FUNNELED")]
@@ -212,7 +212,7 @@ impl Drop for Ranks {
         if self.leads() {
             self.tell(Message::end());
         } else if !self.ended.get() {
-            self.refuse("has left before the run ended; its own messages say why");
+            self.refuse("exited before the run ended; see its own messages");
         }
     }
 }

@@ -239,7 +239,7 @@ fn any_number_of_ranks_and_threads_gives_the_same_bits_as_threads_alone() {
 #[test]
 fn a_user_who_cannot_be_read_ends_the_job_with_rank_user_and_reason() {
     let said = fails(3, "one user cannot be read");
-    assert!(said.contains("rank 1: user 17: there is no user 17: the store has 3"), "{said}");
+    assert!(said.contains("rank 1: user 17: no user 17: the store has 3"), "{said}");
     assert!(!said.contains("digest"), "{said}");
 }
 
@@ -252,11 +252,11 @@ fn a_round_that_failed_on_one_rank_can_be_tried_again() {
 fn ranks_that_are_not_alike_are_refused_with_what_differs() {
     if KernelPath::best() != KernelPath::Scalar {
         let said = fails(2, "kernels differ");
-        let names = format!("rank 1: computes with scalar and rank 0 with {}", KernelPath::best().name());
+        let names = format!("rank 1: computes with scalar, but rank 0 with {}", KernelPath::best().name());
         assert!(said.contains(&names), "{said}");
     }
     let said = fails(3, "settings differ");
-    assert!(said.contains("rank 1: has other settings or other data than rank 0"), "{said}");
+    assert!(said.contains("rank 1: has different settings or data than rank 0"), "{said}");
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn a_rank_that_does_not_get_to_training_is_not_waited_for() {
     let said = fails(3, "a rank cannot begin");
     assert!(said.contains("rank 1: no such file"), "{said}");
     let said = fails(3, "a rank stops before it begins");
-    assert!(said.contains("rank 1: has left before the run ended"), "{said}");
+    assert!(said.contains("rank 1: exited before the run ended"), "{said}");
     let said = fails(3, "rank 0 stops before it begins");
     assert!(said.contains("nothing to train"), "{said}");
 }
@@ -273,7 +273,7 @@ fn a_rank_that_does_not_get_to_training_is_not_waited_for() {
 fn a_panic_on_one_rank_ends_the_job() {
     for (story, message) in [
         ("a rank panics", "a bug on another rank"),
-        ("a thread of a rank panics", "rank 1: a thread died in the midst of training; nothing was released"),
+        ("a thread of a rank panics", "rank 1: a training thread died; nothing was released"),
     ] {
         let said = fails(2, story);
         assert!(said.contains(message) && !said.contains("digest"), "{said}");

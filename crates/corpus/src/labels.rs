@@ -24,7 +24,7 @@ struct Named {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LabelsError {
     /// More than ids can tell apart.
-    #[error("there are {got} labels, and at most {MOST_LABELS} are told apart")]
+    #[error("there are {got} labels; at most {MOST_LABELS} are supported")]
     TooMany {
         /// How many there are.
         got: usize,
@@ -32,11 +32,11 @@ pub enum LabelsError {
     /// A label without a name.
     #[error("label {index}, counted from 0, has no name")]
     Empty {
-        /// Which.
+        /// Its index, from 0.
         index: usize,
     },
     /// A name that stands twice.
-    #[error("the label {name:?} stands twice")]
+    #[error("the label {name:?} appears twice")]
     Twice {
         /// The name.
         name: String,

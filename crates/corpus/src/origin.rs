@@ -44,7 +44,7 @@ impl SourceFile {
     /// When it cannot be read.
     pub fn of(path: &Path) -> io::Result<Self> {
         if text::is_standard_input(path) {
-            let why = "standard input cannot be recognised when it comes again: name a file";
+            let why = "standard input cannot be identified later; name a file";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
         let mut file = File::open(path)?;
@@ -166,7 +166,7 @@ pub struct KnownVocabulary {
 pub enum VocabularyFileError {
     /// The first line is not ours.
     #[error(
-        "it does not say where its words came from; make a vocabulary of a plain list with `keyhush data vocab --from-list`"
+        "not a vocabulary file (its origin is missing); make one from a plain list with `keyhush data vocab --from-list`"
     )]
     NoOrigin,
     /// The first line cannot be read.
@@ -187,7 +187,7 @@ pub enum NotPublicError {
     #[error(transparent)]
     List(#[from] VocabularyError),
     /// Its words are not as the model reads them.
-    #[error("its words follow the rules {its}, and this model reads {model}")]
+    #[error("its words follow the rules {its}, but this model uses {model}")]
     Rules {
         /// Of the file.
         its: Rules,
@@ -195,7 +195,7 @@ pub enum NotPublicError {
         model: Rules,
     },
     /// It was counted in users' text.
-    #[error("it comes from {0}, and this model is to be of public text alone")]
+    #[error("it comes from {0}, but this model may only use public text")]
     Origin(Origin),
 }
 

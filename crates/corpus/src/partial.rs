@@ -28,7 +28,7 @@ impl Partial {
     pub fn create(path: &Path, replace: bool) -> io::Result<Self> {
         refuse_taken(path, replace)?;
         if !folder(path).is_dir() {
-            let problem = format!("there is no folder {}", folder(path).display());
+            let problem = format!("folder {} does not exist", folder(path).display());
             return Err(io::Error::new(io::ErrorKind::NotFound, problem));
         }
         remove_left_behind(folder(path));

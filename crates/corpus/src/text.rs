@@ -52,7 +52,7 @@ pub(crate) fn open(path: &Path, raw: impl Read + Send + 'static) -> io::Result<B
     let mut first = Vec::new();
     text.by_ref().take(BYTE_ORDER_MARK.len() as u64).read_to_end(&mut first)?;
     if first.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is empty"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the file is empty"));
     }
     if first == BYTE_ORDER_MARK {
         first.clear();
@@ -95,7 +95,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for (name, bytes) in [("a.txt", Vec::new()), ("a.txt.zst", zstd::encode_all(&b""[..], 1).unwrap())] {
             let said = read(&written(folder.path(), name, &bytes)).unwrap_err().to_string();
-            assert_eq!(said, "it is empty", "{name}");
+            assert_eq!(said, "the file is empty", "{name}");
         }
         assert!(read(&written(folder.path(), "b.txt", b"\xff\xfe")).unwrap_err().to_string().contains("not UTF-8"));
     }

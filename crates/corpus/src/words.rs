@@ -58,7 +58,7 @@ pub enum WordsError {
     /// A list that cannot be read.
     #[error("{}: {error}", path.display())]
     List {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What the system said.
         error: std::io::Error,

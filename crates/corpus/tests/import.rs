@@ -100,10 +100,10 @@ fn rows_that_are_not_like_the_header_are_bad_lines() {
     assert_eq!((summary.users, summary.posts, summary.bad_lines), (1, 2, 4));
     let shown: Vec<String> = summary.first_bad_lines.iter().map(ToString::to_string).collect();
     let expected = [
-        "a.csv:3: it has 1 fields and the header 2",
-        "a.csv:4: it has 3 fields and the header 2",
-        "a.csv:5: it is not UTF-8",
-        "a.csv:6: its user is empty",
+        "a.csv:3: has 1 fields, but the header has 2",
+        "a.csv:4: has 3 fields, but the header has 2",
+        "a.csv:5: not valid UTF-8",
+        "a.csv:6: the user is empty",
     ];
     assert_eq!(shown, expected);
 }
@@ -116,7 +116,7 @@ fn absurd_lengths_are_bad_lines() {
     let summary = run(&plan(folder.path(), &[("a.jsonl", lines.as_bytes())])).unwrap();
     let shown: Vec<String> = summary.first_bad_lines.iter().map(ToString::to_string).collect();
     let expected =
-        ["a.jsonl:1: its text has more than 4194304 bytes", "a.jsonl:2: its line has more than 16777216 bytes"];
+        ["a.jsonl:1: text has more than 4194304 bytes", "a.jsonl:2: line has more than 16777216 bytes"];
     assert_eq!((summary.posts, &shown[..]), (1, &expected.map(String::from)[..]));
 }
 
@@ -232,11 +232,11 @@ fn errors_say_what_is_there() {
     let folder = tempfile::tempdir().unwrap();
     let plan = |name: &str, text: &str| plan(folder.path(), &[(name, text.as_bytes())]);
     let no_column = run(&plan("a.csv", "who,what\n1,2\n")).unwrap_err().to_string();
-    assert!(no_column.contains("no column \"user\"; there are: who, what"), "{no_column}");
+    assert!(no_column.contains("no column \"user\"; its columns are: who, what"), "{no_column}");
     assert!(matches!(run(&plan("a.doc", "")), Err(ImportError::UnknownFormat(_))));
     assert!(matches!(run(&plan("a.jsonl", "{\"x\":1}\n")), Err(ImportError::Nothing { bad: 1, .. })));
     let empty = run(&plan("b.jsonl", "")).unwrap_err().to_string();
-    assert!(empty.ends_with("b.jsonl: it is empty"), "{empty}");
+    assert!(empty.ends_with("b.jsonl: the file is empty"), "{empty}");
     let mut missing = plan("c.jsonl", JSONL);
     missing.input = Input::Files {
         paths: vec![folder.path().join("nowhere.jsonl")],
@@ -391,8 +391,7 @@ fn rows_of_a_user_that_contradict_each_other_are_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let other = KNOWN.replace("-2.0", "-2.5");
     let error = run(&known(plan(folder.path(), &[("a.jsonl", other.as_bytes())]))).unwrap_err().to_string();
-    let expected =
-        "a.jsonl:3: its \"height\" is another number than in the first row of the same user; nothing was imported";
+    let expected = "a.jsonl:3: \"height\" differs from the first row of the same user; nothing was imported";
     assert_eq!(error, expected);
     assert_no_store(folder.path(), 1);
 }
@@ -417,11 +416,11 @@ fn numbers_that_are_missing_and_labels_that_cannot_be_are_bad_lines() {
     let summary = run(&plan).unwrap();
     let shown: Vec<String> = summary.first_bad_lines.iter().map(ToString::to_string).collect();
     let expected = [
-        "a.csv:3: it has no finite number \"age\"",
-        "a.csv:4: it has no finite number \"height\"",
-        "a.csv:5: it has no finite number \"height\"",
-        "b.jsonl:1: its \"tags\" is neither a list of strings nor a string",
-        "b.jsonl:2: its label has more than 512 bytes",
+        "a.csv:3: no finite number \"age\"",
+        "a.csv:4: no finite number \"height\"",
+        "a.csv:5: no finite number \"height\"",
+        "b.jsonl:1: \"tags\" is neither a list of strings nor a string",
+        "b.jsonl:2: label has more than 512 bytes",
     ];
     assert_eq!((summary.users, &shown[..]), (1, &expected.map(String::from)[..]));
 }
@@ -432,19 +431,19 @@ fn columns_that_are_not_there_are_named() {
     let plan = |name: &str, text: &str| known(plan(folder.path(), &[(name, text.as_bytes())]));
     let error = |plan: &ImportPlan| run(plan).unwrap_err().to_string();
     let tags = error(&plan("a.csv", "user,text\nann,hello\n"));
-    assert!(tags.contains("there is no column \"tags\"; there are: user, text"), "{tags}");
+    assert!(tags.contains("no column \"tags\"; its columns are: user, text"), "{tags}");
     let age = error(&plan("b.csv", "user,text,tags\nann,hello,\n"));
-    assert!(age.contains("there is no column \"age\""), "{age}");
+    assert!(age.contains("no column \"age\""), "{age}");
     let mut leaf = plan("a.json", r#"{"user_data":{"ann":{"x":["hello"]}}}"#);
     if let Input::Files { format, .. } = &mut leaf.input {
         *format = Some(Format::Leaf);
     }
-    assert!(error(&leaf).contains("there is no column \"tags\""), "{}", error(&leaf));
+    assert!(error(&leaf).contains("no column \"tags\""), "{}", error(&leaf));
     let mut twice = plan("c.jsonl", KNOWN);
     if let Input::Files { columns, .. } = &mut twice.input {
         columns.features[1] = "age".into();
     }
-    assert_eq!(error(&twice), "the feature \"age\" stands twice");
+    assert_eq!(error(&twice), "the feature \"age\" appears twice");
 }
 
 #[test]
@@ -488,7 +487,7 @@ fn more_bad_lines_than_are_allowed_are_a_failure() {
     let mut plan = plan(folder.path(), &[("a.jsonl", text.as_bytes())]);
     plan.most_bad_share = 0.2;
     let said = run(&plan).unwrap_err().to_string();
-    assert!(said.starts_with("1 of 4 lines could not be read, more than 20 %: nothing was imported"), "{said}");
+    assert!(said.starts_with("1 of 4 lines could not be read, more than 20 %, so nothing was imported"), "{said}");
     assert!(said.contains("The first: a.jsonl:3"), "{said}");
     assert!(!plan.out.exists());
     plan.most_bad_share = 0.25;

@@ -166,7 +166,7 @@ fn another_vocabulary_is_refused_and_the_error_says_so() {
     let store = Store::open(&sample(folder.path())).unwrap();
     store.require_vocabulary(Rules::Words1, &vocabulary(10)).unwrap();
     let other = store.require_vocabulary(Rules::Words1, &vocabulary(11)).unwrap_err().to_string();
-    assert!(other.contains("another vocabulary: its own is words-1 with 10 entries"), "{other}");
+    assert!(other.contains("a different vocabulary (words-1 with 10 entries"), "{other}");
     assert!(store.require_vocabulary(Rules::Characters1, &vocabulary(10)).is_err());
     let swapped = Vocabulary::new((3..10).rev().map(|i| format!("w{i}"))).unwrap();
     assert!(store.require_vocabulary(Rules::Words1, &swapped).is_err());

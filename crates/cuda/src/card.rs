@@ -217,7 +217,7 @@ fn libraries() -> Result<(), CudaError> {
     match there.iter().find(|(_, present)| !present) {
         None => Ok(()),
         Some((what, _)) => Err(CudaError::Unavailable(format!(
-            "{what} is not installed here, or not where libraries are looked for: install CUDA 12 or 13, or take --engine threads"
+            "{what} is not installed or not on the library path; install CUDA 12 or 13, or use --engine threads"
         ))),
     }
 }
@@ -271,9 +271,9 @@ impl Card {
     pub(crate) fn open(number: usize) -> Result<Self, CudaError> {
         libraries()?;
         let count = CudaContext::device_count()
-            .map_err(|problem| CudaError::Unavailable(format!("the NVIDIA driver has no card for us: {problem}")))?;
+            .map_err(|problem| CudaError::Unavailable(format!("the NVIDIA driver provides no GPU: {problem}")))?;
         if count < 1 {
-            return Err(CudaError::Unavailable("this machine has no NVIDIA card".to_owned()));
+            return Err(CudaError::Unavailable("this machine has no NVIDIA GPU".to_owned()));
         }
         let context = CudaContext::new(number % count as usize).map_err(failed("opening the card"))?;
         // SAFETY: all memory is used by one stream, so there is nothing to keep apart; captures must not see events of before.
@@ -305,7 +305,7 @@ impl Card {
         match target(10 * major + minor, &known_architectures()?) {
             Some(number) => Ok(format!("compute_{number}")),
             None => Err(CudaError::Unavailable(format!(
-                "{} has compute capability {major}.{minor}, and {}.{} is needed at least",
+                "{} has compute capability {major}.{minor}, but at least {}.{} is needed",
                 self.name()?,
                 LEAST / 10,
                 LEAST % 10

@@ -80,11 +80,11 @@ impl Reading<'_> {
         let unknown = columns.flat_map(|column| user.examples.ids(column)).find(|id| **id as usize >= known);
         // What they typed, and how much, is theirs: it is not said (rule P12).
         if unknown.is_some() {
-            return Err(refused(format!("has an entry that is not among the {known} that the model knows")));
+            return Err(refused(format!("has a token outside the {known} entries of the model")));
         }
         if user.steps > MOST_STEPS {
-            let problem = format!("has more steps to take than the {MOST_STEPS} that a card takes");
-            return Err(refused(format!("{problem}: set local.most_tokens, or fewer local.epochs")));
+            let problem = format!("needs more local steps than the {MOST_STEPS} that the GPU engine supports");
+            return Err(refused(format!("{problem}; set local.most_tokens, or use fewer local.epochs")));
         }
         Ok(())
     }
@@ -167,7 +167,7 @@ mod tests {
     fn entries_that_the_model_does_not_have_are_refused_by_name() {
         assert_eq!(read(1, &[3, 49]), Ok(2));
         let said = read(1, &[3, 50]).unwrap_err();
-        assert!(said.contains("user 50") && said.contains("not among the 50"), "{said}");
+        assert!(said.contains("user 50") && said.contains("outside the 50"), "{said}");
     }
 
     #[test]

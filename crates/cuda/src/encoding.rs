@@ -439,7 +439,7 @@ fn bounded(rule: &ClipRule, parameters: usize) -> Result<(Vec<usize>, Vec<f64>),
 }
 
 /// Why updates are not rotated here.
-pub(crate) const NO_ROTATION: &str = "privacy.rotation = true is for secure aggregation, which a card does not do: leave it out, or take --engine threads";
+pub(crate) const NO_ROTATION: &str = "privacy.rotation = true is for secure aggregation, which the GPU engine does not support; remove it, or use --engine threads";
 
 /// How the card rounds for an encoding.
 ///

@@ -57,7 +57,7 @@ const LANES: usize = 2;
 /// The GPU engine, as programs list it.
 pub const CUDA: EngineKind = EngineKind {
     name: NAME,
-    about: "an NVIDIA card, hundreds of users at a time",
+    about: "an NVIDIA GPU, hundreds of users at a time",
     make: |local, learner, means| Ok(Box::new(CardEngine::new(local, learner, means)?)),
     measurer: |learner, _| Ok(Box::new(CardMeasurer::new(learner)?)),
     central: |central, means| Ok(Box::new(CardTrainer::new(central, means)?)),
@@ -80,7 +80,7 @@ fn arithmetic(means: Means) -> String {
 /// What a card cannot do for a plan.
 fn refuses(plan: &Plan) -> Option<String> {
     if plan.phases().iter().any(|phase| phase.secure.is_some()) {
-        let why = "secure aggregation is between users, each with their own vector, and a card gives the sum of many: leave out aggregation = \"secagg\" (--secagg), or take --engine threads";
+        let why = "secure aggregation needs each user's own vector, but the GPU engine only gives the sum of many; remove aggregation = \"secagg\" (--secagg), or use --engine threads";
         return Some(why.to_owned());
     }
     let rotates = plan.phases().iter().any(|phase| phase.vectors().rotation_seed.is_some());
@@ -141,7 +141,7 @@ impl<'a> CardEngine<'a> {
     pub fn new(local: &LocalPlan, learner: &'a dyn Learner, means: Means) -> Result<Self, EngineError> {
         let config = learner.recurrent().ok_or_else(|| {
             let problem =
-                format!("it trains recurrent language models, and {:?} is none: take --engine threads", learner.name());
+                format!("only recurrent language models are supported, not {:?}; use --engine threads", learner.name());
             EngineError::Unavailable { engine: CUDA.name, problem }
         })?;
         local.check().map_err(LocalError::from)?;

@@ -32,7 +32,7 @@ pub enum CudaError {
         problem: String,
     },
     /// A kernel does not compile.
-    #[error("the kernels of {what} do not compile for this card: {log}")]
+    #[error("the kernels of {what} do not compile for this GPU: {log}")]
     Source {
         /// Which file.
         what: &'static str,
@@ -43,11 +43,11 @@ pub enum CudaError {
     #[error(transparent)]
     Undone(#[from] Undone),
     /// A model or a plan that the card cannot train.
-    #[error("the card cannot do this: {0}")]
+    #[error("the GPU does not support this: {0}")]
     Refused(String),
     /// Not even one chunk fits.
     #[error(
-        "the card has {free_mib} MiB free, and {users} users of this model need {needed_mib} MiB: take a smaller chunk or model"
+        "the GPU has {free_mib} MiB free, but {users} users of this model need {needed_mib} MiB; use a smaller chunk or model"
     )]
     Memory {
         /// What there is.

@@ -138,7 +138,7 @@ impl CardMeasurer {
     /// When there is no card, or the models are none that it can read.
     pub fn new(learner: &dyn Learner) -> Result<Self, EngineError> {
         let none = || {
-            let problem = format!("it measures recurrent language models, and {:?} is none", learner.name());
+            let problem = format!("only recurrent language models are supported, not {:?}", learner.name());
             unavailable(CudaError::Refused(problem))
         };
         Self::of_model(learner.recurrent().ok_or_else(none)?).map_err(unavailable)

@@ -83,7 +83,7 @@ impl Shape {
         let tokens = shape.rows.saturating_mul(shape.unroll);
         if tokens > 1 << 14 {
             return Err(CudaError::Refused(format!(
-                "batches of {tokens} tokens: take local.batch times local.unroll of at most 16,384"
+                "batches of {tokens} tokens are too large; local.batch times local.unroll must be at most 16,384"
             )));
         }
         Ok(shape)

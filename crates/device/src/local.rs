@@ -51,7 +51,7 @@ pub struct LocalPlan {
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("{field} must be {range}, got {got}")]
 pub struct LocalPlanError {
-    /// Which.
+    /// The field's name.
     pub field: &'static str,
     /// What it may be.
     pub range: &'static str,

@@ -76,7 +76,7 @@ pub enum PartError {
     #[error(transparent)]
     Learner(#[from] LearnerError),
     /// Nobody knows what to count.
-    #[error("devices cannot be asked how well a model of {learner:?} does, or not on so much text")]
+    #[error("devices cannot evaluate a model of {learner:?}, or not on this much text")]
     NotCounted {
         /// The learner.
         learner: &'static str,

@@ -244,7 +244,7 @@ fn p24_a_torn_guard_of_any_length_is_no_guard() {
     for length in 0..whole.len() {
         let error = opened(whole[..length].to_vec()).unwrap_err();
         assert!(matches!(error, GuardError::Damaged(Damage::Name | Damage::Length { .. })), "{length}: {error}");
-        assert!(error.to_string().contains("enrol it anew"), "{error}");
+        assert!(error.to_string().contains("enrol it again"), "{error}");
     }
     for more in [1, 76, 4096] {
         let long = [whole.clone(), vec![0; more]].concat();

@@ -66,7 +66,7 @@ fn a_part_from_the_first_word_to_the_thanks() {
     // The next part fetches the model only. Step 8 is too soon, by the server's own words.
     host.answer(Says::Assignment(offered.assignment(8)));
     host.fetched(&offered, 8);
-    assert!(host.refusals()[0].contains("before step 9"));
+    assert!(host.refusals()[0].contains("until step 9"));
     let work = host.assigned(&offered, 9);
     assert_eq!(work.asked.step, 9);
 }
@@ -337,7 +337,7 @@ fn an_input_that_its_host_keeps_back_does_not_leave_and_counts() {
     assert!(matches!(host.wake(), Do::Send { offset: 0, .. }));
     host.got(Event::Withheld("the disk is full".to_owned()));
     assert!(!host.device.is_busy() && !host.device.holds_input());
-    assert_eq!(host.refusals(), ["the report was kept back: the disk is full"]);
+    assert_eq!(host.refusals(), ["the report was not sent: the disk is full"]);
     assert_eq!(host.device.guard().inputs(), 1);
 }
 
@@ -360,7 +360,7 @@ fn p24_the_device_has_limits_of_its_own_and_keeps_those_of_the_plan() {
     for step in [2, 4, 6, 8] {
         assert_eq!(give(&mut host, step), "");
     }
-    assert!(give(&mut host, 10).contains("its own plan allows 5"));
+    assert!(give(&mut host, 10).contains("its plan allows 5"));
 
     let mut host = Host::new(Policy::default(), 2);
     host.settings.limits = Limits { most_inputs: 1, window: Window::Ever, ..NO_LIMITS };
@@ -368,7 +368,7 @@ fn p24_the_device_has_limits_of_its_own_and_keeps_those_of_the_plan() {
     host.idle();
     assert_eq!(give(&mut host, 0), "");
     assert!(give(&mut host, 2).contains("this device allows 1"));
-    assert!(host.device.page(host.now).contains("1 in all"));
+    assert!(host.device.page(host.now).contains("1 in total"));
 }
 
 /// A way to spoil an assignment, and what the device says of it.
@@ -382,9 +382,9 @@ fn hostile_assignments_are_refused_with_a_word_and_cost_nothing() {
         ("32 bytes", same, |a| a.ticket = vec![1; 31]),
         ("no task", same, |a| a.task = None),
         ("no model", same, |a| a.model = None),
-        ("a digest has 32", same, |a| a.model.as_mut().unwrap().digest.push(0)),
-        ("this device takes", same, |a| a.model.as_mut().unwrap().bytes = u64::MAX - 3),
-        ("this device takes", same, |a| a.task.as_mut().unwrap().bytes = 1 << 40),
+        ("expected 32", same, |a| a.model.as_mut().unwrap().digest.push(0)),
+        ("this device accepts", same, |a| a.model.as_mut().unwrap().bytes = u64::MAX - 3),
+        ("this device accepts", same, |a| a.task.as_mut().unwrap().bytes = 1 << 40),
         ("four bytes", same, |a| a.model.as_mut().unwrap().bytes = 7),
         ("beyond the 1000", same, |a| a.step = 1000),
         ("beyond the 1000", same, |a| a.step = u64::MAX),
@@ -395,11 +395,11 @@ fn hostile_assignments_are_refused_with_a_word_and_cost_nothing() {
             a.terms = terms.replacen("\"dimension\"", "\"counts\":1,\"dimension\"", 1).into_bytes();
         }),
         ("offer of secure aggregation", same, |a| a.offer = vec![1, 2, 3]),
-        ("digest is another", same, |a| a.task.as_mut().unwrap().digest[0] ^= 1),
+        ("digest mismatch", same, |a| a.task.as_mut().unwrap().digest[0] ^= 1),
         ("another server", |o| o.terms.realm = "00".repeat(32), kept),
         ("disagree", |o| o.terms.secure = true, kept),
         ("reports", |o| o.terms.goal = 3, kept),
-        ("for 404 numbers, and the task has 303", |o| o.step = participating::step_terms(404), kept),
+        ("for 404 numbers, but the task has 303", |o| o.step = participating::step_terms(404), kept),
         ("finite and above 0", |o| o.step.learning_rate = 0.0, kept),
         ("clipped to", |o| o.step.encoding = o.step.encoding.with_clip(privacy::ClipNorm::new(3.0).unwrap()), kept),
         ("vocabulary", |o| o.terms.vocabulary.push_str("w1\n"), kept),
@@ -559,7 +559,7 @@ fn a_device_that_knows_its_realm_speaks_to_no_other() {
         let next = host.next();
         assert_eq!(matches!(next, Do::Say(_)), speaks, "{realm:?}: {next:?}");
         if !speaks {
-            let strange = Note::Strange("another server than the one that this device speaks to");
+            let strange = Note::Strange("it comes from a different server");
             assert!(host.device.notes().contains(&strange));
         }
     }

@@ -89,15 +89,15 @@ fn p24_a_model_is_trained_once_and_measured_once_whatever_it_is_called() {
         assert!(purposes.contains(&Purpose::Training) && purposes.contains(&Purpose::Evaluation), "{notes:?}");
         // The same model again, as an evaluation under another task, and as a step under another task.
         let renamed = evaluations(|terms| terms.name = "another".into());
-        assert!(refuses(&mut host, &renamed, 7, 1).contains("this very model"));
+        assert!(refuses(&mut host, &renamed, 7, 1).contains("this same model"));
         let mut renamed = Offered::new(3);
         renamed.terms.name = "another".into();
-        assert!(refuses(&mut host, &renamed, 7, 9).contains("this very model"));
+        assert!(refuses(&mut host, &renamed, 7, 9).contains("this same model"));
         // And after a crash.
         let mut host = host.restarted();
-        assert!(refuses(host.idle(), &evaluations(|_| {}), 7, 1).contains("this very model"));
+        assert!(refuses(host.idle(), &evaluations(|_| {}), 7, 1).contains("this same model"));
         let page = host.device.page(host.now);
-        for words in ["step 7: a change to a model", "evaluation 0: counts of how well a model predicts your text"] {
+        for words in ["step 7: a model update", "evaluation 0: counts of how well a model predicts your text"] {
             assert!(page.contains(words), "{words} is not in\n{page}");
         }
     }
@@ -111,7 +111,7 @@ fn p18_evaluations_have_limits_of_their_own_and_count_against_the_devices() {
     gives(&mut host, &offered, 3, 0);
     gives(&mut host, &offered, 4, 1);
     let third = refuses(&mut host, &offered, 5, 2);
-    assert!(third.contains("2 inputs have left for this task, and its own plan allows 2"), "{third}");
+    assert!(third.contains("2 inputs were sent for this task, but its plan allows 2"), "{third}");
     // Training is another task, with limits of its own.
     gives(&mut host, &Offered::new(3), 6, 6);
     assert_eq!(host.device.guard().inputs(), 3);
@@ -133,10 +133,10 @@ fn evaluations_are_held_against_the_policy() {
             "no noise would be added",
         ),
         (|_| {}, Policy { evaluations: false, ..Policy::default() }, "takes part in training only"),
-        (|terms| terms.goal = 5, Policy::default(), "a sum would be of 5 reports"),
+        (|terms| terms.goal = 5, Policy::default(), "a sum would have 5 reports"),
         (|terms| terms.privacy.simulated = true, Policy::default(), "would be simulated"),
-        (|terms| terms.privacy.epsilon = Some(21.0), Policy::default(), "an epsilon of 21"),
-        (|_| {}, Policy { only_secure: true, ..Policy::default() }, "asks for secure aggregation"),
+        (|terms| terms.privacy.epsilon = Some(21.0), Policy::default(), "the epsilon of the plan would be 21"),
+        (|_| {}, Policy { only_secure: true, ..Policy::default() }, "requires secure aggregation"),
         (
             |terms| terms.evaluation = Some(EvaluationPlan { most_examples: 0 }),
             Policy::default(),
@@ -162,8 +162,8 @@ fn an_evaluation_is_not_a_step_in_disguise() {
     host.idle();
     let mut disguised = evaluations(|_| {});
     disguised.step = step_terms(101 * 3);
-    assert!(refuses(&mut host, &disguised, 3, 0).contains("303 numbers, and the task has 4"));
+    assert!(refuses(&mut host, &disguised, 3, 0).contains("303 numbers, but the task has 4"));
     let mut disguised = Offered::new(3);
     disguised.step = step_terms(COUNTED);
-    assert!(refuses(&mut host, &disguised, 4, 4).contains("4 numbers, and the task has 303"));
+    assert!(refuses(&mut host, &disguised, 4, 4).contains("4 numbers, but the task has 303"));
 }

@@ -119,7 +119,7 @@ fn a_secure_round_of_forty_devices() {
         asks(host);
         host.thank(STEP + 2);
         assert!(!host.device.is_busy());
-        assert!(host.device.page(host.now).contains("hidden in a sum"));
+        assert!(host.device.page(host.now).contains("hidden by secure aggregation"));
     }
     let outcome = server.close(&Serial).unwrap();
     assert_eq!(outcome.survivors.len(), 39);
@@ -132,14 +132,14 @@ fn an_offer_for_something_else_is_refused_and_costs_nothing() {
     let (offered, residues) = offered();
     let good = terms(&offered, &residues);
     let evil: [(&str, Terms); 11] = [
-        ("another task", Terms { task: [1; 32], ..good }),
-        ("another model", Terms { model: [1; 32], ..good }),
-        ("another step", Terms { round: STEP + 1, ..good }),
+        ("in its task", Terms { task: [1; 32], ..good }),
+        ("in its model", Terms { model: [1; 32], ..good }),
+        ("in its step", Terms { round: STEP + 1, ..good }),
         ("number of coordinates", Terms { dimension: good.dimension + 1, ..good }),
         ("modulus", Terms { bits: good.bits + 1, ..good }),
-        ("noise of their own", Terms { inputs: Inputs::Noised, ..good }),
-        ("opened of 29", Terms { least_survivors: 29, ..good }),
-        ("opened of 35", Terms { least_survivors: 35, ..good }),
+        ("noised inputs", Terms { inputs: Inputs::Noised, ..good }),
+        ("a sum of 29 could be opened", Terms { least_survivors: 29, ..good }),
+        ("a sum of 35 could be opened", Terms { least_survivors: 35, ..good }),
         ("least_survivors", Terms { least_survivors: 1000, ..good }),
         ("below this device's floor", Terms { assumptions: Assumptions::new(0.01, 0.05, Adversary::Curious), ..good }),
         ("assumptions", Terms { assumptions: Assumptions::new(f64::NAN, 0.2, Adversary::Curious), ..good }),

@@ -221,7 +221,7 @@ fn pass(host: &mut Host, hours: u64) {
 fn a_device_that_rests_by_its_own_timer_does_not_come_also_after_a_restart() {
     let mut host = host(48);
     part(&mut host, &Offered::new(3), 0);
-    assert!(host.device.page(host.now).contains("After each it rests for 48 h"));
+    assert!(host.device.page(host.now).contains("After each it waits for 48 h"));
     pass(&mut host, 47);
     assert!(matches!(host.next(), Do::Sleep { .. }), "the server told it to come back in 10 s");
     let mut host = host.restarted();
@@ -251,14 +251,14 @@ fn a_device_that_rests_from_a_task_says_so_and_refuses_it_until_then() {
     part(&mut host, &offered, 0);
     assert_eq!(checks_in(&mut host), std::slice::from_ref(&digest));
     let page = host.device.page(host.now);
-    assert!(page.contains("It rests from tags of posts ("), "{page}");
+    assert!(page.contains("It does not take part in tags of posts ("), "{page}");
     let mut host = host.restarted();
     host.idle();
     // A server that does not know the word, or does not heed it, gets nothing.
     for _ in 0..3 {
         host.answer(Says::Assignment(offered.assignment(5)));
         assert!(!matches!(host.fetched(&offered, 5), Do::Train(_) | Do::Send { .. }));
-        assert!(host.refusals()[0].contains("rests for 48 h"));
+        assert!(host.refusals()[0].contains("waits 48 h"));
     }
     let refused = host.device.diary().refused();
     assert_eq!((refused.len(), refused[0].times), (1, 3), "one line says it: {refused:?}");

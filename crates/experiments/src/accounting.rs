@@ -90,7 +90,9 @@ fn row(experiment: &Experiment, number: usize, table: &toml::Table) -> Result<Co
         (None, _) => None,
         (Some(paper), (Some(absolute), None)) => Some(verdict::near(&name, ours, paper, absolute)),
         (Some(paper), (None, Some(share))) => Some(verdict::near(&name, ours, paper, share * paper.abs())),
-        (Some(_), (None, None)) => return Err(wrong(&"tolerance is missing: how far from the paper it may be")),
+        (Some(_), (None, None)) => {
+            return Err(wrong(&"tolerance is missing: give the allowed difference from the paper"));
+        }
         (Some(_), (Some(_), Some(_))) => return Err(wrong(&"give tolerance or relative_tolerance, not both")),
     };
     Ok(Computed { name: row.name, what: row.value, ours, paper: row.paper, verdict, line: row.line, fields })
@@ -99,19 +101,17 @@ fn row(experiment: &Experiment, number: usize, table: &toml::Table) -> Result<Co
 fn compute(row: &Row, query: &Query) -> Result<f64, QueryError> {
     let solves = matches!(row.value, Value::Cohort | Value::NoiseMultiplier | Value::Rounds);
     let target = || {
-        row.target_epsilon.ok_or_else(|| QueryError::Missing {
-            field: "target_epsilon",
-            why: "what is sought follows from what the run may cost".into(),
-        })
+        row.target_epsilon
+            .ok_or_else(|| QueryError::Missing { field: "target_epsilon", why: "give the epsilon to solve for".into() })
     };
     if !solves && row.target_epsilon.is_some() {
-        return Err(QueryError::OutOfPlace {
-            field: "target_epsilon",
-            with: "a value that nothing is sought for".into(),
-        });
+        return Err(QueryError::OutOfPlace { field: "target_epsilon", with: "a value that is not solved for".into() });
     }
     if row.value != Value::Cohort && row.noise_ratio.is_some() {
-        return Err(QueryError::OutOfPlace { field: "noise_ratio", with: "anything but value = \"cohort\"".into() });
+        return Err(QueryError::OutOfPlace {
+            field: "noise_ratio",
+            with: "this value; it is only valid with value = \"cohort\"".into(),
+        });
     }
     Ok(match row.value {
         Value::Epsilon => query.judge()?.epsilon.get(),

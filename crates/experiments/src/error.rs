@@ -12,17 +12,17 @@ use thiserror::Error;
 pub enum ExperimentError {
     /// The folder of the experiments.
     #[error(
-        "{}: {problem}; name the folder that holds experiments, or leave it out for those of this program",
+        "{}: {problem}; name the folder with the experiments, or leave it out for the built-in ones",
         folder.display()
     )]
     Folder {
-        /// Which.
+        /// The folder.
         folder: PathBuf,
         /// What is wrong with it.
         problem: String,
     },
     /// There is no such experiment.
-    #[error("there is no experiment {name:?}; there are {}", known.join(", "))]
+    #[error("no experiment is called {name:?}; choose one of {}", known.join(", "))]
     Unknown {
         /// What was asked for.
         name: String,
@@ -42,7 +42,7 @@ pub enum ExperimentError {
     Row {
         /// Its name, or its number.
         name: String,
-        /// Why.
+        /// The cause.
         problem: String,
     },
     /// A variant that cannot be run.
@@ -50,11 +50,11 @@ pub enum ExperimentError {
     Variant {
         /// Its name.
         name: String,
-        /// Why.
+        /// The cause.
         problem: String,
     },
     /// A variant starts from one that has no such run.
-    #[error("there is no run of {name:?} to start from")]
+    #[error("variant {name:?} has no run to start from")]
     NoStart {
         /// The one to start from.
         name: String,
@@ -80,7 +80,7 @@ pub enum ExperimentError {
         error: Box<RunError>,
     },
     /// The folder of a run has another one.
-    #[error("{} holds a run with other settings: choose another folder, or remove it", folder.display())]
+    #[error("{} holds a run with different settings; choose another folder, or remove it", folder.display())]
     OtherRun {
         /// Which.
         folder: PathBuf,
@@ -92,7 +92,7 @@ pub enum ExperimentError {
         label: String,
     },
     /// A run left no model that was trained.
-    #[error("{} holds no model that was trained", folder.display())]
+    #[error("{} holds no trained model", folder.display())]
     NotTrained {
         /// Its folder.
         folder: PathBuf,

@@ -47,7 +47,7 @@ pub(crate) const FILE: &str = "experiment.toml";
 pub struct Experiment {
     /// What is compared.
     pub title: String,
-    /// Where.
+    /// The paper, with its table or figure.
     pub paper: String,
     /// What the paper says about it, in a sentence.
     pub says: String,
@@ -330,7 +330,7 @@ impl Experiment {
             ("relative_tolerance", self.relative_tolerance.is_some()),
         ];
         if let Some((field, _)) = accounting.iter().find(|(_, given)| *given) {
-            return Err(format!("{field} does not go with kind = \"training\""));
+            return Err(format!("{field} cannot be used with kind = \"training\""));
         }
         if self.seeds == 0 {
             return Err("seeds: at least one is needed".into());
@@ -369,7 +369,7 @@ impl Experiment {
             ("with_store", !self.with_store.is_empty()),
         ];
         if let Some((field, _)) = training.iter().find(|(_, given)| *given) {
-            return Err(format!("{field} does not go with kind = \"accounting\""));
+            return Err(format!("{field} cannot be used with kind = \"accounting\""));
         }
         if self.row.is_empty() {
             return Err("row is missing: what is computed".into());

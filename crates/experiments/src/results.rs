@@ -22,7 +22,7 @@ use crate::{
 pub struct Results {
     /// What is compared.
     pub title: String,
-    /// Where.
+    /// The paper, with its table or figure.
     pub paper: String,
     pub(crate) says: String,
     /// The version of keyhush.

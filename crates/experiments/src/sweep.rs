@@ -92,7 +92,7 @@ struct Chosen {
     /// What it came to, over private data; its epsilon is that of all runs of the folder together (rule P22).
     #[serde(skip_serializing_if = "Option::is_none")]
     ending: Option<Ending>,
-    /// In words.
+    /// The note, for people.
     note: String,
 }
 

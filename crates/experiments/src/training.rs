@@ -23,7 +23,7 @@ use crate::{
 
 /// How an experiment is run.
 pub struct Job<'a> {
-    /// Which.
+    /// The experiment.
     pub experiment: &'a Experiment,
     /// Where its files are.
     pub found: &'a Found,
@@ -140,7 +140,7 @@ impl Job<'_> {
         let config = document.config().map_err(|e| of_variant(e.to_string()))?;
         // Rule P22: an experiment compares, and none of its runs counts the others. Where the noise is simulated, nothing is promised.
         if config.data.is_stored() && config.noise_seed.is_none() {
-            let why = "an experiment compares its runs, so over people's data with secret noise each of them would cost what all cost together: give a noise_seed, or make it a keyhush sweep, which counts that";
+            let why = "an experiment compares its runs, so on private data with secret noise each of them would cost what all cost together; set a noise_seed, or use keyhush sweep, which accounts for that";
             return Err(of_variant(why.to_owned()));
         }
         Ok(config)

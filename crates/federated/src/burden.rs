@@ -81,19 +81,19 @@ impl Burden {
             t => grouped(libm::round(t) as u64),
         };
         let noise = format!(
-            "the noise is {times} times what a model of {} parameters bears, by the experiments of the papers (noise over cohort {:.1e} against {:.1e})",
+            "the noise is {times} times what a model of {} parameters tolerates according to the papers' experiments (noise over cohort {:.1e}, tolerable {:.1e})",
             grouped(self.parameters as u64),
             self.noise_ratio,
             self.bearable_noise_ratio
         );
         let expect = match self.times_bearable {
-            t if t <= 1.0 => return format!("{noise}: it should learn nearly as well as without"),
-            t if t <= 3.0 => "expect somewhat less accuracy",
-            t if t <= 10.0 => "expect much less accuracy",
-            _ => "expect it to learn next to nothing",
+            t if t <= 1.0 => return format!("{noise}; expect nearly the accuracy of training without noise"),
+            t if t <= 3.0 => "expect somewhat lower accuracy",
+            t if t <= 10.0 => "expect much lower accuracy",
+            _ => "expect it to learn almost nothing",
         };
         format!(
-            "{noise}: {expect}; what helps is more users in a round (and a larger population), fewer rounds with less noise in each, a smaller or a pretrained model (--from), or, to try settings out on few users, the noise of a larger cohort (stands_for)"
+            "{noise}; {expect}. It helps to use more users per round (and a larger population), fewer rounds with less noise each, a smaller or pretrained model (--from), or, to try out settings on few users, the noise of a larger cohort (stands_for)"
         )
     }
 }
@@ -201,8 +201,8 @@ mod tests {
         };
         assert_eq!(
             words(25.0),
-            "the noise is 25 times what a model of 4,050,748 parameters bears, by the experiments of the papers (noise over cohort 2.5e-3 against 1.0e-4): expect it to learn next to nothing; what helps is more users in a round (and a larger population), fewer rounds with less noise in each, a smaller or a pretrained model (--from), or, to try settings out on few users, the noise of a larger cohort (stands_for)"
+            "the noise is 25 times what a model of 4,050,748 parameters tolerates according to the papers' experiments (noise over cohort 2.5e-3, tolerable 1.0e-4); expect it to learn almost nothing. It helps to use more users per round (and a larger population), fewer rounds with less noise each, a smaller or pretrained model (--from), or, to try out settings on few users, the noise of a larger cohort (stands_for)"
         );
-        assert!(words(0.8).ends_with("it should learn nearly as well as without"), "{}", words(0.8));
+        assert!(words(0.8).ends_with("expect nearly the accuracy of training without noise"), "{}", words(0.8));
     }
 }

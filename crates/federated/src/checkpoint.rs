@@ -166,7 +166,7 @@ impl Checkpoints {
         })?;
         let lens = state.optimizer.memory().map(<[f32]>::len);
         if state.model.len() != parameters.len() {
-            return Err(io::Error::other("the model has other parameters than the plan"));
+            return Err(io::Error::other("the parameters of the model differ from the plan"));
         }
         let wanted = wanted(parameters, lens);
         let mut numbers = [&state.model[..]].into_iter().chain(state.optimizer.memory());
@@ -205,7 +205,7 @@ impl Checkpoints {
         let damaged = |what: &str| CheckpointError::Damaged(what.to_owned());
         let mut from = home.read_state(round)?;
         let tensors = tensors::Reader::new(&mut *from)?;
-        let said = |key: &str| tensors.metadata(key).ok_or_else(|| damaged(&format!("its metadata have no {key:?}")));
+        let said = |key: &str| tensors.metadata(key).ok_or_else(|| damaged(&format!("its metadata has no {key:?}")));
         if said("format")? != FORMAT {
             return Err(damaged(&format!("its format is {:?}, expected {FORMAT:?}", said("format")?)));
         }
@@ -218,7 +218,7 @@ impl Checkpoints {
         tensors.expect(&wanted.iter().map(|(name, s)| (name.as_str(), s.clone(), Dtype::F32)).collect::<Vec<_>>())?;
         let mut model = tensors.floats(&names)?;
         if digest(&head, &rest, [Values::Floats(&model)]) != digest_said {
-            return Err(damaged("its digest is wrong"));
+            return Err(damaged("digest mismatch"));
         }
         let rest: Rest = serde_json::from_str(&rest).map_err(|e| damaged(&e.to_string()))?;
         self.check_own(&rest, round, plan)?;
@@ -226,7 +226,7 @@ impl Checkpoints {
         let first = model.split_off(plan.parameters.len());
         model.shrink_to_fit();
         let optimizer =
-            fresh.remember([first, second]).ok_or_else(|| damaged("it has the memory of another optimizer"))?;
+            fresh.remember([first, second]).ok_or_else(|| damaged("it has the state of another optimizer"))?;
         let Rest { clip, fraction_below_clip, mechanism: position, .. } = rest;
         let mechanism = mechanism(round, plan, position)?;
         let head = head.parse().map_err(|e| damaged(&format!("{e}")))?;
@@ -236,17 +236,17 @@ impl Checkpoints {
     /// Refuses what another run, or this one with other kernels, has left.
     fn check_own(&self, rest: &Rest, round: u64, plan: &Plan) -> Result<(), CheckpointError> {
         if rest.run != self.run {
-            return Err(CheckpointError::Other("its ledger is not this one".into()));
+            return Err(CheckpointError::Other("it belongs to another ledger".into()));
         }
         if rest.kernels != self.kernels {
             let (theirs, ours) = (&rest.kernels, &self.kernels);
-            return Err(CheckpointError::Other(format!("it was made with {theirs} kernels, and these are {ours}")));
+            return Err(CheckpointError::Other(format!("it was made with {theirs} kernels, but these are {ours}")));
         }
         if rest.round != round || round > plan.rounds {
-            return Err(CheckpointError::Damaged("its numbers are not those of this run".into()));
+            return Err(CheckpointError::Damaged("its counters do not match this run".into()));
         }
         if rest.clip.is_some() != plan.adaptive.is_some() {
-            return Err(CheckpointError::Damaged("its clip is of another kind".into()));
+            return Err(CheckpointError::Damaged("its clipping is of another kind".into()));
         }
         Ok(())
     }
@@ -297,13 +297,13 @@ fn mechanism(round: u64, plan: &Plan, position: Option<Position>) -> Result<Opti
     let Some(position) = position else {
         let begins = plan.phases().iter().any(|phase| phase.first == round);
         let noisy = !begins && phase.mechanism.is_some();
-        return if noisy { Err(damaged("it has no noise, and the plan has noise".into())) } else { Ok(None) };
+        return if noisy { Err(damaged("it has no noise, but the plan has".into())) } else { Ok(None) };
     };
-    let of_plan = phase.mechanism.clone().ok_or_else(|| damaged("it has noise, and the plan has none".into()))?;
+    let of_plan = phase.mechanism.clone().ok_or_else(|| damaged("it has noise, but the plan has none".into()))?;
     let layout = phase.released_layout().map_err(|e| damaged(e.to_string()))?;
     let mechanism = Mechanism::at(of_plan, &layout, plan.randomness(), position)?;
     if mechanism.step() != round - phase.first {
-        return Err(damaged("its noise stands at another round".into()));
+        return Err(damaged("its noise belongs to another round".into()));
     }
     Ok(Some(mechanism))
 }

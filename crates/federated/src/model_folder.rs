@@ -16,7 +16,7 @@ pub enum ModelFolderError {
     /// What is in it.
     #[error("cannot read the model {folder}: {error}")]
     Folder {
-        /// Which.
+        /// The folder.
         folder: String,
         /// What is wrong.
         error: FolderError,

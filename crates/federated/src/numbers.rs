@@ -26,6 +26,12 @@ pub fn grouped(number: u64) -> String {
     grouped
 }
 
+/// A number of things, with its thousands apart: `1 round`, `2,000 rounds`.
+#[must_use]
+pub fn counted(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
 /// Four digits of a number.
 #[must_use]
 pub fn four_digits(value: f64) -> String {
@@ -46,6 +52,7 @@ mod tests {
     #[test]
     fn numbers_are_written_for_people() {
         assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0, 1, 2000].map(|n| counted(n, "round")), ["0 rounds", "1 round", "2,000 rounds"]);
         let written = [0.0, 0.012_345, 0.3, 12.3456, 1234.5, 1e9, 1e-9, f64::INFINITY].map(four_digits);
         assert_eq!(written, ["0", "0.01235", "0.3000", "12.35", "1234", "1.000e9", "1.000e-9", "infinite"]);
         assert_eq!([accuracy(0.123_456), percent(0.5), accuracy(f64::NAN)], ["12.35 %", "50.0 %", "none"]);

@@ -67,7 +67,7 @@ pub enum OptimizerError {
     /// A number out of range.
     #[error("{field} must be {range}, got {got}")]
     Number {
-        /// Which.
+        /// The field's name.
         field: &'static str,
         /// What it may be.
         range: &'static str,
@@ -81,7 +81,7 @@ pub enum OptimizerError {
     #[error(transparent)]
     Undone(#[from] Undone),
     /// The release has another number of coordinates than the model.
-    #[error("the release moves {got} parameters, the model has {expected}")]
+    #[error("the release has {got} parameters, but the model has {expected}")]
     Length {
         /// Of the model.
         expected: usize,

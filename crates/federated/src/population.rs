@@ -180,8 +180,7 @@ const BLOCK: u64 = 8;
 pub enum EachPostError {
     /// More users than are counted.
     #[error(
-        "the posts of {users} users would have to be counted one user after the other, and at most {MOST_USERS} are: \
-         take fewer users, or `unit = user`"
+        "counting the posts of {users} users would take too long (at most {MOST_USERS} users); use fewer users, or `unit = user`"
     )]
     TooMany {
         /// How many there are.

@@ -61,7 +61,7 @@ impl Price {
 /// More than one price, or none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "one of epsilon, epsilon_so_far and epsilon_if_secret is expected, got {got}; a rho goes with an epsilon of the same kind"
+    "expected exactly one of epsilon, epsilon_so_far and epsilon_if_secret, got {got}; a rho needs an epsilon of the same kind"
 )]
 pub struct PriceError {
     got: usize,

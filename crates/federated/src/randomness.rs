@@ -33,10 +33,10 @@ pub enum RandomnessError {
     #[error(transparent)]
     Step(#[from] StepKeyError),
     /// There are no evaluations by devices.
-    #[error("devices are not asked to measure in this run: there are no keys for that")]
+    #[error("this run has no evaluations by devices, and so no keys for them")]
     NoEvaluations,
     /// The run has ended, and its keys are gone.
-    #[error("the run has ended, and what its noise was drawn from is destroyed: it cannot release anything more")]
+    #[error("the run has ended and its noise keys are destroyed; it cannot release anything more")]
     Over,
 }
 

@@ -29,16 +29,16 @@ use crate::{
 #[derive(Debug, Error)]
 pub enum ReplayError {
     /// Its noise is secret.
-    #[error("the noise of the run is secret, and is drawn once")]
+    #[error("the noise of the run is secret and is drawn only once")]
     Secret,
     /// Users rounded at random.
-    #[error("updates are rounded at random, by whoever makes them")]
+    #[error("updates are rounded at random by the devices")]
     RandomRounding,
     /// Users drew which batch they train on.
-    #[error("users draw which of their text they train on")]
+    #[error("users choose at random which of their text they train on")]
     RandomBatch,
     /// The record has too few rounds, or too many.
-    #[error("the record has {got} rounds, and the plan {expected}")]
+    #[error("the record has {got} rounds, but the plan has {expected}")]
     Rounds {
         /// Recorded.
         got: usize,
@@ -52,9 +52,9 @@ pub enum ReplayError {
     #[error(transparent)]
     Round(Box<RoundError>),
     /// A round that was released in the run comes to nothing.
-    #[error("round {round} comes to nothing")]
+    #[error("round {round} fails")]
     Nothing {
-        /// Which.
+        /// The round.
         round: u64,
     },
 }
@@ -68,7 +68,7 @@ impl From<RoundError> for ReplayError {
 /// Whether runs of a plan can be played again.
 ///
 /// # Errors
-/// Why not.
+/// When they cannot, with the reason.
 pub fn check(plan: &Plan) -> Result<SimulationKey, ReplayError> {
     if plan.phases().iter().any(|phase| phase.vectors().rounding != Rounding::Nearest) {
         return Err(ReplayError::RandomRounding);

@@ -63,7 +63,7 @@ pub enum RoundError {
     Rule(#[from] ClipRuleError),
     /// A step failed again and again.
     #[error(
-        "round {} failed in {attempts} attempts, each with other devices: so many devices spoil sums or vanish that more attempts would only use up the others. End the run with keyhush train --end DIR, or with keyhush task stop where a server runs it. In another one give devices more time (devices.report_seconds), raise secagg.dropout, or, in a simulation, cut the cohort into secagg.groups, so that who spoils a sum spoils a group's",
+        "round {} failed in {attempts} attempts, each with other devices: too many devices send invalid inputs or drop out, and more attempts would only use up the others. End the run with keyhush train --end DIR, or with keyhush task stop on a server. In a new run, give devices more time (devices.report_seconds), raise secagg.dropout, or, in a simulation, split the cohort into secagg.groups, so that an invalid input only affects its group",
         .round + 1
     )]
     TooManyFailed {
@@ -74,13 +74,13 @@ pub enum RoundError {
     },
     /// The program ended in the midst of one attempt after the other.
     #[error(
-        "round {} does not begin: the program ended in the midst of {times} attempts in a row, and in each of them users were asked for nothing. Find out why it ends (memory, a time limit, the machine). The run cannot go on: end it with keyhush train --end DIR, or with keyhush task stop where a server runs it, and begin another once a round gets through",
+        "round {} cannot start: the program was interrupted during {times} attempts in a row, each of which used up participations without a result. Find out why it is interrupted (memory, a time limit, the machine). This run cannot continue; end it with keyhush train --end DIR, or with keyhush task stop on a server, and start another when the cause is fixed",
         .round + 1
     )]
     TooManyInterrupted {
         /// Rounds that are done.
         round: u64,
-        /// How many.
+        /// Number of interruptions in a row.
         times: usize,
     },
     /// There is nothing to draw from.
@@ -96,7 +96,7 @@ pub enum RoundError {
     #[error(transparent)]
     Plan(#[from] ConfigError),
     /// A release that was recorded is no longer stored.
-    #[error("round {} was released, and what was released is no longer stored; a newer checkpoint is needed", .round + 1)]
+    #[error("round {} was released, but its vector is no longer stored; a newer checkpoint is needed", .round + 1)]
     Gone {
         /// Rounds that were done before it.
         round: u64,

@@ -31,7 +31,7 @@ pub enum TestSetError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum OtherIdsError {
     /// Text became tokens by other rules.
-    #[error("was made by the rules {its}, and the model by {model}")]
+    #[error("was made with the rules {its}, but the model with {model}")]
     Rules {
         /// Of the store.
         its: Rules,
@@ -39,7 +39,7 @@ pub enum OtherIdsError {
         model: Rules,
     },
     /// A vocabulary of another size.
-    #[error("has another vocabulary: {its} entries, and the model has {model}")]
+    #[error("has a different vocabulary: {its} entries, but the model has {model}")]
     Size {
         /// Of the store.
         its: usize,
@@ -47,9 +47,9 @@ pub enum OtherIdsError {
         model: usize,
     },
     /// A vocabulary of the same size with another entry.
-    #[error("has another vocabulary: entry {id} is {its:?}, and the model's is {model:?}")]
+    #[error("has a different vocabulary: entry {id} is {its:?}, but the model has {model:?}")]
     Entry {
-        /// Which.
+        /// The entry's id.
         id: usize,
         /// Of the store.
         its: String,

@@ -1,4 +1,4 @@
-//! The ledger entry of a vocabulary that was counted from the users' own text: a release that costs infinity (rule P11).
+//! The ledger entry of a vocabulary that was counted from the users' own text: a release that has infinite epsilon (rule P11).
 
 use std::{
     borrow::Cow,
@@ -21,7 +21,7 @@ const STREAM: &str = "vocabulary";
 pub enum VocabularyLedgerError {
     /// A ledger that is begun declares how many users there are.
     #[error(
-        "there is no ledger {} yet, and one that is begun declares how many users there are",
+        "ledger {} does not exist yet, and a new one must declare the number of users",
         path.display()
     )]
     NoPopulation {
@@ -29,7 +29,7 @@ pub enum VocabularyLedgerError {
         path: PathBuf,
     },
     /// A ledger of nobody.
-    #[error("there must be somebody")]
+    #[error("must be at least 1")]
     Nobody,
     /// A number of users that leaves no room for a delta.
     #[error(transparent)]

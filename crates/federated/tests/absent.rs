@@ -87,7 +87,7 @@ fn p11_a_run_does_not_begin_where_most_of_its_users_are_not_there_unless_that_is
         Run::begin(RunFolder::at(&path), &plan, &opened, means()).map(|_| ()).map_err(|error| error.to_string())
     };
     let refused = begin(&["participation.allow_absent="]).unwrap_err();
-    assert!(refused.starts_with("participation.population: 1,000 users are declared, and there are "), "{refused}");
+    assert!(refused.starts_with("participation.population: 1,000 users are declared, but only "), "{refused}");
     assert!(refused.contains("set participation.allow_absent = true"), "{refused}");
     assert!(!path.exists(), "nothing of it is there");
     begin(&["participation.allow_absent=", "participation.population=100"]).unwrap();
@@ -116,7 +116,12 @@ fn p12_users_whose_training_runs_away_are_in_the_notes_of_a_simulation_alone() {
         let (plan, opened) = plan(&set);
         let ending = whole(&folder.path().join(run), &set, threads(&plan, &opened).as_mut());
         assert_eq!(ending.notes.len(), notes, "{:?}", ending.notes);
-        assert_eq!(ending.notes.iter().any(|note| note.contains("users ran away")), notes == 2, "{:?}", ending.notes);
+        assert_eq!(
+            ending.notes.iter().any(|note| note.contains("user updates, which were not finite")),
+            notes == 2,
+            "{:?}",
+            ending.notes
+        );
         let kept = Kept::read(&RunFolder::at(folder.path().join(run))).unwrap();
         assert_eq!((kept.notes, kept.sentence), (ending.notes, ending.sentence), "a page says the same");
     }

@@ -379,10 +379,10 @@ fn p21_a_run_goes_on_with_its_settings_or_not_at_all() {
     story.steps(&mut run, 2);
     drop(run);
     for (set, says) in [
-        ("local.learning_rate=0.25", "local.learning_rate was 0.5 and is 0.25"),
-        ("evaluation.every=2", "evaluation.every was 3 and is 2"),
-        ("privacy.noise_multiplier=0.6", "privacy.noise_multiplier was 0.5 and is 0.6"),
-        ("server.learning_rate=0.1", "server.learning_rate was 0.5 and is 0.1"),
+        ("local.learning_rate=0.25", "local.learning_rate was 0.5 and is now 0.25"),
+        ("evaluation.every=2", "evaluation.every was 3 and is now 2"),
+        ("privacy.noise_multiplier=0.6", "privacy.noise_multiplier was 0.5 and is now 0.6"),
+        ("server.learning_rate=0.1", "server.learning_rate was 0.5 and is now 0.1"),
     ] {
         let other = Story::new(&[set]);
         let error =
@@ -423,7 +423,7 @@ fn p21_a_run_that_cannot_recognise_itself_does_not_go_on() {
     let (kept, noise) = (fs::read(&head).unwrap(), fs::read(story.secret("run", ".noise-key")).unwrap());
     fs::remove_file(&head).unwrap();
     let error = story.resume("run").map(drop).unwrap_err();
-    assert!(error.to_string().contains("there is no head"), "{error}");
+    assert!(error.to_string().contains("no head file"), "{error}");
     assert_eq!(noise, fs::read(story.secret("run", ".noise-key")).unwrap());
     fs::write(&head, kept).unwrap();
     let run = story.resume("run").unwrap();
@@ -500,7 +500,7 @@ fn p21_a_run_goes_on_from_where_it_started_or_not_at_all() {
     let set: Vec<String> = [&[from.as_str()][..], &set[2..]].concat().iter().map(|s| (*s).to_owned()).collect();
     let config = Document::new(&small_runs::with(RUN, &CHANGES), &set).unwrap().config().unwrap();
     let refused = Opened::new(&config).map(drop).unwrap_err().to_string();
-    assert!(refused.contains("is not over") || refused.contains("not from this ledger"), "{refused}");
+    assert!(refused.contains("is not over") || refused.contains("does not belong to this ledger"), "{refused}");
 }
 
 /// Every upgrade would have stranded every run.

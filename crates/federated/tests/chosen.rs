@@ -105,7 +105,11 @@ fn p22_a_run_of_a_sweep_cannot_be_taken_by_itself() {
     for path in [&one, &other] {
         assert!(!path.join(STATEMENT_FILE).exists() && !path.join(STATEMENT_JSON).exists());
         let kept = Kept::read(&RunFolder::at(path)).unwrap();
-        assert!(kept.remark().contains("this run alone") && kept.sentence.contains("not decided"), "{}", kept.sentence);
+        assert!(
+            kept.remark().contains("this run alone") && kept.sentence.contains("has not finished"),
+            "{}",
+            kept.sentence
+        );
     }
     let card = std::fs::read_to_string(one.join("model/README.md")).unwrap();
     assert!(card.contains("not counted yet"), "{card}");

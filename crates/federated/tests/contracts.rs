@@ -360,7 +360,7 @@ fn a_run_whose_states_cannot_be_read_keeps_its_metrics_and_says_what_to_do() {
     }
     let metrics = home.lines(Log::Metrics).unwrap();
     let error = Run::resume(home.clone(), &plan, &opened, means()).err().unwrap().to_string();
-    assert!(error.contains("versions before") && error.contains("--without-model"), "{error}");
+    assert!(error.contains("older versions") && error.contains("--without-model"), "{error}");
     assert_eq!(home.lines(Log::Metrics).unwrap(), metrics);
 }
 
@@ -433,12 +433,12 @@ fn a_checkpoint_that_was_changed_is_not_used() {
     // What is whole, and not of this run.
     type Change = fn(&mut Value);
     let changes: [(&str, Change); 7] = [
-        ("its ledger", |rest| rest["run"] = "00".repeat(32).into()),
+        ("another ledger", |rest| rest["run"] = "00".repeat(32).into()),
         ("kernels", |rest| rest["kernels"] = "others".into()),
-        ("its numbers", |rest| rest["round"] = 5.into()),
+        ("its counters", |rest| rest["round"] = 5.into()),
         ("its clip", |rest| rest["clip"] = Value::Null),
         ("another round", |rest| rest["mechanism"]["rounds"] = 3.into()),
-        ("the plan has noise", |rest| rest["mechanism"] = Value::Null),
+        ("it has no noise, but the plan has", |rest| rest["mechanism"] = Value::Null),
         ("unknown field", |rest| rest["more"] = 1.into()),
     ];
     for (says, change) in changes {

@@ -248,7 +248,7 @@ fn p21_a_sampled_plan_goes_on_after_a_round_that_failed() {
         let read = |name: &str| fs::read_to_string(run.join(name)).unwrap();
         assert!(read(METRICS_FILE).lines().last().unwrap().contains(r#""failed_attempts":2"#));
         let kept = Kept::read(&RunFolder::at(&run)).unwrap();
-        assert!(kept.sentence.contains("2 of which came to nothing"), "{}", kept.sentence);
+        assert!(kept.sentence.contains("2 of which failed"), "{}", kept.sentence);
         let failed = kept.failed.iter().map(|failed| (failed.round, failed.reason, failed.passed_over));
         assert!(failed.eq([(1, FailureReason::NotWhole, true), (3, FailureReason::Interrupted, true)]));
         assert!(read(STATEMENT_FILE).contains("as if they had been released"));
@@ -442,7 +442,7 @@ fn interruptions_are_said_and_bounded() {
             let mut next = || step(&mut run, &plan, &opened, &path, &mut fleet);
             if (1..=MOST_INTERRUPTIONS).contains(&times) {
                 let failed = next().unwrap().failed.unwrap().to_string();
-                assert!(failed.contains("the program ended in the midst of it"), "{times}: {failed}");
+                assert!(failed.contains("the program was interrupted"), "{times}: {failed}");
             }
             let error = next().unwrap_err().to_string();
             assert_eq!(error.contains("in a row") && error.contains("--end"), times >= MOST_INTERRUPTIONS, "{error}");
@@ -473,7 +473,7 @@ fn p24_an_attempt_that_nobody_asks_for_again_is_recorded_when_the_run_ends() {
         assert!(failures(&path).is_empty());
         let mut run = Run::resume(RunFolder::at(&path), &plan, &opened, means()).unwrap();
         run.finish().unwrap();
-        assert!(run.warnings().iter().any(|said| said.contains("the program ended in the midst of it")));
+        assert!(run.warnings().iter().any(|said| said.contains("the program was interrupted")));
         drop(run);
         assert_eq!(failures(&path), [(1, 0, FailureReason::Interrupted)]);
         assert!(ledger(&path).is_closed());
@@ -533,7 +533,7 @@ fn p6_a_run_stops_before_it_breaks_a_limit() {
             break error.to_string();
         }
     };
-    assert!(error.contains("0 users may still take part in round 6, and it needs 40"), "{error}");
+    assert!(error.contains("only 0 users may still take part in round 6, which needs 40"), "{error}");
     fleet.check(1000, 1);
     assert_eq!(fleet.sent.len(), 6);
     let asked: BTreeSet<u64> = fleet.sent.iter().flat_map(|(_, users)| users.iter().copied()).collect();

@@ -66,7 +66,7 @@ fn a_line_that_cannot_be_understood_stops_a_run_and_stays() {
         assert_ne!(text, spoilt, "{file}");
         fs::write(&path, &spoilt).unwrap();
         let error = refused(&run, &set, false).to_string();
-        assert!(error.contains("cannot be understood"), "{file}: {error}");
+        assert!(error.contains("cannot be parsed"), "{file}: {error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), spoilt, "{file}");
         // A line that was being written goes.
         fs::write(&path, format!("{text}{{\"rou")).unwrap();

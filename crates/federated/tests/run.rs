@@ -204,7 +204,7 @@ fn without_a_whole_checkpoint_it_says_what_is_wrong_with_each() {
     }
     let (plan, opened) = plan(&["checkpoint.every=2"]);
     let error = Run::resume(RunFolder::at(&a), &plan, &opened, means(1)).map(|_| ()).unwrap_err().to_string();
-    assert!(error.contains("no checkpoint can be used") && error.contains("round-00000010.safetensors"), "{error}");
+    assert!(error.contains("no usable checkpoint") && error.contains("round-00000010.safetensors"), "{error}");
 }
 
 #[test]
@@ -393,7 +393,7 @@ fn p23_a_simulation_promises_nothing_anywhere() {
 fn p23_secret_noise_on_a_made_up_crowd_protects_nobody_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let ending = whole(folder.path(), &["noise_seed="], 1);
-    assert!(ending.sentence.contains("made-up users") && ending.sentence.contains("nobody real is protected"));
+    assert!(ending.sentence.contains("synthetic users") && ending.sentence.contains("nobody real is protected"));
     let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     assert!(Kept::read(&RunFolder::at(folder.path())).unwrap().remark().contains("nobody real is protected"));
     for name in ["statement.md", "model/README.md"] {

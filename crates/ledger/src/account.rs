@@ -47,7 +47,7 @@ pub struct Failure {
     pub entry: u64,
     /// Which attempt, from 0.
     pub attempt: u32,
-    /// Why.
+    /// The reason.
     pub reason: FailureReason,
 }
 

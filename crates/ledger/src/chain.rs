@@ -25,22 +25,22 @@ impl Chain {
         let head = self.head();
         let refuse = |problem: String| Err(LedgerError::damaged(head.length, problem));
         if entry.index() != head.length {
-            return refuse(format!("it says that it is entry {}", entry.index()));
+            return refuse(format!("it claims to be entry {}", entry.index()));
         }
         if entry.previous() != head.hash {
-            return refuse("it does not follow the entry before it".into());
+            return refuse("it is not chained to the entry before it".into());
         }
         let key = match (self.key, entry.body()) {
             (None, Body::Opening(opening)) if opening.format == FORMAT => opening.key,
             (None, Body::Opening(opening)) => {
-                return refuse(format!("its format is {}, and this program reads {FORMAT}", opening.format));
+                return refuse(format!("its format is {}, but this program reads {FORMAT}", opening.format));
             }
             (None, _) => return refuse("a ledger begins with its plan".into()),
             (Some(_), Body::Opening(_)) => return refuse("a second plan".into()),
             (Some(key), _) => key,
         };
         if !entry.is_signed_by(&key) {
-            return refuse("its signature does not verify".into());
+            return refuse("invalid signature".into());
         }
         self.key = Some(key);
         self.hashes.push(entry.hash());

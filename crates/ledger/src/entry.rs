@@ -152,7 +152,7 @@ pub struct FailedAttempt {
     pub step: u64,
     /// Which attempt it was, from 0.
     pub attempt: u32,
-    /// Why.
+    /// The reason.
     pub reason: FailureReason,
     /// Who took part.
     pub participations: ParticipationNote,
@@ -183,13 +183,13 @@ impl FailureReason {
     pub const fn words(self) -> &'static str {
         match self {
             Self::BelowGoal => "too few devices were left",
-            Self::OutOfReach => "so many devices vanished that not all masks could be taken off",
+            Self::OutOfReach => "too many devices dropped out to remove all masks",
             Self::NotWhole => {
-                "the masks did not cancel: some device sent something else than was agreed, and nothing proves which"
+                "the masks did not cancel: a device did not follow the protocol, and nothing proves which"
             }
             Self::TimedOut => "it took too long",
-            Self::Interrupted => "the program ended in the midst of it",
-            Self::Cancelled => "a person stopped it",
+            Self::Interrupted => "the program was interrupted",
+            Self::Cancelled => "it was stopped by hand",
         }
     }
 
@@ -276,7 +276,7 @@ pub enum Ended {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Closing {
-    /// Why.
+    /// Why the run ended.
     pub because: Ended,
     /// The run's noise key and all noise state are gone: nobody can draw its noise again (rule P20).
     pub noise_destroyed: bool,

@@ -26,13 +26,13 @@ pub enum LedgerError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Workers that left something out.
-    #[error("the release was not written, and must not be used: {0}")]
+    #[error("the release was not recorded and must not be used: {0}")]
     Undone(#[from] Undone),
     /// An earlier write failed, so what is durable is not known.
-    #[error("an earlier write to this ledger failed; open it again, which finds out what is durable")]
+    #[error("an earlier write to this ledger failed; open it again to find out what was written")]
     Poisoned,
     /// An entry that is not what was written.
-    #[error("damaged at entry {entry}: {problem}; restore the ledger from a copy, do not mend it")]
+    #[error("damaged at entry {entry}: {problem}; restore the ledger from a copy, do not repair it by hand")]
     Damaged {
         /// Its index, from 0.
         entry: u64,
@@ -48,7 +48,7 @@ pub enum LedgerError {
         problem: String,
     },
     /// A stored vector is not the one that was released.
-    #[error("the vector stored with entry {entry} has the digest {found}, and the entry says {expected}")]
+    #[error("the vector stored with entry {entry} has digest {found}, but the entry says {expected}")]
     VectorDamaged {
         /// The entry.
         entry: u64,
@@ -58,7 +58,7 @@ pub enum LedgerError {
         found: Digest,
     },
     /// Shorter than a head that somebody has seen.
-    #[error("rewound: the ledger has {have} entries, and the head {shown} says that it had {}", shown.length)]
+    #[error("rewound: the ledger has {have} entries, but according to the head {shown} it had {}", shown.length)]
     Rewound {
         /// The head that was shown.
         shown: Head,
@@ -66,7 +66,7 @@ pub enum LedgerError {
         have: u64,
     },
     /// Another history than the one that somebody has seen.
-    #[error("forked: entry {} has the hash {have}, and the head {shown} says otherwise", shown.length.saturating_sub(1))]
+    #[error("forked: entry {} has the hash {have}, which contradicts the head {shown}", shown.length.saturating_sub(1))]
     Forked {
         /// The head that was shown.
         shown: Head,
@@ -74,7 +74,7 @@ pub enum LedgerError {
         have: Digest,
     },
     /// The head beside the ledger is gone, so a torn record cannot be told from a damaged one.
-    #[error("there is no head beside the ledger of {have} entries; write the last known one (LENGTH:HASH) to {place}")]
+    #[error("the ledger has {have} entries but no head file; write its last known head (LENGTH:HASH) to {place}")]
     HeadMissing {
         /// How many entries there are.
         have: u64,
@@ -90,16 +90,16 @@ pub enum LedgerError {
         problem: String,
     },
     /// There is nothing to open.
-    #[error("the ledger has no entries: its creation was not finished; create it again")]
+    #[error("the ledger has no entries because its creation was interrupted; create it again")]
     Empty,
     /// There is something where a ledger was to be created.
-    #[error("{place} holds a ledger already; open it, or choose another place")]
+    #[error("{place} already holds a ledger; open it, or choose another place")]
     Exists {
-        /// Where.
+        /// The path.
         place: String,
     },
     /// Another process writes it.
-    #[error("{place} is locked: another process writes this ledger; there can be one writer only")]
+    #[error("{place} is locked: another process is writing this ledger; only one writer is allowed")]
     Locked {
         /// The lock.
         place: String,
@@ -108,7 +108,7 @@ pub enum LedgerError {
     #[error("this ledger was opened for reading; open it with its signing key to record anything")]
     ReadOnly,
     /// The entry does not follow the head that is durable.
-    #[error("an entry after {after} was offered, and the head is {head}")]
+    #[error("the entry follows {after}, but the head is {head}")]
     NotTheHead {
         /// What it follows.
         after: Head,
@@ -116,7 +116,7 @@ pub enum LedgerError {
         head: Head,
     },
     /// The key is not the one of the first entry.
-    #[error("the ledger is signed by {expected}, and the key given is {got}")]
+    #[error("the ledger is signed by {expected}, not by the given key {got}")]
     WrongKey {
         /// The key in the first entry.
         expected: VerifyingKey,
@@ -125,7 +125,7 @@ pub enum LedgerError {
     },
     /// A secret that others can read.
     #[error(
-        "{place} has the mode {mode:03o}, so others can reach it; it must be {wanted:03o}: draw new keys if anyone has"
+        "{place} has mode {mode:03o}, so other users can access it; it must be {wanted:03o}. Draw new keys if anyone may have read it"
     )]
     LooseSecret {
         /// The file or folder.
@@ -136,14 +136,14 @@ pub enum LedgerError {
         wanted: u32,
     },
     /// A secret that is gone.
-    #[error("{place} is missing: without it nothing can be added to this ledger")]
+    #[error("{place} is missing; without it nothing can be added to this ledger")]
     SecretMissing {
         /// The file.
         place: String,
     },
     /// What says for which attempt users were asked last cannot be read.
     #[error(
-        "{place} is damaged ({problem}): it says for which attempt users were asked last, and without it they could be asked twice. Put it back as it was, or end the run with keyhush train --end DIR --without-model; do not remove it"
+        "{place} is damaged ({problem}). It records the last attempt for which users were asked; without it they could be asked twice. Restore it, or end the run with keyhush train --end DIR --without-model; do not remove it"
     )]
     AttemptDamaged {
         /// The file.
@@ -153,7 +153,7 @@ pub enum LedgerError {
     },
     /// A secret of a step that the ledger does not have: the ledger is an older copy.
     #[error(
-        "rewound: {place} is of round {kept}, and the ledger goes on with round {asked}: it is an older copy than its secrets"
+        "rewound: {place} belongs to round {kept}, but the ledger continues with round {asked}; the ledger is an older copy than its secrets"
     )]
     SecretAhead {
         /// The file.
@@ -165,7 +165,7 @@ pub enum LedgerError {
     },
     /// The noise key of a release that the ledger does not have.
     #[error(
-        "rewound: secret/ has the noise key of {at}, which the ledger does not have: it is an older copy than its keys"
+        "rewound: secret/ has the noise key of {at}, which the ledger does not have; the ledger is an older copy than its keys"
     )]
     KeyAhead {
         /// Which step.
@@ -173,17 +173,19 @@ pub enum LedgerError {
     },
     /// A release whose noise key is not there.
     #[error(
-        "the ledger has {at}, and secret/ does not have its noise key: the keys are an older copy, and a run cannot go on with them"
+        "the ledger has {at}, but secret/ does not have its noise key; the keys are an older copy, and the run cannot continue with them"
     )]
     KeyBehind {
         /// Which step.
         at: StepAt,
     },
     /// A release that is to be published by hand.
-    #[error("what is to be published reads as a release: only what a mechanism released is recorded as one")]
+    #[error("the value to be published looks like a release; only what a mechanism released can be recorded as one")]
     IsRelease,
     /// A released vector behind the end of the ledger.
-    #[error("rewound: {place} was released with entry {entry}, and the ledger has {have} entries: it was cut short")]
+    #[error(
+        "rewound: {place} was released with entry {entry}, but the ledger has only {have} entries; it was truncated"
+    )]
     Orphan {
         /// The vector.
         place: String,
@@ -204,7 +206,7 @@ pub enum LedgerError {
         problem: String,
     },
     /// Noise from elsewhere than the plan says (rule P13).
-    #[error("the plan says {}, and this release says {}", words(*plan), words(*got))]
+    #[error("the plan says {}, but this release says {}", words(*plan), words(*got))]
     Randomness {
         /// What the first entry says.
         plan: Randomness,
@@ -212,7 +214,7 @@ pub enum LedgerError {
         got: Randomness,
     },
     /// An event under another adjacency (rule P2).
-    #[error("the plan is under {plan} adjacency, and this event under {got}; they do not compose")]
+    #[error("the plan uses {plan} adjacency, but this event {got}; they do not compose")]
     Adjacency {
         /// What the first entry says.
         plan: Adjacency,
@@ -220,7 +222,7 @@ pub enum LedgerError {
         got: Adjacency,
     },
     /// An event with another participation than its stream's.
-    #[error("the plan says of {stream:?} that {plan}, and this event says that {got}")]
+    #[error("the plan says of {stream:?} that {plan}, but this event says that {got}")]
     Participation {
         /// The stream.
         stream: String,
@@ -248,7 +250,7 @@ pub enum LedgerError {
         rounds: u64,
     },
     /// A step before one that is already there.
-    #[error("step {step} of {stream:?} comes after step {last}, which was released before; steps only go forward")]
+    #[error("step {step} of {stream:?} is not after step {last}, which was released before; steps only go forward")]
     StepBackwards {
         /// The stream.
         stream: String,
@@ -258,7 +260,7 @@ pub enum LedgerError {
         last: u64,
     },
     /// An attempt that is on record as failed.
-    #[error("attempt {attempt} at step {step} of {stream:?} is on record as failed, or comes before one that is")]
+    #[error("attempt {attempt} at step {step} of {stream:?}, or a later one, is already recorded as failed")]
     AttemptFailed {
         /// The stream.
         stream: String,
@@ -269,7 +271,7 @@ pub enum LedgerError {
     },
     /// A sampled step is attempted once (rule P21).
     #[error(
-        "step {step} of {stream:?} failed, and its users are sampled: a sampled step is attempted once, and the run goes on with the next"
+        "step {step} of {stream:?} failed; a step with sampled users is attempted only once, so continue with the next"
     )]
     SampledOnce {
         /// The stream.
@@ -279,7 +281,7 @@ pub enum LedgerError {
     },
     /// A released step with another content (rule P13).
     #[error(
-        "step {step} of {stream:?} was released as {recorded} in entry {entry}, and {offered} was offered: a released step is never computed again; use the stored vector"
+        "step {step} of {stream:?} was already released as {recorded} in entry {entry}, not as {offered}; a released step is never computed again, use the stored vector"
     )]
     AlreadyReleased {
         /// The stream.
@@ -304,7 +306,7 @@ pub enum LedgerError {
         problem: String,
     },
     /// Participations that are not those of the attempt they are recorded with.
-    #[error("the participations of {got} were offered for {expected}")]
+    #[error("the participations are those of {got}, expected {expected}")]
     OtherAttempt {
         /// The attempt recorded.
         expected: String,
@@ -312,15 +314,15 @@ pub enum LedgerError {
         got: String,
     },
     /// A user who takes part twice in one attempt.
-    #[error("a user takes part twice in {attempt}")]
+    #[error("the same user takes part twice in {attempt}")]
     TwiceInOneAttempt {
         /// The attempt.
         attempt: String,
     },
     /// The side table shows that limits on participation were not kept: no epsilon that counts on them is true (rule P18).
     #[error(
-        "the limits on who takes part in {stream:?} were broken, and nothing that counts on them is guaranteed: the plan says that {plan}; somebody took part in {times} releases{}",
-        between.map_or_else(String::new, |n| format!(", two of them with {n} others in between"))
+        "the participation limits of {stream:?} were violated, so the guarantee does not hold: the plan says that {plan}; but a user took part in {times} releases{}",
+        between.map_or_else(String::new, |n| format!(", two of them only {n} others apart"))
     )]
     LimitsBroken {
         /// The stream.
@@ -334,7 +336,7 @@ pub enum LedgerError {
     },
     /// The side table has more users than the plan declares, so delta may be above one over their number (rule P11).
     #[error(
-        "the plan declares {declared} users, and {different} were asked in {stream:?}: delta is not below one over their number, which permits releasing somebody's data outright"
+        "the plan declares {declared} users, but {different} were asked in {stream:?}; delta is then not below 1/population, which would permit publishing a user's data"
     )]
     MoreThanDeclared {
         /// The stream.
@@ -345,14 +347,14 @@ pub enum LedgerError {
         different: u64,
     },
     /// Ledgers whose costs have no sum.
-    #[error("these ledgers cannot be added up: {problem}")]
+    #[error("these ledgers cannot be composed: {problem}")]
     NotTogether {
-        /// Why.
+        /// The cause.
         problem: String,
     },
     /// One more release would cost more than the plan allows (rule P14).
     #[error(
-        "this release would bring epsilon to {would_be}, above the plan's max_epsilon of {max_epsilon}: it is not recorded and must not be used; the run ends here"
+        "this release would raise epsilon to {would_be}, above the plan's max_epsilon of {max_epsilon}; it is not recorded and must not be used, and the run ends here"
     )]
     BudgetExceeded {
         /// The plan's limit.
@@ -367,7 +369,7 @@ pub enum LedgerError {
         entry: u64,
     },
     /// An entry longer than a reader accepts.
-    #[error("an entry of {bytes} bytes is longer than the {limit} that a ledger takes")]
+    #[error("an entry of {bytes} bytes exceeds the limit of {limit}")]
     TooLong {
         /// Its length.
         bytes: usize,

@@ -26,13 +26,13 @@ impl Head {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HeadError {
     /// There is no length, or it is not a number.
-    #[error("a head is written as LENGTH:HASH, got {got:?}")]
+    #[error("expected a head in the form LENGTH:HASH, got {got:?}")]
     Form {
         /// The beginning of what was given.
         got: String,
     },
     /// The hash is not one.
-    #[error("the hash of a head: {0}")]
+    #[error("hash of the head: {0}")]
     Hash(#[from] HexError),
 }
 

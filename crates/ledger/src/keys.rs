@@ -31,7 +31,7 @@ pub enum KeyError {
     #[error(transparent)]
     Hex(#[from] HexError),
     /// Not a point of the curve, or one of small order, under which signatures prove nothing.
-    #[error("these digits are not an Ed25519 public key")]
+    #[error("not an Ed25519 public key")]
     NotAKey,
     /// The operating system gave no randomness.
     #[error(transparent)]

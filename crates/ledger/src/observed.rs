@@ -44,14 +44,14 @@ pub enum NoObservedEpsilon {
 }
 
 impl NoObservedEpsilon {
-    /// In words.
+    /// In plain words, for people.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
-            Self::Simulated => "the noise was simulated, and no epsilon holds",
+            Self::Simulated => "the noise was simulated, so no epsilon holds",
             Self::NonPrivate => "something was released without privacy",
-            Self::PlanHolds => "the whole plan is what holds, and nobody has observed what was not released",
-            Self::BudgetHolds => "the budget is what holds, whoever took part",
+            Self::PlanHolds => "the guarantee covers the whole plan, and unreleased rounds cannot be observed",
+            Self::BudgetHolds => "the guarantee is the budget, whoever took part",
             Self::NotAllRecorded => "not every release has a record of who took part",
         }
     }

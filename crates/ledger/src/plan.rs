@@ -83,7 +83,7 @@ pub enum DataSource {
 }
 
 impl DataSource {
-    /// In words.
+    /// The description, as recorded.
     #[must_use]
     pub fn what(&self) -> &str {
         match self {
@@ -233,7 +233,7 @@ impl Plan {
             return Err(LedgerError::plan(
                 "delta",
                 format!(
-                    "{} is above 1/population = {}, which permits releasing somebody's data outright",
+                    "{} is above 1/population = {}, which would permit publishing a user's data",
                     self.delta,
                     1.0 / self.population as f64
                 ),
@@ -314,7 +314,7 @@ impl Plan {
         }
         let Budget::ZcdpFilter { max_rho, .. } = budget else { return Ok(()) };
         if rho::rho(&self.event())?.is_none() {
-            let problem = "a zCDP filter needs releases that have a rho; sampled and Skellam releases have none: fix the plan in advance";
+            let problem = "a zCDP filter needs releases that have a rho, which sampled and Skellam releases do not have; fix the plan in advance";
             return Err(LedgerError::plan("budget", problem));
         }
         let epsilon = rho::epsilon_of(max_rho, self.delta, self.group)?;

@@ -38,7 +38,7 @@ pub fn together<S: LedgerStore>(ledgers: &[Ledger<S>], delta: Option<Delta>) -> 
     for (i, ledger) in ledgers.iter().enumerate() {
         check_holds(ledger)?;
         if ledgers[..i].iter().any(|before| before.opening().id == ledger.opening().id) {
-            return Err(refused(format!("the ledger {} is there twice", ledger.head())));
+            return Err(refused(format!("the ledger {} is given twice", ledger.head())));
         }
     }
     let whole = |ledger: &Ledger<S>| ledger.guaranteed_sweep_event().unwrap_or_else(|| ledger.guaranteed_event());
@@ -61,7 +61,7 @@ fn check_same<S: LedgerStore>(first: &Ledger<S>, other: &Ledger<S>) -> Result<()
         return Err(refused(problem));
     }
     if a.adjacency != b.adjacency {
-        return Err(refused(format!("one is under {} adjacency, another under {}", a.adjacency, b.adjacency)));
+        return Err(refused(format!("one uses {} adjacency, another {}", a.adjacency, b.adjacency)));
     }
     Ok(())
 }

@@ -90,9 +90,10 @@ pub struct HeadCheck {
 
 /// What no check can show.
 const KEY_HOLDER: &str =
-    "against the holder of the signing key nothing is proved: they can write any ledger that verifies";
-const NO_HEAD: &str = "no head was given, so it cannot be told whether the ledger was cut at an entry boundary: give one from a statement, checkpoint or model";
-const NO_KEY: &str = "the key is the one that the ledger names itself: compare it with the one you know, or pin it";
+    "nothing is proved against the holder of the signing key, who can write any ledger that verifies";
+const NO_HEAD: &str = "no head was given, so truncation at an entry boundary cannot be detected; give a head from a statement, checkpoint or model";
+const NO_KEY: &str =
+    "the key is the one named in the ledger itself; compare it with the key you know, or pin it with --key";
 
 impl<S: LedgerStore> Ledger<S> {
     /// Checks heads, stored vectors and participations, and computes the cost again. Chain, signatures and the rules of

@@ -56,7 +56,7 @@ fn p14_the_ledger_counts_a_user_as_often_as_the_limits_allow() {
     let finished = noised_sum(&residues, &encoding, &[0; 54], 8);
     assert_eq!(mechanism.release_noised(finished).unwrap_err(), MechanismError::Finished { rounds: 8 });
     let words = Statement::of(&ledger).unwrap().accounting.assumes.join("\n");
-    for said in ["fewer than 5 honest participants", "nor more than 2 times in all", "no amplification"] {
+    for said in ["at least 5 honest participants", "at most 2 times", "no amplification"] {
         assert!(words.contains(said), "{words}");
     }
     assert!(!words.contains("every user may take part in every round"), "{words}");

@@ -114,7 +114,7 @@ fn p23_steps_that_failed_are_counted_as_if_they_had_been_released() {
         assert!(epsilon(ledger) >= ledger.epsilon(ledger.plan().delta).unwrap().epsilon);
         let said = Statement::of(ledger).unwrap().to_markdown();
         assert!(said.contains("as if they had been released"), "{said}");
-        assert!(said.contains("That attempts failed, how many and why, is written in the ledger exactly"), "{said}");
+        assert!(said.contains("The ledger records exactly, without noise, how many attempts failed and why"), "{said}");
     }
 
     // A budget that was enough for other steps, because some failed: its limit is stated, not what was spent.

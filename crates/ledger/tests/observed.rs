@@ -130,7 +130,7 @@ fn p23_no_epsilon_is_computed_from_observations_where_something_else_holds() {
     let by_hand = closed(open);
     assert_eq!(why(&by_hand), Some(NoObservedEpsilon::PlanHolds));
     let statement = Statement::of(&by_hand).unwrap();
-    assert!(statement.to_markdown().contains("No epsilon is computed from these: the whole plan is what holds"));
+    assert!(statement.to_markdown().contains("No epsilon is computed from these: the guarantee covers the whole plan"));
     let observed = statement.observed.unwrap();
     assert_eq!((observed.epsilon, observed.no_epsilon), (None, Some(NoObservedEpsilon::PlanHolds)));
     let filter = Budget::zcdp_filter(Epsilon::new(20.0).unwrap(), delta(), 1).unwrap();
@@ -164,7 +164,7 @@ fn p18_a_side_table_that_breaks_the_limits_is_refused() {
     let ledger = run(model_plan(4), too_close);
     let error = ledger.verify(&[], None).unwrap_err();
     assert!(matches!(error, LedgerError::LimitsBroken { times: 2, between: Some(2), .. }), "{error}");
-    assert!(error.to_string().contains("2 others in between"), "{error}");
+    assert!(error.to_string().contains("only 2 others apart"), "{error}");
     assert!(matches!(Statement::of(&closed(ledger)), Err(LedgerError::LimitsBroken { .. })));
     let users: &[&[u8]] = &[b"ada"];
     let nobody: &[&[u8]] = &[];
@@ -245,7 +245,7 @@ fn ledgers_that_do_not_protect_the_same_are_not_composed() {
 fn a_statement_of_devices_says_what_holds_in_several_tasks() {
     let page = Statement::of(&task(1, 2, delta())).unwrap().to_markdown();
     let (_, section) = page.split_once("## Devices in several tasks").unwrap();
-    for words in ["pays for this task alone", "adds up", "keyhush privacy compose", "its own limit"] {
+    for words in ["accounts for this task alone", "add up", "keyhush privacy compose", "its own limit"] {
         assert!(section.contains(words), "{words}: {section}");
     }
     let statement = Statement::of(&run(model_plan(6), ONCE)).unwrap();

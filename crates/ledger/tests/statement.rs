@@ -91,7 +91,7 @@ fn p13_a_simulation_has_no_guarantee() {
         assert!(!statement.guarantee.holds && statement.guarantee.epsilon == Epsilon::INFINITE);
         assert_eq!(statement.guarantee.epsilon_if_secret, Some(judged(&tree(&[1]))));
         let page = statement.to_markdown();
-        assert!(page.contains("No guarantee: simulated") && page.contains("recomputed by whoever knows"), "{page}");
+        assert!(page.contains("No guarantee: simulated") && page.contains("recomputed by anyone who knows"), "{page}");
         assert!(!page.contains("differentially private** for"), "{page}");
         assert_eq!((statement.guarantee.rho, statement.guarantee.planned_epsilon), (None, None));
         let found = serde_json::to_value(ledger.verify(&[], None).unwrap()).unwrap();
@@ -110,7 +110,7 @@ fn p14_a_filter_states_its_budget_and_not_what_was_spent() {
     assert!((1.999..=2.0).contains(&statement.guarantee.epsilon.get()), "{}", statement.guarantee.epsilon);
     let spent = rounded_up(filtered.epsilon(delta()).unwrap().epsilon.get());
     let page = statement.to_markdown();
-    assert!(!page.contains(&spent) && page.contains("however little of it was spent"), "{spent}:\n{page}");
+    assert!(!page.contains(&spent) && page.contains("even if less was spent"), "{spent}:\n{page}");
 
     let mut fixed = after(Plan { budget: Some(Budget::Fixed { max_epsilon }), ..model_plan(2) }, 1);
     close(&mut fixed, Ended::BudgetSpent);
@@ -167,8 +167,8 @@ fn p22_who_picks_among_runs_states_the_cost_of_all() {
     for words in [
         &format!("**({all}, 1e-6)-differentially private** for each user, all 4 runs of its sweep counted."),
         &format!("epsilon = {all} and delta = 1e-6"),
-        &format!("This run alone, had it not been picked among them, would have epsilon = {alone}"),
-        "picked among 4",
+        &format!("This run alone, had it not been chosen among them, would have epsilon = {alone}"),
+        "chosen among 4",
     ] {
         assert!(page.contains(words), "{words}:\n{page}");
     }
@@ -196,9 +196,9 @@ fn p23_a_run_that_was_ended_by_hand_states_its_whole_plan() {
         ledger
     };
     for (ledger, words) in [
-        (open, "The run is not over"),
+        (open, "The run has not finished"),
         (by(Ended::ByHand), "ended by hand"),
-        (by(Ended::TargetReached), "reached the accuracy"),
+        (by(Ended::TargetReached), "reached its target accuracy"),
         // What the plan does not say cannot have ended it.
         (by(Ended::BudgetSpent), "whole plan"),
         (by(Ended::PlanDone), "whole plan"),
@@ -207,7 +207,7 @@ fn p23_a_run_that_was_ended_by_hand_states_its_whole_plan() {
         assert_eq!((statement.guarantee.epsilon, statement.guarantee.basis), (whole, Basis::Plan), "{words}");
         assert_eq!(ledger.verify(&[], None).unwrap().judgement.unwrap().epsilon, whole);
         let page = statement.to_markdown();
-        assert!(page.contains(words) && page.contains("for the whole plan, however little"), "{words}:\n{page}");
+        assert!(page.contains(words) && page.contains("for the whole plan, even if less"), "{words}:\n{page}");
         assert!(!page.contains(&rounded_up(judged(&tree(&[2])).get())), "what was spent is not guaranteed: {page}");
     }
     let mut done = after(model_plan(2), 2);
@@ -260,17 +260,19 @@ fn p23_a_made_up_crowd_has_nobody_to_protect() {
 fn p23_who_is_trusted_with_what_is_said() {
     let of = |plan: Plan| Statement::of(&ledger(plan)).unwrap().to_markdown();
     let limited = of(plan());
-    assert!(limited.contains("the limits on who takes part, and how often, and that no more take part than are declared, were enforced by the server"), "{limited}");
+    assert!(limited.contains("the limits on who takes part and how often, and the declared number of participants, were enforced by the server"), "{limited}");
     assert!(limited.contains("devices follow the protocol") && limited.contains("checks its norm"), "{limited}");
-    assert!(limited.contains("it spends again") && !limited.contains("amplification"), "{limited}");
-    assert!(limited.contains("does what keyhush 0.1.0 does"), "{limited}");
+    assert!(limited.contains("it spends privacy again") && !limited.contains("amplification"), "{limited}");
+    assert!(limited.contains("behaves like keyhush 0.1.0"), "{limited}");
     let rate = privacy::SamplingRate::new(0.01).unwrap();
     let mut sampled = Plan { adjacency: privacy::Adjacency::AddOrRemove, ..model_plan(4) };
     sampled.phases[0].participation = privacy::Participation::Poisson { rate };
     sampled.phases[0].event = PrivacyEvent::poisson(rate, privacy::NoiseMultiplier::new(1.0).unwrap()).times(4);
     let aggregation = Aggregation::Secure { protocol: "masks".into(), sees_updates: None, sees_sum: None };
     let sampled = of(Plan { aggregation, ..sampled });
-    for words in ["were drawn as said by the server", "amplification by sampling is void", "with noise of its own"] {
+    for words in
+        ["were sampled as stated by the server", "Amplification by sampling does not hold", "with its own noise"]
+    {
         assert!(sampled.contains(words), "{words}:\n{sampled}");
     }
 }
@@ -281,7 +283,7 @@ fn p21_data_that_changed_in_the_midst_of_a_run_is_said() {
     let _ = ledger.record_data_changed("a user asked to be erased", 3).unwrap();
     let statement = Statement::of(&ledger).unwrap();
     assert_eq!(statement.data_accesses.data_changes[0].why, "a user asked to be erased");
-    assert!(statement.to_markdown().contains("changed in the midst of the run, and the run went on: a user asked"));
+    assert!(statement.to_markdown().contains("changed during the run, and the run was resumed: a user asked"));
     assert_eq!(ledger.verify(&[], None).unwrap().data_changes.len(), 1);
 }
 
@@ -303,10 +305,10 @@ fn p17_a_statement_carries_the_head_and_says_whether_more_may_come() {
     assert_eq!(statement.ledger.head, ledger.head());
     let page = statement.to_markdown();
     for words in [
-        "The ledger is closed: the plan was done. Nothing can follow.",
-        "The key of the noise and all that could draw it again were destroyed.",
-        "The key of the participants' pseudonyms was destroyed.",
-        "a back-up or a snapshot of the secrets undoes it",
+        "The ledger is closed: the plan was completed. Nothing can be added.",
+        "The noise key, and everything that could draw the noise again, was destroyed.",
+        "The pseudonym key was destroyed.",
+        "a backup or snapshot of the secrets undoes this",
     ] {
         assert!(page.contains(words), "{words}:\n{page}");
     }

@@ -27,7 +27,7 @@ pub enum TensorsError {
         want: u64,
     },
     /// Bytes that belong to no tensor.
-    #[error("has {got} bytes, and its tensors end after {want}")]
+    #[error("has {got} bytes, but its tensors end after {want}")]
     TooLong {
         /// How many there are.
         got: u64,
@@ -53,7 +53,7 @@ pub enum TensorsError {
         name: String,
     },
     /// A tensor of another shape.
-    #[error("has a tensor {name:?} of the shape {got:?}, and the model has {want:?}")]
+    #[error("has a tensor {name:?} of shape {got:?}, expected {want:?}")]
     Shape {
         /// Its name.
         name: String,
@@ -63,7 +63,7 @@ pub enum TensorsError {
         want: Vec<usize>,
     },
     /// A tensor of another type.
-    #[error("has a tensor {name:?} of the type {got}, and {want} is read")]
+    #[error("has a tensor {name:?} of type {got}, expected {want}")]
     Type {
         /// Its name.
         name: String,

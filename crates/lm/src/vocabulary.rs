@@ -30,7 +30,7 @@ pub const MOST_ENTRIES: usize = 1 << 24;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum VocabularyError {
     /// An entry that stands twice.
-    #[error("the entry {entry:?} stands twice, as ids {first} and {second}")]
+    #[error("entry {entry:?} appears twice, as ids {first} and {second}")]
     Twice {
         /// The entry.
         entry: String,
@@ -46,7 +46,7 @@ pub enum VocabularyError {
         id: u32,
     },
     /// A list that does not begin with the special entries.
-    #[error("line {line} must be {expected:?} and is {got:?}: a vocabulary begins with <bos>, <eos> and <unk>")]
+    #[error("line {line} must be {expected:?}, got {got:?}; a vocabulary begins with <bos>, <eos> and <unk>")]
     Special {
         /// The line, from 1.
         line: usize,
@@ -56,7 +56,7 @@ pub enum VocabularyError {
         got: String,
     },
     /// An escape that means nothing.
-    #[error("line {line}: after a backslash comes n, r or another backslash")]
+    #[error("line {line}: a backslash must be followed by n, r or another backslash")]
     Escape {
         /// The line, from 1.
         line: usize,
@@ -65,13 +65,13 @@ pub enum VocabularyError {
     #[error("more than {MOST_ENTRIES} entries")]
     TooMany,
     /// A size that leaves no room for words.
-    #[error("a vocabulary of {size} has no room for words: <bos>, <eos> and <unk> count among its entries")]
+    #[error("a vocabulary of {size} entries has no room for words, since <bos>, <eos> and <unk> are entries too")]
     TooSmall {
         /// The size asked for.
         size: usize,
     },
     /// A list or a text with nothing in it.
-    #[error("no words were found")]
+    #[error("no words found")]
     NoWords,
 }
 

@@ -168,7 +168,7 @@ fn truncated_files_say_so() {
         let longer = Files { weights: [&files.weights[..], &[0; 5]].concat(), ..files.clone() };
         assert_eq!(
             refused(&longer),
-            format!("model.safetensors has {} bytes, and its tensors end after {whole}", whole + 5)
+            format!("model.safetensors has {} bytes, but its tensors end after {whole}", whole + 5)
         );
     }
     let files = small().write().unwrap();
@@ -187,7 +187,7 @@ fn wrong_tensors_say_which() {
     let change = |change: &dyn Fn(&mut Value)| refused(&with_header(&files, change));
     assert_eq!(
         change(&|h| h["dense.kernel"]["shape"] = json!([3, 4])),
-        "model.safetensors has a tensor \"dense.kernel\" of the shape [3, 4], and the model has [4, 3]"
+        "model.safetensors has a tensor \"dense.kernel\" of shape [3, 4], expected [4, 3]"
     );
     let rename = |h: &mut Value| {
         let tensor = h.as_object_mut().unwrap().remove("dense.bias").unwrap();
@@ -196,7 +196,7 @@ fn wrong_tensors_say_which() {
     assert_eq!(change(&rename), "model.safetensors has a tensor \"dense.bias2\" that the model does not have");
     assert_eq!(
         change(&|h| h["dense.bias"]["dtype"] = json!("I32")),
-        "model.safetensors has a tensor \"dense.bias\" of the type I32, and F32 is read"
+        "model.safetensors has a tensor \"dense.bias\" of type I32, expected F32"
     );
     assert!(change(&|h| h["dense.bias"]["shape"] = json!([4])).contains("is not a safetensors file"));
     let (mut header, data) = taken_apart(&files.weights);
@@ -212,7 +212,7 @@ fn wrong_tensors_say_which() {
     }
     assert_eq!(
         change(&|h| drop(h.as_object_mut().unwrap().remove("__metadata__"))),
-        "model.safetensors has no \"format\" in its metadata: it was not written by keyhush"
+        "model.safetensors has no \"format\" in its metadata; it was not written by keyhush"
     );
 }
 
@@ -220,9 +220,9 @@ fn wrong_tensors_say_which() {
 fn another_vocabulary_says_so() {
     let files = small().write().unwrap();
     let larger = Files { vocabulary: vocabulary(5).to_text(), ..files.clone() };
-    assert_eq!(refused(&larger), "vocab.txt has 8 entries, and the model is made for 7");
+    assert_eq!(refused(&larger), "vocab.txt has 8 entries, but the model expects 7");
     let other = Files { vocabulary: files.vocabulary.replace("word1", "word9"), ..files.clone() };
-    assert!(refused(&other).starts_with("vocab.txt is another vocabulary: its SHA-256 is "));
+    assert!(refused(&other).starts_with("vocab.txt is not the model's vocabulary: its SHA-256 is "));
     let broken = Files { vocabulary: "word1\n".into(), ..files };
     assert!(refused(&broken).starts_with("vocab.txt: line 1 must be"));
 }
@@ -233,25 +233,27 @@ fn another_configuration_or_card_says_so() {
     let config = |from: &str, to: &str| refused(&Files { config: files.config.replace(from, to), ..files.clone() });
     assert_eq!(
         config("keyhush-model-1", "keyhush-model-7"),
-        "config.json: this is format \"keyhush-model-7\", and this version reads \"keyhush-model-1\""
+        "config.json: has format \"keyhush-model-7\", but this version reads \"keyhush-model-1\""
     );
     assert!(
         config("\"hidden\": 4", "\"hidden\": 5")
-            .starts_with("model.safetensors has a tensor \"layers.0.input_gate.kernel\" of the shape")
+            .starts_with("model.safetensors has a tensor \"layers.0.input_gate.kernel\" of shape")
     );
-    assert!(config("\"unit_norm\": false", "\"unit_norm\": true").starts_with("config.json is another one"));
+    assert!(
+        config("\"unit_norm\": false", "\"unit_norm\": true").starts_with("config.json does not belong to this model")
+    );
     assert_eq!(config("\"hidden\": 4", "\"hidden\": 0"), "config.json: hidden must be from 1 to 65536, got 0");
     assert!(config("\"hidden\"", "\"hiden\"").starts_with("config.json: unknown field `hiden`"));
     assert!(config("{", "[").starts_with("config.json: "));
     let card = Files { card: "# Trust me".into(), ..files.clone() };
     assert_eq!(
         refused(&card),
-        "README.md is the card of another model: it does not say \"# A test\\n\", which the model's metadata do"
+        "README.md does not belong to this model: it does not contain \"# A test\\n\" from the model's metadata"
     );
     let card = Files { card: files.card.replace(HEAD, "7:00"), ..files.clone() };
-    assert!(refused(&card).contains(&format!("it does not say \"`{HEAD}`\"")));
+    assert!(refused(&card).contains(&format!("it does not contain \"`{HEAD}`\"")));
     let card = Files { card: files.card.replace("1.7163", "0.1"), ..files.clone() };
-    assert!(refused(&card).contains("it does not say \"**(1.7163, 1e-10)-differentially private**"));
+    assert!(refused(&card).contains("it does not contain \"**(1.7163, 1e-10)-differentially private**"));
     let edited = Files { card: files.card.replace("## Files", "## Our own words"), ..files.clone() };
     assert!(read(&edited).is_ok(), "the rest of a card may be edited");
 }

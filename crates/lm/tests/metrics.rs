@@ -311,11 +311,11 @@ fn nothing_measured_is_absent_and_bad_sequences_are_refused() {
     let refused = |ids: &[u32]| count(&model, ids).unwrap_err().to_string();
     assert_eq!(refused(&[BOS, 5]), "sequence 0, token 1: the id 5 is not below the model's vocabulary of 5");
     for ids in [&[3, 4][..], &[BOS, 3, BOS]] {
-        assert_eq!(refused(ids), "sequence 0: it must begin with BOS and have no other");
+        assert_eq!(refused(ids), "sequence 0: must begin with BOS and contain no other BOS");
     }
     let short = [Sequence { ids: &[BOS, 3, EOS], letters: &[0, 1] }];
     let error = Measure::new(HeadWords::in_order(5)).count(&model, &short).unwrap_err();
-    assert_eq!(error.to_string(), "sequence 0: 2 numbers of letters for 3 tokens");
+    assert_eq!(error.to_string(), "sequence 0: has 2 letter counts for 3 tokens");
 }
 
 #[test]

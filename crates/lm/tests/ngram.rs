@@ -230,8 +230,8 @@ fn what_cannot_be_counted_is_refused() {
     let train = |order, vocabulary, ids: &[u32]| KneserNey::train(order, vocabulary, [ids]).unwrap_err().to_string();
     assert_eq!(train(1, 5, &[BOS, EOS]), "the order must be from 2 to 5, got 1");
     assert_eq!(train(6, 5, &[BOS, EOS]), "the order must be from 2 to 5, got 6");
-    assert_eq!(train(3, 5, &[BOS]), "there is no text to count");
+    assert_eq!(train(3, 5, &[BOS]), "the text is empty");
     for ids in [&[BOS, 5][..], &[3, EOS], &[BOS, 3, BOS, EOS]] {
-        assert_eq!(train(3, 5, ids), "sequence 0: it must begin with BOS, have no other, and ids below 5");
+        assert_eq!(train(3, 5, ids), "sequence 0: must begin with BOS, contain no other BOS, and have ids below 5");
     }
 }

@@ -154,7 +154,7 @@ impl Checkpoint {
         let tensors = tensors::Reader::new(&mut bytes).map_err(|e| e.to_string())?;
         let said = |key: &str| {
             let found = tensors.metadata(key).map(str::to_owned);
-            found.ok_or_else(|| format!("its metadata have no {key}"))
+            found.ok_or_else(|| format!("its metadata has no {key}"))
         };
         let format = said("format")?;
         if format != FORMAT {
@@ -189,20 +189,20 @@ fn damaged(path: &Path, problem: String) -> PretrainError {
 fn no_run(out: &Path, path: &Path, error: &std::io::Error) -> String {
     let before: PathBuf = out.join(FILE_BEFORE);
     if before.exists() {
-        let why = "holds a run of an older keyhush, which this one cannot go on with: begin again in another folder";
+        let why = "holds a run of an older keyhush, which this version cannot resume; start again in another folder";
         return format!("{} {why}", out.display());
     }
-    format!("there is no run to go on with: {}: {error}", path.display())
+    format!("no run to resume: {}: {error}", path.display())
 }
 
 /// Refuses a folder that a new run would write over.
 pub(crate) fn refuse_taken(out: &Path) -> Result<(), PretrainError> {
     let held = if out.join(FILE).exists() {
-        "a run already: go on with --resume, or choose another folder"
+        "a run already; resume it with --resume, or choose another folder"
     } else if out.join(FILE_BEFORE).exists() {
-        "a run of an older keyhush: choose another folder"
+        "a run of an older keyhush; choose another folder"
     } else if out.join(CONFIG_FILE).exists() {
-        "a model already: choose another folder"
+        "a model already; choose another folder"
     } else {
         return Ok(());
     };
@@ -253,7 +253,7 @@ mod tests {
     fn what_is_damaged_or_of_before_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let said = || Checkpoint::read(folder.path()).unwrap_err().to_string();
-        assert!(said().contains("there is no run to go on with"), "{}", said());
+        assert!(said().contains("no run to resume"), "{}", said());
         fs::write(folder.path().join(FILE_BEFORE), "{}").unwrap();
         assert!(said().contains("older keyhush"), "{}", said());
         let bytes = checkpoint(3).to_bytes().unwrap();

@@ -24,17 +24,17 @@ pub enum PretrainError {
     /// A checkpoint that cannot be used.
     #[error("{} is damaged: {problem}", path.display())]
     Damaged {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         problem: String,
     },
     /// Parameters that are no numbers any more.
     #[error(
-        "the loss is no longer a number in epoch {epoch}: begin again with a smaller --learning-rate, or with --clip-gradients"
+        "the loss became NaN in epoch {epoch}; start again with a smaller --learning-rate, or with --clip-gradients"
     )]
     Exploded {
-        /// When.
+        /// The epoch.
         epoch: u32,
     },
     /// Whoever trains cannot, or broke down.

@@ -134,9 +134,9 @@ impl Task {
 fn enough(stream: Stream, field: &'static str, least: usize) -> Result<Stream, PretrainError> {
     match stream.tokens() {
         tokens if tokens >= least => Ok(stream),
-        0 => Err(PretrainError::wrong(field, "no tokens were found")),
+        0 => Err(PretrainError::wrong(field, "contains no tokens")),
         few => {
-            let problem = format!("a batch has {least} sequences, and there are {few} tokens in all");
+            let problem = format!("a batch has {least} sequences, but there are only {few} tokens");
             Err(PretrainError::wrong(field, problem))
         }
     }

@@ -89,7 +89,7 @@ impl<'a> Run<'a> {
         checkpoint.progress.schedule = schedule.clone();
         let mut run = Self::at(task, checkpoint, out, means)?;
         run.note = (begun != now).then(|| {
-            format!("begun with the arithmetic {begun}, goes on with {now}: the model will not be the same to the bit")
+            format!("the run was begun with {begun} arithmetic and continues with {now}; the model will not be bit-identical")
         });
         Ok(run)
     }
@@ -103,7 +103,7 @@ impl<'a> Run<'a> {
         trainer.load(&checkpoint.values)?;
         match &checkpoint.carried {
             Some(carried) if carried.len() != trainer.state_len() => {
-                let problem = "what its layers carry is that of another model".to_owned();
+                let problem = "its state belongs to another model".to_owned();
                 return Err(PretrainError::Damaged { path: out.join(checkpoint::FILE), problem });
             }
             Some(carried) => trainer.set_state(carried)?,
@@ -272,10 +272,14 @@ fn refuse_other(task: &Task, schedule: &Schedule, checkpoint: &Checkpoint) -> Re
     let (done, asked) = (progress.epochs.len() as u32, schedule.epochs);
     let problem = match schedule.difference(&progress.schedule) {
         Some(difference) => difference,
-        None if asked < done => format!("the run has had {done} epochs, --epochs {asked} are fewer"),
-        None if *config != task.config => "the run in that folder trains another model".to_owned(),
-        None if *vocabulary != task.vocabulary.to_text() => "the run in that folder has another vocabulary".to_owned(),
-        None if task.train.fingerprint() != progress.text => "the run in that folder reads another text".to_owned(),
+        None if asked < done => format!("the run already has {done} epochs, more than --epochs {asked}"),
+        None if *config != task.config => "the run in that folder trains a different model".to_owned(),
+        None if *vocabulary != task.vocabulary.to_text() => {
+            "the run in that folder has a different vocabulary".to_owned()
+        }
+        None if task.train.fingerprint() != progress.text => {
+            "the run in that folder trains on a different text".to_owned()
+        }
         None => return Ok(()),
     };
     Err(PretrainError::wrong("resume", problem))

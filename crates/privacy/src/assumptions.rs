@@ -23,7 +23,7 @@ fn collect(event: &PrivacyEvent, words: &mut Vec<String>) {
         }
     };
     match event {
-        PrivacyEvent::NonPrivate { what } => say(format!("{what} costs infinity")),
+        PrivacyEvent::NonPrivate { what } => say(format!("{what} has infinite epsilon")),
         PrivacyEvent::Gaussian { adjacency, noise } => {
             say(EVERY_ROUND.into());
             say(noise_words(noise, *adjacency));
@@ -42,14 +42,14 @@ fn collect(event: &PrivacyEvent, words: &mut Vec<String>) {
             say("sensitivities hold exactly on the integer grid; no amplification by sampling".into())
         }
         PrivacyEvent::DistributedSkellam { honest_survivors, .. } => {
-            say(format!("no sum is opened with the noise of fewer than {honest_survivors} honest participants in it"));
+            say(format!("every opened sum contains the noise of at least {honest_survivors} honest participants"));
             say("sensitivities hold exactly on the integer grid; no amplification by sampling".into());
         }
         PrivacyEvent::LimitedRounds { participation, event, .. } => {
             say(participation_words(participation));
             of(event).into_iter().filter(|sentence| sentence != EVERY_ROUND).for_each(say);
         }
-        PrivacyEvent::Zcdp { rho, .. } => say(format!("something else shows that the release is {rho}-zCDP")),
+        PrivacyEvent::Zcdp { rho, .. } => say(format!("the release is {rho}-zCDP, which must be shown by other means")),
         PrivacyEvent::Repeat { event, .. } => collect(event, words),
         PrivacyEvent::Compose { events } => events.iter().for_each(|e| collect(e, words)),
     }
@@ -88,16 +88,16 @@ fn noise_words(noise: &Noise, adjacency: Adjacency) -> String {
 pub fn participation_words(participation: &Participation) -> String {
     match participation {
         Participation::Poisson { rate } => {
-            format!("each user is drawn for each round independently with probability {}", plain(rate.get()))
+            format!("each user is sampled for each round independently with probability {}", plain(rate.get()))
         }
         Participation::FixedSize { population, cohort } => {
-            format!("each round draws exactly {cohort} of {population} users, uniformly, afresh")
+            format!("each round samples exactly {cohort} of {population} users, uniformly and independently")
         }
         Participation::MinSeparation { separation, max_participations } => format!(
-            "no user takes part again before {} other rounds have been released, nor more than {max_participations} times in all; otherwise anyone may come at any time",
+            "a user takes part at most {max_participations} times, with at least {} other released rounds between two participations; otherwise participation is unrestricted",
             separation.as_rounds_between()
         ),
-        Participation::Once => "no user takes part more than once; otherwise anyone may come at any time".into(),
+        Participation::Once => "no user takes part more than once; otherwise participation is unrestricted".into(),
     }
 }
 

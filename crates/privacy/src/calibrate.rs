@@ -64,7 +64,7 @@ pub enum CalibrateError {
     },
     /// Even the best value costs more.
     #[error(
-        "no {what} from {from} to {to} costs at most epsilon {target}: the cheapest that was tried, {best}, costs {costs}"
+        "no {what} from {from} to {to} reaches epsilon {target} or less; the best one tried, {best}, has epsilon {costs}"
     )]
     OutOfReach {
         /// What was sought.
@@ -81,7 +81,7 @@ pub enum CalibrateError {
         costs: Epsilon,
     },
     /// Even the worst value costs less.
-    #[error("every {what} from {from} to {to} costs at most epsilon {target}")]
+    #[error("every {what} from {from} to {to} has epsilon {target} or less")]
     AnyWillDo {
         /// What was sought.
         what: &'static str,

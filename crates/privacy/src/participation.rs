@@ -37,7 +37,7 @@ pub enum Participation {
 pub enum ParticipationError {
     /// More users in a round than there are.
     #[error(
-        "a cohort of {cohort} cannot be drawn from a population of {population}; it must be between 1 and the population"
+        "a cohort of {cohort} is not possible with a population of {population}; it must be from 1 to the population"
     )]
     Cohort {
         /// Users in a round.

@@ -39,7 +39,7 @@ pub enum Randomness {
 
 /// The operating system gave no randomness; nothing may be released.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("the operating system gave no randomness ({0}); nothing can be released without it")]
+#[error("the operating system provided no randomness ({0}), so nothing can be released")]
 pub struct NoRandomness(String);
 
 /// Fills a buffer from the operating system.

@@ -56,7 +56,7 @@ impl fmt::Display for StepAt {
 /// The last step of a run that was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastStep {
-    /// Which.
+    /// The attempt.
     pub at: StepAt,
     /// Whether later steps take off noise that was added up to it.
     pub needed_again: bool,
@@ -69,19 +69,19 @@ pub enum StepKeyError {
     #[error(transparent)]
     Randomness(#[from] NoRandomness),
     /// A key that was kept is gone.
-    #[error("the noise key of {at} is not in secret/: it belongs to another state of the run")]
+    #[error("the noise key of {at} is not in secret/; secret/ belongs to another state of the run")]
     Missing {
         /// Of which step.
         at: StepAt,
     },
     /// A key was drawn, and nothing was recorded of it.
-    #[error("a noise key of {at} was drawn before and its release was not recorded: open the run again")]
+    #[error("a noise key of {at} was drawn before, but its release was not recorded; open the run again")]
     Unrecorded {
         /// Of which step.
         at: StepAt,
     },
     /// The place where keys are kept failed.
-    #[error("the noise keys: {0}")]
+    #[error("noise keys: {0}")]
     Storage(String),
 }
 

@@ -30,7 +30,7 @@ impl Workers for Alone {
 
 /// Workers that left something out.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("of {pieces} pieces of a vector {done} were worked on: nothing of it may be used")]
+#[error("only {done} of {pieces} pieces of a vector were processed; the vector must not be used")]
 pub struct Undone {
     /// How many there were.
     pub pieces: usize,

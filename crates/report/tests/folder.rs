@@ -67,7 +67,7 @@ fn p23_a_simulation_is_called_one() {
     let (html, _) = shown(folder.path(), &[], 5);
     assert!(html.contains("none: simulated") && !html.contains("<dt>Epsilon</dt>"));
     assert!(
-        html.contains("In simulation, the model predicts") && html.contains("after 5 rounds of 12 of 2,000 made-up")
+        html.contains("In simulation, the model predicts") && html.contains("after 5 rounds of 12 of 2,000 synthetic")
     );
     assert!(html.contains("tokens read, as simulated") && html.contains("One thread, busy"));
 }

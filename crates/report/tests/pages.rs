@@ -96,8 +96,8 @@ fn timing() -> Vec<Timing> {
 const SETTINGS: &str =
     "# A first run\n[model]\npreset = \"tiny\"\n\n[privacy]\nunit = \"user\"\nnoise_multiplier = 1.0\n";
 
-const STATEMENT: &str = "# Privacy statement\n\n**No guarantee: simulated.** The noise comes from the seed 7 and could be \
-    recomputed by whoever knows it.\n\n## Data accesses covered\n\n- `updates`: gaussian; 200 of 200 planned steps \
+const STATEMENT: &str = "# Privacy statement\n\n**No guarantee: simulated.** The noise comes from the seed 7 and can be \
+    recomputed by anyone who knows it.\n\n## Data accesses covered\n\n- `updates`: gaussian; 200 of 200 planned steps \
     released; clip = 0.5.\n- No attempt failed.\n\n## Not covered\n\nWhat people type later.\n";
 
 fn report<'a>(metrics: &'a [Metrics], timing: &'a [Timing]) -> Report<'a> {
@@ -319,7 +319,7 @@ fn rounds_that_failed_are_listed_with_what_followed() {
 fn a_run_that_has_hardly_begun_is_reported() {
     let html = report(&[], &[]).html().unwrap();
     assert_well_formed(&html);
-    assert!(html.contains("Nothing was measured yet") && html.contains("No round was timed"));
+    assert!(html.contains("Nothing has been measured yet") && html.contains("No round was timed"));
     let metrics = sample(1, 1.0);
     let html = report(&metrics[..1], &timing()[..1]).html().unwrap();
     keep("begun.html", &html);

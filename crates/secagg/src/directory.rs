@@ -37,7 +37,7 @@ pub trait Admission {
 
 /// Whoever attests devices does not attest this one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no evidence for this device's keys: {0}")]
+#[error("cannot get evidence for this device's keys: {0}")]
 pub struct NoEvidence(pub String);
 
 /// Everybody may: the server's directory is believed.

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 /// There was no randomness to be had; no secret may be drawn.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("the system gave no randomness ({0}); nothing can be masked without it")]
+#[error("the operating system provided no randomness ({0}), so nothing can be masked")]
 pub struct NoRandomness(pub String);
 
 /// Fresh random bytes for keys, seeds, shares and nonces.

@@ -16,12 +16,11 @@ pub struct Modulus {
 #[non_exhaustive]
 pub enum ModulusError {
     /// There is nothing to add.
-    #[error("a modulus for the sum of 0 inputs; give the largest number of inputs that the round may accept")]
+    #[error("the number of inputs is 0; give the largest number of inputs that the round may accept")]
     NoInputs,
     /// More than a word holds.
     #[error(
-        "a sum of {inputs} inputs up to {largest}{} needs {needed} bits, and a word has {MOST_BITS}; \
-         take a coarser grid or a rotation, or fewer inputs",
+        "a sum of {inputs} inputs up to {largest}{} needs {needed} bits, but at most {MOST_BITS} are supported; use a coarser grid, a rotation, or fewer inputs",
         if *reach == 0 { String::new() } else { format!(", with noise up to {reach}") }
     )]
     TooLarge {
@@ -35,7 +34,7 @@ pub enum ModulusError {
         needed: u32,
     },
     /// A sum could wrap.
-    #[error("sums mod 2^{bits} could wrap: this one needs {needed} bits; take at least so many")]
+    #[error("sums mod 2^{bits} could overflow; at least {needed} bits are needed")]
     Wraps {
         /// What was proposed.
         bits: u32,
@@ -43,7 +42,7 @@ pub enum ModulusError {
         needed: u32,
     },
     /// Not the bits of a word.
-    #[error("a modulus has from 1 to {MOST_BITS} bits, not {bits}")]
+    #[error("a modulus must have from 1 to {MOST_BITS} bits, got {bits}")]
     Bits {
         /// What was proposed.
         bits: u32,
@@ -209,8 +208,8 @@ mod tests {
         let refused = Modulus::new(1 << 20, 1 << 20).unwrap_err().to_string();
         assert_eq!(
             refused,
-            "a sum of 1048576 inputs up to 1048576 needs 41 bits, and a word has 32; \
-             take a coarser grid or a rotation, or fewer inputs"
+            "a sum of 1048576 inputs up to 1048576 needs 41 bits, but at most 32 are supported; \
+             use a coarser grid, a rotation, or fewer inputs"
         );
         let refused = Modulus::with_noise(1, 1, 1 << 40).unwrap_err().to_string();
         assert!(

@@ -15,16 +15,16 @@ pub const SUITE: u8 = 1;
 #[non_exhaustive]
 pub enum WireError {
     /// Too few.
-    #[error("the message ends too early")]
+    #[error("the message is truncated")]
     Short,
     /// Too many.
-    #[error("{extra} bytes too many")]
+    #[error("the message has {extra} extra bytes")]
     Trailing {
-        /// How many.
+        /// Number of extra bytes.
         extra: usize,
     },
     /// Another version of the protocol.
-    #[error("protocol version {got}; this is version {ours}: update the older side")]
+    #[error("the message has protocol version {got}, but this is version {ours}; update the older side")]
     Version {
         /// What arrived.
         got: u8,
@@ -32,7 +32,7 @@ pub enum WireError {
         ours: u8,
     },
     /// Other algorithms.
-    #[error("suite {got} of algorithms; this is suite {ours}: update the older side")]
+    #[error("the message uses algorithm suite {got}, but this is suite {ours}; update the older side")]
     Suite {
         /// What arrived.
         got: u8,
@@ -48,9 +48,9 @@ pub enum WireError {
         got: u8,
     },
     /// A value without meaning.
-    #[error("{what} has no meaning here")]
+    #[error("{what} is not valid here")]
     Value {
-        /// Which.
+        /// What is wrong.
         what: &'static str,
     },
 }

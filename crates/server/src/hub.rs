@@ -210,14 +210,14 @@ impl Hub {
         if !self.ask(|reply| Job::Admits { device, enrol: enrol.clone(), reply }).await? {
             return Ok(());
         }
-        let many = || self.refused(Reason::TooMuch, "many devices enrol just now: come back in a while");
+        let many = || self.refused(Reason::TooMuch, "too many devices are enrolling at the moment; try again later");
         let Ok(Ok(_room)) = timeout(ROOM_WAIT, self.attesting.acquire()).await else { return Err(many()) };
         let attestation = Arc::clone(attestation);
         let asked = tokio::task::spawn_blocking(move || attestation.attests(&device, &enrol.attestation)).await;
         if asked.unwrap_or(false) {
             return Ok(());
         }
-        Err(self.refused(Reason::NotAdmitted, "nobody vouches for this device: its attestation was not accepted"))
+        Err(self.refused(Reason::NotAdmitted, "the attestation of this device was not accepted"))
     }
 
     /// Which server this is.
@@ -272,7 +272,7 @@ impl Hub {
     /// Puts a question and waits for the answer.
     async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> Result<T, Box<Answer>> {
         let (reply, answer) = oneshot::channel();
-        let gone = || self.refused(Reason::Internal, "the server is stopping: come back in a while");
+        let gone = || self.refused(Reason::Internal, "the server is stopping; try again later");
         self.inbox.send(job(reply)).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())
     }
@@ -284,21 +284,21 @@ impl Hub {
                 Box::new(Answer::new(Says::Unsupported(Unsupported { oldest: VERSION, newest: VERSION })))
             }
             MessageError::Signature => {
-                self.refused(Reason::Signature, "the signature is not the device's, or for another server")
+                self.refused(Reason::Signature, "the signature is not valid for this device and server")
             }
-            MessageError::Malformed(_) => self.refused(Reason::Malformed, "that is no request"),
+            MessageError::Malformed(_) => self.refused(Reason::Malformed, "not a valid request"),
         })?;
         if self.time_s().abs_diff(request.time_s) > CLOCKS_APART_S {
-            return Err(self.refused(Reason::Clock, "the clocks are too far apart"));
+            return Err(self.refused(Reason::Clock, "the clocks of device and server differ too much"));
         }
-        let wants = request.wants.ok_or_else(|| self.refused(Reason::Malformed, "the request asks for nothing"))?;
+        let wants = request.wants.ok_or_else(|| self.refused(Reason::Malformed, "the request is empty"))?;
         let spoken = Spoken { time_s: request.time_s, number: request.number };
         Ok(Said { device, spoken, from, wants })
     }
 
     async fn take_chunk(&self, ticket: Ticket, offset: u64, chunk: &mut Chunk) -> Result<Answer, Box<Answer>> {
         if chunk.said().is_some_and(|bytes| bytes > CHUNK) {
-            return Err(self.refused(Reason::TooLong, "a chunk is longer than it may be"));
+            return Err(self.refused(Reason::TooLong, "the chunk is too long"));
         }
         if !self.uploads().is_under_way(&ticket) {
             let expected = self.ask(|reply| Job::Begins { ticket, reply }).await??;

@@ -160,8 +160,8 @@ fn stands(
 const fn words(because: Ended) -> &'static str {
     match because {
         Ended::PlanDone => "all rounds were released",
-        Ended::BudgetSpent => "the next round would have cost more than the budget",
-        Ended::TargetReached => "the accuracy that was asked for was reached",
+        Ended::BudgetSpent => "the next round would have exceeded the budget",
+        Ended::TargetReached => "the target accuracy was reached",
         Ended::ByHand => "it was stopped by hand",
     }
 }

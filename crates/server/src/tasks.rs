@@ -105,14 +105,14 @@ pub enum Happened<'a> {
     Listening(SocketAddr),
     /// A task is run; after so many rounds.
     Running {
-        /// Which.
+        /// The task's name.
         task: &'a str,
         /// Rounds that are done.
         round: u64,
     },
     /// Its first round waits until so many devices are enrolled.
     Waits {
-        /// Which.
+        /// The task's name.
         task: &'a str,
         /// How many are.
         enrolled: u64,
@@ -121,9 +121,9 @@ pub enum Happened<'a> {
     },
     /// The operator wants something else of a task, and that is so from now on.
     Ordered {
-        /// Of which.
+        /// The task's name.
         task: &'a str,
-        /// What.
+        /// The new order.
         order: Order,
     },
     /// A round was released and recorded.
@@ -160,16 +160,16 @@ pub enum Happened<'a> {
     },
     /// A task is over.
     Over {
-        /// Which.
+        /// The task's name.
         task: &'a str,
         /// Where its model and statement are.
         folder: &'a Path,
     },
     /// A task cannot go on; the others do.
     Broken {
-        /// Which.
+        /// The task's name.
         task: &'a str,
-        /// Why.
+        /// The cause.
         error: &'a ServeError,
     },
 }
@@ -201,7 +201,7 @@ pub enum ServeError {
     /// A model cannot be written where its operator finds it.
     #[error("the model of a task cannot be written: {0}")]
     Model(#[from] FolderError),
-    /// The same.
+    /// A model folder cannot be read or written.
     #[error(transparent)]
     Folder(#[from] ModelFolderError),
     /// A file.
@@ -211,21 +211,23 @@ pub enum ServeError {
     #[error("the server cannot start its threads: {0}")]
     Threads(std::io::Error),
     /// Two tasks have one name, or are one.
-    #[error("there are two tasks called {name:?}: each needs a name of its own")]
+    #[error("two tasks are called {name:?}; give each its own name")]
     SameTask {
-        /// Which.
+        /// The name.
         name: String,
     },
     /// The terms of a task are not those that it was begun with.
     #[error(
-        "the terms of {name} are not those that it was begun with: its vocabulary, its first model or this program is another. How often devices took part is known under the old ones only. Put back what it was begun with, or end it with keyhush task stop {name} and begin another task, under another name"
+        "the terms of {name} have changed since it was started: its vocabulary, its initial model or this program is different. The record of how often devices took part belongs to the old terms. Restore what it was started with, or end it with keyhush task stop {name} and start another task under another name"
     )]
     OtherTerms {
         /// Of which task.
         name: String,
     },
     /// Keys would lie where back-ups are made.
-    #[error("{problem}: give --data and --secrets two folders, neither within the other, and the same ones each time")]
+    #[error(
+        "{problem}; --data and --secrets must be two folders, neither inside the other, and the same ones each time"
+    )]
     Folders {
         /// What is wrong.
         problem: String,
@@ -234,25 +236,23 @@ pub enum ServeError {
     #[error("there is no task to serve")]
     NoTask,
     /// The pseudonym key of a run that is not over is gone.
-    #[error("the key of the participants of {name} is missing from its secrets: the run cannot go on")]
+    #[error("the pseudonym key of {name} is missing from its secrets; the run cannot continue")]
     NoPseudonyms {
         /// Of which task.
         name: String,
     },
     /// The hub is down: what is durable is not known until the server begins again.
-    #[error("the server cannot go on: {0}")]
+    #[error("the server cannot continue: {0}")]
     Down(String),
     /// A thread ended by a panic, which is a bug.
-    #[error(
-        "a thread of the server ended by a bug: what it said of that stands above; nothing is lost, start it again"
-    )]
+    #[error("a thread of the server panicked because of a bug (see above); nothing is lost, start it again")]
     Died,
     /// Connections ended by a panic, which is a bug.
     #[error(
-        "{connections} connections ended by a bug: what was said of that stands above. The tasks went on, and nothing is lost; tell whoever makes this program"
+        "{connections} connections ended because of a bug (see above). The tasks continued, and nothing is lost; please report it"
     )]
     Panicked {
-        /// How many.
+        /// Number of connections.
         connections: u64,
     },
 }
@@ -787,6 +787,6 @@ mod tests {
     fn connections_that_ended_by_a_bug_are_told_at_the_end() {
         assert!(judged(Ok(()), None, &Served { connections: 9, cut: 2, ..Served::default() }).is_ok());
         let told = judged(Ok(()), None, &Served { panicked: 3, ..Served::default() }).unwrap_err();
-        assert!(told.to_string().starts_with("3 connections ended by a bug"), "{told}");
+        assert!(told.to_string().starts_with("3 connections ended because of a bug"), "{told}");
     }
 }

@@ -134,8 +134,8 @@ impl Wrong {
     /// What the device is to hear.
     pub(crate) fn answer(self, now: u64) -> Box<Answer> {
         let words = match self {
-            Self::Length => "the chunk has another length than its place asks for",
-            Self::Bounds => "the report breaks the bounds of its encoding",
+            Self::Length => "the chunk has the wrong length for its position",
+            Self::Bounds => "the report exceeds the bounds of its encoding",
         };
         Box::new(Answer::refused(Reason::OutOfBounds, words, now / 1000, 0))
     }

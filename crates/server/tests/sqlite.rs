@@ -109,7 +109,7 @@ fn its_secrets() {
     for (loose, tight) in [(place.secrets(), 0o700), (place.secrets().join("en-GB"), 0o700)] {
         fs::set_permissions(&loose, fs::Permissions::from_mode(0o750)).unwrap();
         let error = TaskHome::open(place.open(), "en-GB", &place.secrets()).unwrap_err().to_string();
-        assert!(error.contains("750") && error.contains("others can reach it"), "{error}");
+        assert!(error.contains("750") && error.contains("other users can access it"), "{error}");
         fs::set_permissions(&loose, fs::Permissions::from_mode(tight)).unwrap();
     }
     TaskHome::open(place.open(), "en-GB", &place.secrets()).unwrap();

@@ -103,7 +103,7 @@ impl TextSource for TextFolder {
         for path in paths.iter().filter(|path| path.is_file()) {
             bytes += Self::read_file(path, &mut posts)?;
             if bytes > MOST_FOLDER_BYTES {
-                return Err(unread(&self.0, &format!("there are more than {MOST_FOLDER_BYTES} bytes of text in it")));
+                return Err(unread(&self.0, &format!("contains more than {MOST_FOLDER_BYTES} bytes of text")));
             }
         }
         Ok(Text { posts, features: Vec::new() })

@@ -220,13 +220,12 @@ impl<S: Store> TextStore<S> {
             Some(days) => {
                 let (count, bytes) = (posts.len(), inside.kit.bytes());
                 let came = if days == 0 { "today".to_owned() } else { format!("{days} days ago") };
-                format!("posts: {count}, in bytes: {bytes}, the oldest came {came}")
+                format!("{count} posts, {bytes} bytes, the oldest from {came}")
             }
         };
         let Keep { bytes, days } = keep;
         format!(
-            "What it keeps of your text\n==========================\n\nWaiting to be learned from: {waiting}.\nPosts that were learned \
-             from, once each, and deleted here: {learned}.\nIt keeps at most {bytes} bytes, and nothing for longer than {days} days.\n"
+            "Your text on this device\n========================\n\nNot trained on yet: {waiting}.\nPosts trained on (once each) and deleted here: {learned}.\nLimits: at most {bytes} bytes, for at most {days} days.\n"
         )
     }
 
@@ -372,7 +371,7 @@ fn load(store: &mut impl Store, today: u32) -> Result<Option<Kit>, AgentError> {
         FORMAT => serde_json::from_slice(&bytes),
         got => {
             let problem =
-                format!("it has the format {got}, and this program knows {FORMAT}: use the program that wrote it");
+                format!("it has format {got}, but this program reads {FORMAT}; use the program that wrote it");
             return Err(wrong(problem));
         }
     };

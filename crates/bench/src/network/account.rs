@@ -104,7 +104,7 @@ impl ServerSteps {
 /// What rounds took: from one release to the next, the first and those with a kill in them left out.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct RoundTimes {
-    /// How many.
+    /// Number of measured rounds.
     pub measured: u64,
     /// Seconds of a round, on average.
     pub wall_s: f64,

@@ -101,7 +101,7 @@ pub struct NetworkRun {
 pub enum Step {
     /// Rounds were released.
     Rounds {
-        /// So many.
+        /// Rounds done so far.
         done: u64,
         /// Of so many.
         of: u64,
@@ -256,7 +256,7 @@ impl NetworkRun {
         at_least_one([("threads", self.threads)])?;
         at_least_one([("kill_server_every", self.kill_server_every.unwrap_or(1) as usize)])?;
         if self.goal > self.devices {
-            let problem = format!("{} reports cannot come from {} devices", self.goal, self.devices);
+            let problem = format!("{} reports per round are not possible with {} devices", self.goal, self.devices);
             return Err(BenchError::wrong("goal", problem));
         }
         let task = self.task()?;
@@ -298,10 +298,7 @@ impl NetworkRun {
         set.extend(self.set.iter().cloned());
         let config = Document::built_in(SETTINGS, &set)?.config()?;
         if config.noise_seed.is_none() {
-            return Err(BenchError::wrong(
-                "set",
-                "noise_seed is needed: these devices are made up, and their task says so",
-            ));
+            return Err(BenchError::wrong("set", "noise_seed is needed, since these devices are synthetic"));
         }
         let opened = Opened::new(&config)?;
         let plan = Plan::new(config, &opened.setting())?;
@@ -335,8 +332,11 @@ impl NetworkRun {
                 (ended, last) = (server.attempts(), Instant::now());
             }
             if last.elapsed() > self.patience {
-                let problem =
-                    format!("no attempt ended for {} s; the server says:\n{}", self.patience.as_secs(), server.words());
+                let problem = format!(
+                    "no attempt ended within {} s; log of the server:\n{}",
+                    self.patience.as_secs(),
+                    server.words()
+                );
                 return Err(BenchError::failed(problem));
             }
             if kills.is_due(server.rounds()) {
@@ -375,9 +375,7 @@ impl NetworkRun {
     /// What threads come to over the recorded cohorts, or why they cannot.
     fn replayed(&self, task: &Task, record: &Record) -> Result<Result<Played, String>, BenchError> {
         if self.ready_made {
-            return Ok(Err(
-                "the reports were ready-made: nobody trained, and there is nothing to train again".to_owned()
-            ));
+            return Ok(Err("the reports were ready-made, so there is no training to repeat".to_owned()));
         }
         let Task { plan, opened, .. } = task;
         let crowd = SynthPlan::new(SEED, self.devices, Dialect::Informal);

@@ -172,7 +172,7 @@ impl Honest {
         let mut honest = Self { stream, key, realm: Realm([0; 32]), time_s: 0, number: 0 };
         honest.stream.write_all(b"GET /v1/hello HTTP/1.1\r\nHost: x\r\n\r\n")?;
         let hello = Hello::decode(&honest.body()?[..]).map_err(io::Error::other)?;
-        honest.realm = Realm(hello.realm.try_into().map_err(|_| io::Error::other("a realm of other than 32 bytes"))?);
+        honest.realm = Realm(hello.realm.try_into().map_err(|_| io::Error::other("the realm does not have 32 bytes"))?);
         honest.time_s = hello.time_s;
         match honest.says(Wants::Enrol(Enrol::default()))?.0 {
             Some(Says::Enrolled(_)) => Ok(honest),

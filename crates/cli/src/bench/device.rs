@@ -7,16 +7,16 @@ use crate::kernels;
 
 #[derive(Args)]
 pub(crate) struct DeviceArgs {
-    /// The model: a preset of words.
+    /// Model preset (words, not characters).
     #[arg(long, value_name = "PRESET", default_value = "zaremba650")]
     model: String,
-    /// Bytes of text.
+    /// Size of the text in bytes.
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     bytes: usize,
-    /// Sequences in a batch.
+    /// Sequences per batch.
     #[arg(long, value_name = "N", default_value_t = 10)]
     batch: usize,
-    /// Tokens of a sequence in a batch.
+    /// Tokens per sequence in a batch.
     #[arg(long, value_name = "N", default_value_t = 20)]
     unroll: usize,
     /// Learning rate.

@@ -7,37 +7,37 @@ use crate::{engines, kernels, threads};
 
 #[derive(Args)]
 pub(crate) struct GpuArgs {
-    /// The model: a preset such as mcmahan2018, gboard or so-nwp.
+    /// Model preset, such as mcmahan2018, gboard or so-nwp.
     #[arg(long, default_value = "mcmahan2018")]
     model: String,
-    /// Entries of the vocabulary, instead of the preset's.
+    /// Vocabulary size, instead of the preset's.
     #[arg(long)]
     vocabulary: Option<usize>,
-    /// Users of a round.
+    /// Users per round.
     #[arg(long, default_value_t = 100)]
     users: usize,
-    /// Rounds; the median is given.
+    /// Number of rounds; the median is reported.
     #[arg(long, default_value_t = 10)]
     rounds: usize,
-    /// What products are computed in: f32, tf32 or f16.
+    /// Precision of matrix products: f32, tf32 or f16.
     #[arg(long, default_value = "f16")]
     precision: String,
-    /// Threads that prepare text [default: one for each core].
+    /// Number of threads that prepare text [default: one per core].
     #[arg(long)]
     threads: Option<usize>,
-    /// Tokens of a user.
+    /// Tokens per user.
     #[arg(long, default_value_t = 1600)]
     tokens: usize,
-    /// Sequences in a batch.
+    /// Sequences per batch.
     #[arg(long, default_value_t = 8)]
     batch: usize,
-    /// Tokens of a sequence in a batch.
+    /// Tokens per sequence in a batch.
     #[arg(long, default_value_t = 10)]
     unroll: usize,
     /// Learning rate.
     #[arg(long, default_value_t = 0.5)]
     learning_rate: f32,
-    /// Users whose updates are compared with those of the threads.
+    /// Number of users whose updates are compared with the CPU's.
     #[arg(long, default_value_t = 4)]
     compared: usize,
     /// Print JSON.
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &GpuArgs) -> anyhow::Result<()> {
     }
     println!("card              {}", took.card);
     println!("model             {} ({}, {} users, {} at a time)", took.model, took.precision, took.users, took.chunk);
-    println!("ms per round      {:.2}, of which the card {:.2}", took.ms_per_round, took.ms_per_round_on_the_card);
+    println!("ms per round      {:.2}, of which on the GPU {:.2}", took.ms_per_round, took.ms_per_round_on_the_card);
     println!("ms per 100 users  {:.2}", took.ms_per_100_users);
     let evaluation = took.evaluation;
     println!(

@@ -7,25 +7,25 @@ use crate::kernels;
 
 #[derive(Args)]
 pub(crate) struct LocalTrainingArgs {
-    /// The model: a preset such as mcmahan2018, gboard or so-nwp.
+    /// Model preset, such as mcmahan2018, gboard or so-nwp.
     #[arg(long, default_value = "mcmahan2018")]
     model: String,
-    /// Entries of the vocabulary, instead of the preset's.
+    /// Vocabulary size, instead of the preset's.
     #[arg(long)]
     vocabulary: Option<usize>,
-    /// Users that each thread trains.
+    /// Users per thread.
     #[arg(long, default_value_t = 10)]
     users: u32,
-    /// Threads, each with users of its own.
+    /// Number of threads, each with its own users.
     #[arg(long, default_value_t = 1)]
     threads: usize,
-    /// Tokens of a user.
+    /// Tokens per user.
     #[arg(long, default_value_t = 1600)]
     tokens: usize,
-    /// Sequences in a batch.
+    /// Sequences per batch.
     #[arg(long, default_value_t = 8)]
     batch: usize,
-    /// Tokens of a sequence in a batch.
+    /// Tokens per sequence in a batch.
     #[arg(long, default_value_t = 10)]
     unroll: usize,
     /// Learning rate.

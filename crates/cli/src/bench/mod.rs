@@ -14,21 +14,21 @@ use clap::Subcommand;
 /// The subcommands of `keyhush bench`.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Train on one user's 20 kB of text, as Popov et al. 2018 did on a phone: seconds, and memory.
+    /// Measure training on one user's 20 kB of text, as Popov et al. 2018 did on a phone.
     Device(device::DeviceArgs),
-    /// Train users one after the other, as a device or a simulator does: milliseconds of CPU time a user.
+    /// Measure local training: CPU time per user.
     LocalTraining(local_training::LocalTrainingArgs),
-    /// Train rounds of users on an NVIDIA card: milliseconds a round, the share of the card's peaks, the difference to the threads.
+    /// Measure training rounds on an NVIDIA GPU, against its peak performance and against the CPU's results.
     Gpu(gpu::GpuArgs),
-    /// Run whole rounds: what they cost beside the users' training, and what a second thread costs.
+    /// Measure whole rounds: the overhead beyond local training, and the cost of more threads.
     Round(round::RoundArgs),
-    /// Run a server and its devices as processes on this machine: what rounds cost, and whether anything is lost or counted twice.
+    /// Measure a server and its devices as real processes, and check that no report is lost or counted twice.
     Network(network::NetworkArgs),
-    /// Open connections that never finish what they begin: how soon a server closes them, and what honest devices notice.
+    /// Open connections that never finish what they begin, and measure how soon a server closes them and what honest devices notice.
     SlowConnections(slow::SlowArgs),
-    /// Sum vectors by secure aggregation: what a round costs a client and the server, and whether the sum is exact.
+    /// Measure a round of secure aggregation for clients and server, and check that the sum is exact.
     Secagg(secagg::SecaggArgs),
-    /// Type with a model, as a keyboard does: milliseconds a prediction, and memory.
+    /// Measure next-word prediction, as on a keyboard: time and memory.
     Predict(predict::PredictArgs),
 }
 

@@ -6,6 +6,7 @@ use bench::network::{
     Evaluations, Floor, NetworkRun, NetworkTook, Participations, Restarts, RoundTimes, ServerSteps, Step,
 };
 use clap::Args;
+use federated::numbers::counted;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
@@ -16,75 +17,61 @@ use crate::{
 
 const WHAT: &str = "\
 What is printed:
-  rounds          Released, and attempts that came to nothing, by the ledger.
-  started again   Of a server that was killed: seconds from its start until it
-                  listens, and until it releases a round. In between devices come
-                  back, and correlated noise of earlier rounds is drawn again.
-  participations  A device in a step is a participation. Compared are the
-                  server's record of who is in the sum of a released step (the
-                  side table of its ledger) and the list that devices keep of
-                  what they gave and were thanked for. Lost: a device was told
-                  that its report counts, and it is neither on record nor in an
-                  attempt that failed. Doubled: on
-                  record, or given, more than once for a step; or on record and
-                  never given.
-  model           The digest of the server's last model, and that of the threads
-                  engine, which trains the recorded devices of each step again.
-                  The noise follows from a seed, so they must be equal: every
-                  report is in its sum once.
-  server          CPU seconds of all its lives together; the most memory of one
-                  (VmHWM, looked at every 20 ms).
-  floor           CPU seconds that one thread needs to read as many bytes of
-                  reports from loopback, to check every bound of each and to add
-                  them up, measured after the run; and the server's CPU seconds
-                  over that.
-  bytes           To the server and from it, as TCP carries them.
-  no answer       Requests whose connection broke, or whose answer was none. When
-                  the last round is released the server ends, and whoever waits
-                  for the next one hears nothing: those are counted apart.
-  overhead        Seconds from one release to the next in which no device trains:
-                  selection, messages, the wait for ticks (1 ms here), adding up,
-                  noise, and everything that is made durable. The first round is
-                  left out, for devices enrol in it, and so is every round in
-                  which the server was killed.";
+  rounds: released rounds and failed attempts, from the ledger.
+  started again: for a server that was killed, seconds from its start until it listens, and until it releases a round. In between, \
+devices come back and correlated noise of earlier rounds is drawn again.
+  participations: a device in a step is a participation. The server's record of who is in the sum of a released step is compared with \
+the devices' own list of reports that they sent and that were acknowledged. Lost: acknowledged, but neither on record nor in a \
+failed attempt. Doubled: on record, \
+or sent, more than once for a step; or on record but never sent.
+  model: the digest of the server's last model, and that of the threads engine, which trains the recorded devices of each step again. \
+Noise is seeded, so they must be equal: then every report is in its sum exactly once.
+  server: CPU seconds over all restarts, and peak memory (VmHWM, sampled every 20 ms).
+  floor: CPU seconds that one thread needs to read the same bytes of reports from loopback, check every bound and add them up, \
+measured after the run; and the ratio of the server's CPU seconds to that.
+  bytes: to and from the server, as carried by TCP.
+  no answer: requests whose connection broke or that got no answer. The server exits when the last round is released; devices that \
+wait for another round at that moment are counted separately.
+  overhead: seconds between two releases in which no device trains: selection, messages, waiting for ticks (1 ms here), adding up, \
+noise, and durable writes. The first round, in which devices enrol, and rounds in which the server was killed are left out.";
 
 #[derive(Args)]
 #[command(after_help = WHAT)]
 pub(crate) struct NetworkArgs {
-    /// Made-up devices, in one process
+    /// Number of synthetic devices, in one process
     #[arg(long, value_name = "N")]
     devices: u64,
-    /// Reports that a round is of
+    /// Reports per round
     #[arg(long, value_name = "G")]
     goal: u64,
-    /// Rounds
+    /// Number of rounds
     #[arg(long, value_name = "R")]
     rounds: u64,
-    /// Make sums securely. A round needs a few devices more than its goal, and after a kill as many others again
+    /// Use secure aggregation. A round needs a few more devices than its goal, and as many others again after a kill
     #[arg(long)]
     secagg: bool,
-    /// The model: a preset such as tiny or gboard
+    /// Model preset, such as tiny or gboard
     #[arg(long, default_value = "tiny", value_name = "PRESET")]
     model: String,
-    /// Kill the server (SIGKILL) at random moments, about every so many rounds, and start it again on the same data
+    /// Kill the server (SIGKILL) at random moments, about once per this many rounds, and restart it on the same data
     #[arg(long, value_name = "ROUNDS")]
     kill_server_every: Option<u64>,
-    /// Devices send ready-made reports instead of training: to load the server
+    /// Devices send ready-made reports instead of training, to load-test the server
     #[arg(long)]
     ready_made: bool,
     /// How the devices behave
     #[arg(long, default_value = "steady")]
     behaviour: BehaviourName,
-    /// The length of their day, where they are realistic: waves come and go once in it
+    /// Length of a day for realistic devices, whose availability comes in waves, one per day
     #[arg(long, value_name = "SECONDS", default_value_t = DAY_S)]
     day_seconds: f64,
-    /// Threads of the server, and of the devices' training
+    /// Number of threads of the server, and of the devices' training
     #[arg(long, default_value_t = 1, value_name = "N")]
     threads: usize,
-    /// Another value for a setting of the task, such as devices.tick_seconds=1
+    /// Override a setting of the task, such as devices.tick_seconds=1
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Give up when no attempt at a round ends for so many seconds
+    /// Give up if no attempt at a round ends within this many seconds
     #[arg(long, default_value_t = 600.0, value_name = "SECONDS")]
     patience: f64,
     /// Print JSON
@@ -115,7 +102,7 @@ pub(crate) fn run(args: &NetworkArgs) -> anyhow::Result<()> {
     let took = run.run(stop, &mut |step| show(&bar, step));
     bar.finish_and_clear();
     if stop.is_asked() {
-        return Err(Interrupted("stopped; nothing is kept of it".to_owned()).into());
+        return Err(Interrupted("stopped; no results are kept".to_owned()).into());
     }
     let took = took?;
     if args.json {
@@ -141,22 +128,22 @@ fn progress(rounds: u64) -> ProgressBar {
 fn show(bar: &ProgressBar, step: Step) {
     match step {
         Step::Rounds { done, .. } => bar.set_position(done),
-        Step::Killed { times } => bar.set_message(format!("server killed {times} times")),
-        Step::Replays => bar.set_message("played again on threads"),
-        Step::Floor => bar.set_message("reading, checking and adding alone"),
+        Step::Killed { times } => bar.set_message(format!("server killed {}", counted(times, "time"))),
+        Step::Replays => bar.set_message("replaying on threads"),
+        Step::Floor => bar.set_message("measuring the floor"),
     }
 }
 
 fn print(took: &NetworkTook) {
     let how = if took.secagg { "secure sums" } else { "plain sums" };
     let made = if took.ready_made { ", ready-made reports" } else { "" };
-    println!("devices           {}, {} reports a round, {how}{made}", took.devices, took.goal);
+    println!("devices           {}, {} reports per round, {how}{made}", took.devices, took.goal);
     println!("model             {}, {} parameters", took.model, took.parameters);
     println!(
         "rounds            {} released of {}, {} attempts failed",
         took.rounds_closed, took.rounds, took.rounds_failed
     );
-    println!("server killed     {} times", took.kills);
+    println!("server killed     {}", counted(took.kills, "time"));
     if let Some(Restarts { listening_s, first_release_s, rounds_before }) = took.restarts {
         let released =
             first_release_s.map(|s| format!(", released a round after at most {s:.2} s")).unwrap_or_default();
@@ -171,8 +158,8 @@ fn print(took: &NetworkTook) {
     if let Some(Evaluations { released, participations }) = &took.evaluations {
         let Participations { recorded, given, thanked, lost, doubled } = participations;
         let equal = match took.digests.by_devices_equal {
-            Some(true) => "as threads measure",
-            Some(false) => "NOT as threads measure",
+            Some(true) => "same as on threads",
+            Some(false) => "NOT the same as on threads",
             None => "not replayed",
         };
         println!(
@@ -190,7 +177,7 @@ fn print(took: &NetworkTook) {
     println!("server            {:.2} CPU s, at most {:.0} MB", took.server.cpu_s, took.server.peak_mb);
     if let Some(Floor { report_bytes, report_cpu_ms, cpu_s, ratio }) = took.floor {
         println!(
-            "floor             {cpu_s:.2} CPU s to read, check and add ({report_cpu_ms:.2} ms a report of {:.3} MB); the server needs {ratio:.2} times that",
+            "floor             {cpu_s:.2} CPU s to read, check and add ({report_cpu_ms:.2} ms per report of {:.3} MB); the server needs {ratio:.2} times that",
             report_bytes as f64 / 1e6
         );
     }
@@ -208,12 +195,12 @@ fn print(took: &NetworkTook) {
     );
     match &took.round {
         Some(RoundTimes { measured, wall_s, training_s, overhead_s, overhead_median_s, overhead_most_s }) => {
-            println!("a round           {wall_s:.4} s, of which {training_s:.4} s training, by {measured} rounds");
+            println!("a round           {wall_s:.4} s, of which {training_s:.4} s training, over {measured} rounds");
             println!(
-                "overhead          {overhead_s:.4} s a round; median {overhead_median_s:.4} s, at most {overhead_most_s:.4} s"
+                "overhead          {overhead_s:.4} s per round; median {overhead_median_s:.4} s, at most {overhead_most_s:.4} s"
             );
         }
-        None => println!("a round           not measured: no two releases follow each other without a kill"),
+        None => println!("a round           not measured: the server was killed between any two releases"),
     }
     if let Some(ServerSteps { release_s, ledger_s, optimizer_s, checkpoint_s }) = took.server_steps {
         println!(

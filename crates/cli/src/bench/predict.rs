@@ -7,10 +7,10 @@ use crate::kernels;
 
 #[derive(Args)]
 pub(crate) struct PredictArgs {
-    /// A preset such as gboard, with its first parameters, or the folder of a trained model.
+    /// Model preset such as gboard (untrained), or the folder of a trained model.
     #[arg(long, default_value = "gboard")]
     model: String,
-    /// Words to predict.
+    /// Number of words to predict.
     #[arg(long, default_value_t = 1000)]
     words: u32,
     /// Print JSON.
@@ -32,7 +32,7 @@ fn print(answer: &PredictionTook, json: bool) -> anyhow::Result<()> {
     println!("ms per prediction {:.3}  (best {:.3})", answer.ms_per_prediction, answer.ms_per_prediction_best);
     println!("ms per letter     {:.3}", answer.ms_per_letter);
     if let Some(peak) = answer.peak_mb {
-        println!("peak memory       {peak:.1} MB, all of the process");
+        println!("peak memory       {peak:.1} MB, whole process");
     }
     Ok(())
 }

@@ -7,19 +7,19 @@ use crate::kernels;
 
 #[derive(Args)]
 pub(crate) struct RoundArgs {
-    /// The model: a preset such as mcmahan2018 or gboard
+    /// Model preset, such as mcmahan2018 or gboard
     #[arg(long, default_value = "mcmahan2018")]
     model: String,
-    /// Users of a round
+    /// Users per round
     #[arg(long, default_value_t = 100)]
     users: u64,
-    /// Rounds that are measured
+    /// Number of rounds to measure
     #[arg(long, default_value_t = 2)]
     rounds: u64,
-    /// Threads to be compared with one
+    /// Number of threads to compare with one
     #[arg(long, default_value_t = 2)]
     threads: usize,
-    /// Another value for a setting, such as privacy.mechanism=none
+    /// Override a setting, such as privacy.mechanism=none
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Print JSON
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &RoundArgs) -> anyhow::Result<()> {
         return Ok(());
     }
     let RoundsTook { training_s, share_beside_training, parts, threads, .. } = &answer;
-    println!("{} users of {}, {} kernels; seconds of a round", args.users, args.model, answer.kernels.name());
+    println!("{} users of {}, {} kernels; seconds per round", args.users, args.model, answer.kernels.name());
     println!("local training     {training_s:10.4}");
     println!("reading text       {:10.4}", parts.read_s);
     println!("clip, encode, sum  {:10.4}", parts.clip_encode_sum_s);

@@ -4,47 +4,49 @@ use std::fmt;
 
 use bench::secagg::{About, Bytes, ClientSeconds, Each, RoundTook, SampleTook, SecureRound, Step, Traffic, VanishAt};
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use secagg::parameters::Adversary;
+
+use crate::remaining;
 
 #[derive(Args)]
 pub(crate) struct SecaggArgs {
-    /// Clients of the round
+    /// Number of clients
     #[arg(long, value_name = "N", default_value_t = 1000)]
     clients: u32,
-    /// Coordinates of an input
+    /// Number of coordinates per input
     #[arg(long, value_name = "N", default_value_t = 2_400_000)]
     dimension: u32,
-    /// The fraction of clients that may vanish, and does
+    /// Fraction of clients that drop out
     #[arg(long, value_name = "FRACTION", default_value_t = 0.05)]
     dropout: f64,
-    /// Before what they vanish
+    /// The step before which they drop out
     #[arg(long, value_enum, value_name = "STEP", default_value_t = VanishName::Input)]
     vanish_at: VanishName,
-    /// The fraction of clients that may be on the server's side
+    /// Fraction of clients that may collude with the server
     #[arg(long, value_name = "FRACTION", default_value_t = 1.0 / 3.0)]
     corrupted: f64,
-    /// What the server may do: curious or semi-malicious
+    /// Threat model of the server: curious or semi-malicious
     #[arg(long, value_name = "CLASS", default_value_t = Adversary::Curious)]
     adversary: Adversary,
-    /// Insecure: so many neighbours a client, whatever they protect
+    /// Insecure: number of neighbours per client, whether or not it protects them
     #[cfg(feature = "insecure")]
     #[arg(long, value_name = "N", requires = "threshold")]
     degree: Option<u32>,
-    /// Insecure: so many shares to open a secret
+    /// Insecure: number of shares that open a secret
     #[cfg(feature = "insecure")]
     #[arg(long, value_name = "N", requires = "degree")]
     threshold: Option<u32>,
-    /// The largest coordinate; unless given, as rounding by 1 % of the clip norm needs it
+    /// Largest coordinate [default: as needed for rounding by 1 % of the clip norm]
     #[arg(long, value_name = "N")]
     largest: Option<u32>,
-    /// Sums are mod 2^BITS; unless given, as few as the largest sum needs
+    /// Compute sums mod 2^BITS [default: as few bits as the largest sum needs]
     #[arg(long, value_name = "BITS")]
     bits: Option<u32>,
-    /// Threads that take masks off the sum
+    /// Number of threads that remove masks from the sum
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
-    /// No round: take so many masks off a vector, and say how long all masks of such a round would take
+    /// Do not run a round: remove this many masks from a vector, and extrapolate to all masks of such a round
     #[arg(long, value_name = "N")]
     streams_sample: Option<u32>,
     /// Print JSON
@@ -55,11 +57,11 @@ pub(crate) struct SecaggArgs {
 /// Before what clients vanish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum VanishName {
-    /// Their shares: nobody has a mask with them
+    /// Before sending shares: nobody shares a mask with them
     Shares,
-    /// Their input, which leaves a mask with each neighbour to be taken off: the costly point
+    /// Before sending their input: a mask per neighbour must be removed (the most expensive case)
     Input,
-    /// Their answer to the last question: their input counts
+    /// Before the last answer: their input counts
     Unmask,
 }
 
@@ -115,7 +117,7 @@ pub(crate) fn run(args: &SecaggArgs) -> anyhow::Result<()> {
 /// Shown in a terminal only.
 fn progress() -> ProgressBar {
     let bar = ProgressBar::new(0);
-    match ProgressStyle::with_template("{msg:<15} {wide_bar} {percent} %, {eta} left") {
+    match remaining::style("{msg:<15} {wide_bar} {percent} %, {left}") {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }
@@ -131,15 +133,15 @@ fn show(bar: &ProgressBar, step: Step) {
 
 fn print_about(about: &About) {
     let About { clients, dimension, degree, threshold, bits, dropped, vanish_at, .. } = about;
-    println!("clients           {clients}, of whom {dropped} vanish before their {}", said(*vanish_at));
+    println!("clients           {clients}, of which {dropped} drop out before their {}", said(*vanish_at));
     let protects = if about.insecure {
-        "INSECURE: chosen, whatever they protect".to_owned()
+        "INSECURE: chosen by hand".to_owned()
     } else {
         format!("for a {} server with {:.1} % of the clients", about.adversary, 100.0 * about.corrupted)
     };
     println!("neighbours        {degree}, threshold {threshold} ({protects})");
     if about.committee > 0 {
-        println!("committee         {} sign who dropped out, {} decide", about.committee, about.quorum);
+        println!("committee         {} sign the list of drop-outs, quorum {}", about.committee, about.quorum);
     }
     println!("vector            {dimension} coordinates up to {}, sums mod 2^{bits}", about.largest);
 }
@@ -190,7 +192,7 @@ fn print_round(took: &RoundTook) {
         println!("{step:<15}{seconds:10.3}");
     }
     let threads = if took.about.threads == 1 { "1 thread".into() } else { format!("{} threads", took.about.threads) };
-    println!("\nmasks taken off   {} by {threads}, {:.3} ns a coordinate", took.masks, took.ns_per_mask_element);
+    println!("\nmasks removed     {} by {threads}, {:.3} ns per coordinate", took.masks, took.ns_per_mask_element);
     print_peak(took.peak_mb);
     println!("wall seconds      {:.2}", took.wall_s);
 }
@@ -199,7 +201,7 @@ fn print_sample(took: &SampleTook) {
     print_about(&took.about);
     let SampleTook { streams, streams_measured, measured_cpu_s, ns_per_mask_element, extrapolated_cpu_s, .. } = took;
     println!(
-        "masks             {streams_measured} of {streams}: {measured_cpu_s:.3} CPU s, {ns_per_mask_element:.3} ns a coordinate"
+        "masks             {streams_measured} of {streams}: {measured_cpu_s:.3} CPU s, {ns_per_mask_element:.3} ns per coordinate"
     );
     println!("all masks         {extrapolated_cpu_s:.2} CPU s, extrapolated");
     print_peak(took.peak_mb);
@@ -207,6 +209,6 @@ fn print_sample(took: &SampleTook) {
 
 fn print_peak(peak_mb: Option<f64>) {
     if let Some(peak) = peak_mb {
-        println!("peak memory       {peak:.0} MB, all of the process");
+        println!("peak memory       {peak:.0} MB, whole process");
     }
 }

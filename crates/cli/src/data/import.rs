@@ -20,33 +20,33 @@ const WELL_COVERED: f64 = 0.95;
 /// What to import, and how.
 #[derive(Args)]
 pub(crate) struct ImportArgs {
-    /// The files, in the order of time: .jsonl, .csv, .tsv, .parquet, RC_* (Reddit), with --format leaf those of LEAF; also
-    /// .gz and .zst; - is standard input, with --format
+    /// Input files, in order of time: .jsonl, .csv, .tsv, .parquet, RC_* (Reddit), or LEAF with --format leaf; also compressed (.gz, .zst).
+    /// Use - for standard input, with --format
     #[arg(required = true, value_name = "IN")]
     inputs: Vec<PathBuf>,
-    /// The store to make
+    /// Store to create
     #[arg(long, value_name = "STORE")]
     out: PathBuf,
-    /// The field or column that says who wrote a post [default: user; author for Reddit]
+    /// Field or column with the user of a post [default: user; author for Reddit]
     #[arg(long, value_name = "K")]
     user_key: Option<String>,
-    /// The field or column with the text [default: text; body for Reddit]
+    /// Field or column with the text [default: text; body for Reddit]
     #[arg(long, value_name = "T")]
     text_key: Option<String>,
-    /// What the files are, if their names do not say
+    /// Format of the files, if their names do not tell
     #[arg(long, value_enum)]
     format: Option<FormatName>,
     #[command(flatten)]
     labels: LabelArgs,
-    /// Columns with numbers that are known of a user, the same in every row of the user
+    /// Columns with numeric features of a user; must be the same in every row of the user
     #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     features: Vec<String>,
     #[command(flatten)]
     making: MakingArgs,
-    /// What to do about lines that cannot be read
+    /// What to do with lines that cannot be read
     #[arg(long, value_enum, default_value_t = BadLineChoice::Skip)]
     on_bad_line: BadLineChoice,
-    /// The largest share of bad lines that are skipped; with more, no store is made
+    /// Largest share of bad lines to skip; with more, no store is created
     #[arg(long, value_name = "SHARE", default_value_t = MOST_BAD_LINES)]
     most_bad_lines: f64,
 }
@@ -54,28 +54,28 @@ pub(crate) struct ImportArgs {
 /// What `import` and `synth` share: how a store is made.
 #[derive(Args)]
 pub(super) struct MakingArgs {
-    /// A vocabulary made by `keyhush data vocab` [default: the public list of the synthetic language]
+    /// Vocabulary from `keyhush data vocab` [default: the public word list of the synthetic language]
     #[arg(long, value_name = "FILE")]
     vocab: Option<PathBuf>,
-    /// Entries of the default vocabulary; BOS, EOS and UNK are among them [default: 10000]
+    /// Size of the default vocabulary, including BOS, EOS and UNK [default: 10000]
     #[arg(long, value_name = "N", conflicts_with = "vocab")]
     vocab_size: Option<usize>,
-    /// Characters instead of words, with the printable ones as the default vocabulary
+    /// Tokenize into characters instead of words; the default vocabulary is the printable characters
     #[arg(long, conflicts_with_all = ["vocab", "vocab_size"])]
     characters: bool,
-    /// Cut every user to exactly this many tokens and drop users with fewer (McMahan et al.: 1600)
+    /// Truncate every user to exactly this many tokens, and drop users with fewer (McMahan et al.: 1600)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     tokens_per_user: Option<u32>,
-    /// Do not keep the users' keys in the store; users are then shown by number
+    /// Do not store the users' keys; users are then identified by number
     #[arg(long)]
     forget_keys: bool,
-    /// Replace a store of the same name
+    /// Replace an existing store
     #[arg(long)]
     replace: bool,
-    /// Worker threads [default: all cores]
+    /// Number of threads [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Show no progress
+    /// Do not show progress
     #[arg(long, short)]
     quiet: bool,
     /// Print the result as JSON
@@ -111,9 +111,9 @@ impl FormatName {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum BadLineChoice {
-    /// Count them and go on
+    /// Skip and count them
     Skip,
-    /// Stop at the first, and make no store
+    /// Stop at the first, and create no store
     Stop,
 }
 
@@ -131,10 +131,10 @@ pub(super) fn import(args: &ImportArgs) -> anyhow::Result<()> {
     }
     args.making.taken(&args.out)?;
     if !(0.0..=1.0).contains(&args.most_bad_lines) {
-        return Err(BadInput::wrong("most_bad_lines", "must be a share, from 0 to 1").into());
+        return Err(BadInput::wrong("most_bad_lines", "must be from 0 to 1").into());
     }
     if args.labels.counts() && args.inputs.iter().any(|path| corpus::text::is_standard_input(path)) {
-        let why = "counts labels before posts are imported, and standard input can be read once: name a file";
+        let why = "needs to read the input twice, to count labels first; standard input can only be read once, so name a file";
         return Err(BadInput::wrong("most_labels", why).into());
     }
     let labels = args.labels.known(&input, &args.inputs, args.making.quiet)?;
@@ -240,7 +240,7 @@ impl MakingArgs {
             let (labels, names) = (grouped(summary.labels), grouped(known.labels.len() as u64));
             writeln!(out, "labels       {labels} of {names} names, {}", known.origin)?;
             if summary.unknown_labels > 0 {
-                writeln!(out, "             {} of other names left out", grouped(summary.unknown_labels))?;
+                writeln!(out, "             {} with other names left out", grouped(summary.unknown_labels))?;
             }
         }
         let features = plan.input.feature_names();
@@ -265,13 +265,13 @@ impl MakingArgs {
     /// Says what to do about text that the default vocabulary does not cover, and what a vocabulary costs.
     fn hint(&self, summary: &Summary, plan: &ImportPlan) {
         for event in plan.non_private_events() {
-            eprintln!("warning: {event}; every run on this store records that, and its epsilon is infinite");
+            eprintln!("warning: {event}; every run on this store records that and has infinite epsilon");
         }
         let covered = summary.tokens - summary.unknown;
         if (covered as f64) < WELL_COVERED * summary.tokens as f64 {
             let which = if self.vocab.is_some() { "this" } else { "the default" };
             eprintln!(
-                "warning: {which} vocabulary covers {} of the text, and models will see the rest as unknown words; make one that fits with `keyhush data vocab`, or a larger one",
+                "warning: {which} vocabulary covers only {} of the text; models will see the rest as unknown words. Make a better or larger one with `keyhush data vocab`",
                 percent(covered, summary.tokens)
             );
         }

@@ -15,17 +15,17 @@ use crate::failure::BadInput;
 /// Where the labels of posts are, and which of them are kept.
 #[derive(Args)]
 pub(super) struct LabelArgs {
-    /// The field or column with the labels of a post: a list of strings, or one string
+    /// Field or column with the labels of a post: a list of strings, or one string
     #[arg(long, value_name = "COLUMN")]
     labels: Option<String>,
-    /// What stands between the labels of one string; labels in angle brackets, as Stack Overflow writes them, are known by themselves
+    /// Separator of labels within one string; labels in angle brackets, as in Stack Overflow dumps, need none
     #[arg(long, value_name = "TEXT", default_value = "|", requires = "labels")]
     label_separator: String,
-    /// A public list of the labels to keep, one name a line; what follows a tab is not read
+    /// Public list of the labels to keep, one per line; text after a tab is ignored
     #[arg(long, value_name = "FILE", requires = "labels", conflicts_with = "most_labels")]
     label_names: Option<PathBuf>,
-    /// Keep the N most frequent labels of the posts. This releases which labels the users have without any privacy: the
-    /// epsilon of every run on this store is infinite
+    /// Keep the N most frequent labels of the posts. This reveals users' labels without any privacy: the epsilon of every run on this store
+    /// is infinite
     #[arg(long, value_name = "N", requires = "labels")]
     most_labels: Option<usize>,
 }
@@ -53,13 +53,13 @@ impl LabelArgs {
                 let list = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
                 let known = KnownLabels::from_list(&list, path).map_err(|error| wrong(error.to_string()))?;
                 if known.labels.is_empty() {
-                    return Err(wrong("no names were found".into()).into());
+                    return Err(wrong("contains no names".into()).into());
                 }
                 Ok(Some(known))
             }
             (None, Some(most)) => Ok(Some(count(input, paths, most, quiet)?)),
             (None, None) => {
-                let why = "which labels are kept is said by it, or by --most-labels";
+                let why = "choose the labels to keep with it, or with --most-labels";
                 Err(BadInput::missing("label_names", why).into())
             }
         }
@@ -69,7 +69,7 @@ impl LabelArgs {
 fn count(input: &Input, paths: &[PathBuf], most: usize, quiet: bool) -> anyhow::Result<KnownLabels> {
     let wrong = |error: LabelsError| BadInput::wrong("most_labels", error);
     if most == 0 {
-        return Err(BadInput::wrong("most_labels", "at least one is needed").into());
+        return Err(BadInput::wrong("most_labels", "must be at least 1").into());
     }
     let mut watch = Watch::new(quiet, "bytes")?;
     let (counts, _) = import::count_labels(input, &mut |progress| watch.tick(progress)).map_err(sorted)?;

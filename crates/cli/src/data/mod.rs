@@ -1,4 +1,4 @@
-//! `keyhush data`: text becomes a store, a store is looked at, a crowd is made up.
+//! `keyhush data`: import text into a store, inspect a store, generate synthetic users.
 
 mod import;
 mod labels;
@@ -24,18 +24,18 @@ use crate::failure::{BadInput, Interrupted};
 /// The subcommands of `keyhush data`.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Import posts of many users into a store.
+    /// Import users' posts into a store.
     ///
-    /// Reads JSON lines, CSV and TSV with a header, Reddit dumps and LEAF files, plain or as .gz or .zst, and Parquet. Posts
-    /// may come in any order; they are grouped by user, on disk, and stay in the order of the files.
+    /// Reads JSON lines, CSV and TSV with a header, Reddit dumps and LEAF files (also compressed with gzip or zstd), and Parquet. Users may be
+    /// mixed in any order; posts are grouped by user on disk, and keep the order of the files.
     Import(import::ImportArgs),
-    /// Make up a crowd: users with their own topics, slang, typos and habits.
+    /// Generate synthetic users with their own topics, slang, typos and habits.
     Synth(synth::SynthArgs),
-    /// Users, tokens, how they are distributed, and how much of the text the vocabulary covers.
+    /// Show users, tokens, their distribution, and the coverage of the vocabulary.
     Stats(stats::StatsArgs),
-    /// Print a user's text back.
+    /// Print a user's text.
     Show(show::ShowArgs),
-    /// Make a vocabulary from a public list or a public text.
+    /// Make a vocabulary from a public word list or public text.
     Vocab(vocab::VocabArgs),
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<Store> {
     Store::open(path).map_err(|error| match error {
         StoreError::NotAStore(_) => BadInput::Refused(error.to_string()).into(),
         StoreError::Io { ref error, .. } if error.kind() == std::io::ErrorKind::NotFound => {
-            BadInput::Refused(format!("there is no store {}", path.display())).into()
+            BadInput::Refused(format!("store {} does not exist", path.display())).into()
         }
         error => error.into(),
     })

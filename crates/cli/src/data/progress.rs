@@ -6,9 +6,10 @@ use std::{
 };
 
 use corpus::import::Progress;
+use federated::numbers::counted;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::interrupt;
+use crate::{interrupt, remaining};
 
 /// Without a terminal a line comes this often.
 const EVERY: Duration = Duration::from_secs(5);
@@ -30,8 +31,8 @@ impl Watch {
         let target = if quiet || !terminal { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(Some(0), target);
         let amount = if unit == "bytes" { "{bytes}/{total_bytes} {bytes_per_sec}" } else { "{human_pos}/{human_len}" };
-        let style = format!("{{msg:<9}} [{{bar:40}}] {amount} eta {{eta}}");
-        bar.set_style(ProgressStyle::with_template(&style)?.progress_chars("=> "));
+        let style = format!("{{msg:<9}} [{{bar:40}}] {amount}, {{left}}");
+        bar.set_style(remaining::style(&style)?);
         let now = Instant::now();
         Ok(Self { bar, next_line: (!quiet && !terminal).then(|| now + EVERY), started: now, unit })
     }
@@ -55,7 +56,7 @@ impl Watch {
         if self.next_line.is_some_and(|due| Instant::now() >= due) {
             self.next_line = Some(Instant::now() + EVERY);
             let unit = if what == "grouping" { "parts" } else { self.unit };
-            let bad = if bad > 0 { format!(", {bad} bad lines") } else { String::new() };
+            let bad = if bad > 0 { format!(", {}", counted(bad, "bad line")) } else { String::new() };
             let seconds = self.started.elapsed().as_secs();
             eprintln!(
                 "{what}: {:.0} % of {total} {unit} after {seconds} s{bad}",

@@ -13,18 +13,18 @@ use crate::failure::BadInput;
 #[derive(Args)]
 #[command(group(clap::ArgGroup::new("whose").required(true)))]
 pub(crate) struct ShowArgs {
-    /// The store
+    /// Store to read
     store: PathBuf,
-    /// The user's key, as it was imported
+    /// Key of the user, as imported
     #[arg(long, value_name = "KEY", group = "whose")]
     user: Option<String>,
-    /// The user's number in the store, from 0
+    /// Number of the user in the store, starting at 0
     #[arg(long, value_name = "N", group = "whose")]
     index: Option<u64>,
     /// Show at most this many posts
     #[arg(long, value_name = "N")]
     posts: Option<usize>,
-    /// Print as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -47,12 +47,12 @@ pub(super) fn show(args: &ShowArgs) -> anyhow::Result<()> {
     let index = match (&args.user, args.index) {
         (Some(key), _) => store.find(key)?.ok_or_else(|| {
             let users = store.users();
-            BadInput::wrong("user", format!("{key:?} is not one of the {users} users; see `--index 0` for the first"))
+            BadInput::wrong("user", format!("{key:?} is not one of the {users} users; `--index 0` shows the first"))
         })?,
         (None, index) => index.unwrap_or(0),
     };
     if index >= store.users() {
-        let problem = format!("{index} is not below {}, the number of users", store.users());
+        let problem = format!("must be below {}, the number of users; got {index}", store.users());
         return Err(BadInput::wrong("index", problem).into());
     }
     let shown = Shown::of(&store, index, args.posts.unwrap_or(usize::MAX))?;

@@ -14,24 +14,24 @@ use crate::failure::BadInput;
 /// Which store.
 #[derive(Args)]
 pub(crate) struct StatsArgs {
-    /// The store
+    /// Store to read
     store: PathBuf,
-    /// How many of the most frequent entries to show
+    /// Number of most frequent entries to show
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
-    /// Split the users: so many of a thousand for validation and for testing
+    /// Split the users: users per thousand for validation and for testing
     #[arg(long, value_name = "VALIDATION:TEST")]
     split: Option<String>,
-    /// The salt of the split
+    /// Salt of the split
     #[arg(long, value_name = "N", default_value_t = 0, requires = "split")]
     salt: u64,
-    /// Refuse the store if it was made with another vocabulary than this
+    /// Fail if the store was not made with this vocabulary
     #[arg(long, value_name = "FILE")]
     vocab: Option<PathBuf>,
-    /// Check every byte of the store
+    /// Verify the checksums of the whole store
     #[arg(long)]
     verify: bool,
-    /// Print as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -61,8 +61,9 @@ pub(super) fn stats(args: &StatsArgs) -> anyhow::Result<()> {
 /// A split as it is typed: so many of a thousand for validation and for testing.
 pub(crate) fn split(text: &str, salt: u64) -> Result<Split, BadInput> {
     let numbers = text.split_once(':').and_then(|(v, t)| Some((v.parse().ok()?, t.parse().ok()?)));
-    let (validation, test) = numbers
-        .ok_or_else(|| BadInput::wrong("split", format!("{text:?} is not two numbers per thousand, such as 50:100")))?;
+    let (validation, test) = numbers.ok_or_else(|| {
+        BadInput::wrong("split", format!("expected two numbers per thousand, such as 50:100, got {text:?}"))
+    })?;
     Split::new(salt, validation, test).map_err(|error| BadInput::wrong("split", error))
 }
 

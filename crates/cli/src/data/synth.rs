@@ -21,37 +21,37 @@ use crate::failure::BadInput;
 /// What crowd, and where it goes.
 #[derive(Args)]
 pub(crate) struct SynthArgs {
-    /// The store to make, or with --jsonl the file of JSON lines (`-` for standard output)
+    /// Store to create, or file of JSON lines with --jsonl (`-` for standard output)
     #[arg(long, value_name = "OUT")]
     out: PathBuf,
     /// Write JSON lines with `user` and `text` instead of a store
     #[arg(long)]
     jsonl: bool,
-    /// How many users
+    /// Number of users
     #[arg(long, value_name = "N", default_value_t = 1000)]
     users: u64,
-    /// From which everything follows
+    /// Seed; the same seed gives the same users
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// How the crowd speaks
+    /// Style of the text
     #[arg(long, value_enum, default_value_t = DialectName::Informal)]
     dialect: DialectName,
-    /// Posts of a user, on average
+    /// Mean number of posts per user
     #[arg(long, value_name = "N", default_value_t = 40)]
     posts_per_user: u32,
-    /// Words of a post, on average
+    /// Mean number of words per post
     #[arg(long, value_name = "N", default_value_t = 12)]
     words_per_post: u32,
-    /// Plant COUNT canaries, each in USERS users, REPEATS times in each
+    /// Insert COUNT canaries, each into USERS users, REPEATS times per user
     #[arg(long, value_name = "COUNT:USERS:REPEATS")]
     canaries: Option<CanaryCounts>,
-    /// Where to write the canaries and who holds them, as JSON lines
+    /// File for the canaries and the users that have them, as JSON lines
     #[arg(long, value_name = "FILE", requires = "canaries")]
     canaries_out: Option<PathBuf>,
-    /// Keep what each post is about as its labels: its topic, and whether it asks something
+    /// Label each post with its topic and with whether it is a question
     #[arg(long)]
     labels: bool,
-    /// Keep what is known of each user as features: how much they are given to slang, emoji, typos and the like
+    /// Add features of each user: how often they use slang, emoji, make typos, and so on
     #[arg(long)]
     features: bool,
     #[command(flatten)]
@@ -60,9 +60,9 @@ pub(crate) struct SynthArgs {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DialectName {
-    /// Whole sentences
+    /// Full sentences
     General,
-    /// Messages
+    /// Chat messages
     Informal,
 }
 
@@ -80,7 +80,7 @@ impl FromStr for CanaryCounts {
             text.split(':').map(|n| n.parse().map_err(|e| format!("{n:?}: {e}"))).collect::<Result<_, _>>()?;
         match numbers[..] {
             [count, users, repeats] => Ok(Self(Canaries { count, users, repeats, words: CANARY_WORDS })),
-            _ => Err("three numbers are needed: COUNT:USERS:REPEATS, such as 10:4:14".to_owned()),
+            _ => Err("expected three numbers COUNT:USERS:REPEATS, such as 10:4:14".to_owned()),
         }
     }
 }

@@ -8,7 +8,10 @@ use corpus::{
     partial::Partial,
     words::{Texts, Words, WordsError},
 };
-use federated::vocabulary_ledger::{VocabularyLedger, VocabularyLedgerError};
+use federated::{
+    numbers::counted,
+    vocabulary_ledger::{VocabularyLedger, VocabularyLedgerError},
+};
 use ledger::Head;
 use lm::{tokenizer::Tokenizer, vocabulary::VocabularyError};
 use serde::Serialize;
@@ -20,44 +23,44 @@ use crate::failure::BadInput;
 #[derive(Args)]
 #[command(group(clap::ArgGroup::new("from").required(true)))]
 pub(crate) struct VocabArgs {
-    /// A public list, one word a line with the most frequent first; what follows a tab is not read
+    /// Public word list, one word per line, most frequent first; text after a tab is ignored
     #[arg(long, value_name = "FILE", group = "from")]
     from_list: Option<PathBuf>,
-    /// With --from-list: take the list as it is, without adding punctuation, numbers and addresses that are not in it
+    /// With --from-list: do not add entries for punctuation, numbers and URLs that the list lacks
     #[arg(long, requires = "from_list")]
     no_punctuation: bool,
-    /// Public text: plain, or posts as .jsonl, .csv, .tsv, .parquet or RC_*; also .gz and .zst
+    /// Public text: plain, or posts as .jsonl, .csv, .tsv, .parquet or RC_*; also compressed (.gz, .zst)
     #[arg(long, value_name = "FILE", group = "from", num_args = 1..)]
     from_public_text: Vec<PathBuf>,
-    /// The users' own posts. This releases which words they use without any privacy: it needs a ledger, which says so,
-    /// and the epsilon of every run with this vocabulary is infinite
+    /// Users' own posts. This reveals which words they use without any privacy: the epsilon of every run with this vocabulary is infinite.
+    /// Needs --ledger, to record it
     #[arg(long, value_name = "FILE", group = "from", num_args = 1..)]
     from_users_non_privately: Vec<PathBuf>,
-    /// The ledger that records the users' words as released without privacy; it is begun if it is not there
+    /// Ledger that records that users' words were released without privacy; created if it does not exist
     #[arg(long, value_name = "FILE", conflicts_with_all = ["from_list", "from_public_text"])]
     ledger: Option<PathBuf>,
-    /// How many users there are, as declared: a ledger that is begun says so
+    /// Declared number of users, for a new ledger
     #[arg(long, value_name = "N", requires = "ledger")]
     population: Option<u64>,
-    /// The field that says who wrote a post [default: user; author for Reddit]
+    /// Field or column with the user of a post [default: user; author for Reddit]
     #[arg(long, value_name = "K", conflicts_with = "from_list")]
     user_key: Option<String>,
-    /// The field with the text [default: text; body for Reddit]
+    /// Field or column with the text [default: text; body for Reddit]
     #[arg(long, value_name = "T", conflicts_with = "from_list")]
     text_key: Option<String>,
-    /// Entries; BOS, EOS and UNK are among them
+    /// Number of entries, including BOS, EOS and UNK
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     size: usize,
-    /// Characters instead of words
+    /// Tokenize into characters instead of words
     #[arg(long)]
     characters: bool,
-    /// The file to write
+    /// File to write
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Replace a file of the same name
+    /// Replace an existing file
     #[arg(long)]
     replace: bool,
-    /// Show no progress
+    /// Do not show progress
     #[arg(long, short)]
     quiet: bool,
     /// Print the result as JSON
@@ -99,7 +102,7 @@ pub(super) fn vocab(args: &VocabArgs) -> anyhow::Result<()> {
 /// The ledger that says that the users' words were released.
 fn ledger(args: &VocabArgs) -> anyhow::Result<VocabularyLedger> {
     let Some(path) = &args.ledger else {
-        let why = "the users' words are released without privacy, and a ledger must say so";
+        let why = "users' words are released without privacy, and a ledger must record it";
         return Err(BadInput::missing("ledger", why).into());
     };
     VocabularyLedger::open(path, args.population, args.size).map_err(|error| match error {
@@ -123,7 +126,7 @@ fn write(args: &VocabArgs, text: &str) -> anyhow::Result<()> {
 fn print(args: &VocabArgs, known: &KnownVocabulary, head: Option<Head>) -> anyhow::Result<()> {
     let non_private = known.origin.non_private_event();
     if let Some(event) = &non_private {
-        eprintln!("warning: {event}; every run with this vocabulary records that, and its epsilon is infinite");
+        eprintln!("warning: {event}; every run with this vocabulary records that and has infinite epsilon");
     }
     let mut out = std::io::stdout().lock();
     let (file, entries, fingerprint) = (args.out.display().to_string(), known.vocabulary.len(), known.fingerprint());
@@ -159,13 +162,13 @@ fn build(args: &VocabArgs, tokenizer: Tokenizer) -> anyhow::Result<KnownVocabula
     let (known, noticed) = made.map_err(|error| of_words(field, error))?;
     watch.finish();
     if noticed.bad_lines > 0 {
-        eprintln!("{} lines could not be read", grouped(noticed.bad_lines));
+        eprintln!("{} could not be read", counted(noticed.bad_lines, "line"));
         noticed.first_bad_lines.iter().for_each(|bad| eprintln!("  {bad}"));
     }
     if noticed.signs_added > 0 && !args.quiet {
         let added = noticed.signs_added;
         eprintln!(
-            "the list has words only: {added} signs of punctuation, <num> and <url> were added (--no-punctuation leaves them out)"
+            "the list has only words; added {added} entries for punctuation, <num> and <url> (--no-punctuation leaves them out)"
         );
     }
     Ok(known)

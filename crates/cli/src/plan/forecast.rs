@@ -5,6 +5,7 @@ use std::io::Write;
 use federated::{
     config::Data,
     forecast::{self, DeviceEvaluationCost, Forecast, Memory, Point, rehearsal::Rehearsal},
+    numbers::counted,
     plan::Plan,
     run::Opened,
 };
@@ -20,15 +21,15 @@ pub(super) const ROWS: u64 = 10;
 const POINTS: u64 = 40;
 fn memory(memory: &Memory, threads: usize) -> String {
     let bytes = words::bytes;
-    let plural = if threads == 1 { "" } else { "s" };
     let kept = match memory.mechanism {
         0 => String::new(),
         mechanism => format!(", noise of earlier rounds {}", bytes(mechanism)),
     };
     format!(
-        "about {}: training {} on {threads} thread{plural}, server {}{kept}, evaluation {}",
+        "about {}: training {} on {}, server {}{kept}, evaluation {}",
         bytes(memory.total),
         bytes(memory.training),
+        counted(threads as u64, "thread"),
         bytes(memory.server),
         bytes(memory.evaluation),
     )
@@ -42,7 +43,7 @@ pub(super) fn print(forecast: &Forecast, plan: &Plan, expectations: &[String]) -
     if let Some(end) = &forecast.budget {
         let (max, rounds) = (end.max_epsilon.get(), end.rounds);
         let all = rounds >= plan.config.rounds;
-        let when = if all { "pays for all rounds".into() } else { format!("ends the run after round {rounds}") };
+        let when = if all { "allows all rounds".into() } else { format!("ends the run after round {rounds}") };
         writeln!(out, "  The budget of epsilon {max} {when}.")?;
     }
     if let Some(evaluations) = &forecast.device_evaluations {
@@ -65,11 +66,12 @@ fn by_devices(cost: &DeviceEvaluationCost) -> String {
     let epsilon = |epsilon: Epsilon| words::epsilon(epsilon.get());
     let DeviceEvaluationCost { evaluations, cohort, most_participations, .. } = cost;
     let noise = cost.accuracy_noise.map_or_else(String::new, |noise| {
-        format!(" Noise in an accuracy: a standard deviation of {:.2} % at best.", 100.0 * noise)
+        format!(" The noise in an accuracy has a standard deviation of at least {:.2} %.", 100.0 * noise)
     });
     format!(
-        "Both streams are counted: rounds alone {}, the {evaluations} evaluations of {cohort} devices alone {} (a device in at most {most_participations}), together {}.{noise}",
+        "Epsilon counts training rounds and evaluations by devices: rounds alone {}, {} of {cohort} devices alone {} (a device takes part in at most {most_participations}), together {}.{noise}",
         epsilon(cost.epsilon_of_rounds_alone),
+        counted(*evaluations, "evaluation"),
         epsilon(cost.epsilon_alone),
         epsilon(cost.epsilon),
     )
@@ -96,9 +98,9 @@ fn print_costs(forecast: &Forecast, out: &mut impl Write, plan: &Plan) -> anyhow
     let rows = [
         ("Memory", self::memory(memory, time.threads)),
         (
-            "Bytes",
+            "Traffic",
             format!(
-                "{} down and {} up for a user, {} a round, {} in all ({})",
+                "{} down and {} up per user, {} per round, {} in total ({})",
                 bytes(traffic.down_per_user),
                 bytes(traffic.up_per_user),
                 bytes(traffic.per_round),
@@ -109,12 +111,12 @@ fn print_costs(forecast: &Forecast, out: &mut impl Write, plan: &Plan) -> anyhow
         (
             "Time",
             format!(
-                "about {}: {} rounds of {}, {:.0} % of it training, and {} evaluations of {}",
+                "about {}: {} of {}, {:.0} % of it training, and {} of {}",
                 words::seconds(time.estimated_seconds),
-                forecast.rounds,
+                counted(forecast.rounds, "round"),
                 words::seconds(time.seconds_per_round),
                 100.0 * time.training_share,
-                time.evaluations,
+                counted(time.evaluations, "evaluation"),
                 words::seconds(time.measured.seconds_per_evaluation),
             ),
         ),
@@ -135,8 +137,8 @@ fn introduction(plan: &Plan) -> String {
     };
     let units = if config.unit == ledger::Unit::Example { "posts" } else { "users" };
     format!(
-        "{} rounds of {} of {} {units}, {noise}, {} parameters.",
-        config.rounds,
+        "{} of {} of {} {units}, {noise}, {} parameters.",
+        counted(config.rounds, "round"),
         config.participation.cohort,
         config.participation.population,
         plan.parameters.len()
@@ -145,12 +147,12 @@ fn introduction(plan: &Plan) -> String {
 
 fn measured_on(plan: &Plan, measured: &Rehearsal) -> String {
     let crowd = match plan.config.data {
-        Data::Synthetic(_) => "of the crowd",
-        Data::Store(_) => "of a made-up crowd (the store's users are not read, and may have more or less text)",
-        Data::Devices(_) => "of a made-up crowd (devices train by themselves, and may have more or less text)",
+        Data::Synthetic(_) => "synthetic users",
+        Data::Store(_) => "synthetic users (users of the store are not read, and may have more or less text)",
+        Data::Devices(_) => "synthetic users (devices train on their own hardware, and may have more or less text)",
     };
     format!(
-        "An estimate: {} users {crowd} were trained on this machine just now, with {:.0} tokens and {} each.",
+        "Estimated by training {} {crowd} on this machine just now: {:.0} tokens and {} each.",
         measured.users,
         measured.tokens_per_user,
         words::seconds(measured.seconds_per_user),
@@ -180,8 +182,8 @@ pub(super) fn chart(plan: &Plan, opened: &Opened) -> anyhow::Result<Chart> {
 /// How vectors travel.
 fn packing(plan: &Plan) -> &'static str {
     if plan.config.aggregation.is_secure() {
-        "masked numbers of as many bits as their sum needs, keys and shares included"
+        "bit-packed masked updates, including keys and shares"
     } else {
-        "models as 32-bit numbers, updates as integers of as many bits as they need; not compressed"
+        "32-bit models, bit-packed integer updates, no compression"
     }
 }

@@ -1,4 +1,4 @@
-//! `keyhush plan`: before any work, what settings would cost; and which settings a target asks for.
+//! `keyhush plan`: what settings would cost, before any work; and which settings meet a target.
 //!
 //! | module      | what it is                                                     |
 //! |-------------|----------------------------------------------------------------|
@@ -29,26 +29,26 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  keyhush plan run.toml                           what the run would cost: epsilon, memory, bytes, time
+  keyhush plan run.toml                           what the run would cost: epsilon, memory, traffic, time
   keyhush plan run.toml --set rounds=1000 --out epsilon.svg
   keyhush plan --epsilon 8 --population 4000000 --rounds 1500 --out run.toml --out trade-off.svg
 
-Nothing of the users' text is read: of a store its head alone, and what is trained to measure time is a made-up crowd.";
+Users' text is not read, only the header of a store. Time is measured by training a few synthetic users.";
 
 /// Arguments of `keyhush plan`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PlanArgs {
-    /// The settings, in TOML (see `keyhush init`) [default: those of `keyhush train`]
+    /// Settings file in TOML (see `keyhush init`) [default: the settings of `keyhush train`]
     #[arg(value_name = "CONFIG")]
     config: Option<PathBuf>,
-    /// Another value for a setting, such as privacy.noise_multiplier=0.5; without a value it is taken away
+    /// Override a setting, such as privacy.noise_multiplier=0.5; KEY= removes it
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Write a chart (FILE.svg), or settings that were proposed (FILE.toml); may be given twice
+    /// Write a chart (FILE.svg) or the proposed settings (FILE.toml); may be given twice
     #[arg(long, short, value_name = "FILE")]
     out: Vec<PathBuf>,
-    /// Answer as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -61,7 +61,7 @@ pub(crate) fn plan(args: &PlanArgs) -> anyhow::Result<()> {
     let written = Written::new(&args.out)?;
     if let Some(ask) = args.target.ask()? {
         if args.config.is_some() || !args.set.is_empty() {
-            let with = "settings: a target asks for some, and settings are judged as they are";
+            let with = "CONFIG or --set: with --epsilon, settings are proposed";
             return Err(BadInput::out_of_place("epsilon", with).into());
         }
         if !args.machine.quiet {
@@ -70,7 +70,7 @@ pub(crate) fn plan(args: &PlanArgs) -> anyhow::Result<()> {
         return proposal::show(&ask, &written, args.json);
     }
     if written.settings.is_some() {
-        return Err(BadInput::wrong("out", "settings are written where they are proposed: give --epsilon").into());
+        return Err(BadInput::wrong("out", "settings are only written when they are proposed; add --epsilon").into());
     }
     foresee(args, &written)
 }
@@ -89,7 +89,7 @@ fn foresee(args: &PlanArgs, written: &Written) -> anyhow::Result<()> {
     let plan = Plan::new(config, &opened.setting()).map_err(|e| located(e.into()))?;
     let measuring = || {
         if !args.machine.quiet {
-            eprintln!("measuring how long a user takes here ...");
+            eprintln!("measuring how long it takes to train a user ...");
         }
     };
     let forecast = Forecast::new(&plan, &opened, means, forecast::ROWS, measuring)?;
@@ -122,7 +122,7 @@ impl Written {
                 }
             };
             if place.replace(path.clone()).is_some() {
-                return Err(BadInput::wrong("out", "one chart and one file of settings are written"));
+                return Err(BadInput::wrong("out", "at most one chart and one settings file can be written"));
             }
         }
         Ok(written)
@@ -131,7 +131,7 @@ impl Written {
 
 fn write_chart(path: &Path, chart: &Chart) -> anyhow::Result<()> {
     if chart.is_empty() {
-        return Err(BadInput::Refused("there is nothing to draw: epsilon is infinite throughout".into()).into());
+        return Err(BadInput::Refused("nothing to draw: epsilon is infinite in every round".into()).into());
     }
     std::fs::write(path, chart.svg(860, 520)?)
         .map_err(|e| BadInput::wrong("out", format!("{}: {e}", path.display())))?;

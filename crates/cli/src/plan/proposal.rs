@@ -24,37 +24,37 @@ use crate::{
 #[derive(Args)]
 #[command(next_help_heading = "Settings for a target")]
 pub(super) struct TargetArgs {
-    /// The most that a run may cost: propose settings for it
+    /// Propose settings whose epsilon is at most this
     #[arg(long, value_name = "E")]
     epsilon: Option<f64>,
-    /// N: how many users there are
+    /// Number of users, N
     #[arg(long, value_name = "N")]
     population: Option<u64>,
-    /// T: rounds that the model needs
+    /// Number of rounds the model needs, T
     #[arg(long, value_name = "T")]
     rounds: Option<u64>,
-    /// [default: N^-1.1]
+    /// Delta of the guarantee [default: N^-1.1]
     #[arg(long, value_name = "D")]
     delta: Option<f64>,
-    /// The largest report goal that the system can serve [default: 6500, as in Xu et al. 2023]
+    /// Largest report goal (users per round) the system can serve [default: 6500, as in Xu et al. 2023]
     #[arg(long, value_name = "M", conflicts_with = "cohort")]
     cohort_cap: Option<u64>,
-    /// This report goal, instead of the smallest that will do
+    /// Use this report goal instead of the smallest that works
     #[arg(long, value_name = "M")]
     cohort: Option<u64>,
-    /// This mechanism [default: the least noise for devices that come when they can]
+    /// Use this mechanism [default: the one with the least noise for devices that are not sampled]
     #[arg(long, value_parser = noises())]
     mechanism: Option<MechanismKind>,
-    /// MinS [default: the largest that the population allows]
+    /// Minimum rounds between two participations of a user, MinS [default: the largest the population allows]
     #[arg(long, value_name = "ROUNDS")]
     min_separation: Option<u64>,
-    /// MaxP, at most [default: what MinS allows]
+    /// Most participations of a user, MaxP [default: as many as MinS allows]
     #[arg(long, value_name = "TIMES")]
     max_participations: Option<u64>,
-    /// z / m that the model bears in small experiments on public text, with --mechanism [default: the papers']
+    /// Noise over cohort, z/m, that your model tolerates in small experiments on public text; needs --mechanism [default: from the papers]
     #[arg(long, value_name = "Z/M")]
     noise_ratio: Option<f64>,
-    /// Rounds that the system completes in a day, for the timer [default: 86, the median of Xu et al. 2023]
+    /// Rounds completed per day, to set the timer [default: 86, the median of Xu et al. 2023]
     #[arg(long, value_name = "R")]
     rounds_per_day: Option<f64>,
 }
@@ -76,13 +76,14 @@ impl TargetArgs {
                 ("rounds_per_day", self.rounds_per_day.is_some()),
             ];
             return match beside.into_iter().find(|(_, given)| *given) {
-                Some((field, _)) => Err(BadInput::wrong(field, "belongs to a target: give --epsilon too, or --set")),
+                Some((field, _)) => Err(BadInput::wrong(field, "needs --epsilon; to change a setting, use --set")),
                 None => Ok(None),
             };
         };
         let epsilon = Epsilon::new(epsilon).map_err(|e| BadInput::illegal("epsilon", &e))?;
-        let population = self.population.ok_or_else(|| BadInput::missing("population", "how many users there are"))?;
-        let rounds = self.rounds.ok_or_else(|| BadInput::missing("rounds", "how many the model needs"))?;
+        let population = self.population.ok_or_else(|| BadInput::missing("population", "give the number of users"))?;
+        let rounds =
+            self.rounds.ok_or_else(|| BadInput::missing("rounds", "give the number of rounds the model needs"))?;
         let mut ask = Ask::new(epsilon, population, rounds).map_err(init::refused)?;
         if let Some(delta) = self.delta {
             ask.delta = Delta::new(delta).map_err(|e| BadInput::illegal("delta", &e))?;
@@ -152,15 +153,15 @@ fn planned(config: &Config) -> anyhow::Result<Epsilon> {
 fn head(proposal: &Proposal, epsilon: Epsilon) -> Vec<String> {
     let Ask { population, rounds, delta, .. } = &proposal.asked;
     let mut lines = vec![format!(
-        "Proposed for epsilon {} at delta {:e} with {population} users and {rounds} rounds; it costs {:.4}.",
+        "Proposed for epsilon {} at delta {:e} with {population} users and {rounds} rounds; the actual epsilon is {:.4}.",
         proposal.asked.epsilon,
         delta.get(),
         epsilon.get()
     )];
     if let Some(hours) = proposal.timer_hours {
-        lines.push(format!("Timer of the devices: {hours} h. For real ones say devices.timer_hours = {hours}."));
+        lines.push(format!("Device timer: {hours} h. With real devices, set devices.timer_hours = {hours}."));
     }
-    lines.push("Data, model and learning rates are those of a small example: put in your own.".to_owned());
+    lines.push("Data, model and learning rates are those of a small example; replace them with your own.".to_owned());
     lines
 }
 
@@ -168,7 +169,7 @@ fn print(out: &mut impl Write, proposal: &Proposal, epsilon: Epsilon) -> anyhow:
     let Proposal { asked, chosen, .. } = proposal;
     let mut rows = vec![
         ("mechanism", words_of(chosen)),
-        ("report goal", format!("{} of {} users a round", chosen.cohort, asked.population)),
+        ("report goal", format!("{} of {} users per round", chosen.cohort, asked.population)),
         ("noise multiplier", format!("{} (z/m = {:.3e})", chosen.noise_multiplier, chosen.noise_ratio)),
     ];
     if let (Some(min_s), Some(max_p)) = (chosen.min_separation, chosen.max_participations) {
@@ -178,9 +179,9 @@ fn print(out: &mut impl Write, proposal: &Proposal, epsilon: Epsilon) -> anyhow:
     match (proposal.timer_hours, chosen.max_participations) {
         (Some(hours), _) => {
             let rate = asked.rounds_per_day;
-            rows.push(("timer", format!("{hours} h, at {rate} rounds a day; MinS is counted in rounds all the same")));
+            rows.push(("timer", format!("{hours} h, at {rate} rounds per day; MinS is still counted in rounds")));
         }
-        (None, Some(_)) => rows.push(("timer", "none: nobody comes back within the run".to_owned())),
+        (None, Some(_)) => rows.push(("timer", "none: no user takes part twice within the run".to_owned())),
         (None, None) => {}
     }
     rows.push(("epsilon", format!("{:.4} at delta {:e}", epsilon.get(), asked.delta.get())));
@@ -195,7 +196,7 @@ fn print(out: &mut impl Write, proposal: &Proposal, epsilon: Epsilon) -> anyhow:
         words::folded(
             "",
             &format!(
-                "The trade-off: the noise multiplier z that epsilon {} needs, and in brackets how many times the noise it is that a model bears (1 or less is good)",
+                "Trade-off: the noise multiplier z needed for epsilon {}, and in brackets how many times the tolerable noise that is (1 or less is good)",
                 asked.epsilon
             )
         )
@@ -206,7 +207,7 @@ fn print(out: &mut impl Write, proposal: &Proposal, epsilon: Epsilon) -> anyhow:
         "{}",
         words::folded(
             "",
-            "Borne in the papers: z/m = 0.01/100 with independent noise (Andrew et al. 2021, Figure 7), 0.54/500 with the tree (Xu et al. 2023, section 2.2); for other matrices what is as much noise in the model as that of the tree. That was with models of 4.1 and 2.4 million parameters; one with a quarter of the parameters bears twice as much, and keyhush plan FILE reckons with yours."
+            "Tolerable noise, from the papers: z/m = 0.01/100 with independent noise (Andrew et al. 2021, Figure 7), 0.54/500 with the tree (Xu et al. 2023, section 2.2); for other matrices, the z/m that puts as much noise into the model as the tree. Those models had 4.1 and 2.4 million parameters. A model with a quarter of the parameters tolerates twice as much; keyhush plan FILE takes the size of your model into account."
         )
     )?;
     for warning in &proposal.warnings {
@@ -218,9 +219,11 @@ fn print(out: &mut impl Write, proposal: &Proposal, epsilon: Epsilon) -> anyhow:
 fn words_of(chosen: &Candidate) -> String {
     let name = chosen.mechanism.name();
     match (chosen.mechanism.design(), chosen.size()) {
-        (None, _) => format!("{name}: {}, users drawn at random", chosen.mechanism.short()),
-        (Some(_), Some((of, size))) => format!("{name}, {size} {}: DP-FTRL, users as they come", of.name()),
-        (Some(_), None) => format!("{name}: DP-FTRL, users as they come"),
+        (None, _) => format!("{name}: {}, users sampled at random", chosen.mechanism.short()),
+        (Some(_), Some((of, size))) => {
+            format!("{name}, {size} {}: DP-FTRL, users take part as they become available", of.name())
+        }
+        (Some(_), None) => format!("{name}: DP-FTRL, users take part as they become available"),
     }
 }
 
@@ -276,13 +279,13 @@ fn chart(proposal: &Proposal) -> Chart {
     };
     let Ask { population, rounds, delta, epsilon, .. } = &proposal.asked;
     Chart {
-        title: format!("Epsilon with as much noise as a model bears: {population} users, {rounds} rounds"),
+        title: format!("Epsilon with the most noise a model tolerates: {population} users, {rounds} rounds"),
         x_label: "report goal".into(),
         y_label: format!("epsilon at delta {:e}", delta.get()),
         log_x: true,
         log_y: true,
         series: mechanisms(&proposal.trade_off).into_iter().map(of).collect(),
-        reference: vec![("asked for".to_owned(), epsilon.get())],
+        reference: vec![("target".to_owned(), epsilon.get())],
         ..Chart::default()
     }
 }

@@ -19,20 +19,20 @@ use crate::{failure::BadInput, kernels, model_folder};
 /// Arguments of `keyhush predict`.
 #[derive(Args)]
 pub(crate) struct PredictArgs {
-    /// The model's folder
+    /// Folder of the model, or of a finished run
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
-    /// How many suggestions are shown
+    /// Number of suggestions to show
     #[arg(long, value_name = "N", default_value_t = SHOWN)]
     suggestions: usize,
-    /// Answer each line of the input as JSON, with probabilities
+    /// Answer each line of input as JSON, with probabilities
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn predict(args: &PredictArgs) -> anyhow::Result<()> {
     if !(1..=9).contains(&args.suggestions) {
-        return Err(BadInput::wrong("suggestions", format!("from 1 to 9, got {}", args.suggestions)).into());
+        return Err(BadInput::wrong("suggestions", format!("must be from 1 to 9, got {}", args.suggestions)).into());
     }
     let Folder { vocabulary, rules, weights, .. } = model_folder::read(&args.model)?;
     let model = weights.into_model(kernels::chosen()?)?;

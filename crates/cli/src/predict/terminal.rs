@@ -32,7 +32,7 @@ impl Drop for Raw {
 
 pub(super) fn run(predictor: &mut Predictor<'_>, shown: usize) -> anyhow::Result<()> {
     println!(
-        "Tab takes the first suggestion, Alt and its number (or F1, F2, F3) another one; Enter begins anew, Esc leaves."
+        "Tab accepts the first suggestion, Alt and a number (or F1, F2, F3) another; Enter starts a new line, Esc quits."
     );
     let _raw = Raw::new()?;
     let mut out = std::io::stdout();

@@ -27,60 +27,57 @@ Examples:
   keyhush pretrain --data wiki.txt --valid wiki-valid.txt --model zaremba650 --out large --engine cuda --precision tf32
   keyhush pretrain --data wiki.txt --model zaremba650 --hidden 200 --embedding 200 --dropout 0.2 --out small
 
-Ctrl-C writes a checkpoint and stops; a process that was killed left its last one. In either case the same command
-with --resume goes on to the same model, to the bit, as if nothing had happened. Gradients of a batch that are longer than
---clip-gradients are made so long, so that one bad batch does not destroy the model.";
+Ctrl-C writes a checkpoint and stops. To continue after that, or after the process was killed, run the same command with --resume; \
+the model ends bit-identical to that of an uninterrupted run.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PretrainArgs {
-    /// Public text, one sequence a line; may be repeated.
+    /// Public text, one sequence per line; may be repeated.
     #[arg(long, required = true, value_name = "TEXT")]
     data: Vec<PathBuf>,
-    /// Text to measure on after every epoch.
+    /// Validation text, evaluated after every epoch.
     #[arg(long, value_name = "TEXT")]
     valid: Option<PathBuf>,
-    /// The model: a preset such as tiny, mcmahan2018, gboard or zaremba650.
+    /// Model preset, such as tiny, mcmahan2018, gboard or zaremba650.
     #[arg(long, value_name = "PRESET", default_value = "tiny")]
     model: String,
-    /// Units of each layer, instead of the preset's.
+    /// Units per layer, instead of the preset's.
     #[arg(long, value_name = "N")]
     hidden: Option<usize>,
-    /// Size of the embedding, instead of the preset's.
+    /// Embedding size, instead of the preset's.
     #[arg(long, value_name = "N")]
     embedding: Option<usize>,
-    /// The chance of a unit to be left out of a step, instead of the preset's; 0 for none. Where the preset has no dropout,
-    /// units are drawn at every token.
+    /// Dropout rate, instead of the preset's; 0 for none. If the preset has no dropout, masks are drawn for every token.
     #[arg(long, value_name = "RATE")]
     dropout: Option<f32>,
-    /// A vocabulary of `keyhush data vocab`, or the `vocab.txt` of a model; otherwise it is made of the most frequent words
-    /// of the text, which is public.
+    /// Vocabulary from `keyhush data vocab`, or the `vocab.txt` of a model [default: the most frequent words of the text]
     #[arg(long, value_name = "FILE")]
     vocab: Option<PathBuf>,
-    /// Entries of a vocabulary that is made, instead of the preset's.
+    /// Vocabulary size, instead of the preset's.
     #[arg(long, value_name = "N", conflicts_with = "vocab")]
     vocabulary_size: Option<usize>,
-    /// The folder of the model; the checkpoint of the run goes into it too.
+    /// Folder for the model and the checkpoints.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Go on from the last checkpoint in that folder; everything but --epochs must be as it was.
+    /// Resume from the last checkpoint in --out; all options except --epochs must be the same as before.
     #[arg(long)]
     resume: bool,
     #[command(flatten)]
     schedule: ScheduleArgs,
-    /// Minutes between the checkpoints inside an epoch; there is one after every epoch too.
+    /// Minutes between checkpoints within an epoch; there is also one after every epoch.
     #[arg(long, value_name = "N", default_value_t = 10)]
     checkpoint_minutes: u64,
-    /// Who trains: threads, which is one thread, or cuda [default: threads]
+    /// What trains the model: threads (uses a single thread) or cuda [default: threads]
     #[arg(long, value_name = "NAME")]
     engine: Option<String>,
-    /// What the products of --engine cuda are computed in: f32, tf32 or f16 [default: f32]
+    /// Precision of matrix products with --engine cuda: f32, tf32 or f16 [default: f32]
     #[arg(long, value_name = "PRECISION", requires = "engine")]
     precision: Option<String>,
-    /// Show no progress.
+    /// Do not show progress.
     #[arg(long, short)]
     quiet: bool,
-    /// Print a line of JSON for every epoch.
+    /// Print one line of JSON per epoch.
     #[arg(long)]
     json: bool,
 }
@@ -88,29 +85,29 @@ pub(crate) struct PretrainArgs {
 /// How the text is walked.
 #[derive(Args)]
 struct ScheduleArgs {
-    /// Times to read the text; 0 writes the model as training would begin with it.
+    /// Number of epochs; 0 writes the untrained model.
     #[arg(long, value_name = "N", default_value_t = 5)]
     epochs: u32,
-    /// Sequences in a batch.
+    /// Sequences per batch.
     #[arg(long, value_name = "N", default_value_t = 20)]
     batch: usize,
-    /// Tokens of a sequence in a batch.
+    /// Tokens per sequence in a batch.
     #[arg(long, value_name = "N", default_value_t = 35)]
     unroll: usize,
-    /// Learning rate of plain SGD on the mean loss of a batch's tokens.
+    /// Learning rate of plain SGD on the mean token loss of a batch.
     #[arg(long, value_name = "RATE", default_value_t = 1.0)]
     learning_rate: f32,
-    /// Epochs before the learning rate begins to fall.
+    /// Epochs before the learning rate starts to decay.
     #[arg(long, value_name = "N", default_value_t = 4)]
     decay_after: u32,
-    /// What the learning rate is multiplied with before each later epoch.
+    /// Factor applied to the learning rate before each later epoch.
     #[arg(long, value_name = "FACTOR", default_value_t = 0.5)]
     decay: f32,
-    /// Seed of the first parameters and of dropout.
+    /// Seed of the initial parameters and of dropout.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// The longest gradient of a batch's mean loss; a longer one is made so long. 0 follows all as they are. With --engine cuda every step
-    /// takes longer for it [default: 1; with --engine cuda 0]
+    /// Clip the gradient of each batch to this L2 norm, so that one bad batch does not destroy the model; 0 turns clipping off. Slows down
+    /// --engine cuda [default: 1; 0 with --engine cuda]
     #[arg(long, value_name = "NORM")]
     clip_gradients: Option<f32>,
 }
@@ -141,7 +138,7 @@ pub(crate) fn run(args: &PretrainArgs) -> anyhow::Result<()> {
     if !args.quiet {
         let (parameters, tokens, model) = (task.parameters()?, task.tokens(), &args.model);
         let arithmetic = means.arithmetic();
-        eprintln!("{model}: {parameters} parameters, {tokens} tokens an epoch, {arithmetic} kernels");
+        eprintln!("{model}: {parameters} parameters, {tokens} tokens per epoch, {arithmetic} kernels");
     }
     interrupt::watch()?;
     let mut watch = Watch::new(args.quiet)?;
@@ -149,7 +146,7 @@ pub(crate) fn run(args: &PretrainArgs) -> anyhow::Result<()> {
         match run.epoch(&mut watch)? {
             Ended::Whole(epoch) => announce(&epoch, args, task.vocabulary())?,
             Ended::Stopped => {
-                let said = "interrupted; nothing is lost: go on with the same command and --resume";
+                let said = "interrupted; nothing is lost\nresume with the same command and --resume";
                 return Err(Interrupted(said.into()).into());
             }
         }
@@ -208,7 +205,7 @@ fn announce(epoch: &Epoch, args: &PretrainArgs, vocabulary: usize) -> anyhow::Re
         );
     }
     if !args.quiet && epoch.train_perplexity > vocabulary as f64 {
-        eprintln!("note: that is worse than guessing among {vocabulary} entries; a smaller --learning-rate may help");
+        eprintln!("note: that is worse than guessing among {vocabulary} entries; try a smaller --learning-rate");
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pretraining::checkpoint::Part;
 
-use crate::interrupt;
+use crate::{interrupt, remaining};
 
 /// Without a terminal a line comes this often.
 const EVERY: Duration = Duration::from_secs(60);
@@ -29,8 +29,7 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn new(quiet: bool) -> anyhow::Result<Self> {
-        let style =
-            ProgressStyle::with_template("{prefix} [{bar:32}] {percent}% {msg}, {eta} left")?.progress_chars("=> ");
+        let style = remaining::style("{prefix} [{bar:32}] {percent} % {msg}, {left}")?;
         let (bar, started) = (ProgressBar::hidden(), Instant::now());
         Ok(Self { quiet, style, bar, epoch: 0, batches: 0, started, first: 0, next_line: None })
     }
@@ -43,7 +42,7 @@ impl pretraining::Watch for Watch {
         let bar = ProgressBar::with_draw_target(Some(batches as u64), target).with_position(first as u64);
         bar.set_style(self.style.clone());
         bar.set_prefix(format!("epoch {epoch}"));
-        bar.set_message("begins");
+        bar.set_message("starting");
         bar.reset_eta();
         (self.bar, self.epoch, self.batches, self.first) = (bar, epoch, batches, first);
         self.started = Instant::now();
@@ -60,7 +59,8 @@ impl pretraining::Watch for Watch {
             let each = (now - self.started).as_secs_f64() / (part.batches - self.first).max(1) as f64;
             let left = Duration::from_secs_f64(each * (self.batches - part.batches) as f64);
             let percent = 100 * part.batches / self.batches.max(1);
-            eprintln!("epoch {}: {percent} %, perplexity {perplexity:.1}, {} s left", self.epoch, left.as_secs());
+            let left = remaining::words(left);
+            eprintln!("epoch {}: {percent} %, perplexity {perplexity:.1}, {left}", self.epoch);
         }
         !interrupt::requested()
     }

@@ -125,7 +125,7 @@ impl Answer {
         ));
         lines.extend(self.adjacency.map(|a| ("adjacency", a.to_string())));
         lines.extend(self.rho.map(|rho| ("rho", rounded_up(rho.get()))));
-        lines.extend(self.sensitivity.map(|s| ("sensitivity", format!("{s:.6} for a unit clip"))));
+        lines.extend(self.sensitivity.map(|s| ("sensitivity", format!("{s:.6} for a clip norm of 1"))));
         if self.group > 1 {
             lines.push(("protects", format!("{} users together", self.group)));
         }

@@ -1,4 +1,4 @@
-//! `keyhush privacy compose`: what several ledgers cost whoever is in all of them.
+//! `keyhush privacy compose`: what several ledgers cost a user who is in all of them.
 
 use std::{io::Write, path::PathBuf};
 
@@ -15,13 +15,13 @@ use crate::failure::BadInput;
 /// Arguments of `keyhush privacy compose`.
 #[derive(Args)]
 pub(crate) struct ComposeArgs {
-    /// The folders of runs, or what `keyhush serve` left of tasks, or the files of ledgers
+    /// Folders of runs, folders of finished tasks of `keyhush serve`, or ledger files
     #[arg(required = true, num_args = 2.., value_name = "LEDGER")]
     ledgers: Vec<PathBuf>,
-    /// The delta of the answer; the smallest of the ledgers' unless given
+    /// Delta of the guarantee [default: the smallest delta of the ledgers]
     #[arg(long)]
     delta: Option<f64>,
-    /// Answer as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &ComposeArgs) -> anyhow::Result<()> {
         ("accountant", judgement.accountant.to_string()),
     ];
     lines.extend(judgement.adjacency.map(|adjacency| ("adjacency", adjacency.to_string())));
-    lines.push(("holds for", "whoever takes part in all of these, and in nothing else".into()));
+    lines.push(("holds for", "a user who takes part in all of these, and in nothing else".into()));
     for (name, value) in lines {
         writeln!(out, "{name:<17} {value}")?;
     }

@@ -26,16 +26,16 @@ const SHOWN_LINES: usize = 10;
 pub(crate) struct EpsilonArgs {
     #[command(flatten)]
     query: QueryArgs,
-    /// Round rho to two decimals before converting it, as Xu et al. 2023 did; optimistic where that rounds down
+    /// Round rho to two decimals before converting it, as Xu et al. 2023 did; too optimistic where that rounds down
     #[arg(long)]
     as_published: bool,
-    /// Answer as JSON (a batch always does)
+    /// Print JSON (always on with --batch)
     #[arg(long)]
     json: bool,
-    /// Answer each line of a file, one JSON object a line (- for standard input)
+    /// Answer each line of a file with one JSON object per line (- for standard input)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["QueryArgs", "as_published"])]
     batch: Option<PathBuf>,
-    /// Exit with 0 although lines of the batch could not be answered; their answers have an "error" either way
+    /// Exit with 0 even if lines of the batch could not be answered; their answers have an "error" either way
     #[arg(long, requires = "batch")]
     allow_errors: bool,
 }
@@ -45,7 +45,7 @@ pub(crate) struct EpsilonArgs {
 pub(crate) struct RhoArgs {
     #[command(flatten)]
     query: QueryArgs,
-    /// Answer as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -82,7 +82,7 @@ pub(crate) fn rho(args: &RhoArgs) -> anyhow::Result<()> {
     if let Some(sensitivity) = answer.sensitivity {
         writeln!(
             out,
-            "{:<17} {sensitivity:.6} for a unit clip (its square is {:.6})",
+            "{:<17} {sensitivity:.6} for a clip norm of 1 (its square is {:.6})",
             "sensitivity",
             sensitivity * sensitivity
         )?;
@@ -126,10 +126,7 @@ fn unanswered(lines: &[u64]) -> String {
     let more = lines.len().saturating_sub(SHOWN_LINES);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     let (what, verb) = if lines.len() == 1 { ("line", "its answer says") } else { ("lines", "their answers say") };
-    format!(
-        "{what} {}{more} could not be answered; {verb} why (--allow-errors exits with 0 all the same)",
-        shown.join(", ")
-    )
+    format!("{what} {}{more} could not be answered; {verb} why (use --allow-errors to exit with 0)", shown.join(", "))
 }
 
 fn answer_line(line: &[u8]) -> Result<Answer, String> {

@@ -15,14 +15,14 @@ use crate::failure::BadInput;
 /// A ledger, and what is known of it.
 #[derive(Args)]
 pub(crate) struct LedgerArgs {
-    /// The folder of a run, or what `keyhush serve` left of a task
+    /// Folder of a run, or of a finished task of `keyhush serve`
     #[arg(value_name = "DIR", required_unless_present = "file")]
     folder: Option<PathBuf>,
-    /// The ledger's file, in the place of a folder
+    /// Ledger file, instead of a folder
     #[arg(long = "ledger", value_name = "FILE", conflicts_with = "folder")]
     file: Option<PathBuf>,
-    /// A head that the ledger must have had: LENGTH:HASH, or what holds one: a witness FILE.head, a statement.json, a
-    /// checkpoint, the folder of a model
+    /// An earlier head of the ledger, to detect truncation: LENGTH:HASH, or a file with one (FILE.head, statement.json, a checkpoint, the folder
+    /// of a model); may be repeated
     #[arg(long = "head", value_name = "HEAD")]
     heads: Vec<String>,
 }
@@ -81,7 +81,7 @@ fn refuse_missing(path: &Path) -> Result<(), BadInput> {
     if path.is_file() {
         return Ok(());
     }
-    Err(BadInput::wrong("ledger", format!("there is no file {}", path.display())))
+    Err(BadInput::wrong("ledger", format!("file {} does not exist", path.display())))
 }
 
 fn head(given: &str) -> Result<Head, BadInput> {

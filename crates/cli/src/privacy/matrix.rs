@@ -21,37 +21,37 @@ fn designs() -> impl TypedValueParser<Value = &'static Design> {
 /// Which error is made small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ErrorKind {
-    /// That of the worst prefix sum
+    /// Error of the worst prefix sum
     Max,
-    /// The root of the mean squared error of all prefix sums
+    /// Root mean squared error over all prefix sums
     Mean,
 }
 
 /// Arguments of `keyhush privacy matrix`.
 #[derive(Args)]
 pub(crate) struct MatrixArgs {
-    /// What adds the noise
+    /// Kind of matrix
     #[arg(long, value_parser = designs())]
     mechanism: &'static Design,
-    /// Rounds of the run (of a segment, with restarts)
+    /// Number of rounds (of a segment, with restarts)
     #[arg(long)]
     rounds: u64,
-    /// MinS: rounds strictly between two participations of a user
+    /// Minimum rounds strictly between two participations of a user, MinS
     #[arg(long, value_name = "ROUNDS")]
     min_separation: Option<u64>,
-    /// MaxP: the most participations of a user [default: what the separation allows]
+    /// Most participations of a user, MaxP [default: as many as the separation allows]
     #[arg(long, value_name = "TIMES")]
     max_participations: Option<u64>,
-    /// Buffers of a BLT
+    /// Number of buffers (blt)
     #[arg(long, value_name = "COUNT")]
     buffers: Option<usize>,
-    /// Bands of a banded matrix
+    /// Number of bands (banded)
     #[arg(long, value_name = "COUNT")]
     bands: Option<usize>,
-    /// The error to make small
+    /// Error to minimize
     #[arg(long, value_enum, default_value = "max")]
     error: ErrorKind,
-    /// Answer as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -105,7 +105,7 @@ impl MatrixArgs {
             (None, Some(1)) => Ok(Participation::Once),
             (None, _) => Err(BadInput::missing(
                 "min_separation",
-                "correlated noise is made for participation limits; 0 means none",
+                "correlated noise depends on the participation limits; 0 means no minimum separation",
             )),
             (Some(min_s), count) => Ok(Participation::MinSeparation {
                 separation: MinSeparation::rounds_between(min_s)
@@ -153,7 +153,7 @@ impl MatrixAnswer {
             }
             NoiseMatrix::Tree => {}
         }
-        lines.push(("sensitivity", format!("{:.6} for a unit clip", self.judged.sensitivity)));
+        lines.push(("sensitivity", format!("{:.6} for a clip norm of 1", self.judged.sensitivity)));
         lines.push(("max error", self.compared(|j| j.max_error)));
         lines.push(("mean error", self.compared(|j| j.mean_error)));
         lines

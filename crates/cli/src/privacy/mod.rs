@@ -17,45 +17,43 @@ use clap::Subcommand;
 /// The subcommands of `keyhush privacy`.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// What a run costs: epsilon at a given delta.
+    /// Compute the epsilon of a run at a given delta.
     #[command(allow_negative_numbers = true)]
     Epsilon(epsilon::EpsilonArgs),
-    /// The least noise with which a run costs at most a given epsilon.
+    /// Find the least noise for which epsilon is at most a given value.
     #[command(allow_negative_numbers = true)]
     Noise(solve::TargetArgs),
-    /// The most rounds that cost at most a given epsilon.
+    /// Find the most rounds for which epsilon is at most a given value.
     #[command(allow_negative_numbers = true)]
     Rounds(solve::TargetArgs),
-    /// The cohort with which a run costs at most a given epsilon.
+    /// Find the cohort for which epsilon is at most a given value.
     #[command(allow_negative_numbers = true)]
     Cohort(solve::CohortArgs),
-    /// The zCDP parameter of a run, and the sensitivity of its correlated noise.
+    /// Compute the zCDP parameter rho of a run, and the sensitivity of its correlated noise.
     #[command(allow_negative_numbers = true)]
     Rho(epsilon::RhoArgs),
-    /// The coefficients with which correlated noise is smallest, and how small it is.
+    /// Optimize the coefficients of correlated noise, and show their error.
     ///
-    /// Errors are standard deviations of the noise in a prefix sum (the sum of all rounds so far), for a unit clip and a
-    /// noise multiplier of 1. The tree beside them is estimated from below, as Honaker 2015 does. The coefficients go
-    /// into `keyhush privacy epsilon` as they are printed.
+    /// Errors are standard deviations of the noise in a prefix sum (the sum of all rounds so far), for a clip norm of 1 and a noise multiplier
+    /// of 1. For comparison, tree noise uses Honaker's estimator from below (2015). Pass the coefficients to `keyhush privacy epsilon` as
+    /// printed.
     Matrix(matrix::MatrixArgs),
-    /// The tables of the papers, as printed and as judged today.
+    /// Show privacy tables of the papers, as printed and as computed here.
     Table(table::TableArgs),
-    /// Draw epsilon over rounds as SVG.
+    /// Plot epsilon over rounds as SVG.
     #[command(allow_negative_numbers = true)]
     Plot(plot::PlotArgs),
-    /// State what a ledger guarantees, from the ledger and nothing else.
+    /// State what a ledger guarantees, from the ledger alone.
     Statement(statement::StatementArgs),
-    /// What separate runs over the same users cost together, from their ledgers.
+    /// Compute what separate runs on the same users cost together, from their ledgers.
     ///
-    /// Each ledger pays for its own run or task, and knows of no other: whoever is in several pays for all of them. Given are the
-    /// folders of runs, or the files of ledgers; all must protect the same unit under the same adjacency. Counted is of each what its
-    /// statement counts: where that is the whole plan, the whole plan.
+    /// A ledger only accounts for its own run or task; a user who is in several pays for all of them. All ledgers must protect the same unit
+    /// under the same adjacency. Each counts as in its statement: as its whole plan, if that is what the statement covers.
     Compose(compose::ComposeArgs),
-    /// Check a ledger and compute its cost again.
+    /// Check a ledger and recompute its epsilon.
     ///
-    /// Checked are the chain, the signatures, the heads that are given, the stored vectors and the records of who took
-    /// part. Without a head nobody can tell whether a ledger was cut at an entry boundary, and against the holder of
-    /// the signing key nothing is proved.
+    /// Checks the hash chain, the signatures, the given heads, the stored vectors and the participation records. Without a head, a ledger that
+    /// was truncated at an entry boundary cannot be detected. Nothing is proved against the holder of the signing key.
     Verify(verify::VerifyArgs),
 }
 

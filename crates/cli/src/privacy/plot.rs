@@ -14,13 +14,13 @@ use crate::failure::BadInput;
 pub(crate) struct PlotArgs {
     #[command(flatten)]
     query: QueryArgs,
-    /// Where to write the picture (- for standard output)
+    /// File for the plot (- for standard output)
     #[arg(long, short, value_name = "FILE.svg")]
     out: PathBuf,
-    /// Accountants to compare, such as best,rdp,moments [default: the one of --accountant]
+    /// Accountants to compare, such as best,rdp,moments [default: the value of --accountant]
     #[arg(long, value_enum, value_delimiter = ',')]
     compare: Vec<AccountantName>,
-    /// Points on each curve
+    /// Number of points on each curve
     #[arg(long, default_value_t = 48, value_parser = clap::value_parser!(u64).range(2..=2000))]
     points: u64,
     /// Logarithmic axes
@@ -40,7 +40,7 @@ pub(crate) fn plot(args: &PlotArgs) -> anyhow::Result<()> {
         ..Chart::default()
     };
     if chart.series.iter().flat_map(|s| &s.points).all(|p| p.1 == 0.0 || p.1.is_infinite()) {
-        return Err(BadInput::Refused("there is nothing to draw: epsilon is zero or infinite throughout".into()).into());
+        return Err(BadInput::Refused("nothing to draw: epsilon is zero or infinite in every round".into()).into());
     }
     let svg = chart.svg(860, 520)?;
     if args.out.as_os_str() == "-" {
@@ -55,12 +55,12 @@ pub(crate) fn plot(args: &PlotArgs) -> anyhow::Result<()> {
 /// A curve for each accountant.
 fn curves(args: &PlotArgs, query: &Query) -> anyhow::Result<Vec<Series>> {
     if query.tree_sizes.is_some() {
-        return Err(BadInput::out_of_place("tree_sizes", "a plot over rounds; give rounds").into());
+        return Err(BadInput::out_of_place("tree_sizes", "a plot over rounds; use --rounds").into());
     }
     let longest = query
         .rounds
         .filter(|r| *r >= 2)
-        .ok_or_else(|| BadInput::missing("rounds", "the last round of the plot, at least 2"))?;
+        .ok_or_else(|| BadInput::missing("rounds", "give the last round of the plot, at least 2"))?;
     let accountants: Vec<AccountantKind> = if args.compare.is_empty() {
         vec![query.accountant()]
     } else {
@@ -93,7 +93,7 @@ fn positions(longest: u64, points: u64, log: bool) -> Vec<u64> {
 fn title(query: &Query) -> String {
     let mut parts = vec![query.mechanism.map_or(String::new(), |m| m.name().to_owned())];
     parts.extend(query.population.map(|n| format!("{n} users")));
-    parts.extend(query.cohort.map(|m| format!("{m} a round")));
+    parts.extend(query.cohort.map(|m| format!("{m} per round")));
     parts.extend(query.sampling_rate.map(|q| format!("sampling rate {q}")));
     parts.extend(query.noise_multiplier.map(|z| format!("noise {z}")));
     parts.extend(query.min_separation.map(|s| format!("MinS {s}")));

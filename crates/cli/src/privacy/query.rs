@@ -16,15 +16,15 @@ fn mechanisms() -> impl TypedValueParser<Value = Mechanism> {
 /// The accountants, as flags name them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AccountantName {
-    /// The moments accountant of the first papers.
+    /// Moments accountant, as in the first papers.
     Moments,
-    /// Renyi differential privacy, the order optimised.
+    /// Renyi differential privacy, with the best order.
     Rdp,
     /// Privacy-loss distributions.
     Pld,
     /// Zero-concentrated differential privacy and exact Gaussian curves.
     Zcdp,
-    /// The tightest that is valid.
+    /// The tightest accountant that is valid.
     Best,
 }
 
@@ -64,44 +64,44 @@ impl From<AdjacencyName> for Adjacency {
 /// A run and what is asked about it; what the fields mean together is the library's business.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct QueryArgs {
-    /// What adds the noise, and who takes part.
+    /// Noise mechanism, and how users take part.
     #[arg(long, value_parser = mechanisms())]
     mechanism: Option<Mechanism>,
-    /// Who judges [default: best]
+    /// Privacy accountant [default: best]
     #[arg(long, value_enum)]
     accountant: Option<AccountantName>,
-    /// The probability that a user takes part in a round (or give --population and --cohort)
+    /// Probability that a user takes part in a round (or give --population and --cohort)
     #[arg(long, value_name = "Q")]
     sampling_rate: Option<f64>,
-    /// All users
+    /// Number of users in the population
     #[arg(long, value_name = "USERS")]
     population: Option<u64>,
-    /// Users in a round (on average, for poisson)
+    /// Number of users per round (the mean, for poisson)
     #[arg(long, value_name = "USERS")]
     cohort: Option<u64>,
-    /// Standard deviation of the noise / L2 sensitivity (the clip norm C; under replace-one adjacency, hence for
-    /// fixed-size, 2C)
+    /// Standard deviation of the noise divided by the L2 sensitivity: the clip norm C, or 2C under replace-one adjacency (and so for
+    /// fixed-size)
     #[arg(long, short = 'z', value_name = "Z")]
     noise_multiplier: Option<f64>,
-    /// Discrete Gaussian noise of this parameter instead, in grid steps; goes with --sensitivity
+    /// Discrete Gaussian noise with this parameter, in grid steps, instead of --noise-multiplier; needs --sensitivity
     #[arg(long, value_name = "STEPS", help_heading = "Integer noise")]
     sigma: Option<f64>,
-    /// L2 sensitivity in grid steps, with --sigma
+    /// L2 sensitivity in grid steps; needs --sigma
     #[arg(long, value_name = "STEPS", help_heading = "Integer noise")]
     sensitivity: Option<f64>,
-    /// Rounds of the run
+    /// Number of rounds
     #[arg(long)]
     rounds: Option<u64>,
-    /// The delta of the guarantee
+    /// Delta of the guarantee
     #[arg(long)]
     delta: Option<f64>,
-    /// MinS: rounds strictly between two participations of a user
+    /// Minimum rounds strictly between two participations of a user, MinS
     #[arg(long, value_name = "ROUNDS", help_heading = "Correlated noise")]
     min_separation: Option<u64>,
-    /// MaxP: the most participations of a user over the whole run
+    /// Most participations of a user over the whole run, MaxP
     #[arg(long, value_name = "TIMES", help_heading = "Correlated noise")]
     max_participations: Option<u64>,
-    /// Rounds between restarts, such as 128,1024,1024 (for all correlated noise)
+    /// Rounds between restarts, such as 128,1024,1024 (correlated noise)
     #[arg(
         long,
         visible_alias = "segment-sizes",
@@ -110,25 +110,25 @@ pub(crate) struct QueryArgs {
         help_heading = "Correlated noise"
     )]
     tree_sizes: Option<Vec<u64>>,
-    /// Trees are completed: padded with empty rounds to a power of two before a restart
+    /// Complete each tree: pad it with empty rounds to a power of two before a restart
     #[arg(long, num_args = 0..=1, default_missing_value = "true", help_heading = "Correlated noise")]
     completed: Option<bool>,
-    /// The first column of C (mechanisms with bands)
+    /// First column of the matrix C (mechanisms with bands)
     #[arg(long, value_delimiter = ',', value_name = "C0,C1,...", help_heading = "Correlated noise")]
     coefficients: Option<Vec<f64>>,
-    /// The decay of each buffer of C (mechanisms with buffers)
+    /// Decay of each buffer of C (mechanisms with buffers)
     #[arg(long, value_delimiter = ',', value_name = "D,...", help_heading = "Correlated noise")]
     buffer_decay: Option<Vec<f64>>,
-    /// The weight of each buffer of C (mechanisms with buffers)
+    /// Weight of each buffer of C (mechanisms with buffers)
     #[arg(long, value_delimiter = ',', value_name = "W,...", help_heading = "Correlated noise")]
     output_scale: Option<Vec<f64>>,
-    /// Bands of C, where it is made as a run would: without --coefficients
+    /// Number of bands of C, if it is computed as for a run: without --coefficients
     #[arg(long, value_name = "COUNT", help_heading = "Correlated noise")]
     bands: Option<usize>,
-    /// Buffers of C, where it is made as a run would: without --buffer-decay and --output-scale
+    /// Number of buffers of C, if it is computed as for a run: without --buffer-decay and --output-scale
     #[arg(long, value_name = "COUNT", help_heading = "Correlated noise")]
     buffers: Option<usize>,
-    /// Variance of the Skellam noise in a coordinate (of one participant's, for distributed-skellam)
+    /// Variance of the Skellam noise per coordinate (of one participant, for distributed-skellam)
     #[arg(long, value_name = "STEPS^2", help_heading = "Integer noise")]
     variance: Option<f64>,
     /// L1 sensitivity in grid steps (skellam)
@@ -137,16 +137,16 @@ pub(crate) struct QueryArgs {
     /// L2 sensitivity in grid steps (skellam)
     #[arg(long, value_name = "STEPS", help_heading = "Integer noise")]
     l2_sensitivity: Option<f64>,
-    /// The fewest honest participants whose noise is in the sum (distributed-skellam)
+    /// Fewest honest participants whose noise is in the sum (distributed-skellam)
     #[arg(long, value_name = "USERS", help_heading = "Integer noise")]
     honest_survivors: Option<u64>,
-    /// The rho of a release that is known by nothing else (zcdp)
+    /// rho of a release about which nothing else is known (zcdp)
     #[arg(long)]
     rho: Option<f64>,
-    /// What makes two datasets neighbours [default: as the mechanism's analysis has it]
+    /// Adjacency: when two datasets are neighbours [default: that of the mechanism's analysis]
     #[arg(long, value_enum)]
     adjacency: Option<AdjacencyName>,
-    /// Protect so many users together, such as the devices of one person
+    /// Group privacy: protect this many users together, such as the devices of one person
     #[arg(long, value_name = "USERS")]
     group: Option<u32>,
 }

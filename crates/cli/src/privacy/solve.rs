@@ -17,24 +17,24 @@ use super::{
 pub(crate) struct TargetArgs {
     #[command(flatten)]
     query: QueryArgs,
-    /// The most that the run may cost
+    /// Largest epsilon allowed
     #[arg(long)]
     epsilon: f64,
-    /// Answer as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 /// Arguments of `keyhush privacy cohort`.
 ///
-/// The noise that a model bears grows with the cohort it averages over, so the ratio z / m is held fixed: give it as
-/// --noise-ratio, or as a pair that works, --noise-multiplier with --cohort. Found is the smallest cohort that will do.
-/// With --fixed-noise the noise multiplier stays as it is, and found is the largest cohort.
+/// A model tolerates noise in proportion to the cohort, so the ratio z/m is held fixed: give it as --noise-ratio, or as a pair that works,
+/// --noise-multiplier with --cohort. The answer is the smallest cohort that is enough. With --fixed-noise, the noise multiplier is held fixed
+/// instead, and the answer is the largest cohort.
 #[derive(Args)]
 pub(crate) struct CohortArgs {
     #[command(flatten)]
     target: TargetArgs,
-    /// Noise multiplier per user of a cohort, z / m, to be held fixed
+    /// Noise multiplier divided by the cohort, z/m, to hold fixed
     #[arg(long, value_name = "Z/M", conflicts_with_all = ["noise_multiplier", "cohort", "fixed_noise"])]
     noise_ratio: Option<f64>,
     /// Hold the noise multiplier fixed instead

@@ -13,10 +13,10 @@ use super::ledger::LedgerArgs;
 pub(crate) struct StatementArgs {
     #[command(flatten)]
     ledger: LedgerArgs,
-    /// Write to a file instead of printing
+    /// Write to this file instead of standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Write JSON, with all digits, instead of Markdown
+    /// Write JSON with full precision instead of Markdown
     #[arg(long)]
     json: bool,
 }

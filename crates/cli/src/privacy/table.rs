@@ -10,10 +10,10 @@ use crate::columns;
 /// Arguments of `keyhush privacy table`.
 #[derive(Args)]
 pub(crate) struct TableArgs {
-    /// Whose tables
+    /// Paper
     #[arg(value_enum)]
     paper: PaperName,
-    /// Answer as JSON, one object a cell
+    /// Print JSON, one object per cell
     #[arg(long)]
     json: bool,
 }

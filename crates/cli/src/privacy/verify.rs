@@ -3,7 +3,10 @@
 use std::io::Write;
 
 use clap::Args;
-use federated::home::heads::{HeadsError, Shown};
+use federated::{
+    home::heads::{HeadsError, Shown},
+    numbers::counted,
+};
 use ledger::{
     Basis, Ended, Frequency, Verification, VerifyingKey,
     statement::{rounded_down, rounded_up},
@@ -19,10 +22,10 @@ use crate::failure::BadInput;
 pub(crate) struct VerifyArgs {
     #[command(flatten)]
     ledger: LedgerArgs,
-    /// The public key that must have signed it
+    /// Public key that must have signed the ledger
     #[arg(long, value_name = "HEX")]
     key: Option<String>,
-    /// Answer as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -70,14 +73,14 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
 /// In one line, as the last one. It claims no more than was checked.
 fn verdict(found: &Verification, beside: &[Shown]) -> String {
     let checked = match (found.judgement_if_secret.is_some(), found.closing.is_some()) {
-        (true, _) => "Verified: every entry is in order. It guarantees nothing: the noise was simulated.",
-        (false, true) => "Verified: every entry is in order, and epsilon comes out again.",
+        (true, _) => "Verified: every entry is valid. It guarantees nothing, because the noise was simulated.",
+        (false, true) => "Verified: every entry is valid, and epsilon was recomputed with the same result.",
         (false, false) => {
-            "Verified so far: every entry is in order, and epsilon comes out again. The ledger is not closed."
+            "Verified so far: every entry is valid, and epsilon was recomputed with the same result. The ledger is not closed."
         }
     };
     let headless = found.heads.entries_since.is_none() && beside.is_empty();
-    let cut = if headless { " Whether entries are missing at its end cannot be told without a head." } else { "" };
+    let cut = if headless { " Without a head, missing entries at its end cannot be detected." } else { "" };
     format!("{checked}{cut}")
 }
 
@@ -98,14 +101,14 @@ fn full(error: &HeadsError) -> String {
 fn lines(found: &Verification, beside: &[Shown]) -> Vec<(&'static str, String)> {
     let pinned = if found.key_pinned { "as pinned" } else { "not pinned" };
     let mut lines = vec![
-        ("entries", format!("{}, each chained to the one before it and signed", found.entries)),
+        ("entries", format!("{}, each signed and chained to the one before", found.entries)),
         ("head", found.head.to_string()),
         ("key", format!("{}, {pinned}", found.key)),
         ("heads", heads(found)),
         ("heads beside it", heads_beside(beside)),
         (
             "vectors",
-            format!("{} stored and as recorded, {} not stored here", found.vectors_matching, found.vectors_absent),
+            format!("{} stored and matching, {} not stored here", found.vectors_matching, found.vectors_absent),
         ),
         ("participations", participations(found)),
     ];
@@ -113,7 +116,7 @@ fn lines(found: &Verification, beside: &[Shown]) -> Vec<(&'static str, String)> 
     lines.extend(cost(found));
     lines.extend(closing(found));
     lines.extend(found.data_changes.iter().map(|changed| ("data changed", changed.why.clone())));
-    lines.extend(found.warnings.iter().map(|warning| ("noticed", warning.clone())));
+    lines.extend(found.warnings.iter().map(|warning| ("warning", warning.clone())));
     let not_shown = found.not_shown.iter().enumerate();
     lines.extend(not_shown.map(|(i, words)| (if i == 0 { "does not show" } else { "" }, words.clone())));
     lines
@@ -122,15 +125,15 @@ fn lines(found: &Verification, beside: &[Shown]) -> Vec<(&'static str, String)> 
 /// How often users took part, as the side file has it.
 fn observed(found: &Verification) -> Vec<(&'static str, String)> {
     let words = |frequency: Frequency| {
-        let separation = frequency.min_separation.map_or("no user came twice".to_owned(), |separation| {
-            format!("at least {} rounds between two", separation.as_rounds_between())
+        let separation = frequency.min_separation.map_or("no user took part twice".to_owned(), |separation| {
+            format!("at least {} between two", counted(separation.as_rounds_between(), "round"))
         });
-        format!("at most {} participations of a user, {separation}", frequency.max_participations)
+        format!("at most {} of a user, {separation}", counted(frequency.max_participations, "participation"))
     };
     let mut lines = Vec::new();
     for (stream, observed) in &found.observed {
-        lines.push(("observed", format!("in releases of {stream:?} {}", words(observed.released))));
-        lines.push(("", format!("with failed attempts {}", words(observed.with_failed))));
+        lines.push(("observed", format!("in releases of {stream:?}: {}", words(observed.released))));
+        lines.push(("", format!("including failed attempts: {}", words(observed.with_failed))));
     }
     lines
 }
@@ -138,7 +141,7 @@ fn observed(found: &Verification) -> Vec<(&'static str, String)> {
 fn heads(found: &Verification) -> String {
     match found.heads.entries_since {
         None => "none given".into(),
-        Some(since) => format!("{} given, on the chain; {since} entries since", found.heads.given.len()),
+        Some(since) => format!("{} given, on the chain; {} later entries", found.heads.given.len(), since),
     }
 }
 
@@ -151,27 +154,27 @@ fn closing(found: &Verification) -> Vec<(&'static str, String)> {
     let Some(closing) = &found.closing else {
         return vec![(
             "closed",
-            "no: more may be released, and nothing says that the keys of noise and pseudonyms are gone".into(),
+            "no: more may be released, and nothing shows that the noise and pseudonym keys were destroyed".into(),
         )];
     };
     let why = match closing.because {
-        Ended::PlanDone => "the plan was done",
-        Ended::BudgetSpent => "the next release would have cost more than the budget",
-        Ended::TargetReached => "the accuracy that was asked for was reached",
-        Ended::ByHand => "somebody ended the run by hand",
+        Ended::PlanDone => "the plan was completed",
+        Ended::BudgetSpent => "the next release would have exceeded the budget",
+        Ended::TargetReached => "the target accuracy was reached",
+        Ended::ByHand => "the run was ended by hand",
     };
     let gone = |gone: bool| if gone { "destroyed" } else { "not destroyed" };
     let simulated = found.judgement_if_secret.is_some();
-    let noise = if simulated { "whoever knows the seed has it" } else { gone(closing.noise_destroyed) };
+    let noise = if simulated { "simulated; known to anyone who has the seed" } else { gone(closing.noise_destroyed) };
     let pseudonyms = gone(closing.pseudonym_key_destroyed);
     vec![("closed", format!("yes: {why}")), ("keys", format!("noise: {noise}; pseudonyms: {pseudonyms}"))]
 }
 
 fn participations(found: &Verification) -> String {
     match (found.participations_matching, found.participations_unnamed) {
-        (Some(matching), Some(0)) => format!("{matching} records as recorded"),
-        (Some(matching), Some(unnamed)) => format!("{matching} records as recorded, {unnamed} that no entry names"),
-        _ => "the side file is not here".into(),
+        (Some(matching), Some(0)) => format!("{matching} records match"),
+        (Some(matching), Some(unnamed)) => format!("{matching} records match, {unnamed} belong to no entry"),
+        _ => "the participation file is missing".into(),
     }
 }
 
@@ -182,14 +185,14 @@ fn cost(found: &Verification) -> Vec<(&'static str, String)> {
     let epsilon = format!("{}{lower}", rounded_up(judgement.epsilon.get()));
     let mut lines = vec![
         (if simulated.is_some() { "epsilon if secret" } else { "epsilon" }, epsilon),
-        ("of", basis(found.basis).into()),
+        ("covers", basis(found.basis).into()),
         ("delta", format!("{:e}", found.delta.get())),
         ("accountant", judgement.accountant.to_string()),
     ];
     lines.extend(observed_cost(found));
     lines.extend(found.max_epsilon.map(|max| ("max epsilon", max.to_string())));
     if simulated.is_some() {
-        lines.push(("guarantee", "none: the noise was simulated, and whoever knows the seed can recompute it".into()));
+        lines.push(("guarantee", "none: the noise was simulated, and anyone who has the seed can recompute it".into()));
     }
     lines
 }
@@ -198,7 +201,7 @@ fn cost(found: &Verification) -> Vec<(&'static str, String)> {
 fn observed_cost(found: &Verification) -> Option<(&'static str, String)> {
     let judged = found.observed_judgement.map(|judgement| {
         let epsilon = rounded_up(judgement.epsilon.get());
-        format!("{epsilon}, if who took part had nothing to do with what they typed: not the guarantee")
+        format!("{epsilon}, assuming that who took part did not depend on what they typed; not the guarantee")
     });
     let none = found.no_observed_judgement.map(|why| format!("none: {}", why.words()));
     judged.or(none).filter(|_| !found.observed.is_empty()).map(|words| ("observed epsilon", words))
@@ -206,8 +209,8 @@ fn observed_cost(found: &Verification) -> Option<(&'static str, String)> {
 
 const fn basis(basis: Basis) -> &'static str {
     match basis {
-        Basis::Spent => "what was released",
-        Basis::Plan => "the whole plan, however little of it was released",
-        Basis::Budget => "the whole budget, however little of it was spent",
+        Basis::Spent => "everything released",
+        Basis::Plan => "the whole plan, even if less was released",
+        Basis::Budget => "the whole budget, even if less was spent",
     }
 }

@@ -14,6 +14,7 @@ use federated::{
     engine::{self, Engine, EngineError, EngineOptions, Means},
     fleet,
     home::{Records, RunFolder, STATEMENT_FILE},
+    numbers::{counted, grouped},
     plan::Plan,
     run::{self, After, Course, Driven, Ending, Opened, Run, RunError, Way},
 };
@@ -32,52 +33,54 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  keyhush train                                   a private model of a made-up crowd, in two minutes
+  keyhush train                                   train on synthetic users, in about a minute
   keyhush init > run.toml && keyhush train run.toml
   keyhush train run.toml --set privacy.noise_multiplier=0.5 --set rounds=500 --out runs/less-noise
   keyhush train run.toml --from pretrained --public \"Wikipedia\"
-  keyhush train --secagg --set participation.vanish=0.02    nobody's update is seen; some devices vanish
-  keyhush train run.toml --track mlflow:http://127.0.0.1:5000    beside the other runs of your team
+  keyhush train --secagg --set participation.vanish=0.02    secure aggregation, with 2 % drop-outs
+  keyhush train run.toml --track mlflow:http://127.0.0.1:5000    also show the run on an MLflow server
   keyhush train --resume runs/less-noise
   keyhush train --end runs/less-noise
 
-Ctrl-C ends after the round with a checkpoint; a process that was killed lost nothing. In either case --resume goes on: a
-simulation (noise_seed) to the same model, metrics and ledger events as if nothing had happened; with secret noise what was
-recorded stays, and a round that was not is drawn anew. A run that is over is closed: its ledger takes nothing more and its
-noise keys are destroyed. KEYHUSH_KERNELS chooses the kernels.";
+Ctrl-C stops after the current round and writes a checkpoint. Resume such a run, or one that was killed, with --resume. A \
+simulation (noise_seed) then ends with the same model, metrics and ledger events as without the interruption. With secret noise, \
+recorded rounds are kept and the unfinished round is run again with fresh noise.
+
+A finished run is closed: nothing can be added to its ledger, and its noise keys are destroyed.
+
+Set KEYHUSH_KERNELS to scalar, avx2, avx512 or neon to choose the vector instructions.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TrainArgs {
-    /// The settings, in TOML (see `keyhush init`) [default: a small run on a made-up crowd]
+    /// Settings file in TOML (see `keyhush init`) [default: a small run on synthetic users]
     #[arg(value_name = "CONFIG")]
     config: Option<PathBuf>,
-    /// Another value for a setting, such as privacy.noise_multiplier=0.5; without a value it is taken away
+    /// Override a setting, such as privacy.noise_multiplier=0.5; KEY= removes it
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// The folder of the run [default: runs/DATE-TIME]
+    /// Folder for the run [default: runs/DATE-TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Go on with the run in this folder
+    /// Resume the run in this folder
     #[arg(long, value_name = "DIR", conflicts_with_all = ["config", "set", "out", "from", "public", "secagg"])]
     resume: Option<PathBuf>,
-    /// With --resume: why the store is not the one that the run began with; the ledger keeps the reason
+    /// With --resume: accept that the store has changed since the run began, for this reason; the ledger records it
     #[arg(long, value_name = "WHY", requires = "resume")]
     data_changed: Option<String>,
-    /// End the run in this folder for good, as far as it is: model and statement are written, the ledger is closed, the noise
-    /// keys are destroyed
+    /// End the run in this folder at its current round: write model and statement, close the ledger, destroy the noise keys
     #[arg(long, value_name = "DIR", conflicts_with_all = ["config", "set", "out", "from", "public", "secagg", "resume"])]
     end: Option<PathBuf>,
-    /// With --end: where the store, the settings or the checkpoints cannot be had any more; only the statement is written
+    /// With --end: write only the statement, for a run whose store, settings or checkpoints are lost
     #[arg(long, requires = "end")]
     without_model: bool,
-    /// Start from this model, or from the model of this run
+    /// Start from the model in this folder, or from the model of the run in it
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
-    /// Why the model to start from may be taken for public, where it has no ledger
+    /// Treat the model to start from as public, for this reason; needed if it has no ledger
     #[arg(long, value_name = "WHY", requires = "from")]
     public: Option<String>,
-    /// Add up by secure aggregation: the same as --set aggregation=secagg
+    /// Use secure aggregation; short for --set aggregation=secagg
     #[arg(long)]
     secagg: bool,
     /// Show the run on a tracking server too: mlflow:URL, such as mlflow:http://127.0.0.1:5000. A server that is away stops nothing
@@ -89,27 +92,27 @@ pub(crate) struct TrainArgs {
     prompts: Option<PathBuf>,
     #[command(flatten)]
     machine: MachineArgs,
-    /// Print what came of it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What of this machine is used; no number depends on it, but for --engine cuda and its precision.
+/// How this machine is used. Results do not depend on it, except for --engine cuda and its precision.
 #[derive(Args, Clone)]
 pub(crate) struct MachineArgs {
-    /// Threads; the results do not depend on it [default: one for each core]
+    /// Number of threads; does not change the results [default: one per core]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
-    /// Who computes what users learn, such as threads or cuda [default: threads]
+    /// What trains the users, such as threads or cuda [default: threads]
     #[arg(long, value_name = "NAME")]
     pub(crate) engine: Option<String>,
-    /// What the products of --engine cuda are computed in: f32, tf32 or f16; a run goes on with what it began with [default: f32]
+    /// Precision of matrix products with --engine cuda: f32, tf32 or f16; cannot change when a run is resumed [default: f32]
     #[arg(long, value_name = "PRECISION", requires = "engine")]
     pub(crate) precision: Option<String>,
-    /// Check every user's integers once more on this machine, also where a card has checked them
+    /// Check every user's encoded update on the CPU too, after the GPU has checked it
     #[arg(long, requires = "engine")]
     pub(crate) check_encodings: bool,
-    /// Show no progress
+    /// Do not show progress
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
@@ -198,7 +201,7 @@ impl Task {
     /// Refuses what several processes cannot do together; all of them do, so that none waits for another.
     fn check_together(&self) -> Result<(), BadInput> {
         if self.ends {
-            return Err(BadInput::wrong("end", "nothing is left to compute: run it without mpirun"));
+            return Err(BadInput::wrong("end", "nothing is left to compute; run it without mpirun"));
         }
         if self.plan.config.aggregation.is_secure() {
             return Err(BadInput::Refused(format!("aggregation: {}", EngineError::NotSecure)));
@@ -263,7 +266,7 @@ fn lead(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<()> {
 }
 
 fn interrupted(round: u64, folder: &Path) -> Interrupted {
-    let go_on = format!("go on with: keyhush train --resume {}", folder.display());
+    let go_on = format!("resume with: keyhush train --resume {}", folder.display());
     Interrupted(format!("interrupted after round {round}; nothing is lost\n{go_on}"))
 }
 
@@ -302,14 +305,15 @@ fn end_without_model(folder: &Path, json: bool) -> anyhow::Result<()> {
     if json {
         println!("{}", serde_json::to_string_pretty(&statement)?);
     } else {
-        println!("Ended: the ledger is closed, and what its noise was drawn from is destroyed. There is no model.");
+        println!("Ended: the ledger is closed and the noise keys are destroyed. No model was written.");
         println!("Statement: {}", folder.join(STATEMENT_FILE).display());
     }
     Ok(())
 }
 
 fn part_of_a_sweep(folder: &Path) -> BadInput {
-    let why = "is a run of a sweep that is not decided: run the same keyhush sweep again, which ends all of its runs";
+    let why =
+        "belongs to a sweep that has not finished; run the same keyhush sweep command again to end all of its runs";
     BadInput::Refused(format!("{} {why}", folder.display()))
 }
 
@@ -362,16 +366,17 @@ fn out(args: &TrainArgs) -> PathBuf {
 /// gets two.
 pub(crate) fn new_folder(name: &str) -> anyhow::Result<PathBuf> {
     let runs = Path::new("runs");
-    std::fs::create_dir_all(runs).with_context(|| format!("{} cannot be made", runs.display()))?;
+    std::fs::create_dir_all(runs).with_context(|| format!("cannot create {}", runs.display()))?;
     for number in 1..=MOST_OF_A_NAME {
         let folder = runs.join(if number == 1 { name.to_owned() } else { format!("{name}-{number}") });
         match std::fs::create_dir(&folder) {
             Ok(()) => return Ok(folder),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error).with_context(|| format!("{} cannot be made", folder.display())),
+            Err(error) => return Err(error).with_context(|| format!("cannot create {}", folder.display())),
         }
     }
-    Err(BadInput::missing("out", format!("there are {MOST_OF_A_NAME} runs of this second already")).into())
+    Err(BadInput::missing("out", format!("{MOST_OF_A_NAME} runs were already started in this second; name a folder"))
+        .into())
 }
 
 /// Now, in UTC, for the name of a folder: `2026-11-16-093005`.
@@ -383,9 +388,12 @@ fn introduction(plan: &Plan, folder: &Path, means: Means) -> String {
     let Config { rounds, participation, .. } = &plan.config;
     let (parameters, cohort, population) = (plan.parameters.len(), participation.cohort, participation.population);
     let (kernels, threads, folder) = (means.kernels.name(), means.threads, folder.display());
-    let secure = if plan.config.aggregation.is_secure() { " added up securely," } else { "" };
+    let secure = if plan.config.aggregation.is_secure() { " secure aggregation," } else { "" };
     format!(
-        "{parameters} parameters, {rounds} rounds of {cohort} of {population} users,{secure} {threads} threads, {kernels} kernels; the run is in {folder}"
+        "{} parameters, {} of {cohort} of {population} users,{secure} {}, {kernels} kernels; output in {folder}",
+        grouped(parameters as u64),
+        counted(*rounds, "round"),
+        counted(threads as u64, "thread"),
     )
 }
 
@@ -399,9 +407,7 @@ fn announce(ending: &Ending, folder: &Path, json: bool) -> anyhow::Result<()> {
     }
     println!("{}", ending.sentence);
     if let Some(projected) = ending.metrics.projected_epsilon {
-        println!(
-            "Projected epsilon with the cohort that this one stands for: {projected} (not a guarantee of this run)."
-        );
+        println!("Projected epsilon for the larger cohort of stands_for: {projected} (not a guarantee for this run).");
     }
     println!("Report: {}", folder.join(REPORT_FILE).display());
     Ok(())

@@ -22,7 +22,7 @@ pub(super) fn join() -> anyhow::Result<Option<Ranks>> {
 #[cfg(not(feature = "mpi"))]
 pub(super) fn join() -> anyhow::Result<Option<Ranks>> {
     if cluster::started_by_mpi() {
-        let why = "this keyhush was built without MPI: build it with --features mpi, or start one process";
+        let why = "this keyhush was built without MPI; build it with --features mpi, or start a single process";
         return Err(crate::failure::BadInput::Refused(why.into()).into());
     }
     Ok(None)

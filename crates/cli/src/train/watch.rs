@@ -10,7 +10,9 @@ use federated::{
     price::Price,
     run::{Observer, Run, Way},
 };
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget};
+
+use crate::remaining;
 
 /// Without a terminal a line comes this often.
 const EVERY: Duration = Duration::from_secs(5);
@@ -44,9 +46,7 @@ impl Watch {
         let terminal = std::io::stderr().is_terminal();
         let target = if quiet || !terminal { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(Some(rounds), target);
-        bar.set_style(
-            ProgressStyle::with_template("round {pos}/{len} [{bar:24}] {msg}, {eta} left")?.progress_chars("=> "),
-        );
+        bar.set_style(remaining::style("round {pos}/{len} [{bar:24}] {msg}, {left}")?);
         let now = Instant::now();
         Ok(Self {
             bar,
@@ -90,7 +90,7 @@ impl Watch {
         }
         let each = (now - self.started).as_secs_f64() / (round - self.first).max(1) as f64;
         let left = Duration::from_secs_f64(each * (self.rounds - round) as f64);
-        eprintln!("round {round}/{}: {message}, about {} s left", self.rounds, left.as_secs().max(1));
+        eprintln!("round {round}/{}: {message}, {}", self.rounds, remaining::words(left));
     }
 
     /// Asks what the rounds so far cost, unless that is known or was asked for too often.

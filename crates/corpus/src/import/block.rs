@@ -85,34 +85,34 @@ impl std::fmt::Display for BadLine {
 #[serde(rename_all = "snake_case")]
 pub enum BadLineReason {
     /// Broken UTF-8.
-    #[error("it is not UTF-8")]
+    #[error("not valid UTF-8")]
     NotUtf8,
     /// Not JSON, or not an object.
-    #[error("it is not a JSON object (column {column})")]
+    #[error("not a JSON object (column {column})")]
     NotJson {
         /// Where reading stopped.
         column: u64,
     },
     /// A key that is not there.
-    #[error("it has no string {key:?}")]
+    #[error("no string {key:?}")]
     NoKey {
         /// The key.
         key: String,
     },
     /// A number that is not there.
-    #[error("it has no finite number {key:?}")]
+    #[error("no finite number {key:?}")]
     NoNumber {
         /// Its key.
         key: String,
     },
     /// Labels of another kind.
-    #[error("its {key:?} is neither a list of strings nor a string")]
+    #[error("{key:?} is neither a list of strings nor a string")]
     NotLabels {
         /// Their key.
         key: String,
     },
     /// Too long a line, text or key.
-    #[error("its {what} has more than {most} bytes")]
+    #[error("{what} has more than {most} bytes")]
     TooLong {
         /// What is too long.
         what: &'static str,
@@ -120,10 +120,10 @@ pub enum BadLineReason {
         most: u64,
     },
     /// A user without a name.
-    #[error("its user is empty")]
+    #[error("the user is empty")]
     NoUser,
     /// A row that is not like the header.
-    #[error("it has {got} fields and the header {expected}")]
+    #[error("has {got} fields, but the header has {expected}")]
     Fields {
         /// How many it has.
         got: usize,

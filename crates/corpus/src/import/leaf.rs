@@ -20,7 +20,7 @@ pub(super) fn read(from: impl Read, emit: &mut Emit<'_>) -> serde_json::Result<(
     let mut json = serde_json::Deserializer::from_reader(from);
     let found = File(emit).deserialize(&mut json)?;
     json.end()?;
-    if found { Ok(()) } else { Err(serde::de::Error::custom("there is no object \"user_data\"")) }
+    if found { Ok(()) } else { Err(serde::de::Error::custom("no object \"user_data\"")) }
 }
 
 struct File<'f, 'e>(&'f mut Emit<'e>);

@@ -63,7 +63,7 @@ pub enum Input {
     },
     /// A synthetic crowd.
     Crowd {
-        /// Who.
+        /// The synthetic users.
         crowd: Crowd,
         /// Whether what is known of everybody is kept: [`FEATURES`].
         features: bool,
@@ -204,11 +204,11 @@ pub enum ImportError {
         error: std::io::Error,
     },
     /// Standard input has no name that says what it is.
-    #[error("standard input has no name that says what it is: say --format")]
+    #[error("the format of standard input is not known; use --format")]
     UnknownInput,
     /// Too many lines that cannot be read.
     #[error(
-        "{bad} of {lines} lines could not be read, more than {} %: nothing was imported. The first: {first}. Check the format and the keys of the user and the text; --most-bad-lines allows more",
+        "{bad} of {lines} lines could not be read, more than {} %, so nothing was imported. The first: {first}. Check --format, --user-key and --text-key, or allow more with --most-bad-lines",
         100.0 * most
     )]
     TooManyBad {
@@ -222,10 +222,10 @@ pub enum ImportError {
         first: BadLine,
     },
     /// A file whose name does not say what it is.
-    #[error("{}: the name does not say what it is (.jsonl, .csv, .tsv or .parquet, plain or .gz or .zst); say --format", .0.display())]
+    #[error("{}: unknown file type (expected .jsonl, .csv, .tsv or .parquet, optionally .gz or .zst); use --format", .0.display())]
     UnknownFormat(PathBuf),
     /// A table without the column.
-    #[error("{}: there is no column {key:?}; there are: {}", path.display(), columns.join(", "))]
+    #[error("{}: no column {key:?}; its columns are: {}", path.display(), columns.join(", "))]
     NoColumn {
         /// The file.
         path: PathBuf,
@@ -249,17 +249,15 @@ pub enum ImportError {
     NoParquet(PathBuf),
     /// A vocabulary that was counted from the very text that is imported.
     #[error(
-        "{}: the vocabulary was counted from this file and is called public. Text of users that are to be protected is not: count the words of another text, or say --from-users-non-privately",
+        "{}: the vocabulary was counted from this file but is labelled as public. Text of users to be protected is not public; count the words of another text, or use --from-users-non-privately",
         .0.display()
     )]
     NotPublic(PathBuf),
     /// A bad line where none is allowed.
-    #[error("{0}; nothing was imported (--on-bad-line skip counts such lines and goes on)")]
+    #[error("{0}; nothing was imported (--on-bad-line skip counts and skips such lines)")]
     BadLine(BadLine),
     /// Two rows of a user that say different things of the user.
-    #[error(
-        "{file}:{line}: its {column:?} is another number than in the first row of the same user; nothing was imported"
-    )]
+    #[error("{file}:{line}: {column:?} differs from the first row of the same user; nothing was imported")]
     Contradiction {
         /// The file.
         file: String,
@@ -269,7 +267,7 @@ pub enum ImportError {
         column: String,
     },
     /// Nothing could be read.
-    #[error("no post could be read (bad lines: {bad}{}): check the keys of the user and the text, and the format", first.as_ref().map(|line| format!(", the first {line}")).unwrap_or_default())]
+    #[error("no post could be read (bad lines: {bad}{}); check --format, --user-key and --text-key", first.as_ref().map(|line| format!(", the first {line}")).unwrap_or_default())]
     Nothing {
         /// How many lines were bad.
         bad: u64,
@@ -277,7 +275,7 @@ pub enum ImportError {
         first: Option<BadLine>,
     },
     /// Nobody has enough tokens.
-    #[error("none of the {users} users has {tokens} tokens: nothing was imported")]
+    #[error("no user has {tokens} tokens (of {users} users); nothing was imported")]
     NobodyLongEnough {
         /// How many users there are.
         users: u64,
@@ -296,7 +294,7 @@ pub enum ImportError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Somebody wants it to stop.
-    #[error("interrupted: nothing was imported")]
+    #[error("interrupted; nothing was imported")]
     Interrupted,
 }
 

@@ -82,7 +82,7 @@ impl<'a> Files<'a> {
             let file = File::open(path).map_err(failed)?;
             let meta = file.metadata().map_err(failed)?;
             if meta.is_dir() {
-                return Err(failed(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder; name its files")));
+                return Err(failed(io::Error::new(io::ErrorKind::IsADirectory, "this is a folder; name its files")));
             }
             total += meta.len();
         }

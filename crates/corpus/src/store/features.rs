@@ -12,7 +12,7 @@ pub(super) const FEATURE_BYTES: usize = 4;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FeatureNamesError {
     /// Too many.
-    #[error("there are {got} features, and at most {MOST_FEATURES} are kept")]
+    #[error("there are {got} features; at most {MOST_FEATURES} are supported")]
     TooMany {
         /// How many there are.
         got: usize,
@@ -20,11 +20,11 @@ pub enum FeatureNamesError {
     /// A column without a name.
     #[error("feature {index}, counted from 0, has no name")]
     Empty {
-        /// Which.
+        /// Its index, from 0.
         index: usize,
     },
     /// A name that stands twice.
-    #[error("the feature {name:?} stands twice")]
+    #[error("the feature {name:?} appears twice")]
     Twice {
         /// The name.
         name: String,
@@ -51,7 +51,7 @@ impl<'a> Features<'a> {
         Self(bytes.as_chunks().0)
     }
 
-    /// How many.
+    /// The number of elements.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.0.len()

@@ -105,7 +105,7 @@ pub enum StoreError {
     #[error("{} is not a keyhush store; make one with `keyhush data import` or `keyhush data synth`", .0.display())]
     NotAStore(PathBuf),
     /// A store of another version.
-    #[error("{} is a store of version {got} and this program reads versions 1 to {known}: import the text again", path.display())]
+    #[error("{} is a store of version {got}, but this program reads versions 1 to {known}; import the text again", path.display())]
     Version {
         /// The file.
         path: PathBuf,
@@ -119,11 +119,11 @@ pub enum StoreError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// What is wrong.
         what: &'static str,
     },
     /// A name that is taken.
-    #[error("{} exists already: choose another name, or say --replace", .0.display())]
+    #[error("{} already exists; choose another name, or use --replace", .0.display())]
     Exists(PathBuf),
     /// The vocabulary in it.
     #[error("{}: {error}", path.display())]
@@ -135,7 +135,7 @@ pub enum StoreError {
     },
     /// A vocabulary or rules that are not the store's.
     #[error(
-        "{} was made with another vocabulary: its own is {own}, the one given is {given}; import the text again with the one given",
+        "{} was made with a different vocabulary ({own}, not {given}); import the text again with the given one",
         path.display()
     )]
     OtherVocabulary {
@@ -147,7 +147,7 @@ pub enum StoreError {
         given: String,
     },
     /// No such user.
-    #[error("there is no user {index}: the store has {users}, counted from 0")]
+    #[error("no user {index}: the store has {users} users, numbered from 0")]
     NoUser {
         /// Who was asked for.
         index: u64,
@@ -158,13 +158,13 @@ pub enum StoreError {
     #[error(transparent)]
     FeatureNames(FeatureNamesError),
     /// A user whose labels are not the store's.
-    #[error("a user's labels are not a list for each post of the ids of the {labels} labels of the store")]
+    #[error("a user's labels must be one list per post, with ids below {labels}")]
     UserLabels {
         /// How many labels the store names.
         labels: usize,
     },
     /// A user whose features are not the store's.
-    #[error("a user's features are not {features} finite numbers")]
+    #[error("a user's features must be {features} finite numbers")]
     UserFeatures {
         /// How many features the store names.
         features: usize,

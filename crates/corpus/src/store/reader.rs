@@ -428,7 +428,7 @@ pub struct Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    /// How many.
+    /// The number of elements.
     #[must_use]
     pub const fn len(&self) -> usize {
         match self.ids {

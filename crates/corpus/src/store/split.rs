@@ -34,7 +34,7 @@ struct Raw {
 
 /// Shares that leave nobody to train on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("{validation} for validation and {test} for testing of 1000 users leave nobody to train on")]
+#[error("{validation} of 1000 users for validation and {test} for testing leave none for training")]
 pub struct SplitError {
     validation: u32,
     test: u32,

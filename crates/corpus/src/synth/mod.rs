@@ -82,7 +82,7 @@ impl SynthPlan {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SynthError {
     /// A number outside its range.
-    #[error("{what} must be between {least} and {most} and is {got}")]
+    #[error("{what} must be from {least} to {most}, got {got}")]
     OutOfRange {
         /// Which number.
         what: &'static str,

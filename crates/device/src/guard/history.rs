@@ -31,10 +31,10 @@ const CHECKSUM: usize = 32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Damage {
     /// They do not begin like one.
-    #[error("it does not begin as a guard does")]
+    #[error("it does not start like a guard file")]
     Name,
     /// Some are missing, or there are too many.
-    #[error("it has {got} bytes, and should have {expected}")]
+    #[error("it has {got} bytes, expected {expected}")]
     Length {
         /// What there is.
         got: usize,
@@ -42,7 +42,7 @@ pub enum Damage {
         expected: usize,
     },
     /// Some are others.
-    #[error("its checksum is wrong")]
+    #[error("checksum mismatch")]
     Checksum,
 }
 

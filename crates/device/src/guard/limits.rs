@@ -99,7 +99,7 @@ impl Window {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refused {
     /// An input for this step left already, or one for a later step did.
-    #[error("step {step}: an input for step {last} of this task has left already, and steps only go forward")]
+    #[error("step {step}: an input for step {last} of this task was already sent, and steps only go forward")]
     Step {
         /// What was asked for.
         step: u64,
@@ -107,11 +107,11 @@ pub enum Refused {
         last: u64,
     },
     /// An input for this model left already.
-    #[error("an input for this very model has left already: two of them could be told apart by their sums")]
+    #[error("an input for this same model was already sent; the sums of two of them could reveal it")]
     Model,
     /// Too many inputs left.
     #[error(
-        "{have} inputs have left and still count; this device allows {most}, over all tasks, failed attempts included"
+        "{have} inputs were sent and still count; this device allows {most} over all tasks, including failed attempts"
     )]
     TooMany {
         /// What counts now.
@@ -120,7 +120,9 @@ pub enum Refused {
         most: u32,
     },
     /// The last step of this task was too short a time ago.
-    #[error("step {step}: the last one was {last}, and this device keeps steps of a task {distance} apart")]
+    #[error(
+        "step {step}: the last one was {last}, and this device keeps the steps of a task at least {distance} apart"
+    )]
     TooSoon {
         /// What was asked for.
         step: u64,
@@ -130,21 +132,19 @@ pub enum Refused {
         distance: u64,
     },
     /// The last input left too short a time ago.
-    #[error("this device rests for {} h after an input has left, and they are not over", hours(*.wait_s))]
+    #[error("this device waits {} h after sending an input, which have not passed yet", hours(*.wait_s))]
     Resting {
         /// How long it rests.
         wait_s: u64,
     },
     /// No more fits in.
-    #[error(
-        "this device has let go of {MOST_INPUTS} inputs; to remember more it would have to forget, so it takes part no more"
-    )]
+    #[error("this device has sent {MOST_INPUTS} inputs, the most that its guard can remember; it no longer takes part")]
     Full,
     /// What was to be made durable may not be.
-    #[error("what leaves could not be made durable, so it does not leave")]
+    #[error("the input could not be recorded durably, so it is not sent")]
     NotSaved(#[from] StoreError),
     /// An earlier save failed.
-    #[error("an earlier save failed, so what is durable is not known: open the guard again")]
+    #[error("an earlier save failed; open the guard again to find out what was saved")]
     Unsure,
 }
 

@@ -129,22 +129,20 @@ pub struct Guard<S> {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum GuardError {
     /// There is one already.
-    #[error("there is a guard here already; open it: what it remembers must not be lost")]
+    #[error("a guard already exists here; open it, since what it remembers must not be lost")]
     Exists,
     /// There is none.
     #[error(
-        "there is no guard here. On a new device begin one. On a device that took part before, what it gave is forgotten: \
-         enrol it anew, with a new key"
+        "there is no guard here. Create one on a new device. On a device that took part before, its record is lost: enrol it again with a new key"
     )]
     Missing,
     /// What is there cannot be read.
     #[error(
-        "the guard is damaged: {0}. What this device gave is not known, so it takes part no more: enrol it anew, with a new \
-         key and a new guard"
+        "the guard is damaged: {0}. What this device has sent is not known, so it no longer takes part; enrol it again with a new key and a new guard"
     )]
     Damaged(#[from] Damage),
     /// It is of another version of the program.
-    #[error("the guard has the format {got}, and this program knows {ours}: use the program that wrote it")]
+    #[error("the guard has format {got}, but this program reads {ours}; use the program that wrote it")]
     Version {
         /// Its format.
         got: u32,

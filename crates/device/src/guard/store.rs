@@ -32,13 +32,13 @@ pub enum StoreError {
         problem: String,
     },
     /// Another process has it.
-    #[error("{place} is locked: another process of this device uses the guard; there can be one only")]
+    #[error("{place} is locked: another process of this device is using the guard; only one is allowed")]
     Locked {
         /// The lock.
         place: String,
     },
     /// Others than its owner can reach it.
-    #[error("{place} has the mode {mode:03o}, so others can reach it; make it 600 if nobody has changed it")]
+    #[error("{place} has mode {mode:03o}, so other users can access it; make it 600 if nobody has changed it")]
     Loose {
         /// The file.
         place: String,
@@ -47,14 +47,14 @@ pub enum StoreError {
     },
     /// It has two names.
     #[error(
-        "{place} is a link, or has a second name: two of them would be two guards; give the file itself, with one name"
+        "{place} is a link or has more than one name, which would allow two guards; give the file itself, with a single name"
     )]
     Linked {
         /// The file.
         place: String,
     },
     /// It is not what this process left there.
-    #[error("{place} was changed by somebody else since it was read: open the guard again")]
+    #[error("{place} was changed by another process since it was read; open the guard again")]
     Changed {
         /// The file.
         place: String,

@@ -113,7 +113,7 @@ pub enum LearnerError {
     #[error(transparent)]
     Examples(#[from] MetricsError),
     /// Another vector than the model's.
-    #[error("the model has {wanted} parameters, and {got} were given")]
+    #[error("expected {wanted} parameters, got {got}")]
     Parameters {
         /// As many as it has.
         wanted: usize,
@@ -121,7 +121,7 @@ pub enum LearnerError {
         got: usize,
     },
     /// Ids that the model does not know.
-    #[error("example {example} has {what} {id}, and the model knows {known}")]
+    #[error("example {example} has {what} {id}, but the model has only {known}")]
     Id {
         /// Which example, from 0.
         example: usize,

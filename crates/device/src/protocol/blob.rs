@@ -29,7 +29,7 @@ pub struct Wanted {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BlobError {
     /// Nothing is named by this.
-    #[error("{what} is named by {got} bytes, and a digest has 32")]
+    #[error("the digest of {what} has {got} bytes, expected 32")]
     Name {
         /// What should be named.
         what: &'static str,
@@ -37,9 +37,9 @@ pub enum BlobError {
         got: usize,
     },
     /// More than a device takes.
-    #[error("{what} has {got} bytes, and this device takes {most}")]
+    #[error("{what} has {got} bytes, but this device accepts at most {most}")]
     TooLarge {
-        /// What.
+        /// What is wrong.
         what: &'static str,
         /// What it has.
         got: u64,
@@ -47,19 +47,19 @@ pub enum BlobError {
         most: u64,
     },
     /// More came than was declared.
-    #[error("more bytes came than the {declared} that were declared")]
+    #[error("received more than the {declared} declared bytes")]
     TooMany {
         /// How many were.
         declared: u64,
     },
     /// What came is not packed by gzip.
-    #[error("what came cannot be unpacked: {0}")]
+    #[error("the received data cannot be decompressed: {0}")]
     NotPacked(String),
     /// Other bytes than those that were asked for.
-    #[error("the bytes that came are not those that were asked for: their digest is another")]
+    #[error("the received data is not what was requested: digest mismatch")]
     Other,
     /// Not all of them are there yet.
-    #[error("{got} of {declared} bytes are there")]
+    #[error("received {got} of {declared} bytes")]
     Short {
         /// What is there.
         got: u64,

@@ -28,7 +28,7 @@ pub enum DiaryError {
     #[error("the diary cannot be read: {0}")]
     Damaged(String),
     /// It is of another version of the program.
-    #[error("the diary has the format {got}, and this program knows {FORMAT}: use the program that wrote it")]
+    #[error("the diary has format {got}, but this program reads {FORMAT}; use the program that wrote it")]
     Version {
         /// Its format.
         got: u32,
@@ -76,7 +76,7 @@ pub struct Refusal {
     pub times: u64,
     /// By whom, in hexadecimal digits.
     pub realm: String,
-    /// Why not.
+    /// The reason.
     pub why: String,
 }
 
@@ -237,21 +237,22 @@ impl<S: Store> Diary<S> {
     /// All of it as a page for the device's owner. `left` is what the guard has let go of, `rests` the tasks that it rests from and until when.
     #[must_use]
     pub fn page(&self, left: usize, rests: &[(TaskDigest, Day)], limits: &Limits) -> String {
-        let mut page = String::from("What this device gave\n=====================\n\n");
+        let mut page = String::from("What this device sent\n=====================\n\n");
         // Writing into a string does not fail.
         _ = writeln!(page, "{}\n", sentence(left, limits));
         for (task, until) in rests {
             let digest = hex(&task.0);
             let named = self.pages.given.iter().rev().find(|given| given.digest == digest);
             let (name, until) = (named.map_or("a task", |given| &given.task), date(until.number()));
-            _ = writeln!(page, "It rests from {name} ({}) until {until}.\n", start(&digest));
+            _ = writeln!(page, "It does not take part in {name} ({}) until {until}.\n", start(&digest));
         }
         for Given { day, task, digest, realm, step, purpose, secure, thanked } in &self.pages.given {
-            let how = if *secure { "hidden in a sum" } else { "as it was, to be added to others" };
-            let counted = if *thanked { "it counts" } else { "whether it counted was not said" };
+            let how =
+                if *secure { "hidden by secure aggregation" } else { "visible to the server, to be added to others" };
+            let counted = if *thanked { "it counts" } else { "the server did not say whether it counted" };
             let (server, digest) = (start(realm), start(digest));
             let what = match purpose {
-                Purpose::Training => format!("step {step}: a change to a model"),
+                Purpose::Training => format!("step {step}: a model update"),
                 Purpose::Evaluation => format!("evaluation {step}: counts of how well a model predicts your text"),
             };
             let day = date(*day);
@@ -262,16 +263,14 @@ impl<S: Store> Diary<S> {
         }
         page.push_str("\nWhat it refused\n===============\n\n");
         for Refusal { day, times, realm, why } in &self.pages.refused {
-            let often = if *times == 1 { String::new() } else { format!(" ({times} times, this being the last)") };
+            let often = if *times == 1 { String::new() } else { format!(" ({times} times, most recently this)") };
             _ = writeln!(page, "{}  server {}: {why}{often}", date(*day), start(realm));
         }
         if self.pages.refused.is_empty() {
             page.push_str("Nothing.\n");
         }
         page.push_str(
-            "\nEach time, what left was made from your text on this device, clipped and rounded: one change to a model, or, of an \
-             evaluation, a few counts. An evaluation learns nothing from your text, and the text stays until it is learned \
-             from. No text left, and none of these lines did.\n",
+            "\nEach report was computed from your text on this device, clipped and rounded: one model update, or a few counts for an evaluation. An evaluation does not train on your text, and the text is kept until it is trained on. No text has left this device, and neither has this page.\n",
         );
         page
     }
@@ -280,16 +279,14 @@ impl<S: Store> Diary<S> {
 fn sentence(left: usize, limits: &Limits) -> String {
     let most = limits.most_inputs;
     let allowed = match limits.window {
-        Window::Ever => format!("{most} in all"),
+        Window::Ever => format!("{most} in total"),
         Window::Days(days) => format!("{most} within {days} days"),
     };
     let rests = match limits.timer.own_s {
         0 => String::new(),
-        seconds => format!(" After each it rests for {} h, or longer where a task asks for that.", hours(seconds)),
+        seconds => format!(" After each it waits for {} h, or longer if a task requires it.", hours(seconds)),
     };
-    format!(
-        "{left} times an input was let go, those included of which nothing came. It allows itself {allowed}.{rests}"
-    )
+    format!("Reports sent, including failed attempts: {left}. Limit: {allowed}.{rests}")
 }
 
 /// The newest are at the end.
@@ -358,13 +355,13 @@ mod tests {
         assert!(diary.gave(&REALM, &TaskDigest([7; 32])) && !diary.gave(&Realm([1; 32]), &TaskDigest([7; 32])));
         let page = diary.page(2, &[(TaskDigest([7; 32]), Day::at(20_003 * 86_400))], &LIMITS);
         for words in [
-            "2 times",
-            "5 in all",
-            "After each it rests for 24 h",
-            "It rests from en[2J keyboard (07070707) until 2024-10-07.",
+            "including failed attempts: 2.",
+            "5 in total",
+            "After each it waits for 24 h",
+            "It does not take part in en[2J keyboard (07070707) until 2024-10-07.",
             "2024-10-04",
             "en[2J keyboard",
-            "step 3: a change to a model",
+            "step 3: a model update",
             "evaluation 9: counts of how well",
             "it counts",
             "1970-01-04",

@@ -337,16 +337,16 @@ pub struct Ticket(pub [u8; 32]);
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum MessageError {
     /// Its bytes are not a message.
-    #[error("the bytes are not a message of this protocol: {0}")]
+    #[error("not a message of this protocol: {0}")]
     Malformed(String),
     /// It is of another version.
-    #[error("the message has version {got} of the protocol, and this program speaks {VERSION}")]
+    #[error("the message has protocol version {got}, but this program uses {VERSION}")]
     Version {
-        /// Which.
+        /// How many there are.
         got: u32,
     },
     /// It was signed by somebody else, or for another server.
-    #[error("the signature is not the device's, or it is for another server")]
+    #[error("the signature is not valid for this device and server")]
     Signature,
 }
 

@@ -142,7 +142,7 @@ impl From<SecureFloor> for Floor {
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum Weak {
     /// The clip is too large.
-    #[error("updates would be clipped to {got} only, and this device asks for {most} or less")]
+    #[error("updates would be clipped to a norm of {got}; this device requires {most} or less")]
     Clip {
         /// The bound.
         got: f64,
@@ -150,7 +150,7 @@ pub enum Weak {
         most: f64,
     },
     /// Too few reports.
-    #[error("a sum would be of {got} reports, and this device asks for {least} or more")]
+    #[error("a sum would have {got} reports; this device requires {least} or more")]
     Goal {
         /// The goal.
         got: u64,
@@ -158,13 +158,13 @@ pub enum Weak {
         least: u64,
     },
     /// No noise.
-    #[error("no noise would be added, and this device asks for some")]
+    #[error("no noise would be added; this device requires noise")]
     NoNoise,
     /// Noise that is no secret.
-    #[error("the noise would be simulated: somebody can draw it again, so it hides nothing")]
+    #[error("the noise would be simulated; someone can draw it again, so it hides nothing")]
     Simulated,
     /// Too little noise.
-    #[error("the noise multiplier would be {got}, and this device asks for {least} or more")]
+    #[error("the noise multiplier would be {got}; this device requires {least} or more")]
     Noise {
         /// The multiplier.
         got: f64,
@@ -172,7 +172,7 @@ pub enum Weak {
         least: f64,
     },
     /// Too large a cost, or none stated.
-    #[error("the plan would cost an epsilon of {}, and this device asks for {most} or less", stated(*.got))]
+    #[error("the epsilon of the plan would be {}; this device requires {most} or less", stated(*.got))]
     Epsilon {
         /// The epsilon.
         got: Option<f64>,
@@ -180,7 +180,7 @@ pub enum Weak {
         most: f64,
     },
     /// Too large a delta, or none stated.
-    #[error("the plan's delta would be {}, and this device asks for {most} or less", stated(*.got))]
+    #[error("the delta of the plan would be {}; this device requires {most} or less", stated(*.got))]
     Delta {
         /// The delta.
         got: Option<f64>,
@@ -188,7 +188,7 @@ pub enum Weak {
         most: f64,
     },
     /// Too many participations.
-    #[error("a device could take part {got} times, and this one asks for {most} or less")]
+    #[error("a device could take part {got} times; this device requires {most} or less")]
     Participations {
         /// The most of the plan.
         got: u64,
@@ -196,7 +196,7 @@ pub enum Weak {
         most: u64,
     },
     /// Participations too close together.
-    #[error("{got} steps would lie between two participations, and this device asks for {least} or more")]
+    #[error("there would be {got} steps between two participations; this device requires {least} or more")]
     Separation {
         /// MinS of the plan.
         got: u64,
@@ -204,22 +204,22 @@ pub enum Weak {
         least: u64,
     },
     /// Who comes cannot be drawn.
-    #[error("the plan draws who takes part, which nobody can do with devices that come by themselves")]
+    #[error("the plan samples who takes part, which is not possible with devices that check in by themselves")]
     Sampled,
     /// A plan that contradicts itself.
-    #[error("the plan says of {0} what has no meaning")]
+    #[error("the plan has a value of {0} that is not valid")]
     Meaningless(&'static str),
     /// Models are not measured here.
-    #[error("a model would be measured on this device's text, and this device takes part in training only")]
+    #[error("a model would be evaluated on this device's text; this device takes part in training only")]
     Evaluation,
     /// Reports would be seen.
-    #[error("the server would see this device's report by itself, and this device asks for secure aggregation")]
+    #[error("the server would see this device's own report; this device requires secure aggregation")]
     Plain,
     /// Terms and assignment disagree on secure aggregation.
-    #[error("the task and the assignment disagree on whether the sum is made securely")]
+    #[error("the task and the assignment disagree on whether secure aggregation is used")]
     Disagree,
     /// Secure aggregation of fewer than the goal.
-    #[error("a sum could be opened of {got}, and this device asks for {least} or more")]
+    #[error("a sum of {got} could be opened; this device requires {least} or more")]
     Survivors {
         /// The fewest survivors.
         got: u32,

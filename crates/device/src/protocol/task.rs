@@ -74,9 +74,9 @@ pub enum TaskError {
     #[error("the terms cannot be read: {0}")]
     Terms(String),
     /// More than the device's bounds.
-    #[error("{what} is {got}, and this device takes at most {most}")]
+    #[error("{what} is {got}, but this device accepts at most {most}")]
     TooMuch {
-        /// What.
+        /// What is wrong.
         what: &'static str,
         /// What is asked for.
         got: u64,
@@ -84,9 +84,9 @@ pub enum TaskError {
         most: u64,
     },
     /// Parts that do not fit each other.
-    #[error("{what} is {got}, and should be {expected}")]
+    #[error("{what} is {got}, expected {expected}")]
     Mismatch {
-        /// What.
+        /// What is wrong.
         what: &'static str,
         /// What it is.
         got: String,

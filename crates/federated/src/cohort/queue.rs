@@ -20,7 +20,7 @@ use super::{Sampler, left_out::LeftOut};
 /// Too few users may still take part.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "{found} users may still take part in round {}, and it needs {wanted}: the others have to wait, have come as often as they may, or were in too many rounds that failed, which count as well. The limits are kept, so the run cannot go on: end it with keyhush train --end DIR, and begin another with a larger participation.population or max_participations, or a smaller min_separation",
+    "only {found} users may still take part in round {}, which needs {wanted}: the others must wait or have reached their participation limit (failed rounds count too). So the run cannot continue. End it with keyhush train --end DIR, and start another with a larger participation.population or max_participations, or a smaller min_separation",
     .step + 1
 )]
 pub struct TooFewLeft {

@@ -207,7 +207,7 @@ fn what_is_wrong_is_said_with_what_is_allowed() {
         ),
         (vec!["data.kind=store"], "data.path: is missing: the store, as `keyhush data import` made it"),
         (vec!["server.optimizer=momentum"], "server.momentum: is missing: how much of the last step is kept"),
-        (with(&ARRIVAL, "privacy.mechanism=banded"), "privacy.bands: is missing: a banded matrix has so many"),
+        (with(&ARRIVAL, "privacy.mechanism=banded"), "privacy.bands: is missing: give the number of bands"),
         (vec!["clip="], "clip: the section is missing: write [clip]"),
         // What is no setting at all.
         (vec!["clip"], "--set clip: must be key=value"),

@@ -92,7 +92,7 @@ pub enum EngineError {
     Unavailable {
         /// Its name.
         engine: &'static str,
-        /// Why.
+        /// The cause.
         problem: String,
     },
     /// The engine broke down.
@@ -100,23 +100,23 @@ pub enum EngineError {
     Failed {
         /// Its name.
         engine: &'static str,
-        /// How.
+        /// The cause.
         problem: String,
     },
     /// A user's part failed.
     #[error("user {user}: {problem}")]
     Part {
-        /// Who.
+        /// The user's number.
         user: u64,
-        /// Why.
+        /// The cause.
         problem: PartError,
     },
     /// A user's data cannot be read.
     #[error("user {user}: {problem}")]
     Data {
-        /// Who.
+        /// The user's number.
         user: u64,
-        /// Why.
+        /// The cause.
         problem: corpus::store::StoreError,
     },
     /// Parts do not add up.
@@ -126,18 +126,18 @@ pub enum EngineError {
     #[error(transparent)]
     Secure(#[from] SecureError),
     /// Secure aggregation by an engine that adds up in the clear.
-    #[error("these processes add up in the clear: run aggregation = \"secagg\" in one process, without mpirun")]
+    #[error("several processes add up in the clear; run aggregation = \"secagg\" in a single process, without mpirun")]
     NotSecure,
     /// Workers that left something out.
     #[error("nothing was released: {0}")]
     Undone(#[from] Undone),
     /// A thread died.
-    #[error("a thread died in the midst of training; nothing was released")]
+    #[error("a training thread died; nothing was released")]
     Died,
     /// Another process failed.
     #[error("rank {rank}: {problem}")]
     Rank {
-        /// Which.
+        /// The rank.
         rank: usize,
         /// What it said.
         problem: String,

@@ -72,7 +72,7 @@ pub enum SecureError {
     #[error("secure aggregation: {0}")]
     Failed(#[from] RoundFailure),
     /// A simulated device did not go on.
-    #[error("a simulated device left: {0}")]
+    #[error("a simulated device dropped out: {0}")]
     Left(#[from] ClientError),
     /// The server did not take what a simulated device said.
     #[error("the server refused a simulated device: {0}")]

@@ -203,7 +203,7 @@ pub enum FleetError {
     #[error(transparent)]
     Randomness(#[from] RandomnessError),
     /// Somebody wants to stop, in the midst of an attempt: it is asked for again when the run goes on.
-    #[error("stopped in the midst of an attempt; it goes on when the run does")]
+    #[error("stopped during an attempt, which continues when the run is resumed")]
     Stopped,
     /// The coordinator of devices cannot go on.
     #[error(transparent)]

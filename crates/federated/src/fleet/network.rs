@@ -99,18 +99,18 @@ impl NetworkTask {
     /// When nobody can enforce the plan on devices, or it cannot be said what it is.
     pub fn new(name: &str, realm: &[u8; 32], plan: &Plan, reads: Reads<'_>) -> Result<Self, ConfigError> {
         let [phase] = plan.phases() else {
-            return Err(ConfigError::new(
-                "schedule",
-                "cohort and noise cannot change in the midst of a task of devices",
-            ));
+            return Err(ConfigError::new("schedule", "cohort and noise cannot change during a task with devices"));
         };
         let limits = ParticipationLimits::try_from(&phase.participation)
             .map_err(|e| ConfigError::new("participation.kind", e))?;
         if phase.secure.as_ref().is_some_and(|secure| secure.groups > 1) {
-            return Err(ConfigError::new("secagg.groups", "devices are added up in one group"));
+            return Err(ConfigError::new("secagg.groups", "devices are always summed in one group"));
         }
         if phase.secure.as_ref().is_some_and(|secure| secure.noise.is_some()) {
-            return Err(ConfigError::new("secagg.noise", "devices do not add the noise yet: take \"central\""));
+            return Err(ConfigError::new(
+                "secagg.noise",
+                "distributed noise is not supported with devices yet; use \"central\"",
+            ));
         }
         let terms = terms(name, realm, plan, reads, phase)?;
         // Two of three who are asked may come to nothing before anybody is missed.
@@ -162,9 +162,8 @@ impl NetworkTask {
 /// What devices are told of a phase of a plan. What the plan costs is the cost of all of it: of rounds and evaluations together.
 fn terms(name: &str, realm: &[u8; 32], plan: &Plan, reads: Reads<'_>, phase: &Phase) -> Result<TaskTerms, ConfigError> {
     let name_of = reads.learner.name();
-    let untold = || {
-        ConfigError::new("model.learner", format!("devices cannot be asked for {name_of:?}: it can only be simulated"))
-    };
+    let untold =
+        || ConfigError::new("model.learner", format!("{name_of:?} cannot be trained on devices, only simulated"));
     let learner = reads.learner.told().ok_or_else(untold)?;
     let epsilon = phase.noise.is_some().then(|| plan.epsilon(plan.rounds)).transpose()?;
     let of_ledger = plan.ledger.phase(&phase.stream);

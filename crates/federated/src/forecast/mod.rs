@@ -46,7 +46,7 @@ pub enum ForecastError {
 pub struct Forecast {
     /// Epsilon over the rounds.
     pub epsilon: Vec<Point>,
-    /// At which delta.
+    /// The delta of these epsilons.
     pub delta: f64,
     /// What would end the run, if anything: the rounds before it.
     pub budget: Option<BudgetEnd>,
@@ -200,7 +200,7 @@ impl Forecast {
         let epsilon = epsilons(plan, opened, points)?;
         measuring();
         let measured = rehearsal::rehearse(plan, opened, means)?;
-        let before = plan.non_private.iter().map(|what| format!("epsilon is infinite, whatever the noise: {what}"));
+        let before = plan.non_private.iter().map(|what| format!("epsilon is infinite for any noise: {what}"));
         Ok(Self {
             epsilon,
             delta: plan.ledger.delta.get(),

@@ -40,16 +40,16 @@ pub enum HeadsError {
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     /// A file without one.
-    #[error("{} holds no head of a ledger: {problem}", place.display())]
+    #[error("{} does not hold a ledger head: {problem}", place.display())]
     None {
-        /// Which.
+        /// The path.
         place: PathBuf,
         /// What is wrong.
         problem: String,
     },
     /// The ledger is another, or a shorter one.
     #[error(
-        "{} is not from this ledger, or the ledger was cut: {error}; restore the whole ledger from a copy, and do not go on with this one",
+        "{} does not belong to this ledger, or the ledger was truncated: {error}; restore the whole ledger from a copy, and do not continue with this one",
         place.display()
     )]
     Contradicted {
@@ -113,7 +113,7 @@ pub fn in_file(place: &Path) -> Result<Head, HeadsError> {
     let none = |problem: String| HeadsError::None { place: place.to_owned(), problem };
     if place.is_dir() {
         let said = of_tensors(&place.join(WEIGHTS_FILE)).map_err(|error| none(error.to_string()))?;
-        let said = said.as_str().ok_or_else(|| none("the model has no guarantee, and names no ledger".into()))?;
+        let said = said.as_str().ok_or_else(|| none("the model has no guarantee and names no ledger".into()))?;
         return said.parse().map_err(|error| none(format!("{error}")));
     }
     let said = match place.extension().and_then(|e| e.to_str()) {
@@ -125,7 +125,7 @@ pub fn in_file(place: &Path) -> Result<Head, HeadsError> {
         }
         _ => Value::from(files::read_text(place)?.trim_end()),
     };
-    let said = said.as_str().ok_or_else(|| none("it is no witness, statement, checkpoint or model".into()))?;
+    let said = said.as_str().ok_or_else(|| none("not a head file, statement, checkpoint or model".into()))?;
     said.parse().map_err(|error| none(format!("{error}")))
 }
 

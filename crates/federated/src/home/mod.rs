@@ -40,7 +40,7 @@ pub enum HomeError {
     Other {
         /// What could not be done.
         what: String,
-        /// Why.
+        /// The cause.
         source: Box<dyn Error + Send + Sync>,
     },
 }

@@ -58,7 +58,7 @@ impl ByDevices {
         let (metric, (value, deviation)) = (self.measured.measures().headline, self.headline());
         let noise = match deviation {
             Some(deviation) => format!("standard deviation of the noise {}", metric.shown(deviation)),
-            None => "all of it may be noise".to_owned(),
+            None => "may be all noise".to_owned(),
         };
         format!("measured by devices: {} {} ({noise})", metric.label, metric.shown(value))
     }

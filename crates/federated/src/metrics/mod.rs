@@ -135,7 +135,7 @@ pub struct Diagnostics {
 pub struct DiagnosticsHead {
     /// Always false.
     pub private: bool,
-    /// In words.
+    /// The note, for people.
     pub note: String,
 }
 

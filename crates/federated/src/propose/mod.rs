@@ -98,7 +98,7 @@ impl Ask {
             return refuse("rounds", "must be from 1 to 1048576");
         }
         if self.delta.get() * self.population as f64 >= 1.0 {
-            return refuse("delta", "must be below 1/population: otherwise a run may give one user away whole");
+            return refuse("delta", "must be below 1/population; otherwise a run may publish one user's data");
         }
         if self.largest_cohort == 0 || self.cohort == Some(0) {
             return refuse("cohort", "must be at least 1");
@@ -107,19 +107,19 @@ impl Ask {
             return refuse("max_participations", "must be at least 1");
         }
         if self.mechanism == Some(MechanismKind::None) {
-            return refuse("mechanism", "without noise there is no epsilon");
+            return refuse("mechanism", "has no noise, and so no epsilon");
         }
         if self.mechanism == Some(MechanismKind::Gaussian)
             && (self.min_separation.is_some() || self.max_participations.is_some())
         {
-            return refuse("mechanism", "gaussian draws users at random: MinS and MaxP have no meaning with it");
+            return refuse("mechanism", "gaussian samples users at random, so MinS and MaxP cannot be used with it");
         }
         if let Some(ratio) = self.noise_ratio {
             if !(ratio.is_finite() && ratio > 0.0) {
                 return refuse("noise_ratio", "must be finite and above 0");
             }
             if self.mechanism.is_none() {
-                return refuse("noise_ratio", "is that of one mechanism: give --mechanism too");
+                return refuse("noise_ratio", "depends on the mechanism; add --mechanism");
             }
         }
         if !(self.rounds_per_day.is_finite() && self.rounds_per_day > 0.0) {
@@ -201,7 +201,7 @@ pub fn propose(ask: &Ask) -> Result<Proposal, ProposeError> {
     let family = &families[number];
     if chosen.times_bearable() > HOPELESS {
         let problem = format!(
-            "at a report goal of {} it needs {:.0} times the noise that a model bears (z/m = {:.2e} instead of {:.2e}); {}",
+            "at a report goal of {} it needs {:.0} times the noise that a model tolerates (z/m = {:.2e} instead of {:.2e}); {}",
             chosen.cohort,
             chosen.times_bearable(),
             chosen.noise_ratio,
@@ -231,7 +231,7 @@ fn check_feasible(ask: &Ask, families: &[Family<'_>]) -> Result<(), ProposeError
     }
     let Ask { population, rounds, .. } = *ask;
     if least > population {
-        let problem = format!("{least} of {population} users cannot take part: at most {population} can");
+        let problem = format!("must be at most the population of {population}, got {least}");
         return Err(ProposeError::new("cohort", problem));
     }
     if let Some(separation) = ask.min_separation
@@ -327,7 +327,7 @@ fn choose(ask: &Ask, best: &[Candidate]) -> Result<(usize, Candidate), ProposeEr
         let ((a_bad, a_goal, a_noise), (b_bad, b_goal, b_noise)) = (rank(a.1), rank(b.1));
         (a_bad, a_goal).cmp(&(b_bad, b_goal)).then(a_noise.total_cmp(&b_noise))
     });
-    let (number, chosen) = least.ok_or_else(|| ProposeError::new("mechanism", "none is left"))?;
+    let (number, chosen) = least.ok_or_else(|| ProposeError::new("mechanism", "none is possible"))?;
     Ok((*number, (*chosen).clone()))
 }
 
@@ -348,7 +348,7 @@ fn instead(ask: &Ask, family: &Family<'_>, chosen: &Candidate) -> Result<String,
         ways.push("a larger population".to_owned());
     }
     let last = ways.pop().unwrap_or_else(|| "a system that serves more users".to_owned());
-    Ok(format!("what would do: {}{}{last}", ways.join(", "), if ways.is_empty() { "" } else { ", or " }))
+    Ok(format!("possible instead: {}{}{last}", ways.join(", "), if ways.is_empty() { "" } else { ", or " }))
 }
 
 /// The most rounds, to two digits, that are paid for by noise that a model bears.
@@ -367,7 +367,7 @@ fn warnings(ask: &Ask, family: &Family<'_>, chosen: &Candidate) -> Result<Vec<St
     let mut warnings = Vec::new();
     if !chosen.is_bearable() {
         warnings.push(format!(
-            "this is {:.1} times the noise that a model bears well, so expect less accuracy (Xu et al. 2023, section 2.5, step 3); {}",
+            "this is {:.1} times the noise that a model tolerates, so expect lower accuracy (Xu et al. 2023, section 2.5, step 3); {}",
             chosen.times_bearable(),
             instead(ask, family, chosen)?
         ));
@@ -377,11 +377,11 @@ fn warnings(ask: &Ask, family: &Family<'_>, chosen: &Candidate) -> Result<Vec<St
         && chosen.max_participations != Some(1)
     {
         warnings.push(format!(
-            "MinS {separation} is the most that the population allows, with every device back on time; Xu et al.'s models reached 14 to 81 % of that: --min-separation plans with less"
+            "MinS {separation} is the most the population allows, if every device comes back on time; Xu et al.'s models reached 14 to 81 % of that. Use --min-separation to plan with less"
         ));
     }
     if chosen.mechanism == MechanismKind::Gaussian {
-        warnings.push("the guarantee needs users drawn at random: a simulation or a server's own data can do that, devices that come when they can cannot".to_owned());
+        warnings.push("the guarantee needs users sampled at random, which is possible in a simulation or with a server's own data, but not with devices that check in by themselves".to_owned());
     }
     Ok(warnings)
 }
@@ -390,11 +390,13 @@ fn warnings(ask: &Ask, family: &Family<'_>, chosen: &Candidate) -> Result<Vec<St
 fn reason(ask: &Ask, chosen: &Candidate, best: &[Candidate]) -> String {
     let (goal, noise) = (chosen.cohort, chosen.mechanism.short());
     let mut why = match (ask.cohort, chosen.is_bearable()) {
-        (Some(_), _) => format!("With {noise} at the report goal that was asked for,"),
+        (Some(_), _) => format!("With {noise} at the given report goal,"),
         (None, true) => {
-            format!("A report goal of {goal} is the smallest at which a model bears the {noise} that the target needs")
+            format!(
+                "A report goal of {goal} is the smallest at which a model tolerates the {noise} that the target needs"
+            )
         }
-        (None, false) => format!("Noise that a model bears well needs more than {goal} users a round; with {noise}"),
+        (None, false) => format!("Tolerable noise would need more than {goal} users per round; with {noise}"),
     };
     let is_tree = |one: &&Candidate| one.mechanism == MechanismKind::TREE && one.mechanism != chosen.mechanism;
     let tree = best.iter().find(is_tree);
@@ -409,11 +411,11 @@ fn reason(ask: &Ask, chosen: &Candidate, best: &[Candidate]) -> String {
             )
         };
     } else if ask.cohort.is_some() || !chosen.is_bearable() {
-        why += &format!(" the target needs {:.1} times the noise that a model bears", chosen.times_bearable());
+        why += &format!(" the target needs {:.1} times the noise that a model tolerates", chosen.times_bearable());
     }
     why.push('.');
     if ask.mechanism.is_none() {
-        why += " It asks nothing of who comes when; independent noise would need users drawn at random, which a fleet of devices cannot promise.";
+        why += " It does not require sampling; independent noise would need users sampled at random, which a fleet of devices cannot guarantee.";
     }
     why
 }

@@ -70,7 +70,7 @@ fn the_cohort_of_andrew_et_al_comes_out() {
     let Proposal { chosen, warnings, .. } = propose(&ask).unwrap();
     assert!((0.4..1.0).contains(&(chosen.cohort as f64 / 13958.0)), "{chosen:?}");
     assert!(chosen.is_bearable() && chosen.times_bearable() > 0.95, "{chosen:?}");
-    assert!(warnings.iter().any(|w| w.contains("drawn at random")), "{warnings:?}");
+    assert!(warnings.iter().any(|w| w.contains("sampled at random")), "{warnings:?}");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn what_cannot_be_had_is_refused_with_what_can() {
     assert_eq!(refused(&Ask { cohort: Some(200_000), ..ask.clone() }).0, "cohort");
     assert_eq!(refused(&Ask { max_participations: Some(1), rounds: 200_000, ..ask.clone() }).0, "rounds");
     let (field, why) = refused(&Ask::new(epsilon(0.3), 1_000_000, 2000).unwrap());
-    assert!(field == "epsilon" && why.contains("what would do: an epsilon of"), "{why}");
+    assert!(field == "epsilon" && why.contains("possible instead: an epsilon of"), "{why}");
     for (wrong, field) in [
         (Ask { epsilon: Epsilon::INFINITE, ..ask.clone() }, "epsilon"),
         (Ask { delta: Delta::new(1e-4).unwrap(), ..ask.clone() }, "delta"),

@@ -35,7 +35,7 @@ impl Admission for ByToken {
         if bool::from(self.0.ct_eq(&enrol.token)) {
             Ok(())
         } else {
-            Err("the enrolment token is not this server's".into())
+            Err("wrong enrolment token for this server".into())
         }
     }
 }
@@ -136,7 +136,7 @@ impl Enrolments {
         }
         let after_s = (MS_OF_HOUR - now % MS_OF_HOUR).div_ceil(1000);
         if self.all >= self.limits.an_hour {
-            return Err(Full { after_s, words: "as many devices as may have enrolled here in this hour" });
+            return Err(Full { after_s, words: "too many devices have enrolled here in this hour" });
         }
         let unkept = PlaceKey::new(Zeroizing::new([0; 32]));
         let key = self.key.as_ref().unwrap_or(&unkept);
@@ -144,10 +144,7 @@ impl Enrolments {
         if let Some(place) = place {
             let there = self.by_place.entry(place).or_default();
             if *there >= self.limits.an_hour_by_address {
-                return Err(Full {
-                    after_s,
-                    words: "as many devices as may have enrolled from this address in this hour",
-                });
+                return Err(Full { after_s, words: "too many devices have enrolled from this address in this hour" });
             }
             *there += 1;
         }

@@ -47,8 +47,8 @@ const MOST_PATIENCE_MS: u64 = 30_000;
 const ASK_AGAIN_MS: u32 = 1_000;
 /// A device that is not let into the lobby stays away for so many seconds at least, whatever the pace.
 const NOT_NEEDED_S: u64 = 1;
-const LATE: &str = "the attempt needs no more reports, or the time is over";
-const CLOSED: &str = "there is no such attempt any more";
+const LATE: &str = "the attempt needs no more reports, or its time is over";
+const CLOSED: &str = "the attempt no longer exists";
 const MS_OF_DAY: u64 = 24 * 60 * 60 * 1000;
 
 /// Why a coordinator cannot go on.
@@ -61,7 +61,7 @@ pub enum CoordinatorError {
     #[error(transparent)]
     Desk(#[from] DeskError),
     /// A task that is not there.
-    #[error("there is no such task here")]
+    #[error("no such task here")]
     NoTask,
 }
 
@@ -102,7 +102,7 @@ pub struct Asking {
 /// What is expected of a report that is about to arrive.
 #[derive(Debug, Clone)]
 pub struct Expected {
-    /// Whose.
+    /// The device's key.
     pub device: DeviceKey,
     /// Its bytes.
     pub bytes: usize,

@@ -62,7 +62,7 @@ pub struct Windows {
 /// What an attempt is.
 #[derive(Debug)]
 pub struct Opening {
-    /// Which.
+    /// The attempt.
     pub at: AttemptAt,
     /// The step of its stream, which devices know it by.
     pub step: u64,

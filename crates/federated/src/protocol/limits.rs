@@ -8,7 +8,7 @@ use super::store::Standing;
 /// A plan whose participation nobody can enforce on devices that come by themselves.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "devices come by themselves, and nobody can draw them: take participation.kind = \"arrival\" or \"once\", whose limits a server can keep (rule P18)"
+    "devices check in by themselves and cannot be sampled; use participation.kind = \"arrival\" or \"once\", whose limits a server can enforce (rule P18)"
 )]
 pub struct NotEnforceable;
 

@@ -43,7 +43,7 @@ pub struct Standing {
 /// An attempt that is not settled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenAttempt {
-    /// Which.
+    /// The attempt.
     pub at: AttemptAt,
     /// Who was given the task, in the order of their keys.
     pub assigned: Vec<DeviceKey>,
@@ -90,7 +90,7 @@ pub enum Write {
     Assign {
         /// In which attempt.
         at: AttemptAt,
-        /// Who.
+        /// The devices' keys.
         devices: Vec<DeviceKey>,
     },
     /// A sum takes the place of the one before it, with more reports in it.
@@ -104,7 +104,7 @@ pub enum Write {
     },
     /// What became of an attempt is in the ledger: what was kept of it goes.
     Settle {
-        /// Which.
+        /// The attempt.
         at: AttemptAt,
         /// Who was given the task, and sent nothing at all: they did not take part. Their place in the round is used up.
         absent: Vec<DeviceKey>,
@@ -129,7 +129,7 @@ pub enum Write {
     Spoiled(AttemptAt),
     /// A task is over for good: what is known of devices in it goes, with what they were given. The devices stay, for other tasks.
     Forget {
-        /// Which.
+        /// The task's name.
         task: TaskDigest,
     },
 }
@@ -138,7 +138,7 @@ pub enum Write {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StoreError {
     /// The batch would break an invariant; nothing of it was kept. A bug of the coordinator, or two of them.
-    #[error("refused, and nothing was kept: {0}")]
+    #[error("refused, and nothing was stored: {0}")]
     Refused(String),
     /// It is not known what is durable: the server must stop, and begin again from what is there.
     #[error("the store failed: {0}")]

@@ -44,7 +44,7 @@ pub struct Failed {
     pub round: u64,
     /// Which attempt at it, from 0.
     pub attempt: u32,
-    /// Why.
+    /// The reason.
     pub reason: FailureReason,
     /// Whether the round is passed over; otherwise it is attempted again, with other users.
     pub passed_over: bool,
@@ -56,8 +56,8 @@ impl fmt::Display for Failed {
         let round = self.round + 1;
         let next = match (passed_over, reason) {
             (_, FailureReason::Cancelled) => "it is not attempted again",
-            (true, _) => "the model stays as it is, and the run goes on with the next round",
-            (false, _) => "it is attempted again, with devices that were not asked yet",
+            (true, _) => "the model does not change, and the run continues with the next round",
+            (false, _) => "it is attempted again with other devices",
         };
         match attempt {
             0 => write!(f, "round {round} failed: {}; {next}", reason.words()),

@@ -59,7 +59,7 @@ pub enum Evaluated {
 pub struct FailedEvaluation {
     /// Rounds of the model that was to be measured.
     pub rounds: u64,
-    /// Why.
+    /// The reason.
     pub reason: FailureReason,
     /// Whether nobody is asked for it any more.
     pub left_out: bool,
@@ -68,11 +68,8 @@ pub struct FailedEvaluation {
 impl fmt::Display for FailedEvaluation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rounds, reason, left_out } = self;
-        let next = if *left_out {
-            "it is left out, and the run goes on"
-        } else {
-            "it is attempted again, with devices that were not asked yet"
-        };
+        let next =
+            if *left_out { "it is skipped, and the run continues" } else { "it is attempted again with other devices" };
         write!(f, "the evaluation by devices after round {rounds} failed: {}; {next}", reason.words())
     }
 }

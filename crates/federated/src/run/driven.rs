@@ -21,7 +21,7 @@ pub enum Way<'a> {
     Begin,
     /// From where it stands.
     Resume,
-    /// The same with a store that had to change, and why.
+    /// After the store has changed, for this reason.
     ResumeWithChangedData(&'a str),
 }
 
@@ -200,6 +200,6 @@ fn drive<O: Observer>(
 /// Why a round was done without some of its groups, if it was.
 fn without_groups(done: &Done) -> Option<String> {
     let why: Vec<&str> = done.failed_groups.iter().map(|reason| reason.words()).collect();
-    let words = || format!("round {} was done without some of its groups: {}", done.timing.round, why.join("; "));
+    let words = || format!("round {} was completed without some of its groups: {}", done.timing.round, why.join("; "));
     (!why.is_empty()).then(words)
 }

@@ -163,7 +163,7 @@ impl<H: Home + Records> Run<'_, H> {
         let stopped = match &self.over {
             None | Some(Over::Done) => None,
             Some(Over::Budget(why)) => Some(format!("the budget: {why}")),
-            Some(Over::Accurate) => Some("the accuracy that was asked for is reached".into()),
+            Some(Over::Accurate) => Some("the target accuracy is reached".into()),
             Some(Over::ByHand) => Some("it was ended by hand".into()),
         };
         let rounds = self.state().round;

@@ -18,7 +18,7 @@ use durable::files::FileError;
 pub enum RunError {
     /// The text is not here.
     #[error(
-        "data.kind = \"devices\": the text is on devices, which take part through keyhush serve; to simulate, take \"synthetic\" or \"store\""
+        "data.kind = \"devices\" needs keyhush serve, since the text is on devices; to simulate, use \"synthetic\" or \"store\""
     )]
     OnDevices,
     /// The settings are wrong.
@@ -52,34 +52,34 @@ pub enum RunError {
     #[error(transparent)]
     Evaluate(#[from] EngineError),
     /// A learner whose numbers have no place in the files of a run.
-    #[error("the numbers that the learner {learner:?} is measured by are not in the registry of metrics")]
+    #[error("the metrics of the learner {learner:?} are not in the registry")]
     NotMeasured {
         /// As settings name it.
         learner: &'static str,
     },
     /// There is a run already.
-    #[error("{run} holds a run already: go on with --resume {run}, or choose another folder")]
+    #[error("{run} already holds a run; resume it with --resume {run}, or choose another folder")]
     Taken {
-        /// Where.
+        /// The run's folder.
         run: String,
     },
     /// There is no run.
-    #[error("there is no run to go on with in {run}")]
+    #[error("no run to resume in {run}")]
     NoRun {
-        /// Where.
+        /// The run's folder.
         run: String,
     },
     /// What came of releases is there, and their ledger is not (rule P17).
     #[error(
-        "the ledger of {run} is gone, and what it had released is there (checkpoints, a statement, a model): put the whole ledger back, or begin in another folder"
+        "the ledger of {run} is missing, but checkpoints, a statement or a model from it exist; restore the whole ledger, or start in another folder"
     )]
     LedgerGone {
-        /// Where.
+        /// The run's folder.
         run: String,
     },
     /// No checkpoint can be used.
     #[error(
-        "no checkpoint can be used: {problems}. Put one back that is whole, or end the run with keyhush train --end DIR --without-model"
+        "no usable checkpoint: {problems}. Restore one, or end the run with keyhush train --end DIR --without-model"
     )]
     NoCheckpoint {
         /// What is wrong with each.
@@ -87,7 +87,7 @@ pub enum RunError {
     },
     /// The engine, its precision or its size are not those of the beginning.
     #[error(
-        "the run was computed with {theirs}, and this would be {ours}: a run goes on with what it began with. Take the same --engine and --precision, and kernels (KEYHUSH_KERNELS), and a card with room for as many users at a time"
+        "the run was computed with {theirs}, but this would be {ours}; a run must be resumed with the same arithmetic. Use the same --engine, --precision and kernels (KEYHUSH_KERNELS), and a GPU with room for as many users at a time"
     )]
     OtherArithmetic {
         /// With what it was computed.
@@ -97,15 +97,15 @@ pub enum RunError {
     },
     /// The settings of the folder are not those of its ledger.
     #[error(
-        "the settings of {run} (config.toml) are not what its ledger was begun with; a plan is fixed before its first round"
+        "the settings of {run} (config.toml) differ from those its ledger was begun with; a plan cannot change after its start"
     )]
     OtherPlan {
-        /// Where.
+        /// The run's folder.
         run: String,
     },
     /// The settings are not those that the run began with.
     #[error(
-        "the settings are not those that the run began with: {}. Put them back as they were (config.toml of a run, TASK.toml of a server), or begin another",
+        "the settings differ from those the run began with: {}. Restore them (config.toml of a run, TASK.toml of a server), or start another run",
         changes.join("; ")
     )]
     SettingsChanged {
@@ -114,30 +114,28 @@ pub enum RunError {
     },
     /// The key by which a run recognises its data is gone, and the run is not closed.
     #[error(
-        "secret/ledger.jsonl.pseudonym-key is missing or damaged, so it cannot be told whether data and settings are those that the run began with: put it back, or end the run with keyhush train --end DIR --without-model"
+        "secret/ledger.jsonl.pseudonym-key is missing or damaged, so data and settings cannot be compared with those the run began with; restore it, or end the run with keyhush train --end DIR --without-model"
     )]
     RecognitionKeyMissing,
     /// The noise key is another.
-    #[error(
-        "the noise key in secret/ is not the one that the run began with: put back the one that belongs to this ledger"
-    )]
+    #[error("the noise key in secret/ is not the one the run began with; restore the key that belongs to this ledger")]
     NoiseKeyChanged,
     /// The model that the run started from is another.
-    #[error("the model that the run started from is not what it was: put it back, or begin another run")]
+    #[error("the model that the run started from has changed; restore it, or start another run")]
     StartChanged,
     /// The store is not what it was.
     #[error(
-        "the store is not the one that the run began with: put it back, or, if it had to change (somebody asked to be erased), say why with --data-changed \"...\", which the ledger and the statement will repeat"
+        "the store has changed since the run began; restore it, or, if it had to change (a user asked to be erased), give the reason with --data-changed \"...\", which ledger and statement will record"
     )]
     DataChanged,
     /// Other users, where who took part and how often is counted by them.
     #[error(
-        "the users of the store are not those that the run began with, so it cannot be told how often each of them took part, and the limits of this plan cannot be kept: leave erased users in the store without any text, or begin another run"
+        "the users of the store differ from those the run began with, so the participation limits of this plan cannot be enforced; keep erased users in the store without text, or start another run"
     )]
     UsersChanged,
     /// A run of a sweep that was chosen and closed, and does not count a later one.
     #[error(
-        "{run} was closed without counting {other}, and its statement cannot count it any more: choose another run, or make the sweep in another folder"
+        "{run} was closed without counting {other}, and its statement cannot be changed; choose another run, or run the sweep in another folder"
     )]
     ChosenBefore {
         /// The run.
@@ -147,7 +145,7 @@ pub enum RunError {
     },
     /// A run of a sweep cannot be taken by itself: its price is that of all of them (rule P22).
     #[error(
-        "{run} is a run of a sweep that is not decided, and what it costs is not known before: run the same keyhush sweep again, which ends all of its runs"
+        "{run} belongs to a sweep that has not finished, so its cost is not known yet; run the same keyhush sweep command again to end all of its runs"
     )]
     Undecided {
         /// The run.
@@ -155,7 +153,7 @@ pub enum RunError {
     },
     /// What the run began with is not kept.
     #[error(
-        "secret/ does not say what the run began with, so it cannot be told whether data and settings are the same: put back {place}"
+        "secret/ does not record what the run began with, so data and settings cannot be compared; restore {place}"
     )]
     BeginningMissing {
         /// The file.

@@ -126,8 +126,8 @@ impl Kept {
     #[must_use]
     pub fn remark(&self) -> String {
         let nobody =
-            if self.statement.data.is_made_up() { ", of a made-up crowd: nobody real is protected" } else { "" };
-        let alone = if self.undecided { ", for this run alone: its sweep is not decided" } else { "" };
+            if self.statement.data.is_made_up() { ", on synthetic users: nobody real is protected" } else { "" };
+        let alone = if self.undecided { ", for this run alone: its sweep has not finished" } else { "" };
         counted(&self.statement) + nobody + alone
     }
 }
@@ -163,6 +163,6 @@ pub(super) fn started<S: LedgerStore>(ledger: &Ledger<S>) -> Result<u64, RunErro
 
 /// What must be said behind the sentence of a run of a sweep that is not decided (rule P22).
 pub(super) fn alone(home: &(impl Home + Records)) -> Result<&'static str, RunError> {
-    const ALONE: &str = " That is this run alone: it is one of a sweep that is not decided, and whichever of its runs is taken costs what all of them cost together.";
+    const ALONE: &str = " That is this run alone: it belongs to a sweep that has not finished, and any run chosen from it costs what all of them cost together.";
     Ok(if is_undecided(home)? { ALONE } else { "" })
 }

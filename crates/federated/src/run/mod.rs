@@ -102,7 +102,7 @@ impl From<Ended> for Over {
     fn from(ended: Ended) -> Self {
         match ended {
             Ended::PlanDone => Self::Done,
-            Ended::BudgetSpent => Self::Budget("the next round would have cost more than the budget".into()),
+            Ended::BudgetSpent => Self::Budget("the next round would have exceeded the budget".into()),
             Ended::TargetReached => Self::Accurate,
             Ended::ByHand => Self::ByHand,
         }
@@ -180,7 +180,7 @@ pub fn belongs_to_a_sweep(home: &(impl Home + Records)) -> Result<(), RunError> 
     if is_closed(home)? {
         return Ok(home.remove_paper(Paper::PartOfASweep)?);
     }
-    let words = "This run is one of a sweep. Its ledger is closed, and its price known, when the sweep is decided: run the same\nkeyhush sweep again.\n";
+    let words = "This run belongs to a sweep. Its ledger is closed, and its cost known, when the sweep has finished: run the same\nkeyhush sweep command again.\n";
     Ok(home.write_paper(Paper::PartOfASweep, words)?)
 }
 
@@ -673,7 +673,7 @@ fn refuse_gap<S: LedgerStore>(plan: &Plan, ledger: &Ledger<S>, from: u64, wrong:
         if ledger.released(stream, step)?.is_some() {
             return Ok(());
         }
-        let none = "there is none that this version reads (versions before it wrote other files)";
+        let none = "none that this version can read (older versions wrote other files)";
         let problems = if wrong.is_empty() { none.to_owned() } else { wrong.join("; ") };
         return Err(RunError::NoCheckpoint { problems });
     }
@@ -760,7 +760,7 @@ enum DiagnosticsLine<R> {
 fn read_log<T: DeserializeOwned>(home: &dyn Home, log: Log) -> Result<Vec<T>, RunError> {
     let parse = |(at, line): (usize, &String)| {
         serde_json::from_str(line).map_err(|error| {
-            let what = format!("line {} of the {} of {} cannot be understood", at + 1, log.word(), home.name());
+            let what = format!("line {} of the {} of {} cannot be parsed", at + 1, log.word(), home.name());
             HomeError::Other { what, source: error.into() }.into()
         })
     };

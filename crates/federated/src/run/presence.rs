@@ -68,7 +68,7 @@ impl Presence {
         }
         let Self { declared, there, units, cohort, .. } = *self;
         let why = format!(
-            "{} {units} are declared, and there are {} to train on{}: a round of {} would have {} of them on average. Declare about as many as there are, such as {}, and a participation.cohort that fits; or, if most are meant to be absent, set participation.allow_absent = true",
+            "{} {units} are declared, but only {} exist{}: a round of {} would have {} of them on average. Declare about as many as exist, such as {}, and adjust participation.cohort; or, if most are meant to be absent, set participation.allow_absent = true",
             grouped(declared),
             grouped(there),
             self.held_out_words(),
@@ -84,16 +84,12 @@ impl Presence {
     pub fn words(&self) -> String {
         let Self { declared, there, units, cohort, .. } = *self;
         if there == declared {
-            return format!(
-                "all {} declared {units} are there to train on{}",
-                grouped(declared),
-                self.held_out_words()
-            );
+            return format!("all {} declared {units} exist{}", grouped(declared), self.held_out_words());
         }
         let share = 100.0 * there as f64 / declared.max(1) as f64;
         let step = if self.fixed {
             format!(
-                ", and is divided by {} all the same: its step is {} % as long, with all of the noise",
+                " but is still divided by {}; its step is {} % as long, with all of the noise",
                 grouped(cohort),
                 few(share)
             )
@@ -101,7 +97,7 @@ impl Presence {
             String::new()
         };
         format!(
-            "{} of the {} declared {units} are there to train on{}; the others send nothing, so a round of {} has {} on average{step}",
+            "{} of the {} declared {units} exist{}; the others contribute nothing, so a round of {} has {} on average{step}",
             grouped(there),
             grouped(declared),
             self.held_out_words(),
@@ -113,7 +109,7 @@ impl Presence {
     fn held_out_words(&self) -> String {
         match self.held_out {
             0 => String::new(),
-            held_out => format!(" ({} more users are held out for evaluation)", grouped(held_out)),
+            held_out => format!(" ({} more are held out for evaluation)", grouped(held_out)),
         }
     }
 }
@@ -155,7 +151,7 @@ mod tests {
         assert_eq!(refused.key, "participation.population");
         assert_eq!(
             refused.problem,
-            "1,000,000 users are declared, and there are 1,184 to train on (131 more users are held out for evaluation): a round of 500 would have 0.6 of them on average. Declare about as many as there are, such as 1,200, and a participation.cohort that fits; or, if most are meant to be absent, set participation.allow_absent = true"
+            "1,000,000 users are declared, but only 1,184 exist (131 more are held out for evaluation): a round of 500 would have 0.6 of them on average. Declare about as many as exist, such as 1,200, and adjust participation.cohort; or, if most are meant to be absent, set participation.allow_absent = true"
         );
         assert!(presence(1_000_000, 1_184, true).check().is_ok());
         assert!(presence(2_368, 1_184, false).check().is_ok(), "twice as many is not more than twice as many");
@@ -167,11 +163,11 @@ mod tests {
     fn what_is_missing_is_said_with_what_it_does() {
         assert_eq!(
             presence(2_000, 1_184, false).words(),
-            "1,184 of the 2,000 declared users are there to train on (131 more users are held out for evaluation); the others send nothing, so a round of 500 has 296 on average, and is divided by 500 all the same: its step is 59 % as long, with all of the noise"
+            "1,184 of the 2,000 declared users exist (131 more are held out for evaluation); the others contribute nothing, so a round of 500 has 296 on average but is still divided by 500; its step is 59 % as long, with all of the noise"
         );
         assert_eq!(
             presence(1_184, 1_184, false).words(),
-            "all 1,184 declared users are there to train on (131 more users are held out for evaluation)"
+            "all 1,184 declared users exist (131 more are held out for evaluation)"
         );
     }
 

@@ -10,7 +10,7 @@ pub(super) struct RunAway {
     not_finite: u64,
 }
 
-const HELPS: &str = "a smaller local.learning_rate helps";
+const HELPS: &str = "try a smaller local.learning_rate";
 
 impl RunAway {
     /// Takes note of a round. What is to be said of the first of its kind.
@@ -21,7 +21,7 @@ impl RunAway {
         let Diagnostics { round, users, not_finite, .. } = seen;
         first.then(|| {
             format!(
-                "round {round}: the training of {not_finite} of {users} users ran away; their updates are not finite and count as nothing: {HELPS}"
+                "round {round}: training diverged for {not_finite} of {users} users; their updates are not finite and count as zero; {HELPS}"
             )
         })
     }
@@ -30,7 +30,9 @@ impl RunAway {
     pub(super) fn in_all(&self) -> Option<String> {
         let Self { users, not_finite } = self;
         let said = || {
-            format!("in all, the training of {not_finite} of {users} users ran away and counted as nothing: {HELPS}")
+            format!(
+                "over the whole run, training diverged for {not_finite} of {users} user updates, which counted as zero; {HELPS}"
+            )
         };
         (*not_finite > 0).then(said)
     }
@@ -50,8 +52,8 @@ mod tests {
         let mut run_away = RunAway::default();
         assert_eq!((run_away.note(&round(1, 0)), run_away.in_all()), (None, None));
         let said = run_away.note(&round(2, 7)).unwrap();
-        assert!(said.starts_with("round 2: the training of 7 of 10 users ran away"), "{said}");
+        assert!(said.starts_with("round 2: training diverged for 7 of 10 users"), "{said}");
         assert_eq!(run_away.note(&round(3, 9)), None, "once is enough");
-        assert!(run_away.in_all().unwrap().contains("16 of 30 users"));
+        assert!(run_away.in_all().unwrap().contains("16 of 30 user"));
     }
 }

@@ -16,7 +16,7 @@ use crate::{
         Metrics,
         registry::{Absent, Goal},
     },
-    numbers::grouped,
+    numbers::{self, grouped},
     price::Meaning,
     round::attempts::Failed,
 };
@@ -43,7 +43,9 @@ pub(super) struct Told<'a> {
 impl Told<'_> {
     /// What a person can quote: what the model does, for whom it was paid, and the price, if there is one (rule P23).
     pub(super) fn sentence(&self) -> String {
-        let Some(Metrics { measured, .. }) = self.history.last() else { return "Nothing was measured yet.".into() };
+        let Some(Metrics { measured, .. }) = self.history.last() else {
+            return "Nothing has been measured yet.".into();
+        };
         let statement = self.statement;
         let price = price(statement);
         let unit = statement.unit.name();
@@ -70,19 +72,19 @@ impl Told<'_> {
 
     /// The rounds, of whom they were, and who was missing.
     fn rounds_words(&self, unit: &str) -> String {
-        let made_up = if self.statement.data.is_made_up() { "made-up " } else { "" };
+        let made_up = if self.statement.data.is_made_up() { "synthetic " } else { "" };
         let (cohort, population) = (grouped(self.cohort), grouped(self.statement.population));
-        let rounds = if self.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", self.rounds) };
+        let rounds = numbers::counted(self.rounds, "round");
         let there = match self.totals.and_then(|totals| totals.users_of_a_round()) {
-            Some(0.0) => ", of whom nobody was there".to_owned(),
+            Some(0.0) => ", none of whom exist".to_owned(),
             Some(there) if there < 0.5 * self.cohort as f64 => {
-                format!(", of whom only {} a round were there", few(there))
+                format!(", of whom only {} per round exist", few(there))
             }
             _ => String::new(),
         };
         let failed = match self.failed.iter().filter(|failed| failed.passed_over).count() {
             0 => String::new(),
-            passed_over => format!(", {passed_over} of which came to nothing"),
+            passed_over => format!(", {passed_over} of which failed"),
         };
         format!("{rounds} of {cohort} of {population} {made_up}{unit}s{there}{failed}")
     }
@@ -102,10 +104,10 @@ fn judged(history: &[Metrics]) -> String {
         let of = |line: &Metrics| loss.of(line).unwrap_or(f64::INFINITY);
         let (before, now) = (of(first), of(last));
         if !now.is_finite() {
-            words += &format!(" Its {} is not finite any more: training has destroyed it.", loss.label);
+            words += &format!(" Its {} is no longer finite: training diverged.", loss.label);
         } else if now > BEYOND_MEASURE * before {
             let (before, now) = (loss.shown(before), loss.shown(now));
-            words += &format!(" Its {} has left all measure: {now}, from {before} before the first round.", loss.label);
+            words += &format!(" Its {} exploded: {now}, from {before} before the first round.", loss.label);
         }
     }
     words
@@ -122,7 +124,7 @@ fn ran_away(totals: &Totals) -> Option<String> {
     let Totals { users, not_finite, .. } = *totals;
     (not_finite > 0).then(|| {
         format!(
-            "The training of {} of {} users ran away: their updates were not finite and counted as nothing; a smaller local.learning_rate helps.",
+            "Training diverged for {} of {} user updates, which were not finite and counted as zero; try a smaller local.learning_rate.",
             grouped(not_finite),
             grouped(users)
         )
@@ -168,12 +170,9 @@ mod tests {
     fn a_loss_that_has_left_all_measure_is_said() {
         let mut history = run(&[0.1, 0.1]);
         perplexities(&mut history, &[1000.0, 1e9]);
-        assert_eq!(
-            judged(&history),
-            " Its perplexity has left all measure: 1.000e9, from 1000 before the first round."
-        );
+        assert_eq!(judged(&history), " Its perplexity exploded: 1.000e9, from 1000 before the first round.");
         perplexities(&mut history, &[1000.0, f64::INFINITY]);
-        assert_eq!(judged(&history), " Its perplexity is not finite any more: training has destroyed it.");
+        assert_eq!(judged(&history), " Its perplexity is no longer finite: training diverged.");
         perplexities(&mut history, &[1000.0, 99_000.0]);
         assert_eq!(judged(&history), "");
     }
@@ -184,7 +183,7 @@ mod tests {
         let totals = Totals { rounds: 3, users: 506, tokens: 9, not_finite: 367 };
         let said = notes(None, Some(&totals));
         assert_eq!(said.len(), 1);
-        assert!(said[0].starts_with("The training of 367 of 506 users ran away"), "{}", said[0]);
+        assert!(said[0].starts_with("Training diverged for 367 of 506 user updates"), "{}", said[0]);
         assert!(notes(None, Some(&Totals { not_finite: 0, ..totals })).is_empty());
         assert!(notes(None, None).is_empty());
     }

@@ -40,7 +40,7 @@ pub enum DesignError {
     },
     /// Runs over private data that cannot be accounted together (rule P15).
     #[error(
-        "{variant}: all runs over private data are accounted together, and those with different units or adjacencies do not compose: make a sweep of each"
+        "{variant}: all runs on private data are accounted for together, and runs with different units or adjacencies do not compose; run a separate sweep for each"
     )]
     DoNotCompose {
         /// The first that differs.

@@ -29,7 +29,7 @@ impl Axis {
         }
         for (number, value) in values.iter().enumerate() {
             if values[..number].contains(value) {
-                return Err(wrong(format!("{value} comes twice")));
+                return Err(wrong(format!("{value} is given twice")));
             }
         }
         Ok(Self { key: key.to_owned(), values })
@@ -81,7 +81,7 @@ pub struct Variant {
 pub fn combinations(axes: &[Axis]) -> Result<Vec<Variant>, ConfigError> {
     for (number, axis) in axes.iter().enumerate() {
         if axes[..number].iter().any(|other| other.key == axis.key) {
-            return Err(ConfigError::new("", format!("--grid {}: comes twice; give all its values at once", axis.key)));
+            return Err(ConfigError::new("", format!("--grid {}: given twice; give all its values at once", axis.key)));
         }
     }
     let mut places = vec![Vec::new()];
@@ -123,13 +123,13 @@ mod tests {
             ("clip.norm", "KEY=V1"),
             ("=1,2", "key is missing"),
             ("a=1,,2", "a value is missing"),
-            ("a=1,2,1", "1 comes twice"),
+            ("a=1,2,1", "1 is given twice"),
         ] {
             let error = Axis::parse(text).unwrap_err().to_string();
             assert!(error.contains(want) && error.contains("--grid"), "{error}");
         }
         let twice = combinations(&[axis("a=1"), axis("a=2")]).unwrap_err().to_string();
-        assert!(twice.contains("comes twice"), "{twice}");
+        assert!(twice.contains("given twice"), "{twice}");
     }
 
     #[test]

@@ -262,7 +262,7 @@ impl World {
         let (device, said) = Signed::open(bytes, &REALM).unwrap();
         let time_s = self.now / 1000;
         if time_s.abs_diff(said.time_s) > CLOCKS_APART_S {
-            let refused = Answer::refused(Reason::Clock, "the clocks are too far apart", time_s, 0);
+            let refused = Answer::refused(Reason::Clock, "the clocks of device and server differ too much", time_s, 0);
             self.deliver(vec![(request, refused)]);
             return Ok(());
         }

@@ -11,9 +11,9 @@ pub(super) fn assumes<S: LedgerStore>(ledger: &Ledger<S>) -> Vec<String> {
     words.push(kept_by(plan));
     words.push(devices(&plan.aggregation).into());
     words.push("every update was clipped and encoded as the plan says before it was summed".into());
-    words.push("everything that was computed from these users' data and seen by anyone is in the ledger".into());
+    words.push("everything that was computed from these users' data and shown to anyone is in the ledger".into());
     words.push(fixed(plan).into());
-    words.push(format!("every program that worked on the run does what {} does", plan.software));
+    words.push(format!("every program that took part in the run behaves like {}", plan.software));
     let unverified = ledger.imports().iter().filter(|import| !import.verified);
     words.extend(unverified.map(|import| format!("the ledger of {}, which was not verified, is true", import.what)));
     words
@@ -25,12 +25,14 @@ fn kept_by(plan: &Plan) -> String {
     match (samples(plan), limits(plan)) {
         (false, _) => {
             format!(
-                "the limits on who takes part, and how often, and that no more take part than are declared, were enforced by {who}; nobody else checks them"
+                "the limits on who takes part and how often, and the declared number of participants, were enforced by {who}; nobody else checks them"
             )
         }
-        (true, false) => format!("the users of each round were drawn as said by {who}; nobody else checks it"),
+        (true, false) => format!("the users of each round were sampled as stated by {who}; nobody else checks it"),
         (true, true) => {
-            format!("the users of each round were drawn, and limits enforced, as said by {who}; nobody else checks it")
+            format!(
+                "the users of each round were sampled, and limits enforced, as stated by {who}; nobody else checks it"
+            )
         }
     }
 }
@@ -48,13 +50,13 @@ fn limits(plan: &Plan) -> bool {
 const fn devices(aggregation: &Aggregation) -> &'static str {
     match aggregation {
         Aggregation::Plain { .. } => {
-            "devices follow the protocol: each sends at most one update a round, of its own user's text, clipped; whoever sums checks its norm, and nothing else"
+            "devices follow the protocol: each sends at most one clipped update per round, computed from its own user's text; whoever adds them up checks its norm, and nothing else"
         }
         Aggregation::Secure { sees_sum: Some(_), .. } => {
-            "devices follow the protocol: each sends at most one update a round, of its own user's text, clipped; under secure aggregation nobody can check that"
+            "devices follow the protocol: each sends at most one clipped update per round, computed from its own user's text; under secure aggregation nobody can check that"
         }
         Aggregation::Secure { sees_sum: None, .. } => {
-            "devices follow the protocol, all but as many as are counted as corrupted: each sends at most one update a round, of its own user's text, clipped, with noise of its own; under secure aggregation nobody can check that"
+            "devices follow the protocol, except for the share counted as corrupted: each sends at most one clipped update per round, computed from its own user's text, with its own noise; under secure aggregation nobody can check that"
         }
     }
 }
@@ -73,7 +75,7 @@ pub(super) fn not_covered<S: LedgerStore>(ledger: &Ledger<S>) -> Vec<String> {
     let mut words = vec![
         "Users in a held-out evaluation set are not protected: accuracy measured on their text depends on it, and no noise is added.".to_owned(),
         "Any other use of the same users' data that is not in this ledger, such as tuning runs that were not imported.".into(),
-        "A copy of the run's folder that goes on elsewhere: it spends again, this ledger does not know of it, and the costs of both add up.".into(),
+        "A copy of the run's folder that is resumed elsewhere: it spends privacy again, this ledger does not know of it, and the costs of both add up.".into(),
     ];
     words.push(before_noise(&plan.aggregation));
     let start = match &plan.start {
@@ -81,14 +83,14 @@ pub(super) fn not_covered<S: LedgerStore>(ledger: &Ledger<S>) -> Vec<String> {
         Start::Random | Start::Ledger { .. } => None,
     };
     let public = start.into_iter().chain(&plan.public_data);
-    words.extend(public.map(|p| format!("What was taken to be public is not protected: {} ({}).", p.what, p.why)));
+    words.extend(public.map(|p| format!("Data treated as public is not protected: {} ({}).", p.what, p.why)));
     words.extend(unit(plan).map(str::to_owned));
-    words.push("Who took part, when, and that somebody did, is not hidden from whoever runs the system.".into());
+    words.push("Who took part, and when, is not hidden from the operators of the system.".into());
     if ledger.failed_attempts() > 0 {
-        words.push("That attempts failed, how many and why, is written in the ledger exactly, without noise.".into());
+        words.push("The ledger records exactly, without noise, how many attempts failed and why.".into());
     }
     if samples(plan) {
-        words.push("Against whoever sees who took part in a round, which whoever runs the system does, amplification by sampling is void: the epsilon above counts on the sample being secret, and theirs is larger.".into());
+        words.push("Amplification by sampling does not hold against anyone who sees who took part in a round, such as the operators of the system: the epsilon above assumes a secret sample, and theirs is larger.".into());
     }
     words
 }
@@ -98,9 +100,9 @@ pub(super) fn several_tasks(plan: &Plan) -> Vec<String> {
     match plan.unit {
         Unit::User | Unit::Example => Vec::new(),
         Unit::Device => vec![
-            "This ledger pays for this task alone. A device that also takes part in other tasks, of this server or of another, is protected less than the number above says: what the tasks cost it adds up.".into(),
-            "The epsilons of the tasks added up hold for it at their deltas added up. Less is enough where the ledgers of all of them are at hand: `keyhush privacy compose` computes it.".into(),
-            "Nobody limits how many tasks there are. What a device gives to all of them together is bounded only by its own limit on inputs that it lets go, which no server can raise, and of which this ledger knows nothing.".into(),
+            "This ledger accounts for this task alone. A device that also takes part in other tasks, of this or another server, is protected less than stated above: the costs of its tasks add up.".into(),
+            "For such a device the sum of the epsilons holds at the sum of the deltas. With the ledgers of all tasks, `keyhush privacy compose` computes a tighter bound.".into(),
+            "The number of tasks is not limited. What a device sends to all of them together is bounded only by its own limit on inputs, which no server can raise, and which this ledger does not know.".into(),
         ],
     }
 }
@@ -108,16 +110,16 @@ pub(super) fn several_tasks(plan: &Plan) -> Vec<String> {
 fn before_noise(aggregation: &Aggregation) -> String {
     match aggregation {
         Aggregation::Plain { sees_updates } => {
-            format!("What is seen before noise is added: single updates are in the clear to {sees_updates}.")
+            format!("What is visible before noise is added: single updates are visible to {sees_updates}.")
         }
         Aggregation::Secure { sees_updates: Some(who), .. } => {
-            format!("What is seen before noise is added: in this simulation everything is in the clear to {who}.")
+            format!("What is visible before noise is added: in this simulation everything is visible to {who}.")
         }
         Aggregation::Secure { sees_sum: Some(who), .. } => {
-            format!("What is seen before noise is added: the sum of a round is in the clear to {who}.")
+            format!("What is visible before noise is added: the sum of a round is visible to {who}.")
         }
         Aggregation::Secure { sees_sum: None, .. } => {
-            "What more corrupted devices than were planned for know: the noise that they added is not noise to them."
+            "What corrupted devices know, if there are more than planned: the noise that they added does not protect against them."
                 .into()
         }
     }
@@ -126,7 +128,7 @@ fn before_noise(aggregation: &Aggregation) -> String {
 const fn unit(plan: &Plan) -> Option<&'static str> {
     match plan.unit {
         Unit::Device if plan.group == 1 => Some(
-            "A person with several devices, or whose device comes back under another key, is protected less than one with a single device.",
+            "A person with several devices, or whose device enrols again with a new key, is protected less than one with a single device.",
         ),
         Unit::Example => Some("A person with several examples is protected less than the number says."),
         Unit::User | Unit::Device => None,

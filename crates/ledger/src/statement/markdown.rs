@@ -13,7 +13,7 @@ pub(super) fn write(statement: &Statement) -> String {
     page.section("Setting", &[setting(&statement.setting)]);
     page.section("Data", &[data(&statement.data)]);
     page.section("Data accesses covered", &data_accesses(&statement.data_accesses));
-    page.section("Final output", &[format!("Protected is {}", statement.output)]);
+    page.section("Final output", &[format!("The guarantee covers {}", statement.output)]);
     page.section("How the model was chosen", std::slice::from_ref(&statement.choice));
     page.section("Unit of privacy", &[unit(statement)]);
     page.section("Adjacency", &[adjacency(statement)]);
@@ -26,7 +26,7 @@ pub(super) fn write(statement: &Statement) -> String {
         page.section("Devices in several tasks", &statement.several_tasks);
     }
     page.section("Not covered", &statement.not_covered);
-    page.section("Where this comes from", &source(statement));
+    page.section("Source", &source(statement));
     page.0
 }
 
@@ -51,7 +51,7 @@ fn summary(statement: &Statement) -> String {
     let guarantee = &statement.guarantee;
     if let Some(seed) = simulated(statement.accounting.randomness) {
         return format!(
-            "**No guarantee: simulated.** The noise comes from the seed {seed} and could be recomputed by whoever knows it."
+            "**No guarantee: simulated.** The noise comes from the seed {seed} and can be recomputed by anyone who knows it."
         );
     }
     if !guarantee.holds {
@@ -98,7 +98,7 @@ fn setting(aggregation: &Aggregation) -> String {
         }
         Aggregation::Secure { protocol, sees_updates: None, sees_sum: None } => {
             format!(
-                "Distributed, with secure aggregation ({protocol}). The devices add the noise themselves: neither single updates nor a sum without noise are seen by anybody."
+                "Distributed, with secure aggregation ({protocol}). The devices add the noise themselves: nobody sees single updates, or a sum without noise."
             )
         }
         Aggregation::Secure { protocol, sees_updates, sees_sum: None } => {
@@ -114,7 +114,7 @@ fn setting(aggregation: &Aggregation) -> String {
 fn single_updates(sees: Option<&str>) -> String {
     match sees {
         None => "Single updates are seen by nobody".to_owned(),
-        Some(who) => format!("It is simulated: the protocol shows single updates to nobody, and {who} sees them all"),
+        Some(who) => format!("It is simulated: the protocol shows single updates to nobody, but {who} sees them all"),
     }
 }
 
@@ -133,12 +133,14 @@ fn data_accesses(accesses: &DataAccesses) -> Vec<String> {
         0 => "No attempt failed.".into(),
         n => format!("Attempts in which users took part and nothing was released: {n}."),
     });
-    items.extend(accesses.data_changes.iter().map(|changed| {
-        format!("The users' data changed in the midst of the run, and the run went on: {}.", changed.why)
-    }));
+    items.extend(
+        accesses.data_changes.iter().map(|changed| {
+            format!("The users' data changed during the run, and the run was resumed: {}.", changed.why)
+        }),
+    );
     items.push(match &accesses.start {
-        Start::Random => "The model was drawn at random before the first round.".into(),
-        Start::Public(public) => format!("The run started from {}, taken to be public: {}.", public.what, public.why),
+        Start::Random => "The model was initialized at random before the first round.".into(),
+        Start::Public(public) => format!("The run started from {}, treated as public: {}.", public.what, public.why),
         Start::Ledger { head } => format!("The run started from the model of the ledger {head}, which is counted."),
     });
     for import in &accesses.imports {
@@ -198,7 +200,7 @@ fn accounting(statement: &Statement) -> Vec<String> {
     let mut items = vec![if accounting.accountant == accounting.answered_by {
         format!("Accountant: `{}`.", accounting.accountant)
     } else {
-        format!("Accountant: `{}`, here answered by `{}`.", accounting.accountant, accounting.answered_by)
+        format!("Accountant: `{}`; the answer is by `{}`.", accounting.accountant, accounting.answered_by)
     }];
     items.extend(accounting.assumes.iter().map(|assumption| format!("Assumes that {}.", clause(assumption))));
     items
@@ -215,7 +217,7 @@ fn formal(statement: &Statement) -> Vec<String> {
     let delta = format!("{:e}", guarantee.delta.get());
     let mut items = Vec::new();
     if let Some(epsilon) = guarantee.epsilon_if_secret {
-        items.push("No guarantee. The noise was simulated: it could be recomputed by whoever knows the seed.".into());
+        items.push("No guarantee. The noise was simulated and can be recomputed by anyone who knows the seed.".into());
         items.push(format!(
             "With secret noise the same releases would cost epsilon = {} at delta = {delta}.",
             rounded_up(epsilon.get())
@@ -224,15 +226,15 @@ fn formal(statement: &Statement) -> Vec<String> {
         items.push("No guarantee: epsilon is infinite, because something was released without privacy.".into());
     } else {
         items.push(definition(guarantee, &delta));
-        items.extend(guarantee.rho.map(|rho| format!("All of that is {}-zCDP.", rounded_up(rho.get()))));
+        items.extend(guarantee.rho.map(|rho| format!("This is also {}-zCDP.", rounded_up(rho.get()))));
     }
     items.extend(limit(guarantee));
     if guarantee.sweep_runs > 0 {
-        items.push(format!("Counted is this run and every other of its sweep, {} in all.", guarantee.sweep_runs + 1));
+        items.push(format!("This counts this run and all others of its sweep, {} in total.", guarantee.sweep_runs + 1));
     }
     if let Some(alone) = guarantee.epsilon_of_this_run_alone {
         items.push(format!(
-            "This run alone, had it not been picked among them, would have epsilon = {} at delta = {delta}: that is not the guarantee.",
+            "This run alone, had it not been chosen among them, would have epsilon = {} at delta = {delta}; that is not the guarantee.",
             rounded_up(alone.get())
         ));
     }
@@ -243,8 +245,8 @@ fn definition(guarantee: &Guarantee, delta: &str) -> String {
     let epsilon = rounded_up(guarantee.epsilon.get());
     let basis = match guarantee.basis {
         Basis::Spent => "for what was released",
-        Basis::Plan => "for the whole plan, however little of it was released",
-        Basis::Budget => "for the whole budget, however little of it was spent",
+        Basis::Plan => "for the whole plan, even if less was released",
+        Basis::Budget => "for the whole budget, even if less was spent",
     };
     format!(
         "For all neighbouring datasets D and D' and every set S of outputs, P(M(D) in S) <= e^epsilon P(M(D') in S) + delta, with epsilon = {epsilon} and delta = {delta}, {basis}."
@@ -258,7 +260,7 @@ fn limit(guarantee: &Guarantee) -> Vec<String> {
             format!("The plan's limit is epsilon = {max}{alone}; the release that would exceed it is refused.")
         }
         Basis::Budget => format!(
-            "The budget of epsilon = {max} is kept by a zCDP filter, because what happened could depend on released values."
+            "A zCDP filter enforces the budget of epsilon = {max}, because the course of the run could depend on released values."
         ),
     });
     // A run that did all of its plan, or states all of it, has said so; of a sweep it is one run's.
@@ -274,7 +276,11 @@ fn observed(statement: &Statement, found: &ObservedParticipation) -> Vec<String>
     let frequency = |found: &Frequency| {
         let between = found.min_separation.map_or_else(
             || "none twice".to_owned(),
-            |closest| format!("at least {} other rounds between two of one {name}", closest.as_rounds_between()),
+            |closest| {
+                let rounds = closest.as_rounds_between();
+                let plural = if rounds == 1 { "" } else { "s" };
+                format!("at least {rounds} other round{plural} between two of one {name}")
+            },
         );
         format!("at most {} of one {name}, {between}", found.max_participations)
     };
@@ -283,13 +289,13 @@ fn observed(statement: &Statement, found: &ObservedParticipation) -> Vec<String>
         .iter()
         .map(|(stream, observed)| {
             let (released, all) = (frequency(&observed.released), frequency(&observed.with_failed));
-            format!("`{stream}`: participations in releases: {released}; failed attempts counted too: {all}.")
+            format!("`{stream}`: participations in releases: {released}; including failed attempts: {all}.")
         })
         .collect();
     let delta = statement.guarantee.delta.get();
     items.extend(found.epsilon.map(|epsilon| {
         format!(
-            "Counted with these, failed attempts too, instead of the limits, the same releases would have epsilon = {} at delta = {delta:e}.",
+            "Computed with these (including failed attempts) instead of the limits, the same releases would have epsilon = {} at delta = {delta:e}.",
             rounded_up(epsilon.get())
         )
     }));
@@ -301,17 +307,14 @@ fn observed(statement: &Statement, found: &ObservedParticipation) -> Vec<String>
 fn source(statement: &Statement) -> Vec<String> {
     let ledger = &statement.ledger;
     let mut items = vec![
+        format!("Head of the ledger: `{}`. Keep it to detect a truncated or modified ledger.", ledger.head),
         format!(
-            "Head of the ledger: `{}`. Keep it: whoever has it notices a ledger that was cut or changed.",
-            ledger.head
-        ),
-        format!(
-            "Signed by the key `{}`, written by {}. Against the holder of that key nothing is proved.",
+            "Signed by the key `{}`, written by {}. Nothing is proved against the holder of that key.",
             ledger.key, ledger.software
         ),
     ];
     items.extend(closing(ledger, simulated(statement.accounting.randomness).is_some()));
-    items.extend(ledger.warnings.iter().map(|warning| format!("Noticed when it was read: {warning}.")));
+    items.extend(ledger.warnings.iter().map(|warning| format!("Warning when it was read: {warning}.")));
     items
 }
 
@@ -319,28 +322,29 @@ fn source(statement: &Statement) -> Vec<String> {
 fn closing(ledger: &Source, simulated: bool) -> Vec<String> {
     let Some(Closing { because, noise_destroyed, pseudonym_key_destroyed }) = ledger.closing else {
         return vec![
-            "The ledger is open: more may be released, and then this statement no longer holds. Nothing says that the keys of noise and pseudonyms were destroyed.".into(),
+            "The ledger is open: more may be released, and then this statement no longer holds. Nothing shows that the noise and pseudonym keys were destroyed.".into(),
         ];
     };
     let why = match because {
-        Ended::PlanDone => "the plan was done",
-        Ended::BudgetSpent => "the next release would have cost more than the budget",
-        Ended::TargetReached => "the accuracy that was asked for was reached",
-        Ended::ByHand => "somebody ended the run by hand",
+        Ended::PlanDone => "the plan was completed",
+        Ended::BudgetSpent => "the next release would have exceeded the budget",
+        Ended::TargetReached => "the target accuracy was reached",
+        Ended::ByHand => "the run was ended by hand",
     };
     let destroyed = |gone: bool| if gone { "destroyed" } else { "**not** destroyed" };
     let noise = if simulated {
-        "Whoever knows the seed can draw the noise again.".into()
+        "Anyone who knows the seed can draw the noise again.".into()
     } else {
-        format!("The key of the noise and all that could draw it again were {}.", destroyed(noise_destroyed))
+        format!("The noise key, and everything that could draw the noise again, was {}.", destroyed(noise_destroyed))
     };
     let mut items = vec![
-        format!("The ledger is closed: {why}. Nothing can follow."),
+        format!("The ledger is closed: {why}. Nothing can be added."),
         noise,
-        format!("The key of the participants' pseudonyms was {}.", destroyed(pseudonym_key_destroyed)),
+        format!("The pseudonym key was {}.", destroyed(pseudonym_key_destroyed)),
     ];
     if pseudonym_key_destroyed || (noise_destroyed && !simulated) {
-        items.push("Destroyed is what a program can destroy: a back-up or a snapshot of the secrets undoes it.".into());
+        items
+            .push("A program can only destroy its own copies: a backup or snapshot of the secrets undoes this.".into());
     }
     items
 }

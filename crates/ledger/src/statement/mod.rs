@@ -213,7 +213,7 @@ impl Statement {
     }
 }
 
-const OUTPUT: &str = "every released vector and whatever is computed from them: all intermediate models and the last one, and anything printed of them. Looking at all of them is already counted.";
+const OUTPUT: &str = "every released vector and everything computed from them: all intermediate models and the last one, and anything printed about them. Looking at all of them is already counted.";
 
 impl DataAccesses {
     fn of<S: LedgerStore>(ledger: &Ledger<S>) -> Self {
@@ -281,34 +281,34 @@ fn sweep_runs<S: LedgerStore>(ledger: &Ledger<S>) -> u64 {
 fn choice<S: LedgerStore>(ledger: &Ledger<S>) -> String {
     let of_run = match (ledger.closing().map(|closing| closing.because), ledger.basis()) {
         (Some(Ended::PlanDone), Basis::Plan) => {
-            "The model is the last of the run, as planned. Some steps came to nothing; which do may depend on what users did, so the whole plan is counted, as if they had been released."
+            "The model is the last of the run, as planned. Some steps failed; which ones may depend on what users did, so the whole plan is counted, as if they had been released."
         }
         (Some(Ended::PlanDone), _) | (None, Basis::Spent) => "The model is the last of the run, as planned.",
         (Some(Ended::BudgetSpent), _) => {
-            "The model is the last of the run, which ended before the release that would have cost more than its budget."
+            "The model is the last of the run, which ended before the release that would have exceeded its budget."
         }
         (Some(Ended::TargetReached), Basis::Budget) => {
-            "The model is the last of the run, which ended when it reached the accuracy that was asked for: the budget was fixed for that."
+            "The model is the last of the run, which ended when it reached its target accuracy; the budget allows for that."
         }
         (Some(Ended::TargetReached), _) => {
-            "The model is the last of the run, which ended when it reached the accuracy that was asked for: that depends on released values, so the whole plan is counted."
+            "The model is the last of the run, which ended when it reached its target accuracy. That depends on released values, so the whole plan is counted."
         }
         (Some(Ended::ByHand), Basis::Budget) => {
-            "The model is the last of a run that was ended by hand, perhaps for what was released: the budget was fixed for that."
+            "The model is the last of a run that was ended by hand, perhaps because of released values; the budget allows for that."
         }
         (Some(Ended::ByHand), _) => {
-            "The model is the last of a run that was ended by hand, perhaps for what was released: so the whole plan is counted, not what was spent of it."
+            "The model is the last of a run that was ended by hand, perhaps because of released values, so the whole plan is counted, not only what was spent."
         }
         (None, Basis::Budget) => {
-            "The run is not over. Whoever takes a model now chooses when: the budget was fixed for that."
+            "The run has not finished. Taking a model now is a choice that may depend on released values; the budget allows for that."
         }
         (None, Basis::Plan) => {
-            "The run is not over. Whoever takes a model now chooses when: so the whole plan is counted, not what was spent of it."
+            "The run has not finished. Taking a model now is a choice that may depend on released values, so the whole plan is counted, not only what was spent."
         }
     };
     match sweep_runs(ledger) {
-        0 => format!("{of_run} No other run is counted: this does not hold for a model that was picked among several."),
-        others => format!("{of_run} The run was picked among {}: all of them are counted.", others + 1),
+        0 => format!("{of_run} No other run is counted: this does not hold for a model that was chosen among several."),
+        others => format!("{of_run} The run was chosen among {}; all of them are counted.", others + 1),
     }
 }
 

@@ -49,9 +49,9 @@ impl ObservedParticipation {
 
 fn caveats(unit: &str) -> Vec<String> {
     vec![
-        "This is not the guarantee. It holds only if who took part, and when, had nothing to do with what they typed; nobody enforced it, and budgets do not count with it.".into(),
+        "This is not the guarantee. It holds only if who took part, and when, did not depend on what they typed. It was not enforced, and budgets do not use it.".into(),
         format!(
-            "These figures are exact: they are counted, without noise, from the pseudonyms of those who took part. Adjacency zero-out does not protect who took part, so they are outside the guarantee; they tell of the {unit} that came most often and of the one that came back soonest."
+            "These figures are exact counts, without noise, of the participants' pseudonyms. Adjacency zero-out does not protect who took part, so they are outside the guarantee; they reveal the {unit} that took part most often and the one that came back soonest."
         ),
     ]
 }

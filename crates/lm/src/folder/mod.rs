@@ -123,7 +123,7 @@ pub enum FolderError {
     #[error("config.json: {0}")]
     Json(String),
     /// A configuration of something else, or of another version.
-    #[error("config.json: this is format {got:?}, and this version reads {FORMAT:?}")]
+    #[error("config.json: has format {got:?}, but this version reads {FORMAT:?}")]
     Version {
         /// What it says.
         got: String,
@@ -135,7 +135,7 @@ pub enum FolderError {
     #[error("vocab.txt: {0}")]
     Vocabulary(VocabularyError),
     /// A vocabulary of another size.
-    #[error("vocab.txt has {words} entries, and the model is made for {model}")]
+    #[error("vocab.txt has {words} entries, but the model expects {model}")]
     VocabularySize {
         /// Entries of the file.
         words: usize,
@@ -143,7 +143,7 @@ pub enum FolderError {
         model: usize,
     },
     /// A vocabulary of the right size with other words.
-    #[error("vocab.txt is another vocabulary: its SHA-256 is {got}, and the model was trained with {want}")]
+    #[error("vocab.txt is not the model's vocabulary: its SHA-256 is {got}, expected {want}")]
     OtherVocabulary {
         /// Of the file.
         got: String,
@@ -151,7 +151,7 @@ pub enum FolderError {
         want: String,
     },
     /// A configuration that was changed.
-    #[error("config.json is another one: its SHA-256 is {got}, and the model was written with {want}")]
+    #[error("config.json does not belong to this model: its SHA-256 is {got}, expected {want}")]
     OtherConfig {
         /// Of the file.
         got: String,
@@ -159,7 +159,7 @@ pub enum FolderError {
         want: String,
     },
     /// A card that says something else than the metadata.
-    #[error("README.md is the card of another model: it does not say {missing:?}, which the model's metadata do")]
+    #[error("README.md does not belong to this model: it does not contain {missing:?} from the model's metadata")]
     OtherCard {
         /// What it should say.
         missing: String,
@@ -168,13 +168,13 @@ pub enum FolderError {
     #[error("model.safetensors {0}")]
     Tensors(TensorsError),
     /// Metadata that are needed.
-    #[error("model.safetensors has no {key:?} in its metadata: it was not written by keyhush")]
+    #[error("model.safetensors has no {key:?} in its metadata; it was not written by keyhush")]
     Metadata {
         /// The key.
         key: &'static str,
     },
     /// A parameter that is infinite or no number.
-    #[error("tensor {name:?} has a value that is not finite, at {at}")]
+    #[error("tensor {name:?} has a value that is not finite, at index {at}")]
     NotFinite {
         /// Its name.
         name: String,
@@ -182,7 +182,7 @@ pub enum FolderError {
         at: usize,
     },
     /// Another number of parameters than the model has.
-    #[error("the model has {want} parameters, got {got}")]
+    #[error("expected {want} parameters, got {got}")]
     Length {
         /// What the configuration asks for.
         want: usize,

@@ -59,13 +59,13 @@ pub enum MetricsError {
         vocabulary: usize,
     },
     /// BOS elsewhere than at the beginning, or not there.
-    #[error("sequence {sequence}: it must begin with BOS and have no other")]
+    #[error("sequence {sequence}: must begin with BOS and contain no other BOS")]
     Begin {
         /// Which sequence, from 0.
         sequence: usize,
     },
     /// Letters of another sequence.
-    #[error("sequence {sequence}: {letters} numbers of letters for {tokens} tokens")]
+    #[error("sequence {sequence}: has {letters} letter counts for {tokens} tokens")]
     Letters {
         /// Which sequence, from 0.
         sequence: usize,

@@ -144,7 +144,7 @@ pub enum ConfigError {
         got: usize,
     },
     /// Tied embeddings need the output to have the embedding's size.
-    #[error("tied embeddings need an output of the embedding's size ({embedding}), this one has {output}")]
+    #[error("tied embeddings need an output of the same size as the embedding, {embedding}, got {output}")]
     Tied {
         /// The embedding.
         embedding: usize,
@@ -158,7 +158,7 @@ pub enum ConfigError {
     #[error("dropout must be at least 0 and below 1")]
     Dropout,
     /// No such preset.
-    #[error("there is no model called {name:?}; there are {known}")]
+    #[error("no model is called {name:?}; choose one of {known}")]
     Unknown {
         /// What was asked for.
         name: String,

@@ -50,16 +50,16 @@ pub enum NgramError {
         got: usize,
     },
     /// No sequence with a target.
-    #[error("there is no text to count")]
+    #[error("the text is empty")]
     NoText,
     /// More tokens than can be counted.
-    #[error("more than {most} tokens cannot be counted in one model")]
+    #[error("the text has more than {most} tokens, the most that one model can count")]
     TooLong {
         /// The most.
         most: u32,
     },
     /// A sequence that is not `BOS w1 ... wn` with ids of the vocabulary.
-    #[error("sequence {sequence}: it must begin with BOS, have no other, and ids below {vocabulary}")]
+    #[error("sequence {sequence}: must begin with BOS, contain no other BOS, and have ids below {vocabulary}")]
     Sequence {
         /// Which one, from 0.
         sequence: usize,
@@ -67,12 +67,10 @@ pub enum NgramError {
         vocabulary: usize,
     },
     /// Bytes that are something else.
-    #[error("this is no n-gram model of keyhush (the first bytes are others)")]
+    #[error("not an n-gram model of keyhush (wrong magic bytes)")]
     NotNgrams,
     /// Fewer or more bytes than the header says.
-    #[error(
-        "the n-gram file is {got} bytes long, and its header asks for {want}: it was cut or something was appended"
-    )]
+    #[error("the n-gram file has {got} bytes, but its header says {want}; it was truncated or extended")]
     Length {
         /// What the header says.
         want: u64,
@@ -80,10 +78,10 @@ pub enum NgramError {
         got: u64,
     },
     /// A checksum that does not match.
-    #[error("the n-gram file is damaged: its checksum is another")]
+    #[error("the n-gram file is damaged: checksum mismatch")]
     Checksum,
     /// Counts that no text can have.
-    #[error("the n-gram file is not one that keyhush wrote: its {order}-grams are not in order")]
+    #[error("the n-gram file was not written by keyhush: its {order}-grams are not sorted")]
     Structure {
         /// The level at which it was noticed.
         order: usize,

@@ -1,7 +1,7 @@
 //! Accountants: what an event costs.
 //!
 //! Each judges the same [`PrivacyEvent`]s and either answers with an upper bound on epsilon or refuses by name what it
-//! does not know; none ever guesses. No event costs nothing; a non-private one costs infinity.
+//! does not know; none ever guesses. No event costs nothing; a non-private one has infinite epsilon.
 //!
 //! | accountant | for what                                        | how tight                                     |
 //! |------------|-------------------------------------------------|-----------------------------------------------|
@@ -153,7 +153,7 @@ pub enum AccountError {
     #[error(transparent)]
     Event(#[from] EventError),
     /// The accountant does not know an event.
-    #[error("the {accountant} accountant cannot judge {event}: {advice}")]
+    #[error("the {accountant} accountant does not support {event}: {advice}")]
     Unsupported {
         /// Who was asked.
         accountant: AccountantKind,
@@ -163,13 +163,13 @@ pub enum AccountError {
         advice: &'static str,
     },
     /// Losses too far apart for a lattice: very little noise, or a delta so large that epsilon is next to nothing.
-    #[error("the {accountant} accountant finds no lattice for losses this far apart; use rdp or best")]
+    #[error("the {accountant} accountant cannot discretize privacy losses this far apart; use rdp or best")]
     NoLattice {
         /// Who was asked.
         accountant: AccountantKind,
     },
     /// No analysis for groups is known.
-    #[error("no bound for groups of users is known for {event}")]
+    #[error("group privacy is not supported for {event}")]
     GroupUnsupported {
         /// The event.
         event: &'static str,

@@ -12,7 +12,7 @@ use crate::units::{Delta, Epsilon};
 
 /// Epsilon by zCDP.
 pub(super) fn judge(reduced: &Reduced<'_>, delta: Delta) -> Result<Judgement, AccountError> {
-    reduced.refuse_unless(AccountantKind::Zcdp, "sampling amplifies, which zCDP cannot express; use best", |r| {
+    reduced.refuse_unless(AccountantKind::Zcdp, "zCDP cannot express amplification by sampling; use best", |r| {
         !matches!(r, Release::Poisson { .. } | Release::FixedSize { .. })
     })?;
     match reduced.only_gaussian() {

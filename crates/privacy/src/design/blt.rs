@@ -17,7 +17,7 @@ pub(super) static BLT: Design = Design {
         of: SizeOf::Buffers,
         default: Some(BUFFERS),
         usual: BUFFERS,
-        advice: "a BLT has so many; 3 to 5 are usual",
+        advice: "give the number of buffers; usually 3 to 5",
         proposed: |_| BUFFERS,
     }),
     completes: false,

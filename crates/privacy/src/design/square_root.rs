@@ -18,7 +18,7 @@ pub(super) static SQUARE_ROOT: Design = Design {
         of: SizeOf::Bands,
         default: None,
         usual: 16,
-        advice: "a banded matrix has so many; as many as the distance of two participations are usual",
+        advice: "give the number of bands; usually the distance between two participations",
         proposed: as_far_apart,
     }),
     completes: false,

@@ -43,7 +43,8 @@ impl Survivors {
             return Ok(());
         }
         let Self { least, corrupted } = self;
-        let problem = format!("{corrupted} of the least {least} survivors may be corrupted: nobody's noise is left");
+        let problem =
+            format!("{corrupted} of at least {least} survivors may be corrupted, so no honest noise may be left");
         Err(EncodingError::Plan { field: "survivors", problem })
     }
 }
@@ -143,10 +144,10 @@ fn check_adjacency(adjacency: Adjacency) -> Result<(), EncodingError> {
     let problem = match adjacency {
         Adjacency::ZeroOut => return Ok(()),
         Adjacency::AddOrRemove => {
-            "with add-or-remove a neighbour lacks the removed user's noise too, and noise that users add themselves must be the same in both; take zero-out"
+            "under add-or-remove, the neighbouring dataset also lacks the removed user's noise, but distributed noise must be the same in both; use zero-out"
         }
         Adjacency::ReplaceOne => {
-            "replace-one is for cohorts that are drawn, and drawing them does not amplify noise that users add themselves; take zero-out"
+            "replace-one is for sampled cohorts, and sampling does not amplify distributed noise; use zero-out"
         }
     };
     Err(EncodingError::Plan { field: "adjacency", problem: problem.into() })
@@ -159,10 +160,10 @@ fn check_layout(layout: &Layout) -> Result<(), EncodingError> {
         [] => refuse("segments", "there is nothing to add noise to"),
         all if all.iter().any(|s| s.kind == SegmentKind::Quotient) => refuse(
             "estimator",
-            "the clipped denominator has its noise on the quotient, where users cannot add it (rule P10); take a fixed denominator",
+            "the clipped denominator has its noise on the quotient, where users cannot add it (rule P10); use a fixed denominator",
         ),
         all if all.iter().any(|s| s.sigma != 0) => {
-            refuse("noise", "the users add the noise themselves: the encoding must have none")
+            refuse("noise", "the users add the noise, so the encoding must have none")
         }
         _ => Ok(()),
     }

@@ -61,18 +61,18 @@ pub enum EncodingError {
     },
     /// A sealed sum that does not open.
     #[error(
-        "the sealed sum does not open: it is damaged, under another key, of another attempt, or of others than it should be"
+        "the sealed sum cannot be opened: it is damaged, or belongs to another key, another attempt or other users"
     )]
     Sealed,
     /// More noise than the samplers draw.
-    #[error("the noise would need a parameter of {sigma:e} grid steps; take fewer grid_bits or less noise")]
+    #[error("the noise would need a parameter of {sigma:e} grid steps; use fewer grid_bits or less noise")]
     TooMuchNoise {
         /// The parameter.
         sigma: f64,
     },
     /// The auxiliary segments alone spend more than the whole release may.
     #[error(
-        "clip bit, weight and counts alone have a noise multiplier of {auxiliary}, which leaves nothing for the update at {joint}; give them more noise"
+        "clip bit, weight and counts alone have a noise multiplier of {auxiliary}, which leaves nothing for the update if all together have {joint}; give them more noise"
     )]
     Split {
         /// The multiplier of all of them together.
@@ -97,7 +97,7 @@ pub enum EncodingError {
         got: usize,
     },
     /// An update that was clipped to another norm than the encoding's.
-    #[error("the update was clipped to {got}, the encoding is for {expected}")]
+    #[error("the update was clipped to {got}, but the encoding is for {expected}")]
     Clip {
         /// The encoding's.
         expected: f64,
@@ -105,7 +105,7 @@ pub enum EncodingError {
         got: f64,
     },
     /// Values that no honest user sends.
-    #[error("the {segment:?} segment breaks its bound: {problem}")]
+    #[error("the {segment:?} segment exceeds its bound: {problem}")]
     Bound {
         /// Which segment.
         segment: SegmentKind,
@@ -116,7 +116,7 @@ pub enum EncodingError {
     #[error(transparent)]
     Undone(#[from] Undone),
     /// An encoding that arrived is not the one that was sent.
-    #[error("the encoding that arrived is not the one that was sent: run the same version on both sides")]
+    #[error("the received encoding is not the one that was sent; run the same version on both sides")]
     Other,
     /// Vectors of different encodings cannot be added.
     #[error("vectors of different encodings cannot be added")]
@@ -126,12 +126,12 @@ pub enum EncodingError {
     TooManyUsers,
     /// A sum that nobody checked, where every part must be known to keep its bounds.
     #[error(
-        "the sum was not made of checked vectors, and the clipped denominator needs every update to be known to keep to its weight; take a fixed denominator"
+        "the vectors of the sum were not checked one by one, which the clipped denominator needs to bound each update by its weight; use a fixed denominator"
     )]
     Asserted,
     /// Residues of more bits than there are.
     #[error(
-        "sums of {most_inputs} vectors need residues of {bits} bits, and 32 is the most: turn on privacy.rotation, or take fewer grid_bits or a smaller cohort"
+        "sums of {most_inputs} vectors need residues of {bits} bits, but at most 32 are supported; turn on privacy.rotation, or use fewer grid_bits or a smaller cohort"
     )]
     Modulus {
         /// The bits that are needed.
@@ -140,7 +140,7 @@ pub enum EncodingError {
         most_inputs: u64,
     },
     /// A number that is no residue.
-    #[error("{got} is no residue of {bits} bits")]
+    #[error("{got} is not a residue of {bits} bits")]
     Residue {
         /// What arrived.
         got: u32,
@@ -148,7 +148,7 @@ pub enum EncodingError {
         bits: u32,
     },
     /// Fewer or more users than a sum may be of.
-    #[error("a sum of {got} users, where at least {least} and at most {most} are foreseen")]
+    #[error("the sum has {got} users, expected from {least} to {most}")]
     Survivors {
         /// Of how many it is.
         got: u64,
@@ -166,7 +166,7 @@ pub enum EncodingError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counts {
-    /// How many.
+    /// Number of coordinates.
     pub len: usize,
     /// The most that one user counts in each.
     pub cap: u32,

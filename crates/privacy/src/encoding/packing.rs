@@ -220,7 +220,7 @@ impl Unpacking {
         }
         let end = self.start + lanes.len;
         if self.values[end..].iter().any(|value| *value != 0) {
-            let problem = "there is something behind its last coordinate".to_owned();
+            let problem = "there is data after its last coordinate".to_owned();
             return Err(EncodingError::Bound { segment: lanes.kind, problem });
         }
         self.values.truncate(end);

@@ -229,7 +229,7 @@ pub enum EventError {
         needs: &'static str,
     },
     /// A participation that the event's analysis does not cover.
-    #[error("{event} takes {needs} participation")]
+    #[error("{event} needs {needs} participation")]
     ParticipationKind {
         /// The event.
         event: &'static str,
@@ -251,7 +251,7 @@ pub enum EventError {
         problem: String,
     },
     /// More repetitions than can be counted.
-    #[error("the number of repetitions does not fit")]
+    #[error("the number of repetitions is too large")]
     TooMany,
 }
 

@@ -153,7 +153,7 @@ pub enum FactorizationError {
         rounds: u64,
     },
     /// More bands over more rounds than is reasonable to search.
-    #[error("{bands} bands over {rounds} rounds are too many to optimise; take fewer bands, or a BLT")]
+    #[error("{bands} bands over {rounds} rounds are too many to optimize; use fewer bands, or a BLT")]
     Work {
         /// The bands.
         bands: usize,
@@ -167,7 +167,7 @@ pub enum FactorizationError {
         got: usize,
     },
     /// Sampling has no separation.
-    #[error("correlated noise takes minimum-separation or once participation")]
+    #[error("correlated noise needs minimum-separation or once participation")]
     ParticipationKind,
     /// The participation contradicts itself.
     #[error(transparent)]

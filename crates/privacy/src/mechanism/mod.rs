@@ -59,7 +59,7 @@ pub enum MechanismError {
     #[error(transparent)]
     Sigma(#[from] SigmaError),
     /// More noise than a mechanism can store.
-    #[error("noise of parameter {sigma} is more than this mechanism can hold ({most}); take fewer grid_bits")]
+    #[error("the noise parameter {sigma} exceeds this mechanism's limit of {most}; use fewer grid_bits")]
     TooMuchNoise {
         /// What was asked for.
         sigma: u64,
@@ -84,7 +84,7 @@ pub enum MechanismError {
         most: f64,
     },
     /// A tree is completed to a power of two.
-    #[error("a tree can be completed to a power of two, not to {size} rounds")]
+    #[error("a tree can only be completed to a power of two, not to {size} rounds")]
     Completion {
         /// What was asked for.
         size: u64,
@@ -92,46 +92,44 @@ pub enum MechanismError {
     /// Within a segment clip and rotation are constant (rule P7): what correlated noise adds now is to cancel what it
     /// added before, on the same grid.
     #[error(
-        "the clip or the rotation changed within a segment; with correlated noise they may change at restarts only"
+        "the clip norm or the rotation changed within a segment; with correlated noise they may only change at restarts"
     )]
     EncodingMoved,
     /// The sum is not laid out as the mechanism expects.
-    #[error("the sum has another layout than the mechanism")]
+    #[error("the layout of the sum differs from that of the mechanism")]
     Layout,
     /// Noise that users add cannot be correlated over rounds.
     #[error(
-        "users can add independent noise only: what correlated noise adds in one round it takes off again in later ones, and whoever added it is gone by then; take independent noise, or let the server add it"
+        "users can only add independent noise: correlated noise is partly removed again in later rounds, when the users who added it are gone; use independent noise, or let the server add it"
     )]
     DistributedCorrelated,
     /// Noise that users add is not amplified by sampling (rule P3).
     #[error(
-        "noise that users add is accounted for without amplification, so drawing the cohort at random brings nothing; take minimum-separation or once participation"
+        "noise added by users is accounted for without amplification by sampling; use minimum-separation or once participation"
     )]
     DistributedSampled,
     /// There is no fast noise for users to add.
-    #[error(
-        "users add exact noise, also in simulations; a simulation with floating-point noise cannot have them do it"
-    )]
+    #[error("users always add exact noise; floating-point noise is only possible if the server adds it")]
     DistributedFloatingPoint,
     /// The noise that users add is not the plan's.
-    #[error("the noise that the users added is not that of the plan")]
+    #[error("the noise that the users added differs from the plan")]
     OtherNoise,
     /// A sum without noise, where users were to add it.
-    #[error("the users of this mechanism add the noise themselves, and it adds none: it releases noised sums only")]
+    #[error("with this mechanism the users add the noise, so it can only release sums that are noised already")]
     NotNoised,
     /// A release that is not the next step's.
-    #[error("the release is not that of step {step} of this mechanism")]
+    #[error("the release does not belong to step {step} of this mechanism")]
     NotNext {
         /// The next step.
         step: u64,
     },
     /// Only a step with an event of its own can be left out.
     #[error(
-        "a step can be passed over only where users are sampled and the noise is independent; elsewhere it is attempted again"
+        "a step can only be skipped if users are sampled and the noise is independent; otherwise it is attempted again"
     )]
     PassedOver,
     /// Correlated noise hides sums over rounds, and quotients with different denominators do not add up (rule P10).
-    #[error("the clipped denominator needs independent noise; with correlated noise take a fixed denominator")]
+    #[error("the clipped denominator needs independent noise; with correlated noise, use a fixed denominator")]
     Quotient,
     /// All planned steps have been released.
     #[error("all {rounds} planned rounds have been released")]
@@ -140,7 +138,7 @@ pub enum MechanismError {
         rounds: u64,
     },
     /// Keys of other randomness than the plan's.
-    #[error("these keys do not give the noise that the ledger was begun with")]
+    #[error("these keys do not produce the noise that the ledger was begun with")]
     OtherRandomness,
     /// A step has no key.
     #[error(transparent)]
@@ -157,7 +155,7 @@ pub enum MechanismError {
     #[error("the noise overflowed; nothing was released")]
     Overflow,
     /// Some of the vector was left without its noise; nothing was released.
-    #[error("the noise is not whole, and nothing was released: {0}")]
+    #[error("the noise is incomplete, and nothing was released: {0}")]
     Undone(#[from] Undone),
     /// A step failed half-way; the state cannot be trusted.
     #[error("an earlier step failed; open the run again")]

@@ -25,7 +25,7 @@ pub enum Mechanism {
     DistributedSkellam,
     /// Something known only by its rho.
     Zcdp,
-    /// Something released without privacy: costs infinity.
+    /// Something released without privacy: has infinite epsilon.
     NonPrivate,
 }
 
@@ -41,14 +41,14 @@ impl Mechanism {
     #[must_use]
     pub fn about(self) -> String {
         let about = match self {
-            Self::Gaussian => "Gaussian noise in every round, every user in every round",
-            Self::Poisson => "Gaussian noise on cohorts into which each user comes independently",
-            Self::FixedSize => "Gaussian noise on cohorts of a fixed size",
+            Self::Gaussian => "Gaussian noise, every user in every round",
+            Self::Poisson => "Gaussian noise, each user sampled independently",
+            Self::FixedSize => "Gaussian noise, cohorts of a fixed size",
             Self::Correlated(design) => return format!("Under participation limits: {}", design.about),
             Self::Skellam => "Skellam noise on integer vectors",
             Self::DistributedSkellam => "Skellam noise added by the participants themselves under secure aggregation",
-            Self::Zcdp => "Something known only by its rho",
-            Self::NonPrivate => "Something released without privacy: costs infinity",
+            Self::Zcdp => "A release of which only rho is known",
+            Self::NonPrivate => "A release without privacy: epsilon is infinite",
         };
         about.to_owned()
     }

@@ -32,7 +32,7 @@ pub enum QueryError {
         why: String,
     },
     /// A field that has no meaning here.
-    #[error("{field} does not go with {with}")]
+    #[error("{field} cannot be used with {with}")]
     OutOfPlace {
         /// The field, in snake case.
         field: &'static str,
@@ -170,7 +170,7 @@ impl Query {
     /// # Errors
     /// When there is none, it is no delta, or it permits releasing somebody's data outright.
     pub fn delta(&self) -> Result<Delta, QueryError> {
-        let delta = required(self.delta, "delta", || "the guarantee has no meaning without it".into())?;
+        let delta = required(self.delta, "delta", || "give the delta of the guarantee".into())?;
         let delta = Delta::new(delta).map_err(|e| QueryError::illegal("delta", &e))?;
         let populations =
             self.population.iter().chain(self.events.iter().flatten().filter_map(|e| e.population.as_ref()));
@@ -179,7 +179,7 @@ impl Query {
                 return Err(QueryError::wrong(
                     "delta",
                     format!(
-                        "{delta} is above 1/population = {}, which permits releasing somebody's data outright; choose a smaller one",
+                        "{delta} is above 1/population = {}, which would permit publishing a user's data; choose a smaller one",
                         1.0 / *population as f64
                     ),
                 ));
@@ -247,7 +247,10 @@ impl Query {
             return self.single_event(self.assumed_adjacency(&[self])?);
         };
         if self.mechanism.is_some() {
-            return Err(QueryError::OutOfPlace { field: "mechanism", with: "events; put it into one of them".into() });
+            return Err(QueryError::OutOfPlace {
+                field: "mechanism",
+                with: "events; put it into one of the events".into(),
+            });
         }
         if events.is_empty() {
             return Err(QueryError::wrong("events", "the list is empty"));
@@ -268,7 +271,7 @@ impl Query {
 
     /// What belongs beside the list of events, not into it.
     fn refuse_in_list(&self, i: usize) -> Result<(), QueryError> {
-        let with = || format!("event {} of a list; it belongs beside the list", i + 1);
+        let with = || format!("event {} of a list; put it beside the list", i + 1);
         for (given, field) in [
             (self.accountant.is_some(), "accountant"),
             (self.delta.is_some(), "delta"),
@@ -296,17 +299,17 @@ impl Query {
             let names: Vec<String> = events
                 .iter()
                 .filter_map(|e| e.mechanism)
-                .map(|m| format!("{} is judged under {}", m.name(), m.assumable()[0]))
+                .map(|m| format!("{} uses {}", m.name(), m.assumable()[0]))
                 .collect();
             QueryError::wrong(
                 "adjacency",
-                format!("these events have no adjacency in common and do not compose: {}", names.join(", ")),
+                format!("these events do not compose, because they have no adjacency in common: {}", names.join(", ")),
             )
         })
     }
 
     fn single_event(&self, assumed: Adjacency) -> Result<PrivacyEvent, QueryError> {
-        let mechanism = required(self.mechanism, "mechanism", || "say what adds the noise".into())?;
+        let mechanism = required(self.mechanism, "mechanism", || "give the noise mechanism".into())?;
         self.refuse_strangers(mechanism)?;
         let adjacency = self.adjacency.unwrap_or(assumed);
         let repeated = |event: PrivacyEvent| Ok(event.times(self.rounds()?));
@@ -388,8 +391,8 @@ impl Query {
     }
 
     fn rounds(&self) -> Result<u64, QueryError> {
-        match required(self.rounds, "rounds", || "say how long the run is".into())? {
-            0 => Err(QueryError::wrong("rounds", "a run has at least one round")),
+        match required(self.rounds, "rounds", || "give the number of rounds".into())? {
+            0 => Err(QueryError::wrong("rounds", "must be at least 1")),
             rounds => Ok(rounds),
         }
     }
@@ -402,18 +405,14 @@ impl Query {
             (None, Some(sigma), Some(sensitivity)) => DiscreteGaussian::new(sigma, sensitivity)
                 .map(Noise::DiscreteGaussian)
                 .map_err(|e| QueryError::illegal("sigma", &e)),
-            (None, Some(_), None) => {
-                Err(QueryError::Missing { field: "sensitivity", why: "sigma is relative to it".into() })
-            }
-            (None, None, Some(_)) => {
-                Err(QueryError::Missing { field: "sigma", why: "sensitivity goes with it".into() })
-            }
+            (None, Some(_), None) => Err(QueryError::Missing { field: "sensitivity", why: "needed with sigma".into() }),
+            (None, None, Some(_)) => Err(QueryError::Missing { field: "sigma", why: "needed with sensitivity".into() }),
             (Some(_), ..) => Err(QueryError::OutOfPlace {
                 field: "noise_multiplier",
                 with: "sigma and sensitivity; give one or the other".into(),
             }),
             (None, None, None) => {
-                Err(QueryError::Missing { field: "noise_multiplier", why: "say how much noise is added".into() })
+                Err(QueryError::Missing { field: "noise_multiplier", why: "give the amount of noise".into() })
             }
         }
     }
@@ -425,7 +424,7 @@ impl Query {
                 Ok(Some((cohort, population)))
             }
             (Some(_), None) if self.sampling_rate.is_none() => {
-                Err(QueryError::Missing { field: "population", why: "a cohort is drawn from it".into() })
+                Err(QueryError::Missing { field: "population", why: "needed with a cohort".into() })
             }
             _ => Ok(None),
         }
@@ -523,7 +522,7 @@ impl Query {
             (Some(sizes), Some(rounds)) if sizes.iter().map(|s| u128::from(*s)).sum::<u128>() != u128::from(rounds) => {
                 return Err(QueryError::wrong(
                     "tree_sizes",
-                    format!("they do not add up to {rounds} rounds; give one or the other"),
+                    format!("do not add up to {rounds} rounds; give one or the other"),
                 ));
             }
             (Some(sizes), _) => sizes.clone(),
@@ -542,7 +541,7 @@ impl Query {
             (None, Some(1)) => Participation::Once,
             (separation, max_participations) => Participation::MinSeparation {
                 separation: MinSeparation::rounds_between(required(separation, "min_separation", || {
-                    "correlated noise is judged by participation limits; 0 means none".into()
+                    "the cost of correlated noise depends on participation limits; 0 means no minimum separation".into()
                 })?)
                 .map_err(|e| QueryError::illegal("min_separation", &e))?,
                 // Without a limit of its own, the separation alone limits how often a user can come.
@@ -593,10 +592,10 @@ mod tests {
     #[test]
     fn fields_that_cannot_be_meant_are_named() {
         let said = |json: &str| query(json).event().unwrap_err().to_string();
-        assert_eq!(said("{}"), "mechanism is missing: say what adds the noise");
+        assert_eq!(said("{}"), "mechanism is missing: give the noise mechanism");
         assert_eq!(
             said(r#"{"mechanism": "gaussian", "rounds": 1, "rho": 1}"#),
-            "rho does not go with mechanism gaussian"
+            "rho cannot be used with mechanism gaussian"
         );
         assert_eq!(said(r#"{"events": [{"mechanism": "zcdp"}]}"#), "event 1: rho is missing: mechanism zcdp needs it");
         let too_large = query(r#"{"delta": 0.1, "population": 100}"#).delta().unwrap_err().to_string();

@@ -53,7 +53,7 @@ pub fn noise(query: &Query, epsilon: f64) -> Result<Found<NoiseMultiplier>, Quer
         mechanism @ (Mechanism::Skellam | Mechanism::DistributedSkellam | Mechanism::Zcdp | Mechanism::NonPrivate),
     ) = query.mechanism
     {
-        return Err(QueryError::wrong("mechanism", format!("{} has no noise multiplier", mechanism.name())));
+        return Err(QueryError::wrong("mechanism", format!("{} does not use a noise multiplier", mechanism.name())));
     }
     let with = |z: f64| Query { noise_multiplier: Some(z), ..query.clone() }.event();
     let events = family(1.0, with)?;
@@ -78,10 +78,10 @@ pub fn rounds(query: &Query, epsilon: f64) -> Result<Found<u64>, QueryError> {
 fn population(query: &Query) -> Result<u64, QueryError> {
     let population = query
         .population
-        .ok_or_else(|| QueryError::Missing { field: "population", why: "a cohort is drawn from it".into() })?;
+        .ok_or_else(|| QueryError::Missing { field: "population", why: "needed with a cohort".into() })?;
     refuse_given(query.sampling_rate.is_some(), "sampling_rate", "cohort")?;
     if !matches!(query.mechanism, Some(Mechanism::Poisson | Mechanism::FixedSize)) {
-        return Err(QueryError::wrong("mechanism", "a cohort matters to poisson and fixed-size; give one of them"));
+        return Err(QueryError::wrong("mechanism", "only poisson and fixed-size have a cohort; use one of them"));
     }
     Ok(population)
 }
@@ -121,11 +121,11 @@ pub fn noise_ratio(query: &Query, given: Option<f64>) -> Result<f64, QueryError>
         (None, Some(_), Some(_)) => Err(QueryError::wrong("cohort", "must be at least 1")),
         (None, Some(_), None) => Err(QueryError::Missing {
             field: "cohort",
-            why: "the ratio of noise to cohort is held fixed; say at which cohort the noise multiplier is meant, or --fixed-noise".into(),
+            why: "the ratio of noise to cohort is held fixed; give the cohort that the noise multiplier belongs to, or --fixed-noise".into(),
         }),
         (None, None, _) => Err(QueryError::Missing {
             field: "noise_ratio",
-            why: "give it, or --noise-multiplier with the --cohort at which it is meant".into(),
+            why: "give it, or --noise-multiplier with the --cohort it belongs to".into(),
         }),
     }
 }

@@ -87,10 +87,10 @@ pub enum ClipRuleError {
     #[error("clipping by layer needs at least one layer with a bound above 0")]
     NoLayers,
     /// An adaptive clip follows the norm of the whole update; layers have norms of their own (rule P9).
-    #[error("adaptive clipping follows one norm: it cannot be combined with clipping by layer")]
+    #[error("adaptive clipping adapts a single norm; it cannot be combined with clipping by layer")]
     AdaptiveLayers,
     /// The layers are not those of the update.
-    #[error("the layers have {expected} coordinates, the update has {got}")]
+    #[error("the layers have {expected} coordinates, but the update has {got}")]
     Length {
         /// What the layers add up to.
         expected: usize,

@@ -319,7 +319,7 @@ impl Sum {
         Ok(())
     }
 
-    /// The sum as it is, for runs without privacy: the event is [`PrivacyEvent::NonPrivate`] and costs infinity.
+    /// The sum as it is, for runs without privacy: the event is [`PrivacyEvent::NonPrivate`] and has infinite epsilon.
     pub fn release_without_privacy(mut self, step: u64, what: &str, randomness: Randomness) -> Released {
         let event = PrivacyEvent::NonPrivate { what: what.to_owned() };
         let values = std::mem::take(&mut self.values);

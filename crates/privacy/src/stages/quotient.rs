@@ -61,15 +61,18 @@ impl Quotient {
     ) -> Result<Self, EncodingError> {
         let refuse = |field, problem: &str| Err(EncodingError::Plan { field, problem: problem.to_owned() });
         let Some((_, weight)) = encoding.layout().find(SegmentKind::Weight) else {
-            return refuse("weight", "the clipped denominator needs users to say their weight");
+            return refuse("weight", "the clipped denominator needs users to report their weight");
         };
         if encoding.layout().segments().iter().any(|s| s.sigma != 0) {
-            return refuse("noise", "the clipped denominator has its noise on the quotient: the sum has none");
+            return refuse(
+                "noise",
+                "with the clipped denominator the noise is on the quotient, so the sum must have none",
+            );
         }
         // Rounded down, and the sensitivity is for what it was rounded to.
         let units = libm::floor(least_weight * f64::from(FULL_WEIGHT));
         if !(1.0..=MOST_LEAST_WEIGHT * f64::from(FULL_WEIGHT)).contains(&units) {
-            return refuse("least_weight", "the smallest denominator must be a number from 2^-15 to 2^31");
+            return refuse("least_weight", "the smallest denominator must be from 2^-15 to 2^31");
         }
         let (segment, grid_bits) = segment_of(encoding, units);
         let quotients = encoding.quotient(segment, grid_bits, noise, adjacency)?;
@@ -107,7 +110,7 @@ impl Quotient {
         for v in &mut sum.values[..self.quotients.layout().segments()[0].len] {
             *v = nearest(i128::from(*v) * factor, denominator).ok_or_else(|| EncodingError::Bound {
                 segment: SegmentKind::Weight,
-                problem: "the sum of the updates is more than their weight allows".to_owned(),
+                problem: "the sum of the updates exceeds what their weight allows".to_owned(),
             })?;
         }
         let mut quotient = Sum::zero(&self.quotients);

@@ -231,7 +231,7 @@ impl Residues {
     /// added noise.
     pub fn sum(&self, residues: &[u32], survivors: u64) -> Result<Sum, EncodingError> {
         if self.noise.is_some() {
-            return Err(EncodingError::Noised("the users of this round added noise: it has a noised sum only"));
+            return Err(EncodingError::Noised("the users of this round added noise, so there is only a noised sum"));
         }
         let values = self.shifted_back(residues, survivors, |total, unit| total * unit)?;
         Sum::assertion(values, survivors, &self.encoding)
@@ -245,7 +245,7 @@ impl Residues {
     /// no noise.
     pub fn noised_sum(&self, residues: &[u32], survivors: u64) -> Result<NoisedSum, EncodingError> {
         let Some(noise) = &self.noise else {
-            return Err(EncodingError::Noised("the users of this round added no noise: it has a plain sum only"));
+            return Err(EncodingError::Noised("the users of this round added no noise, so there is only a plain sum"));
         };
         let half = 1i64 << (self.bits - 1);
         let centred = |total: i64, _| (total + half).rem_euclid(2 * half) - half;

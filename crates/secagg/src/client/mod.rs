@@ -56,10 +56,10 @@ pub enum ClientError {
     #[error(transparent)]
     Wire(#[from] WireError),
     /// A message of another session.
-    #[error("the message is of another session")]
+    #[error("the message belongs to another session")]
     OtherSession,
     /// More clients than the modulus is for.
-    #[error("{got} clients, and the offer is for at most {most}")]
+    #[error("there are {got} clients, but the offer allows at most {most}")]
     TooManyClients {
         /// How many there are.
         got: u32,
@@ -67,16 +67,16 @@ pub enum ClientError {
         most: u32,
     },
     /// The coin is not the one that the server committed to.
-    #[error("the server's coin is not the one that it committed to")]
+    #[error("the server's coin differs from its commitment")]
     Coin,
     /// Neighbours, committee or the client itself are not in the directory where the server says.
-    #[error("the directory does not have our own keys and those that we are shown at their positions")]
+    #[error("the directory does not have our own keys, and the keys that we are shown, at their positions")]
     NotProved,
     /// Members are not in the order of their pseudonyms, or one has two positions.
-    #[error("the directory is not in order: somebody chose who sits where, or is there twice")]
+    #[error("the directory is not sorted: positions were manipulated, or a client is listed twice")]
     Order,
     /// Evidence of our own that nobody would take.
-    #[error("our evidence has {got} bytes, and the offer allows {most}")]
+    #[error("our evidence has {got} bytes, but the offer allows at most {most}")]
     LongEvidence {
         /// How long it is.
         got: usize,
@@ -87,7 +87,7 @@ pub enum ClientError {
     #[error(transparent)]
     NoEvidence(#[from] NoEvidence),
     /// A list that is not as long as it must be.
-    #[error("expected a list of {expected}, got {got}")]
+    #[error("expected a list of {expected} items, got {got}")]
     Count {
         /// How many there are.
         expected: usize,
@@ -95,46 +95,46 @@ pub enum ClientError {
         got: usize,
     },
     /// A neighbour that the directory does not have there.
-    #[error("neighbour {slot} is not the one that the directory has at its position")]
+    #[error("neighbour {slot} is not the client at its position in the directory")]
     Neighbour {
-        /// Which.
+        /// Its slot in the list we are shown.
         slot: usize,
     },
     /// A member whose keys are weak, or used by two.
-    #[error("member {slot} that we are shown has a key that is weak or used twice")]
+    #[error("member {slot} has a weak key, or one that is used twice")]
     Key {
-        /// Which.
+        /// Its slot in the list we are shown.
         slot: usize,
     },
     /// A member that nobody vouches for.
-    #[error("the evidence of member {slot} that we are shown does not hold")]
+    #[error("the evidence of member {slot} is not valid")]
     Evidence {
-        /// Which.
+        /// Its slot in the list we are shown.
         slot: usize,
     },
     /// A neighbour that is said to be alive and did not share.
-    #[error("neighbour {slot} was not there before and is now")]
+    #[error("neighbour {slot} had dropped out before and is now listed as present")]
     Risen {
-        /// Which.
+        /// Its slot in the list we are shown.
         slot: usize,
     },
     /// A view of the round that contradicts itself or what the client knows.
     #[error("the server's view is refused: {0}")]
     View(&'static str),
     /// A view in which neighbours shared who did not, or the other way about.
-    #[error("the server's view of neighbour {slot} is not what we were told before")]
+    #[error("the server's view of neighbour {slot} contradicts what it said before")]
     OtherView {
-        /// Which.
+        /// Its slot in the list we are shown.
         slot: usize,
     },
     /// A view for somebody who does not sign any.
     #[error("we are not in the committee")]
     NotInCommittee,
     /// A view other than the one that we signed.
-    #[error("the server shows a second view of the round; we have signed another")]
+    #[error("the server shows a second view of the round, but we have already signed another")]
     SecondView,
     /// Too few of the committee have signed the view.
-    #[error("{got} of the committee have signed the server's view, {needed} are needed")]
+    #[error("{got} committee members have signed the server's view, but {needed} are needed")]
     NotAgreed {
         /// How many have.
         got: usize,
@@ -142,7 +142,7 @@ pub enum ClientError {
         needed: usize,
     },
     /// So few neighbours that a sum could be of too few.
-    #[error("{got} neighbours are left, {needed} are needed")]
+    #[error("{got} neighbours are left, but {needed} are needed")]
     TooFew {
         /// How many are left.
         got: usize,
@@ -158,7 +158,7 @@ pub enum ClientError {
         got: usize,
     },
     /// A coordinate that the modulus has no room for.
-    #[error("a coordinate is {got}, at most {most} is allowed")]
+    #[error("a coordinate is {got}, but at most {most} is allowed")]
     Range {
         /// What it is.
         got: u32,

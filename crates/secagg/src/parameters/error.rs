@@ -9,7 +9,7 @@ use super::{Adversary, LEAST_CLIENTS, MOST_BITS, MOST_CLIENTS};
 #[non_exhaustive]
 pub enum ParameterError {
     /// A fraction that is none.
-    #[error("the {what} fraction must be at least 0 and less than 1, not {value}")]
+    #[error("the {what} fraction must be at least 0 and less than 1, got {value}")]
     Fraction {
         /// Of which clients.
         what: &'static str,
@@ -17,7 +17,7 @@ pub enum ParameterError {
         value: f64,
     },
     /// A number of bits that cannot be kept.
-    #[error("the {what} bits must be from {least} to {MOST_BITS}, not {value}")]
+    #[error("the {what} bits must be from {least} to {MOST_BITS}, got {value}")]
     Bits {
         /// Of what.
         what: &'static str,
@@ -28,8 +28,7 @@ pub enum ParameterError {
     },
     /// Assumptions that no graph withstands.
     #[error(
-        "a {adversary} server with a fraction {corrupted} corrupted and {dropout} dropping out leaves no threshold: \
-         {} must come to at most 0.9; over-select so that fewer drop out, or assume fewer corrupted",
+        "with a {adversary} server, {corrupted} corrupted and {dropout} dropping out, no threshold is possible: {} must be at most 0.9; over-select so that fewer drop out, or assume fewer corrupted",
         match adversary {
             Adversary::Curious => "corrupted + dropout",
             Adversary::SemiMalicious => "corrupted + 2 dropout",
@@ -45,7 +44,7 @@ pub enum ParameterError {
     },
     /// Too few or too many clients for any graph.
     #[error(
-        "from {LEAST_CLIENTS} to {MOST_CLIENTS} clients can aggregate, not {clients}; change the size of the cohort"
+        "the number of clients must be from {LEAST_CLIENTS} to {MOST_CLIENTS}, got {clients}; change the size of the cohort"
     )]
     Clients {
         /// How many there are.
@@ -53,8 +52,7 @@ pub enum ParameterError {
     },
     /// Nobody is sure to have company.
     #[error(
-        "of {clients} clients {corrupted} may be corrupted and {dropped} may drop out: two honest ones are not sure to \
-         remain, and a sum of one input hides nothing; take more clients, or plan for fewer drop-outs or corrupted"
+        "of {clients} clients, {corrupted} may be corrupted and {dropped} may drop out, so fewer than two honest ones may remain, and a sum of one input hides nothing; use more clients, or plan for fewer drop-outs or corrupted clients"
     )]
     NoCompany {
         /// How many there are.
@@ -66,10 +64,7 @@ pub enum ParameterError {
     },
     /// Secrecy needs a threshold that drop-outs do not leave, whatever the graph.
     #[error(
-        "{clients} clients cannot keep secrets and survive drop-outs: even when each shares with all others, a \
-         {adversary} server with {corrupted} corrupted clients calls for a threshold of {threshold}, and with \
-         {dropped} dropped only {alive} others are sure to be there; take more clients, or plan for fewer drop-outs or \
-         corrupted"
+        "{clients} clients cannot both keep secrets and survive drop-outs: even if each shares with all others, a {adversary} server with {corrupted} corrupted clients needs a threshold of {threshold}, but with {dropped} dropped only {alive} others are certain to remain; use more clients, or plan for fewer drop-outs or corrupted clients"
     )]
     NoThreshold {
         /// How many there are.
@@ -87,9 +82,7 @@ pub enum ParameterError {
     },
     /// Nobody is left to agree on who dropped out.
     #[error(
-        "{clients} clients cannot agree on who dropped out: with {corrupted} corrupted it takes {quorum} signatures, and \
-         with {dropped} dropped only {alive} clients are sure to be there; take more clients, or plan for fewer drop-outs \
-         or corrupted"
+        "{clients} clients cannot agree on who dropped out: with {corrupted} corrupted, {quorum} signatures are needed, but with {dropped} dropped only {alive} clients are certain to remain; use more clients, or plan for fewer drop-outs or corrupted clients"
     )]
     NoQuorum {
         /// How many there are.
@@ -105,7 +98,7 @@ pub enum ParameterError {
     },
     /// No committee is like this.
     #[error(
-        "{quorum} signatures of a committee of {size} among {clients} clients decide nothing: it takes more than half"
+        "{quorum} signatures of a committee of {size} among {clients} clients are not enough; more than half are needed"
     )]
     Committee {
         /// How many clients there are.
@@ -120,8 +113,7 @@ pub enum ParameterError {
     NoCommittee,
     /// A committee that could sign two stories.
     #[error(
-        "below this device's floor: with {corrupted} of {clients} clients corrupted, a committee of {size} with {quorum} \
-         signatures could sign two stories too often for {bits} bits of security; the server must raise them"
+        "below this device's floor: with {corrupted} of {clients} clients corrupted, a committee of {size} with {quorum} signatures could sign two views too often for {bits} bits of security; the server must raise them"
     )]
     TwoViews {
         /// How many clients there are.
@@ -137,8 +129,7 @@ pub enum ParameterError {
     },
     /// No graph has this degree.
     #[error(
-        "{clients} clients cannot have {degree} neighbours each: the degree must be {}, all others, or even and less \
-         than that",
+        "{clients} clients cannot have {degree} neighbours each: the degree must be {} (all others), or even and less than that",
         clients.saturating_sub(1)
     )]
     Degree {
@@ -148,7 +139,7 @@ pub enum ParameterError {
         degree: u32,
     },
     /// No sharing has this threshold.
-    #[error("a secret shared among {degree} neighbours can have a threshold from 2 to {degree}, not {threshold}")]
+    #[error("the threshold of a secret shared among {degree} neighbours must be from 2 to {degree}, got {threshold}")]
     Threshold {
         /// Among how many a secret is shared.
         degree: u32,
@@ -165,8 +156,7 @@ pub enum ParameterError {
     },
     /// The honest clients that remain could fall apart into groups, each with a sum of its own.
     #[error(
-        "below this device's floor: with {degree} neighbours each, {gone} corrupted or dropped of {clients} clients \
-         part the others into groups too often for {bits} bits of security; the server must raise the degree"
+        "below this device's floor: with {degree} neighbours each, {gone} corrupted or dropped of {clients} clients disconnect the others too often for {bits} bits of security; the server must raise the degree"
     )]
     Disconnected {
         /// How many there are.
@@ -180,9 +170,7 @@ pub enum ParameterError {
     },
     /// The server could open both secrets of a client.
     #[error(
-        "below this device's floor: with {degree} neighbours each and a threshold of {threshold}, a {adversary} server \
-         with {corrupted} of {clients} clients on its side opens somebody's input too often for {bits} bits of \
-         security; the server must raise the threshold, or the degree with it"
+        "below this device's floor: with {degree} neighbours each and a threshold of {threshold}, a {adversary} server that controls {corrupted} of {clients} clients opens a client's input too often for {bits} bits of security; the server must raise the threshold, or the degree with it"
     )]
     Exposed {
         /// How many there are.
@@ -202,5 +190,5 @@ pub enum ParameterError {
 
 /// Not the name of an adversary.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("the adversary must be `curious` or `semi-malicious`, not `{0}`")]
+#[error("the adversary must be `curious` or `semi-malicious`, got `{0}`")]
 pub struct UnknownAdversary(pub String);

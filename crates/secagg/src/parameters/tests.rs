@@ -95,26 +95,26 @@ fn the_table_of_the_design_is_met() {
 fn what_no_graph_withstands_is_refused_with_the_reason() {
     let third = 1.0 / 3.0;
     for (n, gamma, delta, adversary, reason) in [
-        (0, 0.1, 0.1, Adversary::Curious, "from 3 to 1048576 clients can aggregate, not 0"),
-        (2, 0.0, 0.0, Adversary::Curious, "from 3 to 1048576 clients can aggregate, not 2"),
+        (0, 0.1, 0.1, Adversary::Curious, "the number of clients must be from 3 to 1048576, got 0"),
+        (2, 0.0, 0.0, Adversary::Curious, "the number of clients must be from 3 to 1048576, got 2"),
         (MOST_CLIENTS + 1, 0.0, 0.0, Adversary::Curious, "change the size of the cohort"),
         (u32::MAX, 0.0, 0.0, Adversary::Curious, "change the size of the cohort"),
-        (1000, 0.1, 1.0, Adversary::Curious, "the drop-out fraction must be at least 0 and less than 1, not 1"),
-        (1000, 0.1, -1.0, Adversary::Curious, "the drop-out fraction must be at least 0 and less than 1, not -1"),
-        (1000, f64::NAN, 0.1, Adversary::Curious, "the corrupted fraction must be at least 0 and less than 1, not NaN"),
-        (1000, 0.1, f64::INFINITY, Adversary::Curious, "less than 1, not inf"),
-        (1000, 0.5, 0.5, Adversary::Curious, "corrupted + dropout must come to at most 0.9"),
-        (1000, 0.5, 0.5, Adversary::SemiMalicious, "corrupted + 2 dropout must come to at most 0.9"),
+        (1000, 0.1, 1.0, Adversary::Curious, "the drop-out fraction must be at least 0 and less than 1, got 1"),
+        (1000, 0.1, -1.0, Adversary::Curious, "the drop-out fraction must be at least 0 and less than 1, got -1"),
+        (1000, f64::NAN, 0.1, Adversary::Curious, "the corrupted fraction must be at least 0 and less than 1, got NaN"),
+        (1000, 0.1, f64::INFINITY, Adversary::Curious, "less than 1, got inf"),
+        (1000, 0.5, 0.5, Adversary::Curious, "corrupted + dropout must be at most 0.9"),
+        (1000, 0.5, 0.5, Adversary::SemiMalicious, "corrupted + 2 dropout must be at most 0.9"),
         (1000, 0.33, 0.33, Adversary::SemiMalicious, "over-select so that fewer drop out"),
-        (3, third, third, Adversary::Curious, "two honest ones are not sure to remain"),
-        (10, 0.5, 0.4, Adversary::Curious, "take more clients, or plan for fewer drop-outs"),
-        (3, 0.0, 0.4, Adversary::Curious, "a threshold of 2, and with 1 dropped only 1 others"),
+        (3, third, third, Adversary::Curious, "fewer than two honest ones may remain"),
+        (10, 0.5, 0.4, Adversary::Curious, "use more clients, or plan for fewer drop-outs"),
+        (3, 0.0, 0.4, Adversary::Curious, "a threshold of 2, but with 1 dropped only 1 others"),
         (
             4,
             0.3,
             0.25,
             Adversary::SemiMalicious,
-            "a semi-malicious server with 1 corrupted clients calls for a threshold of 3",
+            "a semi-malicious server with 1 corrupted clients needs a threshold of 3",
         ),
     ] {
         let refused = find(n, gamma, delta, adversary).unwrap_err().to_string();
@@ -126,9 +126,9 @@ fn what_no_graph_withstands_is_refused_with_the_reason() {
 fn bits_out_of_range_are_refused() {
     let assumptions = Assumptions::new(0.1, 0.1, Adversary::Curious);
     for (security_bits, failure_bits, reason) in [
-        (0, 20, "the security bits must be from 1 to 128, not 0"),
-        (129, 20, "the security bits must be from 1 to 128, not 129"),
-        (40, 0, "the failure bits must be from 1 to 128, not 0"),
+        (0, 20, "the security bits must be from 1 to 128, got 0"),
+        (129, 20, "the security bits must be from 1 to 128, got 129"),
+        (40, 0, "the failure bits must be from 1 to 128, got 0"),
         (40, u32::MAX, "the failure bits must be from 1 to 128"),
     ] {
         let refused = Parameters::find(100, &Assumptions { security_bits, failure_bits, ..assumptions }).unwrap_err();
@@ -138,7 +138,7 @@ fn bits_out_of_range_are_refused() {
     let parameters = Parameters::find(1000, &assumptions).unwrap();
     assert_eq!(
         parameters.check_floor(&floor).unwrap_err().to_string(),
-        "the security bits must be from 0 to 128, not 129"
+        "the security bits must be from 0 to 128, got 129"
     );
     let floor = Floor { corrupted: f64::NAN, ..Floor::default() };
     assert!(matches!(parameters.check_floor(&floor), Err(ParameterError::Fraction { what: "corrupted", .. })));
@@ -336,17 +336,17 @@ fn parts_without_a_meaning_are_refused() {
         assert_eq!(Parameters::insecure(n, k, t), Ok(parameters));
     }
     for (n, k, t, reason) in [
-        (0, 0, 0, "clients can aggregate"),
-        (2, 1, 1, "clients can aggregate"),
-        (u32::MAX, 2, 2, "clients can aggregate"),
-        (100, 33, 20, "the degree must be 99, all others, or even and less than that"),
+        (0, 0, 0, "the number of clients must be"),
+        (2, 1, 1, "the number of clients must be"),
+        (u32::MAX, 2, 2, "the number of clients must be"),
+        (100, 33, 20, "the degree must be 99 (all others), or even and less than that"),
         (100, 100, 20, "the degree must be 99"),
         (100, 0, 0, "the degree must be 99"),
         (100, u32::MAX, 2, "the degree must be 99"),
-        (100, 34, 1, "a threshold from 2 to 34, not 1"),
-        (100, 34, 0, "a threshold from 2 to 34, not 0"),
-        (100, 34, 35, "a threshold from 2 to 34, not 35"),
-        (100, 34, u32::MAX, "a threshold from 2 to 34"),
+        (100, 34, 1, "must be from 2 to 34, got 1"),
+        (100, 34, 0, "must be from 2 to 34, got 0"),
+        (100, 34, 35, "must be from 2 to 34, got 35"),
+        (100, 34, u32::MAX, "must be from 2 to 34"),
     ] {
         let refused = Parameters::from_parts(n, k, t, None).unwrap_err().to_string();
         assert!(refused.contains(reason), "{refused}");
@@ -386,7 +386,7 @@ fn a_committee_without_a_meaning_is_refused() {
     assert!(parts(100, 51).is_ok() && parts(7, 4).is_ok() && parts(1, 1).is_ok());
     for (size, quorum) in [(101, 60), (100, 50), (100, 101), (0, 0), (0, 1), (7, 3), (u32::MAX, u32::MAX)] {
         let refused = parts(size, quorum).unwrap_err().to_string();
-        assert!(refused.contains("decide nothing"), "{refused}");
+        assert!(refused.contains("are not enough"), "{refused}");
     }
 }
 
@@ -474,7 +474,7 @@ fn a_curious_graph_is_refused_by_a_semi_malicious_floor() {
     let parameters = Parameters::from_parts(1000, 310, 251, Some(Committee { size: 1000, quorum: 700 })).unwrap();
     let floor = Floor { adversary: Adversary::SemiMalicious, corrupted: 1.0 / 3.0, ..Floor::default() };
     let refused = parameters.check_floor(&floor).unwrap_err().to_string();
-    assert!(refused.contains("a semi-malicious server with 333 of 1000 clients on its side"), "{refused}");
+    assert!(refused.contains("a semi-malicious server that controls 333 of 1000 clients"), "{refused}");
     assert!(refused.contains("the server must raise the threshold"), "{refused}");
 }
 

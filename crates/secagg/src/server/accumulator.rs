@@ -132,7 +132,7 @@ impl Claim {
 pub struct NotAdded {
     /// To be given back to the round.
     pub claim: Claim,
-    /// Why.
+    /// The reason.
     pub why: Refusal,
 }
 

@@ -58,25 +58,25 @@ pub enum Refusal {
     #[error(transparent)]
     Wire(#[from] WireError),
     /// A message of another offer or session.
-    #[error("the message is of another session")]
+    #[error("the message belongs to another session")]
     OtherSession,
     /// Somebody who takes no part, or no longer.
-    #[error("{0} takes no part in this step")]
+    #[error("{0} does not take part in this step")]
     Stranger(ClientId),
     /// A second message: the first one counts.
-    #[error("{0} has said this before")]
+    #[error("{0} has already sent this message")]
     Repeated(ClientId),
     /// As many as the modulus is for.
     #[error("the round is full: {most} clients")]
     Full {
-        /// How many.
+        /// The limit.
         most: u32,
     },
     /// A key that is weak, or somebody else's.
-    #[error("{0} has a key that is weak or used twice")]
+    #[error("{0} has a weak key, or one that is used twice")]
     Key(ClientId),
     /// Keys that nobody vouches for.
-    #[error("the evidence of {0} does not hold")]
+    #[error("the evidence of {0} is not valid")]
     Evidence(ClientId),
     /// A list that is not as long as the neighbourhood.
     #[error("expected {expected} neighbours, got {got}")]
@@ -87,7 +87,7 @@ pub enum Refusal {
         got: usize,
     },
     /// A complaint about somebody who sent nothing.
-    #[error("a complaint about {0}, who shared nothing")]
+    #[error("a complaint about {0}, who sent no shares")]
     Complaint(ClientId),
     /// A vector of another length.
     #[error("expected a vector of {expected} bytes, got {got}")]
@@ -102,27 +102,26 @@ pub enum Refusal {
     Spool(#[from] SpoolError),
     /// A partial sum with half a vector in it.
     #[error(
-        "the partial sum is spoiled by a vector that could not be read to its end; discard it, and add its inputs again \
-         from their spools"
+        "the partial sum contains a vector that could not be read to its end; discard it, and add its inputs again from their spools"
     )]
     Spoiled,
     /// A partial sum with an input that was not let in.
-    #[error("the partial sum has an input, at position {position}, that this round did not let in")]
+    #[error("the partial sum has an input, at position {position}, that this round did not accept")]
     Unclaimed {
-        /// Whose.
+        /// The client's position.
         position: u32,
     },
     /// A partial sum with an input that is in the sum already.
     #[error("the partial sum has an input, at position {position}, that is in the sum already")]
     Merged {
-        /// Whose.
+        /// The client's position.
         position: u32,
     },
     /// A signature that is not one of the view.
     #[error("{0} did not sign the view that it was shown")]
     Signature(ClientId),
     /// A share that was not asked for, or none where one was.
-    #[error("the share of {0}'s secret is not the one that was asked for")]
+    #[error("the share of {0}'s secret is not the requested one")]
     Share(ClientId),
 }
 
@@ -131,7 +130,7 @@ pub enum Refusal {
 #[non_exhaustive]
 pub enum RoundFailure {
     /// The terms have no meaning.
-    #[error("the terms have no meaning: {0}")]
+    #[error("the terms are not valid: {0}")]
     Terms(#[from] TermsError),
     /// So few clients that no graph keeps their secrets.
     #[error(transparent)]
@@ -140,7 +139,7 @@ pub enum RoundFailure {
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),
     /// Below what the offer says that a sum is opened for.
-    #[error("{got} clients are left, and no sum of fewer than {needed} is opened: ask for more, or wait longer")]
+    #[error("{got} clients are left, but no sum of fewer than {needed} is opened; select more clients, or wait longer")]
     TooFew {
         /// How many are left.
         got: usize,
@@ -149,7 +148,7 @@ pub enum RoundFailure {
     },
     /// A mask that cannot be taken off: too few of those who hold shares of it are left.
     #[error(
-        "{got} shares of {client}'s secret are left, {needed} are needed: more clients dropped out than was planned for"
+        "{got} shares of {client}'s secret are left, but {needed} are needed; more clients dropped out than planned"
     )]
     OutOfReach {
         /// Whose mask.
@@ -161,10 +160,10 @@ pub enum RoundFailure {
     },
     /// Too few of the committee are there, or have signed what became of everybody.
     #[error(
-        "{got} of the committee are there to sign who dropped out, {needed} are needed: more clients dropped out than was planned for"
+        "{got} committee members are left to sign who dropped out, but {needed} are needed; more clients dropped out than planned"
     )]
     NotAgreed {
-        /// How many.
+        /// How many there are.
         got: usize,
         /// The quorum.
         needed: usize,
@@ -172,18 +171,17 @@ pub enum RoundFailure {
     /// A mask that cannot be taken off: its owner dealt what is not a secret, or too many sent wrong shares. It does not say
     /// which of them: nobody is to be banned for it.
     #[error(
-        "{client}'s secret cannot be put together: it was dealt wrongly, or more shares are wrong than can be told; \
-         this does not prove who lied"
+        "{client}'s secret cannot be reconstructed: it was dealt incorrectly, or too many shares are wrong; this does not prove who lied"
     )]
     Dealt {
         /// Whose mask.
         client: ClientId,
     },
     /// Whoever was to do the arithmetic did not.
-    #[error("some of the masks were not taken off: the driver left work undone")]
+    #[error("some masks were not removed: the driver left work undone")]
     Unfinished,
     /// The padding of the sum is not zero.
-    #[error("the masks do not cancel: some client masked otherwise than it said")]
+    #[error("the masks do not cancel: a client did not use the masks it agreed on")]
     NotCancelled,
 }
 

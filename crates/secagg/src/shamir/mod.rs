@@ -36,7 +36,7 @@ type Limbs = [Element; LIMBS];
 #[non_exhaustive]
 pub enum ShamirError {
     /// No such threshold.
-    #[error("a threshold of {threshold} shares among {holders}: choose one from 1 to the number of shares")]
+    #[error("the threshold must be from 1 to the number of shares, {holders}; got {threshold}")]
     Threshold {
         /// The shares that are to be enough.
         threshold: usize,
@@ -44,7 +44,7 @@ pub enum ShamirError {
         holders: usize,
     },
     /// Below the threshold.
-    #[error("{shares} shares are too few: the secret needs {threshold}")]
+    #[error("{shares} shares are too few; {threshold} are needed")]
     TooFewShares {
         /// The shares at hand.
         shares: usize,
@@ -52,22 +52,22 @@ pub enum ShamirError {
         threshold: usize,
     },
     /// The secret itself is the value at 0.
-    #[error("a share of holder 0: holders are numbered from 1")]
+    #[error("a share has holder 0; holders are numbered from 1")]
     HolderZero,
     /// One holder twice counts once.
-    #[error("two shares of holder {0}: pass one share of each holder")]
+    #[error("two shares have holder {0}; pass one share of each holder")]
     DuplicateHolder(u32),
     /// The bytes are not those of a share.
-    #[error("a share of {0} bytes: it has {size}", size = Share::SIZE)]
+    #[error("a share has {0} bytes, expected {size}", size = Share::SIZE)]
     ShareLength(usize),
     /// The bytes are not those of a share.
-    #[error("a share with a number outside the field of 2^61 - 1")]
+    #[error("a share has a number outside the field of 2^61 - 1")]
     OutsideField,
     /// The shares do not come from a secret of 32 bytes.
-    #[error("the shares do not give a secret of 32 bytes: some are wrong, or were never dealt as they should")]
+    #[error("the shares do not give a secret of 32 bytes: some are wrong, or were dealt incorrectly")]
     NotASecret,
     /// More wrong shares than can be told from the right ones.
-    #[error("more than {correctable} of {shares} shares are wrong: the secret cannot be found")]
+    #[error("more than {correctable} of {shares} shares are wrong; the secret cannot be recovered")]
     TooManyWrong {
         /// The shares at hand.
         shares: usize,
@@ -78,7 +78,7 @@ pub enum ShamirError {
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),
     /// Random bytes do not look like this.
-    #[error("the source of randomness gives the same bits again and again: it is broken, do not use it")]
+    #[error("the source of randomness repeats the same bits; it is broken, do not use it")]
     StuckRandomness,
 }
 

@@ -42,26 +42,26 @@ impl Refusal {
         use Reason as R;
         use StatusCode as S;
         match self {
-            Self::NoSuchPath => (S::NOT_FOUND, R::Malformed, "there is nothing at this path"),
-            Self::NoSuchMethod { .. } => (S::METHOD_NOT_ALLOWED, R::Malformed, "this path has no such method"),
-            Self::NoSuchBlob => (S::NOT_FOUND, R::Closed, "there is no such blob, or no longer"),
-            Self::BadDigest => (S::BAD_REQUEST, R::Malformed, "a digest has 64 hexadecimal digits, in lower case"),
-            Self::BadTicket => (S::BAD_REQUEST, R::Malformed, "a ticket has 64 hexadecimal digits, in lower case"),
-            Self::BadOffset => (S::BAD_REQUEST, R::Malformed, "an offset is a whole number below 2^64"),
+            Self::NoSuchPath => (S::NOT_FOUND, R::Malformed, "not found"),
+            Self::NoSuchMethod { .. } => (S::METHOD_NOT_ALLOWED, R::Malformed, "method not allowed for this path"),
+            Self::NoSuchBlob => (S::NOT_FOUND, R::Closed, "no such blob, or no longer"),
+            Self::BadDigest => (S::BAD_REQUEST, R::Malformed, "a digest must be 64 lower-case hexadecimal digits"),
+            Self::BadTicket => (S::BAD_REQUEST, R::Malformed, "a ticket must be 64 lower-case hexadecimal digits"),
+            Self::BadOffset => (S::BAD_REQUEST, R::Malformed, "an offset must be an integer below 2^64"),
             Self::WrongType => (
                 S::UNSUPPORTED_MEDIA_TYPE,
                 R::Malformed,
-                "messages are application/x-protobuf, chunks application/octet-stream",
+                "messages must be application/x-protobuf, chunks application/octet-stream",
             ),
-            Self::Packed => (S::UNSUPPORTED_MEDIA_TYPE, R::Malformed, "bodies are taken as they are, never compressed"),
+            Self::Packed => (S::UNSUPPORTED_MEDIA_TYPE, R::Malformed, "the body must not be compressed"),
             Self::Empty => (S::BAD_REQUEST, R::Malformed, "the body is empty"),
             Self::TooLong => (S::PAYLOAD_TOO_LARGE, R::TooLong, "the body is longer than 2^20 bytes"),
-            Self::Broken => (S::BAD_REQUEST, R::Malformed, "the body ended before its end"),
-            Self::Slow => (S::REQUEST_TIMEOUT, R::TooMuch, "the body came too slowly"),
-            Self::NoRoom => (S::SERVICE_UNAVAILABLE, R::TooMuch, "there is no room for the body now"),
-            Self::Overdue => (S::SERVICE_UNAVAILABLE, R::Internal, "there was no answer in time"),
-            Self::Crowded => (S::SERVICE_UNAVAILABLE, R::TooMuch, "too many are connected"),
-            Self::Range => (S::RANGE_NOT_SATISFIABLE, R::Malformed, "the range is not within the bytes"),
+            Self::Broken => (S::BAD_REQUEST, R::Malformed, "the body is truncated"),
+            Self::Slow => (S::REQUEST_TIMEOUT, R::TooMuch, "the body was sent too slowly"),
+            Self::NoRoom => (S::SERVICE_UNAVAILABLE, R::TooMuch, "no memory for the body at the moment"),
+            Self::Overdue => (S::SERVICE_UNAVAILABLE, R::Internal, "no answer in time"),
+            Self::Crowded => (S::SERVICE_UNAVAILABLE, R::TooMuch, "too many connections"),
+            Self::Range => (S::RANGE_NOT_SATISFIABLE, R::Malformed, "the range is out of bounds"),
         }
     }
 

@@ -57,15 +57,14 @@ pub enum HttpError {
     /// Its address cannot be had.
     #[error("cannot listen on {address}: {error}")]
     Listen {
-        /// Which.
+        /// The address.
         address: SocketAddr,
         /// What the system says.
         error: io::Error,
     },
     /// It would speak without TLS to other machines.
     #[error(
-        "plain HTTP is for loopback addresses, and {address} can be reached from elsewhere: give a certificate and its key, or \
-         listen on 127.0.0.1"
+        "plain HTTP is only allowed on loopback addresses, but {address} can be reached from other machines; use --certificate and --key, or listen on 127.0.0.1"
     )]
     PlainElsewhere {
         /// Where it would listen.
@@ -76,7 +75,7 @@ pub enum HttpError {
     Pem {
         /// What it should hold.
         what: &'static str,
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         error: rustls::pki_types::pem::Error,
@@ -90,7 +89,7 @@ pub enum HttpError {
         error: rustls::Error,
     },
     /// A certificate that was made for trying things out lacks its key.
-    #[error("{} is there and {} is not: remove the first, and both are made anew", certificate.display(), key.display())]
+    #[error("{} exists but {} does not; remove the first, and both will be created again", certificate.display(), key.display())]
     KeyMissing {
         /// The certificate's file.
         certificate: PathBuf,
@@ -98,7 +97,7 @@ pub enum HttpError {
         key: PathBuf,
     },
     /// A certificate that was made for trying things out is for other names.
-    #[error("the certificate in {} is not for {name}: remove it, and another is made", path.display())]
+    #[error("the certificate in {} is not for {name}; remove it, and a new one will be created", path.display())]
     OtherNames {
         /// The certificate's file.
         path: PathBuf,
@@ -106,11 +105,11 @@ pub enum HttpError {
         name: String,
     },
     /// No certificate can be made for these names.
-    #[error("cannot make a certificate for {names:?}: {error}")]
+    #[error("cannot create a certificate for {names:?}: {error}")]
     Certificate {
-        /// For which.
+        /// The host names.
         names: Vec<String>,
-        /// Why not.
+        /// The cause.
         error: rcgen::Error,
     },
     /// The disk fails.

@@ -30,7 +30,7 @@ pub struct Network {
 
 /// No network.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{text:?} is no address, and no network such as 10.0.0.0/8")]
+#[error("{text:?} is neither an address nor a network such as 10.0.0.0/8")]
 pub struct NoNetwork {
     text: String,
 }

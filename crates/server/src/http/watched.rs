@@ -126,7 +126,7 @@ impl<I> Watched<I> {
             (now, Box::pin(sleep_until(now + patience)))
         });
         ready!(alarm.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the answer is taken too slowly")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the answer is read too slowly")))
     }
 
     /// Counts what a write did.

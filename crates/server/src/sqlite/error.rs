@@ -12,7 +12,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum DatabaseError {
     /// Another server.
-    #[error("{} is in use: another server writes this database, and there can be one only", place.display())]
+    #[error("{} is in use by another server; only one may write a database", place.display())]
     Locked {
         /// The lock.
         place: PathBuf,
@@ -21,7 +21,7 @@ pub enum DatabaseError {
     #[error(transparent)]
     File(#[from] FileError),
     /// Others can reach it.
-    #[error("{} has the mode {mode:03o}, so others can reach it; it must be {wanted:03o}", place.display())]
+    #[error("{} has mode {mode:03o}, so other users can access it; it must be {wanted:03o}", place.display())]
     Loose {
         /// The file or folder.
         place: PathBuf,
@@ -31,27 +31,27 @@ pub enum DatabaseError {
         wanted: u32,
     },
     /// Under two names it would have two locks and two logs.
-    #[error("{} is a link, or another link leads to it: a database has one name", place.display())]
+    #[error("{} is a link or has more than one name; a database must have a single name", place.display())]
     Linked {
-        /// Which.
+        /// The path.
         place: PathBuf,
     },
     /// There is nothing to read.
-    #[error("there is no database {}", place.display())]
+    #[error("database {} does not exist", place.display())]
     Missing {
-        /// Where.
+        /// The path.
         place: PathBuf,
     },
     /// A database of another program.
-    #[error("{} is a database, and none of keyhush", place.display())]
+    #[error("{} is a database, but not one of keyhush", place.display())]
     Foreign {
-        /// Which.
+        /// The path.
         place: PathBuf,
     },
     /// A database of another version.
-    #[error("{} has version {found} of the tables, and this program knows {known}", place.display())]
+    #[error("{} has schema version {found}, but this program supports {known}", place.display())]
     Version {
-        /// Which.
+        /// The path.
         place: PathBuf,
         /// What it has.
         found: i64,
@@ -60,7 +60,7 @@ pub enum DatabaseError {
     },
     /// The file beside the secrets has seen more than this database.
     #[error(
-        "the database was set back: {} says that devices were given tasks {shown} times, and it has {have}. It has forgotten who took part, so it cannot keep their limits: put the newest copy back",
+        "the database was rolled back: according to {}, devices were assigned tasks {shown} times, but the database has {have}. It no longer knows who took part, so it cannot enforce their limits; restore the newest copy",
         place.display()
     )]
     SetBack {
@@ -73,7 +73,7 @@ pub enum DatabaseError {
     },
     /// The file beside the secrets is gone.
     #[error(
-        "devices were given tasks {count} times, and {} is gone: whether the database was set back cannot be told. Put the secrets back that belong to it",
+        "devices were assigned tasks {count} times, but {} is missing, so a rollback of the database could not be detected. Restore the secrets that belong to this database",
         place.display()
     )]
     NoWitness {
@@ -83,38 +83,40 @@ pub enum DatabaseError {
         count: u64,
     },
     /// The file beside the secrets is none.
-    #[error("{} is damaged: it must hold a count and the realm of the server", place.display())]
+    #[error("{} is damaged: expected a count and the realm of the server", place.display())]
     WitnessDamaged {
         /// The file.
         place: PathBuf,
     },
     /// The key of addresses is none.
-    #[error("{} is damaged: it must hold 32 bytes. Remove it, and another is drawn: who enrolled from where in this hour is forgotten then", place.display())]
+    #[error("{} is damaged: expected 32 bytes. Remove it, and a new one will be created; the record of enrolments per address in this hour is then lost", place.display())]
     PlacesDamaged {
         /// The file.
         place: PathBuf,
     },
     /// The secrets are those of another server.
-    #[error("{} belongs to another database: these secrets are not those of this server", place.display())]
+    #[error("{} belongs to another database; these are not the secrets of this server", place.display())]
     OtherRealm {
         /// The file.
         place: PathBuf,
     },
     /// Somebody reads an old state of it.
-    #[error("somebody reads an old state of {}: end that program, and start the server again", place.display())]
+    #[error("another program is reading an old state of {}; stop it, and start the server again", place.display())]
     Busy {
-        /// Which.
+        /// The path.
         place: PathBuf,
     },
     /// No name of a task.
-    #[error("{name:?} is no name of a task: letters, digits, '-', '_' and '.', not the first of them '.', at most 64")]
+    #[error(
+        "{name:?} is not a valid task name: use at most 64 letters, digits, '-', '_' and '.', and do not start with '.'"
+    )]
     Name {
         /// What was given.
         name: String,
     },
     /// The name of another task, but for its case.
     #[error(
-        "{name:?} is the task {other:?} in another case: call its file {other}.toml to go on with it, or something else"
+        "{name:?} differs from the existing task {other:?} only in case; name its file {other}.toml to resume that task, or choose another name"
     )]
     OtherCase {
         /// What was given.
@@ -123,16 +125,16 @@ pub enum DatabaseError {
         other: String,
     },
     /// A task that nobody began.
-    #[error("there is no task {name:?}")]
+    #[error("no task is called {name:?}")]
     NoTask {
         /// What was asked for.
         name: String,
     },
     /// The operating system has no randomness to give.
-    #[error("the operating system gives no randomness")]
+    #[error("the operating system provided no randomness")]
     Randomness(#[source] getrandom::Error),
     /// It would break an invariant; nothing of it was kept.
-    #[error("refused, and nothing was kept: {0}")]
+    #[error("refused, and nothing was stored: {0}")]
     Refused(String),
     /// The ledger would not be one any more, or is none; nothing was kept.
     #[error(transparent)]
@@ -149,7 +151,7 @@ pub enum DatabaseError {
     #[error("the database failed: {0}")]
     Sqlite(rusqlite::Error),
     /// An earlier write failed, so what is durable is not known.
-    #[error("an earlier write to this database failed; open it again, which finds out what is durable")]
+    #[error("an earlier write to this database failed; open it again to find out what was written")]
     Poisoned,
 }
 

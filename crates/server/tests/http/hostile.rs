@@ -66,7 +66,7 @@ async fn long_bodies_are_refused_before_they_are_read() {
 #[tokio::test]
 async fn bodies_are_never_inflated() {
     let server = Running::plain(Limits::default()).await;
-    let words = "bodies are taken as they are, never compressed";
+    let words = "the body must not be compressed";
     // A gigabyte of zeros, as its sender says; nobody looks.
     let bomb = [&b"\x1f\x8b\x08\0\0\0\0\0\0\x03"[..], &[0xed; 1000]].concat();
     for (method, path, of) in [("POST", "/v1/say".to_owned(), PROTOBUF), ("PUT", report("0"), OCTETS)] {
@@ -82,14 +82,14 @@ async fn bodies_are_never_inflated() {
 #[tokio::test]
 async fn other_types_and_methods_are_refused() {
     let server = Running::plain(Limits::default()).await;
-    let words = "messages are application/x-protobuf, chunks application/octet-stream";
+    let words = "messages must be application/x-protobuf, chunks application/octet-stream";
     for of in ["text/plain", "application/json", OCTETS, ""] {
         refused(&told(&server, &head("POST", "/v1/say", of, 3), b"abc").await, 415, Reason::Malformed, words);
     }
     refused(&told(&server, &head("PUT", &report("0"), PROTOBUF, 3), b"abc").await, 415, Reason::Malformed, words);
     let reply = told(&server, "GET /v1/say HTTP/1.1\r\nHost: x\r\n\r\n", b"").await;
     assert_eq!(reply.header("allow"), Some("POST"));
-    refused(&reply, 405, Reason::Malformed, "this path has no such method");
+    refused(&reply, 405, Reason::Malformed, "method not allowed for this path");
     let blob = format!("/v1/blob/{BLOB}");
     for (method, path, allow) in [
         ("DELETE", &*blob, "GET, HEAD"),
@@ -113,15 +113,15 @@ async fn names_that_are_none_are_refused_and_not_repeated() {
         if reply.status == 400 && reply.body.is_empty() {
             continue; // No path of HTTP at all: hyper says so.
         }
-        refused(&reply, 400, Reason::Malformed, "a digest has 64 hexadecimal digits, in lower case");
+        refused(&reply, 400, Reason::Malformed, "a digest must be 64 lower-case hexadecimal digits");
     }
     let none = told(&server, &format!("GET /v1/blob/{} HTTP/1.1\r\nHost: x\r\n\r\n", "0e".repeat(32)), b"").await;
-    refused(&none, 404, Reason::Closed, "there is no such blob, or no longer");
+    refused(&none, 404, Reason::Closed, "no such blob, or no longer");
     let reply = told(&server, &head("PUT", &format!("/v1/report/{short}/0"), OCTETS, 1), b"a").await;
-    refused(&reply, 400, Reason::Malformed, "a ticket has 64 hexadecimal digits, in lower case");
+    refused(&reply, 400, Reason::Malformed, "a ticket must be 64 lower-case hexadecimal digits");
     for offset in ["-1", "+1", "1.5", "18446744073709551616", "99999999999999999999999999", "0x10", "%31%20", "NaN"] {
         let reply = told(&server, &head("PUT", &report(offset), OCTETS, 1), b"a").await;
-        refused(&reply, 400, Reason::Malformed, "an offset is a whole number below 2^64");
+        refused(&reply, 400, Reason::Malformed, "an offset must be an integer below 2^64");
     }
     let last = told(&server, &head("PUT", &report("18446744073709551615"), OCTETS, 1), b"a").await;
     assert_eq!(last.status, 200);

@@ -185,7 +185,7 @@ async fn a_signature_is_one_devices_for_one_message_and_one_server() {
     let [key, other] = [1, 2].map(|number| SigningKey::from_bytes(&[number; 32]));
     let right = check_in().sign(&key, &REALM);
     let stranger = server.hears(&right.encode_to_vec()).await;
-    refused(&stranger, 403, Reason::Stranger, "the device is not enrolled here: enrol it");
+    refused(&stranger, 403, Reason::Stranger, "the device is not enrolled here; enrol it");
     let flipped = |bytes: &[u8], at: usize| {
         let mut bytes = bytes.to_vec();
         bytes[at] ^= 1;
@@ -211,7 +211,7 @@ async fn a_signature_is_one_devices_for_one_message_and_one_server() {
     for (what, forged) in forged {
         let reply = server.hears(&forged.encode_to_vec()).await;
         assert_eq!((reply.status, reply.refused().0), (401, Reason::Signature), "a signature {what}");
-        assert_eq!(reply.refused().1, "the signature is not the device's, or for another server", "{what}");
+        assert_eq!(reply.refused().1, "the signature is not valid for this device and server", "{what}");
     }
     assert_eq!(server.hears(&enrol.encode_to_vec()).await.status, 200);
     assert!(server.stop().await.is_none());
@@ -227,7 +227,7 @@ async fn a_clock_that_is_off_is_told_the_time() {
     let at = |time_s: u64| Request { time_s, ..check_in() }.sign(&key, &REALM).encode_to_vec();
     for time_s in [0, now - CLOCKS_APART_S - slack, now + CLOCKS_APART_S + slack, u64::MAX] {
         let reply = server.hears(&at(time_s)).await;
-        refused(&reply, 401, Reason::Clock, "the clocks are too far apart");
+        refused(&reply, 401, Reason::Clock, "the clocks of device and server differ too much");
         let Says::Refused(said) = reply.says() else { unreachable!() };
         assert!(said.time_s.abs_diff(now) < slack, "the time to set it by: {said:?}");
     }
@@ -248,7 +248,7 @@ async fn other_versions_and_what_is_no_message_are_refused() {
         assert_eq!((reply.status, reply.says()), (400, spoken), "version {version}");
     }
     let wants_nothing = Request { wants: None, ..check_in() }.sign(&key, &REALM).encode_to_vec();
-    refused(&server.hears(&wants_nothing).await, 400, Reason::Malformed, "the request asks for nothing");
+    refused(&server.hears(&wants_nothing).await, 400, Reason::Malformed, "the request is empty");
     let bombs = [
         // Groups in groups, as deep as a body goes: who reads them by calls runs out of stack.
         vec![0x0b; 1 << 20],
@@ -264,7 +264,7 @@ async fn other_versions_and_what_is_no_message_are_refused() {
         let reply = server.hears(&bomb).await;
         // A field that is there often is read, and has no version.
         let is_refused = match reply.says() {
-            Says::Refused(said) => said.reason == i32::from(Reason::Malformed) && said.words == "that is no request",
+            Says::Refused(said) => said.reason == i32::from(Reason::Malformed) && said.words == "not a valid request",
             says => says == Says::Unsupported(Unsupported { oldest: 1, newest: 1 }),
         };
         assert!(is_refused && reply.status == 400, "{:x?}: {reply:?}", &bomb[..10]);
@@ -275,7 +275,7 @@ async fn other_versions_and_what_is_no_message_are_refused() {
     let signature =
         ed25519_dalek::Signer::sign(&key, &[b"keyhush device request v1\0", &REALM.0[..], &nonsense.body].concat());
     nonsense.signature = signature.to_bytes().to_vec();
-    refused(&server.hears(&nonsense.encode_to_vec()).await, 400, Reason::Malformed, "that is no request");
+    refused(&server.hears(&nonsense.encode_to_vec()).await, 400, Reason::Malformed, "not a valid request");
     let wrong_token = Wants::Enrol(Enrol { token: vec![7; 1 << 19], ..Enrol::default() });
     assert_eq!(server.says(&key, wrong_token).await.refused().0, Reason::NotAdmitted);
     assert!(server.stop().await.is_none());
@@ -295,7 +295,7 @@ async fn a_report_is_taken_once_whole_and_within_its_bounds() {
 
     // What is no ticket, and whose ticket it is.
     let reply = server.puts(&[5; 32], 0, first).await;
-    refused(&reply, 410, Reason::Closed, "there is no such attempt any more");
+    refused(&reply, 410, Reason::Closed, "the attempt no longer exists");
     let next = |ticket: &[u8]| Wants::Next(Next { ticket: ticket.to_vec(), patience_ms: 0 });
     for ticket in [&theirs.ticket[..], &[5; 32], &[], &[5; 1000]] {
         assert_eq!(server.says(&one, next(ticket)).await.refused().0, Reason::Closed);
@@ -316,7 +316,7 @@ async fn a_report_is_taken_once_whole_and_within_its_bounds() {
     // sends that is asked for nothing more, however often it tries, and another one is asked in its place.
     let beyond = |evil: &[u8]| [evil, &first[evil.len()..]].concat();
     let (length, bounds) =
-        ("the chunk has another length than its place asks for", "the report breaks the bounds of its encoding");
+        ("the chunk has the wrong length for its position", "the report exceeds the bounds of its encoding");
     let wrong = [
         (first[1..].to_vec(), None, length),
         (first[..1].to_vec(), None, length),

@@ -82,7 +82,7 @@ async fn plain_http_is_for_loopback_alone() {
         let address: SocketAddr = elsewhere.parse().unwrap();
         let error = Server::bind(address, Transport::PlainOnLoopback, Limits::default()).await.unwrap_err();
         assert!(matches!(error, HttpError::PlainElsewhere { .. }), "{elsewhere}: {error}");
-        assert!(error.to_string().contains("give a certificate"), "{error}");
+        assert!(error.to_string().contains("use --certificate"), "{error}");
     }
     let folder = tempfile::tempdir().unwrap();
     let anywhere = Server::bind("0.0.0.0:0".parse().unwrap(), identity(folder.path()), Limits::default()).await;

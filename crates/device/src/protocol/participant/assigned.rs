@@ -28,7 +28,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum NotTaken {
     /// The assignment has no meaning.
-    #[error("the assignment has no meaning: {0}")]
+    #[error("the assignment is not valid: {0}")]
     Meaningless(&'static str),
     /// Task or model cannot be had.
     #[error(transparent)]
@@ -40,7 +40,7 @@ pub enum NotTaken {
     #[error("the terms of the step cannot be read: {0}")]
     Step(String),
     /// The model, or the terms of the step, do not fit the task.
-    #[error("the assignment is for {got} numbers, and the task has {expected}")]
+    #[error("the assignment is for {got} numbers, but the task has {expected}")]
     Dimension {
         /// What the model or the step is for.
         got: u64,
@@ -54,10 +54,10 @@ pub enum NotTaken {
     #[error(transparent)]
     Weak(#[from] Weak),
     /// The task is another server's.
-    #[error("the task belongs to another server: nobody speaks for it but that one")]
+    #[error("the task belongs to another server, and only that server may assign it")]
     OtherServer,
     /// The step lies beyond the plan.
-    #[error("step {step} lies beyond the {rounds} that are planned, and what is promised is for those")]
+    #[error("step {step} is beyond the {rounds} planned steps, which the guarantee covers")]
     BeyondPlan {
         /// What was asked for.
         step: u64,
@@ -65,7 +65,7 @@ pub enum NotTaken {
         rounds: u64,
     },
     /// The server said that it does not need the device before a later step.
-    #[error("step {step}: this very server said that it does not need this device before step {from}")]
+    #[error("step {step}: this server said before that it does not need this device until step {from}")]
     NotEligible {
         /// What was asked for.
         step: u64,
@@ -73,7 +73,7 @@ pub enum NotTaken {
         from: u64,
     },
     /// Enough inputs left for this task.
-    #[error("{have} inputs have left for this task, and its own plan allows {most}")]
+    #[error("{have} inputs were sent for this task, but its plan allows {most}")]
     TaskIsOver {
         /// What left.
         have: u64,
@@ -84,13 +84,13 @@ pub enum NotTaken {
     #[error(transparent)]
     Guard(#[from] Refused),
     /// The offer of secure aggregation cannot be read.
-    #[error("the offer of secure aggregation: {0}")]
+    #[error("offer of secure aggregation: {0}")]
     Offer(#[from] WireError),
     /// The offer has no meaning.
-    #[error("the offer of secure aggregation: {0}")]
+    #[error("offer of secure aggregation: {0}")]
     OfferTerms(#[from] TermsError),
     /// The offer is for something else.
-    #[error("the offer of secure aggregation is for another {0} than the assignment")]
+    #[error("the offer of secure aggregation differs from the assignment in its {0}")]
     OtherOffer(&'static str),
     /// Secure aggregation does not go on.
     #[error("secure aggregation: {0}")]
@@ -102,7 +102,7 @@ pub enum NotTaken {
     #[error("training failed: {0}")]
     Training(String),
     /// What was trained is not what was asked for.
-    #[error("the input has {got} numbers, and {expected} are asked for")]
+    #[error("the input has {got} numbers, expected {expected}")]
     Input {
         /// What it has.
         got: usize,
@@ -110,10 +110,10 @@ pub enum NotTaken {
         expected: usize,
     },
     /// The host keeps the input back.
-    #[error("the report was kept back: {0}")]
+    #[error("the report was not sent: {0}")]
     Withheld(String),
     /// The diary could not be written.
-    #[error("the diary could not be written, so nothing leaves: {0}")]
+    #[error("the diary could not be written, so nothing is sent: {0}")]
     Diary(#[from] StoreError),
 }
 
@@ -195,7 +195,7 @@ impl Assigned {
             return Err(NotTaken::Dimension { got, expected });
         }
         if counts.is_some() {
-            return Err(NotTaken::Step("it asks for counts, and devices give none".to_owned()));
+            return Err(NotTaken::Step("it asks for counts, which devices do not send".to_owned()));
         }
         let step: StepTerms = serde_json::from_slice(&self.terms).map_err(unread)?;
         if task.terms().purpose() == Purpose::Training {
@@ -212,9 +212,7 @@ impl Assigned {
     pub(super) fn residues(&self, step: &StepTerms, offer: &Offer) -> Result<Residues, NotTaken> {
         let terms = &offer.terms;
         if terms.inputs == Inputs::Noised {
-            return Err(NotTaken::Meaningless(
-                "it asks for inputs with noise of their own, and says nothing of how much",
-            ));
+            return Err(NotTaken::Meaningless("it asks for noised inputs without saying how much noise"));
         }
         let residues = Residues::new(&step.encoding, terms.most_clients.into())?;
         let same = [

@@ -146,7 +146,7 @@ pub enum Do {
     Fetch {
         /// Of what.
         what: What,
-        /// Which.
+        /// The object to fetch.
         wanted: Wanted,
         /// From where on, in packed bytes.
         offset: u64,
@@ -159,7 +159,7 @@ pub enum Do {
         ticket: Ticket,
         /// Where it begins.
         offset: u64,
-        /// It.
+        /// The bytes of the chunk.
         chunk: Vec<u8>,
     },
     /// Nothing, until then.
@@ -255,22 +255,22 @@ impl fmt::Display for Note {
         match self {
             Self::Enrolled => f.write_str("enrolled"),
             Self::Assigned { step } => write!(f, "asked to take part in step {step}"),
-            Self::Gave { step, purpose } => write!(f, "a report for {} {step} leaves the device", word(*purpose)),
+            Self::Gave { step, purpose } => write!(f, "sending a report for {} {step}", word(*purpose)),
             Self::Thanked { step, eligible_from, purpose } => {
                 let word = word(*purpose);
                 write!(
                     f,
-                    "the report for {word} {step} counts; this device is not needed before {word} {eligible_from}"
+                    "the report for {word} {step} was counted; this device is not needed before {word} {eligible_from}"
                 )
             }
             Self::Refused(why) => write!(f, "refused: {why}"),
-            Self::RefusedByServer { words, .. } => write!(f, "the server refuses: {words}"),
+            Self::RefusedByServer { words, .. } => write!(f, "the server refused: {words}"),
             Self::TimeOver { step } => write!(f, "the time for step {step} is over"),
-            Self::Left { step } => write!(f, "left step {step}: the device is needed for other things"),
-            Self::Broken => f.write_str("no answer from the server; trying again later"),
-            Self::Strange(what) => write!(f, "the server answers strangely: {what}"),
+            Self::Left { step } => write!(f, "left step {step}: the device is no longer available"),
+            Self::Broken => f.write_str("no answer from the server; retrying later"),
+            Self::Strange(what) => write!(f, "unexpected answer from the server: {what}"),
             Self::Unsupported { .. } => {
-                f.write_str("the server speaks another version of the protocol: use a newer program")
+                f.write_str("the server uses another version of the protocol; update this program")
             }
         }
     }
@@ -380,11 +380,11 @@ impl<S: Store> Participant<S> {
         match (event, &self.state) {
             (Event::Broken, _) => self.broken(now),
             (Event::Unreached, _) => self.unreached(now),
-            (Event::Answer(bytes), _) if bytes.len() > MOST_BYTES => self.strange("an answer that is too long", now),
+            (Event::Answer(bytes), _) if bytes.len() > MOST_BYTES => self.strange("the answer is too long", now),
             (Event::Answer(bytes), State::Unmet) => self.met(bytes, now),
             (Event::Answer(bytes), _) => match Answer::decode(bytes).map(|answer| answer.says) {
                 Ok(Some(says)) => self.answered(says, now),
-                _ => self.strange("an answer that says nothing", now),
+                _ => self.strange("the answer is empty", now),
             },
             (other, State::Part(_)) => self.got_in_part(other, now),
             _ => {}
@@ -528,16 +528,18 @@ impl<S: Store> Participant<S> {
     fn met(&mut self, bytes: &[u8], now: Now) {
         let hello = match Hello::decode(bytes) {
             Ok(hello) => hello,
-            Err(_) => return self.strange("a greeting that says nothing", now),
+            Err(_) => return self.strange("the greeting is empty", now),
         };
         let Hello { oldest, newest, realm, time_s } = hello;
         if !(oldest..=newest).contains(&VERSION) {
             return self.unsupported(oldest, newest, now);
         }
-        let Ok(realm) = <[u8; 32]>::try_from(realm) else { return self.strange("a realm of other than 32 bytes", now) };
+        let Ok(realm) = <[u8; 32]>::try_from(realm) else {
+            return self.strange("the realm does not have 32 bytes", now);
+        };
         let realm = Realm(realm);
         if self.settings.realm.is_some_and(|wanted| wanted != realm) {
-            return self.strange("another server than the one that this device speaks to", now);
+            return self.strange("it comes from a different server", now);
         }
         self.backoff.reset();
         (self.realm, self.clock) = (realm, Some(ServerClock::set(time_s, now)));
@@ -572,7 +574,7 @@ impl<S: Store> Participant<S> {
                 Ok(assigned) => self.begin(assigned, now),
                 Err(why) => self.refuse(&why, now),
             },
-            _ => self.strange("an answer to something else", now),
+            _ => self.strange("it answers a different request", now),
         }
     }
 

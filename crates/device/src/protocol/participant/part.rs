@@ -389,7 +389,7 @@ impl<S: Store> Participant<S> {
             }
             (stage, _) => {
                 part.stage = stage;
-                self.strange("an answer to something else", now);
+                self.strange("it answers a different request", now);
             }
         }
         Ok(())
@@ -400,7 +400,7 @@ impl<S: Store> Participant<S> {
         let State::Part(part) = &mut self.state else { return Ok(()) };
         let length = out.input().len();
         if offset > length {
-            return Err(NotTaken::Meaningless("more of the report has arrived than there is"));
+            return Err(NotTaken::Meaningless("it claims more of the report than was sent"));
         }
         let is_whole = offset == length;
         // A server that ends takes a secure aggregation with it: nobody asks for a masked input again once it has arrived.
@@ -423,7 +423,7 @@ impl<S: Store> Participant<S> {
         let State::Part(part) = &mut self.state else { return Ok(()) };
         let Some(client) = part.client.as_mut().filter(|_| message.ticket == part.assigned.ticket.0) else {
             part.stage = Stage::Ask(held);
-            self.strange("a message of secure aggregation that is not for this part", now);
+            self.strange("a secure aggregation message for another participation", now);
             return Ok(());
         };
         let reply = client.receive(&message.message, &*self.settings.admission, &mut *self.entropy)?;

@@ -26,7 +26,7 @@ impl Coordinator {
     ) -> Result<(), CoordinatorError> {
         // One whose enrolment is not durable yet is a stranger too: where it has to wait is written together with it (rule P18).
         if !self.store.is_enrolled(&device)? {
-            self.refuse(request, Reason::Stranger, "the device is not enrolled here: enrol it", now);
+            self.refuse(request, Reason::Stranger, "the device is not enrolled here; enrol it", now);
             return Ok(());
         }
         if self.closing {

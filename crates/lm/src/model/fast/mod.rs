@@ -50,7 +50,7 @@ pub enum TrainerError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// This machine does not have the instructions.
-    #[error("this machine has no {}", path.name())]
+    #[error("this machine does not support {}", path.name())]
     Path {
         /// What was asked for.
         path: KernelPath,

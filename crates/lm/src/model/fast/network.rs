@@ -46,22 +46,22 @@ pub struct Network {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NetworkError {
     /// What another learner made.
-    #[error("this model was made by the learner {learner:?}, and predicts no words")]
+    #[error("this model was trained by the learner {learner:?} and does not predict words")]
     NoLanguageModel {
-        /// Which.
+        /// The learner's name.
         learner: String,
     },
     /// The model cannot be built.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// This machine does not have the instructions.
-    #[error("this machine has no {}", path.name())]
+    #[error("this machine does not support {}", path.name())]
     Path {
         /// What was asked for.
         path: KernelPath,
     },
     /// Another number of parameters than the model has.
-    #[error("the model has {want} parameters, got {got}")]
+    #[error("expected {want} parameters, got {got}")]
     Length {
         /// What the configuration asks for.
         want: usize,
