@@ -89,7 +89,7 @@ pub fn language(config: &Config, model: &ModelConfig) -> Result<Box<dyn Learner>
     Ok(Box::new(learner.map_err(|e| ConfigError::new("model", e))?))
 }
 
-/// The preset with what was said to be otherwise.
+/// The preset, with the changes of the settings.
 fn preset(config: &Config, store: Option<&Store>) -> Result<ModelConfig, ConfigError> {
     let from = config.model.new_model();
     let missing = || ConfigError::new("model.preset", "is missing: a preset such as \"tiny\", or model.from");
@@ -117,6 +117,11 @@ fn preset(config: &Config, store: Option<&Store>) -> Result<ModelConfig, ConfigE
     } else {
         model.vocabulary = from.vocabulary.unwrap_or(model.vocabulary);
         model.vocabulary = built_in(model.token, model.vocabulary)?.vocabulary.len();
+        let most = model.vocabulary;
+        if let Some(asked) = from.vocabulary.filter(|asked| model.token == Token::Word && *asked > most) {
+            let why = format!("must be at most {most}, got {asked}: the built-in word list has no more");
+            return Err(ConfigError::new("model.vocabulary", why));
+        }
     }
     model.check().map_err(|e| ConfigError::new("model", e))?;
     Ok(model)
