@@ -116,7 +116,7 @@ fn absurd_lengths_are_bad_lines() {
     let summary = run(&plan(folder.path(), &[("a.jsonl", lines.as_bytes())])).unwrap();
     let shown: Vec<String> = summary.first_bad_lines.iter().map(ToString::to_string).collect();
     let expected =
-        ["a.jsonl:1: its text has more than 4194304 bytes", "a.jsonl:2: its line has more than 16777216 bytes"];
+        ["a.jsonl:1: text has more than 4194304 bytes", "a.jsonl:2: line has more than 16777216 bytes"];
     assert_eq!((summary.posts, &shown[..]), (1, &expected.map(String::from)[..]));
 }
 
@@ -420,7 +420,7 @@ fn numbers_that_are_missing_and_labels_that_cannot_be_are_bad_lines() {
         "a.csv:4: no finite number \"height\"",
         "a.csv:5: no finite number \"height\"",
         "b.jsonl:1: \"tags\" is neither a list of strings nor a string",
-        "b.jsonl:2: its label has more than 512 bytes",
+        "b.jsonl:2: label has more than 512 bytes",
     ];
     assert_eq!((summary.users, &shown[..]), (1, &expected.map(String::from)[..]));
 }
