@@ -609,17 +609,15 @@ mod tests {
         let [a, b, c] = [0; 3].map(|_| card.zeros::<f32>(64 * 64).unwrap());
         let [alpha, beta] = [1.0_f32, 0.0].map(|factor| card.copy_of(&[factor]).unwrap());
         let [x, y, z] = [&a, &b, &c].map(|memory| Matrix::new(memory.address(), 64, 64 * 64));
-        let product =
-            Product { m: 64, n: 64, k: 64, a: x, b: y, c: z, alpha: alpha.address(), beta: beta.address() };
+        let product = Product { m: 64, n: 64, k: 64, a: x, b: y, c: z, alpha: alpha.address(), beta: beta.address() };
         let records = || {
             let graph = card.record(|| (0..40).try_for_each(|_| card.product(1, &product, Operands::F32)))?;
             card.replay(&graph)?;
             card.wait()
         };
         std::thread::scope(|scope| {
-            let others: Vec<_> = (0..2)
-                .map(|_| scope.spawn(|| (0..40).try_for_each(|_| Card::open(0)?.wait())))
-                .collect();
+            let others: Vec<_> =
+                (0..2).map(|_| scope.spawn(|| (0..40).try_for_each(|_| Card::open(0)?.wait()))).collect();
             while others.iter().any(|other| !other.is_finished()) {
                 records().unwrap();
             }
