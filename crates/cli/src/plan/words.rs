@@ -3,18 +3,6 @@
 /// Columns of what is printed, at most.
 const COLUMNS: usize = 100;
 
-/// Bytes with three digits.
-pub(super) fn bytes(bytes: u64) -> String {
-    let mut value = bytes as f64;
-    for unit in ["B", "kB", "MB", "GB", "TB"] {
-        if value < 999.5 {
-            return if unit == "B" { format!("{bytes} B") } else { format!("{} {unit}", digits(value)) };
-        }
-        value /= 1000.0;
-    }
-    format!("{} PB", digits(value))
-}
-
 fn digits(value: f64) -> String {
     match value {
         v if v < 9.995 => format!("{v:.2}"),
