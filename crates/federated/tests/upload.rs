@@ -13,7 +13,7 @@ use keyhush_federated::{
     config::Document,
     engine::{self, Means, drawn, users_key},
     fleet::{self, Stop},
-    home::{MODEL_FOLDER, RunFolder},
+    home::{MODEL_FOLDER, Records, RunFolder},
     metrics::{METRICS_FILE, Metrics},
     model_folder,
     plan::{Plan, Sent},
