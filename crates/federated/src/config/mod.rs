@@ -153,8 +153,8 @@ const LOCAL: Head = head("local", "What users do (McMahan et al. 2018, Algorithm
 const UPLOAD: Head = head(
     "upload",
     "\
-What of an update leaves a device: without this section all of it, as integers on the grid. With it, bytes are counted. Only \"grid\" is
-for real devices; the others are simulated (docs/TRAINING.md).",
+What of an update leaves a device (docs/TRAINING.md): without this section all of it, as integers on the grid.
+With it, bytes are counted. Only \"grid\" is for real devices; the other kinds are simulated.",
 );
 const PARTICIPATION: Head = head(
     "participation",

@@ -328,7 +328,12 @@ mod tests {
         let kept = with(&mask, &["noise_seed=1", "upload.keep_rest=true"]);
         let secagg = ["aggregation=secagg", "privacy.rotation=true"];
         let fixed_size = ["participation.kind=fixed-size"];
+        let devices = with(&TREE, &["unit=device", "data.kind=devices"]);
         for (set, key, word) in [
+            (with(&devices, &["upload.kind=dense"]), "upload.kind", "grid"),
+            (with(&devices, &sparse), "upload.kind", "grid"),
+            (with(&devices, &mask), "upload.kind", "grid"),
+            (with(&devices, &["schedule=[{ from = 3, local_epochs = 2 }]"]), "schedule.0.local_epochs", "simulation"),
             (with(&sparse, &["aggregation=secagg"]), "upload.kind", "mask"),
             (with(&secagg, &["upload.kind=dense"]), "upload.kind", "grid"),
             (with(&kept, &secagg), "upload.keep_rest", "plain"),
@@ -363,6 +368,7 @@ mod tests {
         plan(&with(&mask, &fixed_size));
         plan(&with(&mask, &secagg));
         plan(&with(&sparse, &TREE));
+        plan(&with(&devices, &["upload.kind=grid"]));
     }
 
     /// Rule P12: a list of places is a view of single updates, and the statement says whose.
