@@ -20,6 +20,7 @@ use super::{Plan, phases::Phase};
 use crate::{
     cohort::fixed_size,
     config::{Config, ConfigError, Upload},
+    numbers,
 };
 
 /// What leaves devices.
@@ -42,6 +43,16 @@ pub struct Sent {
     pub up_bytes: u64,
     /// Bytes from the server to devices.
     pub down_bytes: u64,
+}
+
+impl Sent {
+    /// In a sentence.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let Self { uploads, up_bytes, down_bytes } = *self;
+        let (up, down) = (numbers::bytes(up_bytes), numbers::bytes(down_bytes));
+        format!("As planned, devices sent {up} in {} and received {down}.", numbers::counted(uploads, "upload"))
+    }
 }
 
 impl UploadPlan {
@@ -145,7 +156,7 @@ impl UploadPlan {
 
     /// In words, for the ledger.
     pub(super) fn words(&self) -> Option<String> {
-        let percent = |share: f64| format!("{} %", crate::numbers::four_digits(100.0 * share));
+        let percent = |share: f64| format!("{} %", numbers::four_digits(100.0 * share));
         Some(match self.said? {
             Upload::Grid => "all coordinates, as integers".to_owned(),
             Upload::Dense => "all coordinates, as 32-bit floats, rounded to the grid by the server".to_owned(),

@@ -117,15 +117,7 @@ fn judged(history: &[Metrics]) -> String {
 /// What should be known of a run beside its sentence. Totals are exact, and of simulations alone (rule P12).
 pub(super) fn notes(burden: Option<&Burden>, totals: Option<&Totals>, sent: Option<Sent>) -> Vec<String> {
     let noise = burden.map(|burden| capital(&burden.words()));
-    noise.into_iter().chain(totals.and_then(ran_away)).chain(sent.map(traffic)).collect()
-}
-
-/// What was sent, as planned.
-fn traffic(sent: Sent) -> String {
-    let Sent { uploads, up_bytes, down_bytes } = sent;
-    let uploads = numbers::counted(uploads, "upload");
-    let (up, down) = (numbers::bytes(up_bytes), numbers::bytes(down_bytes));
-    format!("As planned, devices sent {up} in {uploads} and received {down}.")
+    noise.into_iter().chain(totals.and_then(ran_away)).chain(sent.map(|sent| sent.words())).collect()
 }
 
 /// Users whose training ran away: they count as nothing, and nothing else shows it.
