@@ -315,14 +315,14 @@ fn kept_by_users(plan: &Plan) -> u64 {
     users.saturating_mul(4 * vectors * plan.parameters.len() as u64)
 }
 
-/// What a user sends and gets, after a warm-up where there is one.
+/// What a user sends and gets in the last round, after a warm-up where there is one.
 fn traffic(plan: &Plan, rounds: u64) -> Result<Traffic, ConfigError> {
     let (up_per_user, down_per_user) = plan.upload_bytes(plan.rounds - 1)?;
     let sent = plan.sent(rounds)?;
     Ok(Traffic {
         down_per_user,
         up_per_user,
-        per_round: (down_per_user + up_per_user) * plan.config.participation.cohort,
+        per_round: (down_per_user + up_per_user) * plan.stage(plan.rounds - 1).cohort,
         total: sent.up_bytes.saturating_add(sent.down_bytes),
         uploads: sent.uploads,
         up_total: sent.up_bytes,
