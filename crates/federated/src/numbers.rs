@@ -76,7 +76,10 @@ mod tests {
         assert_eq!([0, 1, 2000].map(|n| counted(n, "round")), ["0 rounds", "1 round", "2,000 rounds"]);
         let written = [0.0, 0.012_345, 0.3, 12.3456, 1234.5, 1e9, 1e-9, f64::INFINITY].map(four_digits);
         assert_eq!(written, ["0", "0.01235", "0.3000", "12.35", "1234", "1.000e9", "1.000e-9", "infinite"]);
-        assert_eq!([0, 999, 1000, 208_088_000].map(bytes), ["0 B", "999 B", "1.00 kB", "208 MB"]);
+        assert_eq!(
+            [0, 999, 1000, 120_064, 999_600, 64_000_000_000].map(bytes),
+            ["0 B", "999 B", "1.00 kB", "120 kB", "1.00 MB", "64.0 GB"]
+        );
         assert_eq!([accuracy(0.123_456), percent(0.5), accuracy(f64::NAN)], ["12.35 %", "50.0 %", "none"]);
     }
 }
