@@ -230,8 +230,8 @@ mod tests {
             let norm = gradient.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt();
             let scale = clip.map_or(1.0, |clip| (f64::from(clip) / norm).min(1.0));
             let mut order: Vec<usize> = (0..gradient.len()).collect();
-            for i in 0..gradient.len() {
-                self.u[i] = momentum * self.u[i] + (f64::from(gradient[i]) * scale) as f32;
+            for (i, g) in gradient.iter().enumerate() {
+                self.u[i] = momentum * self.u[i] + (f64::from(*g) * scale) as f32;
                 self.v[i] += self.u[i];
             }
             order.sort_by(|a, b| self.v[*b].abs().partial_cmp(&self.v[*a].abs()).unwrap().then(a.cmp(b)));
