@@ -63,7 +63,7 @@ impl Section for Upload {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        let kind = key("kind", "\"grid\"", "all as integers or floats, the largest, or a shared random mask");
+        let kind = key("kind", "\"grid\"", "all of it, or which coordinates");
         visit.choose(&kind, self, Usual::None);
         match self {
             Self::Grid | Self::Dense => {}
