@@ -16,6 +16,7 @@ use device::{
     learner::{Learner, examples::Examples},
     local::{Algorithm, LocalError, LocalPlan, check_learning_rate},
     round::{Exact, PartError, Task},
+    upload::Rests,
 };
 use federated::{
     engine::{Engine, EngineError, EngineKind, Hardware, Means, Summed, Users, drawn},
@@ -81,6 +82,15 @@ fn arithmetic(means: Means) -> String {
 fn refuses(plan: &Plan) -> Option<String> {
     if plan.phases().iter().any(|phase| phase.secure.is_some()) {
         let why = "secure aggregation needs each user's own vector, but the GPU engine only gives the sum of many; remove aggregation = \"secagg\" (--secagg), or use --engine threads";
+        return Some(why.to_owned());
+    }
+    if plan.upload.is_partial() {
+        let why =
+            "the GPU engine sums whole updates; take upload.kind = \"grid\" or \"dense\", or use --engine threads";
+        return Some(why.to_owned());
+    }
+    if plan.stages().iter().any(|stage| stage.local_epochs.is_some()) {
+        let why = "the GPU engine reads text as often in every round; remove local_epochs from [[schedule]], or use --engine threads";
         return Some(why.to_owned());
     }
     let rotates = plan.phases().iter().any(|phase| phase.vectors().rotation_seed.is_some());
@@ -427,7 +437,7 @@ impl<'a> CardEngine<'a> {
             }
         };
         exact.sort_unstable_by_key(|(user, _)| *user);
-        Ok(Summed { sum, exact, busy_s })
+        Ok(Summed { sum, exact, rests: Rests::new(), busy_s })
     }
 
     /// The sum of all lanes, which are done, with room for `rest` numbers behind it.

@@ -16,6 +16,7 @@ use device::{
     },
     local::{Algorithm, LocalPlan, LocalTrainer},
     round::Task,
+    upload::Upload,
 };
 use federated::{
     config::Document,
@@ -155,6 +156,8 @@ impl Trial {
             encoding: &self.encoding,
             full_weight_tokens: Some(300.0),
             learning_rate: self.rate,
+            epochs: None,
+            upload: Upload::Whole,
             evaluation: None,
         }
     }

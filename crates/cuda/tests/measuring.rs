@@ -11,6 +11,7 @@ use device::{
     learner::{Learner, examples::Examples, language::LanguageLearner},
     local::{Algorithm, LocalPlan},
     round::Task,
+    upload::Upload,
 };
 use federated::{
     engine::{Engine, EngineError, Means, Users, measure::Measurer, threads::Threads, users_key},
@@ -254,6 +255,8 @@ fn evaluations_by_devices_are_those_of_the_threads() {
         encoding: &encoding,
         full_weight_tokens: None,
         learning_rate: 0.5,
+        epochs: None,
+        upload: Upload::Whole,
         evaluation: Some(plan),
     };
     let writers = Writers { vocabulary: 500, features: 0 };

@@ -148,6 +148,17 @@ impl LocalTrainer {
         &self.plan
     }
 
+    /// Reads text so often from now on, where the plan takes a step for every batch; what takes one step in all reads it once.
+    ///
+    /// # Errors
+    /// When that number has no meaning.
+    pub fn read_times(&mut self, times: u32) -> Result<(), LocalPlanError> {
+        if let Algorithm::FedAvg { epochs } = &mut self.plan.algorithm {
+            *epochs = times;
+        }
+        self.plan.check()
+    }
+
     /// What the user's examples make of a model. `drawn` decides which batch FedSGD takes.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use keyhush_device::{
     learner::{examples::Examples, language::LanguageLearner},
     local::{Algorithm, LocalPlan},
     round::{Drawn, Task, Worker},
+    upload::Upload,
 };
 use lm::{
     kernels::KernelPath,
@@ -51,6 +52,8 @@ fn part(text: &Examples, full_weight_tokens: Option<f64>) -> (Vec<i32>, i32, i32
         encoding: &encoding,
         full_weight_tokens,
         learning_rate: 0.5,
+        epochs: None,
+        upload: Upload::Whole,
         evaluation: None,
     };
     let algorithm = Algorithm::FedAvg { epochs: 1 };

@@ -35,5 +35,6 @@ mod small_runs;
 mod spoilers;
 mod streams;
 mod told;
+mod upload;
 mod workshop;
 mod wrong_vectors;

@@ -150,6 +150,8 @@ pub enum Purpose {
     Vanishing,
     /// The signs of the random rotation.
     Rotation,
+    /// Which coordinates all devices of a round send; public.
+    Mask,
 }
 
 impl Purpose {
@@ -162,6 +164,7 @@ impl Purpose {
             Self::Groups => b"groups",
             Self::Vanishing => b"vanishing",
             Self::Rotation => b"rotation",
+            Self::Mask => b"mask",
         }
     }
 }

@@ -412,6 +412,9 @@ fn announce(ending: &Ending, folder: &Path, json: bool) -> anyhow::Result<()> {
     if let Some(projected) = ending.metrics.projected_epsilon {
         println!("Projected epsilon for the larger cohort of stands_for: {projected} (not a guarantee for this run).");
     }
+    if let Some(sent) = ending.metrics.sent {
+        println!("{}", sent.words());
+    }
     println!("Report: {}", folder.join(REPORT_FILE).display());
     Ok(())
 }

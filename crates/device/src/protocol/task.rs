@@ -28,6 +28,7 @@ use crate::{
     },
     local::{Algorithm, LocalError, LocalPlanError},
     round::{self, Drawn, PartError, Worker},
+    upload::Upload,
 };
 
 /// The largest size of a layer that is built.
@@ -420,6 +421,8 @@ impl Work {
             encoding: &self.step.encoding,
             full_weight_tokens: self.task.terms.full_weight_tokens,
             learning_rate: self.step.learning_rate,
+            epochs: None,
+            upload: Upload::Whole,
             evaluation: self.task.terms.evaluation,
         }
     }

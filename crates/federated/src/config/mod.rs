@@ -69,6 +69,7 @@ mod schedule;
 mod server;
 #[cfg(test)]
 mod tests;
+mod upload;
 mod write;
 
 use ledger::Unit;
@@ -93,6 +94,7 @@ pub use self::{
     privacy::{CorrelatedNoise, Mechanism, Noise, Privacy, RoundingKind},
     schedule::{Change, StandsFor},
     server::{Moments, Server, ServerOptimizer},
+    upload::{Mask, Sparse, Upload},
 };
 
 /// The keys whose values are paths. Where files are on a machine is not for others: of these, pages and tracking servers get the last part.
@@ -120,6 +122,8 @@ pub struct Config {
     pub model: Model,
     /// What users do.
     pub local: Local,
+    /// What of their updates leaves them, where that was said.
+    pub upload: Option<Upload>,
     /// Who takes part.
     pub participation: Participants,
     /// What the sum is divided by.
@@ -149,6 +153,12 @@ const DATA: Head = head(
 );
 const MODEL: Head = head("model", "Which model: a preset, or an earlier model to start from.");
 const LOCAL: Head = head("local", "What each user does in a round (McMahan et al. 2018, Algorithm 1).");
+const UPLOAD: Head = head(
+    "upload",
+    "\\
+What of an update leaves a device (docs/TRAINING.md): without this section all of it, as integers on the grid.
+With it, bytes are counted. Only \"grid\" is for real devices; the other kinds are simulated.",
+);
 const PARTICIPATION: Head = head(
     "participation",
     "\
@@ -192,6 +202,7 @@ impl Section for Config {
             data: Data::unsaid(),
             model: Model::unsaid(),
             local: Local::unsaid(),
+            upload: None,
             participation: Participants::unsaid(),
             estimator: Estimator::unsaid(),
             clip: Clip::unsaid(),
@@ -218,6 +229,7 @@ impl Section for Config {
         visit.section(&DATA, &mut self.data, true);
         visit.section(&MODEL, &mut self.model, true);
         visit.section(&LOCAL, &mut self.local, true);
+        visit.maybe(&UPLOAD, Some(&mut self.upload), "any run");
         self.who_takes_part(visit);
         let secagg = match &mut self.aggregation {
             Aggregation::Plain => None,

@@ -17,6 +17,7 @@ use device::{
     learner::{Learner, examples::Examples, language::LanguageLearner, tags::TagLearner},
     local::{Algorithm, LocalPlan},
     round::{Exact, Part, Task, Worker},
+    upload::Upload,
 };
 use lm::{kernels::KernelPath, model::config::ModelConfig, tokenizer::Tokenizer, vocabulary::Vocabulary};
 use privacy::{
@@ -183,6 +184,8 @@ pub fn engine(trial: &Trial, engine: &mut dyn Engine, plan: &LocalPlan, kernels:
             encoding: &encoding,
             full_weight_tokens: Some(80.0),
             learning_rate: 0.3 - 0.1 * number as f32,
+            epochs: None,
+            upload: Upload::Whole,
             evaluation: None,
         };
         let key = users_key(&NoiseSource::from(SimulationKey::new(5)), &[number]);

@@ -13,7 +13,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use device::round::Task;
+use device::{round::Task, upload::Rests};
 use ledger::{Failure, FailureReason, LedgerError, ParticipationRecord};
 use privacy::{
     encoding::EncodingError,
@@ -175,6 +175,8 @@ pub struct Observed {
 pub struct Exact {
     /// What each user did, by their numbers in ascending order.
     pub users: Vec<(u64, device::round::Exact)>,
+    /// What they keep for later rounds, where they do.
+    pub rests: Rests,
     /// Seconds until it was known who takes part.
     pub sample_s: f64,
     /// Seconds from the first user to the sum.

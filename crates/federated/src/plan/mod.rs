@@ -9,6 +9,7 @@
 //! | `phases`  | releases that are accounted for as one: encoding, noise, mechanism       |
 //! | `secure`  | how sums are made securely: how many devices, whose noise                |
 //! | `stages`  | what holds from a round on: clip, cohort, learning rates                 |
+//! | `upload`  | what leaves a device, and how many bytes that is                         |
 //! | `evaluation` | evaluation by devices: limits, bounds and noise of its own            |
 //! | `checks`  | what has no meaning together, in terms of keys                           |
 
@@ -19,6 +20,7 @@ mod secure;
 mod stages;
 #[cfg(test)]
 mod tests;
+mod upload;
 
 use device::{
     learner::Layout,
@@ -38,6 +40,7 @@ pub use self::{
     phases::{BEFORE, Coding, Phase},
     secure::Secure,
     stages::Stage,
+    upload::{Sent, UploadPlan},
 };
 use crate::{
     config::{
@@ -82,6 +85,8 @@ pub struct Plan {
     pub local: LocalPlan,
     /// w_hat: a user with at least so many tokens has weight 1; none for weight 1 for all.
     pub full_weight_tokens: Option<f64>,
+    /// What of their updates leaves them.
+    pub upload: UploadPlan,
     /// What simulated devices do.
     pub devices: Devices,
     /// How long real devices have.
@@ -178,6 +183,7 @@ impl Plan {
             model_name: config.model.new_model().preset.unwrap_or_else(|| "keyhush".into()),
             local,
             full_weight_tokens: config.estimator.full_weight_tokens,
+            upload: UploadPlan::new(&config, setting.parameters.len()),
             devices: Devices::new(&config),
             windows: windows(&config),
             begin_with: config.data.devices().and_then(|devices| devices.begin_with),
@@ -479,8 +485,13 @@ fn kept_by(config: &Config) -> &'static str {
 /// Who sees what. In a simulation one program sees everything; what is said of the sum is what the protocol makes of it.
 fn aggregation(config: &Config, phases: &[Phase]) -> Aggregation {
     let devices = config.data.is_on_devices();
-    let who =
-        if devices { "the server, in memory, until each is added" } else { "the program that simulates the devices" };
+    let who = match (devices, UploadPlan::new(config, 1).shows_places()) {
+        (true, _) => "the server, in memory, until each is added",
+        (false, false) => "the program that simulates the devices",
+        (false, true) => {
+            "the program that simulates the devices; a server would also see in the clear which coordinates each device sends, which depends on its text, so it must be trusted as with the updates themselves: only the noised sum of all coordinates is released"
+        }
+    };
     match phases.iter().find_map(|p| p.secure.as_ref()) {
         None => Aggregation::Plain { sees_updates: who.to_owned() },
         Some(secure) => Aggregation::Secure {

@@ -42,7 +42,7 @@ learning_rate = 1.0
 "#;
 
 /// Settings of a tree on arrivals, as `--set` says them.
-const TREE: [&str; 4] = [
+pub(super) const TREE: [&str; 4] = [
     "privacy.mechanism=tree",
     "participation.kind=arrival",
     "participation.min_separation=20",
@@ -50,8 +50,11 @@ const TREE: [&str; 4] = [
 ];
 
 fn setting() -> Setting {
-    let model = ModelConfig::preset("tiny").unwrap().with_vocabulary(100);
-    let parameters = LanguageLearner::new(&model, 4, 5).unwrap().layout().clone();
+    setting_of(&ModelConfig::preset("tiny").unwrap().with_vocabulary(100))
+}
+
+fn setting_of(model: &ModelConfig) -> Setting {
+    let parameters = LanguageLearner::new(model, 4, 5).unwrap().layout().clone();
     let data = DataSource::MadeUp { what: "nobody".into() };
     Setting { parameters, data, start: Start::Random, non_private: None, public_data: Vec::new(), counted: Some(6) }
 }
@@ -62,11 +65,18 @@ fn plan_of(set: &[&str]) -> Result<Plan, ConfigError> {
     Plan::new(document.config()?, &setting())
 }
 
-fn plan(set: &[&str]) -> Plan {
+/// A plan for a model of the papers, without its parameters.
+pub(super) fn plan_for(preset: &str, set: &[&str]) -> Plan {
+    let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
+    let config = Document::new(TEXT, &set).unwrap().config().unwrap();
+    Plan::new(config, &setting_of(&ModelConfig::preset(preset).unwrap())).unwrap()
+}
+
+pub(super) fn plan(set: &[&str]) -> Plan {
     plan_of(set).unwrap_or_else(|e| panic!("{set:?}: {e}"))
 }
 
-fn refused(set: &[&str]) -> (String, String) {
+pub(super) fn refused(set: &[&str]) -> (String, String) {
     let error = plan_of(set).map(|_| ()).expect_err(&format!("{set:?} was not refused"));
     (error.key, error.problem)
 }

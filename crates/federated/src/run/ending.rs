@@ -177,7 +177,11 @@ impl<H: Home + Records> Run<'_, H> {
             price: price(statement),
             delta: self.plan.ledger.delta.get(),
             sentence: told.sentence() + alone(&self.home)?,
-            notes: notes(Burden::of(self.plan).as_ref(), self.totals.as_ref()),
+            notes: notes(
+                Burden::of(self.plan).as_ref(),
+                self.totals.as_ref(),
+                self.history.last().and_then(|line| line.sent),
+            ),
             ledger_head: statement.ledger.head.to_string(),
             metrics,
         })

@@ -83,6 +83,7 @@ impl Kept {
         let totals = if simulated { Some(Totals::read(home)?).filter(|totals| totals.rounds > 0) } else { None };
         let cohort = config.cohort(rounds);
         let told = Told { cohort, rounds, history: &metrics, totals, failed: &failed, statement: &statement };
+        let sent = metrics.last().and_then(|line| line.sent);
         let name = home.name();
         Ok(Self {
             name: Path::new(&name).file_name().map_or(name.clone(), |last| last.to_string_lossy().into_owned()),
@@ -95,7 +96,7 @@ impl Kept {
             ended: ledger.closing().map(|closing| closing.because.into()),
             sentence: told.sentence() + alone(home)?,
             undecided: is_undecided(home)?,
-            notes: notes(burden(home, &config, &statement, &metrics).as_ref(), totals.as_ref()),
+            notes: notes(burden(home, &config, &statement, &metrics).as_ref(), totals.as_ref(), sent),
             totals,
             config,
             metrics,
