@@ -150,6 +150,8 @@ pub enum Purpose {
     Vanishing,
     /// The signs of the random rotation.
     Rotation,
+    /// The coins and directions of canaries, in audits.
+    Canaries,
 }
 
 impl Purpose {
@@ -162,6 +164,7 @@ impl Purpose {
             Self::Groups => b"groups",
             Self::Vanishing => b"vanishing",
             Self::Rotation => b"rotation",
+            Self::Canaries => b"canaries",
         }
     }
 }
