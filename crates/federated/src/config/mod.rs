@@ -48,6 +48,7 @@
 //! | the others  | the sections, and `clip_rules` and `mechanism`, kinds by name        |
 
 mod aggregation;
+mod audit;
 mod clip;
 mod clip_rules;
 mod data;
@@ -77,6 +78,7 @@ use serde::{Serialize, Serializer};
 use self::keys::{ByKind, Head, Section, Usual, Visit, head, key};
 pub use self::{
     aggregation::{AdversaryKind, Aggregation, NoisePlace, SecAgg},
+    audit::{Audit, CONFIDENCE},
     clip::{Adaptive, Clip},
     clip_rules::{CLIP_RULES, ClipKind},
     data::{Crowd, Data, DeviceText, StoredText},
@@ -135,6 +137,8 @@ pub struct Config {
     pub evaluation: Evaluation,
     /// When the state is kept.
     pub checkpoint: Checkpoint,
+    /// Canary users, to audit the run.
+    pub audit: Option<Audit>,
 }
 
 const PLAIN: &str = "plain";
@@ -173,6 +177,10 @@ const SCHEDULE: Head = head("schedule", "What changes in the midst of the run, a
 const STANDS_FOR: Head =
     head("stands_for", "The large cohort for which a small one stands, with the noise it would have; a simulation.");
 const EVALUATION: Head = head("evaluation", "When accuracy is measured, on users that are held out.");
+const AUDIT: Head = head(
+    "audit",
+    "Canary users among the declared ones: what they show of epsilon, beside what is computed (docs/AUDITS.md).",
+);
 const CHECKPOINT: Head = head("checkpoint", "When the state is kept; a crash loses no release in any case.");
 
 impl Section for Config {
@@ -196,6 +204,7 @@ impl Section for Config {
             stands_for: None,
             evaluation: Evaluation::unsaid(),
             checkpoint: Checkpoint::unsaid(),
+            audit: None,
         }
     }
 
@@ -229,6 +238,8 @@ impl Section for Config {
         visit.maybe(&STANDS_FOR, simulated, "a simulation, data.kind = \"synthetic\" or \"store\"");
         visit.section(&EVALUATION, &mut self.evaluation, false);
         visit.section(&CHECKPOINT, &mut self.checkpoint, false);
+        let simulated = (!self.data.is_on_devices()).then_some(&mut self.audit);
+        visit.maybe(&AUDIT, simulated, "a simulation, data.kind = \"synthetic\" or \"store\"");
     }
 }
 
