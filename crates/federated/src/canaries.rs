@@ -272,8 +272,8 @@ pub fn needed(epsilon: Epsilon, delta: Delta, confidence: f64) -> Result<Vec<Nee
     if !(epsilon.is_finite() && epsilon.get() > 0.0 && epsilon.get() <= 1000.0) {
         return Ok(Vec::new());
     }
-    let of = |slack| Ok(Needed { slack, canaries: canaries_needed(epsilon.get(), delta, confidence, slack)? });
-    SLACKS.into_iter().map(of).collect()
+    let canaries = canaries_needed(epsilon.get(), delta, confidence, &SLACKS)?;
+    Ok(SLACKS.into_iter().zip(canaries).map(|(slack, canaries)| Needed { slack, canaries }).collect())
 }
 
 impl Shown {

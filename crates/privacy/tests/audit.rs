@@ -178,7 +178,7 @@ fn sampling_that_is_reported_but_not_done_is_caught() {
 
 #[test]
 fn how_many_canaries_a_slack_needs_is_said_and_holds() {
-    let needed = canaries_needed(4.0, delta(), CONFIDENCE, 0.7).unwrap().unwrap();
+    let needed = canaries_needed(4.0, delta(), CONFIDENCE, &[0.7]).unwrap()[0].unwrap();
     assert!((200..=20_000).contains(&needed), "{needed}");
     let bench = GaussianSum::new(needed, 4.0, delta(), 11).unwrap();
     let lower = audited(&bench.scores().unwrap()).epsilon_lower_gaussian;

@@ -9,6 +9,7 @@ use privacy::{
     AccountantKind, Adjacency, Delta, NoiseMultiplier, PrivacyEvent,
     audit::{
         AuditError, Verdict,
+        binomial::Binomial,
         gaussian_sum::GaussianSum,
         one_run::{Guesses, OneRun, Scored},
         one_shot::OneShot,
@@ -103,7 +104,8 @@ pub(crate) fn run(args: &GaussianSumArgs) -> anyhow::Result<()> {
         guesses: found.guesses.clone(),
         canaries_needed: needed(formal, delta, args.confidence).map_err(failed)?,
     };
-    let verdict = if found.epsilon_lower_gaussian > formal.get() { Verdict::Violated } else { Verdict::Consistent };
+    let verdict =
+        if is_too_often(args.repetitions, exceeded, args.confidence) { Verdict::Violated } else { Verdict::Consistent };
     let answer = Answer {
         audit: "gaussian-sum",
         epsilon_formal: formal,
@@ -141,6 +143,12 @@ pub(crate) fn run(args: &GaussianSumArgs) -> anyhow::Result<()> {
     answer.give(&picture, &folder, args.output.json, &lines)
 }
 
+/// Whether so many repetitions are wrong that the audit is wrong more often than it says. Each may be with probability 1 - confidence.
+fn is_too_often(repetitions: u64, exceeded: u64, confidence: f64) -> bool {
+    let odds = (1.0 - confidence) / confidence;
+    exceeded > 0 && Binomial::new(repetitions, odds.ln()).upper_tail(exceeded) <= (1.0 - confidence) * (1.0 + 1e-5)
+}
+
 /// The same at other deltas.
 fn at_deltas(args: &GaussianSumArgs, scored: &[Scored]) -> anyhow::Result<Vec<AtDelta>> {
     let known = Delta::new(args.delta).map_err(|e| BadInput::illegal("delta", &e))?;
@@ -158,4 +166,15 @@ fn at_deltas(args: &GaussianSumArgs, scored: &[Scored]) -> anyhow::Result<Vec<At
         });
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_too_often;
+
+    #[test]
+    fn one_wrong_repetition_of_many_is_chance_and_ten_are_not() {
+        assert!(!is_too_often(200, 0, 0.999) && !is_too_often(200, 1, 0.999) && is_too_often(200, 10, 0.999));
+        assert!(is_too_often(1, 1, 0.999), "a single one has a probability of one in a thousand");
+    }
 }

@@ -17,7 +17,7 @@ pub const MOST_TRIALS: u64 = 100_000_000;
 pub struct Binomial(Vec<f64>);
 
 impl Binomial {
-    /// For an epsilon that is not negative.
+    /// For an epsilon, which may be negative: then success is less likely than failure.
     #[must_use]
     pub fn new(trials: u64, epsilon: f64) -> Self {
         let n = trials as usize;
@@ -42,7 +42,7 @@ impl Binomial {
         (tail.iter().rev().sum::<f64>() * MARGIN + VANISHING).min(1.0)
     }
 
-    /// At least the largest of `P(v - i <= W < v) / i` over i in 1..=v: half of alpha of Steinke et al. 2023, Theorem 5.2.
+    /// At least the largest of `P(v - i <= W < v) / i` over i in 1..=v: `alpha` in appendix D of Steinke et al. 2023.
     #[must_use]
     pub fn largest_average_below(&self, v: u64) -> f64 {
         let (mut sum, mut largest) = (0.0, 0.0f64);

@@ -4,9 +4,9 @@
 //! guesses for some of them: "took part" for the highest scores, "stayed away" for the lowest. Privacy limits how many guesses can be
 //! right.
 //!
-//! * Steinke, Nasr and Jagielski 2023 ("Privacy Auditing with One (1) Training Run", arXiv:2305.08846v1), Theorem 5.2: of r guesses
-//!   under (eps, delta)-DP, `P(right >= v) <= P(W >= v) + 2 m delta max_i P(v - i <= W < v) / i`, W binomial with r trials of
-//!   probability e^eps / (1 + e^eps). [`steinke_p_value`]
+//! * Steinke, Nasr and Jagielski 2023 ("Privacy Auditing with One (1) Training Run", arXiv:2305.08846v1), Corollary 5.4 and
+//!   appendix D: of r guesses under (eps, delta)-DP, `P(right >= v) <= P(W >= v) + 2 m delta max_i P(v - i <= W < v) / i`, W binomial with
+//!   r trials of probability e^eps / (1 + e^eps). [`steinke_p_value`]
 //! * Mahloujifar, Melis and Chaudhuri 2024 ("Auditing f-Differential Privacy in One Run", arXiv:2410.22235v1), Theorem 9 and
 //!   Algorithm 3, for any trade-off function. [`is_refuted`]
 //!
@@ -258,24 +258,33 @@ fn largest(most: f64, is_refuted: impl Fn(f64) -> bool) -> f64 {
 pub const MOST_PLANNED: u64 = 100_000_000;
 
 /// How many canaries one run needs so that its bound for a Gaussian mechanism is, in most runs, at least `(1 - slack)` of the true
-/// epsilon; none if [`MOST_PLANNED`] are not enough. The canaries are ideal: each moves the release by its whole sensitivity in a
-/// direction of its own.
+/// epsilon, for each slack; none if [`MOST_PLANNED`] are not enough. The canaries are ideal: each moves the release by its whole
+/// sensitivity in a direction of its own.
 ///
 /// # Errors
 /// When a number is out of range.
-pub fn canaries_needed(epsilon: f64, delta: Delta, confidence: f64, slack: f64) -> Result<Option<u64>, AuditError> {
-    if !(slack > 0.0 && slack < 1.0) {
-        return Err(AuditError::OutOfRange { what: "slack", range: "above 0 and below 1", got: slack });
+pub fn canaries_needed(
+    epsilon: f64,
+    delta: Delta,
+    confidence: f64,
+    slacks: &[f64],
+) -> Result<Vec<Option<u64>>, AuditError> {
+    if let Some(slack) = slacks.iter().find(|slack| !(**slack > 0.0 && **slack < 1.0)) {
+        return Err(AuditError::OutOfRange { what: "slack", range: "above 0 and below 1", got: *slack });
     }
     let (alpha, mu) = (failure_probability(confidence)?, mu_of(epsilon, delta)?);
+    let mut needed = vec![None; slacks.len()];
     let mut canaries = 100;
-    while canaries <= MOST_PLANNED {
-        if epsilon_of(mu_lower(&expected(mu, canaries), alpha), delta) >= (1.0 - slack) * epsilon {
-            return Ok(Some(canaries));
+    while canaries <= MOST_PLANNED && needed.contains(&None) {
+        let lower = epsilon_of(mu_lower(&expected(mu, canaries), alpha), delta);
+        for (needed, slack) in needed.iter_mut().zip(slacks) {
+            if needed.is_none() && lower >= (1.0 - slack) * epsilon {
+                *needed = Some(canaries);
+            }
         }
         canaries = next(canaries);
     }
-    Ok(None)
+    Ok(needed)
 }
 
 /// 100, 200, 500, 1000, ...
@@ -382,10 +391,12 @@ mod tests {
     #[test]
     fn more_canaries_are_needed_for_less_slack() {
         let delta = Delta::new(1e-5).unwrap();
-        let needed = |slack| canaries_needed(2.0, delta, 0.999, slack).unwrap();
-        let (rough, fine) = (needed(0.8).unwrap(), needed(0.6).unwrap());
+        let needed = canaries_needed(2.0, delta, 0.999, &[0.8, 0.6, 0.01]).unwrap();
+        let (rough, fine) = (needed[0].unwrap(), needed[1].unwrap());
         assert!(rough < fine, "{rough} {fine}");
-        assert_eq!(needed(0.01), None);
-        assert!(canaries_needed(2.0, delta, 0.999, 0.0).is_err() && canaries_needed(2.0, delta, 1.0, 0.5).is_err());
+        assert_eq!(needed[2], None);
+        assert!(
+            canaries_needed(2.0, delta, 0.999, &[0.0]).is_err() && canaries_needed(2.0, delta, 1.0, &[0.5]).is_err()
+        );
     }
 }
