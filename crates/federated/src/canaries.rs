@@ -41,6 +41,8 @@ use crate::{
 
 /// By how much every second canary exaggerates its update and its weight.
 const EXAGGERATION: f64 = 100.0;
+/// So many times the median a coordinate counts at most; of a normal distribution that leaves out one in twenty.
+const OUTLIER: f64 = 3.0;
 /// Deltas of the picture.
 const DELTAS: [f64; 8] = [1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9];
 /// Slacks for which the needed canaries are said.
@@ -100,6 +102,7 @@ impl Canaries {
     pub fn scores(&self, before: &[f32], after: &[f32]) -> Vec<Scored> {
         assert_eq!(before.len(), after.len(), "models of one run");
         let moved: Vec<f64> = after.iter().zip(before).map(|(a, b)| f64::from(*a) - f64::from(*b)).collect();
+        let moved = without_outliers(moved);
         let score = |number: u64| {
             let mut sum = 0.0;
             self.for_each_sign(number, moved.len(), |at, plus| sum += if plus { moved[at] } else { -moved[at] });
@@ -122,6 +125,21 @@ impl Canaries {
         };
         part().map_err(|problem| EngineError::Part { user: number, problem })
     }
+}
+
+/// What people learn lies in few coordinates, such as those of frequent words, and moves them far; noise and canaries are in all of them
+/// alike. So no coordinate counts for more than a few typical ones: any score is allowed, and this one is not drowned by what people say.
+fn without_outliers(mut moved: Vec<f64>) -> Vec<f64> {
+    let mut sizes: Vec<f64> = moved.iter().map(|m| m.abs()).collect();
+    let middle = sizes.len() / 2;
+    if middle < sizes.len() {
+        let (_, median, _) = sizes.select_nth_unstable_by(middle, f64::total_cmp);
+        let most = OUTLIER * *median;
+        if most > 0.0 && most.is_finite() {
+            moved.iter_mut().for_each(|m| *m = m.clamp(-most, most));
+        }
+    }
+    moved
 }
 
 /// The declared population with its canaries, who have no text.
