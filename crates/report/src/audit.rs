@@ -8,7 +8,7 @@ use federated::{
         secrets::{Remembered, Secret, Secrets},
         tails::{Compared, Tails},
     },
-    canaries::AtDelta,
+    canaries::{AtDelta, Guessed},
 };
 use privacy::audit::membership::Roc;
 
@@ -30,6 +30,24 @@ pub fn bounds(title: &str, at_deltas: &[AtDelta]) -> Chart {
             line("shown by the audit: at least", |at| at.epsilon_lower),
             line("shown, if the run is like one Gaussian release", |at| at.epsilon_lower_gaussian),
         ],
+        ..Chart::default()
+    }
+}
+
+/// How many of an auditor's guesses are right.
+#[must_use]
+pub fn guesses(guessed: &[Guessed]) -> Chart {
+    let line = |name: &str, only_present: bool| {
+        let of_kind = guessed.iter().filter(|guessed| guessed.only_present == only_present);
+        let share = |guessed: &Guessed| 100.0 * guessed.correct as f64 / guessed.made.max(1) as f64;
+        Series::new(name, of_kind.map(|guessed| (guessed.made as f64, share(guessed))).collect())
+    };
+    Chart {
+        title: "Guesses that are right".into(),
+        x_label: "guesses, the surest first".into(),
+        y_label: "right (%)".into(),
+        series: vec![line("took part, or stayed away", false), line("took part", true)],
+        reference: vec![("chance".into(), 50.0)],
         ..Chart::default()
     }
 }

@@ -305,7 +305,8 @@ fn audited(shown: &Shown) -> Result<Audited, ReportError> {
         let kind = if guessed.only_present { "took part" } else { "took part, or stayed away" };
         row([kind, &grouped(guessed.made), &grouped(guessed.correct)])
     }));
-    let picture = figures(&[audit::bounds("Epsilon: computed and shown", &shown.at_deltas)])?;
+    let charts = [audit::bounds("Epsilon: computed and shown", &shown.at_deltas), audit::guesses(&shown.guesses)];
+    let picture = figures(&charts)?;
     Ok(Audited { words: shown.words(), picture, guesses: table(&rows)? })
 }
 
