@@ -113,7 +113,7 @@ impl Canaries {
 
     /// What a canary sends.
     fn sent(&self, number: u64, task: &Task<'_>, key: &privacy::rng::StreamKey) -> Result<Encoded, EngineError> {
-        let exaggerated = if number % 2 == 0 { EXAGGERATION } else { 1.0 };
+        let exaggerated = if number.is_multiple_of(2) { EXAGGERATION } else { 1.0 };
         let norm = task.clipping.rule().bound().get() * exaggerated;
         let each = (norm / libm::sqrt(task.model.len() as f64)) as f32;
         let mut update = vec![0.0; task.model.len()];

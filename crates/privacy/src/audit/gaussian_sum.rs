@@ -120,7 +120,7 @@ impl GaussianSum {
     /// # Errors
     /// When it cannot be encoded.
     pub fn sent(&self, canary: u64) -> Result<Encoded, AuditError> {
-        let size = if canary % 2 == 0 { EXAGGERATION } else { 1.0 };
+        let size = if canary.is_multiple_of(2) { EXAGGERATION } else { 1.0 };
         let mut update = vec![0.0; BLOCK as usize];
         update[(canary % BLOCK) as usize] = size;
         let said = Contribution { weight: f64::from(size), ..Contribution::default() };

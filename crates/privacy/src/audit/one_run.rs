@@ -148,7 +148,7 @@ pub fn steinke_p_value(guesses: &Guesses, epsilon: f64, delta: f64) -> f64 {
 #[must_use]
 pub fn is_refuted(guarantee: &TradeOff, guesses: &Guesses, tau: f64) -> bool {
     let (m, made, correct) = (guesses.canaries as f64, guesses.made as f64, guesses.correct as f64);
-    if guesses.correct == 0 || !(tau > 0.0) {
+    if guesses.correct == 0 || tau <= 0.0 || tau.is_nan() {
         return false;
     }
     let (mut right, mut wrong) = (tau * correct / m, tau * (made - correct) / m);
