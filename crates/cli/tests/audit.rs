@@ -61,6 +61,31 @@ fn a_run_with_canaries_has_an_audit_in_its_folder_and_its_report() {
     keyhush(folder.path(), &["audit", "one-run", "run", "--out", "shown"]).assert().code(2);
 }
 
+/// Canaries come beside the users of a store, within what is declared; the ledger says so.
+#[test]
+fn a_store_must_leave_room_for_its_canaries() {
+    let folder = tempfile::tempdir().unwrap();
+    keyhush(folder.path(), &["data", "synth", "--users", "100", "--out", "crowd.store"]).assert().success();
+    let train = |population: &str, out: &str| {
+        let population = format!("participation.population={population}");
+        let mut args = vec!["train", "--quiet", "--audit", "40", "--out", out, "--set", &population];
+        for set in
+            ["data.kind=store", "data.path=crowd.store", "rounds=1", "participation.cohort=20", "privacy.delta=1e-4"]
+        {
+            args.extend(["--set", set]);
+        }
+        args.extend(["--set", "model.hidden=8", "--set", "model.embedding=8"]);
+        keyhush(folder.path(), &args).output().unwrap()
+    };
+    let refused = train("100", "full");
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("participation.population") && said.contains("declare at least"), "{said}");
+    assert!(train("150", "run").status.success());
+    let statement = fs::read_to_string(folder.path().join("run/statement.md")).unwrap();
+    assert!(statement.contains("and 40 canaries that audit the run"), "{statement}");
+}
+
 #[test]
 fn a_server_takes_no_canaries() {
     let folder = tempfile::tempdir().unwrap();
