@@ -9,6 +9,8 @@
 //! | [`round`]      | the loop: open this file first                                          |
 //! | [`config`]     | what a run is, as a person writes it                                    |
 //! | [`plan`]       | everything that was decided before the first round, from one place      |
+//! | [`audit`]      | attacks on the models of runs: what an adversary learns at least          |
+//! | [`canaries`]   | users who are made up to audit a run                                    |
 //! | [`burden`]     | the noise of a plan, against what models have borne                     |
 //! | [`propose`]    | what a target asks for, by the recipes of the papers                    |
 //! | [`forecast`]   | what a plan will cost: epsilon, memory, bytes, and time, by a rehearsal  |
@@ -32,7 +34,9 @@
 //! | [`workers`]    | the threads for what a round does beside training                        |
 //! | `contract`     | what every engine, fleet, home, vault and store must do, as suites for tests (a feature) |
 
+pub mod audit;
 pub mod burden;
+pub mod canaries;
 pub mod checkpoint;
 pub mod cohort;
 pub mod config;

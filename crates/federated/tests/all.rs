@@ -2,7 +2,9 @@
 
 mod absent;
 mod attacks;
+mod audits;
 mod before;
+mod canaries;
 #[path = "world/chance.rs"]
 mod chance;
 mod chosen;

@@ -152,6 +152,8 @@ pub enum Purpose {
     Rotation,
     /// Which coordinates all devices of a round send; public.
     Mask,
+    /// The coins and directions of canaries, in audits.
+    Canaries,
 }
 
 impl Purpose {
@@ -165,6 +167,7 @@ impl Purpose {
             Self::Vanishing => b"vanishing",
             Self::Rotation => b"rotation",
             Self::Mask => b"mask",
+            Self::Canaries => b"canaries",
         }
     }
 }

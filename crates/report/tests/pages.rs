@@ -115,6 +115,7 @@ fn report<'a>(metrics: &'a [Metrics], timing: &'a [Timing]) -> Report<'a> {
         metrics,
         timing,
         failed: &[],
+        audit: None,
         cost: Cost {
             population: 1_000_000,
             planned_participations: 60_000,

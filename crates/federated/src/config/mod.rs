@@ -48,6 +48,7 @@
 //! | the others  | the sections; `clip_rules` and `mechanism` are registries           |
 
 mod aggregation;
+mod audit;
 mod clip;
 mod clip_rules;
 mod data;
@@ -78,6 +79,7 @@ use serde::{Serialize, Serializer};
 use self::keys::{ByKind, Head, Section, Usual, Visit, head, key};
 pub use self::{
     aggregation::{AdversaryKind, Aggregation, NoisePlace, SecAgg},
+    audit::{Audit, CONFIDENCE},
     clip::{Adaptive, Clip},
     clip_rules::{CLIP_RULES, ClipKind},
     data::{Crowd, Data, DeviceText, StoredText},
@@ -142,6 +144,8 @@ pub struct Config {
     pub evaluation: Evaluation,
     /// When the state is saved.
     pub checkpoint: Checkpoint,
+    /// Canary users, to audit the run.
+    pub audit: Option<Audit>,
 }
 
 const PLAIN: &str = "plain";
@@ -155,7 +159,7 @@ const MODEL: Head = head("model", "Which model: a preset, or an earlier model to
 const LOCAL: Head = head("local", "What each user does in a round (McMahan et al. 2018, Algorithm 1).");
 const UPLOAD: Head = head(
     "upload",
-    "\\
+    "\
 What of an update leaves a device (docs/TRAINING.md): without this section all of it, as integers on the grid.
 With it, bytes are counted. Only \"grid\" is for real devices; the other kinds are simulated.",
 );
@@ -188,6 +192,10 @@ const STANDS_FOR: Head = head(
     "Simulations only: a large run that this small one stands in for, with the noise of the large one.",
 );
 const EVALUATION: Head = head("evaluation", "When accuracy is measured, on held-out users.");
+const AUDIT: Head = head(
+    "audit",
+    "Canary users among the declared ones: what they show of epsilon, beside what is computed (docs/AUDITS.md).",
+);
 const CHECKPOINT: Head = head("checkpoint", "When the state is saved; a crash loses no release in any case.");
 
 impl Section for Config {
@@ -212,6 +220,7 @@ impl Section for Config {
             stands_for: None,
             evaluation: Evaluation::unsaid(),
             checkpoint: Checkpoint::unsaid(),
+            audit: None,
         }
     }
 
@@ -245,6 +254,8 @@ impl Section for Config {
         visit.maybe(&STANDS_FOR, simulated, "a simulation, data.kind = \"synthetic\" or \"store\"");
         visit.section(&EVALUATION, &mut self.evaluation, false);
         visit.section(&CHECKPOINT, &mut self.checkpoint, false);
+        let simulated = (!self.data.is_on_devices()).then_some(&mut self.audit);
+        visit.maybe(&AUDIT, simulated, "a simulation, data.kind = \"synthetic\" or \"store\"");
     }
 }
 

@@ -23,6 +23,7 @@ use privacy::{
 use thiserror::Error;
 
 use crate::{
+    canaries::{Canaries, Planted},
     cohort::queue::TooFewLeft,
     engine::{Engine, EngineError},
     plan::{Coding, EVALUATION, Phase, Plan},
@@ -41,6 +42,10 @@ pub fn of<'a>(
     engine: Box<dyn Engine + 'a>,
     secrets: Secrets,
 ) -> Box<dyn Fleet + 'a> {
+    let engine = match Canaries::of(plan) {
+        Some(canaries) => Box::new(Planted::new(engine, canaries)),
+        None => engine,
+    };
     Box::new(simulated::of(plan, population, engine, secrets))
 }
 

@@ -3,7 +3,7 @@
 //! Each section is checked by its type ([`crate::config`]). These checks are about several sections.
 
 use ledger::Unit;
-use privacy::Participation;
+use privacy::{Participation, audit::one_run::FEWEST_CANARIES};
 
 use super::phases::Phase;
 use crate::{
@@ -30,6 +30,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     schedule(config)?;
     stands_for(config)?;
     aggregation(config)?;
+    audit(config)?;
     stops(config)
 }
 
@@ -194,6 +195,30 @@ fn estimator(config: &Config) -> Result<(), ConfigError> {
         ),
         EstimatorKind::Average => Ok(()),
     }
+}
+
+/// Canaries are users of a population that is large enough for them, and their updates are added up in the clear.
+fn audit(config: &Config) -> Result<(), ConfigError> {
+    let Some(audit) = &config.audit else { return Ok(()) };
+    let (least, population) = (FEWEST_CANARIES as u64, config.participation.population);
+    if audit.canaries < least || audit.canaries > population / 2 {
+        let most = population / 2;
+        let got = audit.canaries;
+        return refuse(
+            "audit.canaries",
+            format!("must be from {least} to half of participation.population ({most}), got {got}"),
+        );
+    }
+    if !(audit.confidence > 0.5 && audit.confidence < 1.0) {
+        return refuse("audit.confidence", format!("must be above 0.5 and below 1, got {}", audit.confidence));
+    }
+    if config.unit != Unit::User {
+        return refuse("audit", "only valid with unit = \"user\": a canary is a user");
+    }
+    if config.aggregation.is_secure() {
+        return refuse("audit", "only valid with aggregation = \"plain\"");
+    }
+    Ok(())
 }
 
 /// Rule P9.

@@ -1,6 +1,7 @@
 //! Why a run cannot begin, go on or end: what is wrong, and what to do.
 
 use ledger::LedgerError;
+use privacy::audit::AuditError;
 use thiserror::Error;
 
 use crate::{
@@ -45,6 +46,9 @@ pub enum RunError {
     /// A head beside the ledger that is not its own.
     #[error(transparent)]
     Heads(Box<HeadsError>),
+    /// What canaries show.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     /// A round.
     #[error(transparent)]
     Round(Box<RoundError>),

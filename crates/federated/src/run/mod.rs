@@ -12,6 +12,7 @@
 //! | `checkpoints/`      | the two newest states                                                                |
 //! | `model/`            | the model at the end                                                                 |
 //! | `statement.md`, `.json` | the guarantee, from the ledger                                                   |
+//! | `audit.json`        | what canaries show of it, where there are some                                       |
 //!
 //! Pages and the file for TensorBoard are made from these by the crate `report` ([`Kept`]).
 //!
