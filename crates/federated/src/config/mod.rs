@@ -57,6 +57,7 @@ mod error;
 mod estimator;
 mod evaluation;
 mod explained;
+mod finetune;
 mod keys;
 mod local;
 mod mechanism;
@@ -86,6 +87,7 @@ pub use self::{
     estimator::{Estimator, EstimatorKind},
     evaluation::{Checkpoint, DeviceEvaluation, Evaluation},
     explained::{FIRST_RUN, explained, first_run},
+    finetune::FineTune,
     local::{Local, LocalAlgorithm},
     mechanism::MechanismKind,
     model::{EarlierModel, Model, ModelStart, NewModel},
@@ -117,6 +119,8 @@ pub struct Config {
     pub model: Model,
     /// What users do.
     pub local: Local,
+    /// How they keep the model from forgetting; plain training if not said.
+    pub finetune: Option<FineTune>,
     /// Who takes part.
     pub participation: Participants,
     /// What the sum is divided by.
@@ -146,6 +150,12 @@ const DATA: Head = head(
 );
 const MODEL: Head = head("model", "Which model: a preset, or one to start from.");
 const LOCAL: Head = head("local", "What users do (McMahan et al. 2018, Algorithm 1).");
+const FINETUNE: Head = head(
+    "finetune",
+    "\
+How a model that users fine-tune keeps what it knew (Popov et al. 2018): general text is mixed in, or what the model predicts
+as it came counts too. \"retraining\" does neither.",
+);
 const PARTICIPATION: Head = head(
     "participation",
     "\
@@ -187,6 +197,7 @@ impl Section for Config {
             data: Data::unsaid(),
             model: Model::unsaid(),
             local: Local::unsaid(),
+            finetune: None,
             participation: Participants::unsaid(),
             estimator: Estimator::unsaid(),
             clip: Clip::unsaid(),
@@ -214,6 +225,7 @@ impl Section for Config {
         visit.section(&DATA, &mut self.data, true);
         visit.section(&MODEL, &mut self.model, true);
         visit.section(&LOCAL, &mut self.local, true);
+        visit.maybe(&FINETUNE, Some(&mut self.finetune), "");
         self.who_takes_part(visit);
         let secagg = match &mut self.aggregation {
             Aggregation::Plain => None,
@@ -265,7 +277,11 @@ impl Config {
     /// When a path is not text.
     pub fn to_toml(&self) -> Result<String, ConfigError> {
         let mut copy = self.clone();
-        let paths = [("data.path", copy.data.store_path_mut()), ("model.from", copy.model.from_mut())];
+        let paths = [
+            ("data.path", copy.data.store_path_mut()),
+            ("model.from", copy.model.from_mut()),
+            ("finetune.public_text", copy.finetune.as_mut().and_then(FineTune::public_text_mut)),
+        ];
         for (key, path) in paths {
             if let Some(path) = path.filter(|path| path.to_str().is_none()) {
                 let shown = path.display();

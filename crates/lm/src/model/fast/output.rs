@@ -343,7 +343,7 @@ impl Output {
             both.take(tokens).for_each(|((power, label), sum)| *power -= sum * label);
         }
         let mut rest = 0.0;
-        for (t, target) in batch.targets.iter().enumerate().filter(|(_, target)| **target != Batch::NONE) {
+        for (t, _) in batch.targets.iter().enumerate().filter(|(_, target)| **target != Batch::NONE) {
             let at = t * width..(t + 1) * width;
             let meant = &self.label_out[at.clone()];
             rest += meant.iter().zip(&self.out[at.clone()]).map(|(l, o)| l * o).sum::<f32>();
