@@ -153,8 +153,8 @@ const LOCAL: Head = head("local", "What users do (McMahan et al. 2018, Algorithm
 const FINETUNE: Head = head(
     "finetune",
     "\
-How a model that users fine-tune keeps what it knew (Popov et al. 2018): general text is mixed in, or what the model predicts
-as it came counts too. \"retraining\" does neither.",
+How a model that users fine-tune keeps what it knew (Popov et al. 2018): general text is mixed in, or what the model
+predicted when it came counts too. \"retraining\" does neither.",
 );
 const PARTICIPATION: Head = head(
     "participation",

@@ -106,8 +106,8 @@ pub fn open(
     let origin = match public_text {
         Some(path) => {
             reading.file(path).map_err(|problem| ConfigError::new("finetune.public_text", problem))?;
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            format!("finetune.public_text declares it public: {name}")
+            // Without its name: a file may be moved.
+            "whoever started the run declared it public"
         }
         None if config.data.is_stored() => {
             let why = "is missing: the users of a store do not speak as made-up people do; name a file of public text, one post per line";
@@ -120,7 +120,7 @@ pub fn open(
                 Data::Store(_) => None,
             };
             reading.made_up(seed.unwrap_or(1) ^ OTHERS).map_err(|e| ConfigError::new("finetune", e))?;
-            "it is made up by the program".to_owned()
+            "it is made up by the program"
         }
     };
     let text = GeneralText::new(reading.posts);
