@@ -52,6 +52,14 @@ fn secure_aggregation_and_rotation_are_refused_before_the_run() {
     assert!(securely.contains("cuda") && securely.contains("secagg") && securely.contains("--engine threads"));
     let rotated = refused(&["privacy.rotation=true"]).unwrap_err();
     assert!(rotated.contains("privacy.rotation") && rotated.contains("--engine threads"), "{rotated}");
+    for kind in ["rehearsal", "without-forgetting"] {
+        let tuned = refused(&[&format!("finetune.kind={kind}"), "finetune.lambda=0.5"]).unwrap_err();
+        assert!(
+            tuned.contains(&format!("[finetune] kind = \"{kind}\"")) && tuned.contains("--engine threads"),
+            "{tuned}"
+        );
+    }
+    assert_eq!(refused(&["finetune.kind=retraining"]), Ok(()));
 }
 
 #[test]
