@@ -78,6 +78,9 @@ const SIMD128: Target = Target {
 /// Unit tests that try every lie of a server, and every arc of a ring: minutes there, and none of it is arithmetic.
 const SKIPPED: [&str; 2] = ["client::lies", "client::splits"];
 
+/// What is not optimised for the tests that run every time: accountants, transforms, ledgers, and the arithmetic of a few small sums.
+const PLAIN: [&str; 5] = ["keyhush-fourier", "keyhush-ledger", "keyhush-privacy", "keyhush-secagg", "rustfft"];
+
 /// Which tests; all of them are built and run by one call of cargo.
 struct Part {
     crates: &'static [&'static str],
@@ -85,17 +88,24 @@ struct Part {
     targets: Vec<String>,
     /// What stands in the names of those that do not run.
     skipped: Vec<String>,
+    /// Packages that are not optimised: these tests have them compute little, and compiling them well takes most of the time.
+    plain: &'static [&'static str],
 }
 
 impl Part {
     fn unit_tests() -> Self {
-        Self { crates: &CRATES, targets: vec!["--lib".to_owned()], skipped: SKIPPED.map(str::to_owned).into() }
+        Self {
+            crates: &CRATES,
+            targets: vec!["--lib".to_owned()],
+            skipped: SKIPPED.map(str::to_owned).into(),
+            plain: &[],
+        }
     }
 
     /// All files of tests that run on a target.
     fn files(target: &Target) -> Self {
         let skipped = target.left_out.iter().map(|file| format!("{file}::")).collect();
-        Self { crates: &CRATES, targets: vec!["--test=*".to_owned()], skipped }
+        Self { crates: &CRATES, targets: vec!["--test=*".to_owned()], skipped, plain: &[] }
     }
 
     /// What fits into every `cargo xtask test`, its build included: the kernels against the slow model and against PyTorch on
@@ -106,7 +116,8 @@ impl Part {
             true => (&["lm"], &["kernels"]),
             false => (&["device", "lm", "secagg"], &["kernels", "training", "transcript"]),
         };
-        Self { crates, targets: binaries.iter().map(|name| format!("--test={name}")).collect(), skipped: Vec::new() }
+        let targets = binaries.iter().map(|name| format!("--test={name}")).collect();
+        Self { crates, targets, skipped: Vec::new(), plain: &PLAIN }
     }
 }
 
@@ -220,6 +231,9 @@ fn arguments(target: &Target, part: &Part) -> Vec<String> {
     let mut arguments: Vec<String> =
         ["test", "--profile", "ci", "--locked", "--no-fail-fast", "--target", target.triple].map(str::to_owned).into();
     arguments.extend(["--config".to_owned(), format!("target.{}.runner={:?}", target.triple, target.runner)]);
+    for package in part.plain {
+        arguments.extend(["--config".to_owned(), format!("profile.ci.package.{package}.opt-level=0")]);
+    }
     arguments.extend(packages_of(part.crates));
     arguments.extend(part.targets.iter().cloned());
     arguments.push("--".to_owned());
@@ -264,13 +278,14 @@ mod tests {
     #[test]
     fn cargo_is_told_target_runner_and_tests() {
         let targets = vec!["--lib".to_owned(), "--test=kernels".to_owned()];
-        let part = Part { crates: &["lm", "secagg"], targets, skipped: vec!["client::lies".to_owned()] };
+        let part =
+            Part { crates: &["lm", "secagg"], targets, skipped: vec!["client::lies".to_owned()], plain: &["rustfft"] };
         let line = |target| arguments(target, &part).join(" ");
         assert_eq!(
             line(&SIMD128),
             "test --profile ci --locked --no-fail-fast --target wasm32-wasip1 --config \
              target.wasm32-wasip1.runner=[\"node\", \"--no-warnings\", \"--no-turbo-fast-api-calls\", \
-             \"../../xtask/src/wasi.mjs\"] --package=keyhush-lm --package=keyhush-secagg --lib --test=kernels -- \
+             \"../../xtask/src/wasi.mjs\"] --config profile.ci.package.rustfft.opt-level=0 --package=keyhush-lm --package=keyhush-secagg --lib --test=kernels -- \
              --skip=client::lies"
         );
         assert!(line(&NEON).contains("runner=[\"qemu-aarch64\", \"-L\", \"/usr/aarch64-linux-gnu\"]"));

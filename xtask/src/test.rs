@@ -92,8 +92,12 @@ fn perform(work: &Work, slowest: &mut String) -> Result<()> {
     match work {
         Work::Call(function) => function(),
         Work::Nextest { args } => {
-            let mut running =
-                with_compiler().args(args).stderr(Stdio::piped()).spawn().context("cannot start cargo")?;
+            let mut running = with_compiler()
+                .args(args)
+                .env("NEXTEST_TEST_THREADS", at_a_time().to_string())
+                .stderr(Stdio::piped())
+                .spawn()
+                .context("cannot start cargo")?;
             let printed = running.stderr.take().context("what cargo prints cannot be read")?;
             *slowest = slowest::table(slowest::read(printed, std::io::stderr())?);
             let status = running.wait()?;
@@ -110,6 +114,11 @@ fn perform(work: &Work, slowest: &mut String) -> Result<()> {
             Ok(())
         }
     }
+}
+
+/// How many tests run at a time: many of them wait, for disks, timers and each other's processes, and so two for each processor.
+fn at_a_time() -> usize {
+    2 * std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Cargo with the compiler that lints and documents; in every step, since what another one compiled is not fresh.

@@ -214,7 +214,7 @@ fn the_folder_of_a_run_stands_for_its_model() {
     let said = toy.refused(&["eval", "--model", "run", "--text", "text.txt"]);
     assert!(said.contains("the run in run has no model yet"), "{said}");
     let said = toy.refused(&["eval", "--model", "elsewhere", "--text", "text.txt", "--threads", "100000"]);
-    assert!(said.contains("--threads: from 1 to 1024, got 100000"), "{said}");
+    assert!(said.contains("--threads: must be from 1 to 1024, got 100000"), "{said}");
 }
 
 /// Kernels are chosen by the environment; the scalar ones give the same text.

@@ -37,7 +37,7 @@ fn bad_input_is_named() {
     let story = Story::new();
     story.out("ngram --text text.txt --out model");
     let (code, message) = story.error("predict --model model --suggestions 10");
-    assert_eq!((code, message.as_str()), (2, "error: --suggestions: from 1 to 9, got 10\n"));
+    assert_eq!((code, message.as_str()), (2, "error: --suggestions: must be from 1 to 9, got 10\n"));
     let (code, message) = story.error("predict --model text.txt");
     assert_eq!((code, message.as_str()), (2, "error: --model: folder text.txt does not exist\n"));
 }

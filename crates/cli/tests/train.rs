@@ -510,7 +510,7 @@ fn bad_settings_are_refused_before_any_work_with_line_and_reason() {
     let missing = bench.refused(&["nowhere.toml"]);
     assert!(missing.contains("nowhere.toml"), "{missing}");
     let resumed = bench.refused(&["--resume", "nowhere"]);
-    assert!(resumed.contains("there is no run to resume in nowhere"), "{resumed}");
+    assert!(resumed.contains("no run to resume in nowhere"), "{resumed}");
     bench.ok(&["run.toml", "--out", "taken", "--set", "rounds=4", "--set", "privacy.restarts=", "--quiet"]);
     let taken = bench.refused(&["run.toml", "--out", "taken"]);
     assert!(taken.contains("--resume taken"), "{taken}");

@@ -135,7 +135,7 @@ fn evaluations_are_held_against_the_policy() {
         (|_| {}, Policy { evaluations: false, ..Policy::default() }, "takes part in training only"),
         (|terms| terms.goal = 5, Policy::default(), "a sum would have 5 reports"),
         (|terms| terms.privacy.simulated = true, Policy::default(), "would be simulated"),
-        (|terms| terms.privacy.epsilon = Some(21.0), Policy::default(), "an epsilon of 21"),
+        (|terms| terms.privacy.epsilon = Some(21.0), Policy::default(), "the epsilon of the plan would be 21"),
         (|_| {}, Policy { only_secure: true, ..Policy::default() }, "requires secure aggregation"),
         (
             |terms| terms.evaluation = Some(EvaluationPlan { most_examples: 0 }),

@@ -132,9 +132,9 @@ fn an_offer_for_something_else_is_refused_and_costs_nothing() {
     let (offered, residues) = offered();
     let good = terms(&offered, &residues);
     let evil: [(&str, Terms); 11] = [
-        ("another task", Terms { task: [1; 32], ..good }),
-        ("another model", Terms { model: [1; 32], ..good }),
-        ("another step", Terms { round: STEP + 1, ..good }),
+        ("in its task", Terms { task: [1; 32], ..good }),
+        ("in its model", Terms { model: [1; 32], ..good }),
+        ("in its step", Terms { round: STEP + 1, ..good }),
         ("number of coordinates", Terms { dimension: good.dimension + 1, ..good }),
         ("modulus", Terms { bits: good.bits + 1, ..good }),
         ("noised inputs", Terms { inputs: Inputs::Noised, ..good }),

@@ -379,10 +379,10 @@ fn p21_a_run_goes_on_with_its_settings_or_not_at_all() {
     story.steps(&mut run, 2);
     drop(run);
     for (set, says) in [
-        ("local.learning_rate=0.25", "local.learning_rate was 0.5 and is 0.25"),
-        ("evaluation.every=2", "evaluation.every was 3 and is 2"),
-        ("privacy.noise_multiplier=0.6", "privacy.noise_multiplier was 0.5 and is 0.6"),
-        ("server.learning_rate=0.1", "server.learning_rate was 0.5 and is 0.1"),
+        ("local.learning_rate=0.25", "local.learning_rate was 0.5 and is now 0.25"),
+        ("evaluation.every=2", "evaluation.every was 3 and is now 2"),
+        ("privacy.noise_multiplier=0.6", "privacy.noise_multiplier was 0.5 and is now 0.6"),
+        ("server.learning_rate=0.1", "server.learning_rate was 0.5 and is now 0.1"),
     ] {
         let other = Story::new(&[set]);
         let error =

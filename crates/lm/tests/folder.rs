@@ -208,7 +208,7 @@ fn wrong_tensors_say_which() {
         let end = weights.len();
         weights[end - 8..end - 4].copy_from_slice(&value.to_le_bytes());
         let error = refused(&Files { weights, ..files.clone() });
-        assert_eq!(error, "tensor \"dense.bias\" has a value that is not finite, at 1");
+        assert_eq!(error, "tensor \"dense.bias\" has a value that is not finite, at index 1");
     }
     assert_eq!(
         change(&|h| drop(h.as_object_mut().unwrap().remove("__metadata__"))),

@@ -141,7 +141,7 @@ fn changes(then: &str, now: &str) -> Vec<String> {
     let mut keys: Vec<&String> = then.keys().chain(now.keys()).collect();
     keys.sort();
     keys.dedup();
-    let word = |value: Option<&String>| value.map_or_else(|| "not there".to_owned(), Clone::clone);
+    let word = |value: Option<&String>| value.map_or_else(|| "not set".to_owned(), Clone::clone);
     let differs = keys.into_iter().filter(|key| then.get(*key) != now.get(*key));
     differs.map(|key| format!("{key} was {} and is now {}", word(then.get(key)), word(now.get(key)))).collect()
 }
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn changes_are_named_by_their_keys() {
         let (then, now) = ("rounds = 3\n[clip]\nnorm = 0.5\n[local]\nbatch = 4\n", "rounds = 3\n[clip]\nnorm = 0.7\n");
-        assert_eq!(changes(then, now), ["clip.norm was 0.5 and is 0.7", "local.batch was 4 and is not there"]);
+        assert_eq!(changes(then, now), ["clip.norm was 0.5 and is now 0.7", "local.batch was 4 and is now not set"]);
         assert!(changes(then, then).is_empty());
     }
 }

@@ -205,7 +205,11 @@ impl Here {
                 coordinator.said(number as u64, key, &request.wants.unwrap(), now)?;
             }
             Do::Fetch { wanted, offset, .. } => {
-                let packed = self.store.blob(&wanted.digest).unwrap().expect("what devices ask for is kept");
+                // What an attempt of before had may be gone.
+                let Some(packed) = self.store.blob(&wanted.digest).unwrap() else {
+                    self.tells(number, Event::Broken);
+                    return Ok(());
+                };
                 self.devices[number].participant.got(Event::Piece(&packed[offset as usize..]), clock(now));
                 self.tells(number, Event::Whole);
             }

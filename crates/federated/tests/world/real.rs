@@ -9,7 +9,7 @@ use device::{
     protocol::{
         blob::{Download, Wanted},
         diary::Diary,
-        message::{Answer, CLOCKS_APART_S, DeviceKey, Hello, Realm, Reason, Signed, VERSION},
+        message::{Answer, CLOCKS_APART_S, DeviceKey, Hello, Realm, Reason, Request, Signed, VERSION},
         participant::{Do, Event as Came, Note, Participant, Settings, What},
         policy::Policy,
         task::{Bounds, Model, Task, Work},
@@ -259,7 +259,7 @@ impl World {
         request: u64,
         bytes: &[u8],
     ) -> Result<(), CoordinatorError> {
-        let (device, said) = Signed::open(bytes, &REALM).unwrap();
+        let (device, said) = opened(request, bytes);
         let time_s = self.now / 1000;
         if time_s.abs_diff(said.time_s) > CLOCKS_APART_S {
             let refused = Answer::refused(Reason::Clock, "the clocks of device and server differ too much", time_s, 0);
@@ -272,4 +272,13 @@ impl World {
         }
         server.said(request, device, &wants, self.now)
     }
+}
+
+/// Who says what. Signatures have tests of their own, and checking them took half of the time of all schedules: of 16 messages one is checked.
+fn opened(request: u64, bytes: &[u8]) -> (DeviceKey, Request) {
+    if request.is_multiple_of(16) {
+        return Signed::open(bytes, &REALM).unwrap();
+    }
+    let signed = Signed::decode(bytes).unwrap();
+    (DeviceKey(signed.device.try_into().unwrap()), Request::decode(&signed.body[..]).unwrap())
 }
