@@ -1,7 +1,7 @@
 //! Experiments about forgetting (Popov et al. 2018, Tables 1 and 2, Figure 2): every variant's last model is measured on two test sets,
 //! standard English and what users write, in perplexity and in keystrokes saved.
 //!
-//! Variants are runs of `keyhush train`, or one of the baselines that are none ([`Instead`]): n-grams, the user's on-line n-gram beside the
+//! Variants are runs of `keyhush train`, or one of the baselines that are none (`baselines`): n-grams, the user's on-line n-gram beside the
 //! general model, and transfer learning from an ensemble. Test sets are of people of the made-up crowd whom no run trains on.
 
 use std::{collections::BTreeMap, path::Path};
@@ -13,7 +13,6 @@ use federated::{
     finetune::ensemble::{self, Distilling, On, Trained},
     home::{CONFIG_FILE, MODEL_FOLDER},
     model_folder,
-    numbers::four_digits,
     plan::Plan,
     run::{After, Opened},
     sweep,
@@ -33,76 +32,23 @@ use lm::{
     vocabulary::Vocabulary,
 };
 use report::chart::{Chart, Series};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::{
+    baselines::{COLUMNS, Instead, OnText, label, shown},
     error::ExperimentError,
-    format::{Expect, Experiment, Plot, Variant},
+    format::{Expect, Experiment, Plot},
     runs::{OneRun, Runner},
     training::Job,
     verdict::{self, Verdict},
 };
 
-/// What is measured of each variant, by name, and what it is called in tables.
-pub(crate) const COLUMNS: [(&str, &str); 7] = [
-    ("perplexity_standard", "PPL, standard"),
-    ("keystrokes_standard", "KSS, standard"),
-    ("keystrokes_standard_200", "KSS of 200, standard"),
-    ("perplexity_users", "PPL, users"),
-    ("keystrokes_users", "KSS, users"),
-    ("keystrokes_users_200", "KSS of 200, users"),
-    ("average_perplexity", "average PPL"),
-];
 /// As many sentences as the paper measures keystrokes on.
 const SENTENCES: usize = 200;
 /// People of each test set.
 const PEOPLE: u64 = 40;
 /// The number of the first of them: beyond any population that is trained on.
-const FIRST: u64 = 1 << 40;
-
-/// What a variant is, where it is not a run.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) enum Instead {
-    /// Kneser-Ney n-grams of the general text: what a neural model replaces.
-    Ngram {
-        /// Words of an n-gram.
-        order: usize,
-    },
-    /// The model of `from` with n-grams of what each person has typed so far.
-    OnlineNgram {
-        /// Words of an n-gram.
-        order: usize,
-        /// The weight of the n-grams.
-        weight: f64,
-    },
-    /// Transfer learning from the models of all users (equation 4); not private.
-    Transfer {
-        /// On which text.
-        on: OnText,
-        /// How often text is written anew.
-        #[serde(default = "one")]
-        cycles: u32,
-        /// How often it is read.
-        epochs: u32,
-        /// The step.
-        learning_rate: f32,
-    },
-}
-
-/// The text of transfer learning.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum OnText {
-    /// The general text that devices rehearse.
-    Real,
-    /// As much text, by the model itself.
-    Generated,
-}
-
-const fn one() -> u32 {
-    1
-}
+const FIRST: u64 = 1 << 39;
 
 /// What a variant came to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -122,16 +68,6 @@ impl Compared {
     fn value(&self, column: &str) -> f64 {
         self.values.get(column).copied().unwrap_or(f64::NAN)
     }
-}
-
-/// A number of a column, as people read it.
-pub(crate) fn shown(column: &str, value: f64) -> String {
-    if column.starts_with("keystrokes") { format!("{:.2} %", 100.0 * value) } else { four_digits(value) }
-}
-
-/// What a column is called.
-pub(crate) fn label(column: &str) -> &'static str {
-    COLUMNS.iter().find(|(name, _)| *name == column).map_or("", |(_, label)| label)
 }
 
 /// Judges one expectation.
@@ -380,36 +316,4 @@ impl Baseline {
 fn sequence(post: &[u32]) -> Vec<u32> {
     use lm::vocabulary::{BOS, EOS};
     [BOS].into_iter().chain(post.iter().copied()).chain([EOS]).collect()
-}
-
-/// What a variant of these experiments can have, and what it cannot.
-pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
-    if experiment.seeds != 1 {
-        return Err("seeds: experiments about fine-tuning have one run of each variant".into());
-    }
-    for Variant { name, instead, from, evaluate_on, .. } in &experiment.variant {
-        if !evaluate_on.is_empty() {
-            return Err(format!(
-                "variant {name:?}: evaluate_on goes with kind = \"training\"; both test sets are measured"
-            ));
-        }
-        let needs = matches!(instead, Some(Instead::OnlineNgram { .. } | Instead::Transfer { .. }));
-        if needs && from.is_none() {
-            return Err(format!("variant {name:?}: from is missing: it starts from a general model"));
-        }
-        if let Some(Instead::OnlineNgram { weight, .. }) = instead
-            && !(0.0..=1.0).contains(weight)
-        {
-            return Err(format!("variant {name:?}: a weight is from 0 to 1"));
-        }
-    }
-    let known = |column: &str| COLUMNS.iter().any(|(name, _)| *name == column);
-    let of_plots = experiment.plot.iter().flat_map(|plot| &plot.columns);
-    let of_expects = experiment.expect.iter().filter_map(|expect| expect.column.as_ref());
-    let of_paper = experiment.paper_value.iter().filter_map(|value| value.column.as_ref());
-    if let Some(column) = of_plots.chain(of_expects).chain(of_paper).find(|column| !known(column)) {
-        let names: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
-        return Err(format!("there is no column {column:?}; there are {}", names.join(", ")));
-    }
-    Ok(())
 }

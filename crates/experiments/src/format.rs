@@ -37,8 +37,8 @@ use federated::{
 use serde::{Deserialize, Deserializer, de::Error};
 
 use crate::{
+    baselines::{COLUMNS, Instead},
     error::ExperimentError,
-    finetuning::{self, Instead},
 };
 
 /// The file in the folder of an experiment.
@@ -327,7 +327,7 @@ impl Experiment {
             Kind::Accounting => self.check_accounting()?,
             Kind::FineTuning => {
                 self.check_training()?;
-                finetuning::check(self)?;
+                self.check_finetuning()?;
             }
         }
         self.expect.iter().try_for_each(|expect| self.check_expect(expect))?;
@@ -380,6 +380,37 @@ impl Experiment {
             if variant.public.is_some() && variant.from.is_none() {
                 return Err(format!("variant {name:?}: public goes with from"));
             }
+        }
+        Ok(())
+    }
+
+    fn check_finetuning(&self) -> Result<(), String> {
+        if self.seeds != 1 {
+            return Err("seeds: experiments about fine-tuning have one run of each variant".into());
+        }
+        for Variant { name, instead, from, evaluate_on, .. } in &self.variant {
+            if !evaluate_on.is_empty() {
+                return Err(format!(
+                    "variant {name:?}: evaluate_on goes with kind = \"training\"; both test sets are measured"
+                ));
+            }
+            let needs = matches!(instead, Some(Instead::OnlineNgram { .. } | Instead::Transfer { .. }));
+            if needs && from.is_none() {
+                return Err(format!("variant {name:?}: from is missing: it starts from a general model"));
+            }
+            if let Some(Instead::OnlineNgram { weight, .. }) = instead
+                && !(0.0..=1.0).contains(weight)
+            {
+                return Err(format!("variant {name:?}: a weight is from 0 to 1"));
+            }
+        }
+        let known = |column: &str| COLUMNS.iter().any(|(name, _)| *name == column);
+        let of_plots = self.plot.iter().flat_map(|plot| &plot.columns);
+        let of_expects = self.expect.iter().filter_map(|expect| expect.column.as_ref());
+        let of_paper = self.paper_value.iter().filter_map(|value| value.column.as_ref());
+        if let Some(column) = of_plots.chain(of_expects).chain(of_paper).find(|column| !known(column)) {
+            let names: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
+            return Err(format!("there is no column {column:?}; there are {}", names.join(", ")));
         }
         Ok(())
     }

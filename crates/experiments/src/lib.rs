@@ -11,6 +11,7 @@
 //! | [`mod@format`] | `experiment.toml`                                     |
 //! | [`library`]  | where experiments are: in a folder, or built in       |
 //! | `training`   | variants, each with several seeds                     |
+//! | `baselines`  | what stands beside runs there, and which numbers      |
 //! | `finetuning` | variants and baselines, measured on two test sets     |
 //! | `accounting` | rows of a table that are computed                     |
 //! | `verdict`    | whether what must hold holds                          |
@@ -20,6 +21,7 @@
 //! | [`tables`]   | the papers' tables of what runs cost                  |
 
 mod accounting;
+mod baselines;
 mod error;
 mod finetuning;
 pub mod format;

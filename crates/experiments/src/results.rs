@@ -12,7 +12,8 @@ use serde::Serialize;
 
 use crate::{
     accounting::Computed,
-    finetuning::{self, COLUMNS, Compared},
+    baselines::{self, COLUMNS},
+    finetuning::Compared,
     format::{Experiment, Kind},
     training::Outcome,
     verdict::Verdict,
@@ -127,7 +128,7 @@ impl Results {
         rows[0].extend(COLUMNS.iter().map(|(_, label)| (*label).to_owned()));
         for one in &self.compared {
             let cell = |(column, _): &(&'static str, &str)| {
-                let ours = one.values.get(column).map_or_else(String::new, |value| finetuning::shown(column, *value));
+                let ours = one.values.get(column).map_or_else(String::new, |value| baselines::shown(column, *value));
                 let printed = experiment
                     .paper_value
                     .iter()

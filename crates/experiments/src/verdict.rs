@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Library, finetuning,
+        Library, baselines,
         format::{Experiment, Kind},
     };
 
@@ -188,8 +188,8 @@ mod tests {
                     }
                     if let Some(column) = &expect.column {
                         let number = |of: &str| compared(&kept, of, column);
-                        let shown = |value| finetuning::shown(column, value);
-                        let again = weigh(expect, finetuning::label(column), number, shown);
+                        let shown = |value| baselines::shown(column, value);
+                        let again = weigh(expect, baselines::label(column), number, shown);
                         assert_eq!(
                             (&said["text"], &said["holds"]),
                             (&again.text.into(), &again.holds.into()),
