@@ -309,8 +309,8 @@ value = 336.0
 
 [[expect]]
 column = "perplexity_users"
-higher = "general"
-lower = "tuned"
+of = "tuned"
+least = 1
 "#;
 
 /// What was learned and what was forgotten: runs and baselines in one table, each on both test sets.
@@ -323,7 +323,7 @@ fn forgetting_is_measured_on_two_test_sets() {
     toy.write("general.toml", &toy::settings(&[&plain[..], &["data.dialect=general"]].concat()));
     toy.write("experiments/forgetting/experiment.toml", FORGETTING);
     let said = toy.ok(&["experiment", "run", "forgetting", "-q"]);
-    assert!(said.contains("PPL, standard") && said.contains("holds: PPL, users of general is higher"), "{said}");
+    assert!(said.contains("PPL, standard") && said.contains("holds: PPL, users of tuned is at least 1.000"), "{said}");
     let results = json(&toy.read("experiments/forgetting/results/results.json"));
     let all = results["compared"].as_array().unwrap();
     let names: Vec<&str> = all.iter().map(|one| one["name"].as_str().unwrap()).collect();
@@ -346,12 +346,8 @@ fn forgetting_is_measured_on_two_test_sets() {
 
     assert!(toy.refused(&["experiment", "run", "forgetting", "--seeds", "2"]).contains("--store and --seeds"));
     for (from, to, want) in [
-        (
-            "column = \"perplexity_users\"\nhigher",
-            "column = \"perplexity\"\nhigher",
-            "there is no column \"perplexity\"",
-        ),
-        ("column = \"perplexity_users\"\nhigher", "what = \"perplexity\"\nhigher", "give column"),
+        ("column = \"perplexity_users\"\nof", "column = \"perplexity\"\nof", "there is no column \"perplexity\""),
+        ("column = \"perplexity_users\"\nof", "what = \"perplexity\"\nof", "give column"),
         ("kind = \"fine-tuning\"", "kind = \"training\"", "instead goes with kind = \"fine-tuning\""),
         ("weight = 0.5", "weight = 1.5", "a weight is from 0 to 1"),
         (

@@ -35,7 +35,7 @@ impl Section for FineTune {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        let kind = key("kind", "\"rehearsal\"", "with general text, with soft labels, or with nothing");
+        let kind = key("kind", "\"rehearsal\"", "what devices do about it");
         visit.choose(&kind, self, Usual::None);
         match self {
             Self::Retraining => {}
