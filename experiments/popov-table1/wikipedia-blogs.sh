@@ -21,14 +21,14 @@ mkdir -p "$out"
 { printf '%s\n' . , '!' '?' '"' "'" '(' ')' ':' ';' - '...'; cut -f1 "$words"; } > "$out/list.txt"
 [ -e "$out/words.vocab" ] || "$keyhush" data vocab --from-list "$out/list.txt" --no-punctuation --size 5000 --out "$out/words.vocab" -q
 
-# Standard English: 40,000 paragraphs to learn from and to rehearse, 300 to measure on.
-[ -e "$out/general.txt" ] || zstd -dcq "$wikipedia" | grep . | head -n 40000 > "$out/general.txt"
-[ -e "$out/standard.test.txt" ] || zstd -dcq "$wikipedia_test" | grep . | head -n 300 > "$out/standard.test.txt"
+# Standard English: 25,000 paragraphs to learn from and to rehearse, 600 to measure on.
+[ -e "$out/general.txt" ] || zstd -dcq "$wikipedia" | grep . | head -n 25000 > "$out/general.txt"
+[ -e "$out/standard.test.txt" ] || zstd -dcq "$wikipedia_test" | grep . | head -n 600 > "$out/standard.test.txt"
 
 # Users: the posts of the last people are measured on, those of the others are trained on; by person, and as one node.
 if [ ! -e "$out/users.test.txt" ]; then
-    zstd -dcq "$blogs" | head -n 40000 > "$out/trained.jsonl"
-    zstd -dcq "$blogs" | tail -n 1000 | sed 's/.*"text": *"//; s/"}$//; s/\\[nrt]/ /g; s/\\"/"/g' | head -n 300 > "$out/users.test.txt"
+    zstd -dcq "$blogs" | head -n 64000 > "$out/trained.jsonl"
+    zstd -dcq "$blogs" | tail -n 1000 | sed 's/.*"text": *"//; s/"}$//; s/\\[nrt]/ /g; s/\\"/"/g' | head -n 250 > "$out/users.test.txt"
 fi
 [ -e "$out/node.jsonl" ] || head -n 2000 "$out/trained.jsonl" | sed 's/"user": *"[^"]*"/"user": "node"/' > "$out/node.jsonl"
 for store in trained node; do
@@ -37,7 +37,7 @@ done
 
 # The general model, and the n-gram that it replaces.
 [ -e "$out/general" ] || "$keyhush" pretrain --data "$out/general.txt" --vocab "$out/words.vocab" --model tiny \
-    --epochs 2 --batch 16 --unroll 20 --learning-rate 1 --decay-after 1 --clip-gradients 0 --threads 1 --out "$out/general" -q
+    --epochs 2 --batch 16 --unroll 20 --learning-rate 1 --decay-after 1 --clip-gradients 0 --out "$out/general" -q
 [ -e "$out/ngram" ] || "$keyhush" ngram --text "$out/general.txt" --vocab "$out/words.vocab" --order 3 --out "$out/ngram"
 
 fine_tune() {
@@ -56,6 +56,24 @@ for lambda in 0.25 0.5 0.75; do
 done
 fine_tune retraining node $node --set finetune.kind=retraining
 
+# Both test sets, and the first 200 of each for keystrokes.
+for set in standard users; do head -n 200 "$out/$set.test.txt" > "$out/$set.200.txt"; done
+measure() {
+    for model; do
+        name=$(echo "$model" | tr / -)
+        [ -s "$out/$name.json" ] || "$keyhush" eval --model "$out/$model" --text "$out/standard.test.txt" \
+            --text "$out/users.test.txt" --threads 1 --json > "$out/$name.json"
+        [ -s "$out/$name.200.json" ] || "$keyhush" eval --model "$out/$model" --text "$out/standard.200.txt" \
+            --text "$out/users.200.txt" --threads 1 --json > "$out/$name.200.json"
+        echo "== $model"
+        tr ',{' '\n\n' < "$out/$name.json" | grep -E '"(perplexity_without_unk|keystroke_saving|average_perplexity_without_unk)"'
+        echo "   of the first 200"
+        tr ',{' '\n\n' < "$out/$name.200.json" | grep '"keystroke_saving"'
+    done
+}
+measure ngram general rehearsal-0.25/model rehearsal-0.5/model rehearsal-0.75/model without-forgetting-0.25/model \
+    without-forgetting-0.5/model without-forgetting-0.75/model retraining/model
+
 # Table 2: ten nodes a round, each with half of general text.
 queue='--set local.most_tokens=800 --set finetune.kind=rehearsal --set finetune.lambda=0.5 --set finetune.general_tokens=200000'
 people=$(cut -d'"' -f4 "$out/trained.jsonl" | sort -u | wc -l)
@@ -63,18 +81,4 @@ fine_tune averaging-1 trained $queue --set "$text" --set participation.populatio
 fine_tune averaging-300 trained $queue --set "$text" --set participation.population=$people --set rounds=300
 fine_tune averaging-300-retraining trained --set local.most_tokens=800 --set finetune.kind=retraining \
     --set participation.population=$people --set rounds=300
-
-# Both test sets, and the first 200 of each for keystrokes.
-for set in standard users; do head -n 200 "$out/$set.test.txt" > "$out/$set.200.txt"; done
-for model in ngram general rehearsal-0.25/model rehearsal-0.5/model rehearsal-0.75/model without-forgetting-0.25/model \
-    without-forgetting-0.5/model without-forgetting-0.75/model retraining/model averaging-1/model averaging-300/model \
-    averaging-300-retraining/model; do
-    [ -e "$out/$model.json" ] || "$keyhush" eval --model "$out/$model" --text "$out/standard.test.txt" --text "$out/users.test.txt" \
-        --threads 1 --json > "$out/$model.json"
-    [ -e "$out/$model.200.json" ] || "$keyhush" eval --model "$out/$model" --text "$out/standard.200.txt" --text "$out/users.200.txt" \
-        --threads 1 --json > "$out/$model.200.json"
-    echo "== $model"
-    tr ',{' '\n\n' < "$out/$model.json" | grep -E '"(perplexity_without_unk|keystroke_saving|average_perplexity_without_unk)"'
-    echo "   of 200"
-    tr ',{' '\n\n' < "$out/$model.200.json" | grep '"keystroke_saving"'
-done
+measure averaging-1/model averaging-300/model averaging-300-retraining/model
