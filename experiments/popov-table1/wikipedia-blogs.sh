@@ -43,7 +43,12 @@ done
 fine_tune() {
     name=$1 store=$2
     shift 2
-    [ -e "$out/$name/model" ] || "$keyhush" train "$here/../common/popov2018.toml" --set data.kind=store --set data.dialect= \
+    [ ! -e "$out/$name/model" ] || return 0
+    if [ -e "$out/$name/config.toml" ]; then
+        "$keyhush" train --resume "$out/$name" --threads 1 -q
+        return 0
+    fi
+    "$keyhush" train "$here/../common/popov2018.toml" --set data.kind=store --set data.dialect= \
         --set data.posts_per_user= --set "data.path=\"$out/$store.store\"" --set data.held_out_per_mille=0 --set model.preset= \
         --set "model.from=\"$out/general\"" --set 'model.public="Wikipedia"' --threads 1 --out "$out/$name" -q "$@"
 }
