@@ -206,6 +206,7 @@ impl Gpu {
             most_tokens: None,
             greedy: false,
             update_penalty: 0.0,
+            finetune: None,
         }
     }
 

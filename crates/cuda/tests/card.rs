@@ -119,7 +119,15 @@ struct Trial {
 }
 
 fn local(algorithm: Algorithm) -> LocalPlan {
-    LocalPlan { algorithm, batch: BATCH, unroll: UNROLL, most_tokens: Some(400), greedy: false, update_penalty: 0.0 }
+    LocalPlan {
+        algorithm,
+        batch: BATCH,
+        unroll: UNROLL,
+        most_tokens: Some(400),
+        greedy: false,
+        update_penalty: 0.0,
+        finetune: None,
+    }
 }
 
 fn small(preset: &str, vocabulary: usize) -> ModelConfig {

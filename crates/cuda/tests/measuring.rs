@@ -238,6 +238,7 @@ fn evaluations_by_devices_are_those_of_the_threads() {
         most_tokens: Some(400),
         greedy: false,
         update_penalty: 0.0,
+        finetune: None,
     };
     let means = Means { engine: CUDA, ..Means::threads(KernelPath::best(), 2) };
     let Some(mut card) = on_card(CardEngine::new(&local, &learner, means)) else { return };

@@ -59,6 +59,14 @@ fn what_a_card_cannot_do_is_refused_before_the_run() {
     }
     let epochs = refused(&["schedule=[{ from = 9, local_epochs = 2 }]"]).unwrap_err();
     assert!(epochs.contains("local_epochs") && epochs.contains("--engine threads"), "{epochs}");
+    for kind in ["rehearsal", "without-forgetting"] {
+        let tuned = refused(&[&format!("finetune.kind={kind}"), "finetune.lambda=0.5"]).unwrap_err();
+        assert!(
+            tuned.contains(&format!("[finetune] kind = \"{kind}\"")) && tuned.contains("--engine threads"),
+            "{tuned}"
+        );
+    }
+    assert_eq!(refused(&["finetune.kind=retraining"]), Ok(()));
 }
 
 #[test]

@@ -17,6 +17,7 @@
 //! | [`cohort`]     | who takes part in a round                                               |
 //! | [`population`] | whose text a simulation trains on                                       |
 //! | [`evaluate`]   | how well a model predicts, on all cores                                 |
+//! | [`finetune`]   | fine-tuning without forgetting: what devices rehearse, and learning from an ensemble |
 //! | [`test_sets`]  | the same of text files and stores that are not trained on                |
 //! | [`fleet`]      | who takes part in a round, and how their sum comes about                |
 //! | [`replay`]     | a run that is over, once more on threads: the cohorts that were recorded |
@@ -44,6 +45,7 @@ pub mod config;
 pub mod contract;
 pub mod engine;
 pub mod evaluate;
+pub mod finetune;
 pub mod fleet;
 pub mod forecast;
 pub mod home;

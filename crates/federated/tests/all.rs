@@ -16,6 +16,7 @@ mod durable;
 mod evaluation;
 mod failed_rounds;
 mod failing;
+mod finetune;
 mod foreseen;
 mod heads;
 mod held_out;

@@ -58,6 +58,7 @@ mod error;
 mod estimator;
 mod evaluation;
 mod explained;
+mod finetune;
 mod keys;
 mod local;
 mod mechanism;
@@ -89,6 +90,7 @@ pub use self::{
     estimator::{Estimator, EstimatorKind},
     evaluation::{Checkpoint, DeviceEvaluation, Evaluation},
     explained::{FIRST_RUN, explained, first_run},
+    finetune::FineTune,
     local::{Local, LocalAlgorithm},
     mechanism::MechanismKind,
     model::{EarlierModel, Model, ModelStart, NewModel},
@@ -100,7 +102,7 @@ pub use self::{
 };
 
 /// The keys whose values are paths. Where files are on a machine is not for others: of these, pages and tracking servers get the last part.
-pub const PATHS: [&str; 3] = ["data.path", "data.public_text", "model.from"];
+pub const PATHS: [&str; 4] = ["data.path", "data.public_text", "model.from", "finetune.public_text"];
 
 /// A run.
 #[derive(Debug, Clone, PartialEq)]
@@ -126,6 +128,8 @@ pub struct Config {
     pub local: Local,
     /// What of their updates leaves them, where that was said.
     pub upload: Option<Upload>,
+    /// How they keep the model from forgetting; plain training if not said.
+    pub finetune: Option<FineTune>,
     /// Who takes part.
     pub participation: Participants,
     /// What the sum is divided by.
@@ -162,6 +166,12 @@ const UPLOAD: Head = head(
     "\
 What of an update leaves a device (docs/TRAINING.md): without this section all of it, as integers on the grid.
 With it, bytes are counted. Only \"grid\" is for real devices; the other kinds are simulated.",
+);
+const FINETUNE: Head = head(
+    "finetune",
+    "\
+How a model that users fine-tune keeps what it knew (Popov et al. 2018): general text is mixed in, or what the model
+predicted when it came counts too. \"retraining\" does neither.",
 );
 const PARTICIPATION: Head = head(
     "participation",
@@ -211,6 +221,7 @@ impl Section for Config {
             model: Model::unsaid(),
             local: Local::unsaid(),
             upload: None,
+            finetune: None,
             participation: Participants::unsaid(),
             estimator: Estimator::unsaid(),
             clip: Clip::unsaid(),
@@ -239,6 +250,7 @@ impl Section for Config {
         visit.section(&MODEL, &mut self.model, true);
         visit.section(&LOCAL, &mut self.local, true);
         visit.maybe(&UPLOAD, Some(&mut self.upload), "any run");
+        visit.maybe(&FINETUNE, Some(&mut self.finetune), "");
         self.who_takes_part(visit);
         let secagg = match &mut self.aggregation {
             Aggregation::Plain => None,
@@ -292,7 +304,11 @@ impl Config {
     /// When a path is not text.
     pub fn to_toml(&self) -> Result<String, ConfigError> {
         let mut copy = self.clone();
-        let paths = [("data.path", copy.data.store_path_mut()), ("model.from", copy.model.from_mut())];
+        let paths = [
+            ("data.path", copy.data.store_path_mut()),
+            ("model.from", copy.model.from_mut()),
+            ("finetune.public_text", copy.finetune.as_mut().and_then(FineTune::public_text_mut)),
+        ];
         for (key, path) in paths {
             if let Some(path) = path.filter(|path| path.to_str().is_none()) {
                 let shown = path.display();

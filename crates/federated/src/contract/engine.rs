@@ -14,6 +14,7 @@ use corpus::{
     synth::{Crowd, Dialect, SynthPlan},
 };
 use device::{
+    finetune::{FineTune, GeneralText},
     learner::{Learner, examples::Examples, language::LanguageLearner, tags::TagLearner},
     local::{Algorithm, LocalPlan},
     round::{Exact, Part, Task, Worker},
@@ -82,6 +83,7 @@ impl Trial {
                 most_tokens,
                 greedy: false,
                 update_penalty: 0.0,
+                finetune: None,
             },
             LocalPlan {
                 algorithm: Algorithm::FedAvg { epochs: 2 },
@@ -90,6 +92,7 @@ impl Trial {
                 most_tokens,
                 greedy: false,
                 update_penalty: 0.0,
+                finetune: None,
             },
             LocalPlan {
                 algorithm: Algorithm::FedAvg { epochs: 1 },
@@ -98,6 +101,7 @@ impl Trial {
                 most_tokens: None,
                 greedy: true,
                 update_penalty: 0.0,
+                finetune: None,
             },
             LocalPlan {
                 algorithm: Algorithm::FedAvg { epochs: 1 },
@@ -106,8 +110,20 @@ impl Trial {
                 most_tokens,
                 greedy: false,
                 update_penalty: 0.1,
+                finetune: None,
             },
         ]
+    }
+
+    /// How users fine-tune without forgetting: an engine passes the suite with each, or refuses them; a learner may refuse them too.
+    #[must_use]
+    pub fn finetuning() -> [LocalPlan; 2] {
+        let general = GeneralText::new((0..20u32).map(|n| (0..8).map(|i| 4 + (n * 7 + i * 3) % 50).collect()));
+        let soft = FineTune::SoftLabels { lambda: 0.5 };
+        [FineTune::Rehearsal { lambda: 0.25, general }, soft].map(|how| {
+            let [_, plain, ..] = Self::plans();
+            LocalPlan { finetune: Some(how), ..plain }
+        })
     }
 
     /// What is learned.

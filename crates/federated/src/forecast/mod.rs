@@ -6,6 +6,7 @@
 pub mod rehearsal;
 mod securely;
 
+use device::finetune::FineTune;
 use ledger::Budget;
 use privacy::{AccountError, AccountantKind, Epsilon, PrivacyEvent, rng::Randomness};
 use serde::Serialize;
@@ -293,7 +294,8 @@ fn memory(plan: &Plan, opened: &Opened, means: Means) -> Memory {
     let parameters = plan.parameters.len() as u64;
     let coordinates = plan.phases().iter().map(|p| p.coordinates() as u64).max().unwrap_or(0);
     // Beside the trainer: the difference, the same as integers, and the thread's sum.
-    let training = threads * (learner.trainer + 4 * (parameters + coordinates) + 8 * coordinates);
+    let trainers = plan.local.finetune.as_ref().map_or(1, FineTune::trainers);
+    let training = threads * (trainers * learner.trainer + 4 * (parameters + coordinates) + 8 * coordinates);
     let moments = match plan.optimizer {
         OptimizerKind::Sgd => 0,
         OptimizerKind::Momentum { .. } | OptimizerKind::Adagrad { .. } => 1,

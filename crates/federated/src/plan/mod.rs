@@ -23,6 +23,7 @@ mod tests;
 mod upload;
 
 use device::{
+    finetune::GeneralText,
     learner::Layout,
     local::{Algorithm, LocalPlan, check_learning_rate},
 };
@@ -47,6 +48,7 @@ use crate::{
         ClipKind, Config, ConfigError, EstimatorKind, Evaluation, LocalAlgorithm, Moments, ParticipationKind,
         ServerOptimizer, StandsFor,
     },
+    finetune,
     optimizer::OptimizerKind,
     protocol::desk::Windows,
 };
@@ -66,6 +68,8 @@ pub struct Setting {
     pub public_data: Vec<PublicData>,
     /// How many numbers a device counts of a model when it measures one; none where devices cannot.
     pub counted: Option<usize>,
+    /// What devices rehearse, where the settings say that they do.
+    pub general: Option<GeneralText>,
 }
 
 /// All that was decided before the first round.
@@ -165,7 +169,7 @@ impl Plan {
         checks::check(&config)?;
         let settings = config.to_toml()?;
         let parameters = setting.parameters.clone();
-        let local = local(&config)?;
+        let local = local(&config, setting)?;
         let optimizer = optimizer(&config)?;
         let adaptive = adaptive(&config)?;
         let draft = Draft { config: &config, parameters: &parameters, adjacency: adjacency(config.participation.kind) };
@@ -349,7 +353,7 @@ fn sampled(
     Ok(participation)
 }
 
-fn local(config: &Config) -> Result<LocalPlan, ConfigError> {
+fn local(config: &Config, setting: &Setting) -> Result<LocalPlan, ConfigError> {
     let from = &config.local;
     let (algorithm, update_penalty) = match from.algorithm {
         LocalAlgorithm::Fedavg { epochs, update_penalty } => {
@@ -366,8 +370,9 @@ fn local(config: &Config) -> Result<LocalPlan, ConfigError> {
         most_tokens: from.most_tokens,
         greedy: config.clip.greedy,
         update_penalty,
+        finetune: finetune::of(config, setting.general.clone()),
     };
-    plan.check().map_err(|e| ConfigError::new(format!("local.{}", e.field), e))?;
+    plan.check().map_err(|e| ConfigError::new(finetune::key(e.field), e))?;
     check_learning_rate(from.learning_rate).map_err(|e| ConfigError::new("local.learning_rate", e))?;
     Ok(plan)
 }

@@ -56,7 +56,9 @@ fn setting() -> Setting {
 fn setting_of(model: &ModelConfig) -> Setting {
     let parameters = LanguageLearner::new(model, 4, 5).unwrap().layout().clone();
     let data = DataSource::MadeUp { what: "nobody".into() };
-    Setting { parameters, data, start: Start::Random, non_private: None, public_data: Vec::new(), counted: Some(6) }
+    let general = Some(device::finetune::GeneralText::new([vec![5, 6, 7]]));
+    let (start, public_data, counted) = (Start::Random, Vec::new(), Some(6));
+    Setting { parameters, data, start, non_private: None, public_data, counted, general }
 }
 
 fn plan_of(set: &[&str]) -> Result<Plan, ConfigError> {

@@ -147,8 +147,11 @@ fn burden(home: &dyn Home, config: &Config, statement: &Statement, metrics: &[Me
         non_private: None,
         public_data: Vec::new(),
         counted: device::evaluation::coordinates(Measures::of(metrics).name),
+        general: None,
     };
-    Burden::of(&Plan::new(config.clone(), &setting).ok()?)
+    // What devices rehearse changes no noise, and its text may not be here.
+    let config = Config { finetune: None, ..config.clone() };
+    Burden::of(&Plan::new(config, &setting).ok()?)
 }
 
 /// What canaries show, where that was written down.

@@ -6,8 +6,11 @@ use corpus::{
     store::{Part, Split, Store},
     synth::{Crowd, Dialect, SynthPlan},
 };
-use device::learner::{Learner, Part as ModelPart};
-use ledger::{DataSource, Head, Import, ImportKind, PublicData, Start, Unit};
+use device::{
+    finetune::GeneralText,
+    learner::{Learner, Part as ModelPart},
+};
+use ledger::{DataSource, Head, Import, ImportKind, PublicData, Start, Unit, hex};
 use lm::{
     folder::{Folder, Learned, LearnedPart, Weights},
     model::config::ModelConfig,
@@ -24,6 +27,7 @@ use crate::{
         StoredText,
     },
     evaluate::HeldOut,
+    finetune::{self, Rehearsed},
     home::{Home, LEDGER_FILE, RunFolder, heads, model_in},
     learners::{self, Made},
     ledger_file::Place,
@@ -49,6 +53,7 @@ pub struct Opened {
     /// Declared users, and how many of them are canaries.
     canaries: Option<(u64, u64)>,
     changes: Changes,
+    general: Option<GeneralText>,
 }
 
 /// Whose text.
@@ -89,9 +94,12 @@ impl Opened {
         let public_names = public_names.filter(|o| o.non_private_event().is_none());
         let public =
             |what: &str, origin: &corpus::origin::Origin| PublicData { what: what.into(), why: origin.to_string() };
+        let rehearsed = finetune::open(config, learner.as_ref(), &vocabulary, rules)?;
+        let (general, rehearsed) = rehearsed.map(|Rehearsed { text, public }| (text, public)).unzip();
         let public_data = public_words
             .map(|origin| public("the vocabulary", origin))
             .chain(public_names.map(|origin| public("the names of the labels", origin)))
+            .chain(rehearsed)
             .collect();
         let text = match (&config.data, store) {
             (Data::Store(said), Some(store)) => split(said, store)?,
@@ -113,6 +121,7 @@ impl Opened {
             prompts: None,
             canaries,
             changes,
+            general,
         };
         opened.check_declared(config)?;
         Ok(opened)
@@ -159,6 +168,7 @@ impl Opened {
             non_private: (!non_private.is_empty()).then(|| non_private.join("; ")),
             public_data: self.public_data.clone(),
             counted: device::evaluation::coordinates(self.learner.measures()),
+            general: self.general.clone(),
         }
     }
 
@@ -182,7 +192,14 @@ impl Opened {
                 format!("{users} users, {posts} posts, {tokens} tokens, checksums {:?}", store.checksums())
             }
         };
-        [&plan.settings, &words, &text].map(String::as_str).join("\n")
+        let general = self.general.as_ref().map(|text| format!("\n{}", hex(&finetune::digest(text))));
+        [&plan.settings, &words, &text].map(String::as_str).join("\n") + &general.unwrap_or_default()
+    }
+
+    /// What devices rehearse, where the settings say that they do.
+    #[must_use]
+    pub const fn general(&self) -> Option<&GeneralText> {
+        self.general.as_ref()
     }
 
     /// The store, where the text comes from one.
