@@ -78,7 +78,7 @@ impl<T> Memory<T> {
 pub(crate) struct Pinned<T>(PinnedHostSlice<T>);
 
 impl Pinned<f32> {
-    /// Takes these values, which workers copy. Whoever calls has waited for the cards that read those of before: nothing here does, since
+    /// Takes these values, which workers copy. Whoever calls has waited for the cards that read the earlier ones: nothing here does, since
     /// the events that it would take are off.
     pub(crate) fn fill(&mut self, values: &[f32], workers: &dyn Workers) -> Result<(), CudaError> {
         let own = self.0.as_mut_slice().map_err(failed("waiting for the card"))?;
@@ -276,7 +276,7 @@ impl Card {
             return Err(CudaError::Unavailable("this machine has no NVIDIA GPU".to_owned()));
         }
         let context = CudaContext::new(number % count as usize).map_err(failed("opening the card"))?;
-        // SAFETY: all memory is used by one stream, so there is nothing to keep apart; captures must not see events of before.
+        // SAFETY: all memory is used by one stream, so there is nothing to keep apart; captures must not see earlier events.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().map_err(failed("making a stream"))?;
         let blas = CudaBlas::new(stream.clone()).map_err(no_product)?;

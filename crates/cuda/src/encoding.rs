@@ -184,7 +184,7 @@ impl Encoder {
         })
     }
 
-    /// A round begins: its model, its bounds, the key of its users' streams. Whether graphs of before are worthless.
+    /// A round begins: its model, its bounds, the key of its users' streams. Returns whether earlier graphs can no longer be used.
     pub(crate) fn begin(
         &mut self,
         card: &Card,

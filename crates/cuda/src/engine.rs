@@ -494,7 +494,7 @@ fn parts(chunk: &[User]) -> std::slice::Chunks<'_, User> {
 
 /// There is no lane: an engine always has some.
 fn nobody() -> CudaError {
-    CudaError::Refused("nobody is trained at a time".to_owned())
+    CudaError::Refused("no users would be trained at a time".to_owned())
 }
 
 /// The chunk that fits, in lanes of one size: as many users as were foreseen, in chunks of one size, as many of them as the card has

@@ -6,8 +6,8 @@
 //! | `ledger.jsonl`      | every release, with what belongs to it beside it ([`crate::ledger_file`])         |
 //! | `secret/`           | keys; stays with the run                                                             |
 //! | `metrics.jsonl`     | a line an evaluation                                                                 |
-//! | `timing.jsonl`      | a line a round; simulations only: how long a round took tells how many took part      |
-//! | `diagnostics.jsonl` | exact losses and norms, a line a round; simulations only, not private                |
+//! | `timing.jsonl`      | one line per round; simulations only: how long a round took tells how many took part  |
+//! | `diagnostics.jsonl` | exact losses and norms, one line per round; simulations only, not private             |
 //! | `samples.jsonl`     | what the model suggests after a few public prompts, a line an evaluation             |
 //! | `checkpoints/`      | the two newest states                                                                |
 //! | `model/`            | the model at the end                                                                 |
