@@ -42,7 +42,7 @@ pub(crate) struct OneRunArgs {
     lab: LabArgs,
 }
 
-/// Canaries if nothing is said.
+/// Canaries by default.
 const CANARIES: u64 = 1000;
 /// Enough people beside a thousand canaries.
 const USUAL: [&str; 2] = ["participation.population=2000", "participation.cohort=500"];

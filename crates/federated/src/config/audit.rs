@@ -2,7 +2,7 @@
 
 use super::keys::{Section, Visit, key};
 
-/// The confidence of an audit, if nothing is said.
+/// The confidence of an audit by default.
 pub const CONFIDENCE: f64 = 0.999;
 
 /// Canaries of a run (docs/AUDITS.md).
