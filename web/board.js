@@ -1,24 +1,24 @@
-// The page over all runs: which are shown, how, and what of it stands in the address, so that a link shows the same.
+// The page of all runs: which are shown, and how. The view is stored in the address, so that a link shows the same.
 "use strict";
 (() => {
   const { el, shown, small, keepingFocus } = window.Keyhush;
   const at = (id) => document.getElementById(id);
-  /** Runs that are selected as long as nobody chose any. */
+  /** Runs that are selected until somebody chooses some. */
   const FIRST = 4;
   const COLOURS = 8;
   /** Settings that get a column in the list. */
   const MOST_COLUMNS = 3;
-  /** Evaluations whose suggestions stand side by side. */
+  /** Evaluations whose suggestions are shown side by side. */
   const MOST_EVALUATIONS = 6;
   const DASHES = [undefined, [7, 4], [2, 3]];
   const GROUPS = [
-    ["quality", "How good the model is", ""],
+    ["quality", "Model quality", ""],
     ["privacy", "Privacy and clipping", ""],
-    ["training", "Training", "exact numbers of simulated users: runs with secret noise have none"],
+    ["training", "Training", "exact values of simulated users; runs with secret noise have none"],
   ];
   const STATES = { running: "running", finished: "finished", stopped: "stopped", unreadable: "cannot be read" };
 
-  // ---- what is known, and what is asked for
+  // ---- data and view
 
   const runs = new Map();
   const details = new Map();
@@ -73,7 +73,7 @@
     return newest().filter((run) => words.every((word) => text(run).includes(word)));
   };
 
-  /** Colours follow the age of runs, so that a run keeps its own; of two that would share one, the later takes the next. */
+  /** Colours follow the age of runs, so that a run keeps its own; if two would share one, the later takes the next. */
   const looks = (ids) => {
     const order = new Map(newest().reverse().map((run, i) => [run.id, i]));
     const taken = new Map();
@@ -103,6 +103,19 @@
     for (const run of list) for (const key of Object.keys(run.settings)) values.set(key, null);
     const keys = [...values.keys()].map((key) => [key, new Set(list.map((run) => run.settings[key])).size]);
     return keys.filter(([, many]) => many > 1).sort((a, b) => a[1] - b[1] || (a[0] < b[0] ? -1 : 1)).map(([key]) => key);
+  };
+
+  /** Settings with a column in the list: those in which the selected runs differ, or else all runs. */
+  const columnKeys = (list) => {
+    const of = (some) => differing(some).filter((key) => !key.endsWith("seed")).slice(0, MOST_COLUMNS);
+    const chosen = of(selected().map((id) => runs.get(id)));
+    return chosen.length ? chosen : of(list);
+  };
+  /** The last part of a long key, unless another key ends alike: `noise_multiplier`, but `data.kind`. */
+  const shortKey = (key, list) => {
+    const last = key.split(".").at(-1);
+    const alike = new Set(list.flatMap((run) => Object.keys(run.settings || {})).filter((other) => other.split(".").at(-1) === last));
+    return alike.size > 1 || key.length <= 12 ? key : last;
   };
 
   const stateOf = (run) => el("span", { class: "state", "data-state": run.state, title: run.problem || run.ended || "" },
@@ -136,8 +149,8 @@
         cell: (run) => run.price && priceOf(run.price.words) },
       { key: "started", label: "Started", number: true, class: "minor", value: (run) => run.started,
         cell: (run) => run.numbers && (run.simulated ? day(run.started) : day(run.started).slice(0, 10)) },
-      ...differing(list).filter((key) => !key.endsWith("seed")).slice(0, MOST_COLUMNS).map((key) => ({
-        key: `set ${key}`, label: el("span", { title: key }, key.split(".").at(-1)), class: "minor", value: (run) => run.settings?.[key], cell: (run) => run.settings?.[key] ?? "" })),
+      ...columnKeys(list).map((key) => ({
+        key: `set ${key}`, label: el("span", { title: key }, shortKey(key, list)), class: "minor", value: (run) => run.settings?.[key], cell: (run) => run.settings?.[key] ?? "" })),
     ];
   };
 
@@ -226,7 +239,7 @@
         if (!lines.length) continue;
         if (lines.every(constant)) { constants.push([chart, lines]); continue; }
         const epsilons = view.x === "epsilon" && group === "quality";
-        const xLabel = epsilons ? (meanings.size === 1 ? [...meanings][0] : "epsilon, of each run as its list says") : "rounds";
+        const xLabel = epsilons ? (meanings.size === 1 ? [...meanings][0] : "epsilon, with a meaning that differs between runs") : "rounds";
         const place = places.get(chart.key) || el("kh-chart", { "data-chart": chart.key });
         places.set(chart.key, place);
         place.data = { ...chart, lines, xLabel, sync: epsilons ? "epsilon" : "rounds", zoom: epsilons === (view.x === "epsilon") ? view.zoom : null };
@@ -244,13 +257,13 @@
         el("div", { class: "grid" }, shownCharts), el("div", { class: "constants", "data-group": group })]));
     }
     for (const { group, constants } of sections) {
-      root.querySelector(`[data-group="${group}"]`).replaceChildren(...constants.map(([chart, lines]) => el("span", {}, `${chart.title}, throughout: `,
+      root.querySelector(`[data-group="${group}"]`).replaceChildren(...constants.map(([chart, lines]) => el("span", {}, `${chart.title} (constant): `,
         el("b", {}, throughout(chart, lines)))));
     }
     for (const [key, place] of places) if (!place.isConnected) places.delete(key);
   };
 
-  // ---- what models suggest
+  // ---- suggestions of models
 
   const words = (sample, before) => el("span", { class: "words" }, sample.words.length === 0 ? "\u2013" : sample.words.flatMap((word, i) => [
     i > 0 && ", ", el(i ? "span" : "b", { class: before && !before.words.includes(word) ? "changed" : null }, word)]));
@@ -304,7 +317,7 @@
     const every = view.all || list.length === 1;
     if (!section.firstElementChild) {
       section.append(el("div", { class: "head" }, el("h2", { id: "settings-title" }, "Settings"), el("span", { class: "grow" }),
-        el("label", { class: "check" }, el("input", { id: "same", type: "checkbox", onchange: (event) => change({ all: event.currentTarget.checked }) }), "also those that are the same")),
+        el("label", { class: "check" }, el("input", { id: "same", type: "checkbox", onchange: (event) => change({ all: event.currentTarget.checked }) }), "also show equal settings")),
       el("kh-table"));
     }
     section.querySelector(".check").hidden = list.length === 1;
@@ -358,7 +371,7 @@
     load(ids);
   };
 
-  /** Fetches what is selected and not known, or known as it was before. */
+  /** Fetches selected runs that are not loaded or have changed. */
   const load = (ids) => {
     for (const id of ids) {
       const [run, known] = [runs.get(id), details.get(id)];

@@ -41,13 +41,14 @@
   /** A number in its unit. */
   Keyhush.shown = (unit, value) => (value == null || Number.isNaN(value) ? MISSING : (UNITS[unit] || number)(value));
 
-  /** A number on an axis: as short as it can be told from its neighbours. */
+  /** A number on an axis: as short as possible while it differs from its neighbours. */
   Keyhush.tick = (unit, value, step) => {
     if (value == null) return "";
     if (unit === "seconds") return seconds(value);
     const factor = unit === "share" ? 100 : 1;
     const places = Math.min(6, Math.max(0, -Math.floor(Math.log10(Math.abs(step * factor) || 1) + 1e-9)));
-    const text = Math.abs(value * factor) >= 1e6 ? number(value * factor) : (value * factor).toFixed(places);
+    const large = () => Number((value * factor).toPrecision(3)).toExponential().replace("e+", "e");
+    const text = Math.abs(value * factor) >= 1e6 ? large() : (value * factor).toFixed(places);
     return unit === "share" ? `${text} %` : text.replace(/\B(?=(\d{3})+$)/g, text.includes(".") ? "" : ",");
   };
 

@@ -277,7 +277,7 @@ def main():
     parser.add_argument("--repeats", type=float, default=1.0, help="how many times as many repeats as usual")
     parser.add_argument("--tree", action="store_true", help="also TensorFlow Privacy's tree accountant (minutes)")
     parser.add_argument("--quick", action="store_true", help="one repeat of everything, no calibration by PLD")
-    parser.add_argument("--binaries", type=pathlib.Path, default=ROOT / "target" / "release", help="where cargo built")
+    parser.add_argument("--binaries", type=pathlib.Path, default=ROOT / "target" / "dist", help="where cargo built")
     options = parser.parse_args()
     logging.getLogger("absl").setLevel(logging.ERROR)
 

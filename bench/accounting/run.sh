@@ -22,8 +22,8 @@ if [ "$tree" = yes ]; then
     "$python" -m pip install --quiet --disable-pip-version-check --no-deps tensorflow-privacy==0.9.0
 fi
 
-cargo build --release --locked -p keyhush-privacy --example bench_accounting
-cargo build --release --locked -p keyhush
+cargo build --profile dist --locked -p keyhush-privacy --example bench_accounting
+cargo build --profile dist --locked -p keyhush
 
 # One core for both sides: the last one, which is least often the system's.
 pin=()
@@ -32,4 +32,4 @@ if command -v taskset >/dev/null; then
     pin=(taskset -c "${cores##*[-,]}")
 fi
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
-exec "${pin[@]}" "$python" bench/accounting/bench.py --binaries "$target/release" "$@"
+exec "${pin[@]}" "$python" bench/accounting/bench.py --binaries "$target/dist" "$@"

@@ -165,7 +165,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, help="where to write; bench/runs/<date>-factorization unless told")
     parser.add_argument("--quick", action="store_true", help="only the cells of 500 rounds")
     parser.add_argument("--vectors", type=pathlib.Path, help="also write jax_privacy's answers, as the tests read them")
-    parser.add_argument("--binaries", type=pathlib.Path, default=ROOT / "target" / "release", help="where cargo built")
+    parser.add_argument("--binaries", type=pathlib.Path, default=ROOT / "target" / "dist", help="where cargo built")
     options = parser.parse_args()
     logging.getLogger("absl").setLevel(logging.ERROR)
 

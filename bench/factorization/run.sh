@@ -10,7 +10,7 @@ python="$venv/bin/python"
 [ -x "$python" ] || python3 -m venv "$venv"
 "$python" -m pip install --quiet --disable-pip-version-check jax_privacy==2.0.0 jax==0.10.2 optax==0.2.8
 
-cargo build --release --locked -p keyhush-privacy --example bench_factorization
+cargo build --profile dist --locked -p keyhush-privacy --example bench_factorization
 
 # One core for both sides: the last one, which is least often the system's.
 pin=()
@@ -19,4 +19,4 @@ if command -v taskset >/dev/null; then
     pin=(taskset -c "${cores##*[-,]}")
 fi
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
-exec "${pin[@]}" "$python" bench/factorization/bench.py --binaries "$target/release" "$@"
+exec "${pin[@]}" "$python" bench/factorization/bench.py --binaries "$target/dist" "$@"

@@ -99,7 +99,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, prog="bench/import/run.sh")
     parser.add_argument("--out", type=pathlib.Path, help="where to write; bench/runs/<date>-import unless told")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--binaries", type=pathlib.Path, default=ROOT / "target" / "release", help="where cargo built")
+    parser.add_argument("--binaries", type=pathlib.Path, default=ROOT / "target" / "dist", help="where cargo built")
     options = parser.parse_args()
     out = options.out or ROOT / "bench" / "runs" / f"{datetime.date.today()}-import"
     keyhush = options.binaries / "keyhush"

@@ -4,5 +4,5 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 target="${CARGO_TARGET_DIR:-target}"
-cargo build --release --locked -p keyhush
-exec python3 bench/import/bench.py --binaries "$target/release" "$@"
+cargo build --profile dist --locked -p keyhush
+exec python3 bench/import/bench.py --binaries "$target/dist" "$@"

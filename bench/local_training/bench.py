@@ -205,7 +205,7 @@ def main():
     parser.add_argument("--model", choices=work.MODELS, action="append", help="only this model; may be repeated")
     parser.add_argument("--passes", type=int, default=5, help="how often every side runs")
     parser.add_argument("--users", type=int, default=4, help="users in a pass")
-    parser.add_argument("--binaries", type=pathlib.Path, default=ROOT / "target" / "release", help="where cargo built")
+    parser.add_argument("--binaries", type=pathlib.Path, default=ROOT / "target" / "dist", help="where cargo built")
     options = parser.parse_args()
 
     out = options.out or ROOT / "bench" / "runs" / f"{datetime.date.today()}-local-training"

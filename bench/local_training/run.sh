@@ -15,7 +15,7 @@ case " $* " in *" --help "* | *" -h "*) help=yes ;; *) help=no ;; esac
 "$python" -m pip install --quiet --disable-pip-version-check torch==2.15.0 jax==0.10.2 numpy==2.4.6
 [ "$help" = no ] || exec "$python" bench/local_training/bench.py --help
 
-cargo build --release --locked -p keyhush
+cargo build --profile dist --locked -p keyhush
 
 # One core for all sides: the last one, which is least often the system's.
 pin=()
@@ -26,4 +26,4 @@ fi
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 export TORCHINDUCTOR_CACHE_DIR="$PWD/$target/bench-inductor"
 case "$target" in /*) TORCHINDUCTOR_CACHE_DIR="$target/bench-inductor" ;; esac
-exec "${pin[@]}" "$python" bench/local_training/bench.py --binaries "$target/release" "$@"
+exec "${pin[@]}" "$python" bench/local_training/bench.py --binaries "$target/dist" "$@"

@@ -12,7 +12,7 @@ out=(--out "bench/runs/$(date -u +%F)-noise")
 case " $* " in *" --out "*) out=() ;; esac
 
 target="${CARGO_TARGET_DIR:-target}"
-cargo build --release --locked -p keyhush-privacy --example bench_mechanism
+cargo build --profile dist --locked -p keyhush-privacy --example bench_mechanism
 cargo build --release --locked --manifest-path bench/noise/Cargo.toml --target-dir "$target/bench-noise"
 
 # One core for both sides: the last one, which is least often the system's.
@@ -22,5 +22,5 @@ if command -v taskset >/dev/null; then
     pin=(taskset -c "${cores##*[-,]}")
 fi
 mechanisms="$target/bench-noise/mechanisms.jsonl"
-"${pin[@]}" "$target/release/examples/bench_mechanism" >"$mechanisms"
+"${pin[@]}" "$target/dist/examples/bench_mechanism" >"$mechanisms"
 "${pin[@]}" "$target/bench-noise/release/keyhush-bench-noise" --mechanisms "$mechanisms" "${out[@]}" "$@"

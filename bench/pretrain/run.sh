@@ -22,7 +22,7 @@ venv="$target/bench-venv-local-training" # the one of bench/local_training: PyTo
 python="$venv/bin/python"
 [ -x "$python" ] || python3 -m venv "$venv"
 "$python" -m pip install --quiet --disable-pip-version-check torch==2.15.0 numpy==2.4.6
-cargo build --release --locked -p keyhush
+cargo build --profile dist --locked -p keyhush
 
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
@@ -32,9 +32,9 @@ schedule=(--epochs "$epochs" --batch 20 --unroll 20 --learning-rate 1 --decay-af
 texts=(--data "$work/train.txt" --valid "$work/valid.txt")
 export OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 for dropout in 0 0.2; do
-    keyhush=("$target/release/keyhush" pretrain "${texts[@]}" "${model[@]}" --dropout "$dropout" "${schedule[@]}" --clip-gradients 0 --json --quiet)
+    keyhush=("$target/dist/keyhush" pretrain "${texts[@]}" "${model[@]}" --dropout "$dropout" "${schedule[@]}" --clip-gradients 0 --json --quiet)
     peer=("$python" -B bench/pretrain/peer_torch.py --start "$work/start-$dropout" "${texts[@]}" "${schedule[@]}" --device "$device")
-    "$target/release/keyhush" pretrain "${texts[@]}" "${model[@]}" --dropout "$dropout" --epochs 0 --seed 1 --quiet \
+    "$target/dist/keyhush" pretrain "${texts[@]}" "${model[@]}" --dropout "$dropout" --epochs 0 --seed 1 --quiet \
         --out "$work/start-$dropout"
     "${keyhush[@]}" --out "$work/model-$dropout" >"$work/keyhush-$dropout.jsonl" &
     first=$!

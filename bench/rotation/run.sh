@@ -11,7 +11,7 @@ BENCH_RUSTC="$(rustc --version)"
 out=(--out "bench/runs/$(date -u +%F)-rotation")
 case " $* " in *" --out "*) out=() ;; esac
 
-cargo build --release --locked -p keyhush-privacy --example bench_rotation
+cargo build --profile dist --locked -p keyhush-privacy --example bench_rotation
 
 # One core: the last one, which is least often the system's.
 pin=()
@@ -19,4 +19,4 @@ if command -v taskset >/dev/null; then
     cores="$(taskset -cp $$ | sed 's/.*: //')"
     pin=(taskset -c "${cores##*[-,]}")
 fi
-"${pin[@]}" "${CARGO_TARGET_DIR:-target}/release/examples/bench_rotation" "${out[@]}" "$@"
+"${pin[@]}" "${CARGO_TARGET_DIR:-target}/dist/examples/bench_rotation" "${out[@]}" "$@"

@@ -3,5 +3,5 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-cargo build --release --locked -p keyhush
-exec "${CARGO_TARGET_DIR:-target}/release/keyhush" bench round "$@"
+cargo build --profile dist --locked -p keyhush
+exec "${CARGO_TARGET_DIR:-target}/dist/keyhush" bench round "$@"

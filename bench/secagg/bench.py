@@ -190,7 +190,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, help="where to write; bench/runs/<date>-secagg unless told")
     parser.add_argument("--passes", type=int, default=5, help="how often both sides run")
     parser.add_argument("--only", choices=["flower", "rounds", "samples"], action="append", help="only this part")
-    parser.add_argument("--binaries", type=pathlib.Path, default=ROOT / "target" / "release", help="where cargo built")
+    parser.add_argument("--binaries", type=pathlib.Path, default=ROOT / "target" / "dist", help="where cargo built")
     options = parser.parse_args()
 
     parts = options.only or ["flower", "rounds", "samples"]

@@ -13,7 +13,7 @@ case " $* " in *" --help "* | *" -h "*) exec python3 bench/secagg/bench.py --hel
 "$python" -m pip install --quiet --disable-pip-version-check flwr==1.41.0 numpy==2.4.6
 
 # The comparison has a graph that protects nobody, which what people install refuses.
-cargo build --release --locked -p keyhush --features insecure
+cargo build --profile dist --locked -p keyhush --features insecure
 
 # One core for both sides: the last one, which is least often the system's.
 pin=()
@@ -22,4 +22,4 @@ if command -v taskset >/dev/null; then
     pin=(taskset -c "${cores##*[-,]}")
 fi
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
-exec "${pin[@]}" "$python" bench/secagg/bench.py --binaries "$target/release" "$@"
+exec "${pin[@]}" "$python" bench/secagg/bench.py --binaries "$target/dist" "$@"

@@ -21,6 +21,8 @@ mod source;
 mod testdata;
 #[path = "tidy/tree.rs"]
 mod tree;
+#[path = "tidy/words.rs"]
+mod words;
 
 use tree::{File, Violation, files, report};
 
@@ -101,6 +103,16 @@ fn what_is_fuzzed_has_the_versions_that_are_shipped() {
 fn every_file_of_testdata_names_its_source() {
     // Not `judge`: a tree without test data is tidy too.
     report(files().iter().filter(|f| testdata::is_testdata(&f.path)).flat_map(testdata::source).collect());
+}
+
+#[test]
+fn words_are_plain() {
+    judge(words::is_read, words::odd);
+}
+
+#[test]
+fn one_is_not_counted_as_several() {
+    judge(words::is_printed, words::counts);
 }
 
 #[test]

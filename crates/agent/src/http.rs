@@ -240,7 +240,7 @@ impl Server {
                 Ok(Err(error)) => return Err(broken(error)),
             }
         }
-        let nobody = |_| HttpError::Connect("nobody answers".to_owned());
+        let nobody = |_| HttpError::Connect("no server answers".to_owned());
         let connected = timeout(CONNECT, self.connect()).await.map_err(nobody).flatten();
         // A server that is gone now and was there a moment ago was lost.
         let mut sender = connected.map_err(|error| if was_there { broken(error) } else { error })?;

@@ -4,7 +4,7 @@
 //! | module          | what it is                                                                  |
 //! |-----------------|-----------------------------------------------------------------------------|
 //! | [`identity`]    | a device's key, guard and diary, in a folder                                |
-//! | [`text`]        | what its owner typed: a store with a cap and an age limit, a folder, made-up people |
+//! | [`text`]        | what its owner typed: a store with a cap and an age limit, a folder, synthetic users |
 //! | [`eligibility`] | whether it is idle, charging and on an unmetered network                    |
 //! | [`http`]        | HTTP and TLS towards one server, with limits on time and size               |
 //! | [`content`]     | tasks and models, fetched once for all devices of a process                 |
@@ -94,7 +94,7 @@ pub enum AgentError {
     /// Text cannot be written.
     #[error("the text cannot be written: {0}")]
     Unwritten(serde_json::Error),
-    /// Made-up people cannot be made.
+    /// The synthetic users cannot be generated.
     #[error(transparent)]
     Synthetic(#[from] corpus::synth::SynthError),
 }

@@ -182,7 +182,7 @@ fn lines_of_a_folder_are_taken_in_once_and_its_files_are_not_written() {
     drop(source);
     let found = TextStore::found_in(&path, today()).unwrap().unwrap();
     let page = found.page();
-    for words in ["1 posts, 1 bytes, the oldest from today", "deleted here: 6.", "at most 16 bytes", "30 days"] {
+    for words in ["1 post, 1 byte, the oldest from today", "deleted here: 6.", "at most 16 bytes", "30 days"] {
         assert!(page.contains(words), "{words} is not in\n{page}");
     }
     found.clear().unwrap();

@@ -92,12 +92,14 @@ pub struct GpuTook {
     pub chunk: usize,
     /// Steps of SGD of a user.
     pub steps_per_user: usize,
-    /// From text to sum, the median.
+    /// From text to sum, the median of rounds that follow each other: the text of the next is read while the card trains.
     pub ms_per_round: f64,
     /// Of which the card is at work.
     pub ms_per_round_on_the_card: f64,
     /// The same for a hundred users.
     pub ms_per_100_users: f64,
+    /// Users of a round whom the card leaves to the host to encode.
+    pub users_left_to_host: u64,
     /// Of what the card copies at its best.
     pub share_of_copy_peak: f64,
     /// Of what it multiplies at its best, with such operands.
@@ -182,13 +184,15 @@ impl Gpu {
         let mut times = Vec::new();
         for _ in 0..self.rounds + 1 {
             let began = Instant::now();
+            engine.foresee(users.numbers);
             engine.sum(&task, &users).map_err(BenchError::failed)?;
             times.push((began.elapsed().as_secs_f64(), engine.card_seconds()));
         }
         // The first records the graph.
         times.remove(0);
         let card = engine.card_name().map_err(BenchError::failed)?;
-        Ok(self.took(&config, model.len(), card, engine.chunk(), peaks, times, compared, evaluation))
+        let took = self.took(&config, model.len(), card, engine.chunk(), peaks, times, compared, evaluation);
+        Ok(GpuTook { users_left_to_host: engine.left_to_host(), ..took })
     }
 
     fn local(&self) -> LocalPlan {
@@ -289,6 +293,7 @@ impl Gpu {
             ms_per_round: round_s * 1e3,
             ms_per_round_on_the_card: card_s * 1e3,
             ms_per_100_users: round_s * 1e5 / self.users as f64,
+            users_left_to_host: 0,
             share_of_copy_peak: bytes / card_s / peaks.copy_bytes_per_s,
             share_of_multiply_peak: operations / card_s / multiply,
             copy_peak_tb_per_s: peaks.copy_bytes_per_s * 1e-12,

@@ -1,4 +1,4 @@
-//! All runs as the page has them, and what of them changed since when.
+//! All runs as the page shows them, and what has changed since when.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,15 +7,15 @@ use report::board::{Chart, Summary, charts};
 use serde::Serialize;
 use tokio::sync::watch;
 
-/// Whether a run goes on.
+/// Whether a run is training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Its files changed not long ago.
+    /// A process holds it, or its files changed recently.
     Running,
-    /// It is over.
+    /// It has finished.
     Finished,
-    /// It is not over, and nothing changes: it was interrupted, killed, or takes long.
+    /// It has not finished, and nothing changes: it was interrupted or killed.
     Stopped,
     /// Its files cannot be read.
     Unreadable,
@@ -24,25 +24,25 @@ pub enum State {
 /// A run in the list.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Listed {
-    /// What it is called.
+    /// Its name.
     pub id: String,
-    /// Grows when something of the run changed.
+    /// Grows when something about the run changes.
     pub version: u64,
-    /// Whether it goes on.
+    /// Whether it is training.
     pub state: State,
-    /// Why it cannot be read, where it cannot.
+    /// Why it cannot be read, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Where it stands; none where it cannot be read.
+    /// Its progress and results; none if it cannot be read.
     #[serde(flatten)]
     pub summary: Option<Summary>,
 }
 
-/// A run with all that the page shows of it.
+/// A run with everything that the page shows about it.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) listed: Listed,
-    /// As JSON; none where it cannot be read.
+    /// As JSON; none if it cannot be read.
     pub(crate) detail: Option<Bytes>,
 }
 
@@ -51,15 +51,15 @@ pub(crate) struct Entry {
 pub struct Listing {
     version: u64,
     runs: BTreeMap<String, Entry>,
-    /// Nothing will change any more.
+    /// Whether the board is shutting down.
     over: bool,
 }
 
-/// What a page is told: all runs, or those that changed.
+/// A message to pages: all runs, or those that changed.
 #[derive(Debug, Serialize)]
 pub(crate) struct Told<'a> {
     version: u64,
-    /// Whether what was told before is to be forgotten.
+    /// Whether earlier messages are to be forgotten.
     reset: bool,
     ids: Vec<&'a str>,
     runs: Vec<&'a Listed>,

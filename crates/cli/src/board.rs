@@ -1,4 +1,4 @@
-//! `keyhush board`: one page over all runs, live while they train, or a copy of it.
+//! `keyhush board`: a page of all runs, live while they train, or a copy of it.
 
 use std::{io::Write, net::Ipv4Addr, path::PathBuf, time::Duration};
 
@@ -14,47 +14,47 @@ use server::http::{HttpError, Limits, Server, Transport};
 
 use crate::{failure::BadInput, interrupt};
 
-/// Where the board is, if nothing is said and nobody else is there.
+/// The default port; another one is used if it is taken.
 const PORT: u16 = 7475;
 /// Connections at a time: a browser has six.
 const CONNECTIONS: usize = 256;
-/// How often it is looked whether it is to end.
+/// How often it checks whether to end.
 const PAUSE: Duration = Duration::from_millis(50);
 
 const EXAMPLES: &str = "\
 Examples:
   keyhush board                          all runs in the folder runs
   keyhush board runs/sweep other/run     those of a sweep, and one more
-  keyhush board --export copy            the page with its data as a folder: open copy/index.html
+  keyhush board --export copy            write the page and its data to a folder; open copy/index.html
 
-The page finds new runs by itself and follows those that train. Only this machine can open it; to look at the runs of another
-one: ssh -L 7475:127.0.0.1:7475 HOST. What is selected, sorted and zoomed stands in the address: a link shows the same.";
+The page finds new runs and follows those in progress. It can only be opened on this machine; to see the runs of another machine,
+use a tunnel: ssh -L 7475:127.0.0.1:7475 HOST. Selection, sorting and zoom are part of the address, so a link shows the same view.";
 
 /// Arguments of `keyhush board`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BoardArgs {
-    /// Folders of runs, or folders with runs in them
+    /// Folders of runs, or folders that contain runs
     #[arg(value_name = "RUNS", default_value = "runs")]
     runs: Vec<PathBuf>,
     /// The port on this machine, 0 for any [default: 7475, or any if that is taken]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Write the page and its data into this folder instead; it opens without a server
+    /// Write the page and its data to this folder instead; it opens without a server
     #[arg(long, value_name = "DIR", conflicts_with = "port")]
     export: Option<PathBuf>,
-    /// Print where the page is as JSON
+    /// Print the address of the page as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Where a board is.
+/// The address of a board.
 #[derive(Serialize)]
 struct Serving<'a> {
     address: &'a str,
 }
 
-/// What was copied.
+/// The result of an export.
 #[derive(Serialize)]
 struct Exported {
     page: String,
@@ -64,7 +64,7 @@ struct Exported {
 pub(crate) fn board(args: &BoardArgs) -> anyhow::Result<()> {
     if let Some(missing) = args.runs.iter().find(|folder| !folder.is_dir()) {
         let words = format!(
-            "there is no folder {}: name folders of runs, or train one first (keyhush train)",
+            "there is no folder {}: give folders of runs, or train one first (keyhush train)",
             missing.display()
         );
         return Err(BadInput::Refused(words).into());
@@ -72,7 +72,7 @@ pub(crate) fn board(args: &BoardArgs) -> anyhow::Result<()> {
     match &args.export {
         Some(folder) => {
             let runs = export::write(&args.runs, folder).map_err(|error| match error {
-                ExportError::NoRuns { .. } => BadInput::Refused(error.to_string()).into(),
+                ExportError::NoRuns { .. } | ExportError::NotOurs { .. } => BadInput::Refused(error.to_string()).into(),
                 other => anyhow::Error::from(other),
             })?;
             let page = folder.join("index.html").display().to_string();
@@ -104,7 +104,7 @@ async fn serve(args: &BoardArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// At the port that was asked for; otherwise at the usual one, or at any where that is taken.
+/// At the given port; otherwise at the default one, or at any port if that is taken.
 async fn bind(port: Option<u16>) -> Result<Server, HttpError> {
     let limits = Limits { connections: CONNECTIONS, by_loopback: CONNECTIONS, ..Limits::default() };
     let at = |port: u16| Server::bind((Ipv4Addr::LOCALHOST, port).into(), Transport::PlainOnLoopback, limits);

@@ -297,10 +297,10 @@ async fn run_many(
         println!("{}", serde_json::to_string(&ended)?);
     } else {
         say(&format!(
-            "{}: {} participations started, {} reports sent, {} counted, {} refused by devices, {} by the server",
+            "{}: {} started, {} sent, {} counted, {} refused by devices, {} by the server",
             numbers::counted(counted.enrolled, "device"),
-            counted.assigned,
-            counted.gave,
+            numbers::counted(counted.assigned, "participation"),
+            numbers::counted(counted.gave, "report"),
             counted.thanked,
             counted.refused,
             counted.refused_by_server

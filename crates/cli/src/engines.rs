@@ -5,7 +5,7 @@ use federated::engine::{EngineKind, Precision, THREADS};
 
 use crate::failure::BadInput;
 
-/// All of them; the first is taken where nothing is said.
+/// All of them; the first is taken by default.
 static ENGINES: [EngineKind; 2] = [THREADS, CUDA];
 
 /// The one that people ask for by this name.

@@ -94,6 +94,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    failure::end_quietly_when_nobody_reads();
     match run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failure::report(&error),

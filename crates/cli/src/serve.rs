@@ -228,7 +228,7 @@ fn certificate(args: &ServeArgs) -> Certificate<'_> {
     }
 }
 
-/// Where a certificate that is made lies: its key is a secret. Servers of before have it beside their data, and devices have pinned it.
+/// Where a generated certificate is stored: its key is a secret. Older servers keep it with their data, and devices have pinned it.
 fn made_in(args: &ServeArgs) -> PathBuf {
     let before = args.data.join("tls");
     if before.join("cert.pem").exists() { before } else { args.secrets.join("tls") }

@@ -102,7 +102,7 @@ fn design(args: &SweepArgs) -> anyhow::Result<Design> {
     Ok(design)
 }
 
-/// Who interrupts a run wants to go on with all of them.
+/// Whoever interrupts one run wants to resume the whole sweep.
 pub(crate) fn stopped(error: ExperimentError, again: &str) -> anyhow::Error {
     match error {
         ExperimentError::Stopped { .. } => Interrupted(format!("{error}; {again}")).into(),

@@ -5,7 +5,7 @@ use crate::failure::BadInput;
 /// More threads than any machine has cores; each has memory of its own for a model.
 const MOST: usize = 1024;
 
-/// So many threads; one for each core where nothing is said.
+/// So many threads; one for each core by default.
 pub(crate) fn chosen(said: Option<usize>) -> Result<usize, BadInput> {
     match said {
         Some(threads) if (1..=MOST).contains(&threads) => Ok(threads),

@@ -130,6 +130,9 @@ fn runs_are_sorted_searched_compared_zoomed_and_shared_by_a_link() {
     browser.until(&format!("{LEGEND} === 'calm loud'"));
     let keys = "[...document.querySelectorAll('#settings tbody th')].map((key) => key.textContent).join(' ')";
     assert_eq!(browser.eval(keys), "privacy.noise_multiplier");
+    // The list shows them too, and no setting in which only others differ.
+    let columns = "[...document.querySelectorAll('#runs thead [data-key^=\"sort set\"]')].map((head) => head.textContent).join(' ')";
+    assert_eq!(browser.eval(columns), "noise_multiplier");
     browser.click("#same");
     browser.until(&format!("{keys}.includes('clip.norm') && {keys}.includes('rounds')"));
     browser.until("document.querySelector('[data-chart=training_loss] canvas')");
@@ -183,7 +186,7 @@ fn p12_p23_a_run_alone_tells_what_it_may() {
     assert!(tiles.contains("In simulation, the model predicts") && tiles.contains("none: simulated"), "{tiles}");
     // A constant is a number and no chart.
     let constants = browser.text("document.querySelector('#charts').innerText");
-    assert!(constants.contains("Clip norm, throughout: 0.5"), "{constants}");
+    assert!(constants.contains("Clip norm (constant): 0.5"), "{constants}");
     let suggested = browser.text("document.querySelector('#samples').innerText");
     assert!(suggested.contains("(beginning of a message)") && suggested.contains("see you …"), "{suggested}");
     assert!(suggested.contains("round 0") && suggested.contains("round 8"), "{suggested}");
@@ -197,7 +200,7 @@ fn p12_p23_a_run_alone_tells_what_it_may() {
     browser.until("document.querySelector('#one h2').textContent === 'secret'");
     browser.until(&format!("!{charts}.includes('training_loss')"));
     let page = browser.text("document.querySelector('main').innerText");
-    assert!(!page.contains("exact numbers of simulated users") && page.contains("Epsilon so far"), "{page}");
+    assert!(!page.contains("exact values of simulated users") && page.contains("Epsilon so far"), "{page}");
     check(&mut browser, &serving.address);
 }
 

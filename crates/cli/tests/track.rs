@@ -1,4 +1,4 @@
-//! `keyhush train --track`: a run goes to a server, and goes on without one. What is sent is tested in the crate `tracking`.
+//! `keyhush train --track`: a run is sent to a server, and continues without one. What is sent is tested in the crate `tracking`.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
 use std::{

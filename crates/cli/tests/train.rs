@@ -418,6 +418,8 @@ fn p11_settings_for_a_million_beside_a_small_store_are_refused_and_explained() {
     for file in ["report.html", "statement.md", "statement.json", "metrics.jsonl", "model/README.md"] {
         assert!(!toy.read(&format!("meant/{file}")).contains(&format!(">{count}<")), "{file}");
         assert!(!toy.read(&format!("meant/{file}")).contains("on average,"), "{file}");
+        let here = toy.path("").canonicalize().unwrap().display().to_string();
+        assert!(!toy.read(&format!("meant/{file}")).contains(&here), "{file} says where the store is on this machine");
     }
 }
 

@@ -10,7 +10,8 @@
     reason = "launches, products and raw addresses are unsafe by nature; this module is where they live"
 )]
 
-use std::sync::Arc;
+use std::ops::Deref;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use cudarc::{
     cublas::{self, CudaBlas, sys::cublasComputeType_t, sys::cublasOperation_t},
@@ -33,11 +34,40 @@ const LEAST: i32 = 80;
 /// Bytes that products may use beside their operands.
 const WORKSPACE: usize = 64 << 20;
 
+/// Making or destroying a cuBLAS handle synchronizes the whole card, and CUDA fails a graph that any thread is recording at that moment. So
+/// recording holds this lock for reading, and a handle is made and destroyed with it held for writing.
+static RECORDING: RwLock<()> = RwLock::new(());
+
+/// A cuBLAS handle that is made and destroyed while nothing is recorded.
+struct Products(Option<CudaBlas>);
+
+impl Products {
+    fn on(stream: &Arc<CudaStream>) -> Result<Self, CudaError> {
+        let _alone = RECORDING.write().unwrap_or_else(PoisonError::into_inner);
+        CudaBlas::new(stream.clone()).map(|blas| Self(Some(blas))).map_err(no_product)
+    }
+}
+
+impl Deref for Products {
+    type Target = CudaBlas;
+
+    fn deref(&self) -> &CudaBlas {
+        self.0.as_ref().expect("a handle is taken only when it is dropped")
+    }
+}
+
+impl Drop for Products {
+    fn drop(&mut self) {
+        let _alone = RECORDING.write().unwrap_or_else(PoisonError::into_inner);
+        drop(self.0.take());
+    }
+}
+
 /// A card with one stream of work.
 pub(crate) struct Card {
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
-    blas: CudaBlas,
+    blas: Products,
     /// Where cuBLAS keeps parts of products.
     workspace: CudaSlice<u8>,
 }
@@ -78,7 +108,7 @@ impl<T> Memory<T> {
 pub(crate) struct Pinned<T>(PinnedHostSlice<T>);
 
 impl Pinned<f32> {
-    /// Takes these values, which workers copy. Whoever calls has waited for the cards that read those of before: nothing here does, since
+    /// Takes these values, which workers copy. Whoever calls has waited for the cards that read the earlier ones: nothing here does, since
     /// the events that it would take are off.
     pub(crate) fn fill(&mut self, values: &[f32], workers: &dyn Workers) -> Result<(), CudaError> {
         let own = self.0.as_mut_slice().map_err(failed("waiting for the card"))?;
@@ -276,10 +306,10 @@ impl Card {
             return Err(CudaError::Unavailable("this machine has no NVIDIA GPU".to_owned()));
         }
         let context = CudaContext::new(number % count as usize).map_err(failed("opening the card"))?;
-        // SAFETY: all memory is used by one stream, so there is nothing to keep apart; captures must not see events of before.
+        // SAFETY: all memory is used by one stream, so there is nothing to keep apart; captures must not see earlier events.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().map_err(failed("making a stream"))?;
-        let blas = CudaBlas::new(stream.clone()).map_err(no_product)?;
+        let blas = Products::on(&stream)?;
         let workspace = stream.alloc_zeros::<u8>(WORKSPACE).map_err(failed("taking memory"))?;
         let card = Self { context, stream, blas, workspace };
         let at = card.workspace.device_ptr(&card.stream).0;
@@ -548,6 +578,7 @@ impl Card {
 
     /// Records what `work` asks for, without doing it.
     pub(crate) fn record(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<Graph, CudaError> {
+        let _undisturbed = RECORDING.read().unwrap_or_else(PoisonError::into_inner);
         let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         self.stream.begin_capture(mode).map_err(failed("recording a graph"))?;
         let done = work();
@@ -565,7 +596,34 @@ impl Card {
 
 #[cfg(test)]
 mod tests {
-    use super::target;
+    use super::{Card, Matrix, Operands, Product, is_there, target};
+
+    /// Runs on a card only. Without the lock a third of such recordings fail.
+    #[test]
+    fn a_card_that_is_closed_disturbs_nobody_who_records() {
+        if !is_there() {
+            println!("skipped: there is no NVIDIA card here");
+            return;
+        }
+        let card = Card::open(0).unwrap();
+        let [a, b, c] = [0; 3].map(|_| card.zeros::<f32>(64 * 64).unwrap());
+        let [alpha, beta] = [1.0_f32, 0.0].map(|factor| card.copy_of(&[factor]).unwrap());
+        let [x, y, z] = [&a, &b, &c].map(|memory| Matrix::new(memory.address(), 64, 64 * 64));
+        let product = Product { m: 64, n: 64, k: 64, a: x, b: y, c: z, alpha: alpha.address(), beta: beta.address() };
+        let records = || {
+            let graph = card.record(|| (0..40).try_for_each(|_| card.product(1, &product, Operands::F32)))?;
+            card.replay(&graph)?;
+            card.wait()
+        };
+        std::thread::scope(|scope| {
+            let others: Vec<_> =
+                (0..2).map(|_| scope.spawn(|| (0..40).try_for_each(|_| Card::open(0)?.wait()))).collect();
+            while others.iter().any(|other| !other.is_finished()) {
+                records().unwrap();
+            }
+            others.into_iter().for_each(|other| other.join().unwrap().unwrap());
+        });
+    }
 
     #[test]
     fn a_card_that_is_newer_than_the_compiler_gets_the_newest_code_that_there_is() {

@@ -122,6 +122,8 @@ pub struct CardEngine<'a> {
     ahead: Option<Ahead>,
     /// Seconds of the last round from the launch of a chunk to its results.
     card_s: f64,
+    /// Users of the last round whom the card left to the host.
+    left: u64,
 }
 
 /// Where a user is trained: the lane, and the place in it.
@@ -139,6 +141,8 @@ struct Collected {
     beside: Vec<i64>,
     /// How many the card encoded.
     by_card: u64,
+    /// How many it left to the host.
+    left: u64,
     exact: Vec<(u64, Exact)>,
 }
 
@@ -183,6 +187,7 @@ impl<'a> CardEngine<'a> {
             next: None,
             ahead: None,
             card_s: 0.0,
+            left: 0,
         })
     }
 
@@ -231,6 +236,12 @@ impl<'a> CardEngine<'a> {
     #[must_use]
     pub const fn card_seconds(&self) -> f64 {
         self.card_s
+    }
+
+    /// Users of the last round whose rounding the card left to the host, which takes as long for one as the card for many.
+    #[must_use]
+    pub const fn left_to_host(&self) -> u64 {
+        self.left
     }
 
     /// The card, in words.
@@ -374,7 +385,10 @@ impl<'a> CardEngine<'a> {
         let nothing = user.examples.is_empty() || !found.norm_squared.is_finite();
         match found.accepted {
             None if nothing && !self.check_encodings => into.by_card += 1,
-            None => into.by_host(task).add(&self.encode_here(task, at, user, key, found)?)?,
+            None => {
+                into.left += 1;
+                into.by_host(task).add(&self.encode_here(task, at, user, key, found)?)?;
+            }
             Some(norm_squared) => {
                 let side = task.clipping.side(found.norm_squared, found.projected);
                 let weight = weight(task, &user.examples);
@@ -417,7 +431,8 @@ impl<'a> CardEngine<'a> {
 
     /// The sum of the card joined with that of the host.
     fn finish(&mut self, task: &Task<'_>, collected: Collected, busy_s: f64) -> Result<Summed, EngineError> {
-        let Collected { by_host, beside, by_card, mut exact } = collected;
+        let Collected { by_host, beside, by_card, left, mut exact } = collected;
+        self.left = left;
         let sum = match (by_host, self.check_encodings) {
             (by_host, true) => by_host.unwrap_or_else(|| Sum::zero(task.encoding)),
             (by_host, false) => {
@@ -451,7 +466,7 @@ impl CardEngine<'_> {
         let rule = grid_rule(task.encoding).map_err(failed)?;
         let (everybody, mut ready) = self.begin(task, users)?;
         let tail = task.encoding.layout().len() - task.encoding.dimension();
-        let mut collected = Collected { by_host: None, beside: vec![0; tail], by_card: 0, exact: Vec::new() };
+        let mut collected = Collected { by_host: None, beside: vec![0; tail], by_card: 0, left: 0, exact: Vec::new() };
         let mut chunks = everybody.chunks(CardEngine::chunk(self)).peekable();
         self.card_s = 0.0;
         while let Some(chunk) = chunks.next() {
@@ -512,7 +527,7 @@ fn parts(chunk: &[User]) -> std::slice::Chunks<'_, User> {
 
 /// There is no lane: an engine always has some.
 fn nobody() -> CudaError {
-    CudaError::Refused("nobody is trained at a time".to_owned())
+    CudaError::Refused("no users would be trained at a time".to_owned())
 }
 
 /// The chunk that fits, in lanes of one size: as many users as were foreseen, in chunks of one size, as many of them as the card has

@@ -133,7 +133,7 @@ fn evaluations_are_held_against_the_policy() {
             "no noise would be added",
         ),
         (|_| {}, Policy { evaluations: false, ..Policy::default() }, "takes part in training only"),
-        (|terms| terms.goal = 5, Policy::default(), "a sum would have 5 reports"),
+        (|terms| terms.goal = 5, Policy::default(), "the report goal would be 5"),
         (|terms| terms.privacy.simulated = true, Policy::default(), "would be simulated"),
         (|terms| terms.privacy.epsilon = Some(21.0), Policy::default(), "the epsilon of the plan would be 21"),
         (|_| {}, Policy { only_secure: true, ..Policy::default() }, "requires secure aggregation"),

@@ -82,7 +82,7 @@ pub enum ExperimentError {
     /// The folder of a run has another one.
     #[error("{} holds a run with different settings; choose another folder, or remove it", folder.display())]
     OtherRun {
-        /// Which.
+        /// Its name.
         folder: PathBuf,
     },
     /// Somebody wanted to stop.

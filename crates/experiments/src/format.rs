@@ -199,7 +199,7 @@ pub(crate) struct Plot {
     /// What is measured; of accounting it is the value of the rows.
     #[serde(default = "headline")]
     pub(crate) y: &'static Metric,
-    /// Whether curves over rounds are smoothed; accuracies are, if nothing is said.
+    /// Whether curves over rounds are smoothed; accuracies are by default.
     pub(crate) smoothed: Option<bool>,
     #[serde(default)]
     pub(crate) log_x: bool,
@@ -213,7 +213,7 @@ pub(crate) struct Plot {
     /// Of fine-tuning: what is drawn, by the names of columns.
     #[serde(default)]
     pub(crate) columns: Vec<String>,
-    /// The variants that are drawn; all if nothing is said.
+    /// The variants that are drawn; all by default.
     pub(crate) only: Option<Vec<String>>,
     pub(crate) title: Option<String>,
 }
@@ -228,10 +228,10 @@ pub(crate) struct PaperValue {
     pub(crate) unit: String,
     /// The variant whose number stands beside it.
     pub(crate) variant: Option<String>,
-    /// Which number; the top-1 accuracy if nothing is said.
+    /// Which number; the top-1 accuracy by default.
     #[serde(default = "headline")]
     pub(crate) what: &'static Metric,
-    /// At this round; at the end if nothing is said.
+    /// At this round; at the end by default.
     pub(crate) at: Option<u64>,
     /// Of fine-tuning: which column.
     pub(crate) column: Option<String>,
@@ -245,14 +245,14 @@ pub(crate) struct Expect {
     pub(crate) what: Option<&'static Metric>,
     /// Of fine-tuning: which column.
     pub(crate) column: Option<String>,
-    /// At this round; at the end if nothing is said.
+    /// At this round; at the end by default.
     pub(crate) at: Option<u64>,
     /// Not the number itself, but the rounds after which it is reached.
     pub(crate) reach: Option<f64>,
     /// This variant's or row's is higher than `lower`'s.
     pub(crate) higher: Option<String>,
     pub(crate) lower: Option<String>,
-    /// At least by so much; 0 if nothing is said.
+    /// At least by so much; 0 by default.
     pub(crate) by: Option<f64>,
     /// It is at least so many times `lower`'s, or the next one's of `falling`.
     pub(crate) ratio: Option<f64>,

@@ -38,7 +38,7 @@ pub struct Sweep<'a> {
     pub seeds: u64,
     /// Other values for settings, in all runs.
     pub set: &'a [String],
-    /// The combination to keep; the most accurate where nothing is said.
+    /// The combination to keep; the most accurate by default.
     pub choose: Option<&'a str>,
 }
 

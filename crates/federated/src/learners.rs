@@ -17,9 +17,9 @@ use lm::{
 
 use crate::config::{Config, ConfigError, NewModel, nearest::did_you_mean};
 
-/// What is learned where nothing is said.
+/// What is learned by default.
 pub const LANGUAGE: &str = "language";
-/// Words of a model of tags where nothing is said, as in Andrew et al. 2021.
+/// Words of a model of tags by default, as in Andrew et al. 2021.
 const WORDS: usize = 10_000;
 
 /// A learner, and the words that its examples are read with.
@@ -78,14 +78,18 @@ fn of_preset(config: &Config, store: Option<&Store>) -> Result<Made, ConfigError
 /// # Errors
 /// When it cannot be built, or users cannot be read for it.
 pub fn language(config: &Config, model: &ModelConfig) -> Result<Box<dyn Learner>, ConfigError> {
-    let missing =
-        || ConfigError::new("local.unroll", "is missing: a language model is learned in sequences of so many tokens");
+    let missing = || {
+        ConfigError::new(
+            "local.unroll",
+            "is missing: give the number of tokens per sequence, which a language model needs",
+        )
+    };
     let unroll = config.local.unroll.ok_or_else(missing)?;
     let learner = LanguageLearner::new(model, config.local.batch, unroll);
     Ok(Box::new(learner.map_err(|e| ConfigError::new("model", e))?))
 }
 
-/// The preset with what was said to be otherwise.
+/// The preset, with the changes of the settings.
 fn preset(config: &Config, store: Option<&Store>) -> Result<ModelConfig, ConfigError> {
     let from = config.model.new_model();
     let missing = || ConfigError::new("model.preset", "is missing: a preset such as \"tiny\", or model.from");
@@ -113,6 +117,11 @@ fn preset(config: &Config, store: Option<&Store>) -> Result<ModelConfig, ConfigE
     } else {
         model.vocabulary = from.vocabulary.unwrap_or(model.vocabulary);
         model.vocabulary = built_in(model.token, model.vocabulary)?.vocabulary.len();
+        let most = model.vocabulary;
+        if let Some(asked) = from.vocabulary.filter(|asked| model.token == Token::Word && *asked > most) {
+            let why = format!("must be at most {most}, got {asked}: the built-in word list has no more");
+            return Err(ConfigError::new("model.vocabulary", why));
+        }
     }
     model.check().map_err(|e| ConfigError::new("model", e))?;
     Ok(model)

@@ -409,7 +409,7 @@ fn p11_evaluations_that_cannot_be_stated_are_refused() {
         (
             &["participation.kind=poisson", "participation.min_separation=", "participation.max_participations="],
             "evaluation.devices",
-            "adjacencies do not mix",
+            "adjacencies cannot be mixed",
         ),
         (&[within.as_str()], "evaluation.devices", "together would cost"),
     ] {

@@ -198,7 +198,7 @@ pub struct Plan {
     pub phases: Vec<Phase>,
     /// Who sees to it that users take part as the phases say, and no more often or closer together.
     pub participation_kept_by: String,
-    /// Who judges.
+    /// The accountant.
     pub accountant: AccountantKind,
     /// How many units are protected together, such as one person's devices.
     pub group: u32,

@@ -266,7 +266,7 @@ fn side_by_side(rows: usize, some: &[(Vec<u32>, Vec<u32>)]) -> Vec<Batch<'_>> {
     some.iter().map(|(inputs, targets)| Batch { rows, inputs, targets, context: &[] }).collect()
 }
 
-/// Refuses to go on with a run that had something else to do.
+/// Refuses to resume a run that had other settings or data.
 fn refuse_other(task: &Task, schedule: &Schedule, checkpoint: &Checkpoint) -> Result<(), PretrainError> {
     let Checkpoint { progress, config, vocabulary, .. } = checkpoint;
     let (done, asked) = (progress.epochs.len() as u32, schedule.epochs);

@@ -94,17 +94,23 @@ pub fn participation_words(participation: &Participation) -> String {
             format!("each round samples exactly {cohort} of {population} users, uniformly and independently")
         }
         Participation::MinSeparation { separation, max_participations } => format!(
-            "a user takes part at most {max_participations} times, with at least {} other released rounds between two participations; otherwise participation is unrestricted",
-            separation.as_rounds_between()
+            "a user takes part at most {}, with at least {} other released round{} between two participations; otherwise participation is unrestricted",
+            times(*max_participations),
+            separation.as_rounds_between(),
+            if separation.as_rounds_between() == 1 { "" } else { "s" },
         ),
         Participation::Once => "no user takes part more than once; otherwise participation is unrestricted".into(),
     }
 }
 
+fn times(number: u64) -> String {
+    if number == 1 { "once".to_owned() } else { format!("{number} times") }
+}
+
 fn matrix_words(matrix: &NoiseMatrix, segments: &[Segment]) -> String {
     let restarts = match segments.len() {
         1 => String::new(),
-        n => format!(", restarted {} times", n - 1),
+        n => format!(", restarted {}", times(n as u64 - 1)),
     };
     let completed = if segments.iter().any(|s| s.completed_to.is_some()) { ", trees completed" } else { "" };
     match matrix {

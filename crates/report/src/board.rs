@@ -21,6 +21,7 @@ use serde::Serialize;
 use crate::{
     curves::epsilon_label,
     run::{Report, Tile, time::seconds},
+    settings,
 };
 
 /// The most points of a curve that has one for each round; longer ones are means of as many rounds as it takes.
@@ -132,11 +133,11 @@ pub struct Curve {
 
 /// The curves that say what users did: name, words, what belongs below them, unit.
 const TRAINING: [(&str, &str, &str, &str); 5] = [
-    ("training_loss", "Training loss", "of the users of each round before they learn, a token", "number"),
-    ("update_norm", "Norms of updates", "before clipping: the median, and between 10 % and 90 % of users", "number"),
-    ("clipped_share", "Clipped updates", "users whose update was longer than the clip norm", "share"),
-    ("users", "Users of a round", "", "number"),
-    ("round_seconds", "Time of a round", "", "seconds"),
+    ("training_loss", "Training loss", "per token, of the users of each round before they train", "number"),
+    ("update_norm", "Update norms", "before clipping: the median, and the range from 10 % to 90 % of users", "number"),
+    ("clipped_share", "Clipped updates", "share of updates above the clip norm", "share"),
+    ("users", "Users per round", "", "number"),
+    ("round_seconds", "Time per round", "", "seconds"),
 ];
 /// Below and above the norms of updates.
 const BAND: [&str; 2] = ["update_norm_10", "update_norm_90"];
@@ -215,7 +216,7 @@ impl Summary {
             simulated: kept.is_simulation(),
             numbers: measures.shown_first().map(value).collect(),
             price: Cost { words: price.words(), epsilon: finite(price.epsilon.get()) },
-            settings: settings(&kept.settings),
+            settings: settings::flat(&kept.settings).unwrap_or_default(),
             // The last is always among them.
             small: all.iter().rev().step_by(step).rev().copied().collect(),
         }
@@ -304,41 +305,9 @@ fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// Settings key by key, as they are written. Where files lie on this machine is nobody's business: of a path the last part stays.
-fn settings(text: &str) -> BTreeMap<String, String> {
-    let mut flat = BTreeMap::new();
-    if let Ok(table) = text.parse::<toml::Table>() {
-        table.iter().for_each(|(key, value)| flatten(key.clone(), value, &mut flat));
-    }
-    flat
-}
-
-fn flatten(key: String, value: &toml::Value, into: &mut BTreeMap<String, String>) {
-    let shown = match value {
-        toml::Value::Table(table) => {
-            return table.iter().for_each(|(inner, value)| flatten(format!("{key}.{inner}"), value, into));
-        }
-        toml::Value::String(text) if text.starts_with('/') || text.contains(":\\") => {
-            text.rsplit(['/', '\\']).next().unwrap_or_default().to_owned()
-        }
-        toml::Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    into.insert(key, shown);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn settings_are_flat_and_hide_where_files_lie() {
-        let flat =
-            settings("rounds = 5\n[data]\nkind = \"store\"\npath = \"/somewhere/of/mine/chats\"\n[a.b]\nc = [1, 2]\n");
-        let expected = [("a.b.c", "[1, 2]"), ("data.kind", "store"), ("data.path", "chats"), ("rounds", "5")];
-        assert_eq!(flat.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect::<Vec<_>>(), expected);
-        assert!(settings("rounds = [").is_empty());
-    }
 
     #[test]
     fn long_curves_become_means_and_short_ones_stay() {

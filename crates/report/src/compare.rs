@@ -1,4 +1,4 @@
-//! Several runs over one another.
+//! Compares runs: their curves in the same charts.
 
 use askama::Template;
 use federated::{
@@ -46,7 +46,7 @@ struct Page {
     curves: Markup,
 }
 
-/// The page of a comparison: the curves of the runs over one another, and where each of them ended.
+/// The page of a comparison: the curves of the runs in the same charts, and where each of them ended.
 ///
 /// # Errors
 /// When a chart cannot be drawn.

@@ -1,12 +1,13 @@
-//! What runs came to, for people: nothing here decides anything, and nothing is shown that the files of a run do not hold.
+//! The results of runs, for people. Everything shown comes from the files of runs.
 //!
 //! | module          | what it is                                              |
 //! |-----------------|---------------------------------------------------------|
 //! | [`run`]         | `report.html`: a run on one page, from its folder       |
-//! | [`compare`]     | several runs over one another                           |
+//! | [`compare`]     | several runs in the same charts                         |
 //! | [`board`]       | a run as data, for the page over all runs               |
 //! | [`sweep`]       | the runs of a sweep: page, table, numbers               |
 //! | [`scalars`]     | what a run shows as numbers over its rounds             |
+//! | [`settings`]    | its settings as others may see them, without paths      |
 //! | [`tensorboard`] | the same, for TensorBoard                               |
 //! | [`following`]   | the pages of a run while it goes on                     |
 //! | [`chart`]       | line charts as SVG                                      |
@@ -24,6 +25,7 @@ mod markup;
 mod page;
 pub mod run;
 pub mod scalars;
+pub mod settings;
 pub mod sweep;
 pub mod tensorboard;
 
@@ -36,16 +38,16 @@ use self::chart::ChartError;
 /// Why something could not be shown.
 #[derive(Debug, Error)]
 pub enum ReportError {
-    /// A chart.
+    /// A chart cannot be drawn.
     #[error(transparent)]
     Chart(#[from] ChartError),
-    /// A page.
+    /// A page cannot be written.
     #[error("the page could not be written: {0}")]
     Page(#[from] askama::Error),
-    /// The run.
+    /// A run cannot be read.
     #[error(transparent)]
     Run(#[from] Box<RunError>),
-    /// A file.
+    /// A file cannot be read or written.
     #[error(transparent)]
     File(#[from] FileError),
 }

@@ -7,7 +7,7 @@
 //! same bytes.
 //!
 //! The file follows from the other files of a run alone: it can be written anew at any time, and what more rounds and evaluations
-//! add stands behind what was there. So a run that is resumed has no step twice, and a TensorBoard that is watching goes on
+//! add comes after what was there. So a run that is resumed has no step twice, and a TensorBoard that is watching goes on
 //! reading where it was.
 
 use std::{

@@ -110,7 +110,7 @@ fn report<'a>(metrics: &'a [Metrics], timing: &'a [Timing]) -> Report<'a> {
         price: price(Meaning::IfSecret, 5.3),
         remark: String::new(),
         delta: Delta::new(1e-8).unwrap(),
-        settings: SETTINGS,
+        settings: SETTINGS.to_owned(),
         metrics,
         timing,
         failed: &[],
@@ -262,7 +262,7 @@ fn what_stands_in_the_files_is_never_markup() {
         started: evil.into(),
         sentence: evil,
         notes: &notes,
-        settings: evil,
+        settings: evil.to_owned(),
         statement: format!("# {evil}\n\n- **{evil}**\n\n`{evil}`"),
         ledger_head: evil.into(),
         ..report(&metrics, &[])

@@ -72,7 +72,7 @@ pub struct Settings {
     pub transport: Transport,
     /// Who may enrol.
     pub admission: Box<dyn Admission>,
-    /// Who is asked whether a device is what it says it is, before it enrols; nobody where nothing is said.
+    /// Who is asked whether a device is what it says it is, before it enrols; nobody by default.
     pub attestation: Option<Arc<dyn Attestation>>,
     /// How many may, in an hour.
     pub enrolments: EnrolmentLimits,

@@ -1,7 +1,7 @@
-//! `mlflow:URL`: which server, and who we are to it.
+//! `mlflow:URL`: which server, and the account on it.
 //!
-//! Names, passwords and certificates come from the environment, by the names that MLflow's own clients know: a command line can be read
-//! by everybody on a machine.
+//! User names, passwords and certificates come from the environment variables of MLflow's own clients: everybody on a machine can read
+//! command lines.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
@@ -17,36 +17,44 @@ pub struct Address {
     pub(crate) port: u16,
     /// Host and port as the address has them.
     pub(crate) authority: String,
-    /// What stands before every path of the API; empty, or from a slash on.
+    /// The prefix of every path of the API; empty, or starting with a slash.
     pub(crate) prefix: String,
 }
+
+/// MLflow's own clients refuse folders since 3.17, unless MLFLOW_ALLOW_FILE_STORE is set.
+const NO_SERVER: &str = "is not the address of a server. Folders and databases are written by an MLflow server only: start one with \
+    `mlflow server --backend-store-uri sqlite:///mlflow.db` (or with your own folder or database), and give its address, such as \
+    mlflow:http://127.0.0.1:5000";
 
 impl FromStr for Address {
     type Err = TrackError;
 
     fn from_str(text: &str) -> Result<Self, TrackError> {
-        let wrong = |problem| TrackError::Address { address: text.to_owned(), problem };
+        // What may hold a password or a token is not repeated.
+        let may_be_secret = text.contains(['@', '?', '#']);
+        let shown = if may_be_secret { "the address after --track".to_owned() } else { format!("{text:?}") };
+        let wrong = |problem| TrackError::Address { address: shown.clone(), problem };
         let example = "is not an address of a tracking server: give mlflow:URL, such as mlflow:http://127.0.0.1:5000";
         let url = text.strip_prefix("mlflow:").ok_or_else(|| wrong(example))?;
-        let no_server = "names no server: start one with `mlflow server`, and give its address, such as mlflow:http://127.0.0.1:5000";
-        let uri: Uri = url.parse().map_err(|_| wrong(no_server))?;
+        let secret = "contains a user name or a password: use MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN";
+        if url.contains('@') {
+            return Err(wrong(secret));
+        }
+        if url.contains(['?', '#']) {
+            return Err(wrong(
+                "contains a ? or #: give the address of the server alone, and a token in MLFLOW_TRACKING_TOKEN",
+            ));
+        }
+        let uri: Uri = url.parse().map_err(|_| wrong(NO_SERVER))?;
         let (tls, usual) = match uri.scheme_str() {
             Some("https") => (true, 443),
             Some("http") => (false, 80),
-            _ => return Err(wrong(no_server)),
+            _ => return Err(wrong(NO_SERVER)),
         };
         let authority = uri.authority().map(|authority| authority.as_str().to_owned()).unwrap_or_default();
-        let secret = "has a name or a password in it: use MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN";
-        if authority.contains('@') {
-            // Not shown again: it is secret.
-            return Err(TrackError::Address { address: "the address after --track".into(), problem: secret });
-        }
-        if uri.query().is_some() {
-            return Err(wrong("has a question mark in it: give the server alone"));
-        }
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         if host.is_empty() {
-            return Err(wrong(no_server));
+            return Err(wrong(NO_SERVER));
         }
         let prefix = uri.path().trim_end_matches('/').to_owned();
         Ok(Self { tls, host, port: uri.port_u16().unwrap_or(usual), authority, prefix })
@@ -60,22 +68,22 @@ impl fmt::Display for Address {
     }
 }
 
-/// Who we are to a server, and where its runs go.
+/// The account on a server, and where its runs go.
 #[derive(Clone)]
 pub struct Account {
     /// The experiment that the run is put into.
     pub experiment: String,
-    /// What is sent along with every request.
+    /// The header of every request.
     pub(crate) authorization: Option<HeaderValue>,
-    /// Whom to believe who the server is; the machine's certificates where none is named.
+    /// A PEM file with root certificates; those of the machine by default.
     pub(crate) roots: Option<PathBuf>,
 }
 
-/// The experiment where nobody names one.
+/// The default experiment.
 const EXPERIMENT: &str = "keyhush";
 
 impl Account {
-    /// As the environment says: `MLFLOW_EXPERIMENT_NAME`, `MLFLOW_TRACKING_TOKEN` or `MLFLOW_TRACKING_USERNAME` and
+    /// From the environment: `MLFLOW_EXPERIMENT_NAME`, `MLFLOW_TRACKING_TOKEN` or `MLFLOW_TRACKING_USERNAME` and
     /// `MLFLOW_TRACKING_PASSWORD`, `MLFLOW_TRACKING_SERVER_CERT_PATH`.
     ///
     /// # Errors
@@ -84,7 +92,7 @@ impl Account {
         Self::new(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }
 
-    /// As `variable` says of each name.
+    /// From the variables that `variable` returns by name.
     ///
     /// # Errors
     /// When one of them cannot be used.
@@ -101,19 +109,21 @@ impl Account {
             (None, Some(_), None) => {
                 return Err(TrackError::Variable {
                     name: PASSWORD,
-                    problem: "is missing: there is a name without a password",
+                    problem: "is missing: MLFLOW_TRACKING_USERNAME is set without it",
                 });
             }
             (None, None, Some(_)) => {
                 return Err(TrackError::Variable {
                     name: USER,
-                    problem: "is missing: there is a password without a name",
+                    problem: "is missing: MLFLOW_TRACKING_PASSWORD is set without it",
                 });
             }
         };
         let header = |value: String| {
-            let mut header = HeaderValue::try_from(value)
-                .map_err(|_| TrackError::Variable { name, problem: "has characters that HTTP cannot carry" })?;
+            let mut header = HeaderValue::try_from(value).map_err(|_| TrackError::Variable {
+                name,
+                problem: "contains characters that are not allowed in an HTTP header",
+            })?;
             header.set_sensitive(true);
             Ok::<HeaderValue, TrackError>(header)
         };
@@ -124,12 +134,12 @@ impl Account {
         })
     }
 
-    /// What should be known of what is sent along with requests to a server.
+    /// A warning if a password would be sent unencrypted.
     #[must_use]
     pub fn warning(&self, address: &Address) -> Option<String> {
         let here =
             address.host == "localhost" || address.host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
-        let said = "is spoken to without TLS: whoever listens on the way reads the password; use https://";
+        let said = "is not encrypted: everybody on the network path can read the password or token; use https://";
         (self.authorization.is_some() && !address.tls && !here).then(|| format!("{address} {said}"))
     }
 }
@@ -140,7 +150,7 @@ impl fmt::Debug for Account {
     }
 }
 
-/// As headers carry names and passwords (RFC 4648). Fifteen lines: a crate for them would be one more to trust with a password.
+/// Base64 (RFC 4648), for the header. Fifteen lines: a crate would be one more to trust with a password.
 fn base64(text: &str) -> String {
     const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut written = String::new();
@@ -174,10 +184,13 @@ mod tests {
         for (wrong, says) in [
             ("http://127.0.0.1:5000", "give mlflow:URL"),
             ("wandb:x", "give mlflow:URL"),
-            ("mlflow:runs/mlflow", "start one with `mlflow server`"),
-            ("mlflow:sqlite:///mlflow.db", "start one with `mlflow server`"),
-            ("mlflow:", "start one with `mlflow server`"),
-            ("mlflow:http://a/?b=c", "question mark"),
+            ("mlflow:runs/mlflow", "start one with `mlflow server"),
+            ("mlflow:./mlruns", "start one with `mlflow server --backend-store-uri"),
+            ("mlflow:file:///home/me/mlruns", "start one with `mlflow server"),
+            ("mlflow:sqlite:///mlflow.db", "start one with `mlflow server"),
+            ("mlflow:databricks", "start one with `mlflow server"),
+            ("mlflow:", "start one with `mlflow server"),
+            ("mlflow:http://a/?b=c", "the server alone"),
         ] {
             let said = address(wrong).unwrap_err();
             assert!(said.contains(says), "{wrong}: {said}");
@@ -186,8 +199,17 @@ mod tests {
 
     #[test]
     fn a_password_in_an_address_is_refused_and_not_repeated() {
-        let said = address("mlflow:https://me:geheim@example.org").unwrap_err();
-        assert!(said.contains("MLFLOW_TRACKING_PASSWORD") && !said.contains("geheim"), "{said}");
+        for (text, says) in [
+            ("mlflow:https://me:geheim@example.org", "MLFLOW_TRACKING_PASSWORD"),
+            // These were repeated: a token behind a question mark, and passwords in what is no address.
+            ("mlflow:https://example.org/?token=geheim", "MLFLOW_TRACKING_TOKEN"),
+            ("mlflow:https://example.org/#geheim", "MLFLOW_TRACKING_TOKEN"),
+            ("mlflow:https://me:ge heim geheim@example.org", "MLFLOW_TRACKING_PASSWORD"),
+            ("https://me:geheim@example.org", "give mlflow:URL"),
+        ] {
+            let said = address(text).unwrap_err();
+            assert!(said.contains(says) && !said.contains("heim"), "{said}");
+        }
     }
 
     fn account(variables: &[(&'static str, &str)]) -> Result<Account, TrackError> {

@@ -1,4 +1,4 @@
-//! A thread that follows the folder of a run and sends what is new, as long as the run goes on and a little longer.
+//! A thread that follows the folder of a run and sends what is new, until shortly after the run has ended.
 
 use std::{
     path::{Path, PathBuf},
@@ -12,7 +12,10 @@ use federated::{
     metrics::{METRICS_FILE, TIMING_FILE},
     run::Kept,
 };
-use report::scalars::{Lines, Step};
+use report::{
+    scalars::{Lines, Step},
+    settings,
+};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
@@ -21,22 +24,25 @@ use crate::{
     http::Client,
     mlflow::{MOST_METRICS, MOST_PARAMS, Mlflow, Named, Status, Value},
     record::Record,
-    settings,
 };
 
+/// The tag by which a run is found again: the id of its ledger.
+const LEDGER_TAG: &str = "keyhush.ledger";
 /// After each failure the next attempt waits twice as long, up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// How long a pause between two attempts is when the run is over.
+/// If sending the rest takes longer than this, the user is told.
+const SOON: Duration = Duration::from_secs(2);
+/// The pause between two attempts when the run has ended.
 const SHORT_PAUSE: Duration = Duration::from_millis(500);
 
-/// How patient a tracker is.
+/// How often and how long a tracker tries.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// How often the folder is looked at.
+    /// How often the folder is checked.
     pub every: Duration,
-    /// How long a server that is away is tried again when the run is over.
+    /// When the run has ended: how long a server that cannot be reached is tried again.
     pub farewell: Duration,
-    /// How long the program waits for a slow one then, in all.
+    /// When the run has ended: how long the program waits for a slow server in total.
     pub patience: Duration,
 }
 
@@ -46,14 +52,14 @@ impl Default for Pace {
     }
 }
 
-/// What became of a run.
+/// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is over.
+    /// It has finished.
     Finished,
-    /// It was interrupted, and can go on.
+    /// It was interrupted, and can be resumed.
     Interrupted,
-    /// Something went wrong.
+    /// It failed.
     Failed,
 }
 
@@ -67,18 +73,19 @@ impl Outcome {
     }
 }
 
-/// Says to people what went wrong while a run goes on.
-pub type Say = Box<dyn Fn(&str) + Send>;
+/// Shows a message to the user.
+pub type Say = Box<dyn Fn(&str) + Send + Sync>;
 
-/// Sends a run to a server while it goes on.
+/// Sends a run to a server while it trains.
 pub struct Tracker {
     shared: Arc<Shared>,
+    say: Arc<dyn Fn(&str) + Send + Sync>,
     address: Address,
     folder: PathBuf,
     pace: Pace,
 }
 
-/// What the thread and the program tell each other.
+/// The state that the thread and the program share.
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
@@ -87,9 +94,9 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// What became of the run, when it is over.
+    /// How the run ended, when it has.
     outcome: Option<Outcome>,
-    /// Whether the thread is done, and why something was not sent.
+    /// Whether the thread is done, and what went wrong.
     done: Option<Result<(), String>>,
 }
 
@@ -98,10 +105,16 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the run is over, at most so long.
+    /// Waits until the run has ended, or for `pause`.
     fn wait_for_outcome(&self, pause: Duration) -> Option<Outcome> {
         let state = self.changed.wait_timeout_while(self.lock(), pause, |state| state.outcome.is_none());
         state.unwrap_or_else(PoisonError::into_inner).0.outcome
+    }
+
+    /// Waits until the thread is done, or for `pause`.
+    fn wait_until_done(&self, pause: Duration) -> Option<Result<(), String>> {
+        let state = self.changed.wait_timeout_while(self.lock(), pause, |state| state.done.is_none());
+        state.unwrap_or_else(PoisonError::into_inner).0.done.take()
     }
 
     fn end(&self, done: Result<(), String>) {
@@ -111,40 +124,43 @@ impl Shared {
 }
 
 impl Tracker {
-    /// Begins to follow the run in a folder, which need not be there yet. `say` is called once at most: when the server cannot be reached,
-    /// or refuses.
+    /// Starts to follow the run in a folder, which need not exist yet. `say` gets one warning at most while the run trains, if the server
+    /// cannot be reached or refuses, and a note if the server is slow at the end.
     ///
     /// # Errors
-    /// When that cannot be done at all; a server that is away is none of these.
+    /// When tracking is impossible. A server that cannot be reached is no error.
     pub fn start(address: &Address, account: Account, folder: &Path, pace: Pace, say: Say) -> Result<Self, TrackError> {
         let client = Client::new(address.clone(), account)?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(TrackError::Thread)?;
         let shared = Arc::new(Shared::default());
+        let say: Arc<dyn Fn(&str) + Send + Sync> = Arc::from(say);
+        let said = Arc::clone(&say);
         let follower =
             Follower { server: Mlflow { client }, folder: folder.to_owned(), record: None, seen: None, pace };
         let of_thread = Arc::clone(&shared);
         thread::Builder::new()
             .name("tracking".into())
-            .spawn(move || of_thread.end(follower.follow(&runtime, &of_thread, &say)))
+            .spawn(move || of_thread.end(follower.follow(&runtime, &of_thread, &*said)))
             .map_err(TrackError::Thread)?;
-        Ok(Self { shared, address: address.clone(), folder: folder.to_owned(), pace })
+        Ok(Self { shared, say, address: address.clone(), folder: folder.to_owned(), pace })
     }
 
-    /// The run is over: sends the rest, and waits for that a few seconds at most. What is to be said if not all was sent.
+    /// The run has ended: sends the rest, and waits for that at most as long as the pace allows. Returns a warning if not everything was sent.
     #[must_use]
     pub fn finish(self, outcome: Outcome) -> Option<String> {
         self.shared.lock().outcome = Some(outcome);
         self.shared.changed.notify_all();
-        let waited = self
-            .shared
-            .changed
-            .wait_timeout_while(self.shared.lock(), self.pace.patience, |state| state.done.is_none());
-        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let soon = SOON.min(self.pace.patience);
+        let done = self.shared.wait_until_done(soon).or_else(|| {
+            (self.say)(&format!("sending the rest of the run to {}; Ctrl-C stops waiting", self.address));
+            self.shared.wait_until_done(self.pace.patience - soon)
+        });
         let late = || Err("it does not answer in time".to_owned());
-        let problem = state.done.take().unwrap_or_else(late).err()?;
+        let problem = done.unwrap_or_else(late).err()?;
         let (address, folder) = (&self.address, self.folder.display());
         Some(format!(
-            "the tracking server {address} did not get all of the run: {problem}. The run itself is whole, in {folder}"
+            "the tracking server {address} did not get all of the run: {problem}. The run itself is complete, in {folder}; \
+             keyhush train --resume {folder} --track mlflow:{address} sends the rest"
         ))
     }
 }
@@ -153,16 +169,16 @@ impl Tracker {
 struct Follower {
     server: Mlflow,
     folder: PathBuf,
-    /// What the server has; none until this process has made or found the run there.
+    /// What the server has; none until this process has created or found the run there.
     record: Option<Record>,
-    /// The sizes of the files when they were read last.
+    /// The sizes of the files when they were last read.
     seen: Option<[u64; 2]>,
     pace: Pace,
 }
 
 impl Follower {
-    /// Until the run is over.
-    fn follow(mut self, runtime: &Runtime, shared: &Shared, say: &Say) -> Result<(), String> {
+    /// Follows the run until it has ended.
+    fn follow(mut self, runtime: &Runtime, shared: &Shared, say: &dyn Fn(&str)) -> Result<(), String> {
         let (mut pause, mut said) = (self.pace.every, false);
         loop {
             if let Some(outcome) = shared.wait_for_outcome(pause) {
@@ -173,12 +189,12 @@ impl Follower {
                 continue;
             };
             let next = if error.may_pass() {
-                "the run goes on, and what is missing is sent when the server answers"
+                "the run continues; this is tried again"
             } else {
-                "the run goes on, and is not tracked"
+                "the run continues, but is not tracked"
             };
             if !std::mem::replace(&mut said, true) {
-                say(&format!("the tracking server {}: {error}; {next}", self.server.client.address()));
+                say(&format!("tracking to {}: {error}; {next}", self.server.client.address()));
             }
             if !error.may_pass() {
                 return Err(error.to_string());
@@ -187,7 +203,7 @@ impl Follower {
         }
     }
 
-    /// The rest, within a few seconds.
+    /// Sends the rest, within a few seconds.
     fn farewell(&mut self, runtime: &Runtime, outcome: Outcome) -> Result<(), String> {
         let until = Instant::now() + self.pace.farewell;
         loop {
@@ -199,7 +215,7 @@ impl Follower {
         }
     }
 
-    /// Sends what is new. While a run goes on that is nothing where its noise is secret: when something arrives says how long rounds took.
+    /// Sends what is new. A run with secret noise is only sent when it has finished: earlier, arrival times would show how long rounds take.
     async fn send(&mut self, outcome: Option<Outcome>) -> Result<(), TrackError> {
         let size = |name: &str| std::fs::metadata(self.folder.join(name)).map_or(0, |file| file.len());
         let sizes = [METRICS_FILE, TIMING_FILE].map(size);
@@ -207,12 +223,18 @@ impl Follower {
             return Ok(());
         }
         let lines = Lines::read(&self.folder)?;
-        let may_be_sent = lines.is_simulation() || outcome == Some(Outcome::Finished);
-        if lines.metrics.is_empty() || !may_be_sent {
+        if lines.metrics.is_empty() || !(lines.is_simulation() || outcome.is_some()) {
             return Ok(());
         }
         let read = || Kept::read(&RunFolder::at(&self.folder)).map_err(Box::new);
         let kept = if self.record.is_none() || outcome.is_some() { Some(read()?) } else { None };
+        // A run that had finished before did not fail because it cannot be resumed.
+        let closed = kept.as_ref().is_some_and(|kept| kept.ended.is_some());
+        let outcome =
+            outcome.map(|outcome| if closed && outcome == Outcome::Failed { Outcome::Finished } else { outcome });
+        if !lines.is_simulation() && outcome != Some(Outcome::Finished) {
+            return Ok(());
+        }
         if let Some(kept) = kept.as_ref().filter(|_| self.record.is_none()) {
             self.record = Some(self.run(kept).await?);
         }
@@ -226,7 +248,8 @@ impl Follower {
         Ok(())
     }
 
-    /// The run on the server: the one that it has, or a new one with its settings.
+    /// The run on the server: the one that the server has, or a new one with its settings. A run that was created, but whose answer was lost, is
+    /// found by the id of its ledger.
     async fn run(&mut self, kept: &Kept) -> Result<Record, TrackError> {
         let server = self.server.client.address().to_string();
         let experiment = self.server.client.experiment().to_owned();
@@ -235,15 +258,23 @@ impl Follower {
             Some(record) if self.server.has_run(&record.run_id).await? => record,
             _ => {
                 let id = self.server.experiment().await?;
-                let start = milliseconds(kept.started as f64);
-                let run_id = self.server.create_run(&id, &kept.name, start, &at_the_beginning(kept)).await?;
+                let found = self.server.find_run(&id, LEDGER_TAG, &kept.statement.ledger.id.to_string()).await?;
+                let run_id = match found {
+                    Some(run_id) => run_id,
+                    None => {
+                        let start = milliseconds(kept.started as f64);
+                        self.server.create_run(&id, &kept.name, start, &at_the_beginning(kept)).await?
+                    }
+                };
                 let started = kept.started;
                 Record { server, experiment, run_id, started, settings: false, evaluation: None, round: 0 }
             }
         };
         record.write(&self.folder)?;
         if !record.settings {
-            for params in settings::params(&kept.settings)?.chunks(MOST_PARAMS) {
+            let params: Vec<Named> =
+                settings::flat(&kept.settings)?.iter().map(|(key, value)| Named::param(key, value)).collect();
+            for params in params.chunks(MOST_PARAMS) {
                 self.server.log(&record.run_id, &[], params, &[]).await?;
             }
             record.settings = true;
@@ -253,7 +284,7 @@ impl Follower {
     }
 }
 
-/// Sends the steps that the server lacks, as many at once as it takes, and notes that it has them.
+/// Sends the steps that the server lacks, as many at once as it accepts, and notes that it has them.
 async fn send_steps(server: &mut Mlflow, folder: &Path, record: &mut Record, steps: &[Step]) -> Result<(), TrackError> {
     let lacking: Vec<&Step> = steps.iter().filter(|step| record.lacks(step)).collect();
     for steps in in_batches(&lacking) {
@@ -267,7 +298,7 @@ async fn send_steps(server: &mut Mlflow, folder: &Path, record: &mut Record, ste
     Ok(())
 }
 
-/// Steps by steps, with no more numbers together than a server takes at once. One step has some twenty.
+/// Batches of steps, each with no more numbers than a server accepts at once. One step has about twenty.
 fn in_batches<'a, 's>(mut steps: &'a [&'s Step]) -> Vec<&'a [&'s Step]> {
     let mut batches = Vec::new();
     while !steps.is_empty() {
@@ -283,7 +314,7 @@ fn in_batches<'a, 's>(mut steps: &'a [&'s Step]) -> Vec<&'a [&'s Step]> {
     batches
 }
 
-/// The numbers of a step. One that is infinite is left out: charts cannot show it, and the tags of the run say what it costs.
+/// The numbers of a step. Infinite ones are left out: charts cannot show them, and the tags of the run state its cost.
 fn values(step: &Step, started: u64) -> impl Iterator<Item = Value> {
     let timestamp = milliseconds(started as f64 + step.seconds);
     let finite = step.scalars.iter().filter(|(_, value)| value.is_finite());
@@ -296,10 +327,11 @@ fn at_the_beginning(kept: &Kept) -> Vec<Named> {
         Named::tag("mlflow.source.type", "LOCAL"),
         Named::tag("keyhush.version", env!("CARGO_PKG_VERSION")),
         Named::tag("keyhush.simulation", if kept.is_simulation() { "true" } else { "false" }),
+        Named::tag(LEDGER_TAG, &kept.statement.ledger.id.to_string()),
     ]
 }
 
-/// What may be quoted of a run, and the head of the ledger that proves it.
+/// The sentence that may be quoted, and the head of the ledger that proves it.
 fn at_the_end(kept: &Kept) -> Vec<Named> {
     vec![
         Named::tag("mlflow.note.content", &kept.sentence),
@@ -308,7 +340,7 @@ fn at_the_end(kept: &Kept) -> Vec<Named> {
     ]
 }
 
-/// Now; of a run with secret noise the day on which it began, as everywhere else.
+/// Now; for a run with secret noise the day on which it started, as everywhere else.
 fn end_time(kept: &Kept) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
     milliseconds(if kept.is_simulation() { now } else { kept.started as f64 })

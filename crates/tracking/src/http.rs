@@ -1,7 +1,7 @@
-//! HTTP/1.1 and TLS towards a tracking server: one request after the other on one connection, with limits on time and size.
+//! A client for tracking servers: HTTP/1.1 and TLS, one request after the other on one connection, with limits on time and size.
 //!
-//! Made of the same crates as a device's side of the protocol (`agent::http`), and not of that module: a device trusts nobody but whom it
-//! was told to, and speaks plainly to its own machine only, while a tracking server is any server that a person names.
+//! It uses the same crates as a device (`agent::http`), but not that module: a device only trusts given certificates, and only its own
+//! machine without TLS, while a tracking server is any server that a person names.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::{
     Method, Request,
     client::conn::http1::{self, SendRequest},
-    header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT},
+    header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, LOCATION, USER_AGENT},
 };
 use hyper_util::rt::TokioIo;
 use rustls::{
@@ -31,7 +31,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The longest answer that is read.
 const MOST_BYTES: usize = 1 << 20;
-/// How much of what a server says is shown.
+/// How much of an error message is shown.
 const MOST_SHOWN: usize = 300;
 
 /// A server, and the connection to it.
@@ -42,7 +42,7 @@ pub(crate) struct Client {
     idle: Option<SendRequest<Full<Bytes>>>,
 }
 
-/// What MLflow says of what went wrong.
+/// An error as MLflow reports it.
 #[derive(Deserialize)]
 struct Said {
     error_code: String,
@@ -53,7 +53,8 @@ impl Client {
     pub(crate) fn new(address: Address, account: Account) -> Result<Self, TrackError> {
         let wrong = |problem| TrackError::Address { address: address.to_string(), problem };
         let tls = if address.tls {
-            let name = ServerName::try_from(address.host.clone()).map_err(|_| wrong("has no name that TLS knows"))?;
+            let name = ServerName::try_from(address.host.clone())
+                .map_err(|_| wrong("has a host name that TLS cannot check"))?;
             Some((TlsConnector::from(Arc::new(configured(account.roots.as_deref())?)), name))
         } else {
             None
@@ -69,7 +70,7 @@ impl Client {
         &self.account.experiment
     }
 
-    /// The answer to a request, as far as it is a good one.
+    /// Sends a request and returns the body of a successful answer.
     pub(crate) async fn ask(&mut self, method: Method, path: &str, body: Vec<u8>) -> Result<Bytes, TrackError> {
         let request = self.request(method, path, body.into())?;
         let late = |_| TrackError::Away("no answer in time".into());
@@ -78,7 +79,8 @@ impl Client {
 
     async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Bytes, TrackError> {
         let broken = |error: hyper::Error| TrackError::Away(format!("the connection broke: {error}"));
-        // A connection may have been closed while it waited: then the request is made on another. MLflow takes one twice for once.
+        // A connection may have been closed while it was idle: then the request is sent on a new one. That is safe, for all requests can be
+        // repeated: before a run is created it is searched for, and MLflow stores the same numbers once.
         let waiting = self.idle.take().filter(SendRequest::is_ready);
         let answer = match waiting {
             Some(mut sender) => sender.send_request(request.clone()).await.ok().map(|answer| (answer, sender)),
@@ -92,10 +94,17 @@ impl Client {
             }
         };
         let status = answer.status();
+        let moved = answer.headers().get(LOCATION).filter(|_| status.is_redirection()).cloned();
         let body = Limited::new(answer.into_body(), MOST_BYTES).collect().await;
         let body = body.map_err(|error| TrackError::Away(format!("the answer broke off: {error}")))?.to_bytes();
         self.idle = Some(sender);
-        if status.is_success() { Ok(body) } else { Err(refused(status.as_u16(), &body)) }
+        if status.is_success() {
+            return Ok(body);
+        }
+        Err(match moved {
+            Some(to) => redirected(status.as_u16(), &to),
+            None => refused(status.as_u16(), &body),
+        })
     }
 
     fn request(&self, method: Method, path: &str, body: Bytes) -> Result<Request<Full<Bytes>>, TrackError> {
@@ -111,7 +120,7 @@ impl Client {
         if let Some(authorization) = &self.account.authorization {
             request = request.header(AUTHORIZATION, authorization);
         }
-        let wrong = "cannot be asked";
+        let wrong = "cannot be used in a request";
         request
             .body(Full::new(body))
             .map_err(|_| TrackError::Address { address: self.address.to_string(), problem: wrong })
@@ -136,12 +145,18 @@ where
 {
     let failed = |e: hyper::Error| TrackError::Away(format!("cannot connect: {e}"));
     let (sender, connection) = http1::handshake(io).await.map_err(failed)?;
-    // It ends with the connection; what went wrong is told to whoever sent a request.
+    // It ends with the connection; whoever sent a request gets the error.
     drop(tokio::spawn(connection));
     Ok(sender)
 }
 
-/// A refusal in the server's words: MLflow's own, or the beginning of whatever a proxy says.
+/// A redirect is not followed: a password would go to whoever it names.
+fn redirected(status: u16, to: &HeaderValue) -> TrackError {
+    let to = String::from_utf8_lossy(to.as_bytes());
+    refused(status, format!("it redirects to {to}: if that is your server, give its address").as_bytes())
+}
+
+/// A refusal with the server's message: MLflow's own, or the beginning of whatever a proxy says.
 fn refused(status: u16, body: &[u8]) -> TrackError {
     let text = match serde_json::from_slice::<Said>(body) {
         Ok(Said { error_code, message }) => format!("{error_code}: {message}"),
@@ -162,11 +177,11 @@ fn configured(roots: Option<&Path>) -> Result<ClientConfig, TrackError> {
                 store.add(certificate).map_err(|e| unusable(e.to_string()))?;
             }
             if store.is_empty() {
-                return Err(unusable("there is none in it".into()));
+                return Err(unusable("it contains none".into()));
             }
         }
         None => {
-            // Among hundreds some may be too old to be read; the others do.
+            // A few of many may be too old to be parsed; the others are enough.
             store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             if store.is_empty() {
                 return Err(TrackError::NoCertificates);
@@ -189,6 +204,8 @@ mod tests {
         assert_eq!(said(400, of_mlflow), "the server answers 400: INVALID_PARAMETER_VALUE: no such run");
         assert_eq!(said(502, b"<html>\n\x1b[31mbad"), "the server answers 502: <html>  [31mbad");
         assert!(said(500, &[b'x'; 5000]).len() < 400);
+        let to = HeaderValue::from_static("https://tracking.example.org/api");
+        assert!(redirected(308, &to).to_string().contains("308: it redirects to https://tracking.example.org/api: if"));
         assert!(refused(503, b"").may_pass() && refused(429, b"").may_pass() && !refused(403, b"").may_pass());
     }
 }

@@ -1,6 +1,6 @@
-//! The requests of MLflow's REST API that make a run: experiments, runs, parameters, metrics by step, tags.
+//! Requests of MLflow's REST API: experiments, runs, parameters, metrics by step, tags.
 //!
-//! `https://mlflow.org/docs/latest/api_reference/rest-api.html`. What is sent is checked against the real server, whose answers lie in
+//! `https://mlflow.org/docs/latest/api_reference/rest-api.html`. Requests were checked against the real server; its answers are in
 //! `testdata`.
 
 use hyper::Method;
@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{TrackError, http::Client};
 
 const API: &str = "/api/2.0/mlflow";
-/// As many numbers as a server takes at once.
+/// The most numbers that a server accepts in one request.
 pub(crate) const MOST_METRICS: usize = 1000;
-/// As many parameters as a server takes at once.
+/// The most parameters that a server accepts in one request.
 pub(crate) const MOST_PARAMS: usize = 100;
-/// Older servers take no longer values of parameters.
+/// The longest value of a parameter that older servers accept.
 const LONGEST_PARAM: usize = 500;
-/// The same of tags.
+/// The longest value of a tag.
 const LONGEST_TAG: usize = 5000;
 
-/// What a server knows of a run's fate.
+/// The status of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(crate) enum Status {
@@ -83,6 +83,19 @@ struct MadeRun {
     run: Run,
 }
 
+#[derive(Serialize)]
+struct SearchRuns<'a> {
+    experiment_ids: [&'a str; 1],
+    filter: &'a str,
+    max_results: u32,
+}
+
+#[derive(Deserialize)]
+struct FoundRuns {
+    #[serde(default)]
+    runs: Vec<Run>,
+}
+
 #[derive(Deserialize)]
 struct Run {
     info: Info,
@@ -118,7 +131,7 @@ pub(crate) struct Mlflow {
 }
 
 impl Mlflow {
-    /// The experiment of our account; made if it is not there.
+    /// The experiment of our account; created if it does not exist.
     pub(crate) async fn experiment(&mut self) -> Result<String, TrackError> {
         let name = self.client.experiment().to_owned();
         if let Some(id) = self.find_experiment(&name).await? {
@@ -127,7 +140,7 @@ impl Mlflow {
         let made = self.post::<ExperimentId>("experiments/create", &CreateExperiment { name: &name }).await;
         match made {
             Ok(made) => Ok(made.experiment_id),
-            // Somebody else made it at the same time.
+            // Somebody else created it at the same time.
             Err(error @ TrackError::Refused { status: 400, .. }) => self.find_experiment(&name).await?.ok_or(error),
             Err(other) => Err(other),
         }
@@ -142,7 +155,20 @@ impl Mlflow {
         }
     }
 
-    /// A new run; its id.
+    /// The id of the run with a tag, if the server has one that is not deleted.
+    pub(crate) async fn find_run(
+        &mut self,
+        experiment_id: &str,
+        tag: &str,
+        value: &str,
+    ) -> Result<Option<String>, TrackError> {
+        let filter = format!("tags.`{tag}` = '{value}'");
+        let search = SearchRuns { experiment_ids: [experiment_id], filter: &filter, max_results: 1 };
+        let found: FoundRuns = self.post("runs/search", &search).await?;
+        Ok(found.runs.into_iter().next().map(|run| run.info.run_id))
+    }
+
+    /// Creates a run and returns its id.
     pub(crate) async fn create_run(
         &mut self,
         experiment_id: &str,
@@ -163,7 +189,7 @@ impl Mlflow {
         }
     }
 
-    /// Numbers, parameters and tags of a run; what the server has already it takes for the same.
+    /// Logs numbers, parameters and tags of a run. Logging the same again changes nothing.
     pub(crate) async fn log(
         &mut self,
         run_id: &str,
@@ -174,7 +200,7 @@ impl Mlflow {
         self.tell("runs/log-batch", &LogBatch { run_id, metrics, params, tags }).await
     }
 
-    /// What became of a run, and when it ended.
+    /// Sets the status of a run, and when it ended.
     pub(crate) async fn update(
         &mut self,
         run_id: &str,
@@ -193,7 +219,7 @@ impl Mlflow {
     }
 }
 
-/// Texts, numbers and lists of them can always be written.
+/// Texts, numbers and lists of them can always be serialized.
 fn json(body: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(body).unwrap_or_default()
 }
@@ -201,17 +227,17 @@ fn json(body: &impl Serialize) -> Vec<u8> {
 fn understood<T: DeserializeOwned>(answer: &[u8]) -> Result<T, TrackError> {
     let wrong = |error: serde_json::Error| TrackError::Refused {
         status: 200,
-        message: format!("something that MLflow does not answer ({error}): is this an MLflow server?"),
+        message: format!("an unexpected answer ({error}): is this an MLflow server?"),
     };
     serde_json::from_slice(answer).map_err(wrong)
 }
 
-/// The beginning of a text, at most so many bytes.
+/// The beginning of a text, of at most `most` bytes.
 fn cut(text: &str, most: usize) -> String {
     text[..text.floor_char_boundary(most)].to_owned()
 }
 
-/// As a part of an address.
+/// Percent-encoded, for a URL.
 fn quoted(text: &str) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
     let sign = |byte: u8| if plain(&byte) { (byte as char).to_string() } else { format!("%{byte:02X}") };

@@ -1,4 +1,4 @@
-//! What a server has of a run by now, as a file in the folder of the run: whoever resumes the run goes on from there.
+//! What a server has of a run so far, as a file in the run's folder, so that tracking continues when the run is resumed.
 
 use std::path::{Path, PathBuf};
 
@@ -15,18 +15,18 @@ pub(crate) struct Record {
     pub(crate) server: String,
     pub(crate) experiment: String,
     pub(crate) run_id: String,
-    /// When the run was begun, in seconds since 1970.
+    /// When the run started, in seconds since 1970.
     pub(crate) started: u64,
-    /// Whether it has the settings.
+    /// Whether the server has the settings.
     pub(crate) settings: bool,
-    /// The round of the last evaluation that it has.
+    /// The round of the last evaluation that the server has.
     pub(crate) evaluation: Option<u64>,
-    /// The last round of which it has what users did.
+    /// The last round whose training numbers the server has.
     pub(crate) round: u64,
 }
 
 impl Record {
-    /// Of the run in a folder; none where there is none, or none that can be read: the server gets a new run then.
+    /// The record in a folder; none if there is none or it cannot be read. The run is then searched for on the server.
     pub(crate) fn read(folder: &Path) -> Option<Self> {
         serde_json::from_slice(&std::fs::read(path(folder)).ok()?).ok()
     }
@@ -38,7 +38,7 @@ impl Record {
         files::write(&path(folder), &text)
     }
 
-    /// Whether the server has no such step yet.
+    /// Whether the server does not have a step yet.
     pub(crate) fn lacks(&self, step: &Step) -> bool {
         match step.of {
             Of::Evaluation => self.evaluation.is_none_or(|last| step.round > last),
@@ -46,7 +46,7 @@ impl Record {
         }
     }
 
-    /// The server has a step now.
+    /// Notes that the server has a step.
     pub(crate) fn note(&mut self, step: &Step) {
         match step.of {
             Of::Evaluation => self.evaluation = self.evaluation.max(Some(step.round)),

@@ -1,7 +1,7 @@
-//! The real MLflow, from PyPI: it is sent a run, and its own client reads the run back.
+//! The real MLflow, from PyPI: a run is sent to it, and its own client reads the run back.
 //!
-//! What the server was sent and answered lies in `testdata`, for the tests that run every time. To record it anew, after a change of
-//! what is sent: `testdata/mlflow-3.17.2/record.sh`.
+//! The requests and answers are kept in `testdata`, for the tests that run every time. To record them again, after a change of what is
+//! sent: `testdata/mlflow-3.17.2/record.sh`.
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
 use std::{
@@ -55,8 +55,7 @@ pub(crate) fn recorded() -> Recording {
     serde_json::from_slice(&fs::read(recording()).unwrap()).unwrap()
 }
 
-/// A request without what is another every time: moments, counted from the beginning of the run; the head of the ledger; the port; how
-/// long the body is, which follows from these.
+/// A request without what differs every time: times; id and head of the ledger; the port; the length of the body, which follows from these.
 pub(crate) fn timeless(request: &str, server: SocketAddr) -> String {
     let mut text = request.replace(&server.to_string(), "SERVER");
     for key in ["\"start_time\":", "\"end_time\":", "\"timestamp\":", "content-length: "] {
@@ -69,9 +68,16 @@ pub(crate) fn timeless(request: &str, server: SocketAddr) -> String {
         }
         text = without;
     }
-    let Some((before, head)) = text.split_once("\"keyhush.ledger_head\",\"value\":\"") else { return text };
-    let (_, after) = head.split_once('"').unwrap();
-    format!("{before}\"keyhush.ledger_head\",\"value\":\"HEAD\"{after}")
+    for (before, end) in [
+        ("\"keyhush.ledger_head\",\"value\":\"", '"'),
+        ("\"keyhush.ledger\",\"value\":\"", '"'),
+        ("tags.`keyhush.ledger` = '", '\''),
+    ] {
+        let Some((left, rest)) = text.split_once(before) else { continue };
+        let (_, right) = rest.split_once(end).unwrap();
+        text = format!("{left}{before}LEDGER{end}{right}");
+    }
+    text
 }
 
 /// MLflow in a folder of its own; ends with this.
@@ -204,4 +210,9 @@ fn the_real_mlflow_has_what_it_was_sent() {
     assert_eq!(start(&address, account(&[]), &run).0.finish(Outcome::Interrupted), None);
     files.show(&run, 3);
     compare("KILLED");
+
+    // The record is lost: the server finds the run by the id of its ledger.
+    fs::remove_file(&record).unwrap();
+    assert_eq!(start(&address, account(&[]), &run).0.finish(Outcome::Finished), None);
+    compare("FINISHED");
 }

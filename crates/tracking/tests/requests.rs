@@ -198,6 +198,58 @@ fn a_server_that_forgot_a_run_gets_it_anew() {
     assert_eq!(names(&server).len(), 2 * shown(folder.path()).len());
 }
 
+/// The server created the run, but its answer was lost: every attempt left another run there, which "ran" for ever.
+#[test]
+fn a_run_whose_creation_was_not_answered_is_found_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let _files = Files::of_a_run(folder.path(), false);
+    let (mut obliging, mut created) = (obliging(), false);
+    let server = Server::answering(Box::new(move |request| match request {
+        _ if request.contains("runs/create") => {
+            created = true;
+            (500, "lost".into())
+        }
+        _ if request.contains("runs/search") && created => (200, r#"{"runs": [{"info": {"run_id": "lost"}}]}"#.into()),
+        _ => obliging(request),
+    }));
+    let address = format!("http://{}", server.address);
+    assert_eq!(start(&address, account(&[]), folder.path()).0.finish(Outcome::Finished), None);
+    assert_eq!(server.asked().iter().filter(|what| *what == "runs/create").count(), 1);
+    assert_eq!(names(&server), shown(folder.path()));
+    let seen = server.seen();
+    assert!(seen.iter().filter(|e| e.what().ends_with("log-batch")).all(|e| e.body()["run_id"] == "lost"));
+    let tag = seen.iter().find(|e| e.what().ends_with("runs/create")).unwrap().body()["tags"][4].clone();
+    let search = seen.iter().find(|e| e.what().ends_with("runs/search")).unwrap().body();
+    assert_eq!(tag["key"], "keyhush.ledger");
+    assert_eq!(search["filter"], format!("tags.`keyhush.ledger` = '{}'", tag["value"].as_str().unwrap()));
+}
+
+/// A file that could not be read once, such as on a full disk, ended tracking for good.
+#[test]
+fn a_run_that_cannot_be_read_for_a_while_is_tracked_afterwards() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = Files::of_a_run(folder.path(), false);
+    fs::write(folder.path().join("metrics.jsonl"), "{ \n").unwrap();
+    let server = Server::answering(obliging());
+    let (tracker, said) = start(&format!("http://{}", server.address), account(&[]), folder.path());
+    until("a warning", || !said.lock().unwrap().is_empty());
+    files.show(folder.path(), 3);
+    assert_eq!(tracker.finish(Outcome::Finished), None);
+    assert_eq!(names(&server), shown(folder.path()));
+    assert!(said.lock().unwrap()[0].contains("this is tried again"), "{said:?}");
+}
+
+/// `--resume` of a run that had finished is an error; the run has not failed.
+#[test]
+fn a_run_that_had_finished_stays_finished() {
+    let folder = tempfile::tempdir().unwrap();
+    let _files = Files::of_a_run(folder.path(), false);
+    let server = Server::answering(obliging());
+    let address = format!("http://{}", server.address);
+    assert_eq!(start(&address, account(&[]), folder.path()).0.finish(Outcome::Failed), None);
+    assert_eq!(server.seen().last().unwrap().body()["status"], "FINISHED");
+}
+
 #[test]
 fn an_experiment_that_is_not_there_is_made() {
     let folder = tempfile::tempdir().unwrap();
@@ -216,7 +268,8 @@ fn an_experiment_that_is_not_there_is_made() {
     let seen = server.seen();
     assert_eq!(seen[0].what(), "GET /prefix/api/2.0/mlflow/experiments/get-by-name?experiment_name=my%20runs");
     assert_eq!(seen[1].body()["name"], "my runs");
-    assert_eq!(seen[2].body()["experiment_id"], "9");
+    assert_eq!(seen[2].body()["experiment_ids"][0], "9");
+    assert_eq!(seen[3].body()["experiment_id"], "9");
     assert!(seen.iter().all(|exchange| exchange.request.contains("authorization: Bearer abc\r\n")));
     let record = fs::read_to_string(folder.path().join(RECORD_FILE)).unwrap();
     assert!(!record.contains("abc"), "a token is kept nowhere: {record}");
@@ -251,7 +304,7 @@ fn a_server_that_is_away_gets_everything_when_it_is_back() {
     assert_eq!(names(&server), shown(folder.path()));
     let said = said.lock().unwrap();
     assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].contains("cannot connect") && said[0].contains("the run goes on"), "{said:?}");
+    assert!(said[0].contains("cannot connect") && said[0].contains("the run continues"), "{said:?}");
 }
 
 #[test]
@@ -260,10 +313,16 @@ fn a_server_that_stays_away_is_given_up_in_time() {
     let _files = Files::of_a_run(folder.path(), false);
     // Takes connections and never answers.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (tracker, _) = start(&format!("http://{}", listener.local_addr().unwrap()), account(&[]), folder.path());
+    let (tracker, said) = start(&format!("http://{}", listener.local_addr().unwrap()), account(&[]), folder.path());
     let began = Instant::now();
-    let said = tracker.finish(Outcome::Finished).unwrap();
+    let missing = tracker.finish(Outcome::Finished).unwrap();
     assert!(began.elapsed() < QUICK.patience + Duration::from_secs(2), "{:?}", began.elapsed());
+    let notes = said.lock().unwrap().clone();
+    assert!(
+        notes.iter().any(|note| note.contains("Ctrl-C stops waiting")),
+        "a silent wait looks like a hang: {notes:?}"
+    );
+    let said = missing;
     assert!(said.contains("did not get all of the run: it does not answer in time"), "{said}");
     assert!(said.contains(&folder.path().display().to_string()));
 }
@@ -278,7 +337,7 @@ fn a_server_that_refuses_is_not_asked_again() {
     until("a warning", || !said.lock().unwrap().is_empty());
     std::thread::sleep(5 * QUICK.every);
     assert_eq!(server.seen().len(), 1);
-    assert!(said.lock().unwrap()[0].contains("403: PERMISSION_DENIED: not you; the run goes on, and is not tracked"));
+    assert!(said.lock().unwrap()[0].contains("403: PERMISSION_DENIED: not you; the run continues, but is not tracked"));
     assert!(tracker.finish(Outcome::Finished).unwrap().contains("PERMISSION_DENIED"));
 }
 

@@ -26,6 +26,11 @@ use crate::AgentError;
 
 const FORMAT: u32 = 2;
 
+/// `1 post`, `2 posts`.
+fn counted(number: u64, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
 /// How much text is kept, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -219,13 +224,14 @@ impl<S: Store> TextStore<S> {
             None => "nothing".to_owned(),
             Some(days) => {
                 let (count, bytes) = (posts.len(), inside.kit.bytes());
-                let came = if days == 0 { "today".to_owned() } else { format!("{days} days ago") };
-                format!("{count} posts, {bytes} bytes, the oldest from {came}")
+                let came =
+                    if days == 0 { "today".to_owned() } else { format!("{} ago", counted(u64::from(days), "day")) };
+                format!("{}, {}, the oldest from {came}", counted(count as u64, "post"), counted(bytes as u64, "byte"))
             }
         };
-        let Keep { bytes, days } = keep;
+        let (bytes, days) = (counted(keep.bytes as u64, "byte"), counted(u64::from(keep.days), "day"));
         format!(
-            "Your text on this device\n========================\n\nNot trained on yet: {waiting}.\nPosts trained on (once each) and deleted here: {learned}.\nLimits: at most {bytes} bytes, for at most {days} days.\n"
+            "Your text on this device\n========================\n\nNot trained on yet: {waiting}.\nPosts trained on (once each) and deleted here: {learned}.\nLimits: at most {bytes}, for at most {days}.\n"
         )
     }
 

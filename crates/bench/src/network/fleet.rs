@@ -45,7 +45,7 @@ impl DevicesProcess {
         Process::start(&mut command).map(Self)
     }
 
-    /// Refuses to go on without them.
+    /// Refuses to continue without them.
     pub(super) fn check(&mut self) -> Result<(), BenchError> {
         match self.0.look()? {
             None => Ok(()),

@@ -64,7 +64,7 @@ const SETTINGS: &str = include_str!("task.toml");
 const TASK: &str = "network";
 /// How often processes are looked at.
 const LOOK: Duration = Duration::from_millis(20);
-/// What made-up people and their keys follow from.
+/// The seed of the synthetic users and their keys.
 const SEED: u64 = 1;
 
 /// What is run.

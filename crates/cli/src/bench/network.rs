@@ -184,7 +184,7 @@ fn print(took: &NetworkTook) {
     println!("devices' process  {:.2} CPU s, at most {:.0} MB", took.device_process.cpu_s, took.device_process.peak_mb);
     if took.devices_crashed + took.devices_left > 0 {
         println!(
-            "of the devices    {} crashes, {} left in the midst of a part",
+            "of the devices    {} crashes, {} left during a participation",
             took.devices_crashed, took.devices_left
         );
     }

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &RoundArgs) -> anyhow::Result<()> {
     println!("beside training    {:10.2} %", 100.0 * share_beside_training);
     let Threads { threads, cpu_ratio, busy } = threads;
     println!(
-        "{threads} threads take {cpu_ratio:.3} times the CPU time of one, and are busy {:.1} % of training",
+        "{threads} threads together take {cpu_ratio:.3} times the CPU time of one, and are busy {:.1} % of training",
         100.0 * busy
     );
     Ok(())

@@ -7,6 +7,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use corpus::import::{self, Format, ImportPlan, Input, KnownLabels, OnBadLine, Summary};
+use federated::numbers::counted;
 use serde::Serialize;
 
 use super::{grouped, labels::LabelArgs, percent, progress::Watch, sorted, taken, vocabulary};
@@ -230,7 +231,7 @@ impl MakingArgs {
         writeln!(out, "store        {}", plan.out.display())?;
         writeln!(out, "users        {}", grouped(summary.users))?;
         if summary.dropped_users > 0 {
-            writeln!(out, "dropped      {} users with too few tokens", grouped(summary.dropped_users))?;
+            writeln!(out, "dropped      {} with too few tokens", counted(summary.dropped_users, "user"))?;
         }
         writeln!(out, "posts        {}", grouped(summary.posts))?;
         writeln!(out, "tokens       {}", grouped(summary.tokens))?;
@@ -250,7 +251,7 @@ impl MakingArgs {
         let megabytes = summary.text_bytes as f64 / 1e6;
         writeln!(out, "took         {seconds:.1} s for {megabytes:.1} MB of text ({per_second:.0} MB/s)")?;
         if summary.empty_posts > 0 {
-            writeln!(out, "left out     {} empty or deleted posts", grouped(summary.empty_posts))?;
+            writeln!(out, "left out     {}", counted(summary.empty_posts, "empty or deleted post"))?;
         }
         if summary.bad_lines > 0 {
             writeln!(out, "bad lines    {}", grouped(summary.bad_lines))?;

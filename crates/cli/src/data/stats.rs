@@ -7,6 +7,7 @@ use corpus::store::{
     Meta, Split, StoreError,
     stats::{FeatureStats, LabelStats, Stats, Top},
 };
+use federated::numbers::counted;
 
 use super::{grouped, open, percent, read_vocabulary};
 use crate::failure::BadInput;
@@ -109,7 +110,11 @@ fn print(stats: &Stats<'_>, out: &mut dyn Write) -> std::io::Result<()> {
 fn print_labels(labels: &LabelStats<'_>, meta: &Meta, out: &mut dyn Write) -> std::io::Result<()> {
     let (total, names) = (grouped(labels.total), grouped(labels.names as u64));
     let origin = meta.labels.as_ref().map(|origin| format!(", {origin}")).unwrap_or_default();
-    writeln!(out, "labels       {total} of {names} names{origin}; {} posts have none", grouped(labels.posts_without))?;
+    writeln!(
+        out,
+        "labels       {total} of {names} names{origin}; {} without any",
+        counted(labels.posts_without, "post")
+    )?;
     if !labels.top.is_empty() {
         writeln!(out, "most labels  {}", listed(&labels.top))?;
     }

@@ -13,9 +13,10 @@ use corpus::{
     partial::Partial,
     synth::{self, Canaries, Crowd, Dialect, LineFields, SynthPlan},
 };
+use federated::numbers::counted;
 use serde::Serialize;
 
-use super::{grouped, import::MakingArgs, progress::Watch, taken};
+use super::{import::MakingArgs, progress::Watch, taken};
 use crate::failure::BadInput;
 
 /// What crowd, and where it goes.
@@ -141,7 +142,7 @@ fn lines(args: &SynthArgs, crowd: &Crowd) -> anyhow::Result<()> {
     if args.making.json() {
         writeln!(out, "{}", serde_json::to_string(&Written { file: path, users, posts })?)?;
     } else {
-        writeln!(out, "{path}: {} posts by {} users", grouped(posts), grouped(users))?;
+        writeln!(out, "{path}: {} by {}", counted(posts, "post"), counted(users, "user"))?;
     }
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! What a run would cost, in words: epsilon over the rounds, memory, bytes on the way, time.
+//! Prints what a run would cost: epsilon over the rounds, memory, traffic, time.
 
 use std::io::Write;
 
 use federated::{
     config::Data,
     forecast::{self, DeviceEvaluationCost, Forecast, Memory, Point, rehearsal::Rehearsal},
-    numbers::counted,
+    numbers::{counted, grouped},
     plan::Plan,
     run::Opened,
 };
@@ -19,6 +19,7 @@ use crate::columns::{self, Align};
 pub(super) const ROWS: u64 = 10;
 /// Points of its chart.
 const POINTS: u64 = 40;
+
 fn memory(memory: &Memory, threads: usize) -> String {
     let bytes = words::bytes;
     let kept = match memory.mechanism {
@@ -61,7 +62,7 @@ pub(super) fn print(forecast: &Forecast, plan: &Plan, expectations: &[String]) -
     Ok(())
 }
 
-/// What evaluations by devices cost, and what they are worth.
+/// What evaluations by devices cost, and how precise they are.
 fn by_devices(cost: &DeviceEvaluationCost) -> String {
     let epsilon = |epsilon: Epsilon| words::epsilon(epsilon.get());
     let DeviceEvaluationCost { evaluations, cohort, most_participations, .. } = cost;
@@ -69,9 +70,10 @@ fn by_devices(cost: &DeviceEvaluationCost) -> String {
         format!(" The noise in an accuracy has a standard deviation of at least {:.2} %.", 100.0 * noise)
     });
     format!(
-        "Epsilon counts training rounds and evaluations by devices: rounds alone {}, {} of {cohort} devices alone {} (a device takes part in at most {most_participations}), together {}.{noise}",
+        "Epsilon counts training rounds and evaluations by devices: rounds alone {}, {} by {} alone {} (a device takes part in at most {most_participations}), together {}.{noise}",
         epsilon(cost.epsilon_of_rounds_alone),
         counted(*evaluations, "evaluation"),
+        counted(*cohort, "device"),
         epsilon(cost.epsilon_alone),
         epsilon(cost.epsilon),
     )
@@ -135,13 +137,13 @@ fn introduction(plan: &Plan) -> String {
         None => short.to_owned(),
         Some(noise) => format!("{short}, z = {}", noise.multiplier),
     };
-    let units = if config.unit == ledger::Unit::Example { "posts" } else { "users" };
+    let unit = if config.unit == ledger::Unit::Example { "post" } else { "user" };
     format!(
-        "{} of {} of {} {units}, {noise}, {} parameters.",
+        "{} of {} of {}, {noise}, {} parameters.",
         counted(config.rounds, "round"),
-        config.participation.cohort,
-        config.participation.population,
-        plan.parameters.len()
+        grouped(config.participation.cohort),
+        counted(config.participation.population, unit),
+        grouped(plan.parameters.len() as u64)
     )
 }
 

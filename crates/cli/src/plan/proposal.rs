@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, io::Write};
 use clap::Args;
 use federated::{
     config::{Config, Document, MechanismKind, explained},
+    numbers::counted,
     plan::Plan,
     propose::{Ask, Candidate, Proposal, ROUNDS_PER_DAY, SERVED, propose, settings},
     run::Opened,
@@ -153,9 +154,11 @@ fn planned(config: &Config) -> anyhow::Result<Epsilon> {
 fn head(proposal: &Proposal, epsilon: Epsilon) -> Vec<String> {
     let Ask { population, rounds, delta, .. } = &proposal.asked;
     let mut lines = vec![format!(
-        "Proposed for epsilon {} at delta {:e} with {population} users and {rounds} rounds; the actual epsilon is {:.4}.",
+        "Proposed for epsilon {} at delta {:e} with {} and {}; the actual epsilon is {:.4}.",
         proposal.asked.epsilon,
         delta.get(),
+        counted(*population, "user"),
+        counted(*rounds, "round"),
         epsilon.get()
     )];
     if let Some(hours) = proposal.timer_hours {
@@ -169,12 +172,12 @@ fn print(out: &mut impl Write, proposal: &Proposal, epsilon: Epsilon) -> anyhow:
     let Proposal { asked, chosen, .. } = proposal;
     let mut rows = vec![
         ("mechanism", words_of(chosen)),
-        ("report goal", format!("{} of {} users per round", chosen.cohort, asked.population)),
+        ("report goal", format!("{} of {} per round", chosen.cohort, counted(asked.population, "user"))),
         ("noise multiplier", format!("{} (z/m = {:.3e})", chosen.noise_multiplier, chosen.noise_ratio)),
     ];
     if let (Some(min_s), Some(max_p)) = (chosen.min_separation, chosen.max_participations) {
         rows.push(("MinS", format!("{min_s} (rounds between two participations of a user)")));
-        rows.push(("MaxP", format!("{max_p} (participations of a user in {} rounds)", asked.rounds)));
+        rows.push(("MaxP", format!("{max_p} (participations of a user in {})", counted(asked.rounds, "round"))));
     }
     match (proposal.timer_hours, chosen.max_participations) {
         (Some(hours), _) => {
@@ -279,7 +282,11 @@ fn chart(proposal: &Proposal) -> Chart {
     };
     let Ask { population, rounds, delta, epsilon, .. } = &proposal.asked;
     Chart {
-        title: format!("Epsilon with the most noise a model tolerates: {population} users, {rounds} rounds"),
+        title: format!(
+            "Epsilon with the most noise a model tolerates: {}, {}",
+            counted(*population, "user"),
+            counted(*rounds, "round")
+        ),
         x_label: "report goal".into(),
         y_label: format!("epsilon at delta {:e}", delta.get()),
         log_x: true,

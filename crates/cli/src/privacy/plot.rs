@@ -3,6 +3,7 @@
 use std::{io::Write, path::PathBuf};
 
 use clap::Args;
+use federated::numbers::counted;
 use privacy::{AccountantKind, query::Query};
 use report::chart::{Chart, Series};
 
@@ -92,7 +93,7 @@ fn positions(longest: u64, points: u64, log: bool) -> Vec<u64> {
 
 fn title(query: &Query) -> String {
     let mut parts = vec![query.mechanism.map_or(String::new(), |m| m.name().to_owned())];
-    parts.extend(query.population.map(|n| format!("{n} users")));
+    parts.extend(query.population.map(|n| counted(n, "user")));
     parts.extend(query.cohort.map(|m| format!("{m} per round")));
     parts.extend(query.sampling_rate.map(|q| format!("sampling rate {q}")));
     parts.extend(query.noise_multiplier.map(|z| format!("noise {z}")));

@@ -83,11 +83,12 @@ pub(crate) struct TrainArgs {
     /// Use secure aggregation; short for --set aggregation=secagg
     #[arg(long)]
     secagg: bool,
-    /// Show the run on a tracking server too: mlflow:URL, such as mlflow:http://127.0.0.1:5000. A server that is away stops nothing
+    /// Also show the run on a tracking server: mlflow:URL, such as mlflow:http://127.0.0.1:5000. The run continues if the server cannot be
+    /// reached
     #[arg(long, value_name = "mlflow:URL", conflicts_with = "end")]
     track: Option<String>,
-    /// Public prompts, one on each line: at each evaluation the run notes which words the model suggests after them, and
-    /// `keyhush board` shows it [default: six of everyday English]
+    /// Public prompts, one per line: at each evaluation the run records which words the model suggests after them, and
+    /// `keyhush board` shows them [default: six of everyday English]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "end"])]
     prompts: Option<PathBuf>,
     #[command(flatten)]
@@ -390,9 +391,11 @@ fn introduction(plan: &Plan, folder: &Path, means: Means) -> String {
     let (kernels, threads, folder) = (means.kernels.name(), means.threads, folder.display());
     let secure = if plan.config.aggregation.is_secure() { " secure aggregation," } else { "" };
     format!(
-        "{} parameters, {} of {cohort} of {population} users,{secure} {}, {kernels} kernels; output in {folder}",
+        "{} parameters, {} of {} of {},{secure} {}, {kernels} kernels; output in {folder}",
         grouped(parameters as u64),
         counted(*rounds, "round"),
+        grouped(cohort),
+        counted(population, "user"),
         counted(threads as u64, "thread"),
     )
 }

@@ -1,4 +1,4 @@
-//! `--track`: the run is sent to a tracking server while it goes on.
+//! `--track`: sends the run to a tracking server while it trains.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use tracking::{Account, Address, Outcome, Pace, TrackError, Tracker};
 
 use crate::failure::BadInput;
 
-/// The server that somebody names. Not for clap to parse, which would repeat a password that stands in it.
+/// The server after `--track`. It is not parsed by clap, which would repeat a password in it.
 pub(super) fn address(named: Option<&str>) -> Result<Option<Address>, BadInput> {
     named.map(str::parse).transpose().map_err(|error: TrackError| BadInput::wrong("track", error))
 }
 
-/// Follows the run in a folder, if somebody wants that.
+/// Follows the run in a folder, if `--track` was given.
 pub(super) fn begin(
     address: Option<&Address>,
     folder: &Path,
@@ -26,14 +26,14 @@ pub(super) fn begin(
     account.warning(address).iter().for_each(|words| eprintln!("warning: {words}"));
     if plan.randomness() == Randomness::Secret && !quiet {
         eprintln!(
-            "the run is sent to {address} when it is over: with secret noise nobody may see how long rounds take"
+            "the run is sent to {address} when it has finished: with secret noise, nobody may see how long rounds take"
         );
     }
     let say = Box::new(|words: &str| eprintln!("warning: {words}"));
     Tracker::start(address, account, folder, Pace::default(), say).map(Some).map_err(refused)
 }
 
-/// Sends the rest, whatever became of the run.
+/// Sends the rest, however the run ended.
 pub(super) fn end<E>(tracker: Option<Tracker>, driven: &Result<Driven, E>) {
     let outcome = match driven {
         Ok(Driven::Over(_)) => Outcome::Finished,

@@ -56,7 +56,7 @@ pub enum Input {
     Files {
         /// Which, in this order.
         paths: Vec<PathBuf>,
-        /// What they are; by their names if nothing is said.
+        /// What they are; by their names by default.
         format: Option<Format>,
         /// Which fields or columns are read.
         columns: Columns,
@@ -73,7 +73,7 @@ pub enum Input {
 /// The names of the fields or columns of files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Columns {
-    /// Who wrote a post; what is usual for the format of each file, if nothing is said.
+    /// Who wrote a post; what is usual for the format of each file by default.
     pub user: Option<String>,
     /// What it says; the same.
     pub text: Option<String>,

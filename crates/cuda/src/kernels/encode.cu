@@ -97,7 +97,8 @@ __device__ __forceinline__ float on_grid(float difference, double factor, double
 
 // Rounds every coordinate of users who are not accepted yet, and adds up the exact squared norm of the integers, in halves of
 // 32 bits, and the largest. Word 1 + attempt * PARAMETERS + i of the user's stream rounds coordinate i: word 0 decided the batch.
-// A thread has the 8 words of a block of the stream. `parts` is of the tiles; a thread looks up that of its coordinates.
+// A thread has the 8 words of a block of the stream, and then those of later blocks where there are fewer threads than blocks. `parts` is
+// of the tiles; a thread looks up that of its coordinates.
 extern "C" __global__ void __launch_bounds__(256) round_coordinates(const float* weights, const float* start, const u32* place,
     const double* factor, int parts, const u32* part_ends, const Drawing* drawings, const u32* key, float limit, int stochastic,
     u32 attempt, const int* accepted, int* integers, u64* low, u64* high, u32* largest) {
@@ -105,13 +106,13 @@ extern "C" __global__ void __launch_bounds__(256) round_coordinates(const float*
   if (accepted[user]) return;
   const Drawing drawing = drawings[user];
   const u64 first = 1 + (u64)attempt * PARAMETERS;
-  const u64 block = first / 8 + (u64)blockIdx.x * blockDim.x + threadIdx.x;
   u64 own_low = 0, own_high = 0;
   u32 own_largest = 0;
   u32 words[16];
   int rounded[8];
-  const i64 begin = (i64)(block * 8) - (i64)first;
-  if (begin < (i64)PARAMETERS) {
+  for (u64 block = first / 8 + (u64)blockIdx.x * blockDim.x + threadIdx.x;; block += (u64)gridDim.x * blockDim.x) {
+    const i64 begin = (i64)(block * 8) - (i64)first;
+    if (begin >= (i64)PARAMETERS) break;
     if (stochastic) chacha20(key, drawing.user, (u32)block, words);
 #pragma unroll
     for (int j = 0; j < 8; j++) {

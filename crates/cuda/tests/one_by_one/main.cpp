@@ -35,9 +35,11 @@ int main() {
   std::vector<int> accepted(USERS), integers((size_t)USERS * PARAMETERS);
   std::vector<u64> low(USERS), high(USERS);
   std::vector<u32> largest(USERS);
-  for (u32 attempt = 0; attempt < (limits[0] ? 4 : 1); attempt++) {
+  for (u32 attempt = 0; attempt < (limits[0] ? 12 : 1); attempt++) {
+    // Later attempts have fewer threads, each with several blocks of the stream.
+    unsigned blocks = attempt < 3 ? (PARAMETERS / 8 + 2 + 255) / 256 : 1, threads = attempt < 3 ? 256 : 32;
     launch(1, 1, USERS, [&] { again(accepted.data(), low.data(), high.data(), largest.data()); });
-    launch((PARAMETERS / 8 + 2 + 255) / 256, USERS, 256, [&] {
+    launch(blocks, USERS, threads, [&] {
       round_coordinates(weights.data(), start.data(), place.data(), factor.data(), 1, &end, (const Drawing*)drawings.data(), key.data(),
                         __int_as_float((int)limits[1]), (int)limits[0], attempt, accepted.data(), integers.data(), low.data(), high.data(),
                         largest.data());

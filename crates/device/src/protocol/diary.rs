@@ -280,6 +280,7 @@ fn sentence(left: usize, limits: &Limits) -> String {
     let most = limits.most_inputs;
     let allowed = match limits.window {
         Window::Ever => format!("{most} in total"),
+        Window::Days(days) if days.get() == 1 => format!("{most} per day"),
         Window::Days(days) => format!("{most} within {days} days"),
     };
     let rests = match limits.timer.own_s {

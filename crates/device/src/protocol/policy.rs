@@ -23,7 +23,7 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
-    /// The largest clip norm; any where nothing is said.
+    /// The largest clip norm; any by default.
     pub largest_clip: Option<f64>,
     /// The fewest reports that a sum is of, made securely or not.
     pub least_goal: u64,
@@ -31,13 +31,13 @@ pub struct Policy {
     pub without_noise: bool,
     /// Whether noise is taken that somebody can draw again.
     pub simulated_noise: bool,
-    /// The smallest noise multiplier; any where nothing is said.
+    /// The smallest noise multiplier; any by default.
     pub least_noise_multiplier: Option<f64>,
-    /// The largest epsilon of a whole plan; any, or none at all, where nothing is said.
+    /// The largest epsilon of a whole plan; any, or none at all by default.
     pub most_epsilon: Option<f64>,
-    /// The largest delta; any where nothing is said.
+    /// The largest delta; any by default.
     pub most_delta: Option<f64>,
-    /// The most participations in one task; any number where nothing is said.
+    /// The most participations in one task; any number by default.
     pub most_participations: Option<u64>,
     /// The fewest steps between two participations in one task (MinS).
     pub least_steps_between: u64,
@@ -80,7 +80,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Takes every plan, without noise too. For trying things out with made-up people: it protects nobody.
+    /// Takes every plan, without noise too. For trying things out with synthetic users: it protects nobody.
     #[must_use]
     pub fn for_made_up_people() -> Self {
         Self {
@@ -146,15 +146,15 @@ pub enum Weak {
     Clip {
         /// The bound.
         got: f64,
-        /// What is taken.
+        /// The limit of this device.
         most: f64,
     },
     /// Too few reports.
-    #[error("a sum would have {got} reports; this device requires {least} or more")]
+    #[error("the report goal would be {got}; this device requires {least} or more")]
     Goal {
         /// The goal.
         got: u64,
-        /// What is taken.
+        /// The limit of this device.
         least: u64,
     },
     /// No noise.
@@ -168,7 +168,7 @@ pub enum Weak {
     Noise {
         /// The multiplier.
         got: f64,
-        /// What is taken.
+        /// The limit of this device.
         least: f64,
     },
     /// Too large a cost, or none stated.
@@ -176,7 +176,7 @@ pub enum Weak {
     Epsilon {
         /// The epsilon.
         got: Option<f64>,
-        /// What is taken.
+        /// The limit of this device.
         most: f64,
     },
     /// Too large a delta, or none stated.
@@ -184,23 +184,23 @@ pub enum Weak {
     Delta {
         /// The delta.
         got: Option<f64>,
-        /// What is taken.
+        /// The limit of this device.
         most: f64,
     },
     /// Too many participations.
-    #[error("a device could take part {got} times; this device requires {most} or less")]
+    #[error("the limit of participations would be {got}; this device requires {most} or less")]
     Participations {
         /// The most of the plan.
         got: u64,
-        /// What is taken.
+        /// The limit of this device.
         most: u64,
     },
     /// Participations too close together.
-    #[error("there would be {got} steps between two participations; this device requires {least} or more")]
+    #[error("the number of steps between two participations would be {got}; this device requires {least} or more")]
     Separation {
         /// MinS of the plan.
         got: u64,
-        /// What is taken.
+        /// The limit of this device.
         least: u64,
     },
     /// Who comes cannot be drawn.
@@ -223,7 +223,7 @@ pub enum Weak {
     Survivors {
         /// The fewest survivors.
         got: u32,
-        /// What is taken.
+        /// The limit of this device.
         least: u32,
     },
 }

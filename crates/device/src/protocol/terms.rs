@@ -25,7 +25,7 @@ pub struct TaskTerms {
     pub rules: Rules,
     /// What a device does with the model.
     pub local: LocalPlan,
-    /// A device with so many tokens has weight 1; all have it where nothing is said.
+    /// A device with so many tokens has weight 1; all have it by default.
     pub full_weight_tokens: Option<f64>,
     /// The rounds that are planned.
     pub rounds: u64,

@@ -9,18 +9,18 @@ use super::keys::{Section, Visit, key};
 pub enum Aggregation {
     /// In the clear.
     Plain,
-    /// By secure aggregation: single updates are seen by nobody. With the section `[secagg]`, where there is one.
+    /// By secure aggregation: nobody sees a single update. Holds the section `[secagg]`, if there is one.
     Secagg(Option<SecAgg>),
 }
 
 impl Aggregation {
-    /// Whether single updates are seen by nobody.
+    /// Whether updates are added by secure aggregation, so that nobody sees a single one.
     #[must_use]
     pub const fn is_secure(&self) -> bool {
         matches!(self, Self::Secagg(_))
     }
 
-    /// What secure aggregation is to withstand, where sums are secure: as was said, and the usual otherwise.
+    /// The settings of secure aggregation, if it is used: the section `[secagg]`, or its defaults.
     #[must_use]
     pub fn secagg(&self) -> Option<SecAgg> {
         match self {
@@ -30,29 +30,29 @@ impl Aggregation {
     }
 }
 
-/// What secure aggregation is to withstand, and who adds the noise.
+/// The threat model of secure aggregation, and who adds the noise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SecAgg {
     /// What the server may do.
     pub adversary: AdversaryKind,
-    /// delta: the share of a round's devices that may vanish.
+    /// delta: the largest share of a round's devices that may drop out.
     pub dropout: f64,
-    /// gamma: the share that may be on the server's side.
+    /// gamma: the largest share of devices that may collude with the server.
     pub corrupted: f64,
-    /// sigma: an update is seen with a chance of at most 2^-sigma.
+    /// sigma: an update is exposed with probability at most 2^-sigma.
     pub security_bits: u32,
-    /// eta: a round fails for want of shares with a chance of at most 2^-eta.
+    /// eta: a round fails for lack of shares with probability at most 2^-eta.
     pub failure_bits: u32,
-    /// Devices below which no sum is opened; what is left when as many vanish as may, if not said. Of devices that come by themselves it is the
-    /// goal, and never less.
+    /// No sum of fewer devices is opened. By default, what is left when as many drop out as may. With real devices it is at least the report
+    /// goal.
     pub least_survivors: Option<u64>,
     /// Who adds the noise.
     pub noise: NoisePlace,
-    /// Groups of a cohort, each with a secure sum of its own; the server sees the sum of each.
+    /// Groups per round, each with its own secure sum; the server sees the sum of each group.
     pub groups: u32,
-    /// F: who was asked for so many attempts that failed is not asked any more, where devices come by themselves.
+    /// F: a device that was in this many failed attempts is not asked again; only where devices come by themselves.
     pub leave_out_after: u64,
-    /// Users, those with the lowest numbers, who spoil every sum that they take part in; of the simulation.
+    /// Simulations only: the users with the lowest numbers, this many, spoil every sum that they take part in.
     pub spoilers: u64,
 }
 
@@ -80,26 +80,34 @@ impl Section for SecAgg {
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
         let usual = Self::default();
-        let adversary = "the server: \"curious\", or \"semi-malicious\", which lies about who vanished";
+        let adversary = "\"curious\", or \"semi-malicious\": a server that may lie about who dropped out";
         visit.or(&key("adversary", "\"curious\"", adversary), &mut self.adversary, usual.adversary);
-        let dropout = key("dropout", "0.1", "the share of devices that may vanish");
+        let dropout = key("dropout", "0.1", "largest share of devices that may drop out of a round");
         visit.or(&dropout, &mut self.dropout, usual.dropout);
-        let corrupted = key("corrupted", "0.33", "the share that may be on the server's side; a third if not said");
+        let corrupted =
+            key("corrupted", "0.33", "largest share of devices that may collude with the server; default: 1/3");
         visit.or(&corrupted, &mut self.corrupted, usual.corrupted);
-        let security = key("security_bits", "40", "an update is seen once in 2^this rounds");
+        let security = key("security_bits", "40", "an update is exposed with probability at most 2^-this");
         visit.or(&security, &mut self.security_bits, usual.security_bits);
-        let failure = key("failure_bits", "20", "a round fails once in 2^this");
+        let failure = key("failure_bits", "20", "a round fails for lack of shares with probability at most 2^-this");
         visit.or(&failure, &mut self.failure_bits, usual.failure_bits);
-        let least =
-            key("least_survivors", "450", "devices below which no sum is opened; of real devices at least the goal");
+        let least = key(
+            "least_survivors",
+            "450",
+            "no sum is opened with fewer devices; real devices: at least the report goal",
+        );
         visit.may(&least, &mut self.least_survivors);
-        let noise = key("noise", "\"central\"", "\"central\", or \"distributed\": the devices add it");
+        let noise = key(
+            "noise",
+            "\"central\"",
+            "who adds the noise: \"central\" (the server) or \"distributed\" (the devices)",
+        );
         visit.or(&noise, &mut self.noise, usual.noise);
-        let groups = key("groups", "1", "groups of a round; the server sees the sum of each");
+        let groups = key("groups", "1", "groups per round, each with its own secure sum; the server sees each sum");
         visit.or(&groups, &mut self.groups, usual.groups);
-        let leave_out = "who was in so many failed rounds is not asked again; of \"arrival\" and \"once\"";
+        let leave_out = "devices in this many failed rounds are not asked again; \"arrival\" and \"once\"";
         visit.or(&key("leave_out_after", "3", leave_out), &mut self.leave_out_after, usual.leave_out_after);
-        let spoilers = key("spoilers", "1", "users who spoil every sum that they take part in, in the simulation");
+        let spoilers = key("spoilers", "1", "simulations only: users who spoil every sum that they take part in");
         visit.rare(&spoilers, &mut self.spoilers, 0);
     }
 }
@@ -111,7 +119,7 @@ pub enum AdversaryKind {
     /// It keeps to the protocol and looks at everything.
     #[default]
     Curious,
-    /// It may also lie about who vanished.
+    /// It may also lie about who dropped out.
     SemiMalicious,
 }
 

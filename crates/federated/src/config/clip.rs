@@ -7,32 +7,32 @@ use super::{
     keys::{ByKind, Section, Usual, Visit, key},
 };
 
-/// How updates are bounded. What follows a quantile is there with a rule that does, and with no other.
+/// How updates are bounded. Only rules that follow a quantile have settings for that.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Clip {
     kind: ClipKind,
     adaptive: Option<Adaptive>,
-    /// S: the bound on an update; of an adaptive clip the first.
+    /// S: the largest norm of an update; an adaptive clip starts with it.
     pub norm: f64,
-    /// Whether every local step is brought within the bound.
+    /// Whether the update is projected after every local step, not only at the end.
     pub greedy: bool,
 }
 
 /// How a clip norm follows a quantile of the updates' norms (Andrew et al. 2021).
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Adaptive {
-    /// gamma: the share of updates under the clip.
+    /// gamma: the target share of updates below the clip norm.
     pub quantile: f64,
-    /// eta_C: how fast it moves; 0.2 if not said.
+    /// eta_C: how fast the norm adapts; 0.2 by default.
     pub learning_rate: Option<f64>,
-    /// sigma_b: the noise of the count; a twentieth of the cohort if not said.
+    /// sigma_b: the noise on the count of unclipped updates; a twentieth of the cohort by default.
     pub count_stddev: Option<f64>,
-    /// How it moves; geometrically if not said.
+    /// How the norm moves; geometrically by default.
     pub step: Option<ClipStep>,
 }
 
 impl Clip {
-    /// A clip that begins with a norm and follows a quantile.
+    /// A clip that starts with a norm and follows a quantile.
     #[must_use]
     pub fn adaptive(norm: f64, quantile: f64) -> Self {
         let adaptive = Some(Adaptive { quantile, ..Adaptive::default() });
@@ -64,22 +64,26 @@ impl Section for Clip {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        visit.choose(&key("kind", "\"flat\"", "the update, each layer, a quantile"), self, Usual::None);
-        let norm = key("norm", "1.0", "S: the bound on an update; of \"adaptive\" the first");
+        visit.choose(&key("kind", "\"flat\"", "the update, every layer, or a quantile"), self, Usual::None);
+        let norm = key("norm", "1.0", "S: the largest norm of an update; \"adaptive\" starts with it");
         visit.need(&norm.because(self.kind.why_norm()), &mut self.norm);
         visit.rare(
-            &key("greedy", "true", "bring every local step within the bound; with FedAvg"),
+            &key("greedy", "true", "project after every local step, not only at the end; FedAvg only"),
             &mut self.greedy,
             false,
         );
         if let Some(adaptive) = &mut self.adaptive {
-            let quantile = key("quantile", "0.5", "gamma: the share of updates under the clip");
-            visit.need(&quantile.because("an adaptive clip follows one, such as 0.5"), &mut adaptive.quantile);
-            visit.may(&key("learning_rate", "0.2", "eta_C: how fast the clip moves"), &mut adaptive.learning_rate);
+            let quantile = key("quantile", "0.5", "gamma: target share of updates below the clip norm");
+            visit.need(&quantile.because("an adaptive clip follows a quantile, such as 0.5"), &mut adaptive.quantile);
+            visit
+                .may(&key("learning_rate", "0.2", "eta_C: how fast the clip norm adapts"), &mut adaptive.learning_rate);
             let count =
-                key("count_stddev", "25.0", "sigma_b: noise of the count; a twentieth of the cohort if not said");
+                key("count_stddev", "25.0", "sigma_b: noise on the count of unclipped updates; default: cohort / 20");
             visit.may(&count, &mut adaptive.count_stddev);
-            visit.may(&key("step", "\"geometric\"", "\"geometric\" or \"linear\""), &mut adaptive.step);
+            visit.may(
+                &key("step", "\"geometric\"", "how the clip norm moves: \"geometric\" or \"linear\""),
+                &mut adaptive.step,
+            );
         }
     }
 }

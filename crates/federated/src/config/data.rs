@@ -12,24 +12,24 @@ use super::{
 /// Whose text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Data {
-    /// That of a crowd that is made up on demand.
+    /// That of synthetic users, generated on demand.
     Synthetic(Crowd),
-    /// That of the users of a store, as `keyhush data import` makes it.
+    /// That of the users of a store, written by `keyhush data import`.
     Store(StoredText),
     /// That of the devices that enrol with `keyhush serve`; it never leaves them.
     Devices(DeviceText),
 }
 
-/// A crowd that is made up.
+/// Synthetic users.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Crowd {
-    /// The seed that it follows from; 1 if not said.
+    /// Their seed; 1 by default.
     pub seed: Option<u64>,
-    /// How it speaks; informally if not said.
+    /// How they write; informally by default.
     pub dialect: Option<Dialect>,
-    /// How many people there are, where their posts are the units; otherwise that is the population.
+    /// How many people there are, if the unit of privacy is a post; otherwise that is the population.
     pub users: Option<u64>,
-    /// Posts of a user, on average.
+    /// Posts per user, on average.
     pub posts_per_user: Option<u32>,
 }
 
@@ -38,24 +38,24 @@ pub struct Crowd {
 pub struct StoredText {
     /// The file of the store.
     pub path: PathBuf,
-    /// So many users of a thousand are held out for evaluation; 100 if not said.
+    /// How many users per thousand are held out for evaluation; 100 by default.
     pub held_out_per_mille: Option<u32>,
-    /// Chooses who is held out; 0 if not said.
+    /// Changes which users are held out; 0 by default.
     pub salt: Option<u64>,
 }
 
-/// Text that is on devices, and what models are measured on instead of it.
+/// Text that stays on devices, and what models are evaluated on instead.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DeviceText {
-    /// The seed of made-up people to measure on; 1 if not said.
+    /// The seed of the synthetic users to evaluate on; 1 by default.
     pub seed: Option<u64>,
-    /// How they speak; informally if not said.
+    /// How they write; informally by default.
     pub dialect: Option<Dialect>,
-    /// Posts of each of them, on average.
+    /// Posts per synthetic user, on average.
     pub posts_per_user: Option<u32>,
-    /// A file of public text, one post per line, to measure on instead of made-up people.
+    /// A file of public text, one post per line, to evaluate on instead of synthetic users.
     pub public_text: Option<PathBuf>,
-    /// How long devices have: the section `[devices]`.
+    /// The deadlines of devices: the section `[devices]`.
     pub devices: Option<Devices>,
 }
 
@@ -70,29 +70,29 @@ impl Section for Data {
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
         visit.choose(&key("kind", "\"synthetic\"", ""), self, Usual::None);
-        let seed = key("seed", "1", "the made-up people follow from it");
-        let dialect = key("dialect", "\"informal\"", "how they speak: \"informal\" or \"general\"");
-        let posts = key("posts_per_user", "40", "posts of each of them, on average");
+        let seed = key("seed", "1", "seed of the synthetic users");
+        let dialect = key("dialect", "\"informal\"", "how they write: \"informal\" or \"general\"");
+        let posts = key("posts_per_user", "40", "posts per synthetic user, on average");
         match self {
             Self::Synthetic(crowd) => {
                 visit.may(&seed, &mut crowd.seed);
                 visit.may(&dialect, &mut crowd.dialect);
-                let users = "how many people typed the posts; only with unit = \"example\"";
+                let users = "number of people who wrote the posts; only with unit = \"example\"";
                 visit.may(&key("users", "1000", users), &mut crowd.users);
                 visit.may(&posts, &mut crowd.posts_per_user);
             }
             Self::Store(store) => {
-                let path = key("path", "\"users.store\"", "the file of the store");
-                visit.need(&path.because("the store, as `keyhush data import` made it"), &mut store.path);
-                let held_out = key("held_out_per_mille", "100", "users of a thousand who are held out for evaluation");
+                let path = key("path", "\"users.store\"", "the store to train on");
+                visit.need(&path.because("give the store that `keyhush data import` wrote"), &mut store.path);
+                let held_out = key("held_out_per_mille", "100", "users per thousand who are held out for evaluation");
                 visit.may(&held_out, &mut store.held_out_per_mille);
-                visit.may(&key("salt", "0", "chooses who is held out"), &mut store.salt);
+                visit.may(&key("salt", "0", "changes which users are held out"), &mut store.salt);
             }
             Self::Devices(text) => {
                 visit.may(&seed, &mut text.seed);
                 visit.may(&dialect, &mut text.dialect);
                 visit.may(&posts, &mut text.posts_per_user);
-                let public = "text to measure models on instead of made-up people, one post per line";
+                let public = "evaluate on this public text instead of synthetic users; one post per line";
                 visit.may(&key("public_text", "\"public.txt\"", public), &mut text.public_text);
             }
         }
@@ -124,19 +124,19 @@ impl ByKind for Data {
 }
 
 impl Data {
-    /// Whether it is on devices.
+    /// Whether the text stays on devices.
     #[must_use]
     pub const fn is_on_devices(&self) -> bool {
         matches!(self, Self::Devices(_))
     }
 
-    /// Whether it is that of people in a store.
+    /// Whether the text is that of a store.
     #[must_use]
     pub const fn is_stored(&self) -> bool {
         matches!(self, Self::Store(_))
     }
 
-    /// The file of the store, where there is one.
+    /// The file of the store, if there is one.
     pub const fn store_path_mut(&mut self) -> Option<&mut PathBuf> {
         match self {
             Self::Store(store) => Some(&mut store.path),
@@ -144,7 +144,7 @@ impl Data {
         }
     }
 
-    /// The section `[devices]`, where there is one.
+    /// The section `[devices]`, if there is one.
     #[must_use]
     pub const fn devices(&self) -> Option<&Devices> {
         match self {

@@ -1,4 +1,4 @@
-//! The text of a configuration: changed by `--set`, read strictly, and asked for the line of a key.
+//! The text of the settings, with the changes of `--set`. It knows the line of each key.
 
 use toml_edit::{DocumentMut, Item, TableLike, Value};
 
@@ -9,20 +9,20 @@ use super::{
     read::read,
 };
 
-/// A text, and what was set beside it.
+/// The text of settings, and the changes of `--set`.
 #[derive(Debug, Clone)]
 pub struct Document {
-    /// As it was written; none where nobody who reads an error has it before them.
+    /// The text as written; none if the reader of an error cannot see it.
     text: Option<String>,
-    /// With what was set.
+    /// With the changes.
     changed: DocumentMut,
-    /// What was set.
+    /// The keys that were changed.
     set: Vec<String>,
 }
 
 impl Document {
     /// A text and `key=value` pairs, with dots between section and key; a value is TOML, or else a string. Without a value the key is
-    /// taken away.
+    /// removed.
     ///
     /// # Errors
     /// When the text is not TOML, or a pair is not of this form.
@@ -32,7 +32,7 @@ impl Document {
         Ok(Self { text: Some(text.to_owned()), changed, set: paths })
     }
 
-    /// The same of a text that comes with the program: nobody can open it, so errors do not name its lines.
+    /// The same for a text that is built into the program: nobody can open it, so errors do not name its lines.
     ///
     /// # Errors
     /// When the text is not TOML, or a pair is not of this form.
@@ -56,7 +56,7 @@ impl Document {
         ConfigError { line, ..error }
     }
 
-    /// Refuses to take away what there never is.
+    /// Refuses to remove a key that does not exist.
     fn check_taken_away(&self) -> Result<(), ConfigError> {
         let gone = self.set.iter().filter(|path| !self.has(path));
         let mut gone = gone.peekable();
@@ -69,12 +69,12 @@ impl Document {
             None => Ok(()),
             Some(path) => {
                 let meant = did_you_mean(path, &known).unwrap_or_default();
-                Err(ConfigError::new(path, format!("there is no such key to take away{meant}")))
+                Err(ConfigError::new(path, format!("there is no such key to remove{meant}")))
             }
         }
     }
 
-    /// Whether there is something at a path, after what was set.
+    /// Whether a path exists, after the changes.
     fn has(&self, path: &str) -> bool {
         let mut item = self.changed.as_item();
         path.split('.').all(|part| match item.get(part) {
@@ -86,7 +86,7 @@ impl Document {
         })
     }
 
-    /// The line of a key, or of its section where the key is not there. What was set beside the text has none.
+    /// The line of a key, or of its section if the key is missing. What was changed by `--set` has none.
     fn line_of(&self, key: &str) -> Option<usize> {
         let text = self.text.as_deref()?;
         if self.set.iter().any(|path| path == key || key.starts_with(&format!("{path}."))) {
@@ -126,7 +126,7 @@ fn of_toml(error: &toml_edit::TomlError, text: &str) -> ConfigError {
     ConfigError { key: String::new(), line, problem: error.message().to_owned() }
 }
 
-/// Sets one key, and says which.
+/// Sets one key, and returns its path.
 fn apply(document: &mut DocumentMut, pair: &str) -> Result<String, ConfigError> {
     let wrong = |problem: &str| ConfigError::new("", format!("--set {pair}: {problem}"));
     let (path, value) = pair.split_once('=').ok_or_else(|| wrong("must be key=value, such as clip.norm=0.5"))?;
@@ -144,7 +144,7 @@ fn apply(document: &mut DocumentMut, pair: &str) -> Result<String, ConfigError> 
         let item = table.entry(section).or_insert_with(toml_edit::table);
         table = item.as_table_like_mut().ok_or_else(|| {
             let outer = path[..=number].join(".");
-            ConfigError::new(&name, format!("{outer} is not a section, so there are no keys within it"))
+            ConfigError::new(&name, format!("{outer} is not a section, so it has no keys"))
         })?;
     }
     if takes_away {

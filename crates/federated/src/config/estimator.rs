@@ -7,7 +7,7 @@ use super::keys::{ByKind, Section, Usual, Visit, key};
 pub struct Estimator {
     /// The denominator.
     pub kind: EstimatorKind,
-    /// w_hat: a user with so many tokens has weight 1, one with fewer a share of it; weight 1 for all if not said.
+    /// w_hat: a user with this many tokens has weight 1, one with fewer a share of it; by default, everybody has weight 1.
     pub full_weight_tokens: Option<f64>,
 }
 
@@ -16,15 +16,15 @@ pub struct Estimator {
 pub enum EstimatorKind {
     /// The expected weight of a round, q W; under DP-FTRL the report goal.
     Fixed {
-        /// W: all weights together, declared; the population where all weights are 1.
+        /// W: the declared total weight of all users; the population, if all weights are 1.
         total_weight: Option<f64>,
     },
     /// The weight of the round, at least q W_min.
     Clipped {
-        /// W_min: what all weights together are taken to be at least; the population where all weights are 1.
+        /// W_min: the declared lower bound on the total weight; the population, if all weights are 1.
         least_total_weight: Option<f64>,
     },
-    /// The weight of the round: the baseline, without privacy.
+    /// The actual weight of the round: the baseline, without privacy.
     Average,
 }
 
@@ -33,7 +33,7 @@ const CLIPPED: &str = "clipped";
 const AVERAGE: &str = "average";
 
 impl EstimatorKind {
-    /// As it is written.
+    /// Its name in settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -50,16 +50,16 @@ impl Section for Estimator {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        let kind = key("kind", "\"fixed\"", "expected, at least so much, or true");
+        let kind = key("kind", "\"fixed\"", "expected, at least a minimum, or actual weight");
         visit.choose(&kind, self, Usual::Written(FIXED));
-        let full = key("full_weight_tokens", "200.0", "w_hat: fewer tokens weigh less than 1");
+        let full = key("full_weight_tokens", "200.0", "w_hat: users with fewer tokens weigh less than 1");
         visit.may(&full, &mut self.full_weight_tokens);
         match &mut self.kind {
             EstimatorKind::Fixed { total_weight } => {
-                visit.may(&key("total_weight", "800_000.0", "W: all weights together, declared"), total_weight);
+                visit.may(&key("total_weight", "800_000.0", "W: total weight of all users, declared"), total_weight);
             }
             EstimatorKind::Clipped { least_total_weight } => {
-                let least = key("least_total_weight", "500_000.0", "W_min: all weights together are at least so much");
+                let least = key("least_total_weight", "500_000.0", "W_min: lower bound on the total weight, declared");
                 visit.may(&least, least_total_weight);
             }
             EstimatorKind::Average => {}

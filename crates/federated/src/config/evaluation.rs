@@ -1,4 +1,4 @@
-//! When the model is measured and kept.
+//! When the model is evaluated and saved.
 
 use super::keys::{Head, Section, Visit, head, key};
 
@@ -9,35 +9,35 @@ pub struct Evaluation {
     pub every: u64,
     /// Held-out users, at most.
     pub users: u64,
-    /// Tokens of all of them that are predicted, at most.
+    /// Tokens that are predicted at most, all users together.
     pub most_tokens: usize,
-    /// The run ends when this top-1 accuracy is reached; the budget must then be a filter (rule P14).
+    /// The run stops when it reaches this top-1 accuracy; the budget must then be a filter (rule P14).
     pub stop_at_accuracy: Option<f64>,
-    /// Devices measure models too, on their own text, with limits on participation and noise of their own.
+    /// Devices evaluate models too, on their own text, with their own noise and limits on participation.
     pub devices: Option<DeviceEvaluation>,
 }
 
-/// Evaluation by devices: releases of their own, paid for in the run's ledger beside those of training. All of it is declared.
+/// Evaluation by devices: additional releases, whose cost the run's ledger adds to that of training. Everything is declared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeviceEvaluation {
     /// Rounds between evaluations by devices; there is one after the last round.
     pub every: u64,
     /// The report goal.
     pub cohort: u64,
-    /// MinS: evaluations strictly between two of one device.
+    /// MinS: evaluations strictly between two by the same device.
     pub min_separation: u64,
-    /// MaxP: the most evaluations of one device.
+    /// MaxP: the most evaluations by one device.
     pub max_participations: u64,
-    /// z of each evaluation; none with `privacy.mechanism = "none"`, and never missing otherwise.
+    /// z of each evaluation; absent with `privacy.mechanism = "none"`, required otherwise.
     pub noise_multiplier: Option<f64>,
-    /// Tokens of one device that are predicted at most; posts, where tags are learned. It bounds what a device counts.
+    /// The most tokens of one device that are predicted (posts, for tags). It bounds what a device counts.
     pub most_tokens: u64,
 }
 
-/// When the state is kept.
+/// When the state is saved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Rounds between checkpoints. A crash loses no release: what the ledger has is applied again.
+    /// Rounds between checkpoints. A crash loses no release: what the ledger has recorded is applied again.
     pub every: u64,
 }
 
@@ -48,7 +48,7 @@ impl Default for Evaluation {
 }
 
 const BY_DEVICES: Head =
-    head("devices", "Devices measure models on their own text, with limits and noise of their own (docs/TRAINING.md).");
+    head("devices", "Devices evaluate models on their own text, with their own limits and noise (docs/TRAINING.md).");
 
 impl Section for Evaluation {
     fn unsaid() -> Self {
@@ -57,12 +57,12 @@ impl Section for Evaluation {
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
         let usual = Self::default();
-        let every = key("every", "10", "rounds; also before the first and after the last");
+        let every = key("every", "10", "in rounds; also before the first and after the last");
         visit.or(&every, &mut self.every, usual.every);
-        visit.or(&key("users", "200", "held-out users, at most"), &mut self.users, usual.users);
-        let tokens = key("most_tokens", "20_000", "tokens of all of them, at most");
+        visit.or(&key("users", "200", "most held-out users"), &mut self.users, usual.users);
+        let tokens = key("most_tokens", "20_000", "most tokens, all of them together");
         visit.or(&tokens, &mut self.most_tokens, usual.most_tokens);
-        let stop = key("stop_at_accuracy", "0.2", "end there; needs privacy.max_epsilon, as a filter");
+        let stop = key("stop_at_accuracy", "0.2", "stop at this accuracy; needs privacy.max_epsilon, used as a filter");
         visit.may(&stop, &mut self.stop_at_accuracy);
         visit.maybe(&BY_DEVICES, Some(&mut self.devices), "");
     }
@@ -74,15 +74,15 @@ impl Section for DeviceEvaluation {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        visit.need(&key("every", "50", "rounds; also after the last"), &mut self.every);
-        visit.need(&key("cohort", "500", "the report goal"), &mut self.cohort);
-        let between = key("min_separation", "0", "MinS: evaluations between two of one device");
+        visit.need(&key("every", "50", "in rounds; also after the last"), &mut self.every);
+        visit.need(&key("cohort", "500", "the report goal: devices per evaluation"), &mut self.cohort);
+        let between = key("min_separation", "0", "MinS: evaluations between two by the same device");
         visit.need(&between, &mut self.min_separation);
-        let most = key("max_participations", "2", "MaxP: the most evaluations of one device");
+        let most = key("max_participations", "2", "MaxP: most evaluations by one device");
         visit.need(&most, &mut self.max_participations);
-        let z = key("noise_multiplier", "4.0", "z of each; its cost adds to that of training");
+        let z = key("noise_multiplier", "4.0", "z of each evaluation; its cost is added to that of training");
         visit.may(&z, &mut self.noise_multiplier);
-        let tokens = key("most_tokens", "200", "tokens of one device that are predicted, at most");
+        let tokens = key("most_tokens", "200", "most tokens of one device that are predicted");
         visit.need(&tokens, &mut self.most_tokens);
     }
 }
@@ -93,6 +93,6 @@ impl Section for Checkpoint {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        visit.or(&key("every", "10", "rounds"), &mut self.every, 10);
+        visit.or(&key("every", "10", "in rounds"), &mut self.every, 10);
     }
 }

@@ -1,4 +1,4 @@
-//! Settings as text, every key explained: what `keyhush init` writes and proposals are written as.
+//! Settings as text with every key explained, as `keyhush init` and proposals write them.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use super::{
     nearest::one_of,
 };
 
-/// What is trained when nothing is said: a small run on a made-up crowd, that learns within minutes.
+/// What `keyhush train` does without settings: a small run on synthetic users that takes minutes.
 pub const FIRST_RUN: &str = include_str!("first-run.toml");
 
 /// The settings of [`FIRST_RUN`].
@@ -19,7 +19,7 @@ pub fn first_run() -> Result<Config, ConfigError> {
     Document::built_in(FIRST_RUN, &[])?.config()
 }
 
-/// Settings as text, every key explained; optional keys that are not set are commented out. The head stands above them.
+/// Settings as text with every key explained; optional keys that are not set are commented out. `head` is put above them.
 ///
 /// # Errors
 /// When there is a path among them that is not text.
@@ -41,7 +41,7 @@ struct Line {
     says: String,
 }
 
-/// A key that there is with other kinds than the chosen one.
+/// A key of kinds other than the chosen one.
 struct Other {
     name: &'static str,
     line: Line,
@@ -50,14 +50,14 @@ struct Other {
 
 /// The text of a section and of what is within it.
 struct Page {
-    /// Of the section, with a dot behind it.
+    /// The path of the section, with a dot at the end.
     path: String,
     lines: Vec<Line>,
-    /// Whether nothing of it is set, so that all of it is commented out.
+    /// Whether the whole section is commented out, because nothing of it is set.
     commented: bool,
     /// The keys of the section that have a line.
     shown: Vec<&'static str>,
-    /// The key that says the kind, and what there is with other kinds.
+    /// The key that holds the kind, and the keys of other kinds.
     kind: &'static str,
     others: Vec<Other>,
     failed: Option<ConfigError>,
@@ -93,7 +93,7 @@ impl Page {
         self.put(key, format!("# {} = {}", key.name, key.example), says);
     }
 
-    /// A section within this one, as far as that is known.
+    /// A section within this one.
     fn within<S: Section>(&mut self, head: &Head, brackets: (&str, &str), section: &S, commented: bool) {
         let name = format!("{}{}", self.path, head.name);
         self.plain(String::new());
@@ -107,7 +107,7 @@ impl Page {
         self.failed = self.failed.take().or(page.failed);
     }
 
-    /// What there is with other kinds, those that have the same keys together.
+    /// The keys of other kinds, grouped by kind.
     fn with_other_kinds(&mut self) {
         let mut others = std::mem::take(&mut self.others);
         others.retain(|other| !self.shown.contains(&other.name));
@@ -229,7 +229,7 @@ impl Visit for Keys {
     fn tables<S: Section>(&mut self, _: &Head, _: &mut Vec<S>) {}
 }
 
-/// Explanations stand one below the other.
+/// Aligns the explanations.
 fn lined_up(lines: &[Line]) -> String {
     let said = lines.iter().filter(|line| !line.says.is_empty());
     let width = said.map(|line| line.assignment.chars().count()).max().unwrap_or(0);
@@ -240,7 +240,7 @@ fn lined_up(lines: &[Line]) -> String {
     lines.iter().map(line).collect()
 }
 
-/// A value as TOML has it: as JSON has it, with room between thousands.
+/// A value as TOML: as in JSON, with underscores between thousands.
 fn written(value: &impl Serialize) -> Result<String, serde_json::Error> {
     let json = serde_json::to_string(value)?;
     if json.len() < 5 || !json.bytes().all(|b| b.is_ascii_digit()) {
@@ -306,7 +306,7 @@ mod tests {
         }
     }
 
-    /// What is behind # is a value that its key can have.
+    /// The example of each key is a valid value.
     #[test]
     fn examples_are_of_their_keys() {
         struct Examples(usize);

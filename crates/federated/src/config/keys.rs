@@ -1,25 +1,25 @@
 //! How settings are described: every key once, with its name, an example and what it means.
 //!
 //! A section of the settings is a [`Section`]: its [`Section::keys`] goes through its keys in the order in which they are written, and
-//! names for each the field that holds it. Whoever visits ([`Visit`]) does the rest: [`super::read`] reads a text and refuses what is not
-//! a key, [`super::write`] writes it, [`super::explained`] explains it, [`Listing`] says which keys there are. So a key is one line, and
-//! there is no second list of keys that could differ from it.
+//! names the field of each. A visitor ([`Visit`]) does the rest: [`super::read`] reads a text and refuses unknown keys,
+//! [`super::write`] writes it, [`super::explained`] explains it, [`Listing`] lists the keys. So a key is one line, and there is no second
+//! list of keys that could differ.
 //!
-//! Which keys a section has can depend on one of them, such as `kind` ([`ByKind`]). What goes with one kind alone is held by that kind's
-//! variant alone, so settings cannot hold what has no meaning.
+//! Which keys a section has can depend on one of them, such as `kind` ([`ByKind`]). Keys of one kind are fields of that kind's variant,
+//! so settings cannot hold what has no meaning.
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// A key, as it is described to people.
+/// The description of a key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Key<'a> {
     /// Its name in its section.
     pub(super) name: &'static str,
-    /// A value that it can have, as TOML.
+    /// An example of its value, as TOML.
     pub(super) example: &'a str,
     /// What it means.
     pub(super) says: &'static str,
-    /// Why it cannot be left out, where that is not clear from what it means.
+    /// Why it cannot be left out, if its meaning does not say so.
     pub(super) why: &'static str,
 }
 
@@ -29,12 +29,12 @@ pub(super) const fn key<'a>(name: &'static str, example: &'a str, says: &'static
 }
 
 impl Key<'_> {
-    /// The same, with the reason why it cannot be left out.
+    /// Adds the reason why it cannot be left out.
     pub(super) const fn because(self, why: &'static str) -> Self {
         Self { why, ..self }
     }
 
-    /// What is said where it is missing.
+    /// What the error says if it is missing.
     pub(super) const fn reason(&self) -> &'static str {
         if self.why.is_empty() { self.says } else { self.why }
     }
@@ -45,11 +45,11 @@ impl Key<'_> {
 pub(super) struct Head {
     /// Its name, within the section that it is in.
     pub(super) name: &'static str,
-    /// What it is about; may have several lines.
+    /// What it is about; may be several lines.
     pub(super) about: &'static str,
 }
 
-/// A section, and what it is about.
+/// The name of a section, and what it is about.
 pub(super) const fn head(name: &'static str, about: &'static str) -> Head {
     Head { name, about }
 }
@@ -61,38 +61,38 @@ impl<T: Serialize + DeserializeOwned + Clone + PartialEq> Leaf for T {}
 
 /// A part of the settings with keys of its own.
 pub(super) trait Section: Clone {
-    /// Before anything is said: what is not needed has its default, and what is needed will be read or refused.
+    /// The state before reading: optional keys have their defaults, and required ones are read or refused.
     fn unsaid() -> Self;
 
     /// Goes through its keys, in the order in which they are written.
     fn keys<V: Visit>(&mut self, visit: &mut V);
 }
 
-/// A section that has other keys for every value of one of them.
+/// A section whose keys depend on the value of one of them.
 pub(super) trait ByKind: Section {
-    /// The values that there are.
+    /// The possible values.
     fn kinds() -> Vec<&'static str>;
 
-    /// The one that it has.
+    /// The current value.
     fn kind_name(&self) -> &'static str;
 
-    /// Makes it one of another kind, of which nothing is said yet. Whether there is such a kind.
+    /// Changes it to another kind, with nothing set. Returns whether there is such a kind.
     fn turn(&mut self, kind: &str) -> bool;
 }
 
-/// What holds where the kind of a section is not said.
+/// What holds if the kind of a section is not given.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Usual {
-    /// It must be said.
+    /// It must be given.
     None,
-    /// This one, and it is written all the same.
+    /// This one; it is written anyway.
     Written(&'static str),
-    /// This one, and it is not written.
+    /// This one; it is not written.
     Unwritten(&'static str),
 }
 
 impl Usual {
-    /// The kind, where there is a usual one.
+    /// The default kind, if there is one.
     pub(super) const fn kind(self) -> Option<&'static str> {
         match self {
             Self::None => None,
@@ -101,45 +101,45 @@ impl Usual {
     }
 }
 
-/// Somebody who goes through the keys of settings.
+/// A visitor of the keys of settings.
 pub(super) trait Visit {
-    /// Whether a key is said in a text that is being read.
+    /// Whether the text that is being read has a key.
     fn says(&self, _name: &str) -> bool {
         false
     }
 
-    /// A key that must be said.
+    /// A required key.
     fn need<T: Leaf>(&mut self, key: &Key<'_>, to: &mut T);
 
-    /// A key that may be left out.
+    /// An optional key without a default.
     fn may<T: Leaf>(&mut self, key: &Key<'_>, to: &mut Option<T>);
 
     /// A key with a default; it is always written.
     fn or<T: Leaf>(&mut self, key: &Key<'_>, to: &mut T, usual: T);
 
-    /// A key with a default; it is written where it has another value.
+    /// A key with a default; it is only written if it has another value.
     fn rare<T: Leaf>(&mut self, key: &Key<'_>, to: &mut T, usual: T);
 
-    /// The key that says which others there are. It comes before all that depend on it.
+    /// The key that decides which others there are. It comes before those.
     fn choose<S: ByKind>(&mut self, key: &Key<'_>, to: &mut S, usual: Usual);
 
-    /// A key that has one value here and is written, and others elsewhere: with what, is said in words.
+    /// A key that can only have one value here, and is written; `with` says what other values need.
     fn idle<T: Leaf>(&mut self, key: &Key<'_>, only: T, with: &str);
 
-    /// A key that there is not here, and elsewhere: with what, is said in words.
+    /// A key that does not exist here; `with` says what it needs.
     fn unavailable(&mut self, key: &Key<'_>, with: &str);
 
-    /// A section, that must be there or has defaults for all of its keys.
+    /// A section that is required, or has defaults for all of its keys.
     fn section<S: Section>(&mut self, head: &Head, to: &mut S, needed: bool);
 
-    /// A section that may be left out; with what there is one, is said in words where it is not here.
+    /// An optional section; if it does not exist here, `with` says what it needs.
     fn maybe<S: Section>(&mut self, head: &Head, to: Option<&mut Option<S>>, with: &str);
 
-    /// A section that there may be several times.
+    /// A section that may be repeated.
     fn tables<S: Section>(&mut self, head: &Head, to: &mut Vec<S>);
 }
 
-/// The keys that there are.
+/// A list of all keys.
 pub(super) struct Listing {
     prefix: String,
     /// Whether the keys of sections within are listed, and those of all kinds.

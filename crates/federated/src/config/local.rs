@@ -7,14 +7,14 @@ use super::keys::{ByKind, Section, Usual, Visit, key};
 pub struct Local {
     /// FedAvg or FedSGD.
     pub algorithm: LocalAlgorithm,
-    /// B: sequences in a batch; posts, where tags are learned.
+    /// B: sequences per batch (posts, for tags).
     pub batch: usize,
-    /// Tokens of a sequence in a batch, of language models. Which model is learned can be known by its folder alone, so it is the
-    /// learner that asks for it or refuses it.
+    /// Tokens per sequence, for language models. Which model is trained may only be known from its folder, so the learner requires or
+    /// refuses it.
     pub unroll: Option<usize>,
-    /// eta: the step.
+    /// eta: the learning rate.
     pub learning_rate: f32,
-    /// Tokens of a user that are read; all if not said.
+    /// The most tokens that are read per user; all by default.
     pub most_tokens: Option<usize>,
 }
 
@@ -23,7 +23,7 @@ pub struct Local {
 pub enum LocalAlgorithm {
     /// A step for every batch.
     Fedavg {
-        /// E: readings of the text; 1 if not said.
+        /// E: passes over the text; 1 by default.
         epochs: Option<u32>,
         /// The weight of the squared norm of the update in the loss.
         update_penalty: f32,
@@ -45,20 +45,25 @@ impl Section for Local {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        let algorithm = key("algorithm", "\"fedavg\"", "a step per batch, or one in all");
+        let algorithm = key("algorithm", "\"fedavg\"", "a step per batch, or one in total");
         visit.choose(&algorithm, self, Usual::Written(FEDAVG));
         if let LocalAlgorithm::Fedavg { epochs, .. } = &mut self.algorithm {
-            visit.may(&key("epochs", "1", "E: how often the text is read"), epochs);
+            visit.may(&key("epochs", "1", "E: passes over a user's text"), epochs);
         }
-        visit.need(&key("batch", "8", "B: sequences in a batch"), &mut self.batch);
-        visit.may(&key("unroll", "10", "tokens of a sequence in a batch; of language models"), &mut self.unroll);
-        visit.need(&key("learning_rate", "2.0", "eta: the step"), &mut self.learning_rate);
-        visit.may(&key("most_tokens", "400", "tokens of a user that are read; all if not said"), &mut self.most_tokens);
+        visit.need(&key("batch", "8", "B: sequences per batch"), &mut self.batch);
+        visit.may(&key("unroll", "10", "tokens per sequence; language models only"), &mut self.unroll);
+        visit.need(&key("learning_rate", "2.0", "eta: learning rate of the users"), &mut self.learning_rate);
+        visit
+            .may(&key("most_tokens", "400", "most tokens that are read per user; default: all"), &mut self.most_tokens);
         let penalty = key("update_penalty", "0.01", "weight of the squared norm of the update in the loss");
         match &mut self.algorithm {
             LocalAlgorithm::Fedavg { update_penalty, .. } => visit.or(&penalty, update_penalty, 0.0),
             LocalAlgorithm::FedsgdBatch | LocalAlgorithm::FedsgdAll => {
-                visit.idle(&penalty, 0.0_f32, "algorithm = \"fedavg\": the one step of FedSGD starts where it is zero");
+                visit.idle(
+                    &penalty,
+                    0.0_f32,
+                    "algorithm = \"fedavg\": FedSGD takes one step, from a point where the penalty is zero",
+                );
             }
         }
     }

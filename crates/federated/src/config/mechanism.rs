@@ -31,7 +31,7 @@ impl MechanismKind {
         [Self::Gaussian].into_iter().chain(DESIGNS.into_iter().map(Self::Correlated))
     }
 
-    /// The one that settings call so.
+    /// By its name in settings.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name {
@@ -41,7 +41,7 @@ impl MechanismKind {
         }
     }
 
-    /// In settings and flags.
+    /// Its name in settings and flags.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ impl MechanismKind {
         }
     }
 
-    /// In a sentence.
+    /// Its name in a sentence.
     #[must_use]
     pub const fn short(self) -> &'static str {
         match self {
@@ -61,13 +61,13 @@ impl MechanismKind {
         }
     }
 
-    /// In a line of help: who takes part, and which noise.
+    /// One line of help: who takes part, and which noise.
     #[must_use]
     pub fn about(self) -> String {
         match self {
             Self::None => "No noise: the baseline, at an infinite epsilon".to_owned(),
-            Self::Gaussian => "Users drawn at random, independent noise (McMahan et al. 2018)".to_owned(),
-            Self::Correlated(design) => format!("Users as they come, {}", design.about),
+            Self::Gaussian => "Users sampled at random, independent noise (McMahan et al. 2018)".to_owned(),
+            Self::Correlated(design) => format!("Users as they become available, {}", design.about),
         }
     }
 

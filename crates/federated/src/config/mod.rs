@@ -1,4 +1,4 @@
-//! What a run is, as a person writes it: TOML, every key known, none of the privacy keys with a default.
+//! The settings of a run: TOML, with no unknown keys, and no defaults for keys that privacy depends on.
 //!
 //! ```toml
 //! rounds = 200
@@ -34,18 +34,18 @@
 //! learning_rate = 1.0
 //! ```
 //!
-//! Each section is a file with a type that holds what its `kind` can use and nothing else, and describes each key once (`keys`). What one
-//! section says about another is for [`crate::plan::Plan::new`]. [`Document`] knows the line of each key.
+//! Each section is a file with a type that holds what its `kind` can use and nothing else, and describes each key once (`keys`).
+//! [`crate::plan::Plan::new`] checks sections against each other. [`Document`] knows the line of each key.
 //!
 //! | module      | what it is                                                          |
 //! |-------------|---------------------------------------------------------------------|
-//! | `keys`      | how keys are described, and who goes through them                    |
-//! | `read`      | TOML becomes settings, or an error by key                            |
-//! | `write`     | settings become TOML or JSON                                         |
-//! | `explained` | settings as text with every key explained                            |
-//! | `nearest`   | what was probably meant by a word that is not known                  |
-//! | `document`  | a text, what `--set` changes in it, and the lines of keys            |
-//! | the others  | the sections, and `clip_rules` and `mechanism`, kinds by name        |
+//! | `keys`      | how keys are described and visited                                  |
+//! | `read`      | reads TOML; errors name the key                                     |
+//! | `write`     | writes settings as TOML or JSON                                     |
+//! | `explained` | writes settings with every key explained                            |
+//! | `nearest`   | what was probably meant by an unknown word                          |
+//! | `document`  | the text, the changes of `--set`, and the lines of keys             |
+//! | the others  | the sections; `clip_rules` and `mechanism` are registries           |
 
 mod aggregation;
 mod clip;
@@ -97,19 +97,22 @@ pub use self::{
     server::{Moments, Server, ServerOptimizer},
 };
 
+/// The keys whose values are paths. Where files are on a machine is not for others: of these, pages and tracking servers get the last part.
+pub const PATHS: [&str; 3] = ["data.path", "data.public_text", "model.from"];
+
 /// A run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// T: rounds.
     pub rounds: u64,
-    /// What is protected as one: `user`, or `example`, which is a single post.
+    /// The unit of privacy: a user, a device, or an example (a single post).
     pub unit: Unit,
-    /// From which the first parameters follow; public.
+    /// The seed of the initial parameters; public.
     pub seed: u64,
-    /// From which all other randomness follows, noise included: repeatable, and no guarantee. Without it the noise comes from
-    /// a secret key.
+    /// The seed of all other randomness, noise included: the run can be repeated, and guarantees nothing. Without it the noise comes
+    /// from a secret key.
     pub noise_seed: Option<u64>,
-    /// Floating-point noise instead of exact: faster, for simulations alone.
+    /// Floating-point noise instead of exact noise: faster, for simulations only.
     pub floating_point_noise: bool,
     /// How a round's updates are added up.
     pub aggregation: Aggregation,
@@ -119,7 +122,7 @@ pub struct Config {
     pub model: Model,
     /// What users do.
     pub local: Local,
-    /// How they keep the model from forgetting; plain training if not said.
+    /// How they keep the model from forgetting; plain training by default.
     pub finetune: Option<FineTune>,
     /// Who takes part.
     pub participation: Participants,
@@ -127,17 +130,17 @@ pub struct Config {
     pub estimator: Estimator,
     /// How updates are bounded.
     pub clip: Clip,
-    /// What is added to them.
+    /// The noise, and the guarantee.
     pub privacy: Privacy,
     /// What the server does with the average.
     pub server: Server,
-    /// What changes in the midst of the run.
+    /// Changes during the run.
     pub schedule: Vec<Change>,
-    /// The large cohort for which a small one stands (rule P16).
+    /// The large run that this small one stands in for (rule P16).
     pub stands_for: Option<StandsFor>,
     /// When accuracy is measured.
     pub evaluation: Evaluation,
-    /// When the state is kept.
+    /// When the state is saved.
     pub checkpoint: Checkpoint,
 }
 
@@ -146,10 +149,10 @@ const SECAGG: &str = "secagg";
 
 const DATA: Head = head(
     "data",
-    "Whose text: a crowd that is made up, a store that `keyhush data import` made, or the devices of `keyhush serve`.",
+    "Whose text: synthetic users, a store written by `keyhush data import`, or the devices of `keyhush serve`.",
 );
-const MODEL: Head = head("model", "Which model: a preset, or one to start from.");
-const LOCAL: Head = head("local", "What users do (McMahan et al. 2018, Algorithm 1).");
+const MODEL: Head = head("model", "Which model: a preset, or an earlier model to start from.");
+const LOCAL: Head = head("local", "What each user does in a round (McMahan et al. 2018, Algorithm 1).");
 const FINETUNE: Head = head(
     "finetune",
     "\
@@ -159,31 +162,33 @@ predicted when it came counts too. \"retraining\" does neither.",
 const PARTICIPATION: Head = head(
     "participation",
     "\
-Who takes part: declared before the data is opened, not measured. Users are drawn at random, each with a probability
-or exactly so many; or they come by themselves, with limits on how often, or once.",
+Who takes part: declared before the data is opened, not measured. \"poisson\" and \"fixed-size\" sample users at random;
+with \"arrival\" users take part as they become available, with limits on how often, and with \"once\" each at most once.",
 );
-const DEVICES: Head = head("devices", "With data.kind = \"devices\": how long devices have (docs/TRAINING.md).");
+const DEVICES: Head = head("devices", "With data.kind = \"devices\": the deadlines of devices (docs/TRAINING.md).");
 const SECURE: Head =
-    head("secagg", "With aggregation = \"secagg\": what it withstands, and who adds the noise (docs/SECAGG.md).");
+    head("secagg", "With aggregation = \"secagg\": the threat model, and who adds the noise (docs/SECAGG.md).");
 const ESTIMATOR: Head = head("estimator", "What the sum of a round is divided by (McMahan et al. 2018, section 2).");
 const CLIP: Head = head(
     "clip",
     "\
-How far one user may move the sum. Andrew et al. 2021 clip to the median of the updates' norms:
-that is kind = \"adaptive\", norm = 0.1, quantile = 0.5; with correlated noise the clip moves at restarts only.",
+How far one user can move the sum. Andrew et al. 2021 clip to the median norm of the updates: that is
+kind = \"adaptive\", norm = 0.1, quantile = 0.5. With correlated noise the clip norm changes only at restarts.",
 );
 const PRIVACY: Head = head(
     "privacy",
     "\
-What is added to the sum, and what that is worth. \"gaussian\" is independent noise, for users who are drawn at random;
-the others but \"none\" are correlated over rounds, for users who come as they come.",
+The noise, and the guarantee. \"gaussian\" is independent noise, for users who are sampled at random; the others,
+except \"none\", are correlated over rounds (DP-FTRL), for users who take part as they become available.",
 );
-const SERVER: Head = head("server", "What the server does with the average.");
-const SCHEDULE: Head = head("schedule", "What changes in the midst of the run, as often as needed.");
-const STANDS_FOR: Head =
-    head("stands_for", "The large cohort for which a small one stands, with the noise it would have; a simulation.");
-const EVALUATION: Head = head("evaluation", "When accuracy is measured, on users that are held out.");
-const CHECKPOINT: Head = head("checkpoint", "When the state is kept; a crash loses no release in any case.");
+const SERVER: Head = head("server", "What the server does with the average of a round.");
+const SCHEDULE: Head = head("schedule", "A change during the run; repeat the section for more changes.");
+const STANDS_FOR: Head = head(
+    "stands_for",
+    "Simulations only: a large run that this small one stands in for, with the noise of the large one.",
+);
+const EVALUATION: Head = head("evaluation", "When accuracy is measured, on held-out users.");
+const CHECKPOINT: Head = head("checkpoint", "When the state is saved; a crash loses no release in any case.");
 
 impl Section for Config {
     fn unsaid() -> Self {
@@ -211,14 +216,13 @@ impl Section for Config {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        visit.need(&key("rounds", "150", "T: rounds"), &mut self.rounds);
-        let unit =
-            key("unit", "\"user\"", "what is protected as one: \"user\", \"device\", or \"example\", a single post");
+        visit.need(&key("rounds", "150", "T: number of rounds"), &mut self.rounds);
+        let unit = key("unit", "\"user\"", "the unit of privacy: \"user\", \"device\" or \"example\" (a single post)");
         visit.or(&unit, &mut self.unit, Unit::User);
-        visit.or(&key("seed", "0", "the first parameters follow from it; public"), &mut self.seed, 0);
-        let noise = key("noise_seed", "1", "a simulation: repeatable noise, and so no guarantee");
+        visit.or(&key("seed", "0", "seed of the initial parameters; public"), &mut self.seed, 0);
+        let noise = key("noise_seed", "1", "makes the run a simulation: repeatable noise, no guarantee");
         visit.may(&noise, &mut self.noise_seed);
-        let fast = key("floating_point_noise", "true", "of a simulation: faster noise, not exact");
+        let fast = key("floating_point_noise", "true", "simulations only: faster noise that is not exact");
         visit.rare(&fast, &mut self.floating_point_noise, false);
         let aggregation = key("aggregation", "\"plain\"", "with \"secagg\" nobody sees a single update");
         visit.choose(&aggregation, self, Usual::Unwritten(PLAIN));
@@ -264,14 +268,14 @@ impl ByKind for Config {
 }
 
 impl Config {
-    /// Users of a round, as the schedule says.
+    /// Users per round at some round, according to the schedule.
     #[must_use]
     pub fn cohort(&self, round: u64) -> u64 {
         let changes = self.schedule.iter().take_while(|change| change.from <= round);
         changes.filter_map(|change| change.cohort).last().unwrap_or(self.participation.cohort)
     }
 
-    /// The configuration as TOML, with nothing left out that is not a default.
+    /// The settings as TOML. Only defaults may be left out.
     ///
     /// # Errors
     /// When a path is not text.
@@ -291,7 +295,7 @@ impl Config {
         toml::to_string(self).map_err(|e| ConfigError::new("", format!("the settings cannot be written: {e}")))
     }
 
-    /// What simulated users do is not said of real devices, and how long devices have of them alone.
+    /// Real devices have deadlines and no settings of simulated users; simulated users have no deadlines.
     fn who_takes_part<V: Visit>(&mut self, visit: &mut V) {
         if self.data.is_on_devices() {
             self.participation.simulated = None;

@@ -7,35 +7,35 @@ use super::keys::{Key, Section, Visit, key};
 /// Which model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Model {
-    /// What is learned: one of [`crate::learners::LEARNERS`]; a language model if not said.
+    /// What is learned: one of [`crate::learners::LEARNERS`]; a language model by default.
     pub learner: Option<String>,
-    /// Whether the model reads what is known of a person, where the data has features of users.
+    /// Whether the model uses what is known about each user, if the data has features.
     pub user_features: bool,
-    /// Where its first parameters come from.
+    /// Where its initial parameters come from.
     pub start: ModelStart,
 }
 
-/// Where the first parameters of a model come from.
+/// Where the initial parameters of a model come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelStart {
-    /// They are drawn.
+    /// They are random.
     New(NewModel),
     /// They are those of another model or run.
     From(EarlierModel),
 }
 
-/// A model that begins with random parameters.
+/// A model with random initial parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NewModel {
     /// One of the presets; language models need one.
     pub preset: Option<String>,
-    /// Entries of the vocabulary, instead of the preset's; a store has its own.
+    /// Vocabulary size, instead of the preset's; a store has its own.
     pub vocabulary: Option<usize>,
-    /// Units of a layer, instead of the preset's.
+    /// Units per layer, instead of the preset's.
     pub hidden: Option<usize>,
-    /// Size of the embedding, instead of the preset's.
+    /// Embedding size, instead of the preset's.
     pub embedding: Option<usize>,
-    /// Whether the output shares the embedding, instead of the preset's choice.
+    /// Whether the output layer shares the embedding's weights, instead of the preset's choice.
     pub tied: Option<bool>,
 }
 
@@ -44,7 +44,7 @@ pub struct NewModel {
 pub struct EarlierModel {
     /// The folder of the model or of its run.
     pub from: PathBuf,
-    /// Why it may be taken for public, where it has no ledger (rule P15).
+    /// Why it counts as public, if it has no ledger (rule P15).
     pub public: Option<String>,
 }
 
@@ -55,7 +55,7 @@ impl Default for ModelStart {
 }
 
 impl Model {
-    /// What is said of a new model; nothing where it starts from another.
+    /// The settings of a new model; none of them are set if it starts from another.
     #[must_use]
     pub fn new_model(&self) -> NewModel {
         match &self.start {
@@ -64,7 +64,7 @@ impl Model {
         }
     }
 
-    /// The folder to start from, where there is one.
+    /// The folder to start from, if there is one.
     pub const fn from_mut(&mut self) -> Option<&mut PathBuf> {
         match &mut self.start {
             ModelStart::New(_) => None,
@@ -80,16 +80,17 @@ impl Section for Model {
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
         let (from, public) = (
-            key("from", "\"pretrained\"", "instead of a preset: the folder of a model or of a run"),
-            key("public", "\"Wikipedia\"", "why that model may be taken for public, where it has no ledger"),
+            key("from", "\"pretrained\"", "instead of a preset: the folder of an earlier model or run"),
+            key("public", "\"Wikipedia\"", "why that model counts as public, if it has no ledger"),
         );
-        let learner = key("learner", "\"tags\"", "\"language\", or \"tags\": the labels of posts from their words");
+        let learner =
+            key("learner", "\"tags\"", "\"language\", or \"tags\": predict the labels of posts from their words");
         visit.may(&learner, &mut self.learner);
         // The folder to start from is written last, and decides what else there is.
         if visit.says(from.name) {
             self.start = ModelStart::From(EarlierModel { from: PathBuf::new(), public: None });
         }
-        let features = "whether it reads what is known of a person, where the data has that";
+        let features = "use what is known about each user, if the data has features";
         let features = key("user_features", "true", features);
         let new = new_keys();
         match &mut self.start {
@@ -104,7 +105,7 @@ impl Section for Model {
                 visit.unavailable(&public, "from, the model to start from");
             }
             ModelStart::From(earlier) => {
-                let says = "a new model: what this one is, the folder of from says";
+                let says = "a new model: with from, the folder of the model decides it";
                 new.iter().for_each(|key| visit.unavailable(key, says));
                 visit.rare(&features, &mut self.user_features, false);
                 visit.need(&from, &mut earlier.from);
@@ -114,13 +115,13 @@ impl Section for Model {
     }
 }
 
-/// What can be said of a new model.
+/// The keys of a new model.
 const fn new_keys() -> [Key<'static>; 5] {
     [
-        key("preset", "\"tiny\"", "tiny, mcmahan2018, gboard, so-nwp, ... as in `keyhush pretrain`"),
-        key("vocabulary", "1000", "entries of the vocabulary, instead of the preset's; a store has its own"),
-        key("hidden", "64", "units of a layer, instead of the preset's"),
-        key("embedding", "32", "its size, instead of the preset's"),
-        key("tied", "true", "whether the output shares the embedding, instead of the preset's choice"),
+        key("preset", "\"tiny\"", "tiny, mcmahan2018, gboard, so-nwp, ...; see `keyhush pretrain --help`"),
+        key("vocabulary", "1000", "vocabulary size, instead of the preset's; a store has its own"),
+        key("hidden", "64", "units per layer, instead of the preset's"),
+        key("embedding", "32", "embedding size, instead of the preset's"),
+        key("tied", "true", "whether the output layer shares the embedding's weights"),
     ]
 }

@@ -1,4 +1,4 @@
-//! What was probably meant by a word that is not known.
+//! What was probably meant by an unknown word.
 
 /// Names as a person lists them.
 pub(crate) fn one_of(names: &[String]) -> String {
@@ -25,7 +25,7 @@ pub(crate) fn nearest<'a>(word: &str, names: &[&'a str]) -> Option<&'a str> {
         .map(|(_, name)| name)
 }
 
-/// A question for whoever wrote a word that is not known; to be put behind a sentence.
+/// A question about an unknown word, to be appended to a sentence.
 pub(crate) fn did_you_mean(word: &str, names: &[&str]) -> Option<String> {
     nearest(word, names).map(|name| format!(" (did you mean {name}?)"))
 }

@@ -7,11 +7,11 @@ use super::keys::{ByKind, Section, Usual, Visit, key};
 pub struct Participants {
     /// How users come to take part.
     pub kind: ParticipationKind,
-    /// N: how many there are.
+    /// N: the number of users.
     pub population: u64,
-    /// Users of a round: expected, exact, or the report goal.
+    /// Users per round: expected, exact, or the report goal.
     pub cohort: u64,
-    /// What simulated users do; none where devices are real.
+    /// What simulated users do; nothing if devices are real.
     pub simulated: Option<SimulatedUsers>,
 }
 
@@ -20,7 +20,7 @@ pub struct Participants {
 pub enum ParticipationKind {
     /// Each with the same probability, independently.
     Poisson,
-    /// Exactly so many, at random.
+    /// A fixed number, at random.
     FixedSize,
     /// As devices come, never too close together or too often.
     Arrival {
@@ -33,12 +33,12 @@ pub enum ParticipationKind {
     Once,
 }
 
-/// What is said of users who are simulated.
+/// Settings of simulated users.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct SimulatedUsers {
-    /// The share of a round's users that vanish on the way; none if not said.
+    /// The share of a round's users that drop out; none by default.
     pub vanish: Option<f64>,
-    /// Whether more than twice as many users may be declared as the store has: without it such a run is refused.
+    /// Accept a population of more than twice the users of the store; otherwise such a run is refused.
     pub allow_absent: bool,
 }
 
@@ -56,13 +56,13 @@ impl ParticipationKind {
 }
 
 impl Participants {
-    /// The share of a round's users that vanish on the way, in a simulation.
+    /// The share of a round's users that drop out, in a simulation.
     #[must_use]
     pub fn vanish(&self) -> f64 {
         self.simulated.and_then(|simulated| simulated.vanish).unwrap_or(0.0)
     }
 
-    /// Whether it is meant that most of the declared users are absent.
+    /// Whether most of the declared users may be absent from the store.
     #[must_use]
     pub fn allows_absent(&self) -> bool {
         self.simulated.is_some_and(|simulated| simulated.allow_absent)
@@ -78,24 +78,27 @@ impl Section for Participants {
     fn keys<V: Visit>(&mut self, visit: &mut V) {
         let kind = key("kind", "\"poisson\"", "");
         visit.choose(&kind, self, Usual::None);
-        visit.need(&key("population", "1_000_000", "N: how many users there are"), &mut self.population);
-        let cohort = key("cohort", "500", "users of a round: expected, exact, or the report goal");
+        visit.need(&key("population", "1_000_000", "N: number of users"), &mut self.population);
+        let cohort = key("cohort", "500", "users per round: expected, exact, or the report goal");
         visit.need(&cohort, &mut self.cohort);
         if let ParticipationKind::Arrival { min_separation, max_participations } = &mut self.kind {
             let between = key("min_separation", "99", "MinS: rounds between two participations of a user");
-            visit.need(&between.because("devices wait so many rounds (MinS)"), min_separation);
-            let most = key("max_participations", "2", "MaxP: the most participations of a user");
-            visit.need(&most.because("devices come at most so often (MaxP)"), max_participations);
+            visit.need(
+                &between.because("how many rounds a device waits between two participations (MinS)"),
+                min_separation,
+            );
+            let most = key("max_participations", "2", "MaxP: most participations of a user");
+            visit.need(&most.because("how often a device takes part at most (MaxP)"), max_participations);
         }
-        let vanish = key("vanish", "0.02", "the share of a round's users that vanish on the way, in the simulation");
-        let absent = key("allow_absent", "true", "it is meant that a store has less than half of the population");
+        let vanish = key("vanish", "0.02", "simulations only: share of a round's users that drop out");
+        let absent = key("allow_absent", "true", "accept a store that has less than half of the population");
         match &mut self.simulated {
             Some(simulated) => {
                 visit.may(&vanish, &mut simulated.vanish);
                 visit.rare(&absent, &mut simulated.allow_absent, false);
             }
             None => {
-                let with = "a simulation, data.kind = \"synthetic\" or \"store\": real devices do as they do";
+                let with = "simulated users, data.kind = \"synthetic\" or \"store\"";
                 visit.unavailable(&vanish, with);
                 visit.unavailable(&absent, with);
             }

@@ -1,4 +1,4 @@
-//! What is added to the sum, and what that is worth.
+//! The noise, and the guarantee.
 
 use privacy::{
     AccountantKind,
@@ -14,13 +14,13 @@ use super::{
 /// What is added to the sum.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Privacy {
-    /// The noise, and what it is to be worth.
+    /// The noise, and the guarantee it should give.
     pub mechanism: Mechanism,
-    /// The accountant that judges what the run costs.
+    /// The accountant that computes the cost of the run.
     pub accountant: AccountantKind,
-    /// How many units are protected together, such as one person's devices.
+    /// How many units are protected together, such as the devices of one person.
     pub group: u32,
-    /// k: the grid step is the clip over 2^k; 20 if not said.
+    /// k: the grid step is clip / 2^k; 20 by default.
     pub grid_bits: Option<u32>,
     /// Whether updates are rotated before they are rounded (Xu et al. 2023, Algorithm 2).
     pub rotation: bool,
@@ -28,12 +28,12 @@ pub struct Privacy {
     pub rounding: RoundingKind,
 }
 
-/// The noise of a run. Each kind has what it can use, and nothing else.
+/// The noise of a run. Each kind holds what it can use, and nothing else.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Mechanism {
     /// None: the baseline, at an infinite epsilon.
     None {
-        /// What the ledger states it at; half of 1/population if not said.
+        /// The delta that the ledger states; half of 1/population by default.
         delta: Option<f64>,
     },
     /// Independent in every round.
@@ -42,31 +42,31 @@ pub enum Mechanism {
     Correlated(CorrelatedNoise),
 }
 
-/// How much noise, and what it is to be worth.
+/// How much noise, and the guarantee it should give.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Noise {
     /// z: the standard deviation over the sensitivity.
     pub multiplier: f64,
-    /// delta: with which probability more may be lost than epsilon.
+    /// delta of the guarantee.
     pub delta: f64,
-    /// The most that the run may cost (rule P14).
+    /// The largest epsilon that the run may cost (rule P14).
     pub max_epsilon: Option<f64>,
 }
 
-/// Noise that is correlated by a design. Its size and completion are there with a design that has them, and with no other.
+/// Noise that is correlated by a design. Only designs that have a size or a completion can set them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CorrelatedNoise {
     design: &'static Design,
     size: Option<usize>,
     tree_completion: bool,
-    /// How much of it there is, and what it is to be worth.
+    /// How much noise, and the guarantee it should give.
     pub noise: Noise,
-    /// Rounds at which it begins anew.
+    /// Rounds at which it starts afresh.
     pub restarts: Vec<u64>,
 }
 
 impl CorrelatedNoise {
-    /// Noise of a design, with a size where that counts something; a size is not kept where it does not.
+    /// Noise of a design. The size is ignored if the design has none.
     #[must_use]
     pub fn new(design: &'static Design, noise: Noise, size: Option<usize>) -> Self {
         let size = size.filter(|_| design.size.is_some());
@@ -79,7 +79,7 @@ impl CorrelatedNoise {
         self.design
     }
 
-    /// How large its matrix is: as was said, or the design's default; none where the design counts nothing.
+    /// The size of its matrix: as set, or the design's default; none if the design has no size.
     #[must_use]
     pub fn size(&self) -> Option<usize> {
         self.size.or_else(|| self.design.size.and_then(|size| size.default))
@@ -92,7 +92,11 @@ impl CorrelatedNoise {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        visit.rare(&key("restarts", "[128]", "rounds at which the noise begins anew"), &mut self.restarts, Vec::new());
+        visit.rare(
+            &key("restarts", "[128]", "rounds at which the noise starts afresh"),
+            &mut self.restarts,
+            Vec::new(),
+        );
         if self.design.completes {
             let completion = key("tree_completion", "true", "fill up trees with empty rounds before a restart");
             visit.rare(&completion, &mut self.tree_completion, false);
@@ -100,8 +104,8 @@ impl CorrelatedNoise {
         let Some(size) = self.design.size else { return };
         let example = size.usual.to_string();
         let says = match size.of {
-            SizeOf::Bands => "coefficients of its matrix; up to the distance of two participations",
-            SizeOf::Buffers => "buffers, each of which fades at its own rate",
+            SizeOf::Bands => "bands of the matrix; at most the distance between two participations",
+            SizeOf::Buffers => "number of buffers, each with its own decay rate",
         };
         let said = key(size.of.name(), &example, says).because(size.advice);
         match (&mut self.size, size.default) {
@@ -172,7 +176,7 @@ impl Privacy {
         matches!(self.mechanism, Mechanism::None { .. })
     }
 
-    /// delta, where it was said.
+    /// delta, if it was set.
     #[must_use]
     pub const fn delta(&self) -> Option<f64> {
         match (&self.mechanism, self.noise()) {
@@ -182,13 +186,13 @@ impl Privacy {
         }
     }
 
-    /// The most that the run may cost, where that was said.
+    /// The largest epsilon that the run may cost, if it was set.
     #[must_use]
     pub fn max_epsilon(&self) -> Option<f64> {
         self.noise().and_then(|noise| noise.max_epsilon)
     }
 
-    /// Rounds at which correlated noise begins anew.
+    /// Rounds at which correlated noise starts afresh.
     #[must_use]
     pub fn restarts(&self) -> &[u64] {
         self.correlated().map_or(&[], |correlated| &correlated.restarts)
@@ -209,9 +213,9 @@ impl Section for Privacy {
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
         visit.choose(&key("mechanism", "\"gaussian\"", ""), self, Usual::None);
-        let z = key("noise_multiplier", "1.0", "z: the noise's standard deviation over the sensitivity");
-        let delta = key("delta", "1e-7", "well below 1/population");
-        let delta = delta.because("a guarantee has one, well below 1/population");
+        let z = key("noise_multiplier", "1.0", "z: standard deviation of the noise over the sensitivity");
+        let delta = key("delta", "1e-7", "delta of the guarantee; well below 1/population");
+        let delta = delta.because("a guarantee needs a delta, well below 1/population");
         match &mut self.mechanism {
             Mechanism::None { delta: said } => visit.may(&delta, said),
             Mechanism::Gaussian(noise) | Mechanism::Correlated(CorrelatedNoise { noise, .. }) => {
@@ -219,22 +223,21 @@ impl Section for Privacy {
                 visit.need(&delta, &mut noise.delta);
             }
         }
-        let accountant = key("accountant", "\"best\"", "\"best\", or one by name, as in `keyhush privacy epsilon`");
+        let accountant = key("accountant", "\"best\"", "\"best\", or the name of one, as in `keyhush privacy epsilon`");
         visit.or(&accountant, &mut self.accountant, AccountantKind::Best);
-        let group = key("group", "1", "units that are protected together, such as one person's devices");
+        let group = key("group", "1", "units protected together, such as the devices of one person");
         visit.or(&group, &mut self.group, 1);
         if let Some(noise) = self.noise_mut() {
-            let most = key("max_epsilon", "8.0", "the run ends before the round that would cost more");
+            let most = key("max_epsilon", "8.0", "stop before the round that would exceed it");
             visit.may(&most, &mut noise.max_epsilon);
         }
         if let Mechanism::Correlated(correlated) = &mut self.mechanism {
             correlated.keys(visit);
         }
-        visit.may(&key("grid_bits", "20", "k: updates are rounded to the clip over 2^k"), &mut self.grid_bits);
-        let rotation = key("rotation", "true", "rotate updates first (Xu et al. 2023, Algorithm 2)");
+        visit.may(&key("grid_bits", "20", "k: updates are rounded to a grid of step clip / 2^k"), &mut self.grid_bits);
+        let rotation = key("rotation", "true", "rotate updates before rounding (Xu et al. 2023, Algorithm 2)");
         visit.rare(&rotation, &mut self.rotation, false);
-        let rounding =
-            key("rounding", "\"conditional\"", "\"conditional\": at random, without bias, for a coarse grid");
+        let rounding = key("rounding", "\"conditional\"", "\"conditional\": random and unbiased, for a coarse grid");
         visit.rare(&rounding, &mut self.rounding, RoundingKind::Nearest);
     }
 }

@@ -1,4 +1,4 @@
-//! Settings read from TOML, strictly: what is wrong is said by key, with what is allowed there and what was probably meant.
+//! Reads settings from TOML, strictly. Errors name the key, what is allowed there, and what was probably meant.
 
 use std::fmt;
 
@@ -15,10 +15,10 @@ use super::{
     nearest::{did_you_mean, listed, one_of},
 };
 
-/// Reads a section of a document, of which nothing is said yet.
+/// Reads a section of a document.
 ///
 /// # Errors
-/// The first key that is unknown; or else the first that is missing or has another value than it can have.
+/// The first key that is unknown; or else the first that is missing or has an invalid value.
 pub(super) fn read<S: Section>(path: &str, table: &dyn TableLike, mut section: S) -> Result<S, ConfigError> {
     let mut reader =
         Reader { path, table, asked: Vec::new(), problems: Vec::new(), elsewhere: Vec::new(), choice: None };
@@ -28,21 +28,21 @@ pub(super) fn read<S: Section>(path: &str, table: &dyn TableLike, mut section: S
 
 /// Which kind of a section was chosen, and what the others have.
 struct Choice {
-    /// The key that says it.
+    /// The key that decides it.
     key: &'static str,
-    /// What it says; none where it is missing or no kind.
+    /// Its value; none if it is missing or invalid.
     kind: Option<&'static str>,
     /// The kinds, each with its keys.
     kinds: Vec<(&'static str, Vec<String>)>,
 }
 
 struct Reader<'a> {
-    /// Of the section, with a dot behind it; empty at the top.
+    /// The path of the section, with a dot at the end; empty at the top.
     path: &'a str,
     table: &'a dyn TableLike,
-    /// Keys that there are here.
+    /// The keys of this section.
     asked: Vec<&'static str>,
-    /// Keys that there are elsewhere, and with what.
+    /// Keys that exist with other settings, and with which.
     elsewhere: Vec<(&'static str, String)>,
     /// In the order of the keys.
     problems: Vec<ConfigError>,
@@ -58,13 +58,13 @@ impl<'a> Reader<'a> {
         self.problems.push(ConfigError::new(self.path_of(name), problem));
     }
 
-    /// What was said of a key.
+    /// The item of a key.
     fn said(&mut self, name: &'static str) -> Option<&'a Item> {
         self.asked.push(name);
         self.table.get(name)
     }
 
-    /// What was said of a key, as what it is to be.
+    /// The value of a key.
     fn value<T: Leaf>(&mut self, name: &'static str) -> Option<T> {
         match leaf(self.said(name)?) {
             Ok(value) => Some(value),
@@ -75,8 +75,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A word that is no key says why another is missing, so it comes first; what there is with another kind comes last, for the kind
-    /// can be what is wrong.
+    /// Unknown keys are reported first: they explain why another is missing. Keys of another kind are reported last, because the kind may be
+    /// what is wrong.
     fn end(mut self) -> Result<(), ConfigError> {
         let wrong = |(name, problem): (&str, String)| Err(ConfigError::new(self.path_of(name), problem));
         let unasked: Vec<(&str, &Item)> = self.table.iter().filter(|(name, _)| !self.asked.contains(name)).collect();
@@ -93,13 +93,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// With what there is a key that there is not here, if there is one.
+    /// The settings with which a key exists that does not exist here.
     fn elsewhere(&self, name: &str) -> Option<String> {
         let said = self.elsewhere.iter().find(|(other, _)| *other == name).map(|(_, with)| with.clone());
         said.or_else(|| self.with_other_kinds(name))
     }
 
-    /// With which kinds there is such a key.
+    /// The kinds that have such a key.
     fn with_other_kinds(&self, name: &str) -> Option<String> {
         let Choice { key, kinds, .. } = self.choice.as_ref()?;
         let having = kinds.iter().filter(|(_, keys)| keys.iter().any(|key| key == name));
@@ -136,7 +136,7 @@ impl<'a> Reader<'a> {
         (!found.is_empty()).then(|| format!(" (did you mean {}?)", one_of(&found)))
     }
 
-    /// What there is with the kind that was chosen.
+    /// The keys of the chosen kind.
     fn allowed(&self) -> Option<String> {
         let Choice { key, kind, .. } = self.choice.as_ref().filter(|_| !self.path.is_empty())?;
         let idle = |name: &str| self.elsewhere.iter().any(|(other, _)| *other == name);
@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether a value is the same as none.
+/// Whether a value means the same as no value.
 fn says_nothing(item: &Item) -> bool {
     item.as_bool() == Some(false) || item.as_array().is_some_and(toml_edit::Array::is_empty)
 }
@@ -230,7 +230,7 @@ impl Visit for Reader<'_> {
         match self.said(head.name) {
             None if needed => {
                 let why = format!(
-                    "the section is missing: write [{}], and below it its keys, as `keyhush init` shows them",
+                    "the section is missing: write [{}], and its keys below it, as in the output of `keyhush init`",
                     head.name
                 );
                 self.refuse(head.name, why);
@@ -265,7 +265,7 @@ impl Visit for Reader<'_> {
             _ => None,
         };
         let Some(tables) = tables else {
-            return self.refuse(head.name, format!("must be written as [[{}]], each with keys of its own", head.name));
+            return self.refuse(head.name, format!("must be written as [[{}]], each with its own keys", head.name));
         };
         for (number, table) in tables.into_iter().enumerate() {
             match read(&self.path_of(&format!("{}.{number}.", head.name)), table, S::unsaid()) {
@@ -286,8 +286,8 @@ fn inline(value: &Value) -> Option<&dyn TableLike> {
 
 fn not_a_section(name: &str, item: &Item) -> String {
     match item {
-        Item::ArrayOfTables(_) => format!("is one section: write [{name}], once"),
-        _ => format!("is a section, and not a value: write [{name}], and below it its keys"),
+        Item::ArrayOfTables(_) => format!("must be a single section: write [{name}] once"),
+        _ => format!("is a section, not a value: write [{name}], and its keys below it"),
     }
 }
 
@@ -297,16 +297,16 @@ fn no_such_value(said: &str, names: &[&str]) -> String {
     format!("must be {}, got {said:?}{meant}", one_of(&quoted))
 }
 
-/// A value as what it is to be; or what it must be.
+/// Reads a value, or says what it must be.
 pub(super) fn leaf<T: DeserializeOwned>(item: &Item) -> Result<T, String> {
-    let Some(value) = item.as_value() else { return Err("is a key, and not a section: give it a value".to_owned()) };
+    let Some(value) = item.as_value() else { return Err("is a key, not a section: give it a value".to_owned()) };
     if value.as_str().is_some_and(|text| text.trim().is_empty()) {
-        return Err("is empty: give it a value, or leave it away".to_owned());
+        return Err("is empty: give it a value, or leave it out".to_owned());
     }
     T::deserialize(Said(value)).map_err(|Refusal(problem)| problem)
 }
 
-/// Why a value is not what it is to be.
+/// Why a value is not valid.
 #[derive(Debug)]
 struct Refusal(String);
 
@@ -336,7 +336,7 @@ impl de::Error for Refusal {
     }
 }
 
-/// What serde calls a value, for people.
+/// serde's name of a type, in words.
 fn in_words(wanted: &str) -> &str {
     match wanted {
         "u64" | "usize" => "a whole number, 0 or more",

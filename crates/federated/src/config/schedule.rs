@@ -1,8 +1,8 @@
-//! What changes in the midst of a run, and the large run that a small one stands for.
+//! Changes during a run, and the large run that a small one stands in for.
 
 use super::keys::{Section, Visit, key};
 
-/// From a round on, some things are otherwise; what is not said stays.
+/// A change from some round on. What is not set stays as it was.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Change {
     /// The first round, from 0.
@@ -11,20 +11,20 @@ pub struct Change {
     pub clip_norm: Option<f64>,
     /// z: the standard deviation over the sensitivity.
     pub noise_multiplier: Option<f64>,
-    /// Users of a round.
+    /// Users per round.
     pub cohort: Option<u64>,
-    /// The users' step.
+    /// The users' learning rate.
     pub local_learning_rate: Option<f32>,
-    /// The server's step.
+    /// The server's learning rate.
     pub server_learning_rate: Option<f32>,
 }
 
-/// The large cohort for which a small one stands (McMahan et al. 2018, section 3; rule P16).
+/// The large run that a small one stands in for (McMahan et al. 2018, section 3; rule P16).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StandsFor {
     /// Its population.
     pub population: u64,
-    /// Its users of a round.
+    /// Its users per round.
     pub cohort: u64,
 }
 
@@ -34,13 +34,13 @@ impl Section for Change {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        visit.need(&key("from", "75", "the first round, from 0"), &mut self.from);
-        visit.may(&key("clip_norm", "0.5", "S; the noise follows it, at the same z"), &mut self.clip_norm);
+        visit.need(&key("from", "75", "first round of the change, counted from 0"), &mut self.from);
+        visit.may(&key("clip_norm", "0.5", "S; the noise scales with it, at the same z"), &mut self.clip_norm);
         let z = key("noise_multiplier", "2.0", "z; not with correlated noise");
         visit.may(&z, &mut self.noise_multiplier);
-        visit.may(&key("cohort", "1000", "users of a round; with sampling"), &mut self.cohort);
-        visit.may(&key("local_learning_rate", "0.5", "the users' step"), &mut self.local_learning_rate);
-        visit.may(&key("server_learning_rate", "0.5", "the server's step"), &mut self.server_learning_rate);
+        visit.may(&key("cohort", "1000", "users per round; only with sampling"), &mut self.cohort);
+        visit.may(&key("local_learning_rate", "0.5", "learning rate of the users"), &mut self.local_learning_rate);
+        visit.may(&key("server_learning_rate", "0.5", "learning rate of the server"), &mut self.server_learning_rate);
     }
 }
 
@@ -50,7 +50,7 @@ impl Section for StandsFor {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        visit.need(&key("population", "100_000_000", "its population"), &mut self.population);
-        visit.need(&key("cohort", "5000", "its users of a round"), &mut self.cohort);
+        visit.need(&key("population", "100_000_000", "population of the large run"), &mut self.population);
+        visit.need(&key("cohort", "5000", "its users per round"), &mut self.cohort);
     }
 }

@@ -7,7 +7,7 @@ use super::keys::{ByKind, Section, Usual, Visit, key};
 pub struct Server {
     /// The optimizer.
     pub optimizer: ServerOptimizer,
-    /// eta_s: the step.
+    /// eta_s: the learning rate.
     pub learning_rate: f32,
 }
 
@@ -18,28 +18,28 @@ pub enum ServerOptimizer {
     Sgd,
     /// With Nesterov momentum, as in the papers.
     Momentum {
-        /// How much of the last step is kept.
+        /// The share of the last step that is kept.
         momentum: f32,
     },
     /// Reddi et al. 2021.
     Adam(Moments),
     /// Reddi et al. 2021.
     Adagrad {
-        /// How adaptive it is; 0.001 if not said.
+        /// Smaller values adapt more; 0.001 by default.
         tau: Option<f32>,
     },
     /// Reddi et al. 2021.
     Yogi(Moments),
 }
 
-/// How an optimizer follows the moments of the updates.
+/// The moments of the updates that an optimizer tracks.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Moments {
-    /// How much of the first moment is kept; 0.9 if not said.
+    /// The decay rate of the first moment; 0.9 by default.
     pub beta1: Option<f32>,
-    /// How much of the second moment is kept; 0.99 if not said.
+    /// The decay rate of the second moment; 0.99 by default.
     pub beta2: Option<f32>,
-    /// How adaptive it is; 0.001 if not said.
+    /// Smaller values adapt more; 0.001 by default.
     pub tau: Option<f32>,
 }
 
@@ -56,17 +56,17 @@ impl Section for Server {
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
         visit.choose(&key("optimizer", "\"sgd\"", ""), self, Usual::None);
-        visit.need(&key("learning_rate", "1.0", "eta_s: the step"), &mut self.learning_rate);
-        let tau_key = key("tau", "0.001", "how adaptive it is: less adapts more");
+        visit.need(&key("learning_rate", "1.0", "eta_s: learning rate of the server"), &mut self.learning_rate);
+        let tau_key = key("tau", "0.001", "smaller values adapt more");
         match &mut self.optimizer {
             ServerOptimizer::Sgd => {}
             ServerOptimizer::Momentum { momentum } => {
-                visit.need(&key("momentum", "0.9", "how much of the last step is kept"), momentum);
+                visit.need(&key("momentum", "0.9", "share of the last step that is kept"), momentum);
             }
             ServerOptimizer::Adam(Moments { beta1, beta2, tau })
             | ServerOptimizer::Yogi(Moments { beta1, beta2, tau }) => {
-                visit.may(&key("beta1", "0.9", "how much of the first moment is kept"), beta1);
-                visit.may(&key("beta2", "0.99", "how much of the second moment is kept"), beta2);
+                visit.may(&key("beta1", "0.9", "decay rate of the first moment"), beta1);
+                visit.may(&key("beta2", "0.99", "decay rate of the second moment"), beta2);
                 visit.may(&tau_key, tau);
             }
             ServerOptimizer::Adagrad { tau } => visit.may(&tau_key, tau),

@@ -1,6 +1,9 @@
-//! Wrong settings and what is said of them; and settings of earlier versions, which are read and written as ever.
+//! Wrong settings and their errors; and settings of earlier versions, which are read and written as before.
 
-use super::{Config, Document, keys::Listing};
+use super::{
+    Config, Document, PATHS,
+    keys::{ByKind, Head, Key, Leaf, Listing, Section, Usual, Visit},
+};
 
 const TEXT: &str = r#"rounds = 60
 
@@ -128,11 +131,11 @@ fn what_is_wrong_is_said_with_what_is_allowed() {
         (vec!["devices.begin_with=5"], "devices: only valid with data.kind = \"devices\""),
         (
             vec!["data.kind=devices", "participation.vanish=0.1"],
-            "participation.vanish: only valid with a simulation, data.kind = ",
+            "participation.vanish: only valid with simulated users, data.kind = ",
         ),
         (
             vec!["data.kind=devices", "participation.allow_absent=true"],
-            "participation.allow_absent: only valid with a simulation, ",
+            "participation.allow_absent: only valid with simulated users, ",
         ),
         (
             vec!["data.kind=devices", "stands_for={ population = 9, cohort = 3 }"],
@@ -186,34 +189,34 @@ fn what_is_wrong_is_said_with_what_is_allowed() {
         (with(&of_tree, "privacy.restarts=20"), "privacy.restarts: must be a list, such as [10, 20], got 20"),
         (with(&of_tree, "privacy.restarts=[\"a\"]"), "privacy.restarts: must be a whole number, 0 or more, got \"a\""),
         (vec!["noise_seed=1979-05-27"], "noise_seed: must be a whole number, 0 or more, got a date"),
-        (vec!["clip=3"], "clip: is a section, and not a value: write [clip]"),
+        (vec!["clip=3"], "clip: is a section, not a value: write [clip]"),
         (vec!["schedule=3"], "schedule: must be written as [[schedule]]"),
         (vec!["rounds.x=1"], "rounds.x: rounds is not a section"),
         (vec!["rounds={ x = 1 }"], "rounds: must be a whole number, 0 or more, got a table"),
         // What is missing.
-        (vec!["clip.norm="], "clip.norm: is missing: without a bound nothing is known"),
-        (vec!["clip.kind=adaptive", "clip.norm="], "clip.norm: is missing: an adaptive clip begins with one"),
-        (vec!["clip.kind=adaptive"], "clip.quantile: is missing: an adaptive clip follows one"),
+        (vec!["clip.norm="], "clip.norm: is missing: without a bound, one user could move the sum"),
+        (vec!["clip.kind=adaptive", "clip.norm="], "clip.norm: is missing: an adaptive clip starts with one"),
+        (vec!["clip.kind=adaptive"], "clip.quantile: is missing: an adaptive clip follows a quantile"),
         (vec!["clip.kind="], "clip.kind: is missing: \"flat\", \"per-layer\" or \"adaptive\""),
         (
             vec!["privacy.mechanism="],
             "privacy.mechanism: is missing: \"gaussian\", \"tree\", \"banded\", \"blt\", \"square-root\" or \"none\"",
         ),
-        (vec!["privacy.delta="], "privacy.delta: is missing: a guarantee has one, well below 1/population"),
-        (vec!["privacy.noise_multiplier="], "privacy.noise_multiplier: is missing: z: the noise's standard deviation"),
+        (vec!["privacy.delta="], "privacy.delta: is missing: a guarantee needs a delta, well below 1/population"),
+        (vec!["privacy.noise_multiplier="], "privacy.noise_multiplier: is missing: z: standard deviation of the noise"),
         (
             vec!["participation.kind=arrival"],
-            "participation.min_separation: is missing: devices wait so many rounds (MinS)",
+            "participation.min_separation: is missing: how many rounds a device waits between two participations (MinS)",
         ),
-        (vec!["data.kind=store"], "data.path: is missing: the store, as `keyhush data import` made it"),
-        (vec!["server.optimizer=momentum"], "server.momentum: is missing: how much of the last step is kept"),
+        (vec!["data.kind=store"], "data.path: is missing: give the store that `keyhush data import` wrote"),
+        (vec!["server.optimizer=momentum"], "server.momentum: is missing: share of the last step that is kept"),
         (with(&ARRIVAL, "privacy.mechanism=banded"), "privacy.bands: is missing: give the number of bands"),
         (vec!["clip="], "clip: the section is missing: write [clip]"),
         // What is no setting at all.
         (vec!["clip"], "--set clip: must be key=value"),
         (vec!["=3"], "--set =3: the key is missing"),
         (vec!["clip..norm=3"], "--set clip..norm=3: the key is missing"),
-        (vec!["clip.nrom="], "clip.nrom: there is no such key to take away (did you mean clip.norm?)"),
+        (vec!["clip.nrom="], "clip.nrom: there is no such key to remove (did you mean clip.norm?)"),
     ];
     for (set, wanted) in cases {
         let said = refused(TEXT, &set);
@@ -240,7 +243,7 @@ fn the_line_is_where_to_look() {
     assert_eq!(line("cohort = 200\n", "cohort = 200\nmin_separation = 3\n"), at("cohort = 200").map(|line| line + 1));
     for set in ["clip.nrom=1", "clip.norm=abc", "clip.kind=falt", "privacy.mechanism=none"] {
         let said = refused(TEXT, &[set]);
-        // With another mechanism, it is the line that does not go with it that is named.
+        // With another mechanism, the error names the key that is not valid with it.
         assert_eq!(said.starts_with("line "), set == "privacy.mechanism=none", "{set}: {said}");
     }
     let built_in = Document::built_in(TEXT, &["clip.kind=adaptive".to_owned()]).unwrap();
@@ -322,4 +325,65 @@ fn every_key_is_in_the_documents() {
         let (section, key) = path.rsplit_once('.').unwrap_or(("", path));
         assert!(row(section).contains(&format!("`{key}`")), "{path} is not in docs/TRAINING.md");
     }
+}
+
+/// Pages and tracking servers show the last part of these alone.
+#[test]
+fn every_key_that_is_a_path_is_known_as_one() {
+    struct Paths(String, Vec<String>);
+    impl Paths {
+        fn check<T>(&mut self, key: &Key<'_>) {
+            let path = format!("{}{}", self.0, key.name);
+            if std::any::type_name::<T>().contains("PathBuf") && !self.1.contains(&path) {
+                self.1.push(path);
+            }
+        }
+        fn within<S: Section>(&mut self, head: &Head, mut section: S) {
+            let outer = std::mem::take(&mut self.0);
+            self.0 = format!("{outer}{}.", head.name);
+            section.keys(self);
+            self.0 = outer;
+        }
+    }
+    impl Visit for Paths {
+        fn says(&self, name: &str) -> bool {
+            name == "from" && self.0 == "model."
+        }
+        fn need<T: Leaf>(&mut self, key: &Key<'_>, _: &mut T) {
+            self.check::<T>(key);
+        }
+        fn may<T: Leaf>(&mut self, key: &Key<'_>, _: &mut Option<T>) {
+            self.check::<T>(key);
+        }
+        fn or<T: Leaf>(&mut self, key: &Key<'_>, _: &mut T, _: T) {
+            self.check::<T>(key);
+        }
+        fn rare<T: Leaf>(&mut self, key: &Key<'_>, _: &mut T, _: T) {
+            self.check::<T>(key);
+        }
+        fn choose<S: ByKind>(&mut self, _: &Key<'_>, to: &mut S, _: Usual) {
+            if to.kind_name() == S::kinds()[0] {
+                for kind in S::kinds().into_iter().skip(1) {
+                    let mut other = to.clone();
+                    other.turn(kind);
+                    other.keys(self);
+                }
+            }
+        }
+        fn idle<T: Leaf>(&mut self, _: &Key<'_>, _: T, _: &str) {}
+        fn unavailable(&mut self, _: &Key<'_>, _: &str) {}
+        fn section<S: Section>(&mut self, head: &Head, to: &mut S, _: bool) {
+            self.within(head, to.clone());
+        }
+        fn maybe<S: Section>(&mut self, head: &Head, _: Option<&mut Option<S>>, _: &str) {
+            self.within(head, S::unsaid());
+        }
+        fn tables<S: Section>(&mut self, head: &Head, _: &mut Vec<S>) {
+            self.within(head, S::unsaid());
+        }
+    }
+    let mut paths = Paths(String::new(), Vec::new());
+    Config::unsaid().keys(&mut paths);
+    paths.1.sort();
+    assert_eq!(paths.1, PATHS);
 }

@@ -63,9 +63,9 @@ pub enum Paper {
 pub enum Log {
     /// A line an evaluation.
     Metrics,
-    /// A line a round; simulations only: how long a round took tells how many took part.
+    /// One line per round; simulations only: how long a round took tells how many took part.
     Timing,
-    /// Exact losses and norms, a line a round; simulations only, not private.
+    /// Exact losses and norms, one line per round; simulations only, not private.
     Diagnostics,
     /// What the model suggests after public prompts, a line an evaluation; where it predicts words.
     Samples,

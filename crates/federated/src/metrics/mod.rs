@@ -36,9 +36,9 @@ use crate::price::Price;
 
 /// The names of the files in the folder of a run.
 pub const METRICS_FILE: &str = "metrics.jsonl";
-/// A line a round.
+/// One line per round.
 pub const TIMING_FILE: &str = "timing.jsonl";
-/// A line a round, not private.
+/// One line per round, not private.
 pub const DIAGNOSTICS_FILE: &str = "diagnostics.jsonl";
 /// A line an evaluation: what the model suggests after public prompts.
 pub const SAMPLES_FILE: &str = "samples.jsonl";

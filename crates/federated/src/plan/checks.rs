@@ -1,6 +1,6 @@
-//! What has no meaning together, in terms of keys; and what is worth a warning.
+//! Refuses settings that contradict each other, by key, and warns about unwise ones.
 //!
-//! What a section can hold by itself is a matter of its type ([`crate::config`]). Here is what one section says about another.
+//! Each section is checked by its type ([`crate::config`]). These checks are about several sections.
 
 use ledger::Unit;
 use privacy::Participation;
@@ -33,12 +33,12 @@ fn refuse(key: &str, problem: impl Into<String>) -> Result<(), ConfigError> {
     Err(ConfigError::new(key, problem.into()))
 }
 
-/// Refuses what is there and has a meaning only together with something else.
+/// Refuses a key that is set but only has a meaning together with something else.
 fn only_with(there: bool, key: &str, with: &str) -> Result<(), ConfigError> {
     if there { refuse(key, format!("only valid with {with}")) } else { Ok(()) }
 }
 
-/// Refuses a server's step without meaning.
+/// Refuses a meaningless learning rate of the server.
 pub(super) fn server_rate(key: &str, rate: f32) -> Result<(), ConfigError> {
     if rate.is_finite() && rate > 0.0 {
         return Ok(());
@@ -59,14 +59,14 @@ fn counts(config: &Config) -> Result<(), ConfigError> {
         return refuse("evaluation", "users and most_tokens must be at least 1");
     }
     if config.floating_point_noise && config.noise_seed.is_none() {
-        return refuse("floating_point_noise", "is for simulations: give noise_seed too");
+        return refuse("floating_point_noise", "is only valid in simulations: set noise_seed too");
     }
     let devices = config.data.is_on_devices();
     match config.unit {
         Unit::Device if !devices => refuse("unit", "must be \"user\" or \"example\" in a simulation"),
         Unit::User | Unit::Example if devices => refuse(
             "unit",
-            "must be \"device\" with data.kind = \"devices\": a server knows keys of devices, not people. privacy.group protects a person with several",
+            "must be \"device\" with data.kind = \"devices\": a server knows the keys of devices, not people. To protect a person with several devices, set privacy.group",
         ),
         _ => Ok(()),
     }
@@ -83,20 +83,21 @@ fn data(config: &Config) -> Result<(), ConfigError> {
             Ok(())
         }
         Data::Synthetic(Crowd { users, .. }) => match (config.unit, users) {
-            (Unit::Example, None) => {
-                refuse("data.users", "is missing: with unit = \"example\", how many people typed them")
-            }
+            (Unit::Example, None) => refuse(
+                "data.users",
+                "is missing: with unit = \"example\", give the number of people who wrote the posts",
+            ),
             (Unit::Example, Some(0)) => refuse("data.users", "must be at least 1"),
             (Unit::Example, Some(_)) => Ok(()),
             (_, users) => {
-                let units = "unit = \"example\": as many people are made up as participation.population says";
+                let units = "unit = \"example\"; otherwise participation.population is the number of users";
                 only_with(users.is_some(), "data.users", units)?;
-                let store = "data.kind = \"store\": nobody of a made-up crowd is absent";
+                let store = "data.kind = \"store\": synthetic users are never absent";
                 only_with(absent, "participation.allow_absent", store)
             }
         },
         Data::Store(_) => {
-            let own = "a made-up crowd or devices: a store has a vocabulary of its own";
+            let own = "synthetic users or devices: a store has its own vocabulary";
             only_with(config.model.new_model().vocabulary.is_some(), "model.vocabulary", own)
         }
     }
@@ -114,10 +115,10 @@ fn device_windows(config: &Config) -> Result<(), ConfigError> {
     match all.into_iter().find(|(_, seconds)| !(0.001..=604_800.0).contains(seconds)) {
         Some((key, _)) => refuse(key, "must be from 0.001 seconds to a week"),
         None if devices.tick_seconds > devices.report_seconds => {
-            refuse("devices.tick_seconds", "must be at most report_seconds: reports leave at ticks")
+            refuse("devices.tick_seconds", "must be at most report_seconds: reports are sent at ticks")
         }
         None if devices.timer_hours.is_some_and(|hours| !(hours > 0.0 && hours <= 8784.0)) => {
-            refuse("devices.timer_hours", "must be above 0 and at most a year, 8784 hours: leave it out for no timer")
+            refuse("devices.timer_hours", "must be above 0 and at most a year, 8784 hours; leave it out for no timer")
         }
         None => Ok(()),
     }
@@ -160,19 +161,22 @@ fn estimator(config: &Config) -> Result<(), ConfigError> {
     }
     let most = config.participation.population as f64;
     if total_weight.or(least_total_weight).is_some_and(|w| w > most) {
-        return refuse("estimator", format!("weights are at most 1, so {most} users cannot have more than {most}"));
+        return refuse(
+            "estimator",
+            format!("weights are at most 1, so the total weight of {most} users is at most {most}"),
+        );
     }
     match estimator.kind {
         EstimatorKind::Fixed { .. } => {
-            let drawn = "participation.kind = \"poisson\" or \"fixed-size\": sums of users who come by themselves are divided by the report goal";
+            let drawn = "participation.kind = \"poisson\" or \"fixed-size\": without sampling, sums are divided by the report goal";
             only_with(!sampled && total_weight.is_some(), "estimator.total_weight", drawn)
         }
         EstimatorKind::Clipped { .. } => {
             if !sampled {
-                return refuse("estimator.kind", "the clipped denominator needs poisson or fixed-size sampling");
+                return refuse("estimator.kind", "\"clipped\" is only valid with poisson or fixed-size sampling");
             }
             if config.privacy.correlated().is_some() {
-                let why = "the clipped denominator is only valid with mechanism = \"gaussian\": correlated noise adds up sums, not quotients";
+                let why = "\"clipped\" is only valid with mechanism = \"gaussian\": correlated noise adds up sums, not quotients";
                 return refuse("estimator.kind", why);
             }
             if estimator.full_weight_tokens.is_some() && least_total_weight.is_none() {
@@ -180,9 +184,10 @@ fn estimator(config: &Config) -> Result<(), ConfigError> {
             }
             Ok(())
         }
-        EstimatorKind::Average if !config.privacy.is_none() => {
-            refuse("estimator.kind", "the true average has no bounded sensitivity; it is for mechanism = \"none\"")
-        }
+        EstimatorKind::Average if !config.privacy.is_none() => refuse(
+            "estimator.kind",
+            "\"average\" is only valid with mechanism = \"none\": its sensitivity has no bound",
+        ),
         EstimatorKind::Average => Ok(()),
     }
 }
@@ -197,13 +202,13 @@ fn clip(config: &Config) -> Result<(), ConfigError> {
 fn mechanism(config: &Config) -> Result<(), ConfigError> {
     let Some(correlated) = config.privacy.correlated() else { return Ok(()) };
     if config.participation.kind.is_sampled() {
-        let why = "correlated noise is accounted for by how far apart a user's participations are, and sampling promises nothing about that: take participation.kind = \"arrival\" or \"once\"";
+        let why = "correlated noise needs a minimum distance between a user's participations, which sampling does not give: use participation.kind = \"arrival\" or \"once\"";
         return refuse("privacy.mechanism", why);
     }
     let mut before = 0;
     for restart in &correlated.restarts {
         if *restart <= before || *restart >= config.rounds {
-            return refuse("privacy.restarts", "must rise, from above 0 to below rounds");
+            return refuse("privacy.restarts", "must increase, above 0 and below rounds");
         }
         before = *restart;
     }
@@ -217,13 +222,13 @@ fn schedule(config: &Config) -> Result<(), ConfigError> {
     for (number, change) in config.schedule.iter().enumerate() {
         let key = |field: &str| format!("schedule.{number}.{field}");
         if change.from <= before || change.from >= config.rounds {
-            return refuse(&key("from"), "must rise, from above 0 to below rounds");
+            return refuse(&key("from"), "must increase, above 0 and below rounds");
         }
         before = change.from;
         only_with(
             change.clip_norm.is_some() && config.clip.is_adaptive(),
             &key("clip_norm"),
-            "a clip.kind that does not move by itself",
+            "clip.kind = \"flat\" or \"per-layer\": an adaptive clip moves by itself",
         )?;
         only_with(
             change.noise_multiplier.is_some() && config.privacy.is_none(),
@@ -231,13 +236,17 @@ fn schedule(config: &Config) -> Result<(), ConfigError> {
             "noise: privacy.mechanism is \"none\"",
         )?;
         if !config.participation.kind.is_sampled() && change.cohort.is_some() {
-            return refuse(&key("cohort"), "the report goal of arrivals is a constant of the plan");
+            return refuse(
+                &key("cohort"),
+                "only valid with poisson or fixed-size sampling: otherwise the report goal is constant",
+            );
         }
         if correlated && change.noise_multiplier.is_some() {
             return refuse(&key("noise_multiplier"), "correlated noise has one multiplier for the whole run");
         }
         if correlated && change.clip_norm.is_some() && !config.privacy.restarts().contains(&change.from) {
-            let why = "with correlated noise the clip may change at restarts only: add the round to privacy.restarts";
+            let why =
+                "with correlated noise the clip norm can only change at restarts: add the round to privacy.restarts";
             return refuse(&key("clip_norm"), why);
         }
     }
@@ -261,7 +270,7 @@ fn stands_for(config: &Config) -> Result<(), ConfigError> {
 fn aggregation(config: &Config) -> Result<(), ConfigError> {
     let Some(secagg) = config.aggregation.secagg() else { return Ok(()) };
     if matches!(config.estimator.kind, EstimatorKind::Clipped { .. }) {
-        let why = "the clipped denominator needs every update to be covered by its weight, which nobody can check in a secure sum: take estimator.kind = \"fixed\"";
+        let why = "\"clipped\" needs every update to be covered by its weight, which nobody can check in a secure sum: use estimator.kind = \"fixed\"";
         return refuse("estimator.kind", why);
     }
     if secagg.noise != NoisePlace::Distributed {
@@ -271,12 +280,12 @@ fn aggregation(config: &Config) -> Result<(), ConfigError> {
         Mechanism::Gaussian(_) if !config.participation.kind.is_sampled() => Ok(()),
         Mechanism::Gaussian(_) => refuse(
             "secagg.noise",
-            "noise that devices add is accounted for without amplification, so sampling brings nothing: take participation.kind = \"arrival\" or \"once\"",
+            "noise added by devices is accounted for without amplification, so sampling does not help: use participation.kind = \"arrival\" or \"once\"",
         ),
-        Mechanism::None { .. } => refuse("secagg.noise", "there is none to add with mechanism = \"none\""),
+        Mechanism::None { .. } => refuse("secagg.noise", "only valid with noise: privacy.mechanism is \"none\""),
         Mechanism::Correlated(_) => refuse(
             "secagg.noise",
-            "correlated noise takes off in later rounds what it added before, and the devices that added it are gone by then: take privacy.mechanism = \"gaussian\", or secagg.noise = \"central\"",
+            "correlated noise subtracts in later rounds what it added before, and the devices that added it are gone by then: use privacy.mechanism = \"gaussian\", or secagg.noise = \"central\"",
         ),
     }
 }
@@ -288,43 +297,42 @@ fn stops(config: &Config) -> Result<(), ConfigError> {
         return refuse("evaluation.stop_at_accuracy", format!("must be above 0 and at most 1, got {accuracy}"));
     }
     if config.privacy.noise().is_some_and(|noise| noise.max_epsilon.is_none()) {
-        let why = "a run that ends by what was released is accounted for by a filter: give privacy.max_epsilon";
+        let why = "a run that can stop early because of its results needs a privacy filter: set privacy.max_epsilon";
         return refuse("evaluation.stop_at_accuracy", why);
     }
     Ok(())
 }
 
-/// What is not wrong, and should be known.
+/// What is allowed, but should be known.
 pub(super) fn warnings(config: &Config, phases: &[Phase]) -> Vec<String> {
     let mut warnings = Vec::new();
     for change in &config.schedule {
         let rate = change.local_learning_rate.is_some() || change.server_learning_rate.is_some();
         if rate && change.clip_norm.is_none() && !config.clip.is_adaptive() {
             warnings.push(format!(
-                "a learning rate changes at round {} and the clip does not: the norms of the updates may, and with them what is clipped (McMahan et al. 2018, footnote 4)",
+                "a learning rate changes at round {}, but the clip norm does not: update norms may change, and with them how much is clipped (McMahan et al. 2018, footnote 4)",
                 change.from
             ));
         }
     }
     if let Some(large) = &config.stands_for {
         warnings.push(format!(
-            "{} users a round stand for {}: the epsilon of this run is that of the small cohort, and vacuous; projected_epsilon is the other",
+            "{} users per round stand in for {}: the epsilon of this run is that of the small cohort and means nothing; projected_epsilon is that of the large one",
             config.participation.cohort, large.cohort
         ));
     }
     let whole = phases.iter().any(|p| matches!(p.participation, Participation::Poisson { rate } if rate.get() > 0.5));
     if whole && !config.privacy.is_none() {
-        warnings
-            .push("more than half of the users take part in every round: sampling amplifies next to nothing".into());
+        warnings.push("more than half of the users take part in every round: sampling hardly amplifies privacy".into());
     }
     if let Some(secure) = phases.iter().find_map(|phase| phase.secure.as_ref()).filter(|secure| secure.groups > 1) {
         warnings.push(format!(
-            "the server sees the sum of each of {} groups of at most {} devices, not only of all",
+            "the server sees the sum of each of {} groups of at most {} devices, not only their total",
             secure.groups, secure.most_clients
         ));
     }
     if config.unit == Unit::Example {
-        warnings.push("the unit is an example: somebody who typed many posts is protected less".into());
+        warnings.push("the unit of privacy is a single post: a person who wrote many posts is protected less".into());
     }
     warnings
 }

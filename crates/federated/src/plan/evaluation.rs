@@ -49,7 +49,7 @@ impl DeviceEvaluations {
         let Some(from) = &config.evaluation.devices else { return Ok(None) };
         check(config, from)?;
         let coordinates =
-            coordinates.ok_or_else(|| wrong("most_tokens", "devices cannot measure models of this kind"))?;
+            coordinates.ok_or_else(|| wrong("most_tokens", "devices cannot evaluate models of this kind"))?;
         let norm = ClipNorm::new(NORM).map_err(|e| wrong("most_tokens", e.problem()))?;
         let rule = ClipRule::Flat(norm);
         let clipping = Clipping::new(rule, ClipBit::None).map_err(|e| wrong("most_tokens", e))?;
@@ -115,7 +115,7 @@ fn check(config: &Config, from: &DeviceEvaluation) -> Result<(), ConfigError> {
         return Err(wrong("most_tokens", why));
     }
     if config.participation.kind.is_sampled() {
-        let why = "devices that measure come by themselves, and adjacencies do not mix (rule P2): take participation.kind = \"arrival\" or \"once\"";
+        let why = "devices evaluate as they become available, and adjacencies cannot be mixed (rule P2): use participation.kind = \"arrival\" or \"once\"";
         return Err(ConfigError::new("evaluation.devices", why));
     }
     match (config.privacy.is_none(), from.noise_multiplier) {
@@ -124,12 +124,12 @@ fn check(config: &Config, from: &DeviceEvaluation) -> Result<(), ConfigError> {
         }
         (true, None) | (false, Some(_)) => {}
         (false, None) => {
-            let why = "is missing: what devices count is released, and without noise the run would have no guarantee";
+            let why = "is missing: the devices' counts are released, and without noise the run would have no guarantee";
             return Err(wrong("noise_multiplier", why));
         }
     }
     if is_distributed(config) {
-        let why = "only valid with secagg.noise = \"central\": the noise of evaluations is the server's";
+        let why = "only valid with secagg.noise = \"central\": the server adds the noise of evaluations";
         return Err(ConfigError::new("evaluation.devices", why));
     }
     if config.aggregation.secagg().is_some_and(|secagg| secagg.groups > 1) {

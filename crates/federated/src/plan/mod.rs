@@ -72,7 +72,7 @@ pub struct Setting {
 /// All that was decided before the first round.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// As it was written: to recognise it by, and for whoever asks about settings. The loop and the run read what follows from it.
+    /// As it was written: to recognise it by, and for whoever asks about settings. The loop and the run only read what is derived from it.
     pub config: Config,
     /// The same as text, with everything resolved: what a run is bound to.
     pub settings: String,
@@ -307,8 +307,9 @@ impl Plan {
             if done == 0 {
                 continue;
             }
-            let z =
-                phase.projected_noise.ok_or_else(|| ConfigError::new("stands_for", "there is no noise to scale"))?;
+            let z = phase
+                .projected_noise
+                .ok_or_else(|| ConfigError::new("stands_for", "needs noise to scale: privacy.mechanism is \"none\""))?;
             let adjacency = self.adjacency();
             let participation = sampled(self.participation, large.population, large.cohort, "stands_for")?;
             let one = PrivacyEvent::SampledGaussian { adjacency, participation, noise: z.into() };
@@ -398,7 +399,7 @@ const CLIP_NORMS: std::ops::RangeInclusive<f64> = 1e-9..=1e9;
 fn clip_norm(key: &str, norm: f64) -> Result<ClipNorm, ConfigError> {
     if norm.is_finite() && norm > 0.0 && !CLIP_NORMS.contains(&norm) {
         let why = format!(
-            "must be from {:e} to {:e}, got {norm:e}: it bounds how far one user moves the model, mostly by 0.1 to 10",
+            "must be from {:e} to {:e}, got {norm:e}; it bounds how far one user moves the model, and is usually between 0.1 and 10",
             CLIP_NORMS.start(),
             CLIP_NORMS.end()
         );
@@ -532,7 +533,7 @@ fn check_both_are_paid_for(ledger: &ledger::Plan) -> Result<(), ConfigError> {
         return Ok(());
     }
     let why = format!(
-        "rounds and evaluations together would cost an epsilon of {cost}, above privacy.max_epsilon = {}: raise evaluation.devices.noise_multiplier or privacy.noise_multiplier, or measure less often",
+        "rounds and evaluations together would cost an epsilon of {cost}, above privacy.max_epsilon = {}: raise evaluation.devices.noise_multiplier or privacy.noise_multiplier, or evaluate less often",
         budget.max_epsilon()
     );
     Err(ConfigError::new("evaluation.devices", why))

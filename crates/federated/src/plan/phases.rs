@@ -24,7 +24,7 @@ use crate::config::{Config, ConfigError, CorrelatedNoise, EstimatorKind, Mechani
 
 /// The stream of a run with one phase.
 const STREAM: &str = "model";
-/// What a grid has if nothing is said: noise of a few thousandths of the clip is still hundreds of grid steps.
+/// What a grid has by default: noise of a few thousandths of the clip is still hundreds of grid steps.
 pub(super) const GRID_BITS: u32 = 20;
 
 /// Releases that are accounted for as one.
@@ -266,7 +266,7 @@ impl Phase {
     }
 }
 
-/// What is said of a run without noise.
+/// The mechanism of a run without noise, in words.
 pub(crate) fn no_noise() -> String {
     "the updates of every round, summed without noise".to_owned()
 }

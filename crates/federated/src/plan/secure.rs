@@ -58,7 +58,7 @@ impl Secure {
         if said.leave_out_after == 0 {
             return Err(ConfigError::new(
                 "secagg.leave_out_after",
-                "must be at least 1: nobody is left out before a round failed",
+                "must be at least 1: no device is left out before a round has failed",
             ));
         }
         let (groups, whole) = (said.groups, range(config, cohort)?);
@@ -156,7 +156,12 @@ impl Secure {
     /// When no graph of them withstands what it is to.
     pub fn parameters(&self, clients: u64) -> Result<Parameters, ConfigError> {
         let clients = u32::try_from(clients).unwrap_or(u32::MAX);
-        let wrong = |e| ConfigError::new("secagg", format!("no graph of {clients} devices withstands that: {e}"));
+        let wrong = |e| {
+            ConfigError::new(
+                "secagg",
+                format!("no communication graph of {clients} devices is secure under these assumptions: {e}"),
+            )
+        };
         Parameters::find(clients, &self.assumptions).map_err(wrong)
     }
 
@@ -248,7 +253,7 @@ fn range(config: &Config, cohort: u64) -> Result<(u32, u32), ConfigError> {
     let fewest = mean - slack;
     if fewest < 3.0 {
         let why = format!(
-            "a Poisson cohort of {cohort} can be so small that nothing hides an update in it: take participation.kind = \"fixed-size\" or a larger cohort"
+            "a Poisson cohort of {cohort} can turn out too small to hide an update: use participation.kind = \"fixed-size\" or a larger cohort"
         );
         return Err(ConfigError::new("participation.cohort", why));
     }
@@ -262,7 +267,7 @@ fn of_group(groups: u32, (fewest, most): (u32, u32)) -> Result<(u32, u32), Confi
     }
     if groups > 1 && fewest / groups < LEAST_GROUP {
         let why = format!(
-            "a round can be of {fewest} devices, so that a group would be of {}, and the server sees the sum of each group: no group is smaller than {LEAST_GROUP}; take at most {} groups, or a larger cohort",
+            "a round can have as few as {fewest} devices and a group as few as {}; the server sees the sum of each group, so a group must have at least {LEAST_GROUP}: use at most {} groups, or a larger cohort",
             fewest / groups,
             (fewest / LEAST_GROUP).max(1)
         );
@@ -287,7 +292,7 @@ fn in_groups(said: Assumptions, groups: u32, (fewest, most): (u32, u32)) -> Resu
     let group = Assumptions { corrupted, ..said };
     group.check().map_err(|e| {
         let why = format!(
-            "a group that is drawn at random can have {:.0} % of its devices corrupted: {e}; take fewer groups or a larger cohort",
+            "a randomly drawn group can have {:.0} % corrupted devices: {e}; use fewer groups or a larger cohort",
             100.0 * corrupted
         );
         ConfigError::new("secagg.groups", why)
@@ -298,7 +303,7 @@ fn in_groups(said: Assumptions, groups: u32, (fewest, most): (u32, u32)) -> Resu
 fn least_survivors(least: u64, floor: u32, left: u32) -> Result<u32, ConfigError> {
     u32::try_from(least).ok().filter(|least| (floor..=left).contains(least)).ok_or_else(|| {
         let why = format!(
-            "must be from {floor}, below which a sum would be of fewer than is promised or hides nobody, to {left}, what is left of the smallest group when as many vanish as may"
+            "must be from {floor} (a smaller sum would hide nobody, or fewer than promised) to {left} (what is left of the smallest group when as many drop out as may)"
         );
         ConfigError::new("secagg.least_survivors", why)
     })
@@ -311,7 +316,7 @@ fn check_vanishing(config: &Config, assumptions: &Assumptions, clients: u32) -> 
     let many = share + DEVIATIONS * libm::sqrt(share * (1.0 - share) / n);
     if share > 0.0 && many * n > f64::from(assumptions.most_dropped(clients)) {
         let why = format!(
-            "of {clients} devices up to {:.0} can vanish in one of many rounds, and secagg.dropout = {} allows {}: raise it to {:.2} or more, or let fewer vanish",
+            "of {clients} devices, up to {:.0} can drop out in some round, but secagg.dropout = {} allows only {}: raise it to {:.2} or more, or lower this",
             libm::ceil(many * n),
             assumptions.dropout,
             assumptions.most_dropped(clients),

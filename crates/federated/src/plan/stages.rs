@@ -99,7 +99,8 @@ fn denominator(config: &Config, cohort: u64) -> Result<Option<f64>, ConfigError>
                 (Some(total), _) => total,
                 (None, None) => population,
                 (None, Some(_)) => {
-                    let why = "is missing: with weights, what they add up to over all users is declared, not measured";
+                    let why =
+                        "is missing: with weights, their total over all users must be declared; it is not measured";
                     return Err(ConfigError::new("estimator.total_weight", why));
                 }
             };

@@ -360,7 +360,7 @@ fn p19_a_group_is_planned_for_more_than_its_share_of_the_corrupted() {
         refused(&[&set, more].concat())
     };
     let (key, why) = groups(&["secagg.corrupted=0.3"]);
-    assert!(key == "secagg.groups" && why.contains("take fewer groups or a larger cohort"), "{key}: {why}");
+    assert!(key == "secagg.groups" && why.contains("use fewer groups or a larger cohort"), "{key}: {why}");
     // And it opens no sum of fewer than a group has to have.
     assert_eq!(groups(&["secagg.corrupted=0.0", "secagg.least_survivors=2"]).0, "secagg.least_survivors");
 }

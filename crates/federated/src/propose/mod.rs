@@ -25,7 +25,10 @@ pub use self::{
     candidate::Candidate,
     settings::{beginning, settings},
 };
-use crate::config::{ConfigError, MechanismKind};
+use crate::{
+    config::{ConfigError, MechanismKind},
+    numbers::counted,
+};
 
 /// The report goal that Xu et al. 2023 had their system serve.
 pub const SERVED: u64 = 6500;
@@ -238,7 +241,9 @@ fn check_feasible(ask: &Ask, families: &[Family<'_>]) -> Result<(), ProposeError
         && u128::from(least) * u128::from(separation.saturating_add(1).min(rounds)) > u128::from(population)
     {
         let problem = format!(
-            "{population} users cannot fill rounds of {least} with {separation} rounds between two participations: the population allows at most {}",
+            "{} cannot fill rounds of {least} with {} between two participations: the population allows at most {}",
+            counted(population, "user"),
+            counted(separation, "round"),
             population / least - 1
         );
         return Err(ProposeError::new("min_separation", problem));
@@ -246,7 +251,11 @@ fn check_feasible(ask: &Ask, families: &[Family<'_>]) -> Result<(), ProposeError
     let often = ask.max_participations.unwrap_or(rounds);
     let possible = u128::from(population) * u128::from(often) / u128::from(least);
     let problem = format!(
-        "{population} users with at most {often} participations each cannot fill {rounds} rounds of {least}: the population allows at most {possible} rounds, or a report goal of {most}",
+        "{} with at most {} each cannot fill {} of {least}: the population allows at most {} in total, or a report goal of {most}",
+        counted(population, "user"),
+        counted(often, "participation"),
+        counted(rounds, "round"),
+        counted(u64::try_from(possible).unwrap_or(u64::MAX), "round"),
     );
     Err(ProposeError::new("rounds", problem))
 }
@@ -338,7 +347,7 @@ fn instead(ask: &Ask, family: &Family<'_>, chosen: &Candidate) -> Result<String,
         ways.push(format!("an epsilon of {:.3}", chosen.epsilon_if_bearable.get()));
     }
     if let Some(rounds) = fewer_rounds(ask, family.mechanism, chosen.cohort)? {
-        ways.push(format!("at most {rounds} rounds"));
+        ways.push(format!("at most {}", counted(rounds, "round")));
     }
     let most = family.at(family.most())?;
     if ask.cohort.is_none() && most.is_bearable() {
@@ -396,7 +405,9 @@ fn reason(ask: &Ask, chosen: &Candidate, best: &[Candidate]) -> String {
                 "A report goal of {goal} is the smallest at which a model tolerates the {noise} that the target needs"
             )
         }
-        (None, false) => format!("Tolerable noise would need more than {goal} users per round; with {noise}"),
+        (None, false) => {
+            format!("Tolerable noise would need more than {} per round; with {noise}", counted(goal, "user"))
+        }
     };
     let is_tree = |one: &&Candidate| one.mechanism == MechanismKind::TREE && one.mechanism != chosen.mechanism;
     let tree = best.iter().find(is_tree);

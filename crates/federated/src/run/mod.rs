@@ -6,9 +6,9 @@
 //! | `ledger.jsonl`      | every release, with what belongs to it beside it ([`crate::ledger_file`])         |
 //! | `secret/`           | keys; stays with the run                                                             |
 //! | `metrics.jsonl`     | a line an evaluation                                                                 |
-//! | `timing.jsonl`      | a line a round; simulations only: how long a round took tells how many took part      |
-//! | `diagnostics.jsonl` | exact losses and norms, a line a round; simulations only, not private                |
-//! | `samples.jsonl`     | what the model suggests after a few public prompts, a line an evaluation             |
+//! | `timing.jsonl`      | one line per round; simulations only: how long a round took tells how many took part  |
+//! | `diagnostics.jsonl` | exact losses and norms, one line per round; simulations only, not private             |
+//! | `samples.jsonl`     | what the model suggests after a few public prompts, at 51 evaluations or fewer       |
 //! | `checkpoints/`      | the two newest states                                                                |
 //! | `model/`            | the model at the end                                                                 |
 //! | `statement.md`, `.json` | the guarantee, from the ledger                                                   |
@@ -497,7 +497,8 @@ impl<'a, H: Home + Records> Run<'a, H> {
             return Ok(None);
         }
         let line = self.measure()?;
-        if let Some(samples) = &mut self.samples {
+        let is_due = samples::is_due(line.round, self.plan.evaluation.every, self.plan.rounds);
+        if let Some(samples) = self.samples.as_mut().filter(|_| is_due) {
             samples.note(self.opened, self.rounds.state())?;
         }
         self.metrics.append(&json(&line)?)?;

@@ -35,7 +35,7 @@ use crate::{
     population::{EachPost, Population, StoredPopulation, SyntheticPopulation},
 };
 
-/// Held-out users of a thousand, if nothing is said.
+/// Held-out users of a thousand by default.
 const HELD_OUT_PER_MILLE: u32 = 100;
 
 /// What the settings name, opened.
@@ -74,7 +74,7 @@ impl Opened {
     /// Opens everything.
     ///
     /// # Errors
-    /// When something is not there, damaged, or does not go with something else.
+    /// When something is missing, damaged, or does not fit something else.
     pub fn new(config: &Config) -> Result<Self, RunError> {
         let store = match &config.data {
             Data::Store(StoredText { path, .. }) => {
@@ -334,7 +334,7 @@ fn devices(config: &Config, said: &DeviceText, learner: &dyn Learner) -> Result<
         return Err(wrong(format!("{} has no text in it, and models are to be measured on it", path.display())).into());
     }
     if !public.is_empty() && learner.learns_labels() {
-        return Err(wrong("has no labels, and labels are what is learned: leave it away".to_owned()).into());
+        return Err(wrong("has no labels, but labels are what is learned: leave it out".to_owned()).into());
     }
     let dialect = said.dialect.unwrap_or(Dialect::Informal);
     let mut made_up = SynthPlan::new(said.seed.unwrap_or(1), config.evaluation.users, dialect);
@@ -401,9 +401,11 @@ fn started(config: &Config, earlier: &EarlierModel, store: Option<&Store>) -> Re
     let what = name_of(from);
     let (start, import) = match (ledger, public) {
         (Some(_), Some(_)) => {
-            return Err(
-                ConfigError::new("model.public", "only valid with a model that has no ledger: this one has").into()
-            );
+            return Err(ConfigError::new(
+                "model.public",
+                "only valid with a model that has no ledger; this one has a ledger",
+            )
+            .into());
         }
         (Some(path), None) => {
             let beside = heads::check(&path)?.into_iter().map(|shown| shown.head);
@@ -411,7 +413,7 @@ fn started(config: &Config, earlier: &EarlierModel, store: Option<&Store>) -> Re
             let ledger = Place::new(path).read(&heads)?;
             if !ledger.is_closed() {
                 return Err(wrong(format!(
-                    "the run {what} is not over, so what it costs is not known yet: let it end, end it with keyhush train --end, or decide its sweep"
+                    "the run {what} has not finished, so its cost is not known yet: let it finish, end it with keyhush train --end, or finish its sweep"
                 )));
             }
             let import = ledger.as_import(ImportKind::StartingModel, format!("the model {what}"), !heads.is_empty());
@@ -419,12 +421,12 @@ fn started(config: &Config, earlier: &EarlierModel, store: Option<&Store>) -> Re
         }
         (None, _) if head.is_some() => {
             return Err(wrong(
-                "the model has a guarantee, and its ledger is not beside it: name the folder of its run".into(),
+                "the model has a guarantee, but its ledger is missing: give the folder of its run".into(),
             ));
         }
         (None, Some(why)) => (Start::Public(PublicData { what, why: why.clone() }), None),
         (None, None) => {
-            let why = "is missing: the model has no ledger, so say why it may be taken for public";
+            let why = "is missing: the model has no ledger, so give the reason why it counts as public";
             return Err(ConfigError::new("model.public", why).into());
         }
     };
@@ -451,7 +453,7 @@ fn learned(
         Weights::Recurrent { config: model, values } => {
             let model = ModelConfig { dropout: None, ..model };
             if config.model.user_features && model.user_context.is_none() {
-                let why = "the model to start from reads nothing that is known of a person";
+                let why = "the model to start from does not use what is known about users";
                 return Err(ConfigError::new("model.user_features", why).into());
             }
             learners::check_features(&model, store)?;
@@ -466,7 +468,7 @@ fn learned(
             let parts: Vec<ModelPart> = said.parts.iter().map(named).collect();
             if learner.settings() != said.settings || learner.layout().parts() != parts {
                 return Err(wrong(
-                    "it was made for other data than this run reads: other words or other labels".into(),
+                    "it was trained for other data than this run has: the words or labels differ".into(),
                 ));
             }
             Ok((learner, values))

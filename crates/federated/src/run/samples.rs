@@ -1,5 +1,6 @@
-//! What the model of a run suggests after a few public prompts, at each evaluation: `samples.jsonl`.
+//! What the model of a run suggests after a few public prompts, at evaluations: `samples.jsonl`.
 //!
+//! Asking a model of a million parameters takes as long as a round of it on a GPU, so a run with many evaluations asks at some of them.
 //! The models of past rounds are not kept, so their suggestions are written while they are there. Prompts are public and models come of
 //! releases alone, so this is post-processing (rule P12), with secret noise too. The log stands beside `metrics.jsonl`: nothing that is
 //! measured depends on it.
@@ -25,6 +26,14 @@ pub const PROMPTS: [&str; 6] = ["", "see you", "i am", "what are you", "thanks f
 const MOST_PROMPTS: usize = 32;
 /// The most bytes of one.
 const MOST_BYTES: usize = 200;
+/// The parts of a run in each of which the model is asked at most once.
+const PARTS: u64 = 50;
+
+/// Whether the model is asked at the evaluation after so many rounds: at the first and the last, and at the first of each part of the run.
+pub(super) fn is_due(round: u64, every: u64, rounds: u64) -> bool {
+    let part = |round: u64| u128::from(round) * u128::from(PARTS) / u128::from(rounds.max(1));
+    round == 0 || round == rounds || part(round) != part((round - 1) / every.max(1) * every)
+}
 
 /// A line of `samples.jsonl`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,6 +122,20 @@ impl Sampler {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_evaluations_are_all_noted_and_many_evenly() {
+        let noted = |every: u64, rounds: u64| -> Vec<u64> {
+            (0..=rounds)
+                .filter(|round| round.is_multiple_of(every) || *round == rounds)
+                .filter(|r| is_due(*r, every, rounds))
+                .collect()
+        };
+        assert_eq!(noted(2, 9), [0, 2, 4, 6, 8, 9]);
+        let many = noted(20, 5_000);
+        assert_eq!((many.len(), many[1], many[2], many[50]), (51, 100, 200, 5_000));
+        assert_eq!(noted(1, 0), [0]);
+    }
 
     #[test]
     fn prompts_are_lines_and_few_and_short() {

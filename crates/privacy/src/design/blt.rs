@@ -4,7 +4,7 @@
 use super::{Design, Size, SizeOf};
 use crate::factorization::optimise_blt;
 
-/// Buffers if nothing is said: more gain next to nothing.
+/// Buffers by default: more gain next to nothing.
 const BUFFERS: usize = 4;
 
 /// BLT noise.

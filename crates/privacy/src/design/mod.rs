@@ -56,7 +56,7 @@ pub struct Design {
 pub struct Size {
     /// What is counted.
     pub of: SizeOf,
-    /// What is taken if nothing is said; none where it must be said.
+    /// What is taken by default; none where it must be said.
     pub default: Option<usize>,
     /// An example.
     pub usual: usize,

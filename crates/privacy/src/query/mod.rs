@@ -36,7 +36,7 @@ pub enum QueryError {
     OutOfPlace {
         /// The field, in snake case.
         field: &'static str,
-        /// What it does not go with.
+        /// What it cannot be used with.
         with: String,
     },
     /// Fields that contradict each other, or an impossible value.
@@ -96,7 +96,7 @@ impl QueryError {
 pub struct Query {
     /// What adds the noise, and who takes part.
     pub mechanism: Option<Mechanism>,
-    /// Who judges; the best of them, if nothing is said.
+    /// The accountant; the best of them by default.
     pub accountant: Option<AccountantKind>,
     /// The probability that a user takes part in a round, or of a population and a cohort.
     pub sampling_rate: Option<f64>,
@@ -144,7 +144,7 @@ pub struct Query {
     pub honest_survivors: Option<u64>,
     /// The rho of a release that is known by nothing else (zcdp).
     pub rho: Option<f64>,
-    /// What makes two datasets neighbours; as the mechanism's analysis has it, if nothing is said.
+    /// What makes two datasets neighbours; as the mechanism's analysis has it by default.
     pub adjacency: Option<Adjacency>,
     /// Protect so many users together, such as the devices of one person.
     pub group: Option<u32>,
@@ -153,7 +153,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// Who judges.
+    /// The accountant.
     #[must_use]
     pub fn accountant(&self) -> AccountantKind {
         self.accountant.unwrap_or(AccountantKind::Best)

@@ -190,7 +190,7 @@ impl Published {
         Ok(bytes)
     }
 
-    /// Reads the bytes of [`Self::to_bytes`]; also those of before, whose values had 8 bytes each and no header but the facts.
+    /// Reads the bytes of [`Self::to_bytes`]; also of an older format, whose values had 8 bytes each and no header but the facts.
     ///
     /// # Errors
     /// When they are not such bytes.

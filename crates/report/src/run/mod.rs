@@ -16,7 +16,7 @@ use federated::{
         Measures, Metric, Metrics, Timing,
         training::{CLIP_NORM, FRACTION_BELOW_CLIP},
     },
-    numbers::{four_digits, grouped, percent},
+    numbers::{counted, four_digits, grouped, percent},
     price::{Meaning, Price},
     round::attempts::Failed,
     run::Kept,
@@ -32,6 +32,7 @@ use crate::{
     curves,
     markup::Markup,
     page::{figures, row, table},
+    settings,
 };
 
 /// The name of the file in the folder of a run.
@@ -66,8 +67,8 @@ pub struct Report<'a> {
     pub remark: String,
     /// The delta of its epsilons.
     pub delta: Delta,
-    /// Its settings, as TOML.
-    pub settings: &'a str,
+    /// Its settings, as TOML, without paths of this machine.
+    pub settings: String,
     /// Its evaluations.
     pub metrics: &'a [Metrics],
     /// Its rounds.
@@ -143,7 +144,7 @@ impl<'a> Report<'a> {
             price: kept.price(),
             remark: kept.remark(),
             delta: kept.delta(),
-            settings: &kept.settings,
+            settings: settings::without_paths(&kept.settings),
             metrics: &kept.metrics,
             timing: &kept.timing,
             failed: &kept.failed,
@@ -178,7 +179,7 @@ impl<'a> Report<'a> {
             failed,
             time: time::html(self.timing)?,
             cost: table(&self.cost())?,
-            settings: self.settings,
+            settings: &self.settings,
             statement: markdown::html(&self.statement)?,
             ledger_head: &self.ledger_head,
         };
@@ -200,7 +201,7 @@ impl<'a> Report<'a> {
         let mut tiles = vec![Tile { name: headline.title(), value: shown(headline, last), note: from }];
         tiles.extend(measures.beside.iter().map(beside));
         tiles.push(self.price(last));
-        let note = format!("{} participations", grouped(last.planned_participations));
+        let note = counted(last.planned_participations, "participation");
         tiles.push(Tile { name: "Rounds".into(), value: grouped(last.round), note });
         tiles
     }

@@ -68,7 +68,7 @@ impl FromStr for Origin {
     }
 }
 
-/// The origins whose pages may speak to a server; none if nothing is said.
+/// The origins whose pages may speak to a server; none by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origins(Vec<Origin>);
 

@@ -66,7 +66,7 @@ impl Network {
     }
 }
 
-/// The proxies whose word is taken; nobody's if nothing is said.
+/// The proxies whose word is taken; nobody's by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Proxies(Vec<Network>);
 

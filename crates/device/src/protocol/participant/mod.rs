@@ -87,7 +87,7 @@ pub struct Settings {
     pub token: Vec<u8>,
     /// What its maker says of it.
     pub attestation: Vec<u8>,
-    /// The one server that it speaks to; whichever answers where nothing is said.
+    /// The one server that it speaks to; whichever answers by default.
     pub realm: Option<Realm>,
     /// What it refuses.
     pub policy: Policy,

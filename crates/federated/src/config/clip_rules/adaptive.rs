@@ -6,7 +6,7 @@ use super::Described;
 
 pub(super) static ADAPTIVE: Described = Described {
     name: "adaptive",
-    why_norm: "an adaptive clip begins with one, such as 0.1",
+    why_norm: "an adaptive clip starts with one, such as 0.1",
     is_adaptive: true,
     in_ledger: |clip| format!("adaptive, from {clip}"),
     rule: |clip, _| Ok(ClipRule::Flat(clip)),

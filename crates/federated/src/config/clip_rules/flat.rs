@@ -4,7 +4,7 @@ use privacy::stages::ClipRule;
 
 use super::Described;
 
-pub(super) const NO_BOUND: &str = "without a bound nothing is known about how far one user moves the sum";
+pub(super) const NO_BOUND: &str = "without a bound, one user could move the sum arbitrarily far";
 
 pub(super) static FLAT: Described = Described {
     name: "flat",

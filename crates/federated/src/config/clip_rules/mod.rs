@@ -1,8 +1,7 @@
 //! The rules by which updates are bounded, by name: one file each, and a line in [`CLIP_RULES`].
 //!
-//! A rule makes of one norm S what a device clips to: the whole update, or each of its layers. Whatever it makes, the bound on the
-//! whole update is what the sum of its parts allows ([`ClipRule::bound`]), and that is what the accountant counts with; so a rule can
-//! be unwise, and cannot be wrong.
+//! A rule turns one norm S into what a device clips to: the whole update, or each of its layers. The accountant uses the bound that
+//! follows for the whole update ([`ClipRule::bound`]), so a rule can be unwise but not unsafe.
 
 mod adaptive;
 mod flat;
@@ -19,7 +18,7 @@ use privacy::{
 /// All of them, in the order in which they are shown.
 pub const CLIP_RULES: [ClipKind; 3] = [ClipKind(&flat::FLAT), ClipKind(&per_layer::PER_LAYER), ClipKind::ADAPTIVE];
 
-/// What is said of a rule, and what it makes.
+/// A rule: its name, its words, and what it clips to.
 struct Described {
     /// In settings.
     name: &'static str,
