@@ -49,7 +49,7 @@ pub struct LocalPlan {
     /// The weight of the squared norm of the difference in the loss.
     #[serde(default)]
     pub update_penalty: f32,
-    /// How the device keeps from forgetting; plain training where nothing is said. A device that does not know of it cannot read such a
+    /// How the device keeps from forgetting; plain training by default. A device that does not know of it cannot read such a
     /// plan, and takes no part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finetune: Option<FineTune>,

@@ -13,9 +13,9 @@ pub enum FineTune {
     Rehearsal {
         /// The share of the user's text in all that is read.
         lambda: f32,
-        /// A file of public text, one post per line; made-up general English if not said.
+        /// A file of public text, one post per line; made-up general English by default.
         public_text: Option<PathBuf>,
-        /// How many tokens of it travel with the task; 20,000 if not said.
+        /// How many tokens of it travel with the task; 20,000 by default.
         general_tokens: Option<usize>,
     },
     /// Learning without forgetting: what the incoming model predicts is a part of each label.
@@ -42,7 +42,7 @@ impl Section for FineTune {
             Self::Rehearsal { lambda, public_text, general_tokens } => {
                 let share = "share of the user's text; the rest of what is read is general text";
                 visit.need(&key("lambda", "0.5", share), lambda);
-                let text = "public text to rehearse, one post per line; made-up text if not said";
+                let text = "public text to rehearse, one post per line; made-up text by default";
                 visit.may(&key("public_text", "\"general.txt\"", text), public_text);
                 let tokens = key("general_tokens", "20_000", "how many tokens of it every device is given");
                 visit.may(&tokens, general_tokens);

@@ -128,7 +128,7 @@ pub struct Config {
     pub local: Local,
     /// What of their updates leaves them, where that was said.
     pub upload: Option<Upload>,
-    /// How they keep the model from forgetting; plain training if not said.
+    /// How they keep the model from forgetting; plain training by default.
     pub finetune: Option<FineTune>,
     /// Who takes part.
     pub participation: Participants,

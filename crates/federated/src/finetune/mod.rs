@@ -29,11 +29,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::config::{Config, ConfigError, Data, FineTune};
 
-/// Tokens of general text that travel with a task, if nothing is said.
+/// Tokens of general text that travel with a task, by default.
 const GENERAL_TOKENS: usize = 20_000;
 /// The most that may: a device takes terms of 16 MiB by default, and a token is about five bytes of them.
 const MOST_TOKENS: usize = 1_000_000;
-/// Made-up people of general text are not those of a crowd with the same seed.
+/// Synthetic users of general text are not those of a crowd with the same seed.
 const OTHERS: u64 = 0x6765_6E65_7261_6C21;
 
 /// What devices rehearse, and why it may be taken for public.
@@ -110,7 +110,7 @@ pub fn open(
             "whoever started the run declared it public"
         }
         None if config.data.is_stored() => {
-            let why = "is missing: the users of a store do not speak as made-up people do; name a file of public text, one post per line";
+            let why = "is missing: the users of a store do not speak as synthetic users do; name a file of public text, one post per line";
             return Err(ConfigError::new("finetune.public_text", why));
         }
         None => {
@@ -165,7 +165,7 @@ impl Reading<'_> {
         if self.posts.is_empty() { Err(format!("{} has no text in it", path.display())) } else { Ok(()) }
     }
 
-    /// What made-up people wrote in general English.
+    /// What synthetic users wrote in general English.
     fn made_up(&mut self, seed: u64) -> Result<(), corpus::synth::SynthError> {
         let people = self.left as u64;
         let crowd = Crowd::new(SynthPlan::new(seed, people, Dialect::General))?;

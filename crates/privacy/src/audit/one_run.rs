@@ -16,7 +16,7 @@
 //! | `made`              | c'                 | guesses, a number fixed in advance                             |
 //! | `correct`           | c                  | right ones                                                     |
 //! | `p_i`               | p_i                | the probability of exactly i right guesses                     |
-//! | `right`, `wrong`    | r[i], h[i]         | (1/m) sum_(j>=i) j p_j and (1/m) sum_(j>=i) (c' - j) p_j         |
+//! | `right`, `wrong`    | `r[i]`, `h[i]`     | (1/m) sum_(j>=i) j p_j and (1/m) sum_(j>=i) (c' - j) p_j         |
 //! | [`TradeOff::least`] | inverse of 1 - f   | how likely an event is under a neighbour, at least             |
 //!
 //! Why the second one holds: flip the coin of one canary that was guessed right, keep everything else, and it is guessed wrong, with one
