@@ -46,7 +46,7 @@ pub enum Upload<'a> {
 /// Some coordinates of an update.
 #[derive(Debug, Clone, Copy)]
 pub struct Partial<'a> {
-    /// Which.
+    /// Which coordinates are sent.
     pub sends: Sends<'a>,
     /// What becomes of the others; none where they are forgotten.
     pub keeps: Option<Keeping<'a>>,

@@ -5,7 +5,7 @@ use super::keys::{ByKind, Section, Usual, Visit, key};
 /// What of an update leaves a device, and as what.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Upload {
-    /// All of it, as integers on the grid: what is done where nothing is said.
+    /// All of it, as integers on the grid: the default.
     Grid,
     /// All of it, as 32-bit floats, which the server rounds to the grid.
     Dense,
@@ -22,7 +22,7 @@ pub struct Sparse {
     pub share: f64,
     /// m: the momentum of what is kept.
     pub momentum: f32,
-    /// The norm that a device shortens what it learned to, before it adds it to what it kept; none if not said.
+    /// The norm that a device shortens what it learned to, before it adds it to what it kept; none by default.
     pub local_clip: Option<f32>,
     /// Rounds in which more is sent: the share falls from round to round by the same factor.
     pub warm_up: u64,
@@ -42,7 +42,7 @@ const DENSE: &str = "dense";
 const SPARSE: &str = "sparse";
 const MASK: &str = "mask";
 
-/// The momentum of Deep Gradient Compression, if nothing is said.
+/// The momentum of Deep Gradient Compression, by default.
 const MOMENTUM: f32 = 0.9;
 
 impl Upload {
