@@ -16,6 +16,7 @@ use device::{
     },
     local::{Algorithm, LocalPlan, LocalTrainer},
     round::Task,
+    upload::Upload,
 };
 use federated::{
     engine::{
@@ -167,6 +168,8 @@ impl Gpu {
             encoding: &encoding,
             full_weight_tokens: None,
             learning_rate: self.learning_rate,
+            epochs: None,
+            upload: Upload::Whole,
             evaluation: None,
         };
         let options =
@@ -203,6 +206,7 @@ impl Gpu {
             most_tokens: None,
             greedy: false,
             update_penalty: 0.0,
+            finetune: None,
         }
     }
 

@@ -8,6 +8,7 @@ use device::{
     learner::examples::Examples,
     local::LocalTrainer,
     round::{Task, Worker},
+    upload::Upload,
 };
 use federated::{
     cohort::Sampler,
@@ -188,6 +189,8 @@ fn users(plan: &Plan, opened: &Opened, kernels: KernelPath) -> Result<OfUsers, W
             encoding: &coding.encoding,
             full_weight_tokens: None,
             learning_rate: stage.local_learning_rate,
+            epochs: None,
+            upload: Upload::Whole,
             evaluation: None,
         };
         let (mut sum, key) = (Sum::zero(&coding.encoding), users_key(&source, &[round]));

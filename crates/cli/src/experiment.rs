@@ -120,8 +120,12 @@ fn carry_out(args: &RunArgs) -> anyhow::Result<()> {
         let why = "only computes and does not train, so --store, --seeds and --set cannot be used with it";
         return Err(BadInput::Refused(format!("{} {why}", args.name)).into());
     }
+    if experiment.kind == Kind::FineTuning && (args.store.is_some() || args.seeds.is_some()) {
+        let why = "is measured on two test sets of synthetic people, once, so --store and --seeds cannot be used with it; its folder has a script for other text";
+        return Err(BadInput::Refused(format!("{} {why}", args.name)).into());
+    }
     let findings = match experiment.kind {
-        Kind::Training => train(args, &found, &experiment)?,
+        Kind::Training | Kind::FineTuning => train(args, &found, &experiment)?,
         Kind::Accounting => experiments::compute(&experiment)?,
     };
     let runs = args.runs.join(&args.name);
@@ -151,7 +155,11 @@ fn train(args: &RunArgs, found: &Found, experiment: &Experiment) -> anyhow::Resu
     };
     let mut progress = Progress::new(experiment.variants() as u64 * seeds, args.machine.quiet);
     let mut runner = Runner { means, stop: interrupt::watch()?, told: &mut progress };
-    experiments::train(&job, &mut runner).map_err(|error| stopped(error, "run the same command again to resume"))
+    let carried_out = match experiment.kind {
+        Kind::FineTuning => experiments::finetune(&job, &mut runner),
+        Kind::Training | Kind::Accounting => experiments::train(&job, &mut runner),
+    };
+    carried_out.map_err(|error| stopped(error, "run the same command again to resume"))
 }
 
 /// The command as somebody else would type it.

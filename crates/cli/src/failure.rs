@@ -111,6 +111,7 @@ const fn is_refused(error: &RunError) -> bool {
             | RunError::OtherArithmetic { .. }
             | RunError::SettingsChanged { .. }
             | RunError::StartChanged
+            | RunError::GeneralTextChanged
             | RunError::DataChanged
             | RunError::UsersChanged
             | RunError::NoiseKeyChanged

@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // printing is this crate's job
 
+mod audit;
 mod bench;
 mod board;
 mod choices;
@@ -57,6 +58,9 @@ enum Command {
     /// Compute privacy costs, calibrate noise, and check ledgers.
     #[command(subcommand)]
     Privacy(Box<privacy::Command>),
+    /// Attack models to see whether their guarantee holds.
+    #[command(subcommand)]
+    Audit(Box<audit::Command>),
     /// Train a model on public text.
     Pretrain(Box<pretrain::PretrainArgs>),
     /// Train every combination of some settings, each with several seeds.
@@ -111,6 +115,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Plan(args) => plan::plan(&args),
         Command::Data(command) => data::run(*command),
         Command::Privacy(command) => privacy::run(*command),
+        Command::Audit(command) => audit::run(&command),
         Command::Pretrain(args) => pretrain::run(&args),
         Command::Sweep(args) => sweep::sweep(&args),
         Command::Compare(args) => compare::compare(&args),

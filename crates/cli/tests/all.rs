@@ -1,5 +1,6 @@
 //! All tests of `cli` that share one binary; what each is about, it says itself.
 
+mod audit;
 mod bench_network;
 mod board;
 mod browser;

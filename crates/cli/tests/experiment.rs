@@ -267,6 +267,102 @@ paper = 4.634
     assert!(toy.refused(&["experiment", "run", "table", "--seeds", "2"]).contains("does not train"));
 }
 
+const FORGETTING: &str = r#"title = "Forgetting"
+paper = "A paper, Table 1"
+says = "users' language is learned"
+kind = "fine-tuning"
+config = "../../tuned.toml"
+plot = { x = "rounds", columns = ["perplexity_standard", "perplexity_users"] }
+
+[[variant]]
+name = "general"
+config = "../../general.toml"
+
+[[variant]]
+name = "tuned"
+line = "averaged"
+from = "general"
+public = "made up"
+
+[[variant]]
+name = "n-gram"
+instead = { ngram = { order = 2 } }
+
+[[variant]]
+name = "beside an n-gram"
+from = "general"
+public = "made up"
+instead = { online-ngram = { order = 2, weight = 0.5 } }
+
+[[variant]]
+name = "taught"
+from = "general"
+public = "made up"
+set = ["participation.population=3", "participation.cohort=2"]
+instead = { transfer = { on = "generated", cycles = 2, epochs = 2, learning_rate = 0.5 } }
+
+[[paper_value]]
+name = "general"
+variant = "general"
+column = "perplexity_users"
+value = 336.0
+
+[[expect]]
+column = "perplexity_users"
+of = "tuned"
+least = 1
+"#;
+
+/// What was learned and what was forgotten: runs and baselines in one table, each on both test sets.
+#[test]
+fn forgetting_is_measured_on_two_test_sets() {
+    let toy = Toy::new();
+    let plain = ["privacy.mechanism=none", "privacy.noise_multiplier=", "privacy.delta=", "rounds=4"];
+    let finetune = "\n[finetune]\nkind = \"rehearsal\"\nlambda = 0.5\ngeneral_tokens = 2000\n";
+    toy.write("tuned.toml", &(toy::settings(&plain) + finetune));
+    toy.write("general.toml", &toy::settings(&[&plain[..], &["data.dialect=general"]].concat()));
+    toy.write("experiments/forgetting/experiment.toml", FORGETTING);
+    let said = toy.ok(&["experiment", "run", "forgetting", "-q"]);
+    assert!(said.contains("PPL, standard") && said.contains("holds: PPL, users of tuned is at least 1.000"), "{said}");
+    let results = json(&toy.read("experiments/forgetting/results/results.json"));
+    let all = results["compared"].as_array().unwrap();
+    let names: Vec<&str> = all.iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["general", "tuned", "n-gram", "beside an n-gram", "taught"]);
+    for one in all {
+        let values = one["values"].as_object().unwrap();
+        assert_eq!(values.len(), 7);
+        for (column, value) in values {
+            let value = value.as_f64().unwrap();
+            let range = if column.starts_with("keystrokes") { 0.0..1.0 } else { 1.0..1e4 };
+            assert!(range.contains(&value), "{one}: {column}");
+        }
+        let [standard, users, average] = ["perplexity_standard", "perplexity_users", "average_perplexity"]
+            .map(|name| values[name].as_f64().unwrap());
+        assert!(average > standard.min(users) && average < standard.max(users), "{one}");
+    }
+    assert!(all[1..].iter().all(|one| one["values"] != all[0]["values"]), "each is another model");
+    assert!(toy.read("experiments/forgetting/README.md").contains("(336)"));
+    assert!(toy.read("experiments/forgetting/results/plot.svg").contains("PPL, users, averaged"));
+
+    assert!(toy.refused(&["experiment", "run", "forgetting", "--seeds", "2"]).contains("--store and --seeds"));
+    for (from, to, want) in [
+        ("column = \"perplexity_users\"\nof", "column = \"perplexity\"\nof", "there is no column \"perplexity\""),
+        ("column = \"perplexity_users\"\nof", "what = \"perplexity\"\nof", "give column"),
+        ("kind = \"fine-tuning\"", "kind = \"training\"", "instead goes with kind = \"fine-tuning\""),
+        ("weight = 0.5", "weight = 1.5", "a weight is from 0 to 1"),
+        (
+            "set = [\"participation.population=3\"",
+            "set = [\"aggregation=secagg\", \"participation.population=3\"",
+            "aggregation: ",
+        ),
+    ] {
+        assert!(FORGETTING.contains(from), "{from}");
+        toy.write("experiments/forgetting/experiment.toml", &FORGETTING.replacen(from, to, 1));
+        let said = toy.refused(&["experiment", "run", "forgetting"]);
+        assert!(said.contains(want), "{want}: {said}");
+    }
+}
+
 #[test]
 fn what_is_no_experiment_is_refused() {
     let toy = Toy::new();

@@ -212,3 +212,31 @@ fn evaluations_by_devices_are_foreseen_and_paid_for() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("evaluation.devices: rounds and evaluations together"));
 }
+
+/// What a run foretells of its bytes is what it counts.
+#[test]
+fn what_is_sent_comes_true_by_kind() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let usual = json(folder, &[&["plan", "--set", "rounds=2"], &SMALL[..]].concat());
+    let before = number(&usual["traffic_bytes"]["up_total"]);
+    for (kind, set, least, most) in [
+        ("grid", "upload={ kind = \"grid\" }", 1.0, 1.0),
+        ("dense", "upload={ kind = \"dense\" }", 1.4, 1.5),
+        ("sparse", "upload={ kind = \"sparse\", share = 0.01 }", 0.01, 0.02),
+        ("mask", "upload={ kind = \"mask\", share = 0.01 }", 0.0099, 0.0101),
+    ] {
+        let flags = [&["--set", set, "--set", "rounds=2"], &SMALL[..]].concat();
+        let traffic = json(folder, &[&["plan"], &flags[..]].concat())["traffic_bytes"].clone();
+        assert_eq!(number(&traffic["uploads"]), 12.0, "{kind}");
+        let up = number(&traffic["up_total"]);
+        assert!((least..=most).contains(&(up / before)), "{kind}: {up} of {before}");
+        assert_eq!(number(&traffic["total"]), up + number(&traffic["down_total"]));
+        let ending = json(folder, &[&["train", "--out", kind], &flags[..]].concat());
+        let sent = &ending["metrics"]["sent"];
+        assert_eq!(
+            [&sent["uploads"], &sent["up_bytes"], &sent["down_bytes"]].map(number),
+            [12.0, up, number(&traffic["down_total"])]
+        );
+    }
+}

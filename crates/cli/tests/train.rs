@@ -97,7 +97,7 @@ fn killed_at_any_moment_it_ends_as_if_it_had_not_been() {
     let bench = Bench::new();
     let long = ["run.toml", "--set", "rounds=60", "--quiet", "--out"];
     bench.ok(&[&long[..], &["whole", "--threads", "1"]].concat());
-    let mut killed = 0;
+    let mut killed = 0u64;
     for life in 0u64.. {
         let mut command = if life == 0 {
             bench.command(&[&long[..], &["killed"]].concat())
@@ -116,7 +116,11 @@ fn killed_at_any_moment_it_ends_as_if_it_had_not_been() {
             }
             // Killed before there was anything to go on with.
             assert!(errors.contains("no run to resume"), "{errors}");
-            bench.command(&[&long[..], &["killed"]].concat()).stderr(Stdio::null()).output().unwrap();
+            let mut again = bench.command(&[&long[..], &["killed"]].concat()).stderr(Stdio::null()).spawn().unwrap();
+            thread::sleep(Duration::from_millis(100));
+            killed += u64::from(again.try_wait().unwrap().is_none());
+            again.kill().unwrap();
+            again.wait().unwrap();
             continue;
         }
         child.kill().unwrap();

@@ -2,7 +2,10 @@
 
 use std::num::NonZeroUsize;
 
-use device::round::{Exact, Task};
+use device::{
+    round::{Exact, Task},
+    upload::{Rests, Upload},
+};
 use federated::{
     engine::{Engine, EngineError, Hardware, Summed, Users},
     population::Population,
@@ -41,6 +44,12 @@ impl<'a> MpiEngine<'a> {
 
 impl Engine for MpiEngine<'_> {
     fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
+        if !matches!(task.upload, Upload::Whole) {
+            let problem =
+                "over MPI devices send whole updates: take upload.kind = \"grid\" or \"dense\", or one process"
+                    .to_owned();
+            return Err(EngineError::Unavailable { engine: "mpi", problem });
+        }
         let message = Message::users(task, users);
         let message = message.map_err(|e| EngineError::Rank { rank: self.ranks.rank(), problem: e.to_string() })?;
         self.ranks.tell(message);
@@ -95,7 +104,7 @@ impl Ranks {
 
     /// What all ranks came to, on rank 0; on the others what they came to themselves.
     fn collect(&self, own: Result<Summed, EngineError>) -> Result<Summed, EngineError> {
-        let Summed { sum, exact, busy_s } = self.settle(own.map_err(|problem| match problem {
+        let Summed { sum, exact, busy_s, .. } = self.settle(own.map_err(|problem| match problem {
             EngineError::Rank { problem, .. } => problem,
             problem => problem.to_string(),
         }))?;
@@ -107,7 +116,7 @@ impl Ranks {
         exact.sort_unstable_by_key(|(user, _)| *user);
         let busy_s = self.seconds(busy_s);
         // All that is done together has been done: from here on a rank may fail alone.
-        Ok(Summed { sum: sum?, exact, busy_s })
+        Ok(Summed { sum: sum?, exact, rests: Rests::new(), busy_s })
     }
 }
 

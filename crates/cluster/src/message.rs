@@ -2,7 +2,7 @@
 //!
 //! Settings travel as text, which is read back to the bit and checked again on the way in; vectors travel as they are.
 
-use device::{evaluation::EvaluationPlan, round::Task};
+use device::{evaluation::EvaluationPlan, round::Task, upload::Upload};
 use federated::engine::Users;
 use privacy::{encoding::Encoding, rng::StreamKey, stages::Clipping};
 use serde::{Deserialize, Serialize};
@@ -57,6 +57,7 @@ struct Settings {
     encoding: Encoding,
     full_weight_tokens: Option<f64>,
     learning_rate: f32,
+    epochs: Option<u32>,
     evaluation: Option<EvaluationPlan>,
 }
 
@@ -74,9 +75,10 @@ impl Message {
 
     /// Users, and what they are told.
     pub(crate) fn users(task: &Task<'_>, users: &Users<'_>) -> Result<Self, serde_json::Error> {
-        let Task { model, clipping, encoding, full_weight_tokens, learning_rate, evaluation } = *task;
+        // What leaves in parts is refused by `MpiEngine`.
+        let Task { model, clipping, encoding, full_weight_tokens, learning_rate, epochs, evaluation, .. } = *task;
         let (clipping, encoding) = (clipping.clone(), encoding.clone());
-        let settings = Settings { clipping, encoding, full_weight_tokens, learning_rate, evaluation };
+        let settings = Settings { clipping, encoding, full_weight_tokens, learning_rate, epochs, evaluation };
         Ok(Self {
             kind: Kind::Users,
             text: serde_json::to_vec(&settings)?,
@@ -98,13 +100,15 @@ impl Message {
         train: impl FnOnce(&Task<'_>, &[u64], &StreamKey) -> T,
     ) -> Result<T, serde_json::Error> {
         let settings: Settings = serde_json::from_slice(&self.text)?;
-        let Settings { clipping, encoding, full_weight_tokens, learning_rate, evaluation } = &settings;
+        let Settings { clipping, encoding, full_weight_tokens, learning_rate, epochs, evaluation } = &settings;
         let task = Task {
             model: &self.model,
             clipping,
             encoding,
             full_weight_tokens: *full_weight_tokens,
             learning_rate: *learning_rate,
+            epochs: *epochs,
+            upload: Upload::Whole,
             evaluation: *evaluation,
         };
         Ok(train(&task, &share.of(&self.users), &StreamKey::from_secret_bytes(self.key.clone())))
@@ -165,6 +169,8 @@ mod tests {
             encoding: &encoding,
             full_weight_tokens: Some(0.1 + 0.2),
             learning_rate: 0.3,
+            epochs: Some(7),
+            upload: Upload::Whole,
             evaluation: None,
         };
         let key = users_key(&NoiseSource::from(SimulationKey::new(1)), &[7]);
@@ -177,6 +183,7 @@ mod tests {
             assert_eq!(heard.encoding.id(), encoding.id());
             assert_eq!(heard.full_weight_tokens.map(f64::to_bits), Some((0.1f64 + 0.2).to_bits()));
             assert_eq!(heard.learning_rate.to_bits(), 0.3f32.to_bits());
+            assert_eq!(heard.epochs, Some(7));
         });
         heard.unwrap();
     }

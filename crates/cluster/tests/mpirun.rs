@@ -12,7 +12,7 @@ use std::{
 };
 
 use corpus::store::StoreError;
-use device::{learner::examples::Examples, round::Task};
+use device::{learner::examples::Examples, round::Task, upload::Upload};
 use federated::{
     contract::{self, Trial, TrialPopulation},
     engine::{Engine, EngineError, Summed, Users, threads::Threads, users_key},
@@ -127,6 +127,8 @@ impl Rounds<'_> {
                 encoding: &encoding,
                 full_weight_tokens: Some(80.0),
                 learning_rate: 0.3,
+                epochs: None,
+                upload: Upload::Whole,
                 evaluation: None,
             };
             let key = users_key(&source, &[round]);

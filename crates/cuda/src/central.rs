@@ -207,6 +207,7 @@ pub(crate) const fn one_reading(rows: usize, unroll: usize) -> LocalPlan {
         most_tokens: None,
         greedy: false,
         update_penalty: 0.0,
+        finetune: None,
     }
 }
 

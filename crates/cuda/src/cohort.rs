@@ -153,6 +153,7 @@ mod tests {
             most_tokens: None,
             greedy: false,
             update_penalty: 0.0,
+            finetune: None,
         };
         let learner = LanguageLearner::new(&model, 1, 1).unwrap();
         let reading = Reading { learner: &learner, local };

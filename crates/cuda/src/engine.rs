@@ -13,9 +13,11 @@ use std::{
 
 use device::{
     evaluation::EvaluationPlan,
+    finetune::FineTune,
     learner::{Learner, examples::Examples},
     local::{Algorithm, LocalError, LocalPlan, check_learning_rate},
     round::{Exact, PartError, Task},
+    upload::Rests,
 };
 use federated::{
     engine::{Engine, EngineError, EngineKind, Hardware, Means, Summed, Users, drawn},
@@ -83,8 +85,31 @@ fn refuses(plan: &Plan) -> Option<String> {
         let why = "secure aggregation needs each user's own vector, but the GPU engine only gives the sum of many; remove aggregation = \"secagg\" (--secagg), or use --engine threads";
         return Some(why.to_owned());
     }
+    if plan.upload.is_partial() {
+        let why =
+            "the GPU engine sums whole updates; take upload.kind = \"grid\" or \"dense\", or use --engine threads";
+        return Some(why.to_owned());
+    }
+    if plan.stages().iter().any(|stage| stage.local_epochs.is_some()) {
+        let why = "the GPU engine reads text as often in every round; remove local_epochs from [[schedule]], or use --engine threads";
+        return Some(why.to_owned());
+    }
+    if let Some(problem) = unlearned(&plan.local) {
+        return Some(problem);
+    }
     let rotates = plan.phases().iter().any(|phase| phase.vectors().rotation_seed.is_some());
     rotates.then(|| NO_ROTATION.to_owned())
+}
+
+/// What a card does not do of a plan of local training.
+fn unlearned(local: &LocalPlan) -> Option<String> {
+    local.finetune.as_ref().map(|how| {
+        let what = match how {
+            FineTune::Rehearsal { .. } => "mix general text into users' text ([finetune] kind = \"rehearsal\")",
+            FineTune::SoftLabels { .. } => "learn from soft labels ([finetune] kind = \"without-forgetting\")",
+        };
+        format!("the GPU engine does not {what}; use --engine threads")
+    })
 }
 
 /// A card that trains users.
@@ -149,6 +174,9 @@ impl<'a> CardEngine<'a> {
             EngineError::Unavailable { engine: CUDA.name, problem }
         })?;
         local.check().map_err(LocalError::from)?;
+        if let Some(problem) = unlearned(local) {
+            return Err(EngineError::Unavailable { engine: CUDA.name, problem });
+        }
         let layout = ParameterLayout::new(config).map_err(|e| unavailable(CudaError::Refused(e.to_string())))?;
         let lanes = lanes(config, &layout, local, means).map_err(unavailable)?;
         let card = &lanes.first().ok_or_else(|| unavailable(nobody())).map(|lane| &lane.card)?;
@@ -427,7 +455,7 @@ impl<'a> CardEngine<'a> {
             }
         };
         exact.sort_unstable_by_key(|(user, _)| *user);
-        Ok(Summed { sum, exact, busy_s })
+        Ok(Summed { sum, exact, rests: Rests::new(), busy_s })
     }
 
     /// The sum of all lanes, which are done, with room for `rest` numbers behind it.

@@ -12,6 +12,7 @@ use device::{
     evaluation::EvaluationPlan,
     learner::{Learner, examples::Examples},
     round::{Task, counted},
+    upload::Rests,
 };
 use federated::engine::{EngineError, Summed, Users, drawn};
 use privacy::stages::Sum;
@@ -31,7 +32,7 @@ pub(crate) fn sum(
     threads: usize,
 ) -> Result<Summed, EngineError> {
     let began = Instant::now();
-    let mut all = Summed { sum: Sum::zero(task.encoding), exact: Vec::new(), busy_s: 0.0 };
+    let mut all = Summed { sum: Sum::zero(task.encoding), exact: Vec::new(), rests: Rests::new(), busy_s: 0.0 };
     for numbers in users.numbers.chunks(AT_A_TIME) {
         let people = read(&Users { numbers, ..*users }, learner, plan, threads)?;
         let counts = measurer.each(task.model, &people)?;

@@ -138,6 +138,7 @@ mod tests {
             most_tokens: None,
             greedy: false,
             update_penalty: 0.0,
+            finetune: None,
         }
     }
 

@@ -314,7 +314,15 @@ mod tests {
     use super::*;
 
     fn plan(algorithm: Algorithm) -> LocalPlan {
-        LocalPlan { algorithm, batch: 2, unroll: 3, most_tokens: None, greedy: false, update_penalty: 0.0 }
+        LocalPlan {
+            algorithm,
+            batch: 2,
+            unroll: 3,
+            most_tokens: None,
+            greedy: false,
+            update_penalty: 0.0,
+            finetune: None,
+        }
     }
 
     fn text(words: u32) -> Examples {

@@ -91,6 +91,7 @@ fn compile_for(config: &ModelConfig, source: Source, architecture: &str) -> Resu
         most_tokens: None,
         greedy: false,
         update_penalty: 0.0,
+        finetune: None,
     };
     let refused = |problem: lm::model::config::ConfigError| CudaError::Refused(problem.to_string());
     let layout = ParameterLayout::new(config).map_err(refused)?;

@@ -16,6 +16,7 @@ use device::{
     },
     local::{Algorithm, LocalPlan, LocalTrainer},
     round::Task,
+    upload::Upload,
 };
 use federated::{
     config::Document,
@@ -118,7 +119,15 @@ struct Trial {
 }
 
 fn local(algorithm: Algorithm) -> LocalPlan {
-    LocalPlan { algorithm, batch: BATCH, unroll: UNROLL, most_tokens: Some(400), greedy: false, update_penalty: 0.0 }
+    LocalPlan {
+        algorithm,
+        batch: BATCH,
+        unroll: UNROLL,
+        most_tokens: Some(400),
+        greedy: false,
+        update_penalty: 0.0,
+        finetune: None,
+    }
 }
 
 fn small(preset: &str, vocabulary: usize) -> ModelConfig {
@@ -155,6 +164,8 @@ impl Trial {
             encoding: &self.encoding,
             full_weight_tokens: Some(300.0),
             learning_rate: self.rate,
+            epochs: None,
+            upload: Upload::Whole,
             evaluation: None,
         }
     }

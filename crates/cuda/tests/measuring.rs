@@ -11,6 +11,7 @@ use device::{
     learner::{Learner, examples::Examples, language::LanguageLearner},
     local::{Algorithm, LocalPlan},
     round::Task,
+    upload::Upload,
 };
 use federated::{
     engine::{Engine, EngineError, Means, Users, measure::Measurer, threads::Threads, users_key},
@@ -237,6 +238,7 @@ fn evaluations_by_devices_are_those_of_the_threads() {
         most_tokens: Some(400),
         greedy: false,
         update_penalty: 0.0,
+        finetune: None,
     };
     let means = Means { engine: CUDA, ..Means::threads(KernelPath::best(), 2) };
     let Some(mut card) = on_card(CardEngine::new(&local, &learner, means)) else { return };
@@ -254,6 +256,8 @@ fn evaluations_by_devices_are_those_of_the_threads() {
         encoding: &encoding,
         full_weight_tokens: None,
         learning_rate: 0.5,
+        epochs: None,
+        upload: Upload::Whole,
         evaluation: Some(plan),
     };
     let writers = Writers { vocabulary: 500, features: 0 };

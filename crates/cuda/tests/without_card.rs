@@ -38,7 +38,7 @@ fn compiles_for(architecture: &str, every_preset: bool) {
 
 /// What a card cannot do is said before a run begins, and needs no card to be said.
 #[test]
-fn secure_aggregation_and_rotation_are_refused_before_the_run() {
+fn what_a_card_cannot_do_is_refused_before_the_run() {
     let refused = |set: &[&str]| {
         let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
         let config = Document::new(FIRST_RUN, &set).unwrap().config().unwrap();
@@ -52,6 +52,21 @@ fn secure_aggregation_and_rotation_are_refused_before_the_run() {
     assert!(securely.contains("cuda") && securely.contains("secagg") && securely.contains("--engine threads"));
     let rotated = refused(&["privacy.rotation=true"]).unwrap_err();
     assert!(rotated.contains("privacy.rotation") && rotated.contains("--engine threads"), "{rotated}");
+    assert_eq!(refused(&["upload.kind=dense"]), Ok(()));
+    for parts in [["upload.kind=mask", "upload.share=0.1"], ["upload.kind=sparse", "upload.share=0.1"]] {
+        let parts = refused(&parts).unwrap_err();
+        assert!(parts.contains("upload.kind") && parts.contains("--engine threads"), "{parts}");
+    }
+    let epochs = refused(&["schedule=[{ from = 9, local_epochs = 2 }]"]).unwrap_err();
+    assert!(epochs.contains("local_epochs") && epochs.contains("--engine threads"), "{epochs}");
+    for kind in ["rehearsal", "without-forgetting"] {
+        let tuned = refused(&[&format!("finetune.kind={kind}"), "finetune.lambda=0.5"]).unwrap_err();
+        assert!(
+            tuned.contains(&format!("[finetune] kind = \"{kind}\"")) && tuned.contains("--engine threads"),
+            "{tuned}"
+        );
+    }
+    assert_eq!(refused(&["finetune.kind=retraining"]), Ok(()));
 }
 
 #[test]

@@ -2,14 +2,18 @@
 //!
 //! FedAvg takes a step of SGD for every batch, for some epochs. FedSGD takes one step along the gradient of one batch, or of
 //! all batches, at the model as it came. Greedy clipping brings the difference to the start back within the bound after
-//! every step; the penalty pulls it towards zero, which the paper found not to help.
+//! every step; the penalty pulls it towards zero, which the paper found not to help. A model that is fine-tuned can be kept from
+//! forgetting ([`crate::finetune`]).
 
 use lm::kernels::KernelPath;
 use privacy::stages::{ClipRule, ClipRuleError, project};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::learner::{Learner, LearnerError, Trainer, examples::Examples};
+use crate::{
+    finetune::{FineTune, LEAST_LAMBDA, Rehearsal},
+    learner::{Learner, LearnerError, Trainer, examples::Examples},
+};
 
 /// How much a user learns from before the update leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +49,10 @@ pub struct LocalPlan {
     /// The weight of the squared norm of the difference in the loss.
     #[serde(default)]
     pub update_penalty: f32,
+    /// How the device keeps from forgetting; plain training by default. A device that does not know of it cannot read such a
+    /// plan, and takes no part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finetune: Option<FineTune>,
 }
 
 /// A number without meaning.
@@ -84,7 +92,26 @@ impl LocalPlan {
                 return Err(LocalPlanError { field, range: "left out with FedSGD, which takes one step", got });
             }
         }
-        Ok(())
+        self.finetune.as_ref().map_or(Ok(()), |finetune| self.check_finetune(finetune))
+    }
+
+    fn check_finetune(&self, finetune: &FineTune) -> Result<(), LocalPlanError> {
+        let lambda = finetune.lambda();
+        if !(LEAST_LAMBDA..1.0).contains(&lambda) {
+            return Err(LocalPlanError { field: "lambda", range: "at least 0.01 and below 1", got: lambda.into() });
+        }
+        if !matches!(self.algorithm, Algorithm::FedAvg { .. }) {
+            let range = "left out with FedSGD: what is not to be forgotten is kept over several steps";
+            return Err(LocalPlanError { field: "finetune", range, got: lambda.into() });
+        }
+        match finetune {
+            FineTune::Rehearsal { general, .. } if general.posts().is_empty() => Err(LocalPlanError {
+                field: "general_tokens",
+                range: "at least 1: there is nothing to rehearse",
+                got: 0.0,
+            }),
+            FineTune::Rehearsal { .. } | FineTune::SoftLabels { .. } => Ok(()),
+        }
     }
 }
 
@@ -120,9 +147,9 @@ pub struct Learned {
     pub difference: Vec<f32>,
     /// Whether greedy clipping had to move anything.
     pub projected: bool,
-    /// Examples that were learned from.
+    /// The user's examples that were learned from; general text does not count.
     pub examples: usize,
-    /// Their summed loss in the first reading.
+    /// Their summed loss in the first reading. With rehearsal, as many times the mean loss over all that was read.
     pub loss: f64,
 }
 
@@ -130,6 +157,7 @@ pub struct Learned {
 pub struct LocalTrainer {
     plan: LocalPlan,
     trainer: Box<dyn Trainer>,
+    rehearsal: Option<Rehearsal>,
 }
 
 impl LocalTrainer {
@@ -139,7 +167,17 @@ impl LocalTrainer {
     /// When plan or model cannot be carried out.
     pub fn new(learner: &dyn Learner, plan: LocalPlan, kernels: KernelPath) -> Result<Self, LocalError> {
         plan.check()?;
-        Ok(Self { plan, trainer: learner.trainer(kernels)? })
+        if plan.finetune.is_some() && !learner.finetunes() {
+            return Err(LearnerError::NotFineTuned { learner: learner.name() }.into());
+        }
+        let (trainer, rehearsal) = match &plan.finetune {
+            None => (learner.trainer(kernels)?, None),
+            Some(FineTune::Rehearsal { lambda, general }) => {
+                (learner.trainer(kernels)?, Some(Rehearsal::new(learner, *lambda, general)))
+            }
+            Some(FineTune::SoftLabels { lambda }) => (learner.soft_trainer(kernels, *lambda)?, None),
+        };
+        Ok(Self { plan, trainer, rehearsal })
     }
 
     /// The plan.
@@ -148,7 +186,18 @@ impl LocalTrainer {
         &self.plan
     }
 
-    /// What the user's examples make of a model. `drawn` decides which batch FedSGD takes.
+    /// Reads text so often from now on, where the plan takes a step for every batch; what takes one step in all reads it once.
+    ///
+    /// # Errors
+    /// When that number has no meaning.
+    pub fn read_times(&mut self, times: u32) -> Result<(), LocalPlanError> {
+        if let Algorithm::FedAvg { epochs } = &mut self.plan.algorithm {
+            *epochs = times;
+        }
+        self.plan.check()
+    }
+
+    /// What the user's examples make of a model. `drawn` decides which batch FedSGD takes, and which general text is rehearsed.
     ///
     /// # Errors
     /// When the clip is not one of this model, or the learning rate no number above 0.
@@ -164,8 +213,11 @@ impl LocalTrainer {
         drawn: u64,
     ) -> Result<Learned, LocalError> {
         check_learning_rate(rate)?;
-        let Self { plan, trainer } = self;
-        let batches = trainer.cut(examples);
+        let Self { plan, trainer, rehearsal } = self;
+        // Whoever typed nothing rehearses nothing: their update is zero.
+        let mixed = rehearsal.as_ref().filter(|_| !examples.is_empty()).map(|r| r.mix(examples, drawn));
+        let read = mixed.as_ref().unwrap_or(examples);
+        let batches = trainer.cut(read);
         let mut user = User { plan, rate, trainer: trainer.as_mut(), model, clip, batches, projected: false };
         let mut difference = vec![0.0; model.len()];
         let mut loss = 0.0;
@@ -186,6 +238,9 @@ impl LocalTrainer {
             }
         }
         let projected = user.projected;
+        if mixed.is_some() {
+            loss *= examples.len() as f64 / read.len() as f64;
+        }
         Ok(Learned { difference, projected, examples: examples.len(), loss })
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     evaluation::{Counting, EvaluationPlan, count},
     learner::{Learner, LearnerError, examples::Examples},
     local::{LocalError, LocalPlan, LocalTrainer},
+    upload::{Rest, Upload},
 };
 
 /// What the server says to every user of a round.
@@ -28,6 +29,10 @@ pub struct Task<'a> {
     pub full_weight_tokens: Option<f64>,
     /// The step of local training, which may change from round to round.
     pub learning_rate: f32,
+    /// How often the text is read, where that changes from round to round.
+    pub epochs: Option<u32>,
+    /// What of an update leaves.
+    pub upload: Upload<'a>,
     /// Where the model is measured instead of trained: how much of each user's text.
     pub evaluation: Option<EvaluationPlan>,
 }
@@ -47,6 +52,8 @@ pub struct Part {
     pub encoded: Encoded,
     /// What must not.
     pub exact: Exact,
+    /// What the user keeps for later rounds, where something is kept.
+    pub rest: Option<Rest>,
 }
 
 /// Numbers that depend on one user's text alone: for diagnostics of simulations, which say that they are not private.
@@ -118,7 +125,7 @@ pub fn counted(
         _ => Update::new(vector).clip(task.clipping, Contribution::default())?,
     };
     let exact = Exact { tokens: examples, loss: f64::NAN, norm: clipped.norm_before() };
-    Ok(Part { encoded: clipped.encode(task.encoding, &mut drawn.rounding)?, exact })
+    Ok(Part { encoded: clipped.encode(task.encoding, &mut drawn.rounding)?, exact, rest: None })
 }
 
 /// Does users' parts of rounds, one after the other.
@@ -139,16 +146,39 @@ impl Worker {
     ///
     /// # Errors
     /// When task, plan and model do not fit together.
-    pub fn part(&mut self, task: Task<'_>, examples: &Examples, mut drawn: Drawn) -> Result<Part, PartError> {
+    pub fn part(&mut self, task: Task<'_>, examples: &Examples, drawn: Drawn) -> Result<Part, PartError> {
+        self.part_after(task, examples, drawn, None)
+    }
+
+    /// The same of a user who has kept something of earlier rounds. What leaves is chosen first, then clipped, then encoded.
+    ///
+    /// # Errors
+    /// When task, plan and model do not fit together.
+    pub fn part_after(
+        &mut self,
+        task: Task<'_>,
+        examples: &Examples,
+        mut drawn: Drawn,
+        before: Option<&Rest>,
+    ) -> Result<Part, PartError> {
+        if let Some(epochs) = task.epochs {
+            self.trainer.read_times(epochs).map_err(LocalError::from)?;
+        }
         let learned =
             self.trainer.train(task.model, examples, task.clipping.rule(), task.learning_rate, drawn.batch)?;
         let weight = task.full_weight_tokens.map_or(1.0, |full| (learned.examples as f64 / full).min(1.0));
         let said = Contribution { weight, projected: learned.projected, counts: Vec::new() };
-        let clipped = match learned.examples {
-            0 => Clipped::nothing(task.clipping, learned.difference.len()),
-            _ => Update::new(learned.difference).clip(task.clipping, said)?,
+        let (clipped, rest) = match learned.examples {
+            0 => {
+                let length = task.upload.length(learned.difference.len());
+                (Clipped::nothing(task.clipping, length), before.cloned())
+            }
+            _ => {
+                let (sent, rest) = task.upload.divide(learned.difference, before);
+                (Update::new(sent).clip(task.clipping, said)?, rest)
+            }
         };
         let exact = Exact { tokens: learned.examples, loss: learned.loss, norm: clipped.norm_before() };
-        Ok(Part { encoded: clipped.encode(task.encoding, &mut drawn.rounding)?, exact })
+        Ok(Part { encoded: clipped.encode(task.encoding, &mut drawn.rounding)?, exact, rest })
     }
 }

@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
 use keyhush_device::{
-    learner::{examples::Examples, language::LanguageLearner},
-    local::{Algorithm, LocalPlan, LocalTrainer},
+    finetune::{FineTune, GeneralText},
+    learner::{LearnerError, examples::Examples, language::LanguageLearner, tags::TagLearner},
+    local::{Algorithm, LocalError, LocalPlan, LocalTrainer},
 };
 use lm::{
     kernels::KernelPath,
@@ -12,7 +13,7 @@ use lm::{
         config::ModelConfig,
         initial::initial_parameters,
         parameters::ParameterLayout,
-        reference::{Reference, State},
+        reference::{Reference, Soft, State},
     },
 };
 use privacy::{ClipNorm, stages::ClipRule};
@@ -22,7 +23,7 @@ fn config() -> ModelConfig {
 }
 
 fn plan(algorithm: Algorithm) -> LocalPlan {
-    LocalPlan { algorithm, batch: 3, unroll: 4, most_tokens: None, greedy: false, update_penalty: 0.0 }
+    LocalPlan { algorithm, batch: 3, unroll: 4, most_tokens: None, greedy: false, update_penalty: 0.0, finetune: None }
 }
 
 fn learner(config: &ModelConfig) -> LanguageLearner {
@@ -208,5 +209,100 @@ fn one_step_is_neither_greedy_nor_penalised() {
         let penalised = LocalPlan { update_penalty: 0.5, ..plan(algorithm) };
         assert_eq!(penalised.check().unwrap_err().field, "update_penalty");
         assert_eq!(plan(algorithm).check(), Ok(()));
+    }
+}
+
+fn finetuned(how: FineTune) -> LocalPlan {
+    LocalPlan { finetune: Some(how), ..plan(Algorithm::FedAvg { epochs: 2 }) }
+}
+
+fn general() -> GeneralText {
+    GeneralText::new((0..6u32).map(|n| vec![50 + n, 51 + n, 52 + n]))
+}
+
+/// Learning without forgetting (Popov et al. 2018, equations 1 and 2): the labels are those of the model as it came, which reads along.
+#[test]
+fn soft_labels_are_those_of_the_incoming_model() {
+    let (config, lambda) = (config(), 0.25);
+    let layout = ParameterLayout::new(&config).unwrap();
+    let start: Vec<f64> = initial_parameters(&config, 1).unwrap().iter().map(|v| f64::from(*v)).collect();
+    let general = Reference::new(config.clone(), layout.clone(), start.clone());
+    let mut model = general.clone();
+    for _ in 0..2 {
+        let (mut state, mut state_of_general) = (State::zero(&config, 3), State::zero(&config, 3));
+        for (inputs, targets) in batches(&examples(&[])) {
+            let batch = Batch { rows: 3, inputs: &inputs, targets: &targets, context: &[] };
+            let labels = general.probabilities(&batch, &mut state_of_general);
+            let labels: Vec<f64> = labels.into_iter().map(|p| (1.0 - lambda) * p).collect();
+            let mut gradient = vec![0.0; layout.len()];
+            let soft = Soft { truth: lambda, labels: &labels };
+            model.loss_and_gradient_towards(&batch, &mut state, soft, &mut gradient);
+            model.values.iter_mut().zip(&gradient).for_each(|(v, g)| *v -= 0.3 * g);
+        }
+    }
+    let want: Vec<f64> = model.values.iter().zip(&start).map(|(v, s)| v - s).collect();
+    let (got, _) = train(finetuned(FineTune::SoftLabels { lambda: lambda as f32 }), &flat(1e9), 0);
+    assert_close(&got, &want);
+    assert!(norm(&got) < norm(&train(plan(Algorithm::FedAvg { epochs: 2 }), &flat(1e9), 0).0));
+}
+
+/// Greedy clipping moves the model that learns, and never the one that teaches.
+#[test]
+fn clipping_between_steps_leaves_the_soft_labels_alone() {
+    let soft = || finetuned(FineTune::SoftLabels { lambda: 0.5 });
+    let greedy = LocalPlan { greedy: true, ..soft() };
+    let (got, projected) = train(greedy.clone(), &flat(0.05), 0);
+    assert!(projected && norm(&got) < 0.05 * 1.000_1);
+    assert_eq!(train(greedy, &flat(1e9), 0).0, train(soft(), &flat(1e9), 0).0);
+}
+
+/// Random rehearsal is plain training on what is typed with general text between it, and the weight is that of what was typed.
+#[test]
+fn rehearsal_reads_general_text_beside_the_users() {
+    let rehearsal = |lambda| finetuned(FineTune::Rehearsal { lambda, general: general() });
+    let plain = train(plan(Algorithm::FedAvg { epochs: 2 }), &flat(1e9), 0).0;
+    let half = train(rehearsal(0.5), &flat(1e9), 0).0;
+    assert_ne!(half, plain);
+    assert_ne!(half, train(rehearsal(0.5), &flat(1e9), 1).0, "which general text, is drawn");
+    assert_ne!(half, train(rehearsal(0.25), &flat(1e9), 0).0);
+    // The words that nobody typed move with rehearsal alone: those of the general text get likelier.
+    let layout = ParameterLayout::new(&config()).unwrap();
+    let table = layout.range(lm::model::parameters::Role::Embedding);
+    let moved = |difference: &[f32], id: usize| {
+        let width = config().embedding;
+        norm(&difference[table.start + id * width..table.start + (id + 1) * width])
+    };
+    let typed = examples(&[]);
+    let unread = (50..58).find(|id| !typed.ids(0).contains(id) && !typed.ids(1).contains(id)).unwrap() as usize;
+    assert!(moved(&half, unread) > 2.0 * moved(&plain, unread), "{} {}", moved(&half, unread), moved(&plain, unread));
+}
+
+#[test]
+fn somebody_who_typed_nothing_rehearses_nothing() {
+    let start = initial_parameters(&config(), 1).unwrap();
+    for how in [FineTune::Rehearsal { lambda: 0.5, general: general() }, FineTune::SoftLabels { lambda: 0.5 }] {
+        let mut trainer = LocalTrainer::new(&learner(&config()), finetuned(how), KernelPath::best()).unwrap();
+        let nothing = Examples::new(&LanguageLearner::schema_with(0));
+        let learned = trainer.train(&start, &nothing, &flat(1.0), 0.3, 5).unwrap();
+        assert!(learned.difference.iter().all(|d| *d == 0.0) && learned.examples == 0 && learned.loss == 0.0);
+    }
+}
+
+#[test]
+fn what_cannot_be_fine_tuned_is_refused() {
+    for lambda in [0.0, 0.009, 1.0, 2.0, -1.0, f32::NAN] {
+        let wrong = finetuned(FineTune::SoftLabels { lambda });
+        assert_eq!(wrong.check().unwrap_err().field, "lambda", "{lambda}");
+    }
+    let nothing = FineTune::Rehearsal { lambda: 0.5, general: GeneralText::new([vec![]]) };
+    assert_eq!(finetuned(nothing).check().unwrap_err().field, "general_tokens");
+    for algorithm in [Algorithm::FedSgdBatch, Algorithm::FedSgdAll] {
+        let one_step = LocalPlan { algorithm, ..finetuned(FineTune::SoftLabels { lambda: 0.5 }) };
+        assert_eq!(one_step.check().unwrap_err().field, "finetune");
+    }
+    let tags = TagLearner::new(60, vec!["one".into(), "two".into()], 3);
+    for how in [FineTune::Rehearsal { lambda: 0.5, general: general() }, FineTune::SoftLabels { lambda: 0.5 }] {
+        let refused = LocalTrainer::new(&tags, finetuned(how), KernelPath::best()).err();
+        assert_eq!(refused, Some(LocalError::Learner(LearnerError::NotFineTuned { learner: "tags" })));
     }
 }

@@ -5,6 +5,7 @@ use keyhush_device::{
     learner::{examples::Examples, language::LanguageLearner},
     local::{Algorithm, LocalPlan},
     round::{Drawn, Task, Worker},
+    upload::Upload,
 };
 use lm::{
     kernels::KernelPath,
@@ -51,10 +52,20 @@ fn part(text: &Examples, full_weight_tokens: Option<f64>) -> (Vec<i32>, i32, i32
         encoding: &encoding,
         full_weight_tokens,
         learning_rate: 0.5,
+        epochs: None,
+        upload: Upload::Whole,
         evaluation: None,
     };
     let algorithm = Algorithm::FedAvg { epochs: 1 };
-    let plan = LocalPlan { algorithm, batch: 3, unroll: 4, most_tokens: None, greedy: false, update_penalty: 0.0 };
+    let plan = LocalPlan {
+        algorithm,
+        batch: 3,
+        unroll: 4,
+        most_tokens: None,
+        greedy: false,
+        update_penalty: 0.0,
+        finetune: None,
+    };
     let rounding = NoiseSource::from(SimulationKey::new(1)).stream(Purpose::Rounding, &[]).chunk(0);
     let learner = LanguageLearner::new(&config, 3, 4).unwrap();
     let mut worker = Worker::new(&learner, plan, KernelPath::best()).unwrap();

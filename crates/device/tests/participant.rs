@@ -398,7 +398,7 @@ fn hostile_assignments_are_refused_with_a_word_and_cost_nothing() {
         ("digest mismatch", same, |a| a.task.as_mut().unwrap().digest[0] ^= 1),
         ("another server", |o| o.terms.realm = "00".repeat(32), kept),
         ("disagree", |o| o.terms.secure = true, kept),
-        ("reports", |o| o.terms.goal = 3, kept),
+        ("report goal", |o| o.terms.goal = 3, kept),
         ("for 404 numbers, but the task has 303", |o| o.step = participating::step_terms(404), kept),
         ("finite and above 0", |o| o.step.learning_rate = 0.0, kept),
         ("clipped to", |o| o.step.encoding = o.step.encoding.with_clip(privacy::ClipNorm::new(3.0).unwrap()), kept),

@@ -1,6 +1,7 @@
-//! Experiments that compute: rows of a paper's table, each a question of `keyhush privacy`, beside what was printed.
+//! Experiments that compute: rows of a paper's table, each a question of `keyhush privacy` or a number of bytes, beside what was printed.
 
 use federated::numbers::four_digits;
+use lm::model::{config::ModelConfig, parameters::ParameterLayout};
 use privacy::query::{Query, QueryError, solve};
 use report::chart::{Chart, Series};
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,8 @@ struct Row {
     target_epsilon: Option<f64>,
     /// With `value = "cohort"`: z / m, which stays.
     noise_ratio: Option<f64>,
+    /// With `value = "uploads"`, `"uploaded_mib"` or `"uploaded_gib"`: what is sent, how often. Then there is no query.
+    traffic: Option<Traffic>,
     /// As printed; without it nothing is asserted.
     paper: Option<f64>,
     tolerance: Option<f64>,
@@ -32,8 +35,51 @@ struct Row {
 }
 
 /// The fields of [`Row`]; the others are its query's.
-const OWN: [&str; 8] =
-    ["name", "value", "target_epsilon", "noise_ratio", "paper", "tolerance", "relative_tolerance", "line"];
+const OWN: [&str; 9] =
+    ["name", "value", "target_epsilon", "noise_ratio", "traffic", "paper", "tolerance", "relative_tolerance", "line"];
+
+/// Updates as 32-bit floats: of which model, from whom, how often.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Traffic {
+    /// The model, by its name.
+    model: String,
+    /// Its words, where they are not those of the name.
+    words: Option<usize>,
+    /// Who sends, of a round.
+    nodes: u64,
+    /// Rounds.
+    rounds: u64,
+    /// Rounds before them in which one node after the other sends alone, each of them once.
+    #[serde(default)]
+    in_turn: u64,
+    /// How many times less is sent than floats are.
+    #[serde(default = "one")]
+    ratio: f64,
+}
+
+const fn one() -> f64 {
+    1.0
+}
+
+impl Traffic {
+    fn uploads(&self) -> f64 {
+        (self.nodes * (self.rounds + self.in_turn)) as f64
+    }
+
+    fn bytes(&self) -> Result<f64, String> {
+        let model = ModelConfig::preset(&self.model).map_err(|e| e.to_string())?;
+        let model = match self.words {
+            Some(words) => model.with_vocabulary(words),
+            None => model,
+        };
+        let parameters = ParameterLayout::new(&model).map_err(|e| e.to_string())?.len();
+        if self.ratio.is_nan() || self.ratio < 1.0 {
+            return Err(format!("ratio must be at least 1, got {}", self.ratio));
+        }
+        Ok(self.uploads() * 4.0 * parameters as f64 / self.ratio)
+    }
+}
 
 /// What is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -48,6 +94,12 @@ pub(crate) enum Value {
     Cohort,
     NoiseMultiplier,
     Rounds,
+    /// How often a node sends something.
+    Uploads,
+    /// What they send, in units of 2^20 bytes.
+    UploadedMib,
+    /// The same, in units of 2^30 bytes.
+    UploadedGib,
 }
 
 /// What came of a row.
@@ -80,8 +132,19 @@ fn row(experiment: &Experiment, number: usize, table: &toml::Table) -> Result<Co
     let (own, of_query): (toml::Table, toml::Table) = own.into_iter().partition(|(key, _)| OWN.contains(&key.as_str()));
     fields.extend(of_query);
     let row: Row = own.try_into().map_err(|e: toml::de::Error| wrong(&e.message()))?;
-    let query: Query = fields.clone().try_into().map_err(|e: toml::de::Error| wrong(&e.message()))?;
-    let ours = compute(&row, &query).map_err(|e| wrong(&e))?;
+    let ours = match (&row.traffic, row.value) {
+        (Some(traffic), Value::Uploads) => traffic.uploads(),
+        (Some(traffic), Value::UploadedMib) => traffic.bytes().map_err(|e| wrong(&e))? / f64::from(1 << 20),
+        (Some(traffic), Value::UploadedGib) => traffic.bytes().map_err(|e| wrong(&e))? / f64::from(1 << 30),
+        (None, Value::Uploads | Value::UploadedMib | Value::UploadedGib) => {
+            return Err(wrong(&"traffic is missing: give the model, the nodes and the rounds"));
+        }
+        (Some(_), _) => return Err(wrong(&"traffic needs value = \"uploads\", \"uploaded_mib\" or \"uploaded_gib\"")),
+        (None, _) => {
+            let query: Query = fields.clone().try_into().map_err(|e: toml::de::Error| wrong(&e.message()))?;
+            compute(&row, &query).map_err(|e| wrong(&e))?
+        }
+    };
     let tolerance = match (row.tolerance, row.relative_tolerance) {
         (None, None) => (experiment.tolerance, experiment.relative_tolerance),
         own => own,
@@ -123,6 +186,9 @@ fn compute(row: &Row, query: &Query) -> Result<f64, QueryError> {
         }
         Value::NoiseMultiplier => solve::noise(query, target()?)?.1.value.get(),
         Value::Rounds => solve::rounds(query, target()?)?.1.value as f64,
+        Value::Uploads | Value::UploadedMib | Value::UploadedGib => {
+            return Err(QueryError::Missing { field: "traffic", why: "give what is sent".into() });
+        }
     })
 }
 
@@ -178,6 +244,9 @@ impl Value {
             Self::Cohort => "cohort",
             Self::NoiseMultiplier => "noise multiplier",
             Self::Rounds => "rounds",
+            Self::Uploads => "uploads",
+            Self::UploadedMib => "MiB uploaded",
+            Self::UploadedGib => "GiB uploaded",
         }
     }
 }

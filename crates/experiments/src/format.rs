@@ -36,7 +36,10 @@ use federated::{
 };
 use serde::{Deserialize, Deserializer, de::Error};
 
-use crate::error::ExperimentError;
+use crate::{
+    baselines::{COLUMNS, Instead},
+    error::ExperimentError,
+};
 
 /// The file in the folder of an experiment.
 pub(crate) const FILE: &str = "experiment.toml";
@@ -139,6 +142,8 @@ pub enum Kind {
     Training,
     /// Epsilons and the like are computed.
     Accounting,
+    /// Models are fine-tuned, and measured on what they knew and on what they learned.
+    FineTuning,
 }
 
 impl Kind {
@@ -148,6 +153,7 @@ impl Kind {
         match self {
             Self::Training => "training",
             Self::Accounting => "accounting",
+            Self::FineTuning => "fine-tuning",
         }
     }
 }
@@ -180,6 +186,8 @@ pub(crate) struct Variant {
     pub(crate) evaluate_on: Vec<String>,
     /// The line of a picture that it belongs to.
     pub(crate) line: Option<String>,
+    /// Of fine-tuning: what it is where it is not a run.
+    pub(crate) instead: Option<Instead>,
 }
 
 /// A picture.
@@ -202,6 +210,9 @@ pub(crate) struct Plot {
     /// Of several points of a line with the same x only the best is drawn.
     #[serde(default)]
     pub(crate) best: bool,
+    /// Of fine-tuning: what is drawn, by the names of columns.
+    #[serde(default)]
+    pub(crate) columns: Vec<String>,
     /// The variants that are drawn; all by default.
     pub(crate) only: Option<Vec<String>>,
     pub(crate) title: Option<String>,
@@ -222,6 +233,8 @@ pub(crate) struct PaperValue {
     pub(crate) what: &'static Metric,
     /// At this round; at the end by default.
     pub(crate) at: Option<u64>,
+    /// Of fine-tuning: which column.
+    pub(crate) column: Option<String>,
 }
 
 /// What must hold, for the mean over the seeds, or for what rows come to.
@@ -230,6 +243,8 @@ pub(crate) struct PaperValue {
 pub(crate) struct Expect {
     /// Of training: which number. A row has only one.
     pub(crate) what: Option<&'static Metric>,
+    /// Of fine-tuning: which column.
+    pub(crate) column: Option<String>,
     /// At this round; at the end by default.
     pub(crate) at: Option<u64>,
     /// Not the number itself, but the rounds after which it is reached.
@@ -310,6 +325,10 @@ impl Experiment {
         match self.kind {
             Kind::Training => self.check_training()?,
             Kind::Accounting => self.check_accounting()?,
+            Kind::FineTuning => {
+                self.check_training()?;
+                self.check_finetuning()?;
+            }
         }
         self.expect.iter().try_for_each(|expect| self.check_expect(expect))?;
         self.check_state()?;
@@ -355,9 +374,43 @@ impl Experiment {
             {
                 return Err(format!("variant {name:?}: there is no variant {from:?} above it to start from"));
             }
+            if variant.instead.is_some() && self.kind != Kind::FineTuning {
+                return Err(format!("variant {name:?}: instead goes with kind = \"fine-tuning\""));
+            }
             if variant.public.is_some() && variant.from.is_none() {
                 return Err(format!("variant {name:?}: public goes with from"));
             }
+        }
+        Ok(())
+    }
+
+    fn check_finetuning(&self) -> Result<(), String> {
+        if self.seeds != 1 {
+            return Err("seeds: experiments about fine-tuning have one run of each variant".into());
+        }
+        for Variant { name, instead, from, evaluate_on, .. } in &self.variant {
+            if !evaluate_on.is_empty() {
+                return Err(format!(
+                    "variant {name:?}: evaluate_on goes with kind = \"training\"; both test sets are measured"
+                ));
+            }
+            let needs = matches!(instead, Some(Instead::OnlineNgram { .. } | Instead::Transfer { .. }));
+            if needs && from.is_none() {
+                return Err(format!("variant {name:?}: from is missing: it starts from a general model"));
+            }
+            if let Some(Instead::OnlineNgram { weight, .. }) = instead
+                && !(0.0..=1.0).contains(weight)
+            {
+                return Err(format!("variant {name:?}: a weight is from 0 to 1"));
+            }
+        }
+        let known = |column: &str| COLUMNS.iter().any(|(name, _)| *name == column);
+        let of_plots = self.plot.iter().flat_map(|plot| &plot.columns);
+        let of_expects = self.expect.iter().filter_map(|expect| expect.column.as_ref());
+        let of_paper = self.paper_value.iter().filter_map(|value| value.column.as_ref());
+        if let Some(column) = of_plots.chain(of_expects).chain(of_paper).find(|column| !known(column)) {
+            let names: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
+            return Err(format!("there is no column {column:?}; there are {}", names.join(", ")));
         }
         Ok(())
     }
@@ -378,7 +431,7 @@ impl Experiment {
     }
 
     fn check_expect(&self, expect: &Expect) -> Result<(), String> {
-        let Expect { what, at, reach, higher, lower, by, ratio, falling, of, least, most } = expect;
+        let Expect { what, column, at, reach, higher, lower, by, ratio, falling, of, least, most } = expect;
         let relation = match (higher, lower, falling, of) {
             (Some(_), Some(_), None, None) if by.is_some() && ratio.is_some() => "give by or ratio, not both",
             (Some(_), Some(_), None, None) | (None, None, Some(_), None) if least.is_some() || most.is_some() => {
@@ -400,6 +453,14 @@ impl Experiment {
         names.into_iter().try_for_each(|name| self.require(name, "expect"))?;
         match (self.kind, what) {
             (Kind::Training, None) => return Err("expect: what is missing: which number is compared".into()),
+            (Kind::FineTuning, _) if column.is_none() || what.is_some() || at.is_some() || reach.is_some() => {
+                return Err(
+                    "expect: fine-tuning is measured at the end: give column, and neither what, at nor reach".into()
+                );
+            }
+            (Kind::Training | Kind::Accounting, _) if column.is_some() => {
+                return Err("expect: column goes with kind = \"fine-tuning\"".into());
+            }
             (Kind::Accounting, _) if what.is_some() || at.is_some() || reach.is_some() => {
                 return Err("expect: a row has one number; what, at and reach go with kind = \"training\"".into());
             }
@@ -443,7 +504,9 @@ impl Experiment {
     fn require(&self, name: &str, field: &str) -> Result<(), String> {
         let of_row = |row: &toml::Table| row.get("name").and_then(toml::Value::as_str).unwrap_or_default().to_owned();
         let (sort, names): (_, Vec<String>) = match self.kind {
-            Kind::Training => ("variant", self.variant.iter().map(|variant| variant.name.clone()).collect()),
+            Kind::Training | Kind::FineTuning => {
+                ("variant", self.variant.iter().map(|variant| variant.name.clone()).collect())
+            }
             Kind::Accounting => ("row", self.row.iter().map(of_row).collect()),
         };
         if names.iter().any(|known| known == name) {

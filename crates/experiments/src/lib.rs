@@ -11,6 +11,8 @@
 //! | [`mod@format`] | `experiment.toml`                                     |
 //! | [`library`]  | where experiments are: in a folder, or built in       |
 //! | `training`   | variants, each with several seeds                     |
+//! | `baselines`  | what stands beside runs there, and which numbers      |
+//! | `finetuning` | variants and baselines, measured on two test sets     |
 //! | `accounting` | rows of a table that are computed                     |
 //! | `verdict`    | whether what must hold holds                          |
 //! | `picture`    | what is drawn                                         |
@@ -19,7 +21,9 @@
 //! | [`tables`]   | the papers' tables of what runs cost                  |
 
 mod accounting;
+mod baselines;
 mod error;
+mod finetuning;
 pub mod format;
 pub mod library;
 mod picture;
@@ -76,6 +80,22 @@ pub fn train(job: &Job<'_>, runner: &mut Runner<'_>) -> Result<Findings, Experim
     results.expectations = experiment.expect.iter().map(|expect| verdict::judge(expect, &outcomes)).collect();
     let draw = |plot| picture::draw(&experiment.title, plot, &outcomes);
     let charts = experiment.plot.iter().map(draw).collect::<Result<Vec<Chart>, ExperimentError>>()?;
+    Ok(Findings { results, charts })
+}
+
+/// Runs an experiment about forgetting.
+///
+/// # Errors
+/// As [`train`].
+pub fn finetune(job: &Job<'_>, runner: &mut Runner<'_>) -> Result<Findings, ExperimentError> {
+    let compared = finetuning::run(job, runner)?;
+    let Job { experiment, set, .. } = job;
+    let mut results = Results::new(experiment);
+    results.kernels = Some(runner.means.kernels.name().to_owned());
+    results.set = set.to_vec();
+    results.expectations = experiment.expect.iter().map(|expect| finetuning::judge(expect, &compared)).collect();
+    let charts = experiment.plot.iter().map(|plot| finetuning::draw(experiment, plot, &compared)).collect();
+    results.compared = compared;
     Ok(Findings { results, charts })
 }
 

@@ -52,6 +52,11 @@ static BUILT_IN: &[(&str, &str)] = built_in!(
         "mcmahan2018-text-epsilons",
         "mcmahan2018-update-penalty",
         "mcmahan2018-wrong-corpus",
+        "popov-figure2",
+        "popov-table1",
+        "popov-table2",
+        "popov-table3",
+        "popov-table4",
         "xu2023-figure3",
         "xu2023-figure4a",
         "xu2023-figure4b",
@@ -62,7 +67,13 @@ static BUILT_IN: &[(&str, &str)] = built_in!(
         "xu2023-table2",
         "xu2023-tied",
     ],
-    ["common/andrew2021.toml", "common/mcmahan2018.toml", "common/xu2023.toml"]
+    [
+        "common/andrew2021.toml",
+        "common/mcmahan2018.toml",
+        "common/popov2018.toml",
+        "common/xu2023.toml",
+        "popov-table4/config.toml"
+    ]
 );
 
 /// A collection of experiments.

@@ -12,6 +12,8 @@ use serde::Serialize;
 
 use crate::{
     accounting::Computed,
+    baselines::{self, COLUMNS},
+    finetuning::Compared,
     format::{Experiment, Kind},
     training::Outcome,
     verdict::Verdict,
@@ -43,6 +45,8 @@ pub struct Results {
     pub(crate) variants: Vec<OfVariant>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) rows: Vec<Computed>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) compared: Vec<Compared>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) paper_values: Vec<Beside>,
     /// What must hold, and whether it does.
@@ -102,6 +106,7 @@ impl Results {
             notes: Vec::new(),
             variants: Vec::new(),
             rows: Vec::new(),
+            compared: Vec::new(),
             paper_values: Vec::new(),
             expectations: Vec::new(),
         }
@@ -113,7 +118,26 @@ impl Results {
         match experiment.kind {
             Kind::Training => self.table_of_variants(&experiment.columns),
             Kind::Accounting => self.table_of_rows(),
+            Kind::FineTuning => self.table_of_compared(experiment),
         }
+    }
+
+    /// The rows of the table of what was measured on both test sets, its head first; what the paper printed stands in brackets.
+    pub(crate) fn table_of_compared(&self, experiment: &Experiment) -> Vec<Vec<String>> {
+        let mut rows = vec![vec!["method".to_owned()]];
+        rows[0].extend(COLUMNS.iter().map(|(_, label)| (*label).to_owned()));
+        for one in &self.compared {
+            let cell = |(column, _): &(&'static str, &str)| {
+                let ours = one.values.get(column).map_or_else(String::new, |value| baselines::shown(column, *value));
+                let printed = experiment
+                    .paper_value
+                    .iter()
+                    .find(|value| value.variant.as_ref() == Some(&one.name) && value.column.as_deref() == Some(column));
+                printed.map_or_else(|| ours.clone(), |value| format!("{ours} ({})", value.value))
+            };
+            rows.push(std::iter::once(one.name.clone()).chain(COLUMNS.iter().map(cell)).collect());
+        }
+        rows
     }
 
     /// The rows of the table of variants, its head first: for the page and for the terminal.

@@ -111,7 +111,7 @@ impl Job<'_> {
     }
 
     /// The settings of a variant, started from a model or not.
-    fn config(
+    pub(crate) fn config(
         &self,
         variant: &Variant,
         from: Option<&Path>,
@@ -147,7 +147,7 @@ impl Job<'_> {
     }
 
     /// The model that a variant starts from. One that is taken for public is put away from its ledger.
-    fn start(
+    pub(crate) fn start(
         &self,
         variant: &Variant,
         seed: u64,
@@ -166,7 +166,7 @@ impl Job<'_> {
     }
 
     /// Where a run goes: the same settings, the same place.
-    fn place(
+    pub(crate) fn place(
         &self,
         variant: &Variant,
         config: &Config,

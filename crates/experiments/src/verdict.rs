@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Library,
+        Library, baselines,
         format::{Experiment, Kind},
     };
 
@@ -186,6 +186,17 @@ mod tests {
                     if experiment.kind == Kind::Accounting || expect.at.is_some() || expect.reach.is_some() {
                         continue;
                     }
+                    if let Some(column) = &expect.column {
+                        let number = |of: &str| compared(&kept, of, column);
+                        let shown = |value| baselines::shown(column, value);
+                        let again = weigh(expect, baselines::label(column), number, shown);
+                        assert_eq!(
+                            (&said["text"], &said["holds"]),
+                            (&again.text.into(), &again.holds.into()),
+                            "{name}"
+                        );
+                        continue;
+                    }
                     let number = |of: &str| mean_of(&kept, of, asked(expect).name);
                     let again = weigh(expect, &described(expect), number, |value| shown(expect, value));
                     assert_eq!(
@@ -196,6 +207,12 @@ mod tests {
                 }
             }
         }
+    }
+
+    fn compared(kept: &Value, variant: &str, column: &str) -> f64 {
+        let all = kept["compared"].as_array().unwrap();
+        let of = all.iter().find(|v| v["name"] == variant).unwrap_or_else(|| panic!("no {variant}"));
+        of["values"][column].as_f64().unwrap_or_else(|| panic!("{variant}: no {column}"))
     }
 
     fn mean_of(kept: &Value, variant: &str, what: &str) -> f64 {

@@ -155,6 +155,7 @@ mod tests {
             non_private: None,
             public_data: Vec::new(),
             counted: None,
+            general: None,
         };
         Burden::of(&Plan::new(config, &setting).unwrap())
     }

@@ -2,12 +2,13 @@
 //!
 //! | part      | what it holds                                                                                              |
 //! |-----------|------------------------------------------------------------------------------------------------------------|
-//! | tensors   | the parameters by their names (`model.NAME`); the optimizer's memory, flat (`optimizer.0`, `optimizer.1`), where it has one |
+//! | tensors   | the parameters by their names (`model.NAME`); the optimizer's memory, flat (`optimizer.0`, `optimizer.1`), where it has one; what simulated users keep between rounds (`rest.USER.0`, `rest.USER.1`), where they do |
 //! | metadata  | `format`; `state`: run, kernels, round, clip, how far the noise is, as JSON; `ledger_head`; `sha256` of the three and of all numbers |
 //!
 //! The two newest that are whole are kept: if one is damaged, it is named and the one before it is used; the ledger has every
 //! release since.
-//! All of it follows from what was released: of the mechanism there is a counter and no noise (rule P20).
+//! All of it follows from what was released: of the mechanism there is a counter and no noise (rule P20). What users keep does not; only
+//! runs with `noise_seed` have it, which protect nobody.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +16,10 @@ use std::{
     num::NonZeroUsize,
 };
 
-use device::learner::Layout;
+use device::{
+    learner::Layout,
+    upload::{Rest, Rests},
+};
 use ledger::{self, Head};
 use lm::tensors::{self, Dtype, Tensor, TensorsError, Values};
 use privacy::{
@@ -43,7 +47,7 @@ const MEMORY: [&str; 2] = ["optimizer.0", "optimizer.1"];
 /// What is not a vector of numbers.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Rest {
+struct Beside {
     /// The id of the run's ledger: a checkpoint of another run is none of this one.
     run: ledger::Digest,
     /// The kernels: a run repeats to the bit on the same ones only.
@@ -55,6 +59,9 @@ struct Rest {
     clip: Option<AdaptiveClip>,
     fraction_below_clip: Option<f64>,
     mechanism: Option<Position>,
+    /// The users who keep something.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    rests: Vec<u64>,
 }
 
 /// A checkpoint that cannot be used.
@@ -155,7 +162,7 @@ impl Checkpoints {
     }
 
     fn write_to(&self, parameters: &Layout, state: &State, head: Head, out: &mut dyn Write) -> io::Result<()> {
-        let rest = serde_json::to_string(&Rest {
+        let rest = serde_json::to_string(&Beside {
             run: self.run,
             kernels: self.kernels.clone(),
             chunk: self.chunk,
@@ -163,17 +170,23 @@ impl Checkpoints {
             clip: state.clip,
             fraction_below_clip: state.fraction_below_clip,
             mechanism: state.mechanism.as_ref().map(Mechanism::position),
+            rests: state.rests.keys().copied().collect(),
         })?;
         let lens = state.optimizer.memory().map(<[f32]>::len);
         if state.model.len() != parameters.len() {
             return Err(io::Error::other("the parameters of the model differ from the plan"));
         }
-        let wanted = wanted(parameters, lens);
+        let mut wanted = wanted(parameters, lens);
+        state.rests.iter().for_each(|(user, rest)| wanted.extend(of_rest(*user, rest.vectors().map(<[f32]>::len))));
         let mut numbers = [&state.model[..]].into_iter().chain(state.optimizer.memory());
+        let mut kept = state.rests.values().flat_map(Rest::vectors);
         let (mut tensors, mut left) = (Vec::new(), numbers.next().unwrap_or_default());
         for (name, shape) in &wanted {
             while left.is_empty() {
-                left = numbers.next().ok_or_else(|| io::Error::other("the model has too few parameters"))?;
+                left = numbers
+                    .next()
+                    .or_else(|| kept.next())
+                    .ok_or_else(|| io::Error::other("the model has too few parameters"))?;
             }
             let (values, others) = left.split_at(shape.iter().product::<usize>().min(left.len()));
             tensors.push(Tensor { name, shape: shape.clone(), values: Values::Floats(values) });
@@ -213,28 +226,36 @@ impl Checkpoints {
         let (head, rest) = (head.to_owned(), rest.to_owned());
         let fresh = Optimizer::new(plan.optimizer, plan.parameters.len()).map_err(|e| damaged(&e.to_string()))?;
         let lens = fresh.memory().map(<[f32]>::len);
-        let wanted = wanted(&plan.parameters, lens);
+        let said: Beside = serde_json::from_str(&rest).map_err(|e| damaged(&e.to_string()))?;
+        let kept = [plan.parameters.len(), if plan.upload.keeps_velocity() { plan.parameters.len() } else { 0 }];
+        let mut wanted = wanted(&plan.parameters, lens);
+        said.rests.iter().for_each(|user| wanted.extend(of_rest(*user, kept)));
         let names: Vec<&str> = wanted.iter().map(|(name, _)| name.as_str()).collect();
         tensors.expect(&wanted.iter().map(|(name, s)| (name.as_str(), s.clone(), Dtype::F32)).collect::<Vec<_>>())?;
         let mut model = tensors.floats(&names)?;
         if digest(&head, &rest, [Values::Floats(&model)]) != digest_said {
             return Err(damaged("digest mismatch"));
         }
-        let rest: Rest = serde_json::from_str(&rest).map_err(|e| damaged(&e.to_string()))?;
-        self.check_own(&rest, round, plan)?;
+        self.check_own(&said, round, plan)?;
+        let mut rests = Rests::new();
+        for user in said.rests.iter().rev() {
+            let velocity = model.split_off(model.len() - kept[1]);
+            let rest = model.split_off(model.len() - kept[0]);
+            rests.insert(*user, Rest::new(rest, velocity));
+        }
         let second = model.split_off(plan.parameters.len() + lens[0]);
         let first = model.split_off(plan.parameters.len());
         model.shrink_to_fit();
         let optimizer =
             fresh.remember([first, second]).ok_or_else(|| damaged("it has the state of another optimizer"))?;
-        let Rest { clip, fraction_below_clip, mechanism: position, .. } = rest;
+        let Beside { clip, fraction_below_clip, mechanism: position, .. } = said;
         let mechanism = mechanism(round, plan, position)?;
         let head = head.parse().map_err(|e| damaged(&format!("{e}")))?;
-        Ok(Found { state: State { round, model, optimizer, clip, fraction_below_clip, mechanism }, head })
+        Ok(Found { state: State { round, model, optimizer, clip, fraction_below_clip, mechanism, rests }, head })
     }
 
     /// Refuses what another run, or this one with other kernels, has left.
-    fn check_own(&self, rest: &Rest, round: u64, plan: &Plan) -> Result<(), CheckpointError> {
+    fn check_own(&self, rest: &Beside, round: u64, plan: &Plan) -> Result<(), CheckpointError> {
         if rest.run != self.run {
             return Err(CheckpointError::Other("it belongs to another ledger".into()));
         }
@@ -245,6 +266,9 @@ impl Checkpoints {
         if rest.round != round || round > plan.rounds {
             return Err(CheckpointError::Damaged("its counters do not match this run".into()));
         }
+        if !rest.rests.is_empty() && !plan.upload.keeps_rest() {
+            return Err(CheckpointError::Damaged("its users keep something, but those of the plan do not".into()));
+        }
         if rest.clip.is_some() != plan.adaptive.is_some() {
             return Err(CheckpointError::Damaged("its clipping is of another kind".into()));
         }
@@ -253,7 +277,7 @@ impl Checkpoints {
 }
 
 /// What a state says beside its numbers, whole or not; none where it cannot be read.
-fn said_state(home: &dyn Home, round: u64) -> Option<Rest> {
+fn said_state(home: &dyn Home, round: u64) -> Option<Beside> {
     let mut from = home.read_state(round).ok()?;
     serde_json::from_str(tensors::Reader::new(&mut *from).ok()?.metadata("state")?).ok()
 }
@@ -288,6 +312,12 @@ fn wanted(parameters: &Layout, memory: [usize; 2]) -> Vec<(String, Vec<usize>)> 
         parameters.parts().iter().map(|part| (format!("model.{}", part.name), vec![part.rows, part.columns]));
     let of_memory = MEMORY.into_iter().zip(memory).map(|(name, len)| (name.to_owned(), vec![len]));
     of_model.chain(of_memory).filter(|(_, shape)| shape.iter().product::<usize>() > 0).collect()
+}
+
+/// The tensors of what one user keeps.
+fn of_rest(user: u64, lens: [usize; 2]) -> impl Iterator<Item = (String, Vec<usize>)> {
+    let named = lens.into_iter().enumerate().map(move |(at, len)| (format!("rest.{user}.{at}"), vec![len]));
+    named.filter(|(_, shape)| shape[0] > 0)
 }
 
 /// The mechanism of the round before; at the first round of a phase another begins, and none need be there.

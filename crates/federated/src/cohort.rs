@@ -130,7 +130,7 @@ pub(crate) fn below(words: &mut RandomWords, bound: u64) -> u64 {
     }
 }
 
-fn fixed_size(words: &mut RandomWords, cohort: u64, population: u64) -> Vec<u64> {
+pub(crate) fn fixed_size(words: &mut RandomWords, cohort: u64, population: u64) -> Vec<u64> {
     let mut drawn = BTreeSet::new();
     for last in population - cohort..population {
         let user = below(words, last + 1);

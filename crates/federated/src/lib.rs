@@ -9,12 +9,15 @@
 //! | [`round`]      | the loop: open this file first                                          |
 //! | [`config`]     | what a run is, as a person writes it                                    |
 //! | [`plan`]       | everything that was decided before the first round, from one place      |
+//! | [`audit`]      | attacks on the models of runs: what an adversary learns at least          |
+//! | [`canaries`]   | users who are made up to audit a run                                    |
 //! | [`burden`]     | the noise of a plan, against what models have borne                     |
 //! | [`propose`]    | what a target asks for, by the recipes of the papers                    |
 //! | [`forecast`]   | what a plan will cost: epsilon, memory, bytes, and time, by a rehearsal  |
 //! | [`cohort`]     | who takes part in a round                                               |
 //! | [`population`] | whose text a simulation trains on                                       |
 //! | [`evaluate`]   | how well a model predicts, on all cores                                 |
+//! | [`finetune`]   | fine-tuning without forgetting: what devices rehearse, and learning from an ensemble |
 //! | [`test_sets`]  | the same of text files and stores that are not trained on                |
 //! | [`fleet`]      | who takes part in a round, and how their sum comes about                |
 //! | [`replay`]     | a run that is over, once more on threads: the cohorts that were recorded |
@@ -32,7 +35,9 @@
 //! | [`workers`]    | the threads for what a round does beside training                        |
 //! | `contract`     | what every engine, fleet, home, vault and store must do, as suites for tests (a feature) |
 
+pub mod audit;
 pub mod burden;
+pub mod canaries;
 pub mod checkpoint;
 pub mod cohort;
 pub mod config;
@@ -40,6 +45,7 @@ pub mod config;
 pub mod contract;
 pub mod engine;
 pub mod evaluate;
+pub mod finetune;
 pub mod fleet;
 pub mod forecast;
 pub mod home;

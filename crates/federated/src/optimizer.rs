@@ -7,10 +7,11 @@
 //! A step takes a [`Recorded`] and nothing else: what has not been paid for, durably, cannot move the model.
 //!
 //! ```compile_fail,E0308
-//! use keyhush_federated::optimizer::Optimizer;
+//! use keyhush_federated::optimizer::{Average, Optimizer};
 //! use privacy::{encoding::Encoding, stages::Released, workers::Alone};
 //! fn unpaid(optimizer: &mut Optimizer, model: &mut [f32], released: &Released, encoding: &Encoding) {
-//!     optimizer.step(model, released, encoding, 1.0, 1.0, &Alone).unwrap();
+//!     let average = Average { recorded: released, encoding, denominator: 1.0, mask: None };
+//!     optimizer.step(model, &average, 1.0, &Alone).unwrap();
 //! }
 //! ```
 
@@ -118,6 +119,29 @@ impl OptimizerKind {
     }
 }
 
+/// The average of a round, from what was recorded of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Average<'a> {
+    /// The release.
+    pub recorded: &'a Recorded,
+    /// How it is read.
+    pub encoding: &'a Encoding,
+    /// What its sum is divided by.
+    pub denominator: f64,
+    /// The parameters that its coordinates are of, where it is not all of them: the others have an average of zero.
+    pub mask: Option<&'a [u32]>,
+}
+
+/// Coordinates at their places among all; zero elsewhere.
+fn spread(sum: &[f32], mask: &[u32], parameters: usize) -> Result<Vec<f32>, OptimizerError> {
+    if sum.len() != mask.len() || mask.iter().any(|at| *at as usize >= parameters) {
+        return Err(OptimizerError::Length { expected: mask.len(), got: sum.len() });
+    }
+    let mut all = vec![0.0; parameters];
+    mask.iter().zip(sum).for_each(|(at, value)| all[*at as usize] = *value);
+    Ok(all)
+}
+
 /// An optimizer and what it remembers: a function of releases alone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Optimizer {
@@ -175,17 +199,19 @@ impl Optimizer {
     pub fn step(
         &mut self,
         model: &mut [f32],
-        recorded: &Recorded,
-        encoding: &Encoding,
-        denominator: f64,
+        average: &Average<'_>,
         learning_rate: f32,
         workers: &dyn Workers,
     ) -> Result<(), OptimizerError> {
-        let sum = recorded.update_by(encoding, workers)?;
+        let sum = average.recorded.update_by(average.encoding, workers)?;
+        let sum = match average.mask {
+            Some(mask) => spread(&sum, mask, model.len())?,
+            None => sum,
+        };
         if sum.len() != model.len() {
             return Err(OptimizerError::Length { expected: model.len(), got: sum.len() });
         }
-        self.apply(model, &sum, 1.0 / denominator, learning_rate, workers)
+        self.apply(model, &sum, 1.0 / average.denominator, learning_rate, workers)
     }
 
     fn apply(

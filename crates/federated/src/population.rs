@@ -1,12 +1,17 @@
 //! Whose data a simulation trains on: a synthetic crowd, made on demand, or a store; by users, or, where the unit of privacy
 //! is an example, by posts.
 
+use std::collections::BTreeMap;
+
 use corpus::{
     store::{self, Store, StoreError},
     synth::{self, Crowd},
 };
-use device::learner::{Learner, Post, examples::Examples};
-use lm::{tokenizer::Tokenizer, vocabulary::Vocabulary};
+use device::learner::{Learner, Post, examples::Examples, language::for_each_post};
+use lm::{
+    tokenizer::Tokenizer,
+    vocabulary::{BOS, EOS, Vocabulary},
+};
 use thiserror::Error;
 
 /// Users by number, each with their text. Asked from many threads at once.
@@ -166,6 +171,90 @@ impl Posts for StoredPopulation<'_> {
             know(&user, examples);
             self.push(post, &mut Copied::default(), examples);
         }
+        Ok(())
+    }
+}
+
+impl<P: Population + ?Sized> Population for Box<P> {
+    fn users(&self) -> u64 {
+        (**self).users()
+    }
+
+    fn read(&self, user: u64, examples: &mut Examples) -> Result<(), StoreError> {
+        (**self).read(user, examples)
+    }
+}
+
+/// The users of a population from one on, counted from 0.
+pub struct Beyond<P> {
+    /// All of them.
+    pub population: P,
+    /// The first that is counted.
+    pub first: u64,
+}
+
+impl<P: Population> Population for Beyond<P> {
+    fn users(&self) -> u64 {
+        self.population.users().saturating_sub(self.first)
+    }
+
+    fn read(&self, user: u64, examples: &mut Examples) -> Result<(), StoreError> {
+        self.population.read(self.first + user, examples)
+    }
+}
+
+/// What an audit changes in a population.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Somebody who has nothing to say.
+    pub without: Option<u64>,
+    /// Posts, as ids, that users have before their own.
+    pub planted: BTreeMap<u64, Vec<Vec<u32>>>,
+}
+
+impl Changes {
+    /// Whether nothing changes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.without.is_none() && self.planted.is_empty()
+    }
+}
+
+/// A population with changes, of people who write.
+pub struct Changed<'a> {
+    people: Box<dyn Population + 'a>,
+    changes: &'a Changes,
+    learner: &'a dyn Learner,
+}
+
+impl<'a> Changed<'a> {
+    /// With these.
+    #[must_use]
+    pub fn new(people: Box<dyn Population + 'a>, changes: &'a Changes, learner: &'a dyn Learner) -> Self {
+        Self { people, changes, learner }
+    }
+}
+
+impl Population for Changed<'_> {
+    fn users(&self) -> u64 {
+        self.people.users()
+    }
+
+    fn read(&self, user: u64, examples: &mut Examples) -> Result<(), StoreError> {
+        if self.changes.without == Some(user) {
+            examples.clear();
+            return Ok(());
+        }
+        let Some(planted) = self.changes.planted.get(&user) else { return self.people.read(user, examples) };
+        let mut own = Examples::new(self.learner.schema());
+        self.people.read(user, &mut own)?;
+        examples.clear();
+        examples.set_features(own.features());
+        planted.iter().for_each(|post| self.learner.read(Post { ids: post, labels: &[] }, examples));
+        for_each_post(&own, |post| {
+            let words: Vec<u32> = post.iter().copied().filter(|id| !matches!(*id, BOS | EOS)).collect();
+            self.learner.read(Post { ids: &words, labels: &[] }, examples);
+        });
         Ok(())
     }
 }

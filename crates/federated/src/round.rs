@@ -15,7 +15,7 @@ pub mod evaluation;
 
 use std::{collections::BTreeSet, time::Instant};
 
-use device::{learner::Learner, round::Task};
+use device::{learner::Learner, round::Task, upload::Rests};
 use ledger::{Attempt, FailureReason, Ledger, LedgerError, LedgerStore, ParticipationRecord, Recorded, Written};
 use privacy::{
     ClipNorm,
@@ -31,7 +31,7 @@ use crate::{
     config::ConfigError,
     fleet::{At, Attempted, Exact, Fleet, FleetError, Observed, Outcome, RoundTask, Stop},
     metrics::{Diagnostics, Timing},
-    optimizer::{Optimizer, OptimizerError},
+    optimizer::{Average, Optimizer, OptimizerError},
     plan::{Coding, Phase, Plan, no_noise},
     randomness::{NoiseOf, RandomnessError, RunRandomness},
     workers::Pool,
@@ -103,7 +103,7 @@ pub enum RoundError {
     },
 }
 
-/// Where a run stands: all of it follows from the plan and from what was released.
+/// Where a run stands: all of it follows from the plan and from what was released, but for what users keep.
 #[derive(Debug)]
 pub struct State {
     /// Rounds that were done.
@@ -118,6 +118,8 @@ pub struct State {
     pub fraction_below_clip: Option<f64>,
     /// The mechanism of the phase of the next round; none before its first round and where there is no noise.
     pub mechanism: Option<Mechanism>,
+    /// What simulated users keep between rounds, where they do. It is not private.
+    pub rests: Rests,
 }
 
 impl State {
@@ -128,7 +130,7 @@ impl State {
     pub fn new(plan: &Plan, model: Vec<f32>) -> Result<Self, RoundError> {
         let optimizer = Optimizer::new(plan.optimizer, model.len())?;
         let clip = plan.adaptive.map(AdaptiveClip::new).transpose()?;
-        Ok(Self { round: 0, model, optimizer, clip, fraction_below_clip: None, mechanism: None })
+        Ok(Self { round: 0, model, optimizer, clip, fraction_below_clip: None, mechanism: None, rests: Rests::new() })
     }
 }
 
@@ -231,7 +233,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         let watch = Instant::now();
         let Attempted { outcome, observed } = self.collect(fleet, at, &coding, stop)?;
         let collect_s = watch.elapsed().as_secs_f64();
-        let Observed { participants, failed_groups, exact } = observed;
+        let Observed { participants, failed_groups, mut exact } = observed;
         if let Outcome::Failed(reason) = outcome {
             return self.fail(at, reason, participants.as_ref(), Some(fleet), time).map(Round::Failed);
         }
@@ -247,6 +249,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
 
         let watch = Instant::now();
         self.apply(&recorded, &coding)?;
+        self.state.rests.extend(exact.as_mut().map(|exact| std::mem::take(&mut exact.rests)).unwrap_or_default());
         let optimizer_s = watch.elapsed().as_secs_f64();
 
         let seen = exact.as_ref();
@@ -288,6 +291,31 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         }
         let coding = self.coding()?;
         self.apply(&recorded, &coding)?;
+        Ok(Replayed::Round)
+    }
+
+    /// Whether the ledger has the next round already, so that it is not released again.
+    #[must_use]
+    pub fn has_next(&self) -> bool {
+        let (phase, step) = self.place();
+        self.state.round < self.plan.rounds && self.ledger.released_in(&phase.stream, step).is_some()
+    }
+
+    /// As [`Self::replay`], where users keep something: the users of the round train once more, for what they keep of it. Their sum is
+    /// forgotten; what is applied is what was released. Only simulations do this, and their cohorts repeat.
+    ///
+    /// # Errors
+    /// When nobody can train, or what was released is not stored.
+    pub fn replay_with(&mut self, fleet: &mut dyn Fleet, stop: &Stop) -> Result<Replayed, RoundError> {
+        if !self.has_next() {
+            return Ok(Replayed::Nothing);
+        }
+        self.enter_phase()?;
+        let (coding, at) = (self.coding()?, self.next_attempt()?);
+        let Attempted { observed, .. } = self.collect(fleet, at, &coding, stop)?;
+        fleet.settled(at, None)?;
+        self.replay()?;
+        self.state.rests.extend(observed.exact.map(|exact| exact.rests).unwrap_or_default());
         Ok(Replayed::Round)
     }
 
@@ -349,13 +377,16 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
     ) -> Result<Attempted, RoundError> {
         let clipping = Clipping::new(self.plan.rule(self.clip())?, self.clip_bit())?;
         let failures = &self.failures();
-        let State { model, mechanism, .. } = &mut self.state;
+        let mask = self.plan.upload.mask(at.round);
+        let State { model, mechanism, rests, .. } = &mut self.state;
         let task = Task {
             model,
             clipping: &clipping,
             encoding: &coding.encoding,
             full_weight_tokens: self.plan.full_weight_tokens,
             learning_rate: self.plan.stage(at.round).local_learning_rate,
+            epochs: self.plan.stage(at.round).local_epochs,
+            upload: self.plan.upload.task(at.round, mask.as_deref(), rests),
             evaluation: None,
         };
         let phase = self.plan.phase(at.round);
@@ -441,11 +472,13 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
     /// What follows from a release: the server's step, the next clip.
     fn apply(&mut self, recorded: &Recorded, coding: &Coding) -> Result<(), RoundError> {
         let stage = *self.plan.stage(self.state.round);
-        let State { model, optimizer, clip, fraction_below_clip, mechanism, round } = &mut self.state;
+        let mask = self.plan.upload.mask(self.state.round);
+        let State { model, optimizer, clip, fraction_below_clip, mechanism, round, .. } = &mut self.state;
         // The true average divides by the weight of who came; nobody came where it is 0.
         let denominator = stage.denominator.or_else(|| recorded.weight().filter(|w| *w > 0.0)).unwrap_or(1.0);
         let rate = stage.server_learning_rate;
-        optimizer.step(model, recorded, coding.released(), denominator, rate, &self.pool)?;
+        let release = Average { recorded, encoding: coding.released(), denominator, mask: mask.as_deref() };
+        optimizer.step(model, &release, rate, &self.pool)?;
         self.learner.after_step_by(model, &self.pool).map_err(OptimizerError::from)?;
         if let (Some(clip), Some(fraction)) = (clip, recorded.fraction_under_clip(stage.cohort as f64)) {
             *fraction_below_clip = Some(fraction);

@@ -2,7 +2,9 @@
 
 mod absent;
 mod attacks;
+mod audits;
 mod before;
+mod canaries;
 #[path = "world/chance.rs"]
 mod chance;
 mod chosen;
@@ -14,6 +16,7 @@ mod durable;
 mod evaluation;
 mod failed_rounds;
 mod failing;
+mod finetune;
 mod foreseen;
 mod heads;
 mod held_out;
@@ -35,5 +38,6 @@ mod small_runs;
 mod spoilers;
 mod streams;
 mod told;
+mod upload;
 mod workshop;
 mod wrong_vectors;

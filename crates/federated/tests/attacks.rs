@@ -500,7 +500,7 @@ fn p21_a_run_goes_on_from_where_it_started_or_not_at_all() {
     let set: Vec<String> = [&[from.as_str()][..], &set[2..]].concat().iter().map(|s| (*s).to_owned()).collect();
     let config = Document::new(&small_runs::with(RUN, &CHANGES), &set).unwrap().config().unwrap();
     let refused = Opened::new(&config).map(drop).unwrap_err().to_string();
-    assert!(refused.contains("is not over") || refused.contains("does not belong to this ledger"), "{refused}");
+    assert!(refused.contains("has not finished") || refused.contains("does not belong to this ledger"), "{refused}");
 }
 
 /// Every upgrade would have stranded every run.

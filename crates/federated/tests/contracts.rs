@@ -49,6 +49,24 @@ fn engines() {
     }
 }
 
+/// The same with what keeps users from forgetting; learners that have no such thing are refused by name.
+#[test]
+fn engines_that_fine_tune() {
+    for trial in &Trial::all() {
+        for plan in &Trial::finetuning() {
+            for (kernels, threads) in [(KernelPath::best(), 5), (KernelPath::Scalar, 1)] {
+                match Threads::new(trial.learner(), plan, kernels, threads) {
+                    Ok(mut threads) => contract::engine(trial, &mut threads, plan, kernels),
+                    Err(error) => {
+                        assert_eq!(trial.learner().name(), "tags");
+                        assert!(error.to_string().contains("leave out [finetune]"), "{error}");
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// An engine of another crate needs a kind of its own, and nothing of this one.
 #[test]
 fn engines_of_others_are_made_by_their_kind() {

@@ -1,5 +1,5 @@
 //! Devices that come and go, a network that loses, delays, doubles and reorders, and a server that is killed at any durable step: a
-//! discrete-event simulation of the real coordinator, the real fleet and the real loop. A seed replays to the event. In six schedules of
+//! discrete-event simulation of the real coordinator, the real fleet and the real loop. A seed replays to the event. In three schedules of
 //! 25 devices are real ones too, all or some of them: the machine of `device::protocol` with its guard; the others are stand-ins.
 //!
 //! Each device's report has a one in a place of its own, so that whatever is lost or counted twice shows in what was released.

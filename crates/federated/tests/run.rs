@@ -151,6 +151,22 @@ fn all_kinds() -> Vec<(&'static str, Vec<&'static str>)> {
             ],
         ),
         ("no noise", vec!["privacy.mechanism=none", "privacy.noise_multiplier=", "estimator.kind=average"]),
+        (
+            "sparse",
+            vec![
+                "participation.population=40",
+                "upload.kind=sparse",
+                "upload.share=0.05",
+                "upload.warm_up=3",
+                "upload.local_clip=0.4",
+            ],
+        ),
+        (
+            "mask that keeps",
+            vec!["participation.population=40", "upload.kind=mask", "upload.share=0.1", "upload.keep_rest=true"],
+        ),
+        ("mask", vec!["upload.kind=mask", "upload.share=0.1", "privacy.rotation=true"]),
+        ("epochs", vec!["local.epochs=3", "schedule=[{ from = 4, local_epochs = 1 }, { from = 7, local_epochs = 2 }]"]),
         ("examples", vec!["unit=example", "data.users=200", "local.algorithm=fedsgd-batch"]),
     ]
 }

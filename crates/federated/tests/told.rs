@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::workshop::{ADAPTIVE, ARRIVAL, Idle, Told, means, plan, step, whole, with};
-use device::round::Task;
+use device::{round::Task, upload::Rests};
 use keyhush_federated::{
     engine::{
         Engine, EngineError, Summed, Users, drawn,
@@ -100,7 +100,7 @@ impl Engine for Content {
             let clipped = update.clip(task.clipping, Contribution::default()).unwrap();
             sum.add(&clipped.encode(task.encoding, &mut drawn(users.key, *user).rounding).unwrap())?;
         }
-        Ok(Summed { sum, exact: Vec::new(), busy_s: 0.0 })
+        Ok(Summed { sum, exact: Vec::new(), rests: Rests::new(), busy_s: 0.0 })
     }
 }
 

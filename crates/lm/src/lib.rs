@@ -9,6 +9,7 @@
 //! | [`kernels`]    | vector code, written once                                               |
 //! | [`language_model`] | what every model can do: say how likely each next token is           |
 //! | [`ngram`]      | interpolated Kneser-Ney, the baseline that the papers replaced          |
+//! | [`mixture`]    | two models, interpolated                                                |
 //! | [`metrics`]    | how keyboards are measured                                              |
 //! | [`predict`]    | suggestions while somebody types                                        |
 //! | `rank`         | where a word stands among all, and which come first                     |
@@ -20,6 +21,7 @@ pub mod folder;
 pub mod kernels;
 pub mod language_model;
 pub mod metrics;
+pub mod mixture;
 pub mod model;
 pub mod ngram;
 pub mod predict;

@@ -10,7 +10,7 @@ use keyhush_lm::{
         dropout::MaskDrawer,
         fast::{Network, Trainer},
         parameters::{ParameterLayout, Role},
-        reference::{Masks, Reference, State},
+        reference::{Masks, Reference, Soft, State},
     },
 };
 
@@ -133,6 +133,81 @@ fn fast_training_is_the_references_on_every_path() {
             compare(&config, path);
         }
     }
+}
+
+/// Trains towards soft labels of another model, which reads the same batches, in both, and compares.
+fn compare_towards(config: &ModelConfig, path: KernelPath, truth: f32, scale: f32) {
+    let layout = ParameterLayout::new(config).unwrap();
+    let (start, other) = (values(layout.len(), scale, 3), values(layout.len(), scale, 8));
+    let (rows, rate) = (5, 0.5);
+    let exactly =
+        |values: &[f32]| Reference::new(config.clone(), layout.clone(), values.iter().map(|v| f64::from(*v)).collect());
+    let (mut trainer, mut teacher) =
+        (Trainer::new(config, rows, 6, path).unwrap(), Trainer::new(config, rows, 6, path).unwrap());
+    trainer.load(&start);
+    teacher.load(&other);
+    let (mut reference, other) = (exactly(&start), exactly(&other));
+    let (mut state, mut state_of_other) = (State::zero(config, rows), State::zero(config, rows));
+    let context = values(config.user_context.unwrap_or(0), 1.0, 5);
+    let mut labels = trainer.soft_labels();
+    for (inputs, targets) in batches(rows, config.vocabulary as u32) {
+        let batch = Batch { rows, inputs: &inputs, targets: &targets, context: &context };
+        labels.clear();
+        teacher.add_probabilities(&batch, 1.0 - truth, &mut labels);
+        let loss = f64::from(trainer.step_towards(&batch, rate, truth, &labels));
+        let said: Vec<f64> = other.probabilities(&batch, &mut state_of_other);
+        let said: Vec<f64> = said.into_iter().map(|p| p * f64::from(1.0 - truth)).collect();
+        let mut gradient = vec![0.0; layout.len()];
+        let soft = Soft { truth: f64::from(truth), labels: &said };
+        let want = reference.loss_and_gradient_towards(&batch, &mut state, soft, &mut gradient);
+        reference.values.iter_mut().zip(&gradient).for_each(|(w, g)| *w -= f64::from(rate) * g);
+        normalise(config, &layout, &mut reference.values);
+        assert!((loss / want - 1.0).abs() < 2e-5, "{path:?} {config:?}: loss {loss}, expected {want}");
+    }
+    let mut end = vec![0.0; layout.len()];
+    trainer.store(&mut end);
+    let (mut off, mut moved) = (0.0, 0.0);
+    for ((got, want), start) in end.iter().zip(&reference.values).zip(&start) {
+        off += (f64::from(*got) - want).powi(2);
+        moved += (want - f64::from(*start)).powi(2);
+    }
+    assert!(moved > 0.0 && (off / moved).sqrt() < 3e-4, "{path:?} {config:?}: {}", (off / moved).sqrt());
+}
+
+#[test]
+fn fast_training_towards_soft_labels_is_the_references_on_every_path() {
+    for path in KernelPath::ALL.into_iter().filter(|p| p.is_available()) {
+        for config in configs().into_iter().filter(|c| c.dropout.is_none()) {
+            compare_towards(&config, path, 0.25, 0.3);
+        }
+        // Of an ensemble alone, and where the largest logit is taken off.
+        compare_towards(&config(Cell::Lstm), path, 0.0, 0.3);
+        compare_towards(&ModelConfig { output_bias: true, ..config(Cell::Lstm) }, path, 0.5, 3.0);
+    }
+}
+
+/// Soft labels of which the target has all are none, to the last bit.
+#[test]
+fn soft_labels_of_the_target_alone_change_no_bit() {
+    let config = ModelConfig { dense: Some(20), tied: true, output_bias: true, ..config(Cell::Cifg) };
+    let layout = ParameterLayout::new(&config).unwrap();
+    let train = |soft: bool| {
+        let mut trainer = Trainer::new(&config, 5, 6, KernelPath::best()).unwrap();
+        trainer.load(&values(layout.len(), 0.3, 3));
+        let none = trainer.soft_labels();
+        for (inputs, targets) in batches(5, 211) {
+            let batch = Batch { rows: 5, inputs: &inputs, targets: &targets, context: &[] };
+            if soft {
+                trainer.step_towards(&batch, 0.5, 1.0, &none)
+            } else {
+                trainer.step(&batch, 0.5)
+            };
+        }
+        let mut end = vec![0.0; layout.len()];
+        trainer.store(&mut end);
+        end
+    };
+    assert_eq!(train(true), train(false));
 }
 
 /// Logits of hundreds: the sums would overflow, and the largest is taken off.

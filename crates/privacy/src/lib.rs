@@ -26,6 +26,7 @@
 //! | [`event`]       | what happened, and under which adjacency                               |
 //! | [`sensitivity`] | how far one user moves a run of correlated noise                       |
 //! | [`accountant`]  | moments, Renyi, privacy loss, zCDP, and the best of them               |
+//! | [`audit`]       | the statistics of audits: what an attack shows of epsilon at least       |
 //! | [`assumptions`] | what must be true of a run for its epsilon to be true                    |
 //! | [`calibrate`]   | the noise, rounds or cohort that a target needs                        |
 //! | [`query`]       | a question about a run, field by field, and the event that it describes     |
@@ -42,6 +43,7 @@
 
 pub mod accountant;
 pub mod assumptions;
+pub mod audit;
 pub mod calibrate;
 pub mod clip;
 pub mod design;

@@ -150,6 +150,10 @@ pub enum Purpose {
     Vanishing,
     /// The signs of the random rotation.
     Rotation,
+    /// Which coordinates all devices of a round send; public.
+    Mask,
+    /// The coins and directions of canaries, in audits.
+    Canaries,
 }
 
 impl Purpose {
@@ -162,6 +166,8 @@ impl Purpose {
             Self::Groups => b"groups",
             Self::Vanishing => b"vanishing",
             Self::Rotation => b"rotation",
+            Self::Mask => b"mask",
+            Self::Canaries => b"canaries",
         }
     }
 }

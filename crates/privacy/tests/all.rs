@@ -3,6 +3,7 @@
 // Helpers that crates share call this one by the name that others know it by.
 extern crate keyhush_privacy as privacy;
 
+mod audit;
 mod clip;
 mod contract;
 mod correlated;

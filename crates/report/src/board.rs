@@ -180,7 +180,7 @@ fn of_metric(metric: &Metric, group: Group, judged: bool) -> Chart {
         unit: match metric.unit {
             Unit::Share => "share",
             Unit::Epsilon => "epsilon",
-            Unit::Number => "number",
+            Unit::Bytes | Unit::Number => "number",
         },
         log: metric.log,
         better: judged.then_some(match metric.goal {

@@ -4,6 +4,7 @@
 //! |-----------------|---------------------------------------------------------|
 //! | [`run`]         | `report.html`: a run on one page, from its folder       |
 //! | [`compare`]     | several runs in the same charts                         |
+//! | [`audit`]       | the pictures of audits                                  |
 //! | [`board`]       | a run as data, for the page over all runs               |
 //! | [`sweep`]       | the runs of a sweep: page, table, numbers               |
 //! | [`scalars`]     | what a run shows as numbers over its rounds             |
@@ -16,6 +17,7 @@
 //!
 //! Which numbers there are, and what they are called, is in [`federated::metrics::registry`].
 
+pub mod audit;
 pub mod board;
 pub mod chart;
 pub mod compare;

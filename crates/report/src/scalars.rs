@@ -193,6 +193,7 @@ pub(crate) mod tests {
             fraction_below_clip: None,
             server_learning_rate: 1.0,
             planned_participations: 300,
+            sent: None,
             failed_attempts: 0,
             price: Price { meaning: Meaning::IfSecret, epsilon: Epsilon::INFINITE, rho: Some(Rho::new(0.5).unwrap()) },
             projected_epsilon: None,

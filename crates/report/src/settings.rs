@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn settings_are_flat_and_without_paths() {
         let text = "rounds = 3\n[data]\nkind = \"store\"\npath = \"../../ann/chats/\"\npublic_text = \"C:\\\\ann\\\\public.txt\"\n\
-                    [model]\nfrom = \"/home/ann/m\"\npublic = \"~ann/why.txt\"\n[privacy]\ndelta = 1e-9\n\
+                    [model]\nfrom = \"/data/ann/m\"\npublic = \"~ann/why.txt\"\n[privacy]\ndelta = 1e-9\n\
                     [[schedule]]\nfrom = 2\nclip_norm = 0.5\n";
         let expected = [
             ("data.kind", "store"),
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(flat.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect::<Vec<_>>(), expected);
         assert!(!format!("{flat:?}").contains("ann"));
         assert!(super::flat("rounds = [").is_err());
-        let written = without_paths("[data]\npath = \"/home/ann/chats\"\n[model]\nfrom = \"../ann/m\"\nhidden = 3\n");
+        let written = without_paths("[data]\npath = \"/data/ann/chats\"\n[model]\nfrom = \"../ann/m\"\nhidden = 3\n");
         assert_eq!(written, "[data]\npath = \"chats\"\n[model]\nfrom = \"m\"\nhidden = 3\n");
         assert_eq!(without_paths("rounds = ["), "", "what cannot be read is not shown");
     }

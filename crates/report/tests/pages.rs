@@ -59,6 +59,7 @@ fn sample(seed: u64, speed: f64) -> Vec<Metrics> {
                 fraction_below_clip: (i > 0).then(|| 0.5 + 0.08 * noise.next()),
                 server_learning_rate: 1.0,
                 planned_participations: round * 300,
+                sent: None,
                 failed_attempts: 0,
                 price: Price {
                     meaning: Meaning::IfSecret,
@@ -114,6 +115,7 @@ fn report<'a>(metrics: &'a [Metrics], timing: &'a [Timing]) -> Report<'a> {
         metrics,
         timing,
         failed: &[],
+        audit: None,
         cost: Cost {
             population: 1_000_000,
             planned_participations: 60_000,

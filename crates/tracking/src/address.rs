@@ -186,7 +186,7 @@ mod tests {
             ("wandb:x", "give mlflow:URL"),
             ("mlflow:runs/mlflow", "start one with `mlflow server"),
             ("mlflow:./mlruns", "start one with `mlflow server --backend-store-uri"),
-            ("mlflow:file:///home/me/mlruns", "start one with `mlflow server"),
+            ("mlflow:file:///data/mlruns", "start one with `mlflow server"),
             ("mlflow:sqlite:///mlflow.db", "start one with `mlflow server"),
             ("mlflow:databricks", "start one with `mlflow server"),
             ("mlflow:", "start one with `mlflow server"),

@@ -81,7 +81,7 @@ pub(crate) fn counts(file: &File) -> Vec<Violation> {
                 whole && !known && !before.contains("== 1") && before.contains('"')
             })
         };
-        let thing = COUNTED.iter().find(|thing| several(*thing))?;
+        let thing = COUNTED.iter().find(|thing| several(thing))?;
         Some(file.violation(number, format!("this may print `1 {thing}`: use federated::numbers::counted")))
     });
     flagged.collect()

@@ -104,6 +104,7 @@ impl Serving {
                 most_tokens: None,
                 greedy: false,
                 update_penalty: 0.0,
+                finetune: None,
             },
             full_weight_tokens: None,
             rounds: 100,

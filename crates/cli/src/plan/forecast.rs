@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use federated::{
-    config::Data,
+    config::{Data, Upload},
     forecast::{self, DeviceEvaluationCost, Forecast, Memory, Point, rehearsal::Rehearsal},
-    numbers::{counted, grouped},
+    numbers::{bytes, counted, grouped},
     plan::Plan,
     run::Opened,
 };
@@ -21,10 +21,13 @@ pub(super) const ROWS: u64 = 10;
 const POINTS: u64 = 40;
 
 fn memory(memory: &Memory, threads: usize) -> String {
-    let bytes = words::bytes;
     let kept = match memory.mechanism {
         0 => String::new(),
         mechanism => format!(", noise of earlier rounds {}", bytes(mechanism)),
+    };
+    let kept = match memory.kept_by_users {
+        0 => kept,
+        users => format!("{kept}, kept by users between rounds {}", bytes(users)),
     };
     format!(
         "about {}: training {} on {}, server {}{kept}, evaluation {}",
@@ -96,18 +99,19 @@ fn table(forecast: &Forecast) -> Vec<Vec<String>> {
 
 fn print_costs(forecast: &Forecast, out: &mut impl Write, plan: &Plan) -> anyhow::Result<()> {
     let Forecast { memory_bytes: memory, traffic_bytes: traffic, time, .. } = forecast;
-    let bytes = words::bytes;
     let rows = [
         ("Memory", self::memory(memory, time.threads)),
         (
             "Traffic",
             format!(
-                "{} down and {} up per user, {} per round, {} in total ({})",
+                "{} down and {} up per user, {} per round, {} in total ({}): {} of {} in all",
                 bytes(traffic.down_per_user),
                 bytes(traffic.up_per_user),
                 bytes(traffic.per_round),
                 bytes(traffic.total),
                 packing(plan),
+                counted(traffic.uploads, "upload"),
+                bytes(traffic.up_total),
             ),
         ),
         (
@@ -183,9 +187,13 @@ pub(super) fn chart(plan: &Plan, opened: &Opened) -> anyhow::Result<Chart> {
 
 /// How vectors travel.
 fn packing(plan: &Plan) -> &'static str {
-    if plan.config.aggregation.is_secure() {
-        "bit-packed masked updates, including keys and shares"
-    } else {
-        "32-bit models, bit-packed integer updates, no compression"
+    match plan.config.upload {
+        Some(Upload::Dense) => "32-bit models, 32-bit updates, no compression",
+        Some(Upload::Sparse(_)) => "32-bit models; of an update the largest coordinates, each with its place",
+        Some(Upload::Mask(_)) => "32-bit models; of an update the coordinates of a shared mask",
+        Some(Upload::Grid) | None if plan.config.aggregation.is_secure() => {
+            "bit-packed masked updates, including keys and shares"
+        }
+        Some(Upload::Grid) | None => "32-bit models, bit-packed integer updates, no compression",
     }
 }

@@ -4,7 +4,7 @@
 //! |-------------|----------------------------------------------------------------|
 //! | `forecast`  | what a run would cost: epsilon, memory, bytes, time            |
 //! | `proposal`  | which settings meet a target                                   |
-//! | `words`     | bytes, seconds and long sentences, for people                  |
+//! | `words`     | seconds, numbers and long sentences, for people                |
 
 mod forecast;
 mod proposal;

@@ -1,19 +1,7 @@
-//! Bytes, seconds, numbers and long sentences as they are printed.
+//! Seconds, numbers and long sentences, for people.
 
 /// Columns of what is printed, at most.
 const COLUMNS: usize = 100;
-
-/// Bytes with three digits.
-pub(super) fn bytes(bytes: u64) -> String {
-    let mut value = bytes as f64;
-    for unit in ["B", "kB", "MB", "GB", "TB"] {
-        if value < 999.5 {
-            return if unit == "B" { format!("{bytes} B") } else { format!("{} {unit}", digits(value)) };
-        }
-        value /= 1000.0;
-    }
-    format!("{} PB", digits(value))
-}
 
 fn digits(value: f64) -> String {
     match value {
@@ -74,10 +62,6 @@ mod tests {
 
     #[test]
     fn numbers_fit_their_units() {
-        assert_eq!(
-            [0, 999, 1000, 120_064, 999_600, 64_000_000_000].map(bytes),
-            ["0 B", "999 B", "1.00 kB", "120 kB", "1.00 MB", "64.0 GB"]
-        );
         assert_eq!(
             [0.0123, 1.0, 59.96, 100.0, 3600.0, 7290.0, 200_000.0].map(seconds),
             ["12.3 ms", "1.00 s", "60.0 s", "1 min 40 s", "1 h 0 min", "2 h 2 min", "2.31 days"]

@@ -39,6 +39,7 @@ Examples:
   keyhush train run.toml --from pretrained --public \"Wikipedia\"
   keyhush train --secagg --set participation.vanish=0.02    secure aggregation, with 2 % drop-outs
   keyhush train run.toml --track mlflow:http://127.0.0.1:5000    also show the run on an MLflow server
+  keyhush train run.toml --audit 2000             with 2,000 canary users that audit the run
   keyhush train --resume runs/less-noise
   keyhush train --end runs/less-noise
 
@@ -83,6 +84,10 @@ pub(crate) struct TrainArgs {
     /// Use secure aggregation; short for --set aggregation=secagg
     #[arg(long)]
     secagg: bool,
+    /// Plant canary users among the declared ones and show at the end what they reveal of epsilon; short for --set
+    /// audit.canaries=N [default if no number is given: 1000]
+    #[arg(long, value_name = "CANARIES", num_args = 0..=1, default_missing_value = "1000", conflicts_with_all = ["resume", "end"])]
+    audit: Option<u64>,
     /// Also show the run on a tracking server: mlflow:URL, such as mlflow:http://127.0.0.1:5000. The run continues if the server cannot be
     /// reached
     #[arg(long, value_name = "mlflow:URL", conflicts_with = "end")]
@@ -341,6 +346,9 @@ fn document(args: &TrainArgs) -> Result<Document, BadInput> {
     if args.secagg {
         set.push("aggregation=secagg".to_owned());
     }
+    if let Some(canaries) = args.audit {
+        set.push(format!("audit.canaries={canaries}"));
+    }
     set.extend(args.set.iter().cloned());
     settings(args.config.as_deref(), &set)
 }
@@ -411,6 +419,12 @@ fn announce(ending: &Ending, folder: &Path, json: bool) -> anyhow::Result<()> {
     println!("{}", ending.sentence);
     if let Some(projected) = ending.metrics.projected_epsilon {
         println!("Projected epsilon for the larger cohort of stands_for: {projected} (not a guarantee for this run).");
+    }
+    if let Some(sent) = ending.metrics.sent {
+        println!("{}", sent.words());
+    }
+    if let Some(audit) = &ending.audit {
+        println!("{}", audit.words());
     }
     println!("Report: {}", folder.join(REPORT_FILE).display());
     Ok(())

@@ -65,6 +65,26 @@ impl Column {
         }
     }
 
+    fn extend_from(&mut self, other: &Self, range: std::ops::Range<usize>) {
+        match (self, other) {
+            (Self::Id(own), Self::Id(other)) => own.extend_from_slice(&other[range]),
+            (Self::Ids { ids: own, ends: own_ends }, Self::Ids { ids, ends }) => {
+                let mut start = if range.start == 0 { 0 } else { ends[range.start - 1] };
+                for end in &ends[range] {
+                    own.extend_from_slice(&ids[start..*end]);
+                    own_ends.push(own.len());
+                    start = *end;
+                }
+            }
+            (Self::Numbers { width: own_width, values: own }, Self::Numbers { width, values })
+                if own_width == width =>
+            {
+                own.extend_from_slice(&values[range.start * *width..range.end * *width]);
+            }
+            _ => panic!("these examples have other columns"),
+        }
+    }
+
     fn truncate(&mut self, len: usize) {
         match self {
             Self::Id(ids) => ids.truncate(len),
@@ -119,6 +139,18 @@ impl Examples {
     pub fn truncate(&mut self, len: usize) {
         self.columns.iter_mut().for_each(|column| column.truncate(len));
         self.len = self.len.min(len);
+    }
+
+    /// Adds some of another's examples, which have the same columns.
+    ///
+    /// # Panics
+    /// When the columns are others, or there are not as many examples.
+    pub fn extend_from(&mut self, other: &Self, range: std::ops::Range<usize>) {
+        assert_eq!(self.columns.len(), other.columns.len(), "these examples have other columns");
+        self.len += range.len();
+        for (own, other) in self.columns.iter_mut().zip(&other.columns) {
+            own.extend_from(other, range.clone());
+        }
     }
 
     /// Forgets all, and what is known of the person; keeps the memory.
@@ -201,6 +233,19 @@ mod tests {
         cut.set_features(&[1.0]);
         cut.clear();
         assert_eq!(cut, Examples::new(&schema()));
+    }
+
+    #[test]
+    fn examples_of_others_are_added_by_column() {
+        let mut some = Examples::new(&schema());
+        some.extend_from(&examples(), 1..3);
+        some.extend_from(&examples(), 0..1);
+        some.extend_from(&examples(), 2..2);
+        assert_eq!((some.len(), some.ids(0)), (3, &[8, 9, 7][..]));
+        assert_eq!([0, 1, 2].map(|e| some.ids_of(1, e)), [&[][..], &[4], &[1, 2, 3]]);
+        assert!(
+            matches!(&some.columns[2], Column::Numbers { values, .. } if *values == [8.0, 0.5, 9.0, 0.5, 7.0, 0.5])
+        );
     }
 
     #[test]

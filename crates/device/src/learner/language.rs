@@ -5,6 +5,8 @@
 //! time with carried state: truncated backpropagation. A model that takes a user's context reads the person's features beside
 //! every token.
 
+use std::ops::Range;
+
 use lm::{
     kernels::KernelPath,
     language_model::LanguageModel,
@@ -109,7 +111,24 @@ impl Learner for LanguageLearner {
     fn trainer(&self, kernels: KernelPath) -> Result<Box<dyn Trainer>, LearnerError> {
         let trainer = fast::Trainer::new(&self.config, self.batch, self.unroll, kernels)?;
         let cut = Cut::new(self.unroll);
-        Ok(Box::new(LanguageTrainer { trainer, batch: self.batch, cut, room: Room::default() }))
+        Ok(Box::new(LanguageTrainer { trainer, teacher: None, batch: self.batch, cut, room: Room::default() }))
+    }
+
+    fn finetunes(&self) -> bool {
+        true
+    }
+
+    fn soft_trainer(&self, kernels: KernelPath, lambda: f32) -> Result<Box<dyn Trainer>, LearnerError> {
+        let trainer = fast::Trainer::new(&self.config, self.batch, self.unroll, kernels)?;
+        let labels = trainer.soft_labels();
+        let teacher = Some(Teacher { trainer: trainer.clone(), lambda, labels });
+        Ok(Box::new(LanguageTrainer {
+            trainer,
+            teacher,
+            batch: self.batch,
+            cut: Cut::new(self.unroll),
+            room: Room::default(),
+        }))
     }
 
     fn predictor<'a>(
@@ -176,15 +195,21 @@ impl Learner for LanguageLearner {
 /// visit only.
 pub fn for_each_post(user: &Examples, mut visit: impl FnMut(&[u32])) {
     let (inputs, targets) = (user.ids(INPUT), user.ids(TARGET));
-    let starts = (0..inputs.len()).filter(|i| inputs[*i] == BOS);
-    let ends = starts.clone().skip(1).chain([inputs.len()]);
     let mut post = Vec::new();
-    for (start, end) in starts.zip(ends) {
+    for Range { start, end } in posts(user) {
         post.clear();
         post.extend_from_slice(&inputs[start..end]);
         post.push(targets[end - 1]);
         visit(&post);
     }
+}
+
+/// Where the posts of somebody's examples lie.
+pub(crate) fn posts(user: &Examples) -> Vec<Range<usize>> {
+    let inputs = user.ids(INPUT);
+    let starts = (0..inputs.len()).filter(|i| inputs[*i] == BOS);
+    let ends = starts.clone().skip(1).chain([inputs.len()]);
+    starts.zip(ends).map(|(start, end)| start..end).collect()
 }
 
 /// A stream cut into sequences of one length that are read side by side; the last may end early.
@@ -261,14 +286,25 @@ impl Cut {
 /// Trains users, one after the other.
 struct LanguageTrainer {
     trainer: fast::Trainer,
+    teacher: Option<Teacher>,
     batch: usize,
     cut: Cut,
     room: Room,
 }
 
+/// The model as it was loaded, and what it predicts (Popov et al. 2018, equation 2).
+struct Teacher {
+    trainer: fast::Trainer,
+    lambda: f32,
+    labels: fast::SoftLabels,
+}
+
 impl Trainer for LanguageTrainer {
     fn load(&mut self, model: &[f32]) {
         self.trainer.load(model);
+        if let Some(teacher) = &mut self.teacher {
+            teacher.trainer.load(model);
+        }
     }
 
     fn replace(&mut self, model: &[f32]) {
@@ -288,6 +324,9 @@ impl Trainer for LanguageTrainer {
 
     fn begin(&mut self) {
         self.trainer.forget();
+        if let Some(teacher) = &mut self.teacher {
+            teacher.trainer.forget();
+        }
     }
 
     fn counted(&mut self, batch: usize) -> usize {
@@ -295,8 +334,17 @@ impl Trainer for LanguageTrainer {
     }
 
     fn step(&mut self, batch: usize, rate: f32) -> Seen {
-        let Self { trainer, cut, room, .. } = self;
-        Seen { loss: f64::from(trainer.step(&cut.batch(batch, room), rate)) }
+        let Self { trainer, teacher, cut, room, .. } = self;
+        let batch = cut.batch(batch, room);
+        let loss = match teacher {
+            None => trainer.step(&batch, rate),
+            Some(Teacher { trainer: teacher, lambda, labels }) => {
+                labels.clear();
+                teacher.add_probabilities(&batch, 1.0 - *lambda, labels);
+                trainer.step_towards(&batch, rate, *lambda, labels)
+            }
+        };
+        Seen { loss: f64::from(loss) }
     }
 }
 

@@ -112,6 +112,14 @@ pub enum LearnerError {
     /// The examples are not for this model.
     #[error(transparent)]
     Examples(#[from] MetricsError),
+    /// A learner that cannot be fine-tuned without forgetting.
+    #[error(
+        "models of {learner:?} can only be trained plainly, not with general text or soft labels; leave out [finetune]"
+    )]
+    NotFineTuned {
+        /// Its name.
+        learner: &'static str,
+    },
     /// Another vector than the model's.
     #[error("expected {wanted} parameters, got {got}")]
     Parameters {
@@ -167,6 +175,20 @@ pub trait Learner: Send + Sync {
     /// # Errors
     /// When the model cannot be trained here.
     fn trainer(&self, kernels: KernelPath) -> Result<Box<dyn Trainer>, LearnerError>;
+
+    /// Whether it can be fine-tuned without forgetting ([`crate::finetune`]): posts need no labels, and there are soft ones.
+    fn finetunes(&self) -> bool {
+        false
+    }
+
+    /// What a thread trains with where what the model predicts as it was loaded counts too (learning without forgetting): a trainer whose
+    /// steps are towards the targets, with the share `lambda`, and towards that.
+    ///
+    /// # Errors
+    /// When there are no soft labels for it, or the model cannot be trained here.
+    fn soft_trainer(&self, _kernels: KernelPath, _lambda: f32) -> Result<Box<dyn Trainer>, LearnerError> {
+        Err(LearnerError::NotFineTuned { learner: self.name() })
+    }
 
     /// What is measured: a model, on the examples of people who are held out.
     ///

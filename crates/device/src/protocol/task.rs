@@ -21,6 +21,7 @@ use zeroize::Zeroizing;
 use super::terms::{StepTerms, TaskTerms};
 use crate::{
     evaluation::Counting,
+    finetune::FineTune,
     guard::{Asked, ModelDigest, TaskDigest},
     learner::{
         Learner, LearnerError, Post, examples::Examples, language::LanguageLearner, tags::TagLearner,
@@ -28,6 +29,7 @@ use crate::{
     },
     local::{Algorithm, LocalError, LocalPlanError},
     round::{self, Drawn, PartError, Worker},
+    upload::Upload,
 };
 
 /// The largest size of a layer that is built.
@@ -158,6 +160,7 @@ impl Task {
         at_most("the number of words", words as u64, bounds.words as u64)?;
         check_local(&terms, bounds)?;
         let vocabulary = Vocabulary::parse(&terms.vocabulary)?;
+        check_general(&terms, &vocabulary)?;
         let learner: Box<dyn Learner> = match &terms.learner {
             LearnerTerms::Language { model } => {
                 check_language(model, &vocabulary, terms.rules, bounds)?;
@@ -172,7 +175,13 @@ impl Task {
         };
         let memory = learner.memory();
         match terms.evaluation {
-            None => at_most("the memory for training", memory.trainer, bounds.training_bytes)?,
+            None => {
+                let trainers = terms.local.finetune.as_ref().map_or(1, FineTune::trainers);
+                at_most("the memory for training", memory.trainer.saturating_mul(trainers), bounds.training_bytes)?;
+                if terms.local.finetune.is_some() && !learner.finetunes() {
+                    return Err(LearnerError::NotFineTuned { learner: learner.name() }.into());
+                }
+            }
             Some(plan) => {
                 at_most("the memory for measuring", memory.predictor + memory.piece, bounds.training_bytes)?;
                 Counting::new(&*learner, plan).ok_or_else(|| TaskError::Mismatch {
@@ -285,6 +294,19 @@ fn check_local(terms: &TaskTerms, bounds: &Bounds) -> Result<(), TaskError> {
             what: "full_weight_tokens",
             got: full.to_string(),
             expected: "finite and above 0".to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// General text must be in the words of the task.
+fn check_general(terms: &TaskTerms, vocabulary: &Vocabulary) -> Result<(), TaskError> {
+    let Some(FineTune::Rehearsal { general, .. }) = &terms.local.finetune else { return Ok(()) };
+    match general.largest_id() {
+        Some(id) if id as usize >= vocabulary.len() => Err(TaskError::Mismatch {
+            what: "an id of the general text",
+            got: id.to_string(),
+            expected: format!("below {}, as many words as there are", vocabulary.len()),
         }),
         _ => Ok(()),
     }
@@ -420,6 +442,8 @@ impl Work {
             encoding: &self.step.encoding,
             full_weight_tokens: self.task.terms.full_weight_tokens,
             learning_rate: self.step.learning_rate,
+            epochs: None,
+            upload: Upload::Whole,
             evaluation: self.task.terms.evaluation,
         }
     }

@@ -97,6 +97,7 @@ impl Offered {
             most_tokens: Some(100),
             greedy: false,
             update_penalty: 0.0,
+            finetune: None,
         };
         let separation = MinSeparation::rounds_between(1).unwrap();
         let terms = TaskTerms {

@@ -48,6 +48,7 @@
 //! | the others  | the sections; `clip_rules` and `mechanism` are registries           |
 
 mod aggregation;
+mod audit;
 mod clip;
 mod clip_rules;
 mod data;
@@ -57,6 +58,7 @@ mod error;
 mod estimator;
 mod evaluation;
 mod explained;
+mod finetune;
 mod keys;
 mod local;
 mod mechanism;
@@ -69,6 +71,7 @@ mod schedule;
 mod server;
 #[cfg(test)]
 mod tests;
+mod upload;
 mod write;
 
 use ledger::Unit;
@@ -77,6 +80,7 @@ use serde::{Serialize, Serializer};
 use self::keys::{ByKind, Head, Section, Usual, Visit, head, key};
 pub use self::{
     aggregation::{AdversaryKind, Aggregation, NoisePlace, SecAgg},
+    audit::{Audit, CONFIDENCE},
     clip::{Adaptive, Clip},
     clip_rules::{CLIP_RULES, ClipKind},
     data::{Crowd, Data, DeviceText, StoredText},
@@ -86,6 +90,7 @@ pub use self::{
     estimator::{Estimator, EstimatorKind},
     evaluation::{Checkpoint, DeviceEvaluation, Evaluation},
     explained::{FIRST_RUN, explained, first_run},
+    finetune::FineTune,
     local::{Local, LocalAlgorithm},
     mechanism::MechanismKind,
     model::{EarlierModel, Model, ModelStart, NewModel},
@@ -93,10 +98,11 @@ pub use self::{
     privacy::{CorrelatedNoise, Mechanism, Noise, Privacy, RoundingKind},
     schedule::{Change, StandsFor},
     server::{Moments, Server, ServerOptimizer},
+    upload::{Mask, Sparse, Upload},
 };
 
 /// The keys whose values are paths. Where files are on a machine is not for others: of these, pages and tracking servers get the last part.
-pub const PATHS: [&str; 3] = ["data.path", "data.public_text", "model.from"];
+pub const PATHS: [&str; 4] = ["data.path", "data.public_text", "finetune.public_text", "model.from"];
 
 /// A run.
 #[derive(Debug, Clone, PartialEq)]
@@ -120,6 +126,10 @@ pub struct Config {
     pub model: Model,
     /// What users do.
     pub local: Local,
+    /// What of their updates leaves them, where that was said.
+    pub upload: Option<Upload>,
+    /// How they keep the model from forgetting; plain training by default.
+    pub finetune: Option<FineTune>,
     /// Who takes part.
     pub participation: Participants,
     /// What the sum is divided by.
@@ -138,6 +148,8 @@ pub struct Config {
     pub evaluation: Evaluation,
     /// When the state is saved.
     pub checkpoint: Checkpoint,
+    /// Canary users, to audit the run.
+    pub audit: Option<Audit>,
 }
 
 const PLAIN: &str = "plain";
@@ -149,6 +161,18 @@ const DATA: Head = head(
 );
 const MODEL: Head = head("model", "Which model: a preset, or an earlier model to start from.");
 const LOCAL: Head = head("local", "What each user does in a round (McMahan et al. 2018, Algorithm 1).");
+const UPLOAD: Head = head(
+    "upload",
+    "\
+What of an update leaves a device (docs/TRAINING.md): without this section all of it, as integers on the grid.
+With it, bytes are counted. Only \"grid\" is for real devices; the other kinds are simulated.",
+);
+const FINETUNE: Head = head(
+    "finetune",
+    "\
+How a model that users fine-tune keeps what it knew (Popov et al. 2018): general text is mixed in, or what the model
+predicted when it came counts too. \"retraining\" does neither.",
+);
 const PARTICIPATION: Head = head(
     "participation",
     "\
@@ -178,6 +202,10 @@ const STANDS_FOR: Head = head(
     "Simulations only: a large run that this small one stands in for, with the noise of the large one.",
 );
 const EVALUATION: Head = head("evaluation", "When accuracy is measured, on held-out users.");
+const AUDIT: Head = head(
+    "audit",
+    "Canary users among the declared ones: what they show of epsilon, beside what is computed (docs/AUDITS.md).",
+);
 const CHECKPOINT: Head = head("checkpoint", "When the state is saved; a crash loses no release in any case.");
 
 impl Section for Config {
@@ -192,6 +220,8 @@ impl Section for Config {
             data: Data::unsaid(),
             model: Model::unsaid(),
             local: Local::unsaid(),
+            upload: None,
+            finetune: None,
             participation: Participants::unsaid(),
             estimator: Estimator::unsaid(),
             clip: Clip::unsaid(),
@@ -201,6 +231,7 @@ impl Section for Config {
             stands_for: None,
             evaluation: Evaluation::unsaid(),
             checkpoint: Checkpoint::unsaid(),
+            audit: None,
         }
     }
 
@@ -218,6 +249,8 @@ impl Section for Config {
         visit.section(&DATA, &mut self.data, true);
         visit.section(&MODEL, &mut self.model, true);
         visit.section(&LOCAL, &mut self.local, true);
+        visit.maybe(&UPLOAD, Some(&mut self.upload), "any run");
+        visit.maybe(&FINETUNE, Some(&mut self.finetune), "");
         self.who_takes_part(visit);
         let secagg = match &mut self.aggregation {
             Aggregation::Plain => None,
@@ -233,6 +266,8 @@ impl Section for Config {
         visit.maybe(&STANDS_FOR, simulated, "a simulation, data.kind = \"synthetic\" or \"store\"");
         visit.section(&EVALUATION, &mut self.evaluation, false);
         visit.section(&CHECKPOINT, &mut self.checkpoint, false);
+        let simulated = (!self.data.is_on_devices()).then_some(&mut self.audit);
+        visit.maybe(&AUDIT, simulated, "a simulation, data.kind = \"synthetic\" or \"store\"");
     }
 }
 
@@ -269,7 +304,11 @@ impl Config {
     /// When a path is not text.
     pub fn to_toml(&self) -> Result<String, ConfigError> {
         let mut copy = self.clone();
-        let paths = [("data.path", copy.data.store_path_mut()), ("model.from", copy.model.from_mut())];
+        let paths = [
+            ("data.path", copy.data.store_path_mut()),
+            ("model.from", copy.model.from_mut()),
+            ("finetune.public_text", copy.finetune.as_mut().and_then(FineTune::public_text_mut)),
+        ];
         for (key, path) in paths {
             if let Some(path) = path.filter(|path| path.to_str().is_none()) {
                 let shown = path.display();

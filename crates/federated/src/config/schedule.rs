@@ -15,6 +15,8 @@ pub struct Change {
     pub cohort: Option<u64>,
     /// The users' learning rate.
     pub local_learning_rate: Option<f32>,
+    /// E: how often users read their text.
+    pub local_epochs: Option<u32>,
     /// The server's learning rate.
     pub server_learning_rate: Option<f32>,
 }
@@ -38,8 +40,12 @@ impl Section for Change {
         visit.may(&key("clip_norm", "0.5", "S; the noise scales with it, at the same z"), &mut self.clip_norm);
         let z = key("noise_multiplier", "2.0", "z; not with correlated noise");
         visit.may(&z, &mut self.noise_multiplier);
-        visit.may(&key("cohort", "1000", "users per round; only with sampling"), &mut self.cohort);
+        visit.may(&key("cohort", "1000", "users per round; only with sampling, or without noise"), &mut self.cohort);
         visit.may(&key("local_learning_rate", "0.5", "learning rate of the users"), &mut self.local_learning_rate);
+        visit.may(
+            &key("local_epochs", "1", "E: how often users read their text; only with \"fedavg\""),
+            &mut self.local_epochs,
+        );
         visit.may(&key("server_learning_rate", "0.5", "learning rate of the server"), &mut self.server_learning_rate);
     }
 }

@@ -14,9 +14,11 @@ use corpus::{
     synth::{Crowd, Dialect, SynthPlan},
 };
 use device::{
+    finetune::{FineTune, GeneralText},
     learner::{Learner, examples::Examples, language::LanguageLearner, tags::TagLearner},
     local::{Algorithm, LocalPlan},
     round::{Exact, Part, Task, Worker},
+    upload::Upload,
 };
 use lm::{kernels::KernelPath, model::config::ModelConfig, tokenizer::Tokenizer, vocabulary::Vocabulary};
 use privacy::{
@@ -81,6 +83,7 @@ impl Trial {
                 most_tokens,
                 greedy: false,
                 update_penalty: 0.0,
+                finetune: None,
             },
             LocalPlan {
                 algorithm: Algorithm::FedAvg { epochs: 2 },
@@ -89,6 +92,7 @@ impl Trial {
                 most_tokens,
                 greedy: false,
                 update_penalty: 0.0,
+                finetune: None,
             },
             LocalPlan {
                 algorithm: Algorithm::FedAvg { epochs: 1 },
@@ -97,6 +101,7 @@ impl Trial {
                 most_tokens: None,
                 greedy: true,
                 update_penalty: 0.0,
+                finetune: None,
             },
             LocalPlan {
                 algorithm: Algorithm::FedAvg { epochs: 1 },
@@ -105,8 +110,20 @@ impl Trial {
                 most_tokens,
                 greedy: false,
                 update_penalty: 0.1,
+                finetune: None,
             },
         ]
+    }
+
+    /// How users fine-tune without forgetting: an engine passes the suite with each, or refuses them; a learner may refuse them too.
+    #[must_use]
+    pub fn finetuning() -> [LocalPlan; 2] {
+        let general = GeneralText::new((0..20u32).map(|n| (0..8).map(|i| 4 + (n * 7 + i * 3) % 50).collect()));
+        let soft = FineTune::SoftLabels { lambda: 0.5 };
+        [FineTune::Rehearsal { lambda: 0.25, general }, soft].map(|how| {
+            let [_, plain, ..] = Self::plans();
+            LocalPlan { finetune: Some(how), ..plain }
+        })
     }
 
     /// What is learned.
@@ -183,6 +200,8 @@ pub fn engine(trial: &Trial, engine: &mut dyn Engine, plan: &LocalPlan, kernels:
             encoding: &encoding,
             full_weight_tokens: Some(80.0),
             learning_rate: 0.3 - 0.1 * number as f32,
+            epochs: None,
+            upload: Upload::Whole,
             evaluation: None,
         };
         let key = users_key(&NoiseSource::from(SimulationKey::new(5)), &[number]);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use device::round::Task;
+use device::{round::Task, upload::Upload};
 use ledger::{Failure, FailureReason, ParticipationRecord};
 use privacy::{
     Participation,
@@ -101,6 +101,8 @@ impl<'a> Asking<'a> {
             encoding: &self.coding.encoding,
             full_weight_tokens: self.plan.full_weight_tokens,
             learning_rate: self.plan.stage(at.round).local_learning_rate,
+            epochs: None,
+            upload: Upload::Whole,
             evaluation: None,
         };
         let task = RoundTask { at, task, phase: self.phase, coding: &self.coding, failures, stop };

@@ -6,7 +6,7 @@ use ledger::{BegunAttempt, Ledger, LedgerStore};
 
 use crate::home::{Home, Log, Paper, Records};
 
-const PAPERS: [Paper; 4] = [Paper::Settings, Paper::Statement, Paper::StatementJson, Paper::PartOfASweep];
+const PAPERS: [Paper; 5] = [Paper::Settings, Paper::Statement, Paper::StatementJson, Paper::PartOfASweep, Paper::Audit];
 const LOGS: [Log; 4] = [Log::Metrics, Log::Timing, Log::Diagnostics, Log::Samples];
 
 /// The suite, for a home in which there is nothing. `make` opens the same one anew, as a restart does.

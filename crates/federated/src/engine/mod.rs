@@ -17,6 +17,7 @@ use device::{
     learner::{Learner, LearnerError},
     local::{LocalError, LocalPlan},
     round::{Drawn, Exact, Part, PartError, Task},
+    upload::Rests,
 };
 use lm::{kernels::KernelPath, model::fast::TrainerError};
 use privacy::{
@@ -71,6 +72,8 @@ pub struct Summed {
     pub sum: Sum,
     /// What each did, exactly, by their numbers in ascending order: for simulations, which mark it as not private.
     pub exact: Vec<(u64, Exact)>,
+    /// What each keeps for later rounds, where something is kept.
+    pub rests: Rests,
     /// Seconds that were worked, on all threads together.
     pub busy_s: f64,
 }

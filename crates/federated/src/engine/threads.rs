@@ -16,6 +16,7 @@ use device::{
     learner::{Learner, examples::Examples},
     local::{LocalError, LocalPlan},
     round::{Exact, Part, Task, Worker, measured},
+    upload::Rests,
 };
 use lm::kernels::KernelPath;
 use privacy::stages::Sum;
@@ -51,21 +52,24 @@ impl<'a> Threads<'a> {
 struct Share {
     sum: Sum,
     exact: Vec<(u64, Exact)>,
+    rests: Rests,
 }
 
 impl Engine for Threads<'_> {
     fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
-        let fresh = || Share { sum: Sum::zero(task.encoding), exact: Vec::new() };
+        let fresh = || Share { sum: Sum::zero(task.encoding), exact: Vec::new(), rests: Rests::new() };
         let add = |share: &mut Share, user: u64, part: Part| {
             share.sum.add(&part.encoded)?;
             share.exact.push((user, part.exact));
+            share.rests.extend(part.rest.map(|rest| (user, rest)));
             Ok(ControlFlow::Continue(()))
         };
         let (shares, busy_s) = self.train(task, users, fresh, add)?;
-        let mut all = Summed { sum: Sum::zero(task.encoding), exact: Vec::new(), busy_s };
-        for Share { sum, exact } in shares {
+        let mut all = Summed { sum: Sum::zero(task.encoding), exact: Vec::new(), rests: Rests::new(), busy_s };
+        for Share { sum, exact, rests } in shares {
             all.sum.merge(sum)?;
             all.exact.extend(exact);
+            all.rests.extend(rests);
         }
         all.exact.sort_unstable_by_key(|(user, _)| *user);
         Ok(all)
@@ -113,7 +117,7 @@ impl Threads<'_> {
                     examples.truncate(most_examples);
                     let drawn = drawn(users.key, user);
                     let part = match task.evaluation {
-                        None => worker.part(*task, &examples, drawn),
+                        None => worker.part_after(*task, &examples, drawn, task.upload.kept_by(user)),
                         Some(plan) => measured(*task, plan, learner, &examples, kernels, drawn),
                     };
                     part.map_err(|problem| EngineError::Part { user, problem })

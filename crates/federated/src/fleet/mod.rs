@@ -13,7 +13,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use device::round::Task;
+use device::{round::Task, upload::Rests};
 use ledger::{Failure, FailureReason, LedgerError, ParticipationRecord};
 use privacy::{
     encoding::EncodingError,
@@ -23,6 +23,7 @@ use privacy::{
 use thiserror::Error;
 
 use crate::{
+    canaries::{Canaries, Planted},
     cohort::queue::TooFewLeft,
     engine::{Engine, EngineError},
     plan::{Coding, EVALUATION, Phase, Plan},
@@ -41,6 +42,10 @@ pub fn of<'a>(
     engine: Box<dyn Engine + 'a>,
     secrets: Secrets,
 ) -> Box<dyn Fleet + 'a> {
+    let engine = match Canaries::of(plan) {
+        Some(canaries) => Box::new(Planted::new(engine, canaries)),
+        None => engine,
+    };
     Box::new(simulated::of(plan, population, engine, secrets))
 }
 
@@ -175,6 +180,8 @@ pub struct Observed {
 pub struct Exact {
     /// What each user did, by their numbers in ascending order.
     pub users: Vec<(u64, device::round::Exact)>,
+    /// What they keep for later rounds, where they do.
+    pub rests: Rests,
     /// Seconds until it was known who takes part.
     pub sample_s: f64,
     /// Seconds from the first user to the sum.

@@ -12,6 +12,7 @@ use std::{collections::BTreeSet, io::Write as _};
 use device::{
     guard::{ModelDigest, TaskDigest},
     learner::Learner,
+    local::LocalPlan,
     protocol::{
         message::{Blob, DeviceKey},
         terms::{PrivacyTerms, StepTerms, TaskTerms},
@@ -136,7 +137,8 @@ impl NetworkTask {
         let terms = terms(name, realm, plan, reads, phase)?;
         // What is measured is learned from by nobody, and has limits of its own: nobody rests after it.
         let evaluation = Some(evaluations.plan);
-        let terms = TaskTerms { evaluation, full_weight_tokens: None, timer_s: None, ..terms };
+        let local = LocalPlan { finetune: None, ..terms.local };
+        let terms = TaskTerms { evaluation, full_weight_tokens: None, timer_s: None, local, ..terms };
         // The task has begun long before: whoever is enrolled can be asked at once.
         let least = phase.secure.as_ref().map_or(0, |secure| secure.least_clients.into());
         Self::of(&terms, plan, phase, limits, phase.cohort.max(least)).map(Some)

@@ -6,6 +6,7 @@
 pub mod rehearsal;
 mod securely;
 
+use device::finetune::FineTune;
 use ledger::Budget;
 use privacy::{AccountError, AccountantKind, Epsilon, PrivacyEvent, rng::Randomness};
 use serde::Serialize;
@@ -146,6 +147,9 @@ pub struct Memory {
     pub server: u64,
     /// What correlated noise remembers.
     pub mechanism: u64,
+    /// What users keep between rounds; in the checkpoint too.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub kept_by_users: u64,
     /// Evaluation, all threads together.
     pub evaluation: u64,
     /// All of it.
@@ -163,6 +167,16 @@ pub struct Traffic {
     pub per_round: u64,
     /// Of all rounds.
     pub total: u64,
+    /// How often anybody sends an update.
+    pub uploads: u64,
+    /// Bytes from users, of all rounds.
+    pub up_total: u64,
+    /// Bytes to users, of all rounds.
+    pub down_total: u64,
+}
+
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// An estimate, measured on a made-up crowd.
@@ -280,7 +294,8 @@ fn memory(plan: &Plan, opened: &Opened, means: Means) -> Memory {
     let parameters = plan.parameters.len() as u64;
     let coordinates = plan.phases().iter().map(|p| p.coordinates() as u64).max().unwrap_or(0);
     // Beside the trainer: the difference, the same as integers, and the thread's sum.
-    let training = threads * (learner.trainer + 4 * (parameters + coordinates) + 8 * coordinates);
+    let trainers = plan.local.finetune.as_ref().map_or(1, FineTune::trainers);
+    let training = threads * (trainers * learner.trainer + 4 * (parameters + coordinates) + 8 * coordinates);
     let moments = match plan.optimizer {
         OptimizerKind::Sgd => 0,
         OptimizerKind::Momentum { .. } | OptimizerKind::Adagrad { .. } => 1,
@@ -290,21 +305,30 @@ fn memory(plan: &Plan, opened: &Opened, means: Means) -> Memory {
     let server = 4 * parameters * (2 + moments) + 3 * 8 * coordinates;
     let mechanism = plan.phases().iter().map(Phase::mechanism_memory).max().unwrap_or(0);
     let evaluation = learner.predictor + threads * learner.piece + 4 * plan.evaluation.most_tokens as u64;
-    Memory { training, server, mechanism, evaluation, total: training + server + mechanism + evaluation }
+    let kept_by_users = if plan.upload.keeps_rest() { kept_by_users(plan) } else { 0 };
+    let total = training + server + mechanism + kept_by_users + evaluation;
+    Memory { training, server, mechanism, kept_by_users, evaluation, total }
 }
 
+/// Whoever took part keeps what was not sent: at most everybody, at most as often as anybody takes part.
+fn kept_by_users(plan: &Plan) -> u64 {
+    let users = plan.ledger.population.min(plan.planned_participations(plan.rounds));
+    let vectors = 1 + u64::from(plan.upload.keeps_velocity());
+    users.saturating_mul(4 * vectors * plan.parameters.len() as u64)
+}
+
+/// What a user sends and gets in the last round, after a warm-up where there is one.
 fn traffic(plan: &Plan, rounds: u64) -> Result<Traffic, ConfigError> {
-    let model = 4 * plan.parameters.len() as u64;
-    let (down_per_user, up_per_user) = match plan.phase(0).secure_traffic()? {
-        None => (model, plan.phase(0).report_bytes() as u64),
-        Some(secure) => (model + secure.down as u64, secure.up as u64),
-    };
-    let each = down_per_user + up_per_user;
+    let (up_per_user, down_per_user) = plan.upload_bytes(plan.rounds - 1)?;
+    let sent = plan.sent(rounds)?;
     Ok(Traffic {
         down_per_user,
         up_per_user,
-        per_round: each * plan.config.participation.cohort,
-        total: each.saturating_mul(plan.planned_participations(rounds)),
+        per_round: (down_per_user + up_per_user) * plan.stage(plan.rounds - 1).cohort,
+        total: sent.up_bytes.saturating_add(sent.down_bytes),
+        uploads: sent.uploads,
+        up_total: sent.up_bytes,
+        down_total: sent.down_bytes,
     })
 }
 

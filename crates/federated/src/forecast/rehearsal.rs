@@ -196,7 +196,7 @@ impl Fleet for Few<'_> {
         let cohort =
             Sampler::new(phase.participation, population, phase.cohort, self.plan.rounds)?.cohort(&source(), round);
         let sample_s = began.elapsed().as_secs_f64();
-        let Summed { sum, exact, busy_s } = self.train(task, &cohort)?;
+        let Summed { sum, exact, busy_s, .. } = self.train(task, &cohort)?;
         let outcome = match (&phase.secure, &task.coding.residues) {
             (Some(secure), Some(residues)) if secure.noise.is_some() => {
                 let zeros = vec![0; residues.len()];

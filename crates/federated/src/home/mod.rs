@@ -22,7 +22,9 @@ use ledger::{Head, LedgerError, LedgerStore};
 use lm::folder::Folder;
 use thiserror::Error;
 
-pub use self::folder::{CONFIG_FILE, LEDGER_FILE, MODEL_FOLDER, RunFolder, STATEMENT_FILE, STATEMENT_JSON, model_in};
+pub use self::folder::{
+    AUDIT_FILE, CONFIG_FILE, LEDGER_FILE, MODEL_FOLDER, RunFolder, STATEMENT_FILE, STATEMENT_JSON, model_in,
+};
 use self::heads::HeadsError;
 use crate::{model_folder::ModelFolderError, secrets::Secrets};
 
@@ -56,6 +58,8 @@ pub enum Paper {
     StatementJson,
     /// That the run is one of a sweep, until the choice among them is counted in its ledger.
     PartOfASweep,
+    /// What the canaries of a run show.
+    Audit,
 }
 
 /// What a run writes line by line, in JSON.

@@ -32,7 +32,7 @@ pub use self::{
     measured::Measured,
     registry::{Measures, Metric},
 };
-use crate::price::Price;
+use crate::{plan::Sent, price::Price};
 
 /// The names of the files in the folder of a run.
 pub const METRICS_FILE: &str = "metrics.jsonl";
@@ -68,6 +68,9 @@ pub struct Metrics {
     pub server_learning_rate: f64,
     /// Participations so far, as planned: rounds times cohort.
     pub planned_participations: u64,
+    /// Uploads and bytes so far, as planned; with the section `[upload]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<Sent>,
     /// Attempts at the rounds so far that came to nothing; the ledger and the report say why.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failed_attempts: u64,
@@ -165,6 +168,7 @@ pub(crate) mod tests {
             fraction_below_clip: None,
             server_learning_rate: 1.0,
             planned_participations: 0,
+            sent: None,
             failed_attempts: 0,
             price: Price { meaning: Meaning::SoFar, epsilon: Epsilon::new(i as f64).unwrap(), rho: None },
             projected_epsilon: None,

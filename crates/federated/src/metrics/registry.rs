@@ -11,7 +11,7 @@ use lm::metrics::Counts;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 use super::{Metrics, prediction, tags, training};
-use crate::numbers::{accuracy, four_digits};
+use crate::numbers::{accuracy, bytes, four_digits};
 
 /// All numbers. Lines of files and TensorBoard have them in this order.
 pub static METRICS: &[&Metric] = &[
@@ -34,6 +34,9 @@ pub static METRICS: &[&Metric] = &[
     &training::FRACTION_BELOW_CLIP,
     &training::RHO,
     &training::PROJECTED_EPSILON,
+    &training::UPLOADS,
+    &training::UPLOADED_BYTES,
+    &training::DOWNLOADED_BYTES,
 ];
 
 /// What evaluations measure, by learner. A line of a file belongs to the first that has all of its numbers.
@@ -73,6 +76,8 @@ pub enum Unit {
     Share,
     /// An epsilon: rounded up, never down.
     Epsilon,
+    /// Bytes.
+    Bytes,
     /// Anything else.
     #[default]
     Number,
@@ -86,7 +91,8 @@ impl Unit {
             _ if value.is_nan() => "none".into(),
             Self::Share => accuracy(value),
             Self::Epsilon if value.is_finite() => rounded_up(value),
-            Self::Epsilon | Self::Number => four_digits(value),
+            Self::Bytes if value.is_finite() => bytes(value as u64),
+            Self::Epsilon | Self::Bytes | Self::Number => four_digits(value),
         }
     }
 

@@ -37,6 +37,35 @@ pub static PLANNED_PARTICIPATIONS: Metric = Metric {
     ..number(|line| Some(line.planned_participations as f64))
 };
 
+/// Uploads so far, as planned.
+pub static UPLOADS: Metric = Metric {
+    name: "uploads",
+    label: "uploads",
+    column: "uploads",
+    tag: Some("traffic/uploads"),
+    ..number(|line| Some(line.sent?.uploads as f64))
+};
+
+/// Bytes from devices so far, as planned.
+pub static UPLOADED_BYTES: Metric = Metric {
+    name: "uploaded_bytes",
+    label: "bytes uploaded",
+    column: "uploaded",
+    tag: Some("traffic/uploaded_bytes"),
+    unit: Unit::Bytes,
+    ..number(|line| Some(line.sent?.up_bytes as f64))
+};
+
+/// Bytes to devices so far, as planned.
+pub static DOWNLOADED_BYTES: Metric = Metric {
+    name: "downloaded_bytes",
+    label: "bytes downloaded",
+    column: "downloaded",
+    tag: Some("traffic/downloaded_bytes"),
+    unit: Unit::Bytes,
+    ..number(|line| Some(line.sent?.down_bytes as f64))
+};
+
 /// The headline as devices measured it on their own text, with noise.
 pub static HEADLINE_BY_DEVICES: Metric = Metric {
     name: "headline_by_devices",

@@ -3,11 +3,14 @@
 //! Each section is checked by its type ([`crate::config`]). These checks are about several sections.
 
 use ledger::Unit;
-use privacy::Participation;
+use privacy::{Participation, audit::one_run::FEWEST_CANARIES};
 
 use super::phases::Phase;
 use crate::{
-    config::{Config, ConfigError, Crowd, Data, EstimatorKind, LocalAlgorithm, Mechanism, NoisePlace},
+    config::{
+        Config, ConfigError, Crowd, Data, EstimatorKind, LocalAlgorithm, Mask, Mechanism, NoisePlace,
+        ParticipationKind, Sparse, Upload,
+    },
     protocol::limits::NotEnforceable,
 };
 
@@ -19,6 +22,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     counts(config)?;
     data(config)?;
     local(config)?;
+    upload(config)?;
     participation(config)?;
     estimator(config)?;
     clip(config)?;
@@ -26,6 +30,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     schedule(config)?;
     stands_for(config)?;
     aggregation(config)?;
+    audit(config)?;
     stops(config)
 }
 
@@ -192,6 +197,30 @@ fn estimator(config: &Config) -> Result<(), ConfigError> {
     }
 }
 
+/// Canaries are users of a population that is large enough for them, and their updates are added up in the clear.
+fn audit(config: &Config) -> Result<(), ConfigError> {
+    let Some(audit) = &config.audit else { return Ok(()) };
+    let (least, population) = (FEWEST_CANARIES as u64, config.participation.population);
+    if audit.canaries < least || audit.canaries > population / 2 {
+        let most = population / 2;
+        let got = audit.canaries;
+        return refuse(
+            "audit.canaries",
+            format!("must be from {least} to half of participation.population ({most}), got {got}"),
+        );
+    }
+    if !(audit.confidence > 0.5 && audit.confidence < 1.0) {
+        return refuse("audit.confidence", format!("must be above 0.5 and below 1, got {}", audit.confidence));
+    }
+    if config.unit != Unit::User {
+        return refuse("audit", "only valid with unit = \"user\": a canary is a user");
+    }
+    if config.aggregation.is_secure() {
+        return refuse("audit", "only valid with aggregation = \"plain\"");
+    }
+    Ok(())
+}
+
 /// Rule P9.
 fn clip(config: &Config) -> Result<(), ConfigError> {
     let counts = config.clip.following().is_some_and(|adaptive| adaptive.count_stddev.is_some());
@@ -215,6 +244,115 @@ fn mechanism(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// How often text is read may change where a step is taken for every batch, and where somebody tells the devices.
+fn epochs(config: &Config, said: Option<u32>, key: &str) -> Result<(), ConfigError> {
+    let Some(epochs) = said else { return Ok(()) };
+    if !matches!(config.local.algorithm, LocalAlgorithm::Fedavg { .. }) {
+        return only_with(true, key, "local.algorithm = \"fedavg\": FedSGD takes one step");
+    }
+    if config.data.is_on_devices() {
+        return refuse(
+            key,
+            "only valid in a simulation: real devices read their text local.epochs times in every round",
+        );
+    }
+    if epochs == 0 || epochs > 1 << 24 { refuse(key, "must be from 1 to 2^24") } else { Ok(()) }
+}
+
+/// What leaves devices in parts, or as floats.
+fn upload(config: &Config) -> Result<(), ConfigError> {
+    let Some(said) = config.upload.filter(|said| *said != Upload::Grid) else { return Ok(()) };
+    if config.data.is_on_devices() {
+        let why = "must be \"grid\" with data.kind = \"devices\": real devices send integers on the grid, and keep nothing between rounds; the other kinds are simulated";
+        return refuse("upload.kind", why);
+    }
+    match said {
+        Upload::Grid => Ok(()),
+        Upload::Dense => dense(config),
+        Upload::Sparse(sparse) => sparse_upload(config, &sparse),
+        Upload::Mask(mask) => mask_upload(config, &mask),
+    }
+}
+
+fn dense(config: &Config) -> Result<(), ConfigError> {
+    if config.aggregation.is_secure() {
+        let why = "\"dense\" is only valid with aggregation = \"plain\": floats cannot be masked; take upload.kind = \"grid\"";
+        return refuse("upload.kind", why);
+    }
+    only_with(config.privacy.rotation, "privacy.rotation", "integers: upload.kind is \"dense\"")
+}
+
+fn share(share: f64) -> Result<(), ConfigError> {
+    if share > 0.0 && share < 1.0 {
+        return Ok(());
+    }
+    refuse("upload.share", format!("must be above 0 and below 1, got {share}: 0.001 is a thousandth"))
+}
+
+fn sparse_upload(config: &Config, sparse: &Sparse) -> Result<(), ConfigError> {
+    share(sparse.share)?;
+    if !(0.0..1.0).contains(&sparse.momentum) {
+        return refuse("upload.momentum", format!("must be at least 0 and below 1, got {}", sparse.momentum));
+    }
+    if sparse.local_clip.is_some_and(|clip| !(clip.is_finite() && clip > 0.0)) {
+        return refuse("upload.local_clip", "must be finite and above 0: leave it out for none");
+    }
+    if sparse.warm_up > config.rounds {
+        return refuse("upload.warm_up", format!("must be at most rounds, which are {}", config.rounds));
+    }
+    if config.aggregation.is_secure() {
+        let why = "\"sparse\" is only valid with aggregation = \"plain\": which coordinates a device sends depends on its text, and would be seen by the server; take upload.kind = \"mask\", which is the same for all";
+        return refuse("upload.kind", why);
+    }
+    let rotation = "upload.kind = \"grid\" or \"mask\": a rotated update has no few large coordinates";
+    only_with(config.privacy.rotation, "privacy.rotation", rotation)?;
+    keeps_rest(config)
+}
+
+fn mask_upload(config: &Config, mask: &Mask) -> Result<(), ConfigError> {
+    share(mask.share)?;
+    if config.privacy.correlated().is_some() {
+        let why = "\"mask\" is only valid with mechanism = \"gaussian\" or \"none\": correlated noise takes off in later rounds what it added to the same coordinates, and each round has others";
+        return refuse("upload.kind", why);
+    }
+    if !matches!(config.clip.kind().name(), "flat" | "adaptive") {
+        return refuse(
+            "clip.kind",
+            "must be \"flat\" or \"adaptive\" with upload.kind = \"mask\": a part of an update has no layers",
+        );
+    }
+    if mask.keep_rest && config.aggregation.is_secure() {
+        let why = "only valid with aggregation = \"plain\": a device of a secure sum does not learn whether its update was in it, so it cannot know what it still owes";
+        return refuse("upload.keep_rest", why);
+    }
+    if mask.keep_rest { keeps_rest(config) } else { greedy(config) }
+}
+
+/// The clip bit of greedy clipping says that no local step was shortened, and says nothing of what was kept or left out.
+fn greedy(config: &Config) -> Result<(), ConfigError> {
+    only_with(config.clip.greedy, "clip.greedy", "upload.kind = \"grid\" or \"dense\"")
+}
+
+/// Where a user's update depends on earlier rounds ([`device::upload`]).
+fn keeps_rest(config: &Config) -> Result<(), ConfigError> {
+    greedy(config)?;
+    if config.noise_seed.is_none() {
+        let why = "is missing: what users keep between rounds is computed again after a crash, which needs cohorts that can be drawn again, and may not be stored where noise is secret (rules P20 and P21); a run that keeps it is a simulation";
+        return refuse("noise_seed", why);
+    }
+    match config.participation.kind {
+        ParticipationKind::FixedSize if !config.privacy.is_none() => refuse(
+            "participation.kind",
+            "must be \"poisson\" or \"arrival\" where devices keep what they do not send: with samples of a fixed size, what a user sends would depend on who else was drawn before, and no accountant covers that",
+        ),
+        ParticipationKind::Once => refuse(
+            "participation.kind",
+            "\"once\" leaves no later round for what devices keep: take upload.kind = \"mask\" without keep_rest",
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// Rule P7: within a segment of correlated noise nothing changes.
 fn schedule(config: &Config) -> Result<(), ConfigError> {
     let correlated = config.privacy.correlated().is_some();
@@ -235,12 +373,13 @@ fn schedule(config: &Config) -> Result<(), ConfigError> {
             &key("noise_multiplier"),
             "noise: privacy.mechanism is \"none\"",
         )?;
-        if !config.participation.kind.is_sampled() && change.cohort.is_some() {
+        if !config.participation.kind.is_sampled() && change.cohort.is_some() && !config.privacy.is_none() {
             return refuse(
                 &key("cohort"),
-                "only valid with poisson or fixed-size sampling: otherwise the report goal is constant",
+                "only valid with poisson or fixed-size sampling, or without noise: otherwise the report goal is constant",
             );
         }
+        epochs(config, change.local_epochs, &key("local_epochs"))?;
         if correlated && change.noise_multiplier.is_some() {
             return refuse(&key("noise_multiplier"), "correlated noise has one multiplier for the whole run");
         }

@@ -9,6 +9,7 @@
 //! | `phases`  | releases that are accounted for as one: encoding, noise, mechanism       |
 //! | `secure`  | how sums are made securely: how many devices, whose noise                |
 //! | `stages`  | what holds from a round on: clip, cohort, learning rates                 |
+//! | `upload`  | what leaves a device, and how many bytes that is                         |
 //! | `evaluation` | evaluation by devices: limits, bounds and noise of its own            |
 //! | `checks`  | what has no meaning together, in terms of keys                           |
 
@@ -19,8 +20,10 @@ mod secure;
 mod stages;
 #[cfg(test)]
 mod tests;
+mod upload;
 
 use device::{
+    finetune::GeneralText,
     learner::Layout,
     local::{Algorithm, LocalPlan, check_learning_rate},
 };
@@ -38,12 +41,14 @@ pub use self::{
     phases::{BEFORE, Coding, Phase},
     secure::Secure,
     stages::Stage,
+    upload::{Sent, UploadPlan},
 };
 use crate::{
     config::{
         ClipKind, Config, ConfigError, EstimatorKind, Evaluation, LocalAlgorithm, Moments, ParticipationKind,
         ServerOptimizer, StandsFor,
     },
+    finetune,
     optimizer::OptimizerKind,
     protocol::desk::Windows,
 };
@@ -63,6 +68,8 @@ pub struct Setting {
     pub public_data: Vec<PublicData>,
     /// How many numbers a device counts of a model when it measures one; none where devices cannot.
     pub counted: Option<usize>,
+    /// What devices rehearse, where the settings say that they do.
+    pub general: Option<GeneralText>,
 }
 
 /// All that was decided before the first round.
@@ -82,6 +89,8 @@ pub struct Plan {
     pub local: LocalPlan,
     /// w_hat: a user with at least so many tokens has weight 1; none for weight 1 for all.
     pub full_weight_tokens: Option<f64>,
+    /// What of their updates leaves them.
+    pub upload: UploadPlan,
     /// What simulated devices do.
     pub devices: Devices,
     /// How long real devices have.
@@ -160,7 +169,7 @@ impl Plan {
         checks::check(&config)?;
         let settings = config.to_toml()?;
         let parameters = setting.parameters.clone();
-        let local = local(&config)?;
+        let local = local(&config, setting)?;
         let optimizer = optimizer(&config)?;
         let adaptive = adaptive(&config)?;
         let draft = Draft { config: &config, parameters: &parameters, adjacency: adjacency(config.participation.kind) };
@@ -178,6 +187,7 @@ impl Plan {
             model_name: config.model.new_model().preset.unwrap_or_else(|| "keyhush".into()),
             local,
             full_weight_tokens: config.estimator.full_weight_tokens,
+            upload: UploadPlan::new(&config, setting.parameters.len()),
             devices: Devices::new(&config),
             windows: windows(&config),
             begin_with: config.data.devices().and_then(|devices| devices.begin_with),
@@ -343,7 +353,7 @@ fn sampled(
     Ok(participation)
 }
 
-fn local(config: &Config) -> Result<LocalPlan, ConfigError> {
+fn local(config: &Config, setting: &Setting) -> Result<LocalPlan, ConfigError> {
     let from = &config.local;
     let (algorithm, update_penalty) = match from.algorithm {
         LocalAlgorithm::Fedavg { epochs, update_penalty } => {
@@ -360,8 +370,9 @@ fn local(config: &Config) -> Result<LocalPlan, ConfigError> {
         most_tokens: from.most_tokens,
         greedy: config.clip.greedy,
         update_penalty,
+        finetune: finetune::of(config, setting.general.clone()),
     };
-    plan.check().map_err(|e| ConfigError::new(format!("local.{}", e.field), e))?;
+    plan.check().map_err(|e| ConfigError::new(finetune::key(e.field), e))?;
     check_learning_rate(from.learning_rate).map_err(|e| ConfigError::new("local.learning_rate", e))?;
     Ok(plan)
 }
@@ -479,8 +490,13 @@ fn kept_by(config: &Config) -> &'static str {
 /// Who sees what. In a simulation one program sees everything; what is said of the sum is what the protocol makes of it.
 fn aggregation(config: &Config, phases: &[Phase]) -> Aggregation {
     let devices = config.data.is_on_devices();
-    let who =
-        if devices { "the server, in memory, until each is added" } else { "the program that simulates the devices" };
+    let who = match (devices, UploadPlan::new(config, 1).shows_places()) {
+        (true, _) => "the server, in memory, until each is added",
+        (false, false) => "the program that simulates the devices",
+        (false, true) => {
+            "the program that simulates the devices; a server would also see in the clear which coordinates each device sends, which depends on its text, so it must be trusted as with the updates themselves: only the noised sum of all coordinates is released"
+        }
+    };
     match phases.iter().find_map(|p| p.secure.as_ref()) {
         None => Aggregation::Plain { sees_updates: who.to_owned() },
         Some(secure) => Aggregation::Secure {

@@ -19,6 +19,7 @@ use secagg::message::Traffic;
 use super::{
     Draft, divides_by_weight, noise_multiplier, sampled,
     secure::{Secure, is_distributed},
+    upload::UploadPlan,
 };
 use crate::config::{Config, ConfigError, CorrelatedNoise, EstimatorKind, Mechanism, ParticipationKind, RoundingKind};
 
@@ -119,7 +120,8 @@ impl Phase {
         let rule = config.clip.kind().rule(span.clip, parameters).map_err(|e| ConfigError::new("clip", e))?;
         let bit = if config.clip.is_adaptive() { ClipBit::NormAtMost(span.clip) } else { ClipBit::None };
         Clipping::new(rule.clone(), bit).map_err(|e| ConfigError::new("clip.kind", e))?;
-        let encoding = Encoding::new(vector(config, parameters.len()), rule.bound(), of_sum, adjacency)
+        let dimension = UploadPlan::new(config, parameters.len()).coordinates();
+        let encoding = Encoding::new(vector(config, dimension), rule.bound(), of_sum, adjacency)
             .map_err(|e| ConfigError::new("privacy", e))?;
         let secure = match (Secure::new(config, span.cohort)?, &noise_plan) {
             (Some(secure), Some(noise)) if distributed => Some(secure.with_noise(&encoding, noise, adjacency)?),
@@ -235,6 +237,12 @@ impl Phase {
         self.encoding.packing().bytes()
     }
 
+    /// Bits of an integer of the update in what a user sends.
+    #[must_use]
+    pub fn update_bits(&self) -> usize {
+        self.encoding.packing().update_bits()
+    }
+
     /// As the ledger's first entry has it.
     pub(super) fn of_ledger(&self, config: &Config) -> Result<ledger::Phase, ConfigError> {
         let mut parameters = BTreeMap::new();
@@ -247,6 +255,9 @@ impl Phase {
         let clip = self.encoding.clip();
         say("clip_norm", config.clip.kind().in_ledger(clip));
         say("estimator", config.estimator.kind.name().to_owned());
+        if let Some(words) = UploadPlan::new(config, self.encoding.dimension()).words() {
+            say("upload", words);
+        }
         Ok(ledger::Phase {
             stream: self.stream.clone(),
             mechanism: words(config).to_owned(),

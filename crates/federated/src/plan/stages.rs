@@ -6,7 +6,7 @@ use super::{
     Draft, clip_norm,
     phases::{Phase, Span},
 };
-use crate::config::{Change, Config, ConfigError, EstimatorKind};
+use crate::config::{Change, Config, ConfigError, EstimatorKind, LocalAlgorithm};
 
 /// What holds from a round on.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -19,6 +19,8 @@ pub struct Stage {
     pub cohort: u64,
     /// The users' step.
     pub local_learning_rate: f32,
+    /// E: how often users read their text, where that changes in the run.
+    pub local_epochs: Option<u32>,
     /// The server's step.
     pub server_learning_rate: f32,
     /// What the released sum is divided by; none where the release says its weight.
@@ -65,10 +67,18 @@ fn first(config: &Config) -> Result<Stage, ConfigError> {
         clip: clip_norm("clip.norm", config.clip.norm)?,
         cohort: config.participation.cohort,
         local_learning_rate: config.local.learning_rate,
+        local_epochs: first_epochs(config),
         server_learning_rate: config.server.learning_rate,
         denominator: None,
         phase: 0,
     })
+}
+
+/// Those of the first rounds, where later ones have others.
+fn first_epochs(config: &Config) -> Option<u32> {
+    let LocalAlgorithm::Fedavg { epochs, .. } = config.local.algorithm else { return None };
+    let changes = config.schedule.iter().any(|change| change.local_epochs.is_some());
+    changes.then(|| epochs.unwrap_or(1))
 }
 
 fn after(before: Stage, z: Option<f64>, change: &Change, number: usize) -> Result<(Stage, Option<f64>), ConfigError> {
@@ -78,6 +88,7 @@ fn after(before: Stage, z: Option<f64>, change: &Change, number: usize) -> Resul
         clip: change.clip_norm.map(|norm| clip_norm(&key("clip_norm"), norm)).transpose()?.unwrap_or(before.clip),
         cohort: change.cohort.unwrap_or(before.cohort),
         local_learning_rate: change.local_learning_rate.unwrap_or(before.local_learning_rate),
+        local_epochs: change.local_epochs.or(before.local_epochs),
         server_learning_rate: change.server_learning_rate.unwrap_or(before.server_learning_rate),
         ..before
     };

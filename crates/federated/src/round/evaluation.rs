@@ -16,7 +16,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use device::round::Task;
+use device::{round::Task, upload::Upload};
 use ledger::{Attempt, Failure, FailureReason, LedgerError, LedgerStore, Recorded};
 use privacy::mechanism::{Mechanism, MechanismError};
 
@@ -224,6 +224,8 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
             encoding: &coding.encoding,
             full_weight_tokens: None,
             learning_rate: self.plan.stage(self.state.round).local_learning_rate,
+            epochs: None,
+            upload: Upload::Whole,
             evaluation: Some(evaluations.plan),
         };
         let of_step = |(step, all): (u64, &[Failure])| (step, all.to_vec());

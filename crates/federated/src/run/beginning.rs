@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Opened, RunError, ledger_time};
 use crate::{
-    config::{Config, Data, Document},
+    config::{Config, Data, Document, FineTune},
+    finetune,
     plan::{BEFORE, Phase, Plan},
     secrets::Secrets,
 };
@@ -31,6 +32,9 @@ pub(super) struct Beginning {
     /// Of the store; none where the text is made up, which the settings describe whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<StoreDigests>,
+    /// Of what devices rehearse; none where they do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    general: Option<Digest>,
 }
 
 /// Whose text, and what text.
@@ -71,6 +75,7 @@ impl Beginning {
             start: key.digest("start", [&bytes[..]]),
             noise_key,
             store: store.map(digests),
+            general: opened.general().map(|text| key.digest("general text", [&finetune::digest(text)[..]])),
         })
     }
 
@@ -96,11 +101,22 @@ impl Beginning {
         if let (Data::Store(then), Data::Store(now)) = (&mut began.data, &config.data) {
             then.path.clone_from(&now.path);
         }
+        // So may a file of general text.
+        if let (
+            Some(FineTune::Rehearsal { public_text: Some(then), .. }),
+            Some(FineTune::Rehearsal { public_text: Some(now), .. }),
+        ) = (&mut began.finetune, &config.finetune)
+        {
+            then.clone_from(now);
+        }
         if began != *config {
             return Err(RunError::SettingsChanged { changes: changes(&self.settings, &now.settings) });
         }
         if self.start != now.start {
             return Err(RunError::StartChanged);
+        }
+        if self.general != now.general {
+            return Err(RunError::GeneralTextChanged);
         }
         if self.noise_key != now.noise_key {
             return Err(RunError::NoiseKeyChanged);

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     burden::Burden,
+    canaries::{Canaries, Shown},
     home::{Home, Paper, Records},
     metrics::Metrics,
     price::{Meaning, Price},
@@ -48,6 +49,9 @@ pub struct Ending {
     pub notes: Vec<String>,
     /// The head of the ledger.
     pub ledger_head: String,
+    /// What its canaries show, where it has some and is over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audit: Option<Shown>,
 }
 
 impl<H: Home + Records> Run<'_, H> {
@@ -151,7 +155,21 @@ impl<H: Home + Records> Run<'_, H> {
             guarantee,
         };
         self.home.write_model(&model)?;
-        Ok(ending)
+        Ok(Ending { audit: self.audit(&statement)?, ..ending })
+    }
+
+    /// What the canaries show of the model that was written, where there are some; kept beside it. What a run of a sweep costs is not
+    /// known before the choice, so nothing can be compared with it.
+    fn audit(&self, statement: &Statement) -> Result<Option<Shown>, RunError> {
+        let Some(canaries) = Canaries::of(self.plan) else { return Ok(None) };
+        if is_undecided(&self.home)? {
+            return Ok(None);
+        }
+        let scored = canaries.scores(self.opened.first_parameters(), &self.state().model);
+        let shown = Shown::of(&canaries, &scored, price(statement).epsilon, self.ledger())?;
+        let text = serde_json::to_string_pretty(&shown).map_err(|e| LedgerError::storage("the audit", e))?;
+        self.home.write_paper(Paper::Audit, &text)?;
+        Ok(Some(shown))
     }
 
     fn ending(&self, statement: &Statement) -> Result<Ending, RunError> {
@@ -177,9 +195,14 @@ impl<H: Home + Records> Run<'_, H> {
             price: price(statement),
             delta: self.plan.ledger.delta.get(),
             sentence: told.sentence() + alone(&self.home)?,
-            notes: notes(Burden::of(self.plan).as_ref(), self.totals.as_ref()),
+            notes: notes(
+                Burden::of(self.plan).as_ref(),
+                self.totals.as_ref(),
+                self.history.last().and_then(|line| line.sent),
+            ),
             ledger_head: statement.ledger.head.to_string(),
             metrics,
+            audit: None,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Why a run cannot begin, go on or end: what is wrong, and what to do.
 
 use ledger::LedgerError;
+use privacy::audit::AuditError;
 use thiserror::Error;
 
 use crate::{
@@ -45,6 +46,9 @@ pub enum RunError {
     /// A head beside the ledger that is not its own.
     #[error(transparent)]
     Heads(Box<HeadsError>),
+    /// What canaries show.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     /// A round.
     #[error(transparent)]
     Round(Box<RoundError>),
@@ -123,6 +127,11 @@ pub enum RunError {
     /// The model that the run started from is another.
     #[error("the model that the run started from has changed; restore it, or start another run")]
     StartChanged,
+    /// What devices rehearse is not what it was.
+    #[error(
+        "the general text (finetune.public_text) has changed since the run began; restore it, or start another run"
+    )]
+    GeneralTextChanged,
     /// The store is not what it was.
     #[error(
         "the store has changed since the run began; restore it, or, if it had to change (a user asked to be erased), give the reason with --data-changed \"...\", which ledger and statement will record"

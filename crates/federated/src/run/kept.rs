@@ -18,9 +18,10 @@ use super::{
 };
 use crate::{
     burden::Burden,
+    canaries::Shown,
     checkpoint,
     config::Config,
-    home::{Home, Log, Records},
+    home::{Home, HomeError, Log, Paper, Records},
     metrics::{Diagnostics, Measures, Metrics, Timing},
     plan::{Plan, Setting},
     price::Price,
@@ -62,6 +63,8 @@ pub struct Kept {
     pub totals: Option<Totals>,
     /// What else should be known of it, each in a sentence: how much noise its model bore, users whose training ran away.
     pub notes: Vec<String>,
+    /// What its canaries show, where it has some and is over.
+    pub audit: Option<Shown>,
 }
 
 impl Kept {
@@ -83,6 +86,7 @@ impl Kept {
         let totals = if simulated { Some(Totals::read(home)?).filter(|totals| totals.rounds > 0) } else { None };
         let cohort = config.cohort(rounds);
         let told = Told { cohort, rounds, history: &metrics, totals, failed: &failed, statement: &statement };
+        let sent = metrics.last().and_then(|line| line.sent);
         let name = home.name();
         Ok(Self {
             name: Path::new(&name).file_name().map_or(name.clone(), |last| last.to_string_lossy().into_owned()),
@@ -95,7 +99,8 @@ impl Kept {
             ended: ledger.closing().map(|closing| closing.because.into()),
             sentence: told.sentence() + alone(home)?,
             undecided: is_undecided(home)?,
-            notes: notes(burden(home, &config, &statement, &metrics).as_ref(), totals.as_ref()),
+            audit: audit(home)?,
+            notes: notes(burden(home, &config, &statement, &metrics).as_ref(), totals.as_ref(), sent),
             totals,
             config,
             metrics,
@@ -142,8 +147,21 @@ fn burden(home: &dyn Home, config: &Config, statement: &Statement, metrics: &[Me
         non_private: None,
         public_data: Vec::new(),
         counted: device::evaluation::coordinates(Measures::of(metrics).name),
+        general: None,
     };
-    Burden::of(&Plan::new(config.clone(), &setting).ok()?)
+    // What devices rehearse changes no noise, and its text may not be here.
+    let config = Config { finetune: None, ..config.clone() };
+    Burden::of(&Plan::new(config, &setting).ok()?)
+}
+
+/// What canaries show, where that was written down.
+fn audit(home: &dyn Home) -> Result<Option<Shown>, RunError> {
+    let Some(text) = home.paper(Paper::Audit)? else { return Ok(None) };
+    let wrong = |error: serde_json::Error| {
+        let what = format!("the audit of {} cannot be parsed", home.name());
+        HomeError::Other { what, source: error.into() }
+    };
+    Ok(Some(serde_json::from_str(&text).map_err(wrong)?))
 }
 
 /// The exact numbers of each round, without the warning that stands before them.

@@ -12,6 +12,7 @@
 //! | `checkpoints/`      | the two newest states                                                                |
 //! | `model/`            | the model at the end                                                                 |
 //! | `statement.md`, `.json` | the guarantee, from the ledger                                                   |
+//! | `audit.json`        | what canaries show of it, where there are some                                       |
 //!
 //! Pages and the file for TensorBoard are made from these by the crate `report` ([`Kept`]).
 //!
@@ -337,7 +338,12 @@ impl<'a, H: Home + Records> Run<'a, H> {
         };
         let mut run = Self::with(home, plan, opened, means, randomness, ledger, state, kept)?;
         run.warnings = warnings;
-        run.replay()?;
+        if plan.upload.keeps_rest() && why != Why::End && !run.ledger().is_closed() {
+            // Their users train once more, which needs a fleet: `step` does it.
+            run.evaluate_if_due()?;
+        } else {
+            run.replay()?;
+        }
         Ok(run)
     }
 
@@ -411,6 +417,12 @@ impl<'a, H: Home + Records> Run<'a, H> {
         }
         if let Due::Step(_) = self.rounds.evaluation_due() {
             return self.ask_devices(fleet, stop);
+        }
+        if self.plan.upload.keeps_rest() && self.rounds.replay_with(fleet, stop)? == Replayed::Round {
+            let metrics = self.evaluate_if_due()?;
+            self.checkpoint_if_due()?;
+            self.over = self.is_over();
+            return Ok(self.stands(metrics));
         }
         let mut done = match self.rounds.round(fleet, stop, self.time())? {
             Round::OutOfBudget(why) => return self.out_of_budget(&why),
@@ -539,6 +551,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
             fraction_below_clip: state.fraction_below_clip,
             server_learning_rate: f64::from(plan.stage(state.round).server_learning_rate),
             planned_participations: plan.planned_participations(state.round),
+            sent: if plan.upload.is_said() { Some(plan.sent(state.round)?) } else { None },
             failed_attempts: self.failed().iter().filter(|failed| failed.round < state.round).count() as u64,
             price,
             projected_epsilon,

@@ -6,8 +6,11 @@ use corpus::{
     store::{Part, Split, Store},
     synth::{Crowd, Dialect, SynthPlan},
 };
-use device::learner::{Learner, Part as ModelPart};
-use ledger::{DataSource, Head, Import, ImportKind, PublicData, Start, Unit};
+use device::{
+    finetune::GeneralText,
+    learner::{Learner, Part as ModelPart},
+};
+use ledger::{DataSource, Head, Import, ImportKind, PublicData, Start, Unit, hex};
 use lm::{
     folder::{Folder, Learned, LearnedPart, Weights},
     model::config::ModelConfig,
@@ -18,17 +21,19 @@ use privacy::rng::Randomness;
 
 use super::{Presence, RunError, is_undecided};
 use crate::{
+    canaries::WithCanaries,
     config::{
         Config, ConfigError, Crowd as MadeUp, Data, DeviceText, EarlierModel, Evaluation, ModelStart, NewModel,
         StoredText,
     },
     evaluate::HeldOut,
+    finetune::{self, Rehearsed},
     home::{Home, LEDGER_FILE, RunFolder, heads, model_in},
     learners::{self, Made},
     ledger_file::Place,
     model_folder,
     plan::{Plan, Setting},
-    population::{EachPost, Population, StoredPopulation, SyntheticPopulation},
+    population::{Beyond, Changed, Changes, EachPost, Population, StoredPopulation, SyntheticPopulation},
 };
 
 /// Held-out users of a thousand by default.
@@ -45,6 +50,10 @@ pub struct Opened {
     public_data: Vec<PublicData>,
     import: Option<Import>,
     prompts: Option<Vec<String>>,
+    /// Declared users, and how many of them are canaries.
+    canaries: Option<(u64, u64)>,
+    changes: Changes,
+    general: Option<GeneralText>,
 }
 
 /// Whose text.
@@ -85,9 +94,12 @@ impl Opened {
         let public_names = public_names.filter(|o| o.non_private_event().is_none());
         let public =
             |what: &str, origin: &corpus::origin::Origin| PublicData { what: what.into(), why: origin.to_string() };
+        let rehearsed = finetune::open(config, learner.as_ref(), &vocabulary, rules)?;
+        let (general, rehearsed) = rehearsed.map(|Rehearsed { text, public }| (text, public)).unzip();
         let public_data = public_words
             .map(|origin| public("the vocabulary", origin))
             .chain(public_names.map(|origin| public("the names of the labels", origin)))
+            .chain(rehearsed)
             .collect();
         let text = match (&config.data, store) {
             (Data::Store(said), Some(store)) => split(said, store)?,
@@ -95,7 +107,22 @@ impl Opened {
             (Data::Devices(said), _) => devices(config, said, learner.as_ref())?,
             (Data::Synthetic(said), _) => crowd(config, said)?,
         };
-        let opened = Self { text, vocabulary, rules, learner, first, start, public_data, import, prompts: None };
+        let canaries = config.audit.as_ref().map(|audit| (config.participation.population, audit.canaries));
+        let changes = Changes::default();
+        let opened = Self {
+            text,
+            vocabulary,
+            rules,
+            learner,
+            first,
+            start,
+            public_data,
+            import,
+            prompts: None,
+            canaries,
+            changes,
+            general,
+        };
         opened.check_declared(config)?;
         Ok(opened)
     }
@@ -104,6 +131,13 @@ impl Opened {
     #[must_use]
     pub fn with_prompts(self, prompts: Vec<String>) -> Self {
         Self { prompts: Some(prompts), ..self }
+    }
+
+    /// With other users than there are: somebody left out, or posts planted. For audits, which train several models and compare them;
+    /// nothing of it is in the settings, so such a run cannot be resumed.
+    #[must_use]
+    pub fn with_changes(self, changes: Changes) -> Self {
+        Self { changes, ..self }
     }
 
     /// The prompts that were asked for.
@@ -119,8 +153,12 @@ impl Opened {
             Text::Crowd { .. } | Text::Devices { .. } => Vec::new(),
         };
         let data = match &self.text {
-            Text::Crowd { .. } => DataSource::MadeUp { what: "the crowd that comes with the program".into() },
-            Text::Store { .. } => DataSource::Users { what: "the users of a store that was imported".into() },
+            Text::Crowd { .. } => {
+                DataSource::MadeUp { what: self.and_canaries("the crowd that comes with the program") }
+            }
+            Text::Store { .. } => {
+                DataSource::Users { what: self.and_canaries("the users of a store that was imported") }
+            }
             Text::Devices { .. } => DataSource::Users { what: "the devices that enrolled with the server".into() },
         };
         Setting {
@@ -130,6 +168,15 @@ impl Opened {
             non_private: (!non_private.is_empty()).then(|| non_private.join("; ")),
             public_data: self.public_data.clone(),
             counted: device::evaluation::coordinates(self.learner.measures()),
+            general: self.general.clone(),
+        }
+    }
+
+    /// Whose text it is, with the canaries among them.
+    fn and_canaries(&self, whose: &str) -> String {
+        match self.canaries {
+            Some((_, canaries)) => format!("{whose}, and {canaries} canaries that audit the run"),
+            None => whose.to_owned(),
         }
     }
 
@@ -145,7 +192,14 @@ impl Opened {
                 format!("{users} users, {posts} posts, {tokens} tokens, checksums {:?}", store.checksums())
             }
         };
-        [&plan.settings, &words, &text].map(String::as_str).join("\n")
+        let general = self.general.as_ref().map(|text| format!("\n{}", hex(&finetune::digest(text))));
+        [&plan.settings, &words, &text].map(String::as_str).join("\n") + &general.unwrap_or_default()
+    }
+
+    /// What devices rehearse, where the settings say that they do.
+    #[must_use]
+    pub const fn general(&self) -> Option<&GeneralText> {
+        self.general.as_ref()
     }
 
     /// The store, where the text comes from one.
@@ -192,6 +246,39 @@ impl Opened {
     /// # Errors
     /// When posts are the units and cannot be counted.
     pub fn population(&self, unit: Unit) -> Result<Box<dyn Population + '_>, RunError> {
+        let people = self.people(unit)?;
+        let people = if self.changes.is_empty() {
+            people
+        } else {
+            Box::new(Changed::new(people, &self.changes, self.learner()))
+        };
+        Ok(match self.canaries {
+            Some((declared, canaries)) => Box::new(WithCanaries::new(people, declared, canaries)),
+            None => people,
+        })
+    }
+
+    /// Somebody like those who can take part, and who takes no part: for audits of who did. At most so many; of a store those who are
+    /// held out.
+    ///
+    /// # Errors
+    /// When the text is on devices.
+    pub fn others(&self, most: u64) -> Result<Box<dyn Population + '_>, RunError> {
+        Ok(match &self.text {
+            Text::Crowd { plan, .. } => {
+                let all = self.synthetic(SynthPlan { users: plan.users + most, ..plan.clone() })?;
+                Box::new(Beyond { population: all, first: plan.users })
+            }
+            Text::Store { store, held_out, .. } => {
+                let held_out = held_out.iter().copied().take(usize::try_from(most).unwrap_or(usize::MAX)).collect();
+                Box::new(StoredPopulation::new(store, held_out, self.learner()))
+            }
+            Text::Devices { .. } => return Err(RunError::OnDevices),
+        })
+    }
+
+    /// Who there is, without canaries.
+    fn people(&self, unit: Unit) -> Result<Box<dyn Population + '_>, RunError> {
         let examples = unit == Unit::Example;
         Ok(match &self.text {
             Text::Crowd { plan, .. } => {
@@ -252,7 +339,8 @@ impl Opened {
             Text::Crowd { .. } => 0,
             Text::Store { held_out, .. } => held_out.len() as u64,
         };
-        Ok(Some(Presence::new(config, self.population(config.unit)?.users(), held_out)))
+        let canaries = self.canaries.map_or(0, |(_, canaries)| canaries);
+        Ok(Some(Presence::new(config, self.people(config.unit)?.users() + canaries, held_out)))
     }
 
     /// Refuses to begin a run most of whose declared users are not there, unless its settings say that it is meant. A run that was begun
@@ -269,7 +357,9 @@ impl Opened {
         if matches!(self.text, Text::Devices { .. }) {
             return Ok(());
         }
-        let (declared, there) = (config.participation.population, self.population(config.unit)?.users());
+        // In a made-up crowd canaries take the places of people.
+        let beside = self.canaries.filter(|_| self.store().is_some()).map_or(0, |(_, canaries)| canaries);
+        let (declared, there) = (config.participation.population, self.people(config.unit)?.users() + beside);
         if there > declared {
             let units = if config.unit == Unit::Example { "posts" } else { "users" };
             let why =

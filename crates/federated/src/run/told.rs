@@ -17,6 +17,7 @@ use crate::{
         registry::{Absent, Goal},
     },
     numbers::{self, grouped},
+    plan::Sent,
     price::Meaning,
     round::attempts::Failed,
 };
@@ -114,9 +115,9 @@ fn judged(history: &[Metrics]) -> String {
 }
 
 /// What should be known of a run beside its sentence. Totals are exact, and of simulations alone (rule P12).
-pub(super) fn notes(burden: Option<&Burden>, totals: Option<&Totals>) -> Vec<String> {
+pub(super) fn notes(burden: Option<&Burden>, totals: Option<&Totals>, sent: Option<Sent>) -> Vec<String> {
     let noise = burden.map(|burden| capital(&burden.words()));
-    noise.into_iter().chain(totals.and_then(ran_away)).collect()
+    noise.into_iter().chain(totals.and_then(ran_away)).chain(sent.map(|sent| sent.words())).collect()
 }
 
 /// Users whose training ran away: they count as nothing, and nothing else shows it.
@@ -181,10 +182,10 @@ mod tests {
     #[test]
     fn users_whose_training_ran_away_are_counted() {
         let totals = Totals { rounds: 3, users: 506, tokens: 9, not_finite: 367 };
-        let said = notes(None, Some(&totals));
+        let said = notes(None, Some(&totals), None);
         assert_eq!(said.len(), 1);
         assert!(said[0].starts_with("Training diverged for 367 of 506 user updates"), "{}", said[0]);
-        assert!(notes(None, Some(&Totals { not_finite: 0, ..totals })).is_empty());
-        assert!(notes(None, None).is_empty());
+        assert!(notes(None, Some(&Totals { not_finite: 0, ..totals }), None).is_empty());
+        assert!(notes(None, None, None).is_empty());
     }
 }

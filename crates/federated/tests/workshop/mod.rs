@@ -10,7 +10,7 @@ use corpus::{
     origin::Origin,
     store::{Meta, StoreWriter, UserRecord, UserTag},
 };
-use device::round::Task;
+use device::{round::Task, upload::Rests};
 use keyhush_federated::{
     config::{Config, Document},
     engine::{
@@ -236,7 +236,7 @@ pub(crate) struct Idle {
 impl Engine for Idle {
     fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
         self.told.push(Told::of(self.told.len(), task, users));
-        Ok(Summed { sum: Sum::zero(task.encoding), exact: Vec::new(), busy_s: 0.0 })
+        Ok(Summed { sum: Sum::zero(task.encoding), exact: Vec::new(), rests: Rests::new(), busy_s: 0.0 })
     }
 }
 

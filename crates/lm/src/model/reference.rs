@@ -94,6 +94,16 @@ pub struct Reference<T> {
     pub values: Vec<T>,
 }
 
+/// Soft labels: what is to be predicted as a distribution, `truth` for the target and the rest as `labels` say (Popov et al. 2018,
+/// equation 2, where the rest is `(1 - lambda) p(w | theta_g)`). Together they add up to 1.
+#[derive(Debug, Clone, Copy)]
+pub struct Soft<'a, T> {
+    /// lambda: the share of the target.
+    pub truth: T,
+    /// The shares of all entries, `[step][row][entry]`.
+    pub labels: &'a [T],
+}
+
 /// What one step of one layer computed, for the way back.
 struct LayerStep<T> {
     /// `[x, h']` of each row.
@@ -172,7 +182,26 @@ impl<T: Real> Reference<T> {
     /// The summed loss (natural logarithm) of a batch; the state moves on.
     pub fn loss(&self, batch: &Batch<'_>, state: &mut State<T>, masks: Option<&Masks>) -> T {
         let steps = self.forward(batch, state, masks);
-        self.summed_loss(batch, &steps)
+        self.summed_loss(batch, &steps, None)
+    }
+
+    /// The summed loss against soft labels (Popov et al. 2018, equation 1); the state moves on.
+    pub fn loss_towards(&self, batch: &Batch<'_>, state: &mut State<T>, soft: Soft<'_, T>) -> T {
+        let steps = self.forward(batch, state, None);
+        self.summed_loss(batch, &steps, Some(soft))
+    }
+
+    /// The same, and the gradient of its mean over the targets that count, added to `gradient`.
+    pub fn loss_and_gradient_towards(
+        &self,
+        batch: &Batch<'_>,
+        state: &mut State<T>,
+        soft: Soft<'_, T>,
+        gradient: &mut [T],
+    ) -> T {
+        let steps = self.forward(batch, state, None);
+        self.backward(batch, &steps, None, Some(soft), gradient);
+        self.summed_loss(batch, &steps, Some(soft))
     }
 
     /// The summed loss, and the gradient of the mean loss over the targets that count, added to `gradient`.
@@ -184,8 +213,8 @@ impl<T: Real> Reference<T> {
         gradient: &mut [T],
     ) -> T {
         let steps = self.forward(batch, state, masks);
-        self.backward(batch, &steps, masks, gradient);
-        self.summed_loss(batch, &steps)
+        self.backward(batch, &steps, masks, None, gradient);
+        self.summed_loss(batch, &steps, None)
     }
 
     /// The probabilities of every entry after each step, `[step][row][entry]`.
@@ -193,7 +222,7 @@ impl<T: Real> Reference<T> {
         self.forward(batch, state, None).into_iter().flat_map(|s| s.probabilities).collect()
     }
 
-    fn summed_loss(&self, batch: &Batch<'_>, steps: &[Step<T>]) -> T {
+    fn summed_loss(&self, batch: &Batch<'_>, steps: &[Step<T>], soft: Option<Soft<'_, T>>) -> T {
         let size = self.config.output();
         let table = &self.values[self.layout.output_embedding()];
         let bias = self.get(Role::OutputBias);
@@ -202,11 +231,20 @@ impl<T: Real> Reference<T> {
             let product: T = row.iter().zip(output).map(|(w, o)| *w * *o).sum();
             product + bias.get(target).copied().unwrap_or(T::of(0.0))
         };
-        let of_step = |(targets, step): (&[u32], &Step<T>)| -> T {
-            let rows = targets.iter().zip(step.output.chunks_exact(size)).zip(&step.log_sums);
-            rows.filter(|((t, _), _)| **t != Batch::NONE).map(|((t, o), sum)| *sum - logit(*t as usize, o)).sum()
+        let wanted = |place: usize, target: u32, output: &[T]| match soft {
+            None => logit(target as usize, output),
+            Some(Soft { truth, labels }) => {
+                let labels = labels.chunks_exact(self.config.vocabulary).nth(place).unwrap_or_default();
+                let rest: T = labels.iter().enumerate().map(|(entry, share)| *share * logit(entry, output)).sum();
+                truth * logit(target as usize, output) + rest
+            }
         };
-        batch.targets.chunks_exact(batch.rows).zip(steps).map(of_step).sum()
+        let of_step = |(t, (targets, step)): (usize, (&[u32], &Step<T>))| -> T {
+            let rows = targets.iter().zip(step.output.chunks_exact(size)).zip(&step.log_sums).enumerate();
+            let counted = rows.filter(|(_, ((target, _), _))| **target != Batch::NONE);
+            counted.map(|(row, ((target, o), sum))| *sum - wanted(t * batch.rows + row, *target, o)).sum()
+        };
+        batch.targets.chunks_exact(batch.rows).zip(steps).enumerate().map(of_step).sum()
     }
 
     fn forward(&self, batch: &Batch<'_>, state: &mut State<T>, masks: Option<&Masks>) -> Vec<Step<T>> {
@@ -311,14 +349,25 @@ impl<T: Real> Reference<T> {
         (output, logits, log_sums)
     }
 
-    fn backward(&self, batch: &Batch<'_>, steps: &[Step<T>], masks: Option<&Masks>, gradient: &mut [T]) {
+    fn backward(
+        &self,
+        batch: &Batch<'_>,
+        steps: &[Step<T>],
+        masks: Option<&Masks>,
+        soft: Option<Soft<'_, T>>,
+        gradient: &mut [T],
+    ) {
         let config = &self.config;
         let zeros = |size: usize| vec![vec![T::of(0.0); batch.rows * size]; config.layers];
         let (mut d_cells, mut d_shown) = (zeros(config.hidden), zeros(config.shown()));
         let scale = T::of(1.0 / batch.counted().max(1) as f64);
         for (t, step) in steps.iter().enumerate().rev() {
             let at = t * batch.rows..(t + 1) * batch.rows;
-            let mut d_above = self.backward_output(step, &batch.targets[at.clone()], scale, gradient);
+            let soft = soft.map(|soft| Soft {
+                labels: &soft.labels[at.start * config.vocabulary..at.end * config.vocabulary],
+                ..soft
+            });
+            let mut d_above = self.backward_output(step, &batch.targets[at.clone()], scale, soft, gradient);
             apply_mask(&mut d_above, masks, config.layers, t);
             for layer in (0..config.layers).rev() {
                 d_shown[layer].iter_mut().zip(&d_above).for_each(|(d, a)| *d += *a);
@@ -336,14 +385,25 @@ impl<T: Real> Reference<T> {
     }
 
     /// The gradient with respect to what enters the output.
-    fn backward_output(&self, step: &Step<T>, targets: &[u32], scale: T, gradient: &mut [T]) -> Vec<T> {
+    fn backward_output(
+        &self,
+        step: &Step<T>,
+        targets: &[u32],
+        scale: T,
+        soft: Option<Soft<'_, T>>,
+        gradient: &mut [T],
+    ) -> Vec<T> {
         let config = &self.config;
         let mut d_logits = step.probabilities.clone();
-        for (row, target) in d_logits.chunks_exact_mut(config.vocabulary).zip(targets) {
+        for (n, (row, target)) in d_logits.chunks_exact_mut(config.vocabulary).zip(targets).enumerate() {
             match *target {
                 Batch::NONE => row.fill(T::of(0.0)),
                 target => {
-                    row[target as usize] += T::of(-1.0);
+                    row[target as usize] += -soft.map_or(T::of(1.0), |soft| soft.truth);
+                    if let Some(Soft { labels, .. }) = soft {
+                        let labels = &labels[n * config.vocabulary..(n + 1) * config.vocabulary];
+                        row.iter_mut().zip(labels).for_each(|(d, share)| *d = *d - *share);
+                    }
                     row.iter_mut().for_each(|d| *d = *d * scale);
                 }
             }
@@ -532,7 +592,15 @@ mod tests {
         (0..len).map(|_| next()).collect()
     }
 
-    fn check_gradient(config: ModelConfig, masked: bool) {
+    /// What else a gradient depends on.
+    #[derive(Clone, Copy, PartialEq)]
+    enum With {
+        Nothing,
+        Masks,
+        SoftLabels,
+    }
+
+    fn check_gradient(config: ModelConfig, with: With) {
         let layout = ParameterLayout::new(&config).unwrap();
         let mut model = Reference::new(config.clone(), layout.clone(), values(layout.len(), 1));
         let (rows, steps) = (2, 5);
@@ -549,15 +617,28 @@ mod tests {
         });
         let sizes = (0..=config.layers).map(|l| if l < config.layers { config.layer_input(l) } else { config.shown() });
         let masks: Masks = sizes.map(|s| (0..steps * rows * s).map(|i| [0.0, 2.0, 1.25][i % 3]).collect()).collect();
-        let masks = masked.then_some(&masks);
+        let masks = (with == With::Masks).then_some(&masks);
+        // Of another model, as the papers have it: three quarters for what it says, the rest for the target.
+        let other = Reference::new(config.clone(), layout.clone(), values(layout.len(), 4));
+        let labels: Vec<f64> =
+            other.probabilities(&batch, &mut start.clone()).into_iter().map(|share| 0.75 * share).collect();
+        let soft = (with == With::SoftLabels).then_some(Soft { truth: 0.25, labels: &labels });
 
         let mut gradient = vec![0.0; layout.len()];
-        model.loss_and_gradient(&batch, &mut start.clone(), masks, &mut gradient);
+        let here = match soft {
+            None => model.loss_and_gradient(&batch, &mut start.clone(), masks, &mut gradient),
+            Some(soft) => model.loss_and_gradient_towards(&batch, &mut start.clone(), soft, &mut gradient),
+        };
+        let loss = |model: &Reference<f64>| match soft {
+            None => model.loss(&batch, &mut start.clone(), masks),
+            Some(soft) => model.loss_towards(&batch, &mut start.clone(), soft),
+        };
+        assert!((here - loss(&model)).abs() < 1e-12);
         let step = 1e-5;
         for (i, (v, base)) in gradient.iter().zip(values(layout.len(), 1)).enumerate() {
             let mut at = |value: f64| {
                 let kept = std::mem::replace(&mut model.values[i], value);
-                let loss = model.loss(&batch, &mut start.clone(), masks) / batch.counted() as f64;
+                let loss = loss(&model) / batch.counted() as f64;
                 model.values[i] = kept;
                 loss
             };
@@ -566,17 +647,33 @@ mod tests {
         }
     }
 
+    /// With the whole share on the target, soft labels are none.
+    #[test]
+    fn soft_labels_of_the_target_alone_are_none() {
+        let config = config(Cell::Lstm);
+        let layout = ParameterLayout::new(&config).unwrap();
+        let model = Reference::new(config.clone(), layout.clone(), values(layout.len(), 1));
+        let batch = Batch { rows: 1, inputs: &[1, 2, 3], targets: &[2, Batch::NONE, 4], context: &[] };
+        let (mut hard, mut soft) = (vec![0.0; layout.len()], vec![0.0; layout.len()]);
+        let want = model.loss_and_gradient(&batch, &mut State::zero(&config, 1), None, &mut hard);
+        let none = Soft { truth: 1.0, labels: &[0.0; 21] };
+        let got = model.loss_and_gradient_towards(&batch, &mut State::zero(&config, 1), none, &mut soft);
+        assert_eq!((got, soft), (want, hard));
+    }
+
     #[test]
     fn gradients_equal_finite_differences() {
         for cell in [Cell::Lstm, Cell::Cifg, Cell::Gru] {
-            check_gradient(config(cell), false);
-            check_gradient(config(cell), true);
+            check_gradient(config(cell), With::Nothing);
+            check_gradient(config(cell), With::SoftLabels);
+            check_gradient(config(cell), With::Masks);
         }
         for cell in [Cell::Lstm, Cell::Cifg] {
-            check_gradient(ModelConfig { recurrent_projection: Some(3), ..config(cell) }, true);
+            check_gradient(ModelConfig { recurrent_projection: Some(3), ..config(cell) }, With::Masks);
             let tied =
                 ModelConfig { dense: Some(3), tied: true, output_bias: false, user_context: Some(2), ..config(cell) };
-            check_gradient(tied, true);
+            check_gradient(tied.clone(), With::Masks);
+            check_gradient(tied, With::SoftLabels);
         }
     }
 }

@@ -11,7 +11,7 @@
 //! | `zcdp`     | Gaussian, correlated, bare rho, Skellam         | exact for Gaussian and correlated             |
 //! | `best`     | everything                                      | the smallest valid answer, and whose it is    |
 
-mod gaussian;
+pub(crate) mod gaussian;
 mod minimise;
 mod moments;
 mod pld;

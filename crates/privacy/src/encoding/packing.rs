@@ -63,8 +63,8 @@ impl Packing {
     }
 
     /// The bits of a coordinate of the update.
-    #[cfg(test)]
-    fn update_bits(&self) -> usize {
+    #[must_use]
+    pub fn update_bits(&self) -> usize {
         self.0.first().map_or(0, |lanes| lanes.bits)
     }
 

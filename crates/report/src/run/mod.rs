@@ -11,6 +11,7 @@ use std::path::Path;
 use askama::Template;
 use durable::files;
 use federated::{
+    canaries::Shown,
     home::RunFolder,
     metrics::{
         Measures, Metric, Metrics, Timing,
@@ -26,7 +27,7 @@ use privacy::Delta;
 use serde::Serialize;
 
 use crate::{
-    ReportError,
+    ReportError, audit,
     chart::Chart,
     compare::{epsilon, shown},
     curves,
@@ -75,6 +76,8 @@ pub struct Report<'a> {
     pub timing: &'a [Timing],
     /// Attempts at its rounds that came to nothing.
     pub failed: &'a [Failed],
+    /// What its canaries show, where it has some and is over.
+    pub audit: Option<&'a Shown>,
     /// What it took.
     pub cost: Cost,
     /// Its privacy statement, as Markdown.
@@ -112,11 +115,19 @@ struct Page<'a> {
     no_privacy: bool,
     evaluations: Markup,
     failed: Option<Markup>,
+    audit: Option<Audited>,
     time: Markup,
     cost: Markup,
     settings: &'a str,
     statement: Markup,
     ledger_head: &'a str,
+}
+
+/// What canaries show.
+struct Audited {
+    words: String,
+    picture: Markup,
+    guesses: Markup,
 }
 
 /// A number that people look for first.
@@ -148,6 +159,7 @@ impl<'a> Report<'a> {
             metrics: &kept.metrics,
             timing: &kept.timing,
             failed: &kept.failed,
+            audit: kept.audit.as_ref(),
             cost: Cost {
                 population: kept.statement.population,
                 planned_participations: participations,
@@ -177,6 +189,7 @@ impl<'a> Report<'a> {
             no_privacy: self.metrics.last().is_some_and(|m| !m.price.epsilon.is_finite()),
             evaluations: table(&self.evaluations())?,
             failed,
+            audit: self.audit.map(audited).transpose()?,
             time: time::html(self.timing)?,
             cost: table(&self.cost())?,
             settings: &self.settings,
@@ -284,6 +297,18 @@ impl<'a> Report<'a> {
         rows.extend(simulated_tokens.map(|n| row(["tokens read, as simulated", &grouped(n)])));
         rows
     }
+}
+
+/// What canaries show, with its picture.
+fn audited(shown: &Shown) -> Result<Audited, ReportError> {
+    let mut rows = vec![row(["guesses", "made", "right"])];
+    rows.extend(shown.guesses.iter().map(|guessed| {
+        let kind = if guessed.only_present { "took part" } else { "took part, or stayed away" };
+        row([kind, &grouped(guessed.made), &grouped(guessed.correct)])
+    }));
+    let charts = [audit::bounds("Epsilon: computed and shown", &shown.at_deltas), audit::guesses(&shown.guesses)];
+    let picture = figures(&charts)?;
+    Ok(Audited { words: shown.words(), picture, guesses: table(&rows)? })
 }
 
 /// Lines are named where there are several.

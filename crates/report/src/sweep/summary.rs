@@ -86,6 +86,7 @@ pub(super) mod tests {
             fraction_below_clip: None,
             server_learning_rate: 1.0,
             planned_participations: 0,
+            sent: None,
             failed_attempts: 0,
             price: Price { meaning: Meaning::SoFar, epsilon: Epsilon::new(i as f64).unwrap(), rho: None },
             projected_epsilon: None,

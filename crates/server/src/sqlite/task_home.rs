@@ -306,6 +306,7 @@ const fn word(paper: Paper) -> &'static str {
         Paper::Statement => "statement",
         Paper::StatementJson => "statement-json",
         Paper::PartOfASweep => "part-of-a-sweep",
+        Paper::Audit => "audit",
     }
 }
 

@@ -151,7 +151,7 @@ impl Simulated<'_> {
         self.foresee(task)?;
         let users = Users { population: self.population, numbers: &numbers, key: &key };
         let summed = self.engine.sum(&task.task, &users)?;
-        let exact = Exact { users: summed.exact, busy_s: summed.busy_s, ..Exact::default() };
+        let exact = Exact { users: summed.exact, rests: summed.rests, busy_s: summed.busy_s, ..Exact::default() };
         let observed = Observed { exact: Some(exact), ..Observed::default() };
         Ok(Attempted { outcome: Outcome::Sum(summed.sum), observed })
     }

@@ -14,11 +14,19 @@ mod layer;
 mod network;
 mod output;
 mod packed;
+mod soft;
 mod state;
 
-pub use self::network::{Network, NetworkError};
+pub use self::{
+    network::{Network, NetworkError},
+    soft::SoftLabels,
+};
 
-use self::{layer::Layer, output::Output, packed::Table};
+use self::{
+    layer::Layer,
+    output::{Output, Towards},
+    packed::Table,
+};
 use super::{
     batch::Batch,
     config::{ConfigError, ModelConfig},
@@ -138,6 +146,16 @@ impl Trainer {
     /// # Panics
     /// As [`Self::step`], or when the masks are not those of the batch.
     pub fn step_without(&mut self, batch: &Batch<'_>, learning_rate: f32, masks: Option<&Masks>) -> f32 {
+        self.learn(batch, learning_rate, masks, None)
+    }
+
+    fn learn(
+        &mut self,
+        batch: &Batch<'_>,
+        learning_rate: f32,
+        masks: Option<&Masks>,
+        soft: Option<Towards<'_>>,
+    ) -> f32 {
         let tokens = batch.inputs.len();
         assert!(batch.rows <= self.rows && tokens <= self.rows * self.steps, "the batch is larger than the trainer");
         self.forward(batch, masks);
@@ -148,7 +166,7 @@ impl Trainer {
             shown = &self.top[..shown.len()];
         }
         let table = if self.config.tied { Some(&mut self.embedding) } else { None };
-        let loss = self.output.learn(self.path, batch, shown, table, learning_rate);
+        let loss = self.output.learn(self.path, batch, shown, table, soft, learning_rate);
         self.backward(batch, learning_rate, masks);
         if self.config.unit_norm && !self.config.tied {
             self.embedding.normalise_rows(self.path);

@@ -4,6 +4,8 @@
 //! then the logits of all tokens are computed, raised to a power and added up, and their product with the tile is added to
 //! the gradient, while all of it is in the cache. The move of this step needs the sums over all tiles, so it waits for the
 //! next walk ([`Move`]); a row that is read before is moved where it is read.
+//!
+//! Soft labels (`soft`) cost a second walk: with `q` the label of an entry, `e - s q` stands for `e` in the gradient and in the move.
 
 use super::{
     super::{
@@ -25,6 +27,15 @@ use crate::kernels::{
 const TILE: usize = 96;
 /// Sums outside of this are computed again with the largest logit taken off.
 const SAFE: std::ops::RangeInclusive<f32> = 1e-25..=1e25;
+
+/// Soft labels of a step.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Towards<'a> {
+    /// The share of the target.
+    pub(super) truth: f32,
+    /// The shares of all entries, `[entry][token]`, as far apart as the powers.
+    pub(super) labels: &'a [f32],
+}
 
 /// Weights of the output and the memory of a step.
 #[derive(Debug, Clone)]
@@ -53,6 +64,8 @@ pub(super) struct Output {
     shift: Vec<f32>,
     d_out: Vec<f32>,
     d_in: Vec<f32>,
+    /// The product of soft labels and the table, `[token][width]`; empty until there are any.
+    label_out: Vec<f32>,
 }
 
 /// A move of the table that has not been made: less `powers` times `out`, and less `powers` times `factors` for the bias.
@@ -101,6 +114,7 @@ impl Output {
             shift: zeros(row),
             d_out: zeros(tokens * width),
             d_in: zeros(if dense.is_some() { tokens * show } else { 0 }),
+            label_out: Vec::new(),
             dense,
         }
     }
@@ -152,16 +166,19 @@ impl Output {
         batch: &Batch<'_>,
         shown: &[f32],
         tied: Option<&mut Table>,
+        soft: Option<Towards<'_>>,
         rate: f32,
     ) -> f32 {
         let tokens = batch.inputs.len();
+        let truth = soft.map_or(1.0, |soft| soft.truth);
         self.compute_output(path, shown, tokens);
         let mut own = self.own.take();
         let loss = tied.or(own.as_mut()).map_or(0.0, |table| {
             self.sum_powers_safely(path, table, tokens);
-            let loss = self.loss(table, batch);
-            self.finish_gradient(table, batch);
-            self.move_later(table, batch, rate);
+            let rest = soft.map_or(0.0, |soft| self.take_off(path, table, batch, soft.labels));
+            let loss = self.loss(table, batch, truth) - rest;
+            self.finish_gradient(table, batch, truth);
+            self.move_later(table, batch, rate, truth);
             loss
         });
         self.own = own;
@@ -182,7 +199,7 @@ impl Output {
         let mut own = self.own.take();
         let loss = tied.or(own.as_mut()).map_or(0.0, |table| {
             self.sum_powers_safely(path, table, tokens);
-            self.loss(table, batch)
+            self.loss(table, batch, 1.0)
         });
         self.own = own;
         loss
@@ -308,22 +325,65 @@ impl Output {
         self.pending.tokens = 0;
     }
 
-    fn loss(&self, table: &Table, batch: &Batch<'_>) -> f32 {
+    /// Takes soft labels off the powers and off their product with the table, in the scale of the sums. Returns the labels' mean of the
+    /// logits, summed over what counts.
+    fn take_off(&mut self, path: KernelPath, table: &Table, batch: &Batch<'_>, labels: &[f32]) -> f32 {
+        let (row, width, tokens) = (self.row, self.width, batch.inputs.len());
+        self.label_out.clear();
+        self.label_out.resize(tokens * width, 0.0);
+        for start in (0..self.vocabulary).step_by(TILE) {
+            let entries = TILE.min(self.vocabulary - start);
+            let a = Left { values: &labels[start * row..(start + entries) * row], row: 1, column: row };
+            let b = &table.values[start * width..(start + entries) * width];
+            let (c, into) = (&mut self.label_out, Into::Add);
+            path.compute(Product { m: tokens, n: width, k: entries, a, b, b_row: width, c, c_row: width, into });
+        }
+        for (powers, labels) in self.powers.chunks_exact_mut(row).zip(labels.chunks_exact(row)) {
+            let both = powers.iter_mut().zip(labels).zip(&self.sums);
+            both.take(tokens).for_each(|((power, label), sum)| *power -= sum * label);
+        }
+        let mut rest = 0.0;
+        for (t, _) in batch.targets.iter().enumerate().filter(|(_, target)| **target != Batch::NONE) {
+            let at = t * width..(t + 1) * width;
+            let meant = &self.label_out[at.clone()];
+            rest += meant.iter().zip(&self.out[at.clone()]).map(|(l, o)| l * o).sum::<f32>();
+            rest += self.bias.iter().zip(labels.chunks_exact(row)).map(|(bias, labels)| bias * labels[t]).sum::<f32>();
+            let sum = self.sums[t];
+            self.d_out[at].iter_mut().zip(meant).for_each(|(d, l)| *d -= sum * l);
+        }
+        rest
+    }
+
+    /// Adds a share of the probabilities that the last reading gave each entry.
+    pub(super) fn add_probabilities(&self, tokens: usize, share: f32, to: &mut [f32]) {
+        for (to, powers) in to.chunks_exact_mut(self.row).zip(self.powers.chunks_exact(self.row)) {
+            let both = to.iter_mut().zip(powers).zip(&self.sums);
+            both.take(tokens).for_each(|((to, power), sum)| *to += share * (power / sum));
+        }
+    }
+
+    /// How far the tokens of one entry and of the next are apart in what has a column for each token.
+    pub(super) const fn row(&self) -> usize {
+        self.row
+    }
+
+    fn loss(&self, table: &Table, batch: &Batch<'_>, truth: f32) -> f32 {
         let mut loss = 0.0;
         for (t, target) in batch.targets.iter().enumerate().filter(|(_, target)| **target != Batch::NONE) {
             let target = *target as usize;
             let out = &self.out[t * self.width..(t + 1) * self.width];
             let logit: f32 = table.row(target).iter().zip(out).map(|(w, o)| w * o).sum();
             let bias = self.bias.get(target).copied().unwrap_or(0.0);
-            loss += libm::logf(self.sums[t]) + self.shift[t] * std::f32::consts::LN_2 - logit - bias;
+            loss += libm::logf(self.sums[t]) + self.shift[t] * std::f32::consts::LN_2 - truth * logit - truth * bias;
         }
         loss
     }
 
     /// From `e^T emb` to the gradient of the output: divided by the sum, less the target, times the weight of a token. The
     /// sums become each token's factor of its powers.
-    fn finish_gradient(&mut self, table: &Table, batch: &Batch<'_>) {
+    fn finish_gradient(&mut self, table: &Table, batch: &Batch<'_>, truth: f32) {
         let weight = 1.0 / batch.counted().max(1) as f32;
+        let pull = weight * truth;
         for (t, target) in batch.targets.iter().enumerate() {
             let d_out = &mut self.d_out[t * self.width..(t + 1) * self.width];
             if *target == Batch::NONE {
@@ -334,14 +394,14 @@ impl Output {
             let factor = weight / self.sums[t];
             self.sums[t] = factor;
             d_out.iter_mut().for_each(|d| *d *= factor);
-            d_out.iter_mut().zip(table.row(*target as usize)).for_each(|(d, w)| *d -= weight * w);
+            d_out.iter_mut().zip(table.row(*target as usize)).for_each(|(d, w)| *d -= pull * w);
         }
     }
 
     /// Moves the table and the bias towards the targets, and leaves the rest of the step for later.
-    fn move_later(&mut self, table: &mut Table, batch: &Batch<'_>, rate: f32) {
+    fn move_later(&mut self, table: &mut Table, batch: &Batch<'_>, rate: f32, truth: f32) {
         let (tokens, width) = (batch.inputs.len(), self.width);
-        let weight = 1.0 / batch.counted().max(1) as f32;
+        let weight = truth * (1.0 / batch.counted().max(1) as f32);
         for (t, target) in batch.targets.iter().enumerate().filter(|(_, target)| **target != Batch::NONE) {
             let out = &self.out[t * width..(t + 1) * width];
             table.row_mut(*target as usize).iter_mut().zip(out).for_each(|(w, o)| *w += rate * weight * o);

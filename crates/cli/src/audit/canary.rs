@@ -1,0 +1,120 @@
+//! `keyhush audit canary`: secrets planted in users' text.
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use federated::audit::secrets::{Secret, SecretPlan, Secrets, plant};
+use report::audit::secrets;
+
+use super::{Answer, LabArgs, failed, shown};
+use crate::{
+    columns::{self, Align},
+    failure::BadInput,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  keyhush audit canary
+  keyhush audit canary --config run.toml --plant 1x1,1x50,20x10
+
+A secret is a sequence of random words. Its exposure says how much more likely a model finds it than sequences that nobody typed: 1.4 bits \
+on average if nothing is remembered, and one more whenever half of the others remain (Carlini et al. 2019). The same is trained with and \
+without privacy.";
+
+/// Arguments of `keyhush audit canary`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct CanaryArgs {
+    /// How many users share a secret, and how often each of them has it
+    #[arg(long, value_name = "USERSxREPEATS", value_delimiter = ',', default_value = "1x1,1x20,10x10,40x20")]
+    plant: Vec<String>,
+    /// Number of secrets of each kind
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    each: u32,
+    /// Number of words of a secret
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    words: usize,
+    /// Number of sequences that nobody typed, to compare with
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    references: u32,
+    /// Number of random draws that try to complete a secret after its first two words
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    draws: u32,
+    /// Seed of secrets, users and draws
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    lab: LabArgs,
+}
+
+pub(crate) fn run(args: &CanaryArgs) -> anyhow::Result<()> {
+    let said = &args.lab;
+    let plan = SecretPlan {
+        groups: args.plant.iter().map(|text| group(text)).collect::<Result<_, _>>()?,
+        each: args.each,
+        words: args.words,
+        references: args.references,
+        draws: args.draws,
+        seed: args.seed,
+    };
+    let (config, folder, says) = (said.settings(&[])?, said.output.folder("canary")?, said.says());
+    let lab = said.lab(config, &folder, &says)?;
+    let found = plant(&lab, &plan).map_err(failed)?;
+    let answer = Answer::estimate("canary", found.epsilon_formal, found.epsilon_estimate, &found);
+    let mut table = Vec::new();
+    columns::write(&mut table, &rows(&found), Align::Numbers)?;
+    let estimate = found.epsilon_estimate.map_or_else(
+        || "There are too few secrets of single users to estimate an epsilon.".to_owned(),
+        |epsilon| format!("Secrets of single users show an epsilon of {epsilon:.2}: an estimate."),
+    );
+    let lines = [
+        String::from_utf8_lossy(&table).trim_end().to_owned(),
+        format!(
+            "Largest exposure: {:.1} bits with privacy, {:.1} without; at most {:.1} are possible.",
+            found.exposure_private, found.exposure_non_private, found.most_bits
+        ),
+        format!(
+            "Found by {} random draws after two words: {} of {} with privacy, {} without.",
+            args.draws,
+            found.extracted_private,
+            found.canaries.len(),
+            found.extracted_non_private
+        ),
+        format!(
+            "The formal epsilon of the run is {} at delta {:e}. {estimate}",
+            shown(found.epsilon_formal),
+            found.delta
+        ),
+    ];
+    answer.give(&secrets(&found), &folder, said.output.json, &lines)
+}
+
+/// `10x5`: 10 users, 5 copies in each.
+fn group(text: &str) -> Result<(u64, u32), BadInput> {
+    let numbers = text.split_once('x').and_then(|(users, repeats)| Some((users.parse().ok()?, repeats.parse().ok()?)));
+    numbers.ok_or_else(|| BadInput::wrong("plant", format!("{text:?} is not USERSxREPEATS, such as 10x5")))
+}
+
+/// A row for each kind: means over its secrets.
+fn rows(found: &Secrets) -> Vec<Vec<String>> {
+    let mut kinds: BTreeMap<(u64, u32), Vec<&Secret>> = BTreeMap::new();
+    found.canaries.iter().for_each(|secret| kinds.entry((secret.users, secret.repeats)).or_default().push(secret));
+    let head = ["users x copies", "with privacy", "by rank", "found", "without privacy", "by rank", "found"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for ((users, repeats), secrets) in kinds {
+        let mean = |of: &dyn Fn(&Secret) -> f64| {
+            format!("{:.1}", secrets.iter().map(|s| of(s)).sum::<f64>() / secrets.len() as f64)
+        };
+        let found = |of: &dyn Fn(&Secret) -> u32| secrets.iter().filter(|s| of(s) > 0).count().to_string();
+        rows.push(vec![
+            format!("{users} x {repeats}"),
+            mean(&|s| s.private.exposure.by_estimate),
+            mean(&|s| s.private.exposure.by_rank),
+            found(&|s| s.private.found),
+            mean(&|s| s.non_private.exposure.by_estimate),
+            mean(&|s| s.non_private.exposure.by_rank),
+            found(&|s| s.non_private.found),
+        ]);
+    }
+    rows
+}

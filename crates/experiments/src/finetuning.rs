@@ -1,0 +1,319 @@
+//! Experiments about forgetting (Popov et al. 2018, Tables 1 and 2, Figure 2): every variant's last model is measured on two test sets,
+//! standard English and what users write, in perplexity and in keystrokes saved.
+//!
+//! Variants are runs of `keyhush train`, or one of the baselines that are none (`baselines`): n-grams, the user's on-line n-gram beside the
+//! general model, and transfer learning from an ensemble. Test sets are of people of the made-up crowd whom no run trains on.
+
+use std::{collections::BTreeMap, path::Path};
+
+use corpus::synth::{Crowd, Dialect, SynthPlan};
+use durable::files;
+use federated::{
+    config::{Config, Data, Document},
+    finetune::ensemble::{self, Distilling, On, Trained},
+    home::{CONFIG_FILE, MODEL_FOLDER},
+    model_folder,
+    plan::Plan,
+    run::{After, Opened},
+    sweep,
+    test_sets::{self, Measured},
+};
+use lm::{
+    folder::Folder,
+    kernels::KernelPath,
+    language_model::LanguageModel,
+    metrics::{Counts, Metrics},
+    mixture::Mixture,
+    model::fast::Network,
+    ngram::KneserNey,
+    predict::Keyboard,
+    stream::{self, Line},
+    tokenizer::Tokenizer,
+    vocabulary::Vocabulary,
+};
+use report::chart::{Chart, Series};
+use serde::Serialize;
+
+use crate::{
+    baselines::{COLUMNS, Instead, OnText, label, shown},
+    error::ExperimentError,
+    format::{Expect, Experiment, Plot},
+    runs::{OneRun, Runner},
+    training::Job,
+    verdict::{self, Verdict},
+};
+
+/// As many sentences as the paper measures keystrokes on.
+const SENTENCES: usize = 200;
+/// People of each test set.
+const PEOPLE: u64 = 40;
+/// The number of the first of them: beyond any population that is trained on.
+const FIRST: u64 = 1 << 39;
+
+/// What a variant came to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Compared {
+    pub(crate) name: String,
+    pub(crate) set: Vec<String>,
+    /// Shares are from 0 to 1.
+    pub(crate) values: BTreeMap<&'static str, f64>,
+    /// Rounds, where it is a run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rounds: Option<u64>,
+    #[serde(skip)]
+    pub(crate) line: Option<String>,
+}
+
+impl Compared {
+    fn value(&self, column: &str) -> f64 {
+        self.values.get(column).copied().unwrap_or(f64::NAN)
+    }
+}
+
+/// Judges one expectation.
+pub(crate) fn judge(expect: &Expect, compared: &[Compared]) -> Verdict {
+    let column = expect.column.as_deref().unwrap_or_default();
+    let value = |name: &str| compared.iter().find(|one| one.name == name).map_or(f64::NAN, |one| one.value(column));
+    verdict::weigh(expect, label(column), value, |value| shown(column, value))
+}
+
+/// A picture: the columns that it names over the rounds of the variants, by their lines. What is no run, or has no line, is not drawn.
+pub(crate) fn draw(experiment: &Experiment, plot: &Plot, compared: &[Compared]) -> Chart {
+    let mut lines: Vec<&String> = compared.iter().filter_map(|one| one.line.as_ref()).collect();
+    lines.dedup();
+    let mut series = Vec::new();
+    for column in &plot.columns {
+        for line in &lines {
+            let of_line = compared.iter().filter(|one| one.line.as_ref() == Some(line));
+            let mut points: Vec<(f64, f64)> =
+                of_line.filter_map(|one| Some((one.rounds? as f64, one.value(column)))).collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            series.push(Series::new(format!("{}, {line}", label(column)), points));
+        }
+    }
+    Chart {
+        title: plot.title.clone().unwrap_or_else(|| experiment.title.clone()),
+        x_label: "rounds".to_owned(),
+        y_label: "perplexity".to_owned(),
+        log_x: plot.log_x,
+        log_y: plot.log_y,
+        series,
+        ..Chart::default()
+    }
+}
+
+/// Runs everything.
+pub(crate) fn run(job: &Job<'_>, runner: &mut Runner<'_>) -> Result<Vec<Compared>, ExperimentError> {
+    let variants = &job.experiment.variant;
+    // All that can be known to be wrong is said before any work.
+    for variant in variants {
+        let config = job.config(variant, None, &mut Vec::new())?;
+        if let Some(Instead::Transfer { .. }) = variant.instead {
+            ensemble::check(&config)?;
+        }
+    }
+    let mut folders = Vec::new();
+    let mut compared = Vec::new();
+    for variant in variants {
+        let from = job.start(variant, 0, &folders)?;
+        let config = sweep::with_seed(&job.config(variant, from.as_deref(), &mut Vec::new())?, 0);
+        let of_variant = |problem: String| ExperimentError::Variant { name: variant.name.clone(), problem };
+        let (counts, rounds) = match variant.instead {
+            None => {
+                let folder = job.place(variant, &config, 0, runner.means.kernels)?;
+                let run = OneRun { label: &variant.name, config: &config, folder: &folder, after: After::Close };
+                runner.run(run)?;
+                folders.push((variant.name.clone(), vec![folder.clone()]));
+                (measured(&folder, runner)?, Some(config.rounds))
+            }
+            Some(instead) => (Baseline::new(&config, runner)?.counts(instead).map_err(of_variant)?, None),
+        };
+        let (name, set, line) = (variant.name.clone(), variant.set.clone(), variant.line.clone());
+        compared.push(Compared { name, set, values: counts.values(), rounds, line });
+    }
+    Ok(compared)
+}
+
+/// What was counted on both test sets, and on the first sentences of each.
+struct Both {
+    standard: [Counts; 2],
+    users: [Counts; 2],
+}
+
+impl Both {
+    fn values(&self) -> BTreeMap<&'static str, f64> {
+        let [standard, users] = [&self.standard, &self.users].map(|[all, _]| Metrics::from(all));
+        let few = |[_, few]: &[Counts; 2]| few.keystroke_saving();
+        // As the paper does, without words that are not in the vocabulary.
+        let values = [
+            standard.perplexity_without_unk,
+            standard.keystroke_saving,
+            few(&self.standard),
+            users.perplexity_without_unk,
+            users.keystroke_saving,
+            few(&self.users),
+            test_sets::average(&[&standard, &users], true),
+        ];
+        let named = COLUMNS.iter().zip(values).map(|((name, _), value)| (*name, value.unwrap_or(f64::NAN)));
+        named.collect()
+    }
+}
+
+/// The lines of both test sets, by person.
+struct Tests {
+    standard: Vec<Vec<Line>>,
+    users: Vec<Vec<Line>>,
+}
+
+impl Tests {
+    fn new(config: &Config, tokenizer: Tokenizer, vocabulary: &Vocabulary) -> Result<Self, ExperimentError> {
+        let seed = match &config.data {
+            Data::Synthetic(crowd) => crowd.seed.unwrap_or(1),
+            Data::Store(_) | Data::Devices(_) => 1,
+        };
+        let of = |dialect| -> Result<Vec<Vec<Line>>, ExperimentError> {
+            let crowd = Crowd::new(SynthPlan::new(seed, FIRST + PEOPLE, dialect)).map_err(|e| wrong(&e))?;
+            let person = |number| stream::lines(&crowd.posts(number).join("\n"), tokenizer, vocabulary);
+            Ok((FIRST..FIRST + PEOPLE).map(person).collect())
+        };
+        Ok(Self { standard: of(Dialect::General)?, users: of(Dialect::Informal)? })
+    }
+
+    /// Counts on both with what counts over some lines of one person after the other.
+    fn count(
+        &self,
+        mut count: impl FnMut(&[Line]) -> Result<Counts, ExperimentError>,
+    ) -> Result<Both, ExperimentError> {
+        let mut of = |people: &[Vec<Line>]| -> Result<[Counts; 2], ExperimentError> {
+            let (mut all, mut few, mut left) = (Counts::default(), Counts::default(), SENTENCES);
+            for lines in people {
+                let (first, rest) = lines.split_at(left.min(lines.len()));
+                let first_counts = count(first)?;
+                few.merge(&first_counts);
+                all.merge(&first_counts);
+                if !rest.is_empty() {
+                    all.merge(&count(rest)?);
+                }
+                left -= first.len();
+            }
+            Ok([all, few])
+        };
+        Ok(Both { standard: of(&self.standard)?, users: of(&self.users)? })
+    }
+}
+
+/// The last model of a run, measured.
+fn measured(folder: &Path, runner: &Runner<'_>) -> Result<Both, ExperimentError> {
+    let text = files::read_text(&folder.join(CONFIG_FILE))?;
+    let config = Document::new(&text, &[])?.config()?;
+    let Folder { vocabulary, rules, weights, .. } = model_folder::read(&folder.join(MODEL_FOLDER))?;
+    let not_trained = || ExperimentError::NotTrained { folder: folder.to_owned() };
+    let model = weights.into_model(runner.means.kernels).map_err(|_| not_trained())?;
+    let tokenizer = Tokenizer::new(rules);
+    let tests = Tests::new(&config, tokenizer, &vocabulary)?;
+    let keyboard = Keyboard::new(vocabulary.words());
+    let measured = Measured::new(model.as_ref(), rules, &keyboard, runner.means.threads);
+    tests.count(|lines| measured.lines(lines, |_| {}).map_err(|e| wrong(&e)))
+}
+
+fn wrong(problem: &dyn std::fmt::Display) -> ExperimentError {
+    ExperimentError::Variant { name: "a test set".to_owned(), problem: problem.to_string() }
+}
+
+/// What stands beside runs, and what it is made from.
+struct Baseline {
+    config: Config,
+    opened: Opened,
+    kernels: KernelPath,
+    threads: usize,
+}
+
+impl Baseline {
+    fn new(config: &Config, runner: &Runner<'_>) -> Result<Self, ExperimentError> {
+        let opened = Opened::new(config)?;
+        Ok(Self { config: config.clone(), opened, kernels: runner.means.kernels, threads: runner.means.threads })
+    }
+
+    fn counts(&self, instead: Instead) -> Result<Both, String> {
+        match instead {
+            Instead::Ngram { order } => {
+                let general =
+                    self.opened.general().ok_or("n-grams need general text: finetune.kind = \"rehearsal\"")?;
+                let posts: Vec<Vec<u32>> = general.posts().iter().map(|post| sequence(post)).collect();
+                let model = self.ngram(order, &posts)?;
+                self.measure(&model)
+            }
+            Instead::OnlineNgram { order, weight } => self.online(order, weight),
+            Instead::Transfer { on, cycles, epochs, learning_rate } => {
+                let network = self.network(self.transferred(on, cycles, epochs, learning_rate)?)?;
+                self.measure(&network)
+            }
+        }
+    }
+
+    fn network(&self, parameters: Vec<f32>) -> Result<Network, String> {
+        let model = self.opened.learner().recurrent().ok_or("the model has no recurrent network")?;
+        Network::new(model, parameters, self.kernels).map_err(|e| e.to_string())
+    }
+
+    fn ngram(&self, order: usize, posts: &[Vec<u32>]) -> Result<KneserNey, String> {
+        let words = self.opened.vocabulary().len();
+        KneserNey::train(order, words, posts.iter().map(Vec::as_slice)).map_err(|e| e.to_string())
+    }
+
+    fn tests(&self) -> Result<Tests, String> {
+        let tokenizer = Tokenizer::new(self.opened.rules());
+        Tests::new(&self.config, tokenizer, self.opened.vocabulary()).map_err(|e| e.to_string())
+    }
+
+    fn measure(&self, model: &dyn LanguageModel) -> Result<Both, String> {
+        let keyboard = Keyboard::new(self.opened.vocabulary().words());
+        let measured = Measured::new(model, self.opened.rules(), &keyboard, self.threads);
+        let counted = self.tests()?.count(|lines| measured.lines(lines, |_| {}).map_err(|e| wrong(&e)));
+        counted.map_err(|e| e.to_string())
+    }
+
+    /// Each person's n-grams are of what the person has typed before, and begin with nothing.
+    fn online(&self, order: usize, weight: f64) -> Result<Both, String> {
+        let general = self.network(self.opened.first_parameters().to_vec())?;
+        let keyboard = Keyboard::new(self.opened.vocabulary().words());
+        let by_person = |lines: &[Line]| -> Result<Counts, ExperimentError> {
+            let (mut typed, mut counts) = (Vec::new(), Counts::default());
+            for line in lines {
+                let own = if typed.is_empty() { None } else { Some(self.ngram(order, &typed).map_err(|e| wrong(&e))?) };
+                let mixture = own.as_ref().map(|own| Mixture::new(&general, own, weight));
+                let model: &dyn LanguageModel = mixture.as_ref().map_or(&general, |mixture| mixture);
+                let measured = Measured::new(model, self.opened.rules(), &keyboard, 1);
+                counts.merge(&measured.lines(std::slice::from_ref(line), |_| {}).map_err(|e| wrong(&e))?);
+                typed.push(line.ids.clone());
+            }
+            Ok(counts)
+        };
+        self.tests()?.count(by_person).map_err(|e| e.to_string())
+    }
+
+    /// What a new model has learned from the models of all users of the settings.
+    fn transferred(&self, on: OnText, cycles: u32, epochs: u32, learning_rate: f32) -> Result<Vec<f32>, String> {
+        let (config, opened) = (&self.config, &self.opened);
+        let plan = Plan::new(config.clone(), &opened.setting()).map_err(|e| e.to_string())?;
+        let population = opened.population(config.unit).map_err(|e| e.to_string())?;
+        let (learner, model) = (opened.learner(), opened.first_parameters());
+        let trained = Trained { config, learner, local: &plan.local, model, population: population.as_ref() };
+        let users: Vec<u64> = (0..population.users()).collect();
+        let teachers = ensemble::user_models(&trained, &users, self.kernels).map_err(|e| e.to_string())?;
+        let general = opened.general().ok_or("transfer learning needs general text: finetune.kind = \"rehearsal\"")?;
+        let on = match on {
+            OnText::Real => On::Real(general),
+            OnText::Generated => On::Generated { tokens: general.tokens(), cycles, seed: config.seed },
+        };
+        let (batch, unroll) = (plan.local.batch, plan.local.unroll);
+        let how = Distilling { on, epochs, batch, unroll, learning_rate };
+        ensemble::distil(learner, model, &teachers, how, self.kernels).map_err(|e| e.to_string())
+    }
+}
+
+/// A post as n-grams read it.
+fn sequence(post: &[u32]) -> Vec<u32> {
+    use lm::vocabulary::{BOS, EOS};
+    [BOS].into_iter().chain(post.iter().copied()).chain([EOS]).collect()
+}

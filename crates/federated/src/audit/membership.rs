@@ -1,0 +1,92 @@
+//! Telling members from others by the loss of a model on what they typed: `keyhush audit membership`.
+//!
+//! A model that has learned a user's text by heart predicts it better than that of somebody like them who took no part. The attacker has
+//! the released model and the texts, and takes whoever has a small loss for a member; a private and a non-private model side by side.
+
+use device::{
+    evaluation::count,
+    learner::{Learner, examples::Examples},
+};
+use lm::{kernels::KernelPath, metrics::Targets};
+use privacy::{Epsilon, audit::membership::Roc};
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::{Lab, StudyError};
+use crate::{
+    population::{Changes, Population},
+    run::RunError,
+};
+
+/// What is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MembershipPlan {
+    /// Members, and as many others.
+    pub users: u64,
+}
+
+/// What the attack comes to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Membership {
+    /// What the private run guarantees, or would with secret noise.
+    pub epsilon_formal: Epsilon,
+    /// The delta of that.
+    pub delta: f64,
+    /// Members that were looked at.
+    pub members: usize,
+    /// Others.
+    pub others: usize,
+    /// On the private model.
+    pub private: Roc,
+    /// On the same without privacy.
+    pub non_private: Roc,
+}
+
+/// Trains both models and attacks them.
+///
+/// # Errors
+/// When a training fails, or there are too few users.
+pub fn attack(lab: &Lab<'_>, plan: MembershipPlan) -> Result<Membership, StudyError> {
+    let opened = lab.open(&lab.config)?;
+    let (members, others) = (opened.population(lab.config.unit)?, opened.others(plan.users)?);
+    let private = lab.train("private", &lab.config, Changes::default())?;
+    let open = lab.train("without-privacy", &lab.without_privacy(), Changes::default())?;
+    let most = lab.config.local.most_tokens.unwrap_or(usize::MAX);
+    let (kernels, learner) = (lab.means.kernels, opened.learner());
+    let scores = |model: &[f32], users: &dyn Population| -> Result<Vec<f64>, StudyError> {
+        let of = |user| score(kernels, learner, model, users, user, most);
+        let all: Result<Vec<Option<f64>>, StudyError> =
+            (0..users.users().min(plan.users)).into_par_iter().map(of).collect();
+        Ok(all?.into_iter().flatten().collect())
+    };
+    let roc = |model: &[f32]| -> Result<(Roc, usize, usize), StudyError> {
+        let (in_it, out) = (scores(model, members.as_ref())?, scores(model, others.as_ref())?);
+        Ok((Roc::of(&in_it, &out, private.delta)?, in_it.len(), out.len()))
+    };
+    let (of_private, members, others) = roc(&private.model)?;
+    let (of_open, ..) = roc(&open.model)?;
+    Ok(Membership {
+        epsilon_formal: private.epsilon,
+        delta: private.delta,
+        members,
+        others,
+        private: of_private,
+        non_private: of_open,
+    })
+}
+
+/// How well a model predicts somebody: the negative mean loss; none for somebody who typed nothing.
+fn score(
+    kernels: KernelPath,
+    learner: &dyn Learner,
+    model: &[f32],
+    users: &dyn Population,
+    user: u64,
+    most: usize,
+) -> Result<Option<f64>, StudyError> {
+    let mut examples = Examples::new(learner.schema());
+    users.read(user, &mut examples).map_err(RunError::from)?;
+    examples.truncate(most);
+    let counts = count(learner, model, &examples, kernels)?;
+    Ok(counts.perplexity(Targets::ALL).map(|perplexity| -libm::log(perplexity)))
+}

@@ -1,0 +1,364 @@
+//! Canary users in a simulation, and what they show of its privacy: `keyhush train --audit`.
+//!
+//! Some of the declared users are made up: each has a secret direction, and a fair coin says whether they take part or stay away (Andrew
+//! et al. 2023; Steinke et al. 2023). One who takes part sends an update in their direction, which is clipped, weighed, encoded and
+//! added up by the same code as everybody's; every second one says a hundred times the allowed update and weight. At the end the auditor
+//! looks at the released model alone: whose direction did it move in? [`privacy::audit::one_run`] turns the answers into a lower bound on
+//! epsilon.
+//!
+//! The guarantee of the run is not touched. Canaries are users of the declared population, drawn and limited as all others are, and the
+//! guarantee for a user does not depend on who the others are. What is written down follows from the released model and from the coins and
+//! directions, which are nobody's data (rule P12): it is post-processing. Only the model learns a little less from a population of which
+//! some say nothing sensible.
+
+use std::ops::Range;
+
+use corpus::store::StoreError;
+use device::{
+    learner::examples::Examples,
+    round::{PartError, Task},
+};
+use ledger::{Ledger, LedgerStore};
+use privacy::{
+    Delta, Epsilon,
+    audit::{
+        AuditError, Verdict,
+        one_run::{OneRun, Scored, canaries_needed},
+        one_shot::OneShot,
+        trade_off::TradeOff,
+    },
+    rng::{NoiseSource, Purpose, RandomWords, SimulationKey},
+    stages::{Contribution, Encoded, Update},
+};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    engine::{Engine, EngineError, Hardware, Summed, Users, drawn},
+    plan::Plan,
+    population::Population,
+};
+
+/// By how much every second canary exaggerates its update and its weight.
+const EXAGGERATION: f64 = 100.0;
+/// So many times the median a coordinate counts at most; of a normal distribution that leaves out one in twenty.
+const OUTLIER: f64 = 3.0;
+/// Deltas of the picture.
+const DELTAS: [f64; 8] = [1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9];
+/// Slacks for which the needed canaries are said.
+const SLACKS: [f64; 3] = [0.75, 0.5, 0.25];
+
+/// The canaries of a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Canaries {
+    first: u64,
+    end: u64,
+    seed: u64,
+    confidence: f64,
+}
+
+impl Canaries {
+    /// Those of a plan, if it has any: the last of its declared users.
+    #[must_use]
+    pub fn of(plan: &Plan) -> Option<Self> {
+        let audit = plan.config.audit.as_ref()?;
+        let end = plan.config.participation.population;
+        let first = end.saturating_sub(audit.canaries);
+        Some(Self { first, end, seed: plan.config.seed, confidence: audit.confidence })
+    }
+
+    /// Their numbers among the users.
+    #[must_use]
+    pub const fn numbers(&self) -> Range<u64> {
+        self.first..self.end
+    }
+
+    fn words(&self, position: &[u64]) -> RandomWords {
+        NoiseSource::from(SimulationKey::new(self.seed)).stream(Purpose::Canaries, position).chunk(0)
+    }
+
+    /// The coin of a canary: whether it takes part.
+    #[must_use]
+    pub fn is_present(&self, number: u64) -> bool {
+        self.words(&[number, 0]).next_word() & 1 == 1
+    }
+
+    /// The signs of a canary's direction, in so many coordinates.
+    fn for_each_sign(&self, number: u64, coordinates: usize, mut visit: impl FnMut(usize, bool)) {
+        let mut words = self.words(&[number, 1]);
+        for start in (0..coordinates).step_by(64) {
+            let word = words.next_word();
+            for bit in 0..64.min(coordinates - start) {
+                visit(start + bit, word >> bit & 1 == 1);
+            }
+        }
+    }
+
+    /// Whose direction a model has moved in, and by how much.
+    ///
+    /// # Panics
+    /// When the two models are not of one length.
+    #[must_use]
+    pub fn scores(&self, before: &[f32], after: &[f32]) -> Vec<Scored> {
+        assert_eq!(before.len(), after.len(), "models of one run");
+        let moved: Vec<f64> = after.iter().zip(before).map(|(a, b)| f64::from(*a) - f64::from(*b)).collect();
+        let moved = without_outliers(moved);
+        let score = |number: u64| {
+            let mut sum = 0.0;
+            self.for_each_sign(number, moved.len(), |at, plus| sum += if plus { moved[at] } else { -moved[at] });
+            Scored { score: sum / libm::sqrt(moved.len() as f64), present: self.is_present(number) }
+        };
+        self.numbers().into_par_iter().map(score).collect()
+    }
+
+    /// What a canary sends.
+    fn sent(&self, number: u64, task: &Task<'_>, key: &privacy::rng::StreamKey) -> Result<Encoded, EngineError> {
+        let exaggerated = if number.is_multiple_of(2) { EXAGGERATION } else { 1.0 };
+        let norm = task.clipping.rule().bound().get() * exaggerated;
+        let each = (norm / libm::sqrt(task.model.len() as f64)) as f32;
+        let mut update = vec![0.0; task.model.len()];
+        self.for_each_sign(number, update.len(), |at, plus| update[at] = if plus { each } else { -each });
+        let said = Contribution { weight: exaggerated, projected: true, counts: Vec::new() };
+        let part = || -> Result<Encoded, PartError> {
+            let clipped = Update::new(update).clip(task.clipping, said)?;
+            Ok(clipped.encode(task.encoding, &mut drawn(key, number).rounding)?)
+        };
+        part().map_err(|problem| EngineError::Part { user: number, problem })
+    }
+}
+
+/// What people learn lies in few coordinates, such as those of frequent words, and moves them far; noise and canaries are in all of them
+/// alike. So no coordinate counts for more than a few typical ones: any score is allowed, and this one is not drowned by what people say.
+fn without_outliers(mut moved: Vec<f64>) -> Vec<f64> {
+    let mut sizes: Vec<f64> = moved.iter().map(|m| m.abs()).collect();
+    let middle = sizes.len() / 2;
+    if middle < sizes.len() {
+        let (_, median, _) = sizes.select_nth_unstable_by(middle, f64::total_cmp);
+        let most = OUTLIER * *median;
+        if most > 0.0 && most.is_finite() {
+            moved.iter_mut().for_each(|m| *m = m.clamp(-most, most));
+        }
+    }
+    moved
+}
+
+/// The declared population with its canaries, who have no text.
+pub struct WithCanaries<P> {
+    people: P,
+    first: u64,
+    end: u64,
+}
+
+impl<P: Population> WithCanaries<P> {
+    /// The last of `declared` users are canaries.
+    pub fn new(people: P, declared: u64, canaries: u64) -> Self {
+        Self { people, first: declared.saturating_sub(canaries), end: declared }
+    }
+}
+
+impl<P: Population> Population for WithCanaries<P> {
+    fn users(&self) -> u64 {
+        self.end
+    }
+
+    fn read(&self, user: u64, examples: &mut Examples) -> Result<(), StoreError> {
+        if user < self.first.min(self.people.users()) {
+            return self.people.read(user, examples);
+        }
+        examples.clear();
+        Ok(())
+    }
+}
+
+/// An engine that trains people, and lets canaries say what they say.
+pub struct Planted<'a> {
+    engine: Box<dyn Engine + 'a>,
+    canaries: Canaries,
+}
+
+impl<'a> Planted<'a> {
+    /// With these canaries.
+    #[must_use]
+    pub fn new(engine: Box<dyn Engine + 'a>, canaries: Canaries) -> Self {
+        Self { engine, canaries }
+    }
+}
+
+impl Engine for Planted<'_> {
+    fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
+        let planted = self.canaries.numbers();
+        let (canaries, people): (Vec<u64>, Vec<u64>) =
+            users.numbers.iter().copied().partition(|number| planted.contains(number));
+        let mut summed = self.engine.sum(task, &Users { numbers: &people, ..*users })?;
+        // They have no text, so they measure no model.
+        if task.evaluation.is_none() {
+            for number in canaries.into_iter().filter(|number| self.canaries.is_present(*number)) {
+                summed.sum.add(&self.canaries.sent(number, task, users.key)?)?;
+            }
+        }
+        Ok(summed)
+    }
+
+    fn foresees(&self) -> bool {
+        self.engine.foresees()
+    }
+
+    fn foresee(&mut self, numbers: &[u64]) {
+        let people: Vec<u64> = numbers.iter().copied().filter(|n| !self.canaries.numbers().contains(n)).collect();
+        self.engine.foresee(&people);
+    }
+
+    fn works_elsewhere(&self) -> bool {
+        self.engine.works_elsewhere()
+    }
+
+    fn chunk(&self) -> Option<std::num::NonZeroUsize> {
+        self.engine.chunk()
+    }
+
+    fn hardware(&self) -> Option<Hardware> {
+        self.engine.hardware()
+    }
+}
+
+/// What the canaries of a run show, as its file and its report have it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shown {
+    /// How many canaries there are.
+    pub canaries: u64,
+    /// What the run guarantees, or would with secret noise.
+    pub epsilon_formal: Epsilon,
+    /// Epsilon is at least this, whatever the run did.
+    pub epsilon_lower: f64,
+    /// If the run is like one Gaussian release, epsilon is at least this.
+    pub epsilon_lower_gaussian: f64,
+    /// An estimate of what the canaries show, without proof.
+    pub epsilon_estimate: f64,
+    /// The delta of these.
+    pub delta: f64,
+    /// The probability that a bound is right.
+    pub confidence: f64,
+    /// What follows.
+    pub verdict: Verdict,
+    /// The guesses: on which sides, how many, how many of them right.
+    pub guesses: Vec<Guessed>,
+    /// The same bounds at other deltas, for the picture.
+    pub at_deltas: Vec<AtDelta>,
+    /// How many ideal canaries a proven bound needs that misses so much of the formal epsilon at most; none for more than 10^8.
+    pub canaries_needed: Vec<Needed>,
+}
+
+/// Guesses of one kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guessed {
+    /// Whether only "took part" was guessed.
+    pub only_present: bool,
+    /// How many guesses.
+    pub made: u64,
+    /// Right ones.
+    pub correct: u64,
+}
+
+/// Bounds at a delta.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct AtDelta {
+    /// The delta.
+    pub delta: f64,
+    /// What the accountant says.
+    pub epsilon_formal: Epsilon,
+    /// What the audit shows.
+    pub epsilon_lower: f64,
+    /// What it shows of a Gaussian release.
+    pub epsilon_lower_gaussian: f64,
+}
+
+/// How many canaries a slack needs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Needed {
+    /// The share of the formal epsilon that the bound may miss.
+    pub slack: f64,
+    /// Canaries; none for more than 10^8.
+    pub canaries: Option<u64>,
+}
+
+/// What is said for several slacks.
+///
+/// # Errors
+/// When a number is out of range.
+pub fn needed(epsilon: Epsilon, delta: Delta, confidence: f64) -> Result<Vec<Needed>, AuditError> {
+    if !(epsilon.is_finite() && epsilon.get() > 0.0 && epsilon.get() <= 1000.0) {
+        return Ok(Vec::new());
+    }
+    let canaries = canaries_needed(epsilon.get(), delta, confidence, &SLACKS)?;
+    Ok(SLACKS.into_iter().zip(canaries).map(|(slack, canaries)| Needed { slack, canaries }).collect())
+}
+
+impl Shown {
+    /// What the scores of canaries show beside what a ledger says.
+    ///
+    /// # Errors
+    /// When there is too little to say anything, or scores are no numbers.
+    pub fn of<S: LedgerStore>(
+        canaries: &Canaries,
+        scored: &[Scored],
+        formal: Epsilon,
+        ledger: &Ledger<S>,
+    ) -> Result<Self, AuditError> {
+        let (plan, event) = (ledger.plan(), ledger.event());
+        let (delta, confidence) = (plan.delta, canaries.confidence);
+        let judged = |delta: Delta| {
+            let judged = plan.accountant.judge_group(&event, delta, plan.group);
+            judged.map_or(Epsilon::INFINITE, |judged| judged.epsilon)
+        };
+        let shown = OneRun::of(scored, delta, confidence)?;
+        // Without a curve there is nothing to refute but the one number.
+        let curve = TradeOff::of_event(&event, plan.accountant, plan.group).unwrap_or(TradeOff::Pairs(Vec::new()));
+        let verdict = match formal.is_finite() {
+            false => Verdict::NoGuarantee,
+            true if shown.epsilon_lower > formal.get() || shown.refutes(&curve)? => Verdict::Violated,
+            true => Verdict::Consistent,
+        };
+        let mut at_deltas = Vec::new();
+        for delta in DELTAS.into_iter().filter_map(|delta| Delta::new(delta).ok()) {
+            let here = OneRun::of(scored, delta, confidence)?;
+            at_deltas.push(AtDelta {
+                delta: delta.get(),
+                epsilon_formal: judged(delta),
+                epsilon_lower: here.epsilon_lower,
+                epsilon_lower_gaussian: here.epsilon_lower_gaussian,
+            });
+        }
+        let guessed = |g: &privacy::audit::one_run::Guesses| Guessed {
+            only_present: g.sides == privacy::audit::one_run::Sides::Top,
+            made: g.made,
+            correct: g.correct,
+        };
+        Ok(Self {
+            canaries: scored.len() as u64,
+            epsilon_formal: formal,
+            epsilon_lower: shown.epsilon_lower,
+            epsilon_lower_gaussian: shown.epsilon_lower_gaussian,
+            epsilon_estimate: OneShot::of(scored, delta)?.epsilon_estimate,
+            delta: delta.get(),
+            confidence,
+            verdict,
+            guesses: shown.guesses.iter().map(guessed).collect(),
+            at_deltas,
+            canaries_needed: needed(formal, delta, confidence)?,
+        })
+    }
+
+    /// In a sentence or two.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let Self { canaries, epsilon_lower, epsilon_lower_gaussian, epsilon_estimate, delta, confidence, .. } = self;
+        format!(
+            "Audit with {canaries} canaries: at delta {delta:e} epsilon is at least {epsilon_lower:.2} with {} % confidence \
+             ({epsilon_lower_gaussian:.2} if the run is like one Gaussian release; the estimate without proof is \
+             {epsilon_estimate:.2}). {}",
+            100.0 * confidence,
+            self.verdict.words()
+        )
+    }
+}

@@ -1,0 +1,28 @@
+//! Canary users, planted to audit a run.
+
+use super::keys::{Section, Visit, key};
+
+/// The confidence of an audit by default.
+pub const CONFIDENCE: f64 = 0.999;
+
+/// Canaries of a run (docs/AUDITS.md).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Audit {
+    /// How many of the declared users are canaries. About half of them take part.
+    pub canaries: u64,
+    /// The probability that the bound of the audit is right.
+    pub confidence: f64,
+}
+
+impl Section for Audit {
+    fn unsaid() -> Self {
+        Self { canaries: 0, confidence: CONFIDENCE }
+    }
+
+    fn keys<V: Visit>(&mut self, visit: &mut V) {
+        let canaries = key("canaries", "1_000", "the last so many of participation.population; half of them take part");
+        visit.need(&canaries, &mut self.canaries);
+        let confidence = key("confidence", "0.999", "with which the bound on epsilon is right");
+        visit.or(&confidence, &mut self.confidence, CONFIDENCE);
+    }
+}

@@ -1,0 +1,180 @@
+//! Canary users of a run: what they show, that they change nothing of its guarantee, and where they are refused.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
+
+use std::{fs, path::Path};
+
+use device::learner::examples::Examples;
+use keyhush_federated::{
+    canaries::{Canaries, Shown},
+    config::{Config, ConfigError, Document},
+    engine::{self, Means},
+    fleet::{self, Stop},
+    home::{AUDIT_FILE, Home, Paper, Records, RunFolder},
+    plan::Plan,
+    run::{Kept, Opened, Run, RunError},
+};
+use lm::kernels::KernelPath;
+use privacy::audit::Verdict;
+
+use super::small_runs::{RUN, TASK};
+
+/// Everybody takes part often, people learn little, and the server adds up what was released.
+const CANARIES: &str = "audit.canaries=200";
+const CHANGES: [&str; 6] = [
+    "participation.population=400",
+    "participation.cohort=200",
+    "local.learning_rate=0.001",
+    "server.optimizer=sgd",
+    "server.momentum=",
+    "rounds=6",
+];
+
+fn config(set: &[&str]) -> Result<Config, ConfigError> {
+    let set: Vec<String> = CHANGES.iter().chain(set).map(|s| (*s).to_owned()).collect();
+    Document::new(RUN, &set)?.config()
+}
+
+fn planned(set: &[&str]) -> Result<(Plan, Opened), RunError> {
+    of(config(&[&[CANARIES], set].concat())?)
+}
+
+fn without_canaries() -> (Plan, Opened) {
+    of(config(&[]).unwrap()).unwrap()
+}
+
+fn of(config: Config) -> Result<(Plan, Opened), RunError> {
+    let opened = Opened::new(&config)?;
+    Ok((Plan::new(config, &opened.setting())?, opened))
+}
+
+/// A run to its end, killed after some rounds where that is said.
+fn ran(folder: &Path, set: &[&str], killed_after: Option<usize>) -> Shown {
+    let means = Means::threads(KernelPath::best(), 2);
+    for (number, steps) in killed_after.into_iter().chain([usize::MAX]).enumerate() {
+        let (plan, opened) = planned(set).unwrap();
+        let population = opened.population(plan.ledger.unit).unwrap();
+        let engine = engine::of(&plan.local, opened.learner(), means).unwrap();
+        let mut fleet = fleet::of(&plan, population.as_ref(), engine, RunFolder::at(folder).secrets());
+        let begin = if number == 0 { Run::begin } else { Run::resume };
+        let mut run = begin(RunFolder::at(folder), &plan, &opened, means).unwrap();
+        for _ in 0..steps {
+            if run.step(&mut fleet, &Stop::new()).unwrap().over.is_some() {
+                return run.finish().unwrap().audit.unwrap();
+            }
+        }
+    }
+    unreachable!("the last life goes on to the end")
+}
+
+const NO_NOISE: [&str; 2] = ["privacy.mechanism=none", "privacy.noise_multiplier="];
+
+#[test]
+fn without_noise_canaries_show_that_there_is_no_privacy() {
+    let folder = tempfile::tempdir().unwrap();
+    let shown = ran(folder.path(), &NO_NOISE, None);
+    assert_eq!((shown.canaries, shown.verdict), (200, Verdict::NoGuarantee));
+    assert!(!shown.epsilon_formal.is_finite());
+    assert!(shown.epsilon_lower > 0.5 && shown.epsilon_lower_gaussian > 0.5, "{shown:?}");
+    let both = &shown.guesses[0];
+    assert!(both.correct * 10 >= both.made * 9, "{both:?}");
+}
+
+#[test]
+fn with_noise_the_bound_is_under_the_formal_epsilon_and_a_kill_changes_nothing() {
+    let (whole, killed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let shown = ran(whole.path(), &[], None);
+    assert_eq!(shown.verdict, Verdict::Consistent);
+    assert!(shown.epsilon_lower <= shown.epsilon_formal.get() && shown.epsilon_formal.is_finite(), "{shown:?}");
+    assert_eq!(shown, ran(killed.path(), &[], Some(3)));
+    let [one, other] = [&whole, &killed].map(|f| fs::read_to_string(f.path().join(AUDIT_FILE)).unwrap());
+    assert_eq!(one, other);
+    assert_eq!(Kept::read(&RunFolder::at(whole.path())).unwrap().audit, Some(shown));
+}
+
+/// A guarantee that is false is found out: a run without noise, judged by the ledger of one with noise.
+#[test]
+fn a_ledger_that_promises_too_much_is_refuted() {
+    let (open, noised) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let set = ["privacy.noise_multiplier=8.0"];
+    ran(open.path(), &NO_NOISE, None);
+    let formal = ran(noised.path(), &set, None).epsilon_formal;
+    let (plan, opened) = planned(&set).unwrap();
+    let model = |folder: &Path| match keyhush_federated::model_folder::read(&folder.join("model")).unwrap().weights {
+        lm::folder::Weights::Recurrent { values, .. } => values,
+        other => panic!("{other:?}"),
+    };
+    let canaries = Canaries::of(&plan).unwrap();
+    let judged = |folder: &Path| {
+        let ledger = ledger::Ledger::open(RunFolder::at(noised.path()).read_store().unwrap(), None, &[]).unwrap();
+        let scored = canaries.scores(opened.first_parameters(), &model(folder));
+        Shown::of(&canaries, &scored, formal, &ledger).unwrap().verdict
+    };
+    assert_eq!(judged(noised.path()), Verdict::Consistent);
+    assert_eq!(judged(open.path()), Verdict::Violated);
+}
+
+/// The plan of the ledger is the same but for what it says of the data: canaries are users as others.
+#[test]
+fn p11_canaries_are_declared_users_and_change_nothing_of_the_guarantee() {
+    let with = planned(&[]).unwrap().0.ledger;
+    let without = without_canaries().0.ledger;
+    assert_ne!(with.data, without.data, "the ledger says that there are canaries");
+    let data = without.data.clone();
+    assert_eq!(ledger::Plan { data, ..with }, without);
+}
+
+/// What a run with secret noise writes of its canaries follows from the released model and from settings: nothing else is there.
+#[test]
+fn p12_the_audit_of_a_run_with_secret_noise_follows_from_its_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let shown = ran(folder.path(), &["noise_seed="], None);
+    let (plan, opened) = planned(&["noise_seed="]).unwrap();
+    let model = match keyhush_federated::model_folder::read(&folder.path().join("model")).unwrap().weights {
+        lm::folder::Weights::Recurrent { values, .. } => values,
+        other => panic!("{other:?}"),
+    };
+    let home = RunFolder::at(folder.path());
+    let ledger = ledger::Ledger::open(home.read_store().unwrap(), None, &[]).unwrap();
+    let canaries = Canaries::of(&plan).unwrap();
+    let scored = canaries.scores(opened.first_parameters(), &model);
+    let again = Shown::of(&canaries, &scored, shown.epsilon_formal, &ledger).unwrap();
+    assert_eq!(again, shown);
+    let text = home.paper(Paper::Audit).unwrap().unwrap();
+    assert_eq!(serde_json::from_str::<Shown>(&text).unwrap(), shown);
+    assert!(!text.contains("score"), "scores of single canaries are not written");
+}
+
+/// Canaries have no text; everybody else is who they were.
+#[test]
+fn canaries_are_the_last_of_the_declared_users() {
+    let (plan, opened) = planned(&[]).unwrap();
+    let (_, plain) = without_canaries();
+    let (with, without) = (opened.population(plan.ledger.unit).unwrap(), plain.population(plan.ledger.unit).unwrap());
+    assert_eq!((with.users(), without.users()), (400, 400));
+    let canaries = Canaries::of(&plan).unwrap();
+    assert_eq!(canaries.numbers(), 200..400);
+    let [mut one, mut other] = [(); 2].map(|()| Examples::new(opened.learner().schema()));
+    for user in [0, 1, 199] {
+        with.read(user, &mut one).unwrap();
+        without.read(user, &mut other).unwrap();
+        assert_eq!(one, other);
+    }
+    with.read(200, &mut one).unwrap();
+    assert_eq!(one.len(), 0);
+    let present = canaries.numbers().filter(|number| canaries.is_present(*number)).count();
+    assert!((70..130).contains(&present), "{present}");
+}
+
+#[test]
+fn what_cannot_be_audited_is_refused_before_it_begins() {
+    let wrong = |set: &[&str]| planned(set).err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(wrong(&["audit.canaries=19"]).contains("audit.canaries"));
+    assert!(wrong(&["audit.canaries=201"]).contains("half of participation.population"));
+    assert!(wrong(&["audit.confidence=1.0"]).contains("audit.confidence"));
+    assert!(wrong(&["unit=example", "data.users=10"]).contains("audit"));
+    assert!(wrong(&["aggregation=secagg"]).contains("audit"));
+    // On a server there are no canaries: nobody is made up there.
+    let set = ["audit.canaries=100".to_owned()];
+    let refused = Document::new(TASK, &set).unwrap().config().unwrap_err().to_string();
+    assert!(refused.contains("audit") && refused.contains("simulation"), "{refused}");
+}
