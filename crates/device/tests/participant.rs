@@ -452,7 +452,10 @@ fn a_clip_that_is_no_number_is_no_step() {
     }
 }
 
-/// All answers that there are, at every point of a part: nothing breaks, and nothing leaves that has not left.
+/// The longest that a server keeps a device away: a day, drawn anew from half to one and a half times that while nobody is there.
+const MOST_AWAY_MS: u64 = 36 * 60 * 60 * 1000;
+
+/// All answers that there are, at every point of a part: nothing breaks, nothing leaves that has not left, and nobody is silenced.
 #[test]
 fn every_answer_at_every_point() {
     let offered = Offered::new(3);
@@ -514,7 +517,10 @@ fn every_answer_at_every_point() {
             host.got(Event::Answer(answer));
             for event in 0..6 {
                 // Whatever comes of it, it goes on; what it sends by itself is what it already gave.
+                let before = host.now.up_ms;
                 let next = host.wake();
+                let away_ms = host.now.up_ms - before;
+                assert!(away_ms <= MOST_AWAY_MS, "{point} {which}: it is away for {away_ms} ms");
                 let sends = matches!(next, Do::Send { .. });
                 assert!(!sends || host.device.guard().inputs() == 1, "{point} {which}");
                 host.got(if event % 2 == 0 { Event::Broken } else { Event::Answer(answer) });

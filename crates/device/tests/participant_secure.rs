@@ -67,6 +67,23 @@ fn asks(host: &mut Host) {
     assert!(matches!(wants, Wants::Next(_)), "it says {wants:?}: {:?}", host.device.notes());
 }
 
+/// A server that tells it to wait has it wait for a moment, and not for the time of its part.
+#[test]
+fn nobody_is_silenced_in_the_midst_of_a_secure_round() {
+    let (offered, residues) = offered();
+    let server = CollectKeys::open(terms(&offered, &residues), &mut SimulatedEntropy::from_seed(1)).unwrap();
+    let mut host = Host::new(policy(), 1);
+    let mut assignment = offered.assignment(STEP);
+    assignment.offer = server.offer().encode();
+    host.idle().answer(Says::Assignment(assignment));
+    host.fetched(&offered, STEP);
+    spoken(&mut host);
+    host.answer(wait(u32::MAX));
+    let began = host.now.up_ms;
+    asks(&mut host);
+    assert_eq!(host.now.up_ms - began, 15_000);
+}
+
 #[test]
 fn a_secure_round_of_forty_devices() {
     let (offered, residues) = offered();

@@ -562,7 +562,7 @@ impl<S: Store> Participant<S> {
             (Says::Refused(refused), _) => self.refused_by_server(refused, now),
             (says, State::Part(_)) => self.answered_in_part(says, now),
             (Says::Later(later), _) => self.away(later.after_s, now),
-            (Says::Wait(wait), _) => self.wait(u64::from(wait.after_ms).max(1), now),
+            (Says::Wait(wait), _) => self.wait(u64::from(wait.after_ms).clamp(1, MOST_AWAY_S * 1000), now),
             (Says::Enrolled(enrolled), State::Stranger) => {
                 // If this is not durable the device enrols again, which changes nothing.
                 _ = self.diary.enrolled(&self.realm, now.day());

@@ -367,7 +367,7 @@ impl<S: Store> Participant<S> {
             }
             (Stage::Speak(held, _), Says::Wait(wait)) => {
                 part.stage = Stage::Ask(held);
-                self.wait(wait.after_ms.into(), now);
+                self.wait(u64::from(wait.after_ms).min(MOST_BACKOFF_MS), now);
             }
             (Stage::Send { out, offset }, Says::Received(received)) => {
                 self.go_on(out, Some(offset), received.offset, now)?
