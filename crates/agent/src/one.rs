@@ -115,8 +115,8 @@ pub async fn run<S: Store>(
     }
 }
 
-/// What a device does next. Text that an update was learned from is used up, durably, before the first byte of the update leaves; where that
-/// cannot be, the update does not leave either. Text that a model was measured on stays.
+/// What a device does next. Text that an update was learned from is used up, durably, before the first byte of the update leaves, at a tick after that; where
+/// that cannot be, the update does not leave either. Text that a model was measured on stays.
 pub(crate) fn next<S: Store>(
     device: &mut Participant<S>,
     around: &Surroundings,

@@ -35,7 +35,7 @@ pub struct Line {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Did {
-    /// Its report began to leave.
+    /// Its report is about to leave, and counts.
     Gave,
     /// It was told that its report counts.
     Thanked,

@@ -328,6 +328,33 @@ fn while_a_server_is_away_a_device_comes_no_more_often_than_it_was_told() {
     }
 }
 
+/// What is written before an input leaves takes longer the more text there is: the remaining text is written anew. The input used to leave right after.
+#[test]
+fn p26_how_long_it_takes_to_keep_what_was_used_does_not_show() {
+    let offered = Offered::new(3);
+    for (host_takes, leaves) in [(0, 5_000), (1, 5_000), (3_700, 5_000), (3_900, 10_000), (8_000, 10_000)] {
+        let mut host = Host::new(Policy::default(), 1);
+        let work = host.idle().assigned(&offered, 0);
+        let began = host.now.up_ms;
+        host.now.up_ms += 1_234;
+        host.train(&work);
+        assert!(matches!(host.next(), Do::Sleep { .. }));
+        assert!(host.device.notes().contains(&Note::Gave { step: 0, purpose: Purpose::Training }));
+        assert_eq!((host.device.guard().inputs(), host.device.holds_input()), (1, true));
+        assert_eq!(host.log.borrow().last().unwrap(), "guard saved");
+        host.now.up_ms += host_takes;
+        host.sent();
+        assert_eq!(host.now.up_ms - began, leaves, "the host took {host_takes} ms");
+    }
+    // What the host cannot keep does not leave.
+    let mut host = Host::new(Policy::default(), 1);
+    let work = host.idle().assigned(&offered, 0);
+    host.train(&work);
+    assert!(matches!(host.next(), Do::Sleep { .. }));
+    host.got(Event::Withheld("the disk is full".to_owned()));
+    assert!(!host.device.is_busy() && host.device.guard().inputs() == 1);
+}
+
 #[test]
 fn an_input_that_its_host_keeps_back_does_not_leave_and_counts() {
     let offered = Offered::new(3);

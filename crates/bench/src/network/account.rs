@@ -12,7 +12,7 @@ use serde::Serialize;
 pub struct Participations {
     /// On the server's record of who is in a sum that was released.
     pub recorded: u64,
-    /// That devices say they gave: their reports began to leave.
+    /// That devices say they gave: their reports were about to leave.
     pub given: u64,
     /// Of which devices were told that they count.
     pub thanked: u64,

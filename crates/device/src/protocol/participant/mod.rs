@@ -3,7 +3,7 @@
 //! ```text
 //! Unmet --Hello--> Stranger --Enrolled--> Idle --Assignment--> Part
 //!                                           ^                    |  task, model, policy, guard
-//!                                           |  plain:   train, wait for the tick, permit, upload, ask
+//!                                           |  plain:   train, permit, wait for the tick, upload, ask
 //!                                           |  secure:  keys, shares, delivery, then the same, then unmask
 //!                                           +---- Thanks, Refused, time over, or a reason of its own
 //! ```
@@ -22,8 +22,9 @@
 //!
 //! Anything that goes wrong on the way is [`Event::Broken`]; where nobody is there at all, [`Event::Unreached`]. What is durable is in the
 //! guard and the diary alone: after a crash a device is idle, and a part that it had is over. An input leaves after [`Guard::allow`] has returned and never before (rule P24); a
-//! device that refuses says so in its diary and to nobody else. [`Note::Gave`] is there when [`Participant::next`] first asks to send an input: a
-//! host that has something to keep before the first byte leaves, such as which text was used, keeps it then, or says [`Event::Withheld`].
+//! device that refuses says so in its diary and to nobody else. [`Note::Gave`] is there before the first byte leaves: a host that has something to
+//! keep before that, such as which text was used, keeps it then and asks for [`Participant::next`] again, or says [`Event::Withheld`]. The input leaves at
+//! the first tick after that, so that nobody sees how long it took (rule P26).
 //! Text that a model was only measured on is not used up: it is still to be learned from.
 
 mod assigned;
@@ -202,7 +203,7 @@ pub enum Note {
         /// The step.
         step: u64,
     },
-    /// Its input began to leave.
+    /// Its input is about to leave, at the next tick, and counts.
     Gave {
         /// The step.
         step: u64,

@@ -44,8 +44,10 @@ enum Stage {
     FetchModel(Arc<Task>, Download),
     /// The host trains.
     Train(Prepared),
-    /// The input is there, and waits for the tick.
-    Hold { asked: Asked, secure: bool, name: String, purpose: Purpose, input: Input, at_ms: u64 },
+    /// The input is there, and nothing is known of it yet.
+    Hold { asked: Asked, secure: bool, name: String, purpose: Purpose, input: Input },
+    /// What is to be durable before it leaves is, or the host sees to it; it waits for the next tick after that.
+    Ready { out: Outgoing<Input>, at_ms: Option<u64> },
     /// The input leaves.
     Send { out: Outgoing<Input>, offset: u64 },
     /// The server is asked how it stands.
@@ -83,7 +85,7 @@ impl Part {
     }
 
     pub(super) const fn holds_input(&self) -> bool {
-        matches!(self.stage, Stage::Hold { .. } | Stage::Send { .. } | Stage::Ask(Held::After(_)))
+        matches!(self.stage, Stage::Hold { .. } | Stage::Ready { .. } | Stage::Send { .. } | Stage::Ask(Held::After(_)))
             || matches!(self.stage, Stage::Speak(Held::After(_), _))
     }
 
@@ -143,16 +145,8 @@ impl<S: Store> Participant<S> {
 
     /// What to do next in a part.
     pub(super) fn next_of_part(&mut self, now: Now) -> Do {
-        if let State::Part(part) = &self.state
-            && let Stage::Hold { at_ms, .. } = part.stage
-        {
-            if now.up_ms < at_ms {
-                return Do::Sleep { until_ms: at_ms.min(part.over_ms()) };
-            }
-            if let Err(why) = self.let_go(now) {
-                self.refuse(&why, now);
-                return Do::Sleep { until_ms: self.until_ms };
-            }
+        if let Some(until_ms) = self.waits_for_tick(now) {
+            return Do::Sleep { until_ms };
         }
         let State::Part(part) = &self.state else { return Do::Sleep { until_ms: self.until_ms } };
         let ticket = part.assigned.ticket;
@@ -178,14 +172,45 @@ impl<S: Store> Participant<S> {
                 let message = SecureMessage { ticket: ticket.0.to_vec(), message: message.to_vec() };
                 self.say(Wants::Secure(message), now)
             }
-            Stage::Hold { .. } | Stage::Gone => Do::Sleep { until_ms: now.up_ms.saturating_add(ASK_AGAIN_MS) },
+            Stage::Hold { .. } | Stage::Ready { .. } | Stage::Gone => {
+                Do::Sleep { until_ms: now.up_ms.saturating_add(ASK_AGAIN_MS) }
+            }
         }
     }
 
-    /// The tick has come. The diary first, then the guard, and the input after both are durable (rule P24).
+    /// Until when an input that is there waits. What has to be durable first is written at once, and by the host when it is next asked: how long that
+    /// takes, which depends on how much text there is, must not show in when the input leaves. It leaves at the tick after (rule P26).
+    fn waits_for_tick(&mut self, now: Now) -> Option<u64> {
+        let State::Part(part) = &mut self.state else { return None };
+        let (next_tick, over_ms) = (part.assigned.next_tick(now), part.over_ms());
+        match &mut part.stage {
+            Stage::Hold { .. } if next_tick >= over_ms => return Some(over_ms),
+            Stage::Hold { .. } => {}
+            Stage::Ready { at_ms, .. } => {
+                let at_ms = *at_ms.get_or_insert(next_tick);
+                if now.up_ms < at_ms {
+                    return Some(at_ms.min(over_ms));
+                }
+                if let Stage::Ready { out, .. } = part.take_stage() {
+                    part.stage = Stage::Send { out, offset: 0 };
+                }
+                return None;
+            }
+            _ => return None,
+        }
+        match self.let_go(now) {
+            Ok(()) => Some(now.up_ms),
+            Err(why) => {
+                self.refuse(&why, now);
+                Some(self.until_ms)
+            }
+        }
+    }
+
+    /// The diary first, then the guard, and the input is free to leave after both are durable (rule P24).
     fn let_go(&mut self, now: Now) -> Result<(), NotTaken> {
         let State::Part(part) = &mut self.state else { return Ok(()) };
-        let Stage::Hold { asked, secure, name, purpose, input, .. } = part.take_stage() else { return Ok(()) };
+        let Stage::Hold { asked, secure, name, purpose, input } = part.take_stage() else { return Ok(()) };
         let limits = limits_of(&self.settings.limits, self.task.as_deref(), &asked);
         self.guard.check(&asked, &limits, now)?;
         self.diary.gives(Given {
@@ -199,7 +224,7 @@ impl<S: Store> Participant<S> {
             thanked: false,
         })?;
         let permit = self.guard.allow(asked, &limits, now)?;
-        part.stage = Stage::Send { out: permit.let_go(input), offset: 0 };
+        part.stage = Stage::Ready { out: permit.let_go(input), at_ms: None };
         self.note(Note::Gave { step: asked.step, purpose });
         Ok(())
     }
@@ -255,10 +280,12 @@ impl<S: Store> Participant<S> {
                 }
                 self.prepare(task, model, now)?;
             }
-            (Stage::Send { offset: 0, .. }, Event::Withheld(why)) => return Err(NotTaken::Withheld(why)),
+            (Stage::Ready { .. } | Stage::Send { offset: 0, .. }, Event::Withheld(why)) => {
+                return Err(NotTaken::Withheld(why));
+            }
             (Stage::Train(prepared), Event::Trained(result)) => {
                 let encoded = result.map_err(NotTaken::Training)?;
-                self.hold(&prepared, encoded, now)?;
+                self.hold(&prepared, encoded)?;
             }
             // Late or twice: nothing to do with what is going on.
             (stage, _) => part.stage = stage,
@@ -325,7 +352,7 @@ impl<S: Store> Participant<S> {
     }
 
     /// The input is there. Masked, if it is to be; what it was made of is gone when this returns.
-    fn hold(&mut self, prepared: &Prepared, encoded: Arc<privacy::stages::Encoded>, now: Now) -> Result<(), NotTaken> {
+    fn hold(&mut self, prepared: &Prepared, encoded: Arc<privacy::stages::Encoded>) -> Result<(), NotTaken> {
         let State::Part(part) = &mut self.state else { return Ok(()) };
         let (got, expected) = (encoded.values().len(), prepared.length);
         if got != expected {
@@ -340,9 +367,9 @@ impl<S: Store> Participant<S> {
             }
             _ => Input::Plain(encoded),
         };
-        let (asked, secure, at_ms) = (prepared.asked, assigned.offer.is_some(), assigned.next_tick(now));
+        let (asked, secure) = (prepared.asked, assigned.offer.is_some());
         let (name, purpose) = (prepared.task.terms().name.clone(), prepared.task.terms().purpose());
-        part.stage = Stage::Hold { asked, secure, name, purpose, input, at_ms };
+        part.stage = Stage::Hold { asked, secure, name, purpose, input };
         Ok(())
     }
 
