@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
@@ -158,8 +159,13 @@ fn serve(waiting: &Mutex<mpsc::Receiver<Job>>, busy: &Busy) {
         // A device that is gone by now has no use for it.
         if !done.is_closed() {
             busy.begins();
-            let trained = train(&mut workers, &work, &*text);
+            // A bug costs the device this part: the thread goes on for all others, and for this one's next part, with nothing of what was at hand.
+            let trained = catch_unwind(AssertUnwindSafe(|| train(&mut workers, &work, &*text)));
             busy.ends();
+            let trained = trained.unwrap_or_else(|_| {
+                workers.clear();
+                Err("training panicked because of a bug; please report it".to_owned())
+            });
             _ = done.send(trained);
         }
     }

@@ -120,6 +120,45 @@ async fn a_device_that_may_not_take_part_says_nothing() {
     }
 }
 
+/// Text on which training panics.
+struct Bug;
+
+impl TextSource for Bug {
+    fn text(&self) -> Result<Text, AgentError> {
+        panic!("a bug that was put here for a test")
+    }
+}
+
+/// All devices of a process share a thread that trains. It ended by a bug once, and then all of them refused every task.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bug_in_training_costs_one_part_and_not_those_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("typed.txt"), "w1 w2 w3\n").unwrap();
+    let serving = Serving::new(2, 5);
+    let url = format!("http://{}", serving.listen(None).await);
+    let buggy = around(Server::new(&url, &Trust::Loopback, 4).unwrap(), Arc::new(Bug));
+    let fine = Surroundings { text: Arc::new(TextFolder::new(folder.path())), ..buggy.clone() };
+    for (around, name) in [(buggy, "buggy"), (fine, "fine")] {
+        let Identity { key, guard, diary } = Identity::open_or_make(&folder.path().join(name)).unwrap();
+        let settings = Settings::new(key, b"let me in".to_vec(), Policy::for_made_up_people(), LIMITS);
+        let mut device = Participant::new(settings, guard, diary, Box::new(OsEntropy));
+        let (stop, stopped) = watch::channel(false);
+        let mut told = Vec::new();
+        let heard = |note: &Note| {
+            if matches!(note, Note::Thanked { .. } | Note::Refused(_)) {
+                told.push(note.to_string());
+                stop.send(true).unwrap();
+            }
+        };
+        timeout(Duration::from_secs(60), one::run(&mut device, &around, Clocks::now_on(), stopped, heard))
+            .await
+            .unwrap();
+        let is_told = if name == "fine" { "was counted" } else { "training panicked because of a bug" };
+        assert!(told.len() == 1 && told[0].contains(is_told), "{name}: {told:?}");
+    }
+    assert_eq!(serving.wrong(), Vec::<String>::new());
+}
+
 /// A store of text that notes how many reports had arrived when its text was used, and fails at that if it is to.
 struct Watched {
     store: TextStore<MemoryStore>,
