@@ -22,7 +22,7 @@ use federated::{
     engine::Means,
     fleet::{
         Fleet, FleetError, Stop, WithEvaluations,
-        network::{Driver, Network, NetworkTask, Reads},
+        network::{Driver, Network, NetworkTask, Reads, destroy_key_of_settled},
     },
     home::{Home, LEDGER_FILE, Log, Paper, Records, STATEMENT_FILE, STATEMENT_JSON},
     ledger_file::Place,
@@ -610,6 +610,11 @@ impl Serving<'_> {
             let (secrets, pseudonyms) = (home.secrets(), pseudonyms.clone());
             Network::new(driver(), task.clone(), plan.windows, secrets, pseudonyms, threads)
         };
+        let digests: Vec<TaskDigest> = task.tasks().map(|(network, _)| network.digest).collect();
+        match destroy_key_of_settled(&mut driver(), &digests, &home.secrets()) {
+            Err(FleetError::Stopped) => return Ok(false),
+            done => done.map_err(RoundError::from).map_err(RunError::from)?,
+        }
         let rounds = network_fleet(network);
         let mut fleet: Box<dyn Fleet + '_> = match evaluation {
             None => Box::new(rounds),

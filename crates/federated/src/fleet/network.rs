@@ -214,6 +214,24 @@ fn gzip(bytes: &[u8], level: Compression) -> std::io::Result<Vec<u8>> {
     gzip.finish()
 }
 
+/// Destroys the key of an attempt that is settled, where a crash came in between. To be called when a run goes on, with all its tasks: while
+/// none of them has an attempt that is open, there is no key.
+///
+/// # Errors
+/// When the coordinator fails, or the key must be taken to be there still.
+pub fn destroy_key_of_settled<D: Driver>(
+    driver: &mut D,
+    tasks: &[TaskDigest],
+    secrets: &Secrets,
+) -> Result<(), FleetError> {
+    for task in tasks.iter().copied() {
+        if driver.with(move |coordinator, _| coordinator.kept(&task))?.is_some() {
+            return Ok(());
+        }
+    }
+    Ok(secrets.destroy_round_key()?)
+}
+
 /// The fleet of real devices.
 pub struct Network<D> {
     driver: D,

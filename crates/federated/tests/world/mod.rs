@@ -33,7 +33,7 @@ use keyhush_federated::{
     config::{Config, Document},
     fleet::{
         Fleet, FleetError, Stop, WithEvaluations,
-        network::{Driver, Network, NetworkTask, Reads},
+        network::{Driver, Network, NetworkTask, Reads, destroy_key_of_settled},
     },
     plan::{EVALUATION, Plan},
     protocol::{
@@ -272,7 +272,7 @@ impl World {
     fn stands(&self) -> String {
         let count = |is: fn(&Doing) -> bool| self.devices.iter().filter(|device| is(&device.doing)).count();
         format!(
-            "{} strangers, {} idle, {} speak, {} at work, {} report, {} ask; {:?} after {} crashes; {:?}",
+            "{} strangers, {} idle, {} speak, {} at work, {} report, {} ask; {:?} gave, of {:?} asked, after {} crashes; {:?}",
             count(|doing| matches!(doing, Doing::Strange)),
             count(|doing| matches!(doing, Doing::Idle)),
             count(|doing| matches!(doing, Doing::Speaking(_))),
@@ -283,6 +283,13 @@ impl World {
                 *steps.entry(step).or_insert(0) += 1;
                 steps
             }),
+            self.devices.iter().flat_map(|device| &device.asked_to_join).fold(
+                BTreeMap::new(),
+                |mut steps, (step, attempt)| {
+                    *steps.entry(step).or_insert_with(BTreeMap::new).entry(attempt).or_insert(0) += 1;
+                    steps
+                }
+            ),
             self.story.crashes,
             self.faults,
         )
@@ -632,6 +639,14 @@ impl World {
     }
 }
 
+/// Without an attempt that is open there is no key of sums: with it, whoever finds what the database once held opens them.
+fn check_key(store: &ForgetfulStore, vault: &ForgetfulVault, tasks: &[TaskDigest]) -> Result<(), Violation> {
+    if vault.exists(SecretName::RoundKey).unwrap() && tasks.iter().all(|task| store.kept(task).is_none()) {
+        return Err(Violation("no attempt is open, and the key of its sums is still there".into()));
+    }
+    Ok(())
+}
+
 /// One life of the server. Says whether the run is done.
 fn life(
     world: &Rc<RefCell<World>>,
@@ -717,6 +732,12 @@ fn life(
         }
     }
     let secrets = Secrets::new(vault.clone());
+    let digests: Vec<TaskDigest> = std::iter::once(&task).chain(&evaluations).map(|task| task.digest).collect();
+    if let Err(error) = destroy_key_of_settled(&mut InWorld(Rc::clone(world)), &digests, &secrets) {
+        let blown = world.borrow().fuse.is_blown();
+        return if blown { Ok(false) } else { Err(Violation(error.to_string())) };
+    }
+    check_key(store, vault, &digests)?;
     let network = |task: NetworkTask| {
         let pseudonyms = PseudonymKey::from_bytes(&PSEUDONYMS);
         Network::new(InWorld(Rc::clone(world)), task, plan.windows, secrets.clone(), pseudonyms, 1)
