@@ -130,7 +130,11 @@ struct Shared {
 
 impl Shared {
     fn core(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+        self.core.lock().unwrap_or_else(|poisoned| {
+            // Somebody panicked in the midst of a decision: nobody knows what the coordinator holds now.
+            self.down.store(true, Ordering::Release);
+            poisoned.into_inner()
+        })
     }
 
     fn is_down(&self) -> bool {
@@ -224,6 +228,12 @@ impl Hub {
     #[must_use]
     pub fn realm(&self) -> [u8; 32] {
         self.shared.realm.0
+    }
+
+    /// Whether nothing is decided any more: it was told so, its store has failed, or its thread ended by a bug.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        self.shared.is_down()
     }
 
     /// Whether the store has failed.
@@ -443,6 +453,10 @@ impl Service for Hub {
         }
     }
 
+    fn is_well(&self) -> bool {
+        !self.is_down()
+    }
+
     async fn blob(&self, digest: [u8; 32]) -> Option<Packed> {
         self.blobs.get(digest).await
     }
@@ -481,6 +495,9 @@ fn conduct(shared: &Shared, jobs: &Receiver<Job>) {
         };
         turns += 1;
         let mut core = shared.core();
+        if shared.is_down() {
+            break;
+        }
         let batch = first.into_iter().chain(std::iter::from_fn(|| jobs.try_recv().ok())).take(BATCH);
         let done = core.decide(batch.collect(), turns.is_multiple_of(LOOK_AFTER));
         if let Err(error) = done {

@@ -7,11 +7,7 @@ use std::{
     cell::Cell,
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -53,10 +49,10 @@ use crate::{
     sqlite::{AfterRound, DATABASE, Database, DatabaseError, Note, TaskHome, place_key},
 };
 
+mod threads;
+
 /// Where the models and statements of tasks are put that are over.
 const MODELS: &str = "models";
-/// How often it is looked whether the server is to stop.
-const STOP_LOOK: Duration = Duration::from_millis(20);
 /// Bytes of memory for reports that arrive.
 const ROOM: usize = 256 << 20;
 
@@ -492,80 +488,7 @@ struct Serving<'a> {
     happens: &'a (dyn Fn(&Happened<'_>) + Sync),
 }
 
-/// That something is over, also where it ended by a bug.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
-    }
-}
-
 impl Serving<'_> {
-    /// Runs all tasks. When somebody wants the server to stop, or the tasks are over, whoever waits is told so first, and then the door is
-    /// closed; a task that is in the midst of a step ends it meanwhile.
-    fn run_until_it_stops(
-        self,
-        ready: &[Ready],
-        ends_with_tasks: bool,
-        closing: tokio::sync::oneshot::Sender<()>,
-    ) -> Result<(), ServeError> {
-        let over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let is_over = || self.stop.is_asked() || over.load(Ordering::Acquire);
-            scope.spawn(move || {
-                while !is_over() {
-                    std::thread::sleep(STOP_LOOK);
-                }
-                self.hub.close();
-                let _ = closing.send(());
-            });
-            let _over = Over(&over);
-            self.run_all(ready, ends_with_tasks)
-        })
-    }
-
-    /// Runs all tasks, each on a thread of its own.
-    fn run_all(self, ready: &[Ready], ends_with_tasks: bool) -> Result<(), ServeError> {
-        std::thread::scope(|scope| {
-            let (ended, ends) = mpsc::channel();
-            for task in ready {
-                let ended = ended.clone();
-                scope.spawn(move || {
-                    let done = self.run_one(task);
-                    if let Err(error) = &done {
-                        (self.happens)(&Happened::Broken { task: &task.name, error });
-                        self.gives_up(task);
-                        // Where the database is what failed, nothing can be said there.
-                        let _ =
-                            task.home.write_note(&Note { broken: Some(error.to_string()), ..note(task, Order::Run) });
-                    }
-                    let _ = ended.send(done);
-                });
-            }
-            drop(ended);
-            let mut first = Ok(());
-            for done in &ends {
-                first = first.and(done);
-            }
-            // Devices are told when to come back as long as the server is there.
-            while first.is_ok() && !ends_with_tasks && !self.stop.is_asked() && self.hub.failure().is_none() {
-                std::thread::sleep(Duration::from_millis(100));
-            }
-            first
-        })
-    }
-
-    /// A task cannot go on: its devices wait for it no longer.
-    fn gives_up(self, task: &Ready) {
-        let digests: Vec<TaskDigest> = task.tasks().map(|(network, _)| network.digest).collect();
-        // Where the hub is down nobody is answered anyway.
-        _ = self.hub.driver().with(move |coordinator, _| {
-            digests.iter().for_each(|digest| coordinator.broke(digest));
-            Ok(())
-        });
-    }
-
     /// One task, until it is over or somebody wants the server to stop.
     fn run_one(self, task: &Ready) -> Result<(), ServeError> {
         let Ready { name, plan, opened, home, .. } = task;

@@ -225,30 +225,76 @@ impl Admission for Bug {
     }
 }
 
-/// A server whose coordinator ends by a bug ends, and says so; it does not stay there and answer nobody.
-#[test]
-fn a_bug_of_the_coordinator_ends_the_server_which_says_so() {
-    let folder = tempfile::tempdir().unwrap();
+/// A server until it ends by itself, with a device where it listens. One that does not end is told to, and that is an error.
+fn serve_until_it_ends(
+    settings: Settings,
+    devices: u64,
+    happens: impl Fn(&Happened<'_>) + Sync,
+) -> Result<(), ServeError> {
     let (listening, stop) = (Mutex::new(None), Stop::new());
     let happens = |happened: &Happened<'_>| {
         if let Happened::Listening(address) = happened {
             *listening.lock().unwrap() = Some(*address);
         }
+        happens(happened);
     };
     std::thread::scope(|scope| {
-        let settings = Settings { admission: Box::new(Bug), ..settings(folder.path()) };
         let served = scope.spawn(|| serve(task(), settings, &stop, &happens));
+        let began = std::time::Instant::now();
+        let is_over = || served.is_finished() || began.elapsed() > Duration::from_secs(20);
         let address = loop {
             if let Some(address) = *listening.lock().unwrap() {
-                break address;
+                break Some(address);
+            }
+            if is_over() {
+                break None;
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        let began = std::time::Instant::now();
-        run_devices(address, 1, || served.is_finished() || began.elapsed() > Duration::from_secs(20));
-        assert!(served.is_finished(), "it does not end");
-        assert!(matches!(served.join().unwrap(), Err(ServeError::Died)));
-    });
+        if let Some(address) = address.filter(|_| devices > 0) {
+            run_devices(address, devices, is_over);
+        }
+        while !is_over() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let has_ended = served.is_finished();
+        stop.ask();
+        let done = served.join().expect("a bug becomes an error");
+        assert!(has_ended, "it does not end");
+        done
+    })
+}
+
+/// A server whose coordinator ends by a bug ends, and says so; it does not stay there and answer nobody.
+#[test]
+fn a_bug_of_the_coordinator_ends_the_server_which_says_so() {
+    for ends_with_tasks in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings { admission: Box::new(Bug), ends_with_tasks, ..settings(folder.path()) };
+        let ended = serve_until_it_ends(settings, 1, |_| {});
+        assert!(matches!(ended, Err(ServeError::Died)), "{ends_with_tasks}: {ended:?}");
+    }
+}
+
+/// A task whose thread ends by a bug is one that cannot go on, as after any error: that is said, and kept where people look for it.
+#[test]
+fn a_bug_of_a_task_is_said_and_ends_the_server() {
+    for ends_with_tasks in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let said = Mutex::new(Vec::new());
+        let settings = Settings { ends_with_tasks, ..settings(folder.path()) };
+        let ended = serve_until_it_ends(settings, 0, |happened| match happened {
+            Happened::Running { .. } => panic!("a bug that was put here for a test"),
+            Happened::Broken { error, .. } => said.lock().unwrap().push(error.to_string()),
+            _ => {}
+        });
+        assert!(matches!(ended, Err(ServeError::Died)), "{ends_with_tasks}: {ended:?}");
+        let said = said.into_inner().unwrap();
+        assert_eq!(said.len(), 1);
+        let database = Arc::new(Database::read(folder.path().join("data/keyhush.sqlite")).unwrap());
+        let note = TaskHome::read(database, "words").unwrap().note().unwrap().unwrap();
+        assert_eq!(note.broken.as_ref(), said.first());
+    }
 }
 
 fn task() -> Vec<Written> {

@@ -120,6 +120,8 @@ struct Running {
     only_while_open: bool,
     /// What its operator wants of it.
     order: Order,
+    /// It cannot go on in this life of the server.
+    broken: bool,
     /// How many devices in the lobby wait for it.
     waiting: u64,
     /// Who spoiled so many attempts, or was in the company, that it is not asked any more.
@@ -147,9 +149,15 @@ impl Running {
         self.asking.population.saturating_sub(self.asked)
     }
 
+    /// Whether devices may be needed for it at some time.
+    fn is_alive(&self) -> bool {
+        !self.broken && self.order != Order::Stop && (!self.only_while_open || self.is_open())
+    }
+
     /// Whether devices are given it. In a pause an attempt that some of them have goes on to its end.
     fn takes_devices(&self) -> bool {
         match self.order {
+            _ if self.broken => false,
             Order::Run => !self.only_while_open || self.is_open(),
             Order::Pause => self.desk.as_ref().is_some_and(|desk| !desk.is_over() && desk.assigned().next().is_some()),
             Order::Stop => false,
@@ -256,6 +264,7 @@ impl Coordinator {
                 asked,
                 only_while_open: false,
                 order: Order::Run,
+                broken: false,
                 waiting: 0,
                 leave_out: None,
                 left_out: BTreeSet::new(),
@@ -337,14 +346,7 @@ impl Coordinator {
         {
             desk.fail(FailureReason::Cancelled);
         }
-        let takes = |task: &TaskDigest| self.tasks.get(task).is_some_and(Running::takes_devices);
-        let waits_for_nothing = |waiting: &Waiting| !waiting.standings.keys().any(takes);
-        let idle: Vec<RequestId> =
-            self.lobby.iter().filter(|(_, waiting)| waits_for_nothing(waiting)).map(|(request, _)| *request).collect();
-        for request in idle {
-            self.gave_up(request);
-            self.later(request);
-        }
+        self.send_idle_away();
         self.advance(now)
     }
 
@@ -642,11 +644,16 @@ impl Coordinator {
         Ok(())
     }
 
-    /// A task cannot go on in this life of the server: whoever was given an attempt of it waits for nothing.
-    pub fn broke(&mut self, task: &TaskDigest) {
+    /// A task cannot go on in this life of the server: whoever was given an attempt of it waits for nothing, and nobody is called for it. What
+    /// is kept of the attempt stays, for the next life.
+    pub fn broke(&mut self, task: &TaskDigest, now: u64) {
         if let Some(running) = self.tasks.get_mut(task) {
+            running.broken = true;
+            running.desk = None;
             running.returning.clear();
         }
+        self.send_idle_away();
+        self.tell_waiters(now);
     }
 
     /// What is kept of the attempt of a task that is not settled.

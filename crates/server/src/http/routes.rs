@@ -40,7 +40,7 @@ type Shared<S> = State<Arc<Routes<S>>>;
 pub fn app<S: Service>(service: Arc<S>, limits: Limits) -> Router {
     let bodies = Bodies::new(limits, MOST_BYTES);
     Router::new()
-        .route("/healthz", only(get(healthy), "GET, HEAD"))
+        .route("/healthz", only(get(healthy::<S>), "GET, HEAD"))
         .route("/v1/hello", only(get(hello::<S>), "GET, HEAD"))
         .route("/v1/say", only(post(say::<S>), "POST"))
         .route("/v1/blob/{digest}", only(get(blob::<S>), "GET, HEAD"))
@@ -54,8 +54,12 @@ fn only<S: Service>(methods: MethodRouter<Arc<Routes<S>>>, allow: &'static str) 
     methods.fallback(async move |State(routes): Shared<S>| routes.refuse(Refusal::NoSuchMethod { allow }))
 }
 
-async fn healthy() -> Response {
-    let mut response = Response::new(Body::from("ok\n"));
+async fn healthy<S: Service>(State(routes): Shared<S>) -> Response {
+    let is_well = routes.service.is_well();
+    let mut response = Response::new(Body::from(if is_well { "ok\n" } else { "down\n" }));
+    if !is_well {
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    }
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     response
 }

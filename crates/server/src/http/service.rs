@@ -18,6 +18,11 @@ pub trait Service: Send + Sync + 'static {
     /// What the server says of itself. Refusals take their clock from it, so it should be quick.
     fn hello(&self) -> Hello;
 
+    /// Whether it can do what it is there for; whoever looks after the server is told.
+    fn is_well(&self) -> bool {
+        true
+    }
+
     /// A signed request, as bytes, and from which address it came (an IPv6 /64 is one); the answer may take as long as the device's patience.
     fn say(&self, bytes: Bytes, from: Option<IpAddr>) -> impl Future<Output = Answer> + Send;
 

@@ -354,6 +354,21 @@ async fn a_report_is_taken_once_whole_and_within_its_bounds() {
     }
 }
 
+/// Whoever looks after a server was told that it is well while nobody answered devices any more.
+#[tokio::test]
+async fn a_server_without_its_coordinator_is_not_well() {
+    let server = Serving::new().await;
+    let health = async || {
+        let reply = server.running.client().await.get("/healthz", "").await;
+        (reply.status, String::from_utf8(reply.body.to_vec()).unwrap())
+    };
+    assert_eq!(health().await, (200, "ok\n".to_owned()));
+    server.hub.stop();
+    assert_eq!(health().await, (503, "down\n".to_owned()));
+    server.running.stop().await;
+    server.thread.join().unwrap();
+}
+
 /// There was room for 26 reports of a large model, and 64 devices sent: chunks of all of them were read, and most were sent away.
 #[tokio::test]
 async fn a_report_waits_for_room_in_its_socket_and_is_not_sent_away() {

@@ -267,7 +267,7 @@ mod tests {
         type Ends = fn(&mut Coordinator);
         let settles: Ends = |coordinator| coordinator.settle(&AT, &BTreeSet::new(), 2).unwrap();
         let forgets: Ends = |coordinator| coordinator.forget(&TASK, 2).unwrap();
-        let breaks: Ends = |coordinator| coordinator.broke(&TASK);
+        let breaks: Ends = |coordinator| coordinator.broke(&TASK, 2);
         for (ends, how) in [(settles, "settled"), (forgets, "forgotten"), (breaks, "broken")] {
             let (mut coordinator, tickets) = restarted();
             ends(&mut coordinator);
@@ -276,6 +276,37 @@ mod tests {
             coordinator.said(1, DEVICES[0], &next(&tickets[0]), 3).unwrap();
             assert!(is_closed(&says(&mut coordinator)), "{how}");
         }
+    }
+
+    /// A task that could not go on kept whoever waited for it in the lobby, and called others.
+    #[test]
+    fn nobody_is_called_for_a_task_that_cannot_go_on() {
+        let says = |coordinator: &mut Coordinator| {
+            let all = coordinator.flush().unwrap();
+            all.into_iter().map(|(request, answer)| (request, answer.says.unwrap())).collect::<Vec<_>>()
+        };
+        let store = Arc::new(MemoryStore::new([7; 32]));
+        store.commit(&DEVICES.map(|device| Write::Enrol { device, day: 1 })).unwrap();
+        let mut coordinator = started(store, None);
+        coordinator.said(1, DEVICES[0], &CHECK_IN, 0).unwrap();
+        assert_eq!(says(&mut coordinator), [], "it waits for the first round");
+        coordinator.broke(&TASK, 1);
+        assert!(matches!(says(&mut coordinator)[..], [(1, Says::Later(_))]), "nobody waits");
+        coordinator.said(2, DEVICES[1], &CHECK_IN, 2).unwrap();
+        let [(2, Says::Later(ref later))] = says(&mut coordinator)[..] else { panic!("nobody is let in") };
+        // While a task lacks devices, three of them come back within seconds.
+        assert!(later.after_s > 600, "{later:?}");
+        // Whoever has a part in it is told that there is none, and the part stays where the next life of the server finds it.
+        let (mut coordinator, tickets) = given_to_three();
+        assert_eq!(reports(&mut coordinator, &tickets[0], 1), None);
+        coordinator
+            .said(3, DEVICES[0], &Wants::Next(Next { ticket: tickets[0].0.to_vec(), patience_ms: 9 }), 1)
+            .unwrap();
+        assert_eq!(says(&mut coordinator), []);
+        coordinator.broke(&TASK, 2);
+        let told = says(&mut coordinator);
+        assert!(matches!(&told[..], [(3, Says::Refused(r))] if r.reason == i32::from(Reason::Closed)), "{told:?}");
+        assert!(coordinator.kept(&TASK).unwrap().is_some_and(|kept| kept.assigned.len() == 3));
     }
 
     /// Who comes late has come: where it counted as dropped out, too many would be asked for ever.

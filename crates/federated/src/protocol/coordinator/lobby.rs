@@ -89,6 +89,18 @@ impl Coordinator {
         }
     }
 
+    /// Whoever waits in the lobby for tasks that take no devices now is told when to come back.
+    pub(super) fn send_idle_away(&mut self) {
+        let takes = |task: &TaskDigest| self.tasks.get(task).is_some_and(Running::takes_devices);
+        let waits_for_nothing = |waiting: &Waiting| !waiting.standings.keys().any(takes);
+        let idle: Vec<RequestId> =
+            self.lobby.iter().filter(|(_, waiting)| waits_for_nothing(waiting)).map(|(request, _)| *request).collect();
+        for request in idle {
+            self.gave_up(request);
+            self.later(request);
+        }
+    }
+
     /// Whoever waits in the lobby leaves it.
     pub(super) fn leaves(&mut self, request: RequestId) {
         let Some(waiting) = self.lobby.remove(&request) else { return };
@@ -227,8 +239,7 @@ impl Coordinator {
     /// When a device is to come back: drawn anew for each. Where more are wanted than wait, as soon as all of them together may.
     pub(super) fn comes_back_after(&mut self) -> u64 {
         let wanted = |running: &Running| running.over.select(running.asking.goal);
-        let is_alive = |task: &&Running| task.order != Order::Stop && (!task.only_while_open || task.is_open());
-        let alive = || self.tasks.values().filter(is_alive);
+        let alive = || self.tasks.values().filter(|task| task.is_alive());
         let short = alive().any(|running| running.takes_devices() && running.waiting < wanted(running));
         let rests = alive().any(|running| running.order == Order::Pause);
         // Before it is known how long rounds take, as many come as the server can take.
