@@ -5,22 +5,69 @@
 //! token, or is enrolled already, is not asked about. A command that takes too long has said no.
 
 use std::{
+    collections::HashMap,
     io::Write,
+    net::IpAddr,
     process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use device::protocol::message::DeviceKey;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How long a command may take.
 const WITHIN: Duration = Duration::from_secs(10);
 /// How often it is looked whether it has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// How many devices are asked about at a time.
+const AT_A_TIME: usize = 4;
+/// Addresses that are remembered before it is looked which of them nobody waits at any more.
+const ADDRESSES: usize = 1024;
+
 /// Says whether a device is one that may enrol. It may take a while: several are asked about at a time, on threads of their own.
 pub trait Attestation: Send + Sync {
     /// Whether what is said of a device is true, and of this key.
     fn attests(&self, device: &DeviceKey, said: &[u8]) -> bool;
+}
+
+/// Whose turn it is to be asked about: a few devices at a time, and of one address one, so that nobody who lets the asking hang keeps all
+/// others out. Those of this machine are not told apart.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    all: Arc<Semaphore>,
+    by_address: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
+}
+
+/// A turn, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn(#[allow(dead_code, reason = "held, not read")] [Option<OwnedSemaphorePermit>; 2]);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self { all: Arc::new(Semaphore::new(AT_A_TIME)), by_address: Mutex::default() }
+    }
+}
+
+impl Turns {
+    /// Waits for the turn of a device of an address.
+    pub(crate) async fn of(&self, from: Option<IpAddr>) -> Turn {
+        let of_address = match from.filter(|address| !address.is_loopback()) {
+            // These are never closed.
+            Some(address) => self.at(address).acquire_owned().await.ok(),
+            None => None,
+        };
+        Turn([of_address, Arc::clone(&self.all).acquire_owned().await.ok()])
+    }
+
+    fn at(&self, address: IpAddr) -> Arc<Semaphore> {
+        let mut by_address = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
+        if by_address.len() >= ADDRESSES {
+            by_address.retain(|_, turns| Arc::strong_count(turns) > 1);
+        }
+        Arc::clone(by_address.entry(address).or_insert_with(|| Arc::new(Semaphore::new(1))))
+    }
 }
 
 /// A command of the operator's, run by `sh`. On its standard input it gets the key in 64 hexadecimal digits, the end of a line, and what the device

@@ -22,7 +22,7 @@ use bytes::Bytes;
 use device::{
     guard::TaskDigest,
     protocol::message::{
-        Answer, CHUNK, CLOCKS_APART_S, DeviceKey, Enrol, Hello, MessageError, Realm, Reason, Says, Signed, Ticket,
+        Answer, CHUNK, CLOCKS_APART_S, DeviceKey, Hello, MessageError, Realm, Reason, Says, Signed, Ticket,
         Unsupported, VERSION, Wants,
     },
 };
@@ -34,13 +34,10 @@ use federated::{
     },
 };
 use secagg::entropy::{Entropy, OsEntropy};
-use tokio::{
-    sync::{Semaphore, oneshot},
-    time::timeout,
-};
+use tokio::{sync::oneshot, time::timeout};
 
 use crate::{
-    attestation::Attestation,
+    attestation::{Attestation, Turns},
     blobs::Blobs,
     heard::{Heard, Spoken},
     http::{Chunk, Packed, Piece, Service},
@@ -55,8 +52,6 @@ const BATCH: usize = 4096;
 /// How long a device waits for room for its report before it is told to come back, and how often it is looked whether others make way.
 const ROOM_WAIT: Duration = Duration::from_secs(30);
 const ROOM_LOOK: Duration = Duration::from_millis(500);
-/// How many devices are asked about at a time.
-const ATTESTING: usize = 4;
 /// How often a chunk that comes looks whether it is to go on, in milliseconds.
 const CHUNK_LOOK_MS: u64 = 1_000;
 /// How often the coordinator looks whether somebody has hung up.
@@ -88,11 +83,31 @@ impl Steady {
 
 /// What the coordinator is asked.
 enum Job {
-    Admits { device: DeviceKey, enrol: Enrol, reply: oneshot::Sender<bool> },
-    Say { said: Box<Said>, reply: oneshot::Sender<Answer> },
-    Begins { ticket: Ticket, reply: oneshot::Sender<Result<Expected, Box<Answer>>> },
-    Report { ticket: Ticket, report: Report, room: Room, reply: oneshot::Sender<Answer> },
-    BrokeBounds { ticket: Ticket },
+    /// Whether somebody is to be asked about a device that would enrol; or what it hears at once.
+    Admits {
+        said: Arc<Said>,
+        reply: oneshot::Sender<Result<bool, Box<Answer>>>,
+    },
+    NotAttested {
+        from: Option<IpAddr>,
+    },
+    Say {
+        said: Arc<Said>,
+        reply: oneshot::Sender<Answer>,
+    },
+    Begins {
+        ticket: Ticket,
+        reply: oneshot::Sender<Result<Expected, Box<Answer>>>,
+    },
+    Report {
+        ticket: Ticket,
+        report: Report,
+        room: Room,
+        reply: oneshot::Sender<Answer>,
+    },
+    BrokeBounds {
+        ticket: Ticket,
+    },
     Wake,
 }
 
@@ -102,6 +117,8 @@ struct Said {
     spoken: Spoken,
     from: Option<IpAddr>,
     wants: Wants,
+    /// As it came. The room for bodies is taken until this is decided, also where the device hangs up before: it lies in memory until then.
+    _body: Bytes,
 }
 
 /// The coordinator, and who waits for it.
@@ -151,8 +168,7 @@ pub struct Hub {
     /// What devices asked for last: tasks and models, which never change.
     blobs: Arc<Blobs>,
     attestation: Option<Arc<dyn Attestation>>,
-    /// Room for those who are asked about.
-    attesting: Arc<Semaphore>,
+    attesting: Arc<Turns>,
 }
 
 impl Hub {
@@ -196,7 +212,7 @@ impl Hub {
             std::thread::spawn(move || conduct(&shared, &jobs))
         };
         let blobs = Arc::new(Blobs::new(Arc::clone(&shared.store)));
-        let attesting = Arc::new(Semaphore::new(ATTESTING));
+        let attesting = Arc::new(Turns::default());
         Ok((Self { shared, inbox, uploads, blobs, attestation: None, attesting }, thread))
     }
 
@@ -208,17 +224,25 @@ impl Hub {
 
     /// Whether a device that enrols is one that its maker vouches for, where somebody is to be asked. Whom the server would not let in anyway, or
     /// knows already, nobody is asked about.
-    async fn attested(&self, said: &Said) -> Result<(), Box<Answer>> {
-        let (Some(attestation), Wants::Enrol(enrol)) = (&self.attestation, &said.wants) else { return Ok(()) };
-        let (device, enrol) = (said.device, enrol.clone());
-        if !self.ask(|reply| Job::Admits { device, enrol: enrol.clone(), reply }).await? {
+    async fn attested(&self, said: &Arc<Said>) -> Result<(), Box<Answer>> {
+        let (Some(attestation), Wants::Enrol(_)) = (&self.attestation, &said.wants) else { return Ok(()) };
+        if !self.ask(|reply| Job::Admits { said: Arc::clone(said), reply }).await?? {
             return Ok(());
         }
         let many = || self.refused(Reason::TooMuch, "too many devices are enrolling at the moment; try again later");
-        let Ok(Ok(_room)) = timeout(ROOM_WAIT, self.attesting.acquire()).await else { return Err(many()) };
-        let attestation = Arc::clone(attestation);
-        let asked = tokio::task::spawn_blocking(move || attestation.attests(&device, &enrol.attestation)).await;
-        if asked.unwrap_or(false) {
+        let Ok(turn) = timeout(ROOM_WAIT, self.attesting.of(said.from)).await else { return Err(many()) };
+        let (attestation, said, inbox) = (Arc::clone(attestation), Arc::clone(said), self.inbox.clone());
+        // It goes on, has its turn and counts when the device hangs up, too.
+        let asking = tokio::task::spawn_blocking(move || {
+            let Wants::Enrol(enrol) = &said.wants else { return false };
+            let attests = attestation.attests(&said.device, &enrol.attestation);
+            if !attests {
+                _ = inbox.send(Job::NotAttested { from: said.from });
+            }
+            drop(turn);
+            attests
+        });
+        if asking.await.unwrap_or(false) {
             return Ok(());
         }
         Err(self.refused(Reason::NotAdmitted, "the attestation of this device was not accepted"))
@@ -288,8 +312,8 @@ impl Hub {
     }
 
     /// Who says what, if it may be said.
-    fn open(&self, bytes: &[u8], from: Option<IpAddr>) -> Result<Said, Box<Answer>> {
-        let (device, request) = Signed::open(bytes, &self.shared.realm).map_err(|error| match error {
+    fn open(&self, body: Bytes, from: Option<IpAddr>) -> Result<Said, Box<Answer>> {
+        let (device, request) = Signed::open(&body, &self.shared.realm).map_err(|error| match error {
             MessageError::Version { .. } => {
                 Box::new(Answer::new(Says::Unsupported(Unsupported { oldest: VERSION, newest: VERSION })))
             }
@@ -303,7 +327,7 @@ impl Hub {
         }
         let wants = request.wants.ok_or_else(|| self.refused(Reason::Malformed, "the request is empty"))?;
         let spoken = Spoken { time_s: request.time_s, number: request.number };
-        Ok(Said { device, spoken, from, wants })
+        Ok(Said { device, spoken, from, wants, _body: body })
     }
 
     async fn take_chunk(&self, ticket: Ticket, offset: u64, chunk: &mut Chunk) -> Result<Answer, Box<Answer>> {
@@ -441,12 +465,11 @@ impl Service for Hub {
     }
 
     async fn say(&self, bytes: Bytes, from: Option<IpAddr>) -> Answer {
-        match self.open(&bytes, from) {
+        match self.open(bytes, from).map(Arc::new) {
             Ok(said) => {
                 if let Err(refused) = self.attested(&said).await {
                     return *refused;
                 }
-                let said = Box::new(said);
                 self.ask(|reply| Job::Say { said, reply }).await.unwrap_or_else(|refused| *refused)
             }
             Err(refused) => *refused,
@@ -519,7 +542,11 @@ impl Core {
         for job in jobs {
             match job {
                 Job::Wake => {}
-                Job::Admits { device, enrol, reply } => _ = reply.send(self.coordinator.would_enrol(&device, &enrol)?),
+                Job::Admits { said, reply } => {
+                    let Wants::Enrol(enrol) = &said.wants else { continue };
+                    _ = reply.send(self.coordinator.would_enrol(said.from, &said.device, enrol, now)?);
+                }
+                Job::NotAttested { from } => self.coordinator.was_not_attested(from, now),
                 Job::Begins { ticket, reply } => _ = reply.send(self.coordinator.begins(&ticket, now)),
                 Job::Say { said, reply } => {
                     let request = self.waits(reply);
@@ -556,7 +583,7 @@ impl Core {
     /// A device wants something. What was heard before gets no place in a round, and takes nobody's place who waits. To enrol twice is to
     /// enrol once.
     fn said(&mut self, request: RequestId, said: &Said, now: u64) -> Result<(), CoordinatorError> {
-        let Said { device, spoken, from, wants } = said;
+        let Said { device, spoken, from, wants, _body } = said;
         // Only of those who are enrolled anything is remembered: others are told so, and can be any number.
         let knows = !matches!(wants, Wants::Enrol(_)) && self.store.is_enrolled(device)?;
         let is_new = match wants {
@@ -624,7 +651,7 @@ impl Driver for HubDriver {
 
 #[cfg(test)]
 mod tests {
-    use device::protocol::message::{CheckIn, Request};
+    use device::protocol::message::{CheckIn, Enrol, Request};
     use ed25519_dalek::SigningKey;
     use federated::protocol::{admission::Anybody, pace::Pace, store::MemoryStore};
     use prost::Message;

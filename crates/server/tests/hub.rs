@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
 use std::{
+    collections::BTreeMap,
     net::{IpAddr, Ipv4Addr},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -25,6 +26,7 @@ use federated::protocol::{
     ticket::RoundKey,
 };
 use keyhush_server::{
+    attestation::Attestation,
     http::Service,
     hub::{Hub, now_ms},
 };
@@ -196,5 +198,100 @@ fn enrolments_are_limited_by_address_and_in_all_and_again_costs_nothing() {
     let (_, after_s) = full(&enrol(13, 1)).unwrap();
     assert!((1..=3_600 + 60).contains(&after_s), "it is told when to come back: {after_s}");
     assert!(full(&enrol(13, 3)).is_none() && full(&enrol(14, 4)).is_some(), "four in all");
+    hub.stop();
+}
+
+/// Asks about devices, slowly, and vouches for none or for all. What devices say of themselves is where they come from.
+#[derive(Default)]
+struct Asked {
+    vouches: bool,
+    slow: Duration,
+    /// How often it was asked.
+    asked: Mutex<u64>,
+    /// How many of an address it is asked about at the moment, and were at most.
+    now: Mutex<BTreeMap<u8, (u64, u64)>>,
+}
+
+impl Attestation for Asked {
+    fn attests(&self, _: &DeviceKey, said: &[u8]) -> bool {
+        *self.asked.lock().unwrap() += 1;
+        {
+            let mut now = self.now.lock().unwrap();
+            let (here, most) = now.entry(said[0]).or_default();
+            *here += 1;
+            *most = (*here).max(*most);
+        }
+        std::thread::sleep(self.slow);
+        self.now.lock().unwrap().get_mut(&said[0]).unwrap().0 -= 1;
+        self.vouches
+    }
+}
+
+/// What a device says that would enrol from an address.
+fn enrols(by: u8, last: u8) -> (Bytes, Option<IpAddr>) {
+    let enrol = Wants::Enrol(Enrol { token: Vec::new(), attestation: vec![last] });
+    let from = IpAddr::V4(Ipv4Addr::new(192, 0, 2, last));
+    (signed(by, now_ms() / 1000, 1, enrol).into(), Some(from))
+}
+
+/// A command of the operator's was run for each, ten seconds long, before it was looked whether there is room for anybody.
+#[test]
+fn nobody_is_asked_about_whom_there_is_no_room_for() {
+    let asked = Arc::new(Asked { vouches: true, ..Asked::default() });
+    let hub = hub(EnrolmentLimits { an_hour: 2, an_hour_by_address: 1 }).asking(Some(asked.clone()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for (by, last, taken, calls) in [(10, 1, true, 1), (11, 1, false, 1), (12, 2, true, 2), (13, 3, false, 2)] {
+        let (bytes, from) = enrols(by, last);
+        let answer = runtime.block_on(hub.say(bytes, from));
+        assert_eq!(matches!(answer.says, Some(Says::Enrolled(_))), taken, "device {by}: {answer:?}");
+        let full = refused(&answer).is_some_and(|(reason, _)| reason == i32::from(Reason::TooMuch));
+        assert_eq!((full, *asked.asked.lock().unwrap()), (!taken, calls), "device {by}: {answer:?}");
+    }
+    hub.stop();
+}
+
+#[test]
+fn devices_that_nobody_vouches_for_are_counted_by_their_address() {
+    let asked = Arc::new(Asked::default());
+    let hub = hub(EnrolmentLimits::default()).asking(Some(asked.clone()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let reason = |by, last| {
+        let (bytes, from) = enrols(by, last);
+        refused(&runtime.block_on(hub.say(bytes, from))).map(|(reason, _)| reason)
+    };
+    for by in 100..120 {
+        assert_eq!(reason(by, 1), Some(Reason::NotAdmitted.into()), "device {by}");
+    }
+    for by in 120..125 {
+        assert_eq!(reason(by, 1), Some(Reason::TooMuch.into()), "device {by}");
+    }
+    assert_eq!(*asked.asked.lock().unwrap(), 20, "nobody is asked about those");
+    assert_eq!(reason(125, 2), Some(Reason::NotAdmitted.into()), "others have their own count");
+    hub.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_one_address_one_device_is_asked_about_at_a_time_also_when_it_hangs_up() {
+    let asked = Arc::new(Asked { slow: Duration::from_millis(150), ..Asked::default() });
+    let hub = hub(EnrolmentLimits::default()).asking(Some(asked.clone()));
+    let says = |by, last| {
+        let (hub, (bytes, from)) = (hub.clone(), enrols(by, last));
+        tokio::spawn(async move { hub.say(bytes, from).await })
+    };
+    let hang_up: Vec<_> = (10..16).map(|by| says(by, 1)).collect();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    hang_up.iter().for_each(tokio::task::JoinHandle::abort);
+    let began = Instant::now();
+    let [one, other, elsewhere] = [says(20, 1), says(21, 1), says(22, 2)];
+    elsewhere.await.unwrap();
+    let waited = began.elapsed();
+    for answer in [one.await.unwrap(), other.await.unwrap()] {
+        assert_eq!(refused(&answer).map(|(reason, _)| reason), Some(Reason::NotAdmitted.into()));
+    }
+    assert!(waited < began.elapsed(), "the other address did not wait for them: {waited:?}");
+    let most: Vec<u64> = asked.now.lock().unwrap().values().map(|(_, most)| *most).collect();
+    assert_eq!(most, [1, 1]);
+    // Of those who hung up one was asked about, and counted.
+    assert_eq!(*asked.asked.lock().unwrap(), 4);
     hub.stop();
 }

@@ -65,6 +65,9 @@ impl Default for EnrolmentLimits {
     }
 }
 
+/// Devices of one address that nobody vouched for, in an hour, after which nobody is asked about others of it. That is forgotten in a restart.
+const MOST_NOT_ATTESTED: u64 = 20;
+
 const MS_OF_HOUR: u64 = 60 * 60 * 1000;
 
 /// The hour of a time in milliseconds.
@@ -119,36 +122,61 @@ pub(super) struct Enrolments {
     hour: u64,
     all: u64,
     by_place: HashMap<Place, u64>,
+    /// Whom nobody vouched for.
+    not_attested: HashMap<Place, u64>,
 }
 
 impl Enrolments {
     /// With what was counted of an hour before.
     pub(super) fn new(limits: EnrolmentLimits, key: Option<PlaceKey>, hour: u64, before: &EnrolledInHour) -> Self {
-        Self { limits, key, hour, all: before.all, by_place: before.by_place.iter().copied().collect() }
+        let by_place = before.by_place.iter().copied().collect();
+        Self { limits, key, hour, all: before.all, by_place, not_attested: HashMap::new() }
     }
 
     /// One more device, if there is room: what is to be kept of it.
     pub(super) fn take(&mut self, from: Option<IpAddr>, now: u64) -> Result<Write, Full> {
+        let place = self.has_room(from, now)?;
+        if let Some(place) = place {
+            *self.by_place.entry(place).or_default() += 1;
+        }
+        self.all += 1;
+        Ok(Write::CountEnrolment { hour: self.hour, place: place.filter(|_| self.key.is_some()) })
+    }
+
+    /// Whether there is room for one more, and from which place it is.
+    pub(super) fn has_room(&mut self, from: Option<IpAddr>, now: u64) -> Result<Option<Place>, Full> {
+        let place = self.place(from, now);
+        let full = |words| Err(Full { after_s: (MS_OF_HOUR - now % MS_OF_HOUR).div_ceil(1000), words });
+        let of = |counts: &HashMap<Place, u64>| place.and_then(|place| counts.get(&place)).copied().unwrap_or(0);
+        if self.all >= self.limits.an_hour {
+            return full("too many devices have enrolled here in this hour");
+        }
+        if of(&self.by_place) >= self.limits.an_hour_by_address && place.is_some() {
+            return full("too many devices have enrolled from this address in this hour");
+        }
+        if of(&self.not_attested) >= MOST_NOT_ATTESTED {
+            return full("too many attestations from this address were not accepted in this hour");
+        }
+        Ok(place)
+    }
+
+    /// Nobody vouched for a device.
+    pub(super) fn was_not_attested(&mut self, from: Option<IpAddr>, now: u64) {
+        if let Some(place) = self.place(from, now) {
+            *self.not_attested.entry(place).or_default() += 1;
+        }
+    }
+
+    /// What an address is counted as; none for this machine.
+    fn place(&mut self, from: Option<IpAddr>, now: u64) -> Option<Place> {
         let hour = hour_of(now);
         if hour != self.hour {
             (self.hour, self.all) = (hour, 0);
             self.by_place.clear();
-        }
-        let after_s = (MS_OF_HOUR - now % MS_OF_HOUR).div_ceil(1000);
-        if self.all >= self.limits.an_hour {
-            return Err(Full { after_s, words: "too many devices have enrolled here in this hour" });
+            self.not_attested.clear();
         }
         let unkept = PlaceKey::new(Zeroizing::new([0; 32]));
         let key = self.key.as_ref().unwrap_or(&unkept);
-        let place = from.filter(|address| !address.is_loopback()).map(|address| key.place(address, hour));
-        if let Some(place) = place {
-            let there = self.by_place.entry(place).or_default();
-            if *there >= self.limits.an_hour_by_address {
-                return Err(Full { after_s, words: "too many devices have enrolled from this address in this hour" });
-            }
-            *there += 1;
-        }
-        self.all += 1;
-        Ok(Write::CountEnrolment { hour, place: place.filter(|_| self.key.is_some()) })
+        from.filter(|address| !address.is_loopback()).map(|address| key.place(address, hour))
     }
 }

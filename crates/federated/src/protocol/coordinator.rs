@@ -421,8 +421,8 @@ impl Coordinator {
             let counted = match self.enrolments.take(from, now) {
                 Ok(counted) => counted,
                 Err(full) => {
-                    let after_s = full.after_s + self.comes_back_after();
-                    self.answers.push((request, Answer::refused(Reason::TooMuch, full.words, now / 1000, after_s)));
+                    let answer = self.is_full(full, now);
+                    self.answers.push((request, answer));
                     return Ok(());
                 }
             };

@@ -1,7 +1,7 @@
 //! Bodies of a bounded length, rate and memory. They are taken as they are: nothing here inflates anything.
 //!
 //! A body gets its room before any of it is read, so that ten thousand devices that speak at once wait in their sockets and not in
-//! our memory; a device that waits too long is told to come back. Short bodies need no room, and are not kept waiting by long ones. Chunks of
+//! our memory; a device that waits too long is told to come back. Short bodies have room of their own, and are not kept waiting by long ones. Chunks of
 //! reports are no such bodies: nobody keeps them (`chunk`).
 
 use std::{sync::Arc, time::Duration};
@@ -27,13 +27,15 @@ use super::{
 
 /// A permit is for so many bytes.
 const PIECE: usize = 1 << 10;
-/// Bodies up to this length are bounded by the number of connections.
+/// Bodies up to this length have room of their own, of so many bytes.
 const SHORT: usize = 16 << 10;
+const ROOM_OF_SHORT: usize = 64 << 20;
 
 /// The room that there is for bodies.
 #[derive(Debug)]
 pub(super) struct Bodies {
     room: Arc<Semaphore>,
+    short: Arc<Semaphore>,
     limits: Limits,
 }
 
@@ -53,7 +55,8 @@ impl Bodies {
     /// There is room for one body at least.
     pub(super) fn new(limits: Limits, longest: usize) -> Self {
         let pieces = (limits.room.max(longest) / PIECE).min(Semaphore::MAX_PERMITS);
-        Self { room: Arc::new(Semaphore::new(pieces)), limits }
+        let short = Arc::new(Semaphore::new(ROOM_OF_SHORT / PIECE));
+        Self { room: Arc::new(Semaphore::new(pieces)), short, limits }
     }
 
     /// The whole body, if it is of this type and length and comes fast enough.
@@ -88,18 +91,16 @@ impl Bodies {
         of: &HeaderValue,
         said: Option<u64>,
         most: usize,
-    ) -> Result<(usize, Option<OwnedSemaphorePermit>), Refusal> {
+    ) -> Result<(usize, OwnedSemaphorePermit), Refusal> {
         let length = check(headers, of, said, most)?;
         Ok((length, self.room(length).await?))
     }
 
-    async fn room(&self, length: usize) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
-        if length <= SHORT {
-            return Ok(None);
-        }
+    async fn room(&self, length: usize) -> Result<OwnedSemaphorePermit, Refusal> {
+        let room = Arc::clone(if length <= SHORT { &self.short } else { &self.room });
         let pieces = u32::try_from(length.div_ceil(PIECE)).map_err(|_| Refusal::TooLong)?;
-        match timeout(self.limits.room_wait, Arc::clone(&self.room).acquire_many_owned(pieces)).await {
-            Ok(Ok(room)) => Ok(Some(room)),
+        match timeout(self.limits.room_wait, room.acquire_many_owned(pieces)).await {
+            Ok(Ok(room)) => Ok(room),
             Ok(Err(_)) | Err(_) => Err(Refusal::NoRoom),
         }
     }
@@ -121,12 +122,7 @@ pub(super) fn check(headers: &HeaderMap, of: &HeaderValue, said: Option<u64>, mo
     }
 }
 
-async fn collect(
-    mut flow: Flow,
-    length: usize,
-    most: usize,
-    room: Option<OwnedSemaphorePermit>,
-) -> Result<Bytes, Refusal> {
+async fn collect(mut flow: Flow, length: usize, most: usize, room: OwnedSemaphorePermit) -> Result<Bytes, Refusal> {
     let mut bytes = Vec::with_capacity(length);
     while let Came::Bytes(data) = flow.next(Duration::MAX).await? {
         if data.len() > most - bytes.len() {
@@ -134,9 +130,8 @@ async fn collect(
         }
         bytes.extend_from_slice(&data);
     }
-    match room {
-        _ if bytes.is_empty() => Err(Refusal::Empty),
-        None => Ok(Bytes::from(bytes)),
-        Some(room) => Ok(Bytes::from_owner(Kept { bytes, _room: room })),
+    if bytes.is_empty() {
+        return Err(Refusal::Empty);
     }
+    Ok(Bytes::from_owner(Kept { bytes, _room: room }))
 }

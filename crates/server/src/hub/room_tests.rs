@@ -7,7 +7,8 @@ use std::{
 };
 
 use axum::body::{Body, HttpBody};
-use device::protocol::message::{Blob, CheckIn};
+use device::protocol::message::{Blob, CheckIn, DeviceKey, Enrol, Request};
+use ed25519_dalek::SigningKey;
 use federated::protocol::{
     admission::Anybody,
     coordinator::Asking,
@@ -22,6 +23,7 @@ use privacy::{
     Adjacency, ClipNorm, Participation,
     encoding::{Encoding, VectorPlan},
 };
+use prost::Message;
 use zeroize::Zeroizing;
 
 use super::*;
@@ -108,6 +110,64 @@ async fn the_room_of_a_report_is_taken_for_as_long_as_it_lies_in_the_inbox() {
     let again = puts(&hub, mine, 0, first).await.unwrap().0;
     assert_eq!(received(&again), Some(report.len() as u64), "it was added all the same");
     hub.stop();
+}
+
+/// Bytes of which it can be seen whether somebody still has them.
+struct Taken(Vec<u8>, #[allow(dead_code, reason = "counted")] Arc<()>);
+
+impl AsRef<[u8]> for Taken {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Attests nobody.
+struct Nobody;
+
+impl Attestation for Nobody {
+    fn attests(&self, _: &DeviceKey, _: &[u8]) -> bool {
+        false
+    }
+}
+
+/// While a store hangs nothing is decided. What devices say lies in memory then, also of those who hang up: its room was given to the next one,
+/// and so on without end.
+#[tokio::test]
+#[allow(clippy::await_holding_lock, reason = "the coordinator is to be kept busy")]
+async fn the_room_of_what_is_said_is_taken_until_it_is_decided() {
+    let (hub, ..) = with_room_for_one(2);
+    for hub in [hub.clone(), hub.asking(Some(Arc::new(Nobody)))] {
+        let request = Request { time_s: hub.time_s(), number: 1, wants: Some(Wants::Enrol(Enrol::default())) };
+        let signed = request.sign(&SigningKey::from_bytes(&[9; 32]), &Realm([7; 32])).encode_to_vec();
+        let taken = Arc::new(());
+        let body = Bytes::from_owner(Taken(signed, Arc::clone(&taken)));
+        let busy = hub.shared.core();
+        let hangs_up = {
+            let hub = hub.clone();
+            tokio::spawn(async move { hub.say(body, None).await })
+        };
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        hangs_up.abort();
+        assert!(hangs_up.await.is_err(), "it is gone, and nobody has decided anything");
+        assert_eq!(Arc::strong_count(&taken), 2, "its memory was given to another");
+        drop(busy);
+        until("there is room when it was decided", || Arc::strong_count(&taken) == 1).await;
+    }
+}
+
+/// A thread that panics in the midst of a decision leaves a coordinator of which nobody knows what it holds: it decides no more.
+#[tokio::test]
+async fn a_coordinator_in_which_somebody_panicked_decides_nothing_more() {
+    let (hub, ..) = with_room_for_one(2);
+    let mut driver = hub.driver();
+    let panics = std::thread::spawn(move || {
+        let bug =
+            |_: &mut Coordinator, _| -> Result<(), CoordinatorError> { panic!("a bug that was put here for a test") };
+        driver.with(bug)
+    });
+    assert!(panics.join().is_err());
+    assert!(matches!(hub.driver().with(|_, _| Ok(())), Err(FleetError::Stopped)));
+    assert!(hub.is_down() && !hub.is_well());
 }
 
 /// Whoever waits for room while the attempt gets all that it needs is told so, and need not send for nothing.

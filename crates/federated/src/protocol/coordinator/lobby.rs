@@ -1,6 +1,9 @@
 //! The lobby: devices that could take part wait there, are given attempts that want them, or are told when to come back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use device::{
     guard::TaskDigest,
@@ -11,7 +14,7 @@ use super::{
     ASK_AGAIN_MS, Coordinator, CoordinatorError, MOST_PATIENCE_MS, NOT_NEEDED_S, Place, Progress, RequestId, Running,
     Standing, Waiting, part::assignment,
 };
-use crate::protocol::{order::Order, pace::Calls};
+use crate::protocol::{admission::Full, order::Order, pace::Calls};
 
 /// While a task rests, devices come back after about so long, in seconds, if the server can bear so many.
 const RESTS_S: f64 = 20.0;
@@ -67,12 +70,33 @@ impl Coordinator {
         self.select(now)
     }
 
-    /// Whether a device is not enrolled, and its token lets it in: then it is worth asking others about it.
+    /// Whether a device is not enrolled, and its token lets it in: then it is worth asking others about it. Where there is no room for it in this
+    /// hour it hears so, and nobody is asked.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn would_enrol(&self, device: &DeviceKey, enrol: &Enrol) -> Result<bool, CoordinatorError> {
-        Ok(!self.store.is_enrolled(device)? && self.admission.admits(device, enrol).is_ok())
+    pub fn would_enrol(
+        &mut self,
+        from: Option<IpAddr>,
+        device: &DeviceKey,
+        enrol: &Enrol,
+        now: u64,
+    ) -> Result<Result<bool, Box<Answer>>, CoordinatorError> {
+        if self.store.is_enrolled(device)? || self.admission.admits(device, enrol).is_err() {
+            return Ok(Ok(false));
+        }
+        let room = self.enrolments.has_room(from, now);
+        Ok(room.map(|_| true).map_err(|full| Box::new(self.is_full(full, now))))
+    }
+
+    /// Others were asked about a device that would enrol, and do not vouch for it. That counts for its address.
+    pub fn was_not_attested(&mut self, from: Option<IpAddr>, now: u64) {
+        self.enrolments.was_not_attested(from, now);
+    }
+
+    pub(super) fn is_full(&mut self, full: Full, now: u64) -> Answer {
+        let after_s = full.after_s + self.comes_back_after();
+        Answer::refused(Reason::TooMuch, full.words, now / 1000, after_s)
     }
 
     /// The server is about to stop: whoever waits is told when to come back, and from now on nobody waits and nobody is given anything. Reports
