@@ -3,10 +3,10 @@
 //! A user has 1,600 tokens: 20 steps of SGD on batches of 8 sequences unrolled over 10 tokens, state carried, then the
 //! difference to the start is clipped (McMahan et al. 2018). Tokens follow Zipf's law, the same for every peer.
 
-use std::thread;
+use std::{hint::black_box, thread};
 
 use lm::{
-    kernels::KernelPath,
+    kernels::{KernelPath, peak::multiply_adds},
     model::{
         batch::Batch,
         config::{Cell, ModelConfig},
@@ -41,6 +41,8 @@ pub struct LocalTraining {
     pub unroll: usize,
     /// Learning rate.
     pub learning_rate: f32,
+    /// What the initial weights are multiplied by: large weights saturate every gate.
+    pub scale: f32,
 }
 
 /// What it took.
@@ -62,6 +64,10 @@ pub struct LocalTrainingTook {
     pub ms_per_user: f64,
     /// Of the matrices, on a thread.
     pub gflops: f64,
+    /// What the core reached at best with multiply-adds alone, measured between the users.
+    pub peak_gflops: f64,
+    /// The fastest user's share of it.
+    pub peak_share: f64,
     /// On a thread.
     pub tokens_per_s: f64,
     /// Of the last user.
@@ -75,8 +81,9 @@ impl LocalTraining {
     /// When it cannot be meant.
     pub fn run(&self, kernels: KernelPath) -> Result<LocalTrainingTook, BenchError> {
         let config = self.config()?;
-        let start = initial_parameters(&config, 1).map_err(BenchError::failed)?;
-        let results: Vec<Result<Vec<(f64, f32)>, BenchError>> = thread::scope(|scope| {
+        let mut start = initial_parameters(&config, 1).map_err(BenchError::failed)?;
+        start.iter_mut().for_each(|weight| *weight *= self.scale);
+        let results: Vec<Result<Vec<User>, BenchError>> = thread::scope(|scope| {
             let spawn = |n: usize| {
                 let (config, start) = (&config, &start);
                 scope.spawn(move || train_users(config, start, kernels, self, n as u32 * self.users))
@@ -107,32 +114,59 @@ impl LocalTraining {
         Ok(config)
     }
 
-    fn took(&self, config: &ModelConfig, kernels: KernelPath, users: &[(f64, f32)]) -> LocalTrainingTook {
-        let mean = users.iter().map(|u| u.0).sum::<f64>() / users.len() as f64;
+    fn took(&self, config: &ModelConfig, kernels: KernelPath, users: &[User]) -> LocalTrainingTook {
+        let mean = users.iter().map(|u| u.ms).sum::<f64>() / users.len() as f64;
+        let best = users.iter().map(|u| u.ms).fold(f64::INFINITY, f64::min);
+        let peak_gflops = users.iter().map(|u| u.peak_gflops).fold(0.0, f64::max);
         let tokens = (self.tokens / self.batch * self.batch) as f64;
+        let operations = operations_per_token(config) * tokens;
         LocalTrainingTook {
             model: self.model.clone(),
             kernels,
             threads: self.threads,
             users: users.len() as u32,
             steps_per_user: (self.tokens / self.batch).div_ceil(self.unroll),
-            ms_per_user_best: users.iter().map(|u| u.0).fold(f64::INFINITY, f64::min),
+            ms_per_user_best: best,
             ms_per_user: mean,
-            gflops: operations_per_token(config) * tokens / mean * 1e-6,
+            gflops: operations / mean * 1e-6,
+            peak_gflops,
+            peak_share: operations / best * 1e-6 / peak_gflops,
             tokens_per_s: tokens / mean * 1e3,
-            last_loss: users.last().map_or(0.0, |u| f64::from(u.1)),
+            last_loss: users.last().map_or(0.0, |u| f64::from(u.loss)),
         }
     }
 }
 
-/// CPU milliseconds and last loss of each user.
+/// What a user took.
+#[derive(Debug, Clone, Copy)]
+struct User {
+    /// CPU time.
+    ms: f64,
+    /// Of the last step.
+    loss: f32,
+    /// What the core reached just after.
+    peak_gflops: f64,
+}
+
+/// The most multiply-adds a second that this core makes now: the best of some moments of half a millisecond.
+fn peak_gflops(path: KernelPath) -> f64 {
+    let moment = |_| {
+        let before = thread_seconds();
+        let (operations, sum) = multiply_adds(path, 4_000, black_box(0.5));
+        black_box(sum);
+        operations * 1e-9 / (thread_seconds() - before)
+    };
+    (0..8).map(moment).fold(0.0, f64::max)
+}
+
+/// Trains the users of one thread.
 fn train_users(
     config: &ModelConfig,
     start: &[f32],
     path: KernelPath,
     args: &LocalTraining,
     first: u32,
-) -> Result<Vec<(f64, f32)>, BenchError> {
+) -> Result<Vec<User>, BenchError> {
     let mut trainer = Trainer::new(config, args.batch, args.unroll, path).map_err(BenchError::failed)?;
     let mut update = vec![0.0; start.len()];
     let rule = ClipRule::Flat(ClipNorm::new(1.0).map_err(BenchError::failed)?);
@@ -145,7 +179,8 @@ fn train_users(
         trainer.store(&mut update);
         update.iter_mut().zip(start).for_each(|(u, s)| *u -= s);
         project(&mut update, &rule).map_err(BenchError::failed)?;
-        users.push(((thread_seconds() - before) * 1e3, loss));
+        let ms = (thread_seconds() - before) * 1e3;
+        users.push(User { ms, loss, peak_gflops: peak_gflops(path) });
     }
     Ok(users)
 }

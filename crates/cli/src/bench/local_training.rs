@@ -31,6 +31,9 @@ pub(crate) struct LocalTrainingArgs {
     /// Learning rate.
     #[arg(long, default_value_t = 0.5)]
     learning_rate: f32,
+    /// Factor for the initial weights: 30 saturates every gate, which must not take longer.
+    #[arg(long, default_value_t = 1.0)]
+    scale: f32,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -46,6 +49,7 @@ pub(crate) fn run(args: &LocalTrainingArgs) -> anyhow::Result<()> {
         batch: args.batch,
         unroll: args.unroll,
         learning_rate: args.learning_rate,
+        scale: args.scale,
     };
     let answer = training.run(kernels::chosen()?)?;
     if args.json {
@@ -55,6 +59,7 @@ pub(crate) fn run(args: &LocalTrainingArgs) -> anyhow::Result<()> {
     println!("model             {} ({} kernels, {} thread(s))", answer.model, answer.kernels.name(), answer.threads);
     println!("ms per user       {:.1} of CPU time  (best {:.1})", answer.ms_per_user, answer.ms_per_user_best);
     println!("GFLOP/s           {:.1}", answer.gflops);
+    println!("share of the peak {:.0} % of {:.1} GFLOP/s", 100.0 * answer.peak_share, answer.peak_gflops);
     println!("tokens/s          {:.0}", answer.tokens_per_s);
     Ok(())
 }

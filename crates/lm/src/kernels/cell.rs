@@ -5,7 +5,7 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::activation::{sigmoid, tanh};
+use super::activation::{quiet, sigmoid, tanh};
 
 /// Applies the activations in place and computes cells and units.
 pub(crate) struct Forward<'a> {
@@ -56,10 +56,10 @@ impl WithSimd for Forward<'_> {
                 };
                 let g = tanh(simd, candidate[j]);
                 let o = sigmoid(simd, output[j]);
-                let c = simd.mul_add_e_f32s(f, before[j], simd.mul_f32s(i, g));
+                let c = quiet(simd, simd.mul_add_e_f32s(f, before[j], simd.mul_f32s(i, g)));
                 let t = tanh(simd, c);
                 (input[j], candidate[j], output[j], cell[j], tanh_cell[j]) = (i, g, o, c, t);
-                shown[j] = simd.mul_f32s(o, t);
+                shown[j] = quiet(simd, simd.mul_f32s(o, t));
             }
         }
     }
@@ -98,6 +98,7 @@ impl WithSimd for Backward<'_> {
         let ins = self.d_units.chunks_exact(units).zip(self.d_cell.chunks_exact_mut(units));
         let one = simd.splat_f32s(1.0);
         let slope = |s: S::f32s| simd.mul_f32s(s, simd.sub_f32s(one, s));
+        let quiet = |x: S::f32s| quiet(simd, x);
         for (((gates, d_gates), (before, tanh_cell)), (d_units, d_cell)) in rows.zip(cells).zip(ins) {
             let gate = |n: usize| S::as_simd_f32s(&gates[n * units..(n + 1) * units]).0;
             let (candidate_at, output_at) = if self.coupled { (1, 2) } else { (2, 3) };
@@ -113,18 +114,18 @@ impl WithSimd for Backward<'_> {
                 let through = simd.sub_f32s(one, simd.mul_f32s(t, t));
                 let d_c = simd.mul_add_e_f32s(simd.mul_f32s(d_units[j], o), through, d_cell[j]);
                 let d_candidate = simd.mul_f32s(simd.mul_f32s(d_c, i), simd.sub_f32s(one, simd.mul_f32s(g, g)));
-                d_gates[candidate_at * lanes + j] = d_candidate;
-                d_gates[output_at * lanes + j] = d_output;
+                d_gates[candidate_at * lanes + j] = quiet(d_candidate);
+                d_gates[output_at * lanes + j] = quiet(d_output);
                 match forget.get(j) {
                     Some(f) => {
-                        d_gates[j] = simd.mul_f32s(simd.mul_f32s(d_c, g), slope(i));
-                        d_gates[lanes + j] = simd.mul_f32s(simd.mul_f32s(d_c, before[j]), slope(*f));
-                        d_cell[j] = simd.mul_f32s(d_c, *f);
+                        d_gates[j] = quiet(simd.mul_f32s(simd.mul_f32s(d_c, g), slope(i)));
+                        d_gates[lanes + j] = quiet(simd.mul_f32s(simd.mul_f32s(d_c, before[j]), slope(*f)));
+                        d_cell[j] = quiet(simd.mul_f32s(d_c, *f));
                     }
                     None => {
                         let d_input = simd.mul_f32s(d_c, simd.sub_f32s(g, before[j]));
-                        d_gates[j] = simd.mul_f32s(d_input, slope(i));
-                        d_cell[j] = simd.mul_f32s(d_c, simd.sub_f32s(one, i));
+                        d_gates[j] = quiet(simd.mul_f32s(d_input, slope(i)));
+                        d_cell[j] = quiet(simd.mul_f32s(d_c, simd.sub_f32s(one, i)));
                     }
                 }
             }

@@ -6,7 +6,7 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::activation::{sigmoid, tanh};
+use super::activation::{quiet, sigmoid, tanh};
 
 /// Forward, first: opens update and reset gate, and resets the state.
 pub(crate) struct Reset<'a> {
@@ -35,7 +35,7 @@ impl WithSimd for Reset<'_> {
             let reset = &gates[gates.len() / 2..];
             let (before, seen) = (S::as_simd_f32s(before).0, S::as_mut_simd_f32s(seen).0);
             for ((seen, before), reset) in seen.iter_mut().zip(before).zip(reset) {
-                *seen = simd.mul_f32s(*reset, *before);
+                *seen = quiet(simd, simd.mul_f32s(*reset, *before));
             }
         }
     }
@@ -68,7 +68,8 @@ impl WithSimd for Update<'_> {
             let (before, shown) = (S::as_simd_f32s(before).0, S::as_mut_simd_f32s(shown).0);
             for j in 0..update.len() {
                 candidate[j] = tanh(simd, candidate[j]);
-                shown[j] = simd.mul_add_e_f32s(update[j], simd.sub_f32s(candidate[j], before[j]), before[j]);
+                let after = simd.mul_add_e_f32s(update[j], simd.sub_f32s(candidate[j], before[j]), before[j]);
+                shown[j] = quiet(simd, after);
             }
         }
     }
@@ -113,9 +114,9 @@ impl WithSimd for UpdateBackward<'_> {
             for j in 0..lanes {
                 let (z, n) = (gates[j], gates[2 * lanes + j]);
                 let through_z = simd.mul_f32s(d_shown[j], simd.mul_f32s(z, simd.sub_f32s(one, z)));
-                d_gates[j] = simd.mul_f32s(through_z, simd.sub_f32s(n, before[j]));
+                d_gates[j] = quiet(simd, simd.mul_f32s(through_z, simd.sub_f32s(n, before[j])));
                 let through_n = simd.mul_f32s(d_shown[j], z);
-                d_gates[2 * lanes + j] = simd.mul_f32s(through_n, simd.sub_f32s(one, simd.mul_f32s(n, n)));
+                d_gates[2 * lanes + j] = quiet(simd, simd.mul_f32s(through_n, simd.sub_f32s(one, simd.mul_f32s(n, n))));
             }
         }
     }
@@ -148,8 +149,9 @@ impl WithSimd for ResetBackward<'_> {
             for j in 0..lanes {
                 let (z, r) = (gates[j], gates[lanes + j]);
                 let through_r = simd.mul_f32s(d_seen[j], simd.mul_f32s(r, simd.sub_f32s(one, r)));
-                d_gates[lanes + j] = simd.mul_f32s(through_r, before[j]);
-                d_seen[j] = simd.mul_add_e_f32s(d_seen[j], r, simd.mul_f32s(d_shown[j], simd.sub_f32s(one, z)));
+                d_gates[lanes + j] = quiet(simd, simd.mul_f32s(through_r, before[j]));
+                let kept = simd.mul_f32s(d_shown[j], simd.sub_f32s(one, z));
+                d_seen[j] = quiet(simd, simd.mul_add_e_f32s(d_seen[j], r, kept));
             }
         }
     }

@@ -7,6 +7,7 @@ pub(crate) mod activation;
 pub(crate) mod cell;
 pub(crate) mod gru;
 pub(crate) mod matrix;
+pub mod peak;
 mod prefetch;
 pub(crate) mod rows;
 pub(crate) mod softmax;

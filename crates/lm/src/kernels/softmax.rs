@@ -6,7 +6,10 @@ use pulp::{Simd, WithSimd};
 
 use super::activation::exp2;
 
-/// Replaces logits (in units of ln 2) by `2^(logit + bias - shift)` and adds them up over the rows.
+/// Powers of two below this are 0. The sums are at least [`SAFE`](crate::model::fast), so what is lost of a probability is less than 2^-40.
+pub(crate) const SMALLEST: f32 = -60.0;
+
+/// Replaces logits (in units of ln 2) by `2^(logit + bias - shift)`, or by 0 below `2^SMALLEST`, and adds them up over the rows.
 pub(crate) struct ExpAndSum<'a> {
     /// `[row][token]`, padded.
     pub(crate) logits: &'a mut [f32],
@@ -27,11 +30,14 @@ impl WithSimd for ExpAndSum<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let (shift, _) = S::as_simd_f32s(self.shift);
         let (sums, _) = S::as_mut_simd_f32s(self.sums);
+        let (smallest, zero) = (simd.splat_f32s(SMALLEST), simd.splat_f32s(0.0));
         for (n, row) in self.logits.chunks_exact_mut(self.row).enumerate() {
             let (row, _) = S::as_mut_simd_f32s(row);
             let bias = simd.splat_f32s(self.bias.get(n).copied().unwrap_or(0.0));
             for ((value, shift), sum) in row.iter_mut().zip(shift).zip(sums.iter_mut()) {
-                let e = exp2(simd, simd.add_f32s(simd.sub_f32s(*value, *shift), bias));
+                let power = simd.add_f32s(simd.sub_f32s(*value, *shift), bias);
+                let is_small = simd.less_than_f32s(power, smallest);
+                let e = simd.select_f32s(is_small, zero, exp2(simd, power));
                 *value = e;
                 *sum = simd.add_f32s(*sum, e);
             }

@@ -16,6 +16,8 @@ mod output;
 mod packed;
 mod soft;
 mod state;
+#[cfg(test)]
+mod subnormal;
 
 pub use self::{
     network::{Network, NetworkError},

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::kernels::{
     KernelPath,
+    activation::QUIET,
     matrix::{Into, Left, Product, padded},
     rows::{Dot, NormaliseRows},
     softmax::{ExpAndSum, largest},
@@ -25,8 +26,9 @@ use crate::kernels::{
 
 /// Entries of the vocabulary that are worked on at a time.
 const TILE: usize = 96;
-/// Sums outside of this are computed again with the largest logit taken off.
-const SAFE: std::ops::RangeInclusive<f32> = 1e-25..=1e25;
+/// Sums outside of this, 2^-20 to 2^40, are computed again with the largest logit taken off. Within, what is left out below
+/// [`SMALLEST`] is nothing beside the sum, and a power divided by the sum is at least 2^-100, not subnormal.
+const SAFE: std::ops::RangeInclusive<f32> = 9.536_743e-7..=1.099_511_6e12;
 
 /// Soft labels of a step.
 #[derive(Debug, Clone, Copy)]
@@ -415,8 +417,24 @@ impl Output {
         factors.iter_mut().zip(&self.sums[..tokens]).for_each(|(factor, f)| *factor = rate * f);
         let rows = moves.chunks_exact_mut(width).zip(self.out.chunks_exact(width));
         for ((moves, out), factor) in rows.zip(&factors[..tokens]) {
-            moves.iter_mut().zip(out).for_each(|(m, o)| *m = factor * o);
+            moves.iter_mut().zip(out).for_each(|(m, o)| *m = quiet(factor * o));
         }
+    }
+
+    /// All that products read or write, for the test that looks for subnormal numbers.
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> Vec<(&'static str, &[f32])> {
+        let own = self.own.as_ref().map_or(&[][..], |table| &table.values);
+        vec![
+            ("output embedding", own),
+            ("output", &self.out),
+            ("output, transposed", &self.out_back),
+            ("powers", &self.powers),
+            ("moves", &self.pending.out),
+            ("factors", &self.pending.factors),
+            ("gradient of the output", &self.d_out),
+            ("gradient of what was shown", &self.d_in),
+        ]
     }
 
     fn back_through_dense(&mut self, path: KernelPath, shown: &[f32], tokens: usize, rate: f32) {
@@ -432,4 +450,9 @@ impl Output {
         }
         dense.back.set_transposed(path, &dense.forward);
     }
+}
+
+/// The number, or 0 where products with it would come near the subnormal ones.
+fn quiet(x: f32) -> f32 {
+    if x.abs() < QUIET { 0.0 } else { x }
 }

@@ -264,6 +264,24 @@ impl Layer {
         self.carry(rows, tokens);
     }
 
+    /// All that products read or write but the weights, for the test that looks for subnormal numbers.
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> Vec<(&'static str, &[f32])> {
+        vec![
+            ("input", &self.x),
+            ("gates", &self.gates),
+            ("cells", &self.cells),
+            ("tanh of cells", &self.tanh_cells),
+            ("units", &self.unit_values),
+            ("shown", &self.shown),
+            ("gradient of gates", &self.d_gates),
+            ("gradient of what was shown", &self.d_shown),
+            ("gradient of units", &self.d_units),
+            ("gradient of cells", &self.d_cells),
+            ("gradient of the input", &self.d_x),
+        ]
+    }
+
     /// The gradient of what entered, and the weights' step.
     fn learn(&mut self, path: KernelPath, tokens: usize, rate: f32) {
         let (gate_row, units, show, input) = (self.gate_row, self.units, self.show, self.input);
