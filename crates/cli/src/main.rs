@@ -32,6 +32,8 @@ mod serve;
 mod sweep;
 #[cfg(feature = "network")]
 mod task;
+#[cfg(all(test, feature = "full"))]
+mod tests;
 mod threads;
 mod train;
 mod without;
