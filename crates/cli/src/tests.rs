@@ -1,4 +1,5 @@
 //! What holds for every command.
+#![allow(clippy::unwrap_used, reason = "the helpers of these tests unwrap as the tests do")]
 
 use std::{ffi::OsStr, fs, path::Path};
 

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use crate::failure::BadInput;
 
 /// Commands of the feature `network`.
-pub(crate) mod network {
+pub(crate) mod no_network {
     use super::{Args, BadInput, NETWORK, OsString, Subcommand, missing};
 
     /// Whatever the command takes in a program that has it.
@@ -58,7 +58,7 @@ pub(crate) mod network {
 }
 
 /// Commands of the feature `cuda`.
-pub(crate) mod cuda {
+pub(crate) mod no_cuda {
     pub(crate) mod gpu {
         use super::super::{Args, BadInput, CUDA, OsString, missing};
 
@@ -98,18 +98,18 @@ mod tests {
 
     #[test]
     fn commands_that_are_missing_take_anything_and_say_how_to_get_them() {
-        let serve = network::Anything::augment_args(Command::new("serve"));
+        let serve = no_network::Anything::augment_args(Command::new("serve"));
         for line in [&["serve"][..], &["serve", "--listen", "a:1"], &["serve", "task.toml", "-x", "--", "--set"]] {
             let args = serve.clone().try_get_matches_from(line).expect("whatever is said");
-            let args = network::Anything::from_arg_matches(&args).unwrap();
-            let words = said(&network::run(&args).unwrap_err());
+            let args = no_network::Anything::from_arg_matches(&args).unwrap();
+            let words = said(&no_network::run(&args).unwrap_err());
             assert!(words.contains("without the network") && words.contains("--features full"), "{words}");
         }
-        let task = network::task::Command::augment_subcommands(Command::new("task"));
+        let task = no_network::task::Command::augment_subcommands(Command::new("task"));
         let args = task.try_get_matches_from(["task", "stop", "words", "--data", "d"]).expect("whatever is said");
-        let args = network::task::Command::from_arg_matches(&args).unwrap();
-        assert!(said(&network::task::run(&args).unwrap_err()).contains("without the network"));
-        let gpu = cuda::gpu::GpuArgs::augment_args(Command::new("gpu"));
+        let args = no_network::task::Command::from_arg_matches(&args).unwrap();
+        assert!(said(&no_network::task::run(&args).unwrap_err()).contains("without the network"));
+        let gpu = no_cuda::gpu::GpuArgs::augment_args(Command::new("gpu"));
         let help = gpu.try_get_matches_from(["gpu", "-h"]).unwrap_err();
         assert!(help.to_string().contains("--features full"), "its help says so too: {help}");
     }

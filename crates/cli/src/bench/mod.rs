@@ -15,9 +15,9 @@ mod slow;
 use clap::Subcommand;
 
 #[cfg(not(feature = "cuda"))]
-use crate::without::cuda::gpu;
+use crate::without::no_cuda::gpu;
 #[cfg(not(feature = "network"))]
-use crate::without::network::{network, slow};
+use crate::without::no_network::{network, slow};
 
 /// The subcommands of `keyhush bench`.
 #[derive(Subcommand)]
