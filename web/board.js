@@ -242,7 +242,9 @@
         const xLabel = epsilons ? (meanings.size === 1 ? [...meanings][0] : "epsilon, with a meaning that differs between runs") : "rounds";
         const place = places.get(chart.key) || el("kh-chart", { "data-chart": chart.key });
         places.set(chart.key, place);
-        place.data = { ...chart, lines, xLabel, sync: epsilons ? "epsilon" : "rounds", zoom: epsilons === (view.x === "epsilon") ? view.zoom : null };
+        // What is projected to a larger cohort is some powers of ten below.
+        const log = chart.log || (chart.unit === "epsilon" && known.some(([, detail]) => detail.curves.projected_epsilon));
+        place.data = { ...chart, log, lines, xLabel, sync: epsilons ? "epsilon" : "rounds", zoom: epsilons === (view.x === "epsilon") ? view.zoom : null };
         shownCharts.push(place);
       }
       if (!shownCharts.length && !constants.length) continue;

@@ -72,15 +72,15 @@
     #draw() {
       const data = this.#data;
       if (!data || !this.#parts) return;
-      // Only what is above zero has a logarithm.
-      const log = (this.log ?? data.log) && data.lines.every((line) => line.y.every((value) => value == null || value > 0));
+      // Only what is above zero has a logarithm. Zeros, such as an epsilon before the first round, are left out.
+      const log = (this.log ?? data.log) && data.lines.every((line) => line.y.every((value) => value == null || value >= 0) && line.y.some((value) => value > 0));
       this.#parts.log.setAttribute("aria-pressed", String(!!log));
       this.#parts.title.textContent = data.title;
       this.#parts.note.textContent = data.note || "";
       this.#parts.note.hidden = !data.note;
       const shape = JSON.stringify([data.title, data.unit, log, data.xLabel, data.sync,
         data.lines.map((line) => [line.name, line.colour, line.dash, !!line.low, !!line.mean])]);
-      const joined = this.#joined();
+      const joined = this.#joined(log);
       if (shape !== this.#shape || !this.#plot) {
         this.#shape = shape;
         this.#plot?.destroy();
@@ -94,13 +94,14 @@
     }
 
     /** All lines over one axis. What is missing in a run stays a gap; what only another run has is none. */
-    #joined() {
+    #joined(log) {
       const tables = [];
+      const shown = (values) => (log ? values.map((value) => (value > 0 ? value : null)) : values);
       this.#mains = [];
       for (const line of this.#data.lines) {
-        if (line.low) tables.push([line.x, line.low], [line.x, line.high]);
-        if (line.mean) tables.push([line.x, line.mean]);
-        tables.push([line.x, line.y]);
+        if (line.low) tables.push([line.x, shown(line.low)], [line.x, shown(line.high)]);
+        if (line.mean) tables.push([line.x, shown(line.mean)]);
+        tables.push([line.x, shown(line.y)]);
         this.#mains.push(tables.length);
       }
       return tables.length ? window.uPlot.join(tables) : [[]];

@@ -3,5 +3,5 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 target="${CARGO_TARGET_DIR:-target}"
-[ -n "${KEYHUSH:-}" ] || { cargo build --profile dist --locked -p keyhush; KEYHUSH="$target/dist/keyhush"; }
+[ -n "${KEYHUSH:-}" ] || { cargo build --profile dist --locked -p keyhush --features cuda; KEYHUSH="$target/dist/keyhush"; }
 exec "${PYTHON:-python3}" bench/gpu/bench.py --keyhush "$KEYHUSH" "$@"

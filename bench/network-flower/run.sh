@@ -12,5 +12,5 @@ case " $* " in *" --help "* | *" -h "*) exec python3 bench/network-flower/bench.
 [ -x "$python" ] || python3 -m venv "$venv"
 "$python" -m pip install --quiet --disable-pip-version-check flwr==1.41.0 numpy==2.4.6
 
-cargo build --profile dist --locked -p keyhush
+cargo build --profile dist --locked -p keyhush --features network
 exec "$python" -B bench/network-flower/bench.py --binaries "$target/dist" "$@"

@@ -282,7 +282,19 @@ fn binary() -> PathBuf {
         let target = profile_folder.parent().expect("a profile's folder lies in the target folder");
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = Command::new(cargo);
-        build.args(["build", "--locked", "--package", "keyhush", "--profile", profile, "--target-dir"]).arg(target);
+        build
+            .args([
+                "build",
+                "--locked",
+                "--package",
+                "keyhush",
+                "--features",
+                "keyhush/full",
+                "--profile",
+                profile,
+                "--target-dir",
+            ])
+            .arg(target);
         let status = build.current_dir(root()).status().expect("cargo starts");
         assert!(status.success() && binary.is_file(), "keyhush could not be built: {status}");
     }

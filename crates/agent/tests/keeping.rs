@@ -256,6 +256,11 @@ fn a_folder_is_read_and_never_written() {
     assert_eq!(source.text().unwrap().posts[0].labels, ["x"]);
     source.used().unwrap();
     assert_eq!(texts(&source).len(), 3);
+    // A byte order mark was part of the first line, and no JSON; a file that is still empty is none that is wrong.
+    fs::write(folder.path().join("a.jsonl"), "\u{feff}{\"text\": \"three\"}\n").unwrap();
+    fs::write(folder.path().join("b.txt"), "\u{feff}one\n").unwrap();
+    fs::write(folder.path().join("c.txt"), "").unwrap();
+    assert_eq!(texts(&source), ["three", "one"]);
     fs::write(folder.path().join("d.jsonl"), "{\"text\"").unwrap();
     assert!(source.text().unwrap_err().to_string().contains("d.jsonl: line 1"));
     assert!(TextFolder::new("/there/is/no/such/folder").text().is_err());

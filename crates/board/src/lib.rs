@@ -10,7 +10,7 @@
 //! | [`export`]  | the page and its data as a folder, which opens without a server                  |
 //!
 //! What may be shown of a run is decided by [`report::board`] and by what runs keep ([`federated::run::Kept`]); nothing is decided
-//! here. Who listens, where and with which limits is the caller's: the command line takes `server::http`.
+//! here. Who listens, where and with which limits is the caller's: the command line takes the crate `listen`.
 
 pub mod export;
 mod folders;

@@ -9,8 +9,8 @@ use ::board::{
     watch::Watcher,
 };
 use clap::Args;
+use listen::{Limits, ListenError, Server, Transport};
 use serde::Serialize;
-use server::http::{HttpError, Limits, Server, Transport};
 
 use crate::{failure::BadInput, interrupt};
 
@@ -105,7 +105,7 @@ async fn serve(args: &BoardArgs) -> anyhow::Result<()> {
 }
 
 /// At the given port; otherwise at the default one, or at any port if that is taken.
-async fn bind(port: Option<u16>) -> Result<Server, HttpError> {
+async fn bind(port: Option<u16>) -> Result<Server, ListenError> {
     let limits = Limits { connections: CONNECTIONS, by_loopback: CONNECTIONS, ..Limits::default() };
     let at = |port: u16| Server::bind((Ipv4Addr::LOCALHOST, port).into(), Transport::PlainOnLoopback, limits);
     match port {

@@ -27,7 +27,7 @@ use federated::numbers;
 use secagg::entropy::OsEntropy;
 use tokio::sync::watch;
 
-use crate::{failure::BadInput, interrupt, model_folder::read_text};
+use crate::{failure::BadInput, interrupt, model_folder::read_text, threads};
 
 /// The longest attestation: with the rest of the request it must fit a message.
 const MOST_ATTESTATION: usize = 1 << 19;
@@ -104,7 +104,7 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_name = "COMMAND")]
     eligible_command: Option<String>,
     /// Number of training threads
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = threads::number)]
     threads: usize,
     /// Stop after this many seconds
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
@@ -154,7 +154,7 @@ pub(crate) fn run(args: &DeviceArgs) -> anyhow::Result<()> {
     let connections = usize::try_from(args.count).unwrap_or(usize::MAX).max(1);
     let server = Arc::new(Server::new(&args.server, &trust, connections).map_err(|error| refused(args, error))?);
     let learning = if args.ready_made { Learning::Ready } else { Learning::Train };
-    let trainers = Arc::new(Trainers::new(args.threads.max(1), learning));
+    let trainers = Arc::new(Trainers::new(args.threads, learning));
     let stop = interrupt::watch()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     let (ask, asked) = watch::channel(false);

@@ -1,17 +1,29 @@
 //! Which engines this program has: who computes what users learn. A crate that brings one has a line here.
 
-use cuda::CUDA;
 use federated::engine::{EngineKind, Precision, THREADS};
 
-use crate::failure::BadInput;
+use crate::{failure::BadInput, without};
 
 /// All of them; the first is taken by default.
-static ENGINES: [EngineKind; 2] = [THREADS, CUDA];
+static ENGINES: &[EngineKind] = &[
+    THREADS,
+    #[cfg(feature = "cuda")]
+    cuda::CUDA,
+];
+
+/// Engines that a program has with more features than this one, and what it was built without.
+static MISSING: &[(&str, &str)] = &[
+    #[cfg(not(feature = "cuda"))]
+    ("cuda", without::CUDA),
+];
 
 /// The one that people ask for by this name.
 pub(crate) fn named(name: Option<&str>) -> Result<EngineKind, BadInput> {
     let Some(name) = name else { return Ok(ENGINES[0]) };
-    ENGINES.into_iter().find(|kind| kind.name == name).ok_or_else(|| {
+    if let Some((_, what)) = MISSING.iter().find(|(missing, _)| *missing == name) {
+        return Err(BadInput::wrong("engine", without::missing(what)));
+    }
+    ENGINES.iter().find(|kind| kind.name == name).copied().ok_or_else(|| {
         let there: Vec<String> = ENGINES.iter().map(|kind| format!("{} ({})", kind.name, kind.about)).collect();
         BadInput::wrong("engine", format!("no engine is called {name:?}; choose one of: {}", there.join(", ")))
     })

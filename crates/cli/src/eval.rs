@@ -43,7 +43,7 @@ pub(crate) struct EvalArgs {
     #[arg(long, value_name = "PART", default_value = "test", requires = "split")]
     part: PartName,
     /// Number of threads; does not change the results [default: one per core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = threads::number)]
     threads: Option<usize>,
     /// Print JSON
     #[arg(long)]
@@ -89,7 +89,7 @@ struct Set {
 }
 
 pub(crate) fn eval(args: &EvalArgs) -> anyhow::Result<()> {
-    let threads = threads::chosen(args.threads)?;
+    let threads = threads::chosen(args.threads);
     let split = args.split.as_deref().map(|text| data::split(text, args.salt)).transpose()?;
     let users = split.map(|split| (split, args.part.into()));
     let Folder { vocabulary, rules, weights, .. } = model_folder::read(&args.model)?;

@@ -10,6 +10,7 @@ mod choices;
 mod columns;
 mod compare;
 mod data;
+#[cfg(feature = "network")]
 mod device;
 mod engines;
 mod eval;
@@ -26,15 +27,23 @@ mod predict;
 mod pretrain;
 mod privacy;
 mod remaining;
+#[cfg(feature = "network")]
 mod serve;
 mod sweep;
+#[cfg(feature = "network")]
 mod task;
+#[cfg(all(test, feature = "full"))]
+mod tests;
 mod threads;
 mod train;
+mod without;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+
+#[cfg(not(feature = "network"))]
+use crate::without::no_network::{device, serve, task};
 
 /// Train keyboard language models on text that stays with the people who typed it.
 #[derive(Parser)]

@@ -22,7 +22,10 @@ use federated::{
 };
 use server::{
     attestation::{Attestation, ByCommand},
-    http::{HttpError, Identity, Limits, Network, Origin, Origins, Proxies, Transport, fingerprint, self_signed},
+    http::{
+        HttpError, Identity, Limits, ListenError, Network, Origin, Origins, Proxies, Transport, fingerprint,
+        self_signed,
+    },
     sqlite::DatabaseError,
     tasks::{Happened, ServeError, Settings, Written, check_folders, serve},
     token::token_in,
@@ -189,8 +192,8 @@ fn unopened(error: DatabaseError) -> anyhow::Error {
 fn unusable(error: HttpError) -> anyhow::Error {
     match error {
         HttpError::File(_) => error.into(),
-        HttpError::Listen { .. } => BadInput::wrong("listen", error).into(),
-        HttpError::PlainElsewhere { .. } => BadInput::wrong("plain-http", error).into(),
+        HttpError::Listen(ListenError::Address { .. }) => BadInput::wrong("listen", error).into(),
+        HttpError::Listen(ListenError::PlainElsewhere { .. }) => BadInput::wrong("plain-http", error).into(),
         HttpError::OtherNames { .. } | HttpError::KeyMissing { .. } | HttpError::Certificate { .. } => {
             BadInput::wrong("self-signed", error).into()
         }
@@ -255,9 +258,9 @@ fn transport(certificate: &Certificate<'_>) -> anyhow::Result<Transport> {
     Ok(match certificate {
         Certificate::None => Transport::PlainOnLoopback,
         Certificate::Given(certificate, key) => {
-            Transport::Tls(Identity::from_files(certificate, key).map_err(unusable)?)
+            Transport::Tls(Arc::new(Identity::from_files(certificate, key).map_err(unusable)?))
         }
-        Certificate::Made { folder, names } => Transport::Tls(self_signed(folder, names).map_err(unusable)?),
+        Certificate::Made { folder, names } => Transport::Tls(Arc::new(self_signed(folder, names).map_err(unusable)?)),
     })
 }
 

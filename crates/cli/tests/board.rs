@@ -175,6 +175,7 @@ fn runs_are_sorted_searched_compared_zoomed_and_shared_by_a_link() {
 #[test]
 fn p12_p23_a_run_alone_tells_what_it_may() {
     let toy = three_runs();
+    train(&toy, &[("standing", &["stands_for={ population = 1000000, cohort = 2400 }"])]);
     let serving = Serving::start(&toy, "0");
     let mut browser = Browser::start();
     open(&mut browser, &serving.address);
@@ -195,6 +196,14 @@ fn p12_p23_a_run_alone_tells_what_it_may() {
         "document.querySelector('#statements details[open]')?.innerText.includes('NOT private')
         || document.querySelector('#statements details[open]')?.innerText.toLowerCase().includes('simulat')",
     );
+
+    // What is projected to a larger cohort is far below what the run itself costs: one axis shows both if it is logarithmic.
+    let logarithmic =
+        "[...document.querySelectorAll('kh-chart')].filter((chart) => /epsilon/i.test(chart.dataset.chart))
+        .map((chart) => chart.querySelector('.tools button').getAttribute('aria-pressed')).join(' ')";
+    assert_eq!(browser.eval(logarithmic), "false");
+    browser.click("[data-key='only standing']");
+    browser.until(&format!("{charts}.includes('projected_epsilon') && {logarithmic} === 'true true'"));
 
     browser.click("[data-key='only secret']");
     browser.until("document.querySelector('#one h2').textContent === 'secret'");

@@ -167,7 +167,6 @@ fn bad_input_is_named() {
             "error: --text: nowhere.txt: No such file or directory (os error 2)\n",
         ),
         ("eval --model model --store nowhere.store", "error: store nowhere.store does not exist\n"),
-        ("eval --model model --text text.txt --threads 0", "error: --threads: must be from 1 to 1024, got 0\n"),
         (
             "eval --model model --store text.txt --split 1",
             "error: --split: expected two numbers per thousand, such as 50:100, got \"1\"\n",
@@ -209,12 +208,20 @@ fn the_folder_of_a_run_stands_for_its_model() {
     toy.write("text.txt", "see you at home\nsee you soon\n");
     let measured = |model: &str| toy.ok(&["eval", "--model", model, "--text", "text.txt", "--json"]);
     assert_eq!(measured("run"), measured("run/model"));
-    toy.command(&["predict", "--model", "run", "--json"]).stdin(std::process::Stdio::null()).status().unwrap();
+    toy.write("typed.txt", "see you\n");
+    let suggested = |model: &str| {
+        let typed = std::fs::File::open(toy.path("typed.txt")).unwrap();
+        let output = toy.command(&["predict", "--model", model, "--json"]).stdin(typed).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(suggested("run").contains("\"typed\":\"see you\",\"suggestions\":[{"), "{}", suggested("run"));
+    assert_eq!(suggested("run"), suggested("run/model"));
     std::fs::rename(toy.path("run/model"), toy.path("elsewhere")).unwrap();
     let said = toy.refused(&["eval", "--model", "run", "--text", "text.txt"]);
     assert!(said.contains("the run in run has no model yet"), "{said}");
     let said = toy.refused(&["eval", "--model", "elsewhere", "--text", "text.txt", "--threads", "100000"]);
-    assert!(said.contains("--threads: must be from 1 to 1024, got 100000"), "{said}");
+    assert!(said.contains("'--threads <N>': must be from 1 to 1024, got 100000"), "{said}");
 }
 
 /// Kernels are chosen by the environment; the scalar ones give the same text.

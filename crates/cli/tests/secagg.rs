@@ -114,7 +114,7 @@ fn what_cannot_be_meant_is_refused() {
         (&["--clients", "2"], "3"),
         (&["--dimension", "0"], "--dimension must be at least 1"),
         (&["--dimension", "4294967295"], "dimension"),
-        (&["--threads", "0"], "--threads must be at least 1"),
+        (&["--threads", "0"], "must be from 1 to 1024, got 0"),
         (&["--dropout", "1.5"], "drop"),
         (&["--corrupted", "-0.1"], ""),
         (&["--dropout", "0.4", "--adversary", "semi-malicious"], ""),

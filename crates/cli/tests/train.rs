@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::small_runs::{RUN, with};
-use crate::toy::Toy;
+use crate::toy::{self, Toy};
 use serde_json::Value;
 
 const CHANGES: [&str; 18] = [
@@ -520,4 +520,62 @@ fn bad_settings_are_refused_before_any_work_with_line_and_reason() {
     bench.ok(&["run.toml", "--out", "taken", "--set", "rounds=4", "--set", "privacy.restarts=", "--quiet"]);
     let taken = bench.refused(&["run.toml", "--out", "taken"]);
     assert!(taken.contains("--resume taken"), "{taken}");
+}
+
+/// `--quiet` hid the warnings with the progress.
+#[test]
+fn quiet_is_about_progress_and_not_about_warnings() {
+    let toy = Toy::new();
+    let said = |more: &[&str]| {
+        let output = toy.command(&[&["train", "run.toml", "--set", "rounds=1"], more].concat()).output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let (loud, quiet) = (said(&["--out", "loud"]), said(&["--out", "quiet", "--quiet"]));
+    let warnings = |text: &str| text.lines().filter(|line| line.starts_with("warning: ")).map(str::to_owned).collect();
+    let told: Vec<String> = warnings(&loud);
+    assert!(!told.is_empty() && quiet.lines().eq(told.iter().map(String::as_str)), "{loud}\n---\n{quiet}");
+    assert!(loud.contains("output in loud"), "{loud}");
+}
+
+/// A file of general text that was named from the folder of its run could not be found from another one.
+#[test]
+fn a_run_with_general_text_of_a_file_can_be_resumed_from_anywhere() {
+    let toy = Toy::new();
+    let finetune = "\n[finetune]\nkind = \"rehearsal\"\nlambda = 0.5\npublic_text = \"general.txt\"\n";
+    toy.write("tuned.toml", &(toy::settings(&["rounds=1"]) + finetune));
+    toy.write("general.txt", &"see you at home\nthe train is late\n".repeat(40));
+    toy.ok(&["train", "tuned.toml", "--out", "run", "--quiet"]);
+    let whole = toy.path("general.txt").canonicalize().unwrap().display().to_string();
+    assert!(toy.read("run/config.toml").contains(&whole), "{}", toy.read("run/config.toml"));
+    toy.write("elsewhere/x", "");
+    let run = toy.path("run").display().to_string();
+    let mut command = toy.command(&["train", "--resume", &run]);
+    let output = command.current_dir(toy.path("elsewhere")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!said.contains("public_text"), "it is over, and its text was found: {said}");
+    for file in ["statement.md", "report.html", "model/README.md", "model/config.json"] {
+        assert!(!toy.read(&format!("run/{file}")).contains(&whole), "{file} says where the text is on this machine");
+    }
+}
+
+/// Where a model lies that a run starts from is nobody else's business; its name says which one it was.
+#[test]
+fn the_place_of_the_first_model_stays_out_of_what_is_published() {
+    let toy = Toy::new();
+    toy.ok(&["train", "run.toml", "--set", "rounds=1", "--out", "first", "--quiet"]);
+    fs::create_dir_all(toy.path("ann-private")).unwrap();
+    fs::rename(toy.path("first/model"), toy.path("ann-private/start")).unwrap();
+    let from = toy.path("ann-private/start").display().to_string();
+    let start = ["train", "run.toml", "--set", "rounds=1", "--out", "next", "--quiet", "--from", &from];
+    let of_that_model = ["--set", "model.hidden=", "--set", "model.embedding="];
+    toy.ok(&[&start[..], &of_that_model, &["--public", "its text is public"]].concat());
+    assert!(toy.read("next/statement.md").contains("start"), "{}", toy.read("next/statement.md"));
+    for file in
+        ["statement.md", "statement.json", "ledger.jsonl", "report.html", "model/README.md", "model/config.json"]
+    {
+        if toy.path(&format!("next/{file}")).is_file() {
+            assert!(!toy.read(&format!("next/{file}")).contains("ann-private"), "{file} says where the model lay");
+        }
+    }
 }

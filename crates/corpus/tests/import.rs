@@ -113,7 +113,7 @@ fn rows_that_are_not_like_the_header_are_bad_lines() {
     assert_eq!((summary.users, summary.posts, summary.bad_lines), (1, 2, 4));
     let shown: Vec<String> = summary.first_bad_lines.iter().map(ToString::to_string).collect();
     let expected = [
-        "a.csv:3: has 1 fields, but the header has 2",
+        "a.csv:3: has 1 field, but the header has 2",
         "a.csv:4: has 3 fields, but the header has 2",
         "a.csv:5: not valid UTF-8",
         "a.csv:6: the user is empty",

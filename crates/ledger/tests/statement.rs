@@ -277,6 +277,29 @@ fn p23_who_is_trusted_with_what_is_said() {
     }
 }
 
+/// A simulation of secure aggregation said both that nobody sees single updates and that the simulator sees everything.
+#[test]
+fn who_sees_single_updates_under_secure_aggregation_is_said_once() {
+    let page = |sees_updates: Option<&str>, sees_sum: Option<&str>| {
+        let [sees_updates, sees_sum] = [sees_updates, sees_sum].map(|who| who.map(str::to_owned));
+        let aggregation = Aggregation::Secure { protocol: "masks".into(), sees_updates, sees_sum };
+        Statement::of(&ledger(Plan { aggregation, ..plan() })).unwrap().to_markdown()
+    };
+    for sum in [Some("the server"), None] {
+        let simulated = page(Some("the simulator"), sum);
+        assert!(simulated.contains("the protocol shows single updates to nobody, but the simulator sees them all"));
+        assert!(simulated.contains("in this simulation everything is visible to the simulator"), "{simulated}");
+        for wrong in ["seen by nobody", "nobody sees single updates", "the sum of a round is visible to"] {
+            assert!(!simulated.contains(wrong), "{wrong}: {simulated}");
+        }
+    }
+    let real = page(None, Some("the server"));
+    assert!(real.contains("Single updates are seen by nobody; the sum before noise is seen by the server"), "{real}");
+    assert!(real.contains("the sum of a round is visible to the server") && !real.contains("simulat"), "{real}");
+    let distributed = page(None, None);
+    assert!(distributed.contains("nobody sees single updates, or a sum without noise"), "{distributed}");
+}
+
 #[test]
 fn p21_data_that_changed_in_the_midst_of_a_run_is_said() {
     let mut ledger = after(model_plan(2), 1);

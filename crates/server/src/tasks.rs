@@ -43,7 +43,7 @@ use thiserror::Error;
 
 use crate::{
     attestation::Attestation,
-    http::{self, HttpError, Limits, Origins, Proxies, Served, Server, Transport},
+    http::{self, HttpError, Limits, Origins, Proxies, Served, Transport},
     hub::{Hub, HubDriver, now_ms},
     orders::{self, Orders},
     sqlite::{AfterRound, DATABASE, Database, DatabaseError, Note, TaskHome, place_key},
@@ -341,7 +341,7 @@ pub fn serve(
     let (hub, thread) = Hub::start(coordinator, Arc::clone(&database) as Arc<dyn Store>, ROOM)?;
     let hub = hub.asking(attestation);
     let runtime = runtime()?;
-    let server = runtime.block_on(Server::bind(listen, transport, limits))?.behind(proxies).open_to(origins);
+    let server = runtime.block_on(http::bind(listen, transport, limits))?.behind(proxies).open_to(origins);
     happens(&Happened::Listening(server.address()));
     let (closing, closed) = tokio::sync::oneshot::channel();
     let app = http::app(Arc::new(hub.clone()), limits);

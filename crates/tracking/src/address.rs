@@ -51,6 +51,9 @@ impl FromStr for Address {
             Some("http") => (false, 80),
             _ => return Err(wrong(NO_SERVER)),
         };
+        if tls && !cfg!(feature = "tls") {
+            return Err(TrackError::NoTls);
+        }
         let authority = uri.authority().map(|authority| authority.as_str().to_owned()).unwrap_or_default();
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         if host.is_empty() {
@@ -76,6 +79,7 @@ pub struct Account {
     /// The header of every request.
     pub(crate) authorization: Option<HeaderValue>,
     /// A PEM file with root certificates; those of the machine by default.
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "certificates are for TLS"))]
     pub(crate) roots: Option<PathBuf>,
 }
 

@@ -1,9 +1,9 @@
-//! A client for tracking servers: HTTP/1.1 and TLS, one request after the other on one connection, with limits on time and size.
+//! A client for tracking servers: HTTP/1.1, one request after the other on one connection, with limits on time and size.
 //!
 //! It uses the same crates as a device (`agent::http`), but not that module: a device only trusts given certificates, and only its own
 //! machine without TLS, while a tracking server is any server that a person names.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
@@ -13,18 +13,13 @@ use hyper::{
     header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, LOCATION, USER_AGENT},
 };
 use hyper_util::rt::TokioIo;
-use rustls::{
-    ClientConfig, RootCertStore,
-    crypto::ring,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
-};
 use serde::Deserialize;
 use tokio::{net::TcpStream, time::timeout};
-use tokio_rustls::TlsConnector;
 
 use crate::{
     TrackError,
     address::{Account, Address},
+    tls::Tls,
 };
 
 /// How long a server may take for an answer, connecting included.
@@ -38,7 +33,7 @@ const MOST_SHOWN: usize = 300;
 pub(crate) struct Client {
     address: Address,
     account: Account,
-    tls: Option<(TlsConnector, ServerName<'static>)>,
+    tls: Option<Tls>,
     idle: Option<SendRequest<Full<Bytes>>>,
 }
 
@@ -51,14 +46,7 @@ struct Said {
 
 impl Client {
     pub(crate) fn new(address: Address, account: Account) -> Result<Self, TrackError> {
-        let wrong = |problem| TrackError::Address { address: address.to_string(), problem };
-        let tls = if address.tls {
-            let name = ServerName::try_from(address.host.clone())
-                .map_err(|_| wrong("has a host name that TLS cannot check"))?;
-            Some((TlsConnector::from(Arc::new(configured(account.roots.as_deref())?)), name))
-        } else {
-            None
-        };
+        let tls = if address.tls { Some(Tls::new(&address, &account)?) } else { None };
         Ok(Self { address, account, tls, idle: None })
     }
 
@@ -132,9 +120,7 @@ impl Client {
         stream.set_nodelay(true).map_err(failed)?;
         match &self.tls {
             None => speak(TokioIo::new(stream)).await,
-            Some((connector, name)) => {
-                speak(TokioIo::new(connector.connect(name.clone(), stream).await.map_err(failed)?)).await
-            }
+            Some(tls) => speak(TokioIo::new(tls.over(stream).await.map_err(failed)?)).await,
         }
     }
 }
@@ -164,33 +150,6 @@ fn refused(status: u16, body: &[u8]) -> TrackError {
     };
     let shown = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MOST_SHOWN);
     TrackError::Refused { status, message: shown.collect() }
-}
-
-fn configured(roots: Option<&Path>) -> Result<ClientConfig, TrackError> {
-    let mut store = RootCertStore::empty();
-    match roots {
-        Some(path) => {
-            let unusable = |problem: String| TrackError::Certificates { path: path.to_owned(), problem };
-            let bytes = std::fs::read(path).map_err(|e| unusable(e.to_string()))?;
-            for certificate in CertificateDer::pem_slice_iter(&bytes) {
-                let certificate = certificate.map_err(|e| unusable(format!("{e:?}")))?;
-                store.add(certificate).map_err(|e| unusable(e.to_string()))?;
-            }
-            if store.is_empty() {
-                return Err(unusable("it contains none".into()));
-            }
-        }
-        None => {
-            // A few of many may be too old to be parsed; the others are enough.
-            store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            if store.is_empty() {
-                return Err(TrackError::NoCertificates);
-            }
-        }
-    }
-    let provider = Arc::new(ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(builder.with_root_certificates(store).with_no_client_auth())
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@
 //! | module      | what it is                                                    |
 //! |-------------|---------------------------------------------------------------|
 //! | [`address`] | `mlflow:URL`, and the account on that server                  |
-//! | `http`      | HTTP/1.1 and TLS, one request after the other                 |
+//! | `http`      | HTTP/1.1, one request after the other                         |
+//! | `tls`       | TLS, behind the feature `tls`                                 |
 //! | `mlflow`    | the requests of MLflow's REST API                             |
 //! | `record`    | what the server has so far, in the folder of the run          |
 //! | `follow`    | reads the folder and sends what is new                        |
@@ -19,8 +20,11 @@ mod follow;
 mod http;
 mod mlflow;
 mod record;
-
-use std::path::PathBuf;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "without_tls.rs"]
+mod tls;
 
 use durable::files::FileError;
 use federated::run::RunError;
@@ -52,21 +56,29 @@ pub enum TrackError {
         problem: &'static str,
     },
     /// Certificates cannot be used.
+    #[cfg(feature = "tls")]
     #[error("cannot use the certificates in {}: {problem}", path.display())]
     Certificates {
         /// The file.
-        path: PathBuf,
+        path: std::path::PathBuf,
         /// What is wrong.
         problem: String,
     },
     /// This machine has no root certificates.
+    #[cfg(feature = "tls")]
     #[error(
         "this machine has no root certificates to check the server's; set MLFLOW_TRACKING_SERVER_CERT_PATH to a PEM file"
     )]
     NoCertificates,
     /// TLS cannot be set up.
+    #[cfg(feature = "tls")]
     #[error("TLS cannot be set up: {0}")]
     Tls(#[from] rustls::Error),
+    /// The program was built without TLS.
+    #[error(
+        "this keyhush was built without the network, and so without TLS, which https:// needs: build it with `cargo build --release --features full`"
+    )]
+    NoTls,
     /// The thread cannot be started.
     #[error("the tracking thread cannot be started: {0}")]
     Thread(std::io::Error),

@@ -135,7 +135,7 @@ impl Nursery {
             );
         }
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-        let nursery = Self { folder: target.join("mutants"), built: all.iter().map(built).collect() };
+        let nursery = Self { folder: target.join("mutants"), built: all.iter().flat_map(built).collect() };
         std::fs::create_dir_all(nursery.tree()).with_context(|| format!("cannot make {}", nursery.tree().display()))?;
         tree::prepare(&root(), &nursery.tree(), all)?;
         let path = nursery.patience();
@@ -198,9 +198,10 @@ impl Nursery {
     }
 }
 
-/// What cargo is told to build for a bug: all tests of a package.
-fn built(bug: &Bug) -> String {
-    format!("--package={}", bug.package)
+/// What cargo is told to build for a bug: all tests of a package. Those of the program need all of it.
+fn built(bug: &Bug) -> Vec<String> {
+    let package = format!("--package={}", bug.package);
+    if bug.package == "keyhush" { vec![package, "--features=keyhush/full".into()] } else { vec![package] }
 }
 
 fn words(output: &Output) -> String {

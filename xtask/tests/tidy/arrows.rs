@@ -16,7 +16,7 @@ const PICTURE: [&[&str]; 10] = [
     &["cli"],
     &["bench"],
     &["experiments", "pretraining", "server", "agent", "tracking"],
-    &["board"],
+    &["board", "listen"],
     &["report", "cluster", "cuda"],
     &["federated"],
     &["corpus", "device"],

@@ -28,21 +28,23 @@ const ODD: [(&str, &str); 15] = [
 const EMPTY: [&str; 8] = ["Which.", "Why.", "What.", "Who.", "Whose.", "How.", "When.", "Where."];
 
 /// What can be one: `1 rounds` was printed.
-const COUNTED: [&str; 7] = ["rounds", "runs", "posts", "days", "evaluations", "threads", "participations"];
+const COUNTED: [&str; 9] =
+    ["rounds", "runs", "posts", "days", "evaluations", "threads", "participations", "fields", "records"];
 
 /// Where a number is followed by one of these and cannot be one, by the words before it.
 const NEVER_ONE: [&str; 6] =
     [", all {}", "{rate}", "_ => format!(\"{}", "{SMOOTHED_OVER}", "{MOST_OF_A_NAME}", "{users} users, {posts}"];
 
 /// The crates and folders whose texts are printed.
-const PRINTED: [&str; 7] = [
+const PRINTED: [&str; 8] = [
     "crates/cli/src/",
     "crates/report/src/",
     "crates/agent/src/",
     "crates/experiments/src/",
     "crates/federated/src/run/",
     "crates/federated/src/propose/",
-    "crates/federated/src/plan/checks.rs",
+    "crates/federated/src/plan/",
+    "crates/corpus/src/import/",
 ];
 
 /// Files whose words people read, other than history.

@@ -75,7 +75,11 @@ impl TextFolder {
         if kind != "txt" && kind != "jsonl" {
             return Ok(0);
         }
-        let text = fs::read_to_string(path).map_err(|e| unread(path, &e))?;
+        // A file that is still empty is no mistake.
+        if fs::metadata(path).map_err(|e| unread(path, &e))?.len() == 0 {
+            return Ok(0);
+        }
+        let text = corpus::text::read(path).map_err(|e| unread(path, &e))?;
         for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
             posts.push(match kind.as_str() {
                 "txt" => TextPost { text: line.to_owned(), labels: Vec::new() },

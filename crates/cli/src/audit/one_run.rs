@@ -88,7 +88,7 @@ fn of_run(run: &std::path::Path) -> anyhow::Result<Shown> {
     let kept = Kept::read(&RunFolder::at(run)).map_err(refused)?;
     let problem = || {
         let why = if kept.config.audit.is_some() { "is not over" } else { "has no canaries" };
-        BadInput::wrong("run", format!("{} {why}: train with keyhush train --audit", run.display()))
+        BadInput::Refused(format!("{} {why}: train with keyhush train --audit", run.display()))
     };
     kept.audit.clone().ok_or_else(problem).context("nothing to show")
 }

@@ -23,7 +23,7 @@ pub(crate) struct GpuArgs {
     #[arg(long, default_value = "f16")]
     precision: String,
     /// Number of threads that prepare text [default: one per core].
-    #[arg(long)]
+    #[arg(long, value_parser = threads::number)]
     threads: Option<usize>,
     /// Tokens per user.
     #[arg(long, default_value_t = 1600)]
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &GpuArgs) -> anyhow::Result<()> {
         users: args.users,
         rounds: args.rounds,
         precision: engines::precision(cuda::CUDA, Some(&args.precision))?,
-        threads: threads::chosen(args.threads)?,
+        threads: threads::chosen(args.threads),
         tokens: args.tokens,
         batch: args.batch,
         unroll: args.unroll,

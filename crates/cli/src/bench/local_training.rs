@@ -3,7 +3,7 @@
 use bench::local_training::LocalTraining;
 use clap::Args;
 
-use crate::kernels;
+use crate::{kernels, threads};
 
 #[derive(Args)]
 pub(crate) struct LocalTrainingArgs {
@@ -17,7 +17,7 @@ pub(crate) struct LocalTrainingArgs {
     #[arg(long, default_value_t = 10)]
     users: u32,
     /// Number of threads, each with its own users.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = threads::number)]
     threads: usize,
     /// Tokens per user.
     #[arg(long, default_value_t = 1600)]

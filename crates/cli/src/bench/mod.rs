@@ -1,15 +1,23 @@
 //! `keyhush bench`: how fast this machine does the work.
 
 mod device;
+#[cfg(feature = "cuda")]
 mod gpu;
 mod local_training;
+#[cfg(feature = "network")]
 mod network;
 mod predict;
 mod round;
 mod secagg;
+#[cfg(feature = "network")]
 mod slow;
 
 use clap::Subcommand;
+
+#[cfg(not(feature = "cuda"))]
+use crate::without::no_cuda::gpu;
+#[cfg(not(feature = "network"))]
+use crate::without::no_network::{network, slow};
 
 /// The subcommands of `keyhush bench`.
 #[derive(Subcommand)]

@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::{
     device::{BehaviourName, DAY_S, day_s},
     failure::{BadInput, Interrupted},
-    interrupt,
+    interrupt, threads,
 };
 
 const WHAT: &str = "\
@@ -66,7 +66,7 @@ pub(crate) struct NetworkArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = DAY_S)]
     day_seconds: f64,
     /// Number of threads of the server, and of the devices' training
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = threads::number)]
     threads: usize,
     /// Override a setting of the task, such as devices.tick_seconds=1
     #[arg(long, value_name = "KEY=VALUE")]

@@ -3,7 +3,7 @@
 use bench::round::{Rounds, RoundsTook, Threads};
 use clap::Args;
 
-use crate::kernels;
+use crate::{kernels, threads};
 
 #[derive(Args)]
 pub(crate) struct RoundArgs {
@@ -17,7 +17,7 @@ pub(crate) struct RoundArgs {
     #[arg(long, default_value_t = 2)]
     rounds: u64,
     /// Number of threads to compare with one
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 2, value_parser = threads::number)]
     threads: usize,
     /// Override a setting, such as privacy.mechanism=none
     #[arg(long, value_name = "KEY=VALUE")]

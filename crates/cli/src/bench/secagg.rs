@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use secagg::parameters::Adversary;
 
-use crate::remaining;
+use crate::{remaining, threads};
 
 #[derive(Args)]
 pub(crate) struct SecaggArgs {
@@ -44,7 +44,7 @@ pub(crate) struct SecaggArgs {
     #[arg(long, value_name = "BITS")]
     bits: Option<u32>,
     /// Number of threads that remove masks from the sum
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = threads::number)]
     threads: usize,
     /// Do not run a round: remove this many masks from a vector, and extrapolate to all masks of such a round
     #[arg(long, value_name = "N")]

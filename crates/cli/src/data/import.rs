@@ -74,7 +74,7 @@ pub(super) struct MakingArgs {
     #[arg(long)]
     replace: bool,
     /// Number of threads [default: one per core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = threads::number)]
     threads: Option<usize>,
     /// Do not show progress
     #[arg(long, short)]
@@ -207,7 +207,7 @@ impl MakingArgs {
             keep_keys: !self.forget_keys,
             on_bad_line,
             most_bad_share,
-            threads: threads::chosen(self.threads)?,
+            threads: threads::chosen(self.threads),
         };
         let mut watch = Watch::new(self.quiet, unit)?;
         let outcome = import::run(&plan, &mut |progress| watch.tick(progress));

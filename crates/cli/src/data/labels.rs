@@ -50,7 +50,7 @@ impl LabelArgs {
         match (&self.label_names, self.most_labels) {
             (Some(path), _) => {
                 let wrong = |problem: String| BadInput::wrong("label_names", format!("{}: {problem}", path.display()));
-                let list = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+                let list = corpus::text::read(path).map_err(|error| wrong(error.to_string()))?;
                 let known = KnownLabels::from_list(&list, path).map_err(|error| wrong(error.to_string()))?;
                 if known.labels.is_empty() {
                     return Err(wrong("contains no names".into()).into());

@@ -102,7 +102,7 @@ fn vocabulary(file: Option<&Path>, size: usize, characters: bool) -> anyhow::Res
 
 fn read_vocabulary(path: &Path) -> Result<KnownVocabulary, BadInput> {
     let wrong = |problem: String| BadInput::wrong("vocab", format!("{}: {problem}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let text = corpus::text::read(path).map_err(|error| wrong(error.to_string()))?;
     KnownVocabulary::parse(&text).map_err(|error| wrong(error.to_string()))
 }
 

@@ -13,7 +13,10 @@ use privacy::Epsilon;
 use report::chart::{Chart, Series};
 
 use super::words;
-use crate::columns::{self, Align};
+use crate::{
+    columns::{self, Align},
+    train::Expected,
+};
 
 /// Rows of the table of epsilons.
 pub(super) const ROWS: u64 = 10;
@@ -39,7 +42,7 @@ fn memory(memory: &Memory, threads: usize) -> String {
     )
 }
 
-pub(super) fn print(forecast: &Forecast, plan: &Plan, expectations: &[String]) -> anyhow::Result<()> {
+pub(super) fn print(forecast: &Forecast, plan: &Plan, expectations: &[Expected]) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", words::folded("", &introduction(plan)))?;
     writeln!(out, "\nEpsilon over the rounds, at delta {:e}", forecast.delta)?;
@@ -55,9 +58,8 @@ pub(super) fn print(forecast: &Forecast, plan: &Plan, expectations: &[String]) -
     }
     writeln!(out)?;
     print_costs(forecast, &mut out, plan)?;
-    for line in expectations {
-        let before = if line.starts_with("warning: ") { "warning: " } else { "" };
-        writeln!(out, "\n{}", words::folded(before, line.trim_start_matches("warning: ")))?;
+    for Expected { warns, words } in expectations {
+        writeln!(out, "\n{}", words::folded(if *warns { "warning: " } else { "" }, words))?;
     }
     for warning in &forecast.warnings {
         writeln!(out, "\n{}", words::folded("warning: ", warning))?;

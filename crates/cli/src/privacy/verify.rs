@@ -172,9 +172,17 @@ fn closing(found: &Verification) -> Vec<(&'static str, String)> {
 
 fn participations(found: &Verification) -> String {
     match (found.participations_matching, found.participations_unnamed) {
-        (Some(matching), Some(0)) => format!("{matching} records match"),
-        (Some(matching), Some(unnamed)) => format!("{matching} records match, {unnamed} belong to no entry"),
+        (Some(matching), Some(unnamed)) => matching_records(matching, unnamed),
         _ => "the participation file is missing".into(),
+    }
+}
+
+fn matching_records(matching: u64, unnamed: u64) -> String {
+    let records = if matching == 1 { "1 record matches".to_owned() } else { format!("{matching} records match") };
+    match unnamed {
+        0 => records,
+        1 => format!("{records}, 1 belongs to no entry"),
+        more => format!("{records}, {more} belong to no entry"),
     }
 }
 
@@ -212,5 +220,17 @@ const fn basis(basis: Basis) -> &'static str {
         Basis::Spent => "everything released",
         Basis::Plan => "the whole plan, even if less was released",
         Basis::Budget => "the whole budget, even if less was spent",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_counted() {
+        assert_eq!(matching_records(1, 0), "1 record matches");
+        assert_eq!(matching_records(2, 1), "2 records match, 1 belongs to no entry");
+        assert_eq!(matching_records(0, 2), "0 records match, 2 belong to no entry");
     }
 }

@@ -4,7 +4,10 @@ mod ranks;
 mod track;
 mod watch;
 
-use std::path::{Path, PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context;
 use clap::Args;
@@ -107,7 +110,7 @@ pub(crate) struct TrainArgs {
 #[derive(Args, Clone)]
 pub(crate) struct MachineArgs {
     /// Number of threads; does not change the results [default: one per core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = threads::number)]
     pub(crate) threads: Option<usize>,
     /// What trains the users, such as threads or cuda [default: threads]
     #[arg(long, value_name = "NAME")]
@@ -118,7 +121,7 @@ pub(crate) struct MachineArgs {
     /// Check every user's encoded update on the CPU too, after the GPU has checked it
     #[arg(long, requires = "engine")]
     pub(crate) check_encodings: bool,
-    /// Do not show progress
+    /// Do not show progress; warnings are shown
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
@@ -126,7 +129,7 @@ pub(crate) struct MachineArgs {
 impl MachineArgs {
     /// Kernels, threads and engine.
     pub(crate) fn means(&self) -> anyhow::Result<Means> {
-        let threads = threads::chosen(self.threads)?;
+        let threads = threads::chosen(self.threads);
         let engine = engines::named(self.engine.as_deref())?;
         let precision = engines::precision(engine, self.precision.as_deref())?;
         let options = EngineOptions { precision, chunk: None, check_encodings: self.check_encodings };
@@ -223,7 +226,7 @@ impl Task {
 /// The same settings with whole paths, so that the run can be resumed from another folder. What is not there is named as it
 /// was written.
 fn from_anywhere(mut config: Config) -> Config {
-    for path in [config.data.store_path_mut(), config.model.from_mut()].into_iter().flatten() {
+    for path in config.paths_mut().into_iter().filter_map(|(_, path)| path) {
         if let Ok(whole) = path.canonicalize() {
             *path = whole;
         }
@@ -243,11 +246,13 @@ fn lead(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<()> {
         task.check_together()?;
     }
     let population = opened.population(plan.ledger.unit).map_err(refused)?;
+    plan.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
     if !args.machine.quiet {
-        plan.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
         eprintln!("{}", introduction(plan, folder, *means));
-        expectations(plan, opened)?.iter().for_each(|line| eprintln!("{line}"));
     }
+    // Warnings also to who wants no progress.
+    let told = |expected: &&Expected| expected.warns || !args.machine.quiet;
+    expectations(plan, opened)?.iter().filter(told).for_each(|expected| eprintln!("{expected}"));
     let description = opened.description(plan);
     let after = match (run::is_undecided(&RunFolder::at(folder)).map_err(refused)?, task.ends) {
         (true, true) => return Err(part_of_a_sweep(folder).into()),
@@ -276,12 +281,26 @@ fn interrupted(round: u64, folder: &Path) -> Interrupted {
     Interrupted(format!("interrupted after round {round}; nothing is lost\n{go_on}"))
 }
 
+/// Something to expect of a run.
+pub(crate) struct Expected {
+    /// Whether it is worth a warning.
+    pub(crate) warns: bool,
+    /// What to expect.
+    pub(crate) words: String,
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", if self.warns { "warning: " } else { "" }, self.words)
+    }
+}
+
 /// What to expect of a run, before its first round: who is there, and how much noise the model gets.
-pub(crate) fn expectations(plan: &Plan, opened: &Opened) -> anyhow::Result<Vec<String>> {
-    let warn = |wrong: bool, words: String| if wrong { format!("warning: {words}") } else { words };
+pub(crate) fn expectations(plan: &Plan, opened: &Opened) -> anyhow::Result<Vec<Expected>> {
     let there = opened.presence(&plan.config).map_err(refused)?;
-    let there = there.map(|presence| warn(presence.is_sparse(), presence.words()));
-    let noise = Burden::of(plan).map(|burden| warn(burden.times_bearable > TOO_NOISY, burden.words()));
+    let there = there.map(|presence| Expected { warns: presence.is_sparse(), words: presence.words() });
+    let noise = Burden::of(plan);
+    let noise = noise.map(|burden| Expected { warns: burden.times_bearable > TOO_NOISY, words: burden.words() });
     Ok(there.into_iter().chain(noise).collect())
 }
 

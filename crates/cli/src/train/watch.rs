@@ -73,24 +73,25 @@ impl Watch {
         self.bar.set_message(self.message(first));
     }
 
-    /// Takes note of a round. `price` says what the rounds so far cost; it is asked for seldom.
-    fn tick(&mut self, round: u64, metrics: Option<&Metrics>, price: impl FnOnce() -> Option<Price>) {
+    /// Takes note of a round. `price` says what the rounds so far cost; it is asked for seldom. Without a terminal this is the line to
+    /// print, if one is due.
+    fn tick(&mut self, round: u64, metrics: Option<&Metrics>, price: impl FnOnce() -> Option<Price>) -> Option<String> {
         metrics.iter().for_each(|metrics| self.note(metrics));
         self.bar.set_position(round);
         let now = Instant::now();
         if self.quiet || now < self.next_line {
-            return;
+            return None;
         }
         self.next_line = now + if self.terminal { AT_A_GLANCE } else { EVERY };
         self.ask(round, price);
         let message = self.message(round);
         if self.terminal {
             self.bar.set_message(message);
-            return;
+            return None;
         }
         let each = (now - self.started).as_secs_f64() / (round - self.first).max(1) as f64;
         let left = Duration::from_secs_f64(each * (self.rounds - round) as f64);
-        eprintln!("round {round}/{}: {message}, {}", self.rounds, remaining::words(left));
+        Some(format!("round {round}/{}: {message}, {}", self.rounds, remaining::words(left)))
     }
 
     /// Asks what the rounds so far cost, unless that is known or was asked for too often.
@@ -137,7 +138,8 @@ impl Observer for Watch {
     }
 
     fn stepped(&mut self, run: &Run<'_>, metrics: Option<&Metrics>) -> anyhow::Result<()> {
-        self.tick(run.state().round, metrics, || run.price().ok());
+        let line = self.tick(run.state().round, metrics, || run.price().ok());
+        line.iter().for_each(|line| eprintln!("{line}"));
         Ok(())
     }
 
@@ -167,12 +169,28 @@ mod tests {
         watch.measured = Some(("top-1 accuracy 12.00 %".into(), 5));
         watch.price = Some((price(1.0), 5));
         watch.next_line = Instant::now();
-        watch.tick(8, None, || Some(price(2.0)));
+        let _ = watch.tick(8, None, || Some(price(2.0)));
         assert_eq!(watch.message(8), "top-1 accuracy 12.00 % (round 5), epsilon 2.0000 if the noise were secret");
-        watch.tick(9, None, || unreachable!("no line is due yet"));
+        assert_eq!(watch.tick(9, None, || unreachable!("no line is due yet")), None);
         assert_eq!(
             watch.message(9),
             "top-1 accuracy 12.00 % (round 5), epsilon 2.0000 if the noise were secret (round 8)"
         );
+    }
+    /// Where no terminal is, a log of a run of a day had no line of progress.
+    #[test]
+    fn without_a_terminal_there_is_a_line_every_few_seconds() {
+        let mut watch = Watch::new(false, 100).unwrap();
+        watch.terminal = false;
+        watch.start(0, None);
+        assert_eq!(watch.tick(1, None, || None), None, "not with every round");
+        watch.next_line = Instant::now();
+        let line = watch.tick(8, None, || Some(price(2.0))).expect("a line is due");
+        assert!(line.starts_with("round 8/100: epsilon 2.0000 if the noise were secret, "), "{line}");
+        let next = watch.next_line.saturating_duration_since(Instant::now());
+        assert!(next <= EVERY && next > EVERY / 2 && EVERY <= Duration::from_secs(10), "{next:?}");
+        watch.quiet = true;
+        watch.next_line = Instant::now();
+        assert_eq!(watch.tick(9, None, || None), None);
     }
 }

@@ -123,7 +123,7 @@ pub enum BadLineReason {
     #[error("the user is empty")]
     NoUser,
     /// A row that is not like the header.
-    #[error("has {got} fields, but the header has {expected}")]
+    #[error("has {got} {}, but the header has {expected}", if *got == 1 { "field" } else { "fields" })]
     Fields {
         /// How many it has.
         got: usize,

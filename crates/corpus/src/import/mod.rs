@@ -245,7 +245,7 @@ pub enum ImportError {
         problem: String,
     },
     /// A program that was built without Parquet.
-    #[error("{}: this program was built without Parquet; build it with `--features parquet`", .0.display())]
+    #[error("{}: this program was built without Parquet; build it with `cargo build --release --features full`", .0.display())]
     NoParquet(PathBuf),
     /// A vocabulary that was counted from the very text that is imported.
     #[error(

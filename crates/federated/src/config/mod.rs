@@ -298,18 +298,23 @@ impl Config {
         changes.filter_map(|change| change.cohort).last().unwrap_or(self.participation.cohort)
     }
 
+    /// What a simulation reads on this machine, by the keys that name it.
+    #[must_use]
+    pub fn paths_mut(&mut self) -> [(&'static str, Option<&mut std::path::PathBuf>); 3] {
+        [
+            ("data.path", self.data.store_path_mut()),
+            ("model.from", self.model.from_mut()),
+            ("finetune.public_text", self.finetune.as_mut().and_then(FineTune::public_text_mut)),
+        ]
+    }
+
     /// The settings as TOML. Only defaults may be left out.
     ///
     /// # Errors
     /// When a path is not text.
     pub fn to_toml(&self) -> Result<String, ConfigError> {
         let mut copy = self.clone();
-        let paths = [
-            ("data.path", copy.data.store_path_mut()),
-            ("model.from", copy.model.from_mut()),
-            ("finetune.public_text", copy.finetune.as_mut().and_then(FineTune::public_text_mut)),
-        ];
-        for (key, path) in paths {
+        for (key, path) in copy.paths_mut() {
             if let Some(path) = path.filter(|path| path.to_str().is_none()) {
                 let shown = path.display();
                 return Err(ConfigError::new(key, format!("{shown} is not text (UTF-8): give it a name that is")));

@@ -22,7 +22,10 @@ use super::{
     phases::{GRID_BITS, Phase},
     secure::{Secure, is_distributed},
 };
-use crate::config::{Config, ConfigError, DeviceEvaluation};
+use crate::{
+    config::{Config, ConfigError, DeviceEvaluation},
+    numbers::counted,
+};
 
 /// The stream in the ledger of evaluations by devices.
 pub const EVALUATION: &str = "evaluation";
@@ -83,7 +86,7 @@ impl DeviceEvaluations {
         say("grid_bits", GRID_BITS.to_string());
         say("clip_norm", self.phase.encoding.clip().to_string());
         say("most_tokens", self.plan.most_examples.to_string());
-        say("every", format!("{} rounds", self.every));
+        say("every", counted(self.every, "round"));
         let noise = if self.phase.noise.is_some() { "independent Gaussian noise on" } else { "no noise on" };
         Ok(ledger::Phase {
             stream: EVALUATION.to_owned(),

@@ -14,6 +14,7 @@ use axum::{
     },
 };
 use bytes::Bytes;
+use listen::Limits;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
@@ -22,7 +23,6 @@ use tokio::{
 use super::{
     answers::Refusal,
     flow::{Came, Flow},
-    limits::Limits,
 };
 
 /// A permit is for so many bytes.

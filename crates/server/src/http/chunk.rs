@@ -8,12 +8,12 @@ use axum::{
 };
 use bytes::Bytes;
 use device::protocol::message::CHUNK;
+use listen::Limits;
 
 use super::{
     answers::Refusal,
     bodies,
     flow::{Came, Flow},
-    limits::Limits,
 };
 
 /// Of chunks of reports, which are no messages.

@@ -5,12 +5,10 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::Bytes;
 use http_body_util::BodyExt;
+use listen::{Limits, Pace};
 use tokio::time::{Instant, timeout_at};
 
-use super::{
-    answers::Refusal,
-    limits::{Limits, Pace},
-};
+use super::answers::Refusal;
 
 /// What came of a body.
 pub(super) enum Came {

@@ -1,75 +1,52 @@
-//! An accept loop that slow and hostile clients cannot fill, and the routes of the protocol.
+//! The routes of the protocol, behind the accept loop of [`listen`], which slow and hostile clients cannot fill.
 //!
 //! | module      | what it is                                                                                       |
 //! |-------------|--------------------------------------------------------------------------------------------------|
 //! | [`service`] | what the routes ask of the coordinator                                                           |
 //! | [`routes`]  | the routes: from a request of HTTP to a message of the protocol, and back                         |
-//! | [`limits`]  | how many, how long, how slowly                                                                   |
-//! | [`tls`]     | certificates, and where a server may speak without them                                           |
-//! | [`server`]  | the accept loop                                                                                  |
+//! | [`tls`]     | certificates                                                                                     |
 //! | `answers`   | the status of every answer, and refusals with their reasons                                       |
 //! | `blobs`     | ranges and tags of what never changes                                                            |
 //! | `bodies`    | bodies of a bounded length, rate and memory, never inflated                                       |
 //! | `chunk`     | chunks of reports as they come, which nobody keeps                                               |
 //! | `flow`      | a body that comes fast enough, or is cut                                                          |
-//! | `census`    | who is connected, from where, and who has waited longest                                          |
-//! | [`origins`] | which pages of the web may speak to it                                                           |
-//! | [`proxies`] | from where a request comes, where a proxy stands in between                                       |
-//! | `watched`   | a stream that ends itself when nothing comes or nothing is taken                                  |
-//!
-//! `axum::serve` has no limit on the time that a header takes, so a few thousand clients that never finish theirs keep a server
-//! busy for as long as they like; it counts no connections either. So the loop is ours, over hyper, and the routes are axum's.
 //!
 //! Nothing that a client sends is logged, and no answer repeats any of it.
 
 mod answers;
 mod blobs;
 mod bodies;
-mod census;
 mod chunk;
 mod flow;
-pub mod limits;
-pub mod origins;
-pub mod proxies;
 pub mod routes;
-pub mod server;
 pub mod service;
 pub mod tls;
-mod watched;
 
-use std::{io, net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf};
 
 use durable::files::FileError;
 use thiserror::Error;
 
 pub use chunk::{Chunk, Piece};
-pub use limits::Limits;
-pub use origins::{Origin, Origins};
-pub use proxies::{Network, Proxies};
+pub use listen::{Limits, ListenError, Network, Origin, Origins, Proxies, Served, Server, Transport};
 pub use routes::app;
-pub use server::{Served, Server};
 pub use service::{Packed, Service};
-pub use tls::{Identity, Transport, fingerprint, self_signed};
+pub use tls::{Identity, fingerprint, self_signed};
+
+/// Listens. Those for whom there is no place are told so in a message of the protocol.
+///
+/// # Errors
+/// When the address cannot be had, or plain HTTP was asked for where other machines can connect.
+pub async fn bind(address: SocketAddr, transport: Transport, limits: Limits) -> Result<Server, HttpError> {
+    Ok(Server::bind(address, transport, limits).await?.when_full(routes::crowded))
+}
 
 /// Why there is no server.
 #[derive(Debug, Error)]
 pub enum HttpError {
-    /// Its address cannot be had.
-    #[error("cannot listen on {address}: {error}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// What the system says.
-        error: io::Error,
-    },
-    /// It would speak without TLS to other machines.
-    #[error(
-        "plain HTTP is only allowed on loopback addresses, but {address} can be reached from other machines; use --certificate and --key, or listen on 127.0.0.1"
-    )]
-    PlainElsewhere {
-        /// Where it would listen.
-        address: SocketAddr,
-    },
+    /// It cannot listen.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// A file of certificates or of a key cannot be used.
     #[error("cannot read {what} from {}: {error}", path.display())]
     Pem {

@@ -1,6 +1,10 @@
 //! The routes: from a request of HTTP to a message of the protocol, and back (`docs/PROTOCOL.md`).
 
-use std::{future::Future, net::IpAddr, sync::Arc};
+use std::{
+    future::Future,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use axum::{
     Router,
@@ -11,6 +15,7 @@ use axum::{
     routing::{MethodRouter, get, post, put},
 };
 use device::protocol::message::{Answer, MOST_BYTES, Ticket};
+use listen::{Limits, Peer};
 use tokio::time::timeout;
 
 use super::{
@@ -18,13 +23,8 @@ use super::{
     blobs,
     bodies::Bodies,
     chunk::Chunk,
-    limits::Limits,
     service::Service,
 };
-
-/// From where a request came; the accept loop puts it beside each.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Peer(pub(super) IpAddr);
 
 struct Routes<S> {
     service: Arc<S>,
@@ -47,6 +47,12 @@ pub fn app<S: Service>(service: Arc<S>, limits: Limits) -> Router {
         .route("/v1/report/{ticket}/{offset}", only(put(chunk::<S>), "PUT"))
         .fallback(elsewhere::<S>)
         .with_state(Arc::new(Routes { service, bodies, limits }))
+}
+
+/// What the accept loop says for the routes to those for whom there is no place ([`listen::Server::when_full`]).
+pub(super) fn crowded() -> Response {
+    let time_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    Refusal::Crowded.response(time_s)
 }
 
 /// Other methods are refused as everything is, with those that there are.

@@ -1,11 +1,12 @@
-//! Certificates, and where a server may speak without them.
+//! Certificates.
 
-use std::{net::SocketAddr, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use durable::{
     disk::{Disk, OsDisk},
     files::{self, Replacement},
 };
+use listen::{Handshake, Shaking, Stream};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::{
     ServerConfig,
@@ -14,35 +15,16 @@ use rustls::{
     server::ParsedCertificate,
 };
 use sha2::{Digest, Sha256};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
 use zeroize::Zeroizing;
 
 use super::HttpError;
 
-/// How a server speaks.
-#[derive(Debug, Clone)]
-pub enum Transport {
-    /// TLS, and nothing else.
-    Tls(Identity),
-    /// HTTP as it is, for trying things out and behind a proxy on the same machine: only where no other machine can connect.
-    PlainOnLoopback,
-}
-
-impl Transport {
-    /// That this may be spoken at an address.
-    pub(super) fn check(&self, address: SocketAddr) -> Result<(), HttpError> {
-        match self {
-            Self::PlainOnLoopback if !address.ip().to_canonical().is_loopback() => {
-                Err(HttpError::PlainElsewhere { address })
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
 /// A certificate with its chain and its key, which fit each other.
 #[derive(Debug, Clone)]
 pub struct Identity {
-    pub(super) config: Arc<ServerConfig>,
+    config: Arc<ServerConfig>,
 }
 
 impl Identity {
@@ -67,6 +49,13 @@ impl Identity {
         // Devices that come back need no new handshake, and nothing is kept for them: tickets hold it, under keys that change.
         config.ticketer = ring::Ticketer::new()?;
         Ok(Self { config: Arc::new(config) })
+    }
+}
+
+impl Handshake for Identity {
+    fn shake(&self, stream: TcpStream) -> Shaking {
+        let accepting = TlsAcceptor::from(Arc::clone(&self.config)).accept(stream);
+        Box::pin(async { accepting.await.map(|stream| Box::new(stream) as Box<dyn Stream>) })
     }
 }
 

@@ -15,7 +15,7 @@ use device::protocol::message::{
     Wants,
 };
 use ed25519_dalek::SigningKey;
-use keyhush_server::http::{Chunk, Limits, Origins, Packed, Piece, Served, Server, Service, Transport, app};
+use keyhush_server::http::{Chunk, Limits, Origins, Packed, Piece, Served, Service, Transport, app, bind};
 use prost::Message;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -114,7 +114,7 @@ impl<S: Service> Running<S> {
 
     /// The same, where pages of some origins may speak.
     pub(crate) async fn open_to(service: S, transport: Transport, limits: Limits, origins: Origins) -> Self {
-        let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), transport, limits).await.expect("a free port");
+        let server = bind((Ipv4Addr::LOCALHOST, 0).into(), transport, limits).await.expect("a free port");
         let server = server.open_to(origins);
         let (address, service) = (server.address(), Arc::new(service));
         let (stop, stopped) = oneshot::channel();

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
-use keyhush_server::http::{HttpError, Limits, Server, Transport, self_signed};
+use keyhush_server::http::{Limits, ListenError, Server, Transport, self_signed};
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
@@ -14,7 +14,9 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use crate::peers::{Client, Running, check_in};
 
 pub(crate) fn identity(folder: &Path) -> Transport {
-    Transport::Tls(self_signed(folder, &["localhost".to_owned(), "127.0.0.1".to_owned()]).expect("a certificate"))
+    Transport::Tls(Arc::new(
+        self_signed(folder, &["localhost".to_owned(), "127.0.0.1".to_owned()]).expect("a certificate"),
+    ))
 }
 
 /// A client that trusts the certificate in a folder.
@@ -81,7 +83,7 @@ async fn plain_http_is_for_loopback_alone() {
     for elsewhere in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "[::ffff:0.0.0.0]:0"] {
         let address: SocketAddr = elsewhere.parse().unwrap();
         let error = Server::bind(address, Transport::PlainOnLoopback, Limits::default()).await.unwrap_err();
-        assert!(matches!(error, HttpError::PlainElsewhere { .. }), "{elsewhere}: {error}");
+        assert!(matches!(error, ListenError::PlainElsewhere { .. }), "{elsewhere}: {error}");
         assert!(error.to_string().contains("use --certificate"), "{error}");
     }
     let folder = tempfile::tempdir().unwrap();
@@ -89,5 +91,5 @@ async fn plain_http_is_for_loopback_alone() {
     assert!(anywhere.is_ok(), "with TLS it may be anywhere");
     let holder = Server::bind(([127, 0, 0, 1], 0).into(), Transport::PlainOnLoopback, Limits::default()).await.unwrap();
     let second = Server::bind(holder.address(), Transport::PlainOnLoopback, Limits::default()).await.unwrap_err();
-    assert!(matches!(second, HttpError::Listen { .. }), "{second}");
+    assert!(matches!(second, ListenError::Address { .. }), "{second}");
 }

@@ -7,14 +7,14 @@ use std::{
     net::{IpAddr, SocketAddr},
     pin::pin,
     sync::{Arc, atomic::Ordering},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
-use axum::{Router, response::Response};
+use axum::{Router, body::Body, http::StatusCode, response::Response};
 use hyper::{
     Request,
     body::Incoming,
-    header::{CONNECTION, HeaderValue},
+    header::{CONNECTION, HeaderValue, RETRY_AFTER},
     server::conn::http1,
     service::{Service as _, service_fn},
 };
@@ -29,17 +29,14 @@ use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
 };
-use tokio_rustls::TlsAcceptor;
 
-use super::{
-    HttpError,
-    answers::Refusal,
+use crate::{
+    ListenError,
     census::{Admission, Census, Entry, one},
     limits::Limits,
     origins::Origins,
     proxies::Proxies,
-    routes::Peer,
-    tls::Transport,
+    transport::Transport,
     watched::{Answering, Standing, Watched},
 };
 
@@ -56,6 +53,13 @@ const OTHER_FILES: u64 = 256;
 /// How long the loop pauses when the system has no more files, at first and at most.
 const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(1)];
 
+/// How soon those come back who are told that there is no place, in seconds.
+const AFTER_S: u64 = 30;
+
+/// From where a request came; the loop puts it beside each.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer(pub IpAddr);
+
 /// A server that listens.
 #[derive(Debug)]
 pub struct Server {
@@ -65,6 +69,7 @@ pub struct Server {
     limits: Limits,
     proxies: Proxies,
     origins: Origins,
+    crowded: fn() -> Response,
 }
 
 /// What a server did until it was stopped.
@@ -89,14 +94,14 @@ impl Server {
     ///
     /// # Errors
     /// When the address cannot be had, or plain HTTP was asked for where other machines can connect.
-    pub async fn bind(address: SocketAddr, transport: Transport, limits: Limits) -> Result<Self, HttpError> {
+    pub async fn bind(address: SocketAddr, transport: Transport, limits: Limits) -> Result<Self, ListenError> {
         transport.check(address)?;
-        let listener = listen(address).map_err(|error| HttpError::Listen { address, error })?;
-        let address = listener.local_addr().map_err(|error| HttpError::Listen { address, error })?;
+        let listener = listen(address).map_err(|error| ListenError::Address { address, error })?;
+        let address = listener.local_addr().map_err(|error| ListenError::Address { address, error })?;
         let connections = limits.connections.min(files_for_connections(limits.connections));
         let limits = Limits { connections, ..limits };
-        let (proxies, origins) = (Proxies::default(), Origins::default());
-        Ok(Self { listener, address, transport, limits, proxies, origins })
+        let (proxies, origins, crowded) = (Proxies::default(), Origins::default(), crowded as fn() -> Response);
+        Ok(Self { listener, address, transport, limits, proxies, origins, crowded })
     }
 
     /// Takes the word of these proxies on where requests come from. Each may have as many connections as an address of this machine.
@@ -109,6 +114,12 @@ impl Server {
     #[must_use]
     pub fn open_to(self, origins: Origins) -> Self {
         Self { origins, ..self }
+    }
+
+    /// Says this to those for whom there is no place, instead of a line of text. Their connection is closed.
+    #[must_use]
+    pub fn when_full(self, crowded: fn() -> Response) -> Self {
+        Self { crowded, ..self }
     }
 
     /// Where it listens: the port that it was given, where none was asked for.
@@ -130,13 +141,11 @@ impl Server {
         let (stopping, stopped) = watch::channel(false);
         let door = Arc::new(Door {
             app,
-            tls: match &self.transport {
-                Transport::Tls(identity) => Some(TlsAcceptor::from(Arc::clone(&identity.config))),
-                Transport::PlainOnLoopback => None,
-            },
+            transport: self.transport,
             limits: self.limits,
             proxies: self.proxies,
             origins: self.origins,
+            crowded: self.crowded,
             stopped,
         });
         let mut served = Served::default();
@@ -200,10 +209,11 @@ fn panicked(ended: Result<(), tokio::task::JoinError>) -> bool {
 /// What every connection needs.
 struct Door {
     app: Router,
-    tls: Option<TlsAcceptor>,
+    transport: Transport,
     limits: Limits,
     proxies: Proxies,
     origins: Origins,
+    crowded: fn() -> Response,
     stopped: watch::Receiver<bool>,
 }
 
@@ -212,32 +222,33 @@ impl Door {
         // Answers are small and waited for. A socket that cannot be told so is slower, and nothing else.
         let _ = stream.set_nodelay(true);
         let standing = Standing::new(entry, &self.limits);
-        let mut stopped = self.stopped.clone();
-        let Some(tls) = &self.tls else {
-            return self.speak(stream, peer, standing, full, stopped).await;
-        };
-        let stream = tokio::select! {
-            shaken = timeout(self.limits.handshake, tls.accept(stream)) => match shaken {
-                Ok(Ok(stream)) => stream,
-                Ok(Err(_)) | Err(_) => return,
-            },
-            () = standing.entry.sent_away() => return,
-            _ = stopped.wait_for(|&stopped| stopped) => return,
-        };
-        self.speak(stream, peer, standing, full, stopped).await;
+        if let Transport::Tls(tls) = &self.transport {
+            let mut stopped = self.stopped.clone();
+            let stream = tokio::select! {
+                shaken = timeout(self.limits.handshake, tls.shake(stream)) => match shaken {
+                    Ok(Ok(stream)) => stream,
+                    Ok(Err(_)) | Err(_) => return,
+                },
+                () = standing.entry.sent_away() => return,
+                _ = stopped.wait_for(|&stopped| stopped) => return,
+            };
+            return self.speak(stream, peer, standing, full).await;
+        }
+        self.speak(stream, peer, standing, full).await;
     }
 
-    async fn speak<I>(
-        &self,
-        stream: I,
-        peer: IpAddr,
-        standing: Arc<Standing>,
-        full: bool,
-        mut stopped: watch::Receiver<bool>,
-    ) where
+    /// There is no place, and the connection is closed.
+    fn turned_away(&self) -> Response {
+        let mut response = (self.crowded)();
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        response
+    }
+
+    async fn speak<I>(&self, stream: I, peer: IpAddr, standing: Arc<Standing>, full: bool)
+    where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let limits = self.limits;
+        let (limits, mut stopped) = (self.limits, self.stopped.clone());
         standing.restart(&limits);
         let stream = TokioIo::new(Watched::new(stream, Arc::clone(&standing), limits));
         let routes = TowerToHyperService::new(self.app.clone());
@@ -253,7 +264,7 @@ impl Door {
                 let mut response = match (answer, preflight) {
                     (Some(answer), _) => answer.await?,
                     (None, Some(preflight)) if !full => preflight,
-                    (None, _) => crowded(),
+                    (None, _) => self.turned_away(),
                 };
                 self.origins.tell(page, &mut response);
                 Ok::<_, Infallible>(response.map(|body| Answering { body, standing }))
@@ -278,11 +289,11 @@ impl Door {
     }
 }
 
-/// There is no place, and the connection is closed.
+/// There is no place.
 fn crowded() -> Response {
-    let time_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let mut response = Refusal::Crowded.response(time_s);
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    let mut response = Response::new(Body::from("too many connections\n"));
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(AFTER_S));
     response
 }
 

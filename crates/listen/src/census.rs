@@ -12,7 +12,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::limits::Limits;
+use crate::limits::Limits;
 
 /// Nobody is sent away who has waited for less than this.
 const SPARED: Duration = Duration::from_secs(1);
@@ -21,7 +21,7 @@ const TOLD: usize = 64;
 
 /// What becomes of a connection.
 #[derive(Debug)]
-pub(super) enum Admission {
+pub(crate) enum Admission {
     /// It is served.
     In(Entry),
     /// It is told that there is no place.
@@ -31,11 +31,11 @@ pub(super) enum Admission {
 }
 
 #[derive(Debug)]
-pub(super) struct Census {
+pub(crate) struct Census {
     limits: Limits,
     people: Mutex<People>,
     /// How often somebody was sent away who waited.
-    pub(super) evicted: AtomicU64,
+    pub(crate) evicted: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -50,7 +50,7 @@ struct People {
 
 /// A connection in the census, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     census: Arc<Census>,
     number: u64,
     /// `None` for those who are only told.
@@ -60,12 +60,12 @@ pub(super) struct Entry {
 }
 
 impl Census {
-    pub(super) fn new(limits: Limits) -> Arc<Self> {
+    pub(crate) fn new(limits: Limits) -> Arc<Self> {
         Arc::new(Self { limits, people: Mutex::default(), evicted: AtomicU64::new(0) })
     }
 
     /// Somebody connects, perhaps a proxy that speaks for many.
-    pub(super) fn admit(self: &Arc<Self>, address: IpAddr, is_proxy: bool) -> Admission {
+    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr, is_proxy: bool) -> Admission {
         let address = one(address);
         let most = if address.is_loopback() || is_proxy { self.limits.by_loopback } else { self.limits.by_address };
         let mut people = self.lock();
@@ -96,7 +96,7 @@ impl Census {
     }
 
     /// Makes place for one more, if somebody has waited long enough.
-    pub(super) fn make_place(&self) -> bool {
+    pub(crate) fn make_place(&self) -> bool {
         self.send_away(&mut self.lock())
     }
 
@@ -118,7 +118,7 @@ impl Census {
 
 impl Entry {
     /// It has no request under way from now on.
-    pub(super) fn waits(&self) {
+    pub(crate) fn waits(&self) {
         if self.address.is_none() {
             return;
         }
@@ -132,14 +132,14 @@ impl Entry {
     }
 
     /// It has a request under way from now on, and is not sent away.
-    pub(super) fn works(&self) {
+    pub(crate) fn works(&self) {
         if let Some(since) = self.since.lock().unwrap_or_else(PoisonError::into_inner).take() {
             self.census.lock().waiting.remove(&(since, self.number));
         }
     }
 
     /// Until its place is needed for somebody else.
-    pub(super) async fn sent_away(&self) {
+    pub(crate) async fn sent_away(&self) {
         self.leave.notified().await;
     }
 }
@@ -163,7 +163,7 @@ impl Drop for Entry {
 }
 
 /// What counts as one address: all of a /64 of IPv6 can be one machine's.
-pub(super) fn one(address: IpAddr) -> IpAddr {
+pub(crate) fn one(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if !v6.is_loopback() => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
         other => other,

@@ -9,7 +9,7 @@ pub struct Limits {
     pub connections: usize,
     /// The most of them from one address, or from one /64 network of IPv6, which one machine can fill by itself.
     pub by_address: usize,
-    /// The most of them from one loopback address, or from a proxy that is trusted ([`super::Proxies`]).
+    /// The most of them from one loopback address, or from a proxy that is trusted ([`crate::Proxies`]).
     pub by_loopback: usize,
     /// How long the handshake of TLS may take.
     pub handshake: Duration,
@@ -59,7 +59,7 @@ impl Default for Limits {
 
 /// Whether bytes flow fast enough, of a body or of an answer: a bucket of time, which waiting empties and bytes fill.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
+pub struct Pace {
     /// For how long nothing may flow from now on.
     credit: Duration,
     most: Duration,
@@ -67,16 +67,20 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn new(rate: u32, start: Duration, most: Duration) -> Self {
+    /// A flow of at least `rate` bytes a second that may pause for `start` at first, and never for longer than `most`.
+    #[must_use]
+    pub fn new(rate: u32, start: Duration, most: Duration) -> Self {
         Self { credit: start, most, rate: rate.max(1) }
     }
 
-    pub(super) const fn patience(&self) -> Duration {
+    /// For how long nothing may flow from now on.
+    #[must_use]
+    pub const fn patience(&self) -> Duration {
         self.credit
     }
 
     /// So many bytes came after so much waiting.
-    pub(super) fn flowed(&mut self, bytes: usize, waited: Duration) {
+    pub fn flowed(&mut self, bytes: usize, waited: Duration) {
         let earned = Duration::from_secs_f64(bytes as f64 / f64::from(self.rate));
         self.credit = (self.credit.saturating_sub(waited) + earned).min(self.most);
     }

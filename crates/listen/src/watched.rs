@@ -18,15 +18,15 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
-use super::{
+use crate::{
     census::Entry,
     limits::{Limits, Pace},
 };
 
 /// Where a connection stands. Its stream, its requests and its answers tell it.
 #[derive(Debug)]
-pub(super) struct Standing {
-    pub(super) entry: Entry,
+pub(crate) struct Standing {
+    pub(crate) entry: Entry,
     phase: Mutex<Phase>,
 }
 
@@ -43,18 +43,18 @@ enum Phase {
 }
 
 impl Standing {
-    pub(super) fn new(entry: Entry, limits: &Limits) -> Arc<Self> {
+    pub(crate) fn new(entry: Entry, limits: &Limits) -> Arc<Self> {
         let phase = Mutex::new(Phase::Waiting(Instant::now() + limits.header));
         Arc::new(Self { entry, phase })
     }
 
     /// TLS has been agreed on: the time of the first header begins.
-    pub(super) fn restart(&self, limits: &Limits) {
+    pub(crate) fn restart(&self, limits: &Limits) {
         self.set(Phase::Waiting(Instant::now() + limits.header));
     }
 
     /// A request has its header.
-    pub(super) fn works(&self) {
+    pub(crate) fn works(&self) {
         self.set(Phase::Working);
         self.entry.works();
     }
@@ -70,9 +70,9 @@ impl Standing {
 
 /// The body of an answer, which tells when it has been handed over.
 #[derive(Debug)]
-pub(super) struct Answering {
-    pub(super) body: Body,
-    pub(super) standing: Arc<Standing>,
+pub(crate) struct Answering {
+    pub(crate) body: Body,
+    pub(crate) standing: Arc<Standing>,
 }
 
 impl HttpBody for Answering {
@@ -100,7 +100,7 @@ impl Drop for Answering {
 
 /// A stream and its clocks.
 #[derive(Debug)]
-pub(super) struct Watched<I> {
+pub(crate) struct Watched<I> {
     stream: I,
     standing: Arc<Standing>,
     limits: Limits,
@@ -112,7 +112,7 @@ pub(super) struct Watched<I> {
 }
 
 impl<I> Watched<I> {
-    pub(super) fn new(stream: I, standing: Arc<Standing>, limits: Limits) -> Self {
+    pub(crate) fn new(stream: I, standing: Arc<Standing>, limits: Limits) -> Self {
         let quiet = Box::pin(sleep_until(Instant::now() + limits.header));
         let pace = Pace::new(limits.rate, limits.stall, limits.stall);
         Self { stream, standing, limits, quiet, stuck: None, pace }

@@ -80,13 +80,13 @@ impl Origins {
     }
 
     /// The origin of the page that a request comes from, if its pages may speak.
-    pub(super) fn of(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+    pub(crate) fn of(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let said = headers.get(ORIGIN)?;
         self.0.iter().find(|Origin(known)| known == said).map(|Origin(known)| known.clone())
     }
 
     /// The answer to a browser that asks whether a page may say something; none where that is not what is asked, or it may not.
-    pub(super) fn preflight(&self, method: &Method, headers: &HeaderMap) -> Option<Response> {
+    pub(crate) fn preflight(&self, method: &Method, headers: &HeaderMap) -> Option<Response> {
         if *method != Method::OPTIONS || !headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
             return None;
         }
@@ -102,7 +102,7 @@ impl Origins {
     }
 
     /// Tells a browser that a page may read an answer. Whoever keeps answers, such as blobs, is told that they differ by origin.
-    pub(super) fn tell(&self, origin: Option<HeaderValue>, response: &mut Response) {
+    pub(crate) fn tell(&self, origin: Option<HeaderValue>, response: &mut Response) {
         if self.0.is_empty() {
             return;
         }
