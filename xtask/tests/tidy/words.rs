@@ -32,8 +32,15 @@ const COUNTED: [&str; 9] =
     ["rounds", "runs", "posts", "days", "evaluations", "threads", "participations", "fields", "records"];
 
 /// Where a number is followed by one of these and cannot be one, by the words before it.
-const NEVER_ONE: [&str; 6] =
-    [", all {}", "{rate}", "_ => format!(\"{}", "{SMOOTHED_OVER}", "{MOST_OF_A_NAME}", "{users} users, {posts}"];
+const NEVER_ONE: [&str; 7] = [
+    ", all {}",
+    "{rate}",
+    "_ => format!(\"{}",
+    "{SMOOTHED_OVER}",
+    "{MOST_OF_A_NAME}",
+    "{users} users, {posts}",
+    "say(\"every\"", // in ledgers of tasks that have begun
+];
 
 /// The crates and folders whose texts are printed.
 const PRINTED: [&str; 8] = [

@@ -22,10 +22,7 @@ use super::{
     phases::{GRID_BITS, Phase},
     secure::{Secure, is_distributed},
 };
-use crate::{
-    config::{Config, ConfigError, DeviceEvaluation},
-    numbers::counted,
-};
+use crate::config::{Config, ConfigError, DeviceEvaluation};
 
 /// The stream in the ledger of evaluations by devices.
 pub const EVALUATION: &str = "evaluation";
@@ -86,7 +83,8 @@ impl DeviceEvaluations {
         say("grid_bits", GRID_BITS.to_string());
         say("clip_norm", self.phase.encoding.clip().to_string());
         say("most_tokens", self.plan.most_examples.to_string());
-        say("every", counted(self.every, "round"));
+        // Also for one: this is in the ledgers of tasks that have begun, which go on with the same words or not at all.
+        say("every", format!("{} rounds", self.every));
         let noise = if self.phase.noise.is_some() { "independent Gaussian noise on" } else { "no noise on" };
         Ok(ledger::Phase {
             stream: EVALUATION.to_owned(),
