@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Steps of a user in a round: kernels count up to four times as many, and nobody types so much.
-const MOST_STEPS: usize = 1 << 20;
+pub(crate) const MOST_STEPS: usize = 1 << 20;
 
 /// Somebody of the cohort, read.
 pub(crate) struct User {
@@ -43,6 +43,8 @@ impl User {
 pub(crate) struct Reading<'a> {
     pub(crate) learner: &'a dyn Learner,
     pub(crate) local: LocalPlan,
+    /// The most steps of a user whose text has room on the card, and on the host before it.
+    pub(crate) most_steps: usize,
 }
 
 impl Reading<'_> {
@@ -82,9 +84,11 @@ impl Reading<'_> {
         if unknown.is_some() {
             return Err(refused(format!("has a token outside the {known} entries of the model")));
         }
-        if user.steps > MOST_STEPS {
-            let problem = format!("needs more local steps than the {MOST_STEPS} that the GPU engine supports");
-            return Err(refused(format!("{problem}; set local.most_tokens, or use fewer local.epochs")));
+        let most = self.most_steps;
+        if user.steps > most {
+            let problem = format!("needs more local steps than the {most} whose text the GPU engine holds at a time");
+            let what_to_do = "set local.most_tokens, or use fewer local.epochs";
+            return Err(refused(format!("{problem}; {what_to_do}")));
         }
         Ok(())
     }
@@ -92,8 +96,8 @@ impl Reading<'_> {
 
 /// A cohort that was read before it was asked for.
 pub(crate) struct Ahead {
-    /// Whose text it is.
-    population: usize,
+    /// Whose text it is: where the population lies, and how many it has.
+    population: (usize, u64),
     numbers: Vec<u64>,
     pub(crate) users: Vec<User>,
     /// The schedules of their first chunk, a lane each, where nothing of them is drawn; their rate is that of another round.
@@ -107,18 +111,18 @@ impl Ahead {
         users: Vec<User>,
         schedules: Vec<Schedule>,
     ) -> Self {
-        Self { population: address(population), numbers, users, schedules }
+        Self { population: identity(population), numbers, users, schedules }
     }
 
     /// Whether these users are asked for.
     pub(crate) fn is_of(&self, users: &Users<'_>) -> bool {
-        self.population == address(users.population) && self.numbers == users.numbers
+        self.population == identity(users.population) && self.numbers == users.numbers
     }
 }
 
-/// A population is told from another by where it lies.
-fn address(population: &dyn Population) -> usize {
-    std::ptr::from_ref(population).cast::<()>().addr()
+/// A population is told from another by where it lies and how many it has: it stays there as long as the engine is used ([`Users`]).
+fn identity(population: &dyn Population) -> (usize, u64) {
+    (std::ptr::from_ref(population).cast::<()>().addr(), population.users())
 }
 
 #[cfg(test)]
@@ -145,6 +149,10 @@ mod tests {
     }
 
     fn read(epochs: u32, numbers: &[u64]) -> Result<usize, String> {
+        read_up_to(MOST_STEPS, epochs, numbers)
+    }
+
+    fn read_up_to(most_steps: usize, epochs: u32, numbers: &[u64]) -> Result<usize, String> {
         let model = ModelConfig::preset("tiny").unwrap().with_vocabulary(50);
         let local = LocalPlan {
             algorithm: Algorithm::FedAvg { epochs },
@@ -156,7 +164,7 @@ mod tests {
             finetune: None,
         };
         let learner = LanguageLearner::new(&model, 1, 1).unwrap();
-        let reading = Reading { learner: &learner, local };
+        let reading = Reading { learner: &learner, local, most_steps };
         reading
             .read(&Typed, numbers, &mut Vec::new(), &Pool::new(2))
             .map(|users| users.len())
@@ -169,6 +177,15 @@ mod tests {
         assert_eq!(read(1, &[3, 49]), Ok(2));
         let said = read(1, &[3, 50]).unwrap_err();
         assert!(said.contains("user 50") && said.contains("outside the 50"), "{said}");
+    }
+
+    /// Before any of it is laid out, on the host or on the card: the longest text says how much memory that of all others takes.
+    #[test]
+    fn who_has_more_text_than_there_is_room_for_is_refused() {
+        assert_eq!(read_up_to(6, 3, &[3, 4]), Ok(2));
+        let said = read_up_to(5, 3, &[3, 4]).unwrap_err();
+        let parts = ["more local steps than the 5", "local.most_tokens", "local.epochs"];
+        assert!(parts.iter().all(|part| said.contains(part)), "{said}");
     }
 
     #[test]

@@ -45,9 +45,11 @@ use privacy::{
 const BATCH: usize = 8;
 const UNROLL: usize = 10;
 
-/// Where there is no card its tests are skipped; where there is one, whatever keeps it from working is a failure.
+/// Where there is no card its tests are skipped; where there is one, whatever keeps it from working is a failure. With
+/// `KEYHUSH_CARD=required` it is a failure that there is none.
 pub(crate) fn has_card() -> bool {
     let there = cuda::is_there();
+    assert!(there || std::env::var_os("KEYHUSH_CARD").is_none_or(|card| card != "required"), "there is no card here");
     if !there {
         println!("skipped: there is no NVIDIA card here");
     }
@@ -65,10 +67,14 @@ struct Typists {
 /// Somebody whose text cannot be read, and somebody at whose reading the program has a bug.
 const UNREADABLE: u64 = 1 << 41;
 const PANICS: u64 = 1 << 42;
+/// Somebody with more text than all others.
+const NEVER_ENDS: u64 = 1 << 43;
+/// From here on everybody types the same.
+const ALIKE: u64 = 1 << 50;
 
 impl Population for Typists {
     fn users(&self) -> u64 {
-        1 << 40
+        1 << 60
     }
 
     fn read(&self, user: u64, examples: &mut Examples) -> Result<(), StoreError> {
@@ -77,6 +83,7 @@ impl Population for Typists {
         if user == UNREADABLE {
             return Err(StoreError::NoUser { index: user, users: self.users() });
         }
+        let user = if user < ALIKE { user } else { ALIKE + 7 };
         let mut word = user.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut next = || {
             word ^= word << 13;
@@ -90,9 +97,12 @@ impl Population for Typists {
                 .set_features(&(0..self.features).map(|i| 0.1 * (i as f32 + (user % 7) as f32)).collect::<Vec<_>>());
         }
         let tokens = match user % 10 {
+            _ if user == NEVER_ENDS => 100_000,
+            0 => 2,
             3 => 0,
             4 => 5,
             5 => 77,
+            6 => 9,
             _ => 400,
         };
         let mut input = next();
@@ -406,8 +416,79 @@ fn p1_whether_somebody_counts_does_not_depend_on_the_others() {
         for user in COHORT {
             alone.iter_mut().zip(of(&[user])).for_each(|(sum, own)| *sum += own);
         }
+        assert!(everybody.iter().any(|v| *v != 0), "{preset} {precision:?} at {rate}: nobody counts");
         assert!(everybody == alone, "{preset} {precision:?} at {rate}: a part depends on who is beside it");
     }
+}
+
+/// Rule P1: what a user changes does not depend on the place, of which a chunk has a hundred, in two lanes: whoever reads the same text comes
+/// to the same bits, with models of full size.
+#[test]
+fn p1_an_update_does_not_depend_on_the_place() {
+    let numbers: Vec<u64> = (0..100).map(|n| ALIKE + 11 * n).collect();
+    for preset in ["mcmahan2018", "gboard", "so-nwp"] {
+        let config = ModelConfig::preset(preset).unwrap();
+        for precision in Precision::ALL {
+            let mut trial = Trial::new(&config, local(Algorithm::FedAvg { epochs: 1 }), Rounding::Nearest, 0.3);
+            trial.rate = 0.1;
+            let Some(mut engine) = trial.engine(precision, 100, false) else { return };
+            assert_eq!(engine.chunk(), 100);
+            let found = engine.differences(&trial.task(), &trial.users(&numbers)).unwrap();
+            let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+            let first = bits(&found[0].1);
+            assert!(found[0].1.iter().any(|v| *v != 0.0) && found[0].1.iter().all(|v| v.is_finite()));
+            let others: Vec<u64> = found.iter().filter(|(_, own)| bits(own) != first).map(|(user, _)| *user).collect();
+            assert!(others.is_empty(), "{preset} {}: {others:?}", precision.name());
+        }
+    }
+}
+
+/// Rule P1: in a batch with few tokens each of them has a large share, and gradients are large. As halves they were infinite, and took
+/// away whom threads keep.
+#[test]
+fn p1_large_gradients_of_few_tokens_take_nobody_away() {
+    let few = [6, 16, 10, 20, 4];
+    let mut trial =
+        Trial::new(&small("mcmahan2018", 300), local(Algorithm::FedAvg { epochs: 1 }), Rounding::Nearest, 0.3);
+    let layout = ParameterLayout::new(trial.learner.recurrent().unwrap()).unwrap();
+    trial.model[layout.range(Role::DenseKernel)].iter_mut().for_each(|v| *v *= LARGE);
+    assert!(largest_gate_gradient(&trial, &layout, 6) > 65504.0 / 256.0, "there is something to overflow");
+    for (precision, most) in [(Precision::F32, 1e-3), (Precision::F16, 5e-2)] {
+        let Some(off) = worst(&trial, precision, &few) else { return };
+        println!("few tokens, {}: {off:.1e}", precision.name());
+        assert!(off <= most, "{}: {off:e}", precision.name());
+    }
+}
+
+/// By how much a dense kernel is made larger so that gradients of gates are too large for halves.
+const LARGE: f32 = 16.0;
+
+/// What a gate of some unit is moved by at most, as a gradient of one token with its share: of a user with one batch.
+fn largest_gate_gradient(trial: &Trial, layout: &ParameterLayout, user: u64) -> f32 {
+    let moved = trial.difference(user).0;
+    let biases = layout.parameters().iter().filter(|p| matches!(p.role, Role::GateBias { .. }));
+    let largest = biases.flat_map(|p| moved[p.range()].to_vec()).fold(0.0, |most: f32, v| most.max(v.abs()));
+    // The bias moves by the rate times the sum over nine tokens, each over 80.
+    largest / trial.rate * (BATCH * UNROLL) as f32 / 9.0
+}
+
+/// Whoever types without end is trained beside others who do not, and memory is made for them: others' parts stay what they are.
+#[test]
+fn somebody_with_a_very_long_text_changes_nothing_for_others() {
+    let plan = LocalPlan { most_tokens: None, ..local(Algorithm::FedAvg { epochs: 1 }) };
+    let mut trial = Trial::new(&small("tiny", 300), plan, Rounding::Nearest, 0.3);
+    trial.rate = 0.01;
+    let Some(mut engine) = trial.engine(Precision::F32, 4, false) else { return };
+    let mut of = |numbers: &[u64]| {
+        let sum = values(engine.sum(&trial.task(), &trial.users(numbers)).unwrap().sum);
+        assert!(engine.has_forgotten().unwrap(), "{numbers:?}");
+        sum
+    };
+    let (few, alone) = (of(&COHORT), of(&[NEVER_ENDS]));
+    assert!(alone.iter().any(|v| *v != 0));
+    let together = of(&[&COHORT[..], &[NEVER_ENDS]].concat());
+    assert!(together.iter().zip(few.iter().zip(&alone)).all(|(all, (few, one))| *all == few + one));
+    assert!(of(&COHORT) == few);
 }
 
 /// Rule P1, where it is the model of the round that does not hold: an entry that nobody here types overflows in it. Places that wait for their
