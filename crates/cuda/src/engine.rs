@@ -13,7 +13,7 @@ use std::{
 
 use device::{
     evaluation::EvaluationPlan,
-    finetune::FineTune,
+    finetune::{FineTune, Rehearsal},
     learner::{Learner, examples::Examples},
     local::{Algorithm, LocalError, LocalPlan, check_learning_rate},
     round::{Exact, PartError, Task},
@@ -91,10 +91,6 @@ fn refuses(plan: &Plan) -> Option<String> {
             "the GPU engine sums whole updates; take upload.kind = \"grid\" or \"dense\", or use --engine threads";
         return Some(why.to_owned());
     }
-    if plan.stages().iter().any(|stage| stage.local_epochs.is_some()) {
-        let why = "the GPU engine reads text as often in every round; remove local_epochs from [[schedule]], or use --engine threads";
-        return Some(why.to_owned());
-    }
     if let Some(problem) = unlearned(&plan.local) {
         return Some(problem);
     }
@@ -104,13 +100,9 @@ fn refuses(plan: &Plan) -> Option<String> {
 
 /// What a card does not do of a plan of local training.
 fn unlearned(local: &LocalPlan) -> Option<String> {
-    local.finetune.as_ref().map(|how| {
-        let what = match how {
-            FineTune::Rehearsal { .. } => "mix general text into users' text ([finetune] kind = \"rehearsal\")",
-            FineTune::SoftLabels { .. } => "learn from soft labels ([finetune] kind = \"without-forgetting\")",
-        };
-        format!("the GPU engine does not {what}; use --engine threads")
-    })
+    let soft = matches!(local.finetune, Some(FineTune::SoftLabels { .. }));
+    let why = "the GPU engine does not learn from soft labels ([finetune] kind = \"without-forgetting\"); use --engine threads";
+    soft.then(|| why.to_owned())
 }
 
 /// A card that trains users.
@@ -185,6 +177,10 @@ impl<'a> CardEngine<'a> {
         if let Some(problem) = unlearned(local) {
             return Err(EngineError::Unavailable { engine: CUDA.name, problem });
         }
+        let rehearsal = match &local.finetune {
+            Some(FineTune::Rehearsal { lambda, general }) => Some(Rehearsal::new(learner, *lambda, general)),
+            Some(FineTune::SoftLabels { .. }) | None => None,
+        };
         let layout = ParameterLayout::new(config).map_err(|e| unavailable(CudaError::Refused(e.to_string())))?;
         let lanes = lanes(config, &layout, local, means).map_err(unavailable)?;
         let card = &lanes.first().ok_or_else(|| unavailable(nobody())).map(|lane| &lane.card)?;
@@ -194,7 +190,7 @@ impl<'a> CardEngine<'a> {
         let most_steps = lanes.iter().map(|lane| lane.network().most_steps()).min().map_or(0, |m| m.min(MOST_STEPS));
         Ok(Self {
             lanes,
-            reading: Reading { learner, local: local.clone(), most_steps },
+            reading: Reading { learner, local: local.clone(), rehearsal, most_steps },
             pool: Pool::new(means.threads),
             measurer: None,
             check_encodings: means.options.check_encodings,
@@ -296,6 +292,7 @@ impl<'a> CardEngine<'a> {
     /// made before.
     fn begin(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<(Vec<User>, Vec<Schedule>), EngineError> {
         check_learning_rate(task.learning_rate).map_err(LocalError::from)?;
+        self.read_times(task.epochs)?;
         let (rule, key) = (task.clipping.rule(), users.key.secret_bytes());
         let (expected, got) = (task.encoding.clip().get(), rule.bound().get());
         if got > expected {
@@ -305,13 +302,32 @@ impl<'a> CardEngine<'a> {
         self.lanes.iter().try_for_each(|lane| lane.card.wait()).map_err(failed)?;
         self.model.fill(task.model, &self.pool).map_err(failed)?;
         self.lanes.iter_mut().try_for_each(|lane| lane.begin(&self.model, rule, &key)).map_err(failed)?;
+        let local = self.reading.local.algorithm;
         match self.ahead.take().filter(|ahead| ahead.is_of(users)) {
-            Some(Ahead { users, schedules, .. }) => {
+            Some(Ahead { users, schedules, algorithm, .. })
+                if self.reading.rehearsal.is_none() && algorithm == local =>
+            {
                 let now = |schedule| Schedule { rate: task.learning_rate, ..schedule };
                 Ok((users, schedules.into_iter().map(now).collect()))
             }
-            None => Ok((self.reading.read(users.population, users.numbers, &mut self.texts, &self.pool)?, Vec::new())),
+            Some(Ahead { users: mut read, schedules, .. }) => {
+                self.spare.extend(schedules);
+                self.reading.settle(&mut read, users.key, &self.pool)?;
+                Ok((read, Vec::new()))
+            }
+            None => {
+                let Self { reading, texts, pool, .. } = self;
+                Ok((reading.read(users.population, users.numbers, Some(users.key), texts, pool)?, Vec::new()))
+            }
         }
+    }
+
+    /// Text is read so often from now on, where users take a step for every batch.
+    fn read_times(&mut self, times: Option<u32>) -> Result<(), EngineError> {
+        if let (Algorithm::FedAvg { epochs }, Some(times)) = (&mut self.reading.local.algorithm, times) {
+            *epochs = times;
+        }
+        Ok(self.reading.local.check().map_err(LocalError::from)?)
     }
 
     /// The schedule of a lane.
@@ -335,11 +351,10 @@ impl<'a> CardEngine<'a> {
     }
 
     fn ahead_of(&mut self, population: &dyn Population, numbers: Vec<u64>, rate: f32) -> Result<Ahead, EngineError> {
-        let users = self.reading.read(population, &numbers, &mut self.texts, &self.pool)?;
+        let users = self.reading.read(population, &numbers, None, &mut self.texts, &self.pool)?;
         let first = &users[..users.len().min(CardEngine::chunk(self))];
-        let is_drawn = self.reading.local.algorithm == Algorithm::FedSgdBatch;
-        let schedules = if is_drawn { Vec::new() } else { self.schedules(rate, first, None)? };
-        Ok(Ahead::new(population, numbers, users, schedules))
+        let schedules = if self.reading.is_known_early() { self.schedules(rate, first, None)? } else { Vec::new() };
+        Ok(Ahead::new(population, numbers, self.reading.local.algorithm, users, schedules))
     }
 
     /// Sets the card to work on a chunk; it goes on by itself. Schedules that are not ready are made, each while the lanes before it
@@ -385,6 +400,7 @@ impl<'a> CardEngine<'a> {
             for (place, ((user, found), loss)) in part.iter().zip(found).zip(losses).enumerate() {
                 let norm = if user.examples.is_empty() { 0.0 } else { found.norm_squared.sqrt() };
                 let norm = if norm.is_finite() { norm } else { f64::NAN };
+                let loss = loss * user.own_share();
                 into.exact.push((user.number, Exact { tokens: user.examples.len(), loss, norm }));
                 left.extend(self.take(task, Place { lane, place }, user, found, into)?);
                 if left.len() >= self.pool.threads() {

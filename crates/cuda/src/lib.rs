@@ -20,7 +20,7 @@
 //! | `vocabulary`, `recurrence`, `gates` | the parts of a step that have kernels of our own                        |
 //! | `measuring` | what a model predicts of people's text                                                         |
 //! | `evaluation` | users' parts of an evaluation                                                                 |
-//! | `central`, `dropout` | one model that learns public text, with units left out                                |
+//! | `central`, `dropout`, `bound` | one model that learns public text: units left out, steps within a bound      |
 //! | `encoding`  | from trained weights to integers and their sum                                                 |
 //! | `held`      | what the card holds of people, so that it is cleared                                           |
 //! | `placement` | where parameters lie on the card                                                               |
@@ -31,6 +31,7 @@
 //! | `peaks`     | what the card does at its best                                                                 |
 //! | `card`      | the card: memory, launches, products, graphs. The one module that is not safe Rust             |
 
+mod bound;
 mod card;
 mod central;
 mod cohort;

@@ -383,6 +383,11 @@ impl Network {
         card.product(self.shape.users, &Product { m, n, k, a, b, c, alpha, beta }, operands)
     }
 
+    /// The rate of the steps.
+    pub(crate) fn rate(&self) -> Address {
+        self.factor(Factor::Rate)
+    }
+
     fn factor(&self, which: Factor) -> Address {
         self.reading.factors.address().plus(which as usize)
     }
