@@ -315,7 +315,8 @@ fn parameters(function: &CudaFunction) -> Option<Vec<usize>> {
         let said = unsafe { sys::cuFuncGetParamInfo(function.cu_function(), index, &mut offset, &mut size) };
         (said == sys::CUresult::CUDA_SUCCESS).then_some(size)
     };
-    can_say.then(|| (0..).map_while(size).collect())
+    // Every kernel here has some: that there are none says nothing.
+    can_say.then(|| (0..).map_while(size).collect()).filter(|sizes: &Vec<usize>| !sizes.is_empty())
 }
 
 impl Card {
