@@ -340,6 +340,52 @@ fn worse(worst: Option<f64>, off: f64) -> f64 {
 mod tests {
     use super::*;
 
+    /// Scripts rely on these names.
+    #[test]
+    fn what_is_printed_as_json_has_the_names_that_scripts_rely_on() {
+        let evaluation = EvaluationTook {
+            evaluated_tokens: 1,
+            ms_per_evaluation: 2.0,
+            ms_per_evaluation_on_threads: 3.0,
+            evaluation_loss_difference: 0.0,
+        };
+        let took = GpuTook {
+            card: "a card".to_owned(),
+            model: "tiny".to_owned(),
+            precision: "f32",
+            users: 200,
+            chunk: 100,
+            steps_per_user: 20,
+            ms_per_round: 20.0,
+            ms_per_round_on_the_card: 18.0,
+            ms_per_100_users: 10.0,
+            users_left_to_host: 1,
+            share_of_copy_peak: 0.5,
+            share_of_multiply_peak: 0.25,
+            copy_peak_tb_per_s: 4.0,
+            multiply_peak_tflops: 400.0,
+            largest_relative_difference: Some(1e-5),
+            evaluation,
+        };
+        let json = serde_json::to_value(&took).unwrap();
+        let names = [
+            ("ms_per_round", 20.0),
+            ("ms_per_round_on_the_card", 18.0),
+            ("ms_per_100_users", 10.0),
+            ("users_left_to_host", 1.0),
+            ("share_of_copy_peak", 0.5),
+            ("share_of_multiply_peak", 0.25),
+            ("copy_peak_tb_per_s", 4.0),
+            ("multiply_peak_tflops", 400.0),
+            ("largest_relative_difference", 1e-5),
+            ("ms_per_evaluation", 2.0),
+        ];
+        for (name, value) in names {
+            assert_eq!(json[name].as_f64(), Some(value), "{name}");
+        }
+        assert_eq!((json["model"].as_str(), json["precision"].as_str()), (Some("tiny"), Some("f32")));
+    }
+
     /// An engine whose updates are no numbers agreed with the threads to the bit.
     #[test]
     fn updates_that_are_no_numbers_do_not_agree() {

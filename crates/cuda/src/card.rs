@@ -1,14 +1,23 @@
 //! The card: memory, kernels, launches, products and graphs. Everything that CUDA does not check is in this module.
 //!
-//! CUDA's own rules make every launch unsafe: nothing holds a kernel to the arguments that it was written for. Here is what keeps them:
-//! all memory is a [`Memory`] of this card, which outlives the graphs that name it because both live in one value; a kernel is launched
-//! in one place each, beside its source; sizes are compiled into kernels from the same [`crate::shape::Shape`] that memory is taken by;
-//! and there is one stream to a [`Card`], so nothing overtakes anything. What works beside others on one card is a `Card` of its own, whose
-//! memory nobody else touches before [`Card::wait`] has returned.
+//! CUDA's own rules make every launch unsafe: nothing holds a kernel to the arguments that it was written for. What can be checked is: a
+//! kernel is launched only with as many arguments of such sizes as it has, where the driver says how many ([`Kernel`]), and a product
+//! only with matrices that end within the memory that they began in ([`Address`]). The rest is a contract of this crate's own modules,
+//! the only ones that see this one:
+//!
+//! - An [`Address`] is of a [`Memory`] of the same card that is still there. Graphs outlive the call that records them, so memory lives in
+//!   one value with the graphs that name it, and whoever takes other memory drops the graphs ([`crate::network::Network::read`]).
+//! - What an address means to a kernel, and how much of it the kernel reads and writes, is as its source says: a kernel is launched in one
+//!   place each, and sizes are compiled into it from the same [`crate::shape::Shape`] that memory is taken by.
+//! - There is one stream to a [`Card`], so nothing overtakes anything. What works beside others on one card is a `Card` of its own. Of its
+//!   memory another reads only the sum, after [`Card::wait`] has returned and before it is given anything else to do
+//!   ([`crate::lane::Lane::join`]; the sum is then read and waited for before either is cleared).
 #![allow(
     unsafe_code,
     reason = "launches, products and raw addresses are unsafe by nature; this module is where they live"
 )]
+
+mod product;
 
 use std::ops::Deref;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -24,7 +33,9 @@ use cudarc::{
 
 use federated::engine::Hardware;
 use privacy::workers::{self, Workers};
+use zeroize::Zeroizing;
 
+pub(crate) use self::product::{Address, Matrix, Operands, Product};
 use crate::error::CudaError;
 
 /// Values that one worker copies at a time.
@@ -70,20 +81,6 @@ pub(crate) struct Card {
     blas: Products,
     /// Where cuBLAS keeps parts of products.
     workspace: CudaSlice<u8>,
-}
-
-/// An address on the card.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Address(u64);
-
-impl Address {
-    /// No memory: where a kernel takes an optional argument.
-    pub(crate) const NONE: Self = Self(0);
-
-    /// So many 4-byte numbers further.
-    pub(crate) const fn plus(self, numbers: usize) -> Self {
-        Self(self.0 + 4 * numbers as u64)
-    }
 }
 
 /// Memory of the card.
@@ -136,6 +133,16 @@ pub(crate) enum Arg {
     Float(f32),
 }
 
+impl Arg {
+    /// Its size.
+    const fn bytes(&self) -> usize {
+        match self {
+            Self::At(_) | Self::Long(_) => 8,
+            Self::Int(_) | Self::Word(_) | Self::Float(_) => 4,
+        }
+    }
+}
+
 /// How many blocks of how many threads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Grid {
@@ -157,65 +164,59 @@ impl Grid {
     }
 }
 
-/// A compiled kernel.
-pub(crate) struct Kernel(CudaFunction);
-
-/// A matrix of every user, row by row: rows are `row` numbers apart, users `user`.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Matrix {
-    pub(crate) at: Address,
-    pub(crate) row: usize,
-    pub(crate) user: usize,
-    pub(crate) transposed: bool,
+/// A compiled kernel, and how many bytes each of its parameters has, where the driver says so (from CUDA 12.4 on).
+pub(crate) struct Kernel {
+    function: CudaFunction,
+    name: &'static str,
+    parameters: Option<Vec<usize>>,
 }
 
-impl Matrix {
-    /// As it lies.
-    pub(crate) const fn new(at: Address, row: usize, user: usize) -> Self {
-        Self { at, row, user, transposed: false }
+impl Kernel {
+    /// Whether the arguments are such as the kernel has.
+    fn check(&self, args: &[Arg]) -> Result<(), CudaError> {
+        let sizes = || args.iter().map(Arg::bytes);
+        match &self.parameters {
+            Some(want) if !want.iter().copied().eq(sizes()) => {
+                let got: Vec<usize> = sizes().collect();
+                let problem = format!("the kernel {} has parameters of {want:?} bytes, not {got:?}", self.name);
+                Err(CudaError::Refused(problem))
+            }
+            _ => Ok(()),
+        }
     }
-
-    /// Its transpose.
-    pub(crate) const fn transposed(self) -> Self {
-        Self { transposed: !self.transposed, ..self }
-    }
-
-    /// The same, beginning some rows further.
-    pub(crate) const fn down(self, row: usize) -> Self {
-        Self { at: self.at.plus(row * self.row), ..self }
-    }
-
-    /// The same, beginning some columns further.
-    pub(crate) const fn right(self, column: usize) -> Self {
-        Self { at: self.at.plus(column), ..self }
-    }
-}
-
-/// `c = alpha a b + beta c` for every user, c of `m` rows and `n` columns, `k` in between. The factors lie on the card.
-pub(crate) struct Product {
-    pub(crate) m: usize,
-    pub(crate) n: usize,
-    pub(crate) k: usize,
-    pub(crate) a: Matrix,
-    pub(crate) b: Matrix,
-    pub(crate) c: Matrix,
-    pub(crate) alpha: Address,
-    pub(crate) beta: Address,
-}
-
-/// What the operands of a product are; sums are float32.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operands {
-    /// Float32, multiplied as such.
-    F32,
-    /// Float32, multiplied with mantissas of 10 bits.
-    Tf32,
-    /// Half precision in memory.
-    F16,
 }
 
 /// Work that can be launched again and again.
 pub(crate) struct Graph(CudaGraph);
+
+/// A recording that goes on. Where what is recorded panics it ends here: a stream that goes on recording can do nothing else any more,
+/// not even clear what it holds of people.
+struct Recording<'a> {
+    stream: &'a Arc<CudaStream>,
+    ended: bool,
+}
+
+impl<'a> Recording<'a> {
+    fn begin(stream: &'a Arc<CudaStream>) -> Result<Self, CudaError> {
+        let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        stream.begin_capture(mode).map_err(failed("recording a graph"))?;
+        Ok(Self { stream, ended: false })
+    }
+
+    /// What was recorded.
+    fn end(mut self) -> Result<Option<CudaGraph>, CudaError> {
+        self.ended = true;
+        self.stream.end_capture(sys::CUgraphInstantiate_flags(0)).map_err(failed("recording a graph"))
+    }
+}
+
+impl Drop for Recording<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            drop(self.stream.end_capture(sys::CUgraphInstantiate_flags(0)));
+        }
+    }
+}
 
 fn failed(what: &'static str) -> impl Fn(cudarc::driver::DriverError) -> CudaError {
     move |problem| CudaError::Call { what, problem: problem.to_string() }
@@ -229,9 +230,17 @@ fn no_compiler(problem: cudarc::nvrtc::result::NvrtcError) -> CudaError {
     CudaError::Call { what: "the CUDA compiler", problem: format!("{problem:?}") }
 }
 
-/// Whether there is a card here that could be opened.
+/// Whether there is a card here: a driver that does not say that there is none. Whether the card works is another question, and so is
+/// whether the libraries that it takes are there.
 pub(crate) fn is_there() -> bool {
-    libraries().is_ok() && CudaContext::device_count().is_ok_and(|count| count > 0)
+    // SAFETY: tries to open a shared library by its usual names.
+    let driver = unsafe { sys::is_culib_present() };
+    driver && !has_none(CudaContext::device_count().map_err(|problem| problem.0))
+}
+
+/// Whether the driver says that there is no card. Anything else that is wrong is wrong with a card.
+fn has_none(count: Result<i32, sys::CUresult>) -> bool {
+    matches!(count, Ok(0) | Err(sys::CUresult::CUDA_ERROR_NO_DEVICE))
 }
 
 /// Whether the libraries are there; loading what is missing would panic.
@@ -296,6 +305,20 @@ fn target(card: i32, known: &[i32]) -> Option<i32> {
     known.iter().copied().filter(|number| (LEAST..=card).contains(number)).max()
 }
 
+/// How many bytes each parameter of a kernel has; none where the driver is older than the question.
+fn parameters(function: &CudaFunction) -> Option<Vec<usize>> {
+    // SAFETY: looks a name up in the driver, which `libraries` has found; nothing is called by it.
+    let can_say = unsafe { sys::culib().get::<unsafe extern "C" fn()>(b"cuFuncGetParamInfo").is_ok() };
+    let size = |index: usize| {
+        let (mut offset, mut size) = (0, 0);
+        // SAFETY: writes two numbers, to places that are there; beyond the last parameter it says that there is none.
+        let said = unsafe { sys::cuFuncGetParamInfo(function.cu_function(), index, &mut offset, &mut size) };
+        (said == sys::CUresult::CUDA_SUCCESS).then_some(size)
+    };
+    // Every kernel here has some: that there are none says nothing.
+    can_say.then(|| (0..).map_while(size).collect()).filter(|sizes: &Vec<usize>| !sizes.is_empty())
+}
+
 impl Card {
     /// Opens a card by its number.
     pub(crate) fn open(number: usize) -> Result<Self, CudaError> {
@@ -306,7 +329,7 @@ impl Card {
             return Err(CudaError::Unavailable("this machine has no NVIDIA GPU".to_owned()));
         }
         let context = CudaContext::new(number % count as usize).map_err(failed("opening the card"))?;
-        // SAFETY: all memory is used by one stream, so there is nothing to keep apart; captures must not see earlier events.
+        // SAFETY: what streams of one card share is kept apart by waiting (see the module's header); captures must not see earlier events.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().map_err(failed("making a stream"))?;
         let blas = Products::on(&stream)?;
@@ -382,8 +405,8 @@ impl Card {
     /// Memory, all zero.
     pub(crate) fn zeros<T: DeviceRepr + ValidAsZeroBits>(&self, len: usize) -> Result<Memory<T>, CudaError> {
         let slice = self.stream.alloc_zeros::<T>(len.max(1)).map_err(failed("taking memory"))?;
-        let address = Address(slice.device_ptr(&self.stream).0);
-        Ok(Memory { slice, address })
+        let at = slice.device_ptr(&self.stream).0;
+        Ok(Memory { address: Address { at, end: at + slice.num_bytes() as u64 }, slice })
     }
 
     /// Memory with these values.
@@ -416,7 +439,8 @@ impl Card {
         let asked = self.stream.memcpy_dtoh(&from.slice, &mut by.0).map_err(failed("bringing data from the card"));
         let came = asked.and(self.wait());
         let values = by.0.as_mut_slice().map_err(failed("waiting for the card"))?;
-        let mut copy = vec![0; values.len() + rest];
+        // There is no noise in it: what is not handed on is wiped.
+        let mut copy = Zeroizing::new(vec![0; values.len() + rest]);
         let pieces = values.chunks_mut(PIECE).zip(copy.chunks_mut(PIECE));
         let copied = workers::all(workers, pieces, |_, (values, copy)| {
             copy[..values.len()].copy_from_slice(values);
@@ -427,7 +451,7 @@ impl Card {
         }
         came?;
         copied?;
-        Ok(copy)
+        Ok(std::mem::take(&mut *copy))
     }
 
     /// Sends values up; the memory may be longer.
@@ -494,7 +518,10 @@ impl Card {
     /// The kernels of a compiled source, by name.
     pub(crate) fn load(&self, ptx: Ptx, names: &[&'static str]) -> Result<Vec<Kernel>, CudaError> {
         let module = self.context.load_module(ptx).map_err(failed("loading kernels"))?;
-        let load = |name: &&'static str| module.load_function(name).map(Kernel).map_err(failed(name));
+        let load = |name: &&'static str| {
+            let function = module.load_function(name).map_err(failed(name))?;
+            Ok(Kernel { parameters: parameters(&function), function, name })
+        };
         names.iter().map(load).collect()
     }
 
@@ -508,15 +535,16 @@ impl Card {
     /// Lets a kernel have more shared memory than the usual 48 KiB.
     pub(crate) fn allow_shared(&self, kernel: &Kernel, bytes: usize) -> Result<(), CudaError> {
         let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        kernel.0.set_attribute(attribute, bytes as i32).map_err(failed("asking for shared memory"))
+        kernel.function.set_attribute(attribute, bytes as i32).map_err(failed("asking for shared memory"))
     }
 
-    /// Launches a kernel.
+    /// Launches a kernel, with arguments as its source has them (see the module's header).
     pub(crate) fn launch(&self, kernel: &Kernel, grid: Grid, args: &[Arg]) -> Result<(), CudaError> {
-        let mut launch = self.stream.launch_builder(&kernel.0);
+        kernel.check(args)?;
+        let mut launch = self.stream.launch_builder(&kernel.function);
         for arg in args {
             match arg {
-                Arg::At(address) => launch.arg(&address.0),
+                Arg::At(address) => launch.arg(&address.at),
                 Arg::Int(value) => launch.arg(value),
                 Arg::Word(value) => launch.arg(value),
                 Arg::Long(value) => launch.arg(value),
@@ -528,12 +556,13 @@ impl Card {
             block_dim: (grid.threads as u32, 1, 1),
             shared_mem_bytes: grid.shared as u32,
         };
-        // SAFETY: see the module's header.
+        // SAFETY: the arguments have the sizes of the parameters; what they mean is the contract in the module's header.
         unsafe { launch.launch(config) }.map(drop).map_err(failed("launching a kernel"))
     }
 
     /// A product for each of so many users.
     pub(crate) fn product(&self, users: usize, product: &Product, operands: Operands) -> Result<(), CudaError> {
+        product.check(users, operands)?;
         let Product { m, n, k, a, b, c, alpha, beta } = product;
         let operation = |matrix: &Matrix| {
             if matrix.transposed { cublasOperation_t::CUBLAS_OP_T } else { cublasOperation_t::CUBLAS_OP_N }
@@ -545,7 +574,7 @@ impl Card {
             Operands::F16 => (cublas::sys::cudaDataType_t::CUDA_R_16F, cublasComputeType_t::CUBLAS_COMPUTE_32F),
         };
         // cuBLAS has columns where we have rows: c^T = b^T a^T.
-        // SAFETY: see the module's header.
+        // SAFETY: matrices and factors lie within memory, which was checked; it is still there by the contract in the module's header.
         unsafe {
             cublas::result::gemm_strided_batched_ex(
                 *self.blas.handle(),
@@ -554,17 +583,17 @@ impl Card {
                 *n as i32,
                 *m as i32,
                 *k as i32,
-                alpha.0 as *const _,
-                b.at.0 as *const _,
+                alpha.at as *const _,
+                b.at.at as *const _,
                 operand,
                 b.row as i32,
                 b.user as i64,
-                a.at.0 as *const _,
+                a.at.at as *const _,
                 operand,
                 a.row as i32,
                 a.user as i64,
-                beta.0 as *const _,
-                c.at.0 as *mut _,
+                beta.at as *const _,
+                c.at.at as *mut _,
                 float,
                 c.row as i32,
                 c.user as i64,
@@ -579,10 +608,9 @@ impl Card {
     /// Records what `work` asks for, without doing it.
     pub(crate) fn record(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<Graph, CudaError> {
         let _undisturbed = RECORDING.read().unwrap_or_else(PoisonError::into_inner);
-        let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        self.stream.begin_capture(mode).map_err(failed("recording a graph"))?;
+        let recording = Recording::begin(&self.stream)?;
         let done = work();
-        let graph = self.stream.end_capture(sys::CUgraphInstantiate_flags(0)).map_err(failed("recording a graph"));
+        let graph = recording.end();
         done?;
         let none = || CudaError::Call { what: "recording a graph", problem: "nothing was recorded".to_owned() };
         graph?.map(Graph).ok_or_else(none)
@@ -596,13 +624,76 @@ impl Card {
 
 #[cfg(test)]
 mod tests {
-    use super::{Card, Matrix, Operands, Product, is_there, target};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use cudarc::driver::sys::CUresult;
+
+    use super::{Arg, Card, Grid, Matrix, Operands, Product, has_none, target};
+    use crate::{shape::Shape, skipped_without_card, source::LEARN};
+
+    /// A driver that fails, or libraries that are missing, are no reason to skip anything: the card is there, and does not work.
+    #[test]
+    fn only_a_driver_that_counts_no_cards_has_none() {
+        assert!(has_none(Ok(0)) && has_none(Err(CUresult::CUDA_ERROR_NO_DEVICE)));
+        assert!(!has_none(Ok(1)));
+        let broken = [
+            CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH,
+            CUresult::CUDA_ERROR_NOT_INITIALIZED,
+            CUresult::CUDA_ERROR_SYSTEM_NOT_READY,
+            CUresult::CUDA_ERROR_UNKNOWN,
+        ];
+        assert!(broken.into_iter().all(|problem| !has_none(Err(problem))));
+    }
+
+    /// Runs on a card only.
+    #[test]
+    fn kernels_are_launched_only_with_what_they_take() {
+        if skipped_without_card() {
+            return;
+        }
+        let card = Card::open(0).unwrap();
+        let config = lm::model::config::ModelConfig::preset("tiny").unwrap();
+        let shape = Shape::new(&config, &crate::central::one_reading(2, 3), 1).unwrap();
+        let code = LEARN.compile(&shape.defines(1 << 20, 1000), &card.architecture().unwrap()).unwrap();
+        let kernel = card.load(code, &["advance"]).unwrap().pop().unwrap();
+        let step = card.zeros::<i32>(2).unwrap();
+        let launch = |args: &[Arg]| card.launch(&kernel, Grid { blocks: [1, 1], threads: 1, shared: 0 }, args);
+        let at = Arg::At(step.address());
+        assert!(launch(&[at]).is_ok());
+        match &kernel.parameters {
+            None => println!("the driver does not say what kernels take"),
+            Some(sizes) => {
+                assert_eq!(*sizes, [8]);
+                for wrong in [&[][..], &[at, at], &[Arg::Int(1)]] {
+                    assert!(launch(wrong).is_err(), "{wrong:?}");
+                }
+            }
+        }
+        let mut said = [0; 2];
+        card.download(&step, &mut said).unwrap();
+        assert_eq!(said, [1, 0], "once, and by nothing that was refused");
+    }
+
+    /// Runs on a card only. A stream that goes on recording would fail at everything after it.
+    #[test]
+    fn a_recording_that_panics_leaves_a_card_that_works() {
+        if skipped_without_card() {
+            return;
+        }
+        let card = Card::open(0).unwrap();
+        let mut memory = card.copy_of(&[7.0_f32; 64]).unwrap();
+        let planted = catch_unwind(AssertUnwindSafe(|| card.record(|| panic!("a bug that was planted")).map(drop)));
+        assert!(planted.is_err());
+        card.clear(&mut memory).unwrap();
+        let mut values = [1.0; 64];
+        card.download(&memory, &mut values).unwrap();
+        assert_eq!(values, [0.0; 64]);
+    }
 
     /// Runs on a card only. Without the lock a third of such recordings fail.
     #[test]
     fn a_card_that_is_closed_disturbs_nobody_who_records() {
-        if !is_there() {
-            println!("skipped: there is no NVIDIA card here");
+        if skipped_without_card() {
             return;
         }
         let card = Card::open(0).unwrap();

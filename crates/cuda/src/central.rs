@@ -1,7 +1,7 @@
 //! One model that learns public text on the card: the network of a chunk with one user, whose weights stay where they are.
 //!
 //! Some batches go up at a time, and a step is one graph. What is carried from batch to batch stays on the card too; it is brought
-//! down and put back as `lm::model::fast` has it, so that a checkpoint of one trainer is one of any.
+//! down and put back as `lm::model::fast` has it, so that a checkpoint of one trainer is one of any. Steps can be kept within a bound.
 
 use device::local::{Algorithm, LocalPlan};
 use federated::engine::{
@@ -11,6 +11,7 @@ use federated::engine::{
 use lm::model::{batch::Batch, config::ModelConfig, dropout::MaskDrawer, parameters::ParameterLayout};
 
 use crate::{
+    bound::Bound,
     card::{Card, Graph},
     dropout::LeftOut,
     error::{CudaError, failed, unavailable},
@@ -33,6 +34,7 @@ pub struct CardTrainer {
     /// The weights as they lie on the card.
     weights: Vec<f32>,
     reading: Reading,
+    bound: Option<Bound>,
     card: Card,
 }
 
@@ -89,6 +91,7 @@ impl CardTrainer {
             schedule: Schedule::default(),
             weights,
             reading: Reading::Begins,
+            bound: None,
             card,
         })
     }
@@ -111,11 +114,35 @@ impl CardTrainer {
         Ok(loss)
     }
 
-    /// The same with batches of one length that go up together.
+    /// The same with batches of one length that go up together. Where a step of a model whose steps have a bound was not finite, they are
+    /// learned one by one, and the step is taken back: what it was to learn from is read by the model that stays.
     fn some(&mut self, batches: &[Batch<'_>], work: Work) -> Result<f64, CudaError> {
+        let began = self.reading;
+        let learns = matches!(work, Work::Learn { .. });
+        if let Some(bound) = self.bound.as_mut().filter(|_| learns) {
+            bound.keep(&self.card, &mut self.network)?;
+        }
+        let loss = self.at_once(batches, work)?;
+        let Some(bound) = self.bound.as_ref().filter(|_| learns) else { return Ok(loss) };
+        if !bound.is_broken(&self.card)? {
+            return Ok(loss);
+        }
+        bound.put_back(&self.card, &mut self.network)?;
+        self.reading = began;
+        let Work::Learn { rate, number } = work else { return Ok(loss) };
+        if batches.len() == 1 {
+            self.reading = Reading::Begins;
+            return self.at_once(batches, Work::Measure);
+        }
+        let each = batches.chunks(1).zip(number..);
+        each.map(|(one, number)| self.some(one, Work::Learn { rate, number })).sum()
+    }
+
+    /// The same, whatever comes of it.
+    fn at_once(&mut self, batches: &[Batch<'_>], work: Work) -> Result<f64, CudaError> {
         let Some(first) = batches.first() else { return Ok(0.0) };
         self.check(batches, work)?;
-        let Self { card, network, .. } = self;
+        let Self { card, network, bound, .. } = self;
         let (rate, number) = match work {
             Work::Learn { rate, number } => (rate, Some(number)),
             Work::Measure => (0.0, None),
@@ -131,8 +158,9 @@ impl CardTrainer {
         if let Some(left_out) = network.left_out() {
             left_out.go_to(card, number, first.steps())?;
         }
+        let within = || bound.as_ref().map_or(Ok(()), |bound| bound.bring_within(card, network));
         let graph = match work {
-            Work::Learn { .. } => graph(&mut self.learning, card, || network.step(card, || Ok(())))?,
+            Work::Learn { .. } => graph(&mut self.learning, card, || network.step(card, within))?,
             Work::Measure => graph(&mut self.measuring, card, || network.measure(card))?,
         };
         (0..batches.len()).try_for_each(|_| card.replay(graph))?;
@@ -212,6 +240,12 @@ pub(crate) const fn one_reading(rows: usize, unroll: usize) -> LocalPlan {
 }
 
 impl CentralTrainer for CardTrainer {
+    fn clip(&mut self, most: f32) -> Result<bool, EngineError> {
+        self.learning = None;
+        self.bound = Some(Bound::new(&self.card, &mut self.network, most).map_err(failed)?);
+        Ok(true)
+    }
+
     fn at_a_time(&self) -> usize {
         AT_A_TIME
     }

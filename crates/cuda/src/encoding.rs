@@ -407,13 +407,32 @@ impl Encoder {
 
     /// What it holds of people: their sum, their integers and norms, who they are and what their integers were drawn by.
     fn held(&mut self) -> Vec<Held<'_>> {
-        let Self { sum, integers, difference, drawings, key, present, low, high, largest, accepted, projected, .. } =
-            self;
+        let Self {
+            sum,
+            integers,
+            difference,
+            drawings,
+            key,
+            present,
+            low,
+            high,
+            largest,
+            accepted,
+            projected,
+            parts,
+            // Of the run and of its model, which are public.
+            kernels: _,
+            shape: _,
+            parameters: _,
+            place: _,
+            model: _,
+        } = self;
         let mut all = vec![Held::I64(sum), Held::F32(difference), Held::U8(present)];
         all.extend([integers, accepted, projected].map(Held::I32));
         all.extend([drawings, low, high].map(Held::U64));
         all.extend([key, largest].map(Held::U32));
-        if let Some(Parts { norms, squared, factors, .. }) = &mut self.parts {
+        if let Some(parts) = parts {
+            let Parts { norms, squared, factors, lens: _, tiles: _, count: _, ends: _, lengths: _, bounds: _ } = parts;
             all.extend([norms, squared, factors].map(Held::F64));
         }
         all

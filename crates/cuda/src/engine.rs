@@ -13,7 +13,7 @@ use std::{
 
 use device::{
     evaluation::EvaluationPlan,
-    finetune::FineTune,
+    finetune::{FineTune, Rehearsal},
     learner::{Learner, examples::Examples},
     local::{Algorithm, LocalError, LocalPlan, check_learning_rate},
     round::{Exact, PartError, Task},
@@ -30,12 +30,13 @@ use privacy::{
     encoding::{EncodingError, GridRule},
     rng::StreamKey,
     stages::{Clipped, Contribution, Encoded, Sum, Update},
+    workers,
 };
 
 use crate::{
     card::{Card, Pinned},
     central::CardTrainer,
-    cohort::{Ahead, Reading, User},
+    cohort::{Ahead, MOST_STEPS, Reading, User},
     encoding::{Drawing, Found, NO_ROTATION, grid_rule},
     error::{CudaError, NAME, failed, unavailable},
     evaluation,
@@ -90,10 +91,6 @@ fn refuses(plan: &Plan) -> Option<String> {
             "the GPU engine sums whole updates; take upload.kind = \"grid\" or \"dense\", or use --engine threads";
         return Some(why.to_owned());
     }
-    if plan.stages().iter().any(|stage| stage.local_epochs.is_some()) {
-        let why = "the GPU engine reads text as often in every round; remove local_epochs from [[schedule]], or use --engine threads";
-        return Some(why.to_owned());
-    }
     if let Some(problem) = unlearned(&plan.local) {
         return Some(problem);
     }
@@ -103,13 +100,9 @@ fn refuses(plan: &Plan) -> Option<String> {
 
 /// What a card does not do of a plan of local training.
 fn unlearned(local: &LocalPlan) -> Option<String> {
-    local.finetune.as_ref().map(|how| {
-        let what = match how {
-            FineTune::Rehearsal { .. } => "mix general text into users' text ([finetune] kind = \"rehearsal\")",
-            FineTune::SoftLabels { .. } => "learn from soft labels ([finetune] kind = \"without-forgetting\")",
-        };
-        format!("the GPU engine does not {what}; use --engine threads")
-    })
+    let soft = matches!(local.finetune, Some(FineTune::SoftLabels { .. }));
+    let why = "the GPU engine does not learn from soft labels ([finetune] kind = \"without-forgetting\"); use --engine threads";
+    soft.then(|| why.to_owned())
 }
 
 /// A card that trains users.
@@ -156,6 +149,13 @@ struct Collected {
     exact: Vec<(u64, Exact)>,
 }
 
+/// Somebody whose part the host encodes: what they changed, or nothing.
+struct Left<'u> {
+    user: &'u User,
+    found: Found,
+    difference: Option<Vec<f32>>,
+}
+
 impl Collected {
     fn by_host(&mut self, task: &Task<'_>) -> &mut Sum {
         self.by_host.get_or_insert_with(|| Sum::zero(task.encoding))
@@ -177,15 +177,20 @@ impl<'a> CardEngine<'a> {
         if let Some(problem) = unlearned(local) {
             return Err(EngineError::Unavailable { engine: CUDA.name, problem });
         }
+        let rehearsal = match &local.finetune {
+            Some(FineTune::Rehearsal { lambda, general }) => Some(Rehearsal::new(learner, *lambda, general)),
+            Some(FineTune::SoftLabels { .. }) | None => None,
+        };
         let layout = ParameterLayout::new(config).map_err(|e| unavailable(CudaError::Refused(e.to_string())))?;
         let lanes = lanes(config, &layout, local, means).map_err(unavailable)?;
         let card = &lanes.first().ok_or_else(|| unavailable(nobody())).map(|lane| &lane.card)?;
         let (model, sum) =
             (card.pinned(layout.len()).map_err(unavailable)?, card.pinned(layout.len()).map_err(unavailable)?);
         let hardware = card.hardware().map_err(unavailable)?;
+        let most_steps = lanes.iter().map(|lane| lane.network().most_steps()).min().map_or(0, |m| m.min(MOST_STEPS));
         Ok(Self {
             lanes,
-            reading: Reading { learner, local: local.clone() },
+            reading: Reading { learner, local: local.clone(), rehearsal, most_steps },
             pool: Pool::new(means.threads),
             measurer: None,
             check_encodings: means.options.check_encodings,
@@ -287,6 +292,7 @@ impl<'a> CardEngine<'a> {
     /// made before.
     fn begin(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<(Vec<User>, Vec<Schedule>), EngineError> {
         check_learning_rate(task.learning_rate).map_err(LocalError::from)?;
+        self.read_times(task.epochs)?;
         let (rule, key) = (task.clipping.rule(), users.key.secret_bytes());
         let (expected, got) = (task.encoding.clip().get(), rule.bound().get());
         if got > expected {
@@ -296,13 +302,32 @@ impl<'a> CardEngine<'a> {
         self.lanes.iter().try_for_each(|lane| lane.card.wait()).map_err(failed)?;
         self.model.fill(task.model, &self.pool).map_err(failed)?;
         self.lanes.iter_mut().try_for_each(|lane| lane.begin(&self.model, rule, &key)).map_err(failed)?;
+        let local = self.reading.local.algorithm;
         match self.ahead.take().filter(|ahead| ahead.is_of(users)) {
-            Some(Ahead { users, schedules, .. }) => {
+            Some(Ahead { users, schedules, algorithm, .. })
+                if self.reading.rehearsal.is_none() && algorithm == local =>
+            {
                 let now = |schedule| Schedule { rate: task.learning_rate, ..schedule };
                 Ok((users, schedules.into_iter().map(now).collect()))
             }
-            None => Ok((self.reading.read(users.population, users.numbers, &mut self.texts, &self.pool)?, Vec::new())),
+            Some(Ahead { users: mut read, schedules, .. }) => {
+                self.spare.extend(schedules);
+                self.reading.settle(&mut read, users.key, &self.pool)?;
+                Ok((read, Vec::new()))
+            }
+            None => {
+                let Self { reading, texts, pool, .. } = self;
+                Ok((reading.read(users.population, users.numbers, Some(users.key), texts, pool)?, Vec::new()))
+            }
         }
+    }
+
+    /// Text is read so often from now on, where users take a step for every batch.
+    fn read_times(&mut self, times: Option<u32>) -> Result<(), EngineError> {
+        if let (Algorithm::FedAvg { epochs }, Some(times)) = (&mut self.reading.local.algorithm, times) {
+            *epochs = times;
+        }
+        Ok(self.reading.local.check().map_err(LocalError::from)?)
     }
 
     /// The schedule of a lane.
@@ -326,11 +351,10 @@ impl<'a> CardEngine<'a> {
     }
 
     fn ahead_of(&mut self, population: &dyn Population, numbers: Vec<u64>, rate: f32) -> Result<Ahead, EngineError> {
-        let users = self.reading.read(population, &numbers, &mut self.texts, &self.pool)?;
+        let users = self.reading.read(population, &numbers, None, &mut self.texts, &self.pool)?;
         let first = &users[..users.len().min(CardEngine::chunk(self))];
-        let is_drawn = self.reading.local.algorithm == Algorithm::FedSgdBatch;
-        let schedules = if is_drawn { Vec::new() } else { self.schedules(rate, first, None)? };
-        Ok(Ahead::new(population, numbers, users, schedules))
+        let schedules = if self.reading.is_known_early() { self.schedules(rate, first, None)? } else { Vec::new() };
+        Ok(Ahead::new(population, numbers, self.reading.local.algorithm, users, schedules))
     }
 
     /// Sets the card to work on a chunk; it goes on by itself. Schedules that are not ready are made, each while the lanes before it
@@ -361,7 +385,8 @@ impl<'a> CardEngine<'a> {
         Ok(schedules)
     }
 
-    /// What a chunk came to; waits for the card.
+    /// What a chunk came to; waits for the card. Whom it leaves to the host all threads encode, a few at a time: their differences are in
+    /// memory together.
     fn collect(
         &mut self,
         task: &Task<'_>,
@@ -369,74 +394,73 @@ impl<'a> CardEngine<'a> {
         key: &StreamKey,
         into: &mut Collected,
     ) -> Result<(), EngineError> {
+        let mut left = Vec::new();
         for (lane, part) in parts(chunk).enumerate() {
             let Came { found, losses } = self.lanes[lane].came(part.len()).map_err(failed)?;
             for (place, ((user, found), loss)) in part.iter().zip(found).zip(losses).enumerate() {
                 let norm = if user.examples.is_empty() { 0.0 } else { found.norm_squared.sqrt() };
                 let norm = if norm.is_finite() { norm } else { f64::NAN };
+                let loss = loss * user.own_share();
                 into.exact.push((user.number, Exact { tokens: user.examples.len(), loss, norm }));
-                self.take(task, Place { lane, place }, user, key, found, into)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// One user's part joins the rest.
-    fn take(
-        &self,
-        task: &Task<'_>,
-        at: Place,
-        user: &User,
-        key: &StreamKey,
-        found: Found,
-        into: &mut Collected,
-    ) -> Result<(), EngineError> {
-        // Whoever has nothing to say, or whose training ran away, is zero in every coordinate.
-        let nothing = user.examples.is_empty() || !found.norm_squared.is_finite();
-        match found.accepted {
-            None if nothing && !self.check_encodings => into.by_card += 1,
-            None => {
-                into.left += 1;
-                into.by_host(task).add(&self.encode_here(task, at, user, key, found)?)?;
-            }
-            Some(norm_squared) => {
-                let side = task.clipping.side(found.norm_squared, found.projected);
-                let weight = weight(task, &user.examples);
-                let beside = task.encoding.beside(side, weight, &[], u128::from(norm_squared));
-                if self.check_encodings {
-                    let mut integers = self.lanes[at.lane].integers(at.place).map_err(failed)?;
-                    integers.extend(&beside);
-                    into.by_host(task).add(&Encoded::of(integers, task.encoding)?)?;
-                } else {
-                    into.beside.iter_mut().zip(&beside).for_each(|(sum, v)| *sum += i64::from(*v));
-                    into.by_card += 1;
+                left.extend(self.take(task, Place { lane, place }, user, found, into)?);
+                if left.len() >= self.pool.threads() {
+                    self.encode_here(task, std::mem::take(&mut left), key, into)?;
                 }
             }
         }
-        Ok(())
+        self.encode_here(task, left, key, into)
     }
 
-    /// What the code of devices makes of a user's difference.
-    fn encode_here(
+    /// One user's part joins the rest, or is left to the host.
+    fn take<'u>(
         &self,
         task: &Task<'_>,
         at: Place,
-        user: &User,
-        key: &StreamKey,
+        user: &'u User,
         found: Found,
-    ) -> Result<Encoded, EngineError> {
-        let number = user.number;
+        into: &mut Collected,
+    ) -> Result<Option<Left<'u>>, EngineError> {
+        // Whoever has nothing to say, or whose training ran away, is zero in every coordinate.
         let nothing = user.examples.is_empty() || !found.norm_squared.is_finite();
-        let part = |problem: PartError| EngineError::Part { user: number, problem };
-        let clipped = if nothing {
-            Clipped::nothing(task.clipping, task.model.len())
-        } else {
-            let difference = self.lanes[at.lane].difference(at.place).map_err(failed)?;
-            let weight = weight(task, &user.examples);
-            let said = Contribution { weight, projected: found.projected, counts: Vec::new() };
-            Update::new(difference).clip(task.clipping, said).map_err(|e| part(e.into()))?
+        let Some(norm_squared) = found.accepted else {
+            if nothing && !self.check_encodings {
+                into.by_card += 1;
+                return Ok(None);
+            }
+            into.left += 1;
+            let learned = (!nothing).then(|| self.lanes[at.lane].difference(at.place)).transpose();
+            return Ok(Some(Left { user, found, difference: learned.map_err(failed)? }));
         };
-        clipped.encode(task.encoding, &mut drawn(key, number).rounding).map_err(|e| part(e.into()))
+        let side = task.clipping.side(found.norm_squared, found.projected);
+        let weight = weight(task, &user.examples);
+        let beside = task.encoding.beside(side, weight, &[], u128::from(norm_squared));
+        if self.check_encodings {
+            let mut integers = self.lanes[at.lane].integers(at.place).map_err(failed)?;
+            integers.extend(&beside);
+            into.by_host(task).add(&checked(&Encoded::of(integers, task.encoding)?, task)?)?;
+        } else {
+            into.beside.iter_mut().zip(&beside).for_each(|(sum, v)| *sum += i64::from(*v));
+            into.by_card += 1;
+        }
+        Ok(None)
+    }
+
+    /// What the code of devices makes of users' differences, each on a thread of its own; their integers join the sum of the host.
+    fn encode_here(
+        &self,
+        task: &Task<'_>,
+        left: Vec<Left<'_>>,
+        key: &StreamKey,
+        into: &mut Collected,
+    ) -> Result<(), EngineError> {
+        let mut encoded: Vec<Option<Encoded>> = left.iter().map(|_| None).collect();
+        let checks = self.check_encodings;
+        workers::each(&self.pool, left.into_iter().zip(&mut encoded), |_, (left, encoded)| {
+            let own = left.encode(task, key)?;
+            *encoded = Some(if checks { checked(&own, task)? } else { own });
+            Ok::<(), EngineError>(())
+        })?;
+        encoded.iter().flatten().try_for_each(|own| Ok(into.by_host(task).add(own)?))
     }
 
     /// The sum of the card joined with that of the host.
@@ -523,6 +547,28 @@ impl Engine for CardEngine<'_> {
     fn hardware(&self) -> Option<Hardware> {
         Some(self.hardware)
     }
+}
+
+impl Left<'_> {
+    /// The vector that a device would send.
+    fn encode(self, task: &Task<'_>, key: &StreamKey) -> Result<Encoded, EngineError> {
+        let number = self.user.number;
+        let part = |problem: PartError| EngineError::Part { user: number, problem };
+        let clipped = match self.difference {
+            None => Clipped::nothing(task.clipping, task.model.len()),
+            Some(difference) => {
+                let weight = weight(task, &self.user.examples);
+                let said = Contribution { weight, projected: self.found.projected, counts: Vec::new() };
+                Update::new(difference).clip(task.clipping, said).map_err(|e| part(e.into()))?
+            }
+        };
+        clipped.encode(task.encoding, &mut drawn(key, number).rounding).map_err(|e| part(e.into()))
+    }
+}
+
+/// A user's vector, taken as a server takes one that a device sends: as bytes, every bound checked.
+fn checked(own: &Encoded, task: &Task<'_>) -> Result<Encoded, EngineError> {
+    Ok(Encoded::check(&own.to_bytes(), task.encoding)?)
 }
 
 /// w_k: the share of full weight that a user has.

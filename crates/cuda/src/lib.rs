@@ -20,7 +20,7 @@
 //! | `vocabulary`, `recurrence`, `gates` | the parts of a step that have kernels of our own                        |
 //! | `measuring` | what a model predicts of people's text                                                         |
 //! | `evaluation` | users' parts of an evaluation                                                                 |
-//! | `central`, `dropout` | one model that learns public text, with units left out                                |
+//! | `central`, `dropout`, `bound` | one model that learns public text: units left out, steps within a bound      |
 //! | `encoding`  | from trained weights to integers and their sum                                                 |
 //! | `held`      | what the card holds of people, so that it is cleared                                           |
 //! | `placement` | where parameters lie on the card                                                               |
@@ -31,6 +31,7 @@
 //! | `peaks`     | what the card does at its best                                                                 |
 //! | `card`      | the card: memory, launches, products, graphs. The one module that is not safe Rust             |
 
+mod bound;
 mod card;
 mod central;
 mod cohort;
@@ -61,8 +62,24 @@ pub use self::{
     source::compile_all,
 };
 
-/// Whether there is a card here, with the libraries that it takes: tests of it are for such machines.
+/// Whether there is a card here: a driver that counts one, or that fails. A card that does not work, or without the libraries that it
+/// takes, is there all the same: tests of it are to fail on such machines, and not to be skipped.
 #[must_use]
 pub fn is_there() -> bool {
     card::is_there()
+}
+
+/// Says so where there is no card, and tests of it are skipped.
+///
+/// # Panics
+/// Where `KEYHUSH_CARD` is `required` and there is none: on a machine that is to have a card, skipping its tests is a failure.
+#[cfg(test)]
+#[allow(clippy::print_stdout, reason = "what is skipped is said")]
+fn skipped_without_card() -> bool {
+    let there = is_there();
+    assert!(there || std::env::var_os("KEYHUSH_CARD").is_none_or(|card| card != "required"), "there is no card here");
+    if !there {
+        println!("skipped: there is no NVIDIA card here");
+    }
+    !there
 }

@@ -6,11 +6,13 @@
 //! Gradients are those of single tokens times the user's share; the rate over all tokens is taken where weights move.
 
 mod output;
+mod reading;
 
 use device::local::{Algorithm, LocalPlan};
 use federated::engine::Precision;
 use lm::model::config::Cell;
 
+use self::reading::{Reading, USUAL_STEPS};
 use crate::{
     card::{Address, Arg, Card, Grid, Kernel, Matrix, Memory, Operands, Product},
     dropout::LeftOut,
@@ -135,61 +137,6 @@ enum Into {
     Descend,
 }
 
-/// What the card reads in a chunk, and which step it is at.
-pub(crate) struct Reading {
-    pub(crate) step: Memory<i32>,
-    inputs: Memory<i32>,
-    targets: Memory<i32>,
-    order: Memory<i32>,
-    shares: Memory<f32>,
-    touched: Memory<i32>,
-    /// What weights and products are multiplied with: see [`Factor`].
-    factors: Memory<f32>,
-    pub(crate) flags: Memory<i32>,
-    features: Memory<f32>,
-    /// Steps that there is room for.
-    room: usize,
-}
-
-impl Reading {
-    /// What people typed.
-    fn held(&mut self) -> Vec<Held<'_>> {
-        let Self { inputs, targets, order, shares, touched, flags, features, .. } = self;
-        let mut all: Vec<Held<'_>> = [inputs, targets, order, touched, flags].map(Held::I32).into();
-        all.extend([shares, features].map(Held::F32));
-        all
-    }
-
-    fn new(card: &Card, shape: &Shape, steps: usize) -> Result<Self, CudaError> {
-        let (each, tokens) = (steps * shape.users, steps * shape.users * shape.tokens());
-        Ok(Self {
-            step: card.zeros(2)?,
-            inputs: card.zeros(tokens)?,
-            targets: card.zeros(tokens)?,
-            order: card.zeros(tokens)?,
-            shares: card.zeros(each)?,
-            touched: card.zeros(4 * tokens)?,
-            factors: card.zeros(Factor::COUNT)?,
-            flags: card.zeros(each)?,
-            features: card.zeros(shape.features(steps))?,
-            room: steps,
-        })
-    }
-
-    fn upload(&mut self, card: &Card, shape: &Shape, schedule: &Schedule) -> Result<(), CudaError> {
-        let each = schedule.rate / shape.tokens() as f32;
-        card.upload(&[0.0, 1.0, -each, each, schedule.rate], &mut self.factors)?;
-        card.upload(&[0, schedule.steps as i32], &mut self.step)?;
-        card.upload(&schedule.inputs, &mut self.inputs)?;
-        card.upload(&schedule.targets, &mut self.targets)?;
-        card.upload(&schedule.order, &mut self.order)?;
-        card.upload(&schedule.shares, &mut self.shares)?;
-        card.upload(&schedule.touched, &mut self.touched)?;
-        card.upload(&schedule.flags, &mut self.flags)?;
-        card.upload(&schedule.features, &mut self.features)
-    }
-}
-
 /// What a layer remembers of a step.
 struct LayerMemory {
     /// `[T + 1][B][shown]`.
@@ -248,7 +195,8 @@ impl Network {
         let logits = if own { Vocabulary::bytes(shape) / 4 } else { tokens * shape.entries };
         let output = tokens * (2 * shape.enter(0) + 2 * shape.output + 1 + 2 * shape.hidden) + logits;
         let integers = placement.place.len();
-        4 * shape.users * (placement.length + aside + integers + shape.layers * layer + output)
+        let text = USUAL_STEPS * Reading::bytes_of_step(shape, lists(shape, own));
+        4 * shape.users * (placement.length + aside + integers + shape.layers * layer + output) + text
     }
 
     pub(crate) fn new(
@@ -281,12 +229,13 @@ impl Network {
         let own_gates = halves && !gru && Gates::is_for(card, &shape)?;
         let gates = own_gates.then(|| Gates::new(card, &shape, &defines, architecture));
         let logits = if vocabulary.is_some() { 0 } else { tokens * shape.entries };
+        let lists = lists(&shape, vocabulary.is_some());
         Ok(Self {
             vocabulary: vocabulary.transpose()?,
             recurrence,
             gates: gates.transpose()?,
             left_out: None,
-            reading: Reading::new(card, &shape, 1)?,
+            reading: Reading::new(card, &shape, 1, lists)?,
             start: card.zeros(placement.length)?,
             weights: card.zeros(users * placement.length)?,
             aside: card.zeros(aside)?,
@@ -318,8 +267,12 @@ impl Network {
 
     /// Which lists a schedule has for this network.
     pub(crate) const fn lists(&self) -> Lists {
-        let own = self.vocabulary.is_some();
-        Lists { order: !(own && self.shape.tied), touched: own }
+        lists(&self.shape, self.vocabulary.is_some())
+    }
+
+    /// The most steps of a user that there is room for.
+    pub(crate) fn most_steps(&self) -> usize {
+        Reading::most_steps(&self.shape, self.lists())
     }
 
     /// The same network, which learns with units left out.
@@ -340,13 +293,8 @@ impl Network {
 
     /// Takes what a chunk reads. Whether there was no room, so that memory moved and graphs that name it are worthless.
     pub(crate) fn read(&mut self, card: &Card, schedule: &Schedule) -> Result<bool, CudaError> {
-        let grows = schedule.steps > self.reading.room;
-        if grows {
-            // What others typed does not stay in memory that is given back.
-            self.reading.held().into_iter().try_for_each(|held| held.clear(card))?;
-            card.wait()?;
-            self.reading = Reading::new(card, &self.shape, schedule.steps.next_power_of_two())?;
-        }
+        let (shape, lists) = (self.shape, self.lists());
+        let grows = self.reading.make_room(card, &shape, schedule.steps, lists)?;
         self.reading.upload(card, &self.shape, schedule)?;
         card.clear(&mut self.loss)?;
         if let Some(vocabulary) = &mut self.vocabulary {
@@ -376,7 +324,16 @@ impl Network {
             d_x,
             output,
             d_output,
-            ..
+            // The model of the round is public, and so is what one model that learns public text leaves out. The rest holds no numbers.
+            start: _,
+            left_out: _,
+            shape: _,
+            placement: _,
+            kernels: _,
+            local: _,
+            precision: _,
+            recurrence: _,
+            gates: _,
         } = self;
         let mut all = reading.held();
         all.extend([x, d_cells, d_units, d_x, output, d_output, logits, losses].map(Held::F32));
@@ -424,6 +381,11 @@ impl Network {
         let (alpha, beta) = (self.factor(alpha), self.factor(beta));
         let operands = if self.precision == Precision::F32 { Operands::F32 } else { Operands::Tf32 };
         card.product(self.shape.users, &Product { m, n, k, a, b, c, alpha, beta }, operands)
+    }
+
+    /// The rate of the steps.
+    pub(crate) fn rate(&self) -> Address {
+        self.factor(Factor::Rate)
     }
 
     fn factor(&self, which: Factor) -> Address {
@@ -675,7 +637,8 @@ impl Network {
         if let Some(recurrence) = &self.recurrence {
             let bias = self.weights.address().plus(place.bias);
             let (cells, rate) = (memory.cells.address(), self.factor(Factor::Each));
-            recurrence.backward(card, shape, [kernel.at, bias, gates.at, cells, d_states.at, rate])?;
+            let turn = [self.reading.step.address(), self.reading.shares.address()];
+            recurrence.backward(card, shape, turn, [kernel.at, bias, gates.at, cells, d_states.at, rate])?;
         }
         let by_token = if self.recurrence.is_some() { 0 } else { unroll };
         for t in (0..by_token).rev() {
@@ -773,6 +736,11 @@ impl Network {
             card.launch(&kernels.normalise, Grid::each(8 * shape.users * shape.vocabulary), &args)
         })
     }
+}
+
+/// Which lists a schedule has, for a network with kernels of our own for the vocabulary or without.
+const fn lists(shape: &Shape, own: bool) -> Lists {
+    Lists { order: !(own && shape.tied), touched: own }
 }
 
 /// Whether something as large as the weights is kept beside them.

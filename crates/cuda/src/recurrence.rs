@@ -102,15 +102,16 @@ impl Recurrence {
         card.launch(&self.forward, self.grid(shape, 0), &args)
     }
 
-    /// From gates to their gradients.
+    /// From gates to their gradients. Halves are scaled by what a token's share leaves room for.
     pub(crate) fn backward(
         &self,
         card: &Card,
         shape: &Shape,
+        [step, shares]: [Address; 2],
         [kernel, bias, gates, cells, d_states, rate]: [Address; 6],
     ) -> Result<(), CudaError> {
         let args = if self.kind.moves_bias {
-            vec![kernel, bias, gates, cells, d_states, rate]
+            vec![step, shares, kernel, bias, gates, cells, d_states, rate]
         } else {
             vec![kernel, gates, cells, d_states]
         };

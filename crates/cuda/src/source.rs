@@ -44,7 +44,10 @@ pub(crate) const JUDGE: Source = Source { name: "judge", text: include_str!("ker
 /// The kernels of gates, moved.
 pub(crate) const GATES: Source = Source { name: "gates", text: include_str!("kernels/gates.cu"), before: "" };
 
-const ALL: [Source; 7] = [LEARN, ENCODE, VOCABULARY, RECURRENCE, RECURRENCE_EXACT, GATES, JUDGE];
+/// Steps of one model, brought within a bound.
+pub(crate) const BOUND: Source = Source { name: "bound", text: include_str!("kernels/bound.cu"), before: "" };
+
+const ALL: [Source; 8] = [LEARN, ENCODE, VOCABULARY, RECURRENCE, RECURRENCE_EXACT, GATES, JUDGE, BOUND];
 
 impl Source {
     /// Compiles it for an architecture, such as `compute_90`.
@@ -71,14 +74,14 @@ pub fn compile_all(architecture: &str, every_preset: bool) -> Option<Result<usiz
 }
 
 /// Whether a source must be compiled for a model: the passes over the vocabulary are for outputs that fit a block, recurrences on the chip
-/// for LSTMs of one size, gates are moved at once where all of them see the same state, and what encodes knows of models only how long
-/// they are.
+/// for LSTMs of one size, gates are moved at once where all of them see the same state, and what encodes or bounds knows of models only
+/// how long they are.
 fn fits(config: &ModelConfig, source: &Source) -> bool {
     match source.name {
         name if name == VOCABULARY.name => config.output() <= 128,
         name if name.starts_with(RECURRENCE.name) => config.cell == Cell::Lstm && config.hidden == UNITS,
         name if name == GATES.name => config.cell != Cell::Gru,
-        name if name == ENCODE.name => PRESETS.first().is_some_and(|(_, make)| make() == *config),
+        name if name == ENCODE.name || name == BOUND.name => PRESETS.first().is_some_and(|(_, make)| make() == *config),
         _ => true,
     }
 }

@@ -100,7 +100,19 @@ impl Vocabulary {
 
     /// What it holds of people.
     pub(crate) fn held(&mut self) -> Vec<Held<'_>> {
-        let Self { most, sums, products, logs, slots, moves, .. } = self;
+        let Self {
+            most,
+            sums,
+            products,
+            logs,
+            slots,
+            moves,
+            read_table: _,
+            merge_runs: _,
+            move_rows: _,
+            move_table: _,
+            move_target_bias: _,
+        } = self;
         let mut all: Vec<Held<'_>> = [most, sums, products, logs, moves].map(Held::F32).into();
         all.push(Held::U32(slots));
         all

@@ -9,12 +9,13 @@ use crate::small_runs::{RUN, with};
 use corpus::store::StoreError;
 use cuda::{CUDA, CardEngine};
 use device::{
+    finetune::{FineTune, GeneralText},
     learner::{
         Learner, Part,
         examples::{Examples, Value},
         language::LanguageLearner,
     },
-    local::{Algorithm, LocalPlan, LocalTrainer},
+    local::{Algorithm, Learned, LocalPlan, LocalTrainer},
     round::Task,
     upload::Upload,
 };
@@ -45,9 +46,11 @@ use privacy::{
 const BATCH: usize = 8;
 const UNROLL: usize = 10;
 
-/// Where there is no card its tests are skipped; where there is one, whatever keeps it from working is a failure.
+/// Where there is no card its tests are skipped; where there is one, whatever keeps it from working is a failure. With
+/// `KEYHUSH_CARD=required` it is a failure that there is none.
 pub(crate) fn has_card() -> bool {
     let there = cuda::is_there();
+    assert!(there || std::env::var_os("KEYHUSH_CARD").is_none_or(|card| card != "required"), "there is no card here");
     if !there {
         println!("skipped: there is no NVIDIA card here");
     }
@@ -65,10 +68,14 @@ struct Typists {
 /// Somebody whose text cannot be read, and somebody at whose reading the program has a bug.
 const UNREADABLE: u64 = 1 << 41;
 const PANICS: u64 = 1 << 42;
+/// Somebody with more text than all others.
+const NEVER_ENDS: u64 = 1 << 43;
+/// From here on everybody types the same.
+const ALIKE: u64 = 1 << 50;
 
 impl Population for Typists {
     fn users(&self) -> u64 {
-        1 << 40
+        1 << 60
     }
 
     fn read(&self, user: u64, examples: &mut Examples) -> Result<(), StoreError> {
@@ -77,6 +84,7 @@ impl Population for Typists {
         if user == UNREADABLE {
             return Err(StoreError::NoUser { index: user, users: self.users() });
         }
+        let user = if user < ALIKE { user } else { ALIKE + 7 };
         let mut word = user.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut next = || {
             word ^= word << 13;
@@ -90,9 +98,12 @@ impl Population for Typists {
                 .set_features(&(0..self.features).map(|i| 0.1 * (i as f32 + (user % 7) as f32)).collect::<Vec<_>>());
         }
         let tokens = match user % 10 {
+            _ if user == NEVER_ENDS => 100_000,
+            0 => 2,
             3 => 0,
             4 => 5,
             5 => 77,
+            6 => 9,
             _ => 400,
         };
         let mut input = next();
@@ -116,6 +127,8 @@ struct Trial {
     typists: Typists,
     key: StreamKey,
     rate: f32,
+    /// How often text is read in this round, where it is not as the plan says.
+    epochs: Option<u32>,
 }
 
 fn local(algorithm: Algorithm) -> LocalPlan {
@@ -146,7 +159,7 @@ impl Trial {
         let typists =
             Typists { vocabulary: config.vocabulary as u32, features: config.user_context.unwrap_or(0), least: 0 };
         let key = users_key(&NoiseSource::from(SimulationKey::new(5)), &[3]);
-        Self { learner, local, model, clipping, plan, encoding, typists, key, rate: 0.5 }
+        Self { learner, local, model, clipping, plan, encoding, typists, key, rate: 0.5, epochs: None }
     }
 
     /// The same with another clip, and with or without its bit.
@@ -164,7 +177,7 @@ impl Trial {
             encoding: &self.encoding,
             full_weight_tokens: Some(300.0),
             learning_rate: self.rate,
-            epochs: None,
+            epochs: self.epochs,
             upload: Upload::Whole,
             evaluation: None,
         }
@@ -180,15 +193,17 @@ impl Trial {
         has_card().then(|| CardEngine::new(&self.local, &self.learner, means).unwrap_or_else(|e| panic!("{e}")))
     }
 
-    /// What the threads' code makes of a user, and whether greedy clipping moved anything.
-    fn difference(&self, user: u64) -> (Vec<f32>, bool) {
+    /// What the threads' code makes of a user.
+    fn learned(&self, user: u64) -> Learned {
         let mut examples = Examples::new(self.learner.schema());
         self.typists.read(user, &mut examples).unwrap();
         examples.truncate(self.local.most_tokens.unwrap_or(usize::MAX));
         let mut trainer = LocalTrainer::new(&self.learner, self.local.clone(), KernelPath::best()).unwrap();
+        if let Some(epochs) = self.epochs {
+            trainer.read_times(epochs).unwrap();
+        }
         let drawn = drawn(&self.key, user).batch;
-        let learned = trainer.train(&self.model, &examples, self.clipping.rule(), self.rate, drawn).unwrap();
-        (learned.difference, learned.projected)
+        trainer.train(&self.model, &examples, self.clipping.rule(), self.rate, drawn).unwrap()
     }
 }
 
@@ -197,7 +212,7 @@ fn worst(trial: &Trial, precision: Precision, numbers: &[u64]) -> Option<f64> {
     let mut engine = trial.engine(precision, 8, false)?;
     let found = engine.differences(&trial.task(), &trial.users(numbers)).unwrap();
     let relative = |(user, got): &(u64, Vec<f32>)| {
-        let want = trial.difference(*user).0;
+        let want = trial.learned(*user).difference;
         let square = |v: f64| v * v;
         let norm: f64 = want.iter().map(|v| square(f64::from(*v))).sum();
         let off: f64 = want.iter().zip(got).map(|(w, g)| square(f64::from(*w) - f64::from(*g))).sum();
@@ -242,23 +257,51 @@ fn updates_are_those_of_the_threads() {
 #[test]
 fn every_way_of_training_is_that_of_the_threads() {
     let config = small("mcmahan2018", 300);
+    let once = || local(Algorithm::FedAvg { epochs: 1 });
     let plans = [
         ("two readings", local(Algorithm::FedAvg { epochs: 2 })),
         ("FedSGD on a batch", local(Algorithm::FedSgdBatch)),
         ("FedSGD on all", local(Algorithm::FedSgdAll)),
-        ("greedy", LocalPlan { greedy: true, ..local(Algorithm::FedAvg { epochs: 1 }) }),
-        ("penalty", LocalPlan { update_penalty: 0.1, ..local(Algorithm::FedAvg { epochs: 1 }) }),
-        ("short", LocalPlan { batch: 3, unroll: 7, ..local(Algorithm::FedAvg { epochs: 1 }) }),
+        ("greedy", LocalPlan { greedy: true, ..once() }),
+        ("penalty", LocalPlan { update_penalty: 0.1, ..once() }),
+        ("short", LocalPlan { batch: 3, unroll: 7, ..once() }),
+        ("rehearsal", LocalPlan { finetune: Some(rehearsal()), ..once() }),
     ];
     for (name, plan) in plans {
         // A batch of 21 tokens has fewer to even out what products of 10-bit mantissas are off by.
         let halves = if name == "short" { 7e-4 } else { 5e-4 };
-        for (precision, most) in [(Precision::F32, 1e-4), (Precision::F16, halves)] {
-            let trial = Trial::new(&config, plan.clone(), Rounding::Nearest, 0.05);
-            let Some(off) = worst(&trial, precision, &COHORT) else { return };
-            println!("{name} {}: {off:.1e}", precision.name());
-            assert!(off <= most, "{name} {}: {off:e}", precision.name());
-        }
+        agrees(name, &Trial::new(&config, plan, Rounding::Nearest, 0.05), halves);
+    }
+    // A schedule changes how often text is read.
+    let trial = Trial::new(&config, once(), Rounding::Nearest, 0.05);
+    agrees("three readings by a schedule", &Trial { epochs: Some(3), ..trial }, 5e-4);
+    let greedy = || Trial::new(&config, LocalPlan { greedy: true, ..once() }, Rounding::Nearest, 0.05);
+    let layers = by_layer(&greedy(), 0.05);
+    agrees("greedy by layers", &greedy().clipped_by(layers, false), 5e-4);
+}
+
+/// The shapes of models that public text is learned with, at a smaller scale, without the units that they leave out.
+#[test]
+fn larger_models_at_a_smaller_scale_are_trained_as_by_the_threads() {
+    for (preset, hidden, embedding) in [("zaremba650", 72, 40), ("ptb1500", 104, 104)] {
+        let config = ModelConfig { hidden, embedding, dropout: None, ..small(preset, 600) };
+        assert!(config.layers > 1, "{preset}");
+        agrees(preset, &Trial::new(&config, local(Algorithm::FedAvg { epochs: 1 }), Rounding::Nearest, 0.3), 5e-4);
+    }
+}
+
+/// Half of what is read is general text.
+fn rehearsal() -> FineTune {
+    let general = GeneralText::new((0..40).map(|n| (0..1 + n % 7).map(|i| 10 + (7 * n + i) % 200).collect()));
+    FineTune::Rehearsal { lambda: 0.5, general }
+}
+
+/// Whether a trial's updates are those of the threads, in float32 and with halves; nothing where there is no card.
+fn agrees(name: &str, trial: &Trial, halves: f64) {
+    for (precision, most) in [(Precision::F32, 1e-4), (Precision::F16, halves)] {
+        let Some(off) = worst(trial, precision, &COHORT) else { return };
+        println!("{name} {}: {off:.1e}", precision.name());
+        assert!(off <= most, "{name} {}: {off:e}", precision.name());
     }
 }
 
@@ -299,7 +342,7 @@ fn p9_the_bit_of_greedy_steps_is_that_of_the_threads() {
         let trial = Trial::new(&small("tiny", 300), greedy, Rounding::Nearest, clip);
         let flat = ClipRule::Flat(ClipNorm::new(clip).unwrap());
         let trial = trial.clipped_by(Clipping::new(flat, ClipBit::NeverProjected).unwrap(), true);
-        let projected = |user: u64| trial.difference(user).1;
+        let projected = |user: u64| trial.learned(user).projected;
         assert_eq!(COHORT.iter().any(|user| projected(*user)), clip < 1.0, "there is something to say");
         if !same_integers(&trial, &projected) {
             return;
@@ -406,8 +449,88 @@ fn p1_whether_somebody_counts_does_not_depend_on_the_others() {
         for user in COHORT {
             alone.iter_mut().zip(of(&[user])).for_each(|(sum, own)| *sum += own);
         }
+        assert!(everybody.iter().any(|v| *v != 0), "{preset} {precision:?} at {rate}: nobody counts");
         assert!(everybody == alone, "{preset} {precision:?} at {rate}: a part depends on who is beside it");
     }
+}
+
+/// Rule P1: what a user changes does not depend on the place, of which a chunk has a hundred, in two lanes: whoever reads the same text comes
+/// to the same bits, with models of full size.
+#[test]
+fn p1_an_update_does_not_depend_on_the_place() {
+    let numbers: Vec<u64> = (0..100).map(|n| ALIKE + 11 * n).collect();
+    for preset in ["mcmahan2018", "gboard", "so-nwp"] {
+        let config = ModelConfig::preset(preset).unwrap();
+        for precision in Precision::ALL {
+            let mut trial = Trial::new(&config, local(Algorithm::FedAvg { epochs: 1 }), Rounding::Nearest, 0.3);
+            trial.rate = 0.1;
+            let Some(mut engine) = trial.engine(precision, 100, false) else { return };
+            assert_eq!(engine.chunk(), 100);
+            let found = engine.differences(&trial.task(), &trial.users(&numbers)).unwrap();
+            let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+            let first = bits(&found[0].1);
+            assert!(found[0].1.iter().any(|v| *v != 0.0) && found[0].1.iter().all(|v| v.is_finite()));
+            let others: Vec<u64> = found.iter().filter(|(_, own)| bits(own) != first).map(|(user, _)| *user).collect();
+            assert!(others.is_empty(), "{preset} {}: {others:?}", precision.name());
+        }
+    }
+}
+
+/// Rule P1: in a batch with few tokens each of them has a large share, and gradients are large. As halves they were infinite, and took
+/// away whom threads keep.
+#[test]
+fn p1_large_gradients_of_few_tokens_take_nobody_away() {
+    let few = [6, 16, 10, 20, 4];
+    let mut trial =
+        Trial::new(&small("mcmahan2018", 300), local(Algorithm::FedAvg { epochs: 1 }), Rounding::Nearest, 0.3);
+    let layout = ParameterLayout::new(trial.learner.recurrent().unwrap()).unwrap();
+    let gradient = enlarge_dense(&mut trial, &layout, 6);
+    println!("a gradient of {gradient} at a gate");
+    for (precision, most) in [(Precision::F32, 1e-3), (Precision::F16, 5e-2)] {
+        let Some(off) = worst(&trial, precision, &few) else { return };
+        println!("few tokens, {}: {off:.1e}", precision.name());
+        assert!(off <= most, "{}: {off:e}", precision.name());
+    }
+}
+
+/// Makes the dense kernel larger until gradients of gates, times 256, are infinite as halves; not so large that anything else is.
+fn enlarge_dense(trial: &mut Trial, layout: &ParameterLayout, user: u64) -> f32 {
+    for _ in 0..16 {
+        let gradient = largest_gate_gradient(trial, layout, user);
+        if gradient > 1.5 * 65504.0 / 256.0 {
+            return gradient;
+        }
+        trial.model[layout.range(Role::DenseKernel)].iter_mut().for_each(|v| *v *= 2.0);
+    }
+    panic!("there is nothing to overflow");
+}
+
+/// What a gate of some unit is moved by at most, as a gradient of one token with its share: of a user with one batch.
+fn largest_gate_gradient(trial: &Trial, layout: &ParameterLayout, user: u64) -> f32 {
+    let moved = trial.learned(user).difference;
+    let biases = layout.parameters().iter().filter(|p| matches!(p.role, Role::GateBias { .. }));
+    let largest = biases.flat_map(|p| moved[p.range()].to_vec()).fold(0.0, |most: f32, v| most.max(v.abs()));
+    // The bias moves by the rate times the sum over nine tokens, each over 80.
+    largest / trial.rate * (BATCH * UNROLL) as f32 / 9.0
+}
+
+/// Whoever types without end is trained beside others who do not, and memory is made for them: others' parts stay what they are.
+#[test]
+fn somebody_with_a_very_long_text_changes_nothing_for_others() {
+    let plan = LocalPlan { most_tokens: None, ..local(Algorithm::FedAvg { epochs: 1 }) };
+    let mut trial = Trial::new(&small("tiny", 300), plan, Rounding::Nearest, 0.3);
+    trial.rate = 0.01;
+    let Some(mut engine) = trial.engine(Precision::F32, 4, false) else { return };
+    let mut of = |numbers: &[u64]| {
+        let sum = values(engine.sum(&trial.task(), &trial.users(numbers)).unwrap().sum);
+        assert!(engine.has_forgotten().unwrap(), "{numbers:?}");
+        sum
+    };
+    let (few, alone) = (of(&COHORT), of(&[NEVER_ENDS]));
+    assert!(alone.iter().any(|v| *v != 0));
+    let together = of(&[&COHORT[..], &[NEVER_ENDS]].concat());
+    assert!(together.iter().zip(few.iter().zip(&alone)).all(|(all, (few, one))| *all == few + one));
+    assert!(of(&COHORT) == few);
 }
 
 /// Rule P1, where it is the model of the round that does not hold: an entry that nobody here types overflows in it. Places that wait for their
@@ -476,6 +599,39 @@ fn what_was_read_ahead_is_trained_at_the_rate_of_its_round() {
     };
     let Some(blind) = of(false) else { return };
     assert!(of(true).unwrap() == blind && blind[0] != blind[1]);
+}
+
+/// How often text is read is known when its round comes, and so is the general text that goes with it: what was read ahead is as if it had
+/// not been, and losses are those of the threads.
+#[test]
+fn what_was_read_ahead_is_read_as_often_and_with_what_its_round_says() {
+    for finetune in [None, Some(rehearsal())] {
+        let plan = LocalPlan { finetune, ..local(Algorithm::FedAvg { epochs: 1 }) };
+        let trial = |epochs| {
+            let trial = Trial::new(&small("tiny", 300), plan.clone(), Rounding::Nearest, 0.3);
+            Trial { epochs, ..trial }
+        };
+        let of = |foresees: bool| {
+            let first = trial(None);
+            let mut engine = first.engine(Precision::F32, 4, false)?;
+            let mut sum = |epochs| {
+                let trial = trial(epochs);
+                if foresees {
+                    engine.foresee(&COHORT);
+                }
+                let summed = engine.sum(&trial.task(), &first.users(&COHORT)).unwrap();
+                (values(summed.sum), summed.exact)
+            };
+            Some([None, Some(2), Some(2), Some(1)].map(&mut sum))
+        };
+        let Some(blind) = of(false) else { return };
+        assert!(of(true).unwrap() == blind);
+        assert!(blind[0].0 == blind[3].0 && blind[1].0 == blind[2].0 && blind[0].0 != blind[1].0);
+        for (user, exact) in &blind[0].1 {
+            let want = trial(None).learned(*user).loss;
+            assert!((exact.loss - want).abs() <= 1e-4 * want.max(1.0), "user {user}: {} and not {want}", exact.loss);
+        }
+    }
 }
 
 /// A cohort that was read ahead comes to the same sum, whether it was foreseen rightly or not; and when a round is over nothing of

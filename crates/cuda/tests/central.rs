@@ -7,7 +7,7 @@ use crate::card::has_card;
 use cuda::{CUDA, CardTrainer};
 use federated::engine::{
     EngineOptions, Means, Precision,
-    central::{Central, CentralTrainer, OnThread},
+    central::{Central, CentralTrainer, Clipped, OnThread},
 };
 use lm::{
     kernels::KernelPath,
@@ -15,6 +15,7 @@ use lm::{
         batch::Batch,
         config::{Cell, Dropout, DropoutKind, ModelConfig},
         initial::initial_parameters,
+        parameters::{ParameterLayout, Role},
     },
 };
 
@@ -147,6 +148,73 @@ fn what_was_stopped_goes_on_to_the_same_bits() {
             assert!(whole.iter().all(|v| v.is_finite()) && whole != first);
         }
     }
+}
+
+/// A trainer of a thread whose gradients count for so much at most.
+fn clipped_thread(config: &ModelConfig, most: f32, parameters: usize) -> Clipped {
+    Clipped::new(Box::new(thread(config)), most, parameters)
+}
+
+/// Most steps are cut; the card cuts them as threads do, whether it is asked for all batches at once or for some at a time.
+#[test]
+fn steps_are_brought_within_a_bound_as_on_a_thread() {
+    for (name, config) in models() {
+        let (text, first) = (Text::new(config.vocabulary, 12), initial_parameters(&config, 2).unwrap());
+        let batches = text.batches();
+        let want = learned(&mut clipped_thread(&config, 0.05, first.len()), &first, &batches);
+        let free = learned(&mut thread(&config), &first, &batches);
+        assert!(relative(&free.0, &want.0, &first) > 0.1, "{name}: the bound does something");
+        for (precision, most) in [(Precision::F32, 1e-4), (Precision::Tf32, 2e-3), (Precision::F16, 2e-3)] {
+            let Some(mut card) = card(&config, precision) else { return };
+            assert!(card.clip(0.05).unwrap());
+            let got = learned(&mut card, &first, &batches);
+            let off = relative(&want.0, &got.0, &first);
+            println!("{name} {}: {off:.1e}", precision.name());
+            assert!(off <= most, "{name} {}: {off:e}", precision.name());
+            let mut pieces = vec![0.0; first.len()];
+            card.load(&first).unwrap();
+            for (number, one) in batches.chunks(1).enumerate() {
+                card.learn(one, RATE, number as u64).unwrap();
+            }
+            card.forget();
+            card.learn(&batches[..3], RATE, batches.len() as u64).unwrap();
+            card.store(&mut pieces).unwrap();
+            assert!(pieces == got.0, "{name} {}: other bits in pieces", precision.name());
+        }
+    }
+}
+
+/// One batch has an entry at which the model overflows: its step is taken back, here as on a thread, and the others are learned.
+#[test]
+fn a_step_that_is_no_number_is_taken_back() {
+    let tiny = ModelConfig::preset("tiny").unwrap().with_vocabulary(300);
+    let config = ModelConfig { dense: None, tied: false, ..tiny };
+    let mut text = Text::new(config.vocabulary, 12);
+    text.0.iter_mut().for_each(|(inputs, _)| inputs.iter_mut().for_each(|id| *id = (*id).min(298)));
+    text.0[4].0[7] = 299;
+    let mut first = initial_parameters(&config, 2).unwrap();
+    let layout = ParameterLayout::new(&config).unwrap();
+    let table = layout.range(Role::Embedding);
+    first[table.end - config.embedding..table.end].fill(3e38);
+    // What meets the input is so large that products with that entry are infinite, of either sign.
+    for kernel in layout.parameters().iter().filter(|p| matches!(p.role, Role::GateKernel { .. })) {
+        first[kernel.range()][..config.embedding * kernel.columns].iter_mut().for_each(|v| *v *= 30.0);
+    }
+    let batches = text.batches();
+    let whole = |trainer: &mut dyn CentralTrainer| {
+        let mut parameters = vec![0.0; first.len()];
+        trainer.load(&first).unwrap();
+        trainer.learn(&batches, RATE, 0).unwrap();
+        trainer.store(&mut parameters).unwrap();
+        parameters
+    };
+    let want = whole(&mut clipped_thread(&config, 0.05, first.len()));
+    assert!(want.iter().all(|v| v.is_finite()) && want != first);
+    let Some(mut card) = card(&config, Precision::F32) else { return };
+    assert!(card.clip(0.05).unwrap());
+    let off = relative(&want, &whole(&mut card), &first);
+    println!("a step taken back: {off:.1e}");
+    assert!(off <= 1e-3, "{off:e}");
 }
 
 /// A reading that is over, a batch that is too large, and words that the model does not have are refused, and nothing is learned.

@@ -271,10 +271,12 @@ fn evaluations_by_devices_are_those_of_the_threads() {
     };
     let (want, got) = (sum(&mut threads, &numbers), sum(&mut card, &numbers));
     assert_eq!(got.1, want.1);
-    let scale = want.0.iter().map(|v| v.abs()).max().unwrap() as f64;
-    assert!(scale > 0.0);
-    for (got, want) in got.0.iter().zip(&want.0) {
-        assert!(((got - want) as f64).abs() <= 1e-3 * scale, "{got} is not {want}");
+    assert!(want.0.iter().any(|v| *v > 0));
+    // Of each coordinate by itself: the last bits of a loss, a rounding for everybody, and one target that another entry is as likely at.
+    let one = encoding.grid_scale(1.0) / plan.most_examples as f64;
+    for (coordinate, (got, want)) in got.0.iter().zip(&want.0).enumerate() {
+        let most = 1e-4 * (*want as f64).abs() + numbers.len() as f64 + one;
+        assert!(((got - want) as f64).abs() <= most, "{coordinate}: {got} is not {want}, {one} for a target");
     }
     numbers.reverse();
     assert!(sum(&mut card, &numbers) == got, "another sum in another order");

@@ -24,14 +24,14 @@ use privacy::{
     stages::{ClipBit, ClipRule, Clipping, Contribution, Update},
 };
 
-/// `cargo xtask test` brings NVRTC where there is none. There are seven sources and ten presets, of which each source fits some.
+/// `cargo xtask test` brings NVRTC where there is none. There are eight sources and ten presets, of which each source fits some.
 fn compiles_for(architecture: &str, every_preset: bool) {
     match cuda::compile_all(architecture, every_preset) {
         None => println!("skipped: there is no NVRTC here (the package nvidia-cuda-nvrtc has it)"),
         Some(compiled) => {
             let kernels = compiled.unwrap_or_else(|problem| panic!("{architecture}: {problem}"));
             println!("{kernels} sources for {architecture}");
-            assert!(kernels >= if every_preset { 31 } else { 7 }, "{kernels}");
+            assert!(kernels >= if every_preset { 32 } else { 8 }, "{kernels}");
         }
     }
 }
@@ -57,15 +57,11 @@ fn what_a_card_cannot_do_is_refused_before_the_run() {
         let parts = refused(&parts).unwrap_err();
         assert!(parts.contains("upload.kind") && parts.contains("--engine threads"), "{parts}");
     }
-    let epochs = refused(&["schedule=[{ from = 9, local_epochs = 2 }]"]).unwrap_err();
-    assert!(epochs.contains("local_epochs") && epochs.contains("--engine threads"), "{epochs}");
-    for kind in ["rehearsal", "without-forgetting"] {
-        let tuned = refused(&[&format!("finetune.kind={kind}"), "finetune.lambda=0.5"]).unwrap_err();
-        assert!(
-            tuned.contains(&format!("[finetune] kind = \"{kind}\"")) && tuned.contains("--engine threads"),
-            "{tuned}"
-        );
-    }
+    assert_eq!(refused(&["schedule=[{ from = 9, local_epochs = 2 }]"]), Ok(()));
+    let tuned = refused(&["finetune.kind=without-forgetting", "finetune.lambda=0.5"]).unwrap_err();
+    let parts = ["[finetune] kind = \"without-forgetting\"", "--engine threads"];
+    assert!(parts.iter().all(|part| tuned.contains(part)), "{tuned}");
+    assert_eq!(refused(&["finetune.kind=rehearsal", "finetune.lambda=0.5"]), Ok(()));
     assert_eq!(refused(&["finetune.kind=retraining"]), Ok(()));
 }
 

@@ -105,14 +105,15 @@ impl<'de> Deserialize<'de> for GeneralText {
 
 /// General text, read for a learner, and how much of it goes with somebody's own.
 #[derive(Debug, Clone)]
-pub(crate) struct Rehearsal {
+pub struct Rehearsal {
     lambda: f64,
     general: Vec<Examples>,
 }
 
 impl Rehearsal {
     /// General text as a learner's examples.
-    pub(crate) fn new(learner: &dyn Learner, lambda: f32, text: &GeneralText) -> Self {
+    #[must_use]
+    pub fn new(learner: &dyn Learner, lambda: f32, text: &GeneralText) -> Self {
         let read = |ids: &Vec<u32>| {
             let mut examples = Examples::new(learner.schema());
             learner.read(Post { ids, labels: &[] }, &mut examples);
@@ -123,7 +124,8 @@ impl Rehearsal {
 
     /// Somebody's examples with general posts between theirs, evenly: at any place, about a share `lambda` of what came before is their
     /// own. The general posts follow one another from one that is drawn, and begin anew after the last.
-    pub(crate) fn mix(&self, own: &Examples, drawn: u64) -> Examples {
+    #[must_use]
+    pub fn mix(&self, own: &Examples, drawn: u64) -> Examples {
         let own_posts = posts(own);
         let wanted = libm::round(own.len() as f64 * (1.0 - self.lambda) / self.lambda) as usize;
         let start = (drawn % self.general.len().max(1) as u64) as usize;

@@ -8,7 +8,7 @@ use std::{
 use federated::{
     engine::{
         Means,
-        central::{Central, CentralTrainer, Clipped, trainer},
+        central::{Central, CentralTrainer, clipped, trainer},
     },
     model_folder,
 };
@@ -98,7 +98,7 @@ impl<'a> Run<'a> {
         let Schedule { batch, unroll, seed, clip_gradients, .. } = checkpoint.progress.schedule;
         let mut trainer = trainer(Central { config: &task.config, rows: batch, unroll, seed }, means)?;
         if let Some(most) = clip_gradients {
-            trainer = Box::new(Clipped::new(trainer, most, checkpoint.values.len()));
+            trainer = clipped(trainer, most, checkpoint.values.len())?;
         }
         trainer.load(&checkpoint.values)?;
         match &checkpoint.carried {

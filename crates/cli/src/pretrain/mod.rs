@@ -6,7 +6,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use corpus::origin;
-use federated::engine::{self, EngineOptions, Means};
+use federated::engine::{EngineOptions, Means};
 use lm::{
     tokenizer::Tokenizer,
     vocabulary::{Counts, Vocabulary},
@@ -106,27 +106,23 @@ struct ScheduleArgs {
     /// Seed of the initial parameters and of dropout.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Clip the gradient of each batch to this L2 norm, so that one bad batch does not destroy the model; 0 turns clipping off. Slows down
-    /// --engine cuda [default: 1; 0 with --engine cuda]
-    #[arg(long, value_name = "NORM")]
-    clip_gradients: Option<f32>,
+    /// Clip the gradient of each batch to this L2 norm, so that one bad batch does not destroy the model; 0 turns clipping off
+    #[arg(long, value_name = "NORM", default_value_t = 1.0)]
+    clip_gradients: f32,
 }
 
-/// Gradients of models that learn are mostly shorter.
-const CLIP_GRADIENTS: f32 = 1.0;
-
 impl ScheduleArgs {
-    fn schedule(&self, on_threads: bool) -> Schedule {
+    fn schedule(&self) -> Schedule {
         let Self { epochs, batch, unroll, learning_rate, decay_after, decay, seed, clip_gradients } = *self;
-        let usual = if on_threads { CLIP_GRADIENTS } else { 0.0 };
-        let clip_gradients = Some(clip_gradients.unwrap_or(usual)).filter(|clip| *clip != 0.0);
+        // Gradients of models that learn are mostly shorter than 1.
+        let clip_gradients = Some(clip_gradients).filter(|clip| *clip != 0.0);
         Schedule { epochs, batch, unroll, learning_rate, decay_after, decay, seed, clip_gradients }
     }
 }
 
 pub(crate) fn run(args: &PretrainArgs) -> anyhow::Result<()> {
     let means = means(args)?;
-    let schedule = args.schedule.schedule(means.engine.name == engine::THREADS.name);
+    let schedule = args.schedule.schedule();
     schedule.check()?;
     let task = task(args)?;
     let begin = if args.resume { Run::resume } else { Run::begin };

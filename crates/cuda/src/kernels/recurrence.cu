@@ -15,8 +15,11 @@
 // Of 16 pieces of the kernel, 16 rows each, so many are in registers.
 #define KEPT 8
 #define FORWARD_SHARED (16 * (16 - KEPT) * 2 * 32 * 16 + 2 * 8 * STATE * 2)
-// Gate gradients are scaled by this before they become halves.
+// Gate gradients are scaled by this before they become halves, and by less where a token's share is more than 1, as it is in batches with
+// few tokens: the share is in the gradients, and a half is infinite above HALF_MOST. What is larger all the same stays as large as a half
+// can be: an infinite one would make weights that are no numbers, and take away somebody whom float32 keeps.
 #define GRADIENT_SCALE 256.f
+#define HALF_MOST 65504.f
 
 extern __shared__ __align__(16) u8 dynamic[];
 
@@ -30,6 +33,13 @@ __device__ __forceinline__ T* in_block(T* own, u32 block) {
   asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"((u64)own), "r"(block));
   return (T*)there;
 }
+// A power of 2, so that nothing is rounded by it, and so is 1 over it.
+__device__ __forceinline__ float gradient_scale(float share) {
+  float scale = GRADIENT_SCALE;
+  for (float rest = share; rest > 1.f && scale > 1.f / 65536.f; rest *= 0.5f) scale *= 0.5f;
+  return scale;
+}
+__device__ __forceinline__ unsigned short half_within(float a) { return half_of(fminf(fmaxf(a, -HALF_MOST), HALF_MOST)); }
 __device__ __forceinline__ float fast_sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
 __device__ __forceinline__ float fast_tanh(float x) {
   float e = __expf(2.f * fminf(fmaxf(x, -15.f), 15.f));
@@ -149,8 +159,9 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) r
 #define BACKWARD_SHARED (16 * (32 - KEPT_BACK) * 32 * 16 + 8 * GRADIENTS * 2 + 3 * 128 * 8 * 4)
 
 // Activations become gradients of the gates' sums; the bias goes down. d_states: [user][TOKENS][256], from above.
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) recur_backward(const float* __restrict__ kernel,
-    float* __restrict__ bias, float* __restrict__ gates, const float* __restrict__ cells, const float* __restrict__ d_states, const float* rate) {
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) recur_backward(const int* step, const float* shares,
+    const float* __restrict__ kernel, float* __restrict__ bias, float* __restrict__ gates, const float* __restrict__ cells,
+    const float* __restrict__ d_states, const float* rate) {
   uint4* in_shared = (uint4*)dynamic;
   unsigned short* gradients = (unsigned short*)(dynamic + 16 * (32 - KEPT_BACK) * 32 * 16);
   float *own = (float*)(gradients + 8 * GRADIENTS), *received = own + 1024;
@@ -177,6 +188,9 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) r
   const int within = local & 15, column = (local & ~15) + ((within & 3) < 2 ? 2 * (within >> 2) + (within & 3) : 8 + 2 * (within >> 2) + (within & 3) - 2);
   const u32 at = shared_address(gradients) + ((lane & 7) * GRADIENTS + (lane >> 3) * 8) * 2;
   float d_cell[2] = {0, 0}, d_bias[4] = {0, 0, 0, 0};
+  // Both ways; there is no register for them.
+  __shared__ float scales[2];
+  if (tid == 0) scales[0] = gradient_scale(shares[turn(step, user)]), scales[1] = 1.f / scales[0];
   const bool is_own = (warp >> 3) == rank;
   float* to = is_own ? own : sent;
   const int to_row = (16 * warp + g) & 127;
@@ -216,7 +230,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) r
         }
       }
 #pragma unroll
-      for (int k = 0; k < 4; k++) sum[0][k] = (sum[0][k] + sum[1][k] + sum[2][k] + sum[3][k]) * (1.f / GRADIENT_SCALE);
+      for (int k = 0; k < 4; k++) sum[0][k] = (sum[0][k] + sum[1][k] + sum[2][k] + sum[3][k]) * scales[1];
       // Each block has a part of the sum for all units; the other's half goes to the other.
       float* p = to + (is_own ? 0 : (t & 1) * 1024) + to_row * 8 + 2 * q;
       *(float2*)p = make_float2(sum[0][0], sum[0][1]), *(float2*)(p + 64) = make_float2(sum[0][2], sum[0][3]);
@@ -237,9 +251,10 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) r
         p[0] = d0, p[UNITS] = d1, p[2 * UNITS] = d2, p[3 * UNITS] = d3;
         d_bias[0] += d0, d_bias[1] += d1, d_bias[2] += d2, d_bias[3] += d3;
         if (t) {
+          const float scale = scales[0];
           unsigned short* y = gradients + b * GRADIENTS + column;
-          y[0] = half_of(d0 * GRADIENT_SCALE), y[128] = half_of(d1 * GRADIENT_SCALE);
-          y[256] = half_of(d2 * GRADIENT_SCALE), y[384] = half_of(d3 * GRADIENT_SCALE);
+          y[0] = half_within(d0 * scale), y[128] = half_within(d1 * scale);
+          y[256] = half_within(d2 * scale), y[384] = half_within(d3 * scale);
         }
       }
     }

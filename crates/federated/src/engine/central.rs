@@ -69,6 +69,14 @@ pub trait CentralTrainer {
     /// # Errors
     /// When it broke down.
     fn measure(&mut self, batches: &[Batch<'_>]) -> Result<f64, EngineError>;
+
+    /// Brings steps within a bound by itself from now on, as [`Clipped`] does from outside. Whether it does.
+    ///
+    /// # Errors
+    /// When it broke down.
+    fn clip(&mut self, _most: f32) -> Result<bool, EngineError> {
+        Ok(false)
+    }
 }
 
 /// Makes a trainer.
@@ -80,6 +88,18 @@ pub type MakeCentral = fn(Central<'_>, Means) -> Result<Box<dyn CentralTrainer>,
 /// When the model cannot be trained by these means.
 pub fn trainer(central: Central<'_>, means: Means) -> Result<Box<dyn CentralTrainer>, EngineError> {
     (means.engine.central)(central, means)
+}
+
+/// The trainer, none of whose gradients counts for more than so long: by itself, or from outside.
+///
+/// # Errors
+/// When it broke down.
+pub fn clipped(
+    mut trainer: Box<dyn CentralTrainer>,
+    most: f32,
+    parameters: usize,
+) -> Result<Box<dyn CentralTrainer>, EngineError> {
+    Ok(if trainer.clip(most)? { trainer } else { Box::new(Clipped::new(trainer, most, parameters)) })
 }
 
 /// A trainer whose steps are brought within a bound, so that a loss that explodes does not take the model with it.
@@ -256,7 +276,7 @@ mod tests {
         let mut trainer = trainer(central, Means::threads(KernelPath::best(), 1)).unwrap();
         let mut values = initial_parameters(&config, 1).unwrap();
         if let Some(most) = clip {
-            trainer = Box::new(Clipped::new(trainer, most, values.len()));
+            trainer = clipped(trainer, most, values.len()).unwrap();
         }
         trainer.load(&values).unwrap();
         let mut loss = 0.0;

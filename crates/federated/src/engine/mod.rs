@@ -43,7 +43,8 @@ use crate::{
 /// Whom an engine trains.
 #[derive(Clone, Copy)]
 pub struct Users<'a> {
-    /// Everybody.
+    /// Everybody. An engine that reads ahead tells populations by where they lie and how many they are: one that it was given stays where
+    /// it is as long as the engine is asked for sums, and no other takes its place.
     pub population: &'a dyn Population,
     /// Those who take part, by number; all of them are there.
     pub numbers: &'a [u64],
