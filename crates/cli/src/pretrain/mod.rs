@@ -6,7 +6,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use corpus::origin;
-use federated::engine::{self, EngineOptions, Means};
+use federated::engine::{EngineOptions, Means};
 use lm::{
     tokenizer::Tokenizer,
     vocabulary::{Counts, Vocabulary},
@@ -15,7 +15,7 @@ use pretraining::{Ended, ModelChoice, Run, Task, checkpoint::Epoch, schedule::Sc
 
 use self::watch::Watch;
 use crate::{
-    engines,
+    engines::{self, Listed},
     failure::{BadInput, Interrupted},
     interrupt, kernels, model_folder,
 };
@@ -112,21 +112,17 @@ struct ScheduleArgs {
     clip_gradients: Option<f32>,
 }
 
-/// Gradients of models that learn are mostly shorter.
-const CLIP_GRADIENTS: f32 = 1.0;
-
 impl ScheduleArgs {
-    fn schedule(&self, on_threads: bool) -> Schedule {
+    fn schedule(&self, usual_clip: f32) -> Schedule {
         let Self { epochs, batch, unroll, learning_rate, decay_after, decay, seed, clip_gradients } = *self;
-        let usual = if on_threads { CLIP_GRADIENTS } else { 0.0 };
-        let clip_gradients = Some(clip_gradients.unwrap_or(usual)).filter(|clip| *clip != 0.0);
+        let clip_gradients = Some(clip_gradients.unwrap_or(usual_clip)).filter(|clip| *clip != 0.0);
         Schedule { epochs, batch, unroll, learning_rate, decay_after, decay, seed, clip_gradients }
     }
 }
 
 pub(crate) fn run(args: &PretrainArgs) -> anyhow::Result<()> {
-    let means = means(args)?;
-    let schedule = args.schedule.schedule(means.engine.name == engine::THREADS.name);
+    let engine = engines::named(args.engine.as_deref())?;
+    let (means, schedule) = (means(args, engine)?, args.schedule.schedule(engine.clips_gradients_at));
     schedule.check()?;
     let task = task(args)?;
     let begin = if args.resume { Run::resume } else { Run::begin };
@@ -159,11 +155,10 @@ pub(crate) fn run(args: &PretrainArgs) -> anyhow::Result<()> {
 }
 
 /// With what is trained.
-fn means(args: &PretrainArgs) -> anyhow::Result<Means> {
-    let engine = engines::named(args.engine.as_deref())?;
-    let precision = engines::precision(engine, args.precision.as_deref())?;
+fn means(args: &PretrainArgs, engine: Listed) -> anyhow::Result<Means> {
+    let precision = engine.precision(args.precision.as_deref())?;
     let options = EngineOptions { precision, ..EngineOptions::default() };
-    Ok(Means { engine, options, ..Means::threads(kernels::chosen()?, 1) })
+    Ok(Means { engine: engine.kind, options, ..Means::threads(kernels::chosen()?, 1) })
 }
 
 /// What is trained on what.
