@@ -12,7 +12,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use device::protocol::message::{MOST_BYTES, Ticket};
+use device::protocol::{
+    hex,
+    message::{MOST_BYTES, Ticket},
+};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{
     Method, Request, Response, StatusCode, Uri,
@@ -307,10 +310,6 @@ fn is_closed(error: &hyper::Error) -> bool {
 
 fn broken(error: impl fmt::Display) -> HttpError {
     HttpError::Broken(error.to_string())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 fn configured(trust: &Trust) -> Result<ClientConfig, AgentError> {

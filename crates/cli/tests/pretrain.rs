@@ -274,7 +274,7 @@ fn what_cannot_be_meant_is_refused() {
         (&["--out", "new", "--engine", "cuda", "--precision", "f8"], "--precision: no precision is called \"f8\""),
         (
             &["--out", "new", "--engine", "threads", "--precision", "f16"],
-            "--precision: can only be chosen with --engine cuda",
+            "--precision: can only be f16 with --engine cuda",
         ),
     ];
     for (flags, problem) in refusals {

@@ -289,7 +289,7 @@ fn nobody_gave_twice(folder: &Path, at: Option<At>) {
     assert!(gave.values().all(|times| *times == 1), "{at:?}: {gave:?}");
 }
 
-/// Kills at these syncs of a run, two runs at a time: each waits for its disk and its devices most of the time. Gives how many were
+/// Kills at these syncs of a run, four runs at a time: each waits for its disk and its devices most of the time. Gives how many were
 /// killed: how many syncs there are differs from run to run, by how many batches the requests of devices come in.
 fn killed_at(points: Vec<At>) -> usize {
     let points = Mutex::new(points.into_iter());
@@ -298,8 +298,8 @@ fn killed_at(points: Vec<At>) -> usize {
         std::iter::from_fn(next).filter(|at| run(Some(*at)).was_killed).count()
     };
     thread::scope(|scope| {
-        let both = [(); 2].map(|()| scope.spawn(one_after_the_other));
-        both.into_iter().map(|half| half.join().unwrap()).sum()
+        let all = [(); 4].map(|()| scope.spawn(one_after_the_other));
+        all.into_iter().map(|part| part.join().unwrap()).sum()
     })
 }
 

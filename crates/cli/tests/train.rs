@@ -339,10 +339,16 @@ fn ranks_of_mpirun_come_to_the_same_as_one_process() {
         assert_eq!(left(&bench.path(name)), left(&bench.path(&out)), "{out}");
     }
     // Settings that one rank refuses are refused by all, once, and nothing hangs.
-    for (set, says) in [("clip.norm=", "clip.norm: is missing"), ("aggregation=secagg", "without mpirun")] {
-        let output = mpirun(&bench, "2").args(["train", "run.toml", "--set", set]).output().unwrap();
+    for (set, says) in [
+        ("clip.norm=", "clip.norm: is missing"),
+        ("aggregation=secagg", "aggregation: several processes"),
+        ("upload={ kind = \"sparse\", share = 0.1 }", "upload.kind: several processes"),
+    ] {
+        let output =
+            mpirun(&bench, "2").args(["train", "run.toml", "--out", "refused", "--set", set]).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && errors.contains(says), "{errors}");
+        assert!(!bench.path("refused").exists(), "a run was begun with {set}");
     }
 }
 

@@ -45,10 +45,7 @@ impl<'a> MpiEngine<'a> {
 impl Engine for MpiEngine<'_> {
     fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
         if !matches!(task.upload, Upload::Whole) {
-            let problem =
-                "over MPI devices send whole updates: take upload.kind = \"grid\" or \"dense\", or one process"
-                    .to_owned();
-            return Err(EngineError::Unavailable { engine: "mpi", problem });
+            return Err(EngineError::NotWhole);
         }
         let message = Message::users(task, users);
         let message = message.map_err(|e| EngineError::Rank { rank: self.ranks.rank(), problem: e.to_string() })?;

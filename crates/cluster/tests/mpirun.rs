@@ -14,7 +14,7 @@ use std::{
 use corpus::store::StoreError;
 use device::{learner::examples::Examples, round::Task, upload::Upload};
 use federated::{
-    contract::{self, Trial, TrialPopulation},
+    contract::{self, Reference, Trial, TrialPopulation},
     engine::{Engine, EngineError, Summed, Users, threads::Threads, users_key},
     learners::LEARNERS,
     population::Population,
@@ -77,7 +77,7 @@ fn tell(story: &str, ranks: &Ranks) -> Result<(), String> {
     if ranks.leads() {
         let mut engine = MpiEngine::new(ranks, Box::new(own), &facts).map_err(|e| e.to_string())?;
         if of_contract.is_some() {
-            contract::engine(&trial, &mut engine, local, kernels);
+            contract::engine(&trial, &mut engine, local, Reference::SameBits(kernels));
             println!("digest kept");
             return Ok(());
         }

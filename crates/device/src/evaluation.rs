@@ -91,9 +91,9 @@ impl Counting {
     #[must_use]
     pub fn new(learner: &dyn Learner, plan: EvaluationPlan) -> Option<Self> {
         let counted = set(learner.measures())?;
-        let known = learner.recurrent().map_or(2, |model| model.vocabulary.max(2));
+        let outcomes = learner.outcomes().max(2) as f64;
         let legal = (1..=MOST_EXAMPLES).contains(&plan.most_examples);
-        legal.then(|| Self { counted, most_examples: plan.most_examples as f64, guess: libm::log(known as f64) })
+        legal.then(|| Self { counted, most_examples: plan.most_examples as f64, guess: libm::log(outcomes) })
     }
 
     /// How many coordinates there are.

@@ -34,7 +34,10 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    engine::{Engine, EngineError, Hardware, Summed, Users, drawn},
+    engine::{
+        Engine, EngineError, Hardware, Summed, Users, drawn,
+        secure::{SecureTask, Secured},
+    },
     plan::Plan,
     population::Population,
 };
@@ -218,6 +221,12 @@ impl Engine for Planted<'_> {
 
     fn hardware(&self) -> Option<Hardware> {
         self.engine.hardware()
+    }
+
+    /// Canaries send no masked vectors: they are planted in sums in the clear, and [`Engine::each`] gives nobody's part by itself.
+    fn sum_securely(&mut self, _: &Task<'_>, _: &Users<'_>, _: &SecureTask<'_>) -> Result<Secured, EngineError> {
+        let problem = "canaries are planted in sums in the clear; take aggregation = \"plain\", or remove [audit]";
+        Err(EngineError::Unavailable { engine: "with canaries", problem: problem.into() })
     }
 }
 

@@ -20,6 +20,8 @@
 //! | [`finetune`]   | fine-tuning without forgetting: what devices rehearse, and learning from an ensemble |
 //! | [`test_sets`]  | the same of text files and stores that are not trained on                |
 //! | [`fleet`]      | who takes part in a round, and how their sum comes about                |
+//! | [`protocol`]   | the server's side of what devices are told and send, without IO           |
+//! | [`randomness`] | the noise of steps, and how long it is kept                              |
 //! | [`replay`]     | a run that is over, once more on threads: the cohorts that were recorded |
 //! | [`engine`]     | who computes what users learn                                           |
 //! | [`checkpoint`] | the state of a run as safetensors                                      |

@@ -13,10 +13,15 @@
 pub mod attempts;
 pub mod evaluation;
 
-use std::{collections::BTreeSet, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
 
 use device::{learner::Learner, round::Task, upload::Rests};
-use ledger::{Attempt, FailureReason, Ledger, LedgerError, LedgerStore, ParticipationRecord, Recorded, Written};
+use ledger::{
+    Attempt, Failure, FailureReason, Ledger, LedgerError, LedgerStore, ParticipationRecord, Recorded, Written,
+};
 use privacy::{
     ClipNorm,
     clip::{AdaptiveClip, ClipError},
@@ -172,6 +177,8 @@ pub struct Loop<'a, S> {
     randomness: RunRandomness,
     ledger: Ledger<S>,
     state: State,
+    /// All attempts that failed, by round, as the ledger has them.
+    failures: BTreeMap<u64, Vec<Failure>>,
     pool: Pool,
     /// Some of the threads, for what is done while somebody else trains: it must not keep them waiting.
     beside: Pool,
@@ -188,7 +195,8 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         threads: usize,
     ) -> Self {
         let (pool, beside) = (Pool::new(threads), Pool::new(threads.div_ceil(4)));
-        Self { plan, learner, randomness, ledger, state, pool, beside }
+        let failures = attempts::all_failures(plan, &ledger);
+        Self { plan, learner, randomness, ledger, state, failures, pool, beside }
     }
 
     /// Where it stands.
@@ -376,7 +384,8 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         stop: &Stop,
     ) -> Result<Attempted, RoundError> {
         let clipping = Clipping::new(self.plan.rule(self.clip())?, self.clip_bit())?;
-        let failures = &self.failures();
+        let failures = &self.failures;
+        debug_assert_eq!(*failures, attempts::all_failures(self.plan, &self.ledger), "somebody would be asked twice");
         let mask = self.plan.upload.mask(at.round);
         let State { model, mechanism, rests, .. } = &mut self.state;
         let task = Task {

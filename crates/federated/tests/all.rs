@@ -32,6 +32,7 @@ mod left_over;
 mod memory_home;
 mod real_devices;
 mod run;
+mod same_bytes;
 mod samples;
 mod secure;
 mod small_runs;

@@ -13,11 +13,13 @@ use std::{
 use crate::memory_home::{MemoryHome, MemoryVault, Shows};
 use crate::real_devices;
 use crate::workshop::{self, ADAPTIVE, ARRIVAL, means, plan, with};
+use device::round::Task;
 use keyhush_federated::{
+    canaries::{Canaries, Planted},
     checkpoint::Checkpoints,
-    contract::{self, Lives, Trial},
-    engine::{self, EngineError, EngineKind, Means, THREADS, threads::Threads},
-    fleet::{self, At, Attempted, Fleet, FleetError, Observed, Outcome, RoundTask, Stop},
+    contract::{self, Lives, Reference, Trial},
+    engine::{self, Engine, EngineError, EngineKind, Means, Summed, THREADS, Users, threads::Threads},
+    fleet::{self, At, Attempted, Fleet, FleetError, Observed, Outcome, RoundTask, Stop, WithEvaluations},
     home::{Home, Log, MODEL_FOLDER, Paper, Records, RunFolder},
     ledger_file::{FileStore, Place},
     plan::Plan,
@@ -41,10 +43,11 @@ fn engines() {
             let ways = [(KernelPath::best(), few[number]), (KernelPath::Scalar, few[few.len() - 1 - number])];
             for (kernels, threads) in ways {
                 let mut threads = Threads::new(trial.learner(), plan, kernels, threads).unwrap();
-                contract::engine(trial, &mut threads, plan, kernels);
+                contract::engine(trial, &mut threads, plan, Reference::SameBits(kernels));
             }
             let means = Means::threads(KernelPath::best(), 3);
-            contract::engine(trial, &mut *engine::of(plan, trial.learner(), means).unwrap(), plan, means.kernels);
+            let reference = Reference::SameBits(means.kernels);
+            contract::engine(trial, &mut *engine::of(plan, trial.learner(), means).unwrap(), plan, reference);
         }
     }
 }
@@ -56,7 +59,7 @@ fn engines_that_fine_tune() {
         for plan in &Trial::finetuning() {
             for (kernels, threads) in [(KernelPath::best(), 5), (KernelPath::Scalar, 1)] {
                 match Threads::new(trial.learner(), plan, kernels, threads) {
-                    Ok(mut threads) => contract::engine(trial, &mut threads, plan, kernels),
+                    Ok(mut threads) => contract::engine(trial, &mut threads, plan, Reference::SameBits(kernels)),
                     Err(error) => {
                         assert_eq!(trial.learner().name(), "tags");
                         assert!(error.to_string().contains("leave out [finetune]"), "{error}");
@@ -65,6 +68,65 @@ fn engines_that_fine_tune() {
             }
         }
     }
+}
+
+/// An engine that computes with something else, which may give other last digits: it need not have the bits of these threads, and adds up
+/// its own. `faster` learns at another rate; `forgets` leaves out the first of several users.
+struct OfItsOwn<'a> {
+    threads: Threads<'a>,
+    faster: f32,
+    forgets: bool,
+}
+
+impl Engine for OfItsOwn<'_> {
+    fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
+        let numbers = if self.forgets && users.numbers.len() > 1 { &users.numbers[1..] } else { users.numbers };
+        let task = Task { learning_rate: task.learning_rate * self.faster, ..*task };
+        self.threads.sum(&task, &Users { numbers, ..*users })
+    }
+}
+
+/// An engine whose arithmetic is its own is near the others, and what it adds up is what each comes to with it, to the bit.
+#[test]
+fn engines_with_an_arithmetic_of_their_own() {
+    for trial in Trial::all().into_iter().map(Trial::without_rotation) {
+        let plan = &Trial::plans()[1];
+        let passes = |kernels, faster, forgets, reference| {
+            let threads = Threads::new(trial.learner(), plan, kernels, 2).unwrap();
+            let mut engine = OfItsOwn { threads, faster, forgets };
+            let suite = || contract::engine(&trial, &mut engine, plan, reference);
+            catch_unwind(AssertUnwindSafe(suite)).is_ok()
+        };
+        let near = |tolerance| Reference::Own { kernels: KernelPath::Scalar, tolerance };
+        assert!(passes(KernelPath::best(), 1.0, false, near(0.01)), "other last digits are allowed");
+        assert!(passes(KernelPath::Scalar, 1.0, false, near(0.0)), "the same kernels come to the same");
+        assert!(!passes(KernelPath::best(), 0.5, false, near(0.01)), "another rate is not another digit");
+        assert!(!passes(KernelPath::best(), 1.0, true, near(0.01)), "somebody is missing");
+        assert!(!passes(KernelPath::Scalar, 0.999, false, Reference::SameBits(KernelPath::Scalar)), "other bits");
+    }
+}
+
+/// An audit is an engine around that of the run: where no canary was drawn it is that one, and it masks nobody's vector.
+#[test]
+fn engines_with_canaries() {
+    let (plan, _) = plan(&["audit.canaries=200", "participation.population=300000", "privacy.delta=1e-6"]);
+    let canaries = Canaries::of(&plan).unwrap();
+    for trial in &Trial::all() {
+        let local = &Trial::plans()[0];
+        let engine = engine::of(local, trial.learner(), means()).unwrap();
+        let mut planted = Planted::new(engine, canaries);
+        contract::engine(trial, &mut planted, local, Reference::SameBits(means().kernels));
+        assert!(planted.each().is_none(), "canaries have no parts of their own");
+    }
+    let secure = ["aggregation=secagg", "secagg.dropout=0.3", "secagg.corrupted=0.1", "participation.cohort=24"];
+    let (secure, opened) = workshop::plan(&with(&[&ARRIVAL, &secure]));
+    let population = opened.population(secure.ledger.unit).unwrap();
+    let engine = Box::new(Planted::new(workshop::threads(&secure, &opened), canaries));
+    let home = MemoryHome::default();
+    let mut fleet = fleet::of(&secure, population.as_ref(), engine, home.secrets());
+    let mut run = Run::begin(home, &secure, &opened, means()).unwrap();
+    let error = run.step(&mut fleet, &Stop::new()).unwrap_err().to_string();
+    assert!(error.contains("canaries") && error.contains("remove [audit]"), "{error}");
 }
 
 /// An engine of another crate needs a kind of its own, and nothing of this one.
@@ -106,6 +168,35 @@ fn simulated_fleets() {
         let make = || -> Lives<'_> { Box::new(|| simulated(&plan, &opened, population.as_ref())) };
         contract::simulated_fleet(&plan, opened.first_parameters(), &make);
     }
+}
+
+/// Who is asked for rounds is asked for nothing else, and the other way round: with somebody beside it who adds up nobody, a fleet still
+/// keeps the contract, and one beside which nothing is wrong does not make up for it.
+#[test]
+fn fleets_with_another_for_evaluations() {
+    let (plan, opened) = plan(&ARRIVAL);
+    let population = opened.population(plan.ledger.unit).unwrap();
+    let whole = || simulated(&plan, &opened, population.as_ref());
+    let broken = || -> Box<dyn Fleet + '_> { Box::new(Broken { fleet: whole(), wrong: Wrong::AddsNobody, made: 0 }) };
+    let passes = |for_rounds: bool| {
+        let life = || -> Box<dyn Fleet + '_> {
+            match for_rounds {
+                true => Box::new(WithEvaluations { rounds: whole(), evaluations: broken() }),
+                false => Box::new(WithEvaluations { rounds: broken(), evaluations: whole() }),
+            }
+        };
+        let make = || -> Lives<'_> { Box::new(life) };
+        let suite = || contract::simulated_fleet(&plan, opened.first_parameters(), &make);
+        catch_unwind(AssertUnwindSafe(suite)).is_ok()
+    };
+    assert!(passes(true) && !passes(false));
+    let (plan, opened) = real_devices::plan(OF_DEVICES[0]);
+    let lives = || -> Lives<'_> {
+        let mut rounds = real_devices::lives(&plan, &opened);
+        let mut evaluations = real_devices::lives(&plan, &opened);
+        Box::new(move || Box::new(WithEvaluations { rounds: rounds(), evaluations: evaluations() }))
+    };
+    contract::fleet(&plan, opened.first_parameters(), &lives);
 }
 
 fn simulated<'a>(plan: &'a Plan, opened: &'a Opened, population: &'a dyn Population) -> Box<dyn Fleet + 'a> {

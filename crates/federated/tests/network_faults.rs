@@ -8,9 +8,11 @@
 use crate::world::{Faults, Flaw, Story, Sums, Violation};
 
 /// How many schedules run with every test.
-const SCHEDULES: u64 = 500;
+const SCHEDULES: u64 = 300;
 /// How many of them with secure sums, whose real clients take most of the time.
-const SECURE_SCHEDULES: u64 = 200;
+const SECURE_SCHEDULES: u64 = 120;
+/// How many a flaw may need until it is found; most need a few.
+const MOST_UNTIL_FOUND: u64 = 500;
 /// How many are enough to be sure, once.
 const MANY: u64 = 10_000;
 
@@ -44,7 +46,7 @@ fn nothing_is_lost_or_counted_twice_whatever_happens() {
 #[test]
 fn p24_a_sum_whose_list_was_changed_costs_its_attempt_and_nobody_is_counted_twice() {
     let mut all = Story::default();
-    for seed in 0..SCHEDULES / 5 {
+    for seed in 0..60 {
         let faults = Faults { crashes: 3, goal: 60, devices: 600, list_emptied: true, ..Faults::of(seed, Sums::Plain) };
         all.add(&Story::play(seed, faults, None).unwrap_or_else(|violation| panic!("schedule {seed}: {violation}")));
     }
@@ -70,8 +72,13 @@ fn nothing_is_lost_in_ten_thousand_schedules() {
         let all = nothing_goes_wrong(0..MANY, sums);
         println!("{sums:?}: {:.0} s, {all:?}", began.elapsed().as_secs_f64());
         for flaw in flaws_of(sums) {
-            let found: Vec<u64> = (0..SCHEDULES).filter(|seed| play(*seed, sums, Some(*flaw)).is_err()).collect();
-            println!("{sums:?}: {flaw:?} is found in {} of {SCHEDULES}, first in {:?}", found.len(), found.first());
+            let found: Vec<u64> =
+                (0..MOST_UNTIL_FOUND).filter(|seed| play(*seed, sums, Some(*flaw)).is_err()).collect();
+            println!(
+                "{sums:?}: {flaw:?} is found in {} of {MOST_UNTIL_FOUND}, first in {:?}",
+                found.len(),
+                found.first()
+            );
         }
     }
 }
@@ -97,22 +104,34 @@ fn flaws_of(sums: Sums) -> &'static [Flaw] {
 fn servers_with_a_flaw_are_found_out() {
     for sums in [Sums::Plain, Sums::Secure] {
         for flaw in flaws_of(sums) {
-            let is_found = (0..SCHEDULES).any(|seed| play(seed, sums, Some(*flaw)).is_err());
+            let is_found = (0..MOST_UNTIL_FOUND).any(|seed| play(seed, sums, Some(*flaw)).is_err());
             assert!(is_found, "{flaw:?} of {sums:?} sums went unnoticed");
         }
     }
 }
 
-#[test]
-fn at_10_percent_drop_out_999_of_1000_rounds_close_and_30_percent_is_met_within_three() {
+/// In schedules of 40 rounds at 10 % drop-out all rounds close, and at most one attempt of all fails.
+fn rounds_close_at_10_percent(schedules: std::ops::Range<u64>) {
     let (mut closed, mut attempts) = (0, 0);
-    for seed in 0..25 {
+    for seed in schedules.clone() {
         let faults = Faults { vanish: 0.1, rounds: 40, devices: 400, goal: 50, ..Faults::calm() };
         let story = Story::play(seed, faults, None).unwrap();
         closed += story.released;
         attempts += story.released + story.failed;
     }
-    assert!(closed >= 1_000 && attempts - closed <= 1, "{closed} of {attempts}");
+    assert!(closed >= 40 * (schedules.end - schedules.start) && attempts - closed <= 1, "{closed} of {attempts}");
+}
+
+#[test]
+#[ignore = "long: a thousand rounds, of which every test plays the first 320"]
+fn at_10_percent_drop_out_one_of_a_thousand_attempts_fails() {
+    rounds_close_at_10_percent(0..25);
+}
+
+/// The first 320 of the thousand rounds ([`at_10_percent_drop_out_one_of_a_thousand_attempts_fails`] has all).
+#[test]
+fn at_10_percent_drop_out_999_of_1000_rounds_close_and_30_percent_is_met_within_three() {
+    rounds_close_at_10_percent(0..8);
     let faults = Faults { vanish: 0.3, rounds: 8, devices: 800, goal: 50, ..Faults::calm() };
     let story = Story::play(7, faults, None).unwrap();
     assert!(story.topped_up[3..].iter().all(|late| !late), "more devices were asked for in later rounds: {story:?}");

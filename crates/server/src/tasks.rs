@@ -676,7 +676,7 @@ impl Driver for TaskDriver<'_> {
     fn wait(&mut self, task: &TaskDigest, stop: &Stop) -> Result<(), FleetError> {
         self.hub.wait(task, stop)?;
         if self.watched.looked.get().elapsed() >= orders::EVERY {
-            self.watched.look_now().map_err(|error| FleetError::Task(error.to_string()))?;
+            self.watched.look_now().map_err(|error| FleetError::Driver(Box::new(error)))?;
         }
         Ok(())
     }

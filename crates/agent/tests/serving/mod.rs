@@ -18,6 +18,7 @@ use device::{
     learner::told::LearnerTerms,
     local::{Algorithm, LocalPlan},
     protocol::{
+        hex,
         message::{
             Answer, Assignment, Blob, DeviceKey, Enrolled, Hello, Later, Realm, Reason, Received, Says, Signed, Thanks,
             Wait, Wants,
@@ -301,8 +302,4 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

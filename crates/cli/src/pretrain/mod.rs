@@ -15,7 +15,7 @@ use pretraining::{Ended, ModelChoice, Run, Task, checkpoint::Epoch, schedule::Sc
 
 use self::watch::Watch;
 use crate::{
-    engines,
+    engines::{self, Listed},
     failure::{BadInput, Interrupted},
     interrupt, kernels, model_folder,
 };
@@ -107,22 +107,22 @@ struct ScheduleArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Clip the gradient of each batch to this L2 norm, so that one bad batch does not destroy the model; 0 turns clipping off
-    #[arg(long, value_name = "NORM", default_value_t = 1.0)]
-    clip_gradients: f32,
+    /// [default: 1; 0 with --engine cuda]
+    #[arg(long, value_name = "NORM")]
+    clip_gradients: Option<f32>,
 }
 
 impl ScheduleArgs {
-    fn schedule(&self) -> Schedule {
+    fn schedule(&self, usual_clip: f32) -> Schedule {
         let Self { epochs, batch, unroll, learning_rate, decay_after, decay, seed, clip_gradients } = *self;
-        // Gradients of models that learn are mostly shorter than 1.
-        let clip_gradients = Some(clip_gradients).filter(|clip| *clip != 0.0);
+        let clip_gradients = Some(clip_gradients.unwrap_or(usual_clip)).filter(|clip| *clip != 0.0);
         Schedule { epochs, batch, unroll, learning_rate, decay_after, decay, seed, clip_gradients }
     }
 }
 
 pub(crate) fn run(args: &PretrainArgs) -> anyhow::Result<()> {
-    let means = means(args)?;
-    let schedule = args.schedule.schedule();
+    let engine = engines::named(args.engine.as_deref())?;
+    let (means, schedule) = (means(args, engine)?, args.schedule.schedule(engine.clips_gradients_at));
     schedule.check()?;
     let task = task(args)?;
     let begin = if args.resume { Run::resume } else { Run::begin };
@@ -155,11 +155,10 @@ pub(crate) fn run(args: &PretrainArgs) -> anyhow::Result<()> {
 }
 
 /// With what is trained.
-fn means(args: &PretrainArgs) -> anyhow::Result<Means> {
-    let engine = engines::named(args.engine.as_deref())?;
-    let precision = engines::precision(engine, args.precision.as_deref())?;
+fn means(args: &PretrainArgs, engine: Listed) -> anyhow::Result<Means> {
+    let precision = engine.precision(args.precision.as_deref())?;
     let options = EngineOptions { precision, ..EngineOptions::default() };
-    Ok(Means { engine, options, ..Means::threads(kernels::chosen()?, 1) })
+    Ok(Means { engine: engine.kind, options, ..Means::threads(kernels::chosen()?, 1) })
 }
 
 /// What is trained on what.

@@ -131,9 +131,9 @@ impl MachineArgs {
     pub(crate) fn means(&self) -> anyhow::Result<Means> {
         let threads = threads::chosen(self.threads);
         let engine = engines::named(self.engine.as_deref())?;
-        let precision = engines::precision(engine, self.precision.as_deref())?;
+        let precision = engine.precision(self.precision.as_deref())?;
         let options = EngineOptions { precision, chunk: None, check_encodings: self.check_encodings };
-        Ok(Means { engine, options, ..Means::threads(kernels::chosen()?, threads) })
+        Ok(Means { engine: engine.kind, options, ..Means::threads(kernels::chosen()?, threads) })
     }
 }
 
@@ -212,15 +212,24 @@ impl Task {
         if self.ends {
             return Err(BadInput::wrong("end", "nothing is left to compute; run it without mpirun"));
         }
-        if self.plan.config.aggregation.is_secure() {
-            return Err(BadInput::Refused(format!("aggregation: {}", EngineError::NotSecure)));
-        }
-        Ok(())
+        not_together(&self.plan)
     }
 
     fn engine(&self) -> anyhow::Result<Box<dyn Engine + '_>> {
         Ok(engine::of(&self.plan.local, self.opened.learner(), self.means)?)
     }
+}
+
+/// Refuses settings that need one process, before anything is made.
+fn not_together(plan: &Plan) -> Result<(), BadInput> {
+    let refused = |key: &str, why: EngineError| Err(BadInput::Refused(format!("{key}: {why}")));
+    if plan.config.aggregation.is_secure() {
+        return refused("aggregation", EngineError::NotSecure);
+    }
+    if plan.upload.is_partial() {
+        return refused("upload.kind", EngineError::NotWhole);
+    }
+    Ok(())
 }
 
 /// The same settings with whole paths, so that the run can be resumed from another folder. What is not there is named as it
@@ -238,13 +247,13 @@ fn from_anywhere(mut config: Config) -> Config {
 fn lead(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<()> {
     let track = track::address(args.track.as_deref())?;
     let mut task = Task::new(args)?;
+    if ranks.is_some() {
+        task.check_together()?;
+    }
     if args.resume.is_none() && args.end.is_none() && args.out.is_none() {
         task.folder = new_folder(&stamp())?;
     }
     let Task { folder, opened, plan, means, .. } = &task;
-    if ranks.is_some() {
-        task.check_together()?;
-    }
     let population = opened.population(plan.ledger.unit).map_err(refused)?;
     plan.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
     if !args.machine.quiet {
@@ -447,4 +456,32 @@ fn announce(ending: &Ending, folder: &Path, json: bool) -> anyhow::Result<()> {
     }
     println!("Report: {}", folder.join(REPORT_FILE).display());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What only the engine of all processes refused once was refused after the run had begun.
+    #[test]
+    fn what_several_processes_cannot_do_is_refused_before_the_run_begins() {
+        let said = |set: &[&str]| {
+            let set: Vec<String> = set.iter().map(|set| (*set).to_owned()).collect();
+            let config = settings(None, &set).unwrap().config().unwrap();
+            let opened = Opened::new(&config).unwrap();
+            let plan = Plan::new(config, &opened.setting()).unwrap();
+            not_together(&plan).map_err(|refused| refused.to_string())
+        };
+        let few = ["model.vocabulary=100"];
+        let with = |more: &[&'static str]| [&few[..], more].concat();
+        for kind in ["grid", "dense"] {
+            assert_eq!(said(&with(&[&*format!("upload.kind={kind}").leak()])), Ok(()));
+        }
+        for kind in ["sparse", "mask"] {
+            let refused = said(&with(&[&*format!("upload.kind={kind}").leak(), "upload.share=0.05"])).unwrap_err();
+            assert!(refused.contains("upload.kind: ") && refused.contains("without mpirun"), "{kind}: {refused}");
+        }
+        let refused = said(&with(&["aggregation=secagg", "participation.kind=fixed-size"])).unwrap_err();
+        assert!(refused.contains("aggregation: ") && refused.contains("without mpirun"), "{refused}");
+    }
 }

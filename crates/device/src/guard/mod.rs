@@ -217,7 +217,8 @@ impl<S: Store> Guard<S> {
         self.history.rests().under_way(now)
     }
 
-    /// Gives the store back.
+    /// Gives the store back, for tests of restarts.
+    #[cfg(any(test, feature = "contract"))]
     pub fn into_store(self) -> S {
         self.store
     }

@@ -100,6 +100,10 @@ impl Learner for LanguageLearner {
         "next words"
     }
 
+    fn outcomes(&self) -> usize {
+        self.config.vocabulary
+    }
+
     fn initial(&self, seed: u64) -> Result<Vec<f32>, LearnerError> {
         Ok(initial_parameters(&self.config, seed)?)
     }

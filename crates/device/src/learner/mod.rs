@@ -213,6 +213,9 @@ pub trait Learner: Send + Sync {
         Ok(())
     }
 
+    /// Among how many outcomes a prediction chooses: guessing one costs the logarithm of that, which scales losses that devices count.
+    fn outcomes(&self) -> usize;
+
     /// The recurrent model that it is, where it is one: what a fleet of a GPU can batch over users.
     fn recurrent(&self) -> Option<&ModelConfig> {
         None

@@ -73,6 +73,11 @@ impl Learner for TagLearner {
         "tags"
     }
 
+    /// A post has a tag, or does not have it.
+    fn outcomes(&self) -> usize {
+        2
+    }
+
     fn learns_labels(&self) -> bool {
         true
     }

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{message::Realm, terms::Purpose};
+use super::{hex, message::Realm, terms::Purpose};
 use crate::guard::{Day, Limits, Store, StoreError, TaskDigest, Window, hours};
 
 /// Refusals that are remembered, the newest ones.
@@ -229,7 +229,8 @@ impl<S: Store> Diary<S> {
         &self.pages.refused
     }
 
-    /// Gives the store back.
+    /// Gives the store back, for tests of restarts.
+    #[cfg(any(test, feature = "contract"))]
     pub fn into_store(self) -> S {
         self.store
     }
@@ -299,11 +300,6 @@ fn keep_newest<T>(list: &mut Vec<T>, most: usize) {
 /// Words from elsewhere, so that they can stand on a page: no signs that move a terminal, and not too many.
 pub(super) fn plain(words: &str) -> String {
     words.chars().filter(|c| !c.is_control()).take(MOST_CHARACTERS).collect()
-}
-
-/// Hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 fn start(digits: &str) -> &str {

@@ -17,3 +17,9 @@ pub mod participant;
 pub mod policy;
 pub mod task;
 pub mod terms;
+
+/// Hexadecimal digits, as paths and pages have them.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -162,42 +162,12 @@ fn apply(document: &mut DocumentMut, pair: &str) -> Result<String, ConfigError> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::tests::TEXT;
 
-    const TEXT: &str = r#"rounds = 3
-
-[data]
-kind = "synthetic"
-
-[model]
-preset = "tiny"
-
-[local]
-batch = 8
-unroll = 10
-learning_rate = 0.5
-
-[participation]
-kind = "poisson"
-population = 1000
-cohort = 10
-
-[clip]
-kind = "flat"
-norm = 0.8
-
-[privacy]
-mechanism = "gaussian"
-noise_multiplier = 1.0
-delta = 1e-7
-
-[server]
-optimizer = "sgd"
-learning_rate = 1.0
-
-[[schedule]]
-from = 1
-clip_norm = 0.4
-"#;
+    /// With a schedule.
+    fn text() -> String {
+        format!("{TEXT}\n[[schedule]]\nfrom = 1\nclip_norm = 0.4\n")
+    }
 
     fn refused(text: &str, set: &[&str]) -> ConfigError {
         let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
@@ -206,18 +176,18 @@ clip_norm = 0.4
 
     #[test]
     fn a_config_survives_being_written_and_read() {
-        let config = Document::new(TEXT, &[]).unwrap().config().unwrap();
+        let config = Document::new(&text(), &[]).unwrap().config().unwrap();
         let again = Document::new(&config.to_toml().unwrap(), &[]).unwrap().config().unwrap();
         assert_eq!(again, config);
     }
 
     #[test]
     fn unknown_and_missing_keys_are_refused_with_their_line() {
-        let unknown = refused(&TEXT.replace("norm = 0.8", "nrom = 0.8"), &[]);
+        let unknown = refused(&text().replace("norm = 0.8", "nrom = 0.8"), &[]);
         assert_eq!((unknown.line, unknown.key.as_str()), (Some(21), "clip.nrom"), "{unknown}");
-        let missing = refused(&TEXT.replace("cohort = 10\n", ""), &[]);
+        let missing = refused(&text().replace("cohort = 200\n", ""), &[]);
         assert_eq!((missing.line, missing.key.as_str()), (Some(14), "participation.cohort"), "{missing}");
-        let kind = refused(&TEXT.replace("\"flat\"", "\"flattened\""), &[]);
+        let kind = refused(&text().replace("\"flat\"", "\"flattened\""), &[]);
         assert_eq!((kind.line, kind.key.as_str()), (Some(20), "clip.kind"), "{kind}");
         assert_eq!(refused("rounds = = 3", &[]).line, Some(1));
     }
@@ -225,10 +195,10 @@ clip_norm = 0.4
     /// A line of a text that nobody can open, or in which the value is not, helps nobody.
     #[test]
     fn lines_are_of_the_text_before_the_reader() {
-        let built_in = Document::built_in(TEXT, &["clip.norm=".to_owned()]).unwrap();
+        let built_in = Document::built_in(&text(), &["clip.norm=".to_owned()]).unwrap();
         assert_eq!(built_in.config().unwrap_err().line, None);
         assert_eq!(built_in.locate(ConfigError::new("clip.norm", "wrong")).line, None);
-        let set = Document::new(TEXT, &["clip.norm=3".to_owned(), "clip.kind=".to_owned()]).unwrap();
+        let set = Document::new(&text(), &["clip.norm=3".to_owned(), "clip.kind=".to_owned()]).unwrap();
         let line = |key: &str| set.locate(ConfigError::new(key, "wrong")).line;
         assert_eq!((line("clip.norm"), line("clip.greedy"), line("rounds")), (None, Some(19), Some(1)));
     }
@@ -236,19 +206,19 @@ clip_norm = 0.4
     #[test]
     fn keys_are_set_added_and_taken_away() {
         let set = ["clip.norm=0.5".to_owned(), "noise_seed=7".to_owned(), "clip.greedy = true".to_owned()];
-        let config = Document::new(TEXT, &set).unwrap().config().unwrap();
+        let config = Document::new(&text(), &set).unwrap().config().unwrap();
         assert_eq!((config.clip.norm, config.noise_seed, config.clip.greedy), (0.5, Some(7), true));
         let set = ["local.unroll=".to_owned(), "model.preset=gboard".to_owned(), "evaluation.every=2".to_owned()];
-        let config = Document::new(TEXT, &set).unwrap().config().unwrap();
+        let config = Document::new(&text(), &set).unwrap().config().unwrap();
         assert_eq!((config.local.unroll, config.evaluation.every), (None, 2));
         assert_eq!(config.model.new_model().preset.as_deref(), Some("gboard"));
         // What is not there may be taken away, and does not make a section.
-        assert!(Document::new(TEXT, &["secagg.dropout=".to_owned()]).unwrap().config().is_ok());
+        assert!(Document::new(&text(), &["secagg.dropout=".to_owned()]).unwrap().config().is_ok());
     }
 
     #[test]
     fn a_key_has_its_line_or_that_of_its_section() {
-        let document = Document::new(TEXT, &[]).unwrap();
+        let document = Document::new(&text(), &[]).unwrap();
         let line = |key: &str| document.locate(ConfigError::new(key, "wrong")).line;
         assert_eq!(line("rounds"), Some(1));
         assert_eq!(line("privacy.delta"), Some(26));

@@ -70,7 +70,7 @@ mod read;
 mod schedule;
 mod server;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod upload;
 mod write;
 

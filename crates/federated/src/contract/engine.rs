@@ -44,6 +44,31 @@ const UNROLL: usize = 5;
 pub struct Trial {
     vocabulary: Vocabulary,
     learner: Box<dyn Learner>,
+    rotates: bool,
+}
+
+/// What the sums of an engine are compared with.
+#[derive(Debug, Clone, Copy)]
+pub enum Reference {
+    /// The same bits as those of the workers of this process, with these kernels.
+    SameBits(KernelPath),
+    /// An arithmetic of its own. What each user comes to is asked of the engine, one user after the other, and sums over several must
+    /// be made of exactly that. It must be near what a worker with these kernels comes to: the distance between the two vectors is at most
+    /// the share `tolerance` of their norm, and so is that between losses and norms.
+    Own {
+        /// Of the worker.
+        kernels: KernelPath,
+        /// Such as 0.01: vectors are rounded to a grid, at random, by either.
+        tolerance: f64,
+    },
+}
+
+impl Reference {
+    const fn kernels(self) -> KernelPath {
+        match self {
+            Self::SameBits(kernels) | Self::Own { kernels, .. } => kernels,
+        }
+    }
 }
 
 impl Trial {
@@ -68,7 +93,13 @@ impl Trial {
             }
             other => panic!("write down a trial of {other}, or no engine is tested with it"),
         };
-        Self { vocabulary, learner }
+        Self { vocabulary, learner, rotates: true }
+    }
+
+    /// The same with vectors that are not rotated, for engines that refuse those that are.
+    #[must_use]
+    pub fn without_rotation(self) -> Self {
+        Self { rotates: false, ..self }
     }
 
     /// How users train: an engine passes the suite with each.
@@ -152,7 +183,7 @@ impl Trial {
     fn plan(&self) -> VectorPlan {
         VectorPlan {
             rounding: Rounding::ConditionalStochastic { alpha: XU_ALPHA },
-            rotation_seed: Some([4; 32]),
+            rotation_seed: self.rotates.then_some([4; 32]),
             clip_bit: true,
             weight: true,
             ..VectorPlan::of_update(self.learner.layout().len(), 16)
@@ -182,12 +213,18 @@ struct Round<'a> {
     task: Task<'a>,
     key: StreamKey,
     /// What each user of the cohort comes to, trained one after the other.
-    parts: BTreeMap<u64, Part>,
+    parts: BTreeMap<u64, (Vec<i64>, Exact)>,
 }
 
-/// The suite for an engine that trains the users of a [`Trial`] with its learner, one of its plans and these kernels. An engine
-/// passes it with every learner that it can train.
-pub fn engine(trial: &Trial, engine: &mut dyn Engine, plan: &LocalPlan, kernels: KernelPath) {
+/// The suite for an engine that trains the users of a [`Trial`] with its learner and one of its plans. An engine passes it with every
+/// learner and every plan that it can train.
+///
+/// ```ignore
+/// contract::engine(&trial, &mut engine, &plan, Reference::SameBits(kernels));
+/// let trial = trial.without_rotation();
+/// contract::engine(&trial, &mut engine, &plan, Reference::Own { kernels, tolerance: 0.01 });
+/// ```
+pub fn engine(trial: &Trial, engine: &mut dyn Engine, plan: &LocalPlan, reference: Reference) {
     let population = trial.population();
     for number in 0..2 {
         let model = trial.model(number);
@@ -206,7 +243,10 @@ pub fn engine(trial: &Trial, engine: &mut dyn Engine, plan: &LocalPlan, kernels:
         };
         let key = users_key(&NoiseSource::from(SimulationKey::new(5)), &[number]);
         let mut round = Round { population: &population, task, key, parts: BTreeMap::new() };
-        round.train_one_after_the_other(trial.learner(), plan, kernels);
+        round.train_one_after_the_other(trial.learner(), plan, reference.kernels());
+        if let Reference::Own { tolerance, .. } = reference {
+            round.ask_for_one_after_the_other(engine, tolerance);
+        }
         round.sums_are_those_of_one_user_after_the_other(engine);
         round.a_failure_gives_nothing_and_is_over(engine);
         round.each_part_comes_once(engine);
@@ -226,20 +266,39 @@ impl Round<'_> {
             self.population.read(user, &mut examples).unwrap();
             examples.truncate(plan.most_tokens.unwrap_or(usize::MAX));
             let part = worker.part(self.task, &examples, drawn(&self.key, user)).unwrap();
-            self.parts.insert(user, part);
+            let mut sum = Sum::zero(self.task.encoding);
+            sum.add(&part.encoded).unwrap();
+            self.parts.insert(user, (values(sum), part.exact));
+        }
+    }
+
+    /// The same by the engine itself, where it has an arithmetic of its own.
+    fn ask_for_one_after_the_other(&mut self, engine: &mut dyn Engine, tolerance: f64) {
+        for user in COHORT {
+            let (values, exact) = self.summed(engine, &[user]);
+            let [(named, exact)] = exact[..] else { panic!("user {user}: {} users in the sum of one", exact.len()) };
+            assert_eq!(named, user, "somebody else is in the sum");
+            let (wanted, exactly) = &self.parts[&user];
+            assert_eq!((values.len(), exact.tokens), (wanted.len(), exactly.tokens), "user {user}");
+            let far = apart(&values, wanted);
+            assert!(far <= tolerance, "user {user}: {far} of the norm away from what the worker comes to");
+            for (what, got, want) in [("loss", exact.loss, exactly.loss), ("norm", exact.norm, exactly.norm)] {
+                assert!((got - want).abs() <= tolerance * want.abs(), "user {user}: {what} {got}, and not {want}");
+            }
+            self.parts.insert(user, (values, exact));
         }
     }
 
     /// What these of the cohort come to together.
     fn one_after_the_other(&self, numbers: &[u64]) -> Came {
-        let (mut sum, mut all) = (Sum::zero(self.task.encoding), Vec::new());
+        let (mut sum, mut all) = (values(Sum::zero(self.task.encoding)), Vec::new());
         for user in numbers {
-            let part = &self.parts[user];
-            sum.add(&part.encoded).unwrap();
-            all.push((*user, part.exact));
+            let (part, exact) = &self.parts[user];
+            sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+            all.push((*user, *exact));
         }
         all.sort_unstable_by_key(|(user, _)| *user);
-        (values(sum), all)
+        (sum, all)
     }
 
     fn summed(&self, engine: &mut dyn Engine, numbers: &[u64]) -> Came {
@@ -305,4 +364,12 @@ impl Round<'_> {
 
 fn values(sum: Sum) -> Vec<i64> {
     sum.release_without_privacy(0, "a contract", Randomness::Simulated { seed: 5 }).values().to_vec()
+}
+
+/// How far two vectors are from each other, as a share of the norm of the second; 0 where both are nothing.
+fn apart(one: &[i64], other: &[i64]) -> f64 {
+    let squared = |value: i64| value as f64 * value as f64;
+    let difference: f64 = one.iter().zip(other).map(|(a, b)| squared(a - b)).sum();
+    let whole: f64 = other.iter().map(|b| squared(*b)).sum();
+    if difference == 0.0 { 0.0 } else { libm::sqrt(difference / whole) }
 }

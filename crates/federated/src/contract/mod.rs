@@ -15,7 +15,7 @@ mod vault;
 
 pub use self::{
     coordinator_store::coordinator_store,
-    engine::{Trial, TrialPopulation, engine},
+    engine::{Reference, Trial, TrialPopulation, engine},
     fleet::{Lives, fleet, simulated_fleet},
     home::home,
     vault::vault,

@@ -20,6 +20,7 @@ use privacy::{
     participation::ParticipationError,
     stages::{NoisedSum, Sum},
 };
+use secagg::server::RoundFailure;
 use thiserror::Error;
 
 use crate::{
@@ -218,9 +219,21 @@ pub enum FleetError {
     /// Who took part cannot be written down, or a secret of the attempt cannot be kept.
     #[error(transparent)]
     Ledger(Box<LedgerError>),
-    /// The task cannot be given to devices.
-    #[error("the task cannot be given to devices: {0}")]
-    Task(String),
+    /// The model cannot be packed for devices.
+    #[error("the model cannot be packed for devices: {0}")]
+    Packing(#[source] std::io::Error),
+    /// What devices are told of a step cannot be written.
+    #[error("the terms of a step cannot be written for devices: {0}")]
+    Terms(#[source] serde_json::Error),
+    /// Secure aggregation by a phase that was planned without it.
+    #[error("devices sent masked vectors in a phase that adds up in the clear")]
+    NotSecure,
+    /// Masks cannot be taken off, and that is no failure of the protocol.
+    #[error("the masks cannot be taken off: {0}")]
+    Unmasking(#[source] RoundFailure),
+    /// Whoever drives the coordinator cannot go on.
+    #[error("the server of the devices cannot go on: {0}")]
+    Driver(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl From<CoordinatorError> for FleetError {

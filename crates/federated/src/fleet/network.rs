@@ -302,7 +302,7 @@ impl<D: Driver> Network<D> {
         let digest = *ModelDigest::of(task.task.model).as_bytes();
         let mut bytes = Vec::with_capacity(size_of_val(task.task.model));
         task.task.model.iter().for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
-        let (model, packed) = packed(&bytes, &digest).map_err(|e| FleetError::Task(e.to_string()))?;
+        let (model, packed) = packed(&bytes, &digest).map_err(FleetError::Packing)?;
         let terms = StepTerms {
             clipping: task.task.clipping.clone(),
             encoding: task.task.encoding.clone(),
@@ -316,7 +316,7 @@ impl<D: Driver> Network<D> {
             windows: self.windows,
             task: self.task.blob.clone(),
             model,
-            terms: serde_json::to_vec(&terms).map_err(|e| FleetError::Task(e.to_string()))?,
+            terms: serde_json::to_vec(&terms).map_err(FleetError::Terms)?,
             key: self.secrets.round_key(task.at.stream, at.round, at.attempt)?,
             aggregation: self.aggregation(task, digest)?,
         };
@@ -363,12 +363,12 @@ impl<D: Driver> Network<D> {
     /// Takes the masks off.
     fn unmask(&mut self, task: &RoundTask<'_>, unmasking: Unmasking) -> Result<Attempted, FleetError> {
         let everybody = unmasking.devices().to_vec();
-        let residues = task.coding.residues.as_ref().ok_or_else(|| FleetError::Task("there are no residues".into()))?;
+        let residues = task.coding.residues.as_ref().ok_or(FleetError::NotSecure)?;
         let unmasked = match unmasking.finish(&Threads(self.threads)) {
             Ok(unmasked) => unmasked,
             Err(failure) => match failure_reason(&failure) {
                 Some(reason) => return self.failed(task.at, reason, &everybody),
-                None => return Err(FleetError::Task(failure.to_string())),
+                None => return Err(FleetError::Unmasking(failure)),
             },
         };
         let survivors = unmasked.survivors.len() as u64;

@@ -6,40 +6,7 @@ use lm::model::config::ModelConfig;
 use privacy::{AccountantKind, Adjacency, Delta, NoiseMultiplier, PrivacyEvent, SamplingRate, event::Noise};
 
 use super::{Plan, Setting};
-use crate::config::{ConfigError, Document};
-
-const TEXT: &str = r#"
-rounds = 60
-
-[data]
-kind = "synthetic"
-
-[model]
-preset = "tiny"
-
-[local]
-batch = 8
-unroll = 10
-learning_rate = 0.5
-
-[participation]
-kind = "poisson"
-population = 100_000
-cohort = 200
-
-[clip]
-kind = "flat"
-norm = 0.8
-
-[privacy]
-mechanism = "gaussian"
-noise_multiplier = 1.0
-delta = 1e-6
-
-[server]
-optimizer = "sgd"
-learning_rate = 1.0
-"#;
+use crate::config::{ConfigError, Document, tests::TEXT};
 
 /// Settings of a tree on arrivals, as `--set` says them.
 pub(super) const TREE: [&str; 4] = [

@@ -72,6 +72,15 @@ pub(crate) fn failures<'l, S: LedgerStore>(plan: &Plan, ledger: &'l Ledger<S>, r
     ledger.failures(&phase.stream, round - phase.first)
 }
 
+/// All attempts that failed, by round.
+pub(super) fn all_failures<S: LedgerStore>(plan: &Plan, ledger: &Ledger<S>) -> BTreeMap<u64, Vec<Failure>> {
+    let of_phase = |phase: &Phase| {
+        let of_step = |(step, all): (u64, &[Failure])| (phase.first + step, all.to_vec());
+        ledger.failed_steps(&phase.stream).map(of_step).collect::<Vec<_>>()
+    };
+    plan.phases().iter().flat_map(of_phase).collect()
+}
+
 /// The releases of a run's rounds, in order, as its ledger has planned them.
 pub(crate) fn rounds<S: LedgerStore>(ledger: &Ledger<S>) -> impl Iterator<Item = &ledger::Phase> {
     ledger.plan().phases.iter().filter(|phase| ![BEFORE, EVALUATION].contains(&phase.stream.as_str()))
@@ -88,15 +97,6 @@ pub(crate) fn settled_rounds<S: LedgerStore>(ledger: &Ledger<S>) -> u64 {
 }
 
 impl<'a, S: LedgerStore> Loop<'a, S> {
-    /// All attempts that failed, by round.
-    pub(super) fn failures(&self) -> BTreeMap<u64, Vec<Failure>> {
-        let of_phase = |phase: &'a Phase| {
-            let of_step = |(step, all): (u64, &[Failure])| (phase.first + step, all.to_vec());
-            self.ledger.failed_steps(&phase.stream).map(of_step)
-        };
-        self.plan.phases().iter().flat_map(of_phase).collect()
-    }
-
     /// Which attempt the next one is.
     ///
     /// # Errors
@@ -166,6 +166,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         let declared = self.plan.phase(round).cohort;
         let of_ledger = Attempt { stream, number: attempt, declared, participations, time };
         let _receipt = self.ledger.record_failed(step, reason, of_ledger)?;
+        self.failures.insert(round, failures(self.plan, &self.ledger, round).to_vec());
         if let Some(fleet) = fleet {
             fleet.settled(at, Some(reason))?;
         }

@@ -1,4 +1,7 @@
 //! How sure a mean over seeds is: the percentile bootstrap (Efron 1979), where there are values enough for it.
+//!
+//! Ours, because it is a sort and a loop, and its resamples come from the streams of `privacy::rng`: tables have the same digits on every
+//! machine and with every version of a library.
 
 use privacy::rng::{NoiseSource, Purpose, SimulationKey};
 use serde::{Serialize, Serializer};

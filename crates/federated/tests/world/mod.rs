@@ -486,14 +486,14 @@ impl Driver for InWorld {
         let done = act(world.coordinator.as_mut().unwrap(), now)?;
         world.flush();
         if let Some(violation) = world.violation.take() {
-            return Err(FleetError::Task(violation.0));
+            return Err(FleetError::Driver(violation.0.into()));
         }
         if world.fuse.is_blown() { Err(FleetError::Stopped) } else { Ok(done) }
     }
 
     fn wait(&mut self, _task: &TaskDigest, _stop: &Stop) -> Result<(), FleetError> {
         let mut world = self.0.borrow_mut();
-        world.step().map_err(|violation| FleetError::Task(violation.0))?;
+        world.step().map_err(|violation| FleetError::Driver(violation.0.into()))?;
         if world.fuse.is_blown() { Err(FleetError::Stopped) } else { Ok(()) }
     }
 

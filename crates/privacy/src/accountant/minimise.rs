@@ -1,4 +1,7 @@
 //! The minimum of a function of one variable that falls, then rises.
+//!
+//! Ours, because optimizers of other crates are frameworks around a loop like this, and epsilon must have the same bits on every platform,
+//! WebAssembly included: here every step is written out.
 
 /// The inverse golden ratio squared.
 const GOLDEN: f64 = 0.381_966_011_250_105;

@@ -1,7 +1,8 @@
 //! Tails of the binomial distribution, rounded so that a p-value is never too small.
 //!
 //! The most likely term is computed by logarithms of the gamma function, the others from it one after the other. Their error is
-//! below 1e-7 for up to 10^8 trials; results are enlarged by `MARGIN`, which is more.
+//! below 1e-7 for up to 10^8 trials; results are enlarged by `MARGIN`, which is more. Libraries of statistics give tails without a bound on
+//! their error, and take the probability itself, which here would be rounded to 1: that is why this is our own.
 
 /// By how much every probability is enlarged, as a factor.
 const MARGIN: f64 = 1.0 + 1e-6;

@@ -11,6 +11,9 @@
 //! | Gaussian, mu       | Phi(Phi^-1(y) - mu)                                                  |
 //!
 //! All values are rounded down: a smaller one makes the audit's bound smaller.
+//!
+//! The inverse of the normal distribution is written out (P. J. Acklam's approximation, made exact by Halley's step over `libm::erfc`):
+//! crates that have one use the platform's functions, whose last digits differ, or bring a library of statistics for this one function.
 
 use serde::Serialize;
 

@@ -8,7 +8,8 @@ use zeroize::Zeroizing;
 use super::{
     super::{
         blob::{BlobError, Download},
-        diary::{Given, hex},
+        diary::Given,
+        hex,
         message::{MOST_BYTES, Next, Says, SecureMessage, Thanks, Wants},
         task::{Model, Task, Work},
         terms::Purpose,
