@@ -374,6 +374,24 @@ mod tests {
         assert!(!is_refuted(&TradeOff::Pairs(Vec::new()), &sure, 1e-3), "without a guarantee nothing is refuted");
     }
 
+    /// One canary and one guess: the best guess about a Gaussian is right with probability Phi(mu / 2), and about (eps, delta)-DP with
+    /// (e^eps + delta) / (1 + e^eps). The recursion refutes from there on, and not before.
+    #[test]
+    fn the_recursion_is_exact_for_one_canary() {
+        let one = Guesses { canaries: 1, sides: Sides::Both, made: 1, correct: 1 };
+        let exact = |guarantee: &TradeOff, p: f64| {
+            assert!(!is_refuted(guarantee, &one, p - 1e-7), "{guarantee:?} below {p}");
+            assert!(is_refuted(guarantee, &one, p + 1e-7), "{guarantee:?} above {p}");
+        };
+        for mu in [0.01, 0.3, 1.0, 2.5, 6.0] {
+            exact(&TradeOff::Gaussian(mu), normal_sf(-0.5 * mu));
+        }
+        for (epsilon, delta) in [(0.0, 0.0), (1.0, 0.0), (1.0, 1e-3), (2.0, 1e-5), (0.5, 0.1)] {
+            let odds = libm::exp(epsilon);
+            exact(&TradeOff::pair(epsilon, delta), (odds + delta) / (1.0 + odds));
+        }
+    }
+
     #[test]
     fn guesses_are_those_of_the_highest_and_lowest_scores() {
         let scored: Vec<Scored> =
