@@ -267,6 +267,43 @@ paper = 4.634
     assert!(toy.refused(&["experiment", "run", "table", "--seeds", "2"]).contains("does not train"));
 }
 
+/// log(2 / 1e-3) / 10 is 0.760; the other tail says less, and its statistic is too large.
+#[test]
+fn tails_of_likelihood_ratios_are_rows_too() {
+    let toy = Toy::new();
+    let text = r#"title = "Tails"
+paper = "A paper, Table 6"
+says = "something"
+kind = "accounting"
+tolerance = 0.0005
+[query]
+tails = [{ shape = 10.0, scale = 2.0, ks = 0.5 }, { shape = 20.0, scale = 3.0, ks = 1.09 }]
+[[row]]
+name = "epsilon"
+value = "tail_epsilon"
+delta = 1e-3
+paper = 0.760
+[[row]]
+name = "accepted"
+value = "tails_accepted"
+paper = 1
+"#;
+    toy.write("experiments/tails/experiment.toml", text);
+    let said = toy.ok(&["experiment", "run", "tails"]);
+    assert!(said.contains("agrees") && said.contains("tails that pass"), "{said}");
+    for (from, to, want) in [
+        ("delta = 1e-3\n", "", "row epsilon: delta must be above 0 and below 1"),
+        ("delta = 1e-3\n", "delta = 1.5\n", "row epsilon: delta must be above 0 and below 1"),
+        ("scale = 2.0, ", "", "row epsilon: missing field `scale`"),
+        ("delta = 1e-3\n", "delta = 1e-3\nrounds = 5\n", "row epsilon: unknown field `rounds`"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        toy.write("experiments/tails/experiment.toml", &text.replace(from, to));
+        let said = toy.refused(&["experiment", "run", "tails"]);
+        assert!(said.contains(want), "{want}: {said}");
+    }
+}
+
 const FORGETTING: &str = r#"title = "Forgetting"
 paper = "A paper, Table 1"
 says = "users' language is learned"

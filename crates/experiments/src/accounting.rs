@@ -1,8 +1,12 @@
-//! Experiments that compute: rows of a paper's table, each a question of `keyhush privacy` or a number of bytes, beside what was printed.
+//! Experiments that compute: rows of a paper's table, each a question of `keyhush privacy`, a number of bytes, or what tails of likelihood
+//! ratios say, beside what was printed.
 
 use federated::numbers::four_digits;
 use lm::model::{config::ModelConfig, parameters::ParameterLayout};
-use privacy::query::{Query, QueryError, solve};
+use privacy::{
+    audit::hill,
+    query::{Query, QueryError, solve},
+};
 use report::chart::{Chart, Series};
 use serde::{Deserialize, Serialize};
 
@@ -81,6 +85,40 @@ impl Traffic {
     }
 }
 
+/// With `value = "tail_epsilon"` or `"tails_accepted"`, what stands in place of a query: tails of likelihood ratios, as they were fitted.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tails {
+    tails: Vec<Fitted>,
+    delta: Option<f64>,
+}
+
+/// A Pareto tail (Popov et al. 2018, Table 5).
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fitted {
+    /// Hill's estimator, alpha.
+    shape: f64,
+    /// C.
+    scale: f64,
+    /// Lilliefors' statistic.
+    ks: f64,
+}
+
+impl Tails {
+    /// The largest epsilon of all tails (Popov et al. 2018, equation 13).
+    fn epsilon(&self) -> Result<f64, String> {
+        let delta = self.delta.filter(|delta| *delta > 0.0 && *delta < 1.0);
+        let delta = delta.ok_or("delta must be above 0 and below 1")?;
+        Ok(self.tails.iter().map(|tail| hill::epsilon(tail.shape, tail.scale, delta)).fold(0.0, f64::max))
+    }
+
+    /// How many pass as tails of a Pareto distribution, by the paper's critical value.
+    fn accepted(&self) -> f64 {
+        self.tails.iter().filter(|tail| tail.ks <= hill::CRITICAL_VALUE).count() as f64
+    }
+}
+
 /// What is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -100,6 +138,10 @@ pub(crate) enum Value {
     UploadedMib,
     /// The same, in units of 2^30 bytes.
     UploadedGib,
+    /// The largest epsilon of tails of likelihood ratios.
+    TailEpsilon,
+    /// How many of the tails pass as those of a Pareto distribution.
+    TailsAccepted,
 }
 
 /// What came of a row.
@@ -140,6 +182,10 @@ fn row(experiment: &Experiment, number: usize, table: &toml::Table) -> Result<Co
             return Err(wrong(&"traffic is missing: give the model, the nodes and the rounds"));
         }
         (Some(_), _) => return Err(wrong(&"traffic needs value = \"uploads\", \"uploaded_mib\" or \"uploaded_gib\"")),
+        (None, Value::TailEpsilon | Value::TailsAccepted) => {
+            let tails: Tails = fields.clone().try_into().map_err(|e: toml::de::Error| wrong(&e.message()))?;
+            if row.value == Value::TailEpsilon { tails.epsilon().map_err(|e| wrong(&e))? } else { tails.accepted() }
+        }
         (None, _) => {
             let query: Query = fields.clone().try_into().map_err(|e: toml::de::Error| wrong(&e.message()))?;
             compute(&row, &query).map_err(|e| wrong(&e))?
@@ -188,6 +234,9 @@ fn compute(row: &Row, query: &Query) -> Result<f64, QueryError> {
         Value::Rounds => solve::rounds(query, target()?)?.1.value as f64,
         Value::Uploads | Value::UploadedMib | Value::UploadedGib => {
             return Err(QueryError::Missing { field: "traffic", why: "give what is sent".into() });
+        }
+        Value::TailEpsilon | Value::TailsAccepted => {
+            return Err(QueryError::Missing { field: "tails", why: "give the tails".into() });
         }
     })
 }
@@ -239,7 +288,7 @@ pub(crate) fn draw(title: &str, plot: &Plot, rows: &[Computed]) -> Chart {
 impl Value {
     pub(crate) const fn label(self) -> &'static str {
         match self {
-            Self::Epsilon | Self::EpsilonAsPublished => "epsilon",
+            Self::Epsilon | Self::EpsilonAsPublished | Self::TailEpsilon => "epsilon",
             Self::Rho => "rho",
             Self::Cohort => "cohort",
             Self::NoiseMultiplier => "noise multiplier",
@@ -247,6 +296,7 @@ impl Value {
             Self::Uploads => "uploads",
             Self::UploadedMib => "MiB uploaded",
             Self::UploadedGib => "GiB uploaded",
+            Self::TailsAccepted => "tails that pass",
         }
     }
 }

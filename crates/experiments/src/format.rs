@@ -78,7 +78,7 @@ pub struct Experiment {
     #[serde(default)]
     pub(crate) variant: Vec<Variant>,
 
-    /// Of accounting: what all rows have in common, as `keyhush privacy epsilon` asks for it.
+    /// Of accounting: what all rows have in common, as `keyhush privacy epsilon` asks for it; or tails of likelihood ratios.
     #[serde(default)]
     pub(crate) query: toml::Table,
     /// Of accounting: how far from the printed value a row may be.

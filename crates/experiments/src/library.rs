@@ -57,6 +57,7 @@ static BUILT_IN: &[(&str, &str)] = built_in!(
         "popov-table2",
         "popov-table3",
         "popov-table4",
+        "popov-table6",
         "xu2023-figure3",
         "xu2023-figure4a",
         "xu2023-figure4b",

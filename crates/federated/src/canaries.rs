@@ -6,6 +6,9 @@
 //! looks at the released model alone: whose direction did it move in? [`privacy::audit::one_run`] turns the answers into a lower bound on
 //! epsilon.
 //!
+//! Two things can be taken for granted, and each gives a bound ([`Shown`]): that the run is what its ledger says but for the scale of its
+//! noise, or nothing at all.
+//!
 //! The guarantee of the run is not touched. Canaries are users of the declared population, drawn and limited as all others are, and the
 //! guarantee for a user does not depend on who the others are. What is written down follows from the released model and from the coins and
 //! directions, which are nobody's data (rule P12): it is post-processing. Only the model learns a little less from a population of which
@@ -17,10 +20,11 @@ use corpus::store::StoreError;
 use device::{
     learner::examples::Examples,
     round::{PartError, Task},
+    upload::{Partial, Rest, Sends, Upload},
 };
 use ledger::{Ledger, LedgerStore};
 use privacy::{
-    Delta, Epsilon,
+    AccountantKind, Delta, Epsilon, PrivacyEvent,
     audit::{
         AuditError, Verdict,
         one_run::{OneRun, Scored, canaries_needed},
@@ -48,8 +52,8 @@ const EXAGGERATION: f64 = 100.0;
 const OUTLIER: f64 = 3.0;
 /// Deltas of the picture.
 const DELTAS: [f64; 8] = [1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9];
-/// Slacks for which the needed canaries are said.
-const SLACKS: [f64; 3] = [0.75, 0.5, 0.25];
+/// Slacks for which the needed canaries are said where nobody asks for others.
+pub const SLACKS: [f64; 3] = [0.75, 0.5, 0.25];
 
 /// The canaries of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -114,19 +118,34 @@ impl Canaries {
         self.numbers().into_par_iter().map(score).collect()
     }
 
-    /// What a canary sends.
-    fn sent(&self, number: u64, task: &Task<'_>, key: &privacy::rng::StreamKey) -> Result<Encoded, EngineError> {
+    /// What a canary sends, and what it keeps for later rounds.
+    fn sent(
+        &self,
+        number: u64,
+        task: &Task<'_>,
+        key: &privacy::rng::StreamKey,
+    ) -> Result<(Encoded, Option<Rest>), EngineError> {
         let exaggerated = if number.is_multiple_of(2) { EXAGGERATION } else { 1.0 };
+        // What leaves has this norm, however many coordinates that are.
         let norm = task.clipping.rule().bound().get() * exaggerated;
-        let each = (norm / libm::sqrt(task.model.len() as f64)) as f32;
+        let each = (norm / libm::sqrt(leaving(&task.upload, task.model.len()) as f64)) as f32;
         let mut update = vec![0.0; task.model.len()];
         self.for_each_sign(number, update.len(), |at, plus| update[at] = if plus { each } else { -each });
+        let (sent, rest) = task.upload.divide(update, task.upload.kept_by(number));
         let said = Contribution { weight: exaggerated, projected: true, counts: Vec::new() };
         let part = || -> Result<Encoded, PartError> {
-            let clipped = Update::new(update).clip(task.clipping, said)?;
+            let clipped = Update::new(sent).clip(task.clipping, said)?;
             Ok(clipped.encode(task.encoding, &mut drawn(key, number).rounding)?)
         };
-        part().map_err(|problem| EngineError::Part { user: number, problem })
+        Ok((part().map_err(|problem| EngineError::Part { user: number, problem })?, rest))
+    }
+}
+
+/// How many coordinates leave that are not 0.
+fn leaving(upload: &Upload<'_>, parameters: usize) -> usize {
+    match upload {
+        Upload::Part(Partial { sends: Sends::Largest(count), .. }) => (*count).clamp(1, parameters.max(1)),
+        Upload::Whole | Upload::Part(_) => upload.length(parameters).max(1),
     }
 }
 
@@ -196,7 +215,9 @@ impl Engine for Planted<'_> {
         // They have no text, so they measure no model.
         if task.evaluation.is_none() {
             for number in canaries.into_iter().filter(|number| self.canaries.is_present(*number)) {
-                summed.sum.add(&self.canaries.sent(number, task, users.key)?)?;
+                let (sent, rest) = self.canaries.sent(number, task, users.key)?;
+                summed.sum.add(&sent)?;
+                summed.rests.extend(rest.map(|rest| (number, rest)));
             }
         }
         Ok(summed)
@@ -238,10 +259,13 @@ pub struct Shown {
     pub canaries: u64,
     /// What the run guarantees, or would with secret noise.
     pub epsilon_formal: Epsilon,
-    /// Epsilon is at least this, whatever the run did.
+    /// If the run is what its ledger says but for the scale of its noise, that noise costs at least this, as the ledger's accountant
+    /// computes it. Where the ledger has no noise: if the run is one Gaussian release, its epsilon is at least this.
     pub epsilon_lower: f64,
-    /// If the run is like one Gaussian release, epsilon is at least this.
-    pub epsilon_lower_gaussian: f64,
+    /// Epsilon is at least this, whatever the run did.
+    pub epsilon_lower_any: f64,
+    /// The noise of the run is below so many times what its ledger says; none where nothing is shown, or there is no noise.
+    pub noise_below: Option<f64>,
     /// An estimate of what the canaries show, without proof.
     pub epsilon_estimate: f64,
     /// The delta of these.
@@ -254,7 +278,8 @@ pub struct Shown {
     pub guesses: Vec<Guessed>,
     /// The same bounds at other deltas, for the picture.
     pub at_deltas: Vec<AtDelta>,
-    /// How many ideal canaries a proven bound needs that misses so much of the formal epsilon at most; none for more than 10^8.
+    /// How many ideal canaries of one Gaussian release a bound needs that misses so much of the formal epsilon at most; none for more than
+    /// 10^8.
     pub canaries_needed: Vec<Needed>,
 }
 
@@ -276,10 +301,10 @@ pub struct AtDelta {
     pub delta: f64,
     /// What the accountant says.
     pub epsilon_formal: Epsilon,
-    /// What the audit shows.
+    /// What the audit shows if only the scale of the noise can differ from what is recorded.
     pub epsilon_lower: f64,
-    /// What it shows of a Gaussian release.
-    pub epsilon_lower_gaussian: f64,
+    /// What it shows whatever the run did.
+    pub epsilon_lower_any: f64,
 }
 
 /// How many canaries a slack needs.
@@ -295,12 +320,52 @@ pub struct Needed {
 ///
 /// # Errors
 /// When a number is out of range.
-pub fn needed(epsilon: Epsilon, delta: Delta, confidence: f64) -> Result<Vec<Needed>, AuditError> {
+pub fn needed(epsilon: Epsilon, delta: Delta, confidence: f64, slacks: &[f64]) -> Result<Vec<Needed>, AuditError> {
     if !(epsilon.is_finite() && epsilon.get() > 0.0 && epsilon.get() <= 1000.0) {
         return Ok(Vec::new());
     }
-    let canaries = canaries_needed(epsilon.get(), delta, confidence, &SLACKS)?;
-    Ok(SLACKS.into_iter().zip(canaries).map(|(slack, canaries)| Needed { slack, canaries }).collect())
+    let canaries = canaries_needed(epsilon.get(), delta, confidence, slacks)?;
+    Ok(slacks.iter().zip(canaries).map(|(slack, canaries)| Needed { slack: *slack, canaries }).collect())
+}
+
+/// What a run releases as its ledger has it, and the same with other noise.
+struct Recorded {
+    event: PrivacyEvent,
+    accountant: AccountantKind,
+    group: u32,
+}
+
+impl Recorded {
+    fn of<S: LedgerStore>(ledger: &Ledger<S>) -> Self {
+        let plan = ledger.plan();
+        Self { event: ledger.event(), accountant: plan.accountant, group: plan.group }
+    }
+
+    fn with_noise_times(&self, scale: f64) -> Option<PrivacyEvent> {
+        // As it is recorded, discrete noise included.
+        if scale == 1.0 { Some(self.event.clone()) } else { self.event.with_noise_times(scale).ok() }
+    }
+
+    fn curve(&self, scale: f64) -> Option<TradeOff> {
+        TradeOff::of_event(&self.with_noise_times(scale)?, self.accountant, self.group).ok()
+    }
+
+    fn epsilon(&self, scale: f64, delta: Delta) -> Epsilon {
+        let judged = self.with_noise_times(scale).map(|event| self.accountant.judge_group(&event, delta, self.group));
+        judged.and_then(Result::ok).map_or(Epsilon::INFINITE, |judged| judged.epsilon)
+    }
+
+    /// The epsilon that is refuted: with a smallest scale that is, or as one Gaussian release where nothing can be scaled.
+    fn lower(&self, noise_below: Option<f64>, shown: &OneRun, delta: Delta) -> f64 {
+        match (noise_below, self.epsilon(1.0, delta).is_finite()) {
+            (_, false) => shown.epsilon_lower_gaussian,
+            (None, true) => 0.0,
+            (Some(scale), true) => {
+                let epsilon = self.epsilon(scale, delta);
+                if epsilon.is_finite() { epsilon.get() } else { 0.0 }
+            }
+        }
+    }
 }
 
 impl Shown {
@@ -314,28 +379,28 @@ impl Shown {
         formal: Epsilon,
         ledger: &Ledger<S>,
     ) -> Result<Self, AuditError> {
-        let (plan, event) = (ledger.plan(), ledger.event());
-        let (delta, confidence) = (plan.delta, canaries.confidence);
-        let judged = |delta: Delta| {
-            let judged = plan.accountant.judge_group(&event, delta, plan.group);
-            judged.map_or(Epsilon::INFINITE, |judged| judged.epsilon)
-        };
-        let shown = OneRun::of(scored, delta, confidence)?;
-        // Without a curve there is nothing to refute but the one number.
-        let curve = TradeOff::of_event(&event, plan.accountant, plan.group).unwrap_or(TradeOff::Pairs(Vec::new()));
+        let recorded = Recorded::of(ledger);
+        let (delta, confidence) = (ledger.plan().delta, canaries.confidence);
+        let at = |delta: Delta| OneRun::of(scored, delta, confidence);
+        let shown = at(delta)?;
+        let is_noised = recorded.epsilon(1.0, delta).is_finite();
+        let noise_below = if is_noised { shown.refuted_noise(|scale| recorded.curve(scale))? } else { None };
+        let epsilon_lower = recorded.lower(noise_below, &shown, delta);
+        // What is guaranteed can be more than what was spent: then only what exceeds it counts.
+        let is_refuted = noise_below.is_some_and(|scale| scale <= 1.0) && epsilon_lower >= formal.get();
         let verdict = match formal.is_finite() {
             false => Verdict::NoGuarantee,
-            true if shown.epsilon_lower > formal.get() || shown.refutes(&curve)? => Verdict::Violated,
+            true if is_refuted || shown.epsilon_lower_any > formal.get() => Verdict::Violated,
             true => Verdict::Consistent,
         };
         let mut at_deltas = Vec::new();
         for delta in DELTAS.into_iter().filter_map(|delta| Delta::new(delta).ok()) {
-            let here = OneRun::of(scored, delta, confidence)?;
+            let here = at(delta)?;
             at_deltas.push(AtDelta {
                 delta: delta.get(),
-                epsilon_formal: judged(delta),
-                epsilon_lower: here.epsilon_lower,
-                epsilon_lower_gaussian: here.epsilon_lower_gaussian,
+                epsilon_formal: recorded.epsilon(1.0, delta),
+                epsilon_lower: recorded.lower(noise_below, &here, delta),
+                epsilon_lower_any: here.epsilon_lower_any,
             });
         }
         let guessed = |g: &privacy::audit::one_run::Guesses| Guessed {
@@ -346,27 +411,41 @@ impl Shown {
         Ok(Self {
             canaries: scored.len() as u64,
             epsilon_formal: formal,
-            epsilon_lower: shown.epsilon_lower,
-            epsilon_lower_gaussian: shown.epsilon_lower_gaussian,
+            epsilon_lower,
+            epsilon_lower_any: shown.epsilon_lower_any,
+            noise_below,
             epsilon_estimate: OneShot::of(scored, delta)?.epsilon_estimate,
             delta: delta.get(),
             confidence,
             verdict,
             guesses: shown.guesses.iter().map(guessed).collect(),
             at_deltas,
-            canaries_needed: needed(formal, delta, confidence)?,
+            canaries_needed: needed(formal, delta, confidence, &SLACKS)?,
         })
     }
 
-    /// In a sentence or two.
+    /// What the bounds are, and under which assumption each.
+    #[must_use]
+    pub fn bounds(&self) -> String {
+        let Self { epsilon_lower, epsilon_lower_any, delta, confidence, .. } = self;
+        let confidence = 100.0 * confidence;
+        let assumption = match self.epsilon_formal.is_finite() {
+            true => "the run is what its ledger says but for the scale of its noise",
+            false => "the run is one Gaussian release",
+        };
+        format!(
+            "At delta {delta:e} epsilon is at least {epsilon_lower:.2} with {confidence} % confidence if {assumption}, and at least \
+             {epsilon_lower_any:.2} whatever the run did."
+        )
+    }
+
+    /// In a few sentences.
     #[must_use]
     pub fn words(&self) -> String {
-        let Self { canaries, epsilon_lower, epsilon_lower_gaussian, epsilon_estimate, delta, confidence, .. } = self;
+        let Self { canaries, epsilon_estimate, .. } = self;
         format!(
-            "Audit with {canaries} canaries: at delta {delta:e} epsilon is at least {epsilon_lower:.2} with {} % confidence \
-             ({epsilon_lower_gaussian:.2} if the run is like one Gaussian release; the estimate without proof is \
-             {epsilon_estimate:.2}). {}",
-            100.0 * confidence,
+            "Audit with {canaries} canaries. {} The estimate without proof is {epsilon_estimate:.2}. {}",
+            self.bounds(),
             self.verdict.words()
         )
     }

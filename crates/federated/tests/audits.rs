@@ -11,10 +11,11 @@ use keyhush_federated::{
         tails::{self, TailPlan},
         texts,
     },
-    config::{Config, Document},
+    config::{Config, ConfigError, Document},
     engine::Means,
     fleet::Stop,
     population::Changes,
+    run::RunError,
 };
 use lm::kernels::KernelPath;
 
@@ -64,6 +65,84 @@ fn probabilities_of_texts_are_those_they_were_drawn_with_and_add_up_to_one() {
     let one_word: Vec<&[u32]> = one_word.iter().map(Vec::as_slice).collect();
     let all: f64 = texts::log_probabilities(model.as_ref(), &one_word).into_iter().map(f64::exp).sum();
     assert!((all - 1.0).abs() < 1e-4, "{all}");
+    // Completing a text by chance succeeds as often as its probability says.
+    let (known, rest) = (&[5u32, 6][..], &[7u32][..]);
+    let log = |text: &[u32]| texts::log_probabilities(model.as_ref(), &[text])[0];
+    let p = (log(&[5, 6, 7]) - log(known)).exp();
+    let source = privacy::rng::NoiseSource::from(privacy::rng::SimulationKey::new(3));
+    let mut random = source.stream(privacy::rng::Purpose::Canaries, &[9]).chunk(0);
+    let found = f64::from(texts::completed(model.as_ref(), known, rest, 1_000_000, &mut random));
+    assert!((found - 1e6 * p).abs() < 5.0 * (1e6 * p).sqrt() + 1.0, "{found} of a million at {p}");
+    let two = texts::completed(model.as_ref(), known, &[7, 8], 1_000_000, &mut random);
+    assert!(f64::from(two) < 0.5 * found && texts::completed(model.as_ref(), known, &[1], 1000, &mut random) == 0);
+}
+
+/// Whatever makes a run private is taken away, and both runs are planned before the first is trained.
+#[test]
+fn the_settings_without_privacy_have_none_of_it_and_can_be_planned() {
+    let folder = tempfile::tempdir().unwrap();
+    let arrival =
+        ["participation.kind=arrival", "participation.min_separation=0", "participation.max_participations=10"];
+    let secure = ["aggregation=secagg", "secagg.noise=distributed"];
+    let devices =
+        ["every=5", "cohort=10", "min_separation=0", "max_participations=2", "noise_multiplier=4", "most_tokens=60"]
+            .map(|set| format!("evaluation.devices.{set}"));
+    let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
+    for set in [
+        vec!["clip.kind=adaptive", "clip.quantile=0.5", "clip.count_stddev=4.0"],
+        vec!["schedule=[{ from = 2, noise_multiplier = 3.0, clip_norm = 0.1 }, { from = 4, clip_norm = 0.01 }]"],
+        vec!["stands_for={ population = 1000000, cohort = 5000 }"],
+        [&arrival[..], &secure].concat(),
+        [&arrival[..], &devices].concat(),
+        vec!["clip.greedy=true", "privacy.max_epsilon=100"],
+    ] {
+        let lab = lab(folder.path(), &set);
+        lab.check(&lab.config).unwrap();
+        let without = lab.without_privacy();
+        lab.check(&without).unwrap_or_else(|error| panic!("{set:?}: {error}"));
+        assert!(without.privacy.is_none() && !without.clip.is_adaptive() && !without.clip.greedy, "{set:?}");
+        assert!(without.clip.norm >= 1000.0 * lab.config.clip.norm);
+        assert!(without.schedule.iter().all(|change| change.clip_norm.is_none()));
+    }
+    // One that cannot be planned is refused before anything is trained.
+    let bad = lab(folder.path(), &["estimator.kind=average"]);
+    let refused = |error: StudyError| matches!(error, StudyError::Run(RunError::Config(ConfigError { .. })));
+    assert!(refused(membership::attack(&bad, MembershipPlan { users: 20 }).unwrap_err()));
+    let plan = SecretPlan { groups: vec![(1, 1)], each: 2, words: 4, references: 100, draws: 10, seed: 4 };
+    assert!(refused(secrets::plant(&bad, &plan).unwrap_err()));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was trained");
+}
+
+/// Of a large population few are sampled: attacks look at these, and say how many there were.
+#[test]
+fn only_those_who_took_part_are_attacked() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = ["participation.population=3000", "participation.cohort=6", "rounds=4", "privacy.delta=1e-4"];
+    let trained = lab(folder.path(), &set);
+    let subject = trained.train("one", &trained.config, Changes::default()).unwrap();
+    let few = subject.took_part.len();
+    assert!((8..=60).contains(&few) && subject.took_part.iter().all(|user| *user < 3000), "{few}");
+
+    let plan = TailPlan { pairs: 3, texts: 200, words: 3, delta: 1e-3, seed: 1 };
+    let found = tails::compare(&lab(&folder.path().join("tails"), &set), &plan).unwrap();
+    assert_eq!((found.population, found.took_part), (3000, few as u64));
+    assert!(found.compared.iter().all(|c| subject.took_part.contains(&c.user)));
+    assert!(found.with_tail > 0 && found.accepted <= found.with_tail, "{found:?}");
+    assert_eq!(found.with_tail, found.compared.iter().filter(|c| c.tail.is_some()).count());
+    let more = TailPlan { pairs: few as u32 + 1, ..plan };
+    let refused = tails::compare(&lab(&folder.path().join("more"), &set), &more).unwrap_err();
+    assert!(matches!(refused, StudyError::Wrong { what: "pairs", .. }), "{refused}");
+
+    let members =
+        membership::attack(&lab(&folder.path().join("members"), &set), MembershipPlan { users: 500 }).unwrap();
+    assert_eq!((members.members as u64, members.took_part, members.population), (few as u64, few as u64, 3000));
+
+    let plan = SecretPlan { groups: vec![(1, 1), (2000, 1)], each: 10, words: 3, references: 100, draws: 10, seed: 4 };
+    let planted = secrets::plant(&lab(&folder.path().join("secrets"), &set), &plan).unwrap();
+    let trained = planted.canaries.iter().filter(|c| c.private.took_part > 0).count();
+    assert_eq!((planted.trained_private, trained < 20), (trained, true));
+    assert!(planted.canaries.iter().filter(|c| c.users == 2000).all(|c| c.private.took_part > 0));
+    assert_eq!(planted.epsilon_estimate, None, "most secrets of single users were in nobody who took part");
 }
 
 /// A user who is left out makes a difference, and more of one without noise and clip than with a large clip on few users.
@@ -96,6 +175,8 @@ fn plans_without_meaning_are_refused() {
         TailPlan { texts: 99, ..TailPlan::default() },
         TailPlan { words: 0, ..TailPlan::default() },
         TailPlan { delta: 0.0, ..TailPlan::default() },
+        // 346 of 30,000 texts are in the tail.
+        TailPlan { delta: 0.0116, ..TailPlan::default() },
     ] {
         assert!(matches!(tails::compare(&lab, &plan), Err(StudyError::Wrong { .. })), "{plan:?}");
     }

@@ -74,7 +74,7 @@ fn without_noise_canaries_show_that_there_is_no_privacy() {
     let shown = ran(folder.path(), &NO_NOISE, None);
     assert_eq!((shown.canaries, shown.verdict), (200, Verdict::NoGuarantee));
     assert!(!shown.epsilon_formal.is_finite());
-    assert!(shown.epsilon_lower > 0.5 && shown.epsilon_lower_gaussian > 0.5, "{shown:?}");
+    assert!(shown.epsilon_lower > 0.5 && shown.epsilon_lower_any > 0.5 && shown.noise_below.is_none(), "{shown:?}");
     let both = &shown.guesses[0];
     assert!(both.correct * 10 >= both.made * 9, "{both:?}");
 }
@@ -85,6 +85,13 @@ fn with_noise_the_bound_is_under_the_formal_epsilon_and_a_kill_changes_nothing()
     let shown = ran(whole.path(), &[], None);
     assert_eq!(shown.verdict, Verdict::Consistent);
     assert!(shown.epsilon_lower <= shown.epsilon_formal.get() && shown.epsilon_formal.is_finite(), "{shown:?}");
+    // Not an empty bound, at delta 1e-5, where nothing can be shown of any mechanism.
+    assert!(shown.epsilon_lower > 0.1 && shown.epsilon_lower_any < shown.epsilon_lower, "{shown:?}");
+    assert!(shown.noise_below.is_some_and(|scale| scale > 1.0), "{shown:?}");
+    for at in &shown.at_deltas {
+        assert!(at.delta > 1e-4 || at.epsilon_lower > 0.0, "{at:?}");
+        assert!(at.epsilon_lower <= at.epsilon_formal.get(), "{at:?}");
+    }
     assert_eq!(shown, ran(killed.path(), &[], Some(3)));
     let [one, other] = [&whole, &killed].map(|f| fs::read_to_string(f.path().join(AUDIT_FILE)).unwrap());
     assert_eq!(one, other);
@@ -107,10 +114,31 @@ fn a_ledger_that_promises_too_much_is_refuted() {
     let judged = |folder: &Path| {
         let ledger = ledger::Ledger::open(RunFolder::at(noised.path()).read_store().unwrap(), None, &[]).unwrap();
         let scored = canaries.scores(opened.first_parameters(), &model(folder));
-        Shown::of(&canaries, &scored, formal, &ledger).unwrap().verdict
+        Shown::of(&canaries, &scored, formal, &ledger).unwrap()
     };
-    assert_eq!(judged(noised.path()), Verdict::Consistent);
-    assert_eq!(judged(open.path()), Verdict::Violated);
+    let (noised, open) = (judged(noised.path()), judged(open.path()));
+    assert_eq!((noised.verdict, open.verdict), (Verdict::Consistent, Verdict::Violated));
+    assert!(noised.epsilon_lower <= formal.get() && open.epsilon_lower > formal.get(), "{noised:?} {open:?}");
+    assert!(open.noise_below.is_some_and(|scale| scale < 1.0), "{open:?}");
+}
+
+/// Canaries send what everybody sends: the coordinates of a mask, or the largest; what they owe comes later.
+#[test]
+fn canaries_send_what_everybody_sends() {
+    let mask = ["upload.kind=mask", "upload.share=0.2"];
+    let kept = [&mask[..], &["upload.keep_rest=true"]].concat();
+    let sparse = ["upload.kind=sparse", "upload.share=0.2"];
+    for upload in [&mask[..], &kept, &sparse] {
+        let folder = tempfile::tempdir().unwrap();
+        let shown = ran(folder.path(), &[&NO_NOISE[..], upload].concat(), None);
+        let both = &shown.guesses[0];
+        assert!(both.correct * 10 >= both.made * 8, "{upload:?}: {both:?}");
+    }
+    // What is kept survives a kill, as that of everybody does; with noise too.
+    let (whole, killed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let shown = ran(whole.path(), &sparse, None);
+    assert_eq!(shown.verdict, Verdict::Consistent);
+    assert_eq!(shown, ran(killed.path(), &sparse, Some(3)));
 }
 
 /// The plan of the ledger is the same but for what it says of the data: canaries are users as others.

@@ -27,8 +27,8 @@ pub fn bounds(title: &str, at_deltas: &[AtDelta]) -> Chart {
         log_x: true,
         series: vec![
             line("computed: at most", |at| at.epsilon_formal.get()),
-            line("shown by the audit: at least", |at| at.epsilon_lower),
-            line("shown, if the run is like one Gaussian release", |at| at.epsilon_lower_gaussian),
+            line("shown by the audit, if only the noise is in question: at least", |at| at.epsilon_lower),
+            line("shown by the audit, whatever the run did: at least", |at| at.epsilon_lower_any),
         ],
         ..Chart::default()
     }
@@ -75,7 +75,8 @@ pub fn membership(shown: &Membership) -> Chart {
 pub fn secrets(shown: &Secrets) -> Chart {
     let line = |name: &str, of: fn(&Secret) -> &Remembered| {
         let mut groups: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-        for secret in &shown.canaries {
+        // Nobody can remember what was in nobody who took part.
+        for secret in shown.canaries.iter().filter(|secret| of(secret).took_part > 0) {
             let copies = secret.users * u64::from(secret.repeats);
             groups.entry(copies).or_default().push(of(secret).exposure.by_estimate);
         }
@@ -102,18 +103,18 @@ pub fn tails(shown: &Tails, texts: u32) -> Chart {
         x_label: "log of the likelihood ratio".into(),
         y_label: "share of texts with a larger one".into(),
         log_y: true,
-        series: most.map_or_else(Vec::new, |compared| tail(compared, texts, shown.delta)),
+        series: most.map_or_else(Vec::new, |compared| tail(compared, texts)),
         reference: vec![(format!("delta {:e}", shown.delta), shown.delta)],
         ..Chart::default()
     }
 }
 
-fn tail(compared: &Compared, texts: u32, delta: f64) -> Vec<Series> {
+fn tail(compared: &Compared, texts: u32) -> Vec<Series> {
     let share = |rank: usize| rank as f64 / f64::from(texts);
     let mut seen: Vec<(f64, f64)> = compared.largest.iter().enumerate().map(|(at, x)| (*x, share(at + 1))).collect();
     seen.reverse();
     let fitted = compared.tail.map_or_else(Vec::new, |tail| {
-        let end = tail.epsilon(delta).max(tail.threshold);
+        let end = compared.epsilon.max(tail.threshold);
         let at = |i: u32| tail.threshold + (end - tail.threshold) * f64::from(i) / 40.0;
         (0..=40).map(|i| (at(i), tail.scale * libm::exp(-tail.shape * at(i)))).collect()
     });

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use federated::audit::secrets::{Secret, SecretPlan, Secrets, plant};
+use federated::{
+    audit::secrets::{Remembered, Secret, SecretPlan, Secrets, plant},
+    numbers::grouped,
+};
 use report::audit::secrets;
 
 use super::{Answer, LabArgs, failed, shown};
@@ -64,21 +67,22 @@ pub(crate) fn run(args: &CanaryArgs) -> anyhow::Result<()> {
     let mut table = Vec::new();
     columns::write(&mut table, &rows(&found), Align::Numbers)?;
     let estimate = found.epsilon_estimate.map_or_else(
-        || "There are too few secrets of single users to estimate an epsilon.".to_owned(),
+        || "There are too few secrets of single users who took part to estimate an epsilon: it takes ten.".to_owned(),
         |epsilon| format!("Secrets of single users show an epsilon of {epsilon:.2}: an estimate."),
     );
-    let lines = [
+    let mut lines = vec![
         String::from_utf8_lossy(&table).trim_end().to_owned(),
         format!(
             "Largest exposure: {:.1} bits with privacy, {:.1} without; at most {:.1} are possible.",
             found.exposure_private, found.exposure_non_private, found.most_bits
         ),
         format!(
-            "Found by {} random draws after two words: {} of {} with privacy, {} without.",
-            args.draws,
+            "Found by {} random draws each after two words: {} of {} with privacy, {} of {} without.",
+            grouped(args.draws.into()),
             found.extracted_private,
-            found.canaries.len(),
-            found.extracted_non_private
+            found.trained_private,
+            found.extracted_non_private,
+            found.trained_non_private
         ),
         format!(
             "The formal epsilon of the run is {} at delta {:e}. {estimate}",
@@ -86,6 +90,14 @@ pub(crate) fn run(args: &CanaryArgs) -> anyhow::Result<()> {
             found.delta
         ),
     ];
+    if found.trained_private.min(found.trained_non_private) < found.canaries.len() {
+        lines.push(format!(
+            "Of {} secrets {} were in a user who took part with privacy, and {} without. Nothing above counts the others; the formal epsilon also counts the chance of not taking part.",
+            found.canaries.len(),
+            found.trained_private,
+            found.trained_non_private
+        ));
+    }
     answer.give(&secrets(&found), &folder, said.output.json, &lines)
 }
 
@@ -95,26 +107,24 @@ fn group(text: &str) -> Result<(u64, u32), BadInput> {
     numbers.ok_or_else(|| BadInput::wrong("plant", format!("{text:?} is not USERSxREPEATS, such as 10x5")))
 }
 
-/// A row for each kind: means over its secrets.
+/// A row for each kind: means over those of its secrets that were in a user who took part.
 fn rows(found: &Secrets) -> Vec<Vec<String>> {
     let mut kinds: BTreeMap<(u64, u32), Vec<&Secret>> = BTreeMap::new();
     found.canaries.iter().for_each(|secret| kinds.entry((secret.users, secret.repeats)).or_default().push(secret));
     let head = ["users x copies", "with privacy", "by rank", "found", "without privacy", "by rank", "found"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for ((users, repeats), secrets) in kinds {
-        let mean = |of: &dyn Fn(&Secret) -> f64| {
-            format!("{:.1}", secrets.iter().map(|s| of(s)).sum::<f64>() / secrets.len() as f64)
-        };
-        let found = |of: &dyn Fn(&Secret) -> u32| secrets.iter().filter(|s| of(s) > 0).count().to_string();
-        rows.push(vec![
-            format!("{users} x {repeats}"),
-            mean(&|s| s.private.exposure.by_estimate),
-            mean(&|s| s.private.exposure.by_rank),
-            found(&|s| s.private.found),
-            mean(&|s| s.non_private.exposure.by_estimate),
-            mean(&|s| s.non_private.exposure.by_rank),
-            found(&|s| s.non_private.found),
-        ]);
+        let mut row = vec![format!("{users} x {repeats}")];
+        for of in [(|s| &s.private) as fn(&Secret) -> &Remembered, |s| &s.non_private] {
+            let trained: Vec<&Remembered> = secrets.iter().map(|s| of(s)).filter(|r| r.took_part > 0).collect();
+            let mean = |of: fn(&Remembered) -> f64| match trained.len() {
+                0 => "-".to_owned(),
+                n => format!("{:.1}", trained.iter().map(|r| of(r)).sum::<f64>() / n as f64),
+            };
+            row.extend([mean(|r| r.exposure.by_estimate), mean(|r| r.exposure.by_rank)]);
+            row.push(format!("{} of {}", trained.iter().filter(|r| r.found > 0).count(), trained.len()));
+        }
+        rows.push(row);
     }
     rows
 }

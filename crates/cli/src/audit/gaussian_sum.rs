@@ -2,7 +2,7 @@
 
 use clap::Args;
 use federated::{
-    canaries::{AtDelta, Needed, needed},
+    canaries::{AtDelta, Needed},
     numbers::grouped,
 };
 use privacy::{
@@ -19,7 +19,7 @@ use privacy::{
 use report::audit::bounds;
 use serde::Serialize;
 
-use super::{Answer, OutputArgs, shown};
+use super::{Answer, OutputArgs, SlackArgs, needed_lines, shown};
 use crate::failure::BadInput;
 
 const EXAMPLES: &str = "\
@@ -53,6 +53,8 @@ pub(crate) struct GaussianSumArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
+    slack: SlackArgs,
+    #[command(flatten)]
     output: OutputArgs,
 }
 
@@ -63,8 +65,6 @@ struct Details {
     repetitions: u64,
     /// Repetitions whose bound is above the true epsilon.
     exceeded: u64,
-    /// The bound that holds for any mechanism.
-    epsilon_lower_any: f64,
     guesses: Vec<Guesses>,
     canaries_needed: Vec<Needed>,
 }
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &GaussianSumArgs) -> anyhow::Result<()> {
         let sum = GaussianSum::new(args.canaries, args.epsilon, delta, seed).map_err(failed)?;
         let scored = sum.scores().map_err(failed)?;
         let found = OneRun::of(&scored, delta, args.confidence).map_err(failed)?;
-        exceeded += u64::from(found.epsilon_lower_gaussian > sum.epsilon().get());
+        exceeded += u64::from(found.epsilon_lower_gaussian.max(found.epsilon_lower_any) > sum.epsilon().get());
         formal = Some(sum.epsilon());
         if most.as_ref().is_none_or(|(most, _)| found.epsilon_lower_gaussian > most.epsilon_lower_gaussian) {
             most = Some((found, scored));
@@ -100,9 +100,8 @@ pub(crate) fn run(args: &GaussianSumArgs) -> anyhow::Result<()> {
         delta: args.delta,
         repetitions: args.repetitions,
         exceeded,
-        epsilon_lower_any: found.epsilon_lower,
         guesses: found.guesses.clone(),
-        canaries_needed: needed(formal, delta, args.confidence).map_err(failed)?,
+        canaries_needed: args.slack.needed(formal, delta, args.confidence)?,
     };
     let verdict =
         if is_too_often(args.repetitions, exceeded, args.confidence) { Verdict::Violated } else { Verdict::Consistent };
@@ -110,6 +109,7 @@ pub(crate) fn run(args: &GaussianSumArgs) -> anyhow::Result<()> {
         audit: "gaussian-sum",
         epsilon_formal: formal,
         epsilon_lower: Some(found.epsilon_lower_gaussian),
+        epsilon_lower_any: Some(found.epsilon_lower_any),
         epsilon_estimate: Some(estimate),
         confidence: Some(args.confidence),
         verdict,
@@ -125,19 +125,20 @@ pub(crate) fn run(args: &GaussianSumArgs) -> anyhow::Result<()> {
             args.delta
         ),
         format!(
-            "Epsilon is at least {:.2} with {} % confidence; the estimate without proof is {estimate:.2}.",
+            "Epsilon is at least {:.2} with {} % confidence if the sum is as it says but for the scale of its noise, and at least {:.2} whatever it did.",
             found.epsilon_lower_gaussian,
-            100.0 * args.confidence
+            100.0 * args.confidence,
+            found.epsilon_lower_any
         ),
+        format!("The estimate without proof is {estimate:.2}."),
     ];
     if args.repetitions > 1 {
         lines.push(format!(
-            "That is the largest of {} repetitions; {exceeded} of them exceed the true epsilon.",
+            "Of {} repetitions this is the one with the largest bound; {exceeded} of all exceed the true epsilon.",
             grouped(args.repetitions)
         ));
     }
-    lines.push("How many canaries one run needs, in most runs:".to_owned());
-    lines.extend(super::needed(&details.canaries_needed));
+    lines.extend(needed_lines(&details.canaries_needed));
     let folder = args.output.folder("gaussian-sum")?;
     let picture = bounds("Epsilon of a noised sum: known and shown", &at_deltas(args, &scored)?);
     answer.give(&picture, &folder, args.output.json, &lines)
@@ -161,8 +162,8 @@ fn at_deltas(args: &GaussianSumArgs, scored: &[Scored]) -> anyhow::Result<Vec<At
         all.push(AtDelta {
             delta: delta.get(),
             epsilon_formal: AccountantKind::Best.judge(&event, delta)?.epsilon,
-            epsilon_lower: found.epsilon_lower,
-            epsilon_lower_gaussian: found.epsilon_lower_gaussian,
+            epsilon_lower: found.epsilon_lower_gaussian,
+            epsilon_lower_any: found.epsilon_lower_any,
         });
     }
     Ok(all)

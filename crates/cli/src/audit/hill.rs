@@ -7,7 +7,7 @@ use federated::audit::tails::{Compared, TailPlan, compare};
 use privacy::audit::hill::CRITICAL_VALUE;
 use report::audit::tails;
 
-use super::{Answer, LabArgs, failed, shown};
+use super::{Answer, LabArgs, failed, shown, took_part};
 use crate::columns::{self, Align};
 
 const EXAMPLES: &str = "\
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &HillArgs) -> anyhow::Result<()> {
     let mut table = Vec::new();
     columns::write(&mut table, &rows(&found.compared), Align::Numbers)?;
     table.flush()?;
-    let lines = [
+    let mut lines = vec![
         String::from_utf8_lossy(&table).trim_end().to_owned(),
         format!(
             "Largest epsilon of {} directions: {:.2} at delta {:e}. The formal epsilon of the run is {}.",
@@ -62,10 +62,17 @@ pub(crate) fn run(args: &HillArgs) -> anyhow::Result<()> {
         ),
         format!(
             "In {} of {} directions Lilliefors' statistic is at most {CRITICAL_VALUE}: the tail can be that of a Pareto distribution.",
-            found.accepted,
-            found.compared.len()
+            found.accepted, found.with_tail
         ),
     ];
+    if found.with_tail < found.compared.len() {
+        lines.push(format!(
+            "In {} of {} directions both models are the same: the user had nothing to learn from. They say nothing.",
+            found.compared.len() - found.with_tail,
+            found.compared.len()
+        ));
+    }
+    lines.extend(took_part(found.took_part, found.population));
     answer.give(&tails(&found, *texts), &folder, said.output.json, &lines)
 }
 

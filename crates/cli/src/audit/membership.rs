@@ -4,7 +4,7 @@ use clap::Args;
 use federated::audit::membership::{MembershipPlan, attack};
 use report::audit::membership;
 
-use super::{Answer, LabArgs, failed, shown};
+use super::{Answer, LabArgs, failed, shown, took_part};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,7 +18,7 @@ curve is 0.5 for guessing and 1 for certainty.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct MembershipArgs {
-    /// Number of members to look at, and of others: held-out users
+    /// Number of members to look at, of those who took part, and of others: held-out users
     #[arg(long, value_name = "N", default_value_t = 400)]
     users: u64,
     #[command(flatten)]
@@ -50,11 +50,12 @@ pub(crate) fn run(args: &MembershipArgs) -> anyhow::Result<()> {
             roc.epsilon_estimate
         )
     };
-    let lines = [
+    let mut lines = vec![
         format!("{} members and {} others.", found.members, found.others),
         line("With privacy", &found.private),
         line("Without privacy", &found.non_private),
         format!("The formal epsilon of the private run is {} at delta {:e}.", shown(found.epsilon_formal), found.delta),
     ];
+    lines.extend(took_part(found.took_part, found.population));
     answer.give(&membership(&found), &folder, said.output.json, &lines)
 }

@@ -14,10 +14,14 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use federated::{
     audit::{Lab, StudyError},
+    canaries::{Needed, SLACKS, needed},
     config::{Config, Document},
     numbers::grouped,
 };
-use privacy::{Epsilon, audit::Verdict};
+use privacy::{
+    Delta, Epsilon,
+    audit::{AuditError, Verdict},
+};
 use report::chart::Chart;
 use serde::Serialize;
 
@@ -133,8 +137,12 @@ impl LabArgs {
 struct Answer<'a, T> {
     audit: &'static str,
     epsilon_formal: Epsilon,
+    /// If the run is what is recorded of it but for the scale of its noise, what that noise costs at least.
     #[serde(skip_serializing_if = "Option::is_none")]
     epsilon_lower: Option<f64>,
+    /// The same whatever the run did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epsilon_lower_any: Option<f64>,
     /// Beside a lower bound, what would be estimated; without one it is always there, and null where nothing can be estimated.
     epsilon_estimate: Option<f64>,
     /// Of the lower bound; an estimate has none.
@@ -154,6 +162,7 @@ impl<'a, T: Serialize> Answer<'a, T> {
             audit,
             epsilon_formal: formal,
             epsilon_lower: None,
+            epsilon_lower_any: None,
             epsilon_estimate: estimate,
             confidence: None,
             verdict,
@@ -200,12 +209,51 @@ fn failed(error: StudyError) -> anyhow::Error {
     }
 }
 
+/// For which slacks the needed canaries are said.
+#[derive(Args)]
+struct SlackArgs {
+    /// Say how many canaries a bound needs that misses at most this share of the formal epsilon; several with commas [default:
+    /// 0.75,0.5,0.25]
+    #[arg(long, value_name = "SHARE", value_delimiter = ',')]
+    slack: Vec<f64>,
+}
+
+impl SlackArgs {
+    /// What is asked for; what is usual where nothing is.
+    fn slacks(&self) -> &[f64] {
+        if self.slack.is_empty() { &SLACKS } else { &self.slack }
+    }
+
+    /// How many canaries these need.
+    fn needed(&self, epsilon: Epsilon, delta: Delta, confidence: f64) -> Result<Vec<Needed>, BadInput> {
+        needed(epsilon, delta, confidence, self.slacks()).map_err(|error| match error {
+            AuditError::OutOfRange { what: "slack", .. } => BadInput::wrong("slack", error.to_string()),
+            other => BadInput::Refused(other.to_string()),
+        })
+    }
+}
+
 /// How many canaries a bound needs, line by line.
-fn needed(needed: &[federated::canaries::Needed]) -> Vec<String> {
-    let line = |needed: &federated::canaries::Needed| {
+fn needed_lines(needed: &[Needed]) -> Vec<String> {
+    if needed.is_empty() {
+        return Vec::new();
+    }
+    let line = |needed: &Needed| {
         let share = 100.0 * (1.0 - needed.slack);
         let canaries = needed.canaries.map_or_else(|| "more than 100,000,000".to_owned(), grouped);
-        format!("  a bound of {share:.0} % of the formal epsilon needs {canaries} ideal canaries")
+        format!("  a bound of {share:.0} % of the formal epsilon: {canaries}")
     };
-    needed.iter().map(line).collect()
+    let head = "How many canaries one run needs, in most runs, if each is ideal and the run is one Gaussian release:"
+        .to_owned();
+    std::iter::once(head).chain(needed.iter().map(line)).collect()
+}
+
+/// What must be known of a run in which some users never took part.
+fn took_part(took_part: u64, population: u64) -> Option<String> {
+    (took_part < population).then(|| {
+        let (some, all) = (grouped(took_part), grouped(population));
+        format!(
+            "Of {all} users {some} took part in any round. Only these are attacked: the formal epsilon also counts the chance of not taking part."
+        )
+    })
 }

@@ -11,9 +11,10 @@ use federated::{
     population::Changes,
     run::Kept,
 };
+use privacy::Delta;
 use report::audit::bounds;
 
-use super::{Answer, LabArgs, failed, shown};
+use super::{Answer, LabArgs, SlackArgs, failed, needed_lines, shown};
 use crate::failure::{BadInput, refused};
 
 const EXAMPLES: &str = "\
@@ -39,6 +40,8 @@ pub(crate) struct OneRunArgs {
     #[arg(long, value_name = "P")]
     confidence: Option<f64>,
     #[command(flatten)]
+    slack: SlackArgs,
+    #[command(flatten)]
     lab: LabArgs,
 }
 
@@ -49,14 +52,18 @@ const USUAL: [&str; 2] = ["participation.population=2000", "participation.cohort
 
 pub(crate) fn run(args: &OneRunArgs) -> anyhow::Result<()> {
     let output = &args.lab.output;
-    let (found, folder) = match &args.run {
+    let (mut found, folder) = match &args.run {
         Some(run) => (of_run(run)?, output.folder("one-run")?),
         None => trained(args)?,
     };
+    if let Ok(delta) = Delta::new(found.delta) {
+        found.canaries_needed = args.slack.needed(found.epsilon_formal, delta, found.confidence)?;
+    }
     let answer = Answer {
         audit: "one-run",
         epsilon_formal: found.epsilon_formal,
         epsilon_lower: Some(found.epsilon_lower),
+        epsilon_lower_any: Some(found.epsilon_lower_any),
         epsilon_estimate: Some(found.epsilon_estimate),
         confidence: Some(found.confidence),
         verdict: found.verdict,
@@ -71,15 +78,13 @@ pub(crate) fn run(args: &OneRunArgs) -> anyhow::Result<()> {
             shown(found.epsilon_formal),
             found.delta
         ),
-        format!(
-            "Epsilon is at least {:.2} with {} % confidence, whatever the run did; at least {:.2} if the run is like one Gaussian release.",
-            found.epsilon_lower,
-            100.0 * found.confidence,
-            found.epsilon_lower_gaussian
-        ),
-        format!("The estimate without proof is {:.2}.", found.epsilon_estimate),
+        found.bounds(),
     ];
-    lines.extend(super::needed(&found.canaries_needed));
+    if let Some(scale) = found.noise_below {
+        lines.push(format!("Noise of {scale:.2} times what the ledger says, or more, is refuted."));
+    }
+    lines.push(format!("The estimate without proof is {:.2}.", found.epsilon_estimate));
+    lines.extend(needed_lines(&found.canaries_needed));
     answer.give(&bounds("Epsilon of a run: computed and shown", &found.at_deltas), &folder, output.json, &lines)
 }
 

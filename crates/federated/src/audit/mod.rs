@@ -16,26 +16,33 @@ pub mod secrets;
 pub mod tails;
 pub mod texts;
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
 
-use device::learner::LearnerError;
+use device::{learner::LearnerError, round::Task};
 use lm::{
     folder::Weights,
     language_model::LanguageModel,
     model::{config::ModelConfig, fast::NetworkError},
 };
-use privacy::{Epsilon, audit::AuditError};
+use privacy::{Epsilon, audit::AuditError, encoding::MOST_GRID_BITS};
 use thiserror::Error;
 
 use crate::{
     canaries::Shown,
-    config::{Config, Mechanism},
-    engine::Means,
-    fleet::Stop,
-    home::model_in,
+    config::{Aggregation, Clip, Config, Mechanism, NoisePlace},
+    engine::{
+        self, Engine, EngineError, Hardware, Means, PerUser, Summed, Users,
+        secure::{SecureTask, Secured},
+    },
+    fleet::{self, Stop},
+    home::{Records, RunFolder, model_in},
     metrics::Metrics,
     model_folder,
-    plan::Plan,
+    plan::{GRID_BITS, Plan},
     population::Changes,
     run::{After, Course, Driven, Ending, Observer, Opened, Run, RunError, Way},
 };
@@ -71,6 +78,11 @@ pub enum StudyError {
     },
 }
 
+/// So many times the clip norm is reached by no update.
+const UNBOUNDED: f64 = 1000.0;
+/// The bits that this is.
+const UNBOUNDED_BITS: u32 = 10;
+
 /// Where models are trained for an attack.
 pub struct Lab<'a> {
     /// The settings of all of them.
@@ -96,16 +108,45 @@ pub struct Subject {
     pub delta: f64,
     /// What its canaries show, where it has some.
     pub audit: Option<Shown>,
+    /// Who was trained in any round. Nobody else can be in the model, so attacks look at these alone.
+    pub took_part: BTreeSet<u64>,
 }
 
 impl Lab<'_> {
-    /// The settings without privacy: no noise, and a bound that no update reaches.
+    /// The settings without privacy: no noise, and a bound that no update reaches, in any round; everything else as it is.
     #[must_use]
     pub fn without_privacy(&self) -> Config {
         let mut config = self.config.clone();
         config.privacy.mechanism = Mechanism::None { delta: config.privacy.delta() };
-        config.clip.norm *= 1000.0;
+        let scheduled = config.schedule.iter().filter_map(|change| change.clip_norm);
+        config.clip = Clip::flat(UNBOUNDED * scheduled.fold(config.clip.norm, f64::max));
+        for change in &mut config.schedule {
+            (change.clip_norm, change.noise_multiplier) = (None, None);
+        }
+        config.stands_for = None;
+        if let Some(devices) = &mut config.evaluation.devices {
+            devices.noise_multiplier = None;
+        }
+        match &mut config.aggregation {
+            Aggregation::Secagg(Some(secagg)) => secagg.noise = NoisePlace::Central,
+            // The grid is a part of the norm: it stays as fine as it was, as far as it can.
+            Aggregation::Plain => {
+                let bits = config.privacy.grid_bits.unwrap_or(GRID_BITS).saturating_add(UNBOUNDED_BITS);
+                config.privacy.grid_bits = Some(bits.min(MOST_GRID_BITS));
+            }
+            Aggregation::Secagg(None) => {}
+        }
         config
+    }
+
+    /// Refuses settings that cannot be trained, before anything is.
+    ///
+    /// # Errors
+    /// The first key that is wrong.
+    pub fn check(&self, config: &Config) -> Result<(), StudyError> {
+        let opened = self.open(config)?;
+        Plan::new(config.clone(), &opened.setting()).map_err(RunError::from)?;
+        Ok(())
     }
 
     /// Opens what settings name.
@@ -130,14 +171,28 @@ impl Lab<'_> {
         let plan = Plan::new(config.clone(), &opened.setting()).map_err(RunError::from)?;
         let folder = self.folder.join(name);
         let course = Course { plan: &plan, opened: &opened, folder: &folder, way: Way::Begin, after: After::Close };
-        match course.drive_alone(self.means, self.stop, &mut Silent)? {
+        let seen = Mutex::default();
+        match self.drive(&course, &seen)? {
             Driven::Stopped { .. } => Err(StudyError::Stopped),
             Driven::Over(ending) => {
                 let model = parameters(&folder)?;
                 let Ending { price, delta, audit, .. } = *ending;
-                Ok(Subject { model, epsilon: price.epsilon, delta, audit })
+                let took_part = seen.into_inner().unwrap_or_else(PoisonError::into_inner);
+                Ok(Subject { model, epsilon: price.epsilon, delta, audit, took_part })
             }
         }
+    }
+
+    /// A run in this process, to its end; who is trained is noted.
+    fn drive(&self, course: &Course<'_>, seen: &Mutex<BTreeSet<u64>>) -> Result<Driven, RunError> {
+        let Course { plan, opened, folder, .. } = *course;
+        let population = opened.population(plan.ledger.unit)?;
+        let means = course.means(self.means)?;
+        let engine = engine::of(&plan.local, opened.learner(), means).map_err(RunError::from)?;
+        let means = means.settled_by(&*engine);
+        let watched = Box::new(Watched { engine, seen });
+        let mut fleet = fleet::of(plan, population.as_ref(), watched, RunFolder::at(folder).secrets());
+        course.drive(means, &mut fleet, self.stop, &mut Silent)
     }
 
     /// A trained model as one that can be asked.
@@ -155,6 +210,62 @@ fn parameters(folder: &Path) -> Result<Vec<f32>, StudyError> {
     match model_folder::read(&model_in(folder)).map_err(RunError::from)?.weights {
         Weights::Recurrent { values, .. } => Ok(values),
         Weights::Learned(_) | Weights::Ngrams(_) => Err(StudyError::NotALanguageModel),
+    }
+}
+
+/// An engine, and whom it trains. Whoever is asked counts, also where nothing comes of it: nobody who is in a model is left out.
+struct Watched<'a> {
+    engine: Box<dyn Engine + 'a>,
+    seen: &'a Mutex<BTreeSet<u64>>,
+}
+
+impl Watched<'_> {
+    fn note(&self, task: &Task<'_>, users: &Users<'_>) {
+        // Who measures a model is not in it.
+        if task.evaluation.is_none() {
+            self.seen.lock().unwrap_or_else(PoisonError::into_inner).extend(users.numbers);
+        }
+    }
+}
+
+impl Engine for Watched<'_> {
+    fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
+        self.note(task, users);
+        self.engine.sum(task, users)
+    }
+
+    fn foresees(&self) -> bool {
+        self.engine.foresees()
+    }
+
+    fn foresee(&mut self, numbers: &[u64]) {
+        self.engine.foresee(numbers);
+    }
+
+    fn works_elsewhere(&self) -> bool {
+        self.engine.works_elsewhere()
+    }
+
+    fn chunk(&self) -> Option<std::num::NonZeroUsize> {
+        self.engine.chunk()
+    }
+
+    fn hardware(&self) -> Option<Hardware> {
+        self.engine.hardware()
+    }
+
+    fn each(&mut self) -> Option<&mut dyn PerUser> {
+        self.engine.each()
+    }
+
+    fn sum_securely(
+        &mut self,
+        task: &Task<'_>,
+        users: &Users<'_>,
+        secure: &SecureTask<'_>,
+    ) -> Result<Secured, EngineError> {
+        self.note(task, users);
+        self.engine.sum_securely(task, users, secure)
     }
 }
 

@@ -4,6 +4,9 @@
 //! drawn uniformly, which some users have several times among their posts. After training its exposure says how much more likely the model
 //! finds it than sequences that nobody has; and a search by chance tries to get it out of the model: whoever knows its first two words
 //! draws the others from the model again and again.
+//!
+//! Users are sampled, so some canaries may be in nobody who took part. No model can remember these: they are told apart, and nothing is
+//! concluded from them.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +25,7 @@ use privacy::{
 };
 use serde::Serialize;
 
-use super::{Lab, StudyError, texts};
+use super::{Lab, StudyError, Subject, texts};
 use crate::population::Changes;
 
 /// What is planted.
@@ -63,6 +66,8 @@ pub struct Secret {
 /// What a model remembers of a canary.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Remembered {
+    /// How many of its users took part in any round.
+    pub took_part: u64,
     /// Bits.
     pub exposure: Exposure,
     /// How many draws of the search hit it.
@@ -83,7 +88,11 @@ pub struct Secrets {
     pub epsilon_estimate: Option<f64>,
     /// log2 of the number of possible canaries: the largest exposure.
     pub most_bits: f64,
-    /// The largest exposure by estimate, in bits: private.
+    /// Canaries of which at least one user took part in the private run.
+    pub trained_private: usize,
+    /// The same without privacy.
+    pub trained_non_private: usize,
+    /// The largest exposure by estimate of these, in bits: private.
     pub exposure_private: f64,
     /// The same without privacy.
     pub exposure_non_private: f64,
@@ -100,6 +109,14 @@ struct Planted {
     words: Vec<u32>,
     users: u64,
     repeats: u32,
+    /// Who has it.
+    holders: Vec<u64>,
+}
+
+impl Planted {
+    fn took_part(&self, subject: &Subject) -> u64 {
+        self.holders.iter().filter(|user| subject.took_part.contains(user)).count() as u64
+    }
 }
 
 /// Plants, trains both models and asks them.
@@ -118,18 +135,22 @@ pub fn plant(lab: &Lab<'_>, plan: &SecretPlan) -> Result<Secrets, StudyError> {
     let mut planted = Vec::new();
     for (users, repeats) in &plan.groups {
         for _ in 0..plan.each {
-            planted.push(Planted { words: some(plan.words), users: *users, repeats: *repeats });
+            planted.push(Planted { words: some(plan.words), users: *users, repeats: *repeats, holders: Vec::new() });
         }
     }
     let references: Vec<Vec<u32>> = (0..plan.references).map(|_| some(plan.words)).collect();
-    let changes = Changes { planted: holders(&planted, people, &mut random), ..Changes::default() };
+    planted.iter_mut().for_each(|canary| canary.holders = some_users(canary.users, people, &mut random));
+    let changes = Changes { planted: posts(&planted), ..Changes::default() };
+    let without = lab.without_privacy();
+    lab.check(&lab.config)?;
+    lab.check(&without)?;
     let private = lab.train("private", &lab.config, changes.clone())?;
-    let non_private = lab.train("without-privacy", &lab.without_privacy(), changes)?;
+    let non_private = lab.train("without-privacy", &without, changes)?;
     let bits = plan.words as f64 * libm::log2((vocabulary.len() - FIRST_WORD as usize) as f64);
     let (asked, open) = (lab.ask(&shape, &private)?, lab.ask(&shape, &non_private)?);
-    let epsilon_estimate = epsilon(asked.as_ref(), &planted, &references, private.delta)?;
-    let of_private = remembered(asked.as_ref(), &planted, &references, bits, plan)?;
-    let of_open = remembered(open.as_ref(), &planted, &references, bits, plan)?;
+    let epsilon_estimate = epsilon(asked.as_ref(), &private, &planted, &references)?;
+    let of_private = remembered(asked.as_ref(), &private, &planted, &references, bits, plan)?;
+    let of_open = remembered(open.as_ref(), &non_private, &planted, &references, bits, plan)?;
     let canaries: Vec<Secret> = planted
         .iter()
         .zip(of_private.into_iter().zip(of_open))
@@ -141,14 +162,16 @@ pub fn plant(lab: &Lab<'_>, plan: &SecretPlan) -> Result<Secrets, StudyError> {
             non_private,
         })
         .collect();
-    let largest =
-        |of: fn(&Secret) -> &Remembered| canaries.iter().map(|c| of(c).exposure.by_estimate).fold(0.0, f64::max);
-    let extracted = |of: fn(&Secret) -> &Remembered| canaries.iter().filter(|c| of(c).found > 0).count();
+    let trained = |of: fn(&Secret) -> &Remembered| canaries.iter().map(of).filter(|r| r.took_part > 0);
+    let largest = |of: fn(&Secret) -> &Remembered| trained(of).map(|r| r.exposure.by_estimate).fold(0.0, f64::max);
+    let extracted = |of: fn(&Secret) -> &Remembered| trained(of).filter(|r| r.found > 0).count();
     Ok(Secrets {
         epsilon_formal: private.epsilon,
         delta: private.delta,
         epsilon_estimate,
         most_bits: bits,
+        trained_private: trained(|c| &c.private).count(),
+        trained_non_private: trained(|c| &c.non_private).count(),
         exposure_private: largest(|c| &c.private),
         exposure_non_private: largest(|c| &c.non_private),
         extracted_private: extracted(|c| &c.private),
@@ -187,44 +210,51 @@ fn word(random: &mut RandomWords, entries: usize) -> u32 {
     FIRST_WORD + (random.next_word() % (entries as u64 - u64::from(FIRST_WORD))) as u32
 }
 
-/// Who has which posts.
-fn holders(planted: &[Planted], people: u64, random: &mut RandomWords) -> BTreeMap<u64, Vec<Vec<u32>>> {
-    let mut holders: BTreeMap<u64, Vec<Vec<u32>>> = BTreeMap::new();
-    for canary in planted {
-        let mut chosen = Vec::new();
-        while (chosen.len() as u64) < canary.users {
-            let user = random.next_word() % people;
-            if !chosen.contains(&user) {
-                chosen.push(user);
-            }
-        }
-        for user in chosen {
-            let copies = (0..canary.repeats).map(|_| canary.words.clone());
-            holders.entry(user).or_default().extend(copies);
+/// Different users, by chance.
+fn some_users(count: u64, people: u64, random: &mut RandomWords) -> Vec<u64> {
+    let mut chosen = Vec::new();
+    while (chosen.len() as u64) < count {
+        let user = random.next_word() % people;
+        if !chosen.contains(&user) {
+            chosen.push(user);
         }
     }
-    holders
+    chosen
 }
 
-/// The epsilon of telling canaries of single users from sequences that nobody has, by how likely a model finds them.
+/// Who has which posts.
+fn posts(planted: &[Planted]) -> BTreeMap<u64, Vec<Vec<u32>>> {
+    let mut posts: BTreeMap<u64, Vec<Vec<u32>>> = BTreeMap::new();
+    for canary in planted {
+        for user in &canary.holders {
+            let copies = (0..canary.repeats).map(|_| canary.words.clone());
+            posts.entry(*user).or_default().extend(copies);
+        }
+    }
+    posts
+}
+
+/// The epsilon of telling canaries of single users, who took part, from sequences that nobody has, by how likely a model finds them.
 fn epsilon(
     model: &dyn LanguageModel,
+    subject: &Subject,
     planted: &[Planted],
     references: &[Vec<u32>],
-    delta: f64,
 ) -> Result<Option<f64>, StudyError> {
-    let of_one: Vec<&[u32]> = planted.iter().filter(|c| c.users == 1).map(|c| c.words.as_slice()).collect();
+    let of_one = planted.iter().filter(|c| c.users == 1 && c.took_part(subject) == 1);
+    let of_one: Vec<&[u32]> = of_one.map(|c| c.words.as_slice()).collect();
     if of_one.len() < 10 {
         return Ok(None);
     }
     let others: Vec<&[u32]> = references.iter().map(Vec::as_slice).collect();
     let (members, others) = (texts::log_probabilities(model, &of_one), texts::log_probabilities(model, &others));
-    Ok(Some(Roc::of(&members, &others, delta)?.epsilon_estimate))
+    Ok(Some(Roc::of(&members, &others, subject.delta)?.epsilon_estimate))
 }
 
 /// What a model remembers of each canary.
 fn remembered(
     model: &dyn LanguageModel,
+    subject: &Subject,
     planted: &[Planted],
     references: &[Vec<u32>],
     bits: f64,
@@ -238,11 +268,13 @@ fn remembered(
     let starts = perplexities(planted.iter().map(|canary| &canary.words[..KNOWN]).collect());
     let mut random =
         NoiseSource::from(SimulationKey::new(plan.seed)).stream(Purpose::Canaries, &[u64::MAX, 3]).chunk(0);
-    let of = |(own, start): (&f64, &f64)| {
-        // Every draw of the search draws the missing words one after the other, and goes on while they are right.
+    let mut of = |((own, start), canary): ((&f64, &f64), &Planted)| {
+        let (known, rest) = canary.words.split_at(KNOWN);
+        let found = texts::completed(model, known, rest, plan.draws, &mut random);
+        // How likely one draw is right, by the probabilities of the model.
         let hit = libm::exp2(start - own).clamp(0.0, 1.0);
-        let found = (0..plan.draws).filter(|_| (random.next_word() >> 11) as f64 / (1u64 << 53) as f64 <= hit).count();
-        Remembered { exposure: others.exposure(*own), found: found as u32, draws_needed: 1.0 / hit.max(1e-300) }
+        let (took_part, exposure) = (canary.took_part(subject), others.exposure(*own));
+        Remembered { took_part, exposure, found, draws_needed: 1.0 / hit.max(1e-300) }
     };
-    Ok(own.iter().zip(&starts).map(of).collect())
+    Ok(own.iter().zip(&starts).zip(planted).map(&mut of).collect())
 }

@@ -2,11 +2,14 @@
 //!
 //! For each pair a model is trained on everybody and one on everybody but one. Texts are drawn from one of them, and their likelihoods under
 //! both are compared; then the same with the two exchanged, for Proposition 1 of the paper bounds one direction only. Everything that the
-//! seed decides is the same in both trainings, so the removed user is the only difference.
+//! seed decides is the same in both trainings, so the removed user is the only difference. Users who were never sampled make none, so the
+//! removed ones are chosen among those who took part.
+
+use std::collections::BTreeSet;
 
 use privacy::{
     Epsilon,
-    audit::hill::Tail,
+    audit::hill::{Tail, tail_of},
     rng::{NoiseSource, Purpose, SimulationKey},
 };
 use serde::Serialize;
@@ -42,9 +45,9 @@ pub struct Compared {
     pub user: u64,
     /// Whether the texts are those of the model with this user.
     pub from_larger: bool,
-    /// The tail of the ratios; none where the two models are the same, because the user took no part.
+    /// The tail of the ratios; none where the two models are the same: the user had nothing to learn from.
     pub tail: Option<Tail>,
-    /// The epsilon that it says.
+    /// The epsilon that it says; 0 where the models are the same.
     pub epsilon: f64,
     /// The largest ratios, as logarithms in descending order: for the picture.
     #[serde(skip)]
@@ -60,7 +63,13 @@ pub struct Tails {
     pub epsilon_estimate: f64,
     /// The delta of the estimate.
     pub delta: f64,
-    /// Directions in which the tail passes as that of a Pareto distribution.
+    /// Users of the run.
+    pub population: u64,
+    /// How many of them took part in any round, among whom those who are removed were chosen.
+    pub took_part: u64,
+    /// Directions in which there is a tail: the two models differ.
+    pub with_tail: usize,
+    /// Of these, in how many the tail passes as that of a Pareto distribution.
     pub accepted: usize,
     /// All of them.
     pub compared: Vec<Compared>,
@@ -78,7 +87,8 @@ pub fn compare(lab: &Lab<'_>, plan: &TailPlan) -> Result<Tails, StudyError> {
     let everybody = lab.train("everybody", &lab.config, Changes::default())?;
     let larger = lab.ask(&shape, &everybody)?;
     let mut compared = Vec::new();
-    for (pair, user) in (0..).zip(users(plan, people)) {
+    let chosen = users(plan, &everybody.took_part)?;
+    for (pair, user) in (0..).zip(chosen) {
         let changes = Changes { without: Some(user), ..Changes::default() };
         let without = lab.train(&format!("without-{user}"), &lab.config, changes)?;
         let same = without.model == everybody.model;
@@ -94,13 +104,21 @@ pub fn compare(lab: &Lab<'_>, plan: &TailPlan) -> Result<Tails, StudyError> {
             let tail = if same { None } else { Some(Tail::of(&ratios)?) };
             ratios.sort_by(|a, b| b.total_cmp(a));
             ratios.truncate(4 * plan.texts.isqrt() as usize);
-            let epsilon = tail.map_or(0.0, |tail| tail.epsilon(plan.delta));
+            let epsilon = tail.map_or(Ok(0.0), |tail| tail.epsilon(plan.delta))?;
             compared.push(Compared { user, from_larger, tail, epsilon, largest: ratios });
         }
     }
-    let accepted = compared.iter().filter(|c| c.tail.is_none_or(|tail| tail.is_accepted())).count();
-    let epsilon_estimate = compared.iter().map(|c| c.epsilon).fold(0.0, f64::max);
-    Ok(Tails { epsilon_formal: everybody.epsilon, epsilon_estimate, delta: plan.delta, accepted, compared })
+    let tails = || compared.iter().filter_map(|c| c.tail);
+    Ok(Tails {
+        epsilon_formal: everybody.epsilon,
+        epsilon_estimate: compared.iter().map(|c| c.epsilon).fold(0.0, f64::max),
+        delta: plan.delta,
+        population: people,
+        took_part: everybody.took_part.len() as u64,
+        with_tail: tails().count(),
+        accepted: tails().filter(Tail::is_accepted).count(),
+        compared,
+    })
 }
 
 fn check(plan: &TailPlan, people: u64) -> Result<(), StudyError> {
@@ -114,21 +132,24 @@ fn check(plan: &TailPlan, people: u64) -> Result<(), StudyError> {
     if !(1..=1000).contains(&plan.words) {
         return wrong("words", "must be from 1 to 1000".to_owned());
     }
-    if !(plan.delta > 0.0 && plan.delta < 1.0) {
-        return wrong("delta", "must be above 0 and below 1".to_owned());
+    // Below the threshold of the tail nothing was fitted.
+    let texts = plan.texts as usize;
+    let share = tail_of(texts) as f64 / texts as f64;
+    if !(plan.delta > 0.0 && plan.delta < share) {
+        let problem = format!("must be above 0 and below {share:.4}, the share of {texts} texts that are in the tail");
+        return wrong("delta", problem);
     }
     Ok(())
 }
 
-/// Different users.
-fn users(plan: &TailPlan, people: u64) -> Vec<u64> {
-    let mut words = NoiseSource::from(SimulationKey::new(plan.seed)).stream(Purpose::Canaries, &[u64::MAX, 1]).chunk(0);
-    let mut users = Vec::new();
-    while users.len() < plan.pairs as usize {
-        let user = words.next_word() % people;
-        if !users.contains(&user) {
-            users.push(user);
-        }
+/// Different users, of those who took part.
+fn users(plan: &TailPlan, took_part: &BTreeSet<u64>) -> Result<Vec<u64>, StudyError> {
+    let mut left: Vec<u64> = took_part.iter().copied().collect();
+    if left.len() < plan.pairs as usize {
+        let problem = format!("must be at most the number of users who took part in any round, {}", left.len());
+        return Err(StudyError::Wrong { what: "pairs", problem });
     }
-    users
+    let mut words = NoiseSource::from(SimulationKey::new(plan.seed)).stream(Purpose::Canaries, &[u64::MAX, 1]).chunk(0);
+    let mut draw = || left.swap_remove((words.next_word() % left.len() as u64) as usize);
+    Ok((0..plan.pairs).map(|_| draw()).collect())
 }

@@ -59,24 +59,52 @@ pub fn draw(model: &dyn LanguageModel, texts: u32, words: usize, seed: u64) -> V
 
 /// A word, with its probability.
 fn pick(log_probabilities: &[f32], random: &mut RandomWords) -> u32 {
-    let weight = |id: usize| match id as u32 {
-        BOS | EOS => 0.0,
-        _ => f64::from(libm::expf(log_probabilities[id])),
-    };
-    let total: f64 = (0..log_probabilities.len()).map(weight).sum();
-    let mut left = (random.next_word() >> 11) as f64 / (1u64 << 53) as f64 * total;
-    let mut last = EOS + 1;
-    for id in 0..log_probabilities.len() {
-        let weight = weight(id);
-        if weight > 0.0 {
-            last = id as u32;
-            left -= weight;
-            if left < 0.0 {
-                break;
+    Words::new(log_probabilities).draw(random)
+}
+
+/// The next word by its probability, to be drawn often.
+struct Words {
+    /// The summed probabilities of all words up to each; 0 for what is no word.
+    up_to: Vec<f64>,
+}
+
+impl Words {
+    fn new(log_probabilities: &[f32]) -> Self {
+        let mut sum = 0.0;
+        let up_to = log_probabilities.iter().zip(0..).map(|(log, id)| {
+            if !matches!(id, BOS | EOS) {
+                sum += f64::from(libm::expf(*log));
             }
-        }
+            sum
+        });
+        Self { up_to: up_to.collect() }
     }
-    last
+
+    fn draw(&self, random: &mut RandomWords) -> u32 {
+        let total = self.up_to.last().copied().unwrap_or(0.0);
+        let at = (random.next_word() >> 11) as f64 / (1u64 << 53) as f64 * total;
+        // The first whose sum is above; what is no word adds nothing, so it is none of these.
+        self.up_to.partition_point(|sum| *sum <= at).min(self.up_to.len() - 1) as u32
+    }
+}
+
+/// How many of so many texts that a model is made to continue after the same first words go on with the words of this one: all texts draw
+/// their next word, those with another one are given up, and so on. A text given up can never be right, so nothing is lost by that.
+#[must_use]
+pub fn completed(model: &dyn LanguageModel, known: &[u32], rest: &[u32], draws: u32, random: &mut RandomWords) -> u32 {
+    let mut reader = model.reader();
+    let mut ids = [&[BOS], known].concat();
+    let mut left = draws;
+    for word in rest {
+        if left == 0 {
+            break;
+        }
+        // What is left is all the same so far, so the model is asked once.
+        let next = Words::new(reader.after(&ids));
+        left = (0..left).filter(|_| next.draw(random) == *word).count() as u32;
+        ids.push(*word);
+    }
+    left
 }
 
 /// The logarithms of the probabilities that a model gives to texts, each a list of words; given that every token is a word.

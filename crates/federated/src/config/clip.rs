@@ -32,6 +32,12 @@ pub struct Adaptive {
 }
 
 impl Clip {
+    /// One norm for whole updates, at all times.
+    #[must_use]
+    pub const fn flat(norm: f64) -> Self {
+        Self { kind: CLIP_RULES[0], adaptive: None, norm, greedy: false }
+    }
+
     /// A clip that starts with a norm and follows a quantile.
     #[must_use]
     pub fn adaptive(norm: f64, quantile: f64) -> Self {
@@ -60,7 +66,7 @@ impl Clip {
 
 impl Section for Clip {
     fn unsaid() -> Self {
-        Self { kind: CLIP_RULES[0], adaptive: None, norm: 0.0, greedy: false }
+        Self::flat(0.0)
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {

@@ -35,7 +35,7 @@ use privacy::{
     stages::{ClipRule, ClipRuleError},
 };
 
-pub(crate) use self::phases::no_noise;
+pub(crate) use self::phases::{GRID_BITS, no_noise};
 pub use self::{
     evaluation::{DeviceEvaluations, EVALUATION},
     phases::{BEFORE, Coding, Phase},

@@ -26,7 +26,7 @@ use crate::config::{Config, ConfigError, CorrelatedNoise, EstimatorKind, Mechani
 /// The stream of a run with one phase.
 const STREAM: &str = "model";
 /// What a grid has by default: noise of a few thousandths of the clip is still hundreds of grid steps.
-pub(super) const GRID_BITS: u32 = 20;
+pub(crate) const GRID_BITS: u32 = 20;
 
 /// Releases that are accounted for as one.
 #[derive(Debug, Clone)]

@@ -83,6 +83,13 @@ impl AccountantKind {
         self.ask(&Reduced::new(event, checked_group(group)?)?, delta, Precision::UpperOnly)
     }
 
+    /// The parameter of the one Gaussian that all of an event is, where it is one and this accountant gives its exact cost.
+    pub(crate) fn only_gaussian(self, event: &PrivacyEvent, group: u32) -> Result<Option<f64>, AccountError> {
+        let reduced = Reduced::new(event, checked_group(group)?)?;
+        let exact = matches!(self, Self::Best | Self::Pld | Self::Zcdp) && reduced.non_private.is_none();
+        Ok(reduced.only_gaussian().filter(|_| exact))
+    }
+
     fn ask(self, reduced: &Reduced<'_>, delta: Delta, precision: Precision) -> Result<Judgement, AccountError> {
         let judgement = if reduced.non_private.is_some() {
             Judgement::new(self, Epsilon::INFINITE)

@@ -5,7 +5,8 @@
 //! canary is `log2 |R| - log2 rank` (Definition 3): 0 bits for the last, log2 |R| for the first, 1 bit on average without memorization.
 //! Ranking all of R is not possible, so it is estimated from some of them (section 4.3):
 //!
-//! * by rank: among the canary and n others that were not planted, rank r has exposure `log2((n + 1) / r)`, at most log2(n + 1);
+//! * by rank: among the canary and n others that were not planted, rank r has exposure `log2((n + 1) / r)`, at most log2(n + 1); others
+//!   that are as likely as the canary come before it, so a model that finds all of them alike remembers nothing;
 //! * by modelling: their log-perplexities are close to a skew normal distribution, which says how few of R would be below the canary,
 //!   also where none of the samples is. Carlini et al. fit it by maximum likelihood, we by its first three moments.
 
@@ -62,8 +63,8 @@ impl References {
     /// The exposure of a canary with this log-perplexity.
     #[must_use]
     pub fn exposure(&self, log_perplexity: f64) -> Exposure {
-        // Equal ones count as less likely than the canary for half of them; with real numbers there are none.
-        let rank = self.sorted.partition_point(|other| *other < log_perplexity) + 1;
+        // Equal ones come before the canary, so that no more is said than was seen.
+        let rank = self.sorted.partition_point(|other| *other <= log_perplexity) + 1;
         let by_rank = libm::log2((self.sorted.len() + 1) as f64 / rank as f64);
         let by_estimate = -libm::log2(self.fitted.below(log_perplexity).max(1e-300));
         Exposure { rank, by_rank: by_rank.min(self.most), by_estimate: by_estimate.clamp(0.0, self.most) }
@@ -140,6 +141,17 @@ mod tests {
         let middle = references.exposure(50.0);
         assert!((middle.by_rank - 1.0).abs() < 0.01 && (middle.by_estimate - 1.0).abs() < 0.02, "{middle:?}");
         assert_eq!(References::new(&normal(1023), 6.0).unwrap().exposure(0.0).by_rank, 6.0, "no more than all bits");
+    }
+
+    /// A model that finds all sequences alike has learned nothing, and shows nothing.
+    #[test]
+    fn ties_are_not_counted_as_remembered() {
+        let same = References::new(&[7.0; 99], 40.0).unwrap();
+        let tied = same.exposure(7.0);
+        assert_eq!((tied.rank, tied.by_rank), (100, 0.0));
+        assert!(tied.by_estimate <= 1.01, "{tied:?}");
+        let half: Vec<f64> = (0..100).map(|i| f64::from(i / 50)).collect();
+        assert_eq!(References::new(&half, 40.0).unwrap().exposure(0.0).rank, 51);
     }
 
     /// Where no reference is below a canary, the distribution still says how far out it is.

@@ -13,7 +13,8 @@
 //! | `epsilon`   | eps   | `log(C / delta) / alpha` (7), which follows from (11) and is what (13) says           |
 //!
 //! The paper prints `r >= 1` below the supremum of (10); the test is defined with all r, and so are its critical values. Proposition 1
-//! bounds one direction, so callers look at both.
+//! bounds one direction, so callers look at both. Everything is said of the tail alone: at a delta of k/n or more, epsilon would lie below
+//! the threshold, where nothing was fitted, and is refused.
 //!
 //! **This is an estimate and not a guarantee.** It assumes the shape of the tail far beyond all samples, looks at the model as if its only
 //! randomness were the drawing of texts, and sees a few pairs of neighbours.
@@ -41,6 +42,8 @@ pub struct Tail {
     pub shape: f64,
     /// C, the other parameter of the Pareto distribution.
     pub scale: f64,
+    /// k/n: how many of all values are in the tail.
+    pub share: f64,
     /// The logarithm of the smallest ratio in the tail.
     pub threshold: f64,
     /// Lilliefors' statistic.
@@ -62,7 +65,7 @@ impl Tail {
         }
         let mut sorted = log_ratios.to_vec();
         sorted.sort_by(|a, b| b.total_cmp(a));
-        let k = 2 * n.isqrt();
+        let k = tail_of(n);
         let threshold = sorted[k - 1];
         let excess: Vec<f64> = sorted[..k].iter().map(|r| r - threshold).collect();
         let mean = excess.iter().sum::<f64>() / k as f64;
@@ -71,8 +74,9 @@ impl Tail {
         }
         let shape = 1.0 / mean;
         let ks = lilliefors(&excess);
-        let scale = k as f64 / n as f64 * libm::exp(shape * threshold);
-        Ok(Self { tail: k, shape, scale, threshold, ks, p_value: p_value(ks, k) })
+        let share = k as f64 / n as f64;
+        let scale = share * libm::exp(shape * threshold);
+        Ok(Self { tail: k, shape, scale, share, threshold, ks, p_value: p_value(ks, k) })
     }
 
     /// Whether the tail can be that of a Pareto distribution, by the paper's critical value.
@@ -82,10 +86,22 @@ impl Tail {
     }
 
     /// The epsilon that the tail says at delta.
-    #[must_use]
-    pub fn epsilon(&self, delta: f64) -> f64 {
-        epsilon(self.shape, self.scale, delta)
+    ///
+    /// # Errors
+    /// When delta is not below the share of the values that are in the tail.
+    pub fn epsilon(&self, delta: f64) -> Result<f64, AuditError> {
+        if !(delta > 0.0 && delta < self.share) {
+            let range = "above 0 and below the share of the samples that are in the tail";
+            return Err(AuditError::OutOfRange { what: "delta", range, got: delta });
+        }
+        Ok(epsilon(self.shape, self.scale, delta))
     }
+}
+
+/// k: how many of n values are in the tail.
+#[must_use]
+pub const fn tail_of(n: usize) -> usize {
+    2 * n.isqrt()
 }
 
 /// `log(C / delta) / alpha`, and 0 where that is negative.
@@ -178,8 +194,21 @@ mod tests {
         assert!((tail.shape / 16.0 - 1.0).abs() < 0.15, "{tail:?}");
         assert!(tail.is_accepted() && tail.p_value > 0.05, "{tail:?}");
         let exact = 0.1 + libm::log(1e4) / 16.0;
-        assert!((tail.epsilon(1e-4) - exact).abs() < 0.06, "{} {exact}", tail.epsilon(1e-4));
-        assert!(tail.epsilon(1e-6) > tail.epsilon(1e-4));
+        let epsilon = |delta| tail.epsilon(delta).unwrap();
+        assert!((epsilon(1e-4) - exact).abs() < 0.06, "{} {exact}", epsilon(1e-4));
+        assert!(epsilon(1e-6) > epsilon(1e-4));
+    }
+
+    /// At delta = k/n equation 13 says the threshold; above it would say less, of values that are in no tail.
+    #[test]
+    fn nothing_is_said_below_the_threshold() {
+        let tail = Tail::of(&samples(10_000, |e| 0.1 + e / 16.0)).unwrap();
+        assert_eq!((tail.tail, tail.share), (200, 0.02));
+        let just_above = tail.epsilon(0.02 * (1.0 - 1e-9)).unwrap();
+        assert!((just_above - tail.threshold).abs() < 1e-6, "{just_above} {tail:?}");
+        for delta in [0.02, 0.5, 1.0, 0.0, -1.0, f64::NAN] {
+            assert!(matches!(tail.epsilon(delta), Err(AuditError::OutOfRange { what: "delta", .. })), "{delta}");
+        }
     }
 
     #[test]

@@ -26,7 +26,11 @@
 //! positive factors, so the recursion gives the least masses that are possible; if even these are too large, the guarantee is refuted.
 //!
 //! A number of guesses cannot be chosen after seeing the scores. [`plans`] fixes several, and each is tested at its share of the
-//! probability of being wrong.
+//! probability of being wrong ([`Shares`]).
+//!
+//! What the guesses show of epsilon depends on what is taken for granted. With nothing but one (epsilon, delta) a delta that many
+//! canaries use up leaves nothing to show. A run that is what its record says, but for the scale of its noise, has a whole privacy curve
+//! for every scale, of which only one is true: [`OneRun::refuted_noise`] finds the scales that are refuted.
 
 use serde::Serialize;
 
@@ -169,13 +173,37 @@ pub fn is_refuted(guarantee: &TradeOff, guesses: &Guesses, tau: f64) -> bool {
     false
 }
 
+/// The probability of being wrong, shared between all tests of one run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shares {
+    /// Of each of two tests of each plan, of one (epsilon, delta) and any mechanism: half of the whole.
+    pub any: f64,
+    /// Of one test of each plan, of a whole privacy curve: the other half. Of a family of curves one is true, and only its test can be
+    /// wrong, so however many are tested, they share this.
+    pub curve: f64,
+}
+
+impl Shares {
+    /// Of `alpha`, for so many numbers of guesses.
+    #[must_use]
+    pub fn new(alpha: f64, plans: usize) -> Self {
+        let plans = plans.max(1) as f64;
+        Self { any: alpha / (4.0 * plans), curve: alpha / (2.0 * plans) }
+    }
+}
+
+/// The range of noise scales that are looked at, as powers of 2.
+const SCALES: std::ops::RangeInclusive<f64> = -10.0..=10.0;
+/// Halvings of a factor of 2: the scale is known to 0.1 %.
+const HALVINGS: u32 = 9;
+
 /// What one run shows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OneRun {
     /// The guesses.
     pub guesses: Vec<Guesses>,
     /// Epsilon is at least this at delta, whatever the mechanism is: the larger bound of the two papers.
-    pub epsilon_lower: f64,
+    pub epsilon_lower_any: f64,
     /// If the run is a Gaussian mechanism, its epsilon is at least this.
     pub epsilon_lower_gaussian: f64,
     /// If the run is a Gaussian mechanism, its mu is at least this.
@@ -194,22 +222,60 @@ impl OneRun {
     pub fn of(scored: &[Scored], delta: Delta, confidence: f64) -> Result<Self, AuditError> {
         let alpha = failure_probability(confidence)?;
         let guesses = guess(scored)?;
-        // Half for what is shown of any mechanism, by two bounds each; half is left for `refutes`.
-        let each = alpha / (4 * guesses.len()) as f64;
-        let any = |g: &Guesses| steinke(g, delta, each).max(of_pair(g, delta, each));
-        let epsilon_lower = guesses.iter().map(any).fold(0.0, f64::max);
-        let mu_lower = mu_lower(&guesses, alpha);
+        let shares = Shares::new(alpha, guesses.len());
+        let any = |g: &Guesses| steinke(g, delta, shares.any).max(of_pair(g, delta, shares.any));
+        let epsilon_lower_any = guesses.iter().map(any).fold(0.0, f64::max);
+        let mu_lower = mu_lower(&guesses, shares);
         let epsilon_lower_gaussian = epsilon_of(mu_lower, delta);
-        Ok(Self { guesses, epsilon_lower, epsilon_lower_gaussian, mu_lower, delta: delta.get(), confidence })
+        Ok(Self { guesses, epsilon_lower_any, epsilon_lower_gaussian, mu_lower, delta: delta.get(), confidence })
     }
 
-    /// Whether the guesses refute a guarantee. Together with `epsilon_lower` that is wrong with a probability below 1 - confidence.
+    /// Whether the guesses refute a guarantee. Together with `epsilon_lower_any` that is wrong with a probability below 1 - confidence.
     ///
     /// # Errors
     /// When the confidence cannot be used.
     pub fn refutes(&self, guarantee: &TradeOff) -> Result<bool, AuditError> {
-        let each = failure_probability(self.confidence)? / (2 * self.guesses.len()) as f64;
+        let each = Shares::new(failure_probability(self.confidence)?, self.guesses.len()).curve;
         Ok(self.guesses.iter().any(|guesses| is_refuted(guarantee, guesses, each)))
+    }
+
+    /// The smallest scale that is refuted, rounded up: with so many times the noise, or more, the guesses are too good. None where no
+    /// scale is. `curve` gives the guarantee at a scale, weaker for less noise, and none where it is not known.
+    ///
+    /// If the curve at the true scale is true, the true scale is below the returned one, and epsilon above that at the returned one, with the
+    /// probability of [`Self::refutes`]: all other scales may be refuted rightly or wrongly.
+    ///
+    /// # Errors
+    /// When the confidence cannot be used.
+    pub fn refuted_noise(&self, curve: impl Fn(f64) -> Option<TradeOff>) -> Result<Option<f64>, AuditError> {
+        let is_refuted = |power: f64| match curve(libm::exp2(power)) {
+            Some(curve) => self.refutes(&curve),
+            None => Ok(false),
+        };
+        // Whole powers of 2 first, from 1: where the guarantee itself is decided.
+        let mut power = 0.0;
+        if is_refuted(power)? {
+            while SCALES.contains(&(power - 1.0)) && is_refuted(power - 1.0)? {
+                power -= 1.0;
+            }
+        } else {
+            while !is_refuted(power)? {
+                power += 1.0;
+                if !SCALES.contains(&power) {
+                    return Ok(None);
+                }
+            }
+        }
+        let (mut low, mut high) = (power - 1.0, power);
+        for _ in 0..HALVINGS {
+            let middle = 0.5 * (low + high);
+            if is_refuted(middle)? {
+                high = middle;
+            } else {
+                low = middle;
+            }
+        }
+        Ok(Some(libm::exp2(high)))
     }
 }
 
@@ -232,9 +298,9 @@ fn of_pair(guesses: &Guesses, delta: Delta, tau: f64) -> f64 {
 }
 
 /// The largest mu of a Gaussian that some guesses refute.
-fn mu_lower(guesses: &[Guesses], alpha: f64) -> f64 {
-    let each = alpha / guesses.len() as f64;
-    guesses.iter().map(|g| largest(20.0, |mu| is_refuted(&TradeOff::Gaussian(mu), g, each))).fold(0.0, f64::max)
+fn mu_lower(guesses: &[Guesses], shares: Shares) -> f64 {
+    let of = |g: &Guesses| largest(20.0, |mu| is_refuted(&TradeOff::Gaussian(mu), g, shares.curve));
+    guesses.iter().map(of).fold(0.0, f64::max)
 }
 
 /// The largest value, up to rounding downwards, that is refuted, where smaller ones are too.
@@ -276,7 +342,8 @@ pub fn canaries_needed(
     let mut needed = vec![None; slacks.len()];
     let mut canaries = 100;
     while canaries <= MOST_PLANNED && needed.contains(&None) {
-        let lower = epsilon_of(mu_lower(&expected(mu, canaries), alpha), delta);
+        let guesses = expected(mu, canaries);
+        let lower = epsilon_of(mu_lower(&guesses, Shares::new(alpha, guesses.len())), delta);
         for (needed, slack) in needed.iter_mut().zip(slacks) {
             if needed.is_none() && lower >= (1.0 - slack) * epsilon {
                 *needed = Some(canaries);
@@ -372,6 +439,69 @@ mod tests {
         assert!(is_refuted(&TradeOff::Gaussian(1.0), &sure, 1e-3));
         assert!(steinke(&sure, Delta::new(1e-9).unwrap(), 1e-3) > 3.0);
         assert!(!is_refuted(&TradeOff::Pairs(Vec::new()), &sure, 1e-3), "without a guarantee nothing is refuted");
+    }
+
+    /// One canary and one guess: the best guess about a Gaussian is right with probability Phi(mu / 2), and about (eps, delta)-DP with
+    /// (e^eps + delta) / (1 + e^eps). The recursion refutes from there on, and not before.
+    #[test]
+    fn the_recursion_is_exact_for_one_canary() {
+        let one = Guesses { canaries: 1, sides: Sides::Both, made: 1, correct: 1 };
+        let exact = |guarantee: &TradeOff, p: f64| {
+            assert!(!is_refuted(guarantee, &one, p - 1e-7), "{guarantee:?} below {p}");
+            assert!(is_refuted(guarantee, &one, p + 1e-7), "{guarantee:?} above {p}");
+        };
+        for mu in [0.01, 0.3, 1.0, 2.5, 6.0] {
+            exact(&TradeOff::Gaussian(mu), normal_sf(-0.5 * mu));
+        }
+        for (epsilon, delta) in [(0.0, 0.0), (1.0, 0.0), (1.0, 1e-3), (2.0, 1e-5), (0.5, 0.1)] {
+            let odds = libm::exp(epsilon);
+            exact(&TradeOff::pair(epsilon, delta), (odds + delta) / (1.0 + odds));
+        }
+    }
+
+    /// All tests of a verdict together may be wrong as often as the audit says, and each must bear its share: the guesses that are just
+    /// enough for a share are not enough for less of it.
+    #[test]
+    fn all_tests_share_the_probability_of_being_wrong() {
+        let (delta, confidence) = (Delta::new(1e-9).unwrap(), 0.999);
+        let alpha = failure_probability(confidence).unwrap();
+        let scored: Vec<Scored> =
+            (0..6000).map(|i| Scored { score: f64::from(i), present: i >= 3000 && i % 7 != 0 }).collect();
+        let shown = OneRun::of(&scored, delta, confidence).unwrap();
+        let plans = shown.guesses.len();
+        assert_eq!(plans, 6);
+        let shares = Shares::new(alpha, plans);
+        assert!(plans as f64 * (2.0 * shares.any + shares.curve) <= 1e-3, "{shares:?}");
+        assert_eq!((shares.any, shares.curve), (alpha / 24.0, alpha / 12.0));
+        let most = |of: &dyn Fn(&Guesses) -> f64| shown.guesses.iter().map(of).fold(0.0, f64::max);
+        let any = |tau| most(&|g| steinke(g, delta, tau).max(of_pair(g, delta, tau)));
+        assert_eq!(shown.epsilon_lower_any, any(alpha / 24.0));
+        assert!(shown.epsilon_lower_any < any(alpha / 12.0), "a larger share would show more");
+        let gaussian = |tau| most(&|g| largest(20.0, |mu| is_refuted(&TradeOff::Gaussian(mu), g, tau)));
+        assert_eq!(shown.mu_lower, gaussian(alpha / 12.0));
+        assert!(shown.mu_lower < gaussian(alpha / 6.0) - 1e-3);
+        // A curve that only a larger share would refute is not refuted; one that the share refutes is.
+        let at = |mu: f64| shown.refutes(&TradeOff::Gaussian(mu)).unwrap();
+        assert!(at(shown.mu_lower) && !at(gaussian(alpha / 6.0)));
+        let noise = shown.refuted_noise(|scale| Some(TradeOff::Gaussian(1.0 / scale))).unwrap().unwrap();
+        assert!(1.0 / noise <= shown.mu_lower && 1.0 / noise > 0.997 * shown.mu_lower, "{noise} {}", shown.mu_lower);
+    }
+
+    #[test]
+    fn scales_are_found_on_both_sides_of_the_record_and_not_where_nothing_is_known() {
+        let scored: Vec<Scored> = (0..2000).map(|i| Scored { score: f64::from(i), present: i >= 1000 }).collect();
+        let shown = OneRun::of(&scored, Delta::new(1e-5).unwrap(), 0.999).unwrap();
+        assert!(shown.mu_lower > 0.2, "{shown:?}");
+        let scale = |mu: f64| shown.refuted_noise(|scale| Some(TradeOff::Gaussian(mu / scale))).unwrap();
+        for claimed in [0.001, 0.1, 1.0, 50.0] {
+            let found = claimed / scale(claimed).unwrap();
+            assert!(found <= shown.mu_lower && found > 0.997 * shown.mu_lower, "{claimed}: {found}");
+        }
+        assert_eq!(scale(1e6), None, "so little noise that no scale in range is refuted");
+        assert_eq!(shown.refuted_noise(|_| None).unwrap(), None);
+        let chance: Vec<Scored> = (0..2000).map(|i| Scored { score: f64::from(i), present: i % 2 == 0 }).collect();
+        let chance = OneRun::of(&chance, Delta::new(1e-5).unwrap(), 0.999).unwrap();
+        assert_eq!(chance.refuted_noise(|scale| Some(TradeOff::Gaussian(1.0 / scale))).unwrap(), None);
     }
 
     #[test]

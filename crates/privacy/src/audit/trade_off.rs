@@ -42,17 +42,21 @@ impl TradeOff {
         Self::Pairs(vec![(epsilon, delta)])
     }
 
-    /// The whole privacy curve of an event, as an accountant bounds it: an epsilon for each of some deltas from 0.3 to 1e-12. Deltas at
-    /// which there is no epsilon are left out.
+    /// The whole privacy curve of an event: exact where it is one Gaussian, otherwise as an accountant bounds it, with an epsilon for
+    /// each of some deltas from 0.3 to 1e-12. Deltas at which there is no epsilon are left out.
     ///
     /// # Errors
     /// When the accountant has an answer for none of them.
     pub fn of_event(event: &PrivacyEvent, accountant: AccountantKind, group: u32) -> Result<Self, AccountError> {
+        if let Some(mu) = accountant.only_gaussian(event, group)? {
+            // At least the true parameter: nothing is refuted for its rounding.
+            return Ok(Self::Gaussian(mu * (1.0 + 1e-12)));
+        }
         let mut pairs = Vec::new();
         let mut refused = None;
         for exponent in (1..=24).map(|half| -0.5 * f64::from(half)) {
             let Ok(delta) = Delta::new(libm::pow(10.0, exponent)) else { continue };
-            match accountant.judge_group(event, delta, group) {
+            match accountant.upper_bound(event, delta, group) {
                 Ok(judged) if judged.epsilon.is_finite() => pairs.push((judged.epsilon.get(), delta.get())),
                 Ok(_) => {}
                 Err(error) => refused = Some(error),
@@ -199,6 +203,24 @@ mod tests {
                 assert!(loose >= tight * 0.98 - 1e-9, "mu {mu}, y {y}: {loose} far below {tight}");
             }
         }
+    }
+
+    /// What an accountant bounds is a little looser than the exact curve, and never tighter.
+    #[test]
+    fn the_curve_of_an_event_is_exact_for_a_gaussian_and_bounded_for_others() {
+        let z = crate::NoiseMultiplier::new(2.0).unwrap();
+        let gaussian = PrivacyEvent::gaussian(crate::Adjacency::ZeroOut, z).times(16);
+        let exact = TradeOff::of_event(&gaussian, AccountantKind::Best, 1).unwrap();
+        assert!(matches!(exact, TradeOff::Gaussian(mu) if (mu - 2.0).abs() < 1e-9), "{exact:?}");
+        let grouped = TradeOff::of_event(&gaussian, AccountantKind::Best, 3).unwrap();
+        assert!(matches!(grouped, TradeOff::Gaussian(mu) if (mu - 6.0).abs() < 1e-9), "{grouped:?}");
+        let bounded = TradeOff::of_event(&gaussian, AccountantKind::Rdp, 1).unwrap();
+        assert!(matches!(&bounded, TradeOff::Pairs(pairs) if pairs.len() == 24), "{bounded:?}");
+        for y in [1e-3, 0.1, 0.5, 0.9, 0.999] {
+            assert!(bounded.least(y) <= exact.least(y), "{y}");
+        }
+        let open = PrivacyEvent::NonPrivate { what: "a histogram".into() };
+        assert_eq!(TradeOff::of_event(&open, AccountantKind::Best, 1).unwrap(), TradeOff::Pairs(Vec::new()));
     }
 
     #[test]

@@ -44,7 +44,7 @@ use crate::{
 const PIECE: usize = 1 << 14;
 
 /// The finest grid: one user's coordinates and their sum of squares fit machine words.
-const MOST_GRID_BITS: u32 = 28;
+pub const MOST_GRID_BITS: u32 = 28;
 /// The longest update: with the segments after it, its length fits a machine word of 32 bits.
 const MOST_COORDINATES: usize = 1 << 31;
 

@@ -6,6 +6,7 @@
 //! read and by each accountant when it is judged.
 
 mod noise;
+mod scaled;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
