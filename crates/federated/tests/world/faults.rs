@@ -153,7 +153,8 @@ impl Faults {
             sums: Sums::Secure,
             semi_malicious: chance.is(0.5),
             rounds: 2,
-            devices: 12 * goal + 20,
+            // All attempts at both steps find somebody, also where whoever was asked at the first rests at the second.
+            devices: 20 * goal + 20,
             goal,
             min_separation: chance.below(2),
             max_participations: 3,
