@@ -54,7 +54,7 @@ pub fn named(name: &str, config: &Config, store: Option<&Store>) -> Result<Made,
     let Some((_, make)) = LEARNERS.iter().find(|(known, _)| *known == name) else {
         let names: Vec<&str> = LEARNERS.iter().map(|(name, _)| *name).collect();
         let meant = did_you_mean(name, &names).unwrap_or_default();
-        let why = format!("there is none called {name:?}{meant}; there are {}", names.join(", "));
+        let why = format!("no learner is called {name:?}{meant}; valid: {}", names.join(", "));
         return Err(ConfigError::new("model.learner", why));
     };
     make(config, store)

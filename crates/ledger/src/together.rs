@@ -32,7 +32,7 @@ pub struct Together {
 /// When they do not protect the same, one is there twice or guarantees nothing, or no accountant judges all of it.
 pub fn together<S: LedgerStore>(ledgers: &[Ledger<S>], delta: Option<Delta>) -> Result<Together, LedgerError> {
     let Some((first, others)) = ledgers.split_first() else {
-        return Err(refused("there is none"));
+        return Err(refused("no ledger was given"));
     };
     others.iter().try_for_each(|other| check_same(first, other))?;
     for (i, ledger) in ledgers.iter().enumerate() {

@@ -72,7 +72,7 @@ pub(crate) fn run(args: &OneRunArgs) -> anyhow::Result<()> {
             found.delta
         ),
         format!(
-            "Epsilon is at least {:.2} with {} % confidence, whatever the run did; at least {:.2} if the run is like one Gaussian release.",
+            "Epsilon is at least {:.2} with {} % confidence, without assumptions about the run; at least {:.2} if the run is like one Gaussian release.",
             found.epsilon_lower,
             100.0 * found.confidence,
             found.epsilon_lower_gaussian
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &OneRunArgs) -> anyhow::Result<()> {
 fn of_run(run: &std::path::Path) -> anyhow::Result<Shown> {
     let kept = Kept::read(&RunFolder::at(run)).map_err(refused)?;
     let problem = || {
-        let why = if kept.config.audit.is_some() { "is not over" } else { "has no canaries" };
+        let why = if kept.config.audit.is_some() { "has not finished" } else { "has no canaries" };
         BadInput::wrong("run", format!("{} {why}: train with keyhush train --audit", run.display()))
     };
     kept.audit.clone().ok_or_else(problem).context("nothing to show")

@@ -105,7 +105,7 @@ fn lines(found: &Verification, beside: &[Shown]) -> Vec<(&'static str, String)> 
         ("head", found.head.to_string()),
         ("key", format!("{}, {pinned}", found.key)),
         ("heads", heads(found)),
-        ("heads beside it", heads_beside(beside)),
+        ("heads found", heads_beside(beside)),
         (
             "vectors",
             format!("{} stored and matching, {} not stored here", found.vectors_matching, found.vectors_absent),

@@ -35,7 +35,7 @@ impl Section for FineTune {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        let kind = key("kind", "\"rehearsal\"", "what devices do about it");
+        let kind = key("kind", "\"rehearsal\"", "how devices keep general language");
         visit.choose(&kind, self, Usual::None);
         match self {
             Self::Retraining => {}
@@ -48,7 +48,7 @@ impl Section for FineTune {
                 visit.may(&tokens, general_tokens);
             }
             Self::WithoutForgetting { lambda } => {
-                let share = "share of what was typed in a label; the model as it came has the rest";
+                let share = "weight of the typed word in a label; the incoming model's prediction gets the rest";
                 visit.need(&key("lambda", "0.5", share), lambda);
             }
         }

@@ -202,10 +202,8 @@ const STANDS_FOR: Head = head(
     "Simulations only: a large run that this small one stands in for, with the noise of the large one.",
 );
 const EVALUATION: Head = head("evaluation", "When accuracy is measured, on held-out users.");
-const AUDIT: Head = head(
-    "audit",
-    "Canary users among the declared ones: what they show of epsilon, beside what is computed (docs/AUDITS.md).",
-);
+const AUDIT: Head =
+    head("audit", "Canary users that audit the run: an empirical lower bound on epsilon (docs/AUDITS.md).");
 const CHECKPOINT: Head = head("checkpoint", "When the state is saved; a crash loses no release in any case.");
 
 impl Section for Config {

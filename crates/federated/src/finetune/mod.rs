@@ -110,7 +110,7 @@ pub fn open(
             "whoever started the run declared it public"
         }
         None if config.data.is_stored() => {
-            let why = "is missing: the users of a store do not speak as synthetic users do; name a file of public text, one post per line";
+            let why = "is missing: with a store, name a public text file, one post per line";
             return Err(ConfigError::new("finetune.public_text", why));
         }
         None => {

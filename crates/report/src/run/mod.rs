@@ -292,7 +292,7 @@ impl<'a> Report<'a> {
         rows.extend(most_tokens.map(|n| row(["tokens read on devices, at most", &grouped(n)])));
         if let Some((users, not_finite)) = simulated_users {
             rows.push(row(["participations, as simulated", &grouped(users)]));
-            rows.push(row(["of these, training ran away", &grouped(not_finite)]));
+            rows.push(row(["of these, training diverged", &grouped(not_finite)]));
         }
         rows.extend(simulated_tokens.map(|n| row(["tokens read, as simulated", &grouped(n)])));
         rows

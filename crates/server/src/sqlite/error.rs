@@ -143,9 +143,7 @@ pub enum DatabaseError {
     #[error("this database was opened for reading")]
     ReadOnly,
     /// There is no room.
-    #[error(
-        "the disk is full: make room where the database lies, and start the server again. What was acknowledged is there"
-    )]
+    #[error("the disk is full: free space where the database is and restart; acknowledged data is safe")]
     Full,
     /// SQLite failed.
     #[error("the database failed: {0}")]
